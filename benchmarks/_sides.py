@@ -1,0 +1,216 @@
+"""The sides of a comparison: how each lowers a model and how each runs the file.
+
+Nothing heavy is imported before it is needed, so that one side works without the other installed,
+and our runtime is measured without torch in its process.
+"""
+
+import importlib.metadata
+import logging
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from _common import ROOT
+
+SEED = 0
+
+
+class Session(Protocol):
+    """A loaded model with its inputs: `threads` is what the library says it uses."""
+
+    threads: int
+
+    def run(self) -> Any: ...
+
+    def outputs(self) -> list[Any]: ...
+
+
+def exported_program(model: str) -> Any:
+    """A freshly exported program of one of `examples/models`."""
+    import torch
+
+    spec = _spec(model)
+    return torch.export.export(spec.build(SEED), spec.example_inputs(SEED))
+
+
+def _spec(model: str) -> Any:
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))
+    from examples.models import MODELS
+
+    if model not in MODELS:
+        raise SystemExit(f"[models] {model} is not known; try one of {', '.join(MODELS)}")
+    return MODELS[model]
+
+
+def lower_ours(program: Any) -> bytes:
+    """From an ExportedProgram to the bytes of a .pte, by edgewise."""
+    from edgewise import to_edge_transform_and_lower
+    from edgewise.backends.xnnpack import XnnpackPartitioner
+
+    lowered = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
+    return bytes(lowered.to_executorch().buffer)
+
+
+def lower_peer(program: Any) -> bytes:
+    """From an ExportedProgram to the bytes of a .pte, by ExecuTorch."""
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+
+    lowered = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
+    return bytes(lowered.to_executorch().buffer)
+
+
+def import_lowering(side: str) -> Callable[[Any], bytes]:
+    """The lowering function of a side, its imports already done."""
+    logging.disable(logging.WARNING)
+    if side == "ours":
+        import edgewise.backends.xnnpack  # noqa: F401
+
+        return lower_ours
+    import executorch.backends.xnnpack.partition.xnnpack_partitioner  # noqa: F401
+
+    return lower_peer
+
+
+def prepare(side: str, model: str, cache: Path) -> None:
+    """Write what `side` runs, the inputs and the eager outputs to `cache`, in this process."""
+    import numpy as np
+    import torch
+
+    logging.disable(logging.WARNING)
+    spec = _spec(model)
+    inputs = spec.example_inputs(SEED)
+    if side == "eager":
+        with torch.no_grad():
+            outputs = spec.build(SEED)(*inputs)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        np.savez(cache / f"{model}-inputs.npz", *(x.numpy() for x in inputs))
+        np.savez(cache / f"{model}-eager.npz", *(y.numpy() for y in outputs))
+        return
+    target = model_file(side, model, cache)
+    partial = target.with_suffix(".partial")
+    if side == "onnx":
+        # The exporter that traces TorchScript: it needs onnx, the newer one onnxscript too.
+        torch.onnx.export(spec.build(SEED), inputs, str(partial), dynamo=False, opset_version=20)
+    else:
+        partial.write_bytes(import_lowering(side)(exported_program(model)))
+    partial.rename(target)
+
+
+def model_file(side: str, model: str, cache: Path) -> Path:
+    """Where `side` keeps `model`; the version of the library is part of the name."""
+    package = {"ours": "edgewise", "peer": "executorch", "onnx": "torch"}[side]
+    version = importlib.metadata.version(package)
+    suffix = "onnx" if side == "onnx" else "pte"
+    return cache / f"{model}-{side}-{version}.{suffix}"
+
+
+def ensure(sides: list[str], model: str, cache: Path, refresh: bool) -> None:
+    """Prepare, each in a process of its own, what `cache` does not hold yet."""
+    cache.mkdir(parents=True, exist_ok=True)
+    wanted = [side for side in sides if not model_file(side, model, cache).exists()]
+    if refresh and "ours" in sides and "ours" not in wanted:
+        wanted.append("ours")
+    if not (cache / f"{model}-eager.npz").exists():
+        wanted.append("eager")
+    for side in wanted:
+        print(f"preparing {model} ({side}) ...", file=sys.stderr, flush=True)
+        script = [sys.executable, "-W", "ignore", str(Path(__file__))]
+        done = subprocess.run(
+            [*script, side, model, str(cache)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        if done.returncode:
+            print(done.stdout, file=sys.stderr)
+            raise SystemExit(f"[prepare] {model} could not be prepared for {side}; see above")
+
+
+def load_arrays(file: Path) -> list[Any]:
+    """The arrays of a file written by `prepare`, in order."""
+    import numpy as np
+
+    with np.load(file) as arrays:
+        return [arrays[name] for name in arrays.files]
+
+
+class OursSession:
+    """edgewise.runtime, the number of threads given on load."""
+
+    def __init__(self, file: Path, inputs: list[Any], threads: int) -> None:
+        from edgewise.runtime import Runtime
+
+        program = Runtime.get().load_program(str(file), threads=threads)
+        self._method = program.load_method("forward")
+        self._inputs = inputs
+        self.threads = threads
+
+    def run(self) -> Any:
+        """One inference."""
+        return self._method.execute(self._inputs)
+
+    def outputs(self) -> list[Any]:
+        """The outputs as numpy arrays."""
+        return list(self.run())
+
+
+class PeerSession:
+    """executorch.runtime, its process-wide thread pool set to the number of threads."""
+
+    def __init__(self, file: Path, inputs: list[Any], threads: int) -> None:
+        import torch
+        from executorch.extension.pybindings import portable_lib
+        from executorch.runtime import Runtime
+
+        portable_lib._unsafe_reset_threadpool(threads)
+        method = Runtime.get().load_program(str(file)).load_method("forward")
+        assert method is not None
+        self._method = method
+        self._inputs = [torch.from_numpy(x) for x in inputs]
+        self.threads = int(portable_lib._threadpool_get_thread_count())
+
+    def run(self) -> Any:
+        """One inference."""
+        return self._method.execute(self._inputs)
+
+    def outputs(self) -> list[Any]:
+        """The outputs as numpy arrays."""
+        return [y.numpy() for y in self.run()]
+
+
+class OnnxSession:
+    """ONNX Runtime on the CPU, intra-op threads set, everything else at its default."""
+
+    def __init__(self, file: Path, inputs: list[Any], threads: int) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        providers = ["CPUExecutionProvider"]
+        self._session = onnxruntime.InferenceSession(str(file), options, providers=providers)
+        names = [x.name for x in self._session.get_inputs()]
+        self._inputs = dict(zip(names, inputs, strict=True))
+        self.threads = threads
+
+    def run(self) -> Any:
+        """One inference."""
+        return self._session.run(None, self._inputs)
+
+    def outputs(self) -> list[Any]:
+        """The outputs as numpy arrays."""
+        return list(self.run())
+
+
+SESSIONS: dict[str, Callable[[Path, list[Any], int], Session]] = {
+    "ours": OursSession,
+    "peer": PeerSession,
+    "onnx": OnnxSession,
+}
+
+
+if __name__ == "__main__":
+    prepare(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

@@ -1,0 +1,169 @@
+"""Time of one inference, ours and the peer's (and ONNX Runtime's), side by side.
+
+Each side runs in a process of its own (`_worker.py` says why) and they take turns in short blocks:
+a pause in which thread pools fall asleep, one call that is not counted, then calls for about
+--block milliseconds. A pair is one block of each; the order within a pair changes every time. The
+figure is the median over the pairs of ours / other, each block standing for its median call.
+
+--same-process puts all sides into one process instead. Both were tried, four runs of each, with
+ExecuTorch and ONNX Runtime on two cores that other programs were using too (MobileNetV2,
+ExecuTorch's median): 3.6-4.0 ms in processes of their own and 3.6-4.1 ms in one, with pauses;
+4.4-10.6 and 4.1-10.7 ms without. So the pause is what matters; no difference between one process
+and several was seen; several are the default because they keep torch out of ours.
+
+Correctness is printed beside: the largest absolute error against eager PyTorch in float32,
+divided by the largest absolute output. Above 1e-4 the script says so and fails.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from _common import IMAGE_MODELS, add_cache_options, add_common_options, quantile, ratio, report
+from _sides import SESSIONS, Session, ensure, load_arrays, model_file
+from _worker import Asked, Handler, Local, Worker, serve
+
+TOLERANCE = 1e-4  # float32 sums in another order, over at most some hundred layers
+
+
+def handler(side: str) -> Handler:
+    """Answer `load` and `block` requests for one side."""
+    session: Session | None = None
+
+    def handle(request: dict[str, Any]) -> dict[str, Any]:
+        nonlocal session
+        if "load" in request:
+            inputs = load_arrays(Path(request["inputs"]))
+            session = SESSIONS[side](Path(request["load"]), inputs, request["threads"])
+            expected = load_arrays(Path(request["expected"]))
+            return {"threads": session.threads, "error_": _error(session.outputs(), expected)}
+        assert session is not None
+        return {"ms": _block(session, request["calls"])}
+
+    return handle
+
+
+def _error(outputs: list[Any], expected: list[Any]) -> float:
+    if [y.shape for y in outputs] != [y.shape for y in expected]:
+        raise ValueError(
+            f"outputs have the shapes of eager's; got {[y.shape for y in outputs]}, "
+            f"not {[y.shape for y in expected]}"
+        )
+    pairs = zip(outputs, expected, strict=True)
+    return max(float(abs(y - e).max() / abs(e).max()) for y, e in pairs)
+
+
+def _block(session: Session, calls: int) -> list[float]:
+    session.run()
+    times = []
+    for _ in range(calls):
+        start = time.perf_counter()
+        session.run()
+        times.append((time.perf_counter() - start) * 1e3)
+    return times
+
+
+def measure(model: str, sides: list[str], options: argparse.Namespace) -> dict[str, Any]:
+    """All pairs for one model: a table row, and the block medians under "blocks"."""
+    ensure(sides, model, options.cache, options.refresh)
+    workers: dict[str, Asked] = {
+        side: Local(handler(side)) if options.same_process else Worker(Path(__file__), side)
+        for side in sides
+    }
+    try:
+        loaded = {
+            side: worker.ask(
+                load=str(model_file(side, model, options.cache)),
+                inputs=str(options.cache / f"{model}-inputs.npz"),
+                expected=str(options.cache / f"{model}-eager.npz"),
+                threads=options.threads,
+            )
+            for side, worker in workers.items()
+        }
+        calls: dict[str, int] = {}
+        for side, worker in workers.items():
+            typical = median(worker.ask(calls=5)["ms"])
+            calls[side] = max(3, min(200, round(options.block / typical)))
+        blocks: dict[str, list[float]] = {side: [] for side in sides}
+        least: dict[str, float] = dict.fromkeys(sides, float("inf"))
+        for i in range(options.pairs):
+            for side in sides if i % 2 == 0 else reversed(sides):
+                time.sleep(options.settle / 1e3)
+                times = workers[side].ask(calls=calls[side])["ms"]
+                blocks[side].append(median(times))
+                least[side] = min(least[side], *times)
+    finally:
+        for worker in workers.values():
+            worker.close()
+
+    row: dict[str, Any] = {"model": model, "threads": options.threads}
+    for side in sides:
+        row[f"{side} ms"] = median(blocks[side])
+        row[f"{side} min"] = least[side]
+    for other in ("peer", "onnx"):
+        if "ours" in sides and other in sides:
+            ratios = [a / b for a, b in zip(blocks["ours"], blocks[other], strict=True)]
+            row[f"ours/{other}"] = ratio(blocks["ours"], blocks[other])
+            row[f"of min, {other}"] = least["ours"] / least[other]
+            row[f"25-75%, {other}"] = f"{quantile(ratios, 0.25):.3f}-{quantile(ratios, 0.75):.3f}"
+    for side in sides:
+        row[f"{side} error"] = loaded[side]["error_"]
+    for side in sides:
+        if loaded[side]["threads"] != options.threads:
+            row["threads"] = f"{options.threads} ({side} says {loaded[side]['threads']})"
+    return {"row": row, "blocks": blocks}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_common_options(parser, IMAGE_MODELS)
+    add_cache_options(parser)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--pairs", type=int, default=21)
+    parser.add_argument("--block", type=float, default=100, metavar="MS")
+    parser.add_argument("--settle", type=float, default=50, metavar="MS")
+    parser.add_argument("--onnx", action="store_true", help="ONNX Runtime as a third side")
+    parser.add_argument("--same-process", action="store_true")
+    parser.add_argument("--worker", choices=tuple(SESSIONS), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        serve(handler(options.worker))
+        return 0
+
+    sides = [options.only] if options.only else ["ours", "peer"]
+    sides += ["onnx"] if options.onnx else []
+    results = {}
+    for model in options.models:
+        print(f"{model} ...", file=sys.stderr, flush=True)
+        results[model] = measure(model, sides, options)
+    report(
+        "Latency of one inference",
+        [result["row"] for result in results.values()],
+        [
+            "one process for all sides" if options.same_process else "a process for each side",
+            f"medians over {options.pairs} alternating blocks of about {options.block:g} ms, "
+            f"{options.settle:g} ms apart; min is the fastest call, 'of min' the ratio of those",
+            "25-75% is the spread of the ratio over the pairs; error is relative to the largest "
+            "output of eager float32",
+        ],
+        options.json,
+        {"block_medians_ms": {model: result["blocks"] for model, result in results.items()}},
+    )
+    wrong = [
+        f"{model} ({side})"
+        for model, result in results.items()
+        for side in sides
+        if not result["row"][f"{side} error"] <= TOLERANCE
+    ]
+    if wrong:
+        print(f"\nWRONG RESULTS (error above {TOLERANCE:g}): {', '.join(wrong)}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,108 @@
+"""Time from an ExportedProgram to the bytes of a .pte file, ours and the peer's.
+
+Imports and the export are not counted. Every repeat lowers a program that was exported for it, as
+lowering may change the program it is given. The sides take turns, each in a process of its own. The
+first repeat of a process pays for lazy imports and cold caches and is shown apart: it is what a
+user's script pays.
+"""
+
+import argparse
+import gc
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import _pte
+from _common import add_common_options, report
+from _sides import exported_program, import_lowering
+from _worker import Handler, Worker, serve
+
+
+def handler(side: str) -> Handler:
+    """Answer `model` requests: lower it once, write the bytes to `target`."""
+    lower = None
+
+    def handle(request: dict[str, Any]) -> dict[str, Any]:
+        nonlocal lower
+        lower = lower or import_lowering(side)
+        start = time.perf_counter()
+        program = exported_program(request["model"])
+        exported = time.perf_counter() - start
+        gc.collect()
+        start = time.perf_counter()
+        data = lower(program)
+        seconds = time.perf_counter() - start
+        Path(request["target"]).write_bytes(data)
+        return {"seconds": seconds, "export_seconds": exported}
+
+    return handle
+
+
+def measure(model: str, sides: list[str], repeats: int) -> dict[str, Any]:
+    """Lower `model` `repeats` times with each side: a table row, and all times."""
+    seconds: dict[str, list[float]] = {side: [] for side in sides}
+    contents: dict[str, _pte.Contents] = {}
+    workers = {side: Worker(Path(__file__), side) for side in sides}
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            for _ in range(repeats):
+                for side, worker in workers.items():
+                    target = Path(folder) / f"{side}.pte"
+                    answer = worker.ask(model=model, target=str(target))
+                    seconds[side].append(answer["seconds"])
+                    contents[side] = _pte.read(target.read_bytes())
+    finally:
+        for worker in workers.values():
+            worker.close()
+
+    row: dict[str, Any] = {"model": model}
+    for side in sides:
+        row[f"{side} first s"] = seconds[side][0]
+        row[f"{side} s"] = median(seconds[side])
+        row[f"{side} min"] = min(seconds[side])
+    if len(sides) == 2:
+        row["ours/peer"] = median(seconds["ours"]) / median(seconds["peer"])
+    for side in sides:
+        row[f"{side} MB"] = contents[side].size / 1e6
+        row[f"{side} delegates+ops"] = (
+            f"{contents[side].delegate_count}+{contents[side].operator_count}"
+        )
+    operators = {side: dict(contents[side].operators) for side in sides}
+    return {"row": row, "seconds": seconds, "operators": operators}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_common_options(parser, ("mobilenet_v2", "resnet50", "vit_b_16"))
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--worker", choices=("ours", "peer"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        serve(handler(options.worker))
+        return 0
+
+    sides = [options.only] if options.only else ["ours", "peer"]
+    results = {}
+    for model in options.models:
+        print(f"{model} ...", file=sys.stderr, flush=True)
+        results[model] = measure(model, sides, options.repeats)
+    report(
+        "Lowering, ExportedProgram to .pte bytes",
+        [result["row"] for result in results.values()],
+        [f"median and minimum of {options.repeats}; first is the first in its process"],
+        options.json,
+        {
+            "seconds": {model: result["seconds"] for model, result in results.items()},
+            "operators": {model: result["operators"] for model, result in results.items()},
+        },
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,69 @@
+// Backends run delegates: parts of a program that were compiled for them ahead of time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "edgewise/status.h"
+#include "edgewise/value.h"
+
+namespace edgewise {
+
+struct CompileSpec {
+  std::string_view key;
+  std::span<const std::byte> value;
+};
+
+// Blobs of the program that delegates refer to by name (weights, shared by content).
+// They live as long as the program.
+class NamedData {
+ public:
+  virtual ~NamedData() = default;
+  virtual Result<std::span<const std::byte>> find(std::string_view key) const = 0;
+};
+
+// What the delegates of one backend in one program share: weights cache, workspace,
+// thread pool. Made by the backend when its first delegate in the program is made.
+class BackendProgramState {
+ public:
+  virtual ~BackendProgramState() = default;
+};
+
+struct DelegateInit {
+  std::span<const std::byte> payload;  // untrusted; outlives the delegate
+  std::span<const CompileSpec> compile_specs;
+  const NamedData* named_data = nullptr;  // outlives the delegate
+  std::string_view method;                // name of the method that the delegate is part of
+  int threads = 1;                        // that the caller asked for; >= 1
+  // Shared by this backend's delegates of the program; null at first, the backend sets it.
+  std::shared_ptr<BackendProgramState>* program_state = nullptr;
+};
+
+class Delegate {
+ public:
+  virtual ~Delegate() = default;
+  // `arguments`: the inputs, then the outputs, of the delegate call. Outputs are
+  // resized by the delegate. Called by one thread at a time.
+  virtual Status execute(std::span<Value* const> arguments) = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual bool is_available() const { return true; }
+  virtual Result<std::unique_ptr<Delegate>> init(const DelegateInit& init) = 0;
+};
+
+// Registers `backend` under an id ("XnnpackBackend"); a second registration of an id fails.
+Status register_backend(std::string id, std::shared_ptr<Backend> backend);
+// Null if there is none.
+std::shared_ptr<Backend> find_backend(std::string_view id);
+std::vector<std::string> backend_names();
+
+}  // namespace edgewise

@@ -1,0 +1,104 @@
+// Loading a `.pte` file and running its methods.
+//
+//   auto program = edgewise::Program::load_file("model.pte", {});
+//   auto method = (*program)->load_method("forward");
+//   method->set_input(0, tensor);  method->execute();  method->output(0);
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "edgewise/status.h"
+#include "edgewise/value.h"
+
+namespace edgewise {
+
+enum class Verification : uint8_t {
+  kMinimal,          // header, magic and bounds only: for files that are trusted
+  kInternalConsistency,  // the whole flatbuffer and every index, offset and size
+};
+
+struct LoadOptions {
+  Verification verification = Verification::kInternalConsistency;
+  int threads = 0;  // for delegates that use several; 0: one per physical core
+};
+
+// What a caller needs to know of an input or output before running.
+struct ValueInfo {
+  std::string kind;  // as Value::kind()
+  ScalarType type = ScalarType::kFloat;
+  std::vector<int64_t> sizes;  // upper bounds where the shape is dynamic
+  std::vector<uint8_t> dim_order;
+  Dynamism dynamism = Dynamism::kStatic;
+  size_t nbytes = 0;
+};
+
+struct DelegateInfo {
+  std::string backend;
+  size_t payload_bytes = 0;
+};
+
+struct MethodInfo {
+  std::string name;
+  std::vector<ValueInfo> inputs;
+  std::vector<ValueInfo> outputs;
+  std::vector<size_t> planned_memory;  // bytes of each arena
+  std::vector<DelegateInfo> delegates;
+  std::vector<std::string> operators;  // "aten::add.out"
+  size_t instruction_count = 0;
+  std::string input_spec;   // pytree specs in torch's JSON form; may be empty
+  std::string output_spec;
+};
+
+class Method;
+
+// A loaded file. Thread-safe; methods keep it alive.
+class Program : public std::enable_shared_from_this<Program> {
+ public:
+  virtual ~Program() = default;
+
+  // Maps the file.
+  static Result<std::shared_ptr<Program>> load_file(const std::string& path,
+                                                    const LoadOptions& options);
+  // Copies `bytes` to aligned memory.
+  static Result<std::shared_ptr<Program>> load_bytes(std::span<const std::byte> bytes,
+                                                     const LoadOptions& options);
+
+  virtual std::vector<std::string> method_names() const = 0;
+  virtual Result<MethodInfo> method_info(std::string_view name) const = 0;
+  // Resolves operators, plans memory, makes delegates. Every call gives an independent
+  // method with memory of its own.
+  virtual Result<std::unique_ptr<Method>> load_method(std::string_view name) = 0;
+  virtual size_t size_bytes() const = 0;
+};
+
+// One instance of a method: values, memory, delegates. One thread at a time.
+class Method {
+ public:
+  virtual ~Method() = default;
+
+  virtual const MethodInfo& info() const = 0;
+
+  // Copies a tensor's contents in (shape, type and dim_order are checked against the
+  // method's; the message says which input and what it takes), or sets a scalar.
+  virtual Status set_input(size_t index, const Value& value) = 0;
+  virtual Status execute() = 0;
+  // Valid until the next execute(). Null if out of range.
+  virtual const Value* output(size_t index) const = 0;
+  // Makes output `index` (a tensor) be written straight to the caller's memory from the
+  // next execute() on, where the plan allows; returns false where it does not. The memory
+  // must hold the output's (largest) size and kReadPadding readable bytes more, all of
+  // which `capacity_bytes` counts, be aligned to the element type and outlive its use.
+  // Null undoes the binding.
+  virtual bool bind_output(size_t index, void* data, size_t capacity_bytes) = 0;
+  // Puts mutable state (buffers) back to its initial values; zeros where there are none.
+  // Inputs are to be set again.
+  virtual Status reset() = 0;
+};
+
+}  // namespace edgewise

@@ -1,0 +1,77 @@
+"""edgewise: PyTorch models onto devices.
+
+    import edgewise
+    program = edgewise.compile(model, example_inputs, backend="xnnpack")
+    program.save("model.pte")
+    output = edgewise.load("model.pte")(x)
+
+Lowering needs torch (`pip install edgewise[export]`); `load` needs only numpy. Names
+are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from edgewise.compile import compile
+    from edgewise.edge import EdgeCompileConfig
+    from edgewise.emit import ExecutorchBackendConfig
+    from edgewise.lowering import (
+        EdgeProgramManager,
+        ExecutorchProgramManager,
+        to_edge,
+        to_edge_transform_and_lower,
+    )
+    from edgewise.partition import DelegationReport
+    from edgewise.runtime import load
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "DelegationReport": "edgewise.partition",
+    "EdgeCompileConfig": "edgewise.edge",
+    "EdgeProgramManager": "edgewise.lowering",
+    "ExecutorchBackendConfig": "edgewise.emit",
+    "ExecutorchProgramManager": "edgewise.lowering",
+    "compile": "edgewise.compile",
+    "load": "edgewise.runtime",
+    "to_edge": "edgewise.lowering",
+    "to_edge_transform_and_lower": "edgewise.lowering",
+}
+
+__all__ = [
+    "DelegationReport",
+    "EdgeCompileConfig",
+    "EdgeProgramManager",
+    "ExecutorchBackendConfig",
+    "ExecutorchProgramManager",
+    "compile",
+    "load",
+    "to_edge",
+    "to_edge_transform_and_lower",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'edgewise' has no attribute {name!r}")
+    try:
+        module = importlib.import_module(_HOME[name])
+    except ModuleNotFoundError as missing:
+        if missing.name in ("torch", "torchao", "flatbuffers"):
+            raise ModuleNotFoundError(
+                f"[edgewise.{name}] lowering needs torch and flatbuffers; got an environment without "
+                f"{missing.name}; try pip install edgewise[export]",
+                name=missing.name,
+            ) from missing
+        raise
+    # Importing a submodule binds its own name here: `compile` is also a module.
+    value = getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

@@ -1,0 +1,85 @@
+"""The ahead-of-time half of the XNNPACK backend: a partition becomes a payload."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from edgewise.backends.xnnpack.builder import Builder, Operand
+from edgewise.backends.xnnpack.graph import Graph, serialize
+from edgewise.backends.xnnpack.passes import optimize
+from edgewise.backends.xnnpack.table import Lowering, row_of
+from edgewise.edge.graph import arguments, fake, is_getitem, op_name
+from edgewise.edge.layout import dim_order
+from edgewise.edge.program import Constants, output_node
+from edgewise.errors import PartitionError, at_node
+from edgewise.partition.spec import BackendDetails, CompileSpec, PreprocessResult
+
+
+class XnnpackBackend(BackendDetails):
+    """Id `XnnpackBackend`, as in files of ExecuTorch."""
+
+    backend_id: ClassVar[str] = "XnnpackBackend"
+
+    @staticmethod
+    def preprocess(
+        edge_program: ExportedProgram, compile_specs: list[CompileSpec]
+    ) -> PreprocessResult:
+        graph = build(edge_program)
+        optimize(graph)
+        payload, named = serialize(graph)
+        return PreprocessResult(payload, named)
+
+
+def build(program: ExportedProgram) -> Graph:
+    """The subgraph of a partition, as its rows lower it."""
+    builder = Builder()
+    constants = Constants(program)
+    to = Lowering(builder, constants)
+    for number, node in enumerate(program.graph.nodes):
+        builder.origin = number
+        if node.op == "placeholder":
+            if node not in constants:
+                value = fake(node)
+                shape = [int(s) for s in value.shape]
+                to.done[node] = builder.input(shape, value.dtype, dim_order(value))
+        elif node.op == "call_function":
+            to.done[node] = _lower(to, node)
+    for result in output_node(program.graph).args[0]:  # type: ignore[union-attr]
+        assert isinstance(result, Node)
+        operand = to.done[result]
+        assert not isinstance(operand, tuple)
+        builder.output(operand, dim_order(fake(result)))
+    return builder.graph
+
+
+def _lower(to: Lowering, node: Node) -> Operand | tuple[Operand, ...]:
+    if is_getitem(node):
+        parts = to.done[node.args[0]]  # type: ignore[index]
+        assert isinstance(parts, tuple)
+        return parts[node.args[1]]  # type: ignore[index]
+    row = row_of(node)
+    if row is None:
+        raise PartitionError(
+            f"{at_node(node)} only operators of the table can be lowered; got {op_name(node)}; "
+            f"try a partitioner that tags what XnnpackPartitioner accepts"
+        )
+    result = row.lower(to, node, arguments(node))
+    _check_shape(node, result)
+    return result
+
+
+def _check_shape(node: Node, result: object) -> None:
+    """A row that lowers to another shape than torch's is a defect of the row."""
+    value = node.meta["val"]
+    expected = value[0] if isinstance(value, (tuple, list)) else value
+    found = result[0] if isinstance(result, tuple) else result
+    shape = tuple(found.shape)  # type: ignore[attr-defined]
+    want = tuple(int(s) for s in expected.shape)
+    if shape != want and not (math.prod(shape) == math.prod(want) == 1):
+        raise PartitionError(
+            f"{at_node(node)} a row must lower to the operator's shape; got {shape} for {want}"
+        )

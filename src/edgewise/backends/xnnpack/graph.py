@@ -1,0 +1,164 @@
+"""An XNNPACK subgraph as plain values and nodes, before it is written.
+
+The passes in `passes/` edit it; `serialize` turns it into a payload and named data.
+Shapes here are physical: in the order in which elements lie in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from edgewise.backends.xnnpack import payload
+from edgewise.errors import PartitionError
+
+FP32, FP16 = 1, 2
+DATATYPES = {torch.float32: FP32, torch.float16: FP16}
+
+EXTERNAL_INPUT, EXTERNAL_OUTPUT = 1, 2
+TRANSPOSE_B = 1
+KEEP_DIMS = 0x40
+
+
+@dataclass(eq=False)
+class Value:
+    """A tensor of the subgraph: external, constant or internal."""
+
+    dims: tuple[int, ...]
+    dtype: torch.dtype
+    data: torch.Tensor | None = None
+    """The constant's contents, contiguous, of shape `dims`."""
+    input_index: int | None = None
+    output_index: int | None = None
+
+
+@dataclass(eq=False)
+class Node:
+    """One operation. `params` are the fields of its kind in the payload."""
+
+    kind: str
+    inputs: list[Value | None]
+    outputs: list[Value]
+    params: dict[str, Any] = field(default_factory=dict)
+    clamp: tuple[float, float] | None = None
+    origin: int = 0
+    """Number of the edge node that it comes from (the payload's debug handle)."""
+
+
+@dataclass(eq=False)
+class Graph:
+    nodes: list[Node] = field(default_factory=list)
+    inputs: list[Value] = field(default_factory=list)
+    outputs: list[Value] = field(default_factory=list)
+
+    def users(self) -> dict[Value, list[Node]]:
+        found: dict[Value, list[Node]] = {}
+        for node in self.nodes:
+            for value in node.inputs:
+                if value is not None:
+                    found.setdefault(value, []).append(node)
+        return found
+
+    def producers(self) -> dict[Value, Node]:
+        return {value: node for node in self.nodes for value in node.outputs}
+
+    def values(self) -> Iterable[Value]:
+        seen = dict.fromkeys(self.inputs)
+        seen.update(dict.fromkeys(self.outputs))
+        for node in self.nodes:
+            seen.update(dict.fromkeys(v for v in node.inputs if v is not None))
+            seen.update(dict.fromkeys(node.outputs))
+        return seen
+
+
+# Names of the id fields of each kind, in the order of Node.inputs.
+_INPUT_FIELDS = {
+    "FullyConnected": ("input1_id", "filter_id", "bias_id"),
+    "Conv2d": ("input1_id", "filter_id", "bias_id"),
+    "DepthwiseConv2d": ("input1_id", "filter_id", "bias_id"),
+    "ConvTranspose2d": ("input1_id", "filter_id", "bias_id"),
+    "ScaledDotProductAttention": ("query_id", "key_id", "value_id", "scale_id", "mask_id"),
+}
+_CONCATENATE = tuple(f"input{i}_id" for i in range(1, 6))
+
+
+def _input_fields(kind: str) -> tuple[str, ...]:
+    if kind.startswith("Concatenate"):
+        return _CONCATENATE[: int(kind[-1])]
+    if kind in _INPUT_FIELDS:
+        return _INPUT_FIELDS[kind]
+    one = payload.KINDS[kind] is not payload.Node2x1
+    return ("input_id",) if one else ("input1_id", "input2_id")
+
+
+def serialize(graph: Graph) -> tuple[bytes, dict[str, memoryview]]:
+    """Payload, and constants by the hash of their contents."""
+    externals = len(graph.inputs) + len(graph.outputs)
+    numbers: dict[Value, int] = {}
+    for number, value in enumerate([*graph.inputs, *graph.outputs]):
+        if value in numbers:
+            raise PartitionError("[xnnpack] an external value must have one role; got two")
+        numbers[value] = number
+    for value in graph.values():
+        numbers.setdefault(value, len(numbers))
+
+    named: dict[str, memoryview] = {}
+    offsets = [payload.ConstantDataOffset(payload.NO_OFFSET, 0, "")]
+    xvalues = []
+    for value, number in numbers.items():
+        constant = 0
+        if value.data is not None:
+            blob = _blob(value.data)
+            key = hashlib.sha256(blob).hexdigest()
+            named[key] = blob
+            offsets.append(payload.ConstantDataOffset(payload.NO_OFFSET, len(blob), key))
+            constant = len(offsets) - 1
+        flags = (EXTERNAL_INPUT if value.input_index is not None else 0) | (
+            EXTERNAL_OUTPUT if value.output_index is not None else 0
+        )
+        xvalues.append(
+            payload.XValue(
+                payload.TensorValue(
+                    datatype=DATATYPES[value.dtype],
+                    num_dims=len(value.dims),
+                    dims=list(value.dims),
+                    constant_buffer_idx=constant,
+                    external_id=number if number < externals else payload.INVALID_ID,
+                    flags=flags,
+                    id_out=number,
+                )
+            )
+        )
+    written = payload.XNNGraph(
+        version="0",
+        xnodes=[_write_node(node, numbers) for node in graph.nodes],
+        xvalues=xvalues,
+        num_externs=externals,
+        input_ids=list(range(len(graph.inputs))),
+        output_ids=list(range(len(graph.inputs), externals)),
+        constant_data=offsets,
+    )
+    return payload.to_bytes(written), named
+
+
+def _blob(tensor: torch.Tensor) -> memoryview:
+    """The tensor's bytes, not copied."""
+    flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+    return memoryview(flat.numpy())  # type: ignore[arg-type]
+
+
+def _write_node(node: Node, numbers: dict[Value, int]) -> payload.XNode:
+    fields: dict[str, Any] = {"flags": 0, **node.params}
+    for name, value in zip(_input_fields(node.kind), node.inputs, strict=True):
+        fields[name] = payload.INVALID_ID if value is None else numbers[value]
+    if node.kind.startswith("Concatenate"):
+        for name in _CONCATENATE[len(node.inputs) :]:
+            fields[name] = payload.INVALID_ID
+    fields["output_id"] = numbers[node.outputs[0]]
+    clamp = payload.OutputMinMax(*node.clamp) if node.clamp is not None else None
+    table = payload.KINDS[node.kind](**fields)
+    return payload.XNode((payload.NUMBERS[node.kind], table), node.origin, clamp)

@@ -1,0 +1,28 @@
+"""Rewrites of a subgraph before it is written. Each returns whether it modified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from edgewise.backends.xnnpack.graph import Graph
+from edgewise.backends.xnnpack.passes.drop_dead import drop_dead
+from edgewise.backends.xnnpack.passes.fold_affine import fold_affine
+from edgewise.backends.xnnpack.passes.fuse_clamp import fuse_clamp
+from edgewise.backends.xnnpack.passes.merge_reshapes import merge_reshapes
+from edgewise.backends.xnnpack.passes.split_fully_connected import split_fully_connected
+
+PASSES: tuple[Callable[[Graph], bool], ...] = (
+    merge_reshapes,
+    split_fully_connected,
+    merge_reshapes,
+    fold_affine,
+    fuse_clamp,
+    drop_dead,
+)
+
+
+def optimize(graph: Graph) -> bool:
+    changed = False
+    for rewrite in PASSES:
+        changed |= rewrite(graph)
+    return changed

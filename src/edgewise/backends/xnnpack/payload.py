@@ -1,0 +1,362 @@
+"""The delegate's payload: tables that mirror `schema/xnnpack_graph.fbs`, and its header."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from edgewise.flatbuffer import (
+    FLOAT32,
+    INT16,
+    INT32,
+    UINT8,
+    UINT16,
+    UINT32,
+    UINT64,
+    Table,
+    pack,
+    scalar,
+    string,
+    table,
+    tables,
+    union,
+    unpack,
+    vector,
+)
+
+INVALID_ID = 0xFFFFFFFF
+NO_OFFSET = 0xFFFFFFFFFFFFFFFF
+IDENTIFIER = b"XN01"
+_HEADER = struct.Struct("<4s4sHIIIQ")
+_ALIGNMENT = 16
+
+
+@dataclass
+class PerChannelGroupQuant(Table):
+    scale: Any = vector(FLOAT32)
+    channel_dim: int = scalar(INT32)
+    group_size: int = scalar(INT32)
+    scale_bf16: Any = vector(UINT16)
+    scale_buffer_idx: int = scalar(UINT32)
+    num_scales: int = scalar(UINT32)
+
+
+@dataclass
+class PerChannelQuant(Table):
+    scale: Any = vector(FLOAT32)
+    channel_dim: int = scalar(INT32)
+    scale_buffer_idx: int = scalar(UINT32)
+    num_scales: int = scalar(UINT32)
+
+
+@dataclass
+class PerTokenDynamicQuant(Table):
+    num_nonbatch_dims: int = scalar(INT32)
+
+
+@dataclass
+class PerTensorQuant(Table):
+    scale: float = scalar(FLOAT32)
+    zero_point: int = scalar(INT32)
+
+
+@dataclass
+class TensorValue(Table):
+    datatype: int = scalar(INT16)
+    num_dims: int = scalar(UINT32)
+    dims: Any = vector(UINT32)
+    constant_buffer_idx: int = scalar(UINT32)
+    external_id: int = scalar(UINT32)
+    flags: int = scalar(UINT32)
+    id_out: int = scalar(UINT32)
+
+
+@dataclass
+class QuantizedTensorValue(Table):
+    tensor_value: TensorValue | None = table(TensorValue)
+    quant_params: Any = union(
+        PerChannelQuant, PerTensorQuant, PerTokenDynamicQuant, PerChannelGroupQuant
+    )
+
+
+@dataclass
+class Node2x1(Table):
+    input1_id: int = scalar(UINT32)
+    input2_id: int = scalar(UINT32)
+    output_id: int = scalar(UINT32)
+    flags: int = scalar(UINT32)
+
+
+@dataclass
+class Node1x1(Table):
+    input_id: int = scalar(UINT32)
+    output_id: int = scalar(UINT32)
+    flags: int = scalar(UINT32)
+
+
+@dataclass
+class NodeFullyConnected(Table):
+    input1_id: int = scalar(UINT32)
+    filter_id: int = scalar(UINT32)
+    bias_id: int = scalar(UINT32)
+    output_id: int = scalar(UINT32)
+    flags: int = scalar(UINT32)
+
+
+@dataclass
+class NodeStaticTranspose(Table):
+    num_dims: int = scalar(UINT32)
+    perm: Any = vector(UINT32)
+    input_id: int = scalar(UINT32)
+    output_id: int = scalar(UINT32)
+    flags: int = scalar(UINT32)
+
+
+@dataclass
+class NodeConv(Table):
+    padding_top: int = scalar(UINT32)
+    padding_right: int = scalar(UINT32)
+    padding_bottom: int = scalar(UINT32)
+    padding_left: int = scalar(UINT32)
+    kernel_height: int = scalar(UINT32)
+    kernel_width: int = scalar(UINT32)
+    subsampling_height: int = scalar(UINT32)
+    subsampling_width: int = scalar(UINT32)
+    dilation_height: int = scalar(UINT32)
+    dilation_width: int = scalar(UINT32)
+    group_input_channels: int = scalar(UINT32)
+    group_output_channels: int = scalar(UINT32)
+    groups: int = scalar(UINT32)
+    adjustment_height: int = scalar(UINT32)
+    adjustment_width: int = scalar(UINT32)
+    input1_id: int = scalar(UINT32)
+    filter_id: int = scalar(UINT32)
+    bias_id: int = scalar(UINT32)
+    output_id: int = scalar(UINT32)
+    flags: int = scalar(UINT32)
+
+
+@dataclass
+class NodeStaticResizeBilinear2D(Table):
+    new_height: int = scalar(UINT32)
+    new_width: int = scalar(UINT32)
+    input_id: int = scalar(UINT32)
+    output_id: int = scalar(UINT32)
+    flags: int = scalar(UINT32)
+
+
+@dataclass
+class NodeStaticConstantPad(Table):
+    pre_paddings: Any = vector(UINT32)
+    post_paddings: Any = vector(UINT32)
+    padding_value: float = scalar(FLOAT32)
+    input_id: int = scalar(UINT32)
+    output_id: int = scalar(UINT32)
+    flags: int = scalar(UINT32)
+
+
+@dataclass
+class NodePooling2D(Table):
+    padding_top: int = scalar(UINT32)
+    padding_right: int = scalar(UINT32)
+    padding_bottom: int = scalar(UINT32)
+    padding_left: int = scalar(UINT32)
+    pooling_height: int = scalar(UINT32)
+    pooling_width: int = scalar(UINT32)
+    stride_height: int = scalar(UINT32)
+    stride_width: int = scalar(UINT32)
+    dilation_height: int = scalar(UINT32)
+    dilation_width: int = scalar(UINT32)
+    input_id: int = scalar(UINT32)
+    output_id: int = scalar(UINT32)
+    flags: int = scalar(UINT32)
+
+
+@dataclass
+class NodeStaticReshape(Table):
+    num_dims: int = scalar(UINT32)
+    new_shape: Any = vector(UINT32)
+    input_id: int = scalar(UINT32)
+    output_id: int = scalar(UINT32)
+    flags: int = scalar(UINT32)
+
+
+@dataclass
+class NodeArgMaxPooling2D(Table):
+    padding_top: int = scalar(UINT32)
+    padding_right: int = scalar(UINT32)
+    padding_bottom: int = scalar(UINT32)
+    padding_left: int = scalar(UINT32)
+    pooling_height: int = scalar(UINT32)
+    pooling_width: int = scalar(UINT32)
+    input_id: int = scalar(UINT32)
+    output_value_id: int = scalar(UINT32)
+    output_index_id: int = scalar(UINT32)
+    flags: int = scalar(UINT32)
+
+
+@dataclass
+class NodeLeakyReLU(Table):
+    negative_slope: float = scalar(FLOAT32)
+    input_id: int = scalar(UINT32)
+    output_id: int = scalar(UINT32)
+    flags: int = scalar(UINT32)
+
+
+@dataclass
+class NodeELU(Table):
+    alpha: float = scalar(FLOAT32)
+    input_id: int = scalar(UINT32)
+    output_id: int = scalar(UINT32)
+    flags: int = scalar(UINT32)
+
+
+@dataclass
+class NodeConcatenate(Table):
+    axis: int = scalar(UINT32)
+    input1_id: int = scalar(UINT32)
+    input2_id: int = scalar(UINT32)
+    input3_id: int = scalar(UINT32)
+    input4_id: int = scalar(UINT32)
+    output_id: int = scalar(UINT32)
+    flags: int = scalar(UINT32)
+    input5_id: int = scalar(UINT32)
+
+
+@dataclass
+class NodeStaticSlice(Table):
+    num_dims: int = scalar(UINT32)
+    offsets: Any = vector(UINT32)
+    sizes: Any = vector(UINT32)
+    input_id: int = scalar(UINT32)
+    output_id: int = scalar(UINT32)
+    flags: int = scalar(UINT32)
+
+
+@dataclass
+class NodeScaledDotProductAttention(Table):
+    query_id: int = scalar(UINT32)
+    key_id: int = scalar(UINT32)
+    value_id: int = scalar(UINT32)
+    scale_id: int = scalar(UINT32)
+    mask_id: int = scalar(UINT32)
+    output_id: int = scalar(UINT32)
+    flags: int = scalar(UINT32)
+
+
+KINDS: dict[str, type[Table]] = {
+    "Add": Node2x1,
+    "FullyConnected": NodeFullyConnected,
+    "Softmax": Node1x1,
+    "Sigmoid": Node1x1,
+    "StaticTranspose": NodeStaticTranspose,
+    "Clamp": Node1x1,
+    "Conv2d": NodeConv,
+    "Div": Node2x1,
+    "StaticResizeBilinear2D": NodeStaticResizeBilinear2D,
+    "StaticConstantPad": NodeStaticConstantPad,
+    "AvgPooling2d": NodePooling2D,
+    "Minimum": Node2x1,
+    "DepthwiseConv2d": NodeConv,
+    "MaxPooling2d": NodePooling2D,
+    "Multiply": Node2x1,
+    "Subtract": Node2x1,
+    "Floor": Node1x1,
+    "Convert": Node1x1,
+    "GlobalAvgPooling2d": Node1x1,
+    "StaticReshape": NodeStaticReshape,
+    "ArgMaxPooling2d": NodeArgMaxPooling2D,
+    "SquareRoot": Node1x1,
+    "Ceiling": Node1x1,
+    "Hardswish": Node1x1,
+    "LeakyReLU": NodeLeakyReLU,
+    "Maximum": Node2x1,
+    "Negate": Node1x1,
+    "Square": Node1x1,
+    "ELU": NodeELU,
+    "Abs": Node1x1,
+    "PReLU": Node2x1,
+    "Concatenate2": NodeConcatenate,
+    "Concatenate3": NodeConcatenate,
+    "Concatenate4": NodeConcatenate,
+    "StaticSlice": NodeStaticSlice,
+    "ScaledDotProductAttention": NodeScaledDotProductAttention,
+    "BatchMatrixMultiply": Node2x1,
+    "Concatenate5": NodeConcatenate,
+    "ConvTranspose2d": NodeConv,
+    "ReciprocalSquareRoot": Node1x1,
+    "Log": Node1x1,
+    "Gelu": Node1x1,
+    "Tanh": Node1x1,
+    "Exp": Node1x1,
+    "Sin": Node1x1,
+    "Copy": Node1x1,
+    "Cos": Node1x1,
+}
+"""The node union's members in the order of the schema: the number of a kind is its position."""
+
+NUMBERS = {name: number for number, name in enumerate(KINDS, 1)}
+
+
+@dataclass
+class OutputMinMax(Table):
+    output_min: float = scalar(FLOAT32)
+    output_max: float = scalar(FLOAT32)
+
+
+@dataclass
+class XNode(Table):
+    xnode_union: Any = union(*KINDS.values())
+    debug_handle: int = scalar(UINT32)
+    output_min_max: OutputMinMax | None = table(OutputMinMax)
+
+
+@dataclass
+class XValue(Table):
+    xvalue_union: Any = union(TensorValue, QuantizedTensorValue)
+
+
+@dataclass
+class Buffer(Table):
+    storage: Any = vector(UINT8)
+
+
+@dataclass
+class ConstantDataOffset(Table):
+    offset: int = scalar(UINT64)
+    size: int = scalar(UINT64)
+    named_key: str | None = string()
+
+
+@dataclass
+class XNNGraph(Table):
+    version: str | None = string()
+    xnodes: Any = tables(XNode)
+    xvalues: Any = tables(XValue)
+    num_externs: int = scalar(UINT32)
+    input_ids: Any = vector(UINT32)
+    output_ids: Any = vector(UINT32)
+    constant_buffer: Any = tables(Buffer)
+    mem_buffer_sizes: Any = vector(UINT32)
+    constant_data: Any = tables(ConstantDataOffset)
+
+
+def to_bytes(graph: XNNGraph) -> bytes:
+    """Header, then the flatbuffer, each padded to 16 bytes. Constants are named data."""
+    body = pack(graph, IDENTIFIER)
+    start = -(-_HEADER.size // _ALIGNMENT) * _ALIGNMENT
+    padded = -(-len(body) // _ALIGNMENT) * _ALIGNMENT
+    header = _HEADER.pack(b"\0" * 4, b"XH00", _HEADER.size, start, len(body), start + padded, 0)
+    return header.ljust(start, b"\0") + body.ljust(padded, b"\0")
+
+
+def from_bytes(payload: bytes | memoryview) -> XNNGraph:
+    """The graph of a payload, this project's or the peer's. ValueError if it is neither."""
+    view = memoryview(payload)
+    if bytes(view[4:8]) == b"XH00":
+        _, _, _, start, size, _, _ = _HEADER.unpack_from(view)
+        view = view[start : start + size]
+    if bytes(view[4:8]) != IDENTIFIER:
+        raise ValueError(f"[xnnpack] a payload starts with XH00 or XN01; got {bytes(view[4:8])!r}")
+    return unpack(XNNGraph, view)

@@ -1,0 +1,95 @@
+"""Convolutions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from edgewise.backends.xnnpack.builder import NHWC, Operand, Ref
+from edgewise.backends.xnnpack.table import (
+    Constraint,
+    Lowering,
+    OpRow,
+    Query,
+    add_row,
+    constant,
+    rank,
+)
+from edgewise.edge.graph import fake
+
+aten = torch.ops.aten
+
+
+def _convolution(to: Lowering, node: Node, args: dict[str, Any]) -> Operand:
+    weight, bias = to.tensor(args["weight"]), to.optional(args["bias"])
+    x = to.b.in_order(to.ref(args["input"]), NHWC)
+    stride, padding, dilation = args["stride"], args["padding"], args["dilation"]
+    transposed, groups = bool(args["transposed"]), int(args["groups"])
+    if transposed:
+        # [in, out/groups, h, w] -> [out, h, w, in/groups]
+        inputs, outputs = weight.shape[0] // groups, weight.shape[1]
+        split = weight.reshape(groups, inputs, outputs, *weight.shape[2:])
+        filters = split.permute(0, 2, 3, 4, 1).reshape(-1, *weight.shape[2:], inputs)
+        kind = "ConvTranspose2d"
+    elif weight.shape[1] == 1 and groups > 1:
+        # [out, 1, h, w] -> [1, h, w, out]
+        inputs, outputs = 1, weight.shape[0] // groups
+        filters, kind = weight.permute(1, 2, 3, 0), "DepthwiseConv2d"
+    else:
+        inputs, outputs = weight.shape[1], weight.shape[0] // groups
+        filters, kind = weight.permute(0, 2, 3, 1), "Conv2d"
+    shape = [int(s) for s in fake(node).shape]
+    value = to.b.node(
+        kind,
+        [
+            x.value,
+            to.b.constant(filters),
+            None if bias is None else to.b.constant(bias),
+        ],
+        [shape[d] for d in NHWC],
+        x.dtype,
+        padding_top=padding[0],
+        padding_right=padding[1],
+        padding_bottom=padding[0],
+        padding_left=padding[1],
+        kernel_height=int(weight.shape[2]),
+        kernel_width=int(weight.shape[3]),
+        subsampling_height=stride[0],
+        subsampling_width=stride[1],
+        dilation_height=dilation[0],
+        dilation_width=dilation[1],
+        group_input_channels=inputs,
+        group_output_channels=outputs,
+        groups=groups,
+        adjustment_height=args["output_padding"][0] if transposed else 0,
+        adjustment_width=args["output_padding"][1] if transposed else 0,
+    )
+    return Ref(value, NHWC)
+
+
+def _two_dimensional(q: Query) -> str | None:
+    found = len(q.args["stride"])
+    return None if found == 2 else f"{found}-D"
+
+
+def _no_dilated_transpose(q: Query) -> str | None:
+    if q.args["transposed"] and any(d != 1 for d in q.args["dilation"]):
+        return f"dilation={q.args['dilation']}"
+    return None
+
+
+add_row(
+    OpRow(
+        "conv2d",
+        (aten.convolution.default,),
+        _convolution,
+        (
+            rank("input", 4),
+            Constraint("2-D convolution", _two_dimensional),
+            constant("weight", "bias"),
+            Constraint("transposed convolution without dilation", _no_dilated_transpose),
+        ),
+    )
+)

@@ -1,0 +1,77 @@
+"""Layer normalisation, for which XNNPACK has no node.
+
+The mean over the last dimension is a fully connected node with weights 1/N; everything
+else is elementwise with broadcasting.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from edgewise.backends.xnnpack.builder import Operand, Ref
+from edgewise.backends.xnnpack.table import Constraint, Lowering, OpRow, Query, add_row, constant
+
+aten = torch.ops.aten
+
+
+def mean_of_last(to: Lowering, x: Ref) -> Ref:
+    """[..., n] -> [..., 1]"""
+    n = x.shape[-1]
+    return to.b.fully_connected(x, torch.full((1, n), 1 / n, dtype=x.dtype), None)
+
+
+def _layer_norm(to: Lowering, node: Node, args: dict[str, Any]) -> Operand:
+    x = to.ref(args["input"])
+    shape = x.shape
+    normalized = args["normalized_shape"]
+    if len(normalized) > 1:
+        x = to.b.view(x, (*shape[: -len(normalized)], math.prod(normalized)))
+    centred = to.b.binary("Subtract", x, mean_of_last(to, x))
+    variance = mean_of_last(to, to.b.unary("Square", centred))
+    inverse = to.b.unary("ReciprocalSquareRoot", to.b.shift(variance, float(args["eps"])))
+    result: Ref = to.b.binary("Multiply", centred, inverse)
+    weight, bias = to.optional(args["weight"]), to.optional(args["bias"])
+    if weight is not None:
+        result = to.b.binary("Multiply", result, weight.reshape(-1))
+    if bias is not None:
+        result = to.b.binary("Add", result, bias.reshape(-1))
+    return to.b.view(result, shape)
+
+
+def _native_layer_norm(
+    to: Lowering, node: Node, args: dict[str, Any]
+) -> tuple[Operand, ...]:
+    return (_layer_norm(to, node, args),)
+
+
+def _only_normalised_is_used(q: Query) -> str | None:
+    others = [u.name for u in q.node.users if u.args[1] != 0]
+    return None if not others else f"mean or rstd used by {', '.join(others)}"
+
+
+add_row(
+    OpRow(
+        "layer_norm",
+        (aten.layer_norm.default,),
+        _layer_norm,
+        (constant("weight", "bias"),),
+        keep=True,
+        also="two means (fully connected, 1/N), subtract, square, rsqrt, multiply, add",
+    )
+)
+add_row(
+    OpRow(
+        "native_layer_norm",
+        (aten.native_layer_norm.default,),
+        _native_layer_norm,
+        (
+            constant("weight", "bias"),
+            Constraint("only the normalised tensor is used", _only_normalised_is_used),
+        ),
+        also="as layer_norm",
+    )
+)

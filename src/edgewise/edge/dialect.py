@@ -1,0 +1,82 @@
+"""What an edge program may contain, as one table, and the check against it.
+
+| node            | must be                                                                   |
+|-----------------|---------------------------------------------------------------------------|
+| placeholder     | named by the signature                                                    |
+| get_attr        | a lowered module                                                          |
+| call_function   | a functional, non-view operator; arithmetic on sizes; getitem; a delegate |
+| any tensor      | of a fake value, its memory format decided by `edge.layout`               |
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from edgewise.edge.graph import op_name
+from edgewise.errors import InvalidGraphError, at_node
+
+aten = torch.ops.aten
+
+_SIZE_ARITHMETIC = {
+    operator.getitem,
+    operator.add,
+    operator.sub,
+    operator.mul,
+    operator.floordiv,
+    operator.truediv,
+    operator.mod,
+    operator.neg,
+    operator.eq,
+    operator.ne,
+    operator.lt,
+    operator.le,
+    operator.gt,
+    operator.ge,
+    torch.sym_min,
+    torch.sym_max,
+    torch.sym_float,
+}
+
+
+def check(program: ExportedProgram, allowed: Collection[Any] = ()) -> None:
+    """InvalidGraphError at the first node that breaks the table. `allowed`: operators let pass."""
+    named = {getattr(spec.arg, "name", "") for spec in program.graph_signature.input_specs}
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and node.name not in named:
+            raise InvalidGraphError(
+                f"{at_node(node)} inputs must be named by the signature; got one that is not"
+            )
+        if node.op in ("call_method", "call_module"):
+            raise InvalidGraphError(
+                f"{at_node(node)} calls must be of functions; got a {node.op}; try torch.export"
+            )
+        if node.op == "call_function" and node.target not in allowed:
+            _check_call(node)
+
+
+def _check_call(node: Node) -> None:
+    target = node.target
+    if target in _SIZE_ARITHMETIC or getattr(target, "__name__", "") == "call_delegate":
+        return
+    if not isinstance(target, torch._ops.OpOverload):
+        raise InvalidGraphError(
+            f"{at_node(node)} calls must be of operators; got {op_name(node)}; "
+            f"control flow and Python functions are not part of the dialect"
+        )
+    schema = target._schema
+    if schema.is_mutable:
+        raise InvalidGraphError(
+            f"{at_node(node)} operators must be functional; got {op_name(node)}, which writes its input"
+        )
+    if target.namespace == "aten" and any(r.alias_info is not None for r in schema.returns):
+        raise InvalidGraphError(
+            f"{at_node(node)} operators must not return views; got {op_name(node)}"
+        )
+    if "val" not in node.meta:
+        raise InvalidGraphError(f"{at_node(node)} nodes must carry a value; got none in meta['val']")

@@ -1,0 +1,195 @@
+"""In-place operators become functional ones.
+
+`y = relu_(x)` may become `y = relu(x)`, with later uses of `x` reading `y`, if nothing
+else can see the write: `x` aliases no input, parameter or buffer, and no other alias of
+it is read later. That covers activations and residual sums of ordinary models, without
+a trace. For anything else (slices written through, buffers updated) `functionalize`
+answers None and the caller lets torch functionalise the program in its one trace.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Graph, Node
+
+from edgewise.edge.graph import is_call
+
+_aten = torch.ops.aten
+
+# Composite operators whose schema shows no alias but that return their input, or may.
+_RETURN_THEIR_INPUT = {
+    _aten.dropout.default,
+    _aten.feature_dropout.default,
+    _aten.alpha_dropout.default,
+    _aten.type_as.default,
+}
+
+# Composite operators that always compute a fresh tensor. Others are taken for aliases.
+_FRESH = {
+    str(name)
+    for name in (
+        "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d linear matmul "
+        "batch_norm layer_norm group_norm instance_norm rms_norm embedding softmax log_softmax "
+        "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d max_pool1d "
+        "max_pool2d max_pool3d relu6 selu celu hardsigmoid hardswish silu gelu prelu mish "
+        "scaled_dot_product_attention einsum cat stack concat pad one_hot square einsum where "
+        "upsample_bilinear2d upsample_nearest2d outer tensordot std var norm"
+    ).split()
+}
+
+
+def is_functional(graph: Graph) -> bool:
+    return not any(_mutates(node) for node in graph.nodes)
+
+
+def functionalize(program: ExportedProgram) -> bool | None:
+    """Rewrites in place. True or False: whether it modified; None: it takes a trace."""
+    graph = program.graph
+    mutating = [node for node in graph.nodes if _mutates(node)]
+    if not mutating:
+        return False
+    order = {node: position for position, node in enumerate(graph.nodes)}
+    aliases = _alias_sets(graph)
+    plan: list[tuple[Node, torch._ops.OpOverload]] = []
+    for node in mutating:
+        functional = _functional_twin(node)
+        base = node.args[0] if node.args else None
+        if functional is None or not isinstance(base, Node):
+            return None
+        group = aliases[base]
+        if any(member.op != "call_function" for member in group):
+            return None
+        now = order[node]
+        for member in group:
+            # Earlier in-place writes to the same tensor are other names of it: their
+            # later uses read this node's result, as those of the base do.
+            if member is base or member is node or _is_same_tensor(member, base, mutating):
+                continue
+            if any(order[user] > now for user in member.users):
+                return None
+        plan.append((node, functional))
+    for node, functional in plan:
+        base = node.args[0]
+        assert isinstance(base, Node)
+        now = order[node]
+        base.replace_all_uses_with(
+            node, delete_user_cb=lambda user, node=node, now=now: user is not node and order[user] > now
+        )
+        node.target = functional
+    return True
+
+
+def _mutates(node: Node) -> bool:
+    return (
+        is_call(node)
+        and isinstance(node.target, torch._ops.OpOverload)
+        and node.target._schema.is_mutable
+    )
+
+
+def _functional_twin(node: Node) -> torch._ops.OpOverload | None:
+    """`aten.relu.default` for `aten.relu_.default`, if only the first argument is written."""
+    target = node.target
+    assert isinstance(target, torch._ops.OpOverload)
+    namespace, _, name = target._schema.name.partition("::")
+    written = [
+        a for a in target._schema.arguments if a.alias_info is not None and a.alias_info.is_write
+    ]
+    if namespace != "aten" or not name.endswith("_") or name.endswith("__"):
+        return None
+    if len(written) != 1 or written[0].name != target._schema.arguments[0].name:
+        return None
+    packet = getattr(_aten, name[:-1], None)
+    twin = getattr(packet, target._overloadname, None) if packet is not None else None
+    if twin is None or twin._schema.is_mutable:
+        return None
+    if len(twin._schema.arguments) != len(target._schema.arguments):
+        return None
+    # `x.int_add_(float)` keeps x's type, where the functional form would promote.
+    base, value = node.args[0], node.meta.get("val")
+    before = base.meta.get("val") if isinstance(base, Node) else None
+    if not isinstance(value, torch.Tensor) or not isinstance(before, torch.Tensor):
+        return None
+    return twin if _keeps_type(node, before) and before.shape == value.shape else None
+
+
+def _keeps_type(node: Node, before: torch.Tensor) -> bool:
+    """Whether the functional form computes `before`'s type: true unless another operand promotes."""
+    types = [before.dtype]
+    for argument in node.args[1:]:
+        if isinstance(argument, Node) and isinstance(argument.meta.get("val"), torch.Tensor):
+            types.append(argument.meta["val"].dtype)
+        elif isinstance(argument, float) and not before.dtype.is_floating_point:
+            return False
+    result = types[0]
+    for other in types[1:]:
+        result = torch.promote_types(result, other)
+    return result == before.dtype
+
+
+def _alias_sets(graph: Graph) -> dict[Node, set[Node]]:
+    """Nodes that may share memory, as one set object for all of them."""
+    group: dict[Node, set[Node]] = {}
+    for node in graph.nodes:
+        group[node] = {node}
+        if not is_call(node):
+            continue
+        for source in _sources_aliased_by(node):
+            merged = group[source] | group[node]
+            for member in merged:
+                group[member] = merged
+    return group
+
+
+def _sources_aliased_by(node: Node) -> list[Node]:
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        # getitem: an element of a tuple that may hold views.
+        return [n for n in node.all_input_nodes if not isinstance(n.meta.get("val"), torch.Tensor)]
+    schema = target._schema
+    aliased = [
+        argument
+        for position, argument in enumerate(node.args)
+        if position < len(schema.arguments) and schema.arguments[position].alias_info is not None
+    ]
+    annotated = any(r.alias_info is not None for r in schema.returns)
+    if annotated or target in _RETURN_THEIR_INPUT:
+        sources = aliased or [node.args[0]]
+    elif _is_opaque_composite(target):
+        sources = list(node.all_input_nodes)
+    else:
+        sources = []
+    found: list[Node] = []
+    for source in sources:
+        found += [source] if isinstance(source, Node) else _nodes_in(source)
+    return found
+
+
+def _nodes_in(argument: object) -> list[Node]:
+    if isinstance(argument, (list, tuple)):
+        return [item for item in argument if isinstance(item, Node)]
+    return []
+
+
+def _is_opaque_composite(target: torch._ops.OpOverload) -> bool:
+    name = target._schema.name.partition("::")[2]
+    if name in _FRESH or torch.Tag.core in target.tags:
+        return False
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), key))
+
+
+def _is_same_tensor(member: Node, base: Node, mutating: list[Node]) -> bool:
+    """Whether `member` is `base` after or before an in-place write, not a view of it."""
+    chain = base
+    while chain in mutating and isinstance(chain.args[0], Node):
+        chain = chain.args[0]
+        if chain is member:
+            return True
+    chain = member
+    while chain in mutating and isinstance(chain.args[0], Node):
+        chain = chain.args[0]
+        if chain is base:
+            return True
+    return False

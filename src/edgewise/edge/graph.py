@@ -1,0 +1,129 @@
+"""Small questions that every pass asks about fx nodes."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_NOT_THE_USERS = ("/torch/", "/site-packages/", "<eval_with_key>", "<frozen")
+
+
+def is_call(node: Node) -> bool:
+    return node.op == "call_function"
+
+
+def op_name(node: Node) -> str:
+    """`aten.add.Tensor` for an operator, the function's name for anything else callable."""
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
+    if callable(target):
+        return str(getattr(target, "__name__", target))
+    return f"{node.op} {target}"
+
+
+def value_of(node: Node) -> Any:
+    """What the node computes, as a fake tensor, a number, a SymInt, or a tuple of these."""
+    return node.meta.get("val")
+
+
+def fake(node: Node) -> torch.Tensor:
+    """The node's fake tensor; only for nodes that compute one tensor."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{node.name} ({op_name(node)}) computes no tensor but {type(value)}")
+    return value
+
+
+def arguments(node: Node) -> dict[str, Any]:
+    """The call's arguments by name, schema defaults filled in."""
+    target = node.target
+    assert isinstance(target, torch._ops.OpOverload)
+    named: dict[str, Any] = {}
+    for position, argument in enumerate(target._schema.arguments):
+        if not argument.kwarg_only and position < len(node.args):
+            named[argument.name] = node.args[position]
+        elif argument.name in node.kwargs:
+            named[argument.name] = node.kwargs[argument.name]
+        elif argument.has_default_value():
+            named[argument.name] = argument.default_value
+        else:
+            named[argument.name] = None
+    return named
+
+
+def tensor_shapes(node: Node) -> list[list[int]]:
+    """Shapes of the tensors that the node computes; symbolic sizes become their hint."""
+    value = value_of(node)
+    values = value if isinstance(value, (tuple, list)) else [value]
+    return [[int(s) for s in v.shape] for v in values if isinstance(v, torch.Tensor)]
+
+
+def is_getitem(node: Node) -> bool:
+    return is_call(node) and node.target is operator.getitem
+
+
+def source_line(node: Node) -> str:
+    """`file.py:12` in the user's code that the node comes from, or the empty string."""
+    trace = node.meta.get("stack_trace")
+    if not trace:
+        return ""
+    frames = _FRAME.findall(trace)
+    for path, line in reversed(frames):
+        if not any(part in path for part in _NOT_THE_USERS):
+            return f"{path}:{line}"
+    return f"{frames[-1][0]}:{frames[-1][1]}" if frames else ""
+
+
+def module_path(node: Node) -> str:
+    """Qualified name of the module that the node comes from: `features.0.0`."""
+    stack = node.meta.get("nn_module_stack")
+    if not stack:
+        return ""
+    return str(list(stack.values())[-1][0]).removeprefix("L['self'].").removeprefix("L['self']")
+
+
+def replace(node: Node, by: Node) -> None:
+    """Lets `by` take the node's place and erases the node."""
+    node.replace_all_uses_with(by)
+    node.graph.erase_node(node)
+
+
+def inherit_meta(new: Node, old: Node) -> None:
+    """Gives a node that a pass made the provenance of the one that it stands for."""
+    for key in ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "custom"):
+        if key in old.meta and key not in new.meta:
+            new.meta[key] = old.meta[key]
+
+
+def call(graph: Graph, op: Any, args: Sequence[Any], like: Node, val: Any, **kwargs: Any) -> Node:
+    """Adds a call at the graph's insertion point with `like`'s provenance and value `val`."""
+    node = graph.call_function(op, tuple(args), kwargs)
+    inherit_meta(node, like)
+    node.meta["val"] = val
+    return node
+
+
+def calls(graph: Graph) -> Iterator[Node]:
+    """The call_function nodes, from a snapshot: safe against edits of the graph."""
+    return iter([node for node in graph.nodes if node.op == "call_function"])
+
+
+def erase_dead(graph: Graph) -> bool:
+    """Erases pure calls that nobody uses, in one backward sweep."""
+    changed = False
+    for node in reversed(list(graph.nodes)):
+        if node.op in ("call_function", "get_attr") and not node.users and not node.is_impure():
+            graph.erase_node(node)
+            changed = True
+    return changed
+
+
+def is_static(shape: Sequence[Any]) -> bool:
+    return all(isinstance(size, int) for size in shape)

@@ -1,0 +1,175 @@
+"""From torch's operators to the edge dialect, one node after the other.
+
+A node that somebody keeps stays. Else, in this order: a rule of `edge.canonicalize`
+spells it; a core ATen operator stays; anything else is decomposed by tracing that one
+call with torch's own decompositions, and what comes out is treated the same way. The
+whole program is never traced again for this.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from edgewise.edge import canonicalize
+from edgewise.edge.graph import calls, erase_dead, inherit_meta, op_name
+from edgewise.edge.layout import settle
+from edgewise.edge.program import Constants, fake_mode
+
+Keep = Callable[[Node], bool]
+
+
+def normalize(program: ExportedProgram, keep: Keep = lambda node: False) -> bool:
+    """Requires a functional graph. Ensures the edge dialect. Returns whether it modified."""
+    tracer = _CallTracer(program)
+    graph = program.graph
+    changed = False
+    worklist = list(calls(graph))
+    worklist.reverse()
+    while worklist:
+        node = worklist.pop()
+        if canonicalize.is_nothing(node):
+            graph.erase_node(node)
+            changed = True
+        elif keep(node):
+            settle(node)
+        elif node.target in canonicalize.RULES and canonicalize.apply_rule(graph, node):
+            changed = True
+        elif is_edge_operator(node.target):
+            settle(node)
+        else:
+            made = tracer.inline(node)
+            changed |= made is not None
+            worklist.extend(reversed(made or []))
+    erase_dead(graph)
+    return changed
+
+
+def is_edge_operator(target: Any) -> bool:
+    """Whether the dialect has the operator: core ATen, functional, not a view; or no ATen at all."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return True
+    if target.namespace not in ("aten", "prims"):
+        return True
+    schema = target._schema
+    if schema.is_mutable or any(r.alias_info is not None for r in schema.returns):
+        return False
+    if torch.Tag.core in target.tags or target in _EDGE_EXTRAS:
+        return True
+    return not _can_decompose(target)
+
+
+aten = torch.ops.aten
+
+# Functional and needed, though torch does not tag them as core.
+_EDGE_EXTRAS = {
+    aten.view_copy.default,
+    aten.permute_copy.default,
+    aten.expand_copy.default,
+    aten.unsqueeze_copy.default,
+    aten.squeeze_copy.dims,
+    aten.slice_copy.Tensor,
+    aten.select_copy.int,
+    aten._to_copy.default,
+    aten.mm.default,
+    aten.bmm.default,
+}
+
+
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """Torch's own table of decompositions to core ATen."""
+    global _table
+    if _table is None:
+        _table = dict(torch.export.default_decompositions().items())
+    return _table
+
+
+_table: dict[Any, Callable[..., Any]] | None = None
+
+
+def _can_decompose(target: torch._ops.OpOverload) -> bool:
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return target in decompositions() or bool(
+        torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), key)
+    )
+
+
+class _CallTracer:
+    """Traces single calls into smaller ones and puts those into the graph."""
+
+    def __init__(self, program: ExportedProgram) -> None:
+        self._program = program
+        self._mode: Any = None
+        self._constants: Constants | None = None
+
+    def inline(self, node: Node) -> list[Node] | None:
+        """The nodes that now stand for the call, or None if torch has nothing smaller."""
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        target: Any = node.target
+        flat, spec = pytree.tree_flatten((node.args, node.kwargs))
+        sources = [a for a in flat if isinstance(a, Node)]
+        slots = [i for i, a in enumerate(flat) if isinstance(a, Node)]
+
+        def run(*values: Any) -> Any:
+            filled = list(flat)
+            for slot, value in zip(slots, values, strict=True):
+                filled[slot] = value
+            args, kwargs = pytree.tree_unflatten(filled, spec)
+            return target(*args, **kwargs)
+
+        if self._mode is None:
+            self._mode = fake_mode(self._program)
+        with torch.no_grad(), self._mode:
+            traced = make_fx(run, decomposition_table=decompositions())(
+                *[source.meta["val"] for source in sources]
+            )
+        inner = [n for n in traced.graph.nodes if n.op == "call_function"]
+        if len(inner) == 1 and inner[0].target is target:
+            settle(node)
+            return None
+        return self._splice(node, traced, sources)
+
+    def _splice(self, node: Node, traced: GraphModule, sources: list[Node]) -> list[Node]:
+        graph = node.graph
+        env: dict[Node, Any] = {}
+        arguments = iter(sources)
+        made: list[Node] = []
+        result: Any = None
+        with graph.inserting_before(node):
+            for inner in traced.graph.nodes:
+                if inner.op == "placeholder":
+                    env[inner] = next(arguments)
+                elif inner.op == "get_attr":
+                    env[inner] = self._lift(inner, traced)
+                elif inner.op == "output":
+                    result = torch.fx.node.map_arg(inner.args[0], lambda n: env[n])
+                else:
+                    copy = graph.node_copy(inner, lambda n: env[n])
+                    for key in ("stack_trace", "nn_module_stack", "seq_nr", "original_aten"):
+                        copy.meta.pop(key, None)
+                    inherit_meta(copy, node)
+                    env[inner] = copy
+                    made.append(copy)
+        if isinstance(result, (list, tuple)):
+            for user in list(node.users):
+                if user.target is not operator.getitem:
+                    raise TypeError(f"{user.name} takes the whole list that {op_name(node)} computes")
+                user.replace_all_uses_with(result[user.args[1]])  # type: ignore[index]
+                graph.erase_node(user)
+        else:
+            node.replace_all_uses_with(result)
+        graph.erase_node(node)
+        return made
+
+    def _lift(self, inner: Node, traced: GraphModule) -> Node:
+        if self._constants is None:
+            self._constants = Constants(self._program)
+        value = getattr(traced, str(inner.target))
+        return self._constants.add(str(inner.target), value)

@@ -1,0 +1,255 @@
+"""Copying an ExportedProgram, and editing its constants.
+
+Passes edit a private copy in place, so the user's program is never changed. Tensors
+are shared with it, not copied.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
+from torch.export.graph_signature import (
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
+from torch.fx import Graph, GraphModule, Node
+from torch.utils import _pytree as pytree
+
+
+def _lenient_verifier() -> Any:
+    from torch._export.verifier import Verifier
+
+    class EdgeVerifier(Verifier):
+        dialect = "EDGEWISE"
+
+    # The law of our graphs is edge/dialect.py; torch's verifier knows other dialects and
+    # would walk the graph at every construction.
+    setattr(EdgeVerifier, "check", lambda self, program: None)  # noqa: B010
+    return EdgeVerifier
+
+
+_VERIFIER: Any = None
+
+
+def make_program(
+    graph: Graph,
+    signature: ExportGraphSignature,
+    *,
+    like: ExportedProgram | None = None,
+    root: torch.nn.Module | dict[str, Any] | None = None,
+    constants: dict[str, Any] | None = None,
+    state_dict: dict[str, Any] | None = None,
+    in_spec: pytree.TreeSpec | None = None,
+    out_spec: pytree.TreeSpec | None = None,
+) -> ExportedProgram:
+    """An ExportedProgram around `graph`, without walking it.
+
+    What is not given comes from `like`.
+    """
+    global _VERIFIER
+    if _VERIFIER is None:
+        _VERIFIER = _lenient_verifier()
+    if like is not None:
+        entry = like.module_call_graph[0].signature
+        in_spec = in_spec or (entry.in_spec if entry else None)
+        out_spec = out_spec or (entry.out_spec if entry else None)
+    module_call_graph = [
+        ModuleCallEntry(
+            fqn="",
+            signature=ModuleCallSignature(
+                inputs=[],
+                outputs=[],
+                in_spec=in_spec,  # type: ignore[arg-type]
+                out_spec=out_spec,  # type: ignore[arg-type]
+            ),
+        )
+    ]
+    return ExportedProgram(
+        root=root if root is not None else torch.nn.Module(),
+        graph=graph,
+        graph_signature=signature,
+        state_dict=state_dict if state_dict is not None else dict(like.state_dict if like else {}),
+        range_constraints=dict(like.range_constraints) if like else {},
+        module_call_graph=module_call_graph,
+        example_inputs=like.example_inputs if like else None,
+        constants=constants if constants is not None else dict(like.constants if like else {}),
+        verifiers=[_VERIFIER],
+    )
+
+
+def copy_program(program: ExportedProgram) -> ExportedProgram:
+    """A copy whose graph, signature and tables may be edited. Tensors are shared."""
+    graph = Graph()
+    renamed: dict[Node, Node] = {}
+    output = graph.graph_copy(program.graph, renamed)
+    graph.output(output)
+    old_output = next(iter(reversed(program.graph.nodes)))
+    new_output = next(iter(reversed(graph.nodes)))
+    new_output.meta = copy.copy(old_output.meta)
+    signature = ExportGraphSignature(
+        [copy.copy(spec) for spec in program.graph_signature.input_specs],
+        [copy.copy(spec) for spec in program.graph_signature.output_specs],
+    )
+    # graph_copy gives a node another name only where the name is a keyword or taken.
+    names = {old.name: new.name for old, new in renamed.items() if old.name != new.name}
+    if names:
+        for name, other in names.items():
+            signature.replace_all_uses(name, other)
+    return make_program(graph, signature, like=program, root=program.graph_module)
+
+
+def placeholders(program: ExportedProgram) -> dict[str, Node]:
+    found = {}
+    for node in program.graph.nodes:
+        if node.op != "placeholder":
+            break
+        found[node.name] = node
+    return found
+
+
+class Constants:
+    """The parameters, buffers and constant tensors of a program, by placeholder.
+
+    A buffer that the program writes to is not constant.
+    """
+
+    def __init__(self, program: ExportedProgram) -> None:
+        self._program = program
+        signature = program.graph_signature
+        mutated = {
+            spec.target for spec in signature.output_specs if spec.kind == OutputKind.BUFFER_MUTATION
+        }
+        self.specs: dict[str, InputSpec] = {}
+        for spec in signature.input_specs:
+            if not isinstance(spec.arg, TensorArgument):
+                continue
+            if spec.kind in (InputKind.PARAMETER, InputKind.CONSTANT_TENSOR) or (
+                spec.kind == InputKind.BUFFER and spec.target not in mutated
+            ):
+                self.specs[spec.arg.name] = spec
+
+    def __contains__(self, node: object) -> bool:
+        return isinstance(node, Node) and node.op == "placeholder" and node.name in self.specs
+
+    def tensor(self, node: Node) -> torch.Tensor:
+        """The constant's value, detached. KeyError if the node is not constant."""
+        spec = self.specs[node.name]
+        value = tensor_of(self._program, spec)
+        return value.detach()
+
+    def add(self, name: str, tensor: torch.Tensor) -> Node:
+        """A new constant placeholder before all user inputs; `name` is made unique."""
+        program = self._program
+        graph = program.graph
+        lifted = self._lifted()
+        first_input = next(
+            (n for n in graph.nodes if n.op != "placeholder" or n.name not in lifted), None
+        )
+        target = name.replace(".", "_")
+        while target in program.constants or target in program.state_dict:
+            target += "_"
+        anchor = first_input or next(iter(graph.nodes))
+        with graph.inserting_before(anchor):
+            node = graph.placeholder("c_" + target)
+        node.meta["val"] = _fake_like(program, tensor)
+        spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), target, None)
+        position = sum(1 for s in program.graph_signature.input_specs if s.kind in _LIFTED)
+        program.graph_signature.input_specs.insert(position, spec)
+        program.constants[target] = tensor
+        self.specs[node.name] = spec
+        return node
+
+    def _lifted(self) -> set[str]:
+        return {
+            spec.arg.name
+            for spec in self._program.graph_signature.input_specs
+            if spec.kind in _LIFTED
+        }
+
+
+_LIFTED = (
+    InputKind.PARAMETER,
+    InputKind.BUFFER,
+    InputKind.CONSTANT_TENSOR,
+    InputKind.CUSTOM_OBJ,
+    InputKind.TOKEN,
+)
+
+
+def tensor_of(program: ExportedProgram, spec: InputSpec) -> torch.Tensor:
+    """The tensor behind a lifted parameter, buffer or constant."""
+    assert spec.target is not None
+    if spec.target in program.state_dict:
+        value = program.state_dict[spec.target]
+    else:
+        value = program.constants[spec.target]
+    assert isinstance(value, torch.Tensor)
+    return value
+
+
+def fake_mode(program: ExportedProgram) -> Any:
+    """The FakeTensorMode of the program's values; a fresh one if it has no tensor."""
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+    for node in program.graph.nodes:
+        values = node.meta.get("val")
+        for value in values if isinstance(values, (tuple, list)) else (values,):
+            if isinstance(value, FakeTensor):
+                return value.fake_mode
+    return FakeTensorMode()
+
+
+def _fake_like(program: ExportedProgram, tensor: torch.Tensor) -> torch.Tensor:
+    with fake_mode(program):
+        return torch.empty(tensor.shape, dtype=tensor.dtype)
+
+
+def drop_unused_constants(program: ExportedProgram) -> bool:
+    """Removes constant placeholders without users, from graph and signature."""
+    constants = Constants(program)
+    dropped = set()
+    for node in list(placeholders(program).values()):
+        if node in constants and not node.users:
+            dropped.add(node.name)
+            program.graph.erase_node(node)
+    if dropped:
+        specs = program.graph_signature.input_specs
+        specs[:] = [s for s in specs if getattr(s.arg, "name", None) not in dropped]
+    return bool(dropped)
+
+
+def output_node(graph: Graph) -> Node:
+    return next(iter(reversed(graph.nodes)))
+
+
+def sync_outputs(program: ExportedProgram) -> None:
+    """Lets the signature name the nodes that the graph now returns."""
+    returned = output_node(program.graph).args[0]
+    assert isinstance(returned, (tuple, list))
+    for spec, value in zip(program.graph_signature.output_specs, returned, strict=True):
+        if isinstance(value, Node) and hasattr(spec.arg, "name"):
+            spec.arg.name = value.name
+
+
+def make_signature(
+    inputs: Sequence[InputSpec], outputs: Sequence[str]
+) -> ExportGraphSignature:
+    """A signature whose outputs are all the user's."""
+    return ExportGraphSignature(
+        list(inputs),
+        [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(name), None) for name in outputs],
+    )
+
+
+def recompile(module: GraphModule) -> None:
+    module.graph.lint()
+    module.recompile()

@@ -1,0 +1,59 @@
+"""The stages from an exported program to the edge dialect."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from edgewise.edge.fold_batch_norm import fold_batch_norm
+from edgewise.edge.fold_constants import fold_constants
+from edgewise.edge.functionalize import functionalize
+from edgewise.edge.normalize import normalize
+from edgewise.edge.program import copy_program, drop_unused_constants, sync_outputs
+
+
+@dataclass
+class Timings:
+    """Seconds of each stage, in order."""
+
+    stages: list[tuple[str, float]] = field(default_factory=list)
+
+    def run(self, name: str, stage: Callable[[], object]) -> None:
+        start = time.perf_counter()
+        stage()
+        self.stages.append((name, time.perf_counter() - start))
+
+
+def to_edge_program(
+    program: ExportedProgram,
+    keep: Callable[[ExportedProgram], Callable[[Node], bool]],
+    timings: Timings | None = None,
+) -> ExportedProgram:
+    """A copy of `program` in the edge dialect. `keep` says which nodes stay whole.
+
+    The program is traced as a whole only if it writes through views or to buffers; then
+    once, for torch to functionalise it.
+    """
+    timings = timings or Timings()
+    edge = copy_program(program)
+    start = time.perf_counter()
+    if functionalize(edge) is None:
+        edge = copy_program(_functionalize_by_trace(program))
+    timings.stages.append(("functionalize", time.perf_counter() - start))
+    timings.run("fold_batch_norm", lambda: fold_batch_norm(edge))
+    timings.run("normalize", lambda: normalize(edge, keep(edge)))
+    timings.run("fold_constants", lambda: fold_constants(edge))
+    drop_unused_constants(edge)
+    sync_outputs(edge)
+    return edge
+
+
+def _functionalize_by_trace(program: ExportedProgram) -> ExportedProgram:
+    """Torch's own functionalisation, which keeps composite operators whole."""
+    with torch.no_grad():
+        return program.run_decompositions({})

@@ -1,0 +1,42 @@
+"""How a program is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class MemoryPlanningConfig:
+    """alloc_graph_input, alloc_graph_output: whether the plan holds memory for the method's
+    inputs and outputs (else the caller's memory is used where the runtime can).
+    alignment: bytes; every planned tensor starts at a multiple of it."""
+
+    alloc_graph_input: bool = True
+    alloc_graph_output: bool = True
+    alignment: int = 16
+
+    def __post_init__(self) -> None:
+        _power_of_two("MemoryPlanningConfig", "alignment", self.alignment)
+
+
+@dataclass(frozen=True)
+class ExecutorchBackendConfig:
+    """segment_alignment: bytes; segments (weights, payloads) start at multiples of it.
+    constant_tensor_alignment: bytes, of constants inside their segment.
+    extract_delegate_segments: payloads as segments of the file rather than inside the
+    flatbuffer. emit_stacktrace: write source lines of instructions."""
+
+    segment_alignment: int = 128
+    constant_tensor_alignment: int = 16
+    extract_delegate_segments: bool = True
+    emit_stacktrace: bool = False
+    memory_planning: MemoryPlanningConfig = field(default_factory=MemoryPlanningConfig)
+
+    def __post_init__(self) -> None:
+        for name in ("segment_alignment", "constant_tensor_alignment"):
+            _power_of_two("ExecutorchBackendConfig", name, getattr(self, name))
+
+
+def _power_of_two(where: str, name: str, value: int) -> None:
+    if value < 1 or value & (value - 1):
+        raise ValueError(f"[{where}] {name} must be a power of two; got {value}")

@@ -1,0 +1,188 @@
+"""Methods become a program: plans, weights, payloads, and the file around them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from edgewise.emit import program as pte
+from edgewise.emit.config import ExecutorchBackendConfig
+from edgewise.emit.constants import ConstantTable, tensor_bytes
+from edgewise.emit.emitter import MethodEmitter
+from edgewise.emit.file import Segments, file_parts
+from edgewise.emit.memory import MemoryPlan
+from edgewise.emit.scalar_types import scalar_type
+from edgewise.errors import EmitError
+from edgewise.partition.delegate import LoweredBackendModule
+
+_PAYLOAD_ALIGNMENT = 16
+
+
+@dataclass
+class Emitted:
+    """A program and what the file holds beside it."""
+
+    program: pte.Program
+    segments: Segments
+    plans: dict[str, MemoryPlan]
+
+    def parts(self) -> Iterator[bytes | memoryview]:
+        """The file's bytes in pieces; weights are views of the model's own memory."""
+        return file_parts(self.program, self.segments)
+
+    def to_bytes(self) -> bytes:
+        return b"".join(self.parts())
+
+    def write(self, file: BinaryIO) -> None:
+        for part in self.parts():
+            file.write(part)
+
+    def save(self, path: str | Path) -> None:
+        """Writes beside `path` and renames, so that a crash leaves no half of a file."""
+        target = Path(path)
+        temporary = target.with_name(target.name + ".partial")
+        try:
+            with temporary.open("wb") as file:
+                self.write(file)
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def emit_program(
+    methods: Mapping[str, ExportedProgram],
+    config: ExecutorchBackendConfig | None = None,
+    constant_methods: Mapping[str, Any] | None = None,
+) -> Emitted:
+    """Writes the methods, then the constant methods, in the order given."""
+    return _ProgramEmitter(config or ExecutorchBackendConfig()).emit(
+        methods, constant_methods or {}
+    )
+
+
+class _ProgramEmitter:
+    def __init__(self, config: ExecutorchBackendConfig) -> None:
+        self._config = config
+        self._constants = ConstantTable(config.constant_tensor_alignment)
+        self._initial = ConstantTable(config.constant_tensor_alignment)
+        self._payloads: dict[bytes, int] = {}
+        self._payload_blobs: list[bytes] = []
+        self._named: dict[str, bytes | memoryview] = {}
+        self._delegates: list[pte.BackendDelegate] = []
+
+    def emit(
+        self, methods: Mapping[str, ExportedProgram], constant_methods: Mapping[str, Any]
+    ) -> Emitted:
+        clash = sorted(set(methods) & set(constant_methods))
+        if clash:
+            raise EmitError(f"[emit] a name must be one method's; got {', '.join(clash)} twice")
+        plans, memory = [], {}
+        for name, program in methods.items():
+            emitter = MethodEmitter(
+                name, program, self._config, self._constants, self._initial, self._add_payload
+            )
+            plan, memory[name] = emitter.emit()
+            plans.append(plan)
+        plans += [self._constant_method(n, v) for n, v in constant_methods.items()]
+        program, segments = self._assemble(plans)
+        return Emitted(program, segments, memory)
+
+    def _assemble(self, plans: list[pte.ExecutionPlan]) -> tuple[pte.Program, Segments]:
+        """Segments in this order: constants, initial state, payloads, named data."""
+        segments = Segments(self._config.segment_alignment)
+        constants = pte.SubsegmentOffsets(0, list(self._constants.offsets))
+        if len(self._constants.offsets) > 1:
+            constants.segment_index = segments.add(self._constants.rope)
+        mutable = None
+        if len(self._initial.offsets) > 1:
+            index = segments.add(self._initial.rope)
+            mutable = [pte.SubsegmentOffsets(index, list(self._initial.offsets))]
+        inline = []
+        places = []
+        for blob in self._payload_blobs:
+            if self._config.extract_delegate_segments:
+                places.append(pte.BackendDelegateDataReference(1, segments.add(blob)))
+            else:
+                places.append(pte.BackendDelegateDataReference(0, len(inline)))
+                inline.append(pte.BackendDelegateInlineData(blob))
+        for delegate in self._delegates:
+            assert delegate.processed is not None
+            delegate.processed = places[delegate.processed.index]
+        named = [
+            pte.NamedData(key, segments.add(self._named[key])) for key in sorted(self._named)
+        ]
+        return pte.Program(
+            version=0,
+            execution_plan=plans,
+            constant_buffer=[],
+            backend_delegate_data=inline,
+            constant_segment=constants if len(self._constants.offsets) > 1 else None,
+            mutable_data_segments=mutable,
+            named_data=named,
+        ), segments
+
+    def _add_payload(self, lowered: LoweredBackendModule) -> pte.BackendDelegate:
+        for key, blob in lowered.named_data.items():
+            known = self._named.setdefault(key, blob)
+            if len(known) != len(blob):
+                raise EmitError(
+                    f"[{lowered.backend_id}] named data with one key must have one content; "
+                    f"got {len(known)} and {len(blob)} bytes for {key}"
+                )
+        digest = hashlib.sha256(lowered.processed_bytes).digest()
+        if digest not in self._payloads:
+            self._payloads[digest] = len(self._payload_blobs)
+            self._payload_blobs.append(lowered.processed_bytes)
+        delegate = pte.BackendDelegate(
+            id=lowered.backend_id,
+            processed=pte.BackendDelegateDataReference(1, self._payloads[digest]),
+            compile_specs=[pte.CompileSpec(s.key, s.value) for s in lowered.compile_specs],
+        )
+        self._delegates.append(delegate)
+        return delegate
+
+    def _constant_method(self, name: str, result: Any) -> pte.ExecutionPlan:
+        """A method without instructions whose outputs are constants."""
+        flat, spec = pytree.tree_flatten(result)
+        values = [pte.EValue(self._constant(name, item)) for item in flat]
+        empty = pytree.tree_structure(((), {}))
+        return pte.ExecutionPlan(
+            name=name,
+            container_meta_type=pte.ContainerMetadata(
+                pytree.treespec_dumps(empty), pytree.treespec_dumps(spec)
+            ),
+            values=values,
+            inputs=[],
+            outputs=list(range(len(values))),
+            chains=[pte.Chain(inputs=[], outputs=[], instructions=[])],
+            operators=[],
+            delegates=[],
+            non_const_buffer_sizes=[0],
+        )
+
+    def _constant(self, name: str, item: Any) -> Any:
+        if isinstance(item, torch.Tensor):
+            return pte.Tensor(
+                scalar_type=scalar_type(item.dtype),
+                sizes=list(item.shape),
+                dim_order=list(range(item.dim())),
+                data_buffer_idx=self._constants.add(tensor_bytes(item)),
+            )
+        for kind, make in (
+            (bool, pte.Bool),
+            (int, pte.Int),
+            (float, pte.Double),
+            (str, pte.String),
+        ):
+            if isinstance(item, kind):
+                return make(item)
+        raise EmitError(
+            f"[{name}] constant methods return numbers, strings or tensors; got {type(item).__name__}"
+        )

@@ -1,0 +1,354 @@
+"""One method of an edge program becomes one execution plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
+from torch.fx import Node
+from torch.utils import _pytree as pytree
+
+from edgewise.edge.graph import arguments, is_getitem, op_name, source_line
+from edgewise.edge.layout import dim_order
+from edgewise.edge.program import Constants, output_node, tensor_of
+from edgewise.emit import program as pte
+from edgewise.emit.config import ExecutorchBackendConfig
+from edgewise.emit.constants import ConstantTable, tensor_bytes
+from edgewise.emit.memory import Block, MemoryPlan, plan_memory
+from edgewise.emit.out_variants import SYMBOLIC, OutVariant, out_variant, special_arguments
+from edgewise.emit.scalar_types import scalar_type
+from edgewise.emit.shapes import DYNAMIC_UNBOUND, upper_bounds
+from edgewise.errors import EmitError, UnsupportedOperatorError, at_node
+from edgewise.flatbuffer import Table
+from edgewise.partition.delegate import LoweredBackendModule, is_delegate_call
+
+AddPayload = Callable[[LoweredBackendModule], pte.BackendDelegate]
+
+
+_FOREVER = 1 << 60
+
+
+class MethodEmitter:
+    """Turns the nodes of one method into values, instructions and a memory plan."""
+
+    def __init__(
+        self,
+        name: str,
+        program: ExportedProgram,
+        config: ExecutorchBackendConfig,
+        constants: ConstantTable,
+        initial_state: ConstantTable,
+        add_payload: AddPayload,
+    ) -> None:
+        self._name = name
+        self._program = program
+        self._config = config
+        self._constant_table = constants
+        self._initial_state = initial_state
+        self._add_payload = add_payload
+        self._values: list[pte.EValue] = []
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._of_node: dict[Node, Any] = {}
+        self._operators: dict[tuple[str, str], int] = {}
+        self._delegates: list[pte.BackendDelegate] = []
+        self._instructions: list[pte.Instruction] = []
+        self._frames: list[pte.FrameList] = []
+        self._planned: dict[int, tuple[pte.Tensor, int]] = {}
+        self._first: dict[int, int] = {}
+        self._last: dict[int, int] = {}
+
+    def emit(self) -> tuple[pte.ExecutionPlan, MemoryPlan]:
+        inputs = self._emit_inputs()
+        for node in self._program.graph.nodes:
+            if node.op == "call_function":
+                self._emit_call(node)
+        outputs = self._emit_outputs()
+        plan = self._plan()
+        chain = pte.Chain(
+            inputs=[],
+            outputs=[],
+            instructions=self._instructions,
+            stacktrace=self._frames if self._config.emit_stacktrace else None,
+        )
+        return pte.ExecutionPlan(
+            name=self._name,
+            container_meta_type=self._container(),
+            values=self._values,
+            inputs=inputs,
+            outputs=outputs,
+            chains=[chain],
+            operators=[pte.Operator(n, o) for n, o in self._operators],
+            delegates=self._delegates,
+            non_const_buffer_sizes=[0, plan.size],
+        ), plan
+
+    # --- inputs and outputs ------------------------------------------------------------
+
+    def _emit_inputs(self) -> list[int]:
+        constants = Constants(self._program)
+        nodes = {n.name: n for n in self._program.graph.nodes if n.op == "placeholder"}
+        inputs = []
+        for spec in self._program.graph_signature.input_specs:
+            name = getattr(spec.arg, "name", "")
+            node = nodes.get(name)
+            if node is None:
+                continue
+            if spec.kind == InputKind.USER_INPUT:
+                value = node.meta.get("val")
+                if isinstance(value, torch.Tensor):
+                    index = self._tensor(node, value)
+                    self._live(index, -1)
+                    if not self._config.memory_planning.alloc_graph_input:
+                        self._planned.pop(index, None)
+                else:
+                    index = self._number(value, node)
+                self._of_node[node] = index
+                inputs.append(index)
+            elif node in constants:
+                if node.users:
+                    self._of_node[node] = self._constant(constants.tensor(node))
+            elif isinstance(spec.arg, TensorArgument):
+                self._of_node[node] = self._state(node, tensor_of(self._program, spec))
+            else:
+                raise EmitError(f"{at_node(node)} inputs must be tensors or numbers; got {spec.kind}")
+        return inputs
+
+    def _emit_outputs(self) -> list[int]:
+        returned = output_node(self._program.graph).args[0]
+        assert isinstance(returned, (tuple, list))
+        outputs = []
+        names = {n.name: n for n in self._program.graph.nodes if n.op == "placeholder"}
+        targets = {s.target: s.arg.name for s in self._program.graph_signature.input_specs
+                   if isinstance(s.arg, TensorArgument)}
+        writes = []
+        for spec, value in zip(
+            self._program.graph_signature.output_specs, returned, strict=True
+        ):
+            if spec.kind == OutputKind.USER_OUTPUT:
+                index = self._output(value)
+                outputs.append(index)
+            elif spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
+                name = targets[spec.target] if spec.kind == OutputKind.BUFFER_MUTATION else spec.target
+                writes.append((self._of_node[names[str(name)]], self._of_node[value]))
+            else:
+                raise EmitError(f"[{self._name}] outputs must be results or state; got {spec.kind}")
+        for state, value in writes:
+            self._kernel("aten::copy_", "", [state, value, self._atom(pte.Bool(False)), state])
+        end = len(self._instructions)
+        for index in outputs:
+            self._live(index, end)
+            if not self._config.memory_planning.alloc_graph_output:
+                self._planned.pop(index, None)
+        return outputs
+
+    def _output(self, value: Any) -> int:
+        if isinstance(value, Node):
+            return int(self._of_node[value])
+        return self._number(value, None)
+
+    def _container(self) -> pte.ContainerMetadata:
+        entry = self._program.module_call_graph[0].signature
+        if entry is None or entry.in_spec is None or entry.out_spec is None:
+            return pte.ContainerMetadata("", "")
+        return pte.ContainerMetadata(
+            pytree.treespec_dumps(entry.in_spec), pytree.treespec_dumps(entry.out_spec)
+        )
+
+    # --- calls -----------------------------------------------------------------------
+
+    def _emit_call(self, node: Node) -> None:
+        if is_getitem(node):
+            parts = self._of_node[node.args[0]]  # type: ignore[index]
+            self._of_node[node] = parts[node.args[1]]  # type: ignore[index]
+            return
+        now = len(self._instructions)
+        if is_delegate_call(node):
+            self._emit_delegate(node)
+        elif node.target in SYMBOLIC:
+            self._emit_symbolic(node, SYMBOLIC[node.target])
+        else:
+            self._emit_kernel(node)
+        self._trace(node)
+        for source in node.all_input_nodes:
+            self._touch(self._of_node.get(source), now)
+        self._touch(self._of_node[node], now)
+
+    def _emit_delegate(self, node: Node) -> None:
+        attribute = node.args[0]
+        assert isinstance(attribute, Node)
+        lowered = getattr(self._program.graph_module, str(attribute.target))
+        self._delegates.append(self._add_payload(lowered))
+        inputs = [self._argument(a, "Tensor", node) for a in node.args[1:]]
+        outputs = [self._tensor(node, value) for value in node.meta["val"]]
+        self._of_node[node] = outputs
+        call = pte.DelegateCall(len(self._delegates) - 1, inputs + outputs)
+        self._instructions.append(pte.Instruction(call))
+
+    def _emit_symbolic(self, node: Node, variant: OutVariant) -> None:
+        sources = list(node.args)
+        args = [self._argument(a, "number", node) for a in sources]
+        result = self._add(pte.Int(0))
+        self._of_node[node] = result
+        self._kernel(variant.name, variant.overload, [*args, result])
+
+    def _emit_kernel(self, node: Node) -> None:
+        variant = out_variant(node.target)
+        if variant is None:
+            raise UnsupportedOperatorError(
+                f"{at_node(node)} an operator that no backend takes must have an out-variant; "
+                f"got {op_name(node)}; try to decompose it, or register one with torch.library"
+            )
+        given = special_arguments(node) or arguments(node)
+        args = [
+            self._argument(given.get(a.name, a.default), a.type, node) for a in variant.arguments
+        ]
+        value = node.meta["val"]
+        values = list(value) if isinstance(value, (tuple, list)) else [value]
+        outputs = [self._tensor(node, v) for v in values]
+        several = isinstance(value, (tuple, list))
+        self._of_node[node] = outputs if several else outputs[0]
+        returned = self._add(pte.TensorList(outputs)) if len(outputs) > 1 else outputs[0]
+        self._kernel(variant.name, variant.overload, [*args, *outputs, returned])
+
+    def _kernel(self, name: str, overload: str, args: Sequence[int]) -> None:
+        index = self._operators.setdefault((name, overload), len(self._operators))
+        self._instructions.append(pte.Instruction(pte.KernelCall(index, list(args))))
+
+    def _trace(self, node: Node) -> None:
+        if not self._config.emit_stacktrace:
+            return
+        file, _, line = source_line(node).rpartition(":")
+        frame = pte.Frame(file, int(line or 0), node.name, op_name(node))
+        self._frames.append(pte.FrameList([frame]))
+
+    # --- values ----------------------------------------------------------------------
+
+    def _argument(self, value: Any, kind: str, node: Node) -> int:
+        """The value's index, converted as the schema's type asks."""
+        if value is None:
+            return self._atom(pte.Null())
+        if isinstance(value, Node):
+            return int(self._of_node[value])
+        kind = kind.removeprefix("Optional[").removesuffix("]") if "Optional[" in kind[:9] else kind
+        if isinstance(value, (list, tuple)):
+            return self._list(value, kind, node)
+        if isinstance(value, bool):
+            return self._atom(pte.Bool(value))
+        if isinstance(value, int):
+            return self._atom(pte.Double(float(value)) if kind == "float" else pte.Int(value))
+        if isinstance(value, float):
+            return self._atom(pte.Double(value))
+        if isinstance(value, str):
+            return self._atom(pte.String(value))
+        if isinstance(value, torch.dtype):
+            return self._atom(pte.Int(scalar_type(value)))
+        if isinstance(value, (torch.device, torch.layout, torch.memory_format)):
+            return self._atom(pte.Null())
+        raise EmitError(
+            f"{at_node(node)} arguments must be tensors, numbers, strings, types or lists of these; "
+            f"got {type(value).__name__}"
+        )
+
+    def _list(self, items: Sequence[Any], kind: str, node: Node) -> int:
+        if any(isinstance(i, Node) and isinstance(i.meta.get("val"), torch.Tensor) for i in items):
+            if any(i is None for i in items):
+                found = [-1 if i is None else int(self._of_node[i]) for i in items]
+                return self._add(pte.OptionalTensorList(found))
+            found = [int(self._of_node[i]) for i in items]
+            optional = "Optional" in kind
+            return self._add(pte.OptionalTensorList(found) if optional else pte.TensorList(found))
+        if items and all(isinstance(i, bool) for i in items):
+            return self._add(pte.BoolList([bool(i) for i in items]))
+        if any(isinstance(i, float) for i in items) or "float" in kind:
+            return self._add(pte.DoubleList([float(i) for i in items]))
+        return self._add(pte.IntList([self._argument(i, "int", node) for i in items]))
+
+    def _number(self, value: Any, node: Node | None) -> int:
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return self._add(pte.Int(0))
+        if value is None:
+            return self._add(pte.Null())
+        if isinstance(value, bool):
+            return self._add(pte.Bool(value))
+        if isinstance(value, int):
+            return self._add(pte.Int(value))
+        if isinstance(value, float):
+            return self._add(pte.Double(value))
+        if isinstance(value, str):
+            return self._add(pte.String(value))
+        where = at_node(node) if node is not None else f"[{self._name}]"
+        raise EmitError(f"{where} inputs and outputs must be tensors or numbers; got {type(value)}")
+
+    def _tensor(self, node: Node, value: Any) -> int:
+        """A tensor with memory from the plan."""
+        if not isinstance(value, torch.Tensor):
+            raise EmitError(f"{at_node(node)} results must be tensors; got {type(value).__name__}")
+        sizes, dynamism = upper_bounds(value.shape, self._program.range_constraints)
+        tensor = pte.Tensor(
+            scalar_type=scalar_type(value.dtype),
+            sizes=sizes,
+            dim_order=list(dim_order(value)),
+            shape_dynamism=dynamism,
+        )
+        index = self._add(tensor)
+        if dynamism != DYNAMIC_UNBOUND:
+            self._planned[index] = (tensor, math.prod(sizes) * value.element_size())
+        return index
+
+    def _constant(self, tensor: torch.Tensor) -> int:
+        return self._add(
+            pte.Tensor(
+                scalar_type=scalar_type(tensor.dtype),
+                sizes=list(tensor.shape),
+                dim_order=list(range(tensor.dim())),
+                data_buffer_idx=self._constant_table.add(tensor_bytes(tensor)),
+            )
+        )
+
+    def _state(self, node: Node, initial: torch.Tensor) -> int:
+        """A buffer that the program writes: planned for the whole method, with its first value."""
+        index = self._tensor(node, initial)
+        tensor, _ = self._planned[index]
+        tensor.dim_order = list(range(initial.dim()))
+        tensor.data_buffer_idx = self._initial_state.add(tensor_bytes(initial))
+        self._live(index, -1)
+        self._live(index, _FOREVER)
+        return index
+
+    def _atom(self, value: Table) -> int:
+        """A number, string or nothing; equal ones are one value."""
+        key = (type(value), repr(value))
+        if key not in self._numbers:
+            self._numbers[key] = self._add(value)
+        return self._numbers[key]
+
+    def _add(self, value: Table) -> int:
+        self._values.append(pte.EValue(value))
+        return len(self._values) - 1
+
+    # --- memory ----------------------------------------------------------------------
+
+    def _touch(self, found: Any, now: int) -> None:
+        for index in found if isinstance(found, list) else [found]:
+            if isinstance(index, int):
+                self._live(index, now)
+
+    def _live(self, index: int, now: int) -> None:
+        self._first[index] = min(now, self._first.get(index, now))
+        self._last[index] = max(now, self._last.get(index, now))
+
+    def _plan(self) -> MemoryPlan:
+        end = len(self._instructions)
+        blocks = [
+            Block(i, size, self._first.get(i, 0), min(self._last.get(i, end), end))
+            for i, (_, size) in self._planned.items()
+        ]
+        plan = plan_memory(blocks, self._config.memory_planning.alignment)
+        for index, (tensor, _) in self._planned.items():
+            offset = plan.offsets[index]
+            tensor.allocation_info = pte.AllocationDetails(1, offset & 0xFFFFFFFF, offset >> 32)
+        return plan

@@ -1,0 +1,115 @@
+"""From a functional operator to the out-variant that the runtime calls."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+
+from edgewise.edge.layout import dim_order
+
+aten = torch.ops.aten
+
+# How a new tensor is made is up to the memory plan: out-variants have no such arguments.
+_FACTORY = {"dtype", "layout", "device", "pin_memory", "memory_format"}
+
+
+@dataclass(frozen=True)
+class Argument:
+    name: str
+    type: str
+    default: Any = None
+
+
+@dataclass(frozen=True)
+class OutVariant:
+    """name and overload as the runtime registers them; `arguments` without the outputs."""
+
+    name: str
+    overload: str
+    arguments: tuple[Argument, ...]
+    outputs: int
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.name}.{self.overload}" if self.overload else self.name
+
+
+def _primitive(name: str, overload: str = "Scalar", *operands: str) -> OutVariant:
+    names = operands or ("a", "b")
+    return OutVariant(name, overload, tuple(Argument(n, "number") for n in names), 1)
+
+
+# Arithmetic on sizes. These calls have no out argument: the result is a value of its own.
+SYMBOLIC: dict[Any, OutVariant] = {
+    aten.sym_size.int: OutVariant(
+        "aten::sym_size", "int", (Argument("self", "Tensor"), Argument("dim", "int")), 1
+    ),
+    aten.sym_numel.default: OutVariant("aten::sym_numel", "", (Argument("self", "Tensor"),), 1),
+    operator.add: _primitive("executorch_prim::add"),
+    operator.sub: _primitive("executorch_prim::sub"),
+    operator.mul: _primitive("executorch_prim::mul"),
+    operator.floordiv: _primitive("executorch_prim::floordiv"),
+    operator.truediv: _primitive("executorch_prim::truediv"),
+    operator.mod: _primitive("executorch_prim::mod"),
+    operator.neg: _primitive("executorch_prim::neg", "Scalar", "a"),
+    operator.eq: _primitive("executorch_prim::eq"),
+    operator.lt: _primitive("executorch_prim::lt"),
+    operator.le: _primitive("executorch_prim::le"),
+    operator.gt: _primitive("executorch_prim::gt"),
+    operator.ge: _primitive("executorch_prim::ge"),
+}
+
+# Memory formats travel as dim orders.
+_DIM_ORDER = (
+    Argument("self", "Tensor"),
+    Argument("non_blocking", "bool", False),
+    Argument("dim_order", "int[]?"),
+)
+_SPECIAL: dict[Any, OutVariant] = {
+    aten._to_copy.default: OutVariant("dim_order_ops::_to_dim_order_copy", "out", _DIM_ORDER, 1),
+    aten.clone.default: OutVariant("dim_order_ops::_clone_dim_order", "out", _DIM_ORDER, 1),
+}
+
+
+def special_arguments(node: torch.fx.Node) -> dict[str, Any] | None:
+    """Arguments of the operators that are spelt differently in the runtime."""
+    if node.target not in _SPECIAL:
+        return None
+    order = list(dim_order(node.meta["val"]))
+    return {"self": node.args[0], "non_blocking": False, "dim_order": order}
+
+
+@cache
+def out_variant(target: Any) -> OutVariant | None:
+    """The out-variant with the same arguments, or None if the operator has none."""
+    if target in _SPECIAL:
+        return _SPECIAL[target]
+    if not isinstance(target, torch._ops.OpOverload):
+        return None
+    wanted = {a.name: str(a.type) for a in target._schema.arguments}
+    packet = target.overloadpacket
+    for overload in packet.overloads():
+        candidate = getattr(packet, overload)
+        outputs = [a for a in candidate._schema.arguments if a.is_out]
+        if not outputs or len(outputs) != max(1, len(target._schema.returns)):
+            continue
+        given = [a for a in candidate._schema.arguments if not a.is_out]
+        have = {a.name: str(a.type) for a in given}
+        if all(have.get(n) == t for n, t in wanted.items() if n not in _FACTORY) and all(
+            n in wanted for n in have
+        ):
+            return OutVariant(
+                candidate._schema.name,
+                candidate._schema.overload_name,
+                tuple(Argument(a.name, str(a.type), _default(a)) for a in given),
+                len(outputs),
+            )
+    return None
+
+
+def _default(argument: Any) -> Any:
+    return argument.default_value if argument.has_default_value() else None

@@ -1,0 +1,36 @@
+"""What lowering raises. The runtime's errors are in `edgewise.runtime`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+class EdgewiseError(Exception):
+    """Base of all errors of lowering. Messages read "[where] rule; got X; try Y"."""
+
+
+class InvalidGraphError(EdgewiseError):
+    """A graph contains what the edge dialect does not allow."""
+
+
+class UnsupportedOperatorError(EdgewiseError):
+    """An operator can neither be delegated, decomposed nor emitted."""
+
+
+class PartitionError(EdgewiseError):
+    """A partitioner or backend broke its contract."""
+
+
+class EmitError(EdgewiseError):
+    """A value or operator cannot be written to a program."""
+
+
+def at_node(node: torch.fx.Node) -> str:
+    """`[name: op, file:line]`, the place that an error message about a node starts with."""
+    from edgewise.edge.graph import op_name, source_line
+
+    line = source_line(node)
+    return f"[{node.name}: {op_name(node)}{', ' + line if line else ''}]"

@@ -1,0 +1,369 @@
+"""From exported programs to a file: `to_edge`, `to_edge_transform_and_lower`, and their managers."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
+
+from edgewise.edge import EdgeCompileConfig, Timings, check, to_edge_program
+from edgewise.edge.graph import is_call
+from edgewise.edge.normalize import normalize
+from edgewise.edge.program import copy_program, sync_outputs
+from edgewise.emit import Emitted, ExecutorchBackendConfig, MemoryPlan, emit_program
+from edgewise.errors import EdgewiseError, PartitionError
+from edgewise.partition.delegate import lower_partitions
+from edgewise.partition.report import DelegationReport, ReportBuilder
+from edgewise.partition.spec import TAG, Partitioner
+
+logger = logging.getLogger(__name__)
+
+Programs = ExportedProgram | Mapping[str, ExportedProgram]
+Partitioners = (
+    Partitioner
+    | Sequence[Partitioner]
+    | Mapping[str, Partitioner | Sequence[Partitioner]]
+    | None
+)
+PassType = Callable[[GraphModule], Any]
+Passes = Sequence[PassType] | Mapping[str, Sequence[PassType]] | None
+
+
+def to_edge(
+    programs: Programs,
+    constant_methods: Mapping[str, Any] | None = None,
+    compile_config: EdgeCompileConfig | None = None,
+) -> EdgeProgramManager:
+    """Programs in the edge dialect, all operators decomposed to core ATen.
+
+    programs: one exported program (method "forward"), or several by method name.
+    constant_methods: values that methods of these names return.
+    """
+    config = compile_config or EdgeCompileConfig()
+    return _make_edge(_by_name(programs), {}, constant_methods, config)
+
+
+def to_edge_transform_and_lower(
+    programs: Programs,
+    transform_passes: Passes = None,
+    partitioner: Partitioners = None,
+    constant_methods: Mapping[str, Any] | None = None,
+    compile_config: EdgeCompileConfig | None = None,
+) -> EdgeProgramManager:
+    """Programs in the edge dialect, with everything delegated that the partitioners take.
+
+    partitioner: one, several (asked in order), or these by method name; a method that is
+    not named is not delegated. Operators that a partitioner wants whole are kept whole.
+    transform_passes: called on each method's graph module before partitioning.
+    """
+    methods = _by_name(programs)
+    per_method = _partitioners_by_method(partitioner, methods)
+    config = compile_config or EdgeCompileConfig()
+    manager = _make_edge(methods, per_method, constant_methods, config)
+    if transform_passes:
+        manager = manager.transform(transform_passes)
+    return manager.to_backend(per_method)
+
+
+class EdgeProgramManager:
+    """Methods in the edge dialect. Every call returns a new manager; none is changed."""
+
+    def __init__(
+        self,
+        edge_programs: Programs,
+        constant_methods: Mapping[str, Any] | None = None,
+        compile_config: EdgeCompileConfig | None = None,
+        *,
+        reports: Mapping[str, ReportBuilder] | None = None,
+        timings: Mapping[str, Timings] | None = None,
+    ) -> None:
+        self._programs = dict(_by_name(edge_programs))
+        self._constant_methods = dict(constant_methods or {})
+        self._config = compile_config or EdgeCompileConfig()
+        self._reports = dict(reports or {})
+        self._timings = dict(timings or {})
+        self._validate()
+
+    @property
+    def methods(self) -> set[str]:
+        return set(self._programs)
+
+    @property
+    def config_methods(self) -> set[str]:
+        return set(self._constant_methods)
+
+    def exported_program(self, method_name: str = "forward") -> ExportedProgram:
+        try:
+            return self._programs[method_name]
+        except KeyError:
+            raise KeyError(
+                f"[exported_program] must be one of {', '.join(sorted(self._programs))}; "
+                f"got {method_name!r}"
+            ) from None
+
+    def delegation_report(self, method_name: str = "forward") -> DelegationReport:
+        """Where each node of the method goes, and why not elsewhere."""
+        program = self.exported_program(method_name)
+        builder = self._reports.get(method_name) or ReportBuilder(method_name)
+        builder.left(list(program.graph.nodes))
+        return builder.finish()
+
+    @property
+    def timings(self) -> Mapping[str, Timings]:
+        """Seconds that each stage took, by method."""
+        return self._timings
+
+    def transform(
+        self, passes: Passes, compile_config: EdgeCompileConfig | None = None
+    ) -> EdgeProgramManager:
+        """Each pass is called on the method's graph module; it may edit it in place, or
+        return a new one (or a PassResult)."""
+        programs = {}
+        for name, program in self._programs.items():
+            chosen = passes.get(name, ()) if isinstance(passes, Mapping) else passes or ()
+            if chosen:
+                program = copy_program(program)
+                for one in chosen:
+                    program = _apply(one, program)
+                sync_outputs(program)
+            programs[name] = program
+        return EdgeProgramManager(
+            programs,
+            self._constant_methods,
+            compile_config or self._config,
+            reports=self._reports,
+            timings=self._timings,
+        )
+
+    def to_backend(self, partitioner: Partitioners) -> EdgeProgramManager:
+        """Cuts out what the partitioners tag, and has their backends compile it."""
+        per_method = _partitioners_by_method(partitioner, self._programs)
+        programs, reports = {}, dict(self._reports)
+        for name, program in self._programs.items():
+            chosen = per_method.get(name, ())
+            if not chosen:
+                programs[name] = program
+                continue
+            lowered = _copy_with_modules(program)
+            builder = reports.setdefault(name, ReportBuilder(name))
+            start = time.perf_counter()
+            for one in chosen:
+                _run_partitioner(one, lowered, builder)
+            timings = self._timings.setdefault(name, Timings())
+            timings.stages.append(("to_backend", time.perf_counter() - start))
+            # What stayed behind must be something that a kernel exists for.
+            normalize(lowered)
+            sync_outputs(lowered)
+            programs[name] = lowered
+        return EdgeProgramManager(
+            programs,
+            self._constant_methods,
+            self._config,
+            reports=reports,
+            timings=self._timings,
+        )
+
+    def to_executorch(
+        self, config: ExecutorchBackendConfig | None = None
+    ) -> ExecutorchProgramManager:
+        """The program as it is written to a file."""
+        for name, program in self._programs.items():
+            if any(n.meta.get(TAG) for n in program.graph.nodes if is_call(n)):
+                logger.debug("%s has tagged nodes that were not lowered", name)
+        start = time.perf_counter()
+        emitted = emit_program(self._programs, config, self._constant_methods)
+        seconds = time.perf_counter() - start
+        reports = {name: self.delegation_report(name) for name in self._programs}
+        return ExecutorchProgramManager(self._programs, emitted, reports, seconds)
+
+    def _validate(self) -> None:
+        if not self._config._check_ir_validity:
+            return
+        allowed = [*self._config._core_aten_ops_exception_list, *self._config.preserve_ops]
+        for program in self._programs.values():
+            check(program, allowed)
+
+
+class ExecutorchProgramManager:
+    """A finished program: its bytes, its memory plan, its report."""
+
+    def __init__(
+        self,
+        programs: Mapping[str, ExportedProgram],
+        emitted: Emitted,
+        reports: Mapping[str, DelegationReport],
+        emit_seconds: float = 0.0,
+    ) -> None:
+        self._programs = dict(programs)
+        self._emitted = emitted
+        self._reports = dict(reports)
+        self.emit_seconds = emit_seconds
+
+    @property
+    def methods(self) -> set[str]:
+        return set(self._programs)
+
+    def exported_program(self, method_name: str = "forward") -> ExportedProgram:
+        return self._programs[method_name]
+
+    @property
+    def executorch_program(self) -> Any:
+        """The program as dataclasses that mirror the file."""
+        return self._emitted.program
+
+    @property
+    def buffer(self) -> bytes:
+        """The file's bytes. Copies the weights; `write_to_file` does not."""
+        return self._emitted.to_bytes()
+
+    def write_to_file(self, open_file: BinaryIO) -> None:
+        self._emitted.write(open_file)
+
+    def save(self, path: str | Path) -> None:
+        """Writes the file at once or not at all."""
+        self._emitted.save(path)
+
+    def delegation_report(self, method_name: str = "forward") -> DelegationReport:
+        return self._reports[method_name]
+
+    def memory_plan(self, method_name: str = "forward") -> MemoryPlan:
+        return self._emitted.plans[method_name]
+
+
+def _by_name(programs: Programs) -> Mapping[str, ExportedProgram]:
+    if isinstance(programs, ExportedProgram):
+        return {"forward": programs}
+    if isinstance(programs, Mapping) and programs:
+        for name, program in programs.items():
+            if not isinstance(program, ExportedProgram):
+                raise TypeError(
+                    f"[{name}] programs must be torch.export.ExportedProgram; "
+                    f"got {type(program).__name__}; try torch.export.export(model, inputs)"
+                )
+        return programs
+    raise TypeError(
+        f"[to_edge] programs must be an ExportedProgram or a non-empty dict of them; "
+        f"got {type(programs).__name__}; try torch.export.export(model, inputs)"
+    )
+
+
+def _partitioners_by_method(
+    partitioner: Partitioners, methods: Iterable[str]
+) -> dict[str, list[Partitioner]]:
+    names = list(methods)
+    if partitioner is None:
+        return {}
+    if isinstance(partitioner, Mapping):
+        unknown = sorted(set(partitioner) - set(names))
+        if unknown:
+            raise PartitionError(
+                f"[to_backend] partitioners must be for methods of the program "
+                f"({', '.join(names)}); got {', '.join(unknown)}"
+            )
+        return {name: _as_list(p) for name, p in partitioner.items()}
+    return {name: _as_list(partitioner) for name in names}
+
+
+def _as_list(partitioner: Partitioner | Sequence[Partitioner]) -> list[Partitioner]:
+    found = [partitioner] if not isinstance(partitioner, Sequence) else list(partitioner)
+    for one in found:
+        if not hasattr(one, "partition"):
+            raise TypeError(
+                f"[to_backend] a partitioner must have a method `partition`; got {one!r}; "
+                f"try an instance, such as XnnpackPartitioner()"
+            )
+    return found
+
+
+def _make_edge(
+    methods: Mapping[str, ExportedProgram],
+    partitioners: Mapping[str, Sequence[Partitioner]],
+    constant_methods: Mapping[str, Any] | None,
+    config: EdgeCompileConfig,
+) -> EdgeProgramManager:
+    timings = {name: Timings() for name in methods}
+    programs = {}
+    for name, program in methods.items():
+        chosen = partitioners.get(name, ())
+        programs[name] = to_edge_program(
+            program,
+            lambda edge, chosen=chosen: _keeper(edge, chosen, config),
+            timings[name],
+        )
+    return EdgeProgramManager(programs, constant_methods, config, timings=timings)
+
+
+def _keeper(
+    program: ExportedProgram, partitioners: Sequence[Partitioner], config: EdgeCompileConfig
+) -> Callable[[Node], bool]:
+    """Which nodes stay whole: what the user preserves, and what a partitioner asks for."""
+    preserved = set(config.preserve_ops)
+    wanted = []
+    for one in partitioners:
+        ops, wants = one.ops_to_not_decompose(program)
+        wanted.append((set(ops), wants))
+
+    def keep(node: Node) -> bool:
+        if node.target in preserved:
+            return True
+        return any(node.target in ops and (wants is None or wants(node)) for ops, wants in wanted)
+
+    return keep
+
+
+def _run_partitioner(
+    partitioner: Partitioner, program: ExportedProgram, builder: ReportBuilder
+) -> None:
+    result = partitioner.partition(program)
+    if result.tagged_exported_program is not program:
+        raise PartitionError(
+            f"[{type(partitioner).__name__}] partition must tag and return the program that it got; "
+            f"got another one"
+        )
+    backend = next((spec.backend_id for spec in result.partition_tags.values()), None)
+    spec = getattr(partitioner, "delegation_spec", None)
+    name = backend or getattr(spec, "backend_id", None) or type(partitioner).__name__
+    builder.asked(
+        list(program.graph.nodes), result.partition_tags, result.refusals, name
+    )
+    lower_partitions(program, result.partition_tags)
+
+
+def _copy_with_modules(program: ExportedProgram) -> ExportedProgram:
+    """A copy that also has the lowered modules of partitions cut out before."""
+    copied = copy_program(program)
+    for name, module in program.graph_module.named_children():
+        if not hasattr(copied.graph_module, name):
+            copied.graph_module.add_module(name, module)
+    return copied
+
+
+def _apply(one: PassType, program: ExportedProgram) -> ExportedProgram:
+    result = one(program.graph_module)
+    module = getattr(result, "graph_module", result)
+    if module is None or module is program.graph_module:
+        return program
+    if not isinstance(module, GraphModule):
+        raise EdgewiseError(
+            f"[transform] a pass must return a GraphModule, a PassResult or None; "
+            f"got {type(module).__name__}"
+        )
+    from edgewise.edge.program import make_program
+
+    return make_program(
+        module.graph, program.graph_signature, like=program, root=module
+    )
+
+
+__all__ = [
+    "EdgeProgramManager",
+    "ExecutorchProgramManager",
+    "to_edge",
+    "to_edge_transform_and_lower",
+]
+

@@ -1,0 +1,36 @@
+"""Which node goes to which backend, with reasons.
+
+`Partitioner` subclasses tag nodes; `grouping` finds the fewest partitions without a
+cycle; `delegate` cuts partitions out and has their backends compile them; `report`
+keeps what was decided and why.
+"""
+
+from edgewise.partition.delegate import LoweredBackendModule, call_delegate
+from edgewise.partition.grouping import group
+from edgewise.partition.report import DelegationReport, NodeReport
+from edgewise.partition.spec import (
+    TAG,
+    BackendDetails,
+    CompileSpec,
+    DelegationSpec,
+    Partitioner,
+    PartitionResult,
+    PreprocessResult,
+    Refusal,
+)
+
+__all__ = [
+    "TAG",
+    "BackendDetails",
+    "CompileSpec",
+    "DelegationReport",
+    "DelegationSpec",
+    "LoweredBackendModule",
+    "NodeReport",
+    "PartitionResult",
+    "Partitioner",
+    "PreprocessResult",
+    "Refusal",
+    "call_delegate",
+    "group",
+]

@@ -1,0 +1,224 @@
+"""Partitions become calls of delegates.
+
+A tagged partition is cut out of the graph as a program of its own, compiled by its
+backend, and replaced by one `call_delegate` node. All partitions of a program are
+replaced in one sweep, in time linear in nodes and edges.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
+from torch.fx import Graph, Node
+from torch.utils import _pytree as pytree
+
+from edgewise.edge.graph import inherit_meta
+from edgewise.edge.program import (
+    Constants,
+    drop_unused_constants,
+    make_program,
+    make_signature,
+    output_node,
+    sync_outputs,
+    tensor_of,
+)
+from edgewise.errors import PartitionError
+from edgewise.partition.spec import (
+    TAG,
+    BackendDetails,
+    CompileSpec,
+    DelegationSpec,
+    NamedBlobs,
+    PreprocessResult,
+)
+
+
+class LoweredBackendModule(torch.nn.Module):
+    """A compiled partition. Called from Python it computes what the original nodes did."""
+
+    def __init__(
+        self,
+        spec: DelegationSpec,
+        original: ExportedProgram,
+        result: PreprocessResult,
+    ) -> None:
+        super().__init__()
+        self.backend_id: str = spec.backend_id
+        self.compile_specs: list[CompileSpec] = spec.compile_specs
+        self.processed_bytes: bytes = result.processed_bytes
+        self.named_data: NamedBlobs = result.named_data
+        self.original_module: ExportedProgram = original
+
+    def forward(self, *args: Any) -> Any:
+        return self.original_module.module()(*args)
+
+
+def call_delegate(lowered: LoweredBackendModule, *args: Any) -> Any:
+    """What a delegated partition has become in the graph. Computes a tuple."""
+    return lowered(*args)
+
+
+def is_delegate_call(node: Node) -> bool:
+    return node.op == "call_function" and node.target is call_delegate
+
+
+def lower_partitions(program: ExportedProgram, tags: dict[str, DelegationSpec]) -> list[str]:
+    """Compiles the nodes tagged with a key of `tags`, in place. Returns the tags found.
+
+    PartitionError if a tag is unknown or a partition depends on itself through nodes
+    outside of it.
+    """
+    groups: dict[str, list[Node]] = {}
+    for node in program.graph.nodes:
+        tag = node.meta.get(TAG)
+        if tag is None or node.op != "call_function" or is_delegate_call(node):
+            continue
+        if tag not in tags:
+            raise PartitionError(
+                f"[to_backend] a node's delegation_tag must be a key of partition_tags; "
+                f"got {tag!r} on {node.name}"
+            )
+        groups.setdefault(tag, []).append(node)
+    _order_by_partition(program.graph, groups)
+    for tag, nodes in groups.items():
+        _replace(program, nodes, tags[tag])
+    if groups:
+        sync_outputs(program)
+        drop_unused_constants(program)
+    return list(groups)
+
+
+def _order_by_partition(graph: Graph, groups: dict[str, list[Node]]) -> None:
+    """Moves nodes so that each partition's are consecutive, after all that they need.
+
+    Depth first over units (a node, or a whole partition), visited in the graph's order.
+    """
+    unit_of: dict[Node, Any] = {}
+    for tag, members in groups.items():
+        for member in members:
+            unit_of[member] = tag
+    done: set[Any] = set()
+    open_units: set[Any] = set()
+    end = output_node(graph)
+
+    def members_of(unit: Any) -> list[Node]:
+        return groups[unit] if isinstance(unit, str) else [unit]
+
+    def needed_by(unit: Any) -> Iterable[Any]:
+        for member in members_of(unit):
+            for source in member.all_input_nodes:
+                other = unit_of.get(source, source)
+                if other != unit:
+                    yield other
+
+    for node in list(graph.nodes):
+        if node.op in ("placeholder", "output"):
+            continue
+        stack = [(unit_of.get(node, node), None)]
+        while stack:
+            unit, pending = stack.pop()
+            if unit in done or (isinstance(unit, Node) and unit.op == "placeholder"):
+                continue
+            if pending is None:
+                if unit in open_units:
+                    raise PartitionError(
+                        f"[to_backend] a partition must not depend on itself through nodes outside "
+                        f"of it; got a cycle through {unit}"
+                    )
+                open_units.add(unit)
+                pending = iter(list(needed_by(unit)))
+            missing = next((u for u in pending if u not in done and not _is_input(u)), None)
+            if missing is not None:
+                stack.append((unit, pending))
+                if missing in open_units:
+                    raise PartitionError(
+                        f"[to_backend] a partition must not depend on itself through nodes outside "
+                        f"of it; got a cycle through {missing}"
+                    )
+                stack.append((missing, None))
+                continue
+            open_units.discard(unit)
+            done.add(unit)
+            for member in members_of(unit):
+                end.prepend(member)
+
+
+def _is_input(unit: Any) -> bool:
+    return isinstance(unit, Node) and unit.op in ("placeholder", "get_attr")
+
+
+def _replace(program: ExportedProgram, nodes: Sequence[Node], spec: DelegationSpec) -> None:
+    graph = program.graph
+    part, inputs, outputs = cut_out(program, nodes)
+    backend = BackendDetails.find(spec.backend_id)
+    result = backend.preprocess(part, spec.compile_specs)
+    lowered = LoweredBackendModule(spec, part, result)
+    number = 0
+    while hasattr(program.graph_module, f"lowered_module_{number}"):
+        number += 1
+    name = f"lowered_module_{number}"
+    program.graph_module.add_module(name, lowered)
+    with graph.inserting_before(nodes[0]):
+        attribute = graph.get_attr(name)
+        call = graph.call_function(call_delegate, (attribute, *inputs))
+        inherit_meta(call, nodes[-1])
+        call.meta["val"] = tuple(node.meta["val"] for node in outputs)
+        for index, node in enumerate(outputs):
+            item = graph.call_function(operator.getitem, (call, index))
+            inherit_meta(item, node)
+            item.meta["val"] = node.meta["val"]
+            member = set(nodes)
+            node.replace_all_uses_with(item, delete_user_cb=lambda u, m=member: u not in m)
+    for node in reversed(nodes):
+        graph.erase_node(node)
+
+
+def cut_out(
+    program: ExportedProgram, nodes: Sequence[Node]
+) -> tuple[ExportedProgram, list[Node], list[Node]]:
+    """The nodes as a program of their own, its inputs, and the nodes that are its outputs.
+
+    Constants that the nodes read become the new program's parameters, by their names.
+    """
+    constants = Constants(program)
+    members = set(nodes)
+    graph = Graph()
+    env: dict[Node, Node] = {}
+    specs: list[InputSpec] = []
+    state: dict[str, Any] = {}
+    read = list(dict.fromkeys(s for n in nodes for s in n.all_input_nodes if s not in members))
+    for source in [s for s in read if s in constants]:
+        old = constants.specs[source.name]
+        env[source] = graph.placeholder(source.name)
+        env[source].meta = dict(source.meta)
+        assert old.target is not None
+        state[old.target] = tensor_of(program, old)
+        specs.append(
+            InputSpec(InputKind.PARAMETER, TensorArgument(env[source].name), old.target, None)
+        )
+    inputs = [s for s in read if s not in constants]
+    for source in inputs:
+        env[source] = graph.placeholder(source.name)
+        env[source].meta = dict(source.meta)
+        specs.append(InputSpec(InputKind.USER_INPUT, TensorArgument(env[source].name), None))
+    for node in nodes:
+        env[node] = graph.node_copy(node, lambda n: env[n])
+    outputs = [n for n in nodes if any(user not in members for user in n.users)]
+    graph.output(tuple(env[n] for n in outputs))
+    flat_inputs = (tuple(range(len(inputs))), {})
+    part = make_program(
+        graph,
+        make_signature(specs, [env[n].name for n in outputs]),
+        like=program,
+        root=torch.nn.Module(),
+        state_dict=state,
+        constants={},
+        in_spec=pytree.tree_structure(flat_inputs),
+        out_spec=pytree.tree_structure(tuple(range(len(outputs)))),
+    )
+    return part, inputs, outputs

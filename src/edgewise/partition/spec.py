@@ -1,0 +1,126 @@
+"""What partitioners and backends say to each other."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from edgewise.errors import PartitionError
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+TAG = "delegation_tag"
+"""Key of `node.meta` under which a partitioner names the partition of a node."""
+
+
+@dataclass(frozen=True)
+class CompileSpec:
+    """An option for a backend: written to the program, and seen by its runtime."""
+
+    key: str
+    value: bytes
+
+
+@dataclass(frozen=True)
+class DelegationSpec:
+    """Which backend compiles a partition, and with which options."""
+
+    backend_id: str
+    compile_specs: list[CompileSpec] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a node is not delegated: the rule that it breaks, what was found, what to do."""
+
+    rule: str
+    got: str = ""
+    hint: str = ""
+
+    def __str__(self) -> str:
+        text = self.rule
+        if self.got:
+            text += f"; got {self.got}"
+        if self.hint:
+            text += f"; try {self.hint}"
+        return text
+
+
+@dataclass
+class PartitionResult:
+    """A program whose nodes carry `meta["delegation_tag"]`, and what each tag stands for.
+
+    `refusals` says for nodes (by name) that are not tagged why not.
+    """
+
+    tagged_exported_program: ExportedProgram
+    partition_tags: dict[str, DelegationSpec]
+    refusals: Mapping[str, Sequence[Refusal]] = field(default_factory=dict)
+
+
+class Partitioner(ABC):
+    """Decides which nodes of an edge program go to which backend."""
+
+    @abstractmethod
+    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        """Tags nodes of `exported_program` (in place) with `meta["delegation_tag"]`."""
+
+    def ops_to_not_decompose(
+        self, ep: ExportedProgram
+    ) -> tuple[list[torch._ops.OpOverload], Callable[[torch.fx.Node], bool] | None]:
+        """Operators that must reach `partition` whole, and a filter on their nodes.
+
+        A node of such an operator is kept if the filter is None or answers True.
+        """
+        return [], None
+
+    def __call__(self, exported_program: ExportedProgram) -> PartitionResult:
+        return self.partition(exported_program)
+
+
+NamedBlobs = Mapping[str, "memoryview | bytes"]
+
+
+@dataclass(frozen=True)
+class PreprocessResult:
+    """What a backend made of a partition.
+
+    `named_data` are blobs that the payload refers to by key (weights). A key names a
+    content: the same key in two partitions is the same blob, written once.
+    """
+
+    processed_bytes: bytes
+    named_data: NamedBlobs = field(default_factory=dict)
+    debug_handle_map: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+
+class BackendDetails(ABC):
+    """A backend's ahead-of-time half. The subclass's name, or `backend_id`, is its id."""
+
+    backend_id: ClassVar[str] = ""
+    _known: ClassVar[dict[str, type[BackendDetails]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        BackendDetails._known[cls.backend_id or cls.__name__] = cls
+
+    @staticmethod
+    @abstractmethod
+    def preprocess(
+        edge_program: ExportedProgram, compile_specs: list[CompileSpec]
+    ) -> PreprocessResult:
+        """Compiles a partition; its inputs and outputs are the delegate call's arguments."""
+
+    @staticmethod
+    def find(backend_id: str) -> type[BackendDetails]:
+        try:
+            return BackendDetails._known[backend_id]
+        except KeyError:
+            known = ", ".join(sorted(BackendDetails._known)) or "none"
+            raise PartitionError(
+                f"[to_backend] a DelegationSpec must name an imported backend; got {backend_id!r}; "
+                f"try one of: {known}, or import the module that defines it"
+            ) from None

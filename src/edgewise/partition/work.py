@@ -1,0 +1,71 @@
+"""How much work a node is: multiply-accumulates and bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from edgewise.edge.graph import value_of
+
+aten = torch.ops.aten
+
+
+def _shape(node: Any) -> list[int]:
+    return [int(s) for s in node.meta["val"].shape]
+
+
+def _output(node: Node) -> list[int]:
+    value = value_of(node)
+    first = value[0] if isinstance(value, (tuple, list)) else value
+    return [int(s) for s in first.shape]
+
+
+def _convolution(node: Node) -> int:
+    weight = _shape(node.args[1])
+    transposed = bool(node.args[6]) if node.target is aten.convolution.default else False
+    outputs = _shape(node.args[0]) if transposed else _output(node)
+    return math.prod(outputs) * math.prod(weight[1:])
+
+
+def _linear(node: Node) -> int:
+    return math.prod(_output(node)) * _shape(node.args[1])[-1]
+
+
+def _product(left: int) -> Callable[[Node], int]:
+    return lambda node: math.prod(_output(node)) * _shape(node.args[left])[-1]
+
+
+def _attention(node: Node) -> int:
+    query, key, value = (_shape(node.args[i]) for i in range(3))
+    scores = math.prod(query[:-1]) * key[-2]
+    return scores * (query[-1] + value[-1])
+
+
+_MACS: dict[Any, Callable[[Node], int]] = {
+    aten.convolution.default: _convolution,
+    aten.linear.default: _linear,
+    aten.mm.default: _product(0),
+    aten.bmm.default: _product(0),
+    aten.addmm.default: _product(1),
+    aten.scaled_dot_product_attention.default: _attention,
+}
+
+
+def macs(node: Node) -> int:
+    """Multiply-accumulates of matrix-like operators; 0 for all others."""
+    count = _MACS.get(node.target)
+    return count(node) if count else 0
+
+
+def traffic(node: Node) -> int:
+    """Bytes of the tensors that the node reads and writes, upper bounds where dynamic."""
+    total = 0
+    for value in [value_of(n) for n in node.all_input_nodes] + [value_of(node)]:
+        for tensor in value if isinstance(value, (tuple, list)) else [value]:
+            if isinstance(tensor, torch.Tensor):
+                total += math.prod(int(s) for s in tensor.shape) * tensor.element_size()
+    return total

@@ -1,0 +1,55 @@
+"""Runs `.pte` files on the native runtime. Imports no torch.
+
+    from edgewise.runtime import Runtime
+
+    program = Runtime.get().load_program("model.pte")
+    outputs = program.load_method("forward").execute([x])
+
+or, with inputs and outputs in the structure of the model's own:
+
+    model = edgewise.runtime.load("model.pte")
+    y = model(x)
+"""
+
+from edgewise.runtime._backends import register_backend
+from edgewise.runtime._metadata import DelegateMeta, MethodMeta, TensorInfo
+from edgewise.runtime._model import Model, load
+from edgewise.runtime._program import (
+    BackendRegistry,
+    Method,
+    OperatorRegistry,
+    Program,
+    Runtime,
+    Verification,
+)
+from edgewise.runtime.errors import (
+    BackendError,
+    Error,
+    InvalidArgumentError,
+    InvalidProgramError,
+    NotFoundError,
+    OutOfMemoryError,
+    UnsupportedError,
+)
+
+__all__ = [
+    "BackendError",
+    "BackendRegistry",
+    "DelegateMeta",
+    "Error",
+    "InvalidArgumentError",
+    "InvalidProgramError",
+    "Method",
+    "MethodMeta",
+    "Model",
+    "NotFoundError",
+    "OperatorRegistry",
+    "OutOfMemoryError",
+    "Program",
+    "Runtime",
+    "TensorInfo",
+    "UnsupportedError",
+    "Verification",
+    "load",
+    "register_backend",
+]

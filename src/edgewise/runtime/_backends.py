@@ -1,0 +1,34 @@
+"""Backends written in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from edgewise.runtime import _native
+
+__all__ = ["BackendFactory", "DelegateFunction", "register_backend"]
+
+DelegateFunction = Callable[[list[Any]], Sequence[Any]]
+BackendFactory = Callable[[bytes, dict[str, bytes], Callable[[str], bytes]], DelegateFunction]
+
+
+def register_backend(name: str, factory: BackendFactory) -> None:
+    """Registers a backend that runs the delegates of that id, for the life of the process.
+
+    `factory(payload, compile_specs, named_data)` is called for each delegate when its
+    method is loaded. `named_data(key)` gives a blob of the program; it may be called for as
+    long as the method lives. The factory returns `run(arguments)`, which is called for each
+    execution with copies of the delegate's inputs followed by its outputs (whose contents
+    mean nothing; None where memory is not known yet), and returns its outputs only: arrays
+    of the type and rank that the program gives, of any strides. They are copied.
+
+    An exception in either becomes a BackendError whose `__cause__` it is.
+
+    Raises:
+        InvalidArgumentError: the name is taken.
+        TypeError: the factory cannot be called.
+    """
+    if not callable(factory):
+        raise TypeError(f"[register_backend] factory must be callable; got {factory!r}")
+    _native.register_backend(name, factory)

@@ -1,0 +1,181 @@
+"""A program as a Python callable: structured inputs in, structured outputs out."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from edgewise.runtime import _pytree
+from edgewise.runtime._metadata import MethodMeta
+from edgewise.runtime._program import Method, Program, Runtime
+from edgewise.runtime.errors import InvalidArgumentError, InvalidProgramError, NotFoundError
+
+__all__ = ["Model", "load"]
+
+
+class Model:
+    """A loaded file whose methods are called like the model that it was made from.
+
+    `model(x)` runs the default method, `model.encode(x)` or `model.run("encode", x)`
+    another one. Arguments are nested as the model's were (tuples, lists, dicts, keyword
+    arguments); the result comes in the structure that the model returned. Each method is
+    loaded at its first call and then kept, its state included. May be used by several
+    threads: calls of one method take turns.
+    """
+
+    def __init__(self, program: Program, default: str) -> None:
+        self._program = program
+        self._default = default
+        self._calls: dict[str, _Call] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, *inputs: Any, **keywords: Any) -> Any:
+        """Runs the default method. Raises as `Method.execute`."""
+        return self._call(self._default)(inputs, keywords)
+
+    def run(self, method: str, /, *inputs: Any, **keywords: Any) -> Any:
+        """Runs the method of that name. Raises NotFoundError, or as `Method.execute`."""
+        return self._call(method)(inputs, keywords)
+
+    @property
+    def program(self) -> Program:
+        return self._program
+
+    @property
+    def method_names(self) -> set[str]:
+        return self._program.method_names
+
+    @property
+    def metadata(self) -> MethodMeta:
+        """The default method's."""
+        return self._program.metadata(self._default)
+
+    def reset(self) -> None:
+        """Puts the state of all methods back to its first values."""
+        with self._lock:
+            calls = list(self._calls.values())
+        for call in calls:
+            call.method.reset()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name not in self._program.method_names:
+            raise AttributeError(
+                f"the model has no method {name!r}; it has {sorted(self._program.method_names)}"
+                if not name.startswith("_")
+                else name
+            )
+
+        def method(*inputs: Any, **keywords: Any) -> Any:
+            return self.run(name, *inputs, **keywords)
+
+        method.__name__ = method.__qualname__ = name
+        return method
+
+    def __repr__(self) -> str:
+        return f"<edgewise Model, methods {sorted(self.method_names)}>"
+
+    def _call(self, name: str) -> _Call:
+        call = self._calls.get(name)
+        if call is None:
+            with self._lock:
+                call = self._calls.get(name)
+                if call is None:
+                    call = self._calls[name] = _Call(self._program.load_method(name))
+        return call
+
+
+class _Call:
+    """A method with the structures of its inputs and outputs."""
+
+    def __init__(self, method: Method) -> None:
+        self.method = method
+        meta = method.metadata
+        self._inputs = _tree("input", meta.input_spec, meta.num_inputs())
+        self._outputs = _tree("output", meta.output_spec, meta.num_outputs())
+        # Most models take arrays only: nothing to flatten.
+        self._plain_count = -1
+        if self._inputs is None:
+            self._plain_count = meta.num_inputs()
+        elif self._takes_keywords:
+            positional, named = self._inputs.children
+            if positional.is_flat and not named.children:
+                self._plain_count = len(positional.children)
+
+    @property
+    def _takes_keywords(self) -> bool:
+        """Whether the spec is one of a call: a sequence of arguments and a dict of keywords."""
+        tree = self._inputs
+        if tree is None or tree.kind != "sequence" or len(tree.children) != 2:
+            return False
+        positional, named = tree.children
+        return positional.kind == "sequence" and named.type_name == "builtins.dict"
+
+    def __call__(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        if keywords or len(inputs) != self._plain_count:
+            inputs = tuple(self._flatten(inputs, keywords))
+        outputs = self.method.execute(inputs)
+        if self._outputs is not None:
+            return _pytree.unflatten(self._outputs, outputs)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _flatten(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> list[Any]:
+        if self._inputs is None or not self._takes_keywords:
+            if keywords:
+                raise InvalidArgumentError(
+                    f"[call] method '{self.method.metadata.name()}' takes no keyword arguments; "
+                    f"got {list(keywords)}"
+                )
+            if self._inputs is None:
+                return list(inputs)
+            return _pytree.flatten(self._inputs, inputs, "arguments")
+        positional, named = self._inputs.children
+        if len(inputs) != len(positional.children):
+            raise InvalidArgumentError(
+                f"[call] method '{self.method.metadata.name()}' takes "
+                f"{len(positional.children)} positional arguments; got {len(inputs)}"
+            )
+        leaves = _pytree.flatten(positional, inputs, "arguments")
+        return leaves + _pytree.flatten(named, keywords, "keyword arguments")
+
+
+def _tree(role: str, spec: str, count: int) -> _pytree.Tree | None:
+    if not spec:
+        return None
+    tree = _pytree.parse(spec)
+    if tree.leaves != count:
+        raise InvalidProgramError(
+            f"[pytree] the spec of a method's {role}s must have a leaf for each of {count}; "
+            f"got {tree.leaves}; try Runtime.get().load_program(), which works without specs"
+        )
+    return tree
+
+
+def load(
+    path: str | Path | bytes | bytearray | memoryview | BinaryIO,
+    *,
+    threads: int | None = None,
+    method: str | None = None,
+) -> Model:
+    """Loads a `.pte` file as a callable.
+
+    Args:
+        path: the file, or its contents.
+        threads: for delegates that use several; None: one per physical core.
+        method: what `model(...)` runs; None: "forward", or a program's only method.
+
+    Raises:
+        NotFoundError: no such method.
+        As `Runtime.load_program` and `Program.load_method`.
+    """
+    program = Runtime.get().load_program(path, threads=threads)
+    names = program.method_names
+    if method is None:
+        method = next(iter(names)) if len(names) == 1 else "forward"
+        if method not in names:
+            return Model(program, method)  # its other methods can be called by name
+    elif method not in names:
+        raise NotFoundError(f"[load] method must be one of {sorted(names)}; got '{method}'")
+    model = Model(program, method)
+    model._call(method)  # what is wrong with it shows now
+    return model

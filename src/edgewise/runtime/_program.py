@@ -1,0 +1,227 @@
+"""Programs, methods, and the runtime that loads them."""
+
+from __future__ import annotations
+
+import enum
+import errno
+import functools
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from edgewise.runtime import _native
+from edgewise.runtime._metadata import MethodMeta
+from edgewise.runtime.errors import InvalidArgumentError
+
+__all__ = ["BackendRegistry", "Method", "OperatorRegistry", "Program", "Runtime", "Verification"]
+
+
+class Verification(enum.Enum):
+    """How much of a file is checked when it is loaded."""
+
+    Minimal = 0
+    """Header, magic and bounds: for files that are trusted."""
+    InternalConsistency = 1
+    """The whole file, every index, offset and size in it: safe for any bytes."""
+
+
+class Method:
+    """A method with memory of its own. May be used by several threads: calls take turns."""
+
+    def __init__(self, method: _native.Method) -> None:
+        self._method = method
+
+    def execute(self, inputs: Sequence[Any]) -> list[Any]:
+        """Runs the method.
+
+        Args:
+            inputs: one item for each input. For a tensor: a numpy array or any object with
+                `__dlpack__` in CPU memory, of the input's element type and shape, with any
+                strides. For a number or None: that.
+
+        Returns:
+            One item for each output: a numpy array of its own, a number, or None. bfloat16
+            comes as ml_dtypes.bfloat16 where that package is installed, else as float32.
+
+        Raises:
+            InvalidArgumentError: inputs are not what the method takes.
+            BackendError: a delegate failed.
+            Error: an operator failed.
+        """
+        if not isinstance(inputs, (list, tuple)):
+            inputs = _as_list(inputs)
+        return self._method.execute(inputs)
+
+    @functools.cached_property
+    def metadata(self) -> MethodMeta:
+        return MethodMeta(self._method.info)
+
+    def reset(self) -> None:
+        """Puts the method's state (buffers that it changes) back to its first values."""
+        self._method.reset()
+
+    def __repr__(self) -> str:
+        return f"<edgewise Method {self.metadata.name()!r}>"
+
+
+class Program:
+    """A loaded `.pte` file. May be used by several threads at once."""
+
+    def __init__(self, program: _native.Program) -> None:
+        self._program = program
+
+    @property
+    def method_names(self) -> set[str]:
+        return set(self._program.method_names)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._program.size_bytes
+
+    def load_method(self, name: str) -> Method:
+        """Makes a method ready to run, independent of those loaded before.
+
+        Raises:
+            NotFoundError: no such method, or an operator or backend of it is not there.
+            InvalidProgramError: the method breaks a rule of the format.
+            BackendError: a backend refused its part.
+        """
+        return Method(self._program.load_method(name))
+
+    def metadata(self, method_name: str) -> MethodMeta:
+        """What there is to know of a method without loading it. Raises NotFoundError."""
+        return MethodMeta(self._program.method_info(method_name))
+
+    def __repr__(self) -> str:
+        return f"<edgewise Program, methods {sorted(self.method_names)}>"
+
+
+class BackendRegistry:
+    """The backends that can run delegates."""
+
+    @property
+    def registered_backend_names(self) -> list[str]:
+        return _native.backend_names()
+
+    def is_available(self, backend_name: str) -> bool:
+        """Whether the backend is registered and can run on this machine."""
+        return _native.is_backend_available(backend_name)
+
+
+class OperatorRegistry:
+    """The operators that the runtime computes itself."""
+
+    @property
+    def operator_names(self) -> set[str]:
+        """Names as in a file: "aten::add.out"."""
+        return set(_native.operator_names())
+
+
+class Runtime:
+    """The runtime of this process: what it has, and the way to load a program."""
+
+    def __init__(self) -> None:
+        self.backend_registry = BackendRegistry()
+        self.operator_registry = OperatorRegistry()
+
+    @staticmethod
+    @functools.lru_cache(maxsize=1)
+    def get() -> Runtime:
+        """The one instance."""
+        return Runtime()
+
+    def load_program(
+        self,
+        data: str | Path | bytes | bytearray | memoryview | BinaryIO,
+        *,
+        verification: Verification = Verification.InternalConsistency,
+        threads: int | None = None,
+    ) -> Program:
+        """Loads a `.pte` file.
+
+        Args:
+            data: a path, whose file is mapped, or the contents of a file, which are copied.
+            verification: how much of it is checked.
+            threads: for delegates that use several; None: one per physical core.
+
+        Raises:
+            FileNotFoundError, OSError: the file cannot be read.
+            InvalidProgramError: it is no valid program.
+            TypeError: `data` is something else.
+        """
+        verify = _check_verification(verification)
+        count = _check_threads(threads)
+        if isinstance(data, (str, os.PathLike)):
+            return Program(_native.load_file(_readable(data), verify, count))
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            if not hasattr(data, "read"):
+                raise TypeError(
+                    "[load_program] data must be a path, bytes or a file open for reading; "
+                    f"got {type(data).__name__}"
+                )
+            data = data.read()
+            if not isinstance(data, (bytes, bytearray, memoryview)):
+                raise TypeError(
+                    "[load_program] a file must be open in binary mode; "
+                    f"got {type(data).__name__} from read(); try open(path, 'rb')"
+                )
+        if isinstance(data, memoryview) and not data.c_contiguous:
+            data = bytes(data)
+        return Program(_native.load_bytes(data, verify, count))
+
+
+def _as_list(inputs: Any) -> list[Any]:
+    if isinstance(inputs, (np.ndarray, str, bytes)) or hasattr(inputs, "__dlpack__"):
+        raise InvalidArgumentError(
+            "[execute] inputs must be a list or tuple with one item for each input; "
+            f"got {type(inputs).__name__}; try execute([x])"
+        )
+    try:
+        return list(inputs)
+    except TypeError:
+        raise InvalidArgumentError(
+            "[execute] inputs must be a list or tuple with one item for each input; "
+            f"got {type(inputs).__name__}"
+        ) from None
+
+
+def _check_verification(verification: Verification) -> bool:
+    if not isinstance(verification, Verification):
+        raise TypeError(
+            "[load_program] verification must be of the enum Verification; "
+            f"got {verification!r}; try Verification.InternalConsistency"
+        )
+    return verification is Verification.InternalConsistency
+
+
+def _check_threads(threads: int | None) -> int:
+    if threads is None:
+        return 0
+    if isinstance(threads, bool) or not isinstance(threads, int):
+        raise TypeError(f"[load_program] threads must be an int or None; got {threads!r}")
+    if not 1 <= threads <= 1024:
+        raise InvalidArgumentError(
+            f"[load_program] threads must be between 1 and 1024; got {threads}; "
+            "try None for one per physical core"
+        )
+    return threads
+
+
+def _readable(path: str | os.PathLike[str]) -> bytes:
+    name = os.fsencode(path)
+    if b"\0" in name:
+        raise InvalidArgumentError(f"[load_program] a path has no zero bytes; got {path!r}")
+    if os.path.isdir(name):
+        raise IsADirectoryError(errno.EISDIR, "[load_program] a program is a file", str(path))
+    try:
+        with open(name, "rb"):
+            return name
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            errno.ENOENT,
+            f"[load_program] no such file; looked from {os.getcwd()}",
+            str(path),
+        ) from None
