@@ -181,6 +181,8 @@ class Builder:
     def view(self, x: Ref, shape: Sequence[int]) -> Ref:
         """The same elements under another logical shape, without a transpose where possible."""
         target = tuple(int(s) for s in shape)
+        if target == x.shape:
+            return x
         perm = _perm_after_view(x.shape, x.perm, target)
         if perm is None:
             x = self.in_order(x, identity(x.rank))
@@ -283,10 +285,29 @@ def _perm_after_view(
             return None
         blocks.append((first, targets))
     order = [d for _, targets in sorted(blocks) for d in targets]
+    same = _keeping_dims([shape[d] for d in perm], order, ones, target)
+    if same is not None:
+        return same
     for dim in reversed(ones):
         # Next to the dimension that follows, so that plain orders stay plain.
         order.insert(order.index(dim + 1) if dim + 1 in order else len(order), dim)
     return tuple(order)
+
+
+def _keeping_dims(
+    dims: Sequence[int], order: Sequence[int], ones: Sequence[int], target: Sequence[int]
+) -> Perm | None:
+    """The order in which the target has the very dims that lie in memory, if there is one."""
+    if len(dims) != len(target):
+        return None
+    real, free = list(order), list(ones)
+    found = []
+    for size in dims:
+        source = free if size == 1 and free else real
+        if not source or target[source[0]] != size:
+            return None
+        found.append(source.pop(0))
+    return tuple(found)
 
 
 def _groups(

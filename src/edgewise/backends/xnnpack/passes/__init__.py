@@ -13,8 +13,10 @@ from edgewise.backends.xnnpack.passes.split_fully_connected import split_fully_c
 
 PASSES: tuple[Callable[[Graph], bool], ...] = (
     merge_reshapes,
+    drop_dead,
     split_fully_connected,
     merge_reshapes,
+    drop_dead,
     fold_affine,
     fuse_clamp,
     drop_dead,
