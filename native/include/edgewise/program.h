@@ -92,9 +92,8 @@ class Method {
   virtual const Value* output(size_t index) const = 0;
   // Makes output `index` (a tensor) be written straight to the caller's memory from the
   // next execute() on, where the plan allows; returns false where it does not. The memory
-  // must hold the output's (largest) size and kReadPadding readable bytes more, all of
-  // which `capacity_bytes` counts, be aligned to the element type and outlive its use.
-  // Null undoes the binding.
+  // must hold the output's (largest) size in `capacity_bytes`, be followed by kReadPadding
+  // readable bytes, be aligned to the element type and outlive its use. Null undoes it.
   virtual bool bind_output(size_t index, void* data, size_t capacity_bytes) = 0;
   // Puts mutable state (buffers) back to its initial values; zeros where there are none.
   // Inputs are to be set again.

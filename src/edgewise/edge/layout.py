@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch.fx import Node
 
-from edgewise.edge.graph import arguments, is_call
+from edgewise.edge.graph import arguments, is_call, is_getitem
 
 aten = torch.ops.aten
 
@@ -51,9 +51,17 @@ def with_order(tensor: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
 
 
 def settle(node: Node) -> None:
-    """Lays the node's value out as the rules of this dialect say."""
+    """Lays the node's value out as the rules of this dialect say.
+
+    An element of a tuple is laid out as it was computed; what a delegate computes, as the
+    delegate was told to.
+    """
     value = node.meta.get("val")
-    if isinstance(value, torch.Tensor):
+    if is_getitem(node):
+        node.meta["val"] = node.args[0].meta["val"][node.args[1]]  # type: ignore[union-attr,index]
+    elif is_call(node) and not isinstance(node.target, torch._ops.OpOverload):
+        return
+    elif isinstance(value, torch.Tensor):
         node.meta["val"] = with_order(value, _order(node, value))
     elif isinstance(value, (tuple, list)):
         node.meta["val"] = type(value)(

@@ -97,9 +97,11 @@ class _ProgramEmitter:
     def _assemble(self, plans: list[pte.ExecutionPlan]) -> tuple[pte.Program, Segments]:
         """Segments in this order: constants, initial state, payloads, named data."""
         segments = Segments(self._config.segment_alignment)
-        constants = pte.SubsegmentOffsets(0, list(self._constants.offsets))
-        if len(self._constants.offsets) > 1:
-            constants.segment_index = segments.add(self._constants.rope)
+        # Written even if empty: without it a reader takes the file for one of the old kind
+        # that holds constants inside the flatbuffer.
+        constants = pte.SubsegmentOffsets(
+            segments.add(self._constants.rope), list(self._constants.offsets)
+        )
         mutable = None
         if len(self._initial.offsets) > 1:
             index = segments.add(self._initial.rope)
@@ -123,7 +125,7 @@ class _ProgramEmitter:
             execution_plan=plans,
             constant_buffer=[],
             backend_delegate_data=inline,
-            constant_segment=constants if len(self._constants.offsets) > 1 else None,
+            constant_segment=constants,
             mutable_data_segments=mutable,
             named_data=named,
         ), segments

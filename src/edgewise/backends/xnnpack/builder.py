@@ -66,15 +66,15 @@ class Builder:
     # --- values ----------------------------------------------------------------------
 
     def input(self, shape: Sequence[int], dtype: torch.dtype, perm: Perm) -> Ref:
-        """The next external input, laid out as `perm`. A scalar is a vector of one."""
-        dims = tuple(int(shape[d]) for d in perm) or (1,)
+        """The next external input, laid out as `perm`."""
+        dims = tuple(int(shape[d]) for d in perm)
         value = Value(dims, dtype, input_index=len(self.graph.inputs))
         self.graph.inputs.append(value)
-        return Ref(value, perm or (0,))
+        return Ref(value, perm)
 
     def output(self, operand: Operand, perm: Perm) -> None:
         """Makes the operand the next external output, laid out as `perm`."""
-        ref = self.in_order(self.ref(operand), perm or (0,))
+        ref = self.in_order(self.ref(operand), perm)
         value = ref.value
         if value.data is not None or value.input_index is not None or value in self.graph.outputs:
             copied = self.node("Copy", [value], value.dims, value.dtype)

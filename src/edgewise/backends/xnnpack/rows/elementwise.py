@@ -86,9 +86,10 @@ def clamp(to: Lowering, x: Ref, low: float, high: float) -> Ref:
 
 
 def _bounds(args: Args) -> tuple[float, float]:
-    low = -math.inf if args.get("min") is None else float(args["min"])
-    high = math.inf if args.get("max") is None else float(args["max"])
-    return low, high
+    """Of clamp's arguments, or of hardtanh's."""
+    low = args["min"] if "min" in args else args["min_val"]
+    high = args["max"] if "max" in args else args["max_val"]
+    return (-math.inf if low is None else float(low)), (math.inf if high is None else float(high))
 
 
 def _low_below_high(q: Query) -> str | None:
@@ -96,12 +97,14 @@ def _low_below_high(q: Query) -> str | None:
     return None if low < high else f"min={low}, max={high}"
 
 
+NOT_EMPTY = Constraint("min < max", _low_below_high)
+
 add_row(
     OpRow(
         "clamp",
         (aten.clamp.default,),
         lambda to, node, args: clamp(to, to.ref(args["self"]), *_bounds(args)),
-        (Constraint("min < max", _low_below_high),),
+        (NOT_EMPTY,),
     )
 )
 add_row(
@@ -115,9 +118,8 @@ add_row(
     OpRow(
         "hardtanh",
         (aten.hardtanh.default,),
-        lambda to, node, args: clamp(
-            to, to.ref(args["self"]), float(args["min_val"]), float(args["max_val"])
-        ),
+        lambda to, node, args: clamp(to, to.ref(args["self"]), *_bounds(args)),
+        (NOT_EMPTY,),
     )
 )
 

@@ -45,7 +45,7 @@ def _addmm(to: Lowering, node: Node, args: Args) -> Operand:
 
 def _bias_is_vector(q: Query) -> str | None:
     bias, outputs = q.args["self"].meta["val"], q.node.meta["val"].shape[1]
-    fits = bias.numel() == outputs and bias.shape[-1] == outputs
+    fits = bias.dim() > 0 and bias.numel() == outputs and bias.shape[-1] == outputs
     return None if fits else f"shape {list(bias.shape)} for {outputs} outputs"
 
 

@@ -1,0 +1,106 @@
+# `make demo` and `make test` do all the set-up they need; a second call starts at once.
+
+PYTHON ?= python3
+WERROR ?= OFF
+
+VENV := .venv
+PY := $(VENV)/bin/python
+DEV := build/dev
+SANITIZE := build/sanitize
+QUIET := tools/quiet.sh
+PACKAGES := build/.packages
+NATIVE_FILES = $(shell find native -name '*.h' -o -name '*.cpp')
+
+.PHONY: help setup native demo test pytest ctest lint format sanitize bench wheel clean distclean
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make setup      install what is missing, build the native parts for development"
+	@echo "make demo       compile MobileNetV2, run it on the native runtime, show the figures"
+	@echo "make test       all tests: native (ctest), then Python (pytest)"
+	@echo "make lint       ruff, mypy, clang-format"
+	@echo "make format     let ruff and clang-format rewrite the sources"
+	@echo "make sanitize   the native tests under AddressSanitizer and UBSan"
+	@echo "make bench      the figures of benchmarks/, against the peers"
+	@echo "make wheel      a wheel in dist/"
+	@echo "make clean      remove build/ and dist/; make distclean: the environment as well"
+
+# ---- set-up: every step leaves a file and is repeated when what it depends on changes
+
+$(PACKAGES): tools/install_packages.sh
+	@tools/install_packages.sh $(PYTHON)
+	@mkdir -p build && touch $@
+
+$(VENV)/.installed: pyproject.toml tools/install_python.sh | $(PACKAGES)
+	@tools/install_python.sh $(PYTHON) $(VENV)
+	@touch $@
+
+$(DEV)/build.ninja: | $(VENV)/.installed
+	@$(QUIET) --show '^-- XNNPACK' build/logs/configure.log "configure" \
+	  cmake -S . -B $(DEV) -G Ninja -DCMAKE_BUILD_TYPE=Release \
+	  -DEDGEWISE_BUILD_PYTHON=ON -DEDGEWISE_BUILD_TESTS=ON -DEDGEWISE_WERROR=$(WERROR) \
+	  -DPython_EXECUTABLE=$(CURDIR)/$(PY)
+
+# The module is put beside the Python sources, where the editable installation finds it.
+native: $(VENV)/.installed $(DEV)/build.ninja
+	@$(QUIET) build/logs/native.log "native build" \
+	  cmake --build $(DEV) --target _native edgewise_run
+	@$(QUIET) build/logs/install.log "native install" \
+	  cmake --install $(DEV) --component python --prefix src
+
+setup: native
+
+# ---- what you came for
+
+demo: native
+	@$(PY) examples/demo.py
+
+test: ctest pytest
+
+ctest: native
+	@$(QUIET) build/logs/tests.log "native tests build" cmake --build $(DEV)
+	@$(QUIET) --show '^[0-9]+% tests passed' build/logs/ctest.log "ctest" \
+	  ctest --test-dir $(DEV) --output-on-failure --no-tests=error
+
+pytest: native
+	@$(PY) -m pytest -q
+
+lint: $(VENV)/.installed
+	@$(VENV)/bin/ruff check --quiet .
+	@$(VENV)/bin/ruff format --quiet --check . || \
+	  { $(VENV)/bin/ruff format --check .; exit 1; }
+	@$(QUIET) build/logs/mypy.log "mypy" $(VENV)/bin/mypy
+	@clang-format --dry-run -Werror $(NATIVE_FILES)
+	@echo "lint: clean"
+
+format: $(VENV)/.installed
+	@$(VENV)/bin/ruff check --quiet --fix .
+	@$(VENV)/bin/ruff format --quiet .
+	@clang-format -i $(NATIVE_FILES)
+
+$(SANITIZE)/build.ninja: | $(PACKAGES)
+	@$(QUIET) --show '^-- XNNPACK' build/logs/sanitize-configure.log "configure" \
+	  cmake -S . -B $(SANITIZE) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+	  "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g" -DEDGEWISE_SANITIZE=ON \
+	  -DEDGEWISE_BUILD_TESTS=ON -DEDGEWISE_WERROR=$(WERROR)
+
+sanitize: $(SANITIZE)/build.ninja
+	@$(QUIET) build/logs/sanitize.log "sanitized build" cmake --build $(SANITIZE)
+	@UBSAN_OPTIONS=print_stacktrace=1 $(QUIET) --show '^[0-9]+% tests passed' \
+	  build/logs/sanitize-ctest.log "ctest under sanitizers" \
+	  ctest --test-dir $(SANITIZE) --output-on-failure --no-tests=error
+
+bench: native
+	@$(PY) -m benchmarks
+
+wheel: $(VENV)/.installed
+	@$(QUIET) --show '^-- XNNPACK' build/logs/wheel.log "wheel" \
+	  $(PY) -m pip wheel --no-deps --no-build-isolation -w dist .
+	@ls -l dist/*.whl
+
+clean:
+	rm -rf build dist src/edgewise/runtime/_native*.so
+
+distclean: clean
+	rm -rf $(VENV)

@@ -1,0 +1,36 @@
+# edgewise_flatbuffer(<target> <schema.fbs>): generates <schema>_generated.h and puts its
+# folder on the target's include path. Relative schema paths start at the current folder.
+include_guard(GLOBAL)
+
+find_program(EDGEWISE_FLATC flatc DOC "The flatbuffers compiler")
+find_path(EDGEWISE_FLATBUFFERS_INCLUDE_DIR flatbuffers/flatbuffers.h
+          DOC "Folder that holds flatbuffers/flatbuffers.h")
+if(NOT EDGEWISE_FLATC OR NOT EDGEWISE_FLATBUFFERS_INCLUDE_DIR)
+  message(FATAL_ERROR
+    "[edgewise] the flatbuffers compiler and headers are needed; got flatc: ${EDGEWISE_FLATC}, "
+    "headers: ${EDGEWISE_FLATBUFFERS_INCLUDE_DIR}; try `apt-get install flatbuffers-compiler "
+    "libflatbuffers-dev`, or point to them with -DEDGEWISE_FLATC=... and "
+    "-DEDGEWISE_FLATBUFFERS_INCLUDE_DIR=...")
+endif()
+
+function(edgewise_flatbuffer target schema)
+  cmake_path(ABSOLUTE_PATH schema NORMALIZE)
+  cmake_path(GET schema STEM name)
+  set(folder "${PROJECT_BINARY_DIR}/generated/${target}")
+  set(header "${folder}/${name}_generated.h")
+  get_filename_component(schema_folder "${schema}" DIRECTORY)
+  file(MAKE_DIRECTORY "${folder}")
+  # A schema may include its neighbours.
+  file(GLOB neighbours CONFIGURE_DEPENDS "${schema_folder}/*.fbs")
+  add_custom_command(
+    OUTPUT "${header}"
+    COMMAND "${EDGEWISE_FLATC}" --cpp --scoped-enums -I "${schema_folder}" -o "${folder}"
+            "${schema}"
+    DEPENDS ${neighbours}
+    COMMENT "Generating ${name}_generated.h"
+    VERBATIM)
+  target_sources(${target} PRIVATE "${header}")
+  # SYSTEM: warnings in generated code are not ours.
+  target_include_directories(${target} SYSTEM PRIVATE
+    "${folder}" "${EDGEWISE_FLATBUFFERS_INCLUDE_DIR}")
+endfunction()

@@ -1,0 +1,22 @@
+# Target edgewise_options: how all of edgewise's own C++ is compiled. Link it PUBLIC or
+# PRIVATE; users of the installed libraries get only the include directory and C++20.
+include_guard(GLOBAL)
+
+add_library(edgewise_options INTERFACE)
+target_include_directories(edgewise_options INTERFACE
+  "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/native/include>"
+  "$<INSTALL_INTERFACE:include>")
+target_compile_features(edgewise_options INTERFACE cxx_std_20)
+
+set(edgewise_compile_flags -Wall -Wextra -Wshadow -fvisibility=hidden
+                           -fvisibility-inlines-hidden)
+if(EDGEWISE_WERROR)
+  list(APPEND edgewise_compile_flags -Werror)
+endif()
+if(EDGEWISE_SANITIZE)
+  set(edgewise_sanitize_flags -fsanitize=address,undefined -fno-sanitize-recover=all
+                              -fno-omit-frame-pointer)
+  list(APPEND edgewise_compile_flags ${edgewise_sanitize_flags} -g)
+  target_link_options(edgewise_options INTERFACE "$<BUILD_INTERFACE:${edgewise_sanitize_flags}>")
+endif()
+target_compile_options(edgewise_options INTERFACE "$<BUILD_INTERFACE:${edgewise_compile_flags}>")

@@ -1,0 +1,122 @@
+# Target edgewise_xnnpack_dep: XNNPACK, pthreadpool, cpuinfo and their headers.
+#
+# Where they come from, in this order:
+#   1. -DEDGEWISE_XNNPACK_SOURCE_DIR=...: built from there, because you asked for it;
+#   2. an installed XNNPACK (CMAKE_PREFIX_PATH is searched) if recent enough;
+#   3. Debian's source package, fetched with apt-get from the mirror this machine uses.
+# What is built is kept in EDGEWISE_CACHE_DIR, outside the build tree.
+# -DEDGEWISE_XNNPACK_PROVIDER=source|system|debian allows just one of them.
+include_guard(GLOBAL)
+include(xnnpack_build)
+
+set(EDGEWISE_XNNPACK_SOURCE_DIR "" CACHE PATH "XNNPACK's sources, to build them")
+set(EDGEWISE_XNNPACK_PROVIDER "auto" CACHE STRING "auto, source, system or debian")
+set_property(CACHE EDGEWISE_XNNPACK_PROVIDER PROPERTY STRINGS auto source system debian)
+if(DEFINED ENV{XDG_CACHE_HOME} AND NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
+  set(edgewise_cache_default "$ENV{XDG_CACHE_HOME}/edgewise")
+elseif(DEFINED ENV{HOME} AND NOT "$ENV{HOME}" STREQUAL "")
+  set(edgewise_cache_default "$ENV{HOME}/.cache/edgewise")
+else()
+  set(edgewise_cache_default "${CMAKE_BINARY_DIR}/cache")
+endif()
+set(EDGEWISE_CACHE_DIR "${edgewise_cache_default}" CACHE PATH "Where built dependencies are kept")
+if(NOT IS_ABSOLUTE "${EDGEWISE_CACHE_DIR}")
+  message(FATAL_ERROR "[edgewise] EDGEWISE_CACHE_DIR must be an absolute path; "
+    "got '${EDGEWISE_CACHE_DIR}'")
+endif()
+find_package(Threads REQUIRED)
+
+# Sets `out_libraries` and `out_include` if an installed XNNPACK can be used, else `out_reason`.
+function(edgewise_find_system_xnnpack out_libraries out_include out_reason)
+  find_path(EDGEWISE_XNNPACK_INCLUDE_DIR xnnpack.h)
+  find_library(EDGEWISE_XNNPACK_LIBRARY XNNPACK)
+  find_library(EDGEWISE_PTHREADPOOL_LIBRARY pthreadpool)
+  find_library(EDGEWISE_CPUINFO_LIBRARY cpuinfo)
+  find_library(EDGEWISE_MICROKERNELS_LIBRARY microkernels-prod)  # beside a static XNNPACK
+  mark_as_advanced(EDGEWISE_XNNPACK_INCLUDE_DIR EDGEWISE_XNNPACK_LIBRARY
+    EDGEWISE_PTHREADPOOL_LIBRARY EDGEWISE_CPUINFO_LIBRARY EDGEWISE_MICROKERNELS_LIBRARY)
+  set(${out_libraries} "" PARENT_SCOPE)
+  foreach(part XNNPACK_INCLUDE_DIR XNNPACK_LIBRARY PTHREADPOOL_LIBRARY CPUINFO_LIBRARY)
+    if(NOT EDGEWISE_${part})
+      set(${out_reason} "none is installed" PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  # The generic unary node and 4-bit groups came in the same year as all else we need.
+  file(READ "${EDGEWISE_XNNPACK_INCLUDE_DIR}/xnnpack.h" header)
+  foreach(name xnn_define_unary xnn_define_binary xnn_datatype_qbint4 xnn_datatype_qdint8)
+    if(NOT header MATCHES "${name}")
+      set(${out_reason} "the one in ${EDGEWISE_XNNPACK_INCLUDE_DIR} is too old: no ${name}"
+          PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  set(libraries "${EDGEWISE_XNNPACK_LIBRARY}")
+  if(EDGEWISE_MICROKERNELS_LIBRARY)
+    list(APPEND libraries "${EDGEWISE_MICROKERNELS_LIBRARY}")
+  endif()
+  list(APPEND libraries "${EDGEWISE_CPUINFO_LIBRARY}" "${EDGEWISE_PTHREADPOOL_LIBRARY}")
+  set(${out_libraries} "${libraries}" PARENT_SCOPE)
+  set(${out_include} "${EDGEWISE_XNNPACK_INCLUDE_DIR}" PARENT_SCOPE)
+endfunction()
+
+function(edgewise_add_xnnpack_dep include_dir)
+  add_library(edgewise_xnnpack_dep INTERFACE IMPORTED GLOBAL)
+  target_include_directories(edgewise_xnnpack_dep SYSTEM INTERFACE "${include_dir}")
+  list(JOIN ARGN "," group)
+  target_link_libraries(edgewise_xnnpack_dep INTERFACE
+    "$<LINK_GROUP:RESCAN,${group}>" Threads::Threads ${CMAKE_DL_LIBS} m)
+  if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+    # Other libraries in a process (torch, ExecuTorch) carry an XNNPACK too: ours stays inside.
+    target_link_options(edgewise_xnnpack_dep INTERFACE "LINKER:--exclude-libs,ALL")
+  endif()
+endfunction()
+
+function(edgewise_provide_xnnpack)
+  set(provider "${EDGEWISE_XNNPACK_PROVIDER}")
+  set(reasons "")
+  set(prefix "")
+
+  if(provider MATCHES "^(auto|source)$")
+    if(EDGEWISE_XNNPACK_SOURCE_DIR)
+      edgewise_build_xnnpack_from_directory(prefix "${EDGEWISE_XNNPACK_SOURCE_DIR}")
+    else()
+      string(APPEND reasons "\n  source directory: EDGEWISE_XNNPACK_SOURCE_DIR is not set")
+    endif()
+  endif()
+
+  if(NOT prefix AND provider MATCHES "^(auto|system)$")
+    edgewise_find_system_xnnpack(libraries include_dir reason)
+    if(libraries)
+      message(STATUS "XNNPACK: the system's, ${EDGEWISE_XNNPACK_LIBRARY}")
+      edgewise_add_xnnpack_dep("${include_dir}" ${libraries})
+      set(EDGEWISE_XNNPACK_PREFIX "" CACHE INTERNAL "")
+      return()
+    endif()
+    string(APPEND reasons "\n  installed library: ${reason}")
+  endif()
+
+  if(NOT prefix AND provider MATCHES "^(auto|debian)$")
+    edgewise_build_xnnpack_from_debian(prefix reason)
+    string(APPEND reasons "\n  Debian's source package: ${reason}")
+  endif()
+
+  if(NOT prefix)
+    message(FATAL_ERROR
+      "[edgewise] XNNPACK of November 2024 or later is needed (provider: ${provider}); got:"
+      "${reasons}\n"
+      "Try one of:\n"
+      "  apt-get install libxnnpack-dev libpthreadpool-dev libcpuinfo-dev   "
+      "(Debian 13, Ubuntu 25.04, or later)\n"
+      "  -DEDGEWISE_XNNPACK_SOURCE_DIR=/path/to/XNNPACK   (a clone of the project; with pip: "
+      "-C cmake.define.EDGEWISE_XNNPACK_SOURCE_DIR=/path/to/XNNPACK)\n"
+      "  -DCMAKE_PREFIX_PATH=/prefix   (where you installed XNNPACK, pthreadpool and cpuinfo)\n")
+  endif()
+
+  message(STATUS "XNNPACK: ${prefix}")
+  file(GLOB libraries "${prefix}/lib/*.a")
+  edgewise_add_xnnpack_dep("${prefix}/include" ${libraries})
+  set(EDGEWISE_XNNPACK_PREFIX "${prefix}" CACHE INTERNAL "The built XNNPACK; empty: system's")
+endfunction()
+
+edgewise_provide_xnnpack()

@@ -1,0 +1,29 @@
+// From a Graph to a subgraph of XNNPACK's.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "backends/xnnpack/graph.h"
+#include "backends/xnnpack/weights_cache.h"
+#include "xnnpack.h"
+
+namespace edgewise::xnnpack {
+
+struct SubgraphDelete {
+  void operator()(xnn_subgraph_t subgraph) const { xnn_delete_subgraph(subgraph); }
+};
+using SubgraphPtr = std::unique_ptr<xnn_subgraph, SubgraphDelete>;
+
+// XNNPACK's ids of a graph's values; kNone for values that no node uses.
+using XnnIds = std::vector<uint32_t>;
+
+// `graph` must have passed all checks, and `shapes` be what infer_shapes made.
+Status define_values(const Graph& graph, const std::vector<Shape>& shapes, xnn_subgraph_t subgraph,
+                     XnnIds* ids);
+Status define_nodes(const Graph& graph, const std::vector<Shape>& shapes, const XnnIds& ids,
+                    xnn_subgraph_t subgraph);
+// Tells the cache what each node with weights packs.
+void describe_weights(const Graph& graph, const std::vector<Shape>& shapes, WeightsCache* cache);
+
+}  // namespace edgewise::xnnpack

@@ -1,0 +1,50 @@
+// Element types of the payload format, and what they are elsewhere.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "edgewise/scalar_type.h"
+#include "xnnpack.h"
+
+namespace edgewise::xnnpack {
+
+// The payload's numbers.
+enum class DataType : uint8_t {
+  kInvalid = 0,
+  kFp32 = 1,
+  kFp16 = 2,
+  kQint8 = 3,
+  kQuint8 = 4,
+  kQint32 = 5,
+  kQcint8 = 6,
+  kQcint32 = 7,
+  kQcint4 = 8,
+  kQdint8 = 9,
+  kQbint4 = 10,
+  kQpint8 = 11,
+  kInt32 = 12,
+  kPfp32 = 13,
+  kBf16 = 14,
+};
+
+const char* name_of(DataType type);
+xnn_datatype to_xnn(DataType type);
+// Bits of one element; 0 for kInvalid.
+size_t bits_of(DataType type);
+// Whether a tensor of `tensor` type can be what a delegate calls `type`.
+bool accepts(DataType type, ScalarType tensor);
+
+// One scale and zero point for the whole tensor.
+inline bool is_per_tensor(DataType type) {
+  return type == DataType::kQint8 || type == DataType::kQuint8 || type == DataType::kQint32;
+}
+inline bool is_per_channel(DataType type) {
+  return type == DataType::kQcint8 || type == DataType::kQcint32 || type == DataType::kQcint4;
+}
+inline bool is_quantized_8bit(DataType type) {
+  return type == DataType::kQint8 || type == DataType::kQuint8;
+}
+inline bool is_float(DataType type) { return type == DataType::kFp32 || type == DataType::kFp16; }
+
+}  // namespace edgewise::xnnpack

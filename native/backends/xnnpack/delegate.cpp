@@ -1,0 +1,213 @@
+#include "backends/xnnpack/delegate.h"
+
+#include <cstring>
+
+#include "backends/xnnpack/fold.h"
+#include "backends/xnnpack/memory_need.h"
+#include "backends/xnnpack/node_types.h"
+#include "backends/xnnpack/payload.h"
+#include "backends/xnnpack/read_graph.h"
+#include "backends/xnnpack/shapes.h"
+
+namespace edgewise::xnnpack {
+namespace {
+
+Result<Tensor*> tensor_of(const GraphValue& value, std::span<Value* const> arguments) {
+  Value* argument = arguments[value.external_id];
+  Tensor* tensor = argument == nullptr ? nullptr : argument->get<Tensor>();
+  if (tensor != nullptr) return tensor;
+  return error(Code::kInvalidArgument, "[xnnpack] argument %u must be a tensor; got %.*s",
+               value.external_id,
+               argument == nullptr ? 4 : static_cast<int>(argument->kind().size()),
+               argument == nullptr ? "none" : argument->kind().data());
+}
+
+Status check_type(const GraphValue& value, const Tensor& tensor) {
+  if (value.is_index) {
+    if (tensor.type() == ScalarType::kLong || tensor.type() == ScalarType::kInt) return {};
+  } else if (accepts(value.type, tensor.type())) {
+    return {};
+  }
+  return error(Code::kInvalidArgument, "[xnnpack] argument %u must hold %s; got %s",
+               value.external_id, value.is_index ? "int64 or int32" : name_of(value.type),
+               tensor.describe().c_str());
+}
+
+}  // namespace
+
+XnnpackDelegate::XnnpackDelegate(std::shared_ptr<ProgramState> state)
+    : state_(std::move(state)), cache_(&state_->weights()) {}
+
+XnnpackDelegate::~XnnpackDelegate() {
+  const std::lock_guard lock(state_->mutex());
+  runtime_.reset();
+}
+
+Result<std::unique_ptr<Delegate>> XnnpackDelegate::make(const DelegateInit& init,
+                                                        std::shared_ptr<ProgramState> state) {
+  auto payload = open_payload(init.payload);
+  if (!payload.ok()) return payload.status();
+  auto graph = read_graph(*payload, init.named_data);
+  if (!graph.ok()) return graph.status();
+  if (auto status = check_types(*graph); !status.ok()) return status;
+  fold_nodes(&*graph);
+  std::vector<Shape> shapes = graph->serialized_shapes();
+  if (auto status = infer_shapes(*graph, &shapes); !status.ok()) return status;
+  if (auto status = check_memory(*graph, shapes); !status.ok()) return status;
+  for (uint32_t output : graph->outputs) {
+    const GraphValue& value = graph->values[output];
+    if (shapes[output].rank == value.shape.rank) continue;
+    return error(Code::kInvalidProgram, "[xnnpack] output value %u must be %s; got %s",
+                 value.serialized_id, shapes[output].text().c_str(), value.shape.text().c_str());
+  }
+
+  std::unique_ptr<XnnpackDelegate> delegate(new XnnpackDelegate(std::move(state)));
+  delegate->graph_ = std::move(*graph);
+  delegate->shapes_ = std::move(shapes);
+  const std::lock_guard lock(delegate->state_->mutex());
+  auto runtime =
+      Runtime::make(delegate->graph_, delegate->shapes_, *delegate->state_, delegate->cache_);
+  if (!runtime.ok()) return runtime.status();
+  delegate->runtime_ = std::move(*runtime);
+  for (const auto* list : {&delegate->graph_.inputs, &delegate->graph_.outputs}) {
+    for (uint32_t value : *list) {
+      delegate->externals_.push_back({delegate->graph_.values[value].external_id, nullptr});
+    }
+  }
+  return std::unique_ptr<Delegate>(std::move(delegate));
+}
+
+Status XnnpackDelegate::read_inputs(std::span<Value* const> arguments, bool* is_changed) {
+  for (size_t i = 0; i < graph_.inputs.size(); ++i) {
+    const GraphValue& value = graph_.values[graph_.inputs[i]];
+    auto found = tensor_of(value, arguments);
+    if (!found.ok()) return found.status();
+    const Tensor& tensor = **found;
+    if (auto status = check_type(value, tensor); !status.ok()) return status;
+    if (tensor.rank() != value.shape.rank) {
+      return error(Code::kInvalidArgument, "[xnnpack] argument %u must have %zu dimensions; got %s",
+                   value.external_id, value.shape.rank, tensor.describe().c_str());
+    }
+    Shape shape;
+    shape.rank = tensor.rank();
+    for (size_t k = 0; k < shape.rank; ++k) {
+      shape[k] = static_cast<size_t>(tensor.size(tensor.dim_order()[k]));
+    }
+    Shape& known = shapes_[graph_.inputs[i]];
+    if (!(shape == known)) {
+      *is_changed = true;
+      known = shape;
+    }
+    void* data = tensor.data<void>();
+    if (data == nullptr && tensor.numel() != 0) {
+      return error(Code::kInvalidArgument, "[xnnpack] argument %u must have data; got none",
+                   value.external_id);
+    }
+    if (externals_[i].data != data) is_set_up_ = false;
+    externals_[i].data = data;
+  }
+  return {};
+}
+
+Status XnnpackDelegate::plan() {
+  is_planned_ = false;
+  is_set_up_ = false;
+  for (uint32_t input : graph_.inputs) {
+    if (shapes_[input].fits()) continue;
+    return error(Code::kInvalidArgument, "[xnnpack] argument %u is too large: %s",
+                 graph_.values[input].external_id, shapes_[input].text().c_str());
+  }
+  if (auto status = infer_shapes(graph_, &shapes_); !status.ok()) {
+    return Status(Code::kInvalidArgument,
+                  status.message() + "; the arguments' shapes do not go together");
+  }
+  for (const Shape& shape : shapes_) {
+    if (shape.has_zero()) {
+      return error(Code::kUnsupported, "[xnnpack] empty tensors are not supported; got %s",
+                   shape.text().c_str());
+    }
+  }
+  if (auto status = check_memory(graph_, shapes_); !status.ok()) return status;
+  if (!runtime_ || !runtime_->can_take(shapes_)) {
+    runtime_.reset();
+    auto runtime = Runtime::make(graph_, shapes_, *state_, cache_);
+    if (!runtime.ok()) return runtime.status();
+    runtime_ = std::move(*runtime);
+  }
+  auto status = runtime_->reshape(shapes_);
+  is_planned_ = status.ok();
+  return status;
+}
+
+Status XnnpackDelegate::prepare_outputs(std::span<Value* const> arguments) {
+  for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+    const GraphValue& value = graph_.values[graph_.outputs[i]];
+    const Shape& shape = shapes_[graph_.outputs[i]];
+    auto found = tensor_of(value, arguments);
+    if (!found.ok()) return found.status();
+    Tensor& tensor = **found;
+    if (auto status = check_type(value, tensor); !status.ok()) return status;
+    if (tensor.rank() != shape.rank) {
+      return error(Code::kInvalidArgument, "[xnnpack] argument %u must be an output of %s; got %s",
+                   value.external_id, shape.text().c_str(), tensor.describe().c_str());
+    }
+    int64_t sizes[kMaxRank] = {};
+    for (size_t k = 0; k < shape.rank; ++k) {
+      sizes[tensor.dim_order()[k]] = static_cast<int64_t>(shape[k]);
+    }
+    if (auto status = tensor.resize(std::span(sizes, shape.rank)); !status.ok()) {
+      return status.within("xnnpack");
+    }
+    void* data = tensor.data<void>();
+    if (data == nullptr || tensor.capacity() < tensor.nbytes()) {
+      return error(Code::kInvalidArgument,
+                   "[xnnpack] argument %u must have memory for %zu bytes; got %zu",
+                   value.external_id, tensor.nbytes(), data == nullptr ? 0 : tensor.capacity());
+    }
+    xnn_external_value& external = externals_[graph_.inputs.size() + i];
+    if (external.data != data) is_set_up_ = false;
+    external.data = data;
+  }
+  return {};
+}
+
+// XNNPACK writes int32; from the end, so that nothing is overwritten before it is read.
+void XnnpackDelegate::widen_indices(std::span<Value* const> arguments) const {
+  for (uint32_t output : graph_.outputs) {
+    const GraphValue& value = graph_.values[output];
+    if (!value.is_index) continue;
+    const Tensor& tensor = *arguments[value.external_id]->get<Tensor>();
+    if (tensor.type() != ScalarType::kLong) continue;
+    auto* bytes = tensor.data<char>();
+    for (auto i = static_cast<size_t>(tensor.numel()); i-- > 0;) {
+      int32_t narrow;
+      std::memcpy(&narrow, bytes + i * sizeof(narrow), sizeof(narrow));
+      const int64_t wide = narrow;
+      std::memcpy(bytes + i * sizeof(wide), &wide, sizeof(wide));
+    }
+  }
+}
+
+Status XnnpackDelegate::execute(std::span<Value* const> arguments) {
+  if (arguments.size() < graph_.externals) {
+    return error(Code::kInvalidArgument, "[xnnpack] a delegate must get %u arguments; got %zu",
+                 graph_.externals, arguments.size());
+  }
+  const std::lock_guard lock(state_->mutex());
+  bool is_changed = !is_planned_;
+  if (auto status = read_inputs(arguments, &is_changed); !status.ok()) {
+    is_planned_ = is_planned_ && !is_changed;
+    return status;
+  }
+  if (is_changed) EDGEWISE_RETURN_IF_ERROR(plan());
+  EDGEWISE_RETURN_IF_ERROR(prepare_outputs(arguments));
+  if (!is_set_up_) {
+    EDGEWISE_RETURN_IF_ERROR(runtime_->set_pointers(externals_));
+    is_set_up_ = true;
+  }
+  EDGEWISE_RETURN_IF_ERROR(runtime_->run());
+  widen_indices(arguments);
+  return {};
+}
+
+}  // namespace edgewise::xnnpack

@@ -1,0 +1,43 @@
+// A delegate: a payload's graph, ready to run.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backends/xnnpack/graph.h"
+#include "backends/xnnpack/program_state.h"
+#include "backends/xnnpack/runtime.h"
+#include "edgewise/backend.h"
+
+namespace edgewise::xnnpack {
+
+class XnnpackDelegate final : public Delegate {
+ public:
+  static Result<std::unique_ptr<Delegate>> make(const DelegateInit& init,
+                                                std::shared_ptr<ProgramState> state);
+  ~XnnpackDelegate() override;
+
+  // `arguments` are indexed by the payload's external ids. A tensor's sizes are taken in the
+  // order of its memory (dim_order), which is how payloads mean them.
+  Status execute(std::span<Value* const> arguments) override;
+
+ private:
+  explicit XnnpackDelegate(std::shared_ptr<ProgramState> state);
+
+  Status read_inputs(std::span<Value* const> arguments, bool* is_changed);
+  Status plan();
+  Status prepare_outputs(std::span<Value* const> arguments);
+  void widen_indices(std::span<Value* const> arguments) const;
+
+  std::shared_ptr<ProgramState> state_;
+  Graph graph_;
+  WeightsCache cache_;
+  std::unique_ptr<Runtime> runtime_;
+  std::vector<Shape> shapes_;
+  bool is_planned_ = false;
+  bool is_set_up_ = false;
+  std::vector<xnn_external_value> externals_;  // inputs, then outputs
+};
+
+}  // namespace edgewise::xnnpack

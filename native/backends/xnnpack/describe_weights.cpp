@@ -1,0 +1,81 @@
+#include <type_traits>
+
+#include "backends/xnnpack/build.h"
+
+namespace edgewise::xnnpack {
+namespace {
+
+// Scales that are not from named data are copied into the key; not if they are many.
+constexpr size_t kMaxCopiedScales = 16 * 1024;
+
+template <typename T>
+void append(std::string* text, const T& number) {
+  static_assert(std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_pointer_v<T>);
+  text->append(reinterpret_cast<const char*>(&number), sizeof(number));
+}
+
+template <typename T>
+void append_list(std::string* text, const std::vector<T>& list) {
+  append(text, list.size());
+  text->append(reinterpret_cast<const char*>(list.data()), list.size() * sizeof(T));
+}
+
+// Type, shape and quantization; false if these cannot be part of a key.
+bool append_value(std::string* text, const GraphValue& value, const Shape& shape, bool is_weight) {
+  append(text, value.type);
+  append(text, value.scale);
+  append(text, value.zero_point);
+  append(text, value.channel_dim);
+  append(text, value.block_size);
+  append(text, value.channel_scales.size());
+  append(text, value.block_scales.size());
+  if (value.scale_source) {
+    append(text, value.scale_source.bytes.data());
+  } else {
+    if (value.channel_scales.size() + value.block_scales.size() > kMaxCopiedScales) return false;
+    append_list(text, value.channel_scales);
+    append_list(text, value.block_scales);
+  }
+  if (!is_weight) return true;
+  append(text, shape.rank);
+  for (size_t i = 0; i < shape.rank; ++i) append(text, shape[i]);
+  return value.data.is_named;
+}
+
+std::string describe(const Graph& graph, const std::vector<Shape>& shapes, const GraphNode& node) {
+  std::string text;
+  append(&text, node.kind);
+  append(&text, node.flags);
+  for (uint32_t number : {node.window.groups, node.window.group_inputs, node.window.group_outputs,
+                          node.window.kernel[0], node.window.kernel[1], node.window.stride[0],
+                          node.window.stride[1], node.window.dilation[0], node.window.dilation[1],
+                          // Whether there is padding chooses between kernels.
+                          node.window.pad_top, node.window.pad_right, node.window.pad_bottom,
+                          node.window.pad_left}) {
+    append(&text, number);
+  }
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const uint32_t input = node.inputs[i];
+    append(&text, input == kNone);
+    if (input == kNone) continue;
+    if (!append_value(&text, graph.values[input], shapes[input], i > 0)) return {};
+  }
+  const uint32_t output = node.outputs[0];
+  append_value(&text, graph.values[output], shapes[output], false);
+  // Activations choose between kernels too.
+  append(&text, node.min);
+  append(&text, node.max);
+  return text;
+}
+
+}  // namespace
+
+void describe_weights(const Graph& graph, const std::vector<Shape>& shapes, WeightsCache* cache) {
+  for (const GraphNode& node : graph.nodes) {
+    if (!node.is_convolution() && node.kind != NodeKind::kFullyConnected) continue;
+    const void* kernel = graph.values[node.inputs[1]].data.bytes.data();
+    if (kernel != nullptr) cache->describe(kernel, describe(graph, shapes, node));
+  }
+}
+
+}  // namespace edgewise::xnnpack

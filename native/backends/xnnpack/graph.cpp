@@ -1,0 +1,63 @@
+#include "backends/xnnpack/graph.h"
+
+#include <cstdarg>
+#include <cstdio>
+
+namespace edgewise::xnnpack {
+
+const char* name_of(NodeKind kind) {
+  static constexpr const char* kNames[] = {
+      "none",         "Add",          "FullyConnected", "Softmax",
+      "Sigmoid",      "StaticTranspose", "Clamp",       "Conv2d",
+      "Div",          "StaticResizeBilinear2D", "StaticConstantPad", "AvgPooling2d",
+      "Minimum",      "DepthwiseConv2d", "MaxPooling2d", "Multiply",
+      "Subtract",     "Floor",        "Convert",        "GlobalAvgPooling2d",
+      "StaticReshape", "ArgMaxPooling2d", "SquareRoot", "Ceiling",
+      "Hardswish",    "LeakyReLU",    "Maximum",        "Negate",
+      "Square",       "ELU",          "Abs",            "PReLU",
+      "Concatenate2", "Concatenate3", "Concatenate4",   "StaticSlice",
+      "ScaledDotProductAttention", "BatchMatrixMultiply", "Concatenate5", "ConvTranspose2d",
+      "ReciprocalSquareRoot", "Log",  "Gelu",           "Tanh",
+      "Exp",          "Sin",          "Copy",           "Cos",
+  };
+  const auto index = static_cast<size_t>(kind);
+  return index < std::size(kNames) ? kNames[index] : "unknown";
+}
+
+bool GraphNode::is_convolution() const {
+  return kind == NodeKind::kConv2d || kind == NodeKind::kDepthwiseConv2d ||
+         kind == NodeKind::kConvTranspose2d;
+}
+
+bool GraphNode::is_windowed() const {
+  return is_convolution() || kind == NodeKind::kAvgPool || kind == NodeKind::kMaxPool ||
+         kind == NodeKind::kArgMaxPool;
+}
+
+bool GraphNode::is_concatenation() const {
+  return kind == NodeKind::kConcatenate2 || kind == NodeKind::kConcatenate3 ||
+         kind == NodeKind::kConcatenate4 || kind == NodeKind::kConcatenate5;
+}
+
+std::string GraphNode::text() const {
+  return "node " + std::to_string(index) + " (" + name_of(kind) + ", debug handle " +
+         std::to_string(debug_handle) + ")";
+}
+
+std::vector<Shape> Graph::serialized_shapes() const {
+  std::vector<Shape> shapes;
+  shapes.reserve(values.size());
+  for (const GraphValue& value : values) shapes.push_back(value.shape);
+  return shapes;
+}
+
+Status node_error(Code code, const GraphNode& node, const char* format, ...) {
+  char message[512];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(message, sizeof(message), format, arguments);
+  va_end(arguments);
+  return error(code, "[xnnpack] %s: %s", node.text().c_str(), message);
+}
+
+}  // namespace edgewise::xnnpack

@@ -1,0 +1,39 @@
+#include "backends/xnnpack/program_state.h"
+
+#include <algorithm>
+
+#include "backends/xnnpack/xnn_error.h"
+
+namespace edgewise::xnnpack {
+namespace {
+
+constexpr int kMaxThreads = 256;
+
+}  // namespace
+
+xnn_status initialize_xnnpack() {
+  static const xnn_status status = xnn_initialize(nullptr);
+  return status;
+}
+
+Result<std::shared_ptr<ProgramState>> ProgramState::make(int threads) {
+  if (auto status = check_xnn(initialize_xnnpack(), "initialization"); !status.ok()) return status;
+  std::shared_ptr<ProgramState> state(new ProgramState());
+  auto status = check_xnn(xnn_create_workspace(&state->workspace_), "making a workspace");
+  if (!status.ok()) return status;
+  if (threads > 1) {
+    state->threadpool_ = pthreadpool_create(static_cast<size_t>(std::min(threads, kMaxThreads)));
+    if (state->threadpool_ == nullptr) {
+      return error(Code::kOutOfMemory, "[xnnpack] %d threads could not be started; try fewer",
+                   threads);
+    }
+  }
+  return state;
+}
+
+ProgramState::~ProgramState() {
+  if (workspace_ != nullptr) xnn_release_workspace(workspace_);
+  if (threadpool_ != nullptr) pthreadpool_destroy(threadpool_);
+}
+
+}  // namespace edgewise::xnnpack

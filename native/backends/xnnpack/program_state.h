@@ -1,0 +1,40 @@
+// What the delegates of one program share: threads, workspace, packed weights.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "backends/xnnpack/weights_cache.h"
+#include "edgewise/backend.h"
+#include "pthreadpool.h"
+#include "xnnpack.h"
+
+namespace edgewise::xnnpack {
+
+class ProgramState final : public BackendProgramState {
+ public:
+  // One thread: no pool. XNNPACK is initialized.
+  static Result<std::shared_ptr<ProgramState>> make(int threads);
+  ~ProgramState() override;
+  ProgramState(const ProgramState&) = delete;
+  ProgramState& operator=(const ProgramState&) = delete;
+
+  // Held while a runtime is made, run or deleted: all of these use the workspace.
+  std::mutex& mutex() { return mutex_; }
+  xnn_workspace_t workspace() const { return workspace_; }
+  pthreadpool_t threadpool() const { return threadpool_; }
+  PackedWeights& weights() { return weights_; }
+
+ private:
+  ProgramState() = default;
+
+  std::mutex mutex_;
+  xnn_workspace_t workspace_ = nullptr;
+  pthreadpool_t threadpool_ = nullptr;
+  PackedWeights weights_;
+};
+
+// Initializes XNNPACK, once in the process.
+xnn_status initialize_xnnpack();
+
+}  // namespace edgewise::xnnpack

@@ -1,0 +1,50 @@
+// A runtime of XNNPACK's for a Graph. All of it is used under the program state's mutex.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backends/xnnpack/build.h"
+#include "backends/xnnpack/program_state.h"
+
+namespace edgewise::xnnpack {
+
+class Runtime {
+ public:
+  // `graph`, `state` and `cache` must outlive it.
+  static Result<std::unique_ptr<Runtime>> make(const Graph& graph, const std::vector<Shape>& shapes,
+                                               ProgramState& state, WeightsCache& cache);
+
+  // Whether reshape() can go to `shapes`. XNNPACK keeps its memory plan when shapes change unless
+  // a tensor needs more bytes than ever before, and then overlooks two things: parameters of
+  // values that are quantized at run time, which grow with the number of rows, and results that
+  // were planned into the memory of an input of the same size. If not, make a new one.
+  bool can_take(const std::vector<Shape>& shapes) const;
+
+  // Tells XNNPACK the inputs' shapes and plans anew where it must. XNNPACK must come to the
+  // outputs' shapes in `shapes`.
+  Status reshape(const std::vector<Shape>& shapes);
+  Status set_pointers(std::span<const xnn_external_value> externals);
+  Status run();
+
+ private:
+  struct Delete {
+    void operator()(xnn_runtime_t runtime) const { xnn_delete_runtime(runtime); }
+  };
+  struct Rows {
+    uint32_t value;
+    size_t bytes;  // most so far
+    size_t rows;   // that there is memory for
+  };
+
+  explicit Runtime(const Graph& graph) : graph_(graph) {}
+  std::vector<bool> same_sizes(const std::vector<Shape>& shapes) const;
+
+  const Graph& graph_;
+  std::unique_ptr<xnn_runtime, Delete> runtime_;
+  std::vector<bool> planned_same_sizes_;
+  std::vector<Rows> rows_;
+};
+
+}  // namespace edgewise::xnnpack

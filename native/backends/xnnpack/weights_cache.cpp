@@ -1,0 +1,108 @@
+#include "backends/xnnpack/weights_cache.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <utility>
+
+#include "edgewise/tensor.h"
+
+namespace edgewise::xnnpack {
+namespace {
+
+constexpr size_t kNotFound = SIZE_MAX;
+
+// XNNPACK wants offsets into one block of memory; addresses do as well, and nothing ever moves.
+size_t offset_of(const PackedWeights::Buffer& buffer) {
+  return reinterpret_cast<size_t>(buffer.memory.get());
+}
+
+void append(std::string* text, const void* data, size_t size) {
+  text->append(static_cast<const char*>(data), size);
+}
+
+}  // namespace
+
+void PackedWeights::Buffer::Free::operator()(void* memory) const { std::free(memory); }
+
+const PackedWeights::Buffer* PackedWeights::find(const std::string& key) const {
+  const auto found = buffers_.find(key);
+  return found == buffers_.end() ? nullptr : &found->second;
+}
+
+void PackedWeights::insert(std::string key, Buffer buffer) {
+  buffers_.emplace(std::move(key), std::move(buffer));
+}
+
+WeightsCache::WeightsCache(PackedWeights* shared) : shared_(shared), provider_{} {
+  using Key = xnn_weights_cache_look_up_key;
+  provider_.context = this;
+  provider_.look_up = [](void* self, const Key* key) {
+    return static_cast<WeightsCache*>(self)->look_up(*key);
+  };
+  provider_.reserve_space = [](void* self, size_t size) {
+    return static_cast<WeightsCache*>(self)->reserve(size);
+  };
+  provider_.look_up_or_insert = [](void* self, const Key* key, void* memory, size_t size) {
+    return static_cast<WeightsCache*>(self)->look_up_or_insert(*key, memory, size);
+  };
+  // Nothing moves, so it is always as good as final.
+  provider_.is_finalized = [](void*) { return true; };
+  provider_.offset_to_addr = [](void*, size_t offset) { return reinterpret_cast<void*>(offset); };
+  provider_.delete_cache = [](void*) { return xnn_status_success; };
+}
+
+void WeightsCache::describe(const void* kernel, std::string what) {
+  const auto [entry, is_new] = descriptions_.emplace(kernel, what);
+  if (!is_new && entry->second != what) entry->second.clear();
+}
+
+std::string WeightsCache::key_of(const xnn_weights_cache_look_up_key& key) const {
+  const auto found = descriptions_.find(key.kernel);
+  if (found == descriptions_.end() || found->second.empty()) return {};
+  std::string result = found->second;
+  append(&result, &key.seed, sizeof(key.seed));
+  append(&result, &key.kernel, sizeof(key.kernel));
+  append(&result, &key.bias, sizeof(key.bias));
+  return result;
+}
+
+size_t WeightsCache::look_up(const xnn_weights_cache_look_up_key& key) {
+  const std::string text = key_of(key);
+  const auto* found = text.empty() ? nullptr : shared_->find(text);
+  if (found == nullptr) return kNotFound;
+  shared_->count_reuse();
+  return offset_of(*found);
+}
+
+void* WeightsCache::reserve(size_t size) {
+  reserved_ = {};
+  void* memory = nullptr;
+  if (posix_memalign(&memory, kBufferAlignment, size + kReadPadding) != 0) return nullptr;
+  reserved_.memory.reset(memory);
+  reserved_.size = size;
+  return memory;
+}
+
+size_t WeightsCache::look_up_or_insert(const xnn_weights_cache_look_up_key& key, void* memory,
+                                       size_t size) {
+  std::string text = key_of(key);
+  const auto* found = text.empty() ? nullptr : shared_->find(text);
+  if (found != nullptr) {
+    // Some operators pack without looking up, others ask again after they found.
+    if (memory != nullptr) shared_->count_reuse();
+    if (memory != nullptr && found->size != size) return kNotFound;
+    reserved_ = {};
+    return offset_of(*found);
+  }
+  if (memory == nullptr || memory != reserved_.memory.get()) return kNotFound;
+  const size_t offset = offset_of(reserved_);
+  if (text.empty()) {
+    own_.push_back(std::move(reserved_));
+  } else {
+    shared_->insert(std::move(text), std::move(reserved_));
+  }
+  reserved_ = {};
+  return offset;
+}
+
+}  // namespace edgewise::xnnpack

@@ -1,0 +1,70 @@
+// Packed weights, shared by the delegates of a program.
+//
+// XNNPACK looks weights up by the addresses of filter and bias and a seed. That does not tell
+// apart two nodes that use the same filter with different scales or shapes, so each delegate
+// says beforehand what its nodes pack, and that is part of the key. Only weights from the
+// program's named data are shared: their addresses mean the same for as long as the program
+// lives. All others belong to the delegate.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "xnnpack.h"
+
+namespace edgewise::xnnpack {
+
+// What a program's delegates share. Not thread-safe: used under the program state's mutex.
+class PackedWeights {
+ public:
+  struct Buffer {
+    struct Free {
+      void operator()(void* memory) const;
+    };
+    std::unique_ptr<void, Free> memory;
+    size_t size = 0;
+  };
+
+  // Null if there is none.
+  const Buffer* find(const std::string& key) const;
+  void insert(std::string key, Buffer buffer);
+
+  size_t count() const { return buffers_.size(); }
+  size_t reuses() const { return reuses_; }
+  void count_reuse() { ++reuses_; }
+
+ private:
+  std::unordered_map<std::string, Buffer> buffers_;
+  size_t reuses_ = 0;
+};
+
+// One delegate's view. Must outlive the delegate's runtime.
+class WeightsCache {
+ public:
+  explicit WeightsCache(PackedWeights* shared);
+  WeightsCache(const WeightsCache&) = delete;
+  WeightsCache& operator=(const WeightsCache&) = delete;
+
+  // Says what is packed from `kernel`: all but the addresses of filter and bias. Empty: not to be
+  // shared.
+  void describe(const void* kernel, std::string what);
+  xnn_weights_cache_t get() { return &provider_; }
+
+ private:
+  size_t look_up(const xnn_weights_cache_look_up_key& key);
+  void* reserve(size_t size);
+  size_t look_up_or_insert(const xnn_weights_cache_look_up_key& key, void* memory, size_t size);
+  // Empty if not to be shared.
+  std::string key_of(const xnn_weights_cache_look_up_key& key) const;
+
+  PackedWeights* shared_;
+  std::unordered_map<const void*, std::string> descriptions_;
+  std::vector<PackedWeights::Buffer> own_;
+  PackedWeights::Buffer reserved_;
+  xnn_weights_cache_provider provider_;
+};
+
+}  // namespace edgewise::xnnpack

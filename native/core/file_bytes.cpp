@@ -1,0 +1,104 @@
+#include "file_bytes.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "checked.h"
+
+namespace edgewise {
+
+namespace {
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  ~FileDescriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+}  // namespace
+
+FileBytes::~FileBytes() {
+  if (mapping_ != nullptr) munmap(mapping_, mapping_size_);
+}
+
+FileBytes::FileBytes(FileBytes&& other) noexcept
+    : bytes_(std::exchange(other.bytes_, {})),
+      mapping_(std::exchange(other.mapping_, nullptr)),
+      mapping_size_(std::exchange(other.mapping_size_, 0)),
+      copy_(std::move(other.copy_)) {}
+
+FileBytes& FileBytes::operator=(FileBytes&& other) noexcept {
+  std::swap(bytes_, other.bytes_);
+  std::swap(mapping_, other.mapping_);
+  std::swap(mapping_size_, other.mapping_size_);
+  std::swap(copy_, other.copy_);
+  return *this;
+}
+
+Result<FileBytes> FileBytes::map(const std::string& path) {
+  const char* name = path.c_str();
+  // Not blocking: opening a pipe that nobody writes would wait for ever.
+  const FileDescriptor file(open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) {
+    const int reason = errno;
+    return error(reason == ENOENT ? Code::kNotFound : Code::kIo, "[load] '%s' cannot be opened: %s",
+                 name, std::strerror(reason));
+  }
+  struct stat info {};
+  if (fstat(file.get(), &info) != 0) {
+    return error(Code::kIo, "[load] '%s' cannot be read: %s", name, std::strerror(errno));
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return error(Code::kIo, "[load] '%s' is not a regular file; try load_bytes", name);
+  }
+  if (info.st_size <= 0) return error(Code::kInvalidProgram, "[load] '%s' is empty", name);
+
+  const size_t size = static_cast<size_t>(info.st_size);
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  size_t reserved = 0;
+  if (!checked_add(size, kReadPadding, &reserved) || !align_up(reserved, page, &reserved)) {
+    return error(Code::kOutOfMemory, "[load] '%s' is too large to map", name);
+  }
+  // The file goes over the head of an anonymous reservation, so that reading past its
+  // last page finds zeros and not the next mapping, or nothing.
+  void* base = mmap(nullptr, reserved, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, /*fd=*/-1, 0);
+  if (base == MAP_FAILED) {
+    return error(Code::kOutOfMemory, "[load] no address space for the %zu bytes of '%s'", size,
+                 name);
+  }
+  FileBytes result;
+  result.mapping_ = base;
+  result.mapping_size_ = reserved;
+  if (mmap(base, size, PROT_READ, MAP_PRIVATE | MAP_FIXED, file.get(), 0) == MAP_FAILED) {
+    return error(Code::kIo, "[load] '%s' cannot be mapped: %s", name, std::strerror(errno));
+  }
+  result.bytes_ = {static_cast<const std::byte*>(base), size};
+  return result;
+}
+
+Result<FileBytes> FileBytes::copy(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return error(Code::kInvalidProgram, "[load] the bytes are empty");
+  Result<MemoryBlock> block = MemoryBlock::allocate(bytes.size());
+  if (!block) return block.status();
+  FileBytes result;
+  result.copy_ = std::move(*block);
+  std::memcpy(result.copy_.data(), bytes.data(), bytes.size());
+  result.bytes_ = {result.copy_.data(), bytes.size()};
+  return result;
+}
+
+}  // namespace edgewise

@@ -1,0 +1,198 @@
+#include "method.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <new>
+
+#include "method_input.h"
+#include "output_binding.h"
+
+namespace edgewise {
+
+using Kind = InstructionPlan::Kind;
+
+Status MethodInstance::set_input(size_t index, const Value& value) {
+  if (index >= plan_.inputs.size()) {
+    return error(Code::kInvalidArgument, "[%s] the method has %zu inputs; got input %zu",
+                 plan_.name.c_str(), plan_.inputs.size(), index);
+  }
+  const Status status = copy_input(plan_.info.inputs[index], value, input_fixed_[index],
+                                   values_[plan_.inputs[index]]);
+  if (!status.ok()) {
+    return error(status.code(), "[%s] input %zu %s", plan_.name.c_str(), index,
+                 status.message().c_str());
+  }
+  input_set_[index] = true;
+  return status;
+}
+
+const Value* MethodInstance::output(size_t index) const {
+  return index < plan_.outputs.size() ? &values_[plan_.outputs[index]] : nullptr;
+}
+
+Status MethodInstance::execute() {
+  for (size_t i = 0; i < input_set_.size(); ++i) {
+    if (!input_set_[i]) {
+      return error(Code::kInvalidArgument,
+                   "[%s] every input must be set before execute(), again if the plan reuses its "
+                   "memory; input %zu is not",
+                   plan_.name.c_str(), i);
+    }
+  }
+  for (size_t i = 0; i < input_set_.size(); ++i) input_set_[i] = input_kept_[i];
+  try {
+    return run();
+  } catch (const std::bad_alloc&) {
+    return error(Code::kOutOfMemory, "[%s] there is no memory left", plan_.name.c_str());
+  } catch (const std::exception& failure) {
+    return error(Code::kInternal, "[%s] %s", plan_.name.c_str(), failure.what());
+  }
+}
+
+std::string MethodInstance::describe(size_t instruction) const {
+  std::string text = plan_.name + ": instruction " + std::to_string(instruction);
+  const InstructionPlan& plan = plan_.instructions[instruction];
+  if (plan.kind == Kind::kKernel) text += ", " + plan_.operators[plan.target];
+  if (plan.kind == Kind::kDelegate) {
+    text +=
+        ", delegate " + std::to_string(plan.target) + " of " + plan_.delegates[plan.target].backend;
+  }
+  return text;
+}
+
+Status MethodInstance::run() {
+  const size_t count = plan_.instructions.size();
+  for (size_t at = 0; at < count;) {
+    const InstructionPlan& instruction = plan_.instructions[at];
+    Status status;
+    size_t next = at + 1;
+    switch (instruction.kind) {
+      case Kind::kKernel:
+      case Kind::kDelegate: {
+        const auto [begin, size] = argument_spans_[at];
+        status = run_call(instruction, std::span(arguments_).subspan(begin, size));
+        break;
+      }
+      case Kind::kMove:
+        status = move(instruction.target, instruction.destination);
+        break;
+      case Kind::kJumpFalse: {
+        const Result<bool> condition = test(instruction.target);
+        if (!condition) {
+          status = condition.status();
+        } else if (!condition.value()) {
+          next = instruction.destination;
+        }
+        break;
+      }
+      case Kind::kFree:
+        status = free(instruction.target);
+        break;
+    }
+    if (!status.ok()) return status.within(describe(at));
+    at = next;
+  }
+  return Status::ok_status();
+}
+
+Status MethodInstance::run_call(const InstructionPlan& instruction,
+                                std::span<Value* const> arguments) {
+  if (instruction.kind == Kind::kDelegate) {
+    return delegates_[instruction.target]->execute(arguments);
+  }
+  const Kernel& kernel = *kernels_[instruction.target];
+  KernelContext context(kernel.name, arguments);
+  Status status = kernel.function(context);
+  // A kernel that went on with defaults did not compute what the program says.
+  return status.ok() && !context.ok() ? context.status() : status;
+}
+
+Status MethodInstance::move(uint32_t from, uint32_t to) {
+  if (from == to) return Status::ok_status();
+  const Tensor* tensor = values_[from].get<Tensor>();
+  if (tensor == nullptr || tensor->buffer() == nullptr) {
+    values_[to] = values_[from];
+    return Status::ok_status();
+  }
+  // A shared buffer would leave one of the two with a stale pointer when the other grows.
+  auto buffer = std::make_shared<DynamicBuffer>();
+  EDGEWISE_RETURN_IF_ERROR(buffer->reserve(tensor->nbytes()));
+  if (tensor->nbytes() != 0 && tensor->data<void>() != nullptr) {
+    std::memcpy(buffer->data(), tensor->data<void>(), tensor->nbytes());
+  }
+  Tensor moved = *tensor;
+  moved.set_data(buffer->data(), buffer->capacity());
+  moved.set_buffer(std::move(buffer));
+  values_[to] = Value(std::move(moved));
+  return Status::ok_status();
+}
+
+Result<bool> MethodInstance::test(uint32_t value) const {
+  if (const bool* condition = values_[value].get<bool>()) return *condition;
+  const Tensor* tensor = values_[value].get<Tensor>();
+  if (tensor == nullptr || tensor->type() != ScalarType::kBool) {
+    return error(Code::kInvalidProgram, "a jump's condition must be a bool; value %u is %s", value,
+                 tensor ? tensor->describe().c_str() : std::string(values_[value].kind()).c_str());
+  }
+  if (tensor->numel() != 0 && tensor->data<void>() == nullptr) {
+    return error(Code::kInvalidProgram, "a jump's condition, value %u, is not computed yet", value);
+  }
+  const uint8_t* data = tensor->data<uint8_t>();
+  return std::all_of(data, data + tensor->numel(), [](uint8_t item) { return item != 0; });
+}
+
+Status MethodInstance::free(uint32_t value) {
+  Tensor* tensor = values_[value].get<Tensor>();
+  if (tensor == nullptr || tensor->buffer() == nullptr) return Status::ok_status();
+  tensor->buffer()->release();
+  tensor->set_data(nullptr, 0);
+  const std::vector<int64_t> empty(tensor->rank(), 0);
+  return tensor->resize(empty);
+}
+
+bool MethodInstance::bind_output(size_t index, void* data, size_t capacity_bytes) {
+  if (index >= plan_.outputs.size()) return false;
+  Tensor* tensor = values_[plan_.outputs[index]].get<Tensor>();
+  const TensorPlan* plan = plan_.tensor(plan_.outputs[index]);
+  if (tensor == nullptr || plan == nullptr) return false;
+  if (bindable_[index] == Bindable::kUnknown) {
+    const bool yes =
+        can_bind_output(plan_, index, [this](uint32_t op) { return kernels_[op]->argument_count; });
+    bindable_[index] = yes ? Bindable::kYes : Bindable::kNo;
+  }
+  if (bindable_[index] == Bindable::kNo) return false;
+  if (data == nullptr) {
+    bindings_[index] = nullptr;
+    apply_binding(index);
+    return true;
+  }
+  if (reinterpret_cast<uintptr_t>(data) % element_size(plan->type) != 0 ||
+      capacity_bytes < plan->nbytes) {
+    return false;
+  }
+  bindings_[index] = data;
+  apply_binding(index);
+  return true;
+}
+
+void MethodInstance::apply_binding(size_t index) {
+  const uint32_t value = plan_.outputs[index];
+  const TensorPlan& plan = *plan_.tensor(value);
+  void* data = bindings_[index] != nullptr ? bindings_[index] : memory_.at(plan);
+  values_[value].get<Tensor>()->set_data(data, plan.nbytes);
+}
+
+Status MethodInstance::reset() {
+  memory_.clear();
+  EDGEWISE_RETURN_IF_ERROR(fill_values());
+  for (size_t i = 0; i < bindings_.size(); ++i) {
+    if (bindings_[i] != nullptr) apply_binding(i);
+  }
+  for (size_t i = 0; i < plan_.inputs.size(); ++i) {
+    input_set_[i] = plan_.tensor(plan_.inputs[i]) == nullptr;
+  }
+  return Status::ok_status();
+}
+
+}  // namespace edgewise

@@ -1,0 +1,68 @@
+// One instance of a method: its memory, value table, delegates and interpreter.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "edgewise/backend.h"
+#include "edgewise/kernel.h"
+#include "edgewise/program.h"
+#include "method_memory.h"
+#include "method_plan.h"
+
+namespace edgewise {
+
+// Makes delegate `index` of the method.
+using DelegateFactory = std::function<Result<std::unique_ptr<Delegate>>(size_t index)>;
+
+class MethodInstance : public Method {
+ public:
+  // `plan` lives as long as `program`.
+  static Result<std::unique_ptr<Method>> create(std::shared_ptr<const Program> program,
+                                                const MethodPlan& plan,
+                                                const DelegateFactory& make_delegate);
+
+  const MethodInfo& info() const override { return plan_.info; }
+  Status set_input(size_t index, const Value& value) override;
+  Status execute() override;
+  const Value* output(size_t index) const override;
+  bool bind_output(size_t index, void* data, size_t capacity_bytes) override;
+  Status reset() override;
+
+ private:
+  enum class Bindable : uint8_t { kUnknown, kNo, kYes };
+
+  MethodInstance(std::shared_ptr<const Program> program, const MethodPlan& plan)
+      : program_(std::move(program)), plan_(plan) {}
+
+  Status resolve_kernels();
+  Status fill_values();
+  Status fill_value(const ValuePlan& source, Value& value);
+  void find_input_rules();
+  void apply_binding(size_t index);
+
+  Status run();
+  Status run_call(const InstructionPlan& instruction, std::span<Value* const> arguments);
+  Status move(uint32_t from, uint32_t to);
+  Result<bool> test(uint32_t value) const;
+  Status free(uint32_t value);
+  std::string describe(size_t instruction) const;
+
+  std::shared_ptr<const Program> program_;  // first, so that it goes last
+  const MethodPlan& plan_;
+  MethodMemory memory_;
+  std::vector<Value> values_;           // never resized: lists point into it
+  std::vector<const Kernel*> kernels_;  // of plan_.operators; null if not used
+  std::vector<std::unique_ptr<Delegate>> delegates_;
+  std::vector<Value*> arguments_;                          // of all instructions
+  std::vector<std::pair<size_t, size_t>> argument_spans_;  // of each: begin and count
+  std::vector<bool> input_set_;
+  std::vector<bool> input_kept_;   // stays as it is over an execution
+  std::vector<bool> input_fixed_;  // a number that no instruction reads
+  std::vector<void*> bindings_;    // of outputs: the caller's memory, or null
+  std::vector<Bindable> bindable_;
+};
+
+}  // namespace edgewise

@@ -1,0 +1,119 @@
+#include "method_input.h"
+
+#include "format.h"
+#include "tensor_copy.h"
+
+namespace edgewise {
+
+namespace {
+
+// "float32[1, 3, 224, 224]", "float32 of at most [8, 128]", "float32 of rank 2"
+std::string describe(const ValueInfo& rule) {
+  std::string text(to_string(rule.type));
+  switch (rule.dynamism) {
+    case Dynamism::kStatic:
+      return text + format_sizes(rule.sizes);
+    case Dynamism::kDynamicBound:
+      return text + " of at most " + format_sizes(rule.sizes);
+    case Dynamism::kDynamicUnbound:
+      return text + " of rank " + std::to_string(rule.sizes.size());
+  }
+  return text;
+}
+
+Status mismatch(const ValueInfo& rule, const Tensor& got, const std::string& advice) {
+  return error(Code::kInvalidArgument, "must be %s; got %s; %s", describe(rule).c_str(),
+               got.describe().c_str(), advice.c_str());
+}
+
+Status check_tensor(const ValueInfo& rule, const Tensor& got) {
+  if (got.type() != rule.type) {
+    return mismatch(rule, got, "try converting it to " + std::string(to_string(rule.type)));
+  }
+  if (got.rank() != rule.sizes.size()) {
+    return mismatch(rule, got,
+                    "try a tensor of " + std::to_string(rule.sizes.size()) + " dimensions");
+  }
+  for (size_t dim = 0; dim < rule.sizes.size(); ++dim) {
+    if (rule.dynamism == Dynamism::kStatic && got.size(dim) != rule.sizes[dim]) {
+      return mismatch(rule, got,
+                      "dimension " + std::to_string(dim) +
+                          " is static; try exporting the model with dynamic_shapes");
+    }
+    if (rule.dynamism == Dynamism::kDynamicBound && got.size(dim) > rule.sizes[dim]) {
+      return mismatch(rule, got,
+                      "dimension " + std::to_string(dim) +
+                          " is too large; try exporting the model with a larger bound");
+    }
+  }
+  if (got.data<void>() == nullptr && got.nbytes() != 0) {
+    return mismatch(rule, got, "it has no data");
+  }
+  return Status::ok_status();
+}
+
+Status copy_tensor(const ValueInfo& rule, const Value& value, Tensor& target) {
+  const Tensor* source = value.get<Tensor>();
+  if (source == nullptr) {
+    return error(Code::kInvalidArgument, "must be %s; got %s", describe(rule).c_str(),
+                 std::string(value.kind()).c_str());
+  }
+  EDGEWISE_RETURN_IF_ERROR(check_tensor(rule, *source));
+  // A move may have put another tensor there.
+  if (target.type() != rule.type || target.rank() != rule.sizes.size()) {
+    return error(Code::kUnsupported, "was replaced by the program; try reset()");
+  }
+  EDGEWISE_RETURN_IF_ERROR(target.resize(source->sizes()));
+  return copy_elements(*source, target);
+}
+
+std::string print(const Value& value) {
+  if (const int64_t* i = value.get<int64_t>()) return std::to_string(*i);
+  if (const double* d = value.get<double>()) return std::to_string(*d);
+  if (const bool* b = value.get<bool>()) return *b ? "True" : "False";
+  if (const std::string* s = value.get<std::string>()) return "'" + *s + "'";
+  return std::string(value.kind());
+}
+
+// A value other than a tensor: the same kind, or an int for a float.
+Status copy_plain(const ValueInfo& rule, const Value& value, bool fixed, Value& target) {
+  Value converted = value;
+  const int64_t* integer = value.get<int64_t>();
+  if (rule.kind == "float" && integer != nullptr) {
+    converted = Value(static_cast<double>(*integer));
+  }
+  const bool plain = rule.kind == "int" || rule.kind == "float" || rule.kind == "bool" ||
+                     rule.kind == "str" || rule.kind == "None";
+  if (!plain) {
+    return error(Code::kUnsupported, "is of kind %s, which cannot be set", rule.kind.c_str());
+  }
+  if (converted.kind() != rule.kind) {
+    return error(
+        Code::kInvalidArgument, "must be %s; got %s", rule.kind.c_str(),
+        value.get<Tensor>() ? value.get<Tensor>()->describe().c_str() : print(value).c_str());
+  }
+  if (fixed) {
+    if (print(converted) != print(target)) {
+      return error(Code::kInvalidArgument,
+                   "was fixed to %s when the program was exported; got %s; try exporting it with "
+                   "the value as a tensor",
+                   print(target).c_str(), print(value).c_str());
+    }
+    return Status::ok_status();
+  }
+  target = std::move(converted);
+  return Status::ok_status();
+}
+
+}  // namespace
+
+Status copy_input(const ValueInfo& rule, const Value& value, bool fixed, Value& target) {
+  if (rule.kind != "Tensor") return copy_plain(rule, value, fixed, target);
+  Tensor* tensor = target.get<Tensor>();
+  if (tensor == nullptr) {
+    return error(Code::kUnsupported, "was replaced by the program; try reset()");
+  }
+  return copy_tensor(rule, value, *tensor);
+}
+
+}  // namespace edgewise

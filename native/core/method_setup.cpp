@@ -1,0 +1,148 @@
+// What happens once, when a method is loaded.
+#include <map>
+
+#include "method.h"
+
+namespace edgewise {
+
+namespace {
+
+// All operators without a kernel in one message, each with its first instruction.
+Status missing_operators(const MethodPlan& plan, const std::map<uint32_t, size_t>& missing) {
+  std::string list;
+  for (const auto& [op, instruction] : missing) {
+    if (!list.empty()) list += ", ";
+    list += plan.operators[op] + " (instruction " + std::to_string(instruction) + ")";
+  }
+  return error(Code::kNotFound,
+               "[%s] every operator needs a kernel; got none for %s; try linking or registering "
+               "kernels for them, or lowering the program so that a backend takes them",
+               plan.name.c_str(), list.c_str());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Method>> MethodInstance::create(std::shared_ptr<const Program> program,
+                                                       const MethodPlan& plan,
+                                                       const DelegateFactory& make_delegate) {
+  std::unique_ptr<MethodInstance> method(new MethodInstance(std::move(program), plan));
+  EDGEWISE_RETURN_IF_ERROR(method->resolve_kernels());
+  Result<MethodMemory> memory = MethodMemory::allocate(plan);
+  if (!memory) return memory.status().within(plan.name);
+  method->memory_ = std::move(*memory);
+  method->values_.resize(plan.values.size());
+  EDGEWISE_RETURN_IF_ERROR(method->fill_values());
+  method->find_input_rules();
+  method->bindings_.resize(plan.outputs.size());
+  method->bindable_.resize(plan.outputs.size(), Bindable::kUnknown);
+  for (size_t i = 0; i < plan.delegates.size(); ++i) {
+    Result<std::unique_ptr<Delegate>> delegate = make_delegate(i);
+    if (!delegate) return delegate.status();
+    method->delegates_.push_back(std::move(*delegate));
+  }
+  return std::unique_ptr<Method>(std::move(method));
+}
+
+Status MethodInstance::resolve_kernels() {
+  std::map<uint32_t, size_t> missing;
+  kernels_.resize(plan_.operators.size(), nullptr);
+  for (size_t i = 0; i < plan_.instructions.size(); ++i) {
+    const InstructionPlan& instruction = plan_.instructions[i];
+    argument_spans_.emplace_back(arguments_.size(), instruction.args.size());
+    // Pointers are filled in below, when the table has its place.
+    arguments_.resize(arguments_.size() + instruction.args.size());
+    if (instruction.kind != InstructionPlan::Kind::kKernel) continue;
+    const Kernel*& kernel = kernels_[instruction.target];
+    if (kernel == nullptr) kernel = find_kernel(plan_.operators[instruction.target]);
+    if (kernel == nullptr) {
+      missing.try_emplace(instruction.target, i);
+    } else if (instruction.args.size() < kernel->argument_count) {
+      return error(Code::kInvalidProgram, "[%s] instruction %zu: %s has %zu arguments; got %zu",
+                   plan_.name.c_str(), i, kernel->name.c_str(), kernel->argument_count,
+                   instruction.args.size());
+    }
+  }
+  return missing.empty() ? Status::ok_status() : missing_operators(plan_, missing);
+}
+
+Status MethodInstance::fill_values() {
+  for (size_t i = 0; i < values_.size(); ++i) {
+    const Status status = fill_value(plan_.values[i], values_[i]);
+    if (!status.ok()) return status.within(plan_.name + ": value " + std::to_string(i));
+  }
+  for (size_t i = 0; i < plan_.instructions.size(); ++i) {
+    const std::vector<uint32_t>& args = plan_.instructions[i].args;
+    for (size_t j = 0; j < args.size(); ++j) {
+      arguments_[argument_spans_[i].first + j] = &values_[args[j]];
+    }
+  }
+  return Status::ok_status();
+}
+
+Status MethodInstance::fill_value(const ValuePlan& source, Value& value) {
+  if (const auto* plan = std::get_if<TensorPlan>(&source)) {
+    const bool constant = plan->storage == TensorPlan::Storage::kConstant;
+    const bool dynamic = plan->storage == TensorPlan::Storage::kDynamic;
+    void* data = nullptr;
+    if (constant) data = const_cast<std::byte*>(plan->constant);
+    if (!constant && !dynamic) data = memory_.at(*plan);
+    Result<Tensor> tensor = Tensor::make(plan->type, plan->sizes, plan->dim_order, data,
+                                         dynamic ? 0 : plan->nbytes, plan->dynamism);
+    if (!tensor) return tensor.status();
+    tensor->set_writable(!constant);
+    if (dynamic) tensor->set_buffer(std::make_shared<DynamicBuffer>());
+    if (!constant && !plan->initial.empty()) {
+      std::copy(plan->initial.begin(), plan->initial.end(), static_cast<std::byte*>(data));
+    }
+    value = Value(std::move(*tensor));
+  } else if (const auto* ints = std::get_if<IntListPlan>(&source)) {
+    IntList list;
+    list.items.reserve(ints->items.size());
+    for (const uint32_t item : ints->items) list.items.push_back(&values_[item]);
+    value = Value(std::move(list));
+  } else if (const auto* tensors = std::get_if<TensorListPlan>(&source)) {
+    TensorList list;
+    list.optional = tensors->optional;
+    list.items.reserve(tensors->items.size());
+    for (const uint32_t item : tensors->items) {
+      list.items.push_back(item == kNone ? nullptr : &values_[item]);
+    }
+    value = Value(std::move(list));
+  } else {
+    std::visit(
+        [&value](const auto& plain) {
+          if constexpr (std::is_constructible_v<Value::Variant, decltype(plain)>) {
+            value = Value(Value::Variant(plain));
+          }
+        },
+        source);
+  }
+  return Status::ok_status();
+}
+
+void MethodInstance::find_input_rules() {
+  const std::vector<bool> exclusive = find_exclusive(plan_);
+  std::vector<bool> read(plan_.values.size(), false);
+  for (const InstructionPlan& instruction : plan_.instructions) {
+    for (const uint32_t arg : instruction.args) {
+      read[arg] = true;
+      if (const auto* list = std::get_if<IntListPlan>(&plan_.values[arg])) {
+        for (const uint32_t item : list->items) read[item] = true;
+      }
+    }
+    const bool is_call = instruction.kind == InstructionPlan::Kind::kKernel ||
+                         instruction.kind == InstructionPlan::Kind::kDelegate;
+    if (!is_call) read[instruction.target] = true;
+  }
+  // An input handed on as an output may change, too.
+  for (const uint32_t output : plan_.outputs) read[output] = true;
+  for (const uint32_t input : plan_.inputs) {
+    const bool is_tensor = plan_.tensor(input) != nullptr;
+    input_kept_.push_back(!is_tensor || exclusive[input]);
+    input_fixed_.push_back(!is_tensor && !read[input]);
+    // What is not a tensor has the value of export time until it is set.
+    input_set_.push_back(!is_tensor);
+  }
+}
+
+}  // namespace edgewise

@@ -1,0 +1,100 @@
+// An output can move out of its planned memory if it is written as a whole by one known
+// instruction, and nobody relies on finding its bytes, or those of an alias of it, in the
+// old place. Files may have views without an instruction: two values in the same memory
+// of which one is written and the other read. So for output O:
+//
+//   1. O is a planned tensor, once among the outputs, not an input, not a mutable buffer
+//      with an initial value.
+//   2. No jumps, moves or frees in the method: instructions run once, in order.
+//   3. The first instruction that mentions O writes it: a kernel that has it once as an
+//      `out` argument, or a delegate.
+//   4. From that instruction on, no value that shares memory with O is mentioned, nor is
+//      one an output. Before a delegate call none may be mentioned at all: O could be an
+//      unwritten view of it that the delegate reads.
+//   5. No later delegate reads O: delegates may read past the end of their inputs.
+//
+// Kernels of the runtime that move pointers about (executorch_prim) are refused.
+#include "output_binding.h"
+
+#include <algorithm>
+
+#include "method_memory.h"
+
+namespace edgewise {
+
+namespace {
+
+using Kind = InstructionPlan::Kind;
+
+// Calls `visit` with the instruction's arguments and the items of those that are lists.
+template <typename Visit>
+bool any_mention(const MethodPlan& plan, const InstructionPlan& instruction, Visit visit) {
+  return std::ranges::any_of(instruction.args, [&](uint32_t arg) {
+    if (visit(arg)) return true;
+    const auto* list = std::get_if<TensorListPlan>(&plan.values[arg]);
+    return list != nullptr && std::ranges::any_of(list->items, [&](uint32_t item) {
+             return item != kNone && visit(item);
+           });
+  });
+}
+
+// Rule 3 for kernels: `value` is one of the returned values and, among the arguments of
+// the schema, there once and not inside of a list.
+bool writes_only(const MethodPlan& plan, const InstructionPlan& call, uint32_t value,
+                 size_t arguments) {
+  const std::string& name = plan.operators[call.target];
+  if (name.starts_with("executorch_prim::") || !name.ends_with("out")) return false;
+  if (arguments > call.args.size()) return false;
+  const auto returns = std::span(call.args).subspan(arguments);
+  if (std::ranges::count(returns, value) != 1) return false;
+  size_t mentions = 0;
+  any_mention(plan, call, [&](uint32_t mentioned) {
+    if (mentioned == value) ++mentions;
+    return false;
+  });
+  return mentions == 2;
+}
+
+}  // namespace
+
+bool can_bind_output(const MethodPlan& plan, size_t index,
+                     const std::function<size_t(uint32_t)>& kernel_arguments) {
+  const uint32_t value = plan.outputs[index];
+  const TensorPlan* tensor = plan.tensor(value);
+  if (tensor == nullptr || tensor->storage != TensorPlan::Storage::kPlanned ||
+      tensor->has_initial() || std::ranges::count(plan.outputs, value) != 1 ||
+      std::ranges::count(plan.inputs, value) != 0) {
+    return false;
+  }
+  const auto aliases = [&](uint32_t other) {
+    return other != value && shares_memory(plan, value, other);
+  };
+  if (std::ranges::any_of(plan.outputs, aliases)) return false;
+
+  bool alias_seen = std::ranges::any_of(plan.inputs, aliases);
+  bool written = false;
+  for (const InstructionPlan& instruction : plan.instructions) {
+    if (instruction.kind != Kind::kKernel && instruction.kind != Kind::kDelegate) return false;
+    const bool mentions_alias = any_mention(plan, instruction, aliases);
+    const bool mentions_value =
+        any_mention(plan, instruction, [&](uint32_t mentioned) { return mentioned == value; });
+    if (written) {
+      if (mentions_alias) return false;
+      if (mentions_value && instruction.kind == Kind::kDelegate) return false;
+      continue;
+    }
+    if (mentions_value) {
+      if (mentions_alias) return false;
+      if (instruction.kind == Kind::kDelegate) {
+        if (alias_seen || std::ranges::count(instruction.args, value) != 1) return false;
+      } else if (!writes_only(plan, instruction, value, kernel_arguments(instruction.target))) {
+        return false;
+      }
+      written = true;
+    }
+    alias_seen = alias_seen || mentions_alias;
+  }
+  return written;
+}
+
+}  // namespace edgewise

@@ -1,0 +1,168 @@
+#include "edgewise/program.h"
+
+#include <map>
+#include <mutex>
+#include <new>
+#include <unordered_set>
+#include <utility>
+
+#include "cpu_count.h"
+#include "method.h"
+#include "method_plan.h"
+#include "pte_file.h"
+
+namespace edgewise {
+
+namespace {
+
+class LoadedProgram : public Program {
+ public:
+  LoadedProgram(std::unique_ptr<PteFile> file, std::vector<MethodPlan> methods, int threads)
+      : file_(std::move(file)), methods_(std::move(methods)), threads_(threads) {}
+
+  std::vector<std::string> method_names() const override {
+    std::vector<std::string> names;
+    for (const MethodPlan& method : methods_) names.push_back(method.name);
+    return names;
+  }
+
+  Result<MethodInfo> method_info(std::string_view name) const override {
+    const MethodPlan* method = find_method(name);
+    if (method == nullptr) return no_method(name);
+    return method->info;
+  }
+
+  Result<std::unique_ptr<Method>> load_method(std::string_view name) override {
+    const MethodPlan* method = find_method(name);
+    if (method == nullptr) return no_method(name);
+    try {
+      return MethodInstance::create(shared_from_this(), *method, [this, method](size_t index) {
+        return make_delegate(*method, index);
+      });
+    } catch (const std::bad_alloc&) {
+      return error(Code::kOutOfMemory, "[%s] there is no memory left", method->name.c_str());
+    } catch (const std::exception& failure) {
+      return error(Code::kInternal, "[%s] %s", method->name.c_str(), failure.what());
+    }
+  }
+
+  size_t size_bytes() const override { return file_->size_bytes(); }
+
+ private:
+  const MethodPlan* find_method(std::string_view name) const {
+    for (const MethodPlan& method : methods_) {
+      if (method.name == name) return &method;
+    }
+    return nullptr;
+  }
+
+  Status no_method(std::string_view name) const {
+    std::string names;
+    for (const MethodPlan& method : methods_) {
+      names += (names.empty() ? "'" : ", '") + method.name + "'";
+    }
+    return error(Code::kNotFound, "[load_method] the program has the methods %s; got '%s'",
+                 names.c_str(), std::string(name).c_str());
+  }
+
+  Result<std::unique_ptr<Delegate>> make_delegate(const MethodPlan& method, size_t index) {
+    const DelegatePlan& plan = method.delegates[index];
+    const std::shared_ptr<Backend> backend = find_backend(plan.backend);
+    if (backend == nullptr) {
+      std::string names;
+      for (const std::string& name : backend_names()) names += (names.empty() ? "" : ", ") + name;
+      return error(Code::kNotFound,
+                   "[%s] delegate %zu needs the backend '%s'; registered here: %s; try linking or "
+                   "registering it",
+                   method.name.c_str(), index, plan.backend.c_str(),
+                   names.empty() ? "none" : names.c_str());
+    }
+    if (!backend->is_available()) {
+      return error(Code::kBackend,
+                   "[%s] delegate %zu needs the backend '%s', which is not "
+                   "available on this machine",
+                   method.name.c_str(), index, plan.backend.c_str());
+    }
+    // One at a time: delegates of a backend share its state of this program.
+    std::lock_guard lock(mutex_);
+    DelegateInit init;
+    init.payload = plan.payload;
+    init.compile_specs = plan.compile_specs;
+    init.named_data = file_.get();
+    init.method = method.name;
+    init.threads = threads_;
+    init.program_state = &states_[plan.backend];
+    Result<std::unique_ptr<Delegate>> delegate = backend->init(init);
+    if (delegate.ok() && *delegate != nullptr) return delegate;
+    const std::string where =
+        method.name + ": delegate " + std::to_string(index) + " of " + plan.backend;
+    if (!delegate) return delegate.status().within(where);
+    return error(Code::kBackend, "[%s] the backend made no delegate", where.c_str());
+  }
+
+  const std::unique_ptr<PteFile> file_;  // first, so that it goes last
+  const std::vector<MethodPlan> methods_;
+  const int threads_;
+  std::mutex mutex_;  // of states_ and of making delegates
+  std::map<std::string, std::shared_ptr<BackendProgramState>> states_;
+};
+
+Result<std::vector<MethodPlan>> read_methods(const PteFile& file) {
+  std::vector<MethodPlan> methods;
+  std::unordered_set<std::string> names;
+  ItemBudget budget;
+  if (const auto* plans = file.program().execution_plan()) {
+    for (const fb::ExecutionPlan* source : *plans) {
+      if (source->name() != nullptr && !names.insert(source->name()->str()).second) {
+        return error(Code::kInvalidProgram, "[load] two methods have the name '%s'",
+                     source->name()->c_str());
+      }
+      Result<MethodPlan> method = read_method(file, *source, budget);
+      if (!method) return method.status();
+      methods.push_back(std::move(*method));
+    }
+  }
+  if (methods.empty()) return error(Code::kInvalidProgram, "[load] the program has no method");
+  return methods;
+}
+
+Result<std::shared_ptr<Program>> load(Result<FileBytes> bytes, const LoadOptions& options) {
+  if (!bytes) return bytes.status();
+  if (options.threads < 0) {
+    return error(Code::kInvalidArgument, "[load] threads must be 0 or more; got %d",
+                 options.threads);
+  }
+  Result<std::unique_ptr<PteFile>> file = PteFile::open(std::move(*bytes), options.verification);
+  if (!file) return file.status();
+  Result<std::vector<MethodPlan>> methods = read_methods(**file);
+  if (!methods) return methods.status();
+  const int threads = options.threads > 0 ? options.threads : physical_core_count();
+  return std::shared_ptr<Program>(
+      std::make_shared<LoadedProgram>(std::move(*file), std::move(*methods), threads));
+}
+
+// `make_bytes` runs inside, as it allocates, too.
+template <typename MakeBytes>
+Result<std::shared_ptr<Program>> load_guarded(MakeBytes make_bytes, const LoadOptions& options) {
+  try {
+    return load(make_bytes(), options);
+  } catch (const std::bad_alloc&) {
+    return error(Code::kOutOfMemory, "[load] there is no memory left");
+  } catch (const std::exception& failure) {
+    return error(Code::kInternal, "[load] %s", failure.what());
+  }
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Program>> Program::load_file(const std::string& path,
+                                                    const LoadOptions& options) {
+  return load_guarded([&] { return FileBytes::map(path); }, options);
+}
+
+Result<std::shared_ptr<Program>> Program::load_bytes(std::span<const std::byte> bytes,
+                                                     const LoadOptions& options) {
+  return load_guarded([&] { return FileBytes::copy(bytes); }, options);
+}
+
+}  // namespace edgewise

@@ -1,0 +1,172 @@
+#include "pte_file.h"
+
+#include "checked.h"
+#include "pte_header.h"
+
+namespace edgewise {
+
+namespace {
+
+// The schema nests 8 deep; tables may be shared, so their number says what verification
+// costs and not the file's size.
+constexpr flatbuffers::uoffset_t kMaxDepth = 16;
+constexpr flatbuffers::uoffset_t kMaxTables = 1 << 24;
+
+unsigned long long wide(uint64_t number) { return number; }
+
+}  // namespace
+
+Result<std::unique_ptr<PteFile>> PteFile::open(FileBytes bytes, Verification verification) {
+  auto file = std::make_unique<PteFile>();
+  file->bytes_ = std::move(bytes);
+  Result<PteHeader> header = read_pte_header(file->bytes_.bytes());
+  if (!header) return header.status();
+
+  const auto* buffer = reinterpret_cast<const uint8_t*>(header->flatbuffer.data());
+  if (verification != Verification::kMinimal) {
+    flatbuffers::Verifier verifier(buffer, header->flatbuffer.size(), kMaxDepth, kMaxTables);
+    if (!verifier.VerifyBuffer<fb::Program>(nullptr)) {
+      return error(Code::kInvalidProgram,
+                   "[load] the program's flatbuffer is damaged; try writing the file again");
+    }
+  } else {
+    flatbuffers::uoffset_t root = flatbuffers::ReadScalar<flatbuffers::uoffset_t>(buffer);
+    if (!in_range(root, sizeof(flatbuffers::soffset_t), header->flatbuffer.size())) {
+      return error(Code::kInvalidProgram, "[load] the root table is outside of the program");
+    }
+  }
+  file->program_ = fb::GetProgram(buffer);
+  if (file->program_->version() != 0) {
+    return error(Code::kUnsupported,
+                 "[load] programs of version 0 are read; got version %u; try a "
+                 "newer edgewise",
+                 file->program_->version());
+  }
+  EDGEWISE_RETURN_IF_ERROR(file->read_segments(header->segments));
+  EDGEWISE_RETURN_IF_ERROR(file->read_named_data());
+  return file;
+}
+
+Status PteFile::read_segments(std::span<const std::byte> data) {
+  const auto* table = program_->segments();
+  if (table == nullptr) return Status::ok_status();
+  segments_.reserve(table->size());
+  for (uint32_t i = 0; i < table->size(); ++i) {
+    const fb::DataSegment* entry = table->Get(i);
+    if (!in_range(entry->offset(), entry->size(), data.size())) {
+      return error(Code::kInvalidProgram,
+                   "[load] segment %u has %llu bytes at offset %llu, and the file has %zu bytes of "
+                   "segments; the file may be truncated",
+                   i, wide(entry->size()), wide(entry->offset()), data.size());
+    }
+    segments_.push_back(data.subspan(entry->offset(), entry->size()));
+  }
+  return Status::ok_status();
+}
+
+Status PteFile::read_named_data() {
+  const auto* table = program_->named_data();
+  if (table == nullptr) return Status::ok_status();
+  named_.reserve(table->size());
+  for (uint32_t i = 0; i < table->size(); ++i) {
+    const fb::NamedData* entry = table->Get(i);
+    if (entry->key() == nullptr) {
+      return error(Code::kInvalidProgram, "[load] named data %u has no key", i);
+    }
+    if (entry->segment_index() >= segments_.size()) {
+      return error(Code::kInvalidProgram,
+                   "[load] named data %u is in segment %u, and the file has %zu", i,
+                   entry->segment_index(), segments_.size());
+    }
+    if (!named_.try_emplace(entry->key()->string_view(), entry->segment_index()).second) {
+      return error(Code::kInvalidProgram, "[load] named data %u has the key of another", i);
+    }
+  }
+  return Status::ok_status();
+}
+
+Result<std::span<const std::byte>> PteFile::segment(uint64_t index) const {
+  if (index < segments_.size()) return segments_[index];
+  return error(Code::kInvalidProgram, "segment %llu does not exist; the file has %zu", wide(index),
+               segments_.size());
+}
+
+Result<std::span<const std::byte>> PteFile::subsegment(const fb::SubsegmentOffsets& list,
+                                                       uint32_t index, size_t nbytes) const {
+  const auto* offsets = list.offsets();
+  if (offsets == nullptr || index >= offsets->size()) {
+    return error(Code::kInvalidProgram, "data entry %u does not exist; the list has %u", index,
+                 offsets == nullptr ? 0 : offsets->size());
+  }
+  if (!is_aligned(offsets)) {
+    return error(Code::kInvalidProgram, "the list of data offsets is not aligned");
+  }
+  Result<std::span<const std::byte>> whole = segment(list.segment_index());
+  if (!whole) return whole;
+  const uint64_t offset = offsets->Get(index);
+  if (!in_range(offset, nbytes, whole->size())) {
+    return error(Code::kInvalidProgram,
+                 "data entry %u has %zu bytes at offset %llu, and its segment has %zu bytes", index,
+                 nbytes, wide(offset), whole->size());
+  }
+  return whole->subspan(offset, nbytes);
+}
+
+Result<std::span<const std::byte>> PteFile::constant(uint32_t index, size_t nbytes) const {
+  const fb::SubsegmentOffsets* list = program_->constant_segment();
+  if (list != nullptr && list->offsets() != nullptr && list->offsets()->size() != 0) {
+    return subsegment(*list, index, nbytes);
+  }
+  const auto* buffers = program_->constant_buffer();
+  if (buffers == nullptr || index >= buffers->size()) {
+    return error(Code::kInvalidProgram, "constant %u does not exist; the file has %u", index,
+                 buffers == nullptr ? 0 : buffers->size());
+  }
+  const auto* storage = buffers->Get(index)->storage();
+  const size_t size = storage == nullptr ? 0 : storage->size();
+  if (nbytes > size) {
+    return error(Code::kInvalidProgram, "constant %u has %zu bytes, and %zu are needed", index,
+                 size, nbytes);
+  }
+  if (storage == nullptr) return bytes_.bytes().first(0);
+  return std::span(reinterpret_cast<const std::byte*>(storage->Data()), nbytes);
+}
+
+Result<std::span<const std::byte>> PteFile::initial_value(uint64_t list, uint32_t index,
+                                                          size_t nbytes) const {
+  const auto* lists = program_->mutable_data_segments();
+  if (lists == nullptr || list >= lists->size()) {
+    return error(Code::kInvalidProgram, "mutable data list %llu does not exist; the file has %u",
+                 wide(list), lists == nullptr ? 0 : lists->size());
+  }
+  return subsegment(*lists->Get(static_cast<uint32_t>(list)), index, nbytes);
+}
+
+Result<std::span<const std::byte>> PteFile::delegate_payload(
+    const fb::BackendDelegateDataReference& reference) const {
+  switch (reference.location()) {
+    case fb::DataLocation::SEGMENT:
+      return segment(reference.index());
+    case fb::DataLocation::INLINE: {
+      const auto* all = program_->backend_delegate_data();
+      if (all == nullptr || reference.index() >= all->size()) {
+        return error(Code::kInvalidProgram, "inline payload %u does not exist; the file has %u",
+                     reference.index(), all == nullptr ? 0 : all->size());
+      }
+      const auto* data = all->Get(reference.index())->data();
+      if (data == nullptr) return bytes_.bytes().first(0);
+      return std::span(reinterpret_cast<const std::byte*>(data->Data()), data->size());
+    }
+  }
+  return error(Code::kInvalidProgram, "payload location %d is not known",
+               static_cast<int>(reference.location()));
+}
+
+Result<std::span<const std::byte>> PteFile::find(std::string_view key) const {
+  const auto found = named_.find(key);
+  if (found != named_.end()) return segments_[found->second];
+  return error(Code::kNotFound, "[named data] the file has no data named '%s'",
+               std::string(key).c_str());
+}
+
+}  // namespace edgewise

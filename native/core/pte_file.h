@@ -1,0 +1,61 @@
+// A `.pte` file's flatbuffer and the data that it refers to.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "edgewise/backend.h"
+#include "edgewise/program.h"
+#include "edgewise/status.h"
+#include "file_bytes.h"
+#include "program_generated.h"
+
+namespace edgewise {
+
+// Immutable once opened. Every span returned lies inside the file and lives as long as
+// this object.
+class PteFile : public NamedData {
+ public:
+  // Checks header, flatbuffer (unless `verification` is kMinimal), segment table and
+  // named data.
+  static Result<std::unique_ptr<PteFile>> open(FileBytes bytes, Verification verification);
+
+  const fb::Program& program() const { return *program_; }
+  size_t size_bytes() const { return bytes_.bytes().size(); }
+
+  // The first `nbytes` of constant `index`.
+  Result<std::span<const std::byte>> constant(uint32_t index, size_t nbytes) const;
+  // The first `nbytes` of entry `index` of mutable data list `list`.
+  Result<std::span<const std::byte>> initial_value(uint64_t list, uint32_t index,
+                                                   size_t nbytes) const;
+  Result<std::span<const std::byte>> delegate_payload(
+      const fb::BackendDelegateDataReference& reference) const;
+  // NamedData.
+  Result<std::span<const std::byte>> find(std::string_view key) const override;
+
+ private:
+  Status read_segments(std::span<const std::byte> data);
+  Status read_named_data();
+  Result<std::span<const std::byte>> segment(uint64_t index) const;
+  Result<std::span<const std::byte>> subsegment(const fb::SubsegmentOffsets& list, uint32_t index,
+                                                size_t nbytes) const;
+
+  FileBytes bytes_;
+  const fb::Program* program_ = nullptr;
+  std::vector<std::span<const std::byte>> segments_;
+  std::unordered_map<std::string_view, uint32_t> named_;
+};
+
+// Whether the items of a vector lie at multiples of their size, which the flatbuffers
+// verifier leaves open. Null counts as aligned.
+template <typename T>
+bool is_aligned(const flatbuffers::Vector<T>* items) {
+  return items == nullptr || reinterpret_cast<uintptr_t>(items->Data()) % sizeof(T) == 0;
+}
+
+}  // namespace edgewise

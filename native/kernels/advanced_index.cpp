@@ -1,0 +1,274 @@
+// Indexing by lists of tensors, as in x[i, :, mask]: index, index_put; and nonzero.
+#include <cstring>
+#include <vector>
+
+#include "indices.h"
+#include "kernel_status.h"
+#include "view.h"
+
+namespace edgewise {
+namespace {
+
+// Positions of a mask's true elements: `rank` coordinates for each, in row-major order.
+Status find_true(const Tensor& mask, Scratch<int64_t>& coordinates, int64_t& count) {
+  const int64_t rank = static_cast<int64_t>(mask.rank());
+  const View view = view_of(mask);
+  count = 0;
+  for (const bool write : {false, true}) {
+    View::Walk walk(view.sizes);
+    int64_t found = 0;
+    for (int64_t i = 0; i < mask.numel(); ++i, walk.next()) {
+      int64_t offset = 0;
+      for (size_t d = 0; d < mask.rank(); ++d) offset += walk[d] * view.strides[d];
+      if (is_floating(mask.type()) ? load_one<double>(mask.type(), view.at(offset)) == 0
+                                   : load_one<int64_t>(mask.type(), view.at(offset)) == 0) {
+        continue;
+      }
+      for (int64_t d = 0; write && d < rank; ++d) {
+        coordinates[found * rank + d] = walk[static_cast<size_t>(d)];
+      }
+      ++found;
+    }
+    if (!write) {
+      count = found;
+      EDGEWISE_RETURN_IF_ERROR(coordinates.reserve(count * rank));
+    }
+  }
+  return {};
+}
+
+// The elements of a tensor that a list of indices is about.
+class Selection {
+ public:
+  Status build(const View& self, std::span<const Tensor* const> list);
+
+  const Dims& shape() const { return shape_; }
+
+  // Calls at(part of self, same part of `result`), for each combination of indices; the
+  // result has the selection's shape.
+  template <typename F>
+  Status each(const View& result, F&& at) const {
+    if (shape_.product() == 0) return {};
+    View::Walk walk(index_sizes_);
+    View part = rest_, other = result;
+    for (size_t i = 0; i < index_sizes_.size(); ++i) {
+      other.sizes.erase(place_);
+      other.strides.erase(place_);
+    }
+    for (int64_t j = 0; j < count_; ++j, walk.next()) {
+      int64_t offset = 0;
+      for (size_t d = 0; d < index_sizes_.size(); ++d) {
+        offset += walk[d] * result.strides[place_ + d];
+      }
+      part.data = rest_.at(offsets_[j]);
+      other.data = result.at(offset);
+      EDGEWISE_RETURN_IF_ERROR(at(part, other));
+    }
+    return {};
+  }
+
+ private:
+  struct Index {  // of one dimension of self
+    size_t dim = 0;
+    Scratch<int64_t> values;
+    int64_t step = 1;  // between values
+    Dims sizes, strides;
+  };
+
+  Status add_mask(const View& self, const Tensor& mask, size_t& dim);
+  Status add_integers(const View& self, const Tensor& tensor, size_t& dim);
+
+  std::array<Index, kMaxDims> indices_;
+  size_t index_count_ = 0;
+  Dims index_sizes_;  // all indices broadcast
+  Dims shape_;
+  View rest_;         // self without the indexed dimensions
+  size_t place_ = 0;  // of index_sizes_ in shape_
+  Scratch<int64_t> offsets_;
+  int64_t count_ = 0;
+};
+
+Status too_many(const View& self) {
+  return error(Code::kInvalidArgument,
+               "there are as many indices as dimensions at most; got more for %s",
+               describe(self.sizes).c_str());
+}
+
+Status Selection::add_mask(const View& self, const Tensor& mask, size_t& dim) {
+  if (mask.rank() == 0) {
+    return error(Code::kUnsupported, "a mask has dimensions; got %s", mask.describe().c_str());
+  }
+  if (dim + mask.rank() > self.sizes.size()) return too_many(self);
+  for (size_t d = 0; d < mask.rank(); ++d) {
+    if (mask.size(d) != self.sizes[dim + d]) {
+      return error(Code::kInvalidArgument, "a mask has the sizes of what it indexes; got %s for %s",
+                   mask.describe().c_str(), describe(self.sizes).c_str());
+    }
+  }
+  const size_t first = index_count_;
+  int64_t count = 0;
+  EDGEWISE_RETURN_IF_ERROR(find_true(mask, indices_[first].values, count));
+  const int64_t rank = static_cast<int64_t>(mask.rank());
+  // Coordinates of one dimension each; the last to be filled holds all of them.
+  for (size_t d = mask.rank(); d-- > 0;) {
+    Index& index = indices_[first + d];
+    if (d > 0) {
+      EDGEWISE_RETURN_IF_ERROR(index.values.reserve(count));
+      for (int64_t i = 0; i < count; ++i) {
+        index.values[i] = indices_[first].values[i * rank + static_cast<int64_t>(d)];
+      }
+    }
+    index.step = d > 0 ? 1 : rank;
+    index.dim = dim + d;
+    index.sizes.push(count);
+    index.strides.push(index.step);
+  }
+  index_count_ += mask.rank();
+  dim += mask.rank();
+  return broadcast(std::array{count}, index_sizes_);
+}
+
+Status Selection::add_integers(const View& self, const Tensor& tensor, size_t& dim) {
+  if (dim >= self.sizes.size()) return too_many(self);
+  Index& index = indices_[index_count_++];
+  Indices values;
+  EDGEWISE_RETURN_IF_ERROR(values.read(tensor, self.sizes[dim], Indices::Negative::kFromEnd));
+  EDGEWISE_RETURN_IF_ERROR(index.values.reserve(values.count()));
+  for (int64_t i = 0; i < values.count(); ++i) index.values[i] = values[i];
+  index.dim = dim++;
+  index.sizes = Dims(tensor.sizes());
+  index.strides = contiguous_strides(index.sizes);
+  return broadcast(tensor.sizes(), index_sizes_);
+}
+
+Status Selection::build(const View& self, std::span<const Tensor* const> list) {
+  size_t dim = 0;
+  bool adjacent = true;
+  size_t last = 0;
+  for (const Tensor* tensor : list) {
+    if (!tensor) {
+      ++dim;
+      continue;
+    }
+    adjacent = adjacent && (index_count_ == 0 || dim == last);
+    const bool is_mask = tensor->type() == ScalarType::kBool || tensor->type() == ScalarType::kByte;
+    EDGEWISE_RETURN_IF_ERROR(is_mask ? add_mask(self, *tensor, dim)
+                                     : add_integers(self, *tensor, dim));
+    last = dim;
+  }
+  if (dim > self.sizes.size()) return too_many(self);
+  if (index_count_ == 0) {
+    return error(Code::kInvalidArgument, "at least one index is a tensor; got none");
+  }
+  rest_ = self;
+  for (size_t k = index_count_; k-- > 0;) {
+    rest_.sizes.erase(indices_[k].dim);
+    rest_.strides.erase(indices_[k].dim);
+  }
+  // Indices side by side leave their results in place; else these come first.
+  place_ = adjacent ? indices_[0].dim : 0;
+  std::vector<int64_t> shape(rest_.sizes.span().begin(), rest_.sizes.span().end());
+  const std::span<const int64_t> indexed = index_sizes_.span();
+  shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(place_), indexed.begin(), indexed.end());
+  EDGEWISE_RETURN_IF_ERROR(to_sizes(shape, shape_));
+
+  count_ = index_sizes_.product();
+  EDGEWISE_RETURN_IF_ERROR(offsets_.reserve(count_));
+  for (int64_t j = 0; j < count_; ++j) offsets_[j] = 0;
+  for (size_t k = 0; k < index_count_; ++k) {
+    const Index& index = indices_[k];
+    const View steps =
+        View{nullptr, ScalarType::kLong, index.sizes, index.strides}.expand(index_sizes_);
+    View::Walk walk(index_sizes_);
+    for (int64_t j = 0; j < count_; ++j, walk.next()) {
+      int64_t at = 0;
+      for (size_t d = 0; d < index_sizes_.size(); ++d) at += walk[d] * steps.strides[d];
+      offsets_[j] += index.values[at] * self.strides[index.dim];
+    }
+  }
+  return {};
+}
+
+Status index(KernelContext& context) {
+  const Tensor* self = context.tensor(0);
+  const std::vector<const Tensor*> list = context.tensor_list(1);
+  Tensor* out = output(context, 2);
+  if (!context.ok()) return context.status();
+  Selection selection;
+  EDGEWISE_TRY(selection.build(view_of(*self), list));
+  EDGEWISE_TRY(out->resize(selection.shape()));
+  return finish(context, selection.each(view_of(*out), [](const View& part, const View& result) {
+    return assign(result, part);
+  }));
+}
+
+template <size_t kOut>
+Status index_put(KernelContext& context) {
+  const Tensor* self = context.tensor(0);
+  const std::vector<const Tensor*> list = context.tensor_list(1);
+  const Tensor* values = context.tensor(2);
+  const bool accumulate = context.boolean(3);
+  Tensor* out = output(context, kOut);
+  if (!context.ok()) return context.status();
+  if (self->type() != values->type() || self->type() != out->type() ||
+      (accumulate && !is_computable(self->type()))) {
+    return context.fail(Code::kInvalidArgument, "values have the tensor's type; got %s for %s",
+                        values->describe().c_str(), self->describe().c_str());
+  }
+  // Before anything is written, so that indices cannot change afterwards.
+  EDGEWISE_TRY(out->resize(self->sizes()));
+  Selection selection;
+  EDGEWISE_TRY(selection.build(view_of(*out), list));
+  Dims sizes = selection.shape();
+  EDGEWISE_TRY(broadcast(values->sizes(), sizes));
+  if (!(sizes == selection.shape())) {
+    return context.fail(Code::kInvalidArgument, "values broadcast to %s; got %s",
+                        describe(selection.shape()).c_str(), values->describe().c_str());
+  }
+  if (out != self) EDGEWISE_TRY(copy_to(out, view_of(*self)));
+  const View source = view_of(*values).expand(sizes);
+  return finish(context, selection.each(source, [&](const View& part, const View& value) -> Status {
+    if (!accumulate) return assign(part, value);
+    with_compute_type(part.type, [&](auto c) {
+      using C = decltype(c);
+      const Loop<2> loop(part.sizes, {&part.strides, &value.strides});
+      loop.run([&](const auto& offsets, int64_t count, const auto& steps) {
+        for (int64_t i = 0; i < count; ++i) {
+          std::byte* to = part.at(offsets[0] + i * steps[0]);
+          const C sum = wrap_add(load_one<C>(part.type, to),
+                                 load_one<C>(value.type, value.at(offsets[1] + i * steps[1])));
+          store<C>(part.type, &sum, 1, to, 1);
+        }
+      });
+    });
+    return {};
+  }));
+}
+
+Status nonzero(KernelContext& context) {
+  const Tensor* self = context.tensor(0);
+  Tensor* out = output(context, 1);
+  if (!context.ok()) return context.status();
+  if (!is_computable(self->type()) || out->type() != ScalarType::kLong) {
+    return context.fail(Code::kInvalidArgument, "gives int64 for numbers or bools; got %s to %s",
+                        self->describe().c_str(), out->describe().c_str());
+  }
+  Scratch<int64_t> coordinates;
+  int64_t count = 0;
+  EDGEWISE_TRY(find_true(*self, coordinates, count));
+  const std::array sizes{count, static_cast<int64_t>(self->rank())};
+  EDGEWISE_TRY(out->resize(sizes));
+  const View source{reinterpret_cast<std::byte*>(coordinates.data()), ScalarType::kLong,
+                    Dims(sizes), contiguous_strides(Dims(sizes))};
+  return finish(context, assign(view_of(*out), source));
+}
+
+const KernelRegistration registrations[] = {
+    {"aten::index.Tensor_out", 3, index},
+    {"aten::index_put.out", 5, index_put<4>},
+    {"aten::index_put_", 4, index_put<0>},
+    {"aten::nonzero.out", 2, nonzero},
+};
+
+}  // namespace
+}  // namespace edgewise

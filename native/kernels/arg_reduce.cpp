@@ -1,0 +1,127 @@
+// Where the extremes are: argmax, argmin, and max and min along a dimension.
+#include "compute_tensor.h"
+#include "rows.h"
+
+namespace edgewise {
+namespace {
+
+// The first of the largest (smallest) elements; NaN is more than anything.
+template <typename C>
+int64_t find_extreme(const C* row, int64_t n, bool largest) {
+  int64_t best = 0;
+  for (int64_t i = 1; i < n; ++i) {
+    if (row[best] != row[best]) break;
+    const bool better = largest ? row[i] > row[best] : row[i] < row[best];
+    if (better || row[i] != row[i]) best = i;
+  }
+  return best;
+}
+
+// Shape of a result without, or with one element of, dimension `dim`.
+Status resize_reduced(const Tensor& self, size_t dim, bool keepdim, Tensor* out, View& view) {
+  Dims sizes(self.sizes());
+  if (self.rank() > 0) sizes[dim] = 1;
+  if (!keepdim && self.rank() > 0) sizes.erase(dim);
+  EDGEWISE_RETURN_IF_ERROR(out->resize(sizes));
+  view = view_of(*out);
+  if (!keepdim || self.rank() == 0) {
+    view.sizes.insert(dim, 1);
+    view.strides.insert(dim, 0);
+  }
+  return {};
+}
+
+Status check(KernelContext& context, const Tensor* self, const Tensor* indices, bool has_elements) {
+  if (!is_computable(self->type()) || indices->type() != ScalarType::kLong) {
+    return context.fail(Code::kInvalidArgument, "gives int64 indices for numbers; got %s to %s",
+                        self->describe().c_str(), indices->describe().c_str());
+  }
+  if (has_elements) return {};
+  return context.fail(Code::kInvalidArgument, "no elements have no extreme; got %s",
+                      self->describe().c_str());
+}
+
+template <bool kLargest>
+Status arg_extreme(KernelContext& context) {
+  const Tensor* self = context.tensor(0);
+  const std::optional<int64_t> wanted = context.optional_integer(1);
+  const bool keepdim = context.boolean(2);
+  Tensor* out = output(context, 3);
+  if (!context.ok()) return context.status();
+  if (!wanted) {
+    EDGEWISE_RETURN_IF_ERROR(check(context, self, out, self->numel() > 0));
+    Dims sizes;
+    for (size_t dim = 0; keepdim && dim < self->rank(); ++dim) sizes.push(1);
+    EDGEWISE_TRY(out->resize(sizes));
+    return with_compute_type(self->type(), [&](auto c) -> Status {
+      ComputeInput<decltype(c)> x;
+      EDGEWISE_TRY(x.read(view_of(*self), true));
+      *out->data<int64_t>() = find_extreme(x.data, self->numel(), kLargest);
+      return {};
+    });
+  }
+  int64_t dim = *wanted;
+  EDGEWISE_TRY(normalize_dim(dim, self->rank()));
+  const size_t along = static_cast<size_t>(dim);
+  const View source = with_dims(view_of(*self));
+  const int64_t n = source.sizes[along];
+  View target;
+  EDGEWISE_TRY(resize_reduced(*self, along, keepdim, out, target));
+  EDGEWISE_RETURN_IF_ERROR(check(context, self, out, n > 0));
+  if (self->numel() == 0) return context.status();
+  return with_compute_type(self->type(), [&](auto c) -> Status {
+    using C = decltype(c);
+    Scratch<C> row;
+    EDGEWISE_TRY(row.reserve(n));
+    for_rows<2>({target, source}, along, [&](const auto& firsts) {
+      load<C>(source.type, firsts[1], source.strides[along], n, row.data());
+      *reinterpret_cast<int64_t*>(firsts[0]) = find_extreme(row.data(), n, kLargest);
+    });
+    return {};
+  });
+}
+
+template <bool kLargest>
+Status extreme_along(KernelContext& context) {
+  const Tensor* self = context.tensor(0);
+  int64_t dim = context.integer(1);
+  const bool keepdim = context.boolean(2);
+  Tensor* values = output(context, 3);
+  Tensor* indices = output(context, 4);
+  if (!context.ok()) return context.status();
+  EDGEWISE_TRY(normalize_dim(dim, self->rank()));
+  const size_t along = static_cast<size_t>(dim);
+  const View source = with_dims(view_of(*self));
+  const int64_t n = source.sizes[along];
+  if (!can_store(self->type(), values->type())) {
+    return context.fail(Code::kInvalidArgument, "values have the input's type; got %s to %s",
+                        self->describe().c_str(), values->describe().c_str());
+  }
+  View value_view, index_view;
+  EDGEWISE_TRY(resize_reduced(*self, along, keepdim, values, value_view));
+  EDGEWISE_TRY(resize_reduced(*self, along, keepdim, indices, index_view));
+  EDGEWISE_RETURN_IF_ERROR(check(context, self, indices, n > 0));
+  if (self->numel() == 0) return context.status();
+  return with_compute_type(self->type(), [&](auto c) -> Status {
+    using C = decltype(c);
+    Scratch<C> row;
+    EDGEWISE_TRY(row.reserve(n));
+    for_rows<3>({value_view, source, index_view}, along, [&](const auto& firsts) {
+      load<C>(source.type, firsts[1], source.strides[along], n, row.data());
+      const int64_t best = find_extreme(row.data(), n, kLargest);
+      store<C>(value_view.type, &row[best], 1, firsts[0], 1);
+      *reinterpret_cast<int64_t*>(firsts[2]) = best;
+    });
+    return {};
+  });
+}
+
+const KernelRegistration registrations[] = {
+    {"aten::argmax.out", 4, arg_extreme<true>},
+    {"aten::argmin.out", 4, arg_extreme<false>},
+    {"aten::max.dim_max", 5, extreme_along<true>},
+    {"aten::min.dim_min", 5, extreme_along<false>},
+};
+
+}  // namespace
+}  // namespace edgewise

@@ -1,0 +1,273 @@
+// Arithmetic of two operands: add, sub, mul, div, pow, remainders, minimum and maximum.
+#include <cmath>
+#include <limits>
+#include <string_view>
+#include <type_traits>
+
+#include "elementwise.h"
+
+namespace edgewise {
+namespace {
+
+constexpr const char* kZeroDivision =
+    "an integer is not divided by zero; got a zero in the divisor; try a floating type";
+
+// A scalar factor in both kinds of compute type.
+struct Factor {
+  explicit Factor(const Scalar& scalar)
+      : d(scalar_to<double>(scalar)), i(scalar_to<int64_t>(scalar)) {}
+  template <typename C>
+  C get() const {
+    if constexpr (std::is_integral_v<C>)
+      return i;
+    else
+      return static_cast<C>(d);
+  }
+  double d;
+  int64_t i;
+};
+
+struct AddScaled {
+  Factor alpha;
+  template <typename C>
+  C operator()(C a, C b) const {
+    return wrap_add(a, wrap_mul(alpha.get<C>(), b));
+  }
+};
+struct SubScaled {
+  Factor alpha;
+  template <typename C>
+  C operator()(C a, C b) const {
+    return wrap_sub(a, wrap_mul(alpha.get<C>(), b));
+  }
+};
+struct ReverseSubScaled {
+  Factor alpha;
+  template <typename C>
+  C operator()(C a, C b) const {
+    return wrap_sub(b, wrap_mul(alpha.get<C>(), a));
+  }
+};
+struct Mul {
+  static constexpr ResultRule kRule = ResultRule::kPromoted;
+  template <typename C>
+  C operator()(C a, C b) const {
+    return wrap_mul(a, b);
+  }
+};
+struct TrueDiv {
+  static constexpr ResultRule kRule = ResultRule::kFloating;
+  static constexpr bool kFloatingOnly = true;
+  template <typename C>
+  C operator()(C a, C b) const {
+    return a / b;
+  }
+};
+
+// The integer cases that C++ leaves undefined: a zero divisor, and INT64_MIN / -1.
+template <typename C>
+C int_quotient(C a, C b, const char*& failure) {
+  if (b == 0) {
+    failure = kZeroDivision;
+    return 0;
+  }
+  return b == -1 ? wrap_sub<C>(0, a) : a / b;
+}
+template <typename C>
+C int_remainder(C a, C b, const char*& failure) {
+  if (b == 0) {
+    failure = kZeroDivision;
+    return 0;
+  }
+  return b == -1 ? 0 : a % b;
+}
+
+struct FloorDiv {
+  static constexpr ResultRule kRule = ResultRule::kPromoted;
+  const char* failure = nullptr;
+  template <typename C>
+  C operator()(C a, C b) {
+    if constexpr (std::is_integral_v<C>) {
+      const C quotient = int_quotient(a, b, failure);
+      const bool inexact = b != 0 && b != -1 && a % b != 0;
+      return quotient - (inexact && ((a < 0) != (b < 0)));
+    } else {
+      // As Python: exact where rounding of a / b would cross an integer.
+      if (b == 0) return a / b;
+      const C rest = std::fmod(a, b);
+      C quotient = (a - rest) / b;
+      if (rest != 0 && ((b < 0) != (rest < 0))) quotient -= 1;
+      if (quotient == 0) return std::copysign(C(0), a / b);
+      const C floored = std::floor(quotient);
+      return quotient - floored > C(0.5) ? floored + 1 : floored;
+    }
+  }
+};
+struct TruncDiv {
+  const char* failure = nullptr;
+  template <typename C>
+  C operator()(C a, C b) {
+    if constexpr (std::is_integral_v<C>)
+      return int_quotient(a, b, failure);
+    else
+      return std::trunc(a / b);
+  }
+};
+struct Remainder {  // sign of the divisor
+  static constexpr ResultRule kRule = ResultRule::kPromoted;
+  const char* failure = nullptr;
+  template <typename C>
+  C operator()(C a, C b) {
+    C rest;
+    if constexpr (std::is_integral_v<C>)
+      rest = int_remainder(a, b, failure);
+    else
+      rest = std::fmod(a, b);
+    return rest != 0 && ((rest < 0) != (b < 0)) ? rest + b : rest;
+  }
+};
+struct Fmod {  // sign of the dividend
+  static constexpr ResultRule kRule = ResultRule::kPromoted;
+  const char* failure = nullptr;
+  template <typename C>
+  C operator()(C a, C b) {
+    if constexpr (std::is_integral_v<C>)
+      return int_remainder(a, b, failure);
+    else
+      return std::fmod(a, b);
+  }
+};
+struct Maximum {  // NaN wins
+  static constexpr ResultRule kRule = ResultRule::kPromoted;
+  template <typename C>
+  C operator()(C a, C b) const {
+    return a > b || a != a ? a : b;
+  }
+};
+struct Minimum {
+  static constexpr ResultRule kRule = ResultRule::kPromoted;
+  template <typename C>
+  C operator()(C a, C b) const {
+    return a < b || a != a ? a : b;
+  }
+};
+struct Atan2 {
+  static constexpr ResultRule kRule = ResultRule::kFloating;
+  static constexpr bool kFloatingOnly = true;
+  template <typename C>
+  C operator()(C a, C b) const {
+    return std::atan2(a, b);
+  }
+};
+struct Pow {
+  static constexpr ResultRule kRule = ResultRule::kPromoted;
+  template <typename C>
+  C operator()(C a, C b) const {
+    if constexpr (std::is_integral_v<C>) {
+      if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
+      C result = 1;
+      for (; b > 0; b >>= 1) {
+        if (b & 1) result = wrap_mul(result, a);
+        a = wrap_mul(a, a);
+      }
+      return result;
+    } else {
+      return std::pow(a, b);
+    }
+  }
+};
+struct Square {
+  template <typename C>
+  C operator()(C a) const {
+    return wrap_mul(a, a);
+  }
+};
+
+template <typename Op, bool kScalar>
+Status scaled(KernelContext& context) {
+  const Operand a = tensor_operand(context, 0);
+  const Operand b = kScalar ? scalar_operand(context, 1) : tensor_operand(context, 1);
+  const Scalar alpha = context.scalar(2);
+  Tensor* out = output(context, 3);
+  if (!context.ok()) return context.status();
+  const std::array<Operand, 2> operands{a, b};
+  const ElementwiseTypes types = elementwise_types(operands, ResultRule::kPromoted);
+  if (alpha.kind == Scalar::Kind::kDouble && !is_floating(types.common)) {
+    return context.fail(Code::kInvalidArgument, "alpha of integer operands is an integer; got %g",
+                        alpha.d);
+  }
+  if (types.common == ScalarType::kBool && !std::is_same_v<Op, AddScaled>) {
+    return context.fail(Code::kInvalidArgument,
+                        "subtraction takes numbers; got bool; try logical_xor");
+  }
+  return run_elementwise<Op, 2>(context, operands, out, Op{Factor(alpha)}, types);
+}
+
+template <bool kScalar>
+Status div_mode(KernelContext& context) {
+  const Operand a = tensor_operand(context, 0);
+  const Operand b = kScalar ? scalar_operand(context, 1) : tensor_operand(context, 1);
+  const Value* mode = context.value(2);
+  Tensor* out = output(context, 3);
+  if (!context.ok()) return context.status();
+  const std::array<Operand, 2> operands{a, b};
+  if (mode->is_none()) {
+    return run_elementwise<TrueDiv, 2>(context, operands, out, TrueDiv(), TrueDiv::kRule);
+  }
+  const std::string_view name = context.string(2);
+  if (!context.ok()) return context.status();
+  if (name == "floor") {
+    return run_elementwise<FloorDiv, 2>(context, operands, out, FloorDiv(), ResultRule::kPromoted);
+  }
+  if (name == "trunc") {
+    return run_elementwise<TruncDiv, 2>(context, operands, out, TruncDiv(), ResultRule::kPromoted);
+  }
+  return context.fail(Code::kInvalidArgument,
+                      "rounding_mode is None, \"floor\" or \"trunc\"; got \"%.*s\"",
+                      static_cast<int>(name.size()), name.data());
+}
+
+Status pow_tensor_scalar(KernelContext& context) {
+  const Operand a = tensor_operand(context, 0), exponent = scalar_operand(context, 1);
+  Tensor* out = output(context, 2);
+  if (!context.ok()) return context.status();
+  const ElementwiseTypes types = elementwise_types(std::array{a, exponent}, ResultRule::kPromoted);
+  if (scalar_to<double>(exponent.number) == 2.0) {
+    return run_elementwise<Square, 1>(context, {a}, out, Square(), types);
+  }
+  return run_elementwise<Pow, 2>(context, {a, exponent}, out, Pow(), types);
+}
+
+Status pow_scalar_tensor(KernelContext& context) {
+  const Operand a = scalar_operand(context, 0), b = tensor_operand(context, 1);
+  Tensor* out = output(context, 2);
+  return run_elementwise<Pow, 2>(context, {a, b}, out, Pow(), ResultRule::kPromoted);
+}
+
+const KernelRegistration registrations[] = {
+    {"aten::add.out", 4, scaled<AddScaled, false>},
+    {"aten::add.Scalar_out", 4, scaled<AddScaled, true>},
+    {"aten::sub.out", 4, scaled<SubScaled, false>},
+    {"aten::sub.Scalar_out", 4, scaled<SubScaled, true>},
+    {"aten::rsub.Scalar_out", 4, scaled<ReverseSubScaled, true>},
+    {"aten::mul.out", 3, binary<Mul>},
+    {"aten::mul.Scalar_out", 3, binary_with_scalar<Mul>},
+    {"aten::div.out", 3, binary<TrueDiv>},
+    {"aten::div.Scalar_out", 3, binary_with_scalar<TrueDiv>},
+    {"aten::div.out_mode", 4, div_mode<false>},
+    {"aten::div.Scalar_mode_out", 4, div_mode<true>},
+    {"aten::floor_divide.out", 3, binary<FloorDiv>},
+    {"aten::remainder.Tensor_out", 3, binary<Remainder>},
+    {"aten::remainder.Scalar_out", 3, binary_with_scalar<Remainder>},
+    {"aten::fmod.Tensor_out", 3, binary<Fmod>},
+    {"aten::fmod.Scalar_out", 3, binary_with_scalar<Fmod>},
+    {"aten::maximum.out", 3, binary<Maximum>},
+    {"aten::minimum.out", 3, binary<Minimum>},
+    {"aten::atan2.out", 3, binary<Atan2>},
+    {"aten::pow.Tensor_Tensor_out", 3, binary<Pow>},
+    {"aten::pow.Tensor_Scalar_out", 3, pow_tensor_scalar},
+    {"aten::pow.Scalar_out", 3, pow_scalar_tensor},
+};
+
+}  // namespace
+}  // namespace edgewise

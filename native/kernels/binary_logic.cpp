@@ -1,0 +1,124 @@
+// Comparisons, logic and bits of two operands; where, masked_fill.
+#include "elementwise.h"
+
+namespace edgewise {
+namespace {
+
+#define EDGEWISE_COMPARISON(Name, expression)              \
+  struct Name {                                            \
+    static constexpr ResultRule kRule = ResultRule::kBool; \
+    template <typename C>                                  \
+    C operator()(C a, C b) const {                         \
+      return static_cast<C>(expression);                   \
+    }                                                      \
+  };
+EDGEWISE_COMPARISON(Eq, a == b)
+EDGEWISE_COMPARISON(Ne, a != b)
+EDGEWISE_COMPARISON(Lt, a < b)
+EDGEWISE_COMPARISON(Le, a <= b)
+EDGEWISE_COMPARISON(Gt, a > b)
+EDGEWISE_COMPARISON(Ge, a >= b)
+EDGEWISE_COMPARISON(LogicalAnd, a != 0 && b != 0)
+EDGEWISE_COMPARISON(LogicalOr, a != 0 || b != 0)
+EDGEWISE_COMPARISON(LogicalXor, (a != 0) != (b != 0))
+#undef EDGEWISE_COMPARISON
+
+#define EDGEWISE_BITWISE(Name, expression)                                \
+  struct Name {                                                           \
+    static constexpr bool kIntegralOnly = true;                           \
+    int64_t operator()(int64_t a, int64_t b) const { return expression; } \
+  };
+EDGEWISE_BITWISE(BitAnd, a& b)
+EDGEWISE_BITWISE(BitOr, a | b)
+EDGEWISE_BITWISE(BitXor, a ^ b)
+// A shift by the width or more, or by a negative number, shifts everything out.
+EDGEWISE_BITWISE(ShiftLeft, b<0 || b> 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << b))
+EDGEWISE_BITWISE(ShiftRight, a >> (b < 0 || b > 63 ? 63 : b))
+#undef EDGEWISE_BITWISE
+
+template <typename Op, bool kScalar>
+Status bitwise(KernelContext& context) {
+  const Operand a = tensor_operand(context, 0);
+  const Operand b = kScalar ? scalar_operand(context, 1) : tensor_operand(context, 1);
+  Tensor* out = output(context, 2);
+  if (!context.ok()) return context.status();
+  const std::array<Operand, 2> operands{a, b};
+  const ElementwiseTypes types = elementwise_types(operands, ResultRule::kPromoted);
+  if (!is_integral(types.common)) {
+    return context.fail(Code::kInvalidArgument, "bits are those of integers or bools; got %s",
+                        a.tensor->describe().c_str());
+  }
+  return run_elementwise<Op, 2>(context, operands, out, Op(), types);
+}
+
+struct Where {
+  template <typename C>
+  C operator()(C condition, C a, C b) const {
+    return condition != 0 ? a : b;
+  }
+};
+
+Status check_mask(KernelContext& context, const Tensor* mask) {
+  if (mask->type() == ScalarType::kBool || mask->type() == ScalarType::kByte) return {};
+  return context.fail(Code::kInvalidArgument, "a mask is bool; got %s", mask->describe().c_str());
+}
+
+Status where_self(KernelContext& context) {
+  const Operand condition = tensor_operand(context, 0);
+  const Operand a = tensor_operand(context, 1), b = tensor_operand(context, 2);
+  Tensor* out = output(context, 3);
+  if (!context.ok()) return context.status();
+  EDGEWISE_RETURN_IF_ERROR(check_mask(context, condition.tensor));
+  return run_elementwise<Where, 3>(context, {condition, a, b}, out, Where(),
+                                   elementwise_types(std::array{a, b}, ResultRule::kPromoted));
+}
+
+// The result has the type of self, whatever the value's.
+template <bool kScalar>
+Status masked_fill(KernelContext& context) {
+  const Operand self = tensor_operand(context, 0), mask = tensor_operand(context, 1);
+  const Operand value = kScalar ? scalar_operand(context, 2) : tensor_operand(context, 2);
+  Tensor* out = output(context, 3);
+  if (!context.ok()) return context.status();
+  EDGEWISE_RETURN_IF_ERROR(check_mask(context, mask.tensor));
+  if (!kScalar && value.tensor->rank() != 0) {
+    return context.fail(Code::kInvalidArgument, "the value has no dimensions; got %s",
+                        value.tensor->describe().c_str());
+  }
+  const ScalarType type = self.tensor->type();
+  return run_elementwise<Where, 3>(context, {mask, value, self}, out, Where(), {type, type});
+}
+
+const KernelRegistration registrations[] = {
+    {"aten::eq.Tensor_out", 3, binary<Eq>},
+    {"aten::eq.Scalar_out", 3, binary_with_scalar<Eq>},
+    {"aten::ne.Tensor_out", 3, binary<Ne>},
+    {"aten::ne.Scalar_out", 3, binary_with_scalar<Ne>},
+    {"aten::lt.Tensor_out", 3, binary<Lt>},
+    {"aten::lt.Scalar_out", 3, binary_with_scalar<Lt>},
+    {"aten::le.Tensor_out", 3, binary<Le>},
+    {"aten::le.Scalar_out", 3, binary_with_scalar<Le>},
+    {"aten::gt.Tensor_out", 3, binary<Gt>},
+    {"aten::gt.Scalar_out", 3, binary_with_scalar<Gt>},
+    {"aten::ge.Tensor_out", 3, binary<Ge>},
+    {"aten::ge.Scalar_out", 3, binary_with_scalar<Ge>},
+    {"aten::logical_and.out", 3, binary<LogicalAnd>},
+    {"aten::logical_or.out", 3, binary<LogicalOr>},
+    {"aten::logical_xor.out", 3, binary<LogicalXor>},
+    {"aten::bitwise_and.Tensor_out", 3, bitwise<BitAnd, false>},
+    {"aten::bitwise_and.Scalar_out", 3, bitwise<BitAnd, true>},
+    {"aten::bitwise_or.Tensor_out", 3, bitwise<BitOr, false>},
+    {"aten::bitwise_or.Scalar_out", 3, bitwise<BitOr, true>},
+    {"aten::bitwise_xor.Tensor_out", 3, bitwise<BitXor, false>},
+    {"aten::bitwise_xor.Scalar_out", 3, bitwise<BitXor, true>},
+    {"aten::bitwise_left_shift.Tensor_out", 3, bitwise<ShiftLeft, false>},
+    {"aten::bitwise_left_shift.Tensor_Scalar_out", 3, bitwise<ShiftLeft, true>},
+    {"aten::bitwise_right_shift.Tensor_out", 3, bitwise<ShiftRight, false>},
+    {"aten::bitwise_right_shift.Tensor_Scalar_out", 3, bitwise<ShiftRight, true>},
+    {"aten::where.self_out", 4, where_self},
+    {"aten::masked_fill.Scalar_out", 4, masked_fill<true>},
+    {"aten::masked_fill.Tensor_out", 4, masked_fill<false>},
+};
+
+}  // namespace
+}  // namespace edgewise

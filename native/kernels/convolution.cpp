@@ -1,0 +1,214 @@
+// Convolution and its transpose in one to three dimensions: a product of the weights
+// with the input's patches, which are gathered a few output positions at a time.
+#include "compute_tensor.h"
+#include "gemm.h"
+
+namespace edgewise {
+namespace {
+
+// Spatial parameters; of fewer than three dimensions the first are units.
+struct Geometry {
+  std::array<int64_t, 3> in{1, 1, 1}, out{1, 1, 1}, kernel{1, 1, 1};
+  std::array<int64_t, 3> stride{1, 1, 1}, padding{0, 0, 0}, dilation{1, 1, 1}, extra{0, 0, 0};
+  bool transposed = false;
+
+  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  int64_t positions() const { return out[0] * out[1] * out[2]; }
+
+  // Input coordinate that output coordinate `o` reads at kernel tap `t`; -1 if none.
+  int64_t source(size_t dim, int64_t o, int64_t t) const {
+    int64_t i;
+    if (transposed) {
+      const int64_t scaled = o + padding[dim] - t * dilation[dim];
+      if (scaled < 0 || scaled % stride[dim] != 0) return -1;
+      i = scaled / stride[dim];
+    } else {
+      i = o * stride[dim] - padding[dim] + t * dilation[dim];
+    }
+    return i >= 0 && i < in[dim] ? i : -1;
+  }
+};
+
+// Numbers this large appear in no model, and products of two of them do not overflow.
+constexpr int64_t kLimit = int64_t{1} << 30;
+
+Status set_parameter(std::array<int64_t, 3>& target, size_t spatial, int64_t least,
+                     const std::vector<int64_t>& values, const char* name) {
+  bool fits = values.size() == spatial || values.size() == 1;
+  for (int64_t value : values) fits = fits && value >= least && value < kLimit;
+  if (!fits) {
+    return error(Code::kInvalidArgument,
+                 "%s has a number of at least %lld for each dimension; got %s", name,
+                 static_cast<long long>(least), describe(values).c_str());
+  }
+  for (size_t dim = 0; dim < spatial; ++dim) {
+    target[3 - spatial + dim] = values.size() == 1 ? values[0] : values[dim];
+  }
+  return {};
+}
+
+Status set_sizes(Geometry& g, const Tensor& input, const Tensor& weight, size_t spatial) {
+  for (size_t dim = 0; dim < spatial; ++dim) {
+    const size_t at = 3 - spatial + dim;
+    g.in[at] = input.size(2 + dim);
+    g.kernel[at] = weight.size(2 + dim);
+    bool fits = g.in[at] < kLimit && g.kernel[at] > 0 && g.kernel[at] < kLimit;
+    if (fits) {
+      const int64_t reach = g.dilation[at] * (g.kernel[at] - 1);
+      const int64_t room = g.in[at] + 2 * g.padding[at] - reach - 1;
+      g.out[at] = g.transposed
+                      ? (g.in[at] - 1) * g.stride[at] - 2 * g.padding[at] + reach + g.extra[at] + 1
+                  : room < 0 ? 0
+                             : room / g.stride[at] + 1;
+    }
+    if (!fits || g.out[at] <= 0) {
+      return error(Code::kInvalidArgument, "the kernel fits into the padded input; got %s and %s",
+                   input.describe().c_str(), weight.describe().c_str());
+    }
+  }
+  return {};
+}
+
+// [N, C, (D, H,) W] with three spatial dimensions.
+View spatial_view(View view) {
+  while (view.sizes.size() < 5) {
+    view.sizes.insert(2, 1);
+    view.strides.insert(2, 0);
+  }
+  return view;
+}
+
+// Columns of patches: panel[(channel, tap)][column] for output positions from `first` on.
+template <typename C>
+void gather_patches(const Geometry& g, const C* image, const Dims& strides, int64_t channels,
+                    int64_t first, int64_t count, C* panel) {
+  for (int64_t column = 0; column < kGemmColumns; ++column) {
+    C* to = panel + column;
+    const int64_t taps = channels * g.taps();
+    if (column >= count) {
+      for (int64_t i = 0; i < taps; ++i) to[i * kGemmColumns] = 0;
+      continue;
+    }
+    const int64_t position = first + column;
+    const std::array<int64_t, 3> o{position / (g.out[1] * g.out[2]), position / g.out[2] % g.out[1],
+                                   position % g.out[2]};
+    int64_t tap = 0;
+    for (int64_t kd = 0; kd < g.kernel[0]; ++kd) {
+      const int64_t d = g.source(0, o[0], kd);
+      for (int64_t kh = 0; kh < g.kernel[1]; ++kh) {
+        const int64_t h = g.source(1, o[1], kh);
+        for (int64_t kw = 0; kw < g.kernel[2]; ++kw, ++tap) {
+          const int64_t w = g.source(2, o[2], kw);
+          const bool inside = d >= 0 && h >= 0 && w >= 0;
+          const C* from =
+              inside ? image + d * strides[2] + h * strides[3] + w * strides[4] : nullptr;
+          for (int64_t c = 0; c < channels; ++c) {
+            to[(c * g.taps() + tap) * kGemmColumns] = inside ? from[c * strides[1]] : C(0);
+          }
+        }
+      }
+    }
+  }
+}
+
+template <typename C>
+Status convolve(const Geometry& g, const View& input, const View& weight, const Tensor* bias,
+                int64_t groups, const View& out) {
+  const int64_t in_channels = input.sizes[1] / groups, out_channels = out.sizes[1] / groups;
+  ComputeInput<C> x, b;
+  ComputeOutput<C> y;
+  EDGEWISE_RETURN_IF_ERROR(x.read(input));
+  if (bias) EDGEWISE_RETURN_IF_ERROR(b.read(view_of(*bias), true));
+  EDGEWISE_RETURN_IF_ERROR(y.prepare(out));
+  for (int64_t group = 0; group < groups; ++group) {
+    // [output channels, input channels, taps], row-major.
+    View part = weight.narrow(0, group * weight.sizes[0] / groups, weight.sizes[0] / groups);
+    if (g.transposed) {
+      std::swap(part.sizes[0], part.sizes[1]);
+      std::swap(part.strides[0], part.strides[1]);
+    }
+    ComputeInput<C> w;
+    EDGEWISE_RETURN_IF_ERROR(w.read(part, true));
+    for (int64_t n = 0; n < input.sizes[0]; ++n) {
+      const C* image = x.data + n * x.strides[0] + group * in_channels * x.strides[1];
+      C* result = y.data + n * y.strides[0] + group * out_channels * y.strides[1];
+      const auto pack = [&](int64_t first, int64_t count, C* panel) {
+        gather_patches(g, image, x.strides, in_channels, first, count, panel);
+      };
+      const auto write = [&](int64_t row, int64_t first, int64_t count, const C* products) {
+        const C shift = bias ? b.data[group * out_channels + row] : C(0);
+        for (int64_t j = 0; j < count; ++j) {
+          const int64_t p = first + j;
+          result[row * y.strides[1] + p / (g.out[1] * g.out[2]) * y.strides[2] +
+                 p / g.out[2] % g.out[1] * y.strides[3] + p % g.out[2] * y.strides[4]] =
+              products[j] + shift;
+        }
+      };
+      EDGEWISE_RETURN_IF_ERROR(
+          gemm<C>(out_channels, g.positions(), in_channels * g.taps(), w.data, pack, write));
+    }
+  }
+  return y.finish();
+}
+
+Status convolution(KernelContext& context) {
+  const Tensor* input = context.tensor(0);
+  const Tensor* weight = context.tensor(1);
+  const Tensor* bias = context.optional_tensor(2);
+  const std::vector<int64_t> stride = context.int_list(3), padding = context.int_list(4);
+  const std::vector<int64_t> dilation = context.int_list(5), extra = context.int_list(7);
+  Geometry g;
+  g.transposed = context.boolean(6);
+  const int64_t groups = context.integer(8);
+  Tensor* out = output(context, 9);
+  if (!context.ok()) return context.status();
+  EDGEWISE_RETURN_IF_ERROR(check_floating(context, input));
+  EDGEWISE_RETURN_IF_ERROR(check_floating(context, out));
+  const size_t rank = input->rank();
+  bool fits = rank >= 3 && rank <= 5 && weight->rank() == rank && weight->type() == input->type() &&
+              groups > 0;
+  int64_t out_channels = 0;
+  if (fits) {
+    // Weights are [out, in / groups, ...], transposed [in, out / groups, ...].
+    const int64_t in_channels = input->size(1);
+    fits = in_channels % groups == 0 && weight->size(0) % groups == 0 && weight->numel() > 0;
+    if (g.transposed) {
+      fits = fits && weight->size(0) == in_channels &&
+             !__builtin_mul_overflow(weight->size(1), groups, &out_channels);
+    } else {
+      fits = fits && weight->size(1) == in_channels / groups;
+      out_channels = weight->size(0);
+    }
+    fits = fits && (!bias || (bias->numel() == out_channels && is_floating(bias->type())));
+  }
+  if (!fits) {
+    return context.fail(
+        Code::kInvalidArgument,
+        "takes [N, C, ...] and weights of that type for C / groups channels, with a "
+        "bias for each output channel; got %s, %s, %lld groups",
+        input->describe().c_str(), weight->describe().c_str(), static_cast<long long>(groups));
+  }
+  const size_t spatial = rank - 2;
+  EDGEWISE_TRY(set_parameter(g.stride, spatial, 1, stride, "stride"));
+  EDGEWISE_TRY(set_parameter(g.padding, spatial, 0, padding, "padding"));
+  EDGEWISE_TRY(set_parameter(g.dilation, spatial, 1, dilation, "dilation"));
+  if (g.transposed) EDGEWISE_TRY(set_parameter(g.extra, spatial, 0, extra, "output_padding"));
+  EDGEWISE_TRY(set_sizes(g, *input, *weight, spatial));
+  Dims sizes;
+  sizes.push(input->size(0));
+  sizes.push(out_channels);
+  for (size_t dim = 3 - spatial; dim < 3; ++dim) sizes.push(g.out[dim]);
+  EDGEWISE_TRY(out->resize(sizes));
+  if (out->numel() == 0) return context.status();
+  return with_floating_type(input->type(), [&](auto c) {
+    return finish(context, convolve<decltype(c)>(g, spatial_view(view_of(*input)), view_of(*weight),
+                                                 bias, groups, spatial_view(view_of(*out))));
+  });
+}
+
+const KernelRegistration registrations[] = {
+    {"aten::convolution.out", 10, convolution},
+};
+
+}  // namespace
+}  // namespace edgewise

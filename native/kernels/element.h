@@ -1,0 +1,136 @@
+// Element types inside kernels.
+//
+// Kernels compute in one of three types: float (float32, float16, bfloat16), double
+// (float64) or int64_t (bool and integers; it wraps, and storing truncates, which gives
+// what the narrow type would have given). Blocks of elements are converted on the way
+// in and out, so that a kernel is instantiated three times and not once per pair of types.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+
+#include "edgewise/kernel.h"
+#include "edgewise/scalar_type.h"
+#include "edgewise/tensor.h"
+
+namespace edgewise {
+
+inline bool is_floating(ScalarType type) {
+  return type == ScalarType::kFloat || type == ScalarType::kDouble || type == ScalarType::kHalf ||
+         type == ScalarType::kBFloat16;
+}
+// Bool counts as integral.
+bool is_integral(ScalarType type);
+// Has a compute type (uint64 and the quantized types have none: they are only copied).
+inline bool is_computable(ScalarType type) { return is_floating(type) || is_integral(type); }
+
+// The type that holds both, as torch.promote_types.
+ScalarType promote(ScalarType a, ScalarType b);
+// Whether a result may be stored as another type (not float to integer, nor number to bool).
+bool can_store(ScalarType result, ScalarType stored);
+
+// torch.result_type over tensors and scalars: tensors with dimensions decide before
+// those without, and these before scalars, unless a later one is of a higher category.
+class TypePromotion {
+ public:
+  TypePromotion& add(const Tensor& tensor);
+  TypePromotion& add(const Scalar& scalar);
+  ScalarType result() const;
+
+ private:
+  std::optional<ScalarType> dimensioned_, zero_dim_, scalar_;
+};
+
+// Floating stays, anything else becomes float32.
+inline ScalarType to_floating(ScalarType type) {
+  return is_floating(type) ? type : ScalarType::kFloat;
+}
+
+// Calls `function` with a value of the compute type of `type`.
+template <typename Function>
+auto with_compute_type(ScalarType type, Function&& function) {
+  if (type == ScalarType::kDouble) return function(double{});
+  if (is_floating(type)) return function(float{});
+  return function(int64_t{});
+}
+// The same for kernels that are defined for floating types only.
+template <typename Function>
+auto with_floating_type(ScalarType type, Function&& function) {
+  if (type == ScalarType::kDouble) return function(double{});
+  return function(float{});
+}
+
+template <typename C>
+inline constexpr ScalarType kTypeOf = std::is_same_v<C, float>    ? ScalarType::kFloat
+                                      : std::is_same_v<C, double> ? ScalarType::kDouble
+                                                                  : ScalarType::kLong;
+
+// Reads `count` elements, `stride` elements apart, as C. `source` is the first.
+template <typename C>
+void load(ScalarType type, const std::byte* source, int64_t stride, int64_t count, C* target);
+template <typename C>
+void store(ScalarType type, const C* source, int64_t count, std::byte* target, int64_t stride);
+
+template <typename C>
+C load_one(ScalarType type, const std::byte* source) {
+  C value{};
+  load<C>(type, source, 1, 1, &value);
+  return value;
+}
+
+// Conversion without undefined behaviour: what does not fit becomes the lowest int64.
+template <typename To, typename From>
+To convert(From value) {
+  if constexpr (std::is_same_v<To, bool>) {
+    return value != From(0);
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    constexpr From limit = static_cast<From>(9223372036854775808.0);
+    const int64_t whole =
+        value >= -limit && value < limit ? static_cast<int64_t>(value) : INT64_MIN;
+    return static_cast<To>(whole);
+  } else {
+    return static_cast<To>(value);
+  }
+}
+
+template <typename C>
+C scalar_to(const Scalar& scalar) {
+  return scalar.kind == Scalar::Kind::kDouble ? convert<C>(scalar.d) : convert<C>(scalar.i);
+}
+
+// Integers wrap; signed overflow would be undefined.
+template <typename C>
+C wrap_add(C a, C b) {
+  if constexpr (std::is_integral_v<C>) {
+    return static_cast<C>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  } else {
+    return a + b;
+  }
+}
+template <typename C>
+C wrap_sub(C a, C b) {
+  if constexpr (std::is_integral_v<C>) {
+    return static_cast<C>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+  } else {
+    return a - b;
+  }
+}
+template <typename C>
+C wrap_mul(C a, C b) {
+  if constexpr (std::is_integral_v<C>) {
+    return static_cast<C>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  } else {
+    return a * b;
+  }
+}
+
+extern template void load(ScalarType, const std::byte*, int64_t, int64_t, float*);
+extern template void load(ScalarType, const std::byte*, int64_t, int64_t, double*);
+extern template void load(ScalarType, const std::byte*, int64_t, int64_t, int64_t*);
+extern template void store(ScalarType, const float*, int64_t, std::byte*, int64_t);
+extern template void store(ScalarType, const double*, int64_t, std::byte*, int64_t);
+extern template void store(ScalarType, const int64_t*, int64_t, std::byte*, int64_t);
+
+}  // namespace edgewise

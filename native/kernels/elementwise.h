@@ -1,0 +1,136 @@
+// Elementwise kernels: operands are tensors or scalars, broadcast, promoted as PyTorch
+// does, converted a block at a time to one compute type, and given to an operation.
+//
+// An operation is a struct with `template <typename C> C operator()(C a, ...)`. If it can
+// fail it has a member `const char* failure = nullptr` and sets it.
+#pragma once
+
+#include <array>
+#include <utility>
+
+#include "kernel_status.h"
+#include "view.h"
+
+namespace edgewise {
+
+// Type of the result and of the computation, from the promoted type.
+enum class ResultRule : uint8_t {
+  kPromoted,  // both promoted
+  kFloating,  // both promoted, integers become float32
+  kBool,      // computed in the promoted type; the result is bool
+};
+
+// An argument that is a tensor or a number.
+struct Operand {
+  const Tensor* tensor = nullptr;
+  Scalar number;
+};
+
+inline Operand tensor_operand(KernelContext& context, size_t index) {
+  return {context.tensor(index), {}};
+}
+inline Operand scalar_operand(KernelContext& context, size_t index) {
+  return {nullptr, context.scalar(index)};
+}
+
+inline constexpr int64_t kElementwiseBlock = 512;
+
+template <typename C, typename Op, size_t... K>
+void apply_blocks(const View& out, const std::array<View, sizeof...(K)>& inputs, Op& op,
+                  std::index_sequence<K...>) {
+  constexpr size_t N = sizeof...(K);
+  const Loop<N + 1> loop(out.sizes, {&out.strides, &inputs[K].strides...});
+  alignas(64) C blocks[N + 1][kElementwiseBlock];
+  loop.run([&](const auto& offsets, int64_t count, const auto& steps) {
+    for (int64_t start = 0; start < count; start += kElementwiseBlock) {
+      const int64_t n = std::min(kElementwiseBlock, count - start);
+      auto input = [&](size_t k) -> const C* {
+        const std::byte* source = inputs[k].at(offsets[k + 1] + start * steps[k + 1]);
+        if (inputs[k].type == kTypeOf<C> && steps[k + 1] == 1) {
+          return reinterpret_cast<const C*>(source);
+        }
+        load<C>(inputs[k].type, source, steps[k + 1], n, blocks[k + 1]);
+        return blocks[k + 1];
+      };
+      const std::array<const C*, N> in{input(K)...};
+      std::byte* target = out.at(offsets[0] + start * steps[0]);
+      const bool direct = out.type == kTypeOf<C> && steps[0] == 1;
+      C* result = direct ? reinterpret_cast<C*>(target) : blocks[0];
+      for (int64_t i = 0; i < n; ++i) result[i] = op(in[K][i]...);
+      if (!direct) store<C>(out.type, result, n, target, steps[0]);
+    }
+  });
+}
+
+// Type in which an operation computes, and type of its result.
+struct ElementwiseTypes {
+  ScalarType common;
+  ScalarType result;
+};
+
+// Checks types, broadcasts, resizes `out`; views of the operands come out expanded.
+Status prepare_elementwise(KernelContext& context, std::span<const Operand> operands,
+                           std::span<ScalarView* const> scalars, std::span<View> views, Tensor* out,
+                           ElementwiseTypes types);
+
+// The type that the operands promote to, with the rule applied.
+ElementwiseTypes elementwise_types(std::span<const Operand> operands, ResultRule rule);
+
+// Computes in given types, which lets operations with rules of their own in.
+template <typename Op, size_t N>
+Status run_elementwise(KernelContext& context, const std::array<Operand, N>& operands, Tensor* out,
+                       Op op, ElementwiseTypes types) {
+  std::array<View, N> views;
+  std::array<ScalarView, N> scalars = [&]<size_t... K>(std::index_sequence<K...>) {
+    return std::array<ScalarView, N>{ScalarView(operands[K].number)...};
+  }
+  (std::make_index_sequence<N>());
+  std::array<ScalarView*, N> pointers;
+  for (size_t k = 0; k < N; ++k) pointers[k] = &scalars[k];
+  EDGEWISE_RETURN_IF_ERROR(prepare_elementwise(context, operands, pointers, views, out, types));
+  auto apply = [&](auto c) {
+    apply_blocks<decltype(c)>(view_of(*out), views, op, std::make_index_sequence<N>());
+  };
+  if constexpr (requires { Op::kFloatingOnly; }) {
+    with_floating_type(types.common, apply);
+  } else if constexpr (requires { Op::kIntegralOnly; }) {
+    apply(int64_t{});
+  } else {
+    with_compute_type(types.common, apply);
+  }
+  if constexpr (requires { op.failure; }) {
+    if (op.failure) return context.fail(Code::kInvalidArgument, "%s", op.failure);
+  }
+  return context.status();
+}
+
+template <typename Op, size_t N>
+Status run_elementwise(KernelContext& context, const std::array<Operand, N>& operands, Tensor* out,
+                       Op op, ResultRule rule) {
+  if (!context.ok()) return context.status();
+  return run_elementwise(context, operands, out, op, elementwise_types(operands, rule));
+}
+
+// Kernels of operations without parameters of their own, for registration tables.
+template <typename Op>
+Status unary(KernelContext& context) {
+  const Operand a = tensor_operand(context, 0);
+  Tensor* out = output(context, 1);
+  return run_elementwise<Op, 1>(context, {a}, out, Op(), Op::kRule);
+}
+
+template <typename Op>
+Status binary(KernelContext& context) {
+  const Operand a = tensor_operand(context, 0), b = tensor_operand(context, 1);
+  Tensor* out = output(context, 2);
+  return run_elementwise<Op, 2>(context, {a, b}, out, Op(), Op::kRule);
+}
+
+template <typename Op>
+Status binary_with_scalar(KernelContext& context) {
+  const Operand a = tensor_operand(context, 0), b = scalar_operand(context, 1);
+  Tensor* out = output(context, 2);
+  return run_elementwise<Op, 2>(context, {a, b}, out, Op(), Op::kRule);
+}
+
+}  // namespace edgewise

@@ -1,0 +1,41 @@
+// Matrix product on plain arrays, for kernels that XNNPACK does not take.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "view.h"
+
+namespace edgewise {
+
+inline constexpr int64_t kGemmColumns = 8;
+
+// Multiplies A [m, k], row-major, with the columns of a panel [k, kGemmColumns].
+template <typename C>
+void gemm_rows(const C* a, int64_t m, int64_t k, const C* panel, C* result);
+
+// `pack(first, count, panel)` writes `count` columns of B from `first` on to panel[k][column]
+// and zeros to the rest; `write(row, first, count, products)` takes what comes out.
+template <typename C, typename Pack, typename Write>
+Status gemm(int64_t m, int64_t n, int64_t k, const C* a, Pack&& pack, Write&& write) {
+  constexpr int64_t kRows = 64;
+  Scratch<C> panel;
+  EDGEWISE_RETURN_IF_ERROR(panel.reserve(std::max<int64_t>(k, 1) * kGemmColumns));
+  C result[kRows * kGemmColumns];
+  for (int64_t first = 0; first < n; first += kGemmColumns) {
+    const int64_t count = std::min(kGemmColumns, n - first);
+    pack(first, count, panel.data());
+    for (int64_t row = 0; row < m; row += kRows) {
+      const int64_t rows = std::min(kRows, m - row);
+      gemm_rows<C>(a + row * k, rows, k, panel.data(), result);
+      for (int64_t r = 0; r < rows; ++r) write(row + r, first, count, result + r * kGemmColumns);
+    }
+  }
+  return {};
+}
+
+extern template void gemm_rows(const float*, int64_t, int64_t, const float*, float*);
+extern template void gemm_rows(const double*, int64_t, int64_t, const double*, double*);
+extern template void gemm_rows(const int64_t*, int64_t, int64_t, const int64_t*, int64_t*);
+
+}  // namespace edgewise

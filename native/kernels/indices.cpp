@@ -1,0 +1,28 @@
+#include "indices.h"
+
+namespace edgewise {
+
+Status Indices::read(const Tensor& tensor, int64_t size, Negative negative) {
+  if (tensor.type() != ScalarType::kLong && tensor.type() != ScalarType::kInt) {
+    return error(Code::kInvalidArgument, "an index is int64 or int32; got %s",
+                 tensor.describe().c_str());
+  }
+  count_ = tensor.numel();
+  EDGEWISE_RETURN_IF_ERROR(values_.reserve(count_));
+  const View source = view_of(tensor);
+  const View target{reinterpret_cast<std::byte*>(values_.data()), ScalarType::kLong, source.sizes,
+                    contiguous_strides(source.sizes)};
+  EDGEWISE_RETURN_IF_ERROR(assign(target, source));
+  const int64_t least = negative == Negative::kFromEnd ? -size : 0;
+  for (int64_t i = 0; i < count_; ++i) {
+    if (values_[i] < least || values_[i] >= size) {
+      return error(Code::kInvalidArgument, "an index must be in [%lld, %lld]; got %lld",
+                   static_cast<long long>(least), static_cast<long long>(size - 1),
+                   static_cast<long long>(values_[i]));
+    }
+    if (values_[i] < 0) values_[i] += size;
+  }
+  return {};
+}
+
+}  // namespace edgewise

@@ -1,0 +1,24 @@
+// Index tensors, read to int64 and checked.
+#pragma once
+
+#include "view.h"
+
+namespace edgewise {
+
+class Indices {
+ public:
+  enum class Negative : uint8_t { kRefused, kFromEnd };
+
+  // Reads the elements of an int32 or int64 tensor in row-major order; each must be
+  // within a dimension of `size`.
+  Status read(const Tensor& tensor, int64_t size, Negative negative);
+
+  int64_t count() const { return count_; }
+  int64_t operator[](int64_t i) const { return values_[i]; }
+
+ private:
+  Scratch<int64_t> values_;
+  int64_t count_ = 0;
+};
+
+}  // namespace edgewise

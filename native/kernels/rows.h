@@ -1,0 +1,43 @@
+// The rows of views along one dimension, for kernels that need a whole row at a time.
+#pragma once
+
+#include "kernel_status.h"
+#include "view.h"
+
+namespace edgewise {
+
+// A view without dimensions as one of one element.
+inline View with_dims(View view) {
+  if (view.sizes.size() == 0) {
+    view.sizes.push(1);
+    view.strides.push(1);
+  }
+  return view;
+}
+
+// Calls f(firsts) with the first element of each row. The views have the same sizes except
+// along `dim`, and are not empty.
+template <size_t N, typename F>
+void for_rows(const std::array<View, N>& views, size_t dim, F&& f) {
+  std::array<Dims, N> strides;
+  for (size_t k = 0; k < N; ++k) {
+    strides[k] = views[k].strides;
+    strides[k].erase(dim);
+  }
+  Dims sizes = views[0].sizes;
+  sizes.erase(dim);
+  const auto run = [&](const Loop<N>& loop) {
+    loop.run([&](const auto& offsets, int64_t count, const auto& steps) {
+      for (int64_t r = 0; r < count; ++r) {
+        std::array<std::byte*, N> firsts;
+        for (size_t k = 0; k < N; ++k) firsts[k] = views[k].at(offsets[k] + r * steps[k]);
+        f(firsts);
+      }
+    });
+  };
+  if constexpr (N == 1) run(Loop<1>(sizes, {&strides[0]}));
+  if constexpr (N == 2) run(Loop<2>(sizes, {&strides[0], &strides[1]}));
+  if constexpr (N == 3) run(Loop<3>(sizes, {&strides[0], &strides[1], &strides[2]}));
+}
+
+}  // namespace edgewise

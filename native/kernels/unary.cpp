@@ -1,0 +1,187 @@
+// Functions of one operand: arithmetic, rounding, exponentials, trigonometry, tests.
+#include <cmath>
+#include <type_traits>
+
+#include "elementwise.h"
+
+namespace edgewise {
+namespace {
+
+// Computed in floating point; integers become float32.
+#define EDGEWISE_FLOATING(Name, expression)                    \
+  struct Name {                                                \
+    static constexpr ResultRule kRule = ResultRule::kFloating; \
+    static constexpr bool kFloatingOnly = true;                \
+    template <typename C>                                      \
+    C operator()(C x) const {                                  \
+      return expression;                                       \
+    }                                                          \
+  };
+EDGEWISE_FLOATING(Acos, std::acos(x))
+EDGEWISE_FLOATING(Acosh, std::acosh(x))
+EDGEWISE_FLOATING(Asin, std::asin(x))
+EDGEWISE_FLOATING(Asinh, std::asinh(x))
+EDGEWISE_FLOATING(Atan, std::atan(x))
+EDGEWISE_FLOATING(Atanh, std::atanh(x))
+EDGEWISE_FLOATING(Cos, std::cos(x))
+EDGEWISE_FLOATING(Cosh, std::cosh(x))
+EDGEWISE_FLOATING(Erf, std::erf(x))
+EDGEWISE_FLOATING(Exp, std::exp(x))
+EDGEWISE_FLOATING(Expm1, std::expm1(x))
+EDGEWISE_FLOATING(Log, std::log(x))
+EDGEWISE_FLOATING(Log10, std::log10(x))
+EDGEWISE_FLOATING(Log1p, std::log1p(x))
+EDGEWISE_FLOATING(Log2, std::log2(x))
+EDGEWISE_FLOATING(Reciprocal, C(1) / x)
+EDGEWISE_FLOATING(Rsqrt, C(1) / std::sqrt(x))
+EDGEWISE_FLOATING(Sigmoid, C(1) / (C(1) + std::exp(-x)))
+EDGEWISE_FLOATING(Sin, std::sin(x))
+EDGEWISE_FLOATING(Sinh, std::sinh(x))
+EDGEWISE_FLOATING(Sqrt, std::sqrt(x))
+EDGEWISE_FLOATING(Tan, std::tan(x))
+EDGEWISE_FLOATING(Tanh, std::tanh(x))
+#undef EDGEWISE_FLOATING
+
+// The type stays. `whole` is the result for integers.
+#define EDGEWISE_SAME_TYPE(Name, floating, whole)              \
+  struct Name {                                                \
+    static constexpr ResultRule kRule = ResultRule::kPromoted; \
+    template <typename C>                                      \
+    C operator()(C x) const {                                  \
+      if constexpr (std::is_integral_v<C>)                     \
+        return whole;                                          \
+      else                                                     \
+        return floating;                                       \
+    }                                                          \
+  };
+EDGEWISE_SAME_TYPE(Abs, std::abs(x), x < 0 ? wrap_sub<C>(0, x) : x)
+EDGEWISE_SAME_TYPE(Neg, -x, wrap_sub<C>(0, x))
+EDGEWISE_SAME_TYPE(Ceil, std::ceil(x), x)
+EDGEWISE_SAME_TYPE(Floor, std::floor(x), x)
+EDGEWISE_SAME_TYPE(Trunc, std::trunc(x), x)
+EDGEWISE_SAME_TYPE(Round, std::nearbyint(x), x)  // halves go to the even neighbour
+EDGEWISE_SAME_TYPE(Sign, static_cast<C>((x > 0) - (x < 0)), (x > 0) - (x < 0))
+#undef EDGEWISE_SAME_TYPE
+
+#define EDGEWISE_TEST(Name, floating, whole)               \
+  struct Name {                                            \
+    static constexpr ResultRule kRule = ResultRule::kBool; \
+    template <typename C>                                  \
+    C operator()(C x) const {                              \
+      if constexpr (std::is_integral_v<C>)                 \
+        return whole;                                      \
+      else                                                 \
+        return static_cast<C>(floating);                   \
+    }                                                      \
+  };
+EDGEWISE_TEST(IsNan, x != x, x * 0)
+EDGEWISE_TEST(IsInf, std::isinf(x), x * 0)
+EDGEWISE_TEST(LogicalNot, x == 0, x == 0)
+#undef EDGEWISE_TEST
+
+struct BitNot {
+  static constexpr bool kIntegralOnly = true;
+  int64_t operator()(int64_t x) const { return ~x; }
+};
+
+// Bools are negated, not turned over bit by bit.
+Status bitwise_not(KernelContext& context) {
+  const Operand a = tensor_operand(context, 0);
+  Tensor* out = output(context, 1);
+  if (!context.ok()) return context.status();
+  const ScalarType type = a.tensor->type();
+  if (type == ScalarType::kBool) {
+    return run_elementwise<LogicalNot, 1>(context, {a}, out, LogicalNot(), LogicalNot::kRule);
+  }
+  if (!is_integral(type)) {
+    return context.fail(Code::kInvalidArgument, "bits are those of integers or bools; got %s",
+                        a.tensor->describe().c_str());
+  }
+  return run_elementwise<BitNot, 1>(context, {a}, out, BitNot(), ElementwiseTypes{type, type});
+}
+
+struct RoundTo {
+  static constexpr bool kFloatingOnly = true;
+  double scale;  // a power of ten
+  bool divide;   // digits before the point
+  template <typename C>
+  C operator()(C x) const {
+    const C s = static_cast<C>(scale);
+    return divide ? std::nearbyint(x / s) * s : std::nearbyint(x * s) / s;
+  }
+};
+
+Status round_decimals(KernelContext& context) {
+  const Operand a = tensor_operand(context, 0);
+  const int64_t decimals = context.integer(1);
+  Tensor* out = output(context, 2);
+  if (!context.ok()) return context.status();
+  const ScalarType type = a.tensor->type();
+  if (!is_floating(type)) {
+    return context.fail(Code::kUnsupported, "rounds floating tensors to decimals; got %s",
+                        a.tensor->describe().c_str());
+  }
+  const RoundTo op{std::pow(10.0, std::abs(static_cast<double>(decimals))), decimals < 0};
+  return run_elementwise<RoundTo, 1>(context, {a}, out, op, ElementwiseTypes{type, type});
+}
+
+struct Logit {
+  static constexpr bool kFloatingOnly = true;
+  double low, high;  // NaN: not clamped
+  template <typename C>
+  C operator()(C x) const {
+    if (x < static_cast<C>(low)) x = static_cast<C>(low);
+    if (x > static_cast<C>(high)) x = static_cast<C>(high);
+    return std::log(x / (C(1) - x));
+  }
+};
+
+Status logit(KernelContext& context) {
+  const Operand a = tensor_operand(context, 0);
+  const std::optional<double> eps = context.optional_number(1);
+  Tensor* out = output(context, 2);
+  const Logit op{eps ? *eps : std::nan(""), eps ? 1 - *eps : std::nan("")};
+  return run_elementwise<Logit, 1>(context, {a}, out, op, ResultRule::kFloating);
+}
+
+const KernelRegistration registrations[] = {
+    {"aten::abs.out", 2, unary<Abs>},
+    {"aten::acos.out", 2, unary<Acos>},
+    {"aten::acosh.out", 2, unary<Acosh>},
+    {"aten::asin.out", 2, unary<Asin>},
+    {"aten::asinh.out", 2, unary<Asinh>},
+    {"aten::atan.out", 2, unary<Atan>},
+    {"aten::atanh.out", 2, unary<Atanh>},
+    {"aten::bitwise_not.out", 2, bitwise_not},
+    {"aten::ceil.out", 2, unary<Ceil>},
+    {"aten::cos.out", 2, unary<Cos>},
+    {"aten::cosh.out", 2, unary<Cosh>},
+    {"aten::erf.out", 2, unary<Erf>},
+    {"aten::exp.out", 2, unary<Exp>},
+    {"aten::expm1.out", 2, unary<Expm1>},
+    {"aten::floor.out", 2, unary<Floor>},
+    {"aten::isinf.out", 2, unary<IsInf>},
+    {"aten::isnan.out", 2, unary<IsNan>},
+    {"aten::log.out", 2, unary<Log>},
+    {"aten::log10.out", 2, unary<Log10>},
+    {"aten::log1p.out", 2, unary<Log1p>},
+    {"aten::log2.out", 2, unary<Log2>},
+    {"aten::logical_not.out", 2, unary<LogicalNot>},
+    {"aten::logit.out", 3, logit},
+    {"aten::neg.out", 2, unary<Neg>},
+    {"aten::reciprocal.out", 2, unary<Reciprocal>},
+    {"aten::round.out", 2, unary<Round>},
+    {"aten::round.decimals_out", 3, round_decimals},
+    {"aten::rsqrt.out", 2, unary<Rsqrt>},
+    {"aten::sigmoid.out", 2, unary<Sigmoid>},
+    {"aten::sign.out", 2, unary<Sign>},
+    {"aten::sin.out", 2, unary<Sin>},
+    {"aten::sinh.out", 2, unary<Sinh>},
+    {"aten::sqrt.out", 2, unary<Sqrt>},
+    {"aten::tan.out", 2, unary<Tan>},
+    {"aten::tanh.out", 2, unary<Tanh>},
+    {"aten::trunc.out", 2, unary<Trunc>},
+};
+
+}  // namespace
+}  // namespace edgewise

@@ -1,0 +1,39 @@
+// Arrays of the caller's, read where they lie: numpy arrays and other buffers, and
+// anything with `__dlpack__` on the CPU.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "edgewise/tensor.h"
+
+namespace edgewise::python {
+
+struct ArrayView {
+  const std::byte* data = nullptr;
+  ScalarType type = ScalarType::kFloat;
+  size_t rank = 0;
+  std::array<int64_t, kMaxDims> sizes{};
+  std::array<int64_t, kMaxDims> strides{};  // in bytes; may be negative or zero
+  nanobind::object owner;                   // keeps the memory alive
+
+  std::span<const int64_t> shape() const { return {sizes.data(), rank}; }
+  size_t numel() const;
+  // Whether the elements lie densely in the order that `dim_order` gives.
+  bool is_dense(std::span<const uint8_t> dim_order) const;
+};
+
+// Reads `object`, which `where` ("[execute] input 0") names in errors. Needs the GIL.
+// Raises InvalidArgumentError for what is no array, lies on another device, or has
+// elements of a type that the runtime does not hold.
+ArrayView view_array(nanobind::handle object, const std::string& where);
+
+// Writes the elements densely to `to` in the order that `dim_order` gives. Without the GIL.
+void copy_dense(const ArrayView& from, std::span<const uint8_t> dim_order, void* to);
+
+}  // namespace edgewise::python

@@ -1,0 +1,176 @@
+#include "method.h"
+
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "errors.h"
+
+namespace nb = nanobind;
+
+namespace edgewise::python {
+
+// An input that was read with the GIL and is given to the method without it.
+struct MethodFace::Input {
+  std::optional<ArrayView> array;
+  Value value;  // where there is no array
+};
+
+// A call's exclusive use of the method. Waits for others without the GIL.
+class MethodFace::Turn {
+ public:
+  explicit Turn(MethodFace& face) : face_(face) {
+    if (face.user_.load() == std::this_thread::get_id()) {
+      raise(Status(Code::kInvalidArgument, "[execute] method '" + face.info().name +
+                                               "' must not be used by a backend that it is "
+                                               "running; got a call from within; try "
+                                               "load_method() for a second instance"));
+    }
+    nb::gil_scoped_release release;
+    face.mutex_.lock();
+    face.user_.store(std::this_thread::get_id());
+  }
+  ~Turn() {
+    face_.user_.store(std::thread::id());
+    face_.mutex_.unlock();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  MethodFace& face_;
+};
+
+MethodFace::MethodFace(std::unique_ptr<Method> method) : method_(std::move(method)) {
+  for (const ValueInfo& output : info().outputs) {
+    may_bind_.push_back(output.kind == "Tensor" && output.dynamism == Dynamism::kStatic);
+  }
+}
+
+MethodFace::~MethodFace() = default;
+
+nb::list MethodFace::execute(nb::handle sequence) {
+  forget_exception();
+  if (!PyList_Check(sequence.ptr()) && !PyTuple_Check(sequence.ptr())) {
+    raise(Status(Code::kInvalidArgument,
+                 "[execute] inputs must be a list or tuple, one item an input; got " +
+                     class_of(sequence) + "; try [x]"));
+  }
+  const size_t count = nb::len(sequence);
+  if (count != info().inputs.size()) {
+    raise(error(Code::kInvalidArgument, "[execute] method '%s' takes %zu input%s; got %zu",
+                info().name.c_str(), info().inputs.size(), info().inputs.size() == 1 ? "" : "s",
+                count));
+  }
+  std::vector<Input> inputs;  // outlives the turn: releasing it may run Python code
+  inputs.reserve(count);
+  for (size_t i = 0; i < count; ++i) inputs.push_back(read_input(sequence[i], i));
+
+  std::vector<ArrayMemory> bound(info().outputs.size());
+  Turn turn(*this);
+  Status status;
+  {
+    nb::gil_scoped_release release;
+    status = run(inputs, bound);
+  }
+  raise_if_error(status);
+  nb::list outputs;
+  for (size_t i = 0; i < bound.size(); ++i) {
+    const Value* value = method_->output(i);
+    if (value == nullptr) raise(error(Code::kInternal, "[execute] output %zu is missing", i));
+    outputs.append(to_python(*value, std::move(bound[i])));
+  }
+  return outputs;
+}
+
+void MethodFace::reset() {
+  forget_exception();
+  Turn turn(*this);
+  Status status;
+  {
+    nb::gil_scoped_release release;
+    status = method_->reset();
+  }
+  raise_if_error(status);
+}
+
+MethodFace::Input MethodFace::read_input(nb::handle object, size_t index) const {
+  const ValueInfo& expected = info().inputs[index];
+  PyObject* raw = object.ptr();
+  Input input;
+  if (object.is_none()) return input;
+  // bool is an int and numpy.float64 a float in Python: the order matters.
+  if (PyBool_Check(raw)) {
+    input.value = Value(Value::Variant(raw == Py_True));
+  } else if (PyLong_Check(raw) && expected.kind == "float") {
+    input.value = Value(Value::Variant(nb::cast<double>(object)));
+  } else if (PyLong_Check(raw) ||
+             (expected.kind == "int" && PyIndex_Check(raw))) {  // numpy.int64, 0-d arrays
+    nb::object integer = nb::steal(PyNumber_Index(raw));
+    if (!integer.is_valid()) throw nb::python_error();
+    int overflow = 0;
+    const long long number = PyLong_AsLongLongAndOverflow(integer.ptr(), &overflow);
+    if (overflow != 0) {
+      raise(error(Code::kInvalidArgument, "[execute] input %zu must fit 64 bits; got a larger int",
+                  index));
+    }
+    input.value = Value(Value::Variant(static_cast<int64_t>(number)));
+  } else if (PyFloat_CheckExact(raw) || (expected.kind == "float" && PyFloat_Check(raw))) {
+    input.value = Value(Value::Variant(PyFloat_AS_DOUBLE(raw)));
+  } else if (PyUnicode_Check(raw)) {
+    input.value = Value(Value::Variant(nb::cast<std::string>(object)));
+  } else {
+    input.array = view_array(object, "[execute] input " + std::to_string(index));
+  }
+  return input;
+}
+
+Status MethodFace::run(std::vector<Input>& inputs, std::vector<ArrayMemory>& bound) {
+  for (size_t i = 0; i < inputs.size(); ++i) EDGEWISE_RETURN_IF_ERROR(give(inputs[i], i));
+  for (size_t i = 0; i < bound.size(); ++i) {
+    if (!may_bind_[i]) continue;
+    const size_t bytes = info().outputs[i].nbytes;
+    bound[i] = allocate_array(bytes);
+    if (!bound[i]) {
+      return error(Code::kOutOfMemory, "[execute] memory must hold output %zu; got no %zu bytes", i,
+                   bytes);
+    }
+    // Where the plan does not allow it, now or ever, the output is copied after the run.
+    if (!method_->bind_output(i, bound[i].get(), bytes)) {
+      bound[i].reset();
+      may_bind_[i] = false;
+    }
+  }
+  return method_->execute();
+}
+
+Status MethodFace::give(Input& input, size_t index) {
+  if (!input.array) return method_->set_input(index, input.value);
+  const ArrayView& array = *input.array;
+  const ValueInfo& expected = info().inputs[index];
+
+  // The method's own order of dimensions, or the plain one: then the core says what it takes.
+  std::array<uint8_t, kMaxDims> plain{};
+  std::iota(plain.begin(), plain.end(), uint8_t{0});
+  std::span<const uint8_t> order(plain.data(), array.rank);
+  if (expected.dim_order.size() == array.rank) order = expected.dim_order;
+
+  const size_t bytes = array.numel() * element_size(array.type);
+  void* data = const_cast<std::byte*>(array.data);  // the core only reads inputs
+  std::unique_ptr<std::byte[]> dense;
+  if (!array.is_dense(order)) {
+    dense.reset(new (std::nothrow) std::byte[bytes]);
+    if (!dense) {
+      return error(Code::kOutOfMemory, "[execute] memory must hold input %zu; got no %zu bytes",
+                   index, bytes);
+    }
+    copy_dense(array, order, dense.get());
+    data = dense.get();
+  }
+  auto tensor = Tensor::make(array.type, array.shape(), order, data, bytes, Dynamism::kStatic);
+  if (!tensor.ok()) return tensor.status().within("execute");
+  return method_->set_input(index, Value(Value::Variant(std::move(*tensor))));
+}
+
+}  // namespace edgewise::python

@@ -1,0 +1,46 @@
+// A method as Python sees it: takes arrays, gives arrays, may be called by any thread.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "array_view.h"
+#include "edgewise/program.h"
+#include "outputs.h"
+
+namespace edgewise::python {
+
+class MethodFace {
+ public:
+  explicit MethodFace(std::unique_ptr<Method> method);
+  ~MethodFace();
+
+  const MethodInfo& info() const { return method_->info(); }
+
+  // Runs the method on a sequence of inputs (arrays, numbers, None) and returns a list of
+  // outputs that nothing overwrites. Calls from several threads run one after another;
+  // the GIL is free meanwhile.
+  nanobind::list execute(nanobind::handle inputs);
+
+  void reset();
+
+ private:
+  class Turn;
+  struct Input;
+
+  Input read_input(nanobind::handle object, size_t index) const;
+  Status run(std::vector<Input>& inputs, std::vector<ArrayMemory>& bound);
+  Status give(Input& input, size_t index);
+
+  std::unique_ptr<Method> method_;
+  std::vector<bool> may_bind_;  // outputs of a shape known ahead
+  std::mutex mutex_;
+  std::atomic<std::thread::id> user_{};
+};
+
+}  // namespace edgewise::python

@@ -1,0 +1,157 @@
+// The extension edgewise.runtime._native: programs and methods of the native runtime.
+// Its Python side is src/edgewise/runtime; its types are in _native.pyi there.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "edgewise/backend.h"
+#include "edgewise/kernel.h"
+#include "edgewise/program.h"
+#include "errors.h"
+#include "method.h"
+#include "python_backend.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace edgewise::python {
+namespace {
+
+nb::list to_texts(const std::vector<std::string>& names) {
+  nb::list list;
+  for (const std::string& name : names) list.append(to_text(name));
+  return list;
+}
+
+// A loaded program. The C++ object is shared with the methods made from it.
+class ProgramFace {
+ public:
+  explicit ProgramFace(std::shared_ptr<Program> program) : program_(std::move(program)) {}
+
+  nb::list method_names() const { return to_texts(program_->method_names()); }
+  size_t size_bytes() const { return program_->size_bytes(); }
+
+  MethodInfo method_info(const std::string& name) const {
+    return value_or_raise(program_->method_info(name));
+  }
+
+  std::unique_ptr<MethodFace> load_method(const std::string& name) {
+    forget_exception();
+    auto method = [&] {
+      nb::gil_scoped_release release;
+      return program_->load_method(name);
+    }();
+    return std::make_unique<MethodFace>(value_or_raise(std::move(method)));
+  }
+
+ private:
+  std::shared_ptr<Program> program_;
+};
+
+LoadOptions make_options(bool verify, int threads) {
+  LoadOptions options;
+  options.verification = verify ? Verification::kInternalConsistency : Verification::kMinimal;
+  options.threads = threads;
+  return options;
+}
+
+ProgramFace load_file(nb::bytes path, bool verify, int threads) {
+  forget_exception();
+  const std::string name(path.c_str(), path.size());
+  auto program = [&] {
+    nb::gil_scoped_release release;
+    return Program::load_file(name, make_options(verify, threads));
+  }();
+  return ProgramFace(value_or_raise(std::move(program)));
+}
+
+// A contiguous buffer of another object, which cannot be resized while this lives.
+class BufferLock {
+ public:
+  explicit BufferLock(nb::handle object) {
+    if (PyObject_GetBuffer(object.ptr(), &buffer_, PyBUF_SIMPLE) != 0) throw nb::python_error();
+  }
+  ~BufferLock() { PyBuffer_Release(&buffer_); }
+  BufferLock(const BufferLock&) = delete;
+  BufferLock& operator=(const BufferLock&) = delete;
+
+  std::span<const std::byte> bytes() const {
+    return {static_cast<const std::byte*>(buffer_.buf), static_cast<size_t>(buffer_.len)};
+  }
+
+ private:
+  Py_buffer buffer_{};
+};
+
+ProgramFace load_bytes(nb::handle data, bool verify, int threads) {
+  forget_exception();
+  const BufferLock buffer(data);
+  auto program = [&] {
+    nb::gil_scoped_release release;
+    return Program::load_bytes(buffer.bytes(), make_options(verify, threads));
+  }();
+  return ProgramFace(value_or_raise(std::move(program)));
+}
+
+bool is_backend_available(const std::string& name) {
+  const std::shared_ptr<Backend> backend = find_backend(name);
+  return backend && backend->is_available();
+}
+
+void bind_info(nb::module_& module) {
+  nb::class_<ValueInfo>(module, "ValueInfo")
+      .def_ro("kind", &ValueInfo::kind)
+      .def_prop_ro("scalar_type", [](const ValueInfo& info) { return static_cast<int>(info.type); })
+      .def_prop_ro("scalar_type_name",
+                   [](const ValueInfo& info) { return std::string(to_string(info.type)); })
+      .def_ro("sizes", &ValueInfo::sizes)
+      .def_ro("dim_order", &ValueInfo::dim_order)
+      .def_prop_ro("dynamism",
+                   [](const ValueInfo& info) { return static_cast<int>(info.dynamism); })
+      .def_ro("nbytes", &ValueInfo::nbytes);
+  nb::class_<DelegateInfo>(module, "DelegateInfo")
+      .def_prop_ro("backend", [](const DelegateInfo& info) { return to_text(info.backend); })
+      .def_ro("payload_bytes", &DelegateInfo::payload_bytes);
+  nb::class_<MethodInfo>(module, "MethodInfo")
+      .def_prop_ro("name", [](const MethodInfo& info) { return to_text(info.name); })
+      .def_ro("inputs", &MethodInfo::inputs)
+      .def_ro("outputs", &MethodInfo::outputs)
+      .def_ro("planned_memory", &MethodInfo::planned_memory)
+      .def_ro("delegates", &MethodInfo::delegates)
+      .def_prop_ro("operators", [](const MethodInfo& info) { return to_texts(info.operators); })
+      .def_ro("instruction_count", &MethodInfo::instruction_count)
+      .def_prop_ro("input_spec", [](const MethodInfo& info) { return to_text(info.input_spec); })
+      .def_prop_ro("output_spec", [](const MethodInfo& info) { return to_text(info.output_spec); });
+}
+
+}  // namespace
+
+NB_MODULE(_native, module) {
+  // Programs that live in globals until the process ends are no leak worth a message.
+  nb::set_leak_warnings(false);
+
+  bind_info(module);
+  nb::class_<MethodFace>(module, "Method")
+      .def_prop_ro("info", [](const MethodFace& method) { return method.info(); })
+      .def("execute", &MethodFace::execute, "inputs"_a)
+      .def("reset", &MethodFace::reset);
+  nb::class_<ProgramFace>(module, "Program")
+      .def_prop_ro("method_names", &ProgramFace::method_names)
+      .def_prop_ro("size_bytes", &ProgramFace::size_bytes)
+      .def("method_info", &ProgramFace::method_info, "name"_a)
+      .def("load_method", &ProgramFace::load_method, "name"_a);
+  module.def("load_file", &load_file, "path"_a, "verify"_a, "threads"_a);
+  module.def("load_bytes", &load_bytes, "data"_a, "verify"_a, "threads"_a);
+  module.def("backend_names", &backend_names);
+  module.def("is_backend_available", &is_backend_available, "name"_a);
+  module.def("operator_names", &kernel_names);
+  module.def("register_backend", &register_python_backend, "name"_a, "factory"_a);
+}
+
+}  // namespace edgewise::python

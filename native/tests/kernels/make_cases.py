@@ -1,0 +1,135 @@
+"""Writes cases/*.txt: kernel calls with the results of eager PyTorch.
+
+    python native/tests/kernels/make_cases.py
+
+Run it where torch is installed, after a kernel or a case was added. Inputs come from a
+seeded generator, so that lines do not change without need.
+"""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import torch
+from case_tables import TABLES, Strided
+
+NAMES = {
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int8: "i8",
+    torch.int16: "i16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.uint8: "u8",
+    torch.bool: "bool",
+}
+
+
+def number(value: float | bool, type_: torch.dtype) -> str:
+    """The text of one element, which reads back as the same element."""
+    if type_.is_floating_point:
+        return f"{value:.9g}" if type_ != torch.float64 else repr(float(value))
+    return str(int(value))
+
+
+def tensor_text(tensor: torch.Tensor) -> str:
+    """The text of a tensor, with its dim_order unless that is the usual one."""
+    sizes = ", ".join(map(str, tensor.shape))
+    order = ""
+    if tensor.dim() == 4 and not tensor.is_contiguous() and tensor.numel() > 0:
+        order = ":" + "".join(map(str, tensor.dim_order()))
+    items = ", ".join(number(x, tensor.dtype) for x in tensor.flatten().tolist())
+    return f"{NAMES[tensor.dtype]}[{sizes}]{order}{{{items}}}"
+
+
+def text(value: Any, schema_type: str) -> str:
+    """The text of an argument, whose kind the schema may decide."""
+    if value is None:
+        return "none"
+    if isinstance(value, Strided):
+        return tensor_text(value.tensor)
+    if isinstance(value, torch.Tensor):
+        return tensor_text(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, torch.dtype):
+        return "6"  # kernels go by the type of the output
+    if isinstance(value, int):
+        return f"f:{value}" if schema_type == "float" else str(value)
+    if isinstance(value, float):
+        return f"f:{value!r}"
+    if isinstance(value, str):
+        return f'"{value}"'
+    if any(isinstance(item, torch.Tensor) or item is None for item in value):
+        return "< " + " ".join(text(item, "Tensor") for item in value) + " >"
+    if "float" in schema_type:
+        return "d(" + ", ".join(map(repr, map(float, value))) + ")"
+    return "(" + ", ".join(map(str, value)) + ")"
+
+
+def functional(packet: Any, out_schema: Any) -> Any:
+    """The overload that takes the out-variant's arguments without its outputs."""
+    wanted = [a.name for a in out_schema.arguments if not a.is_out]
+    kinds = [str(a.type) for a in out_schema.arguments if not a.is_out]
+    best = None
+    for name in packet.overloads():
+        schema = getattr(packet, name)._schema
+        if any(a.is_out or a.alias_info is not None for a in schema.arguments):
+            continue
+        given = [a.name for a in schema.arguments]
+        if given == wanted and [str(a.type) for a in schema.arguments] == kinds:
+            return getattr(packet, name)
+        if set(wanted) <= set(given) and best is None:
+            best = getattr(packet, name)
+    assert best is not None, out_schema
+    return best
+
+
+def case(name: str, args: tuple[Any, ...]) -> str:
+    """The line of one call; `args` are those of the out-variant, outputs left out."""
+    namespace, rest = name.split("::")
+    op, _, overload = rest.partition(".")
+    packet = getattr(getattr(torch.ops, namespace), op)
+    schema = getattr(packet, overload)._schema
+    inputs = [a for a in schema.arguments if not a.is_out]
+    values = list(args) + [a.default_value for a in inputs[len(args) :]]
+    call = functional(packet, schema)
+    keywords = {}
+    positional = []
+    for argument, value in zip(inputs, values, strict=True):
+        given = value.tensor if isinstance(value, Strided) else value
+        if argument.kwarg_only:
+            keywords[argument.name] = given
+        else:
+            positional.append(given)
+    results = call(*positional, **keywords)
+    written = " ".join(text(v, str(a.type)) for a, v in zip(inputs, values, strict=True))
+    outs = [a for a in schema.arguments if a.is_out]
+    if isinstance(results, torch.Tensor):
+        results = [results]
+    if len(outs) == 1 and "List" in str(outs[0].type):
+        expected = "< " + " ".join(map(tensor_text, results)) + " >"
+    else:
+        expected = " ".join(map(tensor_text, results))
+    return f"{name} {written} -> {expected}"
+
+
+def main() -> None:
+    """Writes all tables."""
+    folder = Path(__file__).parent / "cases"
+    for table, cases in TABLES.items():
+        lines = []
+        for name, make in cases:
+            torch.manual_seed(zlib.crc32(f"{table} {name} {len(lines)}".encode()))
+            lines.append(case(name, make()))
+        header = f"# Written by make_cases.py with eager PyTorch {torch.__version__}.\n"
+        (folder / f"{table}.txt").write_text(header + "\n".join(lines) + "\n")
+        print(f"{table}: {len(lines)} cases")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+// How delegates are fed and shared.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "backends/xnnpack/program_state.h"
+#include "payload_builder.h"
+
+namespace edgewise::xnnpack {
+namespace {
+
+using Node = fb::XNodeUnion;
+using Floats = std::vector<float>;
+
+constexpr uint32_t kIn = 40;
+constexpr uint32_t kOut = 24;
+
+// A matrix of threes in named data; rows are dynamic, `rows` at most.
+PayloadBuilder linear(uint32_t rows, MemoryNamedData* named_data, uint32_t flags = 0) {
+  PayloadBuilder b;
+  const uint32_t x = b.input({rows, kIn});
+  const Dims dims = flags == 0 ? Dims{kOut, kIn} : Dims{kIn, kOut};
+  const uint32_t w = b.constant<float>(dims, Floats(kIn * kOut, 3));
+  const uint32_t out = b.output({rows, kOut});
+  fb::XNNFullyConnectedT table;
+  table.input1_id = x;
+  table.filter_id = w;
+  table.bias_id = kNoId;
+  table.output_id = out;
+  table.flags = flags;
+  b.node(Node::XNNFullyConnected, table);
+  if (named_data != nullptr) b.name_constant(w, "w", named_data);
+  return b;
+}
+
+void expect_runs(Delegate& delegate, int64_t rows, HostTensor* out) {
+  HostTensor in(ScalarType::kFloat, {rows, kIn});
+  in.fill(Floats(static_cast<size_t>(rows) * kIn, 0.5f));
+  const Status status = run(delegate, {&in, out});
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(out->tensor().size(0), rows);
+  EXPECT_EQ(out->read<float>(), Floats(static_cast<size_t>(rows) * kOut, 1.5f * kIn));
+}
+
+TEST(XnnpackDelegate, TakesAnyNumberOfRows) {
+  auto delegate = make_delegate(linear(8, nullptr).bytes());
+  ASSERT_TRUE(delegate.ok()) << delegate.status().message();
+  HostTensor out(ScalarType::kFloat, {32, kOut}, {}, Dynamism::kDynamicBound);
+  for (int64_t rows : {8, 1, 3, 32, 2, 8}) expect_runs(**delegate, rows, &out);
+}
+
+TEST(XnnpackDelegate, RefusesWhatDoesNotFit) {
+  auto delegate = make_delegate(linear(2, nullptr).bytes());
+  ASSERT_TRUE(delegate.ok());
+  HostTensor in(ScalarType::kFloat, {2, kIn}), out(ScalarType::kFloat, {2, kOut});
+  HostTensor narrow(ScalarType::kFloat, {2, kIn - 1}), deep(ScalarType::kFloat, {1, 2, kIn});
+  HostTensor whole(ScalarType::kInt, {2, kIn}), small(ScalarType::kFloat, {1, kOut});
+  HostTensor empty(ScalarType::kFloat, {0, kIn}), number(ScalarType::kFloat, {1});
+  number.value.variant() = int64_t{3};
+  const auto refused = [&](HostTensor* a, HostTensor* b, const char* message) {
+    const Status status = run(**delegate, {a, b});
+    EXPECT_FALSE(status.ok());
+    EXPECT_NE(status.message().find(message), std::string::npos) << status.message();
+  };
+  refused(&narrow, &out, "do not go together");
+  refused(&deep, &out, "2 dimensions");
+  refused(&whole, &out, "must hold fp32");
+  refused(&in, &small, "");
+  refused(&empty, &out, "empty");
+  refused(&number, &out, "must be a tensor");
+  EXPECT_FALSE(run(**delegate, {&in}).ok());
+  expect_runs(**delegate, 2, &out);  // and is none the worse for it
+}
+
+TEST(XnnpackDelegate, PacksSharedWeightsOnce) {
+  MemoryNamedData named_data;
+  const auto payload = linear(4, &named_data).bytes();
+  const auto other = linear(4, &named_data, 1).bytes();
+  std::shared_ptr<BackendProgramState> state;
+  auto first = make_delegate(payload, &named_data, &state);
+  ASSERT_TRUE(first.ok()) << first.status().message();
+  auto& weights = static_cast<ProgramState&>(*state).weights();
+  EXPECT_EQ(weights.count(), 1u);
+  EXPECT_EQ(weights.reuses(), 0u);
+  auto second = make_delegate(payload, &named_data, &state);
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ(weights.count(), 1u);
+  EXPECT_GE(weights.reuses(), 1u);
+  first.value().reset();
+  HostTensor out(ScalarType::kFloat, {4, kOut});
+  expect_runs(**second, 4, &out);
+}
+
+TEST(XnnpackDelegate, KeepsWeightsApartThatAreUsedDifferently) {
+  MemoryNamedData named_data;
+  const auto payload = linear(4, &named_data).bytes();
+  // The same bytes, read the other way round.
+  const auto other = linear(4, &named_data, 1).bytes();
+  MemoryNamedData shared;
+  Floats ramp(kIn * kOut);
+  for (size_t i = 0; i < ramp.size(); ++i) ramp[i] = static_cast<float>(i);
+  const auto bytes = std::as_bytes(std::span(ramp));
+  shared.add("w", {bytes.begin(), bytes.end()});
+  std::shared_ptr<BackendProgramState> state;
+  auto a = make_delegate(payload, &shared, &state);
+  auto b = make_delegate(other, &shared, &state);
+  ASSERT_TRUE(a.ok() && b.ok());
+  HostTensor in(ScalarType::kFloat, {4, kIn}), out(ScalarType::kFloat, {4, kOut});
+  in.tensor().data<float>()[1] = 1;  // picks column 1, or row 1
+  ASSERT_TRUE(run(**a, {&in, &out}).ok());
+  EXPECT_EQ(out.read<float>()[2], 2 * kIn + 1);
+  ASSERT_TRUE(run(**b, {&in, &out}).ok());
+  EXPECT_EQ(out.read<float>()[2], kOut + 2);
+}
+
+TEST(XnnpackDelegate, RunsFromSeveralThreads) {
+  std::shared_ptr<BackendProgramState> state;
+  const auto payload = linear(64, nullptr).bytes();
+  std::vector<std::thread> threads;
+  std::vector<std::unique_ptr<Delegate>> delegates;
+  for (int i = 0; i < 4; ++i) {
+    delegates.push_back(make_delegate(payload, nullptr, &state, 2).value());
+  }
+  for (auto& delegate : delegates) {
+    threads.emplace_back([&delegate] {
+      HostTensor out(ScalarType::kFloat, {64, kOut}, {}, Dynamism::kDynamicBound);
+      for (int64_t rows : {3, 64, 7, 40, 1}) expect_runs(*delegate, rows, &out);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+TEST(XnnpackDelegate, ReadsPayloadsWithoutHeader) {
+  PayloadBuilder b = linear(2, nullptr);
+  auto buffer = std::make_unique<fb::BufferT>();
+  b.graph.constant_buffer.push_back(std::make_unique<fb::BufferT>());
+  const auto* data = reinterpret_cast<const uint8_t*>(b.constants.data());
+  buffer->storage.assign(data, data + b.constants.size());
+  b.graph.constant_buffer.push_back(std::move(buffer));
+  b.graph.constant_data.clear();
+  const auto flatbuffer = b.flatbuffer_only();
+  // Also where memory is not aligned.
+  for (size_t shift : {0, 1}) {
+    std::vector<std::byte> moved(shift);
+    moved.insert(moved.end(), flatbuffer.begin(), flatbuffer.end());
+    DelegateInit init;
+    init.payload = std::span(moved).subspan(shift);
+    std::shared_ptr<BackendProgramState> state;
+    init.program_state = &state;
+    auto delegate = find_backend("XnnpackBackend")->init(init);
+    ASSERT_TRUE(delegate.ok()) << delegate.status().message();
+    HostTensor out(ScalarType::kFloat, {2, kOut});
+    expect_runs(**delegate, 2, &out);
+  }
+}
+
+}  // namespace
+}  // namespace edgewise::xnnpack

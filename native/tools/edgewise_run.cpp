@@ -1,0 +1,115 @@
+// Runs a `.pte` file: see kUsage in options.cpp.
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "edgewise/program.h"
+#include "tools/inputs.h"
+#include "tools/npy.h"
+#include "tools/options.h"
+#include "tools/report.h"
+
+namespace edgewise::tools {
+
+namespace {
+
+double now_ms() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double, std::milli>(now).count();
+}
+
+size_t peak_memory_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+#ifdef __APPLE__
+  return static_cast<size_t>(usage.ru_maxrss);
+#else
+  return static_cast<size_t>(usage.ru_maxrss) * 1024;
+#endif
+}
+
+std::string describe(const Value& value) {
+  if (const Tensor* tensor = value.get<Tensor>()) return tensor->describe();
+  if (const int64_t* integer = value.get<int64_t>()) return std::to_string(*integer);
+  if (const double* number = value.get<double>()) return std::to_string(*number);
+  if (const bool* boolean = value.get<bool>()) return *boolean ? "True" : "False";
+  return std::string(value.kind());
+}
+
+Status set_inputs(Method& method, const Inputs& inputs) {
+  for (size_t i = 0; i < inputs.values.size(); ++i) {
+    // A made-up input that is no tensor keeps the value that it has.
+    if (inputs.values[i].is_none()) continue;
+    EDGEWISE_RETURN_IF_ERROR(method.set_input(i, inputs.values[i]));
+  }
+  return Status::ok_status();
+}
+
+Status write_outputs(const Method& method, const std::string& folder, Report& report) {
+  for (size_t i = 0; i < method.info().outputs.size(); ++i) {
+    const Value& value = *method.output(i);
+    report.outputs.push_back(describe(value));
+    const Tensor* tensor = value.get<Tensor>();
+    std::string& file = report.files.emplace_back();
+    if (folder.empty() || tensor == nullptr) continue;
+    file = folder + "/output_" + std::to_string(i) + ".npy";
+    EDGEWISE_RETURN_IF_ERROR(write_npy(file, *tensor));
+  }
+  return Status::ok_status();
+}
+
+Status run(const Options& options) {
+  Report report;
+  report.model = options.model;
+  const double start = now_ms();
+  Result<std::shared_ptr<Program>> program =
+      Program::load_file(options.model, {.threads = options.threads});
+  if (!program) return program.status();
+  Result<std::unique_ptr<Method>> loaded = (*program)->load_method(options.method);
+  if (!loaded) return loaded.status();
+  report.load_ms = now_ms() - start;
+  Method& method = **loaded;
+  report.method = method.info();
+  report.file_bytes = (*program)->size_bytes();
+
+  report.made_up_inputs = options.inputs.empty() && !report.method.inputs.empty();
+  Result<Inputs> inputs = report.made_up_inputs ? make_inputs(report.method)
+                                                : read_inputs(report.method, options.inputs);
+  if (!inputs) return inputs.status();
+  for (int i = 0; i < options.warmup + options.iterations; ++i) {
+    // Inputs are part of the run: a caller copies them in, too.
+    const double begin = now_ms();
+    EDGEWISE_RETURN_IF_ERROR(set_inputs(method, *inputs));
+    EDGEWISE_RETURN_IF_ERROR(method.execute());
+    if (i >= options.warmup) report.latencies_ms.push_back(now_ms() - begin);
+  }
+  EDGEWISE_RETURN_IF_ERROR(write_outputs(method, options.output_dir, report));
+  report.peak_memory_bytes = peak_memory_bytes();
+  std::fputs((options.json ? to_json(report) : to_text(report)).c_str(), stdout);
+  return Status::ok_status();
+}
+
+int run_main(int argc, const char* const* argv) {
+  const Result<Options> options = parse_options(argc, argv);
+  if (!options) {
+    std::fprintf(stderr, "%s\n", options.status().message().c_str());
+    return 2;
+  }
+  if (options.value().help) {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
+  const Status status = run(options.value());
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "error (%s): %s\n", std::string(to_string(status.code())).c_str(),
+               status.message().c_str());
+  return 1;
+}
+
+}  // namespace
+
+}  // namespace edgewise::tools
+
+int main(int argc, char** argv) { return edgewise::tools::run_main(argc, argv); }

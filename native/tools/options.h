@@ -1,0 +1,28 @@
+// The runner's command line.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "edgewise/status.h"
+
+namespace edgewise::tools {
+
+struct Options {
+  std::string model;
+  std::string method = "forward";
+  std::vector<std::string> inputs;  // .npy files or numbers, one for each input
+  std::string output_dir;           // empty: outputs are not written
+  int threads = 0;
+  int iterations = 1;
+  int warmup = 0;
+  bool json = false;
+  bool help = false;
+};
+
+extern const char* const kUsage;
+
+// Failures are for a person who mistyped.
+Result<Options> parse_options(int argc, const char* const* argv);
+
+}  // namespace edgewise::tools

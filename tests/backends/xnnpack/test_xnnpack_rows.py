@@ -1,0 +1,57 @@
+"""The operator table: what each row accepts is one delegate, what it refuses still runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from support import RUNTIMES, assert_close, eager64, lower, operators, run_ours
+from xnnpack_cases import ACCEPTED, REFUSED
+
+from edgewise.backends.xnnpack.table import all_rows
+
+
+def flat(table: dict) -> list:
+    return [
+        pytest.param(row, *(case if isinstance(case, tuple) else (case,)), id=f"{row}: {name}" if name else row)
+        for row, cases in table.items()
+        for name, case in cases.items()
+    ]
+
+
+@pytest.mark.parametrize("runtime", ["ours", pytest.param("peer", marks=pytest.mark.peer)])
+@pytest.mark.parametrize(("row", "module", "inputs"), flat(ACCEPTED))
+def test_accepted(row: str, module: torch.nn.Module, inputs: tuple, runtime: str, lowered: Callable) -> None:
+    program = lowered(module, inputs)
+    assert operators(program.buffer) == ["delegate"], program.delegation_report()
+    (outputs,) = RUNTIMES[runtime](program.buffer, inputs)
+    assert_close(outputs, eager64(module, inputs))
+
+
+@pytest.mark.parametrize(("row", "module", "inputs", "operator", "reason"), flat(REFUSED))
+def test_refused(row: str, module: torch.nn.Module, inputs: tuple, operator: str, reason: str) -> None:
+    program = lower(module, inputs)
+    if operator:
+        (node,) = [n for n in program.delegation_report().refused if n.operator == operator]
+        (reasons,) = node.reasons.values()
+        assert any(reason in r for r in reasons), reasons
+        assert operators(program.buffer) != ["delegate"]
+    assert_close(run_ours(program.buffer, inputs)[0], eager64(module, inputs))
+
+
+def test_every_row_has_an_accepted_case() -> None:
+    assert sorted(ACCEPTED) == sorted(row.name for row in all_rows())
+
+
+@pytest.fixture(scope="module")
+def lowered() -> Callable:
+    """Each case is lowered once for both runtimes."""
+    made: dict[int, object] = {}
+
+    def once(module: torch.nn.Module, inputs: tuple) -> object:
+        if id(module) not in made:
+            made[id(module)] = lower(module, inputs)
+        return made[id(module)]
+
+    return once

@@ -1,0 +1,58 @@
+"""Shared by all tests. Helpers that are no fixtures are in support.py."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `examples` is not installed
+
+# The same examples every time, and no limit that a busy machine could miss.
+settings.register_profile(
+    "edgewise",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("edgewise")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with the marker `peer` are skipped where the peer is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("executorch") is not None:
+        return
+    skip = pytest.mark.skip(reason="executorch is not installed (extra `peer`)")
+    for item in items:
+        if item.get_closest_marker("peer"):
+            item.add_marker(skip)
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> Iterator[None]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+@pytest.fixture(scope="session")
+def make_pte() -> Callable[..., bytes]:
+    """`make_pte(module, example_inputs, partitioner="xnnpack") -> bytes` of a `.pte` file.
+
+    partitioner: "xnnpack", None for the runtime's own kernels, or partitioners.
+    dynamic_shapes, config and the options of `to_edge_transform_and_lower` by keyword.
+    """
+    from support import lower
+
+    def make(module: torch.nn.Module, inputs: Any, **options: Any) -> bytes:
+        return lower(module, inputs, **options).buffer
+
+    return make

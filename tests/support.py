@@ -1,0 +1,180 @@
+"""Making files, running them on either runtime, and comparing with eager PyTorch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+import edgewise
+from edgewise.emit.file import ReadFile, read
+from edgewise.emit.program import DelegateCall, KernelCall
+
+REL = 1e-4
+"""Allowed difference, relative to the largest output: float32 sums of a few thousand terms
+in another order, with room for fused multiply-adds and approximated transcendentals."""
+
+
+def export(
+    module: torch.nn.Module, inputs: Sequence[Any], *, dynamic_shapes: Any = None
+) -> torch.export.ExportedProgram:
+    with torch.no_grad():
+        return torch.export.export(module.eval(), tuple(inputs), dynamic_shapes=dynamic_shapes)
+
+
+def partitioners(partitioner: Any) -> list[Any]:
+    """`"xnnpack"`, None, or what `to_edge_transform_and_lower` itself takes."""
+    if partitioner is None:
+        return []
+    if partitioner == "xnnpack":
+        from edgewise.backends.xnnpack import XnnpackPartitioner
+
+        return [XnnpackPartitioner()]
+    return partitioner
+
+
+def lower(
+    module: torch.nn.Module,
+    inputs: Sequence[Any],
+    *,
+    partitioner: Any = "xnnpack",
+    dynamic_shapes: Any = None,
+    config: Any = None,
+    **options: Any,
+) -> edgewise.ExecutorchProgramManager:
+    """options: as for `to_edge_transform_and_lower`; config: as for `to_executorch`."""
+    exported = export(module, inputs, dynamic_shapes=dynamic_shapes)
+    edge = edgewise.to_edge_transform_and_lower(
+        exported, partitioner=partitioners(partitioner), **options
+    )
+    return edge.to_executorch(config)
+
+
+def run_ours(pte: bytes, *calls: Sequence[Any], method: str = "forward") -> list[list[Any]]:
+    """Outputs of each call in turn, on this project's runtime; tensors for arrays."""
+    from edgewise.runtime import Runtime
+
+    loaded = Runtime.get().load_program(pte).load_method(method)
+    return [[_tensor(y) for y in loaded.execute(list(inputs))] for inputs in calls]
+
+
+def run_peer(pte: bytes, *calls: Sequence[Any], method: str = "forward") -> list[list[Any]]:
+    """Outputs of each call in turn, on ExecuTorch's runtime."""
+    from executorch.runtime import Runtime
+
+    loaded = Runtime.get().load_program(pte).load_method(method)
+    # Outputs are views of the method's memory there: copied before the next call.
+    return [
+        [y.clone() if isinstance(y, torch.Tensor) else y for y in loaded.execute(list(inputs))]
+        for inputs in calls
+    ]
+
+
+RUNTIMES = {"ours": run_ours, "peer": run_peer}
+
+
+def eager64(module: torch.nn.Module, inputs: Sequence[Any]) -> list[Any]:
+    """The module's outputs in float64, flat. The module is not changed."""
+    module = copy.deepcopy(module).eval().double()
+    return eager(module, [_double(x) for x in inputs])
+
+
+def eager(module: torch.nn.Module, inputs: Sequence[Any]) -> list[Any]:
+    """The module's outputs, flat. Changes the module's state as a call does."""
+    with torch.no_grad():
+        result = module(*copy.deepcopy(list(inputs)))
+    return torch.utils._pytree.tree_leaves(result)
+
+
+def assert_close(got: Sequence[Any], expected: Sequence[Any], rel: float = REL) -> None:
+    """Equal shapes, and differences of at most `rel` of the largest expected magnitude.
+
+    Integers, booleans and numbers must be equal.
+    """
+    assert len(got) == len(expected)
+    for index, (y, want) in enumerate(zip(got, expected, strict=True)):
+        if not isinstance(want, torch.Tensor):
+            assert y == want, f"output {index}"
+            continue
+        y = _tensor(y)
+        assert tuple(y.shape) == tuple(want.shape), f"output {index}"
+        if not want.dtype.is_floating_point:
+            assert torch.equal(y, want.to(y.dtype)), f"output {index}"
+            continue
+        y, want = y.double(), want.double()
+        same = (y == want) | (y.isnan() & want.isnan())
+        difference = torch.where(same, torch.zeros_like(y), (y - want).abs())
+        finite = want[want.isfinite()]
+        largest = float(finite.abs().max()) if finite.numel() else 0.0
+        worst = float(difference.max()) if y.numel() else 0.0
+        assert worst <= rel * max(largest, 1e-6), f"output {index}: off by {worst} of {largest}"
+
+
+def operators(pte: bytes, method: str = "forward") -> list[str]:
+    """What the method calls, in order: "delegate", or an operator's name."""
+    (plan,) = [p for p in read(pte).program.execution_plan if p.name == method]
+    found = []
+    for instruction in plan.chains[0].instructions:
+        call = instruction.instr_args
+        if isinstance(call, DelegateCall):
+            found.append("delegate")
+        elif isinstance(call, KernelCall):
+            operator = plan.operators[call.op_index]
+            found.append(f"{operator.name}.{operator.overload}".removesuffix("."))
+    return found
+
+
+def payloads(pte: bytes) -> list[Any]:
+    """The XNNPACK graphs of a file, in the order in which its methods list them."""
+    from edgewise.backends.xnnpack.payload import from_bytes
+
+    file: ReadFile = read(pte)
+    return [
+        from_bytes(file.segments[delegate.processed.index])
+        for plan in file.program.execution_plan
+        for delegate in plan.delegates
+    ]
+
+
+def kinds(graph: Any) -> list[str]:
+    """The nodes of a payload, by kind."""
+    from edgewise.backends.xnnpack.payload import KINDS
+
+    names = list(KINDS)
+    found = []
+    for node in graph.xnodes:
+        member = node.xnode_union
+        number = member[0] if isinstance(member, tuple) else _number(type(member))
+        found.append(names[number - 1])
+    return found
+
+
+def _number(kind: type) -> int:
+    from edgewise.backends.xnnpack.payload import KINDS
+
+    return list(KINDS.values()).index(kind) + 1
+
+
+def _double(x: Any) -> Any:
+    return x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+
+
+def _tensor(y: Any) -> Any:
+    return torch.from_numpy(np.ascontiguousarray(y).reshape(y.shape)) if isinstance(y, np.ndarray) else y
+
+
+class Fn(torch.nn.Module):
+    """A function as a module. `constants` become buffers, passed to it by name."""
+
+    def __init__(self, function: Any, **constants: torch.Tensor) -> None:
+        super().__init__()
+        self.function = function
+        self.names = list(constants)
+        for name, value in constants.items():
+            self.register_buffer(name, value)
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.function(*inputs, **{name: getattr(self, name) for name in self.names})
