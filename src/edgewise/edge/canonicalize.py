@@ -384,6 +384,18 @@ def _softmax(graph: Graph, node: Node) -> Node | None:
     return call(graph, core.default, (_first(node), named["dim"], False), node, fake(node))
 
 
+@rule(aten.full_like.default, aten.zeros_like.default, aten.ones_like.default)
+def _full_like(graph: Graph, node: Node) -> Node | None:
+    """Of the operand only the shape is needed: it is known, and the result a constant."""
+    value = fake(node)
+    if not is_static(value.shape):
+        return None
+    fills = {aten.zeros_like.default: 0, aten.ones_like.default: 1}
+    fill = fills[node.target] if node.target in fills else node.args[1]
+    shape = list(value.shape)
+    return call(graph, aten.full.default, (shape, fill), node, value, dtype=value.dtype)
+
+
 @rule(aten.relu6.default)
 def _relu6(graph: Graph, node: Node) -> Node | None:
     return call(graph, aten.hardtanh.default, (_first(node), 0.0, 6.0), node, fake(node))

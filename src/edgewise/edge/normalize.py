@@ -34,6 +34,8 @@ def normalize(program: ExportedProgram, keep: Keep = lambda node: False) -> bool
     worklist.reverse()
     while worklist:
         node = worklist.pop()
+        if node._erased:
+            continue  # an item, erased together with the call that computed a list
         if canonicalize.is_nothing(node):
             graph.erase_node(node)
             changed = True

@@ -65,7 +65,7 @@ add_row(
         (aten.scaled_dot_product_attention.default,),
         _attention,
         (
-            equals("dropout_p", 0, 0.0),
+            equals("dropout_p", 0),
             equals("enable_gqa", False),
             Constraint("query, key and value with the same leading dimensions", _plain_heads),
             Constraint("every query may attend to something", _no_dead_rows),

@@ -75,7 +75,7 @@ def _pow(to: Lowering, node: Node, args: Args) -> Operand:
     return to.b.unary("Square", to.ref(args["self"]))
 
 
-add_row(OpRow("pow", (aten.pow.Tensor_Scalar,), _pow, (equals("exponent", 2, 2.0),)))
+add_row(OpRow("pow", (aten.pow.Tensor_Scalar,), _pow, (equals("exponent", 2),)))
 
 
 # --- clamps: merged into the node before by passes/fuse_clamp ---------------------------
@@ -182,7 +182,7 @@ add_row(
         "elu",
         (aten.elu.default,),
         _elu,
-        (equals("scale", 1, 1.0), equals("input_scale", 1, 1.0)),
+        (equals("scale", 1), equals("input_scale", 1)),
         keep=True,
     )
 )

@@ -1,0 +1,36 @@
+"""The operator table as Markdown, made from the rows.
+
+    python -m edgewise.backends.xnnpack.document > docs/xnnpack-operators.md
+"""
+
+from __future__ import annotations
+
+from edgewise.backends.xnnpack.table import MAX_RANK, OpRow, all_rows
+
+_HEAD = f"""# Operators of the XNNPACK backend
+
+Made from the rows of `edgewise.backends.xnnpack.rows` by
+`python -m edgewise.backends.xnnpack.document`; a test fails if it is stale.
+
+For every row: shapes are static, tensors have elements and at most {MAX_RANK} dimensions,
+and at least one operand is computed. A node that breaks a rule is refused, with the rule
+and what was found in the delegation report, and runs on the runtime's own kernels.
+
+| operator | ATen | data types | constraints | computed as |
+|---|---|---|---|---|
+"""
+
+
+def markdown() -> str:
+    return _HEAD + "".join(_line(row) for row in sorted(all_rows(), key=lambda r: r.name))
+
+
+def _line(row: OpRow) -> str:
+    targets = ", ".join(f"`{t}`".replace("aten.", "") for t in row.targets)
+    types = ", ".join(str(t).removeprefix("torch.") for t in row.dtypes)
+    rules = "; ".join(c.rule for c in row.constraints)
+    return f"| {row.name} | {targets} | {types} | {rules} | {row.also} |\n"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")
