@@ -251,7 +251,6 @@ const KernelRegistration registrations[] = {
     {"executorch_prim::sym_not.Scalar", 1, unary_number<Unary::kNot>},
     {"executorch_prim::sym_ite.Scalar", 3, choose},
     {"executorch_prim::et_copy_index.tensor", 3, copy_index},
-    {"aten::sym_size", 2, sym_size<false>},
     {"aten::sym_size.int", 2, sym_size<false>},
     {"aten::sym_stride.int", 2, sym_size<true>},
     {"aten::sym_numel", 1, sym_numel},

@@ -62,8 +62,8 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as missing:
         if missing.name in ("torch", "torchao", "flatbuffers"):
             raise ModuleNotFoundError(
-                f"[edgewise.{name}] lowering needs torch and flatbuffers; got an environment without "
-                f"{missing.name}; try pip install edgewise[export]",
+                f"[edgewise.{name}] lowering needs torch and flatbuffers; got no {missing.name}; "
+                f" try pip install edgewise[export]",
                 name=missing.name,
             ) from missing
         raise

@@ -16,7 +16,7 @@ _BACKENDS = ("xnnpack", "none")
 
 def compile(
     model: torch.nn.Module | ExportedProgram,
-    example_inputs: Sequence[Any] | None = None,
+    example_inputs: Sequence[Any] | torch.Tensor | None = None,
     *,
     backend: str = "xnnpack",
     dynamic_shapes: Any = None,

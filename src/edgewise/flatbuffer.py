@@ -94,7 +94,7 @@ _LAYOUTS: dict[type, tuple[list[tuple[str, _Field, int]], int]] = {}
 def _layout(kind: type) -> tuple[list[tuple[str, _Field, int]], int]:
     if kind not in _LAYOUTS:
         slot, found = 0, []
-        for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        for field in dataclasses.fields(kind):
             spec: _Field = field.metadata["fb"]
             found.append((field.name, spec, slot))
             slot += 2 if spec.kind == "union" else 1
@@ -181,7 +181,8 @@ def unpack(kind: type[T], data: bytes | memoryview) -> T:
     view = memoryview(data)
     try:
         (root,) = struct.unpack_from("<I", view, 0)
-        return _unpack(kind, view, root)
+        unpacked: T = _unpack(kind, view, root)
+        return unpacked
     except (struct.error, IndexError, RecursionError) as cause:
         raise ValueError(f"[flatbuffer] not a valid {kind.__name__}: {cause}") from None
 

@@ -1,7 +1,8 @@
-"""From exported programs to a file: `to_edge`, `to_edge_transform_and_lower`, and their managers."""
+"""From exported programs to a file."""
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,10 +26,7 @@ logger = logging.getLogger(__name__)
 
 Programs = ExportedProgram | Mapping[str, ExportedProgram]
 Partitioners = (
-    Partitioner
-    | Sequence[Partitioner]
-    | Mapping[str, Partitioner | Sequence[Partitioner]]
-    | None
+    Partitioner | Sequence[Partitioner] | Mapping[str, Partitioner | Sequence[Partitioner]] | None
 )
 PassType = Callable[[GraphModule], Any]
 Passes = Sequence[PassType] | Mapping[str, Sequence[PassType]] | None
@@ -91,13 +89,16 @@ class EdgeProgramManager:
 
     @property
     def methods(self) -> set[str]:
+        """Names of the methods that compute something."""
         return set(self._programs)
 
     @property
     def config_methods(self) -> set[str]:
+        """Names of the methods that return a constant."""
         return set(self._constant_methods)
 
     def exported_program(self, method_name: str = "forward") -> ExportedProgram:
+        """The method in the edge dialect. KeyError if there is none of that name."""
         try:
             return self._programs[method_name]
         except KeyError:
@@ -109,8 +110,10 @@ class EdgeProgramManager:
     def delegation_report(self, method_name: str = "forward") -> DelegationReport:
         """Where each node of the method goes, and why not elsewhere."""
         program = self.exported_program(method_name)
-        builder = self._reports.get(method_name) or ReportBuilder(method_name)
-        builder.left(list(program.graph.nodes))
+        builder = self._reports.get(method_name)
+        if builder is None:
+            builder = ReportBuilder(method_name)
+            builder.left(list(program.graph.nodes))
         return builder.finish()
 
     @property
@@ -143,19 +146,19 @@ class EdgeProgramManager:
     def to_backend(self, partitioner: Partitioners) -> EdgeProgramManager:
         """Cuts out what the partitioners tag, and has their backends compile it."""
         per_method = _partitioners_by_method(partitioner, self._programs)
-        programs, reports = {}, dict(self._reports)
+        programs, reports, timings = {}, dict(self._reports), dict(self._timings)
         for name, program in self._programs.items():
             chosen = per_method.get(name, ())
             if not chosen:
                 programs[name] = program
                 continue
             lowered = _copy_with_modules(program)
-            builder = reports.setdefault(name, ReportBuilder(name))
+            builder = reports[name] = reports.get(name, ReportBuilder(name)).copy()
             start = time.perf_counter()
             for one in chosen:
                 _run_partitioner(one, lowered, builder)
-            timings = self._timings.setdefault(name, Timings())
-            timings.stages.append(("to_backend", time.perf_counter() - start))
+            before = timings.get(name, Timings()).stages
+            timings[name] = Timings([*before, ("to_backend", time.perf_counter() - start)])
             # What stayed behind must be something that a kernel exists for.
             normalize(lowered)
             sync_outputs(lowered)
@@ -165,7 +168,7 @@ class EdgeProgramManager:
             self._constant_methods,
             self._config,
             reports=reports,
-            timings=self._timings,
+            timings=timings,
         )
 
     def to_executorch(
@@ -206,9 +209,11 @@ class ExecutorchProgramManager:
 
     @property
     def methods(self) -> set[str]:
+        """Names of the methods that compute something."""
         return set(self._programs)
 
     def exported_program(self, method_name: str = "forward") -> ExportedProgram:
+        """The method in the edge dialect, as it was emitted."""
         return self._programs[method_name]
 
     @property
@@ -222,6 +227,7 @@ class ExecutorchProgramManager:
         return self._emitted.to_bytes()
 
     def write_to_file(self, open_file: BinaryIO) -> None:
+        """Writes the file's bytes to `open_file`, weights straight from the model's memory."""
         self._emitted.write(open_file)
 
     def save(self, path: str | Path) -> None:
@@ -229,9 +235,11 @@ class ExecutorchProgramManager:
         self._emitted.save(path)
 
     def delegation_report(self, method_name: str = "forward") -> DelegationReport:
+        """Where each node of the method goes, and why not elsewhere."""
         return self._reports[method_name]
 
     def memory_plan(self, method_name: str = "forward") -> MemoryPlan:
+        """Where the method's tensors lie in its arena."""
         return self._emitted.plans[method_name]
 
 
@@ -290,11 +298,8 @@ def _make_edge(
     programs = {}
     for name, program in methods.items():
         chosen = partitioners.get(name, ())
-        programs[name] = to_edge_program(
-            program,
-            lambda edge, chosen=chosen: _keeper(edge, chosen, config),
-            timings[name],
-        )
+        keeper = functools.partial(_keeper, partitioners=chosen, config=config)
+        programs[name] = to_edge_program(program, keeper, timings[name])
     return EdgeProgramManager(programs, constant_methods, config, timings=timings)
 
 
@@ -322,15 +327,13 @@ def _run_partitioner(
     result = partitioner.partition(program)
     if result.tagged_exported_program is not program:
         raise PartitionError(
-            f"[{type(partitioner).__name__}] partition must tag and return the program that it got; "
-            f"got another one"
+            f"[{type(partitioner).__name__}] partition must return the program that it was given, "
+            f"tagged; got another one"
         )
     backend = next((spec.backend_id for spec in result.partition_tags.values()), None)
     spec = getattr(partitioner, "delegation_spec", None)
     name = backend or getattr(spec, "backend_id", None) or type(partitioner).__name__
-    builder.asked(
-        list(program.graph.nodes), result.partition_tags, result.refusals, name
-    )
+    builder.asked(list(program.graph.nodes), result.partition_tags, result.refusals, name)
     lower_partitions(program, result.partition_tags)
 
 
@@ -355,9 +358,7 @@ def _apply(one: PassType, program: ExportedProgram) -> ExportedProgram:
         )
     from edgewise.edge.program import make_program
 
-    return make_program(
-        module.graph, program.graph_signature, like=program, root=module
-    )
+    return make_program(module.graph, program.graph_signature, like=program, root=module)
 
 
 __all__ = [
@@ -366,4 +367,3 @@ __all__ = [
     "to_edge",
     "to_edge_transform_and_lower",
 ]
-

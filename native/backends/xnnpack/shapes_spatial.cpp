@@ -75,6 +75,12 @@ Status infer_transposed_extent(const GraphNode& node, const Shape& input, Shape*
           window.stride[i], full, window.adjustment[i], pads[i]);
     }
     (*out)[1 + i] = full - pads[i];
+    // XNNPACK writes out of bounds there.
+    if ((*out)[1 + i] < window.stride[i]) {
+      return node_error(Code::kUnsupported, node,
+                        "its result must not be smaller than its stride %u; got %zu",
+                        window.stride[i], (*out)[1 + i]);
+    }
   }
   return {};
 }

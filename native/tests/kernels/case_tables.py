@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
 
 Maker = Callable[[], tuple[Any, ...]]
+Maker1 = Callable[[Any], tuple[Any, ...]]
 Case = tuple[str, Maker]
 
 F32, F64, F16, BF16 = torch.float32, torch.float64, torch.float16, torch.bfloat16
@@ -78,13 +81,15 @@ BOOLS: list[Maker] = [
 ]
 
 
+def each(values: Iterable[Any], make: Maker1) -> list[Maker]:
+    """A maker for each of the values."""
+    return [partial(make, value) for value in values]
+
+
 def with_scalar(*scalars: float) -> list[Maker]:
     """Tensors of several types with each scalar."""
-    makers: list[Maker] = []
-    for scalar in scalars:
-        for type_ in (F32, F16, I64, U8):
-            makers.append(lambda s=scalar, k=type_: (t(2, 3, type_=k, high=9), s))
-    return makers
+    pairs = product(scalars, (F32, F16, I64, U8))
+    return each(pairs, lambda p: (t(2, 3, type_=p[1], high=9), p[0]))
 
 
 def table(names: str, *makers: list[Maker]) -> list[Case]:
@@ -107,11 +112,10 @@ ARITHMETIC: list[Case] = [
                               lambda: (1.5, t(4, type_=I64))]),
     *table("add.out sub.out", [lambda: (t(2, 3), t(3), 2), lambda: (t(2, 3), t(3), 0.5),
                                lambda: (t(3, type_=I32), t(3, type_=I32), -3)]),
-    *table("div.out_mode", [lambda m=m, k=k: (t(7, type_=k, low=-9, high=9),
-                                              -t(7, type_=k, low=1), m)
-                            for m in ("floor", "trunc", None) for k in (F32, I64, I16)]),
-    *table("div.Scalar_mode_out", [lambda m=m: (t(7, low=-9, high=9), 2.5, m)
-                                   for m in ("floor", "trunc", None)]),
+    *table("div.out_mode", each(product(("floor", "trunc", None), (F32, I64, I16)), lambda p: (
+        t(7, type_=p[1], low=-9, high=9), -t(7, type_=p[1], low=1), p[0]))),
+    *table("div.Scalar_mode_out", each(("floor", "trunc", None),
+                                       lambda m: (t(7, low=-9, high=9), 2.5, m))),
     *table("add.out", [lambda: (t(530), t(530))]),  # more than one block
     *table("maximum.out minimum.out add.out div.out", [lambda: (nan(), nan().flip(0))]),
 ]  # fmt: skip
@@ -177,7 +181,7 @@ COPIES: list[Case] = [
                                 lambda: (last(1, 2, 2, 3), [0, 2, 3, 1]), lambda: (t(), [])]),
     *table("transpose_copy.int_out", [lambda: (t(2, 3, 4), 1, 2), lambda: (t(2, 3, 4), -1, 0)]),
     *table("t_copy.out", [lambda: (t(2, 3),), lambda: (t(3),)]),
-    *table("unsqueeze_copy.out", [lambda d=d: (t(2, 3), d) for d in (0, 1, 2, -1)]),
+    *table("unsqueeze_copy.out", each((0, 1, 2, -1), lambda d: (t(2, 3), d))),
     *table("squeeze_copy.dim_out", [lambda: (t(2, 1, 3), 1), lambda: (t(2, 1, 3), 0)]),
     *table("squeeze_copy.dims_out", [lambda: (t(1, 2, 1), [0, -1]), lambda: (t(1, 2, 1), [1])]),
     *table("expand_copy.out", [lambda: (t(3, 1), [2, 3, 4]), lambda: (t(3), [2, -1]),
@@ -216,7 +220,7 @@ COPIES: list[Case] = [
     *table("slice_scatter.out", [lambda: (t(5, 2), t(2, 2), 0, 1, 3),
                                  lambda: (t(2, 5), t(2, 2), 1, 0, 4, 2)]),
     *table("select_scatter.out", [lambda: (t(3, 2), t(2), 0, 1), lambda: (t(3, 2), t(3), 1, -1)]),
-    *table("tril.out triu.out", [lambda d=d: (t(2, 3, 4), d) for d in (0, 1, -2, 9)]),
+    *table("tril.out triu.out", each((0, 1, -2, 9), lambda d: (t(2, 3, 4), d))),
     *table("diagonal_copy.out", [lambda: (t(3, 4), 1), lambda: (t(2, 3, 4), -1, 0, 2)]),
     *table("unfold_copy.out", [lambda: (t(2, 7), 1, 3, 2)]),
     *table("pixel_shuffle.out", [lambda: (t(1, 8, 2, 3), 2)]),

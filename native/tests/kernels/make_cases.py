@@ -122,7 +122,7 @@ def main() -> None:
     """Writes all tables."""
     folder = Path(__file__).parent / "cases"
     for table, cases in TABLES.items():
-        lines = []
+        lines: list[str] = []
         for name, make in cases:
             torch.manual_seed(zlib.crc32(f"{table} {name} {len(lines)}".encode()))
             lines.append(case(name, make()))

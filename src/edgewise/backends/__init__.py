@@ -1,0 +1,1 @@
+"""One folder a backend; none knows of another."""

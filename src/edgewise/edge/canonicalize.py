@@ -242,10 +242,10 @@ def _narrow(graph: Graph, node: Node) -> Node | None:
     source, dim, start, length = node.args
     if not isinstance(start, int) or not isinstance(length, int) or not isinstance(dim, int):
         return None
-    size = fake(_first(node)).shape[dim]
-    if not isinstance(size, int):
+    shape = fake(_first(node)).shape
+    if not is_static(shape):
         return None
-    start %= max(size, 1)
+    start %= max(shape[dim], 1)
     args = (source, dim, start, start + length)
     return call(graph, aten.slice_copy.Tensor, args, node, fake(node))
 
@@ -332,7 +332,9 @@ def _conv(graph: Graph, node: Node) -> Node | None:
     padding = named["padding"]
     if isinstance(padding, str):
         kernel = [int(k) for k in fake(named["weight"]).shape[2:]]
-        total = [d * (k - 1) if padding == "same" else 0 for d, k in zip(dilation, kernel)]
+        total = [
+            d * (k - 1) if padding == "same" else 0 for d, k in zip(dilation, kernel, strict=True)
+        ]
         if any(t % 2 for t in total):
             return None  # asymmetric: torch pads first
         padding = [t // 2 for t in total]
@@ -391,7 +393,7 @@ def _full_like(graph: Graph, node: Node) -> Node | None:
     if not is_static(value.shape):
         return None
     fills = {aten.zeros_like.default: 0, aten.ones_like.default: 1}
-    fill = fills[node.target] if node.target in fills else node.args[1]
+    fill = fills.get(node.target, arguments(node).get("fill_value"))
     shape = list(value.shape)
     return call(graph, aten.full.default, (shape, fill), node, value, dtype=value.dtype)
 
@@ -473,5 +475,3 @@ def _first(node: Node) -> Node:
     source = node.args[0]
     assert isinstance(source, Node)
     return source
-
-

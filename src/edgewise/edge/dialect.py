@@ -72,11 +72,14 @@ def _check_call(node: Node) -> None:
     schema = target._schema
     if schema.is_mutable:
         raise InvalidGraphError(
-            f"{at_node(node)} operators must be functional; got {op_name(node)}, which writes its input"
+            f"{at_node(node)} operators must be functional; got {op_name(node)}, "
+            f"which writes its input"
         )
     if target.namespace == "aten" and any(r.alias_info is not None for r in schema.returns):
         raise InvalidGraphError(
             f"{at_node(node)} operators must not return views; got {op_name(node)}"
         )
     if "val" not in node.meta:
-        raise InvalidGraphError(f"{at_node(node)} nodes must carry a value; got none in meta['val']")
+        raise InvalidGraphError(
+            f"{at_node(node)} nodes must carry a value; got none in meta['val']"
+        )

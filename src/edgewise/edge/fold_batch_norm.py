@@ -3,7 +3,9 @@
 Requires a functional graph. Folds where the statistics, the layer's weight and bias are
 constants and nobody else reads the layer's output:
 
-    scale = gamma / sqrt(var + eps);  weight' = weight * scale;  bias' = (bias - mean) * scale + beta
+    scale = gamma / sqrt(var + eps)
+    weight' = weight * scale
+    bias' = (bias - mean) * scale + beta
 """
 
 from __future__ import annotations
@@ -107,13 +109,15 @@ def _layer_constants(constants: Constants, layer: Node) -> tuple[Node, Node | No
     if target is aten.convolution.default:
         transposed = bool(layer.args[6])
     elif target in _CONVOLUTIONS:
-        transposed = _CONVOLUTIONS[target]  # type: ignore[index]
+        transposed = _CONVOLUTIONS[target]
     elif target is aten.linear.default and layer.meta["val"].dim() == 2:
         transposed = False
     else:
         return None
     named = arguments(layer)
     weight, bias = named["weight"], named["bias"]
+    if layer.kwargs or weight.meta["val"].dim() != layer.meta["val"].dim():
+        return None  # without batch dimension the norm's channels are another dimension
     if weight not in constants or (bias is not None and bias not in constants):
         return None
     if transposed and named["groups"] != 1:

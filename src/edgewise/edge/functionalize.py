@@ -13,7 +13,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
-from edgewise.edge.graph import is_call
+from edgewise.edge.graph import is_call, is_composite
 
 _aten = torch.ops.aten
 
@@ -26,17 +26,14 @@ _RETURN_THEIR_INPUT = {
 }
 
 # Composite operators that always compute a fresh tensor. Others are taken for aliases.
-_FRESH = {
-    str(name)
-    for name in (
-        "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d linear matmul "
-        "batch_norm layer_norm group_norm instance_norm rms_norm embedding softmax log_softmax "
-        "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d max_pool1d "
-        "max_pool2d max_pool3d relu6 selu celu hardsigmoid hardswish silu gelu prelu mish "
-        "scaled_dot_product_attention einsum cat stack concat pad one_hot square einsum where "
-        "upsample_bilinear2d upsample_nearest2d outer tensordot std var norm"
-    ).split()
-}
+_FRESH = """
+    conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d linear matmul
+    batch_norm layer_norm group_norm instance_norm rms_norm embedding softmax log_softmax
+    adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d max_pool1d
+    max_pool2d max_pool3d relu6 selu celu hardsigmoid hardswish silu gelu prelu mish
+    scaled_dot_product_attention einsum cat stack concat pad one_hot square where
+    upsample_bilinear2d upsample_nearest2d outer tensordot std var norm
+""".split()  # noqa: SIM905  (a list of forty strings says less)
 
 
 def is_functional(graph: Graph) -> bool:
@@ -73,9 +70,8 @@ def functionalize(program: ExportedProgram) -> bool | None:
         base = node.args[0]
         assert isinstance(base, Node)
         now = order[node]
-        base.replace_all_uses_with(
-            node, delete_user_cb=lambda user, node=node, now=now: user is not node and order[user] > now
-        )
+        later = {user for user in base.users if user is not node and order[user] > now}
+        base.replace_all_uses_with(node, delete_user_cb=later.__contains__)
         node.target = functional
     return True
 
@@ -115,7 +111,7 @@ def _functional_twin(node: Node) -> torch._ops.OpOverload | None:
 
 
 def _keeps_type(node: Node, before: torch.Tensor) -> bool:
-    """Whether the functional form computes `before`'s type: true unless another operand promotes."""
+    """Whether the functional form computes `before`'s type: no other operand promotes."""
     types = [before.dtype]
     for argument in node.args[1:]:
         if isinstance(argument, Node) and isinstance(argument.meta.get("val"), torch.Tensor):
@@ -176,8 +172,7 @@ def _is_opaque_composite(target: torch._ops.OpOverload) -> bool:
     name = target._schema.name.partition("::")[2]
     if name in _FRESH or torch.Tag.core in target.tags:
         return False
-    key = torch._C.DispatchKey.CompositeImplicitAutograd
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), key))
+    return is_composite(target)
 
 
 def _is_same_tensor(member: Node, base: Node, mutating: list[Node]) -> bool:

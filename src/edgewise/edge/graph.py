@@ -33,6 +33,13 @@ def value_of(node: Node) -> Any:
     return node.meta.get("val")
 
 
+def is_composite(target: torch._ops.OpOverload) -> bool:
+    """Whether torch defines the operator by others (CompositeImplicitAutograd)."""
+    name = f"{target._schema.name}.{target._schema.overload_name}".removesuffix(".")
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, key))
+
+
 def fake(node: Node) -> torch.Tensor:
     """The node's fake tensor; only for nodes that compute one tensor."""
     value = node.meta.get("val")

@@ -35,9 +35,10 @@ _SHAPE_OPS = {
 
 def dim_order(tensor: torch.Tensor) -> tuple[int, ...]:
     """Dimensions from outermost to innermost; the identity where strides leave a choice."""
-    if tensor.dim() == 4 and not tensor.is_contiguous():
-        if tensor.is_contiguous(memory_format=torch.channels_last):
-            return CHANNELS_LAST
+    if tensor.dim() != 4 or tensor.is_contiguous():
+        return tuple(range(tensor.dim()))
+    if tensor.is_contiguous(memory_format=torch.channels_last):
+        return CHANNELS_LAST
     return tuple(range(tensor.dim()))
 
 

@@ -18,7 +18,7 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from edgewise.edge import canonicalize
-from edgewise.edge.graph import calls, erase_dead, inherit_meta, op_name
+from edgewise.edge.graph import calls, erase_dead, inherit_meta, is_composite, op_name
 from edgewise.edge.layout import settle
 from edgewise.edge.program import Constants, fake_mode
 
@@ -54,7 +54,7 @@ def normalize(program: ExportedProgram, keep: Keep = lambda node: False) -> bool
 
 
 def is_edge_operator(target: Any) -> bool:
-    """Whether the dialect has the operator: core ATen, functional, not a view; or no ATen at all."""
+    """Whether the dialect has it: core ATen, functional and no view; or no ATen at all."""
     if not isinstance(target, torch._ops.OpOverload):
         return True
     if target.namespace not in ("aten", "prims"):
@@ -88,7 +88,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     """Torch's own table of decompositions to core ATen."""
     global _table
     if _table is None:
-        _table = dict(torch.export.default_decompositions().items())
+        _table = dict(torch.export.default_decompositions())
     return _table
 
 
@@ -96,10 +96,7 @@ _table: dict[Any, Callable[..., Any]] | None = None
 
 
 def _can_decompose(target: torch._ops.OpOverload) -> bool:
-    key = torch._C.DispatchKey.CompositeImplicitAutograd
-    return target in decompositions() or bool(
-        torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), key)
-    )
+    return target in decompositions() or is_composite(target)
 
 
 class _CallTracer:
@@ -162,7 +159,9 @@ class _CallTracer:
         if isinstance(result, (list, tuple)):
             for user in list(node.users):
                 if user.target is not operator.getitem:
-                    raise TypeError(f"{user.name} takes the whole list that {op_name(node)} computes")
+                    raise TypeError(
+                        f"{user.name} takes the whole list that {op_name(node)} computes"
+                    )
                 user.replace_all_uses_with(result[user.args[1]])  # type: ignore[index]
                 graph.erase_node(user)
         else:

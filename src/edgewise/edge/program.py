@@ -126,7 +126,9 @@ class Constants:
         self._program = program
         signature = program.graph_signature
         mutated = {
-            spec.target for spec in signature.output_specs if spec.kind == OutputKind.BUFFER_MUTATION
+            spec.target
+            for spec in signature.output_specs
+            if spec.kind == OutputKind.BUFFER_MUTATION
         }
         self.specs: dict[str, InputSpec] = {}
         for spec in signature.input_specs:
@@ -159,7 +161,7 @@ class Constants:
             target += "_"
         anchor = first_input or next(iter(graph.nodes))
         with graph.inserting_before(anchor):
-            node = graph.placeholder("c_" + target)
+            node: Node = graph.placeholder("c_" + target)
         node.meta["val"] = _fake_like(program, tensor)
         spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), target, None)
         position = sum(1 for s in program.graph_signature.input_specs if s.kind in _LIFTED)
@@ -228,7 +230,8 @@ def drop_unused_constants(program: ExportedProgram) -> bool:
 
 
 def output_node(graph: Graph) -> Node:
-    return next(iter(reversed(graph.nodes)))
+    last: Node = next(iter(reversed(graph.nodes)))
+    return last
 
 
 def sync_outputs(program: ExportedProgram) -> None:
@@ -240,9 +243,7 @@ def sync_outputs(program: ExportedProgram) -> None:
             spec.arg.name = value.name
 
 
-def make_signature(
-    inputs: Sequence[InputSpec], outputs: Sequence[str]
-) -> ExportGraphSignature:
+def make_signature(inputs: Sequence[InputSpec], outputs: Sequence[str]) -> ExportGraphSignature:
     """A signature whose outputs are all the user's."""
     return ExportGraphSignature(
         list(inputs),

@@ -56,4 +56,5 @@ def to_edge_program(
 def _functionalize_by_trace(program: ExportedProgram) -> ExportedProgram:
     """Torch's own functionalisation, which keeps composite operators whole."""
     with torch.no_grad():
-        return program.run_decompositions({})
+        functional: ExportedProgram = program.run_decompositions({})
+    return functional

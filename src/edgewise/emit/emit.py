@@ -84,9 +84,9 @@ class _ProgramEmitter:
         if clash:
             raise EmitError(f"[emit] a name must be one method's; got {', '.join(clash)} twice")
         plans, memory = [], {}
-        for name, program in methods.items():
+        for name, method in methods.items():
             emitter = MethodEmitter(
-                name, program, self._config, self._constants, self._initial, self._add_payload
+                name, method, self._config, self._constants, self._initial, self._add_payload
             )
             plan, memory[name] = emitter.emit()
             plans.append(plan)
@@ -106,8 +106,8 @@ class _ProgramEmitter:
         if len(self._initial.offsets) > 1:
             index = segments.add(self._initial.rope)
             mutable = [pte.SubsegmentOffsets(index, list(self._initial.offsets))]
-        inline = []
-        places = []
+        inline: list[pte.BackendDelegateInlineData] = []
+        places: list[pte.BackendDelegateDataReference] = []
         for blob in self._payload_blobs:
             if self._config.extract_delegate_segments:
                 places.append(pte.BackendDelegateDataReference(1, segments.add(blob)))
@@ -117,9 +117,7 @@ class _ProgramEmitter:
         for delegate in self._delegates:
             assert delegate.processed is not None
             delegate.processed = places[delegate.processed.index]
-        named = [
-            pte.NamedData(key, segments.add(self._named[key])) for key in sorted(self._named)
-        ]
+        named = [pte.NamedData(key, segments.add(self._named[key])) for key in sorted(self._named)]
         return pte.Program(
             version=0,
             execution_plan=plans,
@@ -177,14 +175,15 @@ class _ProgramEmitter:
                 dim_order=list(range(item.dim())),
                 data_buffer_idx=self._constants.add(tensor_bytes(item)),
             )
-        for kind, make in (
-            (bool, pte.Bool),
-            (int, pte.Int),
-            (float, pte.Double),
-            (str, pte.String),
-        ):
-            if isinstance(item, kind):
-                return make(item)
+        if isinstance(item, bool):
+            return pte.Bool(item)
+        if isinstance(item, int):
+            return pte.Int(item)
+        if isinstance(item, float):
+            return pte.Double(item)
+        if isinstance(item, str):
+            return pte.String(item)
         raise EmitError(
-            f"[{name}] constant methods return numbers, strings or tensors; got {type(item).__name__}"
+            f"[{name}] constant methods return numbers, strings or tensors; "
+            f"got {type(item).__name__}"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -58,6 +59,7 @@ class MethodEmitter:
         self._instructions: list[pte.Instruction] = []
         self._frames: list[pte.FrameList] = []
         self._planned: dict[int, tuple[pte.Tensor, int]] = {}
+        self._bytes: dict[int, int] = {}
         self._first: dict[int, int] = {}
         self._last: dict[int, int] = {}
 
@@ -66,7 +68,7 @@ class MethodEmitter:
         for node in self._program.graph.nodes:
             if node.op == "call_function":
                 self._emit_call(node)
-        outputs = self._emit_outputs()
+        outputs = self._emit_outputs(inputs)
         plan = self._plan()
         chain = pte.Chain(
             inputs=[],
@@ -114,36 +116,75 @@ class MethodEmitter:
             elif isinstance(spec.arg, TensorArgument):
                 self._of_node[node] = self._state(node, tensor_of(self._program, spec))
             else:
-                raise EmitError(f"{at_node(node)} inputs must be tensors or numbers; got {spec.kind}")
+                raise EmitError(
+                    f"{at_node(node)} inputs must be tensors or numbers; got {spec.kind}"
+                )
         return inputs
 
-    def _emit_outputs(self) -> list[int]:
+    def _emit_outputs(self, inputs: Sequence[int]) -> list[int]:
         returned = output_node(self._program.graph).args[0]
         assert isinstance(returned, (tuple, list))
         outputs = []
         names = {n.name: n for n in self._program.graph.nodes if n.op == "placeholder"}
-        targets = {s.target: s.arg.name for s in self._program.graph_signature.input_specs
-                   if isinstance(s.arg, TensorArgument)}
+        targets = {
+            s.target: s.arg.name
+            for s in self._program.graph_signature.input_specs
+            if isinstance(s.arg, TensorArgument)
+        }
         writes = []
-        for spec, value in zip(
-            self._program.graph_signature.output_specs, returned, strict=True
-        ):
+        for spec, value in zip(self._program.graph_signature.output_specs, returned, strict=True):
             if spec.kind == OutputKind.USER_OUTPUT:
                 index = self._output(value)
                 outputs.append(index)
             elif spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
-                name = targets[spec.target] if spec.kind == OutputKind.BUFFER_MUTATION else spec.target
+                name = (
+                    targets[spec.target] if spec.kind == OutputKind.BUFFER_MUTATION else spec.target
+                )
                 writes.append((self._of_node[names[str(name)]], self._of_node[value]))
             else:
                 raise EmitError(f"[{self._name}] outputs must be results or state; got {spec.kind}")
-        for state, value in writes:
-            self._kernel("aten::copy_", "", [state, value, self._atom(pte.Bool(False)), state])
+        outputs = self._emit_writes(writes, outputs)
         end = len(self._instructions)
         for index in outputs:
             self._live(index, end)
-            if not self._config.memory_planning.alloc_graph_output:
+            if not self._config.memory_planning.alloc_graph_output and index not in inputs:
                 self._planned.pop(index, None)
         return outputs
+
+    def _emit_writes(self, writes: Sequence[tuple[int, int]], outputs: list[int]) -> list[int]:
+        """Updates buffers and inputs, after all that reads them. Returns the method's outputs.
+
+        What is to be returned, or written elsewhere, as it was before the updates is saved first.
+        """
+        writes = [(state, value) for state, value in writes if state != value]
+        written = {state for state, _ in writes}
+        saved = {
+            old: self._save(old)
+            for old in dict.fromkeys([*outputs, *(value for _, value in writes)])
+            if old in written
+        }
+        for state, value in writes:
+            source = saved.get(value, value)
+            self._live(source, len(self._instructions))
+            self._kernel("aten::copy_", "", [state, source, self._atom(pte.Bool(False)), state])
+            self._no_trace()
+        return [saved.get(index, index) for index in outputs]
+
+    def _save(self, index: int) -> int:
+        """A copy, in memory of its own, of what a tensor holds now."""
+        original = self._values[index].val
+        tensor = replace(original, data_buffer_idx=0, allocation_info=None, extra_tensor_info=None)
+        copy = self._add(tensor)
+        self._bytes[copy] = self._bytes[index]
+        self._planned[copy] = (tensor, self._bytes[copy])
+        self._live(copy, len(self._instructions))
+        variant = out_variant(torch.ops.aten.clone.default)
+        assert variant is not None
+        order = self._list(original.dim_order, "int[]", None)
+        args = [index, self._atom(pte.Bool(False)), order, copy, copy]
+        self._kernel(variant.name, variant.overload, args)
+        self._no_trace()
+        return copy
 
     def _output(self, value: Any) -> int:
         if isinstance(value, Node):
@@ -225,9 +266,14 @@ class MethodEmitter:
         frame = pte.Frame(file, int(line or 0), node.name, op_name(node))
         self._frames.append(pte.FrameList([frame]))
 
+    def _no_trace(self) -> None:
+        """For an instruction that comes from no node: there is one list for each instruction."""
+        if self._config.emit_stacktrace:
+            self._frames.append(pte.FrameList([]))
+
     # --- values ----------------------------------------------------------------------
 
-    def _argument(self, value: Any, kind: str, node: Node) -> int:
+    def _argument(self, value: Any, kind: str, node: Node | None) -> int:
         """The value's index, converted as the schema's type asks."""
         if value is None:
             return self._atom(pte.Null())
@@ -248,12 +294,13 @@ class MethodEmitter:
             return self._atom(pte.Int(scalar_type(value)))
         if isinstance(value, (torch.device, torch.layout, torch.memory_format)):
             return self._atom(pte.Null())
+        where = at_node(node) if node is not None else f"[{self._name}]"
         raise EmitError(
-            f"{at_node(node)} arguments must be tensors, numbers, strings, types or lists of these; "
+            f"{where} arguments must be tensors, numbers, strings, types or lists of these; "
             f"got {type(value).__name__}"
         )
 
-    def _list(self, items: Sequence[Any], kind: str, node: Node) -> int:
+    def _list(self, items: Sequence[Any], kind: str, node: Node | None) -> int:
         if any(isinstance(i, Node) and isinstance(i.meta.get("val"), torch.Tensor) for i in items):
             if any(i is None for i in items):
                 found = [-1 if i is None else int(self._of_node[i]) for i in items]
@@ -295,8 +342,9 @@ class MethodEmitter:
             shape_dynamism=dynamism,
         )
         index = self._add(tensor)
+        self._bytes[index] = math.prod(sizes) * value.element_size()
         if dynamism != DYNAMIC_UNBOUND:
-            self._planned[index] = (tensor, math.prod(sizes) * value.element_size())
+            self._planned[index] = (tensor, self._bytes[index])
         return index
 
     def _constant(self, tensor: torch.Tensor) -> int:

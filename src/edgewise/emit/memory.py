@@ -62,9 +62,7 @@ def plan_memory(blocks: Sequence[Block], alignment: int = 16) -> MemoryPlan:
     return MemoryPlan(offsets, size, _most_alive(blocks, alignment), total)
 
 
-def check_plan(
-    blocks: Sequence[Block], offsets: Mapping[Hashable, int], alignment: int
-) -> None:
+def check_plan(blocks: Sequence[Block], offsets: Mapping[Hashable, int], alignment: int) -> None:
     """Raises EmitError if a tensor is misaligned or two live ones overlap."""
     ordered = sorted(blocks, key=lambda b: b.first)
     alive: list[Block] = []
@@ -72,7 +70,8 @@ def check_plan(
         start = offsets[block.key]
         if start % alignment:
             raise EmitError(
-                f"[memory plan] offsets must be multiples of {alignment}; got {start} for {block.key}"
+                f"[memory plan] offsets must be multiples of {alignment}; "
+                f"got {start} for {block.key}"
             )
         alive = [b for b in alive if b.last >= block.first]
         for other in alive:

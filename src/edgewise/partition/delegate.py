@@ -8,7 +8,7 @@ replaced in one sweep, in time linear in nodes and edges.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -119,7 +119,7 @@ def _order_by_partition(graph: Graph, groups: dict[str, list[Node]]) -> None:
     for node in list(graph.nodes):
         if node.op in ("placeholder", "output"):
             continue
-        stack = [(unit_of.get(node, node), None)]
+        stack: list[tuple[Any, Iterator[Any] | None]] = [(unit_of.get(node, node), None)]
         while stack:
             unit, pending = stack.pop()
             if unit in done or (isinstance(unit, Node) and unit.op == "placeholder"):
@@ -155,6 +155,7 @@ def _is_input(unit: Any) -> bool:
 def _replace(program: ExportedProgram, nodes: Sequence[Node], spec: DelegationSpec) -> None:
     graph = program.graph
     part, inputs, outputs = cut_out(program, nodes)
+    members = set(nodes)
     backend = BackendDetails.find(spec.backend_id)
     result = backend.preprocess(part, spec.compile_specs)
     lowered = LoweredBackendModule(spec, part, result)
@@ -172,8 +173,8 @@ def _replace(program: ExportedProgram, nodes: Sequence[Node], spec: DelegationSp
             item = graph.call_function(operator.getitem, (call, index))
             inherit_meta(item, node)
             item.meta["val"] = node.meta["val"]
-            member = set(nodes)
-            node.replace_all_uses_with(item, delete_user_cb=lambda u, m=member: u not in m)
+            outside = {user for user in node.users if user not in members}
+            node.replace_all_uses_with(item, delete_user_cb=outside.__contains__)
     for node in reversed(nodes):
         graph.erase_node(node)
 
@@ -210,7 +211,7 @@ def cut_out(
         env[node] = graph.node_copy(node, lambda n: env[n])
     outputs = [n for n in nodes if any(user not in members for user in n.users)]
     graph.output(tuple(env[n] for n in outputs))
-    flat_inputs = (tuple(range(len(inputs))), {})
+    flat_inputs: tuple[tuple[int, ...], dict[str, Any]] = (tuple(range(len(inputs))), {})
     part = make_program(
         graph,
         make_signature(specs, [env[n].name for n in outputs]),

@@ -11,7 +11,14 @@ from typing import Any
 
 from torch.fx import Node
 
-from edgewise.edge.graph import is_call, is_getitem, module_path, op_name, source_line, tensor_shapes
+from edgewise.edge.graph import (
+    is_call,
+    is_getitem,
+    module_path,
+    op_name,
+    source_line,
+    tensor_shapes,
+)
 from edgewise.partition.delegate import is_delegate_call
 from edgewise.partition.spec import TAG, DelegationSpec, Refusal
 from edgewise.partition.work import macs, traffic
@@ -94,7 +101,7 @@ class ReportBuilder:
     """Collects a report while partitioners take their turns on one method."""
 
     def __init__(self, method: str) -> None:
-        self._report = DelegationReport(method)
+        self._method = method
         self._reasons: dict[str, dict[str, list[str]]] = {}
         self._taken: dict[str, tuple[str, str]] = {}
         self._facts: dict[str, NodeReport] = {}
@@ -107,6 +114,9 @@ class ReportBuilder:
         backend: str,
     ) -> None:
         """Notes one partitioner's decisions, before its partitions are cut out."""
+        present = {node.name for node in nodes}
+        for name in [n for n in self._facts if n not in self._taken and n not in present]:
+            del self._facts[name]  # decomposed since an earlier partitioner refused it
         for node in nodes:
             if not is_call(node) or is_delegate_call(node):
                 continue
@@ -114,7 +124,7 @@ class ReportBuilder:
                 continue
             if node.name not in self._facts:
                 self._facts[node.name] = _facts(node)
-            tag = node.meta.get(TAG)
+            tag = str(node.meta.get(TAG, ""))
             if tag in tags:
                 self._taken[node.name] = (tags[tag].backend_id, tag)
             elif node.name in refusals:
@@ -126,12 +136,13 @@ class ReportBuilder:
         self.asked(nodes, {}, {}, KERNEL)
 
     def finish(self) -> DelegationReport:
+        report = DelegationReport(self._method)
         for name, facts in self._facts.items():
             backend, tag = self._taken.get(name, (KERNEL, ""))
             reasons = {} if tag else self._reasons.get(name, {})
             values = {**facts.__dict__, "backend": backend, "partition": tag, "reasons": reasons}
-            self._report.nodes.append(NodeReport(**values))
-        return self._report
+            report.nodes.append(NodeReport(**values))
+        return report
 
 
 def _facts(node: Node) -> NodeReport:
@@ -151,8 +162,10 @@ def _facts(node: Node) -> NodeReport:
 
 def render(report: DelegationReport, limit: int = 12) -> str:
     """A short table: what each backend runs, then the refused operators by reason."""
-    lines = [f"method {report.method}: {len(report.nodes)} nodes, "
-             f"{len(report.delegates)} delegate{'' if len(report.delegates) == 1 else 's'}"]
+    lines = [
+        f"method {report.method}: {len(report.nodes)} nodes, "
+        f"{len(report.delegates)} delegate{'' if len(report.delegates) == 1 else 's'}"
+    ]
     header = ("backend", "delegates", "nodes", "MACs", "bytes")
     rows = []
     total = {q: max(1, sum(getattr(n, q) for n in report.nodes)) for q in ("macs", "bytes")}
@@ -189,7 +202,10 @@ def render(report: DelegationReport, limit: int = 12) -> str:
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(r[i]) for r in [header, *rows]) for i in range(len(header))]
-    return ["  " + "  ".join(c.ljust(w) for c, w in zip(r, widths)).rstrip() for r in [header, *rows]]
+    return [
+        "  " + "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip()
+        for r in [header, *rows]
+    ]
 
 
 def _short(number: float) -> str:
@@ -229,11 +245,21 @@ def _page(report: DelegationReport) -> str:
         ]
         style = ' class="runtime"' if not node.partition else ""
         rows.append(f"<tr{style}>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>")
-    heads = ("node", "operator", "shapes", "runs on", "why not elsewhere", "module", "source",
-             "MACs", "bytes")
+    heads = (
+        "node",
+        "operator",
+        "shapes",
+        "runs on",
+        "why not elsewhere",
+        "module",
+        "source",
+        "MACs",
+        "bytes",
+    )
     head = "".join(f"<th>{h}</th>" for h in heads)
     return (
-        f"<!doctype html><meta charset=utf-8><title>Delegation of {html.escape(report.method)}</title>"
+        f"<!doctype html><meta charset=utf-8>"
+        f"<title>Delegation of {html.escape(report.method)}</title>"
         f"<style>{_STYLE}</style><h1>Delegation of {html.escape(report.method)}</h1>"
         f"<pre>{html.escape(render(report))}</pre><table><tr>{head}</tr>{''.join(rows)}</table>"
     )

@@ -79,6 +79,7 @@ class Partitioner(ABC):
         return [], None
 
     def __call__(self, exported_program: ExportedProgram) -> PartitionResult:
+        """The same as `partition`."""
         return self.partition(exported_program)
 
 
@@ -116,6 +117,7 @@ class BackendDetails(ABC):
 
     @staticmethod
     def find(backend_id: str) -> type[BackendDetails]:
+        """The backend with that id. PartitionError if none was imported."""
         try:
             return BackendDetails._known[backend_id]
         except KeyError:

@@ -1,7 +1,7 @@
 """XNNPACK: CPUs, in float32.
 
-    from edgewise.backends.xnnpack import XnnpackPartitioner
-    program = edgewise.to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
+from edgewise.backends.xnnpack import XnnpackPartitioner
+program = edgewise.to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
 """
 
 from edgewise.backends.xnnpack.backend import XnnpackBackend

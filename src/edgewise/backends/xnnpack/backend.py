@@ -72,12 +72,12 @@ def _lower(to: Lowering, node: Node) -> Operand | tuple[Operand, ...]:
     return result
 
 
-def _check_shape(node: Node, result: object) -> None:
+def _check_shape(node: Node, result: Operand | tuple[Operand, ...]) -> None:
     """A row that lowers to another shape than torch's is a defect of the row."""
     value = node.meta["val"]
     expected = value[0] if isinstance(value, (tuple, list)) else value
     found = result[0] if isinstance(result, tuple) else result
-    shape = tuple(found.shape)  # type: ignore[attr-defined]
+    shape = tuple(found.shape)
     want = tuple(int(s) for s in expected.shape)
     if shape != want and not (math.prod(shape) == math.prod(want) == 1):
         raise PartitionError(

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from edgewise.backends.xnnpack.graph import Graph, Node, Value
@@ -125,7 +126,7 @@ class Builder:
     ) -> Ref:
         """An elementwise node with broadcasting. At least one operand is computed."""
         left, right, perm = self._same_order(a, b)
-        dims = torch.broadcast_shapes(left.dims, right.dims)
+        dims = np.broadcast_shapes(left.dims, right.dims)
         return Ref(self.node(kind, [left, right], dims, left.dtype, clamp), perm)
 
     def scale(self, x: Ref, factor: float) -> Ref:
@@ -134,19 +135,15 @@ class Builder:
     def shift(self, x: Ref, amount: float, clamp: tuple[float, float] | None = None) -> Ref:
         return self.binary("Add", x, scalar(amount, x.dtype), clamp)
 
-    def fully_connected(
-        self, x: Ref, weight: torch.Tensor, bias: torch.Tensor | None
-    ) -> Ref:
-        """x [..., in], weight [out, in], bias [out] -> [..., out]. Leading dimensions in any order."""
+    def fully_connected(self, x: Ref, weight: torch.Tensor, bias: torch.Tensor | None) -> Ref:
+        """x [..., in], weight [out, in], bias [out] -> [..., out], in any order of what leads."""
         last = x.rank - 1
         if x.perm[-1] != last:
             x = self.in_order(x, identity(x.rank))
         filters = self.constant(weight)
         biases = None if bias is None else self.constant(bias)
         dims = (*x.value.dims[:-1], weight.shape[0])
-        return Ref(
-            self.node("FullyConnected", [x.value, filters, biases], dims, x.dtype), x.perm
-        )
+        return Ref(self.node("FullyConnected", [x.value, filters, biases], dims, x.dtype), x.perm)
 
     # --- layout ----------------------------------------------------------------------
 
@@ -262,9 +259,7 @@ def _order_that_matters(perm: Perm, shape: Sequence[int]) -> list[int]:
     return [d for d in perm if shape[d] != 1]
 
 
-def _perm_after_view(
-    shape: Sequence[int], perm: Perm, target: Sequence[int]
-) -> Perm | None:
+def _perm_after_view(shape: Sequence[int], perm: Perm, target: Sequence[int]) -> Perm | None:
     """Order of the target's dimensions if x, laid out as `perm`, is viewed as `target`.
 
     Source and target dimensions fall into the smallest groups of equal product. A
@@ -310,9 +305,7 @@ def _keeping_dims(
     return tuple(found)
 
 
-def _groups(
-    shape: Sequence[int], target: Sequence[int]
-) -> list[tuple[list[int], list[int]]]:
+def _groups(shape: Sequence[int], target: Sequence[int]) -> list[tuple[list[int], list[int]]]:
     found = []
     i = j = 0
     while i < len(shape) or j < len(target):

@@ -1,6 +1,6 @@
 """The operator table as Markdown, made from the rows.
 
-    python -m edgewise.backends.xnnpack.document > docs/xnnpack-operators.md
+python -m edgewise.backends.xnnpack.document > docs/xnnpack-operators.md
 """
 
 from __future__ import annotations

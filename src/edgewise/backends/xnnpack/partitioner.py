@@ -70,6 +70,7 @@ class XnnpackPartitioner(Partitioner):
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
+        """Composite operators with a row of their own, where the row accepts the node."""
         keep = [target for row in all_rows() if row.keep for target in row.targets]
         constants = Constants(ep)
         return keep, lambda node: not self.refusals(node, constants)
@@ -86,6 +87,7 @@ class XnnpackPartitioner(Partitioner):
         return row.refusals(node, constants)
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        """Tags what the rows accept; says for everything else why not."""
         nodes = [n for n in exported_program.graph.nodes if is_call(n)]
         constants = Constants(exported_program)
         refused: dict[str, list[Refusal]] = {}

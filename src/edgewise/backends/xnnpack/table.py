@@ -183,13 +183,13 @@ def constant(*names: str) -> Constraint:
     return Constraint(f"constant {' and '.join(names)}", check)
 
 
-def equals(name: str, *allowed: Any) -> Constraint:
+def equals(name: str, *allowed: Any, hint: str = "") -> Constraint:
     shown = " or ".join(str(a) for a in allowed)
 
     def check(q: Query) -> str | None:
         return None if q.args[name] in allowed else f"{name}={q.args[name]}"
 
-    return Constraint(f"{name}={shown}", check)
+    return Constraint(f"{name}={shown}", check, hint)
 
 
 def rank(name: str, *allowed: int) -> Constraint:

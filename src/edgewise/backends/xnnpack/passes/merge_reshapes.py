@@ -28,8 +28,6 @@ def merge_reshapes(graph: Graph) -> bool:
             changed = True
     if same:
         graph.nodes = [
-            n
-            for n in graph.nodes
-            if not (n.kind == "StaticReshape" and n.outputs[0] in same)
+            n for n in graph.nodes if not (n.kind == "StaticReshape" and n.outputs[0] in same)
         ]
     return changed

@@ -11,6 +11,7 @@ no product is computed twice.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -64,9 +65,7 @@ def _parts(node: Node, users: dict[Value, list[Node]]) -> list[_Part] | None:
                 return None
             found.append(part)
     found.sort(key=lambda p: p.start)
-    if len(found) < 2 or any(
-        a.start + a.count > b.start for a, b in zip(found, found[1:], strict=False)
-    ):
+    if len(found) < 2 or any(a.start + a.count > b.start for a, b in itertools.pairwise(found)):
         return None
     return found
 

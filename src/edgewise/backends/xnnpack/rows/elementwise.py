@@ -56,11 +56,8 @@ def _binary(name: str, kind: str, *targets: torch._ops.OpOverload, alpha: bool =
     def lower(to: Lowering, node: Node, args: Args) -> Operand:
         return to.b.binary(kind, to.operand(node.args[0]), to.operand(node.args[1]))
 
-    constraints = (ONE_TYPE, equals("alpha", 1)) if alpha else (ONE_TYPE,)
-    if alpha:
-        hint = "multiplying the second operand first"
-        constraints = (ONE_TYPE, Constraint("alpha=1", constraints[1].check, hint))
-    add_row(OpRow(name, targets, lower, constraints))
+    one = equals("alpha", 1, hint="multiplying the second operand first")
+    add_row(OpRow(name, targets, lower, (ONE_TYPE, one) if alpha else (ONE_TYPE,)))
 
 
 _binary("add", "Add", aten.add.Tensor, aten.add.Scalar, alpha=True)

@@ -29,18 +29,12 @@ def _linear(to: Lowering, node: Node, args: Args) -> Operand:
     )
 
 
-add_row(
-    OpRow(
-        "linear", (aten.linear.default,), _linear, (constant("weight", "bias"),), keep=True
-    )
-)
+add_row(OpRow("linear", (aten.linear.default,), _linear, (constant("weight", "bias"),), keep=True))
 
 
 def _addmm(to: Lowering, node: Node, args: Args) -> Operand:
     bias = to.tensor(args["self"])
-    return to.b.fully_connected(
-        to.ref(args["mat1"]), to.tensor(args["mat2"]).t(), bias.reshape(-1)
-    )
+    return to.b.fully_connected(to.ref(args["mat1"]), to.tensor(args["mat2"]).t(), bias.reshape(-1))
 
 
 def _bias_is_vector(q: Query) -> str | None:

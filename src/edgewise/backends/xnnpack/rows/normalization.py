@@ -42,9 +42,7 @@ def _layer_norm(to: Lowering, node: Node, args: dict[str, Any]) -> Operand:
     return to.b.view(result, shape)
 
 
-def _native_layer_norm(
-    to: Lowering, node: Node, args: dict[str, Any]
-) -> tuple[Operand, ...]:
+def _native_layer_norm(to: Lowering, node: Node, args: dict[str, Any]) -> tuple[Operand, ...]:
     return (_layer_norm(to, node, args),)
 
 

@@ -85,7 +85,7 @@ add_row(
     OpRow(
         "max_pool2d_with_indices",
         (aten.max_pool2d_with_indices.default,),
-        lambda to, node, args: (_max_pool2d(to, node, args),),  # type: ignore[arg-type,return-value]
+        lambda to, node, args: (_max_pool2d(to, node, args),),
         (*_POOL, Constraint("indices are not used", _only_values_are_used)),
     )
 )
@@ -102,9 +102,7 @@ def _mean(to: Lowering, node: Node, args: Args) -> Operand:
         return to.b.view(mean_of_last(to, x), shape)
     x = to.b.in_order(x, NHWC)
     n, _, _, c = x.value.dims
-    value = to.b.node(
-        "GlobalAvgPooling2d", [x.value], (n, 1, 1, c), x.dtype, flags=KEEP_DIMS
-    )
+    value = to.b.node("GlobalAvgPooling2d", [x.value], (n, 1, 1, c), x.dtype, flags=KEEP_DIMS)
     return to.b.view(Ref(value, NHWC), shape)
 
 

@@ -215,4 +215,3 @@ add_row(
         (Constraint("no dtype conversion", _no_conversion),),
     )
 )
-

@@ -1,0 +1,33 @@
+"""Making edge programs and asking what is in them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from support import assert_close, eager, export
+from torch.export import ExportedProgram
+
+import edgewise
+from edgewise.edge.graph import calls, op_name
+
+
+def edge(module: torch.nn.Module, inputs: tuple[Any, ...], **options: Any) -> ExportedProgram:
+    return edgewise.to_edge(export(module, inputs, **options)).exported_program()
+
+
+def spelling(program: ExportedProgram) -> list[str]:
+    """The calls in order, without `aten.` and without elements taken out of tuples."""
+    names = [op_name(n).removeprefix("aten.") for n in calls(program.graph)]
+    return [n for n in names if n != "getitem"]
+
+
+def assert_equals_eager(
+    program: ExportedProgram, module: torch.nn.Module, inputs: tuple[Any, ...], rel: float = 1e-6
+) -> None:
+    """Computes what the module does, in PyTorch, in the same type."""
+    expected = eager(copy.deepcopy(module), inputs)
+    with torch.no_grad():
+        got = program.module()(*copy.deepcopy(inputs))
+    assert_close(torch.utils._pytree.tree_leaves(got), expected, rel)

@@ -1,0 +1,265 @@
+"""In-place operators: which are rewritten, which take a trace, and that none changes results."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from edge_support import assert_equals_eager
+from support import Fn, assert_close, eager, export
+
+import edgewise
+from edgewise.edge.functionalize import functionalize, is_functional
+from edgewise.edge.program import copy_program
+
+X = (torch.linspace(-2, 3, 12).reshape(3, 4),)
+SQUARE = (torch.linspace(-2, 3, 9).reshape(3, 3),)
+
+
+def residual(x):
+    y = torch.sin(x)
+    y += x
+    return y * 2
+
+
+def chain(x):
+    y = x + 1
+    return y.relu_().mul_(2).add_(1)
+
+
+def chain_by_name(x):
+    y = x + 1
+    y.relu_()
+    y.mul_(2)
+    return y - 1
+
+
+def both_names(x):
+    y = x + 1
+    z = y.relu_()
+    y.mul_(2)
+    return y + z
+
+
+def first_name_after(x):
+    y = x + 1
+    z = y.relu_()
+    z.mul_(2)
+    return y
+
+
+def uses_before_and_after(x):
+    y = x + 1
+    before = y * 3
+    y.relu_()
+    return before + y
+
+
+def dead_view(x):
+    y = x + 1
+    before = y.view(-1) * 2
+    y.relu_()
+    return y.view(-1) + before
+
+
+def through_dropout(x):
+    y = F.dropout(x + 1, training=False)
+    y.relu_()
+    return y
+
+
+def out_of_dropout(x):
+    y = x + 1
+    z = F.dropout(y, training=False)
+    z.relu_()
+    return y
+
+
+def masked(x):
+    y = x + 1
+    y.masked_fill_(x > 0, 0.5)
+    return y
+
+
+def indexed(x):
+    y = x + 1
+    y[torch.tensor([0, 2])] = 1.0
+    return y
+
+
+def swapped_in_place(x):
+    y = x + 1
+    y.transpose_(0, 1)
+    return y * 2 + x
+
+
+def write_view(x):
+    y = x + 1
+    y[0].relu_()
+    return y
+
+
+def write_slice(x):
+    y = x + 1
+    y[:, 1:3] = 7.0
+    return y
+
+
+def read_alias(x):
+    y = x + 1
+    v = y.view(-1)
+    y.relu_()
+    return v
+
+
+def write_alias(x):
+    y = x + 1
+    v = y.reshape(-1)
+    v.relu_()
+    return y
+
+
+def alias_of_alias(x):
+    y = x + 1
+    a, b = y.t(), y.view(-1)
+    a.relu_()
+    return b
+
+
+def split_part(x):
+    y = x + 1
+    a, b = y.split(2, dim=1)
+    a.mul_(5)
+    return y + torch.cat([b, a], 1)
+
+
+def einsum_view(x):
+    y = x + 1
+    v = torch.einsum("ij->ji", y)
+    v.relu_()
+    return y
+
+
+def flatten_view(x):
+    y = x + 1
+    v = y.flatten()
+    v.mul_(3)
+    return y
+
+
+def same_type(x):
+    y = x.float()
+    y.add_(1)
+    return y
+
+
+def promotes(x):
+    y = x.to(torch.int32) + 1
+    y.mul_(torch.tensor(2, dtype=torch.int64))
+    return y
+
+
+def copies_another_type(x):
+    y = x.to(torch.int32) + 1
+    y.copy_(x)
+    return y
+
+
+def writes_input(x):
+    x.mul_(2)
+    return x + 1
+
+
+def writes_input_view(x):
+    x[0].mul_(2)
+    return x.sum(0)
+
+
+# In place without a trace, or with one.
+IN_PLACE = [residual, chain, chain_by_name, both_names, first_name_after, uses_before_and_after,
+            dead_view, through_dropout, masked, indexed]
+TRACED = [out_of_dropout, write_view, write_slice, read_alias, write_alias, alias_of_alias,
+          split_part, einsum_view, flatten_view, copies_another_type, writes_input,
+          writes_input_view]
+EITHER = [swapped_in_place, same_type, promotes]
+
+
+def traces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one whenever a whole program is traced."""
+    found: list[int] = []
+    original = torch.export.ExportedProgram.run_decompositions
+
+    def counting(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found.append(1)
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", counting)
+    return found
+
+
+@pytest.mark.parametrize("function", IN_PLACE + TRACED + EITHER, ids=lambda f: f.__name__)
+def test_results_are_eagers(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, inputs = Fn(function), SQUARE if function is swapped_in_place else X
+    program = export(module, inputs)
+    count = traces(monkeypatch)
+    lowered = edgewise.to_edge(program).exported_program()
+    assert is_functional(lowered.graph)
+    assert_equals_eager(lowered, module, inputs)
+    if function not in EITHER:
+        assert len(count) == (0 if function in IN_PLACE else 1)
+
+
+@pytest.mark.parametrize("function", TRACED, ids=lambda f: f.__name__)
+def test_what_takes_a_trace_is_left_alone(function: Any) -> None:
+    program = copy_program(export(Fn(function), X))
+    before = str(program.graph)
+    assert functionalize(program) is None
+    assert str(program.graph) == before
+
+
+def test_nothing_to_do() -> None:
+    assert functionalize(copy_program(export(Fn(lambda x: x + 1), X))) is False
+
+
+class Steps(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("steps", torch.zeros(1))
+        self.register_buffer("rows", torch.zeros(3, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.steps.add_(1)
+        self.rows[1] = x[1]
+        return x + self.steps + self.rows
+
+
+def test_buffers_are_updated(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = Steps()
+    program = export(module, X)
+    count = traces(monkeypatch)
+    lowered = edgewise.to_edge(program).exported_program()
+    assert len(count) == 1
+    targets = {s.target for s in lowered.graph_signature.output_specs if s.target}
+    assert targets == {"steps", "rows"}
+    unlifted, reference = lowered.module(), copy.deepcopy(module)
+    for _ in range(3):
+        assert_close([unlifted(*X)], eager(reference, X))
+
+
+def test_inputs_are_mutated() -> None:
+    lowered = edgewise.to_edge(export(Fn(writes_input), X)).exported_program()
+    kinds = [spec.kind.name for spec in lowered.graph_signature.output_specs]
+    assert kinds == ["USER_INPUT_MUTATION", "USER_OUTPUT"]
+
+
+def test_residual_network_takes_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    from examples.models import MODELS
+
+    spec = MODELS["resnet18"]
+    program = export(spec.build(0), spec.example_inputs(0))
+    count = traces(monkeypatch)
+    edgewise.compile(program)
+    assert not count
