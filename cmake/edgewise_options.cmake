@@ -10,6 +10,9 @@ target_compile_features(edgewise_options INTERFACE cxx_std_20)
 
 set(edgewise_compile_flags -Wall -Wextra -Wshadow -fvisibility=hidden
                            -fvisibility-inlines-hidden)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  list(APPEND edgewise_compile_flags -Wno-restrict)  # GCC 12 warns of std::string's own code
+endif()
 if(EDGEWISE_WERROR)
   list(APPEND edgewise_compile_flags -Werror)
 endif()

@@ -280,7 +280,8 @@ def _partitioners_by_method(
 def _as_list(partitioner: Partitioner | Sequence[Partitioner]) -> list[Partitioner]:
     found = [partitioner] if not isinstance(partitioner, Sequence) else list(partitioner)
     for one in found:
-        if not hasattr(one, "partition"):
+        # Strings have a method `partition` too, and so has a class that was not called.
+        if isinstance(one, (str, type)) or not hasattr(one, "partition"):
             raise TypeError(
                 f"[to_backend] a partitioner must have a method `partition`; got {one!r}; "
                 f"try an instance, such as XnnpackPartitioner()"

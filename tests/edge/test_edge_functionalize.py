@@ -180,8 +180,8 @@ def writes_input_view(x):
 
 # In place without a trace, or with one.
 IN_PLACE = [residual, chain, chain_by_name, both_names, first_name_after, uses_before_and_after,
-            dead_view, through_dropout, masked, indexed]
-TRACED = [out_of_dropout, write_view, write_slice, read_alias, write_alias, alias_of_alias,
+            dead_view, through_dropout, out_of_dropout, masked, indexed]
+TRACED = [write_view, write_slice, read_alias, write_alias, alias_of_alias,
           split_part, einsum_view, flatten_view, copies_another_type, writes_input,
           writes_input_view]
 EITHER = [swapped_in_place, same_type, promotes]

@@ -117,11 +117,11 @@ xnn_status NodeBuilder::define_convolution() const {
         node.max, in(0), in(1), in(2), out(), node.flags);
   }
   if (node.kind == NodeKind::kConvTranspose2d) {
-    return xnn_define_deconvolution_2d(
-        subgraph, w.pad_top, w.pad_right, w.pad_bottom, w.pad_left, w.adjustment[0],
-        w.adjustment[1], w.kernel[0], w.kernel[1], w.stride[0], w.stride[1], w.dilation[0],
-        w.dilation[1], w.groups, w.group_inputs, w.group_outputs, node.min, node.max, in(0), in(1),
-        in(2), out(), node.flags);
+    return xnn_define_deconvolution_2d(subgraph, w.pad_top, w.pad_right, w.pad_bottom, w.pad_left,
+                                       w.adjustment[0], w.adjustment[1], w.kernel[0], w.kernel[1],
+                                       w.stride[0], w.stride[1], w.dilation[0], w.dilation[1],
+                                       w.groups, w.group_inputs, w.group_outputs, node.min,
+                                       node.max, in(0), in(1), in(2), out(), node.flags);
   }
   return xnn_define_convolution_2d(
       subgraph, w.pad_top, w.pad_right, w.pad_bottom, w.pad_left, w.kernel[0], w.kernel[1],
@@ -163,8 +163,8 @@ xnn_status NodeBuilder::define_global_pool() const {
                                       nullptr, kNone, 0, &mean);
     if (status != xnn_status_success) return status;
   }
-  const xnn_status status = xnn_define_static_reduce_v2(subgraph, xnn_reduce_mean, 2, axes, in(0),
-                                                        mean, node.flags);
+  const xnn_status status =
+      xnn_define_static_reduce_v2(subgraph, xnn_reduce_mean, 2, axes, in(0), mean, node.flags);
   if (status != xnn_status_success || !node.has_bounds) return status;
   xnn_unary_params params{};
   params.clamp = {node.min, node.max};
@@ -217,9 +217,9 @@ xnn_status NodeBuilder::define() const {
       return xnn_define_static_slice(subgraph, node.list.size(), list.items, list2.items, in(0),
                                      out(), 0);
     case NodeKind::kAttention:
-      return xnn_define_scaled_dot_product_attention(
-          subgraph, xnn_attention_logits_cap_type_none, nullptr, in(0), in(1), in(2), in(3), in(4),
-          out(), 0);
+      return xnn_define_scaled_dot_product_attention(subgraph, xnn_attention_logits_cap_type_none,
+                                                     nullptr, in(0), in(1), in(2), in(3), in(4),
+                                                     out(), 0);
     case NodeKind::kBatchMatMul:
       return xnn_define_batch_matrix_multiply(subgraph, in(0), in(1), out(), node.flags);
     case NodeKind::kCopy:

@@ -16,7 +16,8 @@ xnn_status define_value(const GraphValue& value, const Shape& shape, xnn_subgrap
     case DataType::kQuint8:
     case DataType::kQint32:
       return xnn_define_quantized_tensor_value(subgraph, type, value.zero_point, value.scale,
-                                               shape.rank, dims, data, value.external_id, flags, id);
+                                               shape.rank, dims, data, value.external_id, flags,
+                                               id);
     case DataType::kQcint8:
     case DataType::kQcint32:
     case DataType::kQcint4:

@@ -10,13 +10,13 @@ struct Row {
 };
 
 constexpr Row kRows[] = {
-    {"invalid", xnn_datatype_invalid, 0},  {"fp32", xnn_datatype_fp32, 32},
-    {"fp16", xnn_datatype_fp16, 16},       {"qint8", xnn_datatype_qint8, 8},
-    {"quint8", xnn_datatype_quint8, 8},    {"qint32", xnn_datatype_qint32, 32},
-    {"qcint8", xnn_datatype_qcint8, 8},    {"qcint32", xnn_datatype_qcint32, 32},
-    {"qcint4", xnn_datatype_qcint4, 4},    {"qdint8", xnn_datatype_qdint8, 8},
-    {"qbint4", xnn_datatype_qbint4, 4},    {"qpint8", xnn_datatype_qpint8, 8},
-    {"int32", xnn_datatype_int32, 32},     {"pfp32", xnn_datatype_pfp32, 32},
+    {"invalid", xnn_datatype_invalid, 0}, {"fp32", xnn_datatype_fp32, 32},
+    {"fp16", xnn_datatype_fp16, 16},      {"qint8", xnn_datatype_qint8, 8},
+    {"quint8", xnn_datatype_quint8, 8},   {"qint32", xnn_datatype_qint32, 32},
+    {"qcint8", xnn_datatype_qcint8, 8},   {"qcint32", xnn_datatype_qcint32, 32},
+    {"qcint4", xnn_datatype_qcint4, 4},   {"qdint8", xnn_datatype_qdint8, 8},
+    {"qbint4", xnn_datatype_qbint4, 4},   {"qpint8", xnn_datatype_qpint8, 8},
+    {"int32", xnn_datatype_int32, 32},    {"pfp32", xnn_datatype_pfp32, 32},
     {"bf16", xnn_datatype_bf16, 16},
 };
 

@@ -33,6 +33,11 @@ Status check_type(const GraphValue& value, const Tensor& tensor) {
                tensor.describe().c_str());
 }
 
+// Writers call a tensor without dimensions one with a single element.
+bool has_rank(const Tensor& tensor, const Shape& shape) {
+  return tensor.rank() == shape.rank || (tensor.rank() == 0 && shape.rank == 1 && shape[0] == 1);
+}
+
 }  // namespace
 
 XnnpackDelegate::XnnpackDelegate(std::shared_ptr<ProgramState> state)
@@ -84,13 +89,14 @@ Status XnnpackDelegate::read_inputs(std::span<Value* const> arguments, bool* is_
     if (!found.ok()) return found.status();
     const Tensor& tensor = **found;
     if (auto status = check_type(value, tensor); !status.ok()) return status;
-    if (tensor.rank() != value.shape.rank) {
+    if (!has_rank(tensor, value.shape)) {
       return error(Code::kInvalidArgument, "[xnnpack] argument %u must have %zu dimensions; got %s",
                    value.external_id, value.shape.rank, tensor.describe().c_str());
     }
     Shape shape;
-    shape.rank = tensor.rank();
-    for (size_t k = 0; k < shape.rank; ++k) {
+    shape.rank = value.shape.rank;
+    shape[0] = 1;
+    for (size_t k = 0; k < tensor.rank(); ++k) {
       shape[k] = static_cast<size_t>(tensor.size(tensor.dim_order()[k]));
     }
     Shape& known = shapes_[graph_.inputs[i]];
@@ -147,15 +153,15 @@ Status XnnpackDelegate::prepare_outputs(std::span<Value* const> arguments) {
     if (!found.ok()) return found.status();
     Tensor& tensor = **found;
     if (auto status = check_type(value, tensor); !status.ok()) return status;
-    if (tensor.rank() != shape.rank) {
+    if (!has_rank(tensor, shape)) {
       return error(Code::kInvalidArgument, "[xnnpack] argument %u must be an output of %s; got %s",
                    value.external_id, shape.text().c_str(), tensor.describe().c_str());
     }
     int64_t sizes[kMaxRank] = {};
-    for (size_t k = 0; k < shape.rank; ++k) {
+    for (size_t k = 0; k < tensor.rank(); ++k) {
       sizes[tensor.dim_order()[k]] = static_cast<int64_t>(shape[k]);
     }
-    if (auto status = tensor.resize(std::span(sizes, shape.rank)); !status.ok()) {
+    if (auto status = tensor.resize(std::span(sizes, tensor.rank())); !status.ok()) {
       return status.within("xnnpack");
     }
     void* data = tensor.data<void>();

@@ -46,12 +46,12 @@ std::string describe(const Graph& graph, const std::vector<Shape>& shapes, const
   std::string text;
   append(&text, node.kind);
   append(&text, node.flags);
-  for (uint32_t number : {node.window.groups, node.window.group_inputs, node.window.group_outputs,
-                          node.window.kernel[0], node.window.kernel[1], node.window.stride[0],
-                          node.window.stride[1], node.window.dilation[0], node.window.dilation[1],
-                          // Whether there is padding chooses between kernels.
-                          node.window.pad_top, node.window.pad_right, node.window.pad_bottom,
-                          node.window.pad_left}) {
+  for (uint32_t number :
+       {node.window.groups, node.window.group_inputs, node.window.group_outputs,
+        node.window.kernel[0], node.window.kernel[1], node.window.stride[0], node.window.stride[1],
+        node.window.dilation[0], node.window.dilation[1],
+        // Whether there is padding chooses between kernels.
+        node.window.pad_top, node.window.pad_right, node.window.pad_bottom, node.window.pad_left}) {
     append(&text, number);
   }
   for (size_t i = 0; i < node.inputs.size(); ++i) {

@@ -91,7 +91,8 @@ void fold_nodes(Graph* graph) {
       folder.fold_pad(&node);
     }
   }
-  std::erase_if(graph->nodes, [](const GraphNode& node) { return node.kind == NodeKind::kNothing; });
+  std::erase_if(graph->nodes,
+                [](const GraphNode& node) { return node.kind == NodeKind::kNothing; });
 }
 
 }  // namespace edgewise::xnnpack

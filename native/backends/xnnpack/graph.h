@@ -145,9 +145,9 @@ struct GraphNode {
 struct Graph {
   std::vector<GraphValue> values;
   std::vector<GraphNode> nodes;
-  std::vector<uint32_t> inputs;   // indices into values, by external id
-  std::vector<uint32_t> outputs;  // likewise
-  uint32_t externals = 0;         // external ids are below
+  std::vector<uint32_t> inputs;       // indices into values, by external id
+  std::vector<uint32_t> outputs;      // likewise
+  uint32_t externals = 0;             // external ids are below
   std::shared_ptr<const void> owner;  // of constants that lie in a moved flatbuffer
 
   std::vector<Shape> serialized_shapes() const;

@@ -26,12 +26,18 @@ constexpr size_t kDepthwiseRows = 5;
 constexpr size_t kTransposedRows = 6;
 
 constexpr Filtered kFullyConnected[] = {
-    {T::kFp32, T::kFp32, T::kFp32, T::kFp32},    {T::kFp16, T::kFp32, T::kFp32, T::kFp16},
-    {T::kFp16, T::kFp16, T::kFp16, T::kFp16},    {T::kFp32, T::kQcint4, T::kFp32, T::kFp32},
-    {T::kFp32, T::kQcint8, T::kFp32, T::kFp32},  {T::kQdint8, T::kQcint4, T::kFp32, T::kFp32},
-    {T::kQdint8, T::kQcint4, T::kFp32, T::kFp16}, {T::kQdint8, T::kQbint4, T::kFp32, T::kFp32},
-    {T::kQdint8, T::kQbint4, T::kFp32, T::kFp16}, {T::kQdint8, T::kQcint8, T::kFp32, T::kFp32},
-    {T::kQdint8, T::kQcint8, T::kFp32, T::kFp16}, {T::kQint8, T::kQint8, T::kQint32, T::kQint8},
+    {T::kFp32, T::kFp32, T::kFp32, T::kFp32},
+    {T::kFp16, T::kFp32, T::kFp32, T::kFp16},
+    {T::kFp16, T::kFp16, T::kFp16, T::kFp16},
+    {T::kFp32, T::kQcint4, T::kFp32, T::kFp32},
+    {T::kFp32, T::kQcint8, T::kFp32, T::kFp32},
+    {T::kQdint8, T::kQcint4, T::kFp32, T::kFp32},
+    {T::kQdint8, T::kQcint4, T::kFp32, T::kFp16},
+    {T::kQdint8, T::kQbint4, T::kFp32, T::kFp32},
+    {T::kQdint8, T::kQbint4, T::kFp32, T::kFp16},
+    {T::kQdint8, T::kQcint8, T::kFp32, T::kFp32},
+    {T::kQdint8, T::kQcint8, T::kFp32, T::kFp16},
+    {T::kQint8, T::kQint8, T::kQint32, T::kQint8},
     {T::kQint8, T::kQcint8, T::kQcint32, T::kQint8},
     {T::kQuint8, T::kQuint8, T::kQint32, T::kQuint8},
 };
@@ -138,7 +144,8 @@ Status Checker::check_unary() const {
     if (!any_of(input, types) || !any_of(output, types)) {
       return refuse("it does not take these types together");
     }
-    if (input == output && is_quantized_8bit(input) && !ratio_within(in(0).scale, 0x1p-8f, 0x1p7f)) {
+    if (input == output && is_quantized_8bit(input) &&
+        !ratio_within(in(0).scale, 0x1p-8f, 0x1p7f)) {
       return refuse("its scales must be closer together");
     }
     return {};
@@ -170,7 +177,8 @@ Status Checker::check_binary() const {
   const bool is_sum = node.kind == NodeKind::kAdd || node.kind == NodeKind::kSubtract;
   bool fits = true;
   if (is_sum) {
-    fits = ratio_within(in(0).scale, 0x1p-10f, 0x1p8f) && ratio_within(in(1).scale, 0x1p-10f, 0x1p8f);
+    fits =
+        ratio_within(in(0).scale, 0x1p-10f, 0x1p8f) && ratio_within(in(1).scale, 0x1p-10f, 0x1p8f);
   } else if (node.kind == NodeKind::kMultiply) {
     fits = ratio_within(in(0).scale * in(1).scale, 0x1p-16f, 0x1p8f);
   }

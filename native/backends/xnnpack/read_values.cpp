@@ -8,9 +8,9 @@
 namespace edgewise::xnnpack {
 namespace {
 
-#define VALUE_ERROR(rule, ...)                                                                  \
-  error(Code::kInvalidProgram, "[xnnpack] value %u: " rule, value->serialized_id __VA_OPT__(, ) \
-                                                                __VA_ARGS__)
+#define VALUE_ERROR(rule, ...)                              \
+  error(Code::kInvalidProgram, "[xnnpack] value %u: " rule, \
+        value->serialized_id __VA_OPT__(, ) __VA_ARGS__)
 
 constexpr uint32_t kInputFlag = XNN_VALUE_FLAG_EXTERNAL_INPUT;
 constexpr uint32_t kOutputFlag = XNN_VALUE_FLAG_EXTERNAL_OUTPUT;
@@ -112,7 +112,9 @@ Status ValueReader::read_per_tensor(const fb::PerTensorQuant& quant) {
   value->scale = quant.scale();
   value->zero_point = quant.zero_point();
   const int32_t low = value->type == DataType::kQint8 ? -128 : 0;
-  const int32_t high = value->type == DataType::kQint8 ? 127 : value->type == DataType::kQuint8 ? 255 : 0;
+  const int32_t high = value->type == DataType::kQint8    ? 127
+                       : value->type == DataType::kQuint8 ? 255
+                                                          : 0;
   if (!is_scale(value->scale) || value->zero_point < low || value->zero_point > high) {
     return VALUE_ERROR(
         "its scale must be a normal positive number, and its zero point from %d to %d; got %g, %d",
@@ -127,8 +129,8 @@ Status ValueReader::read_per_channel(const fb::PerChannelQuant& quant) {
   }
   const int32_t dim = quant.channel_dim();
   if (dim < 0 || static_cast<size_t>(dim) >= value->shape.rank) {
-    return VALUE_ERROR("its channel dimension must be from 0 to %zu; got %d",
-                       value->shape.rank - 1, dim);
+    return VALUE_ERROR("its channel dimension must be from 0 to %zu; got %d", value->shape.rank - 1,
+                       dim);
   }
   value->channel_dim = static_cast<uint32_t>(dim);
   if (value->type == DataType::kQcint4) value->zero_point = kZeroPoint4Bit;

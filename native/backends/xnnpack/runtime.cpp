@@ -19,8 +19,8 @@ size_t rows_of(const GraphValue& value, const Shape& shape) {
 Result<std::unique_ptr<Runtime>> Runtime::make(const Graph& graph, const std::vector<Shape>& shapes,
                                                ProgramState& state, WeightsCache& cache) {
   xnn_subgraph_t raw_subgraph = nullptr;
-  auto status = check_xnn(xnn_create_subgraph(graph.externals, 0, &raw_subgraph),
-                          "making a subgraph");
+  auto status =
+      check_xnn(xnn_create_subgraph(graph.externals, 0, &raw_subgraph), "making a subgraph");
   if (!status.ok()) return status;
   const SubgraphPtr subgraph(raw_subgraph);
   XnnIds ids;
@@ -70,10 +70,10 @@ bool Runtime::can_take(const std::vector<Shape>& shapes) const {
 Status Runtime::reshape(const std::vector<Shape>& shapes) {
   for (uint32_t input : graph_.inputs) {
     const Shape& shape = shapes[input];
-    auto status = check_xnn(
-        xnn_reshape_external_value(runtime_.get(), graph_.values[input].external_id, shape.rank,
-                                   shape.dims.data()),
-        "setting an input's shape");
+    auto status =
+        check_xnn(xnn_reshape_external_value(runtime_.get(), graph_.values[input].external_id,
+                                             shape.rank, shape.dims.data()),
+                  "setting an input's shape");
     if (!status.ok()) return status;
   }
   auto status = check_xnn(xnn_reshape_runtime(runtime_.get()), "planning");
@@ -81,9 +81,9 @@ Status Runtime::reshape(const std::vector<Shape>& shapes) {
   for (uint32_t output : graph_.outputs) {
     Shape shape;
     const uint32_t id = graph_.values[output].external_id;
-    status = check_xnn(
-        xnn_get_external_value_shape(runtime_.get(), id, &shape.rank, shape.dims.data()),
-        "getting an output's shape");
+    status =
+        check_xnn(xnn_get_external_value_shape(runtime_.get(), id, &shape.rank, shape.dims.data()),
+                  "getting an output's shape");
     if (!status.ok()) return status;
     if (shape == shapes[output]) continue;
     return error(Code::kInternal, "[xnnpack] output %u must have shape %s; XNNPACK makes it %s", id,

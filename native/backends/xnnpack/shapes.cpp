@@ -45,7 +45,8 @@ Status infer_fully_connected(const Graph& graph, const GraphNode& node,
   const size_t inputs = filter[transposed ? 0 : 1];
   const size_t outputs = filter[transposed ? 1 : 0];
   const bool flatten = (node.flags & XNN_FLAG_TENSORFLOW_RESHAPE_2D) != 0;
-  if (inputs == 0 || outputs == 0 || (flatten ? input.elements() % inputs : input.last() - inputs) != 0) {
+  if (inputs == 0 || outputs == 0 ||
+      (flatten ? input.elements() % inputs : input.last() - inputs) != 0) {
     return SHAPE_ERROR("its input's last size must be its filter's %zu; got %s", inputs,
                        input.text().c_str());
   }

@@ -26,9 +26,8 @@ Status check_window(const GraphNode& node) {
   for (size_t i = 0; i < 2; ++i) {
     if (!within(window.kernel[i], 1, kMaxWindow) || !within(window.stride[i], 1, kMaxWindow) ||
         !within(window.dilation[i], 1, kMaxWindow)) {
-      return SHAPE_ERROR(
-          "its kernel, stride and dilation must be from 1 to %u; got %u, %u and %u", kMaxWindow,
-          window.kernel[i], window.stride[i], window.dilation[i]);
+      return SHAPE_ERROR("its kernel, stride and dilation must be from 1 to %u; got %u, %u and %u",
+                         kMaxWindow, window.kernel[i], window.stride[i], window.dilation[i]);
     }
   }
   return {};
@@ -68,7 +67,8 @@ Status infer_transposed_extent(const GraphNode& node, const Shape& input, Shape*
                        window.stride[0], window.stride[1]);
   }
   for (size_t i = 0; i < 2; ++i) {
-    const size_t full = (input[1 + i] - 1) * window.stride[i] + reach(window, i) + window.adjustment[i];
+    const size_t full =
+        (input[1 + i] - 1) * window.stride[i] + reach(window, i) + window.adjustment[i];
     if (window.adjustment[i] >= window.stride[i] || pads[i] >= full) {
       return SHAPE_ERROR(
           "its adjustment must be below its stride %u, its paddings below %zu; got %u, %zu",
@@ -133,9 +133,10 @@ Status check_pooling(const GraphNode& node) {
       window.pad_top >= reach(window, 0) || window.pad_bottom >= reach(window, 0) ||
       window.pad_left >= reach(window, 1) || window.pad_right >= reach(window, 1);
   if (is_padded_too_far) {
-    return SHAPE_ERROR("its paddings must be smaller than its window, %zu by %zu; got %u, %u, %u, %u",
-                       reach(window, 0), reach(window, 1), window.pad_top, window.pad_right,
-                       window.pad_bottom, window.pad_left);
+    return SHAPE_ERROR(
+        "its paddings must be smaller than its window, %zu by %zu; got %u, %u, %u, %u",
+        reach(window, 0), reach(window, 1), window.pad_top, window.pad_right, window.pad_bottom,
+        window.pad_left);
   }
   return {};
 }
@@ -143,7 +144,8 @@ Status check_pooling(const GraphNode& node) {
 Status infer_resize(const GraphNode& node, const Shape& input, Shape* out) {
   *out = input;
   for (size_t i = 0; i < 2; ++i) {
-    if (!within(node.list[i], 1, kMaxChannels) || !within(static_cast<uint32_t>(input[1 + i]), 1, kMaxChannels)) {
+    if (!within(node.list[i], 1, kMaxChannels) ||
+        !within(static_cast<uint32_t>(input[1 + i]), 1, kMaxChannels)) {
       return SHAPE_ERROR("its sizes must be from 1 to %u; got %u from %s", kMaxChannels,
                          node.list[i], input.text().c_str());
     }

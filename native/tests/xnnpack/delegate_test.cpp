@@ -72,6 +72,55 @@ TEST(XnnpackDelegate, RefusesWhatDoesNotFit) {
   expect_runs(**delegate, 2, &out);  // and is none the worse for it
 }
 
+TEST(XnnpackDelegate, TakesNumbersWithoutDimensions) {
+  PayloadBuilder b;
+  const uint32_t x = b.input({1}), out = b.output({1});
+  b.unary(Node::XNNNegate, x, out);
+  auto delegate = make_delegate(b.bytes());
+  ASSERT_TRUE(delegate.ok());
+  HostTensor in(ScalarType::kFloat, {}), result(ScalarType::kFloat, {});
+  in.fill<float>({2});
+  const Status status = run(**delegate, {&in, &result});
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(result.read<float>(), Floats{-2});
+}
+
+// XNNPACK forgets the parameters of rows where rows grow while the whole does not.
+TEST(XnnpackDelegate, QuantizesAsManyRowsAsThereAre) {
+  PayloadBuilder b;
+  const uint32_t x = b.input({1, 64}), q = b.internal({1, 64}, fb::XNNDatatype::qdint8);
+  const uint32_t r = b.internal({1, 64});
+  const uint32_t w = b.constant<int8_t>({1, 1}, {2}, fb::XNNDatatype::qcint8);
+  const uint32_t out = b.output({64, 1});
+  b.per_token(q, 1);
+  b.per_channel(w, {1}, 0);
+  b.tensor(r).dims = {64, 1};
+  b.tensor(q).dims = {64, 1};
+  fb::XNNStaticReshapeT reshape;
+  reshape.num_dims = 2;
+  reshape.new_shape = {0, 1};
+  reshape.input_id = x;
+  reshape.output_id = r;
+  b.node(Node::XNNStaticReshape, reshape);
+  b.unary(Node::XNNConvert, r, q);
+  fb::XNNFullyConnectedT table;
+  table.input1_id = q;
+  table.filter_id = w;
+  table.bias_id = kNoId;
+  table.output_id = out;
+  b.node(Node::XNNFullyConnected, table);
+  auto delegate = make_delegate(b.bytes());
+  ASSERT_TRUE(delegate.ok()) << delegate.status().message();
+  for (int64_t size : {64, 4, 512, 40}) {
+    HostTensor in(ScalarType::kFloat, {1, size}), result(ScalarType::kFloat, {size, 1});
+    const auto count = static_cast<size_t>(size);
+    Floats numbers(count), doubled(count);
+    for (size_t i = 0; i < count; ++i) doubled[i] = 2 * (numbers[i] = static_cast<float>(i % 50));
+    ASSERT_TRUE(run(**delegate, {&in.fill(numbers), &result}).ok());
+    for (size_t i = 0; i < count; ++i) EXPECT_NEAR(result.read<float>()[i], doubled[i], 0.5f) << i;
+  }
+}
+
 TEST(XnnpackDelegate, PacksSharedWeightsOnce) {
   MemoryNamedData named_data;
   const auto payload = linear(4, &named_data).bytes();

@@ -115,9 +115,9 @@ TEST(XnnpackNodes, ClampAfterPaddedConvolution) {
   node->output_id = middle;
   b.unary(Node::XNNClamp, middle, out);
   b.bound(-kInfinity, 10);
-  expect_near(run_floats(b, {{{1, 3, 3, 1}, kImage}}, {1, 4, 4, 1}),
-              {1.5f, 2.5f, 3.5f, .5f, 4.5f, 6.5f, 8.5f, 3.5f, 7.5f, 10, 10, 6.5f, .5f, 7.5f, 8.5f,
-               9.5f});
+  expect_near(
+      run_floats(b, {{{1, 3, 3, 1}, kImage}}, {1, 4, 4, 1}),
+      {1.5f, 2.5f, 3.5f, .5f, 4.5f, 6.5f, 8.5f, 3.5f, 7.5f, 10, 10, 6.5f, .5f, 7.5f, 8.5f, 9.5f});
 }
 
 TEST(XnnpackNodes, PadBeforeConvolution) {

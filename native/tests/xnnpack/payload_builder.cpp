@@ -154,7 +154,8 @@ std::vector<std::byte> PayloadBuilder::bytes() const {
   store(18, static_cast<uint32_t>(kHeader + padded));
   store(22, static_cast<uint64_t>(constants.size()));
   std::copy(flatbuffer.begin(), flatbuffer.end(), bytes.begin() + kHeader);
-  std::copy(constants.begin(), constants.end(), bytes.end() - static_cast<std::ptrdiff_t>(constants.size()));
+  std::copy(constants.begin(), constants.end(),
+            bytes.end() - static_cast<std::ptrdiff_t>(constants.size()));
   return bytes;
 }
 
@@ -163,8 +164,7 @@ HostTensor::HostTensor(ScalarType type, std::vector<int64_t> sizes, std::vector<
   size_t bytes = element_size(type);
   for (int64_t size : sizes) bytes *= static_cast<size_t>(size);
   memory.resize(bytes + kReadPadding);
-  value.variant() =
-      Tensor::make(type, sizes, dim_order, memory.data(), bytes, dynamism).value();
+  value.variant() = Tensor::make(type, sizes, dim_order, memory.data(), bytes, dynamism).value();
 }
 
 Result<std::unique_ptr<Delegate>> make_delegate(const std::vector<std::byte>& payload,

@@ -95,10 +95,9 @@ struct HostTensor {
   }
 };
 
-Result<std::unique_ptr<Delegate>> make_delegate(const std::vector<std::byte>& payload,
-                                                const NamedData* named_data = nullptr,
-                                                std::shared_ptr<BackendProgramState>* state = nullptr,
-                                                int threads = 1);
+Result<std::unique_ptr<Delegate>> make_delegate(
+    const std::vector<std::byte>& payload, const NamedData* named_data = nullptr,
+    std::shared_ptr<BackendProgramState>* state = nullptr, int threads = 1);
 Status run(Delegate& delegate, std::vector<HostTensor*> arguments);
 
 }  // namespace edgewise::xnnpack

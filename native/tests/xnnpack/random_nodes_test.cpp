@@ -86,8 +86,8 @@ struct Maker {
   }
   void pooling(Node node) {
     fb::_XNNPooling2DT table;
-    table.input_id = in({1 + random.below(2), 1 + random.below(16), 1 + random.below(16),
-                         1 + random.below(40)});
+    table.input_id =
+        in({1 + random.below(2), 1 + random.below(16), 1 + random.below(16), 1 + random.below(40)});
     table.pooling_height = random.number(1 + random.below(6));
     table.pooling_width = random.number(1 + random.below(6));
     table.stride_height = random.number(1 + random.below(4));
@@ -167,8 +167,8 @@ struct Maker {
         Dims a = dims(rank), c = a;
         for (uint32_t& size : a) size = random.below(3) == 0 ? 1 : size;
         for (uint32_t& size : c) size = random.below(3) == 0 ? 1 : size;
-        const auto node = Node(std::initializer_list<int>{1, 8, 12, 15, 16, 26, 31}
-                                   .begin()[random.below(7)]);
+        const auto node =
+            Node(std::initializer_list<int>{1, 8, 12, 15, 16, 26, 31}.begin()[random.below(7)]);
         const uint32_t x = in(a), y = in(c);
         b.binary(node, x, y, out(rank));
         if (random.below(3) == 0) b.bound(random.real() - 1, random.real());
@@ -188,7 +188,8 @@ struct Maker {
         fb::_XNNCatT table;
         const uint32_t rank = 1 + random.below(4);
         const Dims shape = dims(rank);
-        table.axis = random.below(6) == 0 ? static_cast<uint32_t>(-1) : random.number(random.below(rank));
+        table.axis =
+            random.below(6) == 0 ? static_cast<uint32_t>(-1) : random.number(random.below(rank));
         table.input1_id = in(shape);
         table.input2_id = in(shape);
         table.input3_id = in(shape);
@@ -200,8 +201,8 @@ struct Maker {
         const uint32_t rank = random.below(5);
         const uint32_t x = in(dims(rank));
         // All of these have one input and one output.
-        const auto node = Node(std::initializer_list<int>{3, 4, 6, 17, 18, 19, 22, 23, 24, 27, 28,
-                                                          30, 40, 41, 42, 43, 44, 45, 46, 47}
+        const auto node = Node(std::initializer_list<int>{3,  4,  6,  17, 18, 19, 22, 23, 24, 27,
+                                                          28, 30, 40, 41, 42, 43, 44, 45, 46, 47}
                                    .begin()[random.below(20)]);
         b.unary(node, x, out(rank), random.below(2) * 0x40);
         if (node == Node::XNNClamp) b.bound(random.real() - 1, random.real());
@@ -209,7 +210,8 @@ struct Maker {
       }
       default: {
         fb::XNNFullyConnectedT table;
-        const uint32_t rows = random.size(), ins = 1 + random.below(70), outs = 1 + random.below(40);
+        const uint32_t rows = random.size(), ins = 1 + random.below(70),
+                       outs = 1 + random.below(40);
         type = Type::fp32;
         const uint32_t x = b.input({rows, ins});
         const uint32_t q = b.internal({rows, ins}, Type::qdint8);
@@ -244,8 +246,9 @@ bool run_round(uint32_t seed) {
   std::vector<HostTensor*> arguments;
   for (uint32_t id : maker.b.graph.input_ids) {
     const auto& tensor = maker.b.tensor(id);
-    tensors.push_back(std::make_unique<HostTensor>(
-        scalar_type(tensor.datatype), std::vector<int64_t>(tensor.dims.begin(), tensor.dims.end())));
+    tensors.push_back(
+        std::make_unique<HostTensor>(scalar_type(tensor.datatype),
+                                     std::vector<int64_t>(tensor.dims.begin(), tensor.dims.end())));
   }
   const auto& output = maker.b.tensor(maker.b.graph.output_ids[0]);
   std::vector<int64_t> sizes(output.dims.size(), 1);

@@ -13,17 +13,19 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
-from edgewise.edge.graph import is_call, is_composite
+from edgewise.edge.graph import arguments, is_call, is_composite, replace
+from edgewise.edge.program import sync_outputs
 
 _aten = torch.ops.aten
 
-# Composite operators whose schema shows no alias but that return their input, or may.
-_RETURN_THEIR_INPUT = {
+_DROPOUTS = {
     _aten.dropout.default,
     _aten.feature_dropout.default,
     _aten.alpha_dropout.default,
-    _aten.type_as.default,
 }
+
+# Composite operators whose schema shows no alias but that return their input, or may.
+_RETURN_THEIR_INPUT = {*_DROPOUTS, _aten.type_as.default}
 
 # Composite operators that always compute a fresh tensor. Others are taken for aliases.
 _FRESH = """
@@ -31,13 +33,46 @@ _FRESH = """
     batch_norm layer_norm group_norm instance_norm rms_norm embedding softmax log_softmax
     adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d max_pool1d
     max_pool2d max_pool3d relu6 selu celu hardsigmoid hardswish silu gelu prelu mish
-    scaled_dot_product_attention einsum cat stack concat pad one_hot square where
+    scaled_dot_product_attention cat stack concat pad one_hot square where
     upsample_bilinear2d upsample_nearest2d outer tensordot std var norm
 """.split()  # noqa: SIM905  (a list of forty strings says less)
 
 
 def is_functional(graph: Graph) -> bool:
     return not any(_mutates(node) for node in graph.nodes)
+
+
+def drop_identities(program: ExportedProgram) -> bool:
+    """Takes out composite operators that return their very input. Returns whether it modified.
+
+    Before a trace: there they would count as copies, and writes through them be lost.
+    """
+    found = [
+        node
+        for node in program.graph.nodes
+        if node.target in _DROPOUTS and not (arguments(node)["train"] and arguments(node)["p"] > 0)
+    ]
+    for node in found:
+        source = node.args[0]
+        assert isinstance(source, Node)
+        replace(node, source)
+    if found:
+        sync_outputs(program)
+    return bool(found)
+
+
+def may_return_views(program: ExportedProgram) -> set[torch._ops.OpOverload]:
+    """Composite operators of the program that may return a view without saying so.
+
+    A trace that kept them whole would take their results for fresh tensors.
+    """
+    targets = {node.target for node in program.graph.nodes if is_call(node)}
+    return {
+        target
+        for target in targets
+        if isinstance(target, torch._ops.OpOverload)
+        and (target in _RETURN_THEIR_INPUT or _is_opaque_composite(target))
+    }
 
 
 def functionalize(program: ExportedProgram) -> bool | None:
@@ -63,6 +98,8 @@ def functionalize(program: ExportedProgram) -> bool | None:
             # later uses read this node's result, as those of the base do.
             if member is base or member is node or _is_same_tensor(member, base, mutating):
                 continue
+            if order[member] > now:
+                continue  # made from what the write left, or else from a member read later
             if any(order[user] > now for user in member.users):
                 return None
         plan.append((node, functional))

@@ -59,10 +59,17 @@ def arguments(node: Node) -> dict[str, Any]:
         elif argument.name in node.kwargs:
             named[argument.name] = node.kwargs[argument.name]
         elif argument.has_default_value():
-            named[argument.name] = argument.default_value
+            named[argument.name] = _default(argument)
         else:
             named[argument.name] = None
     return named
+
+
+def _default(argument: Any) -> Any:
+    """The schema's default; of a memory format that is a number, not PyTorch's object."""
+    if argument.name == "memory_format" and argument.default_value == 0:
+        return torch.contiguous_format
+    return argument.default_value
 
 
 def tensor_shapes(node: Node) -> list[list[int]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -58,6 +59,7 @@ def make_program(
     global _VERIFIER
     if _VERIFIER is None:
         _VERIFIER = _lenient_verifier()
+    same_inputs = in_spec is None
     if like is not None:
         entry = like.module_call_graph[0].signature
         in_spec = in_spec or (entry.in_spec if entry else None)
@@ -80,7 +82,7 @@ def make_program(
         state_dict=state_dict if state_dict is not None else dict(like.state_dict if like else {}),
         range_constraints=dict(like.range_constraints) if like else {},
         module_call_graph=module_call_graph,
-        example_inputs=like.example_inputs if like else None,
+        example_inputs=like.example_inputs if like and same_inputs else None,
         constants=constants if constants is not None else dict(like.constants if like else {}),
         verifiers=[_VERIFIER],
     )
@@ -96,8 +98,8 @@ def copy_program(program: ExportedProgram) -> ExportedProgram:
     new_output = next(iter(reversed(graph.nodes)))
     new_output.meta = copy.copy(old_output.meta)
     signature = ExportGraphSignature(
-        [copy.copy(spec) for spec in program.graph_signature.input_specs],
-        [copy.copy(spec) for spec in program.graph_signature.output_specs],
+        [replace(spec, arg=copy.copy(spec.arg)) for spec in program.graph_signature.input_specs],
+        [replace(spec, arg=copy.copy(spec.arg)) for spec in program.graph_signature.output_specs],
     )
     # graph_copy gives a node another name only where the name is a keyword or taken.
     names = {old.name: new.name for old, new in renamed.items() if old.name != new.name}

@@ -12,8 +12,12 @@ from torch.fx import Node
 
 from edgewise.edge.fold_batch_norm import fold_batch_norm
 from edgewise.edge.fold_constants import fold_constants
-from edgewise.edge.functionalize import functionalize
-from edgewise.edge.normalize import normalize
+from edgewise.edge.functionalize import (
+    drop_identities,
+    functionalize,
+    may_return_views,
+)
+from edgewise.edge.normalize import decompositions, normalize
 from edgewise.edge.program import copy_program, drop_unused_constants, sync_outputs
 
 
@@ -42,8 +46,9 @@ def to_edge_program(
     timings = timings or Timings()
     edge = copy_program(program)
     start = time.perf_counter()
+    drop_identities(edge)
     if functionalize(edge) is None:
-        edge = copy_program(_functionalize_by_trace(program))
+        edge = copy_program(_functionalize_by_trace(edge))
     timings.stages.append(("functionalize", time.perf_counter() - start))
     timings.run("fold_batch_norm", lambda: fold_batch_norm(edge))
     timings.run("normalize", lambda: normalize(edge, keep(edge)))
@@ -55,6 +60,8 @@ def to_edge_program(
 
 def _functionalize_by_trace(program: ExportedProgram) -> ExportedProgram:
     """Torch's own functionalisation, which keeps composite operators whole."""
+    known = decompositions()
+    table = {target: known[target] for target in may_return_views(program) if target in known}
     with torch.no_grad():
-        functional: ExportedProgram = program.run_decompositions({})
+        functional: ExportedProgram = program.run_decompositions(table)
     return functional

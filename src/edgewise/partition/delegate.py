@@ -184,7 +184,7 @@ def cut_out(
 ) -> tuple[ExportedProgram, list[Node], list[Node]]:
     """The nodes as a program of their own, its inputs, and the nodes that are its outputs.
 
-    Constants that the nodes read become the new program's parameters, by their names.
+    Constants that the nodes read become the new program's parameters and buffers, by their names.
     """
     constants = Constants(program)
     members = set(nodes)
@@ -198,10 +198,12 @@ def cut_out(
         env[source] = graph.placeholder(source.name)
         env[source].meta = dict(source.meta)
         assert old.target is not None
-        state[old.target] = tensor_of(program, old)
-        specs.append(
-            InputSpec(InputKind.PARAMETER, TensorArgument(env[source].name), old.target, None)
-        )
+        value = tensor_of(program, old)
+        state[old.target] = value
+        kind = InputKind.PARAMETER if isinstance(value, torch.nn.Parameter) else InputKind.BUFFER
+        persistent = True if kind == InputKind.BUFFER else None
+        argument = TensorArgument(env[source].name)
+        specs.append(InputSpec(kind, argument, old.target, persistent))
     inputs = [s for s in read if s not in constants]
     for source in inputs:
         env[source] = graph.placeholder(source.name)

@@ -133,7 +133,15 @@ class ReportBuilder:
 
     def left(self, nodes: Sequence[Node]) -> None:
         """Notes what remains for the runtime's kernels where no partitioner was asked."""
-        self.asked(nodes, {}, {}, KERNEL)
+        if not self._facts:
+            self.asked(nodes, {}, {}, KERNEL)
+
+    def copy(self) -> ReportBuilder:
+        other = ReportBuilder(self._method)
+        other._reasons = {name: dict(reasons) for name, reasons in self._reasons.items()}
+        other._taken = dict(self._taken)
+        other._facts = dict(self._facts)
+        return other
 
     def finish(self) -> DelegationReport:
         report = DelegationReport(self._method)

@@ -1,0 +1,125 @@
+"""Cutting partitions out of random graphs: same results, or an error where there is a cycle."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import Fn, assert_close, eager, export
+from torch.export import ExportedProgram
+
+import edgewise
+from edgewise.edge.graph import calls
+from edgewise.errors import PartitionError
+from edgewise.partition import BackendDetails, CompileSpec, DelegationSpec, PreprocessResult
+from edgewise.partition.delegate import is_delegate_call, lower_partitions
+
+INPUTS = (torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.0]))
+
+
+class Listing(BackendDetails):
+    """Its payload is the list of its operators."""
+
+    @staticmethod
+    def preprocess(edge_program: ExportedProgram, compile_specs: list[CompileSpec]) -> PreprocessResult:
+        names = ",".join(str(n.target) for n in calls(edge_program.graph))
+        return PreprocessResult(names.encode())
+
+
+SPEC = DelegationSpec("Listing", [CompileSpec("level", b"\x01")])
+
+Recipe = list[tuple[str, int, int, str]]
+
+
+@st.composite
+def recipes(draw: st.DrawFn) -> Recipe:
+    """Operations on earlier values, each with the tag of its result ("" for none)."""
+    found = []
+    for i in range(draw(st.integers(1, 9))):
+        found.append(
+            (
+                draw(st.sampled_from(["add", "mul", "constant", "two"])),
+                draw(st.integers(0, i + 1)),
+                draw(st.integers(0, i + 1)),
+                draw(st.sampled_from(["", "a", "a", "b"])),
+            )
+        )
+    return found
+
+
+def build(recipe: Recipe) -> Fn:
+    def function(x: torch.Tensor, y: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        values = [x, y]
+        for kind, i, j, _ in recipe:
+            if kind == "add":
+                values.append(values[i] + values[j])
+            elif kind == "mul":
+                values.append(values[i] * values[j] + 0.5)
+            elif kind == "constant":
+                values.append(values[i] + c)
+            else:
+                values.append(torch.topk(values[i], 2).values - values[j])
+        return tuple(values[2:])
+
+    return Fn(function, c=torch.tensor([0.25, 4.0]))
+
+
+def tag(program: ExportedProgram, tags: list[str]) -> None:
+    """Tags calls in turn; elements of tuples as the call that computes them."""
+    count = 0
+    for node in calls(program.graph):
+        if "getitem" in str(node.target):
+            found = node.args[0].meta.get("delegation_tag", "")
+        else:
+            found, count = tags[count % len(tags)], count + 1
+        if found:
+            node.meta["delegation_tag"] = found
+
+
+def cyclic(program: ExportedProgram) -> bool:
+    unit = {n: n.meta.get("delegation_tag", n) for n in calls(program.graph)}
+    needs: dict[object, set[object]] = {u: set() for u in unit.values()}
+    for node in unit:
+        needs[unit[node]] |= {unit[s] for s in node.all_input_nodes if s in unit and unit[s] != unit[node]}
+    while needs:
+        free = [u for u, sources in needs.items() if not sources & needs.keys()]
+        if not free:
+            return True
+        for u in free:
+            del needs[u]
+    return False
+
+
+@settings(max_examples=60)
+@given(recipes())
+def test_random_partitions(recipe: Recipe) -> None:
+    module = build(recipe)
+    edge = edgewise.to_edge(export(module, INPUTS))
+    program = edge.exported_program()
+    tag(program, [t for *_, t in recipe])
+    tagged = {n.meta["delegation_tag"] for n in calls(program.graph) if "delegation_tag" in n.meta}
+    if cyclic(program):
+        with pytest.raises(PartitionError, match="must not depend on itself"):
+            lower_partitions(program, {"a": SPEC, "b": SPEC})
+        return
+    before = len(list(calls(program.graph)))
+    assert set(lower_partitions(program, {"a": SPEC, "b": SPEC})) == tagged
+    program.graph.lint()
+    found = [n for n in program.graph.nodes if is_delegate_call(n)]
+    assert len(found) == len(tagged) <= before
+    program.graph_module.recompile()
+    got = program.module()(*INPUTS)
+    assert_close(got, eager(module, INPUTS), 1e-6)
+
+
+def test_constants_become_the_partitions_own() -> None:
+    module = Fn(lambda x, y, c: (x + c) * y, c=torch.ones(2))
+    program = edgewise.to_edge(export(module, INPUTS)).exported_program()
+    tag(program, ["a"])
+    lower_partitions(program, {"a": SPEC})
+    lowered = program.graph_module.lowered_module_0
+    assert lowered.backend_id == "Listing"
+    assert lowered.processed_bytes == b"aten.add.Tensor,aten.mul.Tensor"
+    assert list(lowered.original_module.state_dict) == ["c"]
+    assert [s.kind.name for s in program.graph_signature.input_specs] == ["USER_INPUT"] * 2

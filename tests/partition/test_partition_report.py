@@ -1,0 +1,194 @@
+"""The report: every node with its backend or the reasons against it, its work and source line."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from support import Fn, export, lower, partitioners
+from torch import nn
+
+import edgewise
+from edgewise.backends.xnnpack import ConfigPrecisionType, XnnpackPartitioner
+
+
+class Mixed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.linear = nn.Conv2d(3, 8, 3), nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.conv(x).relu()
+        y = torch.atan(y)  # refused
+        y = y.mean((2, 3))
+        return self.linear(y) ** 3  # refused too
+
+
+IMAGE = (torch.randn(1, 3, 6, 6),)
+
+
+@pytest.fixture(scope="module")
+def report() -> edgewise.DelegationReport:
+    return lower(Mixed(), IMAGE).delegation_report()
+
+
+def test_nodes(report: edgewise.DelegationReport) -> None:
+    assert [(n.operator, n.backend, n.partition) for n in report.nodes] == [
+        ("aten.convolution.default", "XnnpackBackend", "xnnpack_0"),
+        ("aten.relu.default", "XnnpackBackend", "xnnpack_0"),
+        ("aten.atan.default", "runtime", ""),
+        ("aten.mean.dim", "XnnpackBackend", "xnnpack_1"),
+        ("aten.linear.default", "XnnpackBackend", "xnnpack_1"),
+        ("aten.pow.Tensor_Scalar", "runtime", ""),
+    ]
+    assert report.delegates == ["xnnpack_0", "xnnpack_1"]
+
+
+def test_shares(report: edgewise.DelegationReport) -> None:
+    macs = {n.operator: n.macs for n in report.nodes}
+    assert macs["aten.convolution.default"] == 8 * 4 * 4 * 3 * 3 * 3
+    assert macs["aten.linear.default"] == 8 * 5
+    assert macs["aten.atan.default"] == 0
+    assert report.share() == pytest.approx(4 / 6)
+    assert report.share("macs") == 1
+    sizes = {n.operator: n.bytes for n in report.nodes}
+    assert sizes["aten.atan.default"] == 2 * 4 * 8 * 4 * 4
+    assert sizes["aten.linear.default"] == 4 * (8 + 8 * 5 + 5 + 5)
+    delegated = sum(n.bytes for n in report.nodes if n.partition)
+    assert report.share("bytes") == pytest.approx(delegated / sum(sizes.values()))
+
+
+def test_source_lines_are_those_of_the_model(report: edgewise.DelegationReport) -> None:
+    lines = Path(__file__).read_text().splitlines()
+    for node in report.refused:
+        path, _, line = node.source.rpartition(":")
+        assert path == __file__
+        assert "# refused" in lines[int(line) - 1]
+    assert {n.module for n in report.nodes} >= {"conv", "linear"}
+
+
+def test_every_refused_node_has_reasons(report: edgewise.DelegationReport) -> None:
+    assert [n.reasons for n in report.refused] == [
+        {"XnnpackBackend": ["an operator of the XNNPACK table; got aten.atan.default"]},
+        {"XnnpackBackend": ["exponent=2; got exponent=3"]},
+    ]
+    assert all(not n.reasons for n in report.nodes if n.partition)
+
+
+@pytest.mark.parametrize("name", ["mobilenet_v3_small", "bert_small"])
+@pytest.mark.parametrize(
+    "partitioner",
+    [XnnpackPartitioner(), XnnpackPartitioner(["linear", "conv2d"]), XnnpackPartitioner(config_precisions=ConfigPrecisionType.STATIC_QUANT)],
+    ids=["all", "two rows", "no precision"],
+)
+def test_every_refused_node_of_a_model_has_reasons(name: str, partitioner: Any) -> None:
+    from examples.models import MODELS
+
+    program = export(MODELS[name].build(0), MODELS[name].example_inputs(0))
+    report = edgewise.to_edge_transform_and_lower(program, partitioner=partitioner).delegation_report()
+    assert report.nodes
+    for node in report.refused:
+        assert node.reasons.get("XnnpackBackend"), node
+    text = str(report)
+    assert "no backend was asked" not in text
+
+
+def test_json_holds_all_of_it(report: edgewise.DelegationReport, tmp_path: Path) -> None:
+    from dataclasses import asdict
+
+    loaded = json.loads(report.to_json(tmp_path / "report.json"))
+    assert json.loads((tmp_path / "report.json").read_text()) == loaded
+    assert loaded["method"] == "forward"
+    assert loaded["delegates"] == 2
+    assert loaded["nodes"] == [asdict(n) for n in report.nodes]
+    assert loaded["share"]["macs"] == 1
+
+
+class Balance(HTMLParser):
+    """Whether every tag that is opened is closed, and what the cells say."""
+
+    VOID = ("meta", "br")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.rows = 0
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.rows += tag == "tr"
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_html_is_well_formed(report: edgewise.DelegationReport, tmp_path: Path) -> None:
+    page = report.to_html(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text() == page
+    parser = Balance()
+    parser.feed(page)
+    parser.close()
+    assert not parser.open
+    assert parser.rows == 1 + len(report.nodes)
+    assert "src=" not in page
+    assert "href=" not in page
+
+
+def test_html_escapes() -> None:
+    name = "<script>alert(1)</script>"
+    report = edgewise.to_edge({name: export(Fn(torch.atan), IMAGE)}).delegation_report(name)
+    assert "<script>" not in report.to_html()
+
+
+def test_text(report: edgewise.DelegationReport) -> None:
+    text = str(report)
+    assert text.startswith("method forward: 6 nodes, 2 delegates\n")
+    assert "not delegated:" in text
+    assert "1 x aten.pow.Tensor_Scalar: exponent=2; got exponent=3  (" in text
+
+
+def test_without_partitioners() -> None:
+    report = lower(Mixed(), IMAGE, partitioner=None).delegation_report()
+    assert report.share() == 0
+    assert report.delegates == []
+    assert "no backend was asked" in str(report)
+
+
+def test_an_empty_method() -> None:
+    report = lower(Fn(lambda x: x), IMAGE).delegation_report()
+    assert report.share() == 1
+    assert str(report).startswith("method forward: 0 nodes")
+
+
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return F.scaled_dot_product_attention(q, k, v)
+
+
+MACS: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], int]] = {
+    "convolution": (nn.Conv2d(4, 6, (3, 2), stride=2, bias=False), (torch.ones(2, 4, 7, 8),), 2 * 6 * 3 * 4 * 4 * 3 * 2),
+    "grouped": (nn.Conv2d(4, 6, 3, groups=2), (torch.ones(1, 4, 5, 5),), 6 * 9 * 2 * 9),
+    "depthwise": (nn.Conv2d(4, 4, 3, groups=4), (torch.ones(1, 4, 5, 5),), 4 * 9 * 9),
+    "transposed": (nn.ConvTranspose2d(4, 6, 3, stride=2), (torch.ones(1, 4, 5, 5),), 4 * 25 * 6 * 9),
+    "linear": (nn.Linear(5, 7), (torch.ones(2, 3, 5),), 2 * 3 * 5 * 7),
+    "product": (Fn(torch.mm), (torch.ones(3, 5), torch.ones(5, 7)), 3 * 5 * 7),
+    "batch product": (Fn(torch.bmm), (torch.ones(2, 3, 5), torch.ones(2, 5, 7)), 2 * 3 * 5 * 7),
+    "bias and product": (
+        Fn(lambda x, w, b: torch.addmm(b, x, w), w=torch.ones(5, 7), b=torch.ones(7)), (torch.ones(3, 5),), 3 * 5 * 7),
+    "attention": (
+        Fn(attention), (torch.ones(2, 4, 6, 8), torch.ones(2, 4, 5, 8), torch.ones(2, 4, 5, 3)), 2 * 4 * 6 * 5 * (8 + 3)),
+    "elementwise": (Fn(lambda x: x * 2 + 1), (torch.ones(3, 5),), 0),
+}
+
+
+@pytest.mark.parametrize("partitioner", ["xnnpack", None])
+@pytest.mark.parametrize("name", MACS)
+def test_macs(name: str, partitioner: str | None) -> None:
+    module, inputs, expected = MACS[name]
+    edge = edgewise.to_edge_transform_and_lower(export(module, inputs), partitioner=partitioners(partitioner))
+    assert sum(n.macs for n in edge.delegation_report().nodes) == expected
