@@ -129,6 +129,11 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
     (aten.full_like.default, lambda x: x * torch.full_like(x, 3), (M,), ["mul.Tensor"]),
     (aten.zeros_like.default, lambda x: torch.cat([torch.zeros_like(x, dtype=torch.int64), x]), (M,), ["cat.default"]),
     (aten.ones_like.default, lambda x: torch.cat([torch.ones_like(x), x]), (M,), ["cat.default"]),
+    (aten.constant_pad_nd.default, lambda x: F.pad(x, (1, 2)), (M,), ["constant_pad_nd.default"]),
+    (aten.constant_pad_nd.default, lambda x: F.pad(x, (-1, 2, 0, -1), value=3.0), (M,),
+     ["slice_copy.Tensor", "slice_copy.Tensor", "constant_pad_nd.default"]),
+    (aten.constant_pad_nd.default, lambda x: F.pad(x, (-1, -2)), (M,), ["slice_copy.Tensor"]),
+    (aten.batch_norm.default, torch.nn.BatchNorm2d(4), (IMAGE,), ["_native_batch_norm_legit_no_training.default"]),
     # no rule: torch's decompositions of one call
     (None, torch.nn.LayerNorm(4), (M,), ["native_layer_norm.default"]),
     (None, torch.nn.Linear(4, 2), (M,), ["addmm.default"]),
@@ -175,3 +180,9 @@ def test_assertions_of_export_are_dropped() -> None:
 
     program = edge(Checked(), (M,))
     assert spelling(program) == ["_to_copy.default", "_to_copy.default"]
+
+
+def test_a_decomposition_that_writes_is_functionalised() -> None:
+    """Torch decomposes a recurrent layer into additions in place."""
+    module = torch.nn.GRU(4, 3, batch_first=True)
+    assert_equals_eager(edge(module, (T,)), module, (T,), 1e-5)

@@ -377,6 +377,42 @@ def _spread(value: Any, rank: int) -> list[int]:
     return items * rank if len(items) == 1 else items
 
 
+@rule(aten.constant_pad_nd.default)
+def _constant_pad(graph: Graph, node: Node) -> Node | None:
+    """Negative padding is a slice: only that runs everywhere."""
+    named = arguments(node)
+    pad, part = list(named["pad"]), _first(node)
+    if all(p >= 0 for p in pad) or not is_static(fake(node).shape):
+        return None
+    rank = fake(node).dim()
+    for i in range(len(pad) // 2):
+        dim, (before, after) = rank - 1 - i, pad[2 * i : 2 * i + 2]
+        size = fake(part).shape[dim]
+        start, end = max(-before, 0), size + min(after, 0)
+        if (start, end) != (0, size):
+            shape = [*fake(part).shape[:dim], end - start, *fake(part).shape[dim + 1 :]]
+            value = fake(part).new_empty(shape)
+            part = call(graph, aten.slice_copy.Tensor, (part, dim, start, end), node, value)
+    pad = [max(p, 0) for p in pad]
+    if not any(pad):
+        return part
+    args = (part, pad, named["value"])
+    return call(graph, aten.constant_pad_nd.default, args, node, fake(node))
+
+
+@rule(aten.batch_norm.default)
+def _batch_norm(graph: Graph, node: Node) -> Node | None:
+    named = arguments(node)
+    if named["training"] or named["running_mean"] is None:
+        return None
+    keys = ("input", "weight", "bias", "running_mean", "running_var", "momentum", "eps")
+    empty = fake(node).new_empty([0])
+    value = (fake(node), empty, empty)
+    args = [named[key] for key in keys]
+    norm = call(graph, aten._native_batch_norm_legit_no_training.default, args, node, value)
+    return call(graph, operator.getitem, (norm, 0), node, fake(node))
+
+
 @rule(aten.softmax.int, aten.log_softmax.int)
 def _softmax(graph: Graph, node: Node) -> Node | None:
     named = arguments(node)

@@ -18,6 +18,7 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from edgewise.edge import canonicalize
+from edgewise.edge.functionalize import is_functional
 from edgewise.edge.graph import calls, erase_dead, inherit_meta, is_composite, op_name
 from edgewise.edge.layout import settle
 from edgewise.edge.program import Constants, fake_mode
@@ -125,10 +126,12 @@ class _CallTracer:
 
         if self._mode is None:
             self._mode = fake_mode(self._program)
+        values = [source.meta["val"] for source in sources]
         with torch.no_grad(), self._mode:
-            traced = make_fx(run, decomposition_table=decompositions())(
-                *[source.meta["val"] for source in sources]
-            )
+            traced = make_fx(run, decomposition_table=decompositions())(*values)
+            if not is_functional(traced.graph):
+                pure = torch.func.functionalize(run, remove="mutations")
+                traced = make_fx(pure, decomposition_table=decompositions())(*values)
         inner = [n for n in traced.graph.nodes if n.op == "call_function"]
         if len(inner) == 1 and inner[0].target is target:
             settle(node)

@@ -195,9 +195,7 @@ class MethodEmitter:
         entry = self._program.module_call_graph[0].signature
         if entry is None or entry.in_spec is None or entry.out_spec is None:
             return pte.ContainerMetadata("", "")
-        return pte.ContainerMetadata(
-            pytree.treespec_dumps(entry.in_spec), pytree.treespec_dumps(entry.out_spec)
-        )
+        return pte.ContainerMetadata(_structure(entry.in_spec), _structure(entry.out_spec))
 
     # --- calls -----------------------------------------------------------------------
 
@@ -282,6 +280,8 @@ class MethodEmitter:
         kind = kind.removeprefix("Optional[").removesuffix("]") if "Optional[" in kind[:9] else kind
         if isinstance(value, (list, tuple)):
             return self._list(value, kind, node)
+        if kind == "Tensor" and isinstance(value, (bool, int, float)):
+            return self._constant(_number_as_tensor(value, node))
         if isinstance(value, bool):
             return self._atom(pte.Bool(value))
         if isinstance(value, int):
@@ -400,3 +400,32 @@ class MethodEmitter:
             offset = plan.offsets[index]
             tensor.allocation_info = pte.AllocationDetails(1, offset & 0xFFFFFFFF, offset >> 32)
         return plan
+
+
+def _number_as_tensor(value: float, node: Node | None) -> torch.Tensor:
+    """A number where the schema has a tensor: without dimensions, it promotes as numbers do."""
+    if isinstance(value, float):
+        result = node.meta.get("val") if node is not None else None
+        double = isinstance(result, torch.Tensor) and result.dtype == torch.float64
+        return torch.tensor(value, dtype=torch.float64 if double else torch.float32)
+    return torch.tensor(value)
+
+
+def _structure(spec: pytree.TreeSpec) -> str:
+    """The nesting as text. Named results of operators (`topk`) are plain tuples in a file."""
+    try:
+        return pytree.treespec_dumps(spec)
+    except NotImplementedError:
+        return pytree.treespec_dumps(pytree.tree_structure(_plain(_nested(spec))))
+
+
+def _nested(spec: pytree.TreeSpec) -> Any:
+    return pytree.tree_unflatten([0] * spec.num_leaves, spec)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return type(value)((k, _plain(v)) for k, v in value.items())
+    if isinstance(value, tuple):
+        return tuple(_plain(v) for v in value)
+    return [_plain(v) for v in value] if isinstance(value, list) else value

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from support import RUNTIMES, assert_close, eager64, lower, operators, run_ours
-from xnnpack_cases import ACCEPTED, REFUSED
+from support import RUNTIMES, assert_close, eager64, export, lower, operators, run_ours
+from xnnpack_cases import ACCEPTED, ASKED, REFUSED, UNREACHED
 
 from edgewise.backends.xnnpack.table import all_rows
+from edgewise.edge.program import Constants
 
 
 def flat(table: dict) -> list:
@@ -40,6 +41,21 @@ def test_refused(row: str, module: torch.nn.Module, inputs: tuple, operator: str
     assert_close(run_ours(program.buffer, inputs)[0], eager64(module, inputs))
 
 
+@pytest.mark.parametrize("name", ASKED)
+def test_refused_and_decomposed(name: str) -> None:
+    module, inputs, reason = ASKED[name]
+    program = export(module, inputs)
+    (row,) = [row for row in all_rows() if row.name == name.partition(":")[0]]
+    nodes = [n for n in program.graph.nodes if n.target in row.targets]
+    if reason:
+        (node,) = nodes
+        (refusal,) = row.refusals(node, Constants(program))
+        assert str(refusal).startswith(reason)
+    if "dropout" not in name:
+        pte = lower(module, inputs).buffer
+        assert_close(run_ours(pte, inputs)[0], eager64(module, inputs))
+
+
 def test_every_row_has_an_accepted_case() -> None:
     assert sorted(ACCEPTED) == sorted(row.name for row in all_rows())
 
@@ -55,3 +71,20 @@ def lowered() -> Callable:
         return made[id(module)]
 
     return once
+
+
+def test_every_rule_has_a_refusing_case_or_a_reason() -> None:
+    """Rules are checked where programs reach them; the others by asking the row."""
+    shown = [case[3] for cases in REFUSED.values() for case in cases.values()]
+    shown += [case[2] for case in ASKED.values()]
+    for row in all_rows():
+        for constraint in row.constraints:
+            reached = any(text.startswith(constraint.rule) for text in shown)
+            assert reached or (row.name, constraint.rule) in UNREACHED, (row.name, constraint.rule)
+
+
+def test_documentation_table_is_made_of_the_rows() -> None:
+    for row in all_rows():
+        assert row.name
+        assert row.targets
+        assert all(c.rule for c in row.constraints)

@@ -231,6 +231,8 @@ ACCEPTED: dict[str, dict[str, tuple[torch.nn.Module, tuple[torch.Tensor, ...]]]]
         "": (Fn(lambda x: F.pad(x, (1, 2))), (MATRIX,)),
         "two dimensions, a value": (Fn(lambda x: F.pad(x, (1, 0, 0, 2), value=-1.5)), (IMAGE,)),
         "of a transposed tensor": (Fn(lambda x: F.pad(x.t(), (1, 2, 3, 0))), (MATRIX,)),
+        "negative": (Fn(lambda x: F.pad(x, (-1, 2, 0, -1))), (MATRIX,)),
+        "negative only": (Fn(lambda x: F.pad(x, (-1, -2))), (MATRIX,)),
     },
     "expand_copy": {
         "": (Fn(lambda x: x.expand(4, 3, 5) * 2), (t(3, 1),)),
@@ -346,10 +348,6 @@ REFUSED: dict[str, dict[str, Refused]] = {
         "one": (Fn(lambda x: torch.ops.aten.cat([x])), (MATRIX,), "aten.cat.default",
                 "at least two tensors; got 1"),
     },
-    "constant_pad_nd": {
-        "negative": (Fn(lambda x: F.pad(x, (-1, 2))), (MATRIX,), "aten.constant_pad_nd.default",
-                     "no negative padding; got pad=[-1, 2]"),
-    },
     "expand_copy": {
         "large": (Fn(lambda x: x.expand(70000, 5)), (t(5),), "aten.expand_copy.default",
                   "at most 65536 elements; got 350000"),
@@ -367,9 +365,37 @@ REFUSED: dict[str, dict[str, Refused]] = {
 # Rules that no program reaches which torch.export makes today, with the reason.
 UNREACHED = {
     ("softmax", "half_to_float=False"): "half types are refused before",
+    ("constant_pad_nd", "no negative padding"): "negative padding is spelt as a slice before",
     ("mean", "dtype=None"): "another type is refused before",
     ("_to_dim_order_copy", "no dtype conversion"): "another type is refused before",
-    ("scaled_dot_product_attention", "dropout_p=0 or 0.0"): "checked by asking the row",
+}
+
+# Operators that are kept whole only if the row takes them: refused ones are decomposed before the
+# partitioner sees them, so these reasons come from asking the row about the exported node.
+MASK = torch.ones(6, 5, dtype=torch.bool)
+MASK[2] = False
+ASKED: dict[str, tuple[torch.nn.Module, tuple[torch.Tensor, ...], str]] = {
+    "scaled_dot_product_attention: dropout": (
+        Fn(lambda *x: F.scaled_dot_product_attention(*x, dropout_p=0.5)), HEADS, "dropout_p=0; got dropout_p=0.5"),
+    "scaled_dot_product_attention: groups": (
+        Fn(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True)),
+        (t(2, 4, 6, 8), t(2, 2, 5, 8), t(2, 2, 5, 8)), "enable_gqa=False; got enable_gqa=True"),
+    "scaled_dot_product_attention: leading dimensions": (
+        Fn(F.scaled_dot_product_attention), (t(1, 3, 6, 8), t(2, 3, 5, 8), t(2, 3, 5, 8)),
+        "query, key and value with the same leading dimensions; got [1, 3, 6, 8], [2, 3, 5, 8], [2, 3, 5, 8]"),
+    "scaled_dot_product_attention: a masked row": (
+        Fn(lambda *x, m: F.scaled_dot_product_attention(*x, attn_mask=m), m=MASK), HEADS,
+        "every query may attend to something; got a row that masks everything"),
+    "scaled_dot_product_attention: a computed boolean mask": (
+        Fn(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m)), (*HEADS, MASK),
+        "data type must be float32; got inputs_3: bool"),
+    "linear: computed weight": (
+        Fn(F.linear), (MATRIX, t(4, 5)), "constant weight and bias; got weight is computed by"),
+    "layer_norm: computed bias": (
+        Fn(lambda x, b: F.layer_norm(x, (5,), None, b)), (MATRIX, t(5)),
+        "constant weight and bias; got bias is computed by"),
+    "max_pool2d: stride": (torch.nn.MaxPool2d(2, 3), (t(1, 4, 9, 9),), "stride <= kernel_size; got"),
+    "elu: scale": (torch.nn.SELU(), (MATRIX,), ""),
 }
 
 __all__ = ["ACCEPTED", "REFUSED", "UNREACHED", "ConfigPrecisionType", "t"]

@@ -1,0 +1,101 @@
+"""The example models: one delegate and no other operator; transposes only where they must be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support import export, kinds, operators, payloads
+
+import edgewise
+from edgewise.backends.xnnpack import ConfigPrecisionType, XnnpackPartitioner
+
+# Model | layers of attention.
+MODELS = {"mobilenet_v2": 0, "mobilenet_v3_small": 0, "resnet18": 0, "resnet50": 0, "vit_b_16": 12}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def lowered(request: pytest.FixtureRequest) -> tuple[str, Any]:
+    from examples.models import MODELS as SPECS
+
+    spec = SPECS[request.param]
+    # Values do not matter here: no statistics are measured, which would take most of the time.
+    program = edgewise.compile(export(spec.factory(), spec.example_inputs(0)))
+    return request.param, program
+
+
+def test_one_delegate_and_no_other_operator(lowered: tuple[str, Any]) -> None:
+    _, program = lowered
+    assert operators(program.buffer) == ["delegate"]
+    report = program.delegation_report()
+    assert report.share() == 1
+    assert len(report.delegates) == 1
+
+
+def test_transposes(lowered: tuple[str, Any]) -> None:
+    """The image comes as planes and is turned once. Attention turns query, key, value and its
+    result, for heads are split from channels."""
+    name, program = lowered
+    (graph,) = payloads(program.buffer)
+    found = kinds(graph)
+    heads = 4 * MODELS[name]
+    assert found.count("StaticTranspose") == 1 + heads
+    assert found[0] == "StaticTranspose"
+
+
+def test_activations_are_fused_and_norms_folded(lowered: tuple[str, Any]) -> None:
+    name, program = lowered
+    (graph,) = payloads(program.buffer)
+    found = kinds(graph)
+    if name in ("mobilenet_v2", "resnet18", "resnet50"):
+        assert "Clamp" not in found
+        convolutions = {"mobilenet_v2": 52, "resnet18": 20, "resnet50": 53}[name]
+        assert found.count("Conv2d") + found.count("DepthwiseConv2d") == convolutions
+        assert len(found) < convolutions + 25
+    assert "Copy" not in found
+
+
+# --- options of the partitioner ---------------------------------------------------------
+
+
+def net() -> Any:
+    import torch
+
+    return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 4), torch.nn.Sigmoid())
+
+
+OPTIONS: dict[str, tuple[Any, list[str]]] = {
+    "all": (XnnpackPartitioner(), ["delegate"]),
+    "no row": (XnnpackPartitioner([]), ["aten::permute_copy.out", "aten::addmm.out", "aten::relu.out",
+                                        "aten::permute_copy.out", "aten::addmm.out", "aten::sigmoid.out"]),
+    "two rows": (XnnpackPartitioner(["linear", "relu"]), ["delegate", "aten::sigmoid.out"]),
+    "one row in between": (XnnpackPartitioner(["relu"]), None),
+    "one precision": (XnnpackPartitioner(config_precisions=ConfigPrecisionType.FP32), ["delegate"]),
+    "another precision": (XnnpackPartitioner(config_precisions=[ConfigPrecisionType.DYNAMIC_QUANT]), None),
+    "one partition per operator": (XnnpackPartitioner(per_op_mode=True), ["delegate"] * 4),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options(name: str) -> None:
+    import torch
+    from support import assert_close, eager64, run_ours
+
+    partitioner, expected = OPTIONS[name]
+    module, x = net(), (torch.randn(2, 4),)
+    program = edgewise.to_edge_transform_and_lower(export(module, x), partitioner=partitioner).to_executorch()
+    found = operators(program.buffer)
+    if name == "no row":
+        found, expected = [o for o in found if "permute" not in o], [o for o in expected if "permute" not in o]
+    if expected is not None:
+        assert found == expected
+    assert_close(run_ours(program.buffer, x)[0], eager64(module, x))
+
+
+def test_verbose_logs_what_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    import torch
+
+    edgewise.to_edge_transform_and_lower(
+        export(torch.nn.Softplus(), (torch.randn(2),)), partitioner=XnnpackPartitioner(verbose=True)
+    )
+    assert any("an operator of the XNNPACK table; got" in r.message for r in caplog.records)
