@@ -5,11 +5,8 @@ include_guard(GLOBAL)
 include(xnnpack_debian)
 
 # Raise it when what is built changes.
-set(edgewise_xnnpack_recipe 3)
+set(edgewise_xnnpack_recipe 4)
 set(edgewise_xnnpack_product_order "${CMAKE_CURRENT_LIST_DIR}/xnnpack_product_order.h")
-set(EDGEWISE_SPIN_WAIT_ITERATIONS 1000 CACHE STRING
-    "How often a waiting thread of pthreadpool looks again before it sleeps")
-mark_as_advanced(EDGEWISE_SPIN_WAIT_ITERATIONS)
 set(edgewise_xnnpack_c_flags "-fPIC -fvisibility=hidden -ffunction-sections -fdata-sections")
 
 # The folder for a version of the sources and the compiler in use.
@@ -194,11 +191,14 @@ function(edgewise_xnnpack_patch_debian sources)
   # quantization parameters; with room for 10 more than there are, a last row is wrong.
   edgewise_xnnpack_patch("${sources}/xnnpack/include/xnnpack.h"
     "#define XNN_EXTRA_QUANTIZATION_PARAMS 10" "#define XNN_EXTRA_QUANTIZATION_PARAMS 16")
-  # Threads that spin for long starve each other as soon as something else runs: with two busy
-  # processes beside it, ResNet-18 took 304 ms instead of 19. Nothing is lost on an idle machine.
-  edgewise_xnnpack_patch("${sources}/pthreadpool/src/threadpool-common.h"
-    "#define PTHREADPOOL_SPIN_WAIT_ITERATIONS 1000000"
-    "#define PTHREADPOOL_SPIN_WAIT_ITERATIONS ${EDGEWISE_SPIN_WAIT_ITERATIONS}")
+  # Of pthreadpool before 2025: threads that spin for long starve each other as soon as something
+  # else runs. With two busy processes beside it, ResNet-18 took 304 ms instead of 19.
+  set(file "${sources}/pthreadpool/src/threadpool-common.h")
+  set(line "#define PTHREADPOOL_SPIN_WAIT_ITERATIONS 1000000")
+  file(STRINGS "${file}" old REGEX "^${line}")
+  if(old)
+    edgewise_xnnpack_patch("${file}" "${line}" "#define PTHREADPOOL_SPIN_WAIT_ITERATIONS 1000")
+  endif()
   # Weights larger than the cache are walked block by block; see the header.
   file(COPY "${edgewise_xnnpack_product_order}" DESTINATION "${sources}/xnnpack/src/xnnpack")
   set(file "${sources}/xnnpack/src/operator-run.c")
@@ -210,8 +210,7 @@ endfunction()
 
 # Sets `out` to the prefix, or `out_reason` to why Debian's sources cannot be had.
 function(edgewise_build_xnnpack_from_debian out out_reason)
-  edgewise_xnnpack_prefix(prefix "${edgewise_debian_xnnpack_version}"
-                          "${EDGEWISE_SPIN_WAIT_ITERATIONS}")
+  edgewise_xnnpack_prefix(prefix "${edgewise_debian_xnnpack_version}")
   if(NOT IS_DIRECTORY "${prefix}")
     find_program(EDGEWISE_APT_GET apt-get)
     mark_as_advanced(EDGEWISE_APT_GET)
