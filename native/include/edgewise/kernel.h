@@ -84,7 +84,7 @@ class KernelContext {
 using KernelFunction = Status (*)(KernelContext& context);
 
 struct Kernel {
-  std::string name;      // "aten::add.out"
+  std::string name;       // "aten::add.out"
   size_t argument_count;  // of the out-variant's schema, `out` included, returns not
   KernelFunction function;
 };

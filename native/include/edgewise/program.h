@@ -19,7 +19,7 @@
 namespace edgewise {
 
 enum class Verification : uint8_t {
-  kMinimal,          // header, magic and bounds only: for files that are trusted
+  kMinimal,              // header, magic and bounds only: for files that are trusted
   kInternalConsistency,  // the whole flatbuffer and every index, offset and size
 };
 
@@ -51,7 +51,7 @@ struct MethodInfo {
   std::vector<DelegateInfo> delegates;
   std::vector<std::string> operators;  // "aten::add.out"
   size_t instruction_count = 0;
-  std::string input_spec;   // pytree specs in torch's JSON form; may be empty
+  std::string input_spec;  // pytree specs in torch's JSON form; may be empty
   std::string output_spec;
 };
 

@@ -50,7 +50,7 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::move(value)) {}          // NOLINT: implicit by design
+  Result(T value) : state_(std::move(value)) {}           // NOLINT: implicit by design
   Result(Status failure) : state_(std::move(failure)) {}  // NOLINT: implicit by design
 
   bool ok() const { return std::holds_alternative<T>(state_); }
@@ -80,8 +80,8 @@ Status error(Code code, const char* format, ...) __attribute__((format(printf, 2
 }  // namespace edgewise
 
 // Returns the failure of `expression` (a Status) to the caller.
-#define EDGEWISE_RETURN_IF_ERROR(expression)                   \
-  do {                                                         \
-    ::edgewise::Status edgewise_status_ = (expression);        \
-    if (!edgewise_status_.ok()) return edgewise_status_;       \
+#define EDGEWISE_RETURN_IF_ERROR(expression)             \
+  do {                                                   \
+    ::edgewise::Status edgewise_status_ = (expression);  \
+    if (!edgewise_status_.ok()) return edgewise_status_; \
   } while (false)

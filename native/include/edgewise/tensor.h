@@ -23,9 +23,9 @@ inline constexpr size_t kReadPadding = 128;
 inline constexpr size_t kBufferAlignment = 64;
 
 enum class Dynamism : uint8_t {
-  kStatic = 0,            // the shape never changes
-  kDynamicBound = 1,      // any shape whose bytes fit the planned memory
-  kDynamicUnbound = 2,    // memory is allocated when the shape is known
+  kStatic = 0,          // the shape never changes
+  kDynamicBound = 1,    // any shape whose bytes fit the planned memory
+  kDynamicUnbound = 2,  // memory is allocated when the shape is known
 };
 
 // Memory of a tensor without a plan; grows on resize, freed by `release`.

@@ -73,10 +73,10 @@ def _default(argument: Any) -> Any:
 
 
 def tensor_shapes(node: Node) -> list[list[int]]:
-    """Shapes of the tensors that the node computes; symbolic sizes become their hint."""
+    """Shapes of the tensors that the node computes, as numbers (see `size_hint`)."""
     value = value_of(node)
     values = value if isinstance(value, (tuple, list)) else [value]
-    return [[int(s) for s in v.shape] for v in values if isinstance(v, torch.Tensor)]
+    return [[size_hint(s) for s in v.shape] for v in values if isinstance(v, torch.Tensor)]
 
 
 def is_getitem(node: Node) -> bool:
@@ -137,6 +137,30 @@ def erase_dead(graph: Graph) -> bool:
             graph.erase_node(node)
             changed = True
     return changed
+
+
+def size_hint(size: Any) -> int:
+    """The size; of a symbolic one what it was in the export, 0 if only data decides it.
+
+    Not `int(size)`: that would fix the symbol to this number, in the user's program too.
+    """
+    if isinstance(size, int):
+        return size
+    hint = size.node.hint
+    return 0 if hint is None else int(hint)
+
+
+def same_shape(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    """Whether the shapes are equal whatever the symbols in them are.
+
+    Not `a == b`: where that holds for the export's example it would be made a rule.
+    """
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return len(a) == len(b) and all(
+        x == y if isinstance(x, int) and isinstance(y, int) else statically_known_true(x == y)
+        for x, y in zip(a, b, strict=True)
+    )
 
 
 def is_static(shape: Sequence[Any]) -> bool:

@@ -130,8 +130,7 @@ class _CallTracer:
         with torch.no_grad(), self._mode:
             traced = make_fx(run, decomposition_table=decompositions())(*values)
             if not is_functional(traced.graph):
-                pure = torch.func.functionalize(run, remove="mutations")
-                traced = make_fx(pure, decomposition_table=decompositions())(*values)
+                traced = make_fx(torch.func.functionalize(traced, remove="mutations"))(*values)
         inner = [n for n in traced.graph.nodes if n.op == "call_function"]
         if len(inner) == 1 and inner[0].target is target:
             settle(node)

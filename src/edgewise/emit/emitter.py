@@ -202,7 +202,7 @@ class MethodEmitter:
     def _emit_call(self, node: Node) -> None:
         if is_getitem(node):
             parts = self._of_node[node.args[0]]  # type: ignore[index]
-            self._of_node[node] = parts[node.args[1]]  # type: ignore[index]
+            self._of_node[node] = parts[node.args[1]]
             return
         now = len(self._instructions)
         if is_delegate_call(node):
@@ -402,7 +402,7 @@ class MethodEmitter:
         return plan
 
 
-def _number_as_tensor(value: float, node: Node | None) -> torch.Tensor:
+def _number_as_tensor(value: bool | int | float, node: Node | None) -> torch.Tensor:
     """A number where the schema has a tensor: without dimensions, it promotes as numbers do."""
     if isinstance(value, float):
         result = node.meta.get("val") if node is not None else None

@@ -9,19 +9,19 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.edge.graph import value_of
+from edgewise.edge.graph import size_hint, value_of
 
 aten = torch.ops.aten
 
 
 def _shape(node: Any) -> list[int]:
-    return [int(s) for s in node.meta["val"].shape]
+    return [size_hint(s) for s in node.meta["val"].shape]
 
 
 def _output(node: Node) -> list[int]:
     value = value_of(node)
     first = value[0] if isinstance(value, (tuple, list)) else value
-    return [int(s) for s in first.shape]
+    return [size_hint(s) for s in first.shape]
 
 
 def _convolution(node: Node) -> int:
@@ -62,10 +62,10 @@ def macs(node: Node) -> int:
 
 
 def traffic(node: Node) -> int:
-    """Bytes of the tensors that the node reads and writes, upper bounds where dynamic."""
+    """Bytes of the tensors that the node reads and writes, those of the export where dynamic."""
     total = 0
     for value in [value_of(n) for n in node.all_input_nodes] + [value_of(node)]:
         for tensor in value if isinstance(value, (tuple, list)) else [value]:
             if isinstance(tensor, torch.Tensor):
-                total += math.prod(int(s) for s in tensor.shape) * tensor.element_size()
+                total += math.prod(size_hint(s) for s in tensor.shape) * tensor.element_size()
     return total

@@ -49,8 +49,8 @@ def test_refused_and_decomposed(name: str) -> None:
     nodes = [n for n in program.graph.nodes if n.target in row.targets]
     if reason:
         (node,) = nodes
-        (refusal,) = row.refusals(node, Constants(program))
-        assert str(refusal).startswith(reason)
+        reasons = [str(refusal) for refusal in row.refusals(node, Constants(program))]
+        assert any(r.startswith(reason) for r in reasons), reasons
     if "dropout" not in name:
         pte = lower(module, inputs).buffer
         assert_close(run_ours(pte, inputs)[0], eager64(module, inputs))

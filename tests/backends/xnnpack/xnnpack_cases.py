@@ -314,6 +314,8 @@ REFUSED: dict[str, dict[str, Refused]] = {
                             "constant weight and bias; got weight is computed by"),
         "one-dimensional": (torch.nn.Conv1d(4, 6, 3), (t(1, 4, 7),), "aten.convolution.default",
                             "input is 4-D; got 3-D"),
+        "one-dimensional, second reason": (torch.nn.Conv1d(4, 6, 3), (t(1, 4, 7),), "aten.convolution.default",
+                                           "2-D convolution; got 1-D"),
         "dilated and transposed": (deconv(4, 6, 3, dilation=2), (IMAGE,), "aten.convolution.default",
                                    "transposed convolution without dilation; got dilation=[2, 2]"),
     },

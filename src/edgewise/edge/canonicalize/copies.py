@@ -1,0 +1,89 @@
+"""Copies and conversions, which are often nothing at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from edgewise.edge.canonicalize.registry import call, first_operand, rule
+from edgewise.edge.graph import arguments, fake
+from edgewise.edge.layout import CHANNELS_LAST, dim_order
+
+aten = torch.ops.aten
+
+
+@rule(
+    aten.detach.default,
+    aten.detach_.default,
+    aten.alias.default,
+    aten.lift_fresh_copy.default,
+    aten.lift_fresh.default,
+    aten.resolve_conj.default,
+    aten.resolve_neg.default,
+    aten.positive.default,
+)
+def _identity(graph: Graph, node: Node) -> Node | None:
+    return first_operand(node)
+
+
+@rule(aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default)
+def _dropout(graph: Graph, node: Node) -> Node | None:
+    named = arguments(node)
+    return None if named["train"] and named["p"] > 0 else first_operand(node)
+
+
+@rule(aten.contiguous.default, aten.clone.default)
+def _clone(graph: Graph, node: Node) -> Node | None:
+    """A copy without side effects is its input, unless it changes the memory format."""
+    source = first_operand(node)
+    order = _wanted_order(node, source)
+    if order == dim_order(fake(source)):
+        return source
+    if node.target is aten.clone.default:
+        return None
+    return call(
+        graph,
+        aten.clone.default,
+        (source,),
+        node,
+        fake(node),
+        memory_format=arguments(node)["memory_format"],
+    )
+
+
+@rule(
+    aten.to.dtype,
+    aten.to.dtype_layout,
+    aten.to.device,
+    aten.to.other,
+    aten.type_as.default,
+    aten._to_copy.default,
+)
+def _to(graph: Graph, node: Node) -> Node | None:
+    source = first_operand(node)
+    before, after = fake(source), fake(node)
+    order = _wanted_order(node, source)
+    if before.dtype == after.dtype and order == dim_order(before):
+        return source
+    if node.target is aten._to_copy.default:
+        return None
+    options: dict[str, Any] = {}
+    if before.dtype != after.dtype:
+        options["dtype"] = after.dtype
+    if order != dim_order(before):
+        options["memory_format"] = arguments(node)["memory_format"]
+    return call(graph, aten._to_copy.default, (source,), node, after, **options)
+
+
+def _wanted_order(node: Node, source: Node) -> tuple[int, ...]:
+    """What `memory_format` asks for; a preserved format is the source's."""
+    before = fake(source)
+    memory_format = arguments(node).get("memory_format")
+    if memory_format is torch.channels_last and before.dim() == 4:
+        fits = before.is_contiguous(memory_format=torch.channels_last)
+        return dim_order(before) if fits else CHANNELS_LAST
+    if memory_format is torch.contiguous_format:
+        return tuple(range(before.dim()))
+    return dim_order(before)

@@ -1,0 +1,61 @@
+"""The table of rules, and what rules are made with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from edgewise.edge.graph import call as add_call
+from edgewise.edge.graph import replace
+from edgewise.edge.layout import settle
+
+aten = torch.ops.aten
+Rule = Callable[[Graph, Node], "Node | None"]
+RULES: dict[Any, Rule] = {}
+
+_NOTHING = (
+    aten._assert_tensor_metadata.default,
+    aten._assert_scalar.default,
+    aten._assert_async.msg,
+    aten.sym_constrain_range.default,
+    aten.sym_constrain_range_for_size.default,
+)
+
+
+def call(graph: Graph, op: Any, args: Sequence[Any], like: Node, val: Any, **kwargs: Any) -> Node:
+    node = add_call(graph, op, args, like, val, **kwargs)
+    settle(node)
+    return node
+
+
+def rule(*ops: Any) -> Callable[[Rule], Rule]:
+    def register(function: Rule) -> Rule:
+        for op in ops:
+            RULES[op] = function
+        return function
+
+    return register
+
+
+def apply_rule(graph: Graph, node: Node) -> bool:
+    """Puts the rule's result in the node's place; False if the rule does not apply."""
+    with graph.inserting_before(node):
+        new = RULES[node.target](graph, node)
+    if new is None:
+        return False
+    replace(node, new)
+    return True
+
+
+def is_nothing(node: Node) -> bool:
+    """Whether the node only asserts something that export has settled."""
+    return node.target in _NOTHING and not node.users
+
+
+def first_operand(node: Node) -> Node:
+    source = node.args[0]
+    assert isinstance(source, Node)
+    return source

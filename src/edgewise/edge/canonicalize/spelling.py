@@ -1,0 +1,206 @@
+"""One operator for each computation."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from edgewise.edge.canonicalize.registry import RULES, Rule, call, first_operand, rule
+from edgewise.edge.graph import arguments, fake, is_static
+
+aten = torch.ops.aten
+
+
+@rule(
+    aten.conv1d.default,
+    aten.conv2d.default,
+    aten.conv3d.default,
+    aten.conv1d.padding,
+    aten.conv2d.padding,
+    aten.conv3d.padding,
+)
+def _conv(graph: Graph, node: Node) -> Node | None:
+    named = arguments(node)
+    rank = fake(node).dim() - 2
+    if fake(first_operand(node)).dim() != fake(named["weight"]).dim():
+        return None  # without batch dimension
+    stride, dilation = _spread(named["stride"], rank), _spread(named["dilation"], rank)
+    padding = named["padding"]
+    if isinstance(padding, str):
+        kernel = [int(k) for k in fake(named["weight"]).shape[2:]]
+        total = [
+            d * (k - 1) if padding == "same" else 0 for d, k in zip(dilation, kernel, strict=True)
+        ]
+        if any(t % 2 for t in total):
+            return None  # asymmetric: torch pads first
+        padding = [t // 2 for t in total]
+    args = (
+        named["input"],
+        named["weight"],
+        named["bias"],
+        stride,
+        _spread(padding, rank),
+        dilation,
+        False,
+        [0] * rank,
+        named["groups"],
+    )
+    return call(graph, aten.convolution.default, args, node, fake(node))
+
+
+@rule(aten.conv_transpose1d.default, aten.conv_transpose2d.input, aten.conv_transpose3d.input)
+def _conv_transpose(graph: Graph, node: Node) -> Node | None:
+    named = arguments(node)
+    rank = fake(node).dim() - 2
+    if fake(first_operand(node)).dim() != fake(named["weight"]).dim():
+        return None
+    args = (
+        named["input"],
+        named["weight"],
+        named["bias"],
+        _spread(named["stride"], rank),
+        _spread(named["padding"], rank),
+        _spread(named["dilation"], rank),
+        True,
+        _spread(named["output_padding"], rank),
+        named["groups"],
+    )
+    return call(graph, aten.convolution.default, args, node, fake(node))
+
+
+def _spread(value: Any, rank: int) -> list[int]:
+    items = [value] if isinstance(value, int) else list(value)
+    return items * rank if len(items) == 1 else items
+
+
+@rule(aten.constant_pad_nd.default)
+def _constant_pad(graph: Graph, node: Node) -> Node | None:
+    """Negative padding is a slice: only that runs everywhere."""
+    named = arguments(node)
+    pad, part = list(named["pad"]), first_operand(node)
+    if all(p >= 0 for p in pad) or not is_static(fake(node).shape):
+        return None
+    rank = fake(node).dim()
+    for i in range(len(pad) // 2):
+        dim, (before, after) = rank - 1 - i, pad[2 * i : 2 * i + 2]
+        size = fake(part).shape[dim]
+        start, end = max(-before, 0), size + min(after, 0)
+        if (start, end) != (0, size):
+            shape = [*fake(part).shape[:dim], end - start, *fake(part).shape[dim + 1 :]]
+            value = fake(part).new_empty(shape)
+            part = call(graph, aten.slice_copy.Tensor, (part, dim, start, end), node, value)
+    pad = [max(p, 0) for p in pad]
+    if not any(pad):
+        return part
+    args = (part, pad, named["value"])
+    return call(graph, aten.constant_pad_nd.default, args, node, fake(node))
+
+
+@rule(aten.batch_norm.default)
+def _batch_norm(graph: Graph, node: Node) -> Node | None:
+    named = arguments(node)
+    if named["training"] or named["running_mean"] is None:
+        return None
+    keys = ("input", "weight", "bias", "running_mean", "running_var", "momentum", "eps")
+    empty = fake(node).new_empty([0])
+    value = (fake(node), empty, empty)
+    args = [named[key] for key in keys]
+    norm = call(graph, aten._native_batch_norm_legit_no_training.default, args, node, value)
+    return call(graph, operator.getitem, (norm, 0), node, fake(node))
+
+
+@rule(aten.softmax.int, aten.log_softmax.int)
+def _softmax(graph: Graph, node: Node) -> Node | None:
+    named = arguments(node)
+    if named["dtype"] is not None and named["dtype"] != fake(first_operand(node)).dtype:
+        return None
+    core = aten._softmax if node.target is aten.softmax.int else aten._log_softmax
+    return call(graph, core.default, (first_operand(node), named["dim"], False), node, fake(node))
+
+
+@rule(aten.full_like.default, aten.zeros_like.default, aten.ones_like.default)
+def _full_like(graph: Graph, node: Node) -> Node | None:
+    """Of the operand only the shape is needed: it is known, and the result a constant."""
+    value = fake(node)
+    if not is_static(value.shape):
+        return None
+    fills: dict[Any, Any] = {aten.zeros_like.default: 0, aten.ones_like.default: 1}
+    fill = fills.get(node.target, arguments(node).get("fill_value"))
+    shape = list(value.shape)
+    return call(graph, aten.full.default, (shape, fill), node, value, dtype=value.dtype)
+
+
+@rule(aten.relu6.default)
+def _relu6(graph: Graph, node: Node) -> Node | None:
+    return call(graph, aten.hardtanh.default, (first_operand(node), 0.0, 6.0), node, fake(node))
+
+
+@rule(aten.adaptive_avg_pool2d.default, aten._adaptive_avg_pool2d.default)
+def _adaptive_avg_pool2d(graph: Graph, node: Node) -> Node | None:
+    if list(fake(node).shape[-2:]) == [1, 1]:
+        return call(graph, aten.mean.dim, (first_operand(node), [-1, -2], True), node, fake(node))
+    if node.target is aten._adaptive_avg_pool2d.default:
+        return None
+    return call(graph, aten._adaptive_avg_pool2d.default, node.args, node, fake(node))
+
+
+@rule(aten.matmul.default)
+def _matmul(graph: Graph, node: Node) -> Node | None:
+    """Without the expands that a general decomposition puts around a batched product."""
+    a, b = node.args
+    assert isinstance(a, Node) and isinstance(b, Node)
+    left, right = fake(a), fake(b)
+    if left.dim() == 2 and right.dim() == 2:
+        return call(graph, aten.mm.default, (a, b), node, fake(node))
+    if left.dim() == 3 and right.dim() == 3 and left.shape[0] == right.shape[0]:
+        return call(graph, aten.bmm.default, (a, b), node, fake(node))
+    if not (is_static(left.shape) and is_static(right.shape)):
+        return None
+    if left.dim() > 2 and right.dim() == 2:
+        flat = [int(left.shape[:-1].numel()), left.shape[-1]]
+        a2 = call(graph, aten.view_copy.default, (a, flat), node, left.new_empty(flat))
+        product = call(
+            graph, aten.mm.default, (a2, b), node, left.new_empty([flat[0], right.shape[-1]])
+        )
+        return call(
+            graph, aten.view_copy.default, (product, list(fake(node).shape)), node, fake(node)
+        )
+    if left.dim() == right.dim() and left.dim() > 3 and left.shape[:-2] == right.shape[:-2]:
+        batch = int(left.shape[:-2].numel())
+        a3 = _flatten_batch(graph, node, a, batch)
+        b3 = _flatten_batch(graph, node, b, batch)
+        flat = [batch, left.shape[-2], right.shape[-1]]
+        product = call(graph, aten.bmm.default, (a3, b3), node, left.new_empty(flat))
+        return call(
+            graph, aten.view_copy.default, (product, list(fake(node).shape)), node, fake(node)
+        )
+    return None
+
+
+def _flatten_batch(graph: Graph, like: Node, node: Node, batch: int) -> Node:
+    shape = [batch, *fake(node).shape[-2:]]
+    return call(graph, aten.view_copy.default, (node, shape), like, fake(node).new_empty(shape))
+
+
+def _scalar_twin(op: Any) -> Rule:
+    def rewrite(graph: Graph, node: Node) -> Node | None:
+        """`add.Tensor(x, 2)` is `add.Scalar(x, 2)`: the second operand is no tensor."""
+        a, b = node.args[0], node.args[1]
+        if isinstance(b, Node) and isinstance(b.meta.get("val"), torch.Tensor):
+            return None
+        if not isinstance(a, Node) or not isinstance(a.meta.get("val"), torch.Tensor):
+            return None
+        named = arguments(node)
+        rest = [named["alpha"]] if named.get("alpha", 1) != 1 else []
+        return call(graph, op, (a, b, *rest), node, fake(node))
+
+    return rewrite
+
+
+RULES[aten.add.Tensor] = _scalar_twin(aten.add.Scalar)
+RULES[aten.sub.Tensor] = _scalar_twin(aten.sub.Scalar)
+RULES[aten.mul.Tensor] = _scalar_twin(aten.mul.Scalar)
+RULES[aten.div.Tensor] = _scalar_twin(aten.div.Scalar)

@@ -1,0 +1,183 @@
+"""Views: every one is one of five, or slices."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from edgewise.edge.canonicalize.registry import call, first_operand, rule
+from edgewise.edge.graph import arguments, fake, is_static, replace
+
+aten = torch.ops.aten
+
+
+@rule(
+    aten.view.default,
+    aten.reshape.default,
+    aten._unsafe_view.default,
+    aten.flatten.using_ints,
+    aten.unflatten.int,
+    aten.view_as.default,
+    aten.reshape_as.default,
+)
+def _view(graph: Graph, node: Node) -> Node | None:
+    source, after = first_operand(node), fake(node)
+    if tuple(fake(source).shape) == tuple(after.shape):
+        return source
+    if is_static(after.shape):
+        shape: Any = list(after.shape)
+    elif node.target in (aten.view.default, aten.reshape.default, aten._unsafe_view.default):
+        shape = node.args[1]
+    else:
+        return None
+    return call(graph, aten.view_copy.default, (source, shape), node, after)
+
+
+@rule(aten.permute.default)
+def _permute(graph: Graph, node: Node) -> Node | None:
+    dims = [d % fake(node).dim() for d in arguments(node)["dims"]]
+    if dims == sorted(dims):
+        return first_operand(node)
+    return call(graph, aten.permute_copy.default, (first_operand(node), dims), node, fake(node))
+
+
+@rule(aten.transpose.int, aten.t.default, aten.numpy_T.default, aten.mT.default)
+def _transpose(graph: Graph, node: Node) -> Node | None:
+    rank = fake(node).dim()
+    if rank < 2:
+        return first_operand(node)
+    a, b = (node.args[1], node.args[2]) if node.target is aten.transpose.int else (-2, -1)
+    assert isinstance(a, int) and isinstance(b, int)
+    dims = list(range(rank))
+    if node.target is aten.numpy_T.default:
+        dims.reverse()
+    else:
+        dims[a], dims[b] = dims[b], dims[a]
+    if dims == sorted(dims):
+        return first_operand(node)
+    return call(graph, aten.permute_copy.default, (first_operand(node), dims), node, fake(node))
+
+
+@rule(aten.expand.default, aten.expand_as.default)
+def _expand(graph: Graph, node: Node) -> Node | None:
+    before, after = fake(first_operand(node)), fake(node)
+    if tuple(before.shape) == tuple(after.shape):
+        return first_operand(node)
+    if not is_static(after.shape):
+        if node.target is not aten.expand.default:
+            return None
+        size = node.args[1]
+    else:
+        size = list(after.shape)
+    return call(graph, aten.expand_copy.default, (first_operand(node), size), node, after)
+
+
+@rule(aten.unsqueeze.default)
+def _unsqueeze(graph: Graph, node: Node) -> Node | None:
+    dim = node.args[1]
+    assert isinstance(dim, int)
+    dim %= fake(node).dim()
+    return call(graph, aten.unsqueeze_copy.default, (first_operand(node), dim), node, fake(node))
+
+
+@rule(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims)
+def _squeeze(graph: Graph, node: Node) -> Node | None:
+    before = fake(first_operand(node))
+    if not is_static(before.shape):
+        return None
+    wanted: Any = node.args[1] if len(node.args) > 1 else range(before.dim())
+    wanted = [wanted] if isinstance(wanted, int) else wanted
+    rank = max(before.dim(), 1)
+    dims = sorted({d % rank for d in wanted if before.dim() and before.shape[d % rank] == 1})
+    if not dims:
+        return first_operand(node)
+    return call(graph, aten.squeeze_copy.dims, (first_operand(node), dims), node, fake(node))
+
+
+@rule(aten.slice.Tensor)
+def _slice(graph: Graph, node: Node) -> Node | None:
+    named = arguments(node)
+    before, after = fake(first_operand(node)), fake(node)
+    if tuple(before.shape) == tuple(after.shape) and named["step"] == 1:
+        return first_operand(node)
+    args = [first_operand(node), named["dim"], named["start"], named["end"], named["step"]]
+    return call(graph, aten.slice_copy.Tensor, args, node, after)
+
+
+@rule(aten.narrow.default)
+def _narrow(graph: Graph, node: Node) -> Node | None:
+    source, dim, start, length = node.args
+    if not isinstance(start, int) or not isinstance(length, int) or not isinstance(dim, int):
+        return None
+    shape = fake(first_operand(node)).shape
+    if not is_static(shape):
+        return None
+    start %= max(shape[dim], 1)
+    args = (source, dim, start, start + length)
+    return call(graph, aten.slice_copy.Tensor, args, node, fake(node))
+
+
+@rule(aten.select.int)
+def _select(graph: Graph, node: Node) -> Node | None:
+    return call(graph, aten.select_copy.int, node.args, node, fake(node))
+
+
+@rule(
+    aten.split.Tensor,
+    aten.split_with_sizes.default,
+    aten.split.sizes,
+    aten.chunk.default,
+    aten.tensor_split.sections,
+    aten.split_with_sizes_copy.default,
+    aten.unsafe_split.Tensor,
+    aten.unsafe_chunk.default,
+)
+def _split(graph: Graph, node: Node) -> Node | None:
+    """Each part becomes a slice of its own: no list of tensors is left."""
+    dim = arguments(node)["dim"]
+    parts = node.meta["val"]
+    sizes = [part.shape[dim] for part in parts]
+    if not is_static(sizes):
+        return None
+    dim %= parts[0].dim()
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    return _replace_items(
+        graph,
+        node,
+        lambda i: call(
+            graph,
+            aten.slice_copy.Tensor,
+            (first_operand(node), dim, starts[i], starts[i] + sizes[i]),
+            node,
+            parts[i],
+        ),
+    )
+
+
+@rule(aten.unbind.int, aten.unbind_copy.int)
+def _unbind(graph: Graph, node: Node) -> Node | None:
+    dim, parts = arguments(node)["dim"], node.meta["val"]
+    return _replace_items(
+        graph,
+        node,
+        lambda i: call(graph, aten.select_copy.int, (first_operand(node), dim, i), node, parts[i]),
+    )
+
+
+def _replace_items(graph: Graph, node: Node, make: Callable[[int], Node]) -> Node | None:
+    """Replaces the getitem users of a node that computes a list; the node itself dies."""
+    items = list(node.users)
+    if any(item.target is not operator.getitem for item in items):
+        return None
+    made: dict[int, Node] = {}
+    for item in items:
+        index = item.args[1]
+        assert isinstance(index, int)
+        if index not in made:
+            made[index] = make(index)
+        replace(item, made[index])
+    return first_operand(node)  # has no users left that could see it
