@@ -59,7 +59,7 @@ def settle(node: Node) -> None:
     """
     value = node.meta.get("val")
     if is_getitem(node):
-        node.meta["val"] = node.args[0].meta["val"][node.args[1]]
+        node.meta["val"] = node.args[0].meta["val"][node.args[1]]  # type: ignore[union-attr]
     elif is_call(node) and not isinstance(node.target, torch._ops.OpOverload):
         return
     elif isinstance(value, torch.Tensor):
