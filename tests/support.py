@@ -163,7 +163,11 @@ def _double(x: Any) -> Any:
 
 
 def _tensor(y: Any) -> Any:
-    return torch.from_numpy(np.ascontiguousarray(y).reshape(y.shape)) if isinstance(y, np.ndarray) else y
+    return (
+        torch.from_numpy(np.ascontiguousarray(y).reshape(y.shape))
+        if isinstance(y, np.ndarray)
+        else y
+    )
 
 
 class Fn(torch.nn.Module):

@@ -6,11 +6,11 @@ import copy
 from typing import Any
 
 import torch
-from support import assert_close, eager, export
 from torch.export import ExportedProgram
 
 import edgewise
 from edgewise.edge.graph import calls, op_name
+from support import assert_close, eager, export
 
 
 def edge(module: torch.nn.Module, inputs: tuple[Any, ...], **options: Any) -> ExportedProgram:

@@ -8,8 +8,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from edge_support import edge, spelling
-from support import assert_close, eager64
 from torch import nn
+
+from support import assert_close, eager64
 
 IMAGE, SOUND, ROWS = (2, 4, 7, 5), (2, 4, 9), (3, 4)
 
@@ -70,7 +71,13 @@ class WithoutStatistics(nn.Module):
         return F.batch_norm(self.layer(x), None, None, training=True)
 
 
-def make(layer: nn.Module, kind: Any = nn.BatchNorm2d, channels: int = 6, pair: Any = Pair, **options: Any) -> nn.Module:
+def make(
+    layer: nn.Module,
+    kind: Any = nn.BatchNorm2d,
+    channels: int = 6,
+    pair: Any = Pair,
+    **options: Any,
+) -> nn.Module:
     return pair(layer, norm(kind, channels, **options))
 
 
@@ -97,12 +104,16 @@ KEPT: dict[str, tuple[Any, tuple[int, ...]]] = {
     "computed weight": (Own, IMAGE),
     "statistics of the batch": (WithoutStatistics, IMAGE),
     "no tracked statistics": (
-        lambda: Pair(nn.Conv2d(4, 6, 3), nn.BatchNorm2d(6, track_running_stats=False)), IMAGE),
+        lambda: Pair(nn.Conv2d(4, 6, 3), nn.BatchNorm2d(6, track_running_stats=False)),
+        IMAGE,
+    ),
     "transposed with groups": (lambda: make(nn.ConvTranspose2d(4, 6, 3, groups=2)), IMAGE),
     "linear on more than rows": (lambda: make(nn.Linear(9, 9), nn.BatchNorm1d, 4), SOUND),
     "after nothing": (lambda: norm(nn.BatchNorm2d, 4), IMAGE),
     "after an activation": (
-        lambda: nn.Sequential(nn.Conv2d(4, 6, 3), nn.ReLU(), norm(nn.BatchNorm2d, 6)), IMAGE),
+        lambda: nn.Sequential(nn.Conv2d(4, 6, 3), nn.ReLU(), norm(nn.BatchNorm2d, 6)),
+        IMAGE,
+    ),
     # A convolution without batch dimension computes 3-D: what the norm takes for channels are
     # its rows.
     "without batch dimension": (lambda: make(nn.Conv2d(4, 5, 3), nn.BatchNorm1d, 5), (4, 7, 6)),

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 from edge_support import assert_equals_eager, edge, spelling
-from support import Fn
 
 from edgewise.edge.fold_constants import GROWTH_LIMIT
+from support import Fn
 
 X = (torch.randn(3, 4),)
 ROW = torch.arange(4.0)
@@ -20,16 +20,32 @@ FOLDED: dict[str, tuple[Any, dict[str, torch.Tensor], list[str]]] = {
     "a chain": (lambda x, c: x + (c * 2 + 1).view(1, 4), {"c": ROW}, ["add.Tensor"]),
     "a transposed weight": (lambda x, c: x @ c.t(), {"c": torch.randn(5, 4)}, ["mm.default"]),
     "positions": (lambda x: x + torch.arange(4), {}, ["add.Tensor"]),
-    "a mask": (lambda x: x.masked_fill(torch.ones(3, 4, dtype=torch.bool).triu(1), 0.0), {}, ["full.default", "where.self"]),
-    "an expanded token": (lambda x, c: torch.cat([c.expand(3, -1), x], 1), {"c": ROW[None]}, ["cat.default"]),
+    "a mask": (
+        lambda x: x.masked_fill(torch.ones(3, 4, dtype=torch.bool).triu(1), 0.0),
+        {},
+        ["full.default", "where.self"],
+    ),
+    "an expanded token": (
+        lambda x, c: torch.cat([c.expand(3, -1), x], 1),
+        {"c": ROW[None]},
+        ["cat.default"],
+    ),
     "elements of a tuple": (lambda x, c: x + c.split(2)[1].repeat(2), {"c": ROW}, ["add.Tensor"]),
     "several outputs": (lambda x, c: x + c.topk(1).values, {"c": ROW}, ["add.Tensor"]),
-    "within the limit": (lambda x: x.sum() + torch.zeros(SIDE - 1, SIDE), {}, ["sum.dim_IntList", "add.Tensor"]),
+    "within the limit": (
+        lambda x: x.sum() + torch.zeros(SIDE - 1, SIDE),
+        {},
+        ["sum.dim_IntList", "add.Tensor"],
+    ),
 }
 
 KEPT: dict[str, tuple[Any, dict[str, torch.Tensor], str]] = {
     "growth": (lambda x: x.sum() + torch.zeros(SIDE + 1, SIDE + 1), {}, "full.default"),
-    "growth by expansion": (lambda x, c: x.sum() * c.expand(SIDE + 1, SIDE + 1), {"c": torch.ones(1)}, "expand_copy.default"),
+    "growth by expansion": (
+        lambda x, c: x.sum() * c.expand(SIDE + 1, SIDE + 1),
+        {"c": torch.ones(1)},
+        "expand_copy.default",
+    ),
     "random numbers": (lambda x: x + torch.rand(3, 4), {}, "rand.default"),
 }
 
@@ -39,7 +55,9 @@ def test_folded(name: str) -> None:
     function, constants, left = FOLDED[name]
     module = Fn(function, **constants)
     program = edge(module, X)
-    assert [op for op in spelling(program) if op != "full.default"] == [op for op in left if op != "full.default"]
+    assert [op for op in spelling(program) if op != "full.default"] == [
+        op for op in left if op != "full.default"
+    ]
     assert_equals_eager(program, module, X)
 
 

@@ -9,11 +9,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 from edge_support import assert_equals_eager
-from support import Fn, assert_close, eager, export
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import edgewise
 from edgewise.edge.functionalize import functionalize, is_functional
 from edgewise.edge.program import copy_program
+from support import Fn, assert_close, eager, export
 
 X = (torch.linspace(-2, 3, 12).reshape(3, 4),)
 SQUARE = (torch.linspace(-2, 3, 9).reshape(3, 3),)
@@ -179,11 +181,32 @@ def writes_input_view(x):
 
 
 # In place without a trace, or with one.
-IN_PLACE = [residual, chain, chain_by_name, both_names, first_name_after, uses_before_and_after,
-            dead_view, through_dropout, out_of_dropout, masked, indexed]
-TRACED = [write_view, write_slice, read_alias, write_alias, alias_of_alias,
-          split_part, einsum_view, flatten_view, copies_another_type, writes_input,
-          writes_input_view]
+IN_PLACE = [
+    residual,
+    chain,
+    chain_by_name,
+    both_names,
+    first_name_after,
+    uses_before_and_after,
+    dead_view,
+    through_dropout,
+    out_of_dropout,
+    masked,
+    indexed,
+]
+TRACED = [
+    write_view,
+    write_slice,
+    read_alias,
+    write_alias,
+    alias_of_alias,
+    split_part,
+    einsum_view,
+    flatten_view,
+    copies_another_type,
+    writes_input,
+    writes_input_view,
+]
 EITHER = [swapped_in_place, same_type, promotes]
 
 
@@ -263,3 +286,45 @@ def test_residual_network_takes_no_trace(monkeypatch: pytest.MonkeyPatch) -> Non
     count = traces(monkeypatch)
     edgewise.compile(program)
     assert not count
+
+
+# --- random programs ------------------------------------------------------------------
+
+STEPS: dict[str, Any] = {
+    "fresh": lambda x, y: torch.sin(x) + y,
+    "turned": lambda x, y: x.t(),
+    "same view": lambda x, y: x.reshape(9).view(3, 3),
+    "no copy": lambda x, y: F.dropout(x, training=False).contiguous(),
+    "an element of a tuple": lambda x, y: torch.cat(x.unbind(0)).view(3, 3),
+    "add": lambda x, y: x.add_(y.clone()),
+    "relu": lambda x, y: x.relu_(),
+    "copy": lambda x, y: x.copy_(y.clone()),
+    "a row": lambda x, y: x[0].mul_(2).expand(3, 3) + y,
+    "a column": lambda x, y: x.t()[1].fill_(0.5).expand(3, 3) * y,
+    "in place, then fresh": lambda x, y: x.mul_(0.5) + y,
+}
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> list[tuple[str, int, int]]:
+    """Steps, each with two earlier values; value 0 is fresh, value 1 the input."""
+    found = []
+    for i in range(draw(st.integers(1, 6))):
+        place = st.integers(0, i + 1)
+        found.append((draw(st.sampled_from(sorted(STEPS))), draw(place), draw(place)))
+    return found
+
+
+@settings(max_examples=60)
+@given(programs())
+def test_random_programs(steps: list[tuple[str, int, int]]) -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        values = [x * 2, x]
+        for name, i, j in steps:
+            values.append(STEPS[name](values[i], values[j]))
+        return tuple(v + 0 for v in values)
+
+    module = Fn(function)
+    lowered = edgewise.to_edge(export(module, SQUARE)).exported_program()
+    assert is_functional(lowered.graph)
+    assert_equals_eager(lowered, module, SQUARE, 1e-5)

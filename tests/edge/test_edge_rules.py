@@ -8,18 +8,19 @@ import pytest
 import torch
 import torch.nn.functional as F
 from edge_support import assert_equals_eager, edge, spelling
-from support import Fn
 
+import edgewise
 from edgewise.edge.canonicalize import RULES
 from edgewise.edge.graph import calls
 from edgewise.edge.normalize import is_edge_operator
+from support import Fn, export, partitioners
 
 aten = torch.ops.aten
 M = torch.linspace(-2, 3, 12).reshape(3, 4)
 T = torch.linspace(-2, 3, 24).reshape(2, 3, 4)
 IMAGE = torch.linspace(-2, 3, 120).reshape(1, 4, 6, 5)
 LAST = torch.channels_last
-DIM = torch.export.Dim("n", min=2, max=8)
+DIM = torch.export.Dim("n", min=3, max=8)
 
 # Operator as exported | module | inputs | calls of the edge program, in order.
 TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
@@ -38,27 +39,67 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
     (aten.clone.default, lambda x: x.clone() + 1, (M,), ["add.Scalar"]),
     (aten.clone.default, lambda x: x.clone(memory_format=LAST), (IMAGE,), ["clone.default"]),
     (aten.contiguous.default, lambda x: x.contiguous() + 1, (M,), ["add.Scalar"]),
-    (aten.contiguous.default, lambda x: x.t().contiguous() + 1, (M,), ["permute_copy.default", "add.Scalar"]),
-    (aten.contiguous.default, lambda x: x.contiguous(memory_format=LAST), (IMAGE,), ["clone.default"]),
+    (
+        aten.contiguous.default,
+        lambda x: x.t().contiguous() + 1,
+        (M,),
+        ["permute_copy.default", "add.Scalar"],
+    ),
+    (
+        aten.contiguous.default,
+        lambda x: x.contiguous(memory_format=LAST),
+        (IMAGE,),
+        ["clone.default"],
+    ),
     (aten.to.dtype, lambda x: x.to(torch.float32) + 1, (M,), ["add.Scalar"]),
     (aten.to.dtype, lambda x: x.to(torch.float64), (M,), ["_to_copy.default"]),
-    (aten.to.dtype, lambda x: x.to(torch.float64, memory_format=LAST), (IMAGE,), ["_to_copy.default"]),
-    (aten.to.dtype_layout, lambda x: aten.to.dtype_layout(x, dtype=torch.int32), (M,), ["_to_copy.default"]),
-    (aten.to.device, lambda x: aten.to.device(x, torch.device("cpu"), torch.float32) + 1, (M,), ["add.Scalar"]),
+    (
+        aten.to.dtype,
+        lambda x: x.to(torch.float64, memory_format=LAST),
+        (IMAGE,),
+        ["_to_copy.default"],
+    ),
+    (
+        aten.to.dtype_layout,
+        lambda x: aten.to.dtype_layout(x, dtype=torch.int32),
+        (M,),
+        ["_to_copy.default"],
+    ),
+    (
+        aten.to.device,
+        lambda x: aten.to.device(x, torch.device("cpu"), torch.float32) + 1,
+        (M,),
+        ["add.Scalar"],
+    ),
     (aten.to.other, lambda x, y: x.to(y), (M, M.double()), ["_to_copy.default"]),
     (aten.type_as.default, lambda x, y: x.type_as(y), (M, M.int()), ["_to_copy.default"]),
     (aten.type_as.default, lambda x, y: x.type_as(y) + 1, (M, M), ["add.Scalar"]),
-    (aten._to_copy.default, lambda x: aten._to_copy(x, dtype=torch.float64), (M,), ["_to_copy.default"]),
+    (
+        aten._to_copy.default,
+        lambda x: aten._to_copy(x, dtype=torch.float64),
+        (M,),
+        ["_to_copy.default"],
+    ),
     (aten._to_copy.default, lambda x: aten._to_copy(x) + 1, (M,), ["add.Scalar"]),
     # views
     (aten.view.default, lambda x: x.view(2, 6), (M,), ["view_copy.default"]),
     (aten.view.default, lambda x: x.view(3, -1) + 1, (M,), ["add.Scalar"]),
-    (aten.reshape.default, lambda x: x.t().reshape(-1), (M,), ["permute_copy.default", "view_copy.default"]),
+    (
+        aten.reshape.default,
+        lambda x: x.t().reshape(-1),
+        (M,),
+        ["permute_copy.default", "view_copy.default"],
+    ),
     (aten._unsafe_view.default, lambda x: aten._unsafe_view(x, [12]), (M,), ["view_copy.default"]),
     (aten.flatten.using_ints, lambda x: x.flatten(1), (T,), ["view_copy.default"]),
     (aten.unflatten.int, lambda x: x.unflatten(1, (2, 2)), (M,), ["view_copy.default"]),
     (aten.view_as.default, lambda x, y: x.view_as(y), (M, M.reshape(2, 6)), ["view_copy.default"]),
-    (aten.reshape_as.default, lambda x, y: x.reshape_as(y), (M, M.reshape(2, 6)), ["view_copy.default"]),
+    (
+        aten.reshape_as.default,
+        lambda x, y: x.reshape_as(y),
+        (M, M.reshape(2, 6)),
+        ["view_copy.default"],
+    ),
     (aten.permute.default, lambda x: x.permute(2, 0, -2), (T,), ["permute_copy.default"]),
     (aten.permute.default, lambda x: x.permute(0, 1, -1) + 1, (T,), ["add.Scalar"]),
     (aten.transpose.int, lambda x: x.transpose(-1, 0), (T,), ["permute_copy.default"]),
@@ -72,10 +113,25 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
     (aten.expand.default, lambda x: x.expand(3, -1) + 1, (M,), ["add.Scalar"]),
     (aten.expand_as.default, lambda x, y: x.expand_as(y), (M, T), ["expand_copy.default"]),
     (aten.unsqueeze.default, lambda x: x.unsqueeze(-1), (M,), ["unsqueeze_copy.default"]),
-    (aten.squeeze.default, lambda x: x.view(3, 1, 4).squeeze(), (M,), ["view_copy.default", "squeeze_copy.dims"]),
-    (aten.squeeze.dim, lambda x: x.view(3, 1, 4).squeeze(-2), (M,), ["view_copy.default", "squeeze_copy.dims"]),
+    (
+        aten.squeeze.default,
+        lambda x: x.view(3, 1, 4).squeeze(),
+        (M,),
+        ["view_copy.default", "squeeze_copy.dims"],
+    ),
+    (
+        aten.squeeze.dim,
+        lambda x: x.view(3, 1, 4).squeeze(-2),
+        (M,),
+        ["view_copy.default", "squeeze_copy.dims"],
+    ),
     (aten.squeeze.dim, lambda x: x.squeeze(0) + 1, (M,), ["add.Scalar"]),
-    (aten.squeeze.dims, lambda x: x.view(1, 3, 1, 4).squeeze((0, 1, 2)), (M,), ["view_copy.default", "squeeze_copy.dims"]),
+    (
+        aten.squeeze.dims,
+        lambda x: x.view(1, 3, 1, 4).squeeze((0, 1, 2)),
+        (M,),
+        ["view_copy.default", "squeeze_copy.dims"],
+    ),
     (aten.slice.Tensor, lambda x: x[1:, :-1], (M,), ["slice_copy.Tensor", "slice_copy.Tensor"]),
     (aten.slice.Tensor, lambda x: x[:, 0:9] + 1, (M,), ["add.Scalar"]),
     (aten.slice.Tensor, lambda x: x[:, ::3], (M,), ["slice_copy.Tensor"]),
@@ -89,37 +145,110 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
     (aten.split.sizes, lambda x: aten.split.sizes(x, [1, 2]), (M,), ["slice_copy.Tensor"] * 2),
     (aten.chunk.default, lambda x: x.chunk(2, 1), (M,), ["slice_copy.Tensor"] * 2),
     (aten.tensor_split.sections, lambda x: x.tensor_split(3, 1), (M,), ["slice_copy.Tensor"] * 3),
-    (aten.split_with_sizes_copy.default, lambda x: aten.split_with_sizes_copy(x, [1, 2]), (M,), ["slice_copy.Tensor"] * 2),
+    (
+        aten.split_with_sizes_copy.default,
+        lambda x: aten.split_with_sizes_copy(x, [1, 2]),
+        (M,),
+        ["slice_copy.Tensor"] * 2,
+    ),
     (aten.unsafe_split.Tensor, lambda x: x.unsafe_split(2, 1), (M,), ["slice_copy.Tensor"] * 2),
     (aten.unsafe_chunk.default, lambda x: x.unsafe_chunk(2, 1), (M,), ["slice_copy.Tensor"] * 2),
     (aten.unbind.int, lambda x: x.unbind(1), (M,), ["select_copy.int"] * 4),
     (aten.unbind_copy.int, lambda x: aten.unbind_copy(x, 0), (M,), ["select_copy.int"] * 3),
     # one name per computation
     (aten.conv1d.default, torch.nn.Conv1d(3, 2, 2, stride=2), (T,), ["convolution.default"]),
-    (aten.conv2d.default, torch.nn.Conv2d(4, 2, (3, 2), dilation=(1, 2)), (IMAGE,), ["convolution.default"]),
+    (
+        aten.conv2d.default,
+        torch.nn.Conv2d(4, 2, (3, 2), dilation=(1, 2)),
+        (IMAGE,),
+        ["convolution.default"],
+    ),
     (aten.conv3d.default, torch.nn.Conv3d(1, 2, 2), (IMAGE.unsqueeze(0),), ["convolution.default"]),
     (aten.conv1d.padding, torch.nn.Conv1d(3, 2, 3, padding="same"), (T,), ["convolution.default"]),
-    (aten.conv2d.padding, torch.nn.Conv2d(4, 2, 3, padding="valid"), (IMAGE,), ["convolution.default"]),
-    (aten.conv2d.padding, torch.nn.Conv2d(4, 2, (3, 5), padding="same", dilation=2), (IMAGE,), ["convolution.default"]),
-    (aten.conv2d.padding, torch.nn.Conv2d(4, 2, 2, padding="same"), (IMAGE,), ["constant_pad_nd.default", "convolution.default"]),
-    (aten.conv3d.padding, torch.nn.Conv3d(1, 2, 3, padding="same"), (IMAGE.unsqueeze(0),), ["convolution.default"]),
-    (aten.conv2d.default, torch.nn.Conv2d(4, 2, 3), (IMAGE[0],),
-     ["unsqueeze_copy.default", "convolution.default", "squeeze_copy.dims"]),
-    (aten.conv_transpose1d.default, torch.nn.ConvTranspose1d(3, 2, 2), (T,), ["convolution.default"]),
-    (aten.conv_transpose2d.input, torch.nn.ConvTranspose2d(4, 2, 3, 2, output_padding=1), (IMAGE,), ["convolution.default"]),
-    (aten.conv_transpose3d.input, torch.nn.ConvTranspose3d(1, 2, 2), (IMAGE.unsqueeze(0),), ["convolution.default"]),
+    (
+        aten.conv2d.padding,
+        torch.nn.Conv2d(4, 2, 3, padding="valid"),
+        (IMAGE,),
+        ["convolution.default"],
+    ),
+    (
+        aten.conv2d.padding,
+        torch.nn.Conv2d(4, 2, (3, 5), padding="same", dilation=2),
+        (IMAGE,),
+        ["convolution.default"],
+    ),
+    (
+        aten.conv2d.padding,
+        torch.nn.Conv2d(4, 2, 2, padding="same"),
+        (IMAGE,),
+        ["constant_pad_nd.default", "convolution.default"],
+    ),
+    (
+        aten.conv3d.padding,
+        torch.nn.Conv3d(1, 2, 3, padding="same"),
+        (IMAGE.unsqueeze(0),),
+        ["convolution.default"],
+    ),
+    (
+        aten.conv2d.default,
+        torch.nn.Conv2d(4, 2, 3),
+        (IMAGE[0],),
+        ["unsqueeze_copy.default", "convolution.default", "squeeze_copy.dims"],
+    ),
+    (
+        aten.conv_transpose1d.default,
+        torch.nn.ConvTranspose1d(3, 2, 2),
+        (T,),
+        ["convolution.default"],
+    ),
+    (
+        aten.conv_transpose2d.input,
+        torch.nn.ConvTranspose2d(4, 2, 3, 2, output_padding=1),
+        (IMAGE,),
+        ["convolution.default"],
+    ),
+    (
+        aten.conv_transpose3d.input,
+        torch.nn.ConvTranspose3d(1, 2, 2),
+        (IMAGE.unsqueeze(0),),
+        ["convolution.default"],
+    ),
     (aten.softmax.int, lambda x: x.softmax(-1), (M,), ["_softmax.default"]),
-    (aten.softmax.int, lambda x: x.softmax(-1, dtype=torch.float64), (M,), ["_to_copy.default", "_softmax.default"]),
+    (
+        aten.softmax.int,
+        lambda x: x.softmax(-1, dtype=torch.float64),
+        (M,),
+        ["_to_copy.default", "_softmax.default"],
+    ),
     (aten.log_softmax.int, lambda x: x.log_softmax(0), (M,), ["_log_softmax.default"]),
     (aten.relu6.default, torch.nn.ReLU6(), (M,), ["hardtanh.default"]),
     (aten.adaptive_avg_pool2d.default, torch.nn.AdaptiveAvgPool2d(1), (IMAGE,), ["mean.dim"]),
-    (aten.adaptive_avg_pool2d.default, torch.nn.AdaptiveAvgPool2d(2), (IMAGE,), ["_adaptive_avg_pool2d.default"]),
-    (aten._adaptive_avg_pool2d.default, lambda x: aten._adaptive_avg_pool2d(x, [1, 1]), (IMAGE,), ["mean.dim"]),
+    (
+        aten.adaptive_avg_pool2d.default,
+        torch.nn.AdaptiveAvgPool2d(2),
+        (IMAGE,),
+        ["_adaptive_avg_pool2d.default"],
+    ),
+    (
+        aten._adaptive_avg_pool2d.default,
+        lambda x: aten._adaptive_avg_pool2d(x, [1, 1]),
+        (IMAGE,),
+        ["mean.dim"],
+    ),
     (aten.matmul.default, lambda x, y: x @ y, (M, M.t().contiguous()), ["mm.default"]),
     (aten.matmul.default, lambda x, y: x @ y, (T, T.mT.contiguous()), ["bmm.default"]),
-    (aten.matmul.default, lambda x, y: x @ y, (T, M.t().contiguous()), ["view_copy.default", "mm.default", "view_copy.default"]),
-    (aten.matmul.default, lambda x, y: x @ y, (T[None], T.mT[None].contiguous()),
-     ["view_copy.default", "view_copy.default", "bmm.default", "view_copy.default"]),
+    (
+        aten.matmul.default,
+        lambda x, y: x @ y,
+        (T, M.t().contiguous()),
+        ["view_copy.default", "mm.default", "view_copy.default"],
+    ),
+    (
+        aten.matmul.default,
+        lambda x, y: x @ y,
+        (T[None], T.mT[None].contiguous()),
+        ["view_copy.default", "view_copy.default", "bmm.default", "view_copy.default"],
+    ),
     (aten.add.Tensor, lambda x: x + 2, (M,), ["add.Scalar"]),
     (aten.add.Tensor, lambda x: torch.add(x, 2, alpha=3), (M,), ["add.Scalar"]),
     (aten.add.Tensor, lambda x, y: x + y, (M, M), ["add.Tensor"]),
@@ -127,19 +256,43 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
     (aten.mul.Tensor, lambda x: x * 2, (M,), ["mul.Scalar"]),
     (aten.div.Tensor, lambda x: x / 2, (M,), ["div.Scalar"]),
     (aten.full_like.default, lambda x: x * torch.full_like(x, 3), (M,), ["mul.Tensor"]),
-    (aten.zeros_like.default, lambda x: torch.cat([torch.zeros_like(x, dtype=torch.int64), x]), (M,), ["cat.default"]),
+    (
+        aten.zeros_like.default,
+        lambda x: torch.cat([torch.zeros_like(x, dtype=torch.int64), x]),
+        (M,),
+        ["cat.default"],
+    ),
     (aten.ones_like.default, lambda x: torch.cat([torch.ones_like(x), x]), (M,), ["cat.default"]),
     (aten.constant_pad_nd.default, lambda x: F.pad(x, (1, 2)), (M,), ["constant_pad_nd.default"]),
-    (aten.constant_pad_nd.default, lambda x: F.pad(x, (-1, 2, 0, -1), value=3.0), (M,),
-     ["slice_copy.Tensor", "slice_copy.Tensor", "constant_pad_nd.default"]),
+    (
+        aten.constant_pad_nd.default,
+        lambda x: F.pad(x, (-1, 2, 0, -1), value=3.0),
+        (M,),
+        ["slice_copy.Tensor", "slice_copy.Tensor", "constant_pad_nd.default"],
+    ),
     (aten.constant_pad_nd.default, lambda x: F.pad(x, (-1, -2)), (M,), ["slice_copy.Tensor"]),
-    (aten.batch_norm.default, torch.nn.BatchNorm2d(4), (IMAGE,), ["_native_batch_norm_legit_no_training.default"]),
+    (
+        aten.batch_norm.default,
+        torch.nn.BatchNorm2d(4),
+        (IMAGE,),
+        ["_native_batch_norm_legit_no_training.default"],
+    ),
     # no rule: torch's decompositions of one call
     (None, torch.nn.LayerNorm(4), (M,), ["native_layer_norm.default"]),
     (None, torch.nn.Linear(4, 2), (M,), ["addmm.default"]),
-    (None, torch.nn.Hardsigmoid(), (M,), ["add.Scalar", "clamp.default", "clamp.default", "div.Scalar"]),
+    (
+        None,
+        torch.nn.Hardsigmoid(),
+        (M,),
+        ["add.Scalar", "clamp.default", "clamp.default", "div.Scalar"],
+    ),
     (None, lambda x: F.silu(x), (M,), ["sigmoid.default", "mul.Tensor"]),
-    (None, lambda x: torch.stack([x, x], 1), (M,), ["unsqueeze_copy.default"] * 2 + ["cat.default"]),
+    (
+        None,
+        lambda x: torch.stack([x, x], 1),
+        (M,),
+        ["unsqueeze_copy.default"] * 2 + ["cat.default"],
+    ),
 ]
 
 
@@ -151,7 +304,9 @@ def as_module(function: Any) -> torch.nn.Module:
     ("operator", "function", "inputs", "expected"),
     [pytest.param(*row, id=f"{i}-{row[0]}") for i, row in enumerate(TABLE)],
 )
-def test_spelling(operator: Any, function: Any, inputs: tuple[torch.Tensor, ...], expected: list[str]) -> None:
+def test_spelling(
+    operator: Any, function: Any, inputs: tuple[torch.Tensor, ...], expected: list[str]
+) -> None:
     module = as_module(function)
     program = edge(module, inputs)
     found = spelling(program)
@@ -169,7 +324,21 @@ def test_dynamic_shapes_are_kept() -> None:
     module = Fn(lambda x: x.flatten(1).reshape(x.shape[0], 6, 2).transpose(1, 2) + 1)
     inputs = (torch.linspace(-1, 1, 36).reshape(3, 3, 4),)
     program = edge(module, inputs, dynamic_shapes=(({0: DIM},),))
-    for n in (2, 5):
+    for n in (3, 5):
+        assert_equals_eager(program, module, (torch.linspace(-1, 1, 12 * n).reshape(n, 3, 4),))
+
+
+def test_symbols_stay_free() -> None:
+    """Lowering and its report fix no size, neither here nor in the user's program."""
+    module = Fn(lambda x: (x.flatten(1)[:3].atan() @ torch.ones(12, 2)).softmax(-1))
+    inputs = (torch.linspace(-1, 1, 36).reshape(3, 3, 4),)
+    program = export(module, inputs, dynamic_shapes=(({0: DIM},),))
+    lowered = edgewise.to_edge_transform_and_lower(program, partitioner=partitioners("xnnpack"))
+    lowered.to_executorch()
+    str(lowered.delegation_report())
+    symbol = next(n for n in program.graph.nodes if n.op == "placeholder").meta["val"].shape[0]
+    assert not symbol.node.expr.is_number
+    for n in (3, 5):
         assert_equals_eager(program, module, (torch.linspace(-1, 1, 12 * n).reshape(n, 3, 4),))
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import torch
-from support import Fn, assert_close, eager64, export, lower, partitioners, run_ours
 
 import edgewise
 from edgewise.emit import ExecutorchBackendConfig, MemoryPlanningConfig
 from edgewise.emit import program as pte
 from edgewise.emit.file import read
 from edgewise.errors import EmitError, UnsupportedOperatorError
+from support import Fn, assert_close, eager64, export, lower, partitioners, run_ours
 
 X = (torch.randn(3, 8),)
 
@@ -104,7 +104,9 @@ def test_the_same_model_gives_the_same_bytes() -> None:
     assert lower(first, X).buffer == lower(second, X).buffer
 
 
-def test_save_leaves_the_old_file_if_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_save_leaves_the_old_file_if_it_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = lower(Net(), X)
     target = tmp_path / "model.pte"
     target.write_bytes(b"the old one")
@@ -144,7 +146,11 @@ def test_weights_shared_by_partitions_and_methods_are_written_once(partitioner: 
         "one": export(Around(linear), X),
         "other": export(torch.nn.Sequential(linear, torch.nn.ReLU()), X),
     }
-    data = edgewise.to_edge_transform_and_lower(methods, partitioner=partitioners(partitioner)).to_executorch().buffer
+    data = (
+        edgewise.to_edge_transform_and_lower(methods, partitioner=partitioners(partitioner))
+        .to_executorch()
+        .buffer
+    )
     weight = linear.weight if partitioner else linear.weight.t()
     assert occurrences(data, weight) == 1
     assert occurrences(data, linear.bias) == 1
@@ -159,7 +165,9 @@ def test_equal_weights_are_written_once() -> None:
 
 def test_equal_payloads_are_written_once() -> None:
     programs = {"a": export(torch.nn.Sigmoid(), X), "b": export(torch.nn.Sigmoid(), X)}
-    program = edgewise.to_edge_transform_and_lower(programs, partitioner=partitioners("xnnpack")).to_executorch()
+    program = edgewise.to_edge_transform_and_lower(
+        programs, partitioner=partitioners("xnnpack")
+    ).to_executorch()
     a, b = (plan.delegates[0].processed.index for plan in program.executorch_program.execution_plan)
     assert a == b
     for method in ("a", "b"):
@@ -178,7 +186,8 @@ CONFIGS: dict[str, ExecutorchBackendConfig] = {
     "payloads inside the flatbuffer": ExecutorchBackendConfig(extract_delegate_segments=False),
     "source lines": ExecutorchBackendConfig(emit_stacktrace=True),
     "coarse alignment": ExecutorchBackendConfig(
-        constant_tensor_alignment=64, memory_planning=MemoryPlanningConfig(alignment=64)),
+        constant_tensor_alignment=64, memory_planning=MemoryPlanningConfig(alignment=64)
+    ),
 }
 
 
@@ -208,7 +217,9 @@ def test_options(name: str) -> None:
 def test_memory_of_inputs_and_outputs_can_be_left_to_the_caller() -> None:
     planning = MemoryPlanningConfig(alloc_graph_input=False, alloc_graph_output=False)
     module = Fn(lambda x: (x.atan() + 1, x))
-    program = lower(module, X, partitioner=None, config=ExecutorchBackendConfig(memory_planning=planning))
+    program = lower(
+        module, X, partitioner=None, config=ExecutorchBackendConfig(memory_planning=planning)
+    )
     plan = program.executorch_program.execution_plan[0]
     for index in {*plan.inputs, *plan.outputs}:
         assert plan.values[index].val.allocation_info is None
@@ -281,14 +292,24 @@ def test_the_peer_reads_what_was_written(name: str) -> None:
         assert ours_value.inputs == theirs_value.inputs
         assert ours_value.outputs == theirs_value.outputs
         assert ours_value.non_const_buffer_sizes == theirs_value.non_const_buffer_sizes
-        assert ours_value.container_meta_type.encoded_inp_str == theirs_value.container_meta_type.encoded_inp_str
-        assert ours_value.container_meta_type.encoded_out_str == theirs_value.container_meta_type.encoded_out_str
-    assert [(o.name, o.overload or "") for o in plan.operators] == [(o.name, o.overload) for o in other.operators]
+        assert (
+            ours_value.container_meta_type.encoded_inp_str
+            == theirs_value.container_meta_type.encoded_inp_str
+        )
+        assert (
+            ours_value.container_meta_type.encoded_out_str
+            == theirs_value.container_meta_type.encoded_out_str
+        )
+    assert [(o.name, o.overload or "") for o in plan.operators] == [
+        (o.name, o.overload) for o in other.operators
+    ]
     assert [d.id for d in plan.delegates] == [d.id for d in other.delegates]
     assert len(plan.values) == len(other.values)
     for mine, value in zip(plan.values, other.values, strict=True):
         compare_value(mine.val, value.val)
-    for mine, instruction in zip(plan.chains[0].instructions, other.chains[0].instructions, strict=True):
+    for mine, instruction in zip(
+        plan.chains[0].instructions, other.chains[0].instructions, strict=True
+    ):
         mine, instruction = mine.instr_args, instruction.instr_args
         assert type(mine).__name__ == type(instruction).__name__
         assert list(mine.args) == list(instruction.args)
@@ -306,7 +327,10 @@ def compare_value(mine: Any, theirs: Any) -> None:
         assert (place is None) == (other is None)
         if place is not None:
             assert (place.memory_id, place.memory_offset_low, place.memory_offset_high) == (
-                other.memory_id, other.memory_offset_low, other.memory_offset_high)
+                other.memory_id,
+                other.memory_offset_low,
+                other.memory_offset_high,
+            )
     elif not isinstance(mine, pte.Null):
         (name,) = vars(mine)
         found, other = getattr(mine, name), getattr(theirs, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -54,7 +55,11 @@ class Everything(fb.Table):
 
 
 def integers(bits: int, signed: bool) -> st.SearchStrategy[int]:
-    return st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) if signed else st.integers(0, (1 << bits) - 1)
+    return (
+        st.integers(-(1 << bits - 1), (1 << bits - 1) - 1)
+        if signed
+        else st.integers(0, (1 << bits) - 1)
+    )
 
 
 TEXT = st.text(max_size=12)
@@ -82,10 +87,7 @@ EVERYTHING = st.builds(
     leaf=st.none() | LEAVES,
     leaves=st.none() | st.lists(LEAVES, max_size=3),
     either=st.none() | LEAVES | OTHERS,
-    doubled=st.none()
-    | st.tuples(st.just(1), LEAVES)
-    | st.tuples(st.just(3), LEAVES)
-    | OTHERS,
+    doubled=st.none() | st.tuples(st.just(1), LEAVES) | st.tuples(st.just(3), LEAVES) | OTHERS,
     last=integers(32, True),
 )
 
@@ -103,10 +105,8 @@ def test_round_trip(value: Everything) -> None:
 def test_cut_short_is_an_error_or_what_was_whole(value: Everything, data: Any) -> None:
     whole = fb.pack(value, b"TEST")
     cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
-    try:
+    with suppress(ValueError):
         fb.unpack(Everything, cut)
-    except ValueError:
-        pass
 
 
 @settings(max_examples=150)
@@ -114,10 +114,8 @@ def test_cut_short_is_an_error_or_what_was_whole(value: Everything, data: Any) -
 def test_a_changed_byte_is_an_error_or_another_value(value: Everything, data: Any) -> None:
     whole = bytearray(fb.pack(value, b"TEST"))
     whole[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-    try:
+    with suppress(ValueError):
         fb.unpack(Everything, bytes(whole))
-    except ValueError:
-        pass
 
 
 def test_defaults_take_no_room() -> None:
@@ -152,9 +150,7 @@ def test_empty_tables(kind: Any) -> None:
     assert fb.unpack(kind, fb.pack(kind(), b"TEST")) == kind()
 
 
-@pytest.mark.parametrize("data", [b"", b"\0\0\0", b"\xff\xff\xff\xff", bytes(64)])
+@pytest.mark.parametrize("data", [b"", b"\0\0\0", b"\xff\xff\xff\xff", b"text" * 9])
 def test_not_a_flatbuffer(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"\[flatbuffer\] not a valid Program"):
-        found = fb.unpack(pte.Program, data)
-        assert found == pte.Program()
-        raise ValueError("[flatbuffer] not a valid Program")  # an empty table of zeros
+        fb.unpack(pte.Program, data)

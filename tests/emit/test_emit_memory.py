@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,14 +38,14 @@ def test_plan(requests: list[Block], alignment: int) -> None:
     for block in requests:
         start = plan.offsets[block.key]
         assert start % alignment == 0
-        assert 0 <= start
+        assert start >= 0
         assert start + block.size <= plan.size
     # Independently of check_plan: at each moment no byte has two owners.
     for now in range(-1, 14):
         alive = sorted(
             (plan.offsets[b.key], b.size) for b in requests if b.first <= now <= b.last and b.size
         )
-        for (start, size), (other, _) in zip(alive, alive[1:], strict=False):
+        for (start, size), (other, _) in pairwise(alive):
             assert start + size <= other
 
 
@@ -61,7 +63,12 @@ PLANS: dict[str, tuple[list[Block], int, int]] = {
     "rounded up": ([Block("a", 1, 0, 0), Block("b", 17, 0, 0)], 48, 48),
     "no bytes still have a place": ([Block("a", 0, 0, 0), Block("b", 0, 0, 0)], 32, 32),
     "a gap is filled": (
-        [Block("low", 32, 0, 9), Block("gap", 64, 0, 2), Block("high", 96, 0, 9), Block("late", 48, 3, 9)],
+        [
+            Block("low", 32, 0, 9),
+            Block("gap", 64, 0, 2),
+            Block("high", 96, 0, 9),
+            Block("late", 48, 3, 9),
+        ],
         192,
         192,
     ),
@@ -78,16 +85,30 @@ def test_known_plans(name: str) -> None:
 
 PLANTED: dict[str, tuple[list[Block], dict[str, int], str]] = {
     "the same place": (
-        [Block("a", 16, 0, 1), Block("b", 16, 1, 2)], {"a": 0, "b": 0},
-        r"live tensors must not overlap; got b at 0 and a at 0"),
+        [Block("a", 16, 0, 1), Block("b", 16, 1, 2)],
+        {"a": 0, "b": 0},
+        r"live tensors must not overlap; got b at 0 and a at 0",
+    ),
     "one inside the other": (
-        [Block("a", 64, 0, 5), Block("b", 16, 2, 3)], {"a": 0, "b": 32}, "got b at 32 and a at 0"),
+        [Block("a", 64, 0, 5), Block("b", 16, 2, 3)],
+        {"a": 0, "b": 32},
+        "got b at 32 and a at 0",
+    ),
     "by one byte": (
-        [Block("a", 17, 0, 1), Block("b", 16, 0, 1)], {"a": 0, "b": 16}, "must not overlap"),
+        [Block("a", 17, 0, 1), Block("b", 16, 0, 1)],
+        {"a": 0, "b": 16},
+        "must not overlap",
+    ),
     "with one that began long before": (
-        [Block("a", 16, 0, 9), Block("b", 16, 1, 2), Block("c", 16, 4, 5)], {"a": 0, "b": 16, "c": 0},
-        "got c at 0 and a at 0"),
-    "misaligned": ([Block("a", 16, 0, 1)], {"a": 8}, "offsets must be multiples of 16; got 8 for a"),
+        [Block("a", 16, 0, 9), Block("b", 16, 1, 2), Block("c", 16, 4, 5)],
+        {"a": 0, "b": 16, "c": 0},
+        "got c at 0 and a at 0",
+    ),
+    "misaligned": (
+        [Block("a", 16, 0, 1)],
+        {"a": 8},
+        "offsets must be multiples of 16; got 8 for a",
+    ),
 }
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from support import RUNTIMES, assert_close, eager, lower
 
 
@@ -142,7 +143,9 @@ def test_a_new_state_is_not_overwritten_before_it_is_kept() -> None:
     assert isinstance(copy, KernelCall)
     source = copy.args[1]
     place = plan.values[source].val.allocation_info
-    made = max(i for i, c in enumerate(plan.chains[0].instructions[:-1]) if source in c.instr_args.args)
+    made = max(
+        i for i, c in enumerate(plan.chains[0].instructions[:-1]) if source in c.instr_args.args
+    )
     for instruction in plan.chains[0].instructions[made + 1 : -1]:
         for index in instruction.instr_args.args:
             value = plan.values[index].val

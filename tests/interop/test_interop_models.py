@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import torch
-from support import assert_close, eager, eager64, export, operators, run_ours, run_peer
 
 import edgewise
+from support import assert_close, eager, eager64, export, operators, run_ours, run_peer
 
 pytestmark = pytest.mark.peer
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Fn, assert_close, eager, export
 from torch.export import ExportedProgram
 
 import edgewise
@@ -14,6 +13,7 @@ from edgewise.edge.graph import calls
 from edgewise.errors import PartitionError
 from edgewise.partition import BackendDetails, CompileSpec, DelegationSpec, PreprocessResult
 from edgewise.partition.delegate import is_delegate_call, lower_partitions
+from support import Fn, assert_close, eager, export
 
 INPUTS = (torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.0]))
 
@@ -22,7 +22,9 @@ class Listing(BackendDetails):
     """Its payload is the list of its operators."""
 
     @staticmethod
-    def preprocess(edge_program: ExportedProgram, compile_specs: list[CompileSpec]) -> PreprocessResult:
+    def preprocess(
+        edge_program: ExportedProgram, compile_specs: list[CompileSpec]
+    ) -> PreprocessResult:
         names = ",".join(str(n.target) for n in calls(edge_program.graph))
         return PreprocessResult(names.encode())
 
@@ -81,7 +83,9 @@ def cyclic(program: ExportedProgram) -> bool:
     unit = {n: n.meta.get("delegation_tag", n) for n in calls(program.graph)}
     needs: dict[object, set[object]] = {u: set() for u in unit.values()}
     for node in unit:
-        needs[unit[node]] |= {unit[s] for s in node.all_input_nodes if s in unit and unit[s] != unit[node]}
+        needs[unit[node]] |= {
+            unit[s] for s in node.all_input_nodes if s in unit and unit[s] != unit[node]
+        }
     while needs:
         free = [u for u, sources in needs.items() if not sources & needs.keys()]
         if not free:

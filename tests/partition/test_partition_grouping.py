@@ -35,7 +35,9 @@ def dags(draw: st.DrawFn, gluing: bool = False) -> Dag:
     good: list[bool] = []
     glued: list[tuple[int, int]] = []
     for item in range(size):
-        candidates = st.lists(st.integers(0, item - 1), max_size=3, unique=True) if item else st.just([])
+        candidates = (
+            st.lists(st.integers(0, item - 1), max_size=3, unique=True) if item else st.just([])
+        )
         sources.append(tuple(draw(candidates)))
         good.append(draw(st.booleans()))
         if gluing and item and draw(st.integers(0, 3)) == 0:
@@ -126,10 +128,14 @@ def test_inputs_outside_of_the_items_are_ignored() -> None:
 
 SHAPES: dict[str, tuple[Dag, list[list[int]]]] = {
     "a diamond around an unsupported item": (
-        Dag(((), (0,), (0,), (1, 2)), (True, False, True, True)), [[0, 2], [3]]),
+        Dag(((), (0,), (0,), (1, 2)), (True, False, True, True)),
+        [[0, 2], [3]],
+    ),
     "two inputs that meet late": (
         # A part of the second branch waits, so that it can join what follows the first.
-        Dag(((), (0,), (1,), (), (2, 3)), (True, False, True, True, True)), [[0, 3], [2, 4]]),
+        Dag(((), (0,), (1,), (), (2, 3)), (True, False, True, True, True)),
+        [[0, 3], [2, 4]],
+    ),
     "nothing supported": (Dag(((), (0,)), (False, False)), []),
     "all supported": (Dag(((), (0,), ()), (True, True, True)), [[0, 1, 2]]),
 }

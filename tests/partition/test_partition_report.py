@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from support import Fn, export, lower, partitioners
 from torch import nn
 
 import edgewise
 from edgewise.backends.xnnpack import ConfigPrecisionType, XnnpackPartitioner
+from support import Fn, export, lower, partitioners
 
 
 class Mixed(nn.Module):
@@ -83,14 +83,20 @@ def test_every_refused_node_has_reasons(report: edgewise.DelegationReport) -> No
 @pytest.mark.parametrize("name", ["mobilenet_v3_small", "bert_small"])
 @pytest.mark.parametrize(
     "partitioner",
-    [XnnpackPartitioner(), XnnpackPartitioner(["linear", "conv2d"]), XnnpackPartitioner(config_precisions=ConfigPrecisionType.STATIC_QUANT)],
+    [
+        XnnpackPartitioner(),
+        XnnpackPartitioner(["linear", "conv2d"]),
+        XnnpackPartitioner(config_precisions=ConfigPrecisionType.STATIC_QUANT),
+    ],
     ids=["all", "two rows", "no precision"],
 )
 def test_every_refused_node_of_a_model_has_reasons(name: str, partitioner: Any) -> None:
     from examples.models import MODELS
 
     program = export(MODELS[name].build(0), MODELS[name].example_inputs(0))
-    report = edgewise.to_edge_transform_and_lower(program, partitioner=partitioner).delegation_report()
+    report = edgewise.to_edge_transform_and_lower(
+        program, partitioner=partitioner
+    ).delegation_report()
     assert report.nodes
     for node in report.refused:
         assert node.reasons.get("XnnpackBackend"), node
@@ -171,17 +177,31 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor
 
 
 MACS: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], int]] = {
-    "convolution": (nn.Conv2d(4, 6, (3, 2), stride=2, bias=False), (torch.ones(2, 4, 7, 8),), 2 * 6 * 3 * 4 * 4 * 3 * 2),
+    "convolution": (
+        nn.Conv2d(4, 6, (3, 2), stride=2, bias=False),
+        (torch.ones(2, 4, 7, 8),),
+        2 * 6 * 3 * 4 * 4 * 3 * 2,
+    ),
     "grouped": (nn.Conv2d(4, 6, 3, groups=2), (torch.ones(1, 4, 5, 5),), 6 * 9 * 2 * 9),
     "depthwise": (nn.Conv2d(4, 4, 3, groups=4), (torch.ones(1, 4, 5, 5),), 4 * 9 * 9),
-    "transposed": (nn.ConvTranspose2d(4, 6, 3, stride=2), (torch.ones(1, 4, 5, 5),), 4 * 25 * 6 * 9),
+    "transposed": (
+        nn.ConvTranspose2d(4, 6, 3, stride=2),
+        (torch.ones(1, 4, 5, 5),),
+        4 * 25 * 6 * 9,
+    ),
     "linear": (nn.Linear(5, 7), (torch.ones(2, 3, 5),), 2 * 3 * 5 * 7),
     "product": (Fn(torch.mm), (torch.ones(3, 5), torch.ones(5, 7)), 3 * 5 * 7),
     "batch product": (Fn(torch.bmm), (torch.ones(2, 3, 5), torch.ones(2, 5, 7)), 2 * 3 * 5 * 7),
     "bias and product": (
-        Fn(lambda x, w, b: torch.addmm(b, x, w), w=torch.ones(5, 7), b=torch.ones(7)), (torch.ones(3, 5),), 3 * 5 * 7),
+        Fn(lambda x, w, b: torch.addmm(b, x, w), w=torch.ones(5, 7), b=torch.ones(7)),
+        (torch.ones(3, 5),),
+        3 * 5 * 7,
+    ),
     "attention": (
-        Fn(attention), (torch.ones(2, 4, 6, 8), torch.ones(2, 4, 5, 8), torch.ones(2, 4, 5, 3)), 2 * 4 * 6 * 5 * (8 + 3)),
+        Fn(attention),
+        (torch.ones(2, 4, 6, 8), torch.ones(2, 4, 5, 8), torch.ones(2, 4, 5, 3)),
+        2 * 4 * 6 * 5 * (8 + 3),
+    ),
     "elementwise": (Fn(lambda x: x * 2 + 1), (torch.ones(3, 5),), 0),
 }
 
@@ -190,5 +210,7 @@ MACS: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], int]] = {
 @pytest.mark.parametrize("name", MACS)
 def test_macs(name: str, partitioner: str | None) -> None:
     module, inputs, expected = MACS[name]
-    edge = edgewise.to_edge_transform_and_lower(export(module, inputs), partitioner=partitioners(partitioner))
+    edge = edgewise.to_edge_transform_and_lower(
+        export(module, inputs), partitioner=partitioners(partitioner)
+    )
     assert sum(n.macs for n in edge.delegation_report().nodes) == expected

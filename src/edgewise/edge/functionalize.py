@@ -13,7 +13,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
-from edgewise.edge.graph import arguments, is_call, is_composite, replace
+from edgewise.edge.graph import arguments, is_call, is_composite, replace, same_shape
 from edgewise.edge.program import sync_outputs
 
 _aten = torch.ops.aten
@@ -144,7 +144,7 @@ def _functional_twin(node: Node) -> torch._ops.OpOverload | None:
     before = base.meta.get("val") if isinstance(base, Node) else None
     if not isinstance(value, torch.Tensor) or not isinstance(before, torch.Tensor):
         return None
-    return twin if _keeps_type(node, before) and before.shape == value.shape else None
+    return twin if _keeps_type(node, before) and same_shape(before.shape, value.shape) else None
 
 
 def _keeps_type(node: Node, before: torch.Tensor) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+
 from support import Fn, assert_close, eager, lower, operators, run_ours
 
 Step = tuple[str, Any]

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from support import Fn, assert_close, eager64, kinds, lower, operators, payloads, run_ours
 from torch import nn
 
 from edgewise.backends.xnnpack.graph import Graph, Node, Value
@@ -17,6 +16,7 @@ from edgewise.backends.xnnpack.passes.fold_affine import fold_affine
 from edgewise.backends.xnnpack.passes.fuse_clamp import fuse_clamp
 from edgewise.backends.xnnpack.passes.merge_reshapes import merge_reshapes
 from edgewise.backends.xnnpack.passes.split_fully_connected import split_fully_connected
+from support import Fn, assert_close, eager64, kinds, lower, operators, payloads, run_ours
 
 ROWS = torch.randn(2, 3, 8)
 IMAGE = torch.randn(1, 4, 6, 5)
@@ -68,81 +68,237 @@ def outer(factor: float) -> Any:
     return Fn(lambda y: (y * factor).relu())
 
 
-NORM = ["FullyConnected", "Subtract", "Square", "FullyConnected", "Add", "ReciprocalSquareRoot", "Multiply"]
+NORM = [
+    "FullyConnected",
+    "Subtract",
+    "Square",
+    "FullyConnected",
+    "Add",
+    "ReciprocalSquareRoot",
+    "Multiply",
+]
 
 # Module | input | kinds of nodes that are left.
 CASES: dict[str, tuple[nn.Module, torch.Tensor, list[str]]] = {
     # fuse_clamp
-    "clamp into a convolution": (nn.Sequential(nn.Conv2d(4, 4, 3), nn.ReLU6()), IMAGE, ["StaticTranspose", "Conv2d", "StaticTranspose"]),
+    "clamp into a convolution": (
+        nn.Sequential(nn.Conv2d(4, 4, 3), nn.ReLU6()),
+        IMAGE,
+        ["StaticTranspose", "Conv2d", "StaticTranspose"],
+    ),
     "clamp into a sum": (Fn(lambda x: (x + x).relu()), ROWS, ["Add"]),
-    "clamp into pooling": (nn.Sequential(nn.MaxPool2d(2), nn.ReLU()), IMAGE, ["StaticTranspose", "MaxPooling2d", "StaticTranspose"]),
+    "clamp into pooling": (
+        nn.Sequential(nn.MaxPool2d(2), nn.ReLU()),
+        IMAGE,
+        ["StaticTranspose", "MaxPooling2d", "StaticTranspose"],
+    ),
     "two clamps into one": (Fn(lambda x: (x * x).clamp(0, 2).clamp(1, 3)), ROWS, ["Multiply"]),
-    "disjoint clamps stay two": (Fn(lambda x: (x * x).clamp(0, 1).clamp(2, 3)), ROWS, ["Multiply", "Clamp"]),
+    "disjoint clamps stay two": (
+        Fn(lambda x: (x * x).clamp(0, 1).clamp(2, 3)),
+        ROWS,
+        ["Multiply", "Clamp"],
+    ),
     "clamp of a shared sum stays": (Fn(lambda x: (x + 1).relu() * (x + 1).sigmoid()), ROWS, None),
-    "clamp of a sum that is returned stays": (Fn(lambda x: ((y := x + x), y.relu())), ROWS, ["Add", "Clamp"]),
-    "clamp of a sum that is read twice stays": (Fn(lambda x: (y := x + x).relu() * y), ROWS, ["Add", "Clamp", "Multiply"]),
-    "clamp of what takes no range stays": (Fn(lambda x: x.exp().clamp(max=2)), ROWS, ["Exp", "Clamp"]),
+    "clamp of a sum that is returned stays": (
+        Fn(lambda x: ((y := x + x), y.relu())),
+        ROWS,
+        ["Add", "Clamp"],
+    ),
+    "clamp of a sum that is read twice stays": (
+        Fn(lambda x: (y := x + x).relu() * y),
+        ROWS,
+        ["Add", "Clamp", "Multiply"],
+    ),
+    "clamp of what takes no range stays": (
+        Fn(lambda x: x.exp().clamp(max=2)),
+        ROWS,
+        ["Exp", "Clamp"],
+    ),
     # fold_affine, before
-    "norm into a projection": (nn.Sequential(norm(8), nn.Linear(8, 4)), ROWS, [*NORM, "FullyConnected"]),
-    "norm into two projections": (Two(), ROWS, [*NORM, "FullyConnected", "Sigmoid", "FullyConnected", "Multiply"]),
-    "norm that a sum reads too stays": (Both(), ROWS, [*NORM, "Multiply", "Add", "FullyConnected", "Add"]),
+    "norm into a projection": (
+        nn.Sequential(norm(8), nn.Linear(8, 4)),
+        ROWS,
+        [*NORM, "FullyConnected"],
+    ),
+    "norm into two projections": (
+        Two(),
+        ROWS,
+        [*NORM, "FullyConnected", "Sigmoid", "FullyConnected", "Multiply"],
+    ),
+    "norm that a sum reads too stays": (
+        Both(),
+        ROWS,
+        [*NORM, "Multiply", "Add", "FullyConnected", "Add"],
+    ),
     "norm that is returned stays": (norm(8), ROWS, [*NORM, "Multiply", "Add"]),
     "scale and shift into a projection": (
-        nn.Sequential(Fn(lambda x: x * 3 + 2), nn.Linear(8, 4, bias=False)), ROWS, ["FullyConnected"]),
+        nn.Sequential(Fn(lambda x: x * 3 + 2), nn.Linear(8, 4, bias=False)),
+        ROWS,
+        ["FullyConnected"],
+    ),
     "a clamped shift stays": (
-        nn.Sequential(Fn(lambda x: (x + 2).relu()), nn.Linear(8, 4)), ROWS, ["Add", "FullyConnected"]),
+        nn.Sequential(Fn(lambda x: (x + 2).relu()), nn.Linear(8, 4)),
+        ROWS,
+        ["Add", "FullyConnected"],
+    ),
     "one factor per row stays": (
-        nn.Sequential(Fn(lambda x, c: x * c, c=torch.rand(3, 1)), nn.Linear(8, 4)), ROWS, ["Multiply", "FullyConnected"]),
+        nn.Sequential(Fn(lambda x, c: x * c, c=torch.rand(3, 1)), nn.Linear(8, 4)),
+        ROWS,
+        ["Multiply", "FullyConnected"],
+    ),
     "a factor that widens stays": (
-        nn.Sequential(Fn(lambda x, c: x[..., :1] * c, c=torch.rand(8)), nn.Linear(8, 4)), ROWS,
-        ["StaticSlice", "Multiply", "FullyConnected"]),
-    "a difference stays": (
-        nn.Sequential(Fn(lambda x: 2 - x), nn.Linear(8, 4)), ROWS, None),
+        nn.Sequential(Fn(lambda x, c: x[..., :1] * c, c=torch.rand(8)), nn.Linear(8, 4)),
+        ROWS,
+        ["StaticSlice", "Multiply", "FullyConnected"],
+    ),
+    "a difference stays": (nn.Sequential(Fn(lambda x: 2 - x), nn.Linear(8, 4)), ROWS, None),
     # fold_affine, after
-    "a scale after a projection": (nn.Sequential(nn.Linear(8, 4), Fn(lambda y: y * 0.3)), ROWS, ["FullyConnected"]),
-    "a scale and a clamp after a projection": (nn.Sequential(nn.Linear(8, 4), outer(-2.0)), ROWS, ["FullyConnected"]),
+    "a scale after a projection": (
+        nn.Sequential(nn.Linear(8, 4), Fn(lambda y: y * 0.3)),
+        ROWS,
+        ["FullyConnected"],
+    ),
+    "a scale and a clamp after a projection": (
+        nn.Sequential(nn.Linear(8, 4), outer(-2.0)),
+        ROWS,
+        ["FullyConnected"],
+    ),
     "a scale behind a reshape": (
-        nn.Sequential(nn.Linear(8, 4), Fn(lambda y: y.view(2, 3, 2, 2) * 0.3)), ROWS, ["FullyConnected", "StaticReshape"]),
+        nn.Sequential(nn.Linear(8, 4), Fn(lambda y: y.view(2, 3, 2, 2) * 0.3)),
+        ROWS,
+        ["FullyConnected", "StaticReshape"],
+    ),
     "a scale and a clamp behind a reshape": (
-        nn.Sequential(nn.Linear(8, 4), Fn(lambda y: (y.view(2, 3, 2, 2) * -0.3).relu())), ROWS,
-        ["FullyConnected", "StaticReshape", "Clamp"]),
+        nn.Sequential(nn.Linear(8, 4), Fn(lambda y: (y.view(2, 3, 2, 2) * -0.3).relu())),
+        ROWS,
+        ["FullyConnected", "StaticReshape", "Clamp"],
+    ),
     "a scale of a clamped projection stays": (
-        nn.Sequential(nn.Linear(8, 4), nn.ReLU(), Fn(lambda y: y * 0.3)), ROWS, None),
+        nn.Sequential(nn.Linear(8, 4), nn.ReLU(), Fn(lambda y: y * 0.3)),
+        ROWS,
+        None,
+    ),
     "a scale per channel stays": (
-        nn.Sequential(nn.Linear(8, 4), Fn(lambda y, c: y * c, c=torch.rand(4))), ROWS, ["FullyConnected", "Multiply"]),
+        nn.Sequential(nn.Linear(8, 4), Fn(lambda y, c: y * c, c=torch.rand(4))),
+        ROWS,
+        ["FullyConnected", "Multiply"],
+    ),
     "a scale of a projection that is read twice stays": (
-        nn.Sequential(nn.Linear(8, 4), Fn(lambda y: y * 0.3 - y)), ROWS, ["FullyConnected", "Multiply", "Subtract"]),
+        nn.Sequential(nn.Linear(8, 4), Fn(lambda y: y * 0.3 - y)),
+        ROWS,
+        ["FullyConnected", "Multiply", "Subtract"],
+    ),
     "a scale of a projection that is returned stays": (
-        nn.Sequential(nn.Linear(8, 4), Fn(lambda y: (y * 0.3, y))), ROWS, ["FullyConnected", "Multiply"]),
+        nn.Sequential(nn.Linear(8, 4), Fn(lambda y: (y * 0.3, y))),
+        ROWS,
+        ["FullyConnected", "Multiply"],
+    ),
     # split_fully_connected
-    "chunks of a projection": (Heads(lambda y: [p.sigmoid() for p in y.chunk(3, -1)]), ROWS, ["FullyConnected"] * 3 + ["Sigmoid"] * 3),
-    "chunks without bias": (Heads(lambda y: [p.sigmoid() for p in y.chunk(3, -1)], bias=False), ROWS, ["FullyConnected"] * 3 + ["Sigmoid"] * 3),
-    "unequal parts": (Heads(lambda y: [p.sigmoid() for p in y.split([3, 20, 1], -1)]), ROWS, ["FullyConnected"] * 3 + ["Sigmoid"] * 3),
-    "parts that leave a gap": (Heads(lambda y: y[..., :4].sigmoid() * y[..., 8:12]), ROWS, ["FullyConnected", "FullyConnected", "Sigmoid", "Multiply"]),
+    "chunks of a projection": (
+        Heads(lambda y: [p.sigmoid() for p in y.chunk(3, -1)]),
+        ROWS,
+        ["FullyConnected"] * 3 + ["Sigmoid"] * 3,
+    ),
+    "chunks without bias": (
+        Heads(lambda y: [p.sigmoid() for p in y.chunk(3, -1)], bias=False),
+        ROWS,
+        ["FullyConnected"] * 3 + ["Sigmoid"] * 3,
+    ),
+    "unequal parts": (
+        Heads(lambda y: [p.sigmoid() for p in y.split([3, 20, 1], -1)]),
+        ROWS,
+        ["FullyConnected"] * 3 + ["Sigmoid"] * 3,
+    ),
+    "parts that leave a gap": (
+        Heads(lambda y: y[..., :4].sigmoid() * y[..., 8:12]),
+        ROWS,
+        ["FullyConnected", "FullyConnected", "Sigmoid", "Multiply"],
+    ),
     "parts behind a reshape": (
-        Heads(lambda y: [p.sigmoid() for p in y.unflatten(-1, (3, 8)).unbind(-2)]), ROWS, ["FullyConnected"] * 3 + ["Sigmoid"] * 3),
+        Heads(lambda y: [p.sigmoid() for p in y.unflatten(-1, (3, 8)).unbind(-2)]),
+        ROWS,
+        ["FullyConnected"] * 3 + ["Sigmoid"] * 3,
+    ),
     "heads": (
-        Heads(lambda y: F.scaled_dot_product_attention(*y.view(2, 3, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0))), ROWS, None),
-    "one part stays": (Heads(lambda y: y[..., :8].sigmoid()), ROWS, ["FullyConnected", "StaticSlice", "Sigmoid"]),
+        Heads(
+            lambda y: F.scaled_dot_product_attention(
+                *y.view(2, 3, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
+            )
+        ),
+        ROWS,
+        None,
+    ),
+    "one part stays": (
+        Heads(lambda y: y[..., :8].sigmoid()),
+        ROWS,
+        ["FullyConnected", "StaticSlice", "Sigmoid"],
+    ),
     "overlapping parts stay": (
-        Heads(lambda y: y[..., :8].sigmoid() * y[..., 4:12]), ROWS, ["FullyConnected", "StaticSlice", "Sigmoid", "StaticSlice", "Multiply"]),
+        Heads(lambda y: y[..., :8].sigmoid() * y[..., 4:12]),
+        ROWS,
+        ["FullyConnected", "StaticSlice", "Sigmoid", "StaticSlice", "Multiply"],
+    ),
     "parts of rows stay": (
-        Heads(lambda y: y[:, :1].sigmoid() * y[:, 1:2]), ROWS, ["FullyConnected", "StaticSlice", "Sigmoid", "StaticSlice", "Multiply"]),
+        Heads(lambda y: y[:, :1].sigmoid() * y[:, 1:2]),
+        ROWS,
+        ["FullyConnected", "StaticSlice", "Sigmoid", "StaticSlice", "Multiply"],
+    ),
     "parts of parts stay": (
-        Heads(lambda y: (v := y.unflatten(-1, (3, 8)))[..., :4].sigmoid() * v[..., 4:]), ROWS, None),
+        Heads(lambda y: (v := y.unflatten(-1, (3, 8)))[..., :4].sigmoid() * v[..., 4:]),
+        ROWS,
+        None,
+    ),
     "parts that are read besides the whole stay": (
-        Heads(lambda y: y[..., :12].sigmoid() + y[..., 12:] + y.mean(-1, keepdim=True)), ROWS, None),
-    "a result that is returned stays": (Heads(lambda y: (y, y[..., :8], y[..., 8:])), ROWS, ["FullyConnected", "StaticSlice", "StaticSlice"]),
+        Heads(lambda y: y[..., :12].sigmoid() + y[..., 12:] + y.mean(-1, keepdim=True)),
+        ROWS,
+        None,
+    ),
+    "a result that is returned stays": (
+        Heads(lambda y: (y, y[..., :8], y[..., 8:])),
+        ROWS,
+        ["FullyConnected", "StaticSlice", "StaticSlice"],
+    ),
     # merge_reshapes, drop_dead
-    "reshapes in a row": (Fn(lambda x: x.exp().view(6, 8).view(3, 16).view(48) * 2), ROWS, ["Exp", "StaticReshape", "Multiply"]),
-    "reshapes to and fro": (Fn(lambda x: x.exp().view(6, 8).view(2, 3, 8) * 2), ROWS, ["Exp", "Multiply"]),
-    "a reshape that is read stays": (
-        Fn(lambda x: (y := x.exp().view(6, 8)).view(48).sin(), ), ROWS, ["Exp", "StaticReshape", "Sin"]),
+    "reshapes in a row": (
+        Fn(lambda x: x.exp().view(6, 8).view(3, 16).view(48) * 2),
+        ROWS,
+        ["Exp", "StaticReshape", "Multiply"],
+    ),
+    "reshapes to and fro": (
+        Fn(lambda x: x.exp().view(6, 8).view(2, 3, 8) * 2),
+        ROWS,
+        ["Exp", "Multiply"],
+    ),
+    "a reshape that is read twice stays": (
+        Fn(lambda x: ((y := x.exp().view(6, 8)).view(48).sin(), y.cos())),
+        ROWS,
+        ["Exp", "StaticReshape", "StaticReshape", "Sin", "Cos"],
+    ),
     # layout
     "no transpose between operators": (
-        nn.Sequential(nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)),
-        IMAGE, ["StaticTranspose", "Conv2d", "Conv2d", "GlobalAvgPooling2d", "StaticReshape", "FullyConnected"]),
-    "a permuted weight product": (Fn(lambda x: x @ x.transpose(1, 2)), ROWS, ["BatchMatrixMultiply"]),
+        nn.Sequential(
+            nn.Conv2d(4, 4, 3),
+            nn.ReLU(),
+            nn.Conv2d(4, 4, 3),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(4, 2),
+        ),
+        IMAGE,
+        [
+            "StaticTranspose",
+            "Conv2d",
+            "Conv2d",
+            "GlobalAvgPooling2d",
+            "StaticReshape",
+            "FullyConnected",
+        ],
+    ),
+    "a permuted weight product": (
+        Fn(lambda x: x @ x.transpose(1, 2)),
+        ROWS,
+        ["BatchMatrixMultiply"],
+    ),
 }
 
 

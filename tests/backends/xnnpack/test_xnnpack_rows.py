@@ -6,16 +6,20 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from support import RUNTIMES, assert_close, eager64, export, lower, operators, run_ours
 from xnnpack_cases import ACCEPTED, ASKED, REFUSED, UNREACHED
 
 from edgewise.backends.xnnpack.table import all_rows
 from edgewise.edge.program import Constants
+from support import RUNTIMES, assert_close, eager64, export, lower, operators, run_ours
 
 
 def flat(table: dict) -> list:
     return [
-        pytest.param(row, *(case if isinstance(case, tuple) else (case,)), id=f"{row}: {name}" if name else row)
+        pytest.param(
+            row,
+            *(case if isinstance(case, tuple) else (case,)),
+            id=f"{row}: {name}" if name else row,
+        )
         for row, cases in table.items()
         for name, case in cases.items()
     ]
@@ -23,7 +27,9 @@ def flat(table: dict) -> list:
 
 @pytest.mark.parametrize("runtime", ["ours", pytest.param("peer", marks=pytest.mark.peer)])
 @pytest.mark.parametrize(("row", "module", "inputs"), flat(ACCEPTED))
-def test_accepted(row: str, module: torch.nn.Module, inputs: tuple, runtime: str, lowered: Callable) -> None:
+def test_accepted(
+    row: str, module: torch.nn.Module, inputs: tuple, runtime: str, lowered: Callable
+) -> None:
     program = lowered(module, inputs)
     assert operators(program.buffer) == ["delegate"], program.delegation_report()
     (outputs,) = RUNTIMES[runtime](program.buffer, inputs)
@@ -31,7 +37,9 @@ def test_accepted(row: str, module: torch.nn.Module, inputs: tuple, runtime: str
 
 
 @pytest.mark.parametrize(("row", "module", "inputs", "operator", "reason"), flat(REFUSED))
-def test_refused(row: str, module: torch.nn.Module, inputs: tuple, operator: str, reason: str) -> None:
+def test_refused(
+    row: str, module: torch.nn.Module, inputs: tuple, operator: str, reason: str
+) -> None:
     program = lower(module, inputs)
     if operator:
         (node,) = [n for n in program.delegation_report().refused if n.operator == operator]

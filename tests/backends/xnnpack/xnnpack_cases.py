@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from support import Fn
 
 from edgewise.backends.xnnpack import ConfigPrecisionType
+from support import Fn
 
 
 def t(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -96,8 +96,14 @@ ACCEPTED: dict[str, dict[str, tuple[torch.nn.Module, tuple[torch.Tensor, ...]]]]
         "after another": (Fn(lambda x: x.clamp(-1, 0.5).clamp(-0.5, 1)), (MATRIX,)),
         "after a disjoint other": (Fn(lambda x: x.clamp(0, 1).clamp(2, 3)), (MATRIX,)),
     },
-    "relu": {"": (torch.nn.ReLU(), (MATRIX,)), "in place": (Fn(lambda x: (x + 1).relu_()), (MATRIX,))},
-    "hardtanh": {"": (torch.nn.Hardtanh(-0.3, 0.7), (MATRIX,)), "relu6": (torch.nn.ReLU6(), (MATRIX * 9,))},
+    "relu": {
+        "": (torch.nn.ReLU(), (MATRIX,)),
+        "in place": (Fn(lambda x: (x + 1).relu_()), (MATRIX,)),
+    },
+    "hardtanh": {
+        "": (torch.nn.Hardtanh(-0.3, 0.7), (MATRIX,)),
+        "relu6": (torch.nn.ReLU6(), (MATRIX * 9,)),
+    },
     "hardswish": {"": (torch.nn.Hardswish(), (MATRIX * 3,))},
     "hardsigmoid": {"": (torch.nn.Hardsigmoid(), (MATRIX * 3,))},
     "silu": {"": (torch.nn.SiLU(), (MATRIX,))},
@@ -179,7 +185,10 @@ ACCEPTED: dict[str, dict[str, tuple[torch.nn.Module, tuple[torch.Tensor, ...]]]]
         ),
     },
     "native_layer_norm": {
-        "": (Fn(lambda x, w, b: torch.native_layer_norm(x, [5], w, b, 1e-5)[0], w=t(5), b=t(5)), (MATRIX,))
+        "": (
+            Fn(lambda x, w, b: torch.native_layer_norm(x, [5], w, b, 1e-5)[0], w=t(5), b=t(5)),
+            (MATRIX,),
+        )
     },
     "max_pool2d": {
         "": (torch.nn.MaxPool2d(2), (IMAGE,)),
@@ -254,113 +263,257 @@ ACCEPTED: dict[str, dict[str, tuple[torch.nn.Module, tuple[torch.Tensor, ...]]]]
 Refused = tuple[torch.nn.Module, tuple[torch.Tensor, ...], str, str]
 REFUSED: dict[str, dict[str, Refused]] = {
     "any row": {
-        "integers": (Fn(lambda x, y: x + y), (torch.arange(3), torch.arange(3)), "aten.add.Tensor",
-                     "data type must be float32; got inputs_0: int64"),
-        "seven dimensions": (Fn(torch.tanh), (t(1, 1, 1, 2, 1, 1, 2),), "aten.tanh.default",
-                             "at most 6 dimensions; got"),
-        "no elements": (Fn(torch.tanh), (t(0, 3),), "aten.tanh.default",
-                        "tensors must have elements; got inputs_0: [0, 3]"),
-        "not in the table": (Fn(torch.atan), (MATRIX,), "aten.atan.default",
-                             "an operator of the XNNPACK table; got aten.atan.default"),
+        "integers": (
+            Fn(lambda x, y: x + y),
+            (torch.arange(3), torch.arange(3)),
+            "aten.add.Tensor",
+            "data type must be float32; got inputs_0: int64",
+        ),
+        "seven dimensions": (
+            Fn(torch.tanh),
+            (t(1, 1, 1, 2, 1, 1, 2),),
+            "aten.tanh.default",
+            "at most 6 dimensions; got",
+        ),
+        "no elements": (
+            Fn(torch.tanh),
+            (t(0, 3),),
+            "aten.tanh.default",
+            "tensors must have elements; got inputs_0: [0, 3]",
+        ),
+        "not in the table": (
+            Fn(torch.atan),
+            (MATRIX,),
+            "aten.atan.default",
+            "an operator of the XNNPACK table; got aten.atan.default",
+        ),
     },
     "add": {
-        "alpha": (Fn(lambda x, y: torch.add(x, y, alpha=2)), (MATRIX, MATRIX), "aten.add.Tensor",
-                  "alpha=1; got alpha=2; try multiplying the second operand first"),
-        "two types": (Fn(lambda x, y: x + y), (MATRIX, torch.arange(5)), "aten.add.Tensor",
-                      "data type must be float32; got"),
+        "alpha": (
+            Fn(lambda x, y: torch.add(x, y, alpha=2)),
+            (MATRIX, MATRIX),
+            "aten.add.Tensor",
+            "alpha=1; got alpha=2; try multiplying the second operand first",
+        ),
+        "two types": (
+            Fn(lambda x, y: x + y),
+            (MATRIX, torch.arange(5)),
+            "aten.add.Tensor",
+            "data type must be float32; got",
+        ),
     },
     "sub": {
-        "alpha": (Fn(lambda x, y: torch.sub(x, y, alpha=2)), (MATRIX, MATRIX), "aten.sub.Tensor",
-                  "alpha=1; got alpha=2"),
+        "alpha": (
+            Fn(lambda x, y: torch.sub(x, y, alpha=2)),
+            (MATRIX, MATRIX),
+            "aten.sub.Tensor",
+            "alpha=1; got alpha=2",
+        ),
     },
     "pow": {
-        "exponent": (Fn(lambda x: x**3), (MATRIX,), "aten.pow.Tensor_Scalar", "exponent=2; got exponent=3"),
+        "exponent": (
+            Fn(lambda x: x**3),
+            (MATRIX,),
+            "aten.pow.Tensor_Scalar",
+            "exponent=2; got exponent=3",
+        ),
     },
     "clamp": {
-        "empty range": (Fn(lambda x: x.clamp(1, 1)), (MATRIX,), "aten.clamp.default",
-                        "min < max; got min=1.0, max=1.0"),
+        "empty range": (
+            Fn(lambda x: x.clamp(1, 1)),
+            (MATRIX,),
+            "aten.clamp.default",
+            "min < max; got min=1.0, max=1.0",
+        ),
     },
     "hardtanh": {
-        "empty range": (Fn(lambda x: F.hardtanh(x, 1.0, 1.0)), (MATRIX,), "aten.hardtanh.default",
-                        "min < max; got min=1.0, max=1.0"),
+        "empty range": (
+            Fn(lambda x: F.hardtanh(x, 1.0, 1.0)),
+            (MATRIX,),
+            "aten.hardtanh.default",
+            "min < max; got min=1.0, max=1.0",
+        ),
     },
     "elu": {
-        "scale": (torch.nn.SELU(), (MATRIX,), "aten.elu.default", "got scale=1.05"),
+        "scale": (torch.nn.SELU(), (MATRIX,), "aten.elu.default", "scale=1; got scale=1.05"),
+        "input scale": (
+            Fn(lambda x: torch.ops.aten.elu(x, 1.0, 1.0, 2.0)),
+            (MATRIX,),
+            "aten.elu.default",
+            "input_scale=1; got input_scale=2.0",
+        ),
     },
     "softmax": {
-        "dim": (Fn(lambda x: x.softmax(0)), (MATRIX,), "aten._softmax.default",
-                "dim is the last dimension; got dim=0 of 2-D"),
+        "dim": (
+            Fn(lambda x: x.softmax(0)),
+            (MATRIX,),
+            "aten._softmax.default",
+            "dim is the last dimension; got dim=0 of 2-D",
+        ),
     },
     "linear": {
         "computed weight": (Fn(F.linear), (MATRIX, t(4, 5)), "", ""),
     },
     "addmm": {
-        "computed bias": (Fn(lambda x, b, w: torch.addmm(b, x, w), w=t(5, 4)), (MATRIX, t(4)),
-                          "aten.addmm.default", "constant self and mat2; got self is computed by"),
-        "alpha": (Fn(lambda x, w, b: torch.addmm(b, x, w, alpha=2), w=t(5, 4), b=t(4)), (MATRIX,),
-                  "aten.addmm.default", "alpha=1; got alpha=2"),
-        "beta": (Fn(lambda x, w, b: torch.addmm(b, x, w, beta=2), w=t(5, 4), b=t(4)), (MATRIX,),
-                 "aten.addmm.default", "beta=1; got beta=2"),
-        "bias of rows": (Fn(lambda x, w, b: torch.addmm(b, x, w), w=t(5, 4), b=t(3, 4)), (MATRIX,),
-                         "aten.addmm.default", "bias is a vector of the outputs; got shape [3, 4] for 4 outputs"),
-        "scalar bias": (Fn(lambda x, w, b: torch.addmm(b, x, w), w=t(5, 1), b=t()), (MATRIX,),
-                        "aten.addmm.default", "bias is a vector of the outputs; got shape [] for 1 outputs"),
+        "computed bias": (
+            Fn(lambda x, b, w: torch.addmm(b, x, w), w=t(5, 4)),
+            (MATRIX, t(4)),
+            "aten.addmm.default",
+            "constant self and mat2; got self is computed by",
+        ),
+        "alpha": (
+            Fn(lambda x, w, b: torch.addmm(b, x, w, alpha=2), w=t(5, 4), b=t(4)),
+            (MATRIX,),
+            "aten.addmm.default",
+            "alpha=1; got alpha=2",
+        ),
+        "beta": (
+            Fn(lambda x, w, b: torch.addmm(b, x, w, beta=2), w=t(5, 4), b=t(4)),
+            (MATRIX,),
+            "aten.addmm.default",
+            "beta=1; got beta=2",
+        ),
+        "bias of rows": (
+            Fn(lambda x, w, b: torch.addmm(b, x, w), w=t(5, 4), b=t(3, 4)),
+            (MATRIX,),
+            "aten.addmm.default",
+            "bias is a vector of the outputs; got shape [3, 4] for 4 outputs",
+        ),
+        "scalar bias": (
+            Fn(lambda x, w, b: torch.addmm(b, x, w), w=t(5, 1), b=t()),
+            (MATRIX,),
+            "aten.addmm.default",
+            "bias is a vector of the outputs; got shape [] for 1 outputs",
+        ),
     },
     "scaled_dot_product_attention": {
         "two dimensions": (Fn(F.scaled_dot_product_attention), (t(6, 8), t(5, 8), t(5, 8)), "", ""),
     },
     "conv2d": {
-        "computed weight": (Fn(F.conv2d), (IMAGE, t(6, 4, 3, 3)), "aten.convolution.default",
-                            "constant weight and bias; got weight is computed by"),
-        "one-dimensional": (torch.nn.Conv1d(4, 6, 3), (t(1, 4, 7),), "aten.convolution.default",
-                            "input is 4-D; got 3-D"),
-        "one-dimensional, second reason": (torch.nn.Conv1d(4, 6, 3), (t(1, 4, 7),), "aten.convolution.default",
-                                           "2-D convolution; got 1-D"),
-        "dilated and transposed": (deconv(4, 6, 3, dilation=2), (IMAGE,), "aten.convolution.default",
-                                   "transposed convolution without dilation; got dilation=[2, 2]"),
+        "computed weight": (
+            Fn(F.conv2d),
+            (IMAGE, t(6, 4, 3, 3)),
+            "aten.convolution.default",
+            "constant weight and bias; got weight is computed by",
+        ),
+        "one-dimensional": (
+            torch.nn.Conv1d(4, 6, 3),
+            (t(1, 4, 7),),
+            "aten.convolution.default",
+            "input is 4-D; got 3-D",
+        ),
+        "one-dimensional, second reason": (
+            torch.nn.Conv1d(4, 6, 3),
+            (t(1, 4, 7),),
+            "aten.convolution.default",
+            "2-D convolution; got 1-D",
+        ),
+        "dilated and transposed": (
+            deconv(4, 6, 3, dilation=2),
+            (IMAGE,),
+            "aten.convolution.default",
+            "transposed convolution without dilation; got dilation=[2, 2]",
+        ),
     },
     "native_layer_norm": {
-        "statistics": (Fn(lambda x: torch.native_layer_norm(x, [5], None, None, 1e-5)), (MATRIX,),
-                       "aten.native_layer_norm.default", "only the normalised tensor is used; got mean or rstd used by"),
-        "computed weight": (Fn(lambda x, w: torch.native_layer_norm(x, [5], w, None, 1e-5)[0]), (MATRIX, t(5)),
-                            "aten.native_layer_norm.default", "constant weight and bias; got weight is computed by"),
+        "statistics": (
+            Fn(lambda x: torch.native_layer_norm(x, [5], None, None, 1e-5)),
+            (MATRIX,),
+            "aten.native_layer_norm.default",
+            "only the normalised tensor is used; got mean or rstd used by",
+        ),
+        "computed weight": (
+            Fn(lambda x, w: torch.native_layer_norm(x, [5], w, None, 1e-5)[0]),
+            (MATRIX, t(5)),
+            "aten.native_layer_norm.default",
+            "constant weight and bias; got weight is computed by",
+        ),
     },
     "max_pool2d_with_indices": {
-        "indices": (Fn(lambda x: F.max_pool2d(x, 2, return_indices=True)), (IMAGE,),
-                    "aten.max_pool2d_with_indices.default", "indices are not used; got indices used by"),
-        "three dimensions": (torch.nn.MaxPool2d(2), (IMAGE[0],), "aten.max_pool2d_with_indices.default",
-                             "self is 4-D; got 3-D"),
-        "stride": (torch.nn.MaxPool2d(2, 3), (t(1, 4, 9, 9),), "aten.max_pool2d_with_indices.default",
-                   "stride <= kernel_size; got stride (3, 3), kernel_size (2, 2)"),
-        "1x1": (torch.nn.MaxPool2d(1), (IMAGE,), "aten.max_pool2d_with_indices.default",
-                "kernel_size above 1x1; got (1, 1)"),
-        "ceil_mode": (torch.nn.MaxPool2d(2, ceil_mode=True), (IMAGE,),
-                      "aten.max_pool2d_with_indices.default", "ceil_mode=False; got ceil_mode=True"),
+        "indices": (
+            Fn(lambda x: F.max_pool2d(x, 2, return_indices=True)),
+            (IMAGE,),
+            "aten.max_pool2d_with_indices.default",
+            "indices are not used; got indices used by",
+        ),
+        "three dimensions": (
+            torch.nn.MaxPool2d(2),
+            (IMAGE[0],),
+            "aten.max_pool2d_with_indices.default",
+            "self is 4-D; got 3-D",
+        ),
+        "stride": (
+            torch.nn.MaxPool2d(2, 3),
+            (t(1, 4, 9, 9),),
+            "aten.max_pool2d_with_indices.default",
+            "stride <= kernel_size; got stride (3, 3), kernel_size (2, 2)",
+        ),
+        "1x1": (
+            torch.nn.MaxPool2d(1),
+            (IMAGE,),
+            "aten.max_pool2d_with_indices.default",
+            "kernel_size above 1x1; got (1, 1)",
+        ),
+        "ceil_mode": (
+            torch.nn.MaxPool2d(2, ceil_mode=True),
+            (IMAGE,),
+            "aten.max_pool2d_with_indices.default",
+            "ceil_mode=False; got ceil_mode=True",
+        ),
     },
     "mean": {
-        "first dimension": (Fn(lambda x: x.mean(0)), (MATRIX,), "aten.mean.dim",
-                            "dim is [-1, -2] of a 4-D tensor, or the last one; got dim=[0] of 2-D"),
-        "two of three": (Fn(lambda x: x.mean((1, 2))), (t(2, 3, 5),), "aten.mean.dim",
-                         "dim is [-1, -2] of a 4-D tensor, or the last one; got dim=[1, 2] of 3-D"),
+        "first dimension": (
+            Fn(lambda x: x.mean(0)),
+            (MATRIX,),
+            "aten.mean.dim",
+            "dim is [-1, -2] of a 4-D tensor, or the last one; got dim=[0] of 2-D",
+        ),
+        "two of three": (
+            Fn(lambda x: x.mean((1, 2))),
+            (t(2, 3, 5),),
+            "aten.mean.dim",
+            "dim is [-1, -2] of a 4-D tensor, or the last one; got dim=[1, 2] of 3-D",
+        ),
     },
     "slice_copy": {
-        "step": (Fn(lambda x: x[:, ::2]), (MATRIX,), "aten.slice_copy.Tensor", "step=1; got step=2"),
+        "step": (
+            Fn(lambda x: x[:, ::2]),
+            (MATRIX,),
+            "aten.slice_copy.Tensor",
+            "step=1; got step=2",
+        ),
     },
     "cat": {
-        "one": (Fn(lambda x: torch.ops.aten.cat([x])), (MATRIX,), "aten.cat.default",
-                "at least two tensors; got 1"),
+        "one": (
+            Fn(lambda x: torch.ops.aten.cat([x])),
+            (MATRIX,),
+            "aten.cat.default",
+            "at least two tensors; got 1",
+        ),
     },
     "expand_copy": {
-        "large": (Fn(lambda x: x.expand(70000, 5)), (t(5),), "aten.expand_copy.default",
-                  "at most 65536 elements; got 350000"),
+        "large": (
+            Fn(lambda x: x.expand(70000, 5)),
+            (t(5),),
+            "aten.expand_copy.default",
+            "at most 65536 elements; got 350000",
+        ),
     },
     "view_copy": {
-        "alone": (Fn(lambda x: x.view(5, 3)), (MATRIX,), "aten.view_copy.default",
-                  "a partition must compute something; got shape operators only"),
+        "alone": (
+            Fn(lambda x: x.view(5, 3)),
+            (MATRIX,),
+            "aten.view_copy.default",
+            "a partition must compute something; got shape operators only",
+        ),
     },
     "_to_dim_order_copy": {
-        "conversion": (Fn(lambda x: x.to(torch.float64)), (MATRIX,), "aten._to_copy.default",
-                       "data type must be float32; got"),
+        "conversion": (
+            Fn(lambda x: x.to(torch.float64)),
+            (MATRIX,),
+            "aten._to_copy.default",
+            "data type must be float32; got",
+        ),
     },
 }
 
@@ -368,6 +521,13 @@ REFUSED: dict[str, dict[str, Refused]] = {
 UNREACHED = {
     ("softmax", "half_to_float=False"): "half types are refused before",
     ("constant_pad_nd", "no negative padding"): "negative padding is spelt as a slice before",
+    ("add", "operands of one data type"): "types other than float32 are refused before",
+    ("sub", "operands of one data type"): "as add",
+    ("mul", "operands of one data type"): "as add",
+    ("div", "operands of one data type"): "as add",
+    ("maximum", "operands of one data type"): "as add",
+    ("minimum", "operands of one data type"): "as add",
+    ("slice_copy", "start and end are numbers"): "symbolic operands are refused before",
     ("mean", "dtype=None"): "another type is refused before",
     ("_to_dim_order_copy", "no dtype conversion"): "another type is refused before",
 }
@@ -378,25 +538,45 @@ MASK = torch.ones(6, 5, dtype=torch.bool)
 MASK[2] = False
 ASKED: dict[str, tuple[torch.nn.Module, tuple[torch.Tensor, ...], str]] = {
     "scaled_dot_product_attention: dropout": (
-        Fn(lambda *x: F.scaled_dot_product_attention(*x, dropout_p=0.5)), HEADS, "dropout_p=0; got dropout_p=0.5"),
+        Fn(lambda *x: F.scaled_dot_product_attention(*x, dropout_p=0.5)),
+        HEADS,
+        "dropout_p=0; got dropout_p=0.5",
+    ),
     "scaled_dot_product_attention: groups": (
         Fn(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True)),
-        (t(2, 4, 6, 8), t(2, 2, 5, 8), t(2, 2, 5, 8)), "enable_gqa=False; got enable_gqa=True"),
+        (t(2, 4, 6, 8), t(2, 2, 5, 8), t(2, 2, 5, 8)),
+        "enable_gqa=False; got enable_gqa=True",
+    ),
     "scaled_dot_product_attention: leading dimensions": (
-        Fn(F.scaled_dot_product_attention), (t(1, 3, 6, 8), t(2, 3, 5, 8), t(2, 3, 5, 8)),
-        "query, key and value with the same leading dimensions; got [1, 3, 6, 8], [2, 3, 5, 8], [2, 3, 5, 8]"),
+        Fn(F.scaled_dot_product_attention),
+        (t(1, 3, 6, 8), t(2, 3, 5, 8), t(2, 3, 5, 8)),
+        "query, key and value with the same leading dimensions; got [1, 3, 6, 8], [2, 3, 5, 8], ",
+    ),
     "scaled_dot_product_attention: a masked row": (
-        Fn(lambda *x, m: F.scaled_dot_product_attention(*x, attn_mask=m), m=MASK), HEADS,
-        "every query may attend to something; got a row that masks everything"),
+        Fn(lambda *x, m: F.scaled_dot_product_attention(*x, attn_mask=m), m=MASK),
+        HEADS,
+        "every query may attend to something; got a row that masks everything",
+    ),
     "scaled_dot_product_attention: a computed boolean mask": (
-        Fn(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m)), (*HEADS, MASK),
-        "data type must be float32; got inputs_3: bool"),
+        Fn(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m)),
+        (*HEADS, MASK),
+        "data type must be float32; got inputs_3: bool",
+    ),
     "linear: computed weight": (
-        Fn(F.linear), (MATRIX, t(4, 5)), "constant weight and bias; got weight is computed by"),
+        Fn(F.linear),
+        (MATRIX, t(4, 5)),
+        "constant weight and bias; got weight is computed by",
+    ),
     "layer_norm: computed bias": (
-        Fn(lambda x, b: F.layer_norm(x, (5,), None, b)), (MATRIX, t(5)),
-        "constant weight and bias; got bias is computed by"),
-    "max_pool2d: stride": (torch.nn.MaxPool2d(2, 3), (t(1, 4, 9, 9),), "stride <= kernel_size; got"),
+        Fn(lambda x, b: F.layer_norm(x, (5,), None, b)),
+        (MATRIX, t(5)),
+        "constant weight and bias; got bias is computed by",
+    ),
+    "max_pool2d: stride": (
+        torch.nn.MaxPool2d(2, 3),
+        (t(1, 4, 9, 9),),
+        "stride <= kernel_size; got",
+    ),
     "elu: scale": (torch.nn.SELU(), (MATRIX,), ""),
 }
 

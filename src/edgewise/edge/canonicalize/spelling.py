@@ -9,7 +9,7 @@ import torch
 from torch.fx import Graph, Node
 
 from edgewise.edge.canonicalize.registry import RULES, Rule, call, first_operand, rule
-from edgewise.edge.graph import arguments, fake, is_static
+from edgewise.edge.graph import arguments, fake, is_static, same_shape
 
 aten = torch.ops.aten
 
@@ -155,7 +155,7 @@ def _matmul(graph: Graph, node: Node) -> Node | None:
     left, right = fake(a), fake(b)
     if left.dim() == 2 and right.dim() == 2:
         return call(graph, aten.mm.default, (a, b), node, fake(node))
-    if left.dim() == 3 and right.dim() == 3 and left.shape[0] == right.shape[0]:
+    if left.dim() == 3 and right.dim() == 3 and same_shape(left.shape[:1], right.shape[:1]):
         return call(graph, aten.bmm.default, (a, b), node, fake(node))
     if not (is_static(left.shape) and is_static(right.shape)):
         return None

@@ -10,7 +10,7 @@ import torch
 from torch.fx import Graph, Node
 
 from edgewise.edge.canonicalize.registry import call, first_operand, rule
-from edgewise.edge.graph import arguments, fake, is_static, replace
+from edgewise.edge.graph import arguments, fake, is_static, replace, same_shape
 
 aten = torch.ops.aten
 
@@ -26,7 +26,7 @@ aten = torch.ops.aten
 )
 def _view(graph: Graph, node: Node) -> Node | None:
     source, after = first_operand(node), fake(node)
-    if tuple(fake(source).shape) == tuple(after.shape):
+    if same_shape(fake(source).shape, after.shape):
         return source
     if is_static(after.shape):
         shape: Any = list(after.shape)
@@ -65,7 +65,7 @@ def _transpose(graph: Graph, node: Node) -> Node | None:
 @rule(aten.expand.default, aten.expand_as.default)
 def _expand(graph: Graph, node: Node) -> Node | None:
     before, after = fake(first_operand(node)), fake(node)
-    if tuple(before.shape) == tuple(after.shape):
+    if same_shape(before.shape, after.shape):
         return first_operand(node)
     if not is_static(after.shape):
         if node.target is not aten.expand.default:
@@ -102,7 +102,7 @@ def _squeeze(graph: Graph, node: Node) -> Node | None:
 def _slice(graph: Graph, node: Node) -> Node | None:
     named = arguments(node)
     before, after = fake(first_operand(node)), fake(node)
-    if tuple(before.shape) == tuple(after.shape) and named["step"] == 1:
+    if same_shape(before.shape, after.shape) and named["step"] == 1:
         return first_operand(node)
     args = [first_operand(node), named["dim"], named["start"], named["end"], named["step"]]
     return call(graph, aten.slice_copy.Tensor, args, node, after)
