@@ -6,6 +6,7 @@ checkpoints load with strict=True.
 
 import pytest
 import torch
+
 from examples.models import (
     BERT_BASE,
     MODELS,
