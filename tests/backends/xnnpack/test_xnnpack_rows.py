@@ -8,7 +8,7 @@ import pytest
 import torch
 from xnnpack_cases import ACCEPTED, ASKED, REFUSED, UNREACHED
 
-from edgewise.backends.xnnpack.table import all_rows
+from edgewise.backends.xnnpack.rows import all_rows
 from edgewise.edge.program import Constants
 from support import RUNTIMES, assert_close, eager64, export, lower, operators, run_ours
 

@@ -11,7 +11,8 @@ from torch.fx import Node
 from edgewise.backends.xnnpack.builder import Builder, Operand
 from edgewise.backends.xnnpack.graph import Graph, serialize
 from edgewise.backends.xnnpack.passes import optimize
-from edgewise.backends.xnnpack.table import Lowering, row_of
+from edgewise.backends.xnnpack.rows import row_of
+from edgewise.backends.xnnpack.table import Lowering
 from edgewise.edge.graph import arguments, fake, is_getitem, op_name
 from edgewise.edge.layout import dim_order
 from edgewise.edge.program import Constants, output_node

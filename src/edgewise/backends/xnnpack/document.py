@@ -5,7 +5,8 @@ python -m edgewise.backends.xnnpack.document > docs/xnnpack-operators.md
 
 from __future__ import annotations
 
-from edgewise.backends.xnnpack.table import MAX_RANK, OpRow, all_rows
+from edgewise.backends.xnnpack.rows import all_rows
+from edgewise.backends.xnnpack.table import MAX_RANK, OpRow
 
 _HEAD = f"""# Operators of the XNNPACK backend
 

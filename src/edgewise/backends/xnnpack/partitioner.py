@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from edgewise.backends.xnnpack.backend import XnnpackBackend
-from edgewise.backends.xnnpack.table import all_rows, row_of
+from edgewise.backends.xnnpack.rows import all_rows, row_of
 from edgewise.edge.graph import is_call, is_getitem, op_name
 from edgewise.edge.program import Constants
 from edgewise.partition.delegate import is_delegate_call

@@ -7,7 +7,7 @@ tests are made from the rows. `rows/` fills the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,28 +107,16 @@ class OpRow:
 
 
 ROWS: list[OpRow] = []
-_BY_TARGET: dict[Any, OpRow] = {}
+BY_TARGET: dict[Any, OpRow] = {}
 
 
 def add_row(row: OpRow) -> OpRow:
     ROWS.append(row)
     for target in row.targets:
-        if target in _BY_TARGET:
+        if target in BY_TARGET:
             raise ValueError(f"[{row.name}] an operator must have one row; got two for {target}")
-        _BY_TARGET[target] = row
+        BY_TARGET[target] = row
     return row
-
-
-def row_of(node: Node) -> OpRow | None:
-    from edgewise.backends.xnnpack import rows  # noqa: F401  (fills the table)
-
-    return _BY_TARGET.get(node.target)
-
-
-def all_rows() -> Sequence[OpRow]:
-    from edgewise.backends.xnnpack import rows  # noqa: F401  (fills the table)
-
-    return ROWS
 
 
 def _general_refusal(node: Node, constants: Constants, row: OpRow) -> Refusal | None:

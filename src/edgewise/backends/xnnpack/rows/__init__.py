@@ -1,5 +1,9 @@
 """Rows of the operator table, by family. Importing this fills the table."""
 
+from collections.abc import Sequence
+
+from torch.fx import Node
+
 from edgewise.backends.xnnpack.rows import (
     attention,
     convolution,
@@ -9,13 +13,26 @@ from edgewise.backends.xnnpack.rows import (
     pooling,
     shape,
 )
+from edgewise.backends.xnnpack.table import BY_TARGET, ROWS, OpRow
+
+
+def all_rows() -> Sequence[OpRow]:
+    return ROWS
+
+
+def row_of(node: Node) -> OpRow | None:
+    """The row of the node's operator, if it has one."""
+    return BY_TARGET.get(node.target)
+
 
 __all__ = [
+    "all_rows",
     "attention",
     "convolution",
     "elementwise",
     "linear",
     "normalization",
     "pooling",
+    "row_of",
     "shape",
 ]
