@@ -73,7 +73,6 @@ NORM = [
     "Subtract",
     "Square",
     "FullyConnected",
-    "Add",
     "ReciprocalSquareRoot",
     "Multiply",
 ]
@@ -145,6 +144,21 @@ CASES: dict[str, tuple[nn.Module, torch.Tensor, list[str]]] = {
         nn.Sequential(Fn(lambda x, c: x * c, c=torch.rand(3, 1)), nn.Linear(8, 4)),
         ROWS,
         ["Multiply", "FullyConnected"],
+    ),
+    "a number's factor and shift after a convolution": (
+        nn.Sequential(nn.Conv2d(4, 3, 1, bias=False), Fn(lambda x: x * 3 + 2), nn.ReLU()),
+        IMAGE,
+        ["StaticTranspose", "Conv2d", "StaticTranspose"],
+    ),
+    "hardsigmoid after a depthwise convolution": (
+        nn.Sequential(nn.Conv2d(4, 4, 3, groups=4), nn.Hardsigmoid()),
+        IMAGE,
+        ["StaticTranspose", "DepthwiseConv2d", "StaticTranspose"],
+    ),
+    "a factor behind an activation stays": (
+        nn.Sequential(nn.Conv2d(4, 3, 1), nn.ReLU(), Fn(lambda x: x * 3)),
+        IMAGE,
+        ["StaticTranspose", "Conv2d", "Multiply", "StaticTranspose"],
     ),
     "a factor that widens stays": (
         nn.Sequential(Fn(lambda x, c: x[..., :1] * c, c=torch.rand(8)), nn.Linear(8, 4)),

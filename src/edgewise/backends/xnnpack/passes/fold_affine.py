@@ -1,9 +1,10 @@
-"""Constant factors and offsets around a fully connected node become part of its weights.
+"""Constant factors and offsets around a product become part of its weights.
 
 Before it: `fc(x * gamma + beta)` has weights `w * gamma` and bias `b + w @ beta`, where
 every reader of the scaled tensor is such a node (layer normalisation before
-projections). After it: `fc(x) * s` has weights `w * s` and bias `b * s` (the scale of an
-attention's query). Weights are combined in float64 and rounded once.
+projections). After it: `fc(x) * s + a` has weights `w * s` and bias `b * s + a` for
+numbers s and a, and so does a convolution (the scale of an attention's query, the
+hardsigmoid of a squeeze-and-excitation). Weights are combined in float64 and rounded once.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from edgewise.backends.xnnpack.graph import Graph, Node, Value
 
 
 def fold_affine(graph: Graph) -> bool:
-    changed = _fold_scale_after(graph)
+    changed = _fold_after(graph)
     for kind in ("Add", "Multiply"):
         changed |= _fold_before(graph, kind)
     return changed
@@ -41,32 +42,33 @@ def _constant_weights(node: Node) -> bool:
     )
 
 
-def _fold_scale_after(graph: Graph) -> bool:
+_PRODUCTS = ("FullyConnected", "Conv2d", "DepthwiseConv2d", "ConvTranspose2d")
+
+
+def _fold_after(graph: Graph) -> bool:
     users, producers = graph.users(), graph.producers()
     gone: set[Node] = set()
     for node in graph.nodes:
-        found = _constant_operand(node) if node.kind == "Multiply" else None
+        found = _constant_operand(node) if node.kind in ("Multiply", "Add") else None
         if found is None or found[1].numel() != 1:
             continue
-        source, factor = found
+        source, number = found
         reshape = producers.get(source)
         product = reshape
         if reshape is not None and reshape.kind == "StaticReshape":
             assert reshape.inputs[0] is not None
             product = producers.get(reshape.inputs[0])
-        if product is None or product.kind != "FullyConnected" or product.clamp is not None:
+        if product is None or product.kind not in _PRODUCTS or product.clamp is not None:
             continue
         between = {source, product.outputs[0]}
         if any(len(users[v]) != 1 or v.output_index is not None for v in between):
             continue
         if not _constant_weights(product):
             continue
-        _, weight, bias = product.inputs
-        assert weight is not None and weight.data is not None
-        s = factor.double()
-        product.inputs[1] = _constant(weight.data.double() * s, weight)
-        if bias is not None and bias.data is not None:
-            product.inputs[2] = _constant(bias.data.double() * s, bias)
+        if node.kind == "Multiply":
+            _scale(product, number)
+        else:
+            _shift(product, number)
         assert reshape is not None
         reshape.outputs = node.outputs
         reshape.clamp = node.clamp if reshape is product else None
@@ -76,6 +78,22 @@ def _fold_scale_after(graph: Graph) -> bool:
         gone.add(node)
     graph.nodes = [n for n in graph.nodes if n not in gone]
     return bool(gone)
+
+
+def _scale(product: Node, factor: torch.Tensor) -> None:
+    _, weight, bias = product.inputs
+    assert weight is not None and weight.data is not None
+    product.inputs[1] = _constant(weight.data.double() * factor.double(), weight)
+    if bias is not None and bias.data is not None:
+        product.inputs[2] = _constant(bias.data.double() * factor.double(), bias)
+
+
+def _shift(product: Node, amount: torch.Tensor) -> None:
+    _, weight, bias = product.inputs
+    assert weight is not None
+    known = torch.zeros(product.outputs[0].dims[-1]) if bias is None else bias.data
+    assert known is not None
+    product.inputs[2] = _constant(known.double() + amount.double(), bias or weight)
 
 
 def _fold_before(graph: Graph, kind: str) -> bool:
