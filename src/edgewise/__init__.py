@@ -63,7 +63,7 @@ def __getattr__(name: str) -> Any:
         if missing.name in ("torch", "torchao", "flatbuffers"):
             raise ModuleNotFoundError(
                 f"[edgewise.{name}] lowering needs torch and flatbuffers; got no {missing.name}; "
-                f" try pip install edgewise[export]",
+                f"try pip install edgewise[export]",
                 name=missing.name,
             ) from missing
         raise
