@@ -83,8 +83,9 @@ $(SANITIZE)/build.ninja: | $(PACKAGES)
 	@$(QUIET) --show '^-- XNNPACK' build/logs/sanitize-configure.log "configure" \
 	  cmake -S . -B $(SANITIZE) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
 	  "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g" -DEDGEWISE_SANITIZE=ON \
-	  -DEDGEWISE_BUILD_TESTS=ON -DEDGEWISE_WERROR=$(WERROR)
+	  -DEDGEWISE_BUILD_TESTS=ON
 
+# Warnings are errors in the development build; instrumented code makes compilers guess wrong.
 sanitize: $(SANITIZE)/build.ninja
 	@$(QUIET) build/logs/sanitize.log "sanitized build" cmake --build $(SANITIZE)
 	@UBSAN_OPTIONS=print_stacktrace=1 $(QUIET) --show '^[0-9]+% tests passed' \
