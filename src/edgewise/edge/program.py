@@ -200,6 +200,12 @@ def tensor_of(program: ExportedProgram, spec: InputSpec) -> torch.Tensor:
     return value
 
 
+def tensor_bytes(tensor: torch.Tensor) -> memoryview:
+    """The tensor's elements as they lie in memory order, not copied if it is contiguous."""
+    flat = tensor.detach().contiguous().reshape(-1)
+    return memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else memoryview(b"")  # type: ignore[arg-type]
+
+
 def fake_mode(program: ExportedProgram) -> Any:
     """The FakeTensorMode of the program's values; a fresh one if it has no tensor."""
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode

@@ -6,8 +6,6 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import torch
-
 
 @dataclass
 class Rope:
@@ -35,12 +33,6 @@ class Rope:
                 yield bytes(offset - at)
             yield blob
             at = offset + len(blob)
-
-
-def tensor_bytes(tensor: torch.Tensor) -> memoryview:
-    """The tensor's elements as they lie in memory order, not copied if it is contiguous."""
-    flat = tensor.detach().contiguous().reshape(-1)
-    return memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else memoryview(b"")  # type: ignore[arg-type]
 
 
 class ConstantTable:

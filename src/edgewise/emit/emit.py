@@ -12,9 +12,10 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from edgewise.edge.program import tensor_bytes
 from edgewise.emit import program as pte
 from edgewise.emit.config import ExecutorchBackendConfig
-from edgewise.emit.constants import ConstantTable, tensor_bytes
+from edgewise.emit.constants import ConstantTable
 from edgewise.emit.emitter import MethodEmitter
 from edgewise.emit.file import Segments, file_parts
 from edgewise.emit.memory import MemoryPlan

@@ -15,10 +15,10 @@ from torch.utils import _pytree as pytree
 
 from edgewise.edge.graph import arguments, is_getitem, op_name, source_line
 from edgewise.edge.layout import dim_order
-from edgewise.edge.program import Constants, output_node, tensor_of
+from edgewise.edge.program import Constants, output_node, tensor_bytes, tensor_of
 from edgewise.emit import program as pte
 from edgewise.emit.config import ExecutorchBackendConfig
-from edgewise.emit.constants import ConstantTable, tensor_bytes
+from edgewise.emit.constants import ConstantTable
 from edgewise.emit.memory import Block, MemoryPlan, plan_memory
 from edgewise.emit.out_variants import SYMBOLIC, OutVariant, out_variant, special_arguments
 from edgewise.emit.scalar_types import scalar_type

@@ -11,9 +11,8 @@ Segments are written from the memory that holds them; only `buffer` copies.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import BinaryIO
 
 from edgewise.emit.constants import Rope
 from edgewise.emit.program import IDENTIFIER, DataSegment, Program
@@ -72,11 +71,6 @@ def file_parts(program: Program, segments: Segments) -> Iterator[bytes | memoryv
         else:
             yield blob
         at = base + offset + len(blob)
-
-
-def write(parts: Iterable[bytes | memoryview], file: BinaryIO) -> None:
-    for part in parts:
-        file.write(part)
 
 
 @dataclass(frozen=True)

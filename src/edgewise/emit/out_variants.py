@@ -33,10 +33,6 @@ class OutVariant:
     arguments: tuple[Argument, ...]
     outputs: int
 
-    @property
-    def full_name(self) -> str:
-        return f"{self.name}.{self.overload}" if self.overload else self.name
-
 
 def _primitive(name: str, overload: str = "Scalar", *operands: str) -> OutVariant:
     names = operands or ("a", "b")

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from edgewise.backends.xnnpack import payload
+from edgewise.edge.program import tensor_bytes
 from edgewise.errors import PartitionError
 
 FP32, FP16 = 1, 2
@@ -112,7 +113,7 @@ def serialize(graph: Graph) -> tuple[bytes, dict[str, memoryview]]:
     for value, number in numbers.items():
         constant = 0
         if value.data is not None:
-            blob = _blob(value.data)
+            blob = tensor_bytes(value.data)
             key = hashlib.sha256(blob).hexdigest()
             named[key] = blob
             offsets.append(payload.ConstantDataOffset(payload.NO_OFFSET, len(blob), key))
@@ -143,12 +144,6 @@ def serialize(graph: Graph) -> tuple[bytes, dict[str, memoryview]]:
         constant_data=offsets,
     )
     return payload.to_bytes(written), named
-
-
-def _blob(tensor: torch.Tensor) -> memoryview:
-    """The tensor's bytes, not copied."""
-    flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
-    return memoryview(flat.numpy())  # type: ignore[arg-type]
 
 
 def _write_node(node: Node, numbers: dict[Value, int]) -> payload.XNode:
