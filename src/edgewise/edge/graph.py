@@ -7,8 +7,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import sympy
 import torch
 from torch.fx import Graph, Node
+
+Dim = int | sympy.Expr
+"""A size: a number, or an expression of the program's symbols."""
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _NOT_THE_USERS = ("/torch/", "/site-packages/", "<eval_with_key>", "<frozen")
@@ -161,6 +165,20 @@ def same_shape(a: Sequence[Any], b: Sequence[Any]) -> bool:
         x == y if isinstance(x, int) and isinstance(y, int) else statically_known_true(x == y)
         for x, y in zip(a, b, strict=True)
     )
+
+
+def dims_of(shape: Sequence[Any]) -> tuple[Dim, ...]:
+    """A fake tensor's sizes. Expressions compare by structure: no guard is made by `==`."""
+    found: list[Dim] = []
+    for size in shape:
+        expression = size if isinstance(size, int) else size.node.expr
+        found.append(int(expression) if isinstance(expression, sympy.Integer) else expression)
+    return tuple(found)
+
+
+def shape_of(node: Node) -> tuple[Dim, ...]:
+    """Sizes of the one tensor that the node computes."""
+    return dims_of(fake(node).shape)
 
 
 def is_static(shape: Sequence[Any]) -> bool:

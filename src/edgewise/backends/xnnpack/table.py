@@ -22,6 +22,8 @@ from edgewise.partition.spec import Refusal
 MAX_RANK = 6
 """XNNPACK's limit on dimensions."""
 
+FLOATS = (torch.float32, torch.float16)
+
 
 class Lowering:
     """What a row needs in order to lower a node: the builder and what is computed so far."""
