@@ -5,13 +5,13 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import sympy
 import torch
 from torch.fx import Graph, Node
 
-Dim = int | sympy.Expr
+Dim: TypeAlias = "int | sympy.Expr"
 """A size: a number, or an expression of the program's symbols."""
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
