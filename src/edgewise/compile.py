@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch.export import ExportedProgram
 
 from edgewise.lowering import ExecutorchProgramManager, to_edge_transform_and_lower
 from edgewise.partition.spec import Partitioner
+from edgewise.quantize.schemes import Scheme, scheme_of
 
 _BACKENDS = ("xnnpack", "none")
 
@@ -20,44 +22,99 @@ def compile(
     *,
     backend: str = "xnnpack",
     dynamic_shapes: Any = None,
+    quantize: str | None = None,
+    calibration: Iterable[Any] | None = None,
+    keep_float: Sequence[str] = (),
+    group_size: int | None = None,
+    verbose: bool = True,
 ) -> ExecutorchProgramManager:
-    """Exports, lowers and writes a model.
+    """Exports, lowers and writes a model; quantizes it before if asked.
 
     model: a module (put into evaluation mode for the export), or a program exported
     already. example_inputs: a tuple of inputs; needed for a module. backend: "xnnpack",
     or "none" for the runtime's own kernels alone. dynamic_shapes: as for
-    `torch.export.export`. The result has `save`, `buffer` and `delegation_report`.
+    `torch.export.export`.
+
+    quantize: a scheme: "int8" (static; needs calibration), "int8-dynamic", "int8-weight",
+    "int4-dynamic" or "int4-weight" (see `edgewise.quantize.SCHEMES`). calibration: batches
+    of inputs, each a tuple, or a tensor for one input. keep_float: names of modules that
+    are not quantized. group_size: weights that share a scale, for 4-bit schemes.
+
+    verbose: print the delegation report (what runs where, and why not elsewhere) to
+    standard error, and a bar while calibrating. The result has `save`, `buffer` and
+    `delegation_report`.
     """
     if backend not in _BACKENDS:
         raise ValueError(
             f"[compile] backend must be one of {', '.join(_BACKENDS)}; got {backend!r}"
         )
-    if isinstance(model, ExportedProgram):
-        exported = model
-    elif isinstance(model, torch.nn.Module):
-        if example_inputs is None:
-            raise TypeError(
-                "[compile] example_inputs must be given for a module; got None; "
-                "try a tuple of tensors, one for each argument of forward"
-            )
-        if isinstance(example_inputs, torch.Tensor):
-            example_inputs = (example_inputs,)
-        training = model.training
-        try:
-            with torch.no_grad():
-                exported = torch.export.export(
-                    model.eval(), tuple(example_inputs), dynamic_shapes=dynamic_shapes
-                )
-        finally:
-            model.train(training)
-    else:
-        raise TypeError(
-            f"[compile] model must be a torch.nn.Module or an ExportedProgram; "
-            f"got {type(model).__name__}"
+    if isinstance(example_inputs, torch.Tensor):
+        example_inputs = (example_inputs,)
+    if quantize is not None:
+        exported = _quantized(
+            model,
+            example_inputs,
+            backend,
+            scheme_of(quantize, group_size),
+            calibration=calibration,
+            keep_float=keep_float,
+            dynamic_shapes=dynamic_shapes,
+            progress=verbose,
         )
+    elif isinstance(model, ExportedProgram):
+        exported = model
+    else:
+        exported = _exported(model, example_inputs, dynamic_shapes)
     partitioners: list[Partitioner] = []
     if backend == "xnnpack":
         from edgewise.backends.xnnpack import XnnpackPartitioner
 
         partitioners.append(XnnpackPartitioner())
-    return to_edge_transform_and_lower(exported, partitioner=partitioners).to_executorch()
+    program = to_edge_transform_and_lower(exported, partitioner=partitioners).to_executorch()
+    if verbose:
+        print(program.delegation_report(), file=sys.stderr)
+    return program
+
+
+def _checked(model: Any, example_inputs: Sequence[Any] | None) -> tuple[torch.nn.Module, Any]:
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(
+            f"[compile] model must be a torch.nn.Module or an ExportedProgram; "
+            f"got {type(model).__name__}"
+        )
+    if example_inputs is None:
+        raise TypeError(
+            "[compile] example_inputs must be given for a module; got None; "
+            "try a tuple of tensors, one for each argument of forward"
+        )
+    return model, tuple(example_inputs)
+
+
+def _exported(model: Any, example_inputs: Any, dynamic_shapes: Any) -> ExportedProgram:
+    model, example_inputs = _checked(model, example_inputs)
+    training = model.training
+    try:
+        with torch.no_grad():
+            return torch.export.export(model.eval(), example_inputs, dynamic_shapes=dynamic_shapes)
+    finally:
+        model.train(training)
+
+
+def _quantized(
+    model: Any, example_inputs: Any, backend: str, scheme: Scheme, **options: Any
+) -> ExportedProgram:
+    from edgewise.backends.xnnpack.quantizer import XNNPACKQuantizer
+    from edgewise.quantize.flow import quantize
+
+    if isinstance(model, ExportedProgram):
+        raise TypeError(
+            "[compile] model must be a torch.nn.Module to be quantized; got an ExportedProgram; "
+            "try the module that it was exported from"
+        )
+    if backend != "xnnpack":
+        raise ValueError(
+            f"[compile] quantize needs a backend with a quantizer; got {backend!r}; "
+            f"try backend='xnnpack'"
+        )
+    model, example_inputs = _checked(model, example_inputs)
+    return quantize(model, example_inputs, scheme, XNNPACKQuantizer, **options)

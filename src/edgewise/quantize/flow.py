@@ -1,0 +1,144 @@
+"""From a float module to an exported program that is quantized."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from edgewise.quantize.calibration import calibrate
+from edgewise.quantize.config import QuantizationConfig, get_symmetric_quantization_config
+from edgewise.quantize.quantizer import TableQuantizer
+from edgewise.quantize.schemes import Scheme, scheme_of
+
+
+def quantize(
+    model: torch.nn.Module,
+    example_inputs: Sequence[Any],
+    scheme: str | Scheme,
+    quantizer: Callable[[], TableQuantizer],
+    *,
+    calibration: Iterable[Any] | None = None,
+    keep_float: Sequence[str] = (),
+    dynamic_shapes: Any = None,
+    progress: bool = True,
+) -> ExportedProgram:
+    """The module, quantized and exported; the module itself is not changed.
+
+    quantizer: makes the backend's quantizer. calibration: batches of inputs (tuples, or a
+    tensor for one input), for schemes that need them. keep_float: names of modules (as in
+    `named_modules`) that are not quantized. ValueError if calibration data are missing or
+    do not fit, or a name is not one of the model's.
+    """
+    scheme = scheme_of(scheme)
+    _check_names(model, keep_float)
+    if scheme.needs_calibration and calibration is None:
+        raise ValueError(
+            f"[quantize] {scheme.name} needs calibration data; got none; try calibration=[...] "
+            f"with inputs such as the model will see, or quantize='int8-dynamic'"
+        )
+    with torch.no_grad():
+        if not scheme.uses_pt2e:
+            return _by_quantize_(model, example_inputs, scheme, keep_float, dynamic_shapes)
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    chosen = quantizer().set_global(_config(scheme))
+    for name in keep_float:
+        chosen.set_module_name(name, None)
+    graph = _export(model, example_inputs, dynamic_shapes).module()
+    prepared = prepare_pt2e(graph, chosen)
+    if scheme.needs_calibration:
+        assert calibration is not None
+        calibrate(
+            prepared,
+            calibration,
+            example_inputs,
+            any_size=dynamic_shapes is not None,
+            progress=progress,
+        )
+    else:
+        with torch.no_grad():
+            prepared(*example_inputs)  # observers of weights look at them when called
+    return _export(convert_pt2e(prepared), example_inputs, dynamic_shapes)
+
+
+def _config(scheme: Scheme) -> QuantizationConfig:
+    config = get_symmetric_quantization_config(is_per_channel=True, is_dynamic=scheme.is_dynamic)
+    if scheme.activations is None:
+        return QuantizationConfig(None, None, config.weight, None)
+    return config
+
+
+def _by_quantize_(
+    model: torch.nn.Module,
+    example_inputs: Sequence[Any],
+    scheme: Scheme,
+    keep_float: Sequence[str],
+    dynamic_shapes: Any,
+) -> ExportedProgram:
+    from torchao.quantization.granularity import PerAxis, PerGroup
+    from torchao.quantization.quant_api import (
+        Int8DynamicActivationIntxWeightConfig,
+        IntxWeightOnlyConfig,
+        quantize_,
+    )
+
+    assert scheme.group_size is not None
+    model = copy.deepcopy(model).eval()
+    bits = getattr(torch, f"int{scheme.weights}")
+    group = PerGroup(scheme.group_size)
+
+    def chosen(module: torch.nn.Module, name: str) -> bool:
+        return not any(name == kept or name.startswith(f"{kept}.") for kept in keep_float)
+
+    def is_grouped(module: torch.nn.Module, name: str) -> bool:
+        return isinstance(module, torch.nn.Linear) and chosen(module, name)
+
+    grouped = {n: m.in_features for n, m in model.named_modules() if is_grouped(m, n)}
+    odd = [name for name, features in grouped.items() if features % scheme.group_size]
+    if odd:
+        raise ValueError(
+            f"[quantize] group_size must divide the input features of linear layers; got "
+            f"{scheme.group_size} for {', '.join(f'{n} ({grouped[n]})' for n in odd)}; "
+            f"try keep_float={odd} or another group_size"
+        )
+    quantize_(
+        model,
+        IntxWeightOnlyConfig(weight_dtype=torch.int8, granularity=PerAxis(0)),
+        lambda module, name: isinstance(module, torch.nn.Embedding) and chosen(module, name),
+    )
+    if scheme.is_dynamic:
+        config: Any = Int8DynamicActivationIntxWeightConfig(
+            weight_dtype=bits, weight_granularity=group
+        )
+    else:
+        config = IntxWeightOnlyConfig(weight_dtype=bits, granularity=group)
+    quantize_(model, config, is_grouped)
+    return _export(model, example_inputs, dynamic_shapes)
+
+
+def _export(
+    model: torch.nn.Module, example_inputs: Sequence[Any], dynamic_shapes: Any
+) -> ExportedProgram:
+    training = model.training
+    if not isinstance(model, torch.fx.GraphModule):
+        model.eval()
+    try:
+        with torch.no_grad():
+            return torch.export.export(model, tuple(example_inputs), dynamic_shapes=dynamic_shapes)
+    finally:
+        if not isinstance(model, torch.fx.GraphModule):
+            model.train(training)
+
+
+def _check_names(model: torch.nn.Module, names: Sequence[str]) -> None:
+    known = {name for name, _ in model.named_modules()}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(
+            f"[quantize] keep_float must name modules of the model; got {', '.join(unknown)}; "
+            f"try names of model.named_modules()"
+        )

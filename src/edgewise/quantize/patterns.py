@@ -1,0 +1,94 @@
+"""What a quantizer can say about an operator, as data.
+
+A backend's quantizer is a mapping from ATen overload to one of these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """An activation (argument 0), a weight (1), perhaps a bias (2).
+
+    channel_axis: the weight's dimension of output channels.
+    dynamic: whether the activation may be quantized while the model runs.
+    """
+
+    channel_axis: int = 0
+    dynamic: bool = False
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """Tensor operands in, one tensor out, each with a scale of its own."""
+
+    operands: int = 2
+
+
+@dataclass(frozen=True)
+class SameScale:
+    """The result has its operand's scale: elements are moved, chosen or averaged."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A list of tensors (argument 0) and the result have one scale."""
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A result whose range is known: `scale` and `zero_point` for int8."""
+
+    scale: float
+    zero_point: int
+
+
+Pattern = Weighted | Elementwise | SameScale | Joined | Fixed
+
+ACTIVATIONS = frozenset(
+    {
+        aten.relu.default,
+        aten.relu_.default,
+        aten.relu6.default,
+        aten.hardtanh.default,
+        aten.hardtanh_.default,
+        aten.clamp.default,
+        aten.clamp_.default,
+    }
+)
+"""Clamps: part of the operator before them, whose unclamped result nobody else reads."""
+
+BATCH_NORMS = frozenset(
+    {aten.batch_norm.default, aten._native_batch_norm_legit.default, aten.cudnn_batch_norm.default}
+)
+FUSES_CLAMP = (Weighted, Elementwise)
+
+
+def is_float(node: Any) -> bool:
+    """Whether the node computes one float32 tensor."""
+    value = node.meta.get("val") if isinstance(node, Node) else None
+    return isinstance(value, torch.Tensor) and value.dtype == torch.float32
+
+
+def chain(node: Node, pattern: Pattern) -> list[Node]:
+    """The node, a batch normalisation and a clamp that belong to it."""
+    found = [node]
+    if isinstance(pattern, Weighted):
+        _extend(found, BATCH_NORMS)
+    if isinstance(pattern, FUSES_CLAMP):
+        _extend(found, ACTIVATIONS)
+    return found
+
+
+def _extend(found: list[Node], targets: frozenset[Any]) -> None:
+    users = list(found[-1].users)
+    if len(users) == 1 and users[0].target in targets and users[0].args[0] is found[-1]:
+        found.append(users[0])

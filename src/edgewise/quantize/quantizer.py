@@ -1,0 +1,203 @@
+"""A quantizer that is a table of operators."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e.quantizer import (
+    FixedQParamsQuantizationSpec,
+    QuantizationAnnotation,
+    QuantizationSpec,
+    Quantizer,
+    SharedQuantizationSpec,
+)
+from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
+from torchao.quantization.pt2e.quantizer.utils import QuantizationConfig
+from typing_extensions import Self
+
+from edgewise.quantize.patterns import (
+    Elementwise,
+    Fixed,
+    Joined,
+    Pattern,
+    SameScale,
+    Weighted,
+    chain,
+    is_float,
+)
+from edgewise.quantize.selection import NodeFilter, Selection, type_name
+
+
+class TableQuantizer(Quantizer):  # type: ignore[misc]
+    """Annotates what `table` knows, with the configuration that the settings select.
+
+    The setters return the quantizer, so that calls can be chained. A configuration of
+    None keeps what is named in float.
+    """
+
+    table: ClassVar[Mapping[Any, Pattern]] = {}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._selection = Selection()
+
+    def set_global(self, quantization_config: QuantizationConfig | None) -> Self:
+        """For everything that no more specific setting names."""
+        self._selection.for_all = self._checked(quantization_config)
+        return self
+
+    def set_module_type(
+        self, module_type: type[torch.nn.Module], quantization_config: QuantizationConfig | None
+    ) -> Self:
+        """For modules of a class, and what is inside of them."""
+        self._selection.by_type[type_name(module_type)] = self._checked(quantization_config)
+        return self
+
+    def set_module_name(
+        self, module_name: str, quantization_config: QuantizationConfig | None
+    ) -> Self:
+        """For the module of this name (as in `named_modules`), and what is inside of it."""
+        self._selection.by_name[module_name] = self._checked(quantization_config)
+        return self
+
+    def set_operator_type(
+        self,
+        operator_type: torch._ops.OpOverload,
+        quantization_config: QuantizationConfig | None,
+    ) -> Self:
+        """For calls of an ATen operator. ValueError if the quantizer does not know it."""
+        if operator_type not in self.table:
+            raise ValueError(
+                f"[{type(self).__name__}] operator_type must be one that is quantized; "
+                f"got {operator_type}; try one of {', '.join(sorted(map(str, self.table)))}"
+            )
+        self._selection.by_operator[operator_type] = self._checked(quantization_config)
+        return self
+
+    def set_filter_function(self, filter_fn: NodeFilter) -> Self:
+        """Only nodes for which it is true are quantized."""
+        self._selection.accepts = filter_fn
+        return self
+
+    def annotate(self, model: GraphModule) -> GraphModule:
+        """Says of each node what is quantized around it. Called by `prepare_pt2e`."""
+        for node in model.graph.nodes:
+            pattern = self.table.get(node.target) if node.op == "call_function" else None
+            if pattern is not None and not _is_annotated(node):
+                self._annotate(node, pattern)
+        return model
+
+    def validate(self, model: GraphModule) -> None:
+        """Warns of settings that matched nothing."""
+        self._selection.warn_of_unused(type(self).__name__)
+
+    def _checked(self, config: QuantizationConfig | None) -> QuantizationConfig | None:
+        if config is None or isinstance(config, QuantizationConfig):
+            return config
+        raise TypeError(
+            f"[{type(self).__name__}] quantization_config must be a QuantizationConfig or None; "
+            f"got {type(config).__name__}; try get_symmetric_quantization_config()"
+        )
+
+    def _annotate(self, node: Node, pattern: Pattern) -> None:
+        config = self._selection.of(node)
+        if config is None or not is_float(node):
+            return
+        nodes = chain(node, pattern)
+        if any(self._selection.of(n) is None for n in nodes[1:]):
+            nodes = [node]
+        activation = config.input_activation
+        is_dynamic = activation is not None and activation.is_dynamic
+        if isinstance(pattern, Weighted):
+            if not is_dynamic or pattern.dynamic:
+                _weighted(nodes, pattern, config)
+        elif is_dynamic or activation is None:
+            return
+        elif isinstance(pattern, Elementwise):
+            _elementwise(nodes, pattern, config)
+        elif isinstance(pattern, Joined):
+            _joined(node, config)
+        elif isinstance(pattern, SameScale):
+            _same_scale(node)
+        else:
+            _fixed(node, pattern, activation)
+
+
+def _is_annotated(node: Node) -> bool:
+    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    return annotation is not None and annotation._annotated
+
+
+def _mark(nodes: list[Node], inputs: dict[Node, Any], output: Any) -> None:
+    """Inputs belong to the first node, the output to the last."""
+    for node in nodes:
+        node.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(_annotated=True)
+    nodes[0].meta[Q_ANNOTATION_KEY].input_qspec_map = inputs
+    nodes[-1].meta[Q_ANNOTATION_KEY].output_qspec = output
+
+
+def _weighted(nodes: list[Node], pattern: Weighted, config: QuantizationConfig) -> None:
+    activation, weight = nodes[0].args[:2]
+    if not is_float(activation) or not isinstance(weight, Node) or weight.op != "get_attr":
+        return  # a weight that is computed has no scale of its own
+    spec = config.weight
+    if spec is not None and spec.qscheme == torch.per_channel_symmetric:
+        spec = dataclasses.replace(spec, ch_axis=pattern.channel_axis)
+    assert isinstance(activation, Node)
+    inputs = {activation: config.input_activation, weight: spec}
+    bias = nodes[0].args[2] if len(nodes[0].args) > 2 else None
+    if isinstance(bias, Node):
+        inputs[bias] = config.bias
+    _mark(nodes, inputs, config.output_activation)
+
+
+def _elementwise(nodes: list[Node], pattern: Elementwise, config: QuantizationConfig) -> None:
+    operands = [a for a in nodes[0].args[: pattern.operands] if isinstance(a, Node)]
+    if len(operands) == pattern.operands and all(is_float(a) for a in operands):
+        inputs = dict.fromkeys(operands, config.input_activation)
+        _mark(nodes, inputs, config.output_activation)
+
+
+def _joined(node: Node, config: QuantizationConfig) -> None:
+    parts = list(node.args[0])  # type: ignore[arg-type]
+    if not parts or not all(is_float(part) for part in parts):
+        return
+    first = parts[0]
+    shared = SharedQuantizationSpec((first, node))
+    inputs: dict[Any, Any] = dict.fromkeys(parts[1:], shared)
+    inputs[first] = config.input_activation
+    _mark([node], inputs, shared)
+
+
+def _same_scale(node: Node) -> None:
+    """Only behind something that is quantized: alone it would gain nothing."""
+    source = node.args[0]
+    if not is_float(source) or not isinstance(source, Node) or not _has_quantized_result(source):
+        return
+    shared = SharedQuantizationSpec(source)
+    _mark([node], {source: shared}, shared)
+
+
+def _has_quantized_result(node: Node) -> bool:
+    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    return annotation is not None and annotation.output_qspec is not None
+
+
+def _fixed(node: Node, pattern: Fixed, activation: QuantizationSpec) -> None:
+    source = node.args[0]
+    if not isinstance(source, Node) or not is_float(source):
+        return
+    low, high = activation.quant_min, activation.quant_max
+    output = FixedQParamsQuantizationSpec(
+        dtype=activation.dtype,
+        scale=pattern.scale,
+        zero_point=pattern.zero_point,
+        quant_min=low,
+        quant_max=high,
+        qscheme=torch.per_tensor_affine,
+    )
+    _mark([node], {source: activation}, output)
