@@ -90,6 +90,20 @@ Result<FileBytes> FileBytes::map(const std::string& path) {
   return result;
 }
 
+void FileBytes::release(std::span<const std::byte> part) const {
+  if (mapping_ == nullptr || part.empty()) return;
+  const auto base = reinterpret_cast<uintptr_t>(mapping_);
+  const auto first = reinterpret_cast<uintptr_t>(part.data());
+  const uintptr_t last = first + part.size();
+  if (first < base || last > base + bytes_.size()) return;
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t start = (first + page - 1) / page * page;
+  const uintptr_t end = last / page * page;
+  if (start >= end) return;
+  // Private and never written, so there is nothing to lose.
+  static_cast<void>(madvise(reinterpret_cast<void*>(start), end - start, MADV_DONTNEED));
+}
+
 Result<FileBytes> FileBytes::copy(std::span<const std::byte> bytes) {
   if (bytes.empty()) return error(Code::kInvalidProgram, "[load] the bytes are empty");
   Result<MemoryBlock> block = MemoryBlock::allocate(bytes.size());

@@ -24,6 +24,10 @@ class FileBytes {
 
   std::span<const std::byte> bytes() const { return bytes_; }
 
+  // Gives the memory of whole pages of `part` back to the system if they are a mapped file's;
+  // reading them again reads the file.
+  void release(std::span<const std::byte> part) const;
+
  private:
   std::span<const std::byte> bytes_;
   void* mapping_ = nullptr;

@@ -37,6 +37,7 @@ class PteFile : public NamedData {
       const fb::BackendDelegateDataReference& reference) const;
   // NamedData.
   Result<std::span<const std::byte>> find(std::string_view key) const override;
+  void release(std::span<const std::byte> bytes) const override { bytes_.release(bytes); }
 
  private:
   Status read_segments(std::span<const std::byte> data);

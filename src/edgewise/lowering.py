@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,8 +17,11 @@ from edgewise.edge import EdgeCompileConfig, Timings, check, to_edge_program
 from edgewise.edge.graph import is_call
 from edgewise.edge.normalize import normalize
 from edgewise.edge.program import copy_program, sync_outputs
+from edgewise.edge.provenance import note
+from edgewise.edge.settle_sizes import settle_sizes
 from edgewise.emit import Emitted, ExecutorchBackendConfig, MemoryPlan, emit_program
 from edgewise.errors import EdgewiseError, PartitionError
+from edgewise.origin import Origin
 from edgewise.partition.delegate import lower_partitions
 from edgewise.partition.report import DelegationReport, ReportBuilder
 from edgewise.partition.spec import TAG, Partitioner
@@ -43,7 +47,7 @@ def to_edge(
     constant_methods: values that methods of these names return.
     """
     config = compile_config or EdgeCompileConfig()
-    return _make_edge(_by_name(programs), {}, constant_methods, config)
+    return _make_edge(_by_name(programs), None, constant_methods, config)
 
 
 def to_edge_transform_and_lower(
@@ -59,13 +63,11 @@ def to_edge_transform_and_lower(
     not named is not delegated. Operators that a partitioner wants whole are kept whole.
     transform_passes: called on each method's graph module before partitioning.
     """
-    methods = _by_name(programs)
-    per_method = _partitioners_by_method(partitioner, methods)
     config = compile_config or EdgeCompileConfig()
-    manager = _make_edge(methods, per_method, constant_methods, config)
+    manager = _make_edge(_by_name(programs), partitioner, constant_methods, config)
     if transform_passes:
         manager = manager.transform(transform_passes)
-    return manager.to_backend(per_method)
+    return manager.to_backend(partitioner)
 
 
 class EdgeProgramManager:
@@ -79,12 +81,14 @@ class EdgeProgramManager:
         *,
         reports: Mapping[str, ReportBuilder] | None = None,
         timings: Mapping[str, Timings] | None = None,
+        origin: Origin | None = None,
     ) -> None:
         self._programs = dict(_by_name(edge_programs))
         self._constant_methods = dict(constant_methods or {})
         self._config = compile_config or EdgeCompileConfig()
         self._reports = dict(reports or {})
         self._timings = dict(timings or {})
+        self._origin = origin
         self._validate()
 
     @property
@@ -141,6 +145,7 @@ class EdgeProgramManager:
             compile_config or self._config,
             reports=self._reports,
             timings=self._timings,
+            origin=self._then(lambda manager: manager.transform(passes, compile_config)),
         )
 
     def to_backend(self, partitioner: Partitioners) -> EdgeProgramManager:
@@ -161,14 +166,18 @@ class EdgeProgramManager:
             timings[name] = Timings([*before, ("to_backend", time.perf_counter() - start)])
             # What stayed behind must be something that a kernel exists for.
             normalize(lowered)
+            settle_sizes(lowered)
             sync_outputs(lowered)
             programs[name] = lowered
+            if any(getattr(one, "verbose", False) for one in chosen):
+                print(builder.finish(), file=sys.stderr)
         return EdgeProgramManager(
             programs,
             self._constant_methods,
             self._config,
             reports=reports,
             timings=timings,
+            origin=self._then(lambda manager: manager.to_backend(partitioner)),
         )
 
     def to_executorch(
@@ -182,7 +191,12 @@ class EdgeProgramManager:
         emitted = emit_program(self._programs, config, self._constant_methods)
         seconds = time.perf_counter() - start
         reports = {name: self.delegation_report(name) for name in self._programs}
-        return ExecutorchProgramManager(self._programs, emitted, reports, seconds)
+        return ExecutorchProgramManager(
+            self._programs, emitted, reports, seconds, origin=self._origin
+        )
+
+    def _then(self, step: Callable[[EdgeProgramManager], EdgeProgramManager]) -> Origin | None:
+        return self._origin.then(step) if self._origin is not None else None
 
     def _validate(self) -> None:
         if not self._config._check_ir_validity:
@@ -201,11 +215,14 @@ class ExecutorchProgramManager:
         emitted: Emitted,
         reports: Mapping[str, DelegationReport],
         emit_seconds: float = 0.0,
+        *,
+        origin: Origin | None = None,
     ) -> None:
         self._programs = dict(programs)
         self._emitted = emitted
         self._reports = dict(reports)
         self.emit_seconds = emit_seconds
+        self.origin = origin
 
     @property
     def methods(self) -> set[str]:
@@ -291,17 +308,21 @@ def _as_list(partitioner: Partitioner | Sequence[Partitioner]) -> list[Partition
 
 def _make_edge(
     methods: Mapping[str, ExportedProgram],
-    partitioners: Mapping[str, Sequence[Partitioner]],
+    partitioner: Partitioners,
     constant_methods: Mapping[str, Any] | None,
     config: EdgeCompileConfig,
 ) -> EdgeProgramManager:
+    partitioners = _partitioners_by_method(partitioner, methods)
     timings = {name: Timings() for name in methods}
     programs = {}
     for name, program in methods.items():
         chosen = partitioners.get(name, ())
         keeper = functools.partial(_keeper, partitioners=chosen, config=config)
         programs[name] = to_edge_program(program, keeper, timings[name])
-    return EdgeProgramManager(programs, constant_methods, config, timings=timings)
+    origin = Origin(
+        dict(methods), lambda others: _make_edge(others, partitioner, constant_methods, config)
+    )
+    return EdgeProgramManager(programs, constant_methods, config, timings=timings, origin=origin)
 
 
 def _keeper(
@@ -312,12 +333,23 @@ def _keeper(
     wanted = []
     for one in partitioners:
         ops, wants = one.ops_to_not_decompose(program)
-        wanted.append((set(ops), wants))
+        asks = getattr(one, "reasons_to_decompose", lambda program: None)
+        wanted.append((_backend_name(one), set(ops), wants, asks(program)))
 
     def keep(node: Node) -> bool:
         if node.target in preserved:
             return True
-        return any(node.target in ops and (wants is None or wants(node)) for ops, wants in wanted)
+        refusals = {}
+        for backend, ops, wants, reasons in wanted:
+            if node.target not in ops:
+                continue
+            if wants is None or wants(node):
+                return True
+            if reasons is not None:
+                refusals[backend] = list(reasons(node))
+        if refusals:
+            note(node, refusals)
+        return False
 
     return keep
 
@@ -332,10 +364,14 @@ def _run_partitioner(
             f"tagged; got another one"
         )
     backend = next((spec.backend_id for spec in result.partition_tags.values()), None)
-    spec = getattr(partitioner, "delegation_spec", None)
-    name = backend or getattr(spec, "backend_id", None) or type(partitioner).__name__
+    name = backend or _backend_name(partitioner)
     builder.asked(list(program.graph.nodes), result.partition_tags, result.refusals, name)
     lower_partitions(program, result.partition_tags)
+
+
+def _backend_name(partitioner: Partitioner) -> str:
+    spec = getattr(partitioner, "delegation_spec", None)
+    return getattr(spec, "backend_id", None) or type(partitioner).__name__
 
 
 def _copy_with_modules(program: ExportedProgram) -> ExportedProgram:

@@ -271,6 +271,15 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
         ["slice_copy.Tensor", "slice_copy.Tensor", "constant_pad_nd.default"],
     ),
     (aten.constant_pad_nd.default, lambda x: F.pad(x, (-1, -2)), (M,), ["slice_copy.Tensor"]),
+    (aten.pad.default, lambda x: aten.pad(x, (1, 2)), (M,), ["constant_pad_nd.default"]),
+    (aten.pad.default, lambda x: aten.pad(x, (0, 0)), (M,), []),
+    (
+        aten.pad.default,
+        lambda x: aten.pad(x, (-1, 2), value=3.0),
+        (M,),
+        ["slice_copy.Tensor", "constant_pad_nd.default"],
+    ),
+    (aten.pad.default, lambda x: F.pad(x, (1, 1), "reflect"), (T,), ["index.Tensor"]),
     (
         aten.batch_norm.default,
         torch.nn.BatchNorm2d(4),
@@ -287,12 +296,97 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
         ["add.Scalar", "clamp.default", "clamp.default", "div.Scalar"],
     ),
     (None, lambda x: F.silu(x), (M,), ["sigmoid.default", "mul.Tensor"]),
+    (aten.cat.default, lambda x: torch.cat([x[:, 4:], x * 2], 1), (M,), ["mul.Scalar"]),
     (
-        None,
+        aten.cat.default,
+        lambda x: torch.cat([x, x[:, 4:], x], 1),
+        (M,),
+        ["cat.default"],
+    ),
+    (
+        aten.stack.default,
+        lambda x: torch.stack([x, x + 1], -1),
+        (M,),
+        ["add.Scalar", "unsqueeze_copy.default", "unsqueeze_copy.default", "cat.default"],
+    ),
+    (
+        aten.stack.default,
         lambda x: torch.stack([x, x], 1),
         (M,),
         ["unsqueeze_copy.default"] * 2 + ["cat.default"],
     ),
+    # pooling of sequences, and adaptive pooling whose sizes divide
+    (
+        aten.avg_pool1d.default,
+        torch.nn.AvgPool1d(2, padding=1),
+        (T,),
+        ["unsqueeze_copy.default", "avg_pool2d.default", "squeeze_copy.dims"],
+    ),
+    (
+        aten.max_pool1d.default,
+        torch.nn.MaxPool1d(2, 1, ceil_mode=True),
+        (T,),
+        ["unsqueeze_copy.default", "max_pool2d_with_indices.default", "squeeze_copy.dims"],
+    ),
+    (aten.adaptive_avg_pool1d.default, torch.nn.AdaptiveAvgPool1d(1), (T,), ["mean.dim"]),
+    (
+        aten.adaptive_avg_pool1d.default,
+        torch.nn.AdaptiveAvgPool1d(2),
+        (T,),
+        ["unsqueeze_copy.default", "avg_pool2d.default", "squeeze_copy.dims"],
+    ),
+    (
+        aten.adaptive_avg_pool1d.default,
+        torch.nn.AdaptiveAvgPool1d(3),
+        (T,),
+        ["unsqueeze_copy.default", "_adaptive_avg_pool2d.default", "squeeze_copy.dims"],
+    ),
+    (
+        aten.adaptive_avg_pool2d.default,
+        torch.nn.AdaptiveAvgPool2d((3, 5)),
+        (IMAGE,),
+        ["avg_pool2d.default"],
+    ),
+    (aten.adaptive_max_pool2d.default, torch.nn.AdaptiveMaxPool2d(1), (IMAGE,), ["amax.default"]),
+    (
+        aten.adaptive_max_pool2d.default,
+        torch.nn.AdaptiveMaxPool2d((2, 5)),
+        (IMAGE,),
+        ["max_pool2d_with_indices.default"],
+    ),
+    # functions without a kernel
+    (
+        aten.linalg_vector_norm.default,
+        lambda x: x.norm(dim=-1),
+        (M,),
+        ["abs.default", "pow.Tensor_Scalar", "sum.dim_IntList", "pow.Tensor_Scalar"],
+    ),
+    (
+        aten.linalg_vector_norm.default,
+        lambda x: torch.linalg.vector_norm(x, 1),
+        (M,),
+        ["abs.default", "sum.dim_IntList"],
+    ),
+    (
+        aten.linalg_vector_norm.default,
+        lambda x: torch.linalg.vector_norm(x, float("-inf"), 0, keepdim=True),
+        (M,),
+        ["abs.default", "amin.default"],
+    ),
+    (aten.exp2.default, torch.exp2, (M,), ["mul.Scalar", "exp.default"]),
+    (
+        aten.instance_norm.default,
+        torch.nn.InstanceNorm2d(4),
+        (IMAGE,),
+        ["native_group_norm.default"],
+    ),
+    (
+        aten.instance_norm.default,
+        torch.nn.InstanceNorm2d(4, track_running_stats=True),
+        (IMAGE,),
+        ["_native_batch_norm_legit_no_training.default"],
+    ),
+    (aten.cat.default, lambda x: torch.cat([x]) + 1, (M,), ["add.Scalar"]),
 ]
 
 

@@ -26,7 +26,7 @@ class Mixed(nn.Module):
         y = self.conv(x).relu()
         y = torch.atan(y)  # refused
         y = y.mean((2, 3))
-        return self.linear(y) ** 3  # refused too
+        return self.linear(y).cumsum(1)  # refused too
 
 
 IMAGE = (torch.randn(1, 3, 6, 6),)
@@ -44,7 +44,7 @@ def test_nodes(report: edgewise.DelegationReport) -> None:
         ("aten.atan.default", "runtime", ""),
         ("aten.mean.dim", "XnnpackBackend", "xnnpack_1"),
         ("aten.linear.default", "XnnpackBackend", "xnnpack_1"),
-        ("aten.pow.Tensor_Scalar", "runtime", ""),
+        ("aten.cumsum.default", "runtime", ""),
     ]
     assert report.delegates == ["xnnpack_0", "xnnpack_1"]
 
@@ -75,7 +75,7 @@ def test_source_lines_are_those_of_the_model(report: edgewise.DelegationReport) 
 def test_every_refused_node_has_reasons(report: edgewise.DelegationReport) -> None:
     assert [n.reasons for n in report.refused] == [
         {"XnnpackBackend": ["an operator of the XNNPACK table; got aten.atan.default"]},
-        {"XnnpackBackend": ["exponent=2; got exponent=3"]},
+        {"XnnpackBackend": ["an operator of the XNNPACK table; got aten.cumsum.default"]},
     ]
     assert all(not n.reasons for n in report.nodes if n.partition)
 
@@ -152,11 +152,122 @@ def test_html_escapes() -> None:
     assert "<script>" not in report.to_html()
 
 
-def test_text(report: edgewise.DelegationReport) -> None:
-    text = str(report)
-    assert text.startswith("method forward: 6 nodes, 2 delegates\n")
-    assert "not delegated:" in text
-    assert "1 x aten.pow.Tensor_Scalar: exponent=2; got exponent=3  (" in text
+def test_text(report: edgewise.DelegationReport, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parent)
+    lines = Path(__file__).read_text().splitlines()
+    first, second = (
+        next(i for i, line in enumerate(lines, 1) if line.endswith(end))
+        for end in ("# refused", "# refused too")
+    )
+    here = Path(__file__).name
+    assert str(report).splitlines() == [
+        "method forward: 6 nodes, 2 delegates",
+        "  runs on         delegates  nodes     MACs           bytes moved",
+        "  XnnpackBackend  2          4 (67 %)  3.5 k (100 %)  3.64 kB (77 %)",
+        "  runtime         -          2 (33 %)  0 (0 %)        1.06 kB (23 %)",
+        "not delegated, between delegates:",
+        "  1 x aten.atan.default: not an operator of the XNNPACK table (1.02 kB, 22 %;",
+        f"      {here}:{first})",
+        "not delegated:",
+        f"  1 x aten.cumsum.default: not an operator of the XNNPACK table ({here}:{second})",
+    ]
+
+
+def test_what_stands_between_delegates(report: edgewise.DelegationReport) -> None:
+    assert [n.operator for n in report.nodes if n.splits] == ["aten.atan.default"]
+
+
+class Many(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.add(x, x.relu(), alpha=2)
+        y = torch.add(y, x, alpha=2)
+        y = torch.add(y, x, alpha=3)
+        return torch.sub(y, x, alpha=5)
+
+
+def test_one_entry_for_an_operator_and_a_rule() -> None:
+    text = str(lower(Many(), IMAGE).delegation_report())
+    squeezed = " ".join(text.split())
+    assert "3 x aten.add.Tensor: alpha=1; got alpha=2 or alpha=3 (" in squeezed
+    assert "+2 more places)" in squeezed
+    assert text.count("try multiplying the second operand first") == 2
+    assert "1 x aten.sub.Tensor: alpha=1; got alpha=5 (" in squeezed
+
+
+def test_lines_fit_a_terminal() -> None:
+    def deep(x: torch.Tensor) -> torch.Tensor:
+        for i in range(20):
+            x = torch.add(x, x.atan(), alpha=i + 2)
+        return x
+
+    text = str(lower(Fn(deep), IMAGE).delegation_report())
+    assert max(map(len, text.splitlines())) <= 100
+    assert "20 x aten.atan.default" in text
+    assert "got alpha=2 or alpha=3, ..." in " ".join(text.split())
+
+
+def test_an_operator_that_was_not_kept_whole_is_named() -> None:
+    def masked(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(x, x, x, dropout_p=0.5) + y.relu()
+
+    x = torch.randn(1, 2, 4, 8)
+    exported = export(Fn(masked), (x, x))
+    edge = edgewise.to_edge_transform_and_lower(exported, partitioner=XnnpackPartitioner())
+    report = edge.delegation_report()
+    pieces = [n for n in report.nodes if n.decomposed_from]
+    assert pieces
+    for node in pieces:
+        assert node.decomposed_from is not None
+        assert node.decomposed_from.operator == "aten.scaled_dot_product_attention.default"
+        (refusal,) = node.decomposed_from.refusals
+        assert (refusal.backend, refusal.rule) == ("XnnpackBackend", "dropout_p=0")
+        assert refusal.got == "dropout_p=0.5"
+    refused = sum(not n.partition for n in pieces)
+    squeezed = " ".join(str(report).split())
+    assert (
+        "1 x aten.scaled_dot_product_attention.default: dropout_p=0; got dropout_p=0.5" in squeezed
+    )
+    assert f"became {refused} operators outside of delegates" in squeezed
+    assert json.loads(report.to_json())["nodes"][0]["decomposed_from"]["refusals"]
+    assert "dropout_p=0.5" in report.to_html()
+
+
+def test_a_package_s_lines_are_shown_from_the_package_on() -> None:
+    from edgewise.edge.graph import source_line
+
+    node = torch.fx.Graph().placeholder("x")
+    folder = Path(torch.__file__).parent
+    node.meta["stack_trace"] = f"""
+  File "/home/user/model.py", line 3, in forward
+  File "/opt/lib/site-packages/timm/layers/norm.py", line 12, in forward
+  File "{folder}/nn/functional.py", line 7, in relu
+"""
+    assert source_line(node) == "timm/layers/norm.py:12"
+    node.meta["stack_trace"] = """
+  File "/home/user/torch/model.py", line 3, in forward
+  File "/opt/lib/python3/dist-packages/torch/nn/modules/linear.py", line 12, in forward
+"""
+    assert source_line(node) == "/home/user/torch/model.py:3"
+
+
+def test_compile_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+    program = edgewise.compile(nn.ReLU(), IMAGE)
+    printed = capsys.readouterr()
+    assert printed.err == f"{program.delegation_report()}\n"
+    assert not printed.out
+    edgewise.compile(nn.ReLU(), IMAGE, verbose=False)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_verbose_partitioner_has_it_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    program = export(nn.ReLU(), IMAGE)
+    for verbose in (True, False):
+        edge = edgewise.to_edge_transform_and_lower(
+            program, partitioner=XnnpackPartitioner(verbose=verbose)
+        )
+        assert (str(edge.delegation_report()) in capsys.readouterr().err) == verbose
+        edge.to_executorch()
+        assert capsys.readouterr().err == ""
 
 
 def test_without_partitioners() -> None:

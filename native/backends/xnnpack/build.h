@@ -18,12 +18,14 @@ using SubgraphPtr = std::unique_ptr<xnn_subgraph, SubgraphDelete>;
 // XNNPACK's ids of a graph's values; kNone for values that no node uses.
 using XnnIds = std::vector<uint32_t>;
 
-// `graph` must have passed all checks, and `shapes` be what infer_shapes made.
-Status define_values(const Graph& graph, const std::vector<Shape>& shapes, xnn_subgraph_t subgraph,
-                     XnnIds* ids);
+// `graph` must have passed all checks, and `shapes` be what infer_shapes made. `data`: where
+// XNNPACK reads each value that is constant; null for the others.
+Status define_values(const Graph& graph, const std::vector<Shape>& shapes,
+                     const std::vector<const void*>& data, xnn_subgraph_t subgraph, XnnIds* ids);
 Status define_nodes(const Graph& graph, const std::vector<Shape>& shapes, const XnnIds& ids,
                     xnn_subgraph_t subgraph);
 // Tells the cache what each node with weights packs.
-void describe_weights(const Graph& graph, const std::vector<Shape>& shapes, WeightsCache* cache);
+void describe_weights(const Graph& graph, const std::vector<Shape>& shapes,
+                      const std::vector<const void*>& data, WeightsCache* cache);
 
 }  // namespace edgewise::xnnpack

@@ -3,11 +3,10 @@
 namespace edgewise::xnnpack {
 namespace {
 
-xnn_status define_value(const GraphValue& value, const Shape& shape, xnn_subgraph_t subgraph,
-                        uint32_t* id) {
+xnn_status define_value(const GraphValue& value, const Shape& shape, const void* data,
+                        xnn_subgraph_t subgraph, uint32_t* id) {
   const xnn_datatype type = to_xnn(value.type);
   const size_t* dims = shape.dims.data();
-  const void* data = value.data.bytes.data();
   uint32_t flags = 0;
   if (value.is_input) flags = XNN_VALUE_FLAG_EXTERNAL_INPUT;
   if (value.is_output) flags = XNN_VALUE_FLAG_EXTERNAL_OUTPUT;
@@ -39,8 +38,8 @@ xnn_status define_value(const GraphValue& value, const Shape& shape, xnn_subgrap
 
 }  // namespace
 
-Status define_values(const Graph& graph, const std::vector<Shape>& shapes, xnn_subgraph_t subgraph,
-                     XnnIds* ids) {
+Status define_values(const Graph& graph, const std::vector<Shape>& shapes,
+                     const std::vector<const void*>& data, xnn_subgraph_t subgraph, XnnIds* ids) {
   std::vector<bool> is_used(graph.values.size());
   for (const GraphNode& node : graph.nodes) {
     for (uint32_t input : node.inputs) {
@@ -52,7 +51,7 @@ Status define_values(const Graph& graph, const std::vector<Shape>& shapes, xnn_s
   for (size_t i = 0; i < graph.values.size(); ++i) {
     const GraphValue& value = graph.values[i];
     if (!is_used[i] && !value.is_external()) continue;
-    const xnn_status status = define_value(value, shapes[i], subgraph, &(*ids)[i]);
+    const xnn_status status = define_value(value, shapes[i], data[i], subgraph, &(*ids)[i]);
     if (status == xnn_status_success) continue;
     return error(Code::kBackend, "[xnnpack] XNNPACK does not take value %u, %s%s (status %d)",
                  value.serialized_id, name_of(value.type), shapes[i].text().c_str(),

@@ -1,13 +1,16 @@
 #include "backends/xnnpack/delegate.h"
 
 #include <cstring>
+#include <utility>
 
+#include "backends/xnnpack/constant_data.h"
 #include "backends/xnnpack/fold.h"
 #include "backends/xnnpack/memory_need.h"
 #include "backends/xnnpack/node_types.h"
 #include "backends/xnnpack/payload.h"
 #include "backends/xnnpack/read_graph.h"
 #include "backends/xnnpack/shapes.h"
+#include "backends/xnnpack/widen.h"
 
 namespace edgewise::xnnpack {
 namespace {
@@ -56,6 +59,7 @@ Result<std::unique_ptr<Delegate>> XnnpackDelegate::make(const DelegateInit& init
   if (!graph.ok()) return graph.status();
   if (auto status = check_types(*graph); !status.ok()) return status;
   fold_nodes(&*graph);
+  widen_half(&*graph, is_fast_in_half);
   std::vector<Shape> shapes = graph->serialized_shapes();
   if (auto status = infer_shapes(*graph, &shapes); !status.ok()) return status;
   if (auto status = check_memory(*graph, shapes); !status.ok()) return status;
@@ -68,12 +72,11 @@ Result<std::unique_ptr<Delegate>> XnnpackDelegate::make(const DelegateInit& init
 
   std::unique_ptr<XnnpackDelegate> delegate(new XnnpackDelegate(std::move(state)));
   delegate->graph_ = std::move(*graph);
+  delegate->made_for_ = memory_need(delegate->graph_, shapes);
   delegate->shapes_ = std::move(shapes);
+  delegate->named_data_ = init.named_data;
   const std::lock_guard lock(delegate->state_->mutex());
-  auto runtime =
-      Runtime::make(delegate->graph_, delegate->shapes_, *delegate->state_, delegate->cache_);
-  if (!runtime.ok()) return runtime.status();
-  delegate->runtime_ = std::move(*runtime);
+  if (auto status = delegate->make_runtime(); !status.ok()) return status;
   for (const auto* list : {&delegate->graph_.inputs, &delegate->graph_.outputs}) {
     for (uint32_t value : *list) {
       delegate->externals_.push_back({delegate->graph_.values[value].external_id, nullptr});
@@ -115,6 +118,15 @@ Status XnnpackDelegate::read_inputs(std::span<Value* const> arguments, bool* is_
   return {};
 }
 
+Status XnnpackDelegate::make_runtime() {
+  runtime_.reset();
+  auto runtime = Runtime::make(graph_, shapes_, *state_, cache_);
+  if (!runtime.ok()) return runtime.status();
+  runtime_ = std::move(*runtime);
+  if (named_data_ != nullptr) release_constants(graph_, *named_data_);
+  return {};
+}
+
 Status XnnpackDelegate::plan() {
   is_planned_ = false;
   is_set_up_ = false;
@@ -134,11 +146,12 @@ Status XnnpackDelegate::plan() {
     }
   }
   if (auto status = check_memory(graph_, shapes_); !status.ok()) return status;
-  if (!runtime_ || !runtime_->can_take(shapes_)) {
-    runtime_.reset();
-    auto runtime = Runtime::make(graph_, shapes_, *state_, cache_);
-    if (!runtime.ok()) return runtime.status();
-    runtime_ = std::move(*runtime);
+  // XNNPACK plans no less than for the sizes that a runtime was made with. Before the first run
+  // these are the payload's bounds, which may be far above what is there.
+  const size_t needed = memory_need(graph_, shapes_);
+  const bool is_made_too_large = std::exchange(made_for_, 0) > needed;
+  if (!runtime_ || is_made_too_large || !runtime_->can_take(shapes_)) {
+    EDGEWISE_RETURN_IF_ERROR(make_runtime());
   }
   auto status = runtime_->reshape(shapes_);
   is_planned_ = status.ok();

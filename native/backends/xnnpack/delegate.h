@@ -27,14 +27,18 @@ class XnnpackDelegate final : public Delegate {
 
   Status read_inputs(std::span<Value* const> arguments, bool* is_changed);
   Status plan();
+  // Makes a runtime for shapes_, and lets go of the constants that only that needed.
+  Status make_runtime();
   Status prepare_outputs(std::span<Value* const> arguments);
   void widen_indices(std::span<Value* const> arguments) const;
 
   std::shared_ptr<ProgramState> state_;
+  const NamedData* named_data_ = nullptr;
   Graph graph_;
   WeightsCache cache_;
   std::unique_ptr<Runtime> runtime_;
   std::vector<Shape> shapes_;
+  size_t made_for_ = 0;  // bytes of intermediate results, until the first plan
   bool is_planned_ = false;
   bool is_set_up_ = false;
   std::vector<xnn_external_value> externals_;  // inputs, then outputs

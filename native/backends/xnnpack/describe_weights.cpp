@@ -23,6 +23,7 @@ void append_list(std::string* text, const std::vector<T>& list) {
 // Type, shape and quantization; false if these cannot be part of a key.
 bool append_value(std::string* text, const GraphValue& value, const Shape& shape, bool is_weight) {
   append(text, value.type);
+  append(text, value.is_widened);
   append(text, value.scale);
   append(text, value.zero_point);
   append(text, value.channel_dim);
@@ -61,20 +62,24 @@ std::string describe(const Graph& graph, const std::vector<Shape>& shapes, const
     if (!append_value(&text, graph.values[input], shapes[input], i > 0)) return {};
   }
   const uint32_t output = node.outputs[0];
+  // Not its bounds: they choose between kernels, but all of these read the same packing.
   append_value(&text, graph.values[output], shapes[output], false);
-  // Activations choose between kernels too.
-  append(&text, node.min);
-  append(&text, node.max);
   return text;
 }
 
 }  // namespace
 
-void describe_weights(const Graph& graph, const std::vector<Shape>& shapes, WeightsCache* cache) {
+void describe_weights(const Graph& graph, const std::vector<Shape>& shapes,
+                      const std::vector<const void*>& data, WeightsCache* cache) {
   for (const GraphNode& node : graph.nodes) {
     if (!node.is_convolution() && node.kind != NodeKind::kFullyConnected) continue;
-    const void* kernel = graph.values[node.inputs[1]].data.bytes.data();
-    if (kernel != nullptr) cache->describe(kernel, describe(graph, shapes, node));
+    const void* kernel = data[node.inputs[1]];
+    if (kernel == nullptr) continue;
+    cache->describe(kernel, describe(graph, shapes, node));
+    for (size_t i = 1; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] == kNone) continue;
+      cache->stands_for(data[node.inputs[i]], graph.values[node.inputs[i]].data.bytes.data());
+    }
   }
 }
 

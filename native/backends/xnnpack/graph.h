@@ -29,6 +29,7 @@ struct GraphValue {
   DataType type = DataType::kInvalid;
   Shape shape;  // as serialized: dynamic sizes are upper bounds
   Constant data;
+  bool is_widened = false;  // data is float16, and to be given to XNNPACK as fp32
   uint32_t serialized_id = kNone;
   uint32_t external_id = kNone;
   bool is_input = false;

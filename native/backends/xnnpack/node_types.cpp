@@ -15,6 +15,8 @@ struct Filtered {
 constexpr Filtered kConvolutions[] = {
     {T::kFp32, T::kFp32, T::kFp32, T::kFp32},
     {T::kFp16, T::kFp32, T::kFp32, T::kFp16},
+    // Not XNNPACK's: see widen.h.
+    {T::kFp16, T::kFp16, T::kFp16, T::kFp16},
     {T::kQint8, T::kQint8, T::kQint32, T::kQint8},
     {T::kQint8, T::kQcint8, T::kQcint32, T::kQint8},
     {T::kQuint8, T::kQuint8, T::kQint32, T::kQuint8},
@@ -22,8 +24,8 @@ constexpr Filtered kConvolutions[] = {
     {T::kQdint8, T::kQcint8, T::kFp32, T::kFp32},
     {T::kQdint8, T::kQcint8, T::kFp32, T::kFp16},
 };
-constexpr size_t kDepthwiseRows = 5;
-constexpr size_t kTransposedRows = 6;
+constexpr size_t kDepthwiseRows = 6;
+constexpr size_t kTransposedRows = 7;
 
 constexpr Filtered kFullyConnected[] = {
     {T::kFp32, T::kFp32, T::kFp32, T::kFp32},

@@ -23,12 +23,15 @@ Result<std::unique_ptr<Runtime>> Runtime::make(const Graph& graph, const std::ve
       check_xnn(xnn_create_subgraph(graph.externals, 0, &raw_subgraph), "making a subgraph");
   if (!status.ok()) return status;
   const SubgraphPtr subgraph(raw_subgraph);
+  auto constants = ConstantData::make(graph);
+  if (!constants.ok()) return constants.status();
   XnnIds ids;
-  status = define_values(graph, shapes, subgraph.get(), &ids);
+  status = define_values(graph, shapes, constants->addresses, subgraph.get(), &ids);
   if (!status.ok()) return status;
   status = define_nodes(graph, shapes, ids, subgraph.get());
   if (!status.ok()) return status;
-  describe_weights(graph, shapes, &cache);
+  cache.restart();
+  describe_weights(graph, shapes, constants->addresses, &cache);
 
   std::unique_ptr<Runtime> runtime(new Runtime(graph));
   xnn_runtime_t raw_runtime = nullptr;
@@ -37,6 +40,7 @@ Result<std::unique_ptr<Runtime>> Runtime::make(const Graph& graph, const std::ve
                      "making a runtime");
   if (!status.ok()) return status;
   runtime->runtime_.reset(raw_runtime);
+  runtime->constants_ = std::move(constants->in_place);
   runtime->planned_same_sizes_ = runtime->same_sizes(shapes);
   for (uint32_t i = 0; i < graph.values.size(); ++i) {
     const GraphValue& value = graph.values[i];

@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "backends/xnnpack/build.h"
+#include "backends/xnnpack/constant_data.h"
 #include "backends/xnnpack/program_state.h"
 
 namespace edgewise::xnnpack {
 
 class Runtime {
  public:
-  // `graph`, `state` and `cache` must outlive it.
+  // `graph`, `state` and `cache` must outlive it; no other runtime may use `cache`.
   static Result<std::unique_ptr<Runtime>> make(const Graph& graph, const std::vector<Shape>& shapes,
                                                ProgramState& state, WeightsCache& cache);
 
@@ -42,6 +43,7 @@ class Runtime {
   std::vector<bool> same_sizes(const std::vector<Shape>& shapes) const;
 
   const Graph& graph_;
+  std::vector<MemoryBlock> constants_;  // that XNNPACK reads
   std::unique_ptr<xnn_runtime, Delete> runtime_;
   std::vector<bool> planned_same_sizes_;
   std::vector<Rows> rows_;

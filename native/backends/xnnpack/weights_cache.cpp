@@ -56,6 +56,16 @@ WeightsCache::WeightsCache(PackedWeights* shared) : shared_(shared), provider_{}
   provider_.delete_cache = [](void*) { return xnn_status_success; };
 }
 
+void WeightsCache::restart() {
+  descriptions_.clear();
+  originals_.clear();
+  own_.clear();
+}
+
+void WeightsCache::stands_for(const void* data, const void* original) {
+  originals_[data] = original;
+}
+
 void WeightsCache::describe(const void* kernel, std::string what) {
   const auto [entry, is_new] = descriptions_.emplace(kernel, what);
   if (!is_new && entry->second != what) entry->second.clear();
@@ -66,8 +76,11 @@ std::string WeightsCache::key_of(const xnn_weights_cache_look_up_key& key) const
   if (found == descriptions_.end() || found->second.empty()) return {};
   std::string result = found->second;
   append(&result, &key.seed, sizeof(key.seed));
-  append(&result, &key.kernel, sizeof(key.kernel));
-  append(&result, &key.bias, sizeof(key.bias));
+  for (const void* data : {key.kernel, key.bias}) {
+    const auto known = originals_.find(data);
+    const void* original = known == originals_.end() ? data : known->second;
+    append(&result, &original, sizeof(original));
+  }
   return result;
 }
 

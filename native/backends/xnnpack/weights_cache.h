@@ -4,7 +4,8 @@
 // apart two nodes that use the same filter with different scales or shapes, so each delegate
 // says beforehand what its nodes pack, and that is part of the key. Only weights from the
 // program's named data are shared: their addresses mean the same for as long as the program
-// lives. All others belong to the delegate.
+// lives. All others belong to the delegate. Where XNNPACK reads a converted copy, the key has the
+// address of the original.
 #pragma once
 
 #include <cstddef>
@@ -48,9 +49,13 @@ class WeightsCache {
   WeightsCache(const WeightsCache&) = delete;
   WeightsCache& operator=(const WeightsCache&) = delete;
 
+  // Forgets what was said, and weights that are not shared: no runtime uses them any more.
+  void restart();
   // Says what is packed from `kernel`: all but the addresses of filter and bias. Empty: not to be
   // shared.
   void describe(const void* kernel, std::string what);
+  // Says that what XNNPACK reads at `data` is a copy of what lies at `original`, or is that.
+  void stands_for(const void* data, const void* original);
   xnn_weights_cache_t get() { return &provider_; }
 
  private:
@@ -62,6 +67,7 @@ class WeightsCache {
 
   PackedWeights* shared_;
   std::unordered_map<const void*, std::string> descriptions_;
+  std::unordered_map<const void*, const void*> originals_;
   std::vector<PackedWeights::Buffer> own_;
   PackedWeights::Buffer reserved_;
   xnn_weights_cache_provider provider_;

@@ -367,6 +367,106 @@ NN: list[Case] = [
     *table("upsample_bilinear2d.out", [lambda: (last(1, 2, 3, 5), [2, 3], False)]),
 ]  # fmt: skip
 
+QD, AO = "quantized_decomposed::", "torchao::"
+
+
+def integers(*shape: int, low: int = -128, high: int = 127) -> torch.Tensor:
+    """Numbers as quantization makes them."""
+    return t(*shape, type_=I8, low=low, high=high)
+
+
+def scales(*shape: int, type_: torch.dtype = F32) -> torch.Tensor:
+    """Scales of steps between 1/32 and 1/8."""
+    return t(*shape, low=1, high=4).div(32).to(type_)
+
+
+ROW = [1, 4]  # blocks of a row
+QUANTIZATION: list[Case] = [
+    (QD + "quantize_per_tensor.out", lambda: (t(2, 3), 0.05, 3, -128, 127, I8)),
+    (QD + "quantize_per_tensor.out", lambda: (t(2, 3, type_=F16), 0.05, 128, 0, 255, U8)),
+    (QD + "quantize_per_tensor.out", lambda: (t(300), 0.001, 0, -100, 100, I8)),
+    (QD + "quantize_per_tensor.out", lambda: (last(1, 2, 3, 2), 0.05, 3, -128, 127, I8)),
+    (QD + "quantize_per_tensor.out", lambda: (t(), 0.05, 3, -32768, 32767, I16)),
+    (QD + "quantize_per_tensor.out", lambda: (t(0, 2), 0.05, 3, -128, 127, I8)),
+    (
+        QD + "quantize_per_tensor.Tensor_out",
+        lambda: (t(2, 3), scales(1, type_=F64), torch.tensor([5]), -128, 127, I8),
+    ),
+    (
+        QD + "quantize_per_channel.out",
+        lambda: (t(2, 3, 2), scales(3), t(3, type_=I64), 1, -128, 127, I8),
+    ),
+    (
+        QD + "quantize_per_channel.out",
+        lambda: (t(2, 3), scales(3, type_=F64), t(3, type_=I32), -1, -127, 127, I8),
+    ),
+    (
+        QD + "quantize_per_token.out",
+        lambda: (t(2, 2, 3), scales(2, 2, 1, type_=F64), t(2, 2, 1, type_=I64), -128, 127, I8),
+    ),
+    (QD + "dequantize_per_tensor.out", lambda: (integers(2, 3), 0.05, 3, -128, 127, I8)),
+    (
+        QD + "dequantize_per_tensor.out",
+        lambda: (integers(2, 3), 0.05, 3, -128, 127, I8, F16),
+    ),
+    (
+        QD + "dequantize_per_tensor.Tensor_out",
+        lambda: (integers(3), scales(1), torch.tensor([5]), -128, 127, I8),
+    ),
+    (
+        QD + "dequantize_per_channel.out",
+        lambda: (integers(3, 2), scales(3), t(3, type_=I64), 0, -128, 127, I8),
+    ),
+    (
+        QD + "dequantize_per_channel.out",
+        lambda: (integers(2, 3), scales(3), None, 1, -128, 127, I8),
+    ),
+    (
+        QD + "dequantize_per_token.out",
+        lambda: (
+            *(integers(2, 3), scales(2, 1, type_=F64), t(2, 1, type_=I64)),
+            *(-128, 127, I8, F32),
+        ),
+    ),
+    (
+        QD + "dequantize_per_channel_group.out",
+        lambda: (
+            *(integers(2, 8, low=-8, high=7), scales(2, 2), t(2, 2, type_=I64)),
+            *(-8, 7, I8, 4, F32),
+        ),
+    ),
+    (QD + "choose_qparams.Tensor_out", lambda: (t(2, 3), -128, 127, 1e-5, I8)),
+    (QD + "choose_qparams.Tensor_out", lambda: (t(300, low=1), -128, 127, 1e-5, I8)),
+    (QD + "choose_qparams.Tensor_out", lambda: (torch.zeros(3), -128, 127, 1e-5, I8)),
+    (QD + "choose_qparams_symmetric.Tensor_out", lambda: (t(2, 3), -127, 127, 1e-5, I8)),
+    (QD + "choose_qparams_per_token.out", lambda: (t(2, 2, 3), I8)),
+    (QD + "choose_qparams_per_token_asymmetric.out", lambda: (t(2, 2, 3), I8)),
+    (
+        AO + "choose_qparams_affine.out",
+        lambda: (t(3, 4), "ASYMMETRIC", ROW, I8, -128, 127, None, F32, I8),
+    ),
+    (
+        AO + "choose_qparams_affine.out",
+        lambda: (t(2, 8), "SYMMETRIC", ROW, I8, -8, 7, 1e-6, F32, I32, True),
+    ),
+    (
+        AO + "quantize_affine.out",
+        lambda: (t(3, 4), ROW, scales(3), t(3, type_=I8), I8, -128, 127),
+    ),
+    (
+        AO + "quantize_affine.out",
+        lambda: (t(2, 8), ROW, scales(2, 2), t(2, 2, type_=I8), I8, -8, 7),
+    ),
+    (
+        AO + "dequantize_affine.out",
+        lambda: (integers(2, 8), ROW, scales(2, 2), t(2, 2, type_=I8), I8, -128, 127, F32),
+    ),
+    (
+        AO + "dequantize_affine.out",
+        lambda: (integers(2, 4), [2, 4], scales(1), None, I8, None, None, F16),
+    ),
+]
+
 TABLES: dict[str, list[Case]] = {
     "arithmetic": ARITHMETIC,
     "logic": LOGIC,
@@ -374,4 +474,5 @@ TABLES: dict[str, list[Case]] = {
     "copies": COPIES,
     "indexing": INDEXING,
     "nn": NN,
+    "quantization": QUANTIZATION,
 }

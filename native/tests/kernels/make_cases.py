@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.ao.quantization.fx._decomposed  # defines quantized_decomposed
+import torchao.quantization  # noqa: F401  defines its own
 from case_tables import TABLES, Strided
 
 NAMES = {
@@ -94,10 +96,15 @@ def case(name: str, args: tuple[Any, ...]) -> str:
     namespace, rest = name.split("::")
     op, _, overload = rest.partition(".")
     packet = getattr(getattr(torch.ops, namespace), op)
-    schema = getattr(packet, overload)._schema
+    if namespace in ("quantized_decomposed", "torchao"):
+        # Their out-variants are the runtime's own: the functional arguments, then the outputs.
+        call = getattr(packet, "tensor" if overload == "Tensor_out" else "default")
+        schema = call._schema
+    else:
+        schema = getattr(packet, overload)._schema
+        call = functional(packet, schema)
     inputs = [a for a in schema.arguments if not a.is_out]
     values = list(args) + [a.default_value for a in inputs[len(args) :]]
-    call = functional(packet, schema)
     keywords = {}
     positional = []
     for argument, value in zip(inputs, values, strict=True):
@@ -111,7 +118,7 @@ def case(name: str, args: tuple[Any, ...]) -> str:
     outs = [a for a in schema.arguments if a.is_out]
     if isinstance(results, torch.Tensor):
         results = [results]
-    if len(outs) == 1 and "List" in str(outs[0].type):
+    if outs and "List" in str(outs[0].type):
         expected = "< " + " ".join(map(tensor_text, results)) + " >"
     else:
         expected = " ".join(map(tensor_text, results))

@@ -65,8 +65,8 @@ struct Maker {
       table.bias_id = b.constant<int32_t>({outs}, std::vector<int32_t>(outs, 5), Type::qint32);
       b.per_tensor(table.bias_id, 0.0025f, 0);
     } else {
-      table.filter_id = b.constant<float>(filter, std::vector<float>(count, 0.5f));
-      table.bias_id = b.constant<float>({outs}, std::vector<float>(outs, 1));
+      table.filter_id = b.constant<float>(filter, std::vector<float>(count, 0.5f), type);
+      table.bias_id = b.constant<float>({outs}, std::vector<float>(outs, 1), type);
     }
     if (random.below(3) == 0) table.bias_id = kNoId;
     table.padding_top = random.number(random.below(4));
@@ -101,7 +101,9 @@ struct Maker {
     b.node(node, table);
   }
   void make() {
-    if (random.below(3) == 0) type = Type::qint8;
+    const uint32_t choice = random.below(6);
+    if (choice < 2) type = Type::qint8;
+    if (choice == 2) type = Type::fp16;
     switch (random.below(14)) {
       case 0:
         return windowed(Node::XNNConv2d, {});
@@ -232,6 +234,7 @@ struct Maker {
 };
 
 ScalarType scalar_type(Type type) {
+  if (type == Type::fp16) return ScalarType::kHalf;
   return type == Type::qint8 ? ScalarType::kChar : ScalarType::kFloat;
 }
 

@@ -80,9 +80,10 @@ def _fold(constants: Constants, norm: Node) -> bool:
     broadcast = [1] * weight.dim()
     broadcast[channel_dim] = -1
     name = weight_node.name.removeprefix("p_").removesuffix("_weight")
-    new_weight = constants.add(
-        f"{name}_weight_folded", weight * scale.to(weight.dtype).view(broadcast)
-    )
+    # Half weights are scaled in float32: rounded once, and scales of any size will do.
+    wide = torch.promote_types(weight.dtype, torch.float32)
+    scaled = weight * scale.to(wide).view(broadcast)
+    new_weight = constants.add(f"{name}_weight_folded", scaled.to(weight.dtype))
     new_bias = constants.add(f"{name}_bias_folded", shift.to(weight.dtype))
     args = list(layer.args)
     args[1:3] = [new_weight, new_bias]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
@@ -15,7 +16,9 @@ Dim: TypeAlias = "int | sympy.Expr"
 """A size: a number, or an expression of the program's symbols."""
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-_NOT_THE_USERS = ("/torch/", "/site-packages/", "<eval_with_key>", "<frozen")
+_PACKAGES = re.compile(r".*/(?:site|dist)-packages/")
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_GENERATED = ("<eval_with_key>", "<frozen", "<string>")
 
 
 def is_call(node: Node) -> bool:
@@ -88,14 +91,20 @@ def is_getitem(node: Node) -> bool:
 
 
 def source_line(node: Node) -> str:
-    """`file.py:12` in the user's code that the node comes from, or the empty string."""
+    """`file.py:12` that the node comes from, or the empty string.
+
+    The innermost line of the model, be it the user's own or a library's, outside of PyTorch.
+    Of an installed library the path starts at the package: `transformers/models/vit/...`.
+    """
     trace = node.meta.get("stack_trace")
     if not trace:
         return ""
     frames = _FRAME.findall(trace)
     for path, line in reversed(frames):
-        if not any(part in path for part in _NOT_THE_USERS):
-            return f"{path}:{line}"
+        inside = _PACKAGES.sub("", path)
+        if path.startswith((_TORCH, *_GENERATED)) or inside.startswith("torch/"):
+            continue
+        return f"{inside}:{line}"
     return f"{frames[-1][0]}:{frames[-1][1]}" if frames else ""
 
 
@@ -113,9 +122,19 @@ def replace(node: Node, by: Node) -> None:
     node.graph.erase_node(node)
 
 
+_PROVENANCE = (
+    "stack_trace",
+    "nn_module_stack",
+    "source_fn_stack",
+    "torch_fn",
+    "custom",
+    "decomposed_from",
+)
+
+
 def inherit_meta(new: Node, old: Node) -> None:
     """Gives a node that a pass made the provenance of the one that it stands for."""
-    for key in ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "custom"):
+    for key in _PROVENANCE:
         if key in old.meta and key not in new.meta:
             new.meta[key] = old.meta[key]
 
@@ -179,6 +198,18 @@ def dims_of(shape: Sequence[Any]) -> tuple[Dim, ...]:
 def shape_of(node: Node) -> tuple[Dim, ...]:
     """Sizes of the one tensor that the node computes."""
     return dims_of(fake(node).shape)
+
+
+def is_size(node: Node) -> bool:
+    """Whether the node computes a symbolic number: a size, or arithmetic on sizes."""
+    return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def tensors_of(node: Node) -> list[torch.Tensor]:
+    """The fake tensors that the node computes."""
+    value = value_of(node)
+    values = value if isinstance(value, (tuple, list)) else [value]
+    return [v for v in values if isinstance(v, torch.Tensor)]
 
 
 def is_static(shape: Sequence[Any]) -> bool:

@@ -22,6 +22,7 @@ from edgewise.edge.functionalize import is_functional
 from edgewise.edge.graph import calls, erase_dead, inherit_meta, is_composite, op_name
 from edgewise.edge.layout import settle
 from edgewise.edge.program import Constants, fake_mode
+from edgewise.edge.provenance import forget, note
 
 Keep = Callable[[Node], bool]
 
@@ -47,7 +48,10 @@ def normalize(program: ExportedProgram, keep: Keep = lambda node: False) -> bool
         elif is_edge_operator(node.target):
             settle(node)
         else:
+            note(node)
             made = tracer.inline(node)
+            if made is None:
+                forget(node)
             changed |= made is not None
             worklist.extend(reversed(made or []))
     erase_dead(graph)
@@ -127,7 +131,8 @@ class _CallTracer:
         if self._mode is None:
             self._mode = fake_mode(self._program)
         values = [source.meta["val"] for source in sources]
-        with torch.no_grad(), self._mode:
+        # Without oneDNN, whose recurrent layers no file can hold.
+        with torch.no_grad(), self._mode, torch.backends.mkldnn.flags(enabled=False):
             traced = make_fx(run, decomposition_table=decompositions())(*values)
             if not is_functional(traced.graph):
                 traced = make_fx(torch.func.functionalize(traced, remove="mutations"))(*values)

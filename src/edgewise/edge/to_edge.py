@@ -10,8 +10,11 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from edgewise.edge.additive_masks import make_masks_additive
+from edgewise.edge.causal_masks import make_causal_masks
 from edgewise.edge.fold_batch_norm import fold_batch_norm
 from edgewise.edge.fold_constants import fold_constants
+from edgewise.edge.fold_masks import fold_masks
 from edgewise.edge.functionalize import (
     drop_identities,
     functionalize,
@@ -19,6 +22,8 @@ from edgewise.edge.functionalize import (
 )
 from edgewise.edge.normalize import decompositions, normalize
 from edgewise.edge.program import copy_program, drop_unused_constants, sync_outputs
+from edgewise.edge.settle_sizes import settle_sizes
+from edgewise.edge.unwrap_subclasses import unwrap_subclasses
 
 
 @dataclass
@@ -46,16 +51,29 @@ def to_edge_program(
     timings = timings or Timings()
     edge = copy_program(program)
     start = time.perf_counter()
+    unwrap_subclasses(edge)
     drop_identities(edge)
     if functionalize(edge) is None:
         edge = copy_program(_functionalize_by_trace(edge))
     timings.stages.append(("functionalize", time.perf_counter() - start))
     timings.run("fold_batch_norm", lambda: fold_batch_norm(edge))
-    timings.run("normalize", lambda: normalize(edge, keep(edge)))
+    # Before `keep` is asked: whether a row takes a node may hang on its mask being known.
+    timings.run("fold_masks", lambda: fold_masks(edge))
+    timings.run("normalize", lambda: _normalize(edge, keep))
     timings.run("fold_constants", lambda: fold_constants(edge))
+    timings.run("settle_sizes", lambda: settle_sizes(edge))
     drop_unused_constants(edge)
     sync_outputs(edge)
     return edge
+
+
+def _normalize(
+    program: ExportedProgram, keep: Callable[[ExportedProgram], Callable[[Node], bool]]
+) -> None:
+    make_causal_masks(program, keep(program))
+    if make_masks_additive(program, keep(program)):
+        fold_constants(program)
+    normalize(program, keep(program))
 
 
 def _functionalize_by_trace(program: ExportedProgram) -> ExportedProgram:

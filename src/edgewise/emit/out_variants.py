@@ -86,6 +86,8 @@ def out_variant(target: Any) -> OutVariant | None:
         return _SPECIAL[target]
     if not isinstance(target, torch._ops.OpOverload):
         return None
+    if target.namespace in _QUANTIZATION:
+        return _quantization(target)
     wanted = {a.name: str(a.type) for a in target._schema.arguments}
     packet = target.overloadpacket
     for overload in packet.overloads():
@@ -105,6 +107,17 @@ def out_variant(target: Any) -> OutVariant | None:
                 len(outputs),
             )
     return None
+
+
+_QUANTIZATION = ("quantized_decomposed", "torchao")
+
+
+def _quantization(target: torch._ops.OpOverload) -> OutVariant:
+    """Out-variants that only the runtime knows: the same arguments, and the results."""
+    schema = target._schema
+    overload = "Tensor_out" if schema.overload_name == "tensor" else "out"
+    arguments = tuple(Argument(a.name, str(a.type), _default(a)) for a in schema.arguments)
+    return OutVariant(schema.name, overload, arguments, len(schema.returns))
 
 
 def _default(argument: Any) -> Any:

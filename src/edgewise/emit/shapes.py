@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import sympy
+
 STATIC, DYNAMIC_BOUND, DYNAMIC_UNBOUND = 0, 1, 2
 
 _LIMIT = 2**31 - 1
@@ -33,10 +35,6 @@ def upper_bounds(shape: Sequence[Any], ranges: Mapping[Any, Any]) -> tuple[list[
 def _bound(size: Any, ranges: Mapping[Any, Any]) -> int | None:
     from torch.utils._sympy.value_ranges import bound_sympy
 
-    expression = size.node.expr
-    upper = bound_sympy(expression, dict(ranges)).upper
-    try:
-        value = int(upper)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return value if value < _LIMIT else None
+    # An infinite bound is no Integer, nor is one of a quotient that torch leaves as it is.
+    upper = bound_sympy(size.node.expr, dict(ranges)).upper
+    return int(upper) if isinstance(upper, sympy.Integer) and upper < _LIMIT else None

@@ -17,7 +17,7 @@ from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 from torch.fx import Graph, Node
 from torch.utils import _pytree as pytree
 
-from edgewise.edge.graph import inherit_meta
+from edgewise.edge.graph import inherit_meta, is_size
 from edgewise.edge.program import (
     Constants,
     drop_unused_constants,
@@ -27,6 +27,7 @@ from edgewise.edge.program import (
     sync_outputs,
     tensor_of,
 )
+from edgewise.edge.settle_sizes import SizeMaker
 from edgewise.errors import PartitionError
 from edgewise.partition.spec import (
     TAG,
@@ -112,6 +113,8 @@ def _order_by_partition(graph: Graph, groups: dict[str, list[Node]]) -> None:
     def needed_by(unit: Any) -> Iterable[Any]:
         for member in members_of(unit):
             for source in member.all_input_nodes:
+                if is_size(source) and member in unit_of:
+                    continue  # no input of a partition: see `cut_out`
                 other = unit_of.get(source, source)
                 if other != unit:
                     yield other
@@ -185,11 +188,12 @@ def cut_out(
     """The nodes as a program of their own, its inputs, and the nodes that are its outputs.
 
     Constants that the nodes read become the new program's parameters and buffers, by their names.
+    Sizes that they read are no inputs: the new program computes them from its inputs' shapes.
     """
     constants = Constants(program)
     members = set(nodes)
     graph = Graph()
-    env: dict[Node, Node] = {}
+    env: dict[Node, Any] = {}
     specs: list[InputSpec] = []
     state: dict[str, Any] = {}
     read = list(dict.fromkeys(s for n in nodes for s in n.all_input_nodes if s not in members))
@@ -204,11 +208,17 @@ def cut_out(
         persistent = True if kind == InputKind.BUFFER else None
         argument = TensorArgument(env[source].name)
         specs.append(InputSpec(kind, argument, old.target, persistent))
-    inputs = [s for s in read if s not in constants]
+    inputs = [s for s in read if s not in constants and not is_size(s)]
     for source in inputs:
         env[source] = graph.placeholder(source.name)
         env[source].meta = dict(source.meta)
         specs.append(InputSpec(InputKind.USER_INPUT, TensorArgument(env[source].name), None))
+    sizes = SizeMaker(graph, [env[s] for s in inputs])
+    for source in [s for s in read if is_size(s)]:
+        value = source.meta["val"]
+        made = sizes.make(value) if isinstance(value, torch.SymInt) else None
+        # A size that the inputs do not tell stays the expression that it is.
+        env[source] = value if made is None else made
     for node in nodes:
         env[node] = graph.node_copy(node, lambda n: env[n])
     outputs = [n for n in nodes if any(user not in members for user in n.users)]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +13,41 @@ from torch.fx import Node
 from edgewise.edge.graph import (
     is_call,
     is_getitem,
+    is_size,
     module_path,
     op_name,
     source_line,
     tensor_shapes,
 )
+from edgewise.edge.provenance import whole_of
 from edgewise.partition.delegate import is_delegate_call
 from edgewise.partition.spec import TAG, DelegationSpec, Refusal
 from edgewise.partition.work import macs, traffic
 
 KERNEL = "runtime"
 """The place of what no backend took: the runtime's own kernels."""
+
+
+@dataclass(frozen=True)
+class RefusalReport:
+    """What a backend has against a node: the rule, what it found, what to change (or "")."""
+
+    backend: str
+    rule: str
+    got: str
+    hint: str
+
+    def __str__(self) -> str:
+        return str(Refusal(self.rule, self.got, self.hint))
+
+
+@dataclass(frozen=True)
+class WholeReport:
+    """The operator that a node is a piece of, and why that was not kept whole."""
+
+    name: str
+    operator: str
+    refusals: list[RefusalReport]
 
 
 @dataclass(frozen=True)
@@ -38,12 +61,23 @@ class NodeReport:
     """The backend's id, or "runtime"."""
     partition: str
     """The partition's tag; empty for the runtime's kernels."""
-    reasons: dict[str, list[str]]
-    """For each backend that was asked and refused: why."""
+    refusals: list[RefusalReport]
+    """Why not elsewhere; empty for a delegated node, and where no backend was asked."""
+    decomposed_from: WholeReport | None
+    splits: bool
+    """Whether it reads from one delegate and feeds another, directly or not."""
     module: str
     source: str
     macs: int
     bytes: int
+
+    @property
+    def reasons(self) -> dict[str, list[str]]:
+        """The refusals as text, by backend."""
+        found: dict[str, list[str]] = {}
+        for refusal in self.refusals:
+            found.setdefault(refusal.backend, []).append(str(refusal))
+        return found
 
 
 @dataclass
@@ -88,12 +122,16 @@ class DelegationReport:
 
     def to_html(self, path: str | Path | None = None) -> str:
         """The whole report as a page without any reference to other files."""
-        page = _page(self)
+        from edgewise.partition.report_page import page as render_page
+
+        page = render_page(self)
         if path is not None:
             Path(path).write_text(page)
         return page
 
     def __str__(self) -> str:
+        from edgewise.partition.report_text import render
+
         return render(self)
 
 
@@ -102,9 +140,10 @@ class ReportBuilder:
 
     def __init__(self, method: str) -> None:
         self._method = method
-        self._reasons: dict[str, dict[str, list[str]]] = {}
+        self._refusals: dict[str, dict[str, list[RefusalReport]]] = {}
         self._taken: dict[str, tuple[str, str]] = {}
         self._facts: dict[str, NodeReport] = {}
+        self._splits: set[str] = set()
 
     def asked(
         self,
@@ -118,7 +157,7 @@ class ReportBuilder:
         for name in [n for n in self._facts if n not in self._taken and n not in present]:
             del self._facts[name]  # decomposed since an earlier partitioner refused it
         for node in nodes:
-            if not is_call(node) or is_delegate_call(node):
+            if not is_call(node) or is_delegate_call(node) or is_size(node):
                 continue
             if is_getitem(node) and node.name not in self._facts:
                 continue
@@ -128,8 +167,9 @@ class ReportBuilder:
             if tag in tags:
                 self._taken[node.name] = (tags[tag].backend_id, tag)
             elif node.name in refusals:
-                reasons = self._reasons.setdefault(node.name, {})
-                reasons[backend] = [str(r) for r in refusals[node.name]]
+                given = self._refusals.setdefault(node.name, {})
+                given[backend] = [_refusal(backend, r) for r in refusals[node.name]]
+        self._splits = _between_delegates(nodes, tags)
 
     def left(self, nodes: Sequence[Node]) -> None:
         """Notes what remains for the runtime's kernels where no partitioner was asked."""
@@ -138,18 +178,26 @@ class ReportBuilder:
 
     def copy(self) -> ReportBuilder:
         other = ReportBuilder(self._method)
-        other._reasons = {name: dict(reasons) for name, reasons in self._reasons.items()}
+        other._refusals = {name: dict(given) for name, given in self._refusals.items()}
         other._taken = dict(self._taken)
         other._facts = dict(self._facts)
+        other._splits = set(self._splits)
         return other
 
     def finish(self) -> DelegationReport:
         report = DelegationReport(self._method)
         for name, facts in self._facts.items():
             backend, tag = self._taken.get(name, (KERNEL, ""))
-            reasons = {} if tag else self._reasons.get(name, {})
-            values = {**facts.__dict__, "backend": backend, "partition": tag, "reasons": reasons}
-            report.nodes.append(NodeReport(**values))
+            given = {} if tag else self._refusals.get(name, {})
+            report.nodes.append(
+                replace(
+                    facts,
+                    backend=backend,
+                    partition=tag,
+                    refusals=[r for rs in given.values() for r in rs],
+                    splits=name in self._splits and not tag,
+                )
+            )
         return report
 
 
@@ -160,7 +208,9 @@ def _facts(node: Node) -> NodeReport:
         shapes=tensor_shapes(node),
         backend=KERNEL,
         partition="",
-        reasons={},
+        refusals=[],
+        decomposed_from=_whole(node),
+        splits=False,
         module=module_path(node),
         source=source_line(node),
         macs=macs(node),
@@ -168,106 +218,30 @@ def _facts(node: Node) -> NodeReport:
     )
 
 
-def render(report: DelegationReport, limit: int = 12) -> str:
-    """A short table: what each backend runs, then the refused operators by reason."""
-    lines = [
-        f"method {report.method}: {len(report.nodes)} nodes, "
-        f"{len(report.delegates)} delegate{'' if len(report.delegates) == 1 else 's'}"
-    ]
-    header = ("backend", "delegates", "nodes", "MACs", "bytes")
-    rows = []
-    total = {q: max(1, sum(getattr(n, q) for n in report.nodes)) for q in ("macs", "bytes")}
-    for backend in dict.fromkeys(n.backend for n in report.nodes):
-        mine = [n for n in report.nodes if n.backend == backend]
-        tags = {n.partition for n in mine if n.partition}
-        rows.append(
-            (
-                backend,
-                str(len(tags)) if tags else "-",
-                f"{len(mine)} ({100 * len(mine) / len(report.nodes):.0f} %)",
-                f"{_short(sum(n.macs for n in mine))} "
-                f"({100 * sum(n.macs for n in mine) / total['macs']:.0f} %)",
-                f"{_short(sum(n.bytes for n in mine))}B "
-                f"({100 * sum(n.bytes for n in mine) / total['bytes']:.0f} %)",
-            )
-        )
-    lines += _table(header, rows)
-    by_reason: dict[tuple[str, str], list[NodeReport]] = {}
-    for node in report.refused:
-        for reason in [r for rs in node.reasons.values() for r in rs] or ["no backend was asked"]:
-            by_reason.setdefault((node.operator, reason), []).append(node)
-    if by_reason:
-        lines.append("not delegated:")
-        worst = sorted(by_reason.items(), key=lambda i: -sum(n.macs + n.bytes for n in i[1]))
-        for (operator, reason), nodes in worst[:limit]:
-            source = next((n.source for n in nodes if n.source), "")
-            where = f"  ({source})" if source else ""
-            lines.append(f"  {len(nodes)} x {operator}: {reason}{where}")
-        if len(worst) > limit:
-            lines.append(f"  and {len(worst) - limit} more reasons: see to_json() or to_html()")
-    return "\n".join(lines)
+def _refusal(backend: str, refusal: Refusal) -> RefusalReport:
+    return RefusalReport(backend, refusal.rule, refusal.got, refusal.hint)
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(r[i]) for r in [header, *rows]) for i in range(len(header))]
-    return [
-        "  " + "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip()
-        for r in [header, *rows]
-    ]
+def _whole(node: Node) -> WholeReport | None:
+    whole = whole_of(node)
+    if whole is None:
+        return None
+    refusals = [_refusal(b, r) for b, given in whole.refusals.items() for r in given]
+    return WholeReport(whole.name, whole.operator, refusals)
 
 
-def _short(number: float) -> str:
-    for unit in ("", "k", "M", "G"):
-        if number < 1000:
-            return f"{number:.3g} {unit}".rstrip() if unit == "" else f"{number:.3g} {unit}"
-        number /= 1000
-    return f"{number:.3g} T"
+def _between_delegates(nodes: Sequence[Node], tags: Mapping[str, DelegationSpec]) -> set[str]:
+    """Names of the nodes outside of delegates on a path from one to another."""
 
+    def delegated(node: Node) -> bool:
+        return is_delegate_call(node) or node.meta.get(TAG) in tags
 
-_STYLE = (
-    "body{font:14px system-ui;margin:2em}table{border-collapse:collapse}"
-    "td,th{padding:.2em .6em;border-bottom:1px solid #ddd;text-align:left;vertical-align:top}"
-    "tr.runtime{background:#fdf1e3}code{font-size:13px}"
-)
-
-
-def _page(report: DelegationReport) -> str:
-    rows = []
-    for node in report.nodes:
-        reasons = "<br>".join(
-            html.escape(f"{backend}: {reason}")
-            for backend, given in node.reasons.items()
-            for reason in given
-        )
-        place = f"{node.backend} {node.partition}".strip()
-        cells = [
-            f"<code>{html.escape(node.name)}</code>",
-            html.escape(node.operator),
-            html.escape(", ".join(str(s) for s in node.shapes)),
-            html.escape(place),
-            reasons,
-            html.escape(node.module),
-            html.escape(node.source),
-            f"{node.macs:,}",
-            f"{node.bytes:,}",
-        ]
-        style = ' class="runtime"' if not node.partition else ""
-        rows.append(f"<tr{style}>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>")
-    heads = (
-        "node",
-        "operator",
-        "shapes",
-        "runs on",
-        "why not elsewhere",
-        "module",
-        "source",
-        "MACs",
-        "bytes",
-    )
-    head = "".join(f"<th>{h}</th>" for h in heads)
-    return (
-        f"<!doctype html><meta charset=utf-8>"
-        f"<title>Delegation of {html.escape(report.method)}</title>"
-        f"<style>{_STYLE}</style><h1>Delegation of {html.escape(report.method)}</h1>"
-        f"<pre>{html.escape(render(report))}</pre><table><tr>{head}</tr>{''.join(rows)}</table>"
-    )
+    after: set[Node] = set()
+    for node in nodes:
+        if any(delegated(source) or source in after for source in node.all_input_nodes):
+            after.add(node)
+    before: set[Node] = set()
+    for node in reversed(nodes):
+        if any(delegated(user) or user in before for user in node.users):
+            before.add(node)
+    return {n.name for n in after & before if is_call(n) and not delegated(n)}

@@ -78,6 +78,12 @@ class Partitioner(ABC):
         """
         return [], None
 
+    def reasons_to_decompose(
+        self, ep: ExportedProgram
+    ) -> Callable[[torch.fx.Node], Sequence[Refusal]] | None:
+        """Why a node of these operators is not kept, for the report; None: nothing to say."""
+        return None
+
     def __call__(self, exported_program: ExportedProgram) -> PartitionResult:
         """The same as `partition`."""
         return self.partition(exported_program)

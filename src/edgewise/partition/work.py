@@ -50,6 +50,7 @@ _MACS: dict[Any, Callable[[Node], int]] = {
     aten.linear.default: _linear,
     aten.mm.default: _product(0),
     aten.bmm.default: _product(0),
+    aten.matmul.default: _product(0),
     aten.addmm.default: _product(1),
     aten.scaled_dot_product_attention.default: _attention,
 }

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torchao.quantization.pt2e.quantizer import Quantizer
 
 from edgewise.quantize.calibration import calibrate
 from edgewise.quantize.config import QuantizationConfig, get_symmetric_quantization_config
@@ -35,21 +36,53 @@ def quantize(
     """
     scheme = scheme_of(scheme)
     _check_names(model, keep_float)
+    if not scheme.uses_pt2e:
+        quantized = with_integer_weights(model, scheme, keep_float)
+        return _export(quantized, example_inputs, dynamic_shapes)
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
+
+    prepared = prepare(
+        model,
+        example_inputs,
+        scheme,
+        configured(quantizer, scheme, keep_float),
+        calibration=calibration,
+        dynamic_shapes=dynamic_shapes,
+        progress=progress,
+    )
+    return _export(convert_pt2e(prepared), example_inputs, dynamic_shapes)
+
+
+def configured(
+    quantizer: Callable[[], TableQuantizer], scheme: Scheme, keep_float: Sequence[str] = ()
+) -> TableQuantizer:
+    """The backend's quantizer, set to do what the scheme says."""
+    chosen = quantizer().set_global(_config(scheme))
+    for name in keep_float:
+        chosen.set_module_name(name, None)
+    return chosen
+
+
+def prepare(
+    model: torch.nn.Module,
+    example_inputs: Sequence[Any],
+    scheme: Scheme,
+    quantizer: Quantizer,
+    *,
+    calibration: Iterable[Any] | None = None,
+    dynamic_shapes: Any = None,
+    progress: bool = True,
+) -> torch.fx.GraphModule:
+    """The export with observers that have seen the calibration data, ready to be converted."""
     if scheme.needs_calibration and calibration is None:
         raise ValueError(
             f"[quantize] {scheme.name} needs calibration data; got none; try calibration=[...] "
             f"with inputs such as the model will see, or quantize='int8-dynamic'"
         )
-    with torch.no_grad():
-        if not scheme.uses_pt2e:
-            return _by_quantize_(model, example_inputs, scheme, keep_float, dynamic_shapes)
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+    from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
-    chosen = quantizer().set_global(_config(scheme))
-    for name in keep_float:
-        chosen.set_module_name(name, None)
     graph = _export(model, example_inputs, dynamic_shapes).module()
-    prepared = prepare_pt2e(graph, chosen)
+    prepared: torch.fx.GraphModule = prepare_pt2e(graph, quantizer)
     if scheme.needs_calibration:
         assert calibration is not None
         calibrate(
@@ -62,7 +95,7 @@ def quantize(
     else:
         with torch.no_grad():
             prepared(*example_inputs)  # observers of weights look at them when called
-    return _export(convert_pt2e(prepared), example_inputs, dynamic_shapes)
+    return prepared
 
 
 def _config(scheme: Scheme) -> QuantizationConfig:
@@ -72,13 +105,13 @@ def _config(scheme: Scheme) -> QuantizationConfig:
     return config
 
 
-def _by_quantize_(
-    model: torch.nn.Module,
-    example_inputs: Sequence[Any],
-    scheme: Scheme,
-    keep_float: Sequence[str],
-    dynamic_shapes: Any,
-) -> ExportedProgram:
+def with_integer_weights(
+    model: torch.nn.Module, scheme: Scheme, keep_float: Sequence[str] = ()
+) -> torch.nn.Module:
+    """A copy whose linear layers and embeddings hold integers, by torchao's `quantize_`.
+
+    ValueError if the group size does not divide the input features of a linear layer.
+    """
     from torchao.quantization.granularity import PerAxis, PerGroup
     from torchao.quantization.quant_api import (
         Int8DynamicActivationIntxWeightConfig,
@@ -117,7 +150,7 @@ def _by_quantize_(
     else:
         config = IntxWeightOnlyConfig(weight_dtype=bits, granularity=group)
     quantize_(model, config, is_grouped)
-    return _export(model, example_inputs, dynamic_shapes)
+    return model
 
 
 def _export(

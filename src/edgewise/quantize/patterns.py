@@ -5,6 +5,7 @@ A backend's quantizer is a mapping from ATen overload to one of these.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,16 +15,26 @@ from torch.fx import Node
 aten = torch.ops.aten
 
 
+def never(node: Node) -> bool:
+    """No node of the operator."""
+    return False
+
+
+def always(node: Node) -> bool:
+    """Every node of the operator."""
+    return True
+
+
 @dataclass(frozen=True)
 class Weighted:
     """An activation (argument 0), a weight (1), perhaps a bias (2).
 
     channel_axis: the weight's dimension of output channels.
-    dynamic: whether the activation may be quantized while the model runs.
+    dynamic: whether the node's activation may be quantized while the model runs.
     """
 
     channel_axis: int = 0
-    dynamic: bool = False
+    dynamic: Callable[[Node], bool] = never
 
 
 @dataclass(frozen=True)

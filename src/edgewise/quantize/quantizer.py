@@ -113,7 +113,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         activation = config.input_activation
         is_dynamic = activation is not None and activation.is_dynamic
         if isinstance(pattern, Weighted):
-            if not is_dynamic or pattern.dynamic:
+            if not is_dynamic or pattern.dynamic(node):
                 _weighted(nodes, pattern, config)
         elif is_dynamic or activation is None:
             return

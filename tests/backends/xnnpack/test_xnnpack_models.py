@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import edgewise
-from edgewise.backends.xnnpack import ConfigPrecisionType, XnnpackPartitioner
 from support import export, kinds, operators, payloads
 
 # Model | layers of attention.
@@ -53,69 +52,3 @@ def test_activations_are_fused_and_norms_folded(lowered: tuple[str, Any]) -> Non
         assert found.count("Conv2d") + found.count("DepthwiseConv2d") == convolutions
         assert len(found) < convolutions + 25
     assert "Copy" not in found
-
-
-# --- options of the partitioner ---------------------------------------------------------
-
-
-def net() -> Any:
-    import torch
-
-    return torch.nn.Sequential(
-        torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 4), torch.nn.Sigmoid()
-    )
-
-
-OPTIONS: dict[str, tuple[Any, list[str]]] = {
-    "all": (XnnpackPartitioner(), ["delegate"]),
-    "no row": (
-        XnnpackPartitioner([]),
-        [
-            "aten::permute_copy.out",
-            "aten::addmm.out",
-            "aten::relu.out",
-            "aten::permute_copy.out",
-            "aten::addmm.out",
-            "aten::sigmoid.out",
-        ],
-    ),
-    "two rows": (XnnpackPartitioner(["linear", "relu"]), ["delegate", "aten::sigmoid.out"]),
-    "one row in between": (XnnpackPartitioner(["relu"]), None),
-    "one precision": (XnnpackPartitioner(config_precisions=ConfigPrecisionType.FP32), ["delegate"]),
-    "another precision": (
-        XnnpackPartitioner(config_precisions=[ConfigPrecisionType.DYNAMIC_QUANT]),
-        None,
-    ),
-    "one partition per operator": (XnnpackPartitioner(per_op_mode=True), ["delegate"] * 4),
-}
-
-
-@pytest.mark.parametrize("name", OPTIONS)
-def test_options(name: str) -> None:
-    import torch
-
-    from support import assert_close, eager64, run_ours
-
-    partitioner, expected = OPTIONS[name]
-    module, x = net(), (torch.randn(2, 4),)
-    program = edgewise.to_edge_transform_and_lower(
-        export(module, x), partitioner=partitioner
-    ).to_executorch()
-    found = operators(program.buffer)
-    if name == "no row":
-        found, expected = (
-            [o for o in found if "permute" not in o],
-            [o for o in expected if "permute" not in o],
-        )
-    if expected is not None:
-        assert found == expected
-    assert_close(run_ours(program.buffer, x)[0], eager64(module, x))
-
-
-def test_verbose_logs_what_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    import torch
-
-    edgewise.to_edge_transform_and_lower(
-        export(torch.nn.Softplus(), (torch.randn(2),)), partitioner=XnnpackPartitioner(verbose=True)
-    )
-    assert any("an operator of the XNNPACK table; got" in r.message for r in caplog.records)

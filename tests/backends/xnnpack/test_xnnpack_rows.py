@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import quantized_cases
 import torch
 from xnnpack_cases import ACCEPTED, ASKED, REFUSED, UNREACHED
 
@@ -65,7 +66,8 @@ def test_refused_and_decomposed(name: str) -> None:
 
 
 def test_every_row_has_an_accepted_case() -> None:
-    assert sorted(ACCEPTED) == sorted(row.name for row in all_rows())
+    names = sorted([*ACCEPTED, *quantized_cases.ACCEPTED])
+    assert names == sorted(row.name for row in all_rows())
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +87,7 @@ def test_every_rule_has_a_refusing_case_or_a_reason() -> None:
     """Rules are checked where programs reach them; the others by asking the row."""
     shown = [case[3] for cases in REFUSED.values() for case in cases.values()]
     shown += [case[2] for case in ASKED.values()]
+    shown += [case[3] for case in quantized_cases.REFUSED.values()]
     for row in all_rows():
         for constraint in row.constraints:
             reached = any(text.startswith(constraint.rule) for text in shown)

@@ -5,6 +5,17 @@ program = edgewise.to_edge_transform_and_lower(exported, partitioner=[XnnpackPar
 """
 
 from edgewise.backends.xnnpack.backend import XnnpackBackend
-from edgewise.backends.xnnpack.partitioner import ConfigPrecisionType, XnnpackPartitioner
+from edgewise.backends.xnnpack.partitioner import (
+    XnnpackDynamicallyQuantizedPartitioner,
+    XnnpackFloatingPointPartitioner,
+    XnnpackPartitioner,
+)
+from edgewise.backends.xnnpack.precision import ConfigPrecisionType
 
-__all__ = ["ConfigPrecisionType", "XnnpackBackend", "XnnpackPartitioner"]
+__all__ = [
+    "ConfigPrecisionType",
+    "XnnpackBackend",
+    "XnnpackDynamicallyQuantizedPartitioner",
+    "XnnpackFloatingPointPartitioner",
+    "XnnpackPartitioner",
+]

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from edgewise.backends.xnnpack.builder import Builder, Operand
+from edgewise.backends.xnnpack.builder import Builder, Operand, Ref
 from edgewise.backends.xnnpack.graph import Graph, serialize
+from edgewise.backends.xnnpack.layout import identity
 from edgewise.backends.xnnpack.passes import optimize
+from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
+from edgewise.backends.xnnpack.reshape import OutOfReach
 from edgewise.backends.xnnpack.rows import row_of
+from edgewise.backends.xnnpack.sizes import at, symbol_values
 from edgewise.backends.xnnpack.table import Lowering
-from edgewise.edge.graph import arguments, fake, is_getitem, op_name
+from edgewise.edge.graph import (
+    arguments,
+    dims_of,
+    fake,
+    is_getitem,
+    is_size,
+    op_name,
+    shape_of,
+    tensors_of,
+)
 from edgewise.edge.layout import dim_order
-from edgewise.edge.program import Constants, output_node
+from edgewise.edge.program import output_node
 from edgewise.errors import PartitionError, at_node
 from edgewise.partition.spec import BackendDetails, CompileSpec, PreprocessResult
 
@@ -37,22 +51,22 @@ class XnnpackBackend(BackendDetails):
 
 def build(program: ExportedProgram) -> Graph:
     """The subgraph of a partition, as its rows lower it."""
-    builder = Builder()
-    constants = Constants(program)
+    constants = QuantizedConstants(program)
+    builder = Builder(constants.stored)
+    shapes = [t.shape for n in program.graph.nodes for t in tensors_of(n)]
+    builder.graph.symbols = symbol_values(shapes, program.range_constraints)
     to = Lowering(builder, constants)
     for number, node in enumerate(program.graph.nodes):
         builder.origin = number
         if node.op == "placeholder":
             if node not in constants:
                 value = fake(node)
-                shape = [int(s) for s in value.shape]
-                to.done[node] = builder.input(shape, value.dtype, dim_order(value))
-        elif node.op == "call_function":
+                to.done[node] = builder.input(shape_of(node), value.dtype, dim_order(value))
+        elif node.op == "call_function" and not is_size(node) and node not in constants:
             to.done[node] = _lower(to, node)
     for result in output_node(program.graph).args[0]:  # type: ignore[union-attr]
         assert isinstance(result, Node)
-        operand = to.done[result]
-        assert not isinstance(operand, tuple)
+        operand = to.operand(result)
         builder.output(operand, dim_order(fake(result)))
     return builder.graph
 
@@ -68,18 +82,28 @@ def _lower(to: Lowering, node: Node) -> Operand | tuple[Operand, ...]:
             f"{at_node(node)} only operators of the table can be lowered; got {op_name(node)}; "
             f"try a partitioner that tags what XnnpackPartitioner accepts"
         )
-    result = row.lower(to, node, arguments(node))
-    _check_shape(node, result)
+    try:
+        result = row.lower(to, node, arguments(node))
+    except OutOfReach:
+        # With symbolic sizes some orders are harder than the one that the row was asked about.
+        for source in node.all_input_nodes:
+            operand = to.done.get(source)
+            if isinstance(operand, Ref):
+                to.done[source] = to.b.in_order(operand, identity(operand.rank))
+        result = row.lower(to, node, arguments(node))
+    _check_shape(node, result, to.b.graph.symbols)
     return result
 
 
-def _check_shape(node: Node, result: Operand | tuple[Operand, ...]) -> None:
+def _check_shape(
+    node: Node, result: Operand | tuple[Operand, ...], symbols: Mapping[Any, int]
+) -> None:
     """A row that lowers to another shape than torch's is a defect of the row."""
     value = node.meta["val"]
     expected = value[0] if isinstance(value, (tuple, list)) else value
     found = result[0] if isinstance(result, tuple) else result
-    shape = tuple(found.shape)
-    want = tuple(int(s) for s in expected.shape)
+    shape = [at(size, symbols) for size in found.shape]
+    want = [at(size, symbols) for size in dims_of(expected.shape)]
     if shape != want and not (math.prod(shape) == math.prod(want) == 1):
         raise PartitionError(
             f"{at_node(node)} a row must lower to the operator's shape; got {shape} for {want}"

@@ -10,21 +10,28 @@ hand, or where a program's output has to be in its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
 from edgewise.backends.xnnpack.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.layout import Perm, identity, order_that_matters, perm_after_view
+from edgewise.backends.xnnpack.quantized_constants import Stored, store
+from edgewise.backends.xnnpack.reshape import Drop, Insert, Merge, OutOfReach, Step, plan
+from edgewise.backends.xnnpack.sizes import (
+    at,
+    broadcast,
+    same_sizes,
+    shown,
+    symbolic_sizes,
+)
+from edgewise.edge.graph import Dim
 
 NHWC = (0, 2, 3, 1)
-Perm = tuple[int, ...]
-
-
-def identity(rank: int) -> Perm:
-    return tuple(range(rank))
+ONLY_FLOAT32 = frozenset({"Cos", "Exp", "Gelu", "Log", "Sin"})
+"""Kinds that XNNPACK does not compute in float16 on any CPU."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +42,8 @@ class Ref:
     perm: Perm
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        logical = [0] * len(self.perm)
+    def shape(self) -> tuple[Dim, ...]:
+        logical: list[Dim] = [0] * len(self.perm)
         for physical, dim in enumerate(self.perm):
             logical[dim] = self.value.dims[physical]
         return tuple(logical)
@@ -57,18 +64,20 @@ Operand = Ref | torch.Tensor
 class Builder:
     """Makes values and nodes; knows nothing of ATen."""
 
-    def __init__(self) -> None:
+    def __init__(self, stored: Mapping[int, Stored] | None = None) -> None:
+        """stored: tensors (by address) that stand for quantized constants."""
         self.graph = Graph()
+        self._stored = {} if stored is None else stored
         self.origin = 0
-        self._ordered: dict[tuple[Value, Perm], Ref] = {}
+        self._ordered: dict[tuple[Value, Perm, Perm], Ref] = {}
         self._constants: dict[tuple[Any, ...], Value] = {}
         self._kept: list[torch.Tensor] = []
 
     # --- values ----------------------------------------------------------------------
 
-    def input(self, shape: Sequence[int], dtype: torch.dtype, perm: Perm) -> Ref:
+    def input(self, shape: Sequence[Dim], dtype: torch.dtype, perm: Perm) -> Ref:
         """The next external input, laid out as `perm`."""
-        dims = tuple(int(shape[d]) for d in perm)
+        dims = tuple(shape[d] for d in perm)
         value = Value(dims, dtype, input_index=len(self.graph.inputs))
         self.graph.inputs.append(value)
         return Ref(value, perm)
@@ -91,6 +100,9 @@ class Builder:
             laid = tensor.detach().permute(order).contiguous() if tensor.dim() else tensor.detach()
             laid = laid.reshape(1) if tensor.dim() == 0 else laid
             self._constants[key] = Value(tuple(laid.shape), tensor.dtype, data=laid)
+            stored = self._stored.get(tensor.data_ptr())
+            if stored is not None:
+                store(self._constants[key], stored, tensor, order)
             self._kept.append(tensor)  # keeps data_ptr unique while it is a key
         return self._constants[key]
 
@@ -107,18 +119,23 @@ class Builder:
         self,
         kind: str,
         inputs: Sequence[Value | None],
-        dims: Sequence[int],
+        dims: Sequence[Dim],
         dtype: torch.dtype,
         clamp: tuple[float, float] | None = None,
         **params: Any,
     ) -> Value:
         """Adds a node with one output of physical shape `dims`, and returns that."""
-        output = Value(tuple(int(d) for d in dims), dtype)
+        output = Value(tuple(dims), dtype)
+        if not dtype.is_floating_point and inputs[0] is not None:
+            output.quant = inputs[0].quant  # moved integers mean what they did
         self.graph.nodes.append(Node(kind, list(inputs), [output], params, clamp, self.origin))
         return output
 
     def unary(self, kind: str, x: Ref, clamp: Any = None, **params: Any) -> Ref:
         """An elementwise node: any order will do."""
+        if kind in ONLY_FLOAT32 and x.dtype != torch.float32:
+            wide = self.unary(kind, self.convert(x, torch.float32), clamp, **params)
+            return self.convert(wide, x.dtype)
         return Ref(self.node(kind, [x.value], x.value.dims, x.dtype, clamp, **params), x.perm)
 
     def binary(
@@ -126,8 +143,14 @@ class Builder:
     ) -> Ref:
         """An elementwise node with broadcasting. At least one operand is computed."""
         left, right, perm = self._same_order(a, b)
-        dims = np.broadcast_shapes(left.dims, right.dims)
+        dims = broadcast(left.dims, right.dims)
         return Ref(self.node(kind, [left, right], dims, left.dtype, clamp), perm)
+
+    def convert(self, x: Ref, dtype: torch.dtype) -> Ref:
+        """x as float32 or float16."""
+        if x.dtype == dtype:
+            return x
+        return Ref(self.node("Convert", [x.value], x.value.dims, dtype), x.perm)
 
     def scale(self, x: Ref, factor: float) -> Ref:
         return x if factor == 1 else self.binary("Multiply", x, scalar(factor, x.dtype))
@@ -151,11 +174,12 @@ class Builder:
         """The same logical tensor laid out as `perm`."""
         if x.perm == perm:
             return x
-        key = (x.value, perm)
+        key = (x.value, x.perm, perm)
         if key not in self._ordered:
             shape = x.shape
             dims = tuple(shape[d] for d in perm)
-            if _order_that_matters(x.perm, shape) == _order_that_matters(perm, shape):
+            only_ones_move = order_that_matters(x.perm, shape) == order_that_matters(perm, shape)
+            if only_ones_move and symbolic_sizes(dims) <= 1:
                 value = self._reshaped(x.value, dims)
             else:
                 moved = [x.perm.index(d) for d in perm]
@@ -175,19 +199,87 @@ class Builder:
         place = {dim: i for i, dim in enumerate(dims)}
         return Ref(x.value, tuple(place[d] for d in x.perm))
 
-    def view(self, x: Ref, shape: Sequence[int]) -> Ref:
-        """The same elements under another logical shape, without a transpose where possible."""
-        target = tuple(int(s) for s in shape)
-        if target == x.shape:
+    def view(self, x: Ref, shape: Sequence[Dim]) -> Ref:
+        """The same elements under another logical shape, without a transpose where possible.
+
+        Rows ask `reshape.refusal` before: it says whether there is a way at all.
+        """
+        target = tuple(shape)
+        if same_sizes(target, x.shape):
             return x
-        perm = _perm_after_view(x.shape, x.perm, target)
+        perm = perm_after_view(x.shape, x.perm, target)
+        if perm is not None:
+            dims = tuple(target[d] for d in perm)
+            if same_sizes(dims, x.value.dims):
+                return Ref(x.value, perm)
+        if symbolic_sizes(target) > 1:
+            return self._view_in_steps(x, target)
         if perm is None:
             x = self.in_order(x, identity(x.rank))
             perm = identity(len(target))
-        dims = tuple(target[d] for d in perm)
+            dims = target
         return Ref(self._reshaped(x.value, dims), perm)
 
+    def _view_in_steps(self, x: Ref, target: Sequence[Dim]) -> Ref:
+        steps = plan(x.shape, target)
+        if steps is None:
+            raise OutOfReach(
+                f"a reshape has one symbolic size in its result or keeps them apart; "
+                f"got {shown(x.shape)} to {shown(target)}"
+            )
+        for step in steps:
+            x = self._take(step, x)
+        # What is left to do is to say which size of one is which.
+        shape = x.shape
+        name: dict[int, int] = {}
+        for ones in (True, False):
+            sources = [d for d in range(x.rank) if (shape[d] == 1) == ones]
+            targets = [d for d in range(x.rank) if (target[d] == 1) == ones]
+            name.update(zip(sources, targets, strict=True))
+        return Ref(x.value, tuple(name[d] for d in x.perm))
+
+    def _take(self, step: Step, x: Ref) -> Ref:
+        if isinstance(step, Insert):
+            return self._with_rank(x, x.rank + 1)
+        if isinstance(step, Drop):
+            gone = (step.first, step.second)
+            rest = [d for d in x.perm if d not in gone]
+            x = self.in_order(x, (*rest[:-1], *gone, rest[-1]))
+            dims = tuple(x.shape[d] for d in rest)
+            value = self.node("GlobalAvgPooling2d", [x.value], dims, x.dtype)
+            return Ref(value, tuple(d - sum(1 for g in gone if g < d) for d in rest))
+        if isinstance(step, Merge):
+            count = x.shape[step.outer]
+            assert isinstance(count, int)
+            pieces = [self.slice(x, step.outer, i, 1).value for i in range(count)]
+            return Ref(self.concatenate(pieces, x.perm.index(step.inner)), x.perm)
+        size = x.shape[step.dim]
+        assert isinstance(size, int)
+        part = size // step.count
+        x = self.permute(self._with_rank(x, x.rank + 1), _first_to(step.dim, x.rank + 1))
+        pieces = [self.slice(x, step.dim + 1, i * part, part).value for i in range(step.count)]
+        return Ref(self.concatenate(pieces, x.perm.index(step.dim)), x.perm)
+
+    def concatenate(self, values: Sequence[Value], axis: int) -> Value:
+        """Joins values along a physical dimension. XNNPACK joins up to five at once; more are
+        joined in a tree."""
+        parts = list(values)
+        while len(parts) > 1:
+            joined = []
+            for i in range(0, len(parts), 5):
+                some = parts[i : i + 5]
+                if len(some) == 1:
+                    joined += some
+                    continue
+                dims = list(some[0].dims)
+                dims[axis] = sum(v.dims[axis] for v in some)
+                kind = f"Concatenate{len(some)}"
+                joined.append(self.node(kind, some, dims, some[0].dtype, axis=axis))
+            parts = joined
+        return parts[0]
+
     def slice(self, x: Ref, dim: int, start: int, length: int) -> Ref:
+        """Elements from `start` on along a dimension; of a symbolic one those that it must have."""
         physical = x.perm.index(dim)
         dims = list(x.value.dims)
         if dims[physical] == length:
@@ -205,9 +297,12 @@ class Builder:
         )
         return Ref(value, x.perm)
 
-    def _reshaped(self, value: Value, dims: tuple[int, ...]) -> Value:
-        if value.dims == dims:
+    def _reshaped(self, value: Value, dims: tuple[Dim, ...]) -> Value:
+        """At most one of `dims` is symbolic, unless they are the value's own."""
+        if same_sizes(value.dims, dims):
             return value
+        if symbolic_sizes(dims) > 1:
+            raise OutOfReach(f"a reshape infers one size; got {shown(dims)}")
         return self.node(
             "StaticReshape",
             [value],
@@ -224,26 +319,41 @@ class Builder:
             right, left, perm = self._same_order(b, a)
             return left, right, perm
         rank = max(a.rank, b.dim() if isinstance(b, torch.Tensor) else b.rank)
-        a = self._with_rank(a, rank)
         if isinstance(b, torch.Tensor):
-            if b.numel() == 1:
+            if b.numel() == 1 and a.rank == rank:
                 return a.value, self.constant(b.reshape(1)), a.perm
-            return a.value, self.constant(_lead(b, rank), a.perm), a.perm
-        b = self._with_rank(b, rank)
+            # A constant of more dimensions broadcasts the operand, whatever its own are.
+            perm = _leading(a.perm, rank)
+            return a.value, self.constant(_lead(b, rank), perm), perm
+        # An operand of fewer dimensions broadcasts as it is where the other's order allows.
+        if a.rank < rank and _leading(a.perm, rank) == b.perm:
+            return a.value, b.value, b.perm
+        if b.rank < rank and _leading(b.perm, rank) == a.perm:
+            return a.value, b.value, a.perm
+        a, b = self._with_rank(a, rank), self._with_rank(b, rank)
         if a.perm != b.perm:
             # Move the smaller operand.
-            if math.prod(a.value.dims) >= math.prod(b.value.dims):
+            if self._elements(a) >= self._elements(b):
                 b = self.in_order(b, a.perm)
             else:
                 a = self.in_order(a, b.perm)
         return a.value, b.value, a.perm
 
+    def _elements(self, x: Ref) -> int:
+        return math.prod(at(size, self.graph.symbols) for size in x.value.dims)
+
     def _with_rank(self, x: Ref, rank: int) -> Ref:
+        """More dimensions of size one in front."""
         more = rank - x.rank
         if more == 0:
             return x
-        value = self._reshaped(x.value, (1,) * more + x.value.dims)
-        return Ref(value, (*range(more), *(d + more for d in x.perm)))
+        if symbolic_sizes(x.value.dims) <= 1:
+            value = self._reshaped(x.value, (1,) * more + x.value.dims)
+        else:
+            one = self.constant(torch.ones((1,) * rank, dtype=x.dtype))
+            dims = (1,) * more + x.value.dims
+            value = self.node("Multiply", [x.value, one], dims, x.dtype)
+        return Ref(value, _leading(x.perm, rank))
 
 
 def scalar(number: float, dtype: torch.dtype) -> torch.Tensor:
@@ -254,75 +364,14 @@ def _lead(tensor: torch.Tensor, rank: int) -> torch.Tensor:
     return tensor.reshape((1,) * (rank - tensor.dim()) + tuple(tensor.shape))
 
 
-def _order_that_matters(perm: Perm, shape: Sequence[int]) -> list[int]:
-    """Dimensions of size one may lie anywhere."""
-    return [d for d in perm if shape[d] != 1]
+def _leading(perm: Perm, rank: int) -> Perm:
+    """The order with dimensions put in front of all others."""
+    more = rank - len(perm)
+    return (*range(more), *(d + more for d in perm))
 
 
-def _perm_after_view(shape: Sequence[int], perm: Perm, target: Sequence[int]) -> Perm | None:
-    """Order of the target's dimensions if x, laid out as `perm`, is viewed as `target`.
-
-    Source and target dimensions fall into the smallest groups of equal product. A
-    group that merges or splits dimensions needs those that matter to be neighbours in
-    memory, in logical order; otherwise None.
-    """
-    memory = _order_that_matters(perm, shape)
-    place = {dim: i for i, dim in enumerate(memory)}
-    blocks: list[tuple[int, list[int]]] = []
-    ones: list[int] = []
-    for sources, targets in _groups(shape, target):
-        real = [d for d in sources if shape[d] != 1]
-        if not real:
-            ones += targets
-            continue
-        first = place[real[0]]
-        if [place.get(d) for d in real] != list(range(first, first + len(real))):
-            return None
-        blocks.append((first, targets))
-    order = [d for _, targets in sorted(blocks) for d in targets]
-    same = _keeping_dims([shape[d] for d in perm], order, ones, target)
-    if same is not None:
-        return same
-    for dim in reversed(ones):
-        # Next to the dimension that follows, so that plain orders stay plain.
-        order.insert(order.index(dim + 1) if dim + 1 in order else len(order), dim)
-    return tuple(order)
-
-
-def _keeping_dims(
-    dims: Sequence[int], order: Sequence[int], ones: Sequence[int], target: Sequence[int]
-) -> Perm | None:
-    """The order in which the target has the very dims that lie in memory, if there is one."""
-    if len(dims) != len(target):
-        return None
-    real, free = list(order), list(ones)
-    found = []
-    for size in dims:
-        source = free if size == 1 and free else real
-        if not source or target[source[0]] != size:
-            return None
-        found.append(source.pop(0))
-    return tuple(found)
-
-
-def _groups(shape: Sequence[int], target: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    found = []
-    i = j = 0
-    while i < len(shape) or j < len(target):
-        sources, targets = [], []
-        a = b = 1
-        if i < len(shape):
-            a, i = shape[i], i + 1
-            sources.append(i - 1)
-        if j < len(target):
-            b, j = target[j], j + 1
-            targets.append(j - 1)
-        while a != b:
-            if a < b:
-                a, i = a * shape[i], i + 1
-                sources.append(i - 1)
-            else:
-                b, j = b * target[j], j + 1
-                targets.append(j - 1)
-        found.append((sources, targets))
-    return found
+def _first_to(dim: int, rank: int) -> list[int]:
+    """The permutation that moves the first dimension to `dim`."""
+    dims = list(range(1, rank))
+    dims.insert(dim, 0)
+    return dims

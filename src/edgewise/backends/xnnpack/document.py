@@ -17,6 +17,11 @@ For every row: shapes are static, tensors have elements and at most {MAX_RANK} d
 and at least one operand is computed. A node that breaks a rule is refused, with the rule
 and what was found in the delegation report, and runs on the runtime's own kernels.
 
+NaN and infinities are XNNPACK's: minima, maxima, clamps, pooling and products may pass over a
+NaN or make it an infinity, `sqrt` of infinity and `rsqrt` of zero and infinity are NaN on some
+CPUs, `log` takes denormal numbers for zero. A program that computes with NaN on purpose should
+leave those operators out of `configs`.
+
 | operator | ATen | data types | constraints | computed as |
 |---|---|---|---|---|
 """

@@ -7,18 +7,31 @@ Shapes here are physical: in the order in which elements lie in memory.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from edgewise.backends.xnnpack import payload
+from edgewise.backends.xnnpack.quant import (
+    PerBlock,
+    PerChannel,
+    PerTensor,
+    Quant,
+    pack_nibbles,
+)
+from edgewise.backends.xnnpack.sizes import at, is_symbolic
+from edgewise.edge.graph import Dim
 from edgewise.edge.program import tensor_bytes
 from edgewise.errors import PartitionError
 
 FP32, FP16 = 1, 2
 DATATYPES = {torch.float32: FP32, torch.float16: FP16}
+
+_PER_TENSOR = {torch.int8: 3, torch.uint8: 4, torch.int32: 5}
+_PER_CHANNEL = {8: 6, 32: 7, 4: 8}
+QDINT8, QBINT4 = 9, 10
 
 EXTERNAL_INPUT, EXTERNAL_OUTPUT = 1, 2
 TRANSPOSE_B = 1
@@ -29,12 +42,14 @@ KEEP_DIMS = 0x40
 class Value:
     """A tensor of the subgraph: external, constant or internal."""
 
-    dims: tuple[int, ...]
+    dims: tuple[Dim, ...]
     dtype: torch.dtype
     data: torch.Tensor | None = None
     """The constant's contents, contiguous, of shape `dims`."""
     input_index: int | None = None
     output_index: int | None = None
+    quant: Quant | None = None
+    """What stored integers mean; `dtype` of a quantized constant is that of the real numbers."""
 
 
 @dataclass(eq=False)
@@ -55,6 +70,8 @@ class Graph:
     nodes: list[Node] = field(default_factory=list)
     inputs: list[Value] = field(default_factory=list)
     outputs: list[Value] = field(default_factory=list)
+    symbols: Mapping[Any, int] = field(default_factory=dict)
+    """A number for each symbol of the sizes: what is written stands for that program."""
 
     def users(self) -> dict[Value, list[Node]]:
         found: dict[Value, list[Node]] = {}
@@ -84,6 +101,8 @@ _INPUT_FIELDS = {
     "ConvTranspose2d": ("input1_id", "filter_id", "bias_id"),
     "ScaledDotProductAttention": ("query_id", "key_id", "value_id", "scale_id", "mask_id"),
 }
+# Sizes that are left open (0) where they are symbolic: of a slice, all that there is.
+_OPEN_SIZES = {"StaticReshape": ("new_shape",), "StaticSlice": ("sizes",)}
 _CONCATENATE = tuple(f"input{i}_id" for i in range(1, 6))
 
 
@@ -109,31 +128,37 @@ def serialize(graph: Graph) -> tuple[bytes, dict[str, memoryview]]:
 
     named: dict[str, memoryview] = {}
     offsets = [payload.ConstantDataOffset(payload.NO_OFFSET, 0, "")]
+
+    def add(data: torch.Tensor) -> int:
+        blob = tensor_bytes(data)
+        key = hashlib.sha256(blob).hexdigest()
+        named[key] = blob
+        offsets.append(payload.ConstantDataOffset(payload.NO_OFFSET, len(blob), key))
+        return len(offsets) - 1
+
     xvalues = []
     for value, number in numbers.items():
         constant = 0
         if value.data is not None:
-            blob = tensor_bytes(value.data)
-            key = hashlib.sha256(blob).hexdigest()
-            named[key] = blob
-            offsets.append(payload.ConstantDataOffset(payload.NO_OFFSET, len(blob), key))
-            constant = len(offsets) - 1
+            four_bits = getattr(value.quant, "bits", 8) == 4
+            constant = add(pack_nibbles(value.data) if four_bits else value.data)
         flags = (EXTERNAL_INPUT if value.input_index is not None else 0) | (
             EXTERNAL_OUTPUT if value.output_index is not None else 0
         )
-        xvalues.append(
-            payload.XValue(
-                payload.TensorValue(
-                    datatype=DATATYPES[value.dtype],
-                    num_dims=len(value.dims),
-                    dims=list(value.dims),
-                    constant_buffer_idx=constant,
-                    external_id=number if number < externals else payload.INVALID_ID,
-                    flags=flags,
-                    id_out=number,
-                )
-            )
+        tensor = payload.TensorValue(
+            datatype=_datatype(value),
+            num_dims=len(value.dims),
+            dims=[at(size, graph.symbols) for size in value.dims],
+            constant_buffer_idx=constant,
+            external_id=number if number < externals else payload.INVALID_ID,
+            flags=flags,
+            id_out=number,
         )
+        if value.quant is None:
+            xvalues.append(payload.XValue(tensor))
+        else:
+            meaning = _write_quant(value.quant, add)
+            xvalues.append(payload.XValue(payload.QuantizedTensorValue(tensor, meaning)))
     written = payload.XNNGraph(
         version="0",
         xnodes=[_write_node(node, numbers) for node in graph.nodes],
@@ -146,8 +171,36 @@ def serialize(graph: Graph) -> tuple[bytes, dict[str, memoryview]]:
     return payload.to_bytes(written), named
 
 
+def _datatype(value: Value) -> int:
+    quant = value.quant
+    if quant is None:
+        return DATATYPES[value.dtype]
+    if isinstance(quant, PerTensor):
+        return _PER_TENSOR[quant.dtype]
+    if isinstance(quant, PerChannel):
+        return _PER_CHANNEL[quant.bits]
+    return QBINT4 if isinstance(quant, PerBlock) else QDINT8
+
+
+def _write_quant(quant: Quant, add: Callable[[torch.Tensor], int]) -> Any:
+    if isinstance(quant, PerTensor):
+        return payload.PerTensorQuant(quant.scale, quant.zero_point)
+    if isinstance(quant, PerChannel):
+        return payload.PerChannelQuant(scale=quant.scales.tolist(), channel_dim=quant.axis)
+    if isinstance(quant, PerBlock):
+        return payload.PerChannelGroupQuant(
+            channel_dim=0,
+            group_size=quant.size,
+            scale_buffer_idx=add(quant.scales.to(torch.bfloat16)),
+            num_scales=quant.scales.numel(),
+        )
+    return payload.PerTokenDynamicQuant(quant.dims)
+
+
 def _write_node(node: Node, numbers: dict[Value, int]) -> payload.XNode:
     fields: dict[str, Any] = {"flags": 0, **node.params}
+    for name in _OPEN_SIZES.get(node.kind, ()):
+        fields[name] = [0 if is_symbolic(size) else size for size in fields[name]]
     for name, value in zip(_input_fields(node.kind), node.inputs, strict=True):
         fields[name] = payload.INVALID_ID if value is None else numbers[value]
     if node.kind.startswith("Concatenate"):

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from enum import Enum, auto
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
 from edgewise.backends.xnnpack.backend import XnnpackBackend
+from edgewise.backends.xnnpack.precision import (
+    ConfigPrecisionType,
+    is_quantization,
+    own_constants,
+    precision,
+    units,
+)
+from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
 from edgewise.backends.xnnpack.rows import all_rows, row_of
-from edgewise.edge.graph import is_call, is_getitem, op_name
-from edgewise.edge.program import Constants
+from edgewise.edge.graph import is_call, is_getitem, is_size, op_name
 from edgewise.partition.delegate import is_delegate_call
 from edgewise.partition.grouping import group
 from edgewise.partition.spec import TAG, DelegationSpec, Partitioner, PartitionResult, Refusal
@@ -21,20 +28,14 @@ from edgewise.partition.spec import TAG, DelegationSpec, Partitioner, PartitionR
 logger = logging.getLogger(__name__)
 
 
-class ConfigPrecisionType(Enum):
-    """What a node computes in."""
-
-    FP32 = auto()
-    STATIC_QUANT = auto()
-    DYNAMIC_QUANT = auto()
-
-
 class XnnpackPartitioner(Partitioner):
     """Gives XNNPACK as much of a program as it can run, in as few partitions as possible.
 
     configs: names of rows of the operator table ("conv2d", "linear", ...) to delegate;
     None for all. config_precisions: one or several `ConfigPrecisionType`; None for all.
-    per_op_mode: one partition for every operator. verbose: log what is refused and why.
+    per_op_mode: one partition for every operator, with the quantizations around it.
+    verbose: say what is delegated and what is refused, by logging (INFO) where the program
+    has set logging up, else on the standard error stream.
     """
 
     def __init__(
@@ -44,25 +45,13 @@ class XnnpackPartitioner(Partitioner):
         per_op_mode: bool = False,
         verbose: bool = False,
     ) -> None:
-        known = {row.name for row in all_rows()}
-        unknown = sorted(set(configs or ()) - known)
-        if unknown:
-            raise ValueError(
-                f"[XnnpackPartitioner] configs must be names of the operator table; "
-                f"got {', '.join(unknown)}; try some of: {', '.join(sorted(known))}"
-            )
-        if config_precisions is None:
-            config_precisions = list(ConfigPrecisionType)
-        elif isinstance(config_precisions, ConfigPrecisionType):
-            config_precisions = [config_precisions]
-        for precision in config_precisions:
-            if not isinstance(precision, ConfigPrecisionType):
+        self.configs = None if configs is None else frozenset(_checked_configs(configs))
+        self.config_precisions = frozenset(_checked_precisions(config_precisions))
+        for name, option in (("per_op_mode", per_op_mode), ("verbose", verbose)):
+            if not isinstance(option, bool):
                 raise TypeError(
-                    f"[XnnpackPartitioner] config_precisions must be of ConfigPrecisionType; "
-                    f"got {precision!r}"
+                    f"[XnnpackPartitioner] {name} must be True or False; got {option!r}"
                 )
-        self.configs = None if configs is None else frozenset(configs)
-        self.config_precisions = frozenset(config_precisions)
         self.per_op_mode = per_op_mode
         self.verbose = verbose
         self.delegation_spec = DelegationSpec(XnnpackBackend.backend_id, [])
@@ -71,67 +60,206 @@ class XnnpackPartitioner(Partitioner):
         self, ep: ExportedProgram
     ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
         """Composite operators with a row of their own, where the row accepts the node."""
-        keep = [target for row in all_rows() if row.keep for target in row.targets]
-        constants = Constants(ep)
+        keep = [
+            target
+            for row in all_rows()
+            if row.keep
+            for target in row.targets
+            if not isinstance(target, str)
+        ]
+        constants = QuantizedConstants(ep)
         return keep, lambda node: not self.refusals(node, constants)
 
-    def refusals(self, node: Node, constants: Constants) -> list[Refusal]:
+    def reasons_to_decompose(self, ep: ExportedProgram) -> Callable[[Node], Sequence[Refusal]]:
+        """What the row of a composite operator has against the node."""
+        constants = QuantizedConstants(ep)
+        return lambda node: self.refusals(node, constants)
+
+    def refusals(self, node: Node, constants: QuantizedConstants) -> list[Refusal]:
         """Why XNNPACK does not take the node; empty if it does."""
         row = row_of(node)
         if row is None:
             return [Refusal("an operator of the XNNPACK table", op_name(node))]
         if self.configs is not None and row.name not in self.configs:
             return [Refusal("an operator that `configs` names", row.name)]
-        if ConfigPrecisionType.FP32 not in self.config_precisions:
-            return [Refusal("a precision of `config_precisions`", "FP32")]
+        if len(self.config_precisions) < len(ConfigPrecisionType):
+            found = precision(node, constants)
+            if found not in self.config_precisions:
+                wanted = " or ".join(sorted(p.name for p in self.config_precisions))
+                return [Refusal(f"a precision of `config_precisions`: {wanted}", found.name)]
         return row.refusals(node, constants)
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tags what the rows accept; says for everything else why not."""
-        nodes = [n for n in exported_program.graph.nodes if is_call(n)]
-        constants = Constants(exported_program)
-        refused: dict[str, list[Refusal]] = {}
-        supported: set[Node] = set()
-        glued: dict[Node, Node] = {}
-        for node in nodes:
-            if is_delegate_call(node) or TAG in node.meta:
-                continue
-            if is_getitem(node):
-                owner = node.args[0]
-                assert isinstance(owner, Node)
-                if owner in supported:
-                    supported.add(node)
-                    glued[node] = owner
-                continue
-            reasons = self.refusals(node, constants)
-            if reasons:
-                refused[node.name] = reasons
-            else:
-                supported.add(node)
-        if self.per_op_mode:
-            groups = [
-                [n, *(g for g, owner in glued.items() if owner is n)]
-                for n in nodes
-                if n in supported and n not in glued
-            ]
-        else:
-            groups = group(nodes, lambda n: n.all_input_nodes, supported.__contains__, glued)
+        constants = QuantizedConstants(exported_program)
+        own_constants([n for n in exported_program.graph.nodes if is_call(n)], constants)
+        nodes = [
+            n
+            for n in exported_program.graph.nodes
+            if is_call(n) and not (is_delegate_call(n) or TAG in n.meta or is_size(n))
+        ]
+        refused = {n: r for n in nodes if (r := self._reasons(n, constants))}
+        by_operator = units(nodes, constants, set(nodes) - set(refused))
+        accepted: dict[Node, list[Node]] = {}
+        for operator, members in by_operator.items():
+            if self._takes(operator, members, constants, refused):
+                accepted[operator] = members
         tags: dict[str, DelegationSpec] = {}
-        for members in groups:
-            if all(_moves_nothing(n) for n in members):
-                for node in members:
-                    refused[node.name] = [
-                        Refusal("a partition must compute something", "shape operators only")
-                    ]
+        for members in self._groups(exported_program, by_operator, accepted):
+            if all(_moves_nothing(n) or n in constants for n in members):
+                idle = Refusal("a partition must compute something", "shape operators only")
+                refused.update((node, [idle]) for node in members)
                 continue
             tag = f"xnnpack_{len(tags)}"
             tags[tag] = self.delegation_spec
             for node in members:
                 node.meta[TAG] = tag
-        if self.verbose:
-            for name, reasons in refused.items():
-                logger.warning("%s: %s", name, "; ".join(map(str, reasons)))
-        return PartitionResult(exported_program, tags, refused)
+            self._say(f"{tag}: {_counted(op_name(n) for n in members if not is_getitem(n))}")
+        for reason, names in _by_reason(refused).items():
+            self._say(f"not delegated: {_counted(names)}: {reason}")
+        return PartitionResult(exported_program, tags, {n.name: r for n, r in refused.items()})
+
+    def _reasons(self, node: Node, constants: QuantizedConstants) -> list[Refusal]:
+        """What is said against the node itself. Quantizations are asked for with `_takes`."""
+        if is_getitem(node) or node in constants:
+            return []
+        row = row_of(node)
+        if row is not None and is_quantization(node):
+            return row.refusals(node, constants)
+        return self.refusals(node, constants)
+
+    def _takes(
+        self,
+        operator: Node,
+        members: Sequence[Node],
+        constants: QuantizedConstants,
+        refused: dict[Node, list[Refusal]],
+    ) -> bool:
+        """Whether all of a unit can be delegated; if not, notes a reason for each node."""
+        if operator in constants:
+            reader = next((op_name(user) for user in operator.users), "nobody")
+            refused[operator] = [Refusal("quantized weights go with their operator", reader)]
+        elif is_quantization(operator) and operator not in refused:
+            reasons = self.refusals(operator, constants)  # it belongs to nobody
+            if reasons and not is_getitem(operator):
+                refused[operator] = reasons
+        against = [n for n in members if n in refused]
+        if not against and not is_getitem(operator):
+            return True
+        for node in members:
+            if node not in refused and not is_getitem(node) and against:
+                rule = "all that belongs to a quantized operator must be delegated"
+                refused[node] = [Refusal(rule, f"{against[0].name}, which is not")]
+        return False
+
+    def _groups(
+        self,
+        program: ExportedProgram,
+        by_operator: Mapping[Node, list[Node]],
+        accepted: Mapping[Node, list[Node]],
+    ) -> list[list[Node]]:
+        """Partitions of the accepted units."""
+        if self.per_op_mode:
+            return list(accepted.values())
+        place: dict[Node, int] = {}
+        items: list[Node] = []
+        operator_of = {n: operator for operator, members in by_operator.items() for n in members}
+        for number, node in enumerate(program.graph.nodes):
+            place[node] = number
+            if is_call(node) and operator_of.setdefault(node, node) is node:
+                items.append(node)
+
+        def sources(operator: Node) -> list[Node]:
+            members = by_operator.get(operator, [operator])
+            read = [s for node in members for s in node.all_input_nodes]
+            if operator in accepted:
+                read = [s for s in read if not is_size(s)]  # made inside of the partition
+            return list(
+                dict.fromkeys(
+                    o for s in read if (o := operator_of.get(s, operator)) is not operator
+                )
+            )
+
+        joined = group(items, sources, accepted.__contains__)
+        return [
+            sorted((n for operator in part for n in accepted[operator]), key=place.__getitem__)
+            for part in joined
+        ]
+
+    def _say(self, text: str) -> None:
+        if not self.verbose:
+            return
+        if logger.isEnabledFor(logging.INFO) and logger.hasHandlers():
+            logger.info(text)
+        else:
+            print(f"[xnnpack] {text}", file=sys.stderr)
+
+
+class XnnpackDynamicallyQuantizedPartitioner(XnnpackPartitioner):
+    """Delegates only linear layers and convolutions whose activations are quantized at run
+    time, with the quantization."""
+
+    def __init__(self, per_op_mode: bool = False, verbose: bool = False) -> None:
+        super().__init__(None, ConfigPrecisionType.DYNAMIC_QUANT, per_op_mode, verbose)
+
+
+class XnnpackFloatingPointPartitioner(XnnpackPartitioner):
+    """Delegates only what is computed in floating point."""
+
+    def __init__(self, per_op_mode: bool = False, verbose: bool = False) -> None:
+        super().__init__(None, ConfigPrecisionType.FP32, per_op_mode, verbose)
+
+
+def _checked_configs(configs: Sequence[str]) -> Sequence[str]:
+    known = {row.name for row in all_rows()}
+    if isinstance(configs, str) or not all(isinstance(c, str) for c in configs):
+        raise TypeError(
+            f"[XnnpackPartitioner] configs must be a list of names; got {configs!r}; "
+            f"try some of: {', '.join(sorted(known))}"
+        )
+    unknown = sorted(set(configs) - known)
+    if unknown:
+        raise ValueError(
+            f"[XnnpackPartitioner] configs must be names of the operator table; "
+            f"got {', '.join(unknown)}; try some of: {', '.join(sorted(known))}"
+        )
+    return configs
+
+
+def _checked_precisions(
+    precisions: ConfigPrecisionType | Sequence[ConfigPrecisionType] | None,
+) -> Sequence[ConfigPrecisionType]:
+    if precisions is None:
+        return list(ConfigPrecisionType)
+    if isinstance(precisions, ConfigPrecisionType):
+        return [precisions]
+    listed = list(precisions) if isinstance(precisions, Iterable) else [precisions]
+    for found in listed:
+        if not isinstance(found, ConfigPrecisionType):
+            raise TypeError(
+                f"[XnnpackPartitioner] config_precisions must be of ConfigPrecisionType; "
+                f"got {found!r}; try ConfigPrecisionType.STATIC_QUANT"
+            )
+    if not listed:
+        raise ValueError(
+            "[XnnpackPartitioner] config_precisions must name at least one precision; got none"
+        )
+    return listed
+
+
+def _counted(names: Iterable[str]) -> str:
+    """`3 x aten.add.Tensor, aten.mul.Tensor`"""
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    return ", ".join(name if n == 1 else f"{n} x {name}" for name, n in counts.items())
+
+
+def _by_reason(refused: Mapping[Node, Sequence[Refusal]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for node, reasons in refused.items():
+        found.setdefault("; ".join(map(str, reasons)), []).append(op_name(node))
+    return found
 
 
 _RENAMES = {

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
+from torch.fx import Node
 
+from edgewise.edge.graph import arguments
 from edgewise.quantize.patterns import (
     Elementwise,
     Fixed,
@@ -14,17 +16,23 @@ from edgewise.quantize.patterns import (
     Pattern,
     SameScale,
     Weighted,
+    always,
 )
 from edgewise.quantize.quantizer import TableQuantizer
 
 aten = torch.ops.aten
 
 
+def _is_one_group(node: Node) -> bool:
+    """XNNPACK has no depthwise kernel that quantizes its input while it runs."""
+    return bool(arguments(node)["groups"] == 1)
+
+
 def _table() -> dict[Any, Pattern]:
     table: dict[Any, Pattern] = {
-        aten.linear.default: Weighted(dynamic=True),
+        aten.linear.default: Weighted(dynamic=always),
         aten.conv1d.default: Weighted(),
-        aten.conv2d.default: Weighted(dynamic=True),
+        aten.conv2d.default: Weighted(dynamic=_is_one_group),
         aten.conv_transpose1d.default: Weighted(channel_axis=1),
         aten.conv_transpose2d.input: Weighted(channel_axis=1),
         aten.cat.default: Joined(),

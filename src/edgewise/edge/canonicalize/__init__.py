@@ -7,7 +7,16 @@ before the node and returns it, or returns None where the rule does not apply (t
 is then decomposed by `edge.normalize`). Shapes come from the node's own value.
 """
 
-from edgewise.edge.canonicalize import copies, spelling, views
+from edgewise.edge.canonicalize import composites, copies, pooling, spelling, views
 from edgewise.edge.canonicalize.registry import RULES, apply_rule, is_nothing
 
-__all__ = ["RULES", "apply_rule", "copies", "is_nothing", "spelling", "views"]
+__all__ = [
+    "RULES",
+    "apply_rule",
+    "composites",
+    "copies",
+    "is_nothing",
+    "pooling",
+    "spelling",
+    "views",
+]

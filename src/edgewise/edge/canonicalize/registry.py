@@ -55,6 +55,14 @@ def is_nothing(node: Node) -> bool:
     return node.target in _NOTHING and not node.users
 
 
+def sizes_as_arguments(shape: Sequence[Any]) -> list[int] | None:
+    """The shape as a view takes it: -1 for the one symbolic size; None if there are more."""
+    open_sizes = sum(1 for size in shape if not isinstance(size, int))
+    if open_sizes > 1 or (open_sizes and 0 in [s for s in shape if isinstance(s, int)]):
+        return None
+    return [size if isinstance(size, int) else -1 for size in shape]
+
+
 def first_operand(node: Node) -> Node:
     source = node.args[0]
     assert isinstance(source, Node)

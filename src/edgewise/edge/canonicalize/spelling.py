@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
 
-from edgewise.edge.canonicalize.registry import RULES, Rule, call, first_operand, rule
+from edgewise.edge.canonicalize.registry import (
+    RULES,
+    Rule,
+    call,
+    first_operand,
+    rule,
+    sizes_as_arguments,
+)
 from edgewise.edge.graph import arguments, fake, is_static, same_shape
 
 aten = torch.ops.aten
@@ -99,6 +108,37 @@ def _constant_pad(graph: Graph, node: Node) -> Node | None:
     return call(graph, aten.constant_pad_nd.default, args, node, fake(node))
 
 
+@rule(aten.pad.default)
+def _pad(graph: Graph, node: Node) -> Node | None:
+    named = arguments(node)
+    if named["mode"] != "constant" or not all(isinstance(p, int) for p in named["pad"]):
+        return None
+    if not any(named["pad"]):
+        return first_operand(node)
+    # Spelt from here on as if the export had: negative padding has a rule of its own.
+    node.target = aten.constant_pad_nd.default
+    node.args = (first_operand(node), list(named["pad"]), named["value"] or 0)
+    node.kwargs = {}
+    padded = _constant_pad(graph, node)
+    if padded is not None:
+        return padded
+    return call(graph, aten.constant_pad_nd.default, node.args, node, fake(node))
+
+
+@rule(aten.stack.default)
+def _stack(graph: Graph, node: Node) -> Node | None:
+    value = fake(node)
+    if not is_static(value.shape):
+        return None
+    dim = arguments(node)["dim"] % value.dim()
+    shape = [1 if d == dim else size for d, size in enumerate(value.shape)]
+    parts = [
+        call(graph, aten.unsqueeze_copy.default, (part, dim), node, fake(part).new_empty(shape))
+        for part in arguments(node)["tensors"]
+    ]
+    return call(graph, aten.cat.default, (parts, dim), node, value)
+
+
 @rule(aten.batch_norm.default)
 def _batch_norm(graph: Graph, node: Node) -> Node | None:
     named = arguments(node)
@@ -138,15 +178,6 @@ def _relu6(graph: Graph, node: Node) -> Node | None:
     return call(graph, aten.hardtanh.default, (first_operand(node), 0.0, 6.0), node, fake(node))
 
 
-@rule(aten.adaptive_avg_pool2d.default, aten._adaptive_avg_pool2d.default)
-def _adaptive_avg_pool2d(graph: Graph, node: Node) -> Node | None:
-    if list(fake(node).shape[-2:]) == [1, 1]:
-        return call(graph, aten.mean.dim, (first_operand(node), [-1, -2], True), node, fake(node))
-    if node.target is aten._adaptive_avg_pool2d.default:
-        return None
-    return call(graph, aten._adaptive_avg_pool2d.default, node.args, node, fake(node))
-
-
 @rule(aten.matmul.default)
 def _matmul(graph: Graph, node: Node) -> Node | None:
     """Without the expands that a general decomposition puts around a batched product."""
@@ -157,32 +188,34 @@ def _matmul(graph: Graph, node: Node) -> Node | None:
         return call(graph, aten.mm.default, (a, b), node, fake(node))
     if left.dim() == 3 and right.dim() == 3 and same_shape(left.shape[:1], right.shape[:1]):
         return call(graph, aten.bmm.default, (a, b), node, fake(node))
-    if not (is_static(left.shape) and is_static(right.shape)):
-        return None
     if left.dim() > 2 and right.dim() == 2:
-        flat = [int(left.shape[:-1].numel()), left.shape[-1]]
-        a2 = call(graph, aten.view_copy.default, (a, flat), node, left.new_empty(flat))
-        product = call(
-            graph, aten.mm.default, (a2, b), node, left.new_empty([flat[0], right.shape[-1]])
-        )
-        return call(
-            graph, aten.view_copy.default, (product, list(fake(node).shape)), node, fake(node)
-        )
-    if left.dim() == right.dim() and left.dim() > 3 and left.shape[:-2] == right.shape[:-2]:
-        batch = int(left.shape[:-2].numel())
-        a3 = _flatten_batch(graph, node, a, batch)
-        b3 = _flatten_batch(graph, node, b, batch)
-        flat = [batch, left.shape[-2], right.shape[-1]]
-        product = call(graph, aten.bmm.default, (a3, b3), node, left.new_empty(flat))
-        return call(
-            graph, aten.view_copy.default, (product, list(fake(node).shape)), node, fake(node)
-        )
+        flat = [math.prod(left.shape[:-1]), left.shape[-1]]
+        a2 = _view(graph, node, a, flat)
+        product = None
+        if a2 is not None:
+            value = left.new_empty([flat[0], right.shape[-1]])
+            product = call(graph, aten.mm.default, (a2, b), node, value)
+        return _view(graph, node, product, fake(node).shape)
+    lead = left.shape[:-2]
+    if left.dim() == right.dim() and left.dim() > 3 and same_shape(lead, right.shape[:-2]):
+        batch = math.prod(lead)
+        a3 = _view(graph, node, a, [batch, *left.shape[-2:]])
+        b3 = _view(graph, node, b, [batch, *right.shape[-2:]])
+        product = None
+        if a3 is not None and b3 is not None:
+            value = left.new_empty([batch, left.shape[-2], right.shape[-1]])
+            product = call(graph, aten.bmm.default, (a3, b3), node, value)
+        return _view(graph, node, product, fake(node).shape)
     return None
 
 
-def _flatten_batch(graph: Graph, like: Node, node: Node, batch: int) -> Node:
-    shape = [batch, *fake(node).shape[-2:]]
-    return call(graph, aten.view_copy.default, (node, shape), like, fake(node).new_empty(shape))
+def _view(graph: Graph, like: Node, node: Node | None, shape: Sequence[Any]) -> Node | None:
+    """None if more sizes than one are symbolic: the general decomposition computes them."""
+    size = sizes_as_arguments(shape)
+    if node is None or size is None:
+        return None
+    value = fake(node).new_empty(list(shape))
+    return call(graph, aten.view_copy.default, (node, size), like, value)
 
 
 def _scalar_twin(op: Any) -> Rule:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from edgewise.edge.canonicalize.registry import call, first_operand, rule
+from edgewise.edge.canonicalize.registry import call, first_operand, rule, sizes_as_arguments
 from edgewise.edge.graph import arguments, fake, is_static, replace, same_shape
 
 aten = torch.ops.aten
@@ -28,8 +28,9 @@ def _view(graph: Graph, node: Node) -> Node | None:
     source, after = first_operand(node), fake(node)
     if same_shape(fake(source).shape, after.shape):
         return source
-    if is_static(after.shape):
-        shape: Any = list(after.shape)
+    shape: Any = sizes_as_arguments(after.shape)
+    if shape is not None:
+        pass
     elif node.target in (aten.view.default, aten.reshape.default, aten._unsafe_view.default):
         shape = node.args[1]
     else:
@@ -67,12 +68,12 @@ def _expand(graph: Graph, node: Node) -> Node | None:
     before, after = fake(first_operand(node)), fake(node)
     if same_shape(before.shape, after.shape):
         return first_operand(node)
-    if not is_static(after.shape):
-        if node.target is not aten.expand.default:
-            return None
+    if is_static(after.shape):
+        size: Any = list(after.shape)
+    elif node.target is aten.expand.default:
         size = node.args[1]
     else:
-        size = list(after.shape)
+        return None
     return call(graph, aten.expand_copy.default, (first_operand(node), size), node, after)
 
 
@@ -87,12 +88,14 @@ def _unsqueeze(graph: Graph, node: Node) -> Node | None:
 @rule(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims)
 def _squeeze(graph: Graph, node: Node) -> Node | None:
     before = fake(first_operand(node))
-    if not is_static(before.shape):
-        return None
     wanted: Any = node.args[1] if len(node.args) > 1 else range(before.dim())
     wanted = [wanted] if isinstance(wanted, int) else wanted
     rank = max(before.dim(), 1)
-    dims = sorted({d % rank for d in wanted if before.dim() and before.shape[d % rank] == 1})
+    # A symbolic size that could be one is not: export has settled that.
+    ones = {d for d, size in enumerate(before.shape) if isinstance(size, int) and size == 1}
+    dims = sorted({d % rank for d in wanted} & ones)
+    if before.dim() - len(dims) != fake(node).dim():
+        return None
     if not dims:
         return first_operand(node)
     return call(graph, aten.squeeze_copy.dims, (first_operand(node), dims), node, fake(node))
@@ -113,10 +116,11 @@ def _narrow(graph: Graph, node: Node) -> Node | None:
     source, dim, start, length = node.args
     if not isinstance(start, int) or not isinstance(length, int) or not isinstance(dim, int):
         return None
-    shape = fake(first_operand(node)).shape
-    if not is_static(shape):
+    size: Any = fake(first_operand(node)).shape[dim]
+    if start < 0 and not isinstance(size, int):
         return None
-    start %= max(shape[dim], 1)
+    if isinstance(size, int):
+        start %= max(size, 1)
     args = (source, dim, start, start + length)
     return call(graph, aten.slice_copy.Tensor, args, node, fake(node))
 

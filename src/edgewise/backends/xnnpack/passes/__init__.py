@@ -6,9 +6,12 @@ from collections.abc import Callable
 
 from edgewise.backends.xnnpack.graph import Graph
 from edgewise.backends.xnnpack.passes.drop_dead import drop_dead
+from edgewise.backends.xnnpack.passes.dynamic_kernels import use_dynamic_kernels
 from edgewise.backends.xnnpack.passes.fold_affine import fold_affine
 from edgewise.backends.xnnpack.passes.fuse_clamp import fuse_clamp
+from edgewise.backends.xnnpack.passes.integer_kernels import use_integer_kernels
 from edgewise.backends.xnnpack.passes.merge_reshapes import merge_reshapes
+from edgewise.backends.xnnpack.passes.move_quantization import move_quantization
 from edgewise.backends.xnnpack.passes.split_fully_connected import split_fully_connected
 
 PASSES: tuple[Callable[[Graph], bool], ...] = (
@@ -19,6 +22,14 @@ PASSES: tuple[Callable[[Graph], bool], ...] = (
     drop_dead,
     fold_affine,
     fuse_clamp,
+    move_quantization,
+    drop_dead,
+    use_integer_kernels,
+    fuse_clamp,
+    use_dynamic_kernels,
+    drop_dead,
+    split_fully_connected,  # products that move_quantization brought next to their slices
+    merge_reshapes,
     drop_dead,
 )
 

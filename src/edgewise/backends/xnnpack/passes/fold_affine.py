@@ -24,6 +24,8 @@ def fold_affine(graph: Graph) -> bool:
 def _constant_operand(node: Node) -> tuple[Value, torch.Tensor] | None:
     """The computed operand and the constant of a binary node."""
     a, b = node.inputs
+    if any(v is not None and v.quant is not None for v in (a, b)):
+        return None
     if b is not None and b.data is not None and a is not None and a.data is None:
         return a, b.data
     if a is not None and a.data is not None and b is not None and b.data is None:
@@ -37,6 +39,7 @@ def _constant_weights(node: Node) -> bool:
     return (
         weight is not None
         and weight.data is not None
+        and weight.quant is None
         and (bias is None or bias.data is not None)
         and not node.params.get("flags")
     )
@@ -53,6 +56,8 @@ def _fold_after(graph: Graph) -> bool:
         if found is None or found[1].numel() != 1:
             continue
         source, number = found
+        if len(source.dims) != len(node.outputs[0].dims):
+            continue  # more dimensions are what it is there for
         reshape = producers.get(source)
         product = reshape
         if reshape is not None and reshape.kind == "StaticReshape":

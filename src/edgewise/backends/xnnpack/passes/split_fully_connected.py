@@ -16,6 +16,9 @@ import math
 from dataclasses import dataclass
 
 from edgewise.backends.xnnpack.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.quant import rows_of
+from edgewise.backends.xnnpack.sizes import same, same_sizes, symbolic_sizes
+from edgewise.edge.graph import Dim
 
 
 @dataclass
@@ -55,8 +58,8 @@ def _parts(node: Node, users: dict[Value, list[Node]]) -> list[_Part] | None:
                 return None
         # Channels may be split over trailing dimensions; ones before them do not matter.
         channels = _channel_dims(source.dims, result.dims[-1])
-        if channels is None or math.prod(source.dims[:channels]) != math.prod(
-            result.dims[: rank - 1]
+        if channels is None or not same(
+            math.prod(source.dims[:channels]), math.prod(result.dims[: rank - 1])
         ):
             return None
         for cut in readers:
@@ -67,14 +70,25 @@ def _parts(node: Node, users: dict[Value, list[Node]]) -> list[_Part] | None:
     found.sort(key=lambda p: p.start)
     if len(found) < 2 or any(a.start + a.count > b.start for a, b in itertools.pairwise(found)):
         return None
+    if any(_needs_a_reshape_of_symbols(node, part) for part in found):
+        return None
     return found
 
 
-def _channel_dims(dims: tuple[int, ...], channels: int) -> int | None:
+def _needs_a_reshape_of_symbols(node: Node, part: _Part) -> bool:
+    target = part.slice.outputs[0].dims
+    dims = (*node.outputs[0].dims[:-1], part.count)
+    return symbolic_sizes(target) > 1 and not same_sizes(dims, target)
+
+
+def _channel_dims(dims: tuple[Dim, ...], channels: Dim) -> int | None:
     """First of the trailing dimensions that together are the channels."""
     product = 1
     for first in range(len(dims) - 1, -1, -1):
-        product *= dims[first]
+        size = dims[first]
+        if not isinstance(size, int) or not isinstance(channels, int):
+            return None
+        product *= size
         if product == channels:
             return first
         if product > channels:
@@ -105,15 +119,20 @@ def _product(node: Node, part: _Part) -> list[Node]:
     assert x is not None and weight is not None and weight.data is not None
     rows = slice(part.start, part.start + part.count)
     data = weight.data[rows]
-    inputs: list[Value | None] = [x, Value(tuple(data.shape), weight.dtype, data=data), None]
+    filters = Value(
+        tuple(data.shape), weight.dtype, data=data, quant=rows_of(weight.quant, rows)
+    )
+    inputs: list[Value | None] = [x, filters, None]
     if bias is not None and bias.data is not None:
         cut = bias.data[rows]
-        inputs[2] = Value(tuple(cut.shape), bias.dtype, data=cut)
+        inputs[2] = Value(
+            tuple(cut.shape), bias.dtype, data=cut, quant=rows_of(bias.quant, rows)
+        )
     target = part.slice.outputs[0]
     dims = (*x.dims[:-1], part.count)
-    if dims == target.dims:
+    if same_sizes(dims, target.dims):
         return [Node(node.kind, inputs, [target], dict(node.params), node.clamp, node.origin)]
-    result = Value(dims, target.dtype)
+    result = Value(dims, target.dtype, quant=target.quant)
     product = Node(node.kind, inputs, [result], dict(node.params), node.clamp, node.origin)
     shape = {"num_dims": len(target.dims), "new_shape": list(target.dims)}
     return [product, Node("StaticReshape", [result], [target], shape, None, node.origin)]

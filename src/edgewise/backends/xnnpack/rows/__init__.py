@@ -5,13 +5,20 @@ from collections.abc import Sequence
 from torch.fx import Node
 
 from edgewise.backends.xnnpack.rows import (
+    activations,
     attention,
     convolution,
     elementwise,
     linear,
     normalization,
     pooling,
+    quantization,
+    recurrent,
+    reductions,
+    resample,
+    selection,
     shape,
+    statistics,
 )
 from edgewise.backends.xnnpack.table import BY_TARGET, ROWS, OpRow
 
@@ -22,10 +29,11 @@ def all_rows() -> Sequence[OpRow]:
 
 def row_of(node: Node) -> OpRow | None:
     """The row of the node's operator, if it has one."""
-    return BY_TARGET.get(node.target)
+    return BY_TARGET.get(node.target) or BY_TARGET.get(str(node.target))
 
 
 __all__ = [
+    "activations",
     "all_rows",
     "attention",
     "convolution",
@@ -33,6 +41,12 @@ __all__ = [
     "linear",
     "normalization",
     "pooling",
+    "quantization",
+    "recurrent",
+    "reductions",
+    "resample",
     "row_of",
+    "selection",
     "shape",
+    "statistics",
 ]

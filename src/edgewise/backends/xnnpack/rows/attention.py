@@ -10,8 +10,17 @@ from torch.fx import Node
 
 from edgewise.backends.xnnpack.builder import Operand, Ref
 from edgewise.backends.xnnpack.rows.linear import batch_product
-from edgewise.backends.xnnpack.table import Constraint, Lowering, OpRow, Query, add_row, equals
-from edgewise.edge.graph import fake
+from edgewise.backends.xnnpack.sizes import shown
+from edgewise.backends.xnnpack.table import (
+    MAX_RANK,
+    Constraint,
+    Lowering,
+    OpRow,
+    Query,
+    add_row,
+    equals,
+)
+from edgewise.edge.graph import Dim, shape_of
 
 aten = torch.ops.aten
 
@@ -19,34 +28,73 @@ aten = torch.ops.aten
 def _attention(to: Lowering, node: Node, args: dict[str, Any]) -> Operand:
     query, key, value = (to.ref(args[k]) for k in ("query", "key", "value"))
     factor = args["scale"] if args["scale"] is not None else 1 / math.sqrt(query.shape[-1])
-    r = query.rank
+    query = to.b.scale(query, float(factor))
+    mask = _mask(to, args, (query.shape[-2], key.shape[-2]), query.dtype)
+    if args["enable_gqa"] and query.shape[-3] != key.shape[-3]:
+        groups = key.shape[-3]
+        query, key, value = (_in_groups(to, x, groups) for x in (query, key, value))
+        mask = None if mask is None else _mask_in_groups(to, mask, groups)
+    r = key.rank
     swap = (*range(r - 2), r - 1, r - 2)
     # The key lies as [..., tokens, channels]: XNNPACK multiplies by it transposed.
     key = to.b.permute(to.b.in_order(key, tuple(range(r))), swap)
-    scores: Ref = batch_product(to, to.b.scale(query, float(factor)), key)
-    mask = _mask(to, args, scores.shape)
+    scores: Ref = batch_product(to, query, key)
     if mask is not None:
         scores = to.b.binary("Add", scores, mask)
-    return batch_product(to, to.b.unary("Softmax", scores), value)
+    return to.b.view(batch_product(to, to.b.unary("Softmax", scores), value), shape_of(node))
 
 
-def _mask(to: Lowering, args: dict[str, Any], shape: tuple[int, ...]) -> Operand | None:
+def _in_groups(to: Lowering, x: Ref, groups: Dim) -> Ref:
+    """[..., heads, tokens, channels] -> [..., groups, heads of a group, tokens, channels].
+
+    Keys and values have one head a group, which the products broadcast."""
+    *lead, heads, tokens, channels = x.shape
+    return to.b.view(x, (*lead, groups, heads // groups, tokens, channels))
+
+
+def _mask_in_groups(to: Lowering, mask: Operand, groups: Dim) -> Operand:
+    *lead, rows, columns = mask.shape
+    if not lead:
+        return mask
+    *lead, heads = lead
+    split = (1, 1) if heads == 1 else (groups, heads // groups)
+    shape = (*lead, *split, rows, columns)
+    return mask.reshape(shape) if isinstance(mask, torch.Tensor) else to.b.view(mask, shape)
+
+
+def _mask(
+    to: Lowering, args: dict[str, Any], shape: tuple[Dim, Dim], dtype: torch.dtype
+) -> Operand | None:
     """What is added to the scores; None for nothing."""
     if args["is_causal"]:
-        rows, columns = shape[-2:]
-        return torch.full((rows, columns), -math.inf).triu(1)
+        return torch.full(shape, -math.inf, dtype=dtype).triu(1)
     if args["attn_mask"] is None:
         return None
     mask = to.operand(args["attn_mask"])
     if isinstance(mask, torch.Tensor) and mask.dtype == torch.bool:
-        return torch.zeros(mask.shape).masked_fill(~mask, -math.inf)
-    return mask
+        return torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, -math.inf)
+    return mask.to(dtype) if isinstance(mask, torch.Tensor) else to.b.convert(mask, dtype)
 
 
-def _plain_heads(q: Query) -> str | None:
-    shapes = [list(fake(q.args[k]).shape) for k in ("query", "key", "value")]
-    same = len({len(s) for s in shapes}) == 1 and len({tuple(s[:-2]) for s in shapes}) == 1
-    return None if same and len(shapes[0]) >= 3 else ", ".join(map(str, shapes))
+def _matching_heads(q: Query) -> str | None:
+    """Leading sizes that broadcast; with enable_gqa fewer heads of keys and values."""
+    shapes = [shape_of(q.args[k]) for k in ("query", "key", "value")]
+    *leads, kv = ([*s[:-2]] for s in shapes)
+    if q.args["enable_gqa"]:
+        heads = [s[-3] for s in shapes if len(s) > 2]
+        numbers = len(heads) == 3 and all(isinstance(h, int) for h in heads)
+        if not numbers or heads[1] != heads[2] or heads[0] % heads[1]:
+            return ", ".join(map(shown, shapes))
+        leads, kv = [lead[:-1] for lead in leads], kv[:-1]
+    known = [lead for lead in (*leads, kv) if lead]
+    rank = max(map(len, known), default=0)
+    if rank + 2 + bool(q.args["enable_gqa"]) * 2 > MAX_RANK:
+        return ", ".join(map(shown, shapes))
+    padded = [[1] * (rank - len(lead)) + lead for lead in known]
+    for sizes in zip(*padded, strict=True):
+        if len({s for s in sizes if s != 1}) > 1:
+            return ", ".join(map(shown, shapes))
+    return None
 
 
 def _no_dead_rows(q: Query) -> str | None:
@@ -66,12 +114,15 @@ add_row(
         _attention,
         (
             equals("dropout_p", 0),
-            equals("enable_gqa", False),
-            Constraint("query, key and value with the same leading dimensions", _plain_heads),
-            Constraint("every query may attend to something", _no_dead_rows),
+            Constraint("leading dimensions that go together", _matching_heads),
+            Constraint(
+                "every query may attend to something",
+                _no_dead_rows,
+                "letting a masked query attend to itself",
+            ),
         ),
         keep=True,
         typed_constants=False,
-        also="two batch matrix products, softmax",
+        also="two batch matrix products, softmax; groups of heads (enable_gqa) are broadcast",
     )
 )

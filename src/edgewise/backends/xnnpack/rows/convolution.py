@@ -1,4 +1,4 @@
-"""Convolutions."""
+"""Convolutions of images, and of sequences as images of one row."""
 
 from __future__ import annotations
 
@@ -17,14 +17,34 @@ from edgewise.backends.xnnpack.table import (
     constant,
     rank,
 )
-from edgewise.edge.graph import fake
+from edgewise.edge.graph import Dim, shape_of
 
 aten = torch.ops.aten
 
 
 def _convolution(to: Lowering, node: Node, args: dict[str, Any]) -> Operand:
     weight, bias = to.tensor(args["weight"]), to.optional(args["bias"])
-    x = to.b.in_order(to.ref(args["input"]), NHWC)
+    x, shape = to.ref(args["input"]), shape_of(node)
+    if x.rank == 3:
+        row = dict(args, stride=[1, *args["stride"]], padding=[0, *args["padding"]])
+        row["dilation"] = [1, *args["dilation"]]
+        row["output_padding"] = [0, *args["output_padding"]]
+        x = to.b.view(x, (*x.shape[:2], 1, x.shape[2]))
+        result = _image(to, x, weight.unsqueeze(2), bias, (*shape[:2], 1, shape[2]), row)
+        return to.b.view(result, shape)
+    return _image(to, x, weight, bias, shape, args)
+
+
+def _image(
+    to: Lowering,
+    x: Ref,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    shape: tuple[Dim, ...],
+    args: dict[str, Any],
+) -> Ref:
+    """The convolution of an image to a result of the shape."""
+    x = to.b.in_order(x, NHWC)
     stride, padding, dilation = args["stride"], args["padding"], args["dilation"]
     transposed, groups = bool(args["transposed"]), int(args["groups"])
     if transposed:
@@ -40,7 +60,6 @@ def _convolution(to: Lowering, node: Node, args: dict[str, Any]) -> Operand:
     else:
         inputs, outputs = weight.shape[1], weight.shape[0] // groups
         filters, kind = weight.permute(0, 2, 3, 1), "Conv2d"
-    shape = [int(s) for s in fake(node).shape]
     value = to.b.node(
         kind,
         [
@@ -71,7 +90,14 @@ def _convolution(to: Lowering, node: Node, args: dict[str, Any]) -> Operand:
 
 def _two_dimensional(q: Query) -> str | None:
     found = len(q.args["stride"])
-    return None if found == 2 else f"{found}-D"
+    return None if found in (1, 2) else f"{found}-D"
+
+
+def _covers_its_stride(q: Query) -> str | None:
+    """XNNPACK writes out of bounds where a transposed convolution's result is smaller."""
+    sizes, stride = shape_of(q.node)[2:], q.args["stride"]
+    small = any(isinstance(s, int) and s < step for s, step in zip(sizes, stride, strict=False))
+    return f"size {sizes}, stride {stride}" if q.args["transposed"] and small else None
 
 
 def _no_dilated_transpose(q: Query) -> str | None:
@@ -86,10 +112,12 @@ add_row(
         (aten.convolution.default,),
         _convolution,
         (
-            rank("input", 4),
-            Constraint("2-D convolution", _two_dimensional),
+            rank("input", 3, 4),
+            Constraint("1-D or 2-D convolution", _two_dimensional),
             constant("weight", "bias"),
             Constraint("transposed convolution without dilation", _no_dilated_transpose),
+            Constraint("a transposed convolution's result covers its stride", _covers_its_stride),
         ),
+        also="1-D: as an image of one row",
     )
 )

@@ -16,8 +16,8 @@ from edgewise.backends.xnnpack.table import (
     Query,
     add_row,
     equals,
-    last_dim,
 )
+from edgewise.edge.graph import fake
 
 aten = torch.ops.aten
 Args = dict[str, Any]
@@ -28,14 +28,14 @@ def _same_type(q: Query) -> str | None:
     return None if len(types) == 1 else ", ".join(sorted(map(str, types)))
 
 
-ONE_TYPE = Constraint("operands of one data type", _same_type)
+ONE_TYPE = Constraint("operands of one data type", _same_type, "x.to(y.dtype) on one of them")
 
 
-def _unary(name: str, kind: str, *targets: torch._ops.OpOverload) -> None:
+def _unary(name: str, kind: str, *targets: torch._ops.OpOverload, also: str = "") -> None:
     def lower(to: Lowering, node: Node, args: Args) -> Operand:
         return to.b.unary(kind, to.ref(node.args[0]))
 
-    add_row(OpRow(name, targets, lower))
+    add_row(OpRow(name, targets, lower, also=also))
 
 
 _unary("abs", "Abs", aten.abs.default)
@@ -43,36 +43,44 @@ _unary("ceil", "Ceiling", aten.ceil.default)
 _unary("cos", "Cos", aten.cos.default)
 _unary("exp", "Exp", aten.exp.default)
 _unary("floor", "Floor", aten.floor.default)
-_unary("log", "Log", aten.log.default)
+_unary("log", "Log", aten.log.default, also="denormal numbers count as zero")
 _unary("neg", "Negate", aten.neg.default)
-_unary("rsqrt", "ReciprocalSquareRoot", aten.rsqrt.default)
+_unary(
+    "rsqrt",
+    "ReciprocalSquareRoot",
+    aten.rsqrt.default,
+    also="of zero and infinity: NaN on some CPUs",
+)
 _unary("sigmoid", "Sigmoid", aten.sigmoid.default)
 _unary("sin", "Sin", aten.sin.default)
-_unary("sqrt", "SquareRoot", aten.sqrt.default)
+_unary("sqrt", "SquareRoot", aten.sqrt.default, also="of infinity: NaN on some CPUs")
 _unary("tanh", "Tanh", aten.tanh.default)
 
 
-def _binary(name: str, kind: str, *targets: torch._ops.OpOverload, alpha: bool = False) -> None:
+NO_NAN = "NaN among the operands may be passed over"
+
+
+def _binary(
+    name: str,
+    kind: str,
+    *targets: torch._ops.OpOverload,
+    alpha: bool = False,
+    also: str = "",
+) -> None:
     def lower(to: Lowering, node: Node, args: Args) -> Operand:
-        return to.b.binary(kind, to.operand(node.args[0]), to.operand(node.args[1]))
+        a, b = (to.operand(x, fake(node).dtype) for x in node.args[:2])
+        return to.b.binary(kind, a, b)
 
     one = equals("alpha", 1, hint="multiplying the second operand first")
-    add_row(OpRow(name, targets, lower, (ONE_TYPE, one) if alpha else (ONE_TYPE,)))
+    add_row(OpRow(name, targets, lower, (ONE_TYPE, one) if alpha else (ONE_TYPE,), also=also))
 
 
 _binary("add", "Add", aten.add.Tensor, aten.add.Scalar, alpha=True)
 _binary("sub", "Subtract", aten.sub.Tensor, aten.sub.Scalar, alpha=True)
 _binary("mul", "Multiply", aten.mul.Tensor, aten.mul.Scalar)
 _binary("div", "Div", aten.div.Tensor, aten.div.Scalar)
-_binary("maximum", "Maximum", aten.maximum.default)
-_binary("minimum", "Minimum", aten.minimum.default)
-
-
-def _pow(to: Lowering, node: Node, args: Args) -> Operand:
-    return to.b.unary("Square", to.ref(args["self"]))
-
-
-add_row(OpRow("pow", (aten.pow.Tensor_Scalar,), _pow, (equals("exponent", 2),)))
+_binary("maximum", "Maximum", aten.maximum.default, also=NO_NAN)
+_binary("minimum", "Minimum", aten.minimum.default, also=NO_NAN)
 
 
 # --- clamps: merged into the node before by passes/fuse_clamp ---------------------------
@@ -121,6 +129,25 @@ add_row(
 )
 
 
+def _clamp_tensor(to: Lowering, node: Node, args: Args) -> Operand:
+    x = to.operand(args["self"])
+    for kind, bound in (("Maximum", args["min"]), ("Minimum", args["max"])):
+        if bound is not None:
+            x = to.b.binary(kind, x, to.operand(bound))
+    return x
+
+
+add_row(
+    OpRow(
+        "clamp_tensor",
+        (aten.clamp.Tensor,),
+        _clamp_tensor,
+        (ONE_TYPE,),
+        also=f"maximum and minimum; {NO_NAN}",
+    )
+)
+
+
 # --- activations -------------------------------------------------------------------------
 
 
@@ -144,10 +171,6 @@ def _gelu(to: Lowering, node: Node, args: Args) -> Operand:
     inner = to.b.shift(to.b.scale(square, 2 * root * 0.044715), 2 * root)
     gate = to.b.unary("Sigmoid", to.b.binary("Multiply", inner, x))
     return to.b.binary("Multiply", x, gate)
-
-
-def _elu(to: Lowering, node: Node, args: Args) -> Operand:
-    return to.b.unary("ELU", to.ref(args["self"]), alpha=float(args["alpha"]))
 
 
 def _leaky_relu(to: Lowering, node: Node, args: Args) -> Operand:
@@ -174,22 +197,15 @@ add_row(
 )
 add_row(OpRow("silu", (aten.silu.default,), _silu, keep=True, also="sigmoid and multiply"))
 add_row(OpRow("gelu", (aten.gelu.default,), _gelu, keep=True))
-add_row(
-    OpRow(
-        "elu",
-        (aten.elu.default,),
-        _elu,
-        (equals("scale", 1), equals("input_scale", 1)),
-        keep=True,
-    )
-)
 add_row(OpRow("leaky_relu", (aten.leaky_relu.default,), _leaky_relu, keep=True))
 
 
 def _softmax(to: Lowering, node: Node, args: Args) -> Operand:
-    x = to.ref(args["self"])
-    if x.perm[-1] != x.rank - 1:
-        x = to.b.in_order(x, tuple(range(x.rank)))
+    x = to.b.convert(to.ref(args["self"]), fake(node).dtype)
+    if x.rank:
+        dim = args["dim"] % x.rank
+        if x.perm[-1] != dim:
+            x = to.b.in_order(x, (*(d for d in range(x.rank) if d != dim), dim))
     return to.b.unary("Softmax", x)
 
 
@@ -198,7 +214,7 @@ add_row(
         "softmax",
         (aten._softmax.default,),
         _softmax,
-        (last_dim(), equals("half_to_float", False)),
+        also="over another dimension than the last: that is moved last in memory",
     )
 )
 

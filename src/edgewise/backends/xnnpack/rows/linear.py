@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.xnnpack.builder import Operand, Ref, identity
+from edgewise.backends.xnnpack.builder import Operand, Ref
 from edgewise.backends.xnnpack.graph import TRANSPOSE_B
+from edgewise.backends.xnnpack.layout import identity
+from edgewise.backends.xnnpack.sizes import broadcast, shown, symbolic_sizes
 from edgewise.backends.xnnpack.table import (
     Constraint,
     Lowering,
@@ -16,8 +18,8 @@ from edgewise.backends.xnnpack.table import (
     Query,
     add_row,
     constant,
-    equals,
 )
+from edgewise.edge.graph import fake, shape_of
 
 aten = torch.ops.aten
 Args = dict[str, Any]
@@ -25,7 +27,7 @@ Args = dict[str, Any]
 
 def _linear(to: Lowering, node: Node, args: Args) -> Operand:
     return to.b.fully_connected(
-        to.ref(args["input"]), to.tensor(args["weight"]), to.optional(args["bias"])
+        to.ref(args["input"]), to.weight(args["weight"]), to.optional(args["bias"])
     )
 
 
@@ -33,45 +35,40 @@ add_row(OpRow("linear", (aten.linear.default,), _linear, (constant("weight", "bi
 
 
 def _addmm(to: Lowering, node: Node, args: Args) -> Operand:
-    bias = to.tensor(args["self"])
-    return to.b.fully_connected(to.ref(args["mat1"]), to.tensor(args["mat2"]).t(), bias.reshape(-1))
+    """beta * self + alpha * mat1 @ mat2, in one node where the layer is a constant's."""
+    bias, weight = args["self"], args["mat2"]
+    alpha, beta = float(args["alpha"]), float(args["beta"])
+    if weight in to.constants and bias in to.constants and alpha == beta == 1:
+        vector = to.tensor(bias)
+        if vector.dim() > 0 and vector.shape[-1] == vector.numel() == shape_of(node)[1]:
+            return to.b.fully_connected(
+                to.ref(args["mat1"]), to.tensor(weight).t(), vector.reshape(-1)
+            )
+    product = to.b.scale(_product(to, args["mat1"], weight), alpha)
+    if beta != 1:
+        return to.b.binary("Add", product, to.b.scale(to.ref(bias), beta))
+    return to.b.binary("Add", product, to.operand(bias))
 
 
-def _bias_is_vector(q: Query) -> str | None:
-    bias, outputs = q.args["self"].meta["val"], q.node.meta["val"].shape[1]
-    fits = bias.dim() > 0 and bias.numel() == outputs and bias.shape[-1] == outputs
-    return None if fits else f"shape {list(bias.shape)} for {outputs} outputs"
-
-
-add_row(
-    OpRow(
-        "addmm",
-        (aten.addmm.default,),
-        _addmm,
-        (
-            constant("self", "mat2"),
-            equals("alpha", 1),
-            equals("beta", 1),
-            Constraint("bias is a vector of the outputs", _bias_is_vector),
-        ),
-    )
-)
+add_row(OpRow("addmm", (aten.addmm.default,), _addmm, also="of a computed matrix: as mm, then add"))
 
 
 def batch_product(to: Lowering, a: Ref, b: Ref) -> Ref:
-    """a [..., m, k] times b [..., k, n]: b may lie transposed in memory."""
-    r = a.rank
+    """a [..., m, k] times b [..., k, n]: b may lie transposed in memory, and what leads is
+    broadcast."""
+    r = max(a.rank, b.rank)
+    a, b = (to.b.view(x, (*(1,) * (r - x.rank), *x.shape)) for x in (a, b))
     a = to.b.in_order(a, identity(r))
     swapped = (*range(r - 2), r - 1, r - 2)
     flags = TRANSPOSE_B if b.perm == swapped else 0
     b = to.b.in_order(b, swapped if flags else identity(r))
-    dims = (*a.value.dims[:-1], b.shape[-1])
+    dims = (*broadcast(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
     value = to.b.node("BatchMatrixMultiply", [a.value, b.value], dims, a.dtype, flags=flags)
     return Ref(value, identity(r))
 
 
-def _mm(to: Lowering, node: Node, args: Args) -> Operand:
-    a, b = args["self"], args["mat2"]
+def _product(to: Lowering, a: Node, b: Node) -> Ref:
+    """Of two matrices."""
     if b in to.constants:
         return to.b.fully_connected(to.ref(a), to.tensor(b).t(), None)
     left, right = to.ref(a), to.ref(b)
@@ -80,9 +77,39 @@ def _mm(to: Lowering, node: Node, args: Args) -> Operand:
     return to.b.view(product, product.shape[1:])
 
 
+def _mm(to: Lowering, node: Node, args: Args) -> Operand:
+    return _product(to, args["self"], args["mat2"])
+
+
 def _bmm(to: Lowering, node: Node, args: Args) -> Operand:
     return batch_product(to, to.ref(args["self"]), to.ref(args["mat2"]))
 
 
 add_row(OpRow("mm", (aten.mm.default,), _mm))
 add_row(OpRow("bmm", (aten.bmm.default,), _bmm))
+
+
+def _matmul(to: Lowering, node: Node, args: Args) -> Operand:
+    a, b = args["self"], args["other"]
+    if b in to.constants and fake(b).dim() == 2:
+        return to.b.fully_connected(to.ref(a), to.tensor(b).t(), None)
+    return batch_product(to, to.ref(a), to.ref(b))
+
+
+def _worth_it(q: Query) -> str | None:
+    """Other products are spelt as `mm` or `bmm`, where needed between reshapes: these are
+    copies, and impossible with several symbolic sizes."""
+    shapes = [shape_of(q.args[k]) for k in ("self", "other")]
+    many = len(shape_of(q.node)) > 3 or symbolic_sizes(shape_of(q.node)) > 1
+    return None if many and all(len(s) >= 2 for s in shapes) else " and ".join(map(shown, shapes))
+
+
+add_row(
+    OpRow(
+        "matmul",
+        (aten.matmul.default,),
+        _matmul,
+        (Constraint("matrices, with more than three dimensions or symbolic sizes", _worth_it),),
+        keep=True,
+    )
+)

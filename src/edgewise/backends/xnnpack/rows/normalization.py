@@ -19,9 +19,12 @@ aten = torch.ops.aten
 
 
 def mean_of_last(to: Lowering, x: Ref) -> Ref:
-    """[..., n] -> [..., 1]"""
+    """[..., n] -> [..., 1]. Of float16, too, the sum is taken in float32: in float16 it loses
+    digits with every term, and 1/n itself has few where n is large."""
     n = x.shape[-1]
-    return to.b.fully_connected(x, torch.full((1, n), 1 / n, dtype=x.dtype), None)
+    wide = to.b.convert(x, torch.float32)
+    mean = to.b.fully_connected(wide, torch.full((1, n), 1 / n), None)
+    return to.b.convert(mean, x.dtype)
 
 
 def _layer_norm(to: Lowering, node: Node, args: dict[str, Any]) -> Operand:
@@ -30,10 +33,12 @@ def _layer_norm(to: Lowering, node: Node, args: dict[str, Any]) -> Operand:
     normalized = args["normalized_shape"]
     if len(normalized) > 1:
         x = to.b.view(x, (*shape[: -len(normalized)], math.prod(normalized)))
+    # In float32: squares of float16 numbers above 256 overflow, and eps may be nothing.
+    dtype, x = x.dtype, to.b.convert(x, torch.float32)
     centred = to.b.binary("Subtract", x, mean_of_last(to, x))
     variance = mean_of_last(to, to.b.unary("Square", centred))
     inverse = to.b.unary("ReciprocalSquareRoot", to.b.shift(variance, float(args["eps"])))
-    result: Ref = to.b.binary("Multiply", centred, inverse)
+    result: Ref = to.b.convert(to.b.binary("Multiply", centred, inverse), dtype)
     weight, bias = to.optional(args["weight"]), to.optional(args["bias"])
     if weight is not None:
         result = to.b.binary("Multiply", result, weight.reshape(-1))

@@ -1,15 +1,18 @@
-"""Pooling and means."""
+"""Pooling over windows of images.
+
+One-dimensional pooling is spelt as two-dimensional before (`edge.canonicalize`), and an
+adaptive one whose sizes divide as an ordinary one.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch.fx import Node
 
 from edgewise.backends.xnnpack.builder import NHWC, Operand, Ref
-from edgewise.backends.xnnpack.graph import KEEP_DIMS
-from edgewise.backends.xnnpack.rows.normalization import mean_of_last
 from edgewise.backends.xnnpack.table import (
     Constraint,
     Lowering,
@@ -17,34 +20,66 @@ from edgewise.backends.xnnpack.table import (
     Query,
     add_row,
     equals,
-    rank,
 )
-from edgewise.edge.graph import fake
+from edgewise.edge.graph import Dim, dims_of, shape_of, value_of
 
 aten = torch.ops.aten
 Args = dict[str, Any]
+Pair = tuple[int, int]
 
 
-def _pair(value: Any, default: Any = None) -> tuple[int, int]:
+def _pair(value: Any, default: Any = None) -> Pair:
     items = [value] if isinstance(value, int) else list(value or default)
     return (items[0], items[-1])
 
 
-def _max_pool2d(to: Lowering, node: Node, args: Args) -> Operand:
-    kernel = _pair(args["kernel_size"])
-    stride, padding = _pair(args["stride"], kernel), _pair(args["padding"])
-    dilation = _pair(args["dilation"])
-    x = to.b.in_order(to.ref(args["self"]), NHWC)
-    result = node.meta["val"]
-    shape = [int(s) for s in (result[0] if isinstance(result, (tuple, list)) else result).shape]
+def _result_shape(node: Node) -> tuple[Dim, ...]:
+    value = value_of(node)
+    return dims_of((value[0] if isinstance(value, (tuple, list)) else value).shape)
+
+
+def _window(
+    to: Lowering,
+    kind: str,
+    x: Ref,
+    shape: tuple[Dim, ...],
+    kernel: Pair,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair = (1, 1),
+    ceil_mode: bool = False,
+) -> Ref:
+    """A pooling node. `shape` is the result's: with ceil_mode the padding behind grows to it."""
+    shape = tuple(shape)
+    if x.rank == 3:
+        result = _window(
+            to,
+            kind,
+            to.b.view(x, (1, *x.shape)),
+            (1, *shape),
+            kernel,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+        )
+        return to.b.view(result, shape)
+    after = list(padding)
+    if ceil_mode:
+        for i in range(2):
+            size, out = x.shape[2 + i], shape[2 + i]
+            assert isinstance(size, int) and isinstance(out, int)
+            reach = (kernel[i] - 1) * dilation[i] + 1
+            after[i] = max((out - 1) * stride[i] + reach - size - padding[i], 0)
+    x = to.b.in_order(x, NHWC)
     value = to.b.node(
-        "MaxPooling2d",
+        kind,
         [x.value],
         [shape[d] for d in NHWC],
         x.dtype,
         padding_top=padding[0],
-        padding_right=padding[1],
-        padding_bottom=padding[0],
+        padding_right=after[1],
+        padding_bottom=after[0],
         padding_left=padding[1],
         pooling_height=kernel[0],
         pooling_width=kernel[1],
@@ -54,6 +89,21 @@ def _max_pool2d(to: Lowering, node: Node, args: Args) -> Operand:
         dilation_width=dilation[1],
     )
     return Ref(value, NHWC)
+
+
+def _max_pool2d(to: Lowering, node: Node, args: Args) -> Operand:
+    kernel = _pair(args["kernel_size"])
+    return _window(
+        to,
+        "MaxPooling2d",
+        to.ref(args["self"]),
+        _result_shape(node),
+        kernel,
+        _pair(args["stride"], kernel),
+        _pair(args["padding"]),
+        _pair(args["dilation"]),
+        args["ceil_mode"],
+    )
 
 
 def _stride_within_kernel(q: Query) -> str | None:
@@ -69,15 +119,21 @@ def _more_than_one(q: Query) -> str | None:
 
 
 def _only_values_are_used(q: Query) -> str | None:
-    others = [u.name for u in q.node.users if u.args[1] != 0]
+    others = [u.name for u in q.node.users if u.args[1] != 0 and u.users]
     return None if not others else f"indices used by {', '.join(others)}"
 
 
+def _static_if_ceil(q: Query) -> str | None:
+    sizes = shape_of(q.args["self"])[-2:]
+    if q.args["ceil_mode"] and not all(isinstance(s, int) for s in sizes):
+        return f"ceil_mode=True, size {tuple(map(str, sizes))}"
+    return None
+
+
 _POOL = (
-    rank("self", 4),
     Constraint("stride <= kernel_size", _stride_within_kernel),
-    Constraint("kernel_size above 1x1", _more_than_one),
-    equals("ceil_mode", False),
+    Constraint("kernel_size above 1x1", _more_than_one, "a slice with the stride as its step"),
+    Constraint("ceil_mode=False, or static sizes", _static_if_ceil),
 )
 
 add_row(OpRow("max_pool2d", (aten.max_pool2d.default,), _max_pool2d, _POOL, keep=True))
@@ -91,36 +147,58 @@ add_row(
 )
 
 
-def _dims(args: Args) -> list[int]:
-    of = fake(args["self"]).dim()
-    return sorted(d % of for d in (args["dim"] or range(of)))
+# --- averages ----------------------------------------------------------------------------
 
 
-def _mean(to: Lowering, node: Node, args: Args) -> Operand:
-    x, shape = to.ref(args["self"]), [int(s) for s in fake(node).shape]
-    if _dims(args) == [x.rank - 1]:
-        return to.b.view(mean_of_last(to, x), shape)
-    x = to.b.in_order(x, NHWC)
-    n, _, _, c = x.value.dims
-    value = to.b.node("GlobalAvgPooling2d", [x.value], (n, 1, 1, c), x.dtype, flags=KEEP_DIMS)
-    return to.b.view(Ref(value, NHWC), shape)
+def _avg_pool2d(to: Lowering, node: Node, args: Args) -> Operand:
+    """XNNPACK leaves padding out of the average; where it counts, zeros are put in before."""
+    kernel, padding = _pair(args["kernel_size"]), _pair(args["padding"])
+    x = to.ref(args["self"])
+    if args["count_include_pad"] and any(padding):
+        x, padding = _zeros_around(to, x, padding), (0, 0)
+    stride = _pair(args["stride"], kernel)
+    return _window(to, "AvgPooling2d", x, _result_shape(node), kernel, stride, padding)
 
 
-def _spatial_or_last(q: Query) -> str | None:
-    of, dims = fake(q.args["self"]).dim(), _dims(q.args)
-    good = dims == [of - 1] or (of == 4 and dims == [2, 3])
-    return None if good else f"dim={q.args['dim']} of {of}-D"
+def _zeros_around(to: Lowering, x: Ref, padding: Pair) -> Ref:
+    amount = {x.rank - 2: padding[0], x.rank - 1: padding[1]}
+    around = [amount.get(d, 0) for d in x.perm]
+    dims = [s + 2 * a for s, a in zip(x.value.dims, around, strict=True)]
+    value = to.b.node(
+        "StaticConstantPad",
+        [x.value],
+        dims,
+        x.dtype,
+        pre_paddings=around,
+        post_paddings=list(around),
+        padding_value=0.0,
+    )
+    return Ref(value, x.perm)
+
+
+def _divides_by_window(q: Query) -> str | None:
+    divisor, padded = q.args["divisor_override"], any(_pair(q.args["padding"]))
+    if divisor is None:
+        return None
+    if divisor == math.prod(_pair(q.args["kernel_size"])):
+        counted = q.args["count_include_pad"] or not padded
+        return None if counted else f"divisor_override={divisor} over padding that is left out"
+    return f"divisor_override={divisor} for kernel_size {_pair(q.args['kernel_size'])}"
 
 
 add_row(
     OpRow(
-        "mean",
-        (aten.mean.dim,),
-        _mean,
+        "avg_pool2d",
+        (aten.avg_pool2d.default,),
+        _avg_pool2d,
         (
-            Constraint("dim is [-1, -2] of a 4-D tensor, or the last one", _spatial_or_last),
-            equals("dtype", None),
+            equals("ceil_mode", False),
+            Constraint(
+                "divisor_override is the pooling region",
+                _divides_by_window,
+                "dividing by the region and multiplying",
+            ),
         ),
-        also="over the last dimension: fully connected with 1/N",
+        also="with count_include_pad=True and padding: zeros are put around first",
     )
 )

@@ -2,35 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch.fx import Node
 
+from edgewise.backends.xnnpack import reshape
 from edgewise.backends.xnnpack.builder import Operand, Ref
-from edgewise.backends.xnnpack.graph import Value
+from edgewise.backends.xnnpack.rows.reduce import as_it_lies, named, pad_after
 from edgewise.backends.xnnpack.table import (
+    MAX_RANK,
+    RESHAPABLE,
     Constraint,
     Lowering,
     OpRow,
     Query,
     add_row,
-    equals,
+    static,
 )
-from edgewise.edge.graph import fake
+from edgewise.edge.graph import fake, shape_of
 
 aten = torch.ops.aten
 Args = dict[str, Any]
 
 
 def _view(to: Lowering, node: Node, args: Args) -> Operand:
-    return to.b.view(to.ref(node.args[0]), [int(s) for s in fake(node).shape])
+    return to.b.view(to.ref(node.args[0]), shape_of(node))
 
 
-add_row(OpRow("view_copy", (aten.view_copy.default,), _view))
-add_row(OpRow("squeeze_copy", (aten.squeeze_copy.dims,), _view))
-add_row(OpRow("unsqueeze_copy", (aten.unsqueeze_copy.default,), _view))
+_KEPT_APART = "several symbolic sizes: by copies, where static ones are merged, split or ones"
+
+add_row(
+    OpRow(
+        "view_copy",
+        (aten.view_copy.default,),
+        _view,
+        (RESHAPABLE,),
+        sizes=("size",),
+        also=_KEPT_APART,
+    )
+)
+add_row(OpRow("squeeze_copy", (aten.squeeze_copy.dims,), _view, (RESHAPABLE,), also=_KEPT_APART))
+add_row(
+    OpRow("unsqueeze_copy", (aten.unsqueeze_copy.default,), _view, (RESHAPABLE,), also=_KEPT_APART)
+)
 
 
 def _permute(to: Lowering, node: Node, args: Args) -> Operand:
@@ -52,7 +69,27 @@ def _slice(to: Lowering, node: Node, args: Args) -> Operand:
     x = to.ref(args["self"])
     dim = args["dim"] % x.rank
     start, end = _bounds(args, x.shape[dim])
-    return to.b.slice(x, dim, start, end - start)
+    if args["step"] == 1:
+        return to.b.slice(x, dim, start, end - start)
+    return _every(to, x, dim, start, end, args["step"])
+
+
+def _every(to: Lowering, x: Ref, dim: int, start: int, end: int, step: int) -> Ref:
+    """Every step-th place: the first of each of several rows of `step` places."""
+    count = -(-(end - start) // step)
+    size = x.shape[dim]
+    assert isinstance(size, int)
+    x = pad_after(to, x, dim, max(start + count * step - size, 0), 0.0)
+    x = to.b.slice(x, dim, start, count * step)
+    # Rows of one place fit any layout: they lie beside each other where the dimension lies.
+    place = x.perm.index(dim)
+    before, behind = x.value.dims[:place], x.value.dims[place + 1 :]
+    if len(before) > 1 and x.rank == MAX_RANK:
+        before = (math.prod(before),)
+    rows = to.b.view(as_it_lies(x), (*before, count, step, *behind))
+    firsts = to.b.slice(rows, len(before) + 1, 0, 1)
+    dims = (*x.value.dims[:place], count, *behind)
+    return named(to.b.view(firsts, dims), x.perm)
 
 
 add_row(
@@ -61,7 +98,7 @@ add_row(
         (aten.slice_copy.Tensor,),
         _slice,
         (
-            equals("step", 1),
+            static("self", result=True),
             Constraint(
                 "start and end are numbers",
                 lambda q: next(
@@ -74,6 +111,7 @@ add_row(
                 ),
             ),
         ),
+        also="with a step: a slice of a reshaped slice",
     )
 )
 
@@ -81,12 +119,36 @@ add_row(
 def _select(to: Lowering, node: Node, args: Args) -> Operand:
     x = to.ref(args["self"])
     dim = args["dim"] % x.rank
-    index = args["index"] % x.shape[dim]
+    size, index = x.shape[dim], args["index"]
+    if isinstance(size, int):
+        index %= size
     part = to.b.slice(x, dim, index, 1)
-    return to.b.view(part, [int(s) for s in fake(node).shape])
+    return to.b.view(part, shape_of(node))
 
 
-add_row(OpRow("select_copy", (aten.select_copy.int,), _select))
+def _from_the_start(q: Query) -> str | None:
+    dim, index = q.args["dim"], q.args["index"]
+    size = shape_of(q.args["self"])[dim]
+    return None if isinstance(size, int) or index >= 0 else f"index={index} of {size}"
+
+
+def _rest_is_reshapable(q: Query) -> str | None:
+    shape = list(shape_of(q.args["self"]))
+    shape[q.args["dim"]] = 1
+    return reshape.refusal(shape, shape_of(q.node))
+
+
+add_row(
+    OpRow(
+        "select_copy",
+        (aten.select_copy.int,),
+        _select,
+        (
+            Constraint("a negative index only where the size is static", _from_the_start),
+            replace(RESHAPABLE, check=_rest_is_reshapable),
+        ),
+    )
+)
 
 
 def _cat(to: Lowering, node: Node, args: Args) -> Operand:
@@ -100,29 +162,11 @@ def _cat(to: Lowering, node: Node, args: Args) -> Operand:
         to.b.in_order(o, perm).value if isinstance(o, Ref) else to.b.constant(o, perm)
         for o in operands
     ]
-    return Ref(_concatenate(to, values, physical), perm)
+    return Ref(to.b.concatenate(values, physical), perm)
 
 
 def _is_empty_vector(operand: Operand) -> bool:
     return isinstance(operand, torch.Tensor) and operand.numel() == 0
-
-
-def _concatenate(to: Lowering, values: Sequence[Value], axis: int) -> Value:
-    """XNNPACK joins up to five values at once; more are joined in a tree."""
-    parts = list(values)
-    while len(parts) > 1:
-        joined = []
-        for i in range(0, len(parts), 5):
-            some = parts[i : i + 5]
-            if len(some) == 1:
-                joined += some
-                continue
-            dims = list(some[0].dims)
-            dims[axis] = sum(v.dims[axis] for v in some)
-            kind = f"Concatenate{len(some)}"
-            joined.append(to.b.node(kind, some, dims, some[0].dtype, axis=axis))
-        parts = joined
-    return parts[0]
 
 
 add_row(
@@ -130,12 +174,6 @@ add_row(
         "cat",
         (aten.cat.default,),
         _cat,
-        (
-            Constraint(
-                "at least two tensors",
-                lambda q: None if len(q.args["tensors"]) > 1 else str(len(q.args["tensors"])),
-            ),
-        ),
     )
 )
 
@@ -169,28 +207,6 @@ add_row(
         (aten.constant_pad_nd.default,),
         _constant_pad,
         (Constraint("no negative padding", _not_negative),),
-    )
-)
-
-
-def _expand(to: Lowering, node: Node, args: Args) -> Operand:
-    """Zeros of the target's shape, plus x: an addition broadcasts."""
-    shape = [int(s) for s in fake(node).shape]
-    return to.b.binary("Add", to.ref(args["self"]), torch.zeros(shape, dtype=fake(node).dtype))
-
-
-def _small(q: Query) -> str | None:
-    size = fake(q.node).numel()
-    return None if size <= 1 << 16 else f"{size}"
-
-
-add_row(
-    OpRow(
-        "expand_copy",
-        (aten.expand_copy.default,),
-        _expand,
-        (Constraint("at most 65536 elements", _small),),
-        also="addition to zeros",
     )
 )
 

@@ -1,0 +1,106 @@
+#include "backends/xnnpack/constant_data.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace edgewise::xnnpack {
+namespace {
+
+// Between blobs there is padding, or a small blob that is cheap to read again.
+constexpr std::ptrdiff_t kMaxGap = 4096;
+
+bool packs_weights(const GraphNode& node) {
+  return node.is_convolution() || node.kind == NodeKind::kFullyConnected;
+}
+
+// A weight is packed if all weights of the node are constants.
+bool is_packed(const Graph& graph, const GraphNode& node) {
+  if (!packs_weights(node)) return false;
+  for (size_t i = 1; i < node.inputs.size(); ++i) {
+    if (node.inputs[i] != kNone && !graph.values[node.inputs[i]].is_constant()) return false;
+  }
+  return true;
+}
+
+std::vector<bool> read_by_packing(const Graph& graph) {
+  std::vector<bool> result(graph.values.size());
+  for (size_t i = 0; i < graph.values.size(); ++i) result[i] = graph.values[i].is_constant();
+  for (const GraphNode& node : graph.nodes) {
+    const bool packs = is_packed(graph, node);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] != kNone && (i == 0 || !packs)) result[node.inputs[i]] = false;
+    }
+  }
+  return result;
+}
+
+float from_half(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
+  const uint32_t exponent = (half >> 10) & 0x1f;
+  const uint32_t fraction = half & 0x3ff;
+  if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000 | (fraction << 13));
+  if (exponent == 0) {
+    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
+    return sign != 0 ? -magnitude : magnitude;
+  }
+  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (fraction << 13));
+}
+
+Result<MemoryBlock> widened(const GraphValue& value) {
+  const size_t count = value.shape.elements();
+  auto block = MemoryBlock::allocate(count * sizeof(float));
+  if (!block.ok()) return block.status();
+  const std::byte* from = value.data.bytes.data();
+  for (size_t i = 0; i < count; ++i) {
+    uint16_t half;
+    std::memcpy(&half, from + i * sizeof(half), sizeof(half));
+    const float wide = from_half(half);
+    std::memcpy(block->data() + i * sizeof(wide), &wide, sizeof(wide));
+  }
+  return block;
+}
+
+}  // namespace
+
+Result<ConstantData> ConstantData::make(const Graph& graph) {
+  ConstantData result;
+  const std::vector<bool> is_packed_only = read_by_packing(graph);
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    const GraphValue& value = graph.values[i];
+    result.addresses.push_back(value.data.bytes.data());
+    if (!value.is_widened) continue;
+    auto block = widened(value);
+    if (!block.ok()) return block.status();
+    result.addresses.back() = block->data();
+    (is_packed_only[i] ? result.packed : result.in_place).push_back(std::move(*block));
+  }
+  return result;
+}
+
+void release_constants(const Graph& graph, const NamedData& named_data) {
+  const std::vector<bool> is_packed_only = read_by_packing(graph);
+  std::vector<std::span<const std::byte>> parts;
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    const GraphValue& value = graph.values[i];
+    if (!value.data.is_named) continue;
+    if (is_packed_only[i] || value.is_widened) parts.push_back(value.data.bytes);
+  }
+  std::sort(parts.begin(), parts.end(),
+            [](const auto& a, const auto& b) { return a.data() < b.data(); });
+  // Neighbours together, so that the pages that they share go too.
+  std::span<const std::byte> run;
+  for (const auto& part : parts) {
+    const std::byte* end = run.data() + run.size();
+    if (!run.empty() && part.data() <= end + kMaxGap) {
+      const std::byte* last = std::max(end, part.data() + part.size());
+      run = {run.data(), last};
+      continue;
+    }
+    named_data.release(run);
+    run = part;
+  }
+  named_data.release(run);
+}
+
+}  // namespace edgewise::xnnpack

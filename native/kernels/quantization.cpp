@@ -1,0 +1,237 @@
+// Quantization and its inverse: quantized_decomposed::, torchao::.
+#include "quantization.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace edgewise {
+namespace {
+
+// Scales and zero points, by block.
+struct Parameters {
+  Scratch<double> scales;
+  Scratch<double> zeros;
+};
+
+Status read_parameter(const Tensor* tensor, int64_t count, const char* name,
+                      Scratch<double>* values) {
+  EDGEWISE_RETURN_IF_ERROR(values->reserve(std::max<int64_t>(count, 1)));
+  if (tensor == nullptr) {
+    std::fill_n(values->data(), count, 0.0);
+    return {};
+  }
+  const View view = view_of(*tensor);
+  if (!is_computable(view.type) || view.numel() != count || !view.is_row_major()) {
+    return error(Code::kInvalidArgument, "%s must have %lld numbers; got %s", name,
+                 static_cast<long long>(count), tensor->describe().c_str());
+  }
+  load<double>(view.type, view.data, 1, count, values->data());
+  return {};
+}
+
+Status finish_parameters(const Parameters& parameters, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (!(parameters.scales[i] > 0) || !std::isfinite(parameters.scales[i])) {
+      return error(Code::kInvalidArgument, "scales must be positive and finite; got %g",
+                   parameters.scales[i]);
+    }
+  }
+  return {};
+}
+
+Status read_tensors(KernelContext& context, size_t scale, size_t zero, int64_t count,
+                    Parameters* parameters) {
+  const Tensor* scales = context.tensor(scale);
+  const Tensor* zeros = context.optional_tensor(zero);
+  if (!context.ok()) return context.status();
+  EDGEWISE_TRY(read_parameter(scales, count, "scale", &parameters->scales));
+  EDGEWISE_TRY(read_parameter(zeros, count, "zero_point", &parameters->zeros));
+  EDGEWISE_TRY(finish_parameters(*parameters, count));
+  return {};
+}
+
+Status read_numbers(KernelContext& context, size_t scale, size_t zero, Parameters* parameters) {
+  EDGEWISE_TRY(parameters->scales.reserve(1));
+  EDGEWISE_TRY(parameters->zeros.reserve(1));
+  parameters->scales[0] = context.number(scale);
+  parameters->zeros[0] = context.number(zero);
+  if (!context.ok()) return context.status();
+  EDGEWISE_TRY(finish_parameters(*parameters, 1));
+  return {};
+}
+
+// The smallest and largest integer that a type holds.
+Status range_of(ScalarType type, Range* range) {
+  switch (type) {
+    case ScalarType::kChar:
+      *range = {-128, 127};
+      return {};
+    case ScalarType::kByte:
+      *range = {0, 255};
+      return {};
+    case ScalarType::kShort:
+      *range = {-32768, 32767};
+      return {};
+    case ScalarType::kInt:
+      *range = {-2147483648.0, 2147483647.0};
+      return {};
+    default:
+      return error(Code::kUnsupported, "quantized numbers must be int8, uint8, int16 or int32");
+  }
+}
+
+// quant_min and quant_max; None of torchao's is the type's own.
+Status read_range(KernelContext& context, size_t low, size_t high, ScalarType type, Range* range) {
+  EDGEWISE_TRY(range_of(type, range));
+  const std::optional<double> given_low = context.optional_number(low);
+  const std::optional<double> given_high = context.optional_number(high);
+  if (!context.ok()) return context.status();
+  const Range wanted{given_low.value_or(range->low), given_high.value_or(range->high)};
+  if (!(range->low <= wanted.low && wanted.low <= wanted.high && wanted.high <= range->high)) {
+    return context.fail(Code::kInvalidArgument,
+                        "quant_min and quant_max must be within the type; got %g, %g", wanted.low,
+                        wanted.high);
+  }
+  *range = wanted;
+  return {};
+}
+
+// round(x / scale) + zero, as PyTorch rounds: times the reciprocal, in float32. Tokens add
+// the zero point before they round, in double.
+template <Shape kShape>
+double quantized(float x, double scale, double zero, const Range& range) {
+  double steps;
+  if constexpr (kShape == Shape::kToken) {
+    steps = std::nearbyint(static_cast<double>(x) * (1.0 / scale) + zero);
+  } else {
+    steps = static_cast<double>(std::nearbyint(x * static_cast<float>(1.0 / scale))) + zero;
+  }
+  if (std::isnan(steps)) return range.low;
+  return std::clamp(steps, range.low, range.high);
+}
+
+template <Shape kShape>
+Status quantize_blocks(KernelContext& context, const Tensor& input, const Blocks& blocks,
+                       const Parameters& parameters, size_t low, size_t high, Tensor* out) {
+  Range range;
+  EDGEWISE_RETURN_IF_ERROR(read_range(context, low, high, out->type(), &range));
+  const View source = view_of(input);
+  if (!is_floating(source.type)) {
+    return context.fail(Code::kInvalidArgument, "what is quantized must be floating; got %s",
+                        input.describe().c_str());
+  }
+  EDGEWISE_TRY(out->resize(input.sizes()));
+  const View target = view_of(*out);
+  float reals[kRun];
+  int64_t integers[kRun];
+  const int64_t steps[2] = {last_stride(source), last_stride(target)};
+  for_runs<2>(blocks, {&source, &target}, [&](const auto& at, int64_t count, int64_t block) {
+    for (int64_t start = 0; start < count; start += kRun) {
+      const int64_t n = std::min(kRun, count - start);
+      load<float>(source.type, source.at(at[0] + start * steps[0]), steps[0], n, reals);
+      for (int64_t i = 0; i < n; ++i) {
+        integers[i] = static_cast<int64_t>(
+            quantized<kShape>(reals[i], parameters.scales[block], parameters.zeros[block], range));
+      }
+      store<int64_t>(target.type, integers, n, target.at(at[1] + start * steps[1]), steps[1]);
+    }
+  });
+  return context.status();
+}
+
+// Scales are rounded to float32 but for those of tokens, as PyTorch has them.
+template <Shape kShape>
+Status dequantize_blocks(KernelContext& context, const Tensor& input, const Blocks& blocks,
+                         const Parameters& parameters, Tensor* out) {
+  const View source = view_of(input);
+  if (!is_integral(source.type) || !is_floating(out->type())) {
+    return context.fail(Code::kInvalidArgument, "integers become floating numbers; got %s to %s",
+                        input.describe().c_str(), out->describe().c_str());
+  }
+  EDGEWISE_TRY(out->resize(input.sizes()));
+  const View target = view_of(*out);
+  double reals[kRun];
+  int64_t integers[kRun];
+  const int64_t steps[2] = {last_stride(source), last_stride(target)};
+  for_runs<2>(blocks, {&source, &target}, [&](const auto& at, int64_t count, int64_t block) {
+    double scale = parameters.scales[block];
+    if constexpr (kShape != Shape::kToken) scale = static_cast<float>(scale);
+    for (int64_t start = 0; start < count; start += kRun) {
+      const int64_t n = std::min(kRun, count - start);
+      load<int64_t>(source.type, source.at(at[0] + start * steps[0]), steps[0], n, integers);
+      for (int64_t i = 0; i < n; ++i) {
+        reals[i] = (static_cast<double>(integers[i]) - parameters.zeros[block]) * scale;
+      }
+      store<double>(target.type, reals, n, target.at(at[1] + start * steps[1]), steps[1]);
+    }
+  });
+  return context.status();
+}
+
+// Where the arguments of an operator are.
+struct Layout {
+  size_t scale, zero, shape, low, out;
+  bool are_numbers = false;
+};
+
+constexpr Layout kNumbers{1, 2, 0, 3, 6, true};
+constexpr Layout kTensors{1, 2, 0, 3, 6};
+constexpr Layout kChannels{1, 2, 3, 4, 7};
+constexpr Layout kTokens{1, 2, 0, 3, 6};
+constexpr Layout kGroups{1, 2, 6, 3, 7};
+constexpr Layout kAffine{2, 3, 1, 5, 7};
+
+template <Shape kShape, Layout kLayout>
+Status read(KernelContext& context, const Tensor*& input, Blocks* blocks, Parameters* parameters) {
+  input = context.tensor(0);
+  if (!context.ok()) return context.status();
+  EDGEWISE_RETURN_IF_ERROR(blocks_of<kShape>(context, *input, kLayout.shape, blocks));
+  if constexpr (kLayout.are_numbers) {
+    return read_numbers(context, kLayout.scale, kLayout.zero, parameters);
+  } else {
+    return read_tensors(context, kLayout.scale, kLayout.zero, blocks->count, parameters);
+  }
+}
+
+template <Shape kShape, Layout kLayout>
+Status quantize(KernelContext& context) {
+  const Tensor* input = nullptr;
+  Blocks blocks;
+  Parameters parameters;
+  EDGEWISE_RETURN_IF_ERROR((read<kShape, kLayout>(context, input, &blocks, &parameters)));
+  Tensor* out = output(context, kLayout.out);
+  if (!context.ok()) return context.status();
+  return quantize_blocks<kShape>(context, *input, blocks, parameters, kLayout.low, kLayout.low + 1,
+                                 out);
+}
+
+// Dequantization has one more argument before the result: the type of the result.
+template <Shape kShape, Layout kLayout>
+Status dequantize(KernelContext& context) {
+  const Tensor* input = nullptr;
+  Blocks blocks;
+  Parameters parameters;
+  EDGEWISE_RETURN_IF_ERROR((read<kShape, kLayout>(context, input, &blocks, &parameters)));
+  Tensor* out = output(context, kLayout.out + 1);
+  if (!context.ok()) return context.status();
+  return dequantize_blocks<kShape>(context, *input, blocks, parameters, out);
+}
+
+#define QD "quantized_decomposed::"
+const KernelRegistration registrations[] = {
+    {QD "quantize_per_tensor.out", 7, quantize<Shape::kTensor, kNumbers>},
+    {QD "quantize_per_tensor.Tensor_out", 7, quantize<Shape::kTensor, kTensors>},
+    {QD "quantize_per_channel.out", 8, quantize<Shape::kChannel, kChannels>},
+    {QD "quantize_per_token.out", 7, quantize<Shape::kToken, kTokens>},
+    {QD "dequantize_per_tensor.out", 8, dequantize<Shape::kTensor, kNumbers>},
+    {QD "dequantize_per_tensor.Tensor_out", 8, dequantize<Shape::kTensor, kTensors>},
+    {QD "dequantize_per_channel.out", 9, dequantize<Shape::kChannel, kChannels>},
+    {QD "dequantize_per_token.out", 8, dequantize<Shape::kToken, kTokens>},
+    {QD "dequantize_per_channel_group.out", 9, dequantize<Shape::kGroup, kGroups>},
+    {"torchao::quantize_affine.out", 8, quantize<Shape::kAffine, kAffine>},
+    {"torchao::dequantize_affine.out", 9, dequantize<Shape::kAffine, kAffine>},
+};
+#undef QD
+
+}  // namespace
+}  // namespace edgewise

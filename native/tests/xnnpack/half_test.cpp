@@ -1,0 +1,408 @@
+// Float16: with XNNPACK's kernels for this CPU, and computed in float32 instead.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+// Before what declares less of the same.
+#include "payload_builder.h"
+
+#include "backends/xnnpack/fold.h"
+#include "backends/xnnpack/node_types.h"
+#include "backends/xnnpack/program_state.h"
+#include "backends/xnnpack/read_graph.h"
+#include "backends/xnnpack/runtime.h"
+#include "backends/xnnpack/shapes.h"
+#include "backends/xnnpack/widen.h"
+
+namespace edgewise::xnnpack {
+namespace {
+
+using Node = fb::XNodeUnion;
+using Type = fb::XNNDatatype;
+using Floats = std::vector<float>;
+using Halves = std::vector<uint16_t>;
+
+// Normal numbers of float16 only.
+uint16_t to_half(float number) {
+  if (number == 0) return 0;
+  int exponent = 0;
+  const float fraction = std::frexp(std::fabs(number), &exponent);
+  const auto bits = static_cast<uint16_t>(std::lrint(std::ldexp(fraction, 11)) - 1024);
+  const int sign = number < 0 ? 0x8000 : 0;
+  return static_cast<uint16_t>(sign + ((exponent + 14) << 10) + bits);
+}
+
+float to_float(uint16_t half) {
+  const int exponent = (half >> 10) & 0x1f;
+  const int fraction = half & 0x3ff;
+  const float magnitude = exponent == 0
+                              ? std::ldexp(static_cast<float>(fraction), -24)
+                              : std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
+  return (half & 0x8000) != 0 ? -magnitude : magnitude;
+}
+
+// Eighths from low to low + 2.
+Floats ramp(size_t count, float low) {
+  Floats result;
+  for (size_t i = 0; i < count; ++i) result.push_back(low + static_cast<float>(i * 5 % 17) / 8);
+  return result;
+}
+
+// A payload in one of the two types.
+struct Maker {
+  Type type;
+  PayloadBuilder b;
+
+  uint32_t in(Dims dims) { return b.input(std::move(dims), type); }
+  uint32_t out(Dims dims) { return b.output(std::move(dims), type); }
+  uint32_t constant(Dims dims, float low = -1) {
+    size_t count = 1;
+    for (uint32_t size : dims) count *= size;
+    const Floats numbers = ramp(count, low);
+    if (type == Type::fp32) return b.constant<float>(std::move(dims), numbers);
+    Halves halves;
+    for (float number : numbers) halves.push_back(to_half(number));
+    return b.constant<uint16_t>(std::move(dims), halves, type);
+  }
+};
+
+struct Case {
+  const char* name;
+  void (*make)(Maker& maker);
+  float low = -1;  // of the inputs
+};
+
+template <Node type>
+void unary(Maker& m) {
+  const uint32_t x = m.in({2, 9}), out = m.out({2, 9});
+  m.b.unary(type, x, out);
+}
+template <Node type>
+void binary(Maker& m) {
+  const uint32_t x = m.in({2, 9}), c = m.constant({9}, 0.5f), out = m.out({2, 9});
+  m.b.binary(type, x, c, out);
+}
+template <Node type>
+void convolution(Maker& m) {
+  const bool is_depthwise = type == Node::XNNDepthwiseConv2d;
+  const bool is_transposed = type == Node::XNNConvTranspose2d;
+  const uint32_t x = m.in({1, 4, 5, 3});
+  const uint32_t w = is_depthwise ? m.constant({1, 3, 3, 3}) : m.constant({3, 3, 3, 3});
+  const uint32_t bias = m.constant({3});
+  const uint32_t rows = is_transposed ? 6 : 2, columns = is_transposed ? 7 : 3;
+  const uint32_t out = m.out({1, rows, columns, 3});
+  fb::_XNNNodeConvT table;
+  table.input1_id = x;
+  table.filter_id = w;
+  table.bias_id = bias;
+  table.output_id = out;
+  table.kernel_height = table.kernel_width = 3;
+  table.subsampling_height = table.subsampling_width = 1;
+  table.dilation_height = table.dilation_width = 1;
+  table.groups = is_depthwise ? 3 : 1;
+  table.group_input_channels = is_depthwise ? 1 : 3;
+  table.group_output_channels = is_depthwise ? 1 : 3;
+  m.b.node(type, table);
+}
+template <Node type>
+void pooling(Maker& m) {
+  const uint32_t x = m.in({1, 4, 6, 5}), out = m.out({1, 2, 3, 5});
+  fb::_XNNPooling2DT table;
+  table.pooling_height = table.pooling_width = 2;
+  table.stride_height = table.stride_width = 2;
+  table.dilation_height = table.dilation_width = 1;
+  table.input_id = x;
+  table.output_id = out;
+  m.b.node(type, table);
+}
+void fully_connected(Maker& m) {
+  const uint32_t x = m.in({3, 12}), w = m.constant({5, 12}), bias = m.constant({5});
+  const uint32_t out = m.out({3, 5});
+  fb::XNNFullyConnectedT table;
+  table.input1_id = x;
+  table.filter_id = w;
+  table.bias_id = bias;
+  table.output_id = out;
+  m.b.node(Node::XNNFullyConnected, table);
+}
+void batch_product(Maker& m) {
+  const uint32_t x = m.in({2, 3, 4}), w = m.constant({2, 4, 5}), out = m.out({2, 3, 5});
+  m.b.binary(Node::XNNBatchMatrixMultiply, x, w, out);
+}
+void resize(Maker& m) {
+  const uint32_t x = m.in({1, 3, 4, 5}), out = m.out({1, 6, 8, 5});
+  fb::XNNStaticResizeBilinear2DT table;
+  table.new_height = 6;
+  table.new_width = 8;
+  table.input_id = x;
+  table.output_id = out;
+  m.b.node(Node::XNNStaticResizeBilinear2D, table);
+}
+void pad(Maker& m) {
+  const uint32_t x = m.in({2, 3}), out = m.out({4, 3});
+  fb::XNNStaticConstantPadT table;
+  table.pre_paddings = {1, 0};
+  table.post_paddings = {1, 0};
+  table.padding_value = 0.75f;
+  table.input_id = x;
+  table.output_id = out;
+  m.b.node(Node::XNNStaticConstantPad, table);
+}
+void transpose(Maker& m) {
+  const uint32_t x = m.in({2, 9}), out = m.out({9, 2});
+  fb::XNNStaticTransposeT table;
+  table.num_dims = 2;
+  table.perm = {1, 0};
+  table.input_id = x;
+  table.output_id = out;
+  m.b.node(Node::XNNStaticTranspose, table);
+}
+void concatenate(Maker& m) {
+  const uint32_t x = m.in({2, 9}), c = m.constant({2, 3}), out = m.out({2, 12});
+  fb::_XNNCatT table;
+  table.axis = 1;
+  table.input1_id = x;
+  table.input2_id = c;
+  table.output_id = out;
+  m.b.node(Node::XNNConcatenate2, table);
+}
+void slice(Maker& m) {
+  const uint32_t x = m.in({4, 9}), out = m.out({2, 5});
+  fb::XNNStaticSliceT table;
+  table.num_dims = 2;
+  table.offsets = {1, 3};
+  table.sizes = {2, 5};
+  table.input_id = x;
+  table.output_id = out;
+  m.b.node(Node::XNNStaticSlice, table);
+}
+void leaky_relu(Maker& m) {
+  const uint32_t x = m.in({2, 9}), out = m.out({2, 9});
+  fb::XNNLeakyReLUT table;
+  table.negative_slope = 0.25f;
+  table.input_id = x;
+  table.output_id = out;
+  m.b.node(Node::XNNLeakyReLU, table);
+}
+void elu(Maker& m) {
+  const uint32_t x = m.in({2, 9}), out = m.out({2, 9});
+  fb::XNNELUT table;
+  table.alpha = 0.5f;
+  table.input_id = x;
+  table.output_id = out;
+  m.b.node(Node::XNNELU, table);
+}
+void global_pool(Maker& m) {
+  const uint32_t x = m.in({1, 4, 6, 5}), out = m.out({1, 1, 1, 5});
+  m.b.unary(Node::XNNGlobalAvgPooling2d, x, out, XNN_FLAG_KEEP_DIMS);
+}
+void bounded(Maker& m) {
+  binary<Node::XNNAdd>(m);
+  m.b.bound(0, 1);
+}
+void chain(Maker& m) {
+  const uint32_t x = m.in({2, 9}), e = m.b.internal({2, 9}, m.type);
+  const uint32_t l = m.b.internal({2, 9}, m.type), out = m.out({2, 9}), more = m.out({2, 9});
+  m.b.unary(Node::XNNExp, x, e);
+  m.b.unary(Node::XNNLog, e, l);
+  m.b.unary(Node::XNNAbs, l, out);
+  m.b.binary(Node::XNNMultiply, e, out, more);
+}
+
+constexpr Case kCases[] = {
+    {"Sigmoid", unary<Node::XNNSigmoid>},
+    {"Floor", unary<Node::XNNFloor>},
+    {"Ceiling", unary<Node::XNNCeiling>},
+    {"SquareRoot", unary<Node::XNNSquareRoot>, 0.25f},
+    {"ReciprocalSquareRoot", unary<Node::XNNReciprocalSquareRoot>, 0.25f},
+    {"Hardswish", unary<Node::XNNHardswish>},
+    {"Negate", unary<Node::XNNNegate>},
+    {"Square", unary<Node::XNNSquare>},
+    {"Abs", unary<Node::XNNAbs>},
+    {"Log", unary<Node::XNNLog>, 0.25f},
+    {"Gelu", unary<Node::XNNGelu>},
+    {"Tanh", unary<Node::XNNTanh>},
+    {"Exp", unary<Node::XNNExp>},
+    {"Sin", unary<Node::XNNSin>},
+    {"Cos", unary<Node::XNNCos>},
+    {"Copy", unary<Node::XNNCopy>},
+    {"Softmax", unary<Node::XNNSoftmax>},
+    {"LeakyRelu", leaky_relu},
+    {"Elu", elu},
+    {"Add", binary<Node::XNNAdd>},
+    {"Subtract", binary<Node::XNNSubtract>},
+    {"Multiply", binary<Node::XNNMultiply>},
+    {"Divide", binary<Node::XNNDiv>},
+    {"Minimum", binary<Node::XNNMinimum>},
+    {"Maximum", binary<Node::XNNMaximum>},
+    {"Prelu", binary<Node::XNNPReLU>},
+    {"BoundedAdd", bounded},
+    {"FullyConnected", fully_connected},
+    {"BatchProduct", batch_product},
+    {"Conv2d", convolution<Node::XNNConv2d>},
+    {"DepthwiseConv2d", convolution<Node::XNNDepthwiseConv2d>},
+    {"ConvTranspose2d", convolution<Node::XNNConvTranspose2d>},
+    {"MaxPool", pooling<Node::XNNMaxPooling2d>},
+    {"AvgPool", pooling<Node::XNNAvgPooling2d>},
+    {"GlobalPool", global_pool},
+    {"Resize", resize},
+    {"Pad", pad},
+    {"Transpose", transpose},
+    {"Concatenate", concatenate},
+    {"Slice", slice},
+    {"Chain", chain},
+};
+
+bool never(const Graph& graph, const GraphNode& node) {
+  return node.kind == NodeKind::kConvert && graph.values[node.outputs[0]].type != DataType::kQdint8;
+}
+
+Result<Graph> make_graph(const std::vector<std::byte>& bytes, TakesHalf takes_half) {
+  auto payload = open_payload(bytes);
+  if (!payload.ok()) return payload.status();
+  auto graph = read_graph(*payload, nullptr);
+  if (!graph.ok()) return graph.status();
+  if (auto status = check_types(*graph); !status.ok()) return status;
+  fold_nodes(&*graph);
+  widen_half(&*graph, takes_half);
+  return graph;
+}
+
+// The first output.
+Floats run_case(const Case& test, Type type, TakesHalf takes_half) {
+  Maker maker{type, {}};
+  test.make(maker);
+  const std::vector<std::byte> bytes = maker.b.bytes();
+  auto graph = make_graph(bytes, takes_half);
+  EXPECT_TRUE(graph.ok()) << graph.status().message();
+  if (!graph.ok()) return {};
+  std::vector<Shape> shapes = graph->serialized_shapes();
+  EXPECT_TRUE(infer_shapes(*graph, &shapes).ok());
+  auto state = ProgramState::make(1);
+  WeightsCache cache(&(*state)->weights());
+  auto runtime = Runtime::make(*graph, shapes, **state, cache);
+  EXPECT_TRUE(runtime.ok()) << runtime.status().message();
+  if (!runtime.ok()) return {};
+  const bool is_half = type == Type::fp16;
+  std::vector<std::vector<uint32_t>> memory;
+  std::vector<xnn_external_value> externals;
+  for (const auto* list : {&graph->inputs, &graph->outputs}) {
+    for (uint32_t value : *list) {
+      const size_t count = shapes[value].elements();
+      memory.emplace_back(count + XNN_EXTRA_BYTES);
+      if (list == &graph->inputs) {
+        const Floats numbers = ramp(count, test.low);
+        auto* half = reinterpret_cast<uint16_t*>(memory.back().data());
+        auto* full = reinterpret_cast<float*>(memory.back().data());
+        for (size_t i = 0; i < count; ++i) {
+          if (is_half) half[i] = to_half(numbers[i]);
+          if (!is_half) full[i] = numbers[i];
+        }
+      }
+      externals.push_back({graph->values[value].external_id, memory.back().data()});
+    }
+  }
+  EXPECT_TRUE((*runtime)->reshape(shapes).ok());
+  EXPECT_TRUE((*runtime)->set_pointers(externals).ok());
+  EXPECT_TRUE((*runtime)->run().ok());
+  Floats result(shapes[graph->outputs[0]].elements());
+  const void* output = memory[graph->inputs.size()].data();
+  for (size_t i = 0; i < result.size(); ++i) {
+    result[i] = is_half ? to_float(static_cast<const uint16_t*>(output)[i])
+                        : static_cast<const float*>(output)[i];
+  }
+  return result;
+}
+
+void expect_close(const Floats& got, const Floats& expected, float relative) {
+  ASSERT_EQ(got.size(), expected.size());
+  float largest = 0;
+  for (float number : expected) largest = std::max(largest, std::fabs(number));
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_NEAR(got[i], expected[i], relative * largest) << i;
+  }
+}
+
+class XnnpackHalf : public testing::TestWithParam<Case> {};
+
+// Constants and inputs are the same numbers in both types, so that what differs is rounding:
+// float16 has 11 binary digits.
+TEST_P(XnnpackHalf, ComputesInFloat32WhatItMust) {
+  expect_close(run_case(GetParam(), Type::fp16, never), run_case(GetParam(), Type::fp32, never),
+               0x1p-11f);
+}
+
+TEST_P(XnnpackHalf, ComputesWithTheKernelsThereAre) {
+  // XNNPACK's approximations in float16 go up to a few units of the last place.
+  expect_close(run_case(GetParam(), Type::fp16, has_half_kernel),
+               run_case(GetParam(), Type::fp32, never), 0x1p-8f);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, XnnpackHalf, testing::ValuesIn(kCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+std::vector<NodeKind> kinds_of(void (*make)(Maker&), TakesHalf takes_half) {
+  Maker maker{Type::fp16, {}};
+  make(maker);
+  const auto bytes = maker.b.bytes();
+  auto graph = make_graph(bytes, takes_half);
+  EXPECT_TRUE(graph.ok()) << graph.status().message();
+  std::vector<NodeKind> kinds;
+  for (const GraphNode& node : graph->nodes) kinds.push_back(node.kind);
+  return kinds;
+}
+
+TEST(XnnpackHalfGraph, ConvertsNothingBetweenNodesInFloat32) {
+  using K = NodeKind;
+  const auto kinds = kinds_of(chain, never);
+  const std::vector<K> expected = {K::kConvert, K::kExp,      K::kLog,    K::kAbs,
+                                   K::kConvert, K::kMultiply, K::kConvert};
+  EXPECT_EQ(kinds, expected);
+}
+
+TEST(XnnpackHalfGraph, ConvertsAroundSingleNodes) {
+  using K = NodeKind;
+  const TakesHalf all_but_log = [](const Graph&, const GraphNode& node) {
+    return node.kind != K::kLog;
+  };
+  const std::vector<K> expected = {K::kExp,     K::kConvert, K::kLog,
+                                   K::kConvert, K::kAbs,     K::kMultiply};
+  EXPECT_EQ(kinds_of(chain, all_but_log), expected);
+}
+
+TEST(XnnpackHalfGraph, LeavesOutConversionsThatAreInTheProgram) {
+  using K = NodeKind;
+  const auto make = [](Maker& m) {
+    const uint32_t x = m.in({2, 9}), a = m.b.internal({2, 9}, m.type);
+    const uint32_t wide = m.b.internal({2, 9}), square = m.b.internal({2, 9});
+    const uint32_t narrow = m.b.internal({2, 9}, m.type), out = m.out({2, 9});
+    m.b.unary(Node::XNNAbs, x, a);
+    m.b.unary(Node::XNNConvert, a, wide);
+    m.b.unary(Node::XNNSquare, wide, square);
+    m.b.unary(Node::XNNConvert, square, narrow);
+    m.b.unary(Node::XNNNegate, narrow, out);
+  };
+  const std::vector<K> expected = {K::kConvert, K::kAbs, K::kSquare, K::kNegate, K::kConvert};
+  EXPECT_EQ(kinds_of(make, never), expected);
+}
+
+TEST(XnnpackHalfGraph, PacksConvertedFiltersOnce) {
+  Maker maker{Type::fp16, {}};
+  convolution<Node::XNNConv2d>(maker);
+  MemoryNamedData named_data;
+  maker.b.name_constant(1, "filter", &named_data);
+  maker.b.name_constant(2, "bias", &named_data);
+  const auto payload = maker.b.bytes();
+  std::shared_ptr<BackendProgramState> state;
+  auto first = make_delegate(payload, &named_data, &state);
+  ASSERT_TRUE(first.ok()) << first.status().message();
+  auto& weights = static_cast<ProgramState&>(*state).weights();
+  EXPECT_EQ(weights.count(), 1u);
+  auto second = make_delegate(payload, &named_data, &state);
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ(weights.count(), 1u);
+  EXPECT_GE(weights.reuses(), 1u);
+}
+
+}  // namespace
+}  // namespace edgewise::xnnpack

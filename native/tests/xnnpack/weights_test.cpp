@@ -1,0 +1,112 @@
+// What becomes of constants in named data when a delegate is made.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "backends/xnnpack/program_state.h"
+#include "payload_builder.h"
+
+namespace edgewise::xnnpack {
+namespace {
+
+using Node = fb::XNodeUnion;
+using Floats = std::vector<float>;
+
+constexpr uint32_t kSize = 64;
+
+// Remembers what was released.
+class WatchedData final : public NamedData {
+ public:
+  MemoryNamedData blobs;
+  mutable std::vector<std::span<const std::byte>> released;
+
+  Result<std::span<const std::byte>> find(std::string_view key) const override {
+    return blobs.find(key);
+  }
+  void release(std::span<const std::byte> bytes) const override {
+    if (!bytes.empty()) released.push_back(bytes);
+  }
+  bool is_released(std::string_view key) const {
+    const std::byte* data = find(key)->data();
+    return std::any_of(released.begin(), released.end(), [&](const auto& part) {
+      return data >= part.data() && data < part.data() + part.size();
+    });
+  }
+};
+
+// (x * w + b) with named weights, times a named vector.
+std::vector<std::byte> scaled_linear(WatchedData* data, float max = INFINITY) {
+  PayloadBuilder b;
+  const uint32_t x = b.input({2, kSize}), out = b.output({2, kSize});
+  const uint32_t product = b.internal({2, kSize});
+  const uint32_t w = b.constant<float>({kSize, kSize}, Floats(kSize * kSize, 2));
+  const uint32_t bias = b.constant<float>({kSize}, Floats(kSize, 1));
+  const uint32_t scale = b.constant<float>({kSize}, Floats(kSize, 3));
+  fb::XNNFullyConnectedT table;
+  table.input1_id = x;
+  table.filter_id = w;
+  table.bias_id = bias;
+  table.output_id = product;
+  b.node(Node::XNNFullyConnected, table);
+  if (max < INFINITY) b.bound(0, max);
+  b.binary(Node::XNNMultiply, product, scale, out);
+  b.name_constant(w, "w", &data->blobs);
+  b.name_constant(bias, "bias", &data->blobs);
+  b.name_constant(scale, "scale", &data->blobs);
+  return b.bytes();
+}
+
+TEST(XnnpackWeights, ReleasesWhatWasPackedAndKeepsWhatIsRead) {
+  WatchedData data;
+  const auto payload = scaled_linear(&data);
+  auto delegate = make_delegate(payload, &data);
+  ASSERT_TRUE(delegate.ok()) << delegate.status().message();
+  EXPECT_TRUE(data.is_released("w"));
+  EXPECT_TRUE(data.is_released("bias"));
+  size_t bytes = 0;
+  for (const auto& part : data.released) bytes += part.size();
+  EXPECT_GE(bytes, kSize * kSize * sizeof(float));
+  HostTensor in(ScalarType::kFloat, {2, kSize}), out(ScalarType::kFloat, {2, kSize});
+  in.fill(Floats(2 * kSize, 1));
+  ASSERT_TRUE(run(**delegate, {&in, &out}).ok());
+  EXPECT_EQ(out.read<float>(), Floats(2 * kSize, (2.0f * kSize + 1) * 3));
+}
+
+// The delegates of two partitions, or of two methods: one program state.
+TEST(XnnpackWeights, AreOneForAllDelegatesOfAProgram) {
+  WatchedData data;
+  const auto payload = scaled_linear(&data);
+  std::shared_ptr<BackendProgramState> state;
+  std::vector<std::unique_ptr<Delegate>> delegates;
+  for (int i = 0; i < 3; ++i) {
+    auto made = make_delegate(payload, &data, &state);
+    ASSERT_TRUE(made.ok());
+    delegates.push_back(std::move(*made));
+  }
+  auto& weights = static_cast<ProgramState&>(*state).weights();
+  EXPECT_EQ(weights.count(), 1u);
+  EXPECT_GE(weights.reuses(), 2u);
+}
+
+TEST(XnnpackWeights, AreSharedWhateverTheBoundsOfTheResult) {
+  WatchedData data;
+  const auto free = scaled_linear(&data), bounded = scaled_linear(&data, 10);
+  const auto rectified = scaled_linear(&data, std::numeric_limits<float>::max());
+  std::shared_ptr<BackendProgramState> state;
+  HostTensor in(ScalarType::kFloat, {2, kSize}), out(ScalarType::kFloat, {2, kSize});
+  in.fill(Floats(2 * kSize, 1));
+  const float whole = (2.0f * kSize + 1) * 3;
+  for (const auto& [payload, expected] :
+       {std::pair(&free, whole), std::pair(&bounded, 30.0f), std::pair(&rectified, whole)}) {
+    auto delegate = make_delegate(*payload, &data, &state);
+    ASSERT_TRUE(delegate.ok());
+    ASSERT_TRUE(run(**delegate, {&in, &out}).ok());
+    EXPECT_EQ(out.read<float>(), Floats(2 * kSize, expected));
+  }
+  EXPECT_EQ(static_cast<ProgramState&>(*state).weights().count(), 1u);
+}
+
+}  // namespace
+}  // namespace edgewise::xnnpack

@@ -1,0 +1,265 @@
+"""Activations and powers that XNNPACK has no node for, made of those it has."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from edgewise.backends.xnnpack.builder import Operand, Ref, scalar
+from edgewise.backends.xnnpack.table import Constraint, Lowering, OpRow, Query, add_row, constant
+
+aten = torch.ops.aten
+Args = dict[str, Any]
+
+
+# --- logarithms of sigmoids ----------------------------------------------------------------
+
+
+def _log_of_one_plus_exp(to: Lowering, x: Ref) -> Ref:
+    """log(1 + exp(-|x|)), which neither overflows nor cancels."""
+    small = to.b.unary("Exp", to.b.unary("Negate", to.b.unary("Abs", x)))
+    return to.b.unary("Log", to.b.shift(small, 1.0))
+
+
+def _softplus(to: Lowering, node: Node, args: Args) -> Operand:
+    x, beta = to.ref(args["self"]), float(args["beta"])
+    dtype, x = x.dtype, to.b.convert(x, torch.float32)
+    x = to.b.scale(x, beta)
+    positive = to.b.unary("Clamp", x, clamp=(0.0, math.inf))
+    result = to.b.binary("Add", positive, _log_of_one_plus_exp(to, x))
+    return to.b.convert(to.b.scale(result, 1 / beta), dtype)
+
+
+def _beta(q: Query) -> str | None:
+    return None if q.args["beta"] > 0 else f"beta={q.args['beta']}"
+
+
+def _threshold(q: Query) -> str | None:
+    """Above the threshold torch returns x: the same to 1e-7 if the threshold is 15 or more."""
+    return None if q.args["threshold"] >= 15 else f"threshold={q.args['threshold']}"
+
+
+def _log_sigmoid(to: Lowering, node: Node, args: Args) -> Operand:
+    x = to.ref(args["self"])
+    dtype, x = x.dtype, to.b.convert(x, torch.float32)
+    negative = to.b.unary("Clamp", x, clamp=(-math.inf, 0.0))
+    return to.b.convert(to.b.binary("Subtract", negative, _log_of_one_plus_exp(to, x)), dtype)
+
+
+def _mish(to: Lowering, node: Node, args: Args) -> Operand:
+    """x tanh(log(1 + w)) = x n / (n + 2) with n = w (w + 2), w = exp(x): no logarithm."""
+    x = to.ref(args["self"])
+    dtype, x = x.dtype, to.b.convert(x, torch.float32)
+    w = to.b.unary("Exp", to.b.unary("Clamp", x, clamp=(-math.inf, 20.0)))
+    n = to.b.binary("Multiply", w, to.b.shift(w, 2.0))
+    gate = to.b.binary("Div", n, to.b.shift(n, 2.0))
+    return to.b.convert(to.b.binary("Multiply", x, gate), dtype)
+
+
+add_row(
+    OpRow(
+        "softplus",
+        (aten.softplus.default,),
+        _softplus,
+        (Constraint("beta > 0", _beta), Constraint("threshold >= 15", _threshold)),
+        keep=True,
+        also="max(x, 0) + log(1 + exp(-|x|)), right to 1e-7 of the larger of 1 and x",
+    )
+)
+add_row(
+    OpRow(
+        "log_sigmoid",
+        (aten.log_sigmoid.default,),
+        _log_sigmoid,
+        keep=True,
+        also="min(x, 0) - log(1 + exp(-|x|)), right to 1e-7 of the larger of 1 and x",
+    )
+)
+add_row(
+    OpRow(
+        "mish",
+        (aten.mish.default,),
+        _mish,
+        keep=True,
+        also="x n / (n + 2), n = w (w + 2), w = exp(x)",
+    )
+)
+
+
+# --- exponential and linear pieces ---------------------------------------------------------
+
+
+def _elu(to: Lowering, x: Ref, alpha: float, scale: float, inner: float) -> Ref:
+    """scale * x above zero, scale * alpha * (exp(inner * x) - 1) below; inner > 0."""
+    y = to.b.unary("ELU", to.b.scale(x, inner), alpha=alpha * inner)
+    return to.b.scale(y, scale / inner)
+
+
+def _general_elu(to: Lowering, node: Node, args: Args) -> Operand:
+    keys = ("alpha", "scale", "input_scale")
+    return _elu(to, to.ref(args["self"]), *(float(args[k]) for k in keys))
+
+
+def _positive_elu(q: Query) -> str | None:
+    found = {k: q.args[k] for k in ("alpha", "scale", "input_scale")}
+    return None if found["alpha"] > 0 and found["input_scale"] > 0 else f"{found}"
+
+
+add_row(
+    OpRow(
+        "elu",
+        (aten.elu.default,),
+        _general_elu,
+        (Constraint("alpha and input_scale above 0", _positive_elu),),
+        keep=True,
+    )
+)
+
+
+def _positive_alpha(q: Query) -> str | None:
+    return None if q.args["alpha"] > 0 else f"alpha={q.args['alpha']}"
+
+
+def _celu(to: Lowering, node: Node, args: Args) -> Operand:
+    alpha = float(args["alpha"])
+    return _elu(to, to.ref(args["self"]), alpha, 1.0, 1 / alpha)
+
+
+SELU = (1.6732632423543772, 1.0507009873554805)
+"""alpha and scale of `torch.nn.SELU`."""
+
+add_row(
+    OpRow(
+        "celu",
+        (aten.celu.default,),
+        _celu,
+        (Constraint("alpha > 0", _positive_alpha),),
+        keep=True,
+        also="elu between two scales",
+    )
+)
+add_row(
+    OpRow(
+        "selu",
+        (aten.selu.default,),
+        lambda to, node, args: _elu(to, to.ref(args["self"]), SELU[0], SELU[1], 1.0),
+        keep=True,
+        also="elu and a scale",
+    )
+)
+
+
+def _prelu(to: Lowering, node: Node, args: Args) -> Operand:
+    x, slope = to.ref(args["self"]), to.tensor(args["weight"])
+    if slope.numel() == 1:
+        return to.b.unary("LeakyReLU", x, negative_slope=float(slope))
+    return to.b.binary("PReLU", x, slope.reshape(-1, *(1,) * (x.rank - 2)))
+
+
+add_row(
+    OpRow(
+        "prelu",
+        (aten.prelu.default, aten._prelu_kernel.default),
+        _prelu,
+        (constant("weight"),),
+        keep=True,
+        also="with one slope: leaky ReLU",
+    )
+)
+
+
+def _softshrink(to: Lowering, node: Node, args: Args) -> Operand:
+    """x - clamp(x, -lambd, lambd)"""
+    x, bound = to.ref(args["self"]), float(args["lambd"])
+    return to.b.binary("Subtract", x, to.b.unary("Clamp", x, clamp=(-bound, bound)))
+
+
+def _positive_lambda(q: Query) -> str | None:
+    return None if q.args["lambd"] > 0 else f"lambd={q.args['lambd']}"
+
+
+add_row(
+    OpRow(
+        "softshrink",
+        (aten.softshrink.default,),
+        _softshrink,
+        (Constraint("lambd > 0", _positive_lambda),),
+        keep=True,
+        also="x - clamp(x, -lambd, lambd)",
+    )
+)
+
+
+# --- powers and exponentials to other bases ----------------------------------------------
+
+
+def reciprocal(to: Lowering, x: Ref) -> Ref:
+    return to.b.binary("Div", scalar(1.0, x.dtype), x)
+
+
+def _power(to: Lowering, x: Ref, exponent: float) -> Ref:
+    if exponent == -0.5:
+        return to.b.unary("ReciprocalSquareRoot", x)
+    if exponent < 0:
+        return reciprocal(to, _power(to, x, -exponent))
+    if exponent == 0.5:
+        return to.b.unary("SquareRoot", x)
+    if exponent == 1:
+        return x
+    half = _power(to, x, exponent // 2)
+    square = to.b.unary("Square", half)
+    return to.b.binary("Multiply", square, x) if exponent % 2 else square
+
+
+def _known_exponent(q: Query) -> str | None:
+    exponent = q.args["exponent"]
+    known = isinstance(exponent, (int, float)) and exponent in EXPONENTS
+    return None if known else f"exponent={exponent}"
+
+
+EXPONENTS = (2, 0.5, 1, 3, 4, -0.5, -1, -2)
+
+add_row(
+    OpRow(
+        "pow",
+        (aten.pow.Tensor_Scalar,),
+        lambda to, node, args: _power(to, to.ref(args["self"]), float(args["exponent"])),
+        (
+            Constraint(
+                f"exponent={' or '.join(map(str, EXPONENTS))}",
+                _known_exponent,
+                "exp(exponent * log(x)), if x is positive",
+            ),
+        ),
+        also="square; square root and its reciprocal; products and quotients of these",
+    )
+)
+add_row(
+    OpRow(
+        "reciprocal",
+        (aten.reciprocal.default,),
+        lambda to, node, args: reciprocal(to, to.ref(args["self"])),
+        also="one divided by it",
+    )
+)
+add_row(
+    OpRow(
+        "log2",
+        (aten.log2.default,),
+        lambda to, node, args: to.b.scale(to.b.unary("Log", to.ref(args["self"])), 1 / math.log(2)),
+        also="log(x) / log(2)",
+    )
+)
+add_row(
+    OpRow(
+        "log10",
+        (aten.log10.default,),
+        lambda to, node, args: to.b.scale(
+            to.b.unary("Log", to.ref(args["self"])), 1 / math.log(10)
+        ),
+        also="log(x) / log(10)",
+    )
+)

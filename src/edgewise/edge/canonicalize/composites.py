@@ -1,0 +1,89 @@
+"""Functions that the runtime has no kernel of, by others that it has."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from edgewise.edge.canonicalize.registry import call, first_operand, rule
+from edgewise.edge.graph import arguments, fake, is_static
+
+aten = torch.ops.aten
+
+
+@rule(aten.linalg_vector_norm.default)
+def _vector_norm(graph: Graph, node: Node) -> Node | None:
+    """A sum of powers and its root; of order 1 a sum, of infinite order a maximum."""
+    named = arguments(node)
+    source, result = first_operand(node), fake(node)
+    before, order = fake(source), float(named["ord"])
+    if not before.is_floating_point() or result.dtype != before.dtype or order == 0:
+        return None
+    dims: Any = named["dim"]
+    dims = list(range(before.dim())) if dims is None else list(dims)
+    keep = named["keepdim"]
+    size = call(graph, aten.abs.default, (source,), node, before)
+    if math.isinf(order):
+        extreme = aten.amax if order > 0 else aten.amin
+        return call(graph, extreme.default, (size, dims, keep), node, result)
+    if order != 1:
+        size = call(graph, aten.pow.Tensor_Scalar, (size, order), node, before)
+    total = call(graph, aten.sum.dim_IntList, (size, dims, keep), node, result)
+    if order == 1:
+        return total
+    return call(graph, aten.pow.Tensor_Scalar, (total, 1 / order), node, result)
+
+
+@rule(aten.exp2.default)
+def _exp2(graph: Graph, node: Node) -> Node | None:
+    source = first_operand(node)
+    if not fake(source).is_floating_point():
+        return None
+    scaled = call(graph, aten.mul.Scalar, (source, math.log(2)), node, fake(node))
+    return call(graph, aten.exp.default, (scaled,), node, fake(node))
+
+
+@rule(aten.instance_norm.default)
+def _instance_norm(graph: Graph, node: Node) -> Node | None:
+    """A group normalisation, each channel a group; by running statistics that of a batch."""
+    named = arguments(node)
+    source, result = first_operand(node), fake(node)
+    shape = result.shape
+    if not named["use_input_stats"]:
+        keys = ("input", "weight", "bias", "running_mean", "running_var", "momentum", "eps")
+        none = result.new_empty([0])
+        value = (result, none, none)
+        batch = aten._native_batch_norm_legit_no_training.default
+        norm = call(graph, batch, [named[key] for key in keys], node, value)
+        return call(graph, operator.getitem, (norm, 0), node, result)
+    if named["running_mean"] is not None:
+        return None
+    if not is_static(shape) or len(shape) < 3:
+        return None
+    n, channels, *rest = shape
+    statistics = result.new_empty([n, channels])
+    sizes = (n, channels, math.prod(rest), channels, named["eps"])
+    args = (source, named["weight"], named["bias"], *sizes)
+    value = (result, statistics, statistics)
+    norm = call(graph, aten.native_group_norm.default, args, node, value)
+    return call(graph, operator.getitem, (norm, 0), node, result)
+
+
+@rule(aten.cat.default)
+def _cat(graph: Graph, node: Node) -> Node | None:
+    """Nothing is joined to what has no elements; one tensor joined to nothing is itself."""
+    tensors = arguments(node)["tensors"]
+    value = fake(node)
+    whole = [t for t in tensors if not (is_static(fake(t).shape) and fake(t).numel() == 0)]
+    if not whole or any(fake(t).dtype != value.dtype for t in whole):
+        return None
+    if len(whole) == 1:
+        found: Node = whole[0]
+        return found
+    if len(whole) == len(tensors):
+        return None
+    return call(graph, aten.cat.default, (whole, arguments(node)["dim"]), node, value)

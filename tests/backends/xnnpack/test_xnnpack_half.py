@@ -1,0 +1,218 @@
+"""Float16: the accepted cases of the operator table and the example models as `.half()` of them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from xnnpack_cases import ACCEPTED
+
+from support import (
+    RUNTIMES,
+    assert_close,
+    eager,
+    eager64,
+    kinds,
+    lower,
+    operators,
+    payloads,
+    run_ours,
+)
+
+TO_EAGER, TO_FLOAT64 = 1e-2, 2e-2
+"""Allowed differences from eager float16 and from float64, relative to the largest output: some
+twenty units of float16's last place, for sums and approximations of another kind."""
+
+CASTS = {
+    ("bmm", "baddbmm"),
+    ("conv2d", "reflected padding"),
+    ("index", "reflected padding"),
+    ("index", "replicated padding"),
+    ("sum", "product of matrix and vector"),
+    ("sum", "product of vectors"),
+}
+"""PyTorch computes these in float32, by conversions that stay outside of the delegate."""
+
+NOT_IN_FLOAT16 = {("where", "masked_fill"), ("linalg_vector_norm", "zeros")}
+"""The number that is filled in is more than float16 has; the epsilon is less, and eager, too,
+divides by zero."""
+
+PEER_DIFFERS = {("sqrt", "zero, negative")}
+"""The root of zero is not a number in its float16 kernel for this CPU."""
+
+_CONVOLUTIONS = {"Conv2d", "DepthwiseConv2d", "ConvTranspose2d"}
+
+
+def half(x: Any) -> Any:
+    return x.half() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+
+
+CASES = [
+    pytest.param(row, name, id=f"{row}: {name}" if name else row)
+    for row, cases in ACCEPTED.items()
+    for name in cases
+    if (row, name) not in NOT_IN_FLOAT16
+]
+
+
+@pytest.fixture(scope="module")
+def lowered() -> Callable:
+    """Module, inputs and program of a case; each is lowered once for both runtimes."""
+    made: dict[tuple[str, str], tuple] = {}
+
+    def once(row: str, name: str) -> tuple:
+        if (row, name) not in made:
+            module, inputs = ACCEPTED[row][name]
+            module, inputs = copy.deepcopy(module).half(), tuple(half(x) for x in inputs)
+            made[row, name] = module, inputs, lower(module, inputs)
+        return made[row, name]
+
+    return once
+
+
+@pytest.mark.parametrize("runtime", ["ours", pytest.param("peer", marks=pytest.mark.peer)])
+@pytest.mark.parametrize(("row", "name"), CASES)
+def test_accepted(row: str, name: str, runtime: str, lowered: Callable) -> None:
+    module, inputs, program = lowered(row, name)
+    found = operators(program.buffer)
+    if (row, name) in CASTS:
+        found = [o for o in found if not o.endswith("_to_dim_order_copy.out")][:1]
+    assert found == ["delegate"], program.delegation_report()
+    nodes = {kind for graph in payloads(program.buffer) for kind in kinds(graph)}
+    if runtime == "peer" and nodes & _CONVOLUTIONS:
+        pytest.skip("the peer's XNNPACK takes convolutions' filters in float32 only")
+    if runtime == "peer" and (row, name) in PEER_DIFFERS:
+        pytest.skip("the peer's XNNPACK computes it differently")
+    (outputs,) = RUNTIMES[runtime](program.buffer, inputs)
+    rounded = eager(copy.deepcopy(module), inputs)
+    assert [y.dtype for y in outputs] == [y.dtype for y in rounded]
+    assert_close(outputs, rounded, TO_EAGER)
+    assert_close(outputs, eager64(module, inputs), TO_FLOAT64)
+
+
+def float_constants(pte: bytes) -> list[tuple[int, int]]:
+    """Datatype and number of elements of each constant of the payloads; 2 is float16."""
+    found = []
+    for graph in payloads(pte):
+        for value in graph.xvalues:
+            member = value.xvalue_union
+            tensor = member[1] if isinstance(member, tuple) else member
+            if tensor.constant_buffer_idx:
+                found.append((tensor.datatype, torch.Size(tensor.dims).numel()))
+    return found
+
+
+def test_weights_are_16_bit_in_the_file() -> None:
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 16, 3), torch.nn.BatchNorm2d(16), torch.nn.ReLU(),
+        torch.nn.Flatten(), torch.nn.Linear(16 * 36, 40), torch.nn.LayerNorm(40),
+    )  # fmt: skip
+    x = torch.randn(1, 3, 8, 8)
+    full, small = lower(net, (x,)), lower(copy.deepcopy(net).half(), (x.half(),))
+    wide = [count for datatype, count in float_constants(small.buffer) if datatype != 2]
+    assert sum(wide) < 100  # 1/N for the means
+    assert len(small.buffer) < 0.55 * len(full.buffer)
+
+
+# --- numbers at the edges of float16 -----------------------------------------------------
+
+
+def test_layer_norm_of_large_numbers_does_not_overflow() -> None:
+    """Squares of what float16 holds are more than it holds."""
+    norm = torch.nn.LayerNorm(64).half()
+    x = (torch.randn(3, 64) * 10000).clamp(-60000, 60000).half()
+    (outputs,) = run_ours(lower(norm, (x,)).buffer, (x,))
+    assert_close(outputs, eager64(norm, (x,)), 2e-3)
+
+
+def test_epsilons_below_float16_count() -> None:
+    norm = torch.nn.LayerNorm(64, eps=1e-12).half()
+    x = (torch.randn(3, 64) * 1e-3).half()
+    (outputs,) = run_ours(lower(norm, (x,)).buffer, (x,))
+    assert_close(outputs, eager64(norm, (x,)), 2e-3)
+
+
+@pytest.mark.parametrize("n", [100, 5000, 100_000])
+def test_means_of_many_numbers(n: int) -> None:
+    """1/100000 has four binary digits in float16."""
+
+    class Mean(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.mean(-1)
+
+    x = (torch.rand(2, n) + 0.5).half()
+    (outputs,) = run_ours(lower(Mean(), (x,)).buffer, (x,))
+    assert_close(outputs, eager64(Mean(), (x,)), 1e-3)
+
+
+def test_softmax_with_infinite_masks() -> None:
+    class Masked(torch.nn.Module):
+        def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    inputs = tuple(torch.randn(1, 2, 6, 8).half() for _ in range(3))
+    program = lower(Masked(), inputs)
+    assert operators(program.buffer) == ["delegate"]
+    (outputs,) = run_ours(program.buffer, inputs)
+    assert not outputs[0].isnan().any()
+    assert_close(outputs, eager64(Masked(), inputs), TO_FLOAT64)
+
+
+# --- what is refused ---------------------------------------------------------------------
+
+
+def test_bfloat16_is_refused_with_its_reason() -> None:
+    linear = torch.nn.Linear(4, 4).bfloat16()
+    edge = lower(linear, (torch.randn(2, 4).bfloat16(),))
+    (node,) = [n for n in edge.delegation_report().refused if n.operator.startswith("aten.")][-1:]
+    (reasons,) = node.reasons.values()
+    assert any("data type must be float32 or float16" in r and "bfloat16" in r for r in reasons)
+
+
+def test_conversions_between_types_are_refused() -> None:
+    class Mixed(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x.tanh().float() * 2).half().abs()
+
+    x = torch.randn(3, 4).half()
+    program = lower(Mixed(), (x,))
+    found = operators(program.buffer)
+    assert found.count("delegate") == 3
+    reasons = [
+        r for n in program.delegation_report().refused for rs in n.reasons.values() for r in rs
+    ]
+    assert any(r.startswith("no dtype conversion") for r in reasons)
+    (outputs,) = run_ours(program.buffer, (x,))
+    assert_close(outputs, eager(Mixed(), (x,)), TO_EAGER)
+
+
+# --- models --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["mobilenet_v2", "mobilenet_v3_small", "resnet18", "bert_small"])
+def test_models(name: str) -> None:
+    from examples.models import MODELS
+
+    spec = MODELS[name]
+    model = spec.build(seed=0)
+    inputs = spec.example_inputs(0)
+    full = len(lower(model, inputs).buffer)
+    model, inputs = model.half(), tuple(half(x) for x in inputs)
+    program = lower(model, inputs)
+    assert len(program.buffer) < 0.55 * full
+    assert len(program.delegation_report().delegates) == 1
+    (outputs,) = run_ours(program.buffer, inputs)
+    exact = eager(
+        copy.deepcopy(model).float(), [x.float() if x.is_floating_point() else x for x in inputs]
+    )
+    assert_close(outputs, exact, TO_FLOAT64)
+    rounded = eager(model, inputs)
+    # Eager is itself up to a hundredth away from exact results.
+    own = max(
+        float((y - want).abs().max() / want.abs().max())
+        for y, want in zip(rounded, exact, strict=True)
+    )
+    assert_close(outputs, rounded, TO_EAGER + own)
