@@ -20,7 +20,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
-from edgewise.edge.graph import arguments, call, calls, erase_dead, fake, replace
+from edgewise.edge.graph import arguments, call, calls, erase_dead, fake, is_static, replace
 from edgewise.edge.provenance import forget
 
 aten = torch.ops.aten
@@ -90,7 +90,7 @@ def _added_and_factor(graph: Graph, mask: Node, dtype: torch.dtype) -> tuple[Nod
     lacking = call(graph, aten.sub.Tensor, (allowed, 1.0), mask, value)
     bias = call(graph, aten.mul.Tensor, (lacking, LARGE[dtype]), mask, value)
     row = value.new_empty([*value.shape[:-1], 1])
-    if not isinstance(value.shape[-1], int):
+    if not is_static(value.shape[-1:]):
         # Summing over a symbolic size may not be delegated, and would then cut the attention off.
         some = call(graph, aten.any.dim, (mask, -1, True), mask, row.to(torch.bool))
         return bias, call(graph, aten._to_copy.default, (some,), mask, row, dtype=dtype)

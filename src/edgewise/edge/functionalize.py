@@ -209,6 +209,8 @@ def _is_opaque_composite(target: torch._ops.OpOverload) -> bool:
     name = target._schema.name.partition("::")[2]
     if name in _FRESH or torch.Tag.core in target.tags:
         return False
+    if target.namespace in ("quantized_decomposed", "torchao"):
+        return False  # quantization changes the type: results are new tensors
     return is_composite(target)
 
 

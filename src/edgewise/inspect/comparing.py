@@ -11,9 +11,9 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from edgewise.edge.graph import is_getitem, module_path, op_name, source_line, tensor_shapes
+from edgewise.edge.graph import is_getitem, module_path, source_line, tensor_shapes
 from edgewise.inspect.comparison import Comparison, Layer, Output
-from edgewise.inspect.matching import match
+from edgewise.inspect.matching import base_name, match
 from edgewise.inspect.reference import Reference
 from edgewise.inspect.tally import Tally
 from edgewise.inspect.taps import Tap, find_taps, fused, with_taps
@@ -253,7 +253,7 @@ def _less(one: float, other: float) -> float:
 def _operator(node: Node) -> str:
     source = node.args[0] if is_getitem(node) else node
     assert isinstance(source, Node)
-    return op_name(source).removeprefix("aten.").removesuffix(".default")
+    return base_name(source)
 
 
 def _name(path: Any) -> str:

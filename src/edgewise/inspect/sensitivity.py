@@ -62,9 +62,12 @@ class _Observed:
         calibration: Iterable[Any] | None,
         skip: Sequence[str],
     ) -> None:
-        self._configured = lambda kept: configured(quantizer, scheme, [*skip, *kept])
+        self._quantizer, self._scheme, self._skip = quantizer, scheme, skip
         spy = _Spy(self._configured(()))
-        self._graph = prepare(model, example_inputs, scheme, spy, calibration=calibration)
+        self._graph = prepare(
+            model, example_inputs, scheme, spy, calibration=calibration, progress=False
+        )
+        self._parameters: dict[int, Any] = {}
         assert spy.seen is not None
         self._plain = spy.seen
         self._batches = batches
@@ -76,6 +79,9 @@ class _Observed:
     def noise(self, keep_float: Sequence[str]) -> float:
         off = self._all - self._quantized(keep_float)
         return _noise(self._wanted, (self._run(batch, off) for batch in self._batches))
+
+    def _configured(self, keep_float: Sequence[str]) -> TableQuantizer:
+        return configured(self._quantizer, self._scheme, [*self._skip, *keep_float])
 
     def _quantized(self, keep_float: Sequence[str]) -> set[str]:
         """Names of the values that are quantized if these modules are not."""
@@ -94,7 +100,8 @@ class _Observed:
 
     def _run(self, batch: Sequence[Any], off: set[str]) -> list[Any]:
         with torch.no_grad():
-            return pytree.tree_leaves(_Quantizing(self._graph, off).run(*batch))
+            run = _Quantizing(self._graph, off, self._parameters).run
+            return pytree.tree_leaves(run(*batch))
 
 
 class _Spy(Quantizer):  # type: ignore[misc]
@@ -117,11 +124,15 @@ class _Spy(Quantizer):  # type: ignore[misc]
 
 
 class _Quantizing(Interpreter):
-    """Observers round to their integers; those of the values in `off` do nothing."""
+    """Observers round to their integers; those of the values in `off` do nothing.
 
-    def __init__(self, module: GraphModule, off: set[str]) -> None:
+    known: scales and zero points by observer, as those of a histogram take long to find.
+    """
+
+    def __init__(self, module: GraphModule, off: set[str], known: dict[int, Any]) -> None:
         super().__init__(module)
         self._off = off
+        self._known = known
 
     def run_node(self, n: Node) -> Any:
         if n.op != "call_module":
@@ -133,14 +144,19 @@ class _Quantizing(Interpreter):
         value = self.env[source]
         while source.op == "call_module":
             source = source.all_input_nodes[0]
-        return value if source.name in self._off else _rounded(value, observer)
+        if source.name in self._off:
+            return value
+        if isinstance(observer, PlaceholderObserver):
+            return _rounded_by_row(value, observer.quant_min, observer.quant_max)
+        if id(observer) not in self._known:
+            self._known[id(observer)] = observer.calculate_qparams()
+        return _rounded(value, observer, *self._known[id(observer)])
 
 
-def _rounded(value: torch.Tensor, observer: Any) -> torch.Tensor:
+def _rounded(
+    value: torch.Tensor, observer: Any, scale: torch.Tensor, zero_point: torch.Tensor
+) -> torch.Tensor:
     low, high = observer.quant_min, observer.quant_max
-    if isinstance(observer, PlaceholderObserver):
-        return _rounded_by_row(value, low, high)
-    scale, zero_point = observer.calculate_qparams()
     if observer.qscheme in (torch.per_channel_symmetric, torch.per_channel_affine):
         return torch.fake_quantize_per_channel_affine(
             value, scale, zero_point.int(), observer.ch_axis, low, high

@@ -34,7 +34,7 @@ def suggest(
     keep_float: Sequence[str] = (),
     group_size: int | None = None,
 ) -> Suggestion:
-    """What keeping 0 to `limit` modules in float brings and costs.
+    """What keeping 0 to `limit` modules in float brings and costs; at most half of them.
 
     Each module's sensitivity is found in a simulation; module after module is then chosen
     for the noise that is gone with it, and every step is compiled and run natively.
@@ -74,6 +74,7 @@ def suggest(
     sensitivities = _sensitivities(model, simulation)
     steps = [step(())]
     chosen: list[str] = []
+    limit = min(limit, len(sensitivities) // 2)
     while len(chosen) < limit and not _reached(steps, target_db):
         best = _next(simulation, sensitivities, chosen)
         if best is None:

@@ -32,20 +32,31 @@ class Selection:
         """The node's configuration; None to keep it in float."""
         if self.accepts is not None and not self.accepts(node):
             return None
+        found = self._specific(node)
+        return self.for_all if found is None else found[0]
+
+    def refuses(self, node: Node) -> bool:
+        """Whether a setting keeps the node in float; False if there just is none for it."""
+        if self.accepts is not None and not self.accepts(node):
+            return True
+        return self._specific(node) == (None,)
+
+    def _specific(self, node: Node) -> tuple[QuantizationConfig | None] | None:
+        """What the most specific setting but the global one says; None if there is none."""
         modules = module_stack(node)
         names = [n for n in self.by_name if any(_is_within(path, n) for path, _ in modules)]
         if names:
             name = max(names, key=len)
             self._used.add(name)
-            return self.by_name[name]
+            return (self.by_name[name],)
         for _, kind in reversed(modules):
             if kind in self.by_type:
                 self._used.add(kind)
-                return self.by_type[kind]
+                return (self.by_type[kind],)
         if node.target in self.by_operator:
             self._used.add(node.target)
-            return self.by_operator[node.target]
-        return self.for_all
+            return (self.by_operator[node.target],)
+        return None
 
     def warn_of_unused(self, where: str) -> None:
         """A name that matches nothing is most often a slip."""

@@ -386,6 +386,31 @@ def test_packed_projections_are_split(flow: str, runtime: str) -> None:
     assert (got[0] - want).abs().max() <= 3e-2 * want.abs().max()
 
 
+class Cached(torch.nn.Module):
+    """A projection that is kept in a buffer, as attention's keys are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.project = torch.nn.Linear(64, 64)
+        self.register_buffer("cache", torch.zeros(4, 64))
+
+    def forward(self, x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        self.cache[position] = self.project(x)[0]
+        return self.project(self.cache.view(2, 128).view(4, 64) + x)
+
+
+def test_programs_that_write_to_buffers() -> None:
+    """Torch traces these as a whole, which must leave quantization whole."""
+    x = (t(1, 64), torch.tensor([1]))
+    exported = grouped(torch.int4, 32)(seeded(Cached), x)
+    pte = quantized.lower(exported).buffer
+    types = [n for graph in payloads(pte) for n in quantized.node_types(graph)]
+    assert [found[:2] for k, found in types if k == "FullyConnected"] == [[QDINT8, QBINT4]] * 2
+    (got,) = RUNTIMES["ours"](pte, x)
+    (want,) = quantized.reference(exported, x)
+    assert (got[0] - want).abs().max() <= 2e-2 * want.abs().max()
+
+
 def test_weights_are_stored_as_integers() -> None:
     module = seeded(lambda: torch.nn.Linear(256, 256, bias=False))
     x = (t(1, 256),)

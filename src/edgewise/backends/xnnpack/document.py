@@ -6,6 +6,7 @@ python -m edgewise.backends.xnnpack.document > docs/xnnpack-operators.md
 from __future__ import annotations
 
 from edgewise.backends.xnnpack.rows import all_rows
+from edgewise.backends.xnnpack.rows.quantization import QUANTIZED
 from edgewise.backends.xnnpack.table import MAX_RANK, OpRow
 
 _HEAD = f"""# Operators of the XNNPACK backend
@@ -22,8 +23,8 @@ NaN or make it an infinity, `sqrt` of infinity and `rsqrt` of zero and infinity 
 CPUs, `log` takes denormal numbers for zero. A program that computes with NaN on purpose should
 leave those operators out of `configs`.
 
-| operator | ATen | data types | constraints | computed as |
-|---|---|---|---|---|
+| operator | operators of torch | data types | quantized | constraints | computed as |
+|---|---|---|---|---|---|
 """
 
 
@@ -35,7 +36,8 @@ def _line(row: OpRow) -> str:
     targets = ", ".join(f"`{t}`".replace("aten.", "") for t in row.targets)
     types = ", ".join(str(t).removeprefix("torch.") for t in row.dtypes)
     rules = "; ".join(c.rule for c in row.constraints)
-    return f"| {row.name} | {targets} | {types} | {rules} | {row.also} |\n"
+    quantized = QUANTIZED.get(row.name, "")
+    return f"| {row.name} | {targets} | {types} | {quantized} | {rules} | {row.also} |\n"
 
 
 if __name__ == "__main__":

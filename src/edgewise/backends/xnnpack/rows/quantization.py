@@ -31,6 +31,24 @@ from edgewise.backends.xnnpack.table import (
 from edgewise.edge.graph import arguments, fake
 
 Args = dict[str, Any]
+
+_STATIC_INT8 = "static int8"
+_WEIGHTS = "8-bit weights, symmetric, per tensor or per channel"
+QUANTIZED: dict[str, str] = {
+    **dict.fromkeys(("add", "sub", "mul", "cat", "avg_pool2d", "mean"), _STATIC_INT8),
+    **dict.fromkeys(("abs", "ceil", "elu", "exp", "floor", "gelu"), _STATIC_INT8),
+    **dict.fromkeys(("hardswish", "leaky_relu", "neg", "pow", "rsqrt"), _STATIC_INT8),
+    **dict.fromkeys(("sigmoid", "sqrt", "tanh"), _STATIC_INT8),
+    **dict.fromkeys(("clamp", "relu", "hardtanh", "max_pool2d"), _STATIC_INT8),
+    **dict.fromkeys(("constant_pad_nd", "permute_copy", "slice_copy", "select_copy"), _STATIC_INT8),
+    **dict.fromkeys(("view_copy", "squeeze_copy", "unsqueeze_copy", "clone"), _STATIC_INT8),
+    "upsample_bilinear2d": _STATIC_INT8,
+    "conv2d": f"static or dynamic int8 (depthwise: static), {_WEIGHTS}",
+    "linear": f"static or dynamic int8, {_WEIGHTS}; dynamic int8, 4-bit weights per channel "
+    "or in blocks",
+}
+"""By row: what it computes on integers. The passes decide node by node."""
+
 EIGHT_BITS = (torch.int8, torch.uint8)
 
 STATIC_QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
