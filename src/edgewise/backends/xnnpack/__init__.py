@@ -4,6 +4,8 @@ from edgewise.backends.xnnpack import XnnpackPartitioner
 program = edgewise.to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
 """
 
+from typing import TYPE_CHECKING, Any
+
 from edgewise.backends.xnnpack.backend import XnnpackBackend
 from edgewise.backends.xnnpack.partitioner import (
     XnnpackDynamicallyQuantizedPartitioner,
@@ -12,10 +14,31 @@ from edgewise.backends.xnnpack.partitioner import (
 )
 from edgewise.backends.xnnpack.precision import ConfigPrecisionType
 
+if TYPE_CHECKING:
+    from edgewise.backends.xnnpack.quantizer import XNNPACKQuantizer
+    from edgewise.quantize.config import get_symmetric_quantization_config
+
+_LAZY = {
+    "XNNPACKQuantizer": "edgewise.backends.xnnpack.quantizer",
+    "get_symmetric_quantization_config": "edgewise.quantize.config",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """torchao takes a second to import: only when it is needed."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LAZY[name]), name)
+
+
 __all__ = [
     "ConfigPrecisionType",
+    "XNNPACKQuantizer",
     "XnnpackBackend",
     "XnnpackDynamicallyQuantizedPartitioner",
     "XnnpackFloatingPointPartitioner",
     "XnnpackPartitioner",
+    "get_symmetric_quantization_config",
 ]
