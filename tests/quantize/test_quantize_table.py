@@ -10,7 +10,6 @@ from annotations import Layers, config, observed, observers, prepare
 from torch import nn
 
 from edgewise.backends.xnnpack import XNNPACKQuantizer
-
 from support import Fn
 
 IMAGE = (torch.randn(1, 8, 6, 6),)
@@ -26,7 +25,7 @@ WEIGHTED = {
     "conv_transpose1d": (nn.ConvTranspose1d(8, 4, 3), LINE),
     "conv_transpose2d": (nn.ConvTranspose2d(8, 4, 3, groups=2), IMAGE),
 }
-DYNAMIC = {"linear", "conv2d", "conv2d "}
+DYNAMIC = {"linear", "conv2d"}
 ELEMENTWISE = {
     "add": Fn(lambda x, y: x + y),
     "sub": Fn(lambda x, y: x - y),
@@ -216,8 +215,7 @@ def test_scales_pass_unchanged(function: object) -> None:
     scales = {
         tuple(map(float, graph.get_submodule(str(n.target)).calculate_qparams()))
         for n in graph.graph.nodes
-        if annotations.is_observer(graph, n)
-        and n.all_input_nodes[0].op == "call_function"
+        if annotations.is_observer(graph, n) and n.all_input_nodes[0].op == "call_function"
     }
     assert len(scales) == 1
     (result,) = graph.graph.output_node().all_input_nodes

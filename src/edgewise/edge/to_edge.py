@@ -20,6 +20,7 @@ from edgewise.edge.functionalize import (
     functionalize,
     may_return_views,
 )
+from edgewise.edge.inline_regions import inline_regions
 from edgewise.edge.normalize import decompositions, normalize
 from edgewise.edge.program import copy_program, drop_unused_constants, sync_outputs
 from edgewise.edge.settle_sizes import settle_sizes
@@ -51,6 +52,7 @@ def to_edge_program(
     timings = timings or Timings()
     edge = copy_program(program)
     start = time.perf_counter()
+    inline_regions(edge, program.graph_module)
     unwrap_subclasses(edge)
     drop_identities(edge)
     if functionalize(edge) is None:

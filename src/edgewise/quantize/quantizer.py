@@ -108,7 +108,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         if config is None or not is_float(node):
             return
         nodes = chain(node, pattern)
-        if any(self._selection.of(n) is None for n in nodes[1:]):
+        if any(self._selection.refuses(n) for n in nodes[1:]):
             nodes = [node]
         activation = config.input_activation
         is_dynamic = activation is not None and activation.is_dynamic
@@ -147,6 +147,11 @@ def _weighted(nodes: list[Node], pattern: Weighted, config: QuantizationConfig) 
     spec = config.weight
     if spec is not None and spec.qscheme == torch.per_channel_symmetric:
         spec = dataclasses.replace(spec, ch_axis=pattern.channel_axis)
+        if config.is_qat:
+            # torchao hands the axis to observers only, not to fake quantizers.
+            made = spec.observer_or_fake_quant_ctr.p
+            made = made.func.with_args(**{**made.keywords, "ch_axis": pattern.channel_axis})
+            spec = dataclasses.replace(spec, observer_or_fake_quant_ctr=made)
     assert isinstance(activation, Node)
     inputs = {activation: config.input_activation, weight: spec}
     bias = nodes[0].args[2] if len(nodes[0].args) > 2 else None
@@ -168,8 +173,10 @@ def _joined(node: Node, config: QuantizationConfig) -> None:
         return
     first = parts[0]
     shared = SharedQuantizationSpec((first, node))
-    inputs: dict[Any, Any] = dict.fromkeys(parts[1:], shared)
-    inputs[first] = config.input_activation
+    # The first part is the first in the mapping too: what is shared with it comes later.
+    inputs: dict[Any, Any] = {first: config.input_activation}
+    for part in parts[1:]:
+        inputs.setdefault(part, shared)
     _mark([node], inputs, shared)
 
 

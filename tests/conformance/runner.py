@@ -1,0 +1,130 @@
+"""One call, or several in one program: exported, lowered without a backend, run, compared."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from samples import Call
+from torch.utils import _pytree as pytree
+
+import edgewise
+from support import run_ours
+
+TOLERANCE = {
+    torch.float64: (1e-7, 1e-7),
+    torch.float32: (2e-5, 2e-5),
+    torch.float16: (4e-3, 4e-3),
+    torch.bfloat16: (3e-2, 3e-2),
+}
+"""Relative and absolute: some units of the type's last place, since decompositions round
+intermediate results to the type in other places than eager does."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a call. `kind`: passed, failed, or not exported (by torch itself)."""
+
+    kind: str
+    reason: str = ""
+
+
+class _Calls(torch.nn.Module):
+    """Calls whose tensors are the inputs, in order."""
+
+    def __init__(self, calls: Sequence[Call]) -> None:
+        super().__init__()
+        self.functions = [c.function for c in calls]
+        flat = [pytree.tree_flatten((c.args, c.kwargs)) for c in calls]
+        self.leaves = [[None if isinstance(x, torch.Tensor) else x for x in f] for f, _ in flat]
+        self.slots = [[i for i, x in enumerate(f) if isinstance(x, torch.Tensor)] for f, _ in flat]
+        self.specs = [spec for _, spec in flat]
+
+    def forward(self, *tensors: torch.Tensor) -> list[Any]:
+        given = iter(tensors)
+        results = []
+        for function, leaves, slots, spec in zip(
+            self.functions, self.leaves, self.slots, self.specs, strict=True
+        ):
+            filled = list(leaves)
+            for slot in slots:
+                filled[slot] = next(given)
+            args, kwargs = pytree.tree_unflatten(filled, spec)
+            results.append(_outputs(function(*args, **kwargs)))
+        return results
+
+
+def check(calls: Sequence[Call], random: bool = False) -> list[Outcome]:
+    """The outcome of each call. `random`: results are compared by type and shape only."""
+    if not calls:
+        return []
+    try:
+        got, expected = _run(calls)
+    except Exception as error:
+        if len(calls) > 1:
+            return [o for call in calls for o in check([call], random)]
+        if isinstance(error, _NotExportedError):
+            return [Outcome("not exported", _first_line(error))]
+        return [Outcome("failed", _first_line(error))]
+    return [_compare(g, e, random) for g, e in zip(got, expected, strict=True)]
+
+
+class _NotExportedError(Exception):
+    pass
+
+
+def _run(calls: Sequence[Call]) -> tuple[list[list[Any]], list[list[Any]]]:
+    module = _Calls(calls)
+    tensors = [
+        x for c in calls for x in pytree.tree_leaves((c.args, c.kwargs)) if torch.is_tensor(x)
+    ]
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        try:
+            expected = module(*[x.detach().clone() for x in tensors])
+            exported = torch.export.export(module, tuple(tensors))
+        except Exception as error:
+            raise _NotExportedError(f"{type(error).__name__}: {error}") from error
+        program = edgewise.to_edge_transform_and_lower(exported, partitioner=[]).to_executorch()
+        (flat,) = run_ours(program.buffer, tensors)
+    given = iter(flat)
+    return [[next(given) for _ in outputs] for outputs in expected], expected
+
+
+def _outputs(result: Any) -> list[Any]:
+    leaves = pytree.tree_leaves(result)
+    return [x.clone() if isinstance(x, torch.Tensor) else x for x in leaves]
+
+
+def _compare(got: Sequence[Any], expected: Sequence[Any], random: bool) -> Outcome:
+    for y, want in zip(got, expected, strict=True):
+        y = torch.as_tensor(y) if isinstance(want, torch.Tensor) else y
+        if not isinstance(want, torch.Tensor):
+            if y != want and not random:
+                return Outcome("failed", f"a number differs: {y} for {want}")
+            continue
+        if tuple(y.shape) != tuple(want.shape):
+            return Outcome("failed", f"a shape differs: {list(y.shape)} for {list(want.shape)}")
+        # The runtime hands out bfloat16 as float32 where numpy knows no bfloat16.
+        if y.dtype != want.dtype and not (
+            want.dtype == torch.bfloat16 and y.dtype == torch.float32
+        ):
+            return Outcome("failed", f"a type differs: {y.dtype} for {want.dtype}")
+        if random:
+            continue
+        rtol, atol = TOLERANCE.get(want.dtype, (0.0, 0.0))
+        try:
+            torch.testing.assert_close(
+                y, want.to(y.dtype), rtol=rtol, atol=atol, equal_nan=True, check_stride=False
+            )
+        except AssertionError as error:
+            return Outcome("failed", "values differ: " + " ".join(str(error).split())[:200])
+    return Outcome("passed")
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0] if text else ''}"[:300]

@@ -1,0 +1,131 @@
+"""Calibration data are checked before they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import edgewise
+from edgewise.quantize.calibration import as_batch, calibrate
+
+X = torch.randn(2, 8)
+
+
+def compile(
+    calibration: Any, model: nn.Module | None = None, inputs: Any = X, **options: Any
+) -> Any:
+    return edgewise.compile(
+        model or nn.Linear(8, 4),
+        inputs,
+        quantize="int8",
+        calibration=calibration,
+        verbose=False,
+        **options,
+    )
+
+
+class TwoInputs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return self.fc(x) * scale
+
+
+@pytest.mark.parametrize(
+    ("calibration", "message"),
+    [
+        (None, r"\[quantize\] int8 needs calibration data; got none; try calibration="),
+        ([], r"calibration must hold at least one batch; got none"),
+        (iter(()), r"calibration must hold at least one batch; got none"),
+        (
+            [X, torch.randn(3, 8)],
+            r"batch 1: input 0 must be float32\[2, 8\] .* got float32\[3, 8\]",
+        ),
+        ([X.double()], r"batch 0: input 0 must be float32\[2, 8\] .* got float64\[2, 8\]"),
+        ([(X, X)], r"batch 0 must have 1 inputs; got 2; try a tuple"),
+        ([()], r"batch 0 must have 1 inputs; got 0"),
+        ([X.numpy()], r"batch 0: input 0 must be a tensor; got ndarray; try torch.as_tensor"),
+    ],
+)
+def test_what_does_not_fit_is_refused(calibration: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        compile(calibration)
+
+
+def test_every_input_is_checked() -> None:
+    inputs = (X, torch.ones(1))
+    with pytest.raises(ValueError, match=r"batch 0 must have 2 inputs; got 1"):
+        compile([X], TwoInputs(), inputs)
+    with pytest.raises(ValueError, match=r"batch 0: input 1 must be float32\[1\]"):
+        compile([(X, torch.ones(2))], TwoInputs(), inputs)
+    assert compile([inputs, list(inputs)], TwoInputs(), inputs).buffer
+
+
+def test_batches_may_come_from_a_generator() -> None:
+    taken = []
+
+    def batches() -> Iterator[torch.Tensor]:
+        for seed in range(3):
+            taken.append(seed)
+            yield torch.randn(2, 8, generator=torch.Generator().manual_seed(seed))
+
+    assert compile(batches()).buffer
+    assert taken == [0, 1, 2]
+
+
+def test_ranges_are_those_of_all_batches() -> None:
+    """Four times as large inputs, four times as large a scale."""
+
+    def step(*batches: torch.Tensor) -> float:
+        from edgewise.backends.xnnpack import XNNPACKQuantizer
+        from edgewise.quantize import quantize
+
+        program = quantize(
+            nn.Linear(8, 4), (X,), "int8", XNNPACKQuantizer, calibration=batches, progress=False
+        )
+        return next(
+            float(n.args[1]) for n in program.graph.nodes if "quantize_per_tensor" in n.name
+        )
+
+    assert step(X, 4 * X) == pytest.approx(4 * step(X), rel=0.05)
+
+
+def test_sizes_may_differ_where_the_program_takes_any() -> None:
+    shapes = ({0: torch.export.Dim("batch", min=1, max=16)},)
+    other = torch.randn(5, 8)
+    program = compile([X, other], dynamic_shapes=shapes)
+    assert edgewise.load(program.buffer)(other).shape == (5, 4)
+    with pytest.raises(ValueError, match=r"got float32\[5, 8, 1\]"):
+        compile([other.unsqueeze(2)], dynamic_shapes=shapes)
+
+
+def test_gradients_are_not_recorded() -> None:
+    weight = torch.ones(8, requires_grad=True)
+    seen = []
+
+    def run(x: torch.Tensor) -> None:
+        seen.append((x * weight).requires_grad)
+
+    assert calibrate(run, [X, X], (X,), progress=False) == 2
+    assert seen == [False, False]
+
+
+def test_a_tensor_is_a_batch_of_one_input() -> None:
+    assert as_batch(X) == (X,)
+    assert as_batch([X, 1]) == (X, 1)
+
+
+def test_the_model_is_not_changed() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)).train()
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    compile([X], model)
+    assert model.training
+    assert list(before) == list(model.state_dict())
+    for key, value in model.state_dict().items():
+        assert torch.equal(value, before[key]), key
