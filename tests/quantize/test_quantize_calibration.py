@@ -129,3 +129,27 @@ def test_the_model_is_not_changed() -> None:
     assert list(before) == list(model.state_dict())
     for key, value in model.state_dict().items():
         assert torch.equal(value, before[key]), key
+
+
+@pytest.mark.parametrize("scheme", ["int8", "int8-dynamic"])
+def test_calibrating_leaves_no_trace_in_buffers(scheme: str) -> None:
+    class Total(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(8, 4)
+            self.register_buffer("total", torch.ones(2, 8))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.total.add_(x)
+            return self.fc(self.total)
+
+    model = Total()
+    program = edgewise.compile(
+        model, X, quantize=scheme, calibration=[X, X, X], keep_float=["fc"], verbose=False
+    )
+    assert torch.equal(model.total, torch.ones(2, 8))
+    run = edgewise.load(program.buffer)
+    weight, bias = model.fc.weight.detach(), model.fc.bias.detach()
+    for count in (1, 2):
+        wanted = (1 + count * X) @ weight.T + bias
+        torch.testing.assert_close(torch.as_tensor(run(X)), wanted, rtol=1e-4, atol=1e-4)

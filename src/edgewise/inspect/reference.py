@@ -39,6 +39,7 @@ class Reference:
         finally:
             model.train(training)
         self._module = self.program.module(check_guards=False)
+        _copy_buffers(self._module)
 
     def run(self, inputs: Sequence[Any], names: set[str]) -> tuple[Any, dict[str, Any]]:
         """The outputs, in the model's structure, and the values of the nodes named."""
@@ -63,6 +64,15 @@ class _Recorder(Interpreter):
             # A later node may write to it.
             self.values[n.name] = result.clone()
         return result
+
+
+def _copy_buffers(module: torch.nn.Module) -> None:
+    """The model may write to them, and its own must stay as they are."""
+    copies: dict[int, torch.Tensor] = {}
+    for one in module.modules():
+        for name, buffer in one._buffers.items():
+            if buffer is not None:
+                one._buffers[name] = copies.setdefault(id(buffer), buffer.clone())
 
 
 def cast(inputs: Any, dtype: torch.dtype) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from edgewise.compile import compile
+import edgewise
 from edgewise.inspect.comparing import compare, native
 from edgewise.inspect.sensitivity import Simulation, simulate
 from edgewise.inspect.suggestion import Measured, Sensitivity, Suggestion
@@ -58,7 +58,7 @@ def suggest(
     always = list(keep_float)
 
     def step(kept: Sequence[str]) -> Measured:
-        program = compile(
+        program = edgewise.compile(
             model,
             example,
             quantize=quantize,
@@ -81,7 +81,7 @@ def suggest(
             break
         chosen.append(best)
         steps.append(step(chosen))
-    plain = compile(model, example, verbose=False)
+    plain = edgewise.compile(model, example, verbose=False)
     return Suggestion(
         scheme=quantize,
         steps=steps,

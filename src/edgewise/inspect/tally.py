@@ -39,9 +39,9 @@ class Tally:
         self.count += wanted.numel()
         if difference.numel():
             # A value that is finite on one side only is infinite noise, not NaN.
-            noise = difference.square().sum().nan_to_num(math.inf, math.inf)
+            noise = _infinite(difference.square().sum())
             self.noise += float(noise)
-            self.worst = max(self.worst, float(difference.abs().nan_to_num(math.inf).max()))
+            self.worst = max(self.worst, float(_infinite(difference.abs()).max()))
 
     @property
     def noise_to_signal(self) -> float:
@@ -62,6 +62,10 @@ class Tally:
             return 1.0
         norms = math.sqrt(self.signal) * math.sqrt(self.energy)
         return max(-1.0, min(1.0, self.product / norms)) if norms else 0.0
+
+
+def _infinite(error: torch.Tensor) -> torch.Tensor:
+    return error.nan_to_num(math.inf, math.inf)
 
 
 def decibels(noise_to_signal: float) -> float:

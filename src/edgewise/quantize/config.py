@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torchao.quantization.pt2e import (
+
+from edgewise.quantize._torchao import (
     FakeQuantize,
     FusedMovingAvgObsFakeQuantize,
     HistogramObserver,
@@ -14,9 +15,9 @@ from torchao.quantization.pt2e import (
     MovingAveragePerChannelMinMaxObserver,
     PerChannelMinMaxObserver,
     PlaceholderObserver,
+    QuantizationConfig,
+    QuantizationSpec,
 )
-from torchao.quantization.pt2e.quantizer import QuantizationSpec
-from torchao.quantization.pt2e.quantizer.utils import QuantizationConfig
 
 SMALLEST_SCALE = 2**-12
 """Scales below it are raised to it: a channel of zeros would otherwise have none."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torchao.quantization.pt2e.quantizer import Quantizer
 
+from edgewise.quantize._torchao import Quantizer
 from edgewise.quantize.calibration import calibrate
 from edgewise.quantize.config import QuantizationConfig, get_symmetric_quantization_config
 from edgewise.quantize.quantizer import TableQuantizer
@@ -39,7 +39,7 @@ def quantize(
     if not scheme.uses_pt2e:
         quantized = with_integer_weights(model, scheme, keep_float)
         return _export(quantized, example_inputs, dynamic_shapes)
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
+    from edgewise.quantize._torchao import convert_pt2e
 
     prepared = prepare(
         model,
@@ -79,9 +79,11 @@ def prepare(
             f"[quantize] {scheme.name} needs calibration data; got none; try calibration=[...] "
             f"with inputs such as the model will see, or quantize='int8-dynamic'"
         )
-    from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
+    from edgewise.quantize._torchao import prepare_pt2e
 
     graph = _export(model, example_inputs, dynamic_shapes).module()
+    # What the model writes to its buffers while it is calibrated is not their first value.
+    state = [(buffer, buffer.clone()) for buffer in graph.buffers()]
     prepared: torch.fx.GraphModule = prepare_pt2e(graph, quantizer)
     if scheme.needs_calibration:
         assert calibration is not None
@@ -95,6 +97,9 @@ def prepare(
     else:
         with torch.no_grad():
             prepared(*example_inputs)  # observers of weights look at them when called
+    with torch.no_grad():
+        for buffer, first in state:
+            buffer.copy_(first)
     return prepared
 
 
@@ -112,10 +117,11 @@ def with_integer_weights(
 
     ValueError if the group size does not divide the input features of a linear layer.
     """
-    from torchao.quantization.granularity import PerAxis, PerGroup
-    from torchao.quantization.quant_api import (
+    from edgewise.quantize._torchao import (
         Int8DynamicActivationIntxWeightConfig,
         IntxWeightOnlyConfig,
+        PerAxis,
+        PerGroup,
         quantize_,
     )
 

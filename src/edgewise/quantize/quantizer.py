@@ -8,17 +8,18 @@ from typing import Any, ClassVar
 
 import torch
 from torch.fx import GraphModule, Node
-from torchao.quantization.pt2e.quantizer import (
+from typing_extensions import Self
+
+from edgewise.quantize._torchao import (
+    Q_ANNOTATION_KEY,
+    FakeQuantize,
     FixedQParamsQuantizationSpec,
     QuantizationAnnotation,
+    QuantizationConfig,
     QuantizationSpec,
     Quantizer,
     SharedQuantizationSpec,
 )
-from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
-from torchao.quantization.pt2e.quantizer.utils import QuantizationConfig
-from typing_extensions import Self
-
 from edgewise.quantize.patterns import (
     Elementwise,
     Fixed,
@@ -147,10 +148,10 @@ def _weighted(nodes: list[Node], pattern: Weighted, config: QuantizationConfig) 
     spec = config.weight
     if spec is not None and spec.qscheme == torch.per_channel_symmetric:
         spec = dataclasses.replace(spec, ch_axis=pattern.channel_axis)
-        if config.is_qat:
-            # torchao hands the axis to observers only, not to fake quantizers.
-            made = spec.observer_or_fake_quant_ctr.p
-            made = made.func.with_args(**{**made.keywords, "ch_axis": pattern.channel_axis})
+        if config.is_qat and pattern.channel_axis:
+            # The fused fake quantizer knows axis 0 only, and torchao hands none to the other.
+            options = {**spec.observer_or_fake_quant_ctr.p.keywords}
+            made = FakeQuantize.with_args(**options, ch_axis=pattern.channel_axis)
             spec = dataclasses.replace(spec, observer_or_fake_quant_ctr=made)
     assert isinstance(activation, Node)
     inputs = {activation: config.input_activation, weight: spec}

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from torchao.quantization.pt2e.quantizer.utils import QuantizationConfig
+
+from edgewise.quantize._torchao import QuantizationConfig
 
 NodeFilter = Callable[[Node], bool]
 

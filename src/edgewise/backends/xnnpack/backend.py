@@ -18,6 +18,7 @@ from edgewise.backends.xnnpack.reshape import OutOfReach
 from edgewise.backends.xnnpack.rows import row_of
 from edgewise.backends.xnnpack.sizes import at, symbol_values
 from edgewise.backends.xnnpack.table import Lowering
+from edgewise.backends.xnnpack.weight_only import is_expanded
 from edgewise.edge.graph import (
     arguments,
     dims_of,
@@ -77,6 +78,8 @@ def _lower(to: Lowering, node: Node) -> Operand | tuple[Operand, ...]:
         assert isinstance(parts, tuple)
         return parts[node.args[1]]  # type: ignore[index]
     row = row_of(node)
+    if isinstance(to.constants, QuantizedConstants) and is_expanded(node, to.constants):
+        to.b.graph.expands.add(to.b.origin)
     if row is None:
         raise PartitionError(
             f"{at_node(node)} only operators of the table can be lowered; got {op_name(node)}; "

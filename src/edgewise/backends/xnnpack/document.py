@@ -14,9 +14,10 @@ _HEAD = f"""# Operators of the XNNPACK backend
 Made from the rows of `edgewise.backends.xnnpack.rows` by
 `python -m edgewise.backends.xnnpack.document`; a test fails if it is stale.
 
-For every row: shapes are static, tensors have elements and at most {MAX_RANK} dimensions,
-and at least one operand is computed. A node that breaks a rule is refused, with the rule
-and what was found in the delegation report, and runs on the runtime's own kernels.
+For every row: sizes may be symbolic (`torch.export.Dim`) unless a rule says that they are
+static, tensors have elements and at most {MAX_RANK} dimensions, and at least one operand is
+computed. A node that breaks a rule is refused, with the rule and what was found in the
+delegation report, and runs on the runtime's own kernels.
 
 NaN and infinities are XNNPACK's: minima, maxima, clamps, pooling and products may pass over a
 NaN or make it an infinity, `sqrt` of infinity and `rsqrt` of zero and infinity are NaN on some
@@ -37,7 +38,8 @@ def _line(row: OpRow) -> str:
     types = ", ".join(str(t).removeprefix("torch.") for t in row.dtypes)
     rules = "; ".join(c.rule for c in row.constraints)
     quantized = QUANTIZED.get(row.name, "")
-    return f"| {row.name} | {targets} | {types} | {quantized} | {rules} | {row.also} |\n"
+    cells = (row.name, targets, types, quantized, rules, row.also)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
 if __name__ == "__main__":

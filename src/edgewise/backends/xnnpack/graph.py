@@ -72,6 +72,8 @@ class Graph:
     outputs: list[Value] = field(default_factory=list)
     symbols: Mapping[Any, int] = field(default_factory=dict)
     """A number for each symbol of the sizes: what is written stands for that program."""
+    expands: set[int] = field(default_factory=set)
+    """Origins of nodes whose weights may be integers although they compute in floating point."""
 
     def users(self) -> dict[Value, list[Node]]:
         found: dict[Value, list[Node]] = {}

@@ -301,4 +301,5 @@ def last_dim(name: str = "dim", operand: str = "self") -> Constraint:
         dim, of = q.args[name], fake(q.args[operand]).dim()
         return None if dim % max(of, 1) == of - 1 else f"dim={dim} of {of}-D"
 
-    return Constraint("dim is the last dimension", check, "moving dim to the end: x.movedim(dim, -1)")
+    hint = "moving dim to the end: x.movedim(dim, -1)"
+    return Constraint("dim is the last dimension", check, hint)

@@ -10,6 +10,7 @@ from edgewise.backends.xnnpack.passes.dynamic_kernels import use_dynamic_kernels
 from edgewise.backends.xnnpack.passes.fold_affine import fold_affine
 from edgewise.backends.xnnpack.passes.fuse_clamp import fuse_clamp
 from edgewise.backends.xnnpack.passes.integer_kernels import use_integer_kernels
+from edgewise.backends.xnnpack.passes.integer_weights import keep_integer_weights
 from edgewise.backends.xnnpack.passes.merge_reshapes import merge_reshapes
 from edgewise.backends.xnnpack.passes.move_quantization import move_quantization
 from edgewise.backends.xnnpack.passes.split_fully_connected import split_fully_connected
@@ -27,6 +28,7 @@ PASSES: tuple[Callable[[Graph], bool], ...] = (
     use_integer_kernels,
     fuse_clamp,
     use_dynamic_kernels,
+    keep_integer_weights,
     drop_dead,
     split_fully_connected,  # products that move_quantization brought next to their slices
     merge_reshapes,

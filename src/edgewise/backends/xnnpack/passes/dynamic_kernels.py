@@ -1,10 +1,9 @@
-"""Products of activations that are quantized at run time, and what nobody could use.
+"""Products of activations that are quantized at run time.
 
     FullyConnected(Dynamic(x), weights) -> FullyConnected(Convert(x), weights)
 
 with a scale and a zero point for each row (each image of a convolution) where XNNPACK has
-the kernel. Ensures: no `Dynamic` is left, and quantized constants are only
-read by nodes that compute with them; other nodes read their real numbers.
+the kernel. Ensures: no `Dynamic` is left.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from edgewise.backends.xnnpack.quant import (
     PerChannel,
     PerTensor,
     PerToken,
-    dequantize,
 )
 
 # Dimensions that share a scale.
@@ -28,7 +26,6 @@ _TOGETHER = {"FullyConnected": 1, "Conv2d": 3, "ConvTranspose2d": 3}
 def use_dynamic_kernels(graph: Graph) -> bool:
     real: dict[Value, Value] = {}
     converted: dict[tuple[Value, int], Value] = {}
-    plain: dict[Value, Value] = {}
     nodes: list[Node] = []
     changed = False
     for node in graph.nodes:
@@ -52,16 +49,9 @@ def use_dynamic_kernels(graph: Graph) -> bool:
                 converted[key] = Value(source.dims, source.dtype, quant=PerToken(together))
                 nodes.append(Node("Convert", [source], [converted[key]], {}, None, node.origin))
             node.inputs = [converted[key], weights, _wide(node.inputs[2])]
-        elif node.outputs[0].quant is None and not _is_dequantize(node):
-            node.inputs = [_plain(v, plain) for v in node.inputs]
         nodes.append(node)
     graph.nodes = nodes
-    return changed or bool(plain)
-
-
-def _is_dequantize(node: Node) -> bool:
-    source = node.inputs[0]
-    return node.kind == "Convert" and source is not None and source.data is None
+    return changed
 
 
 def _weights(node: Node) -> Value | None:
@@ -95,10 +85,4 @@ def _wide(bias: Value | None) -> Value | None:
     return Value(bias.dims, torch.float32, data=bias.data.float())
 
 
-def _plain(value: Value | None, plain: dict[Value, Value]) -> Value | None:
-    if value is None or value.data is None or value.quant is None:
-        return value
-    if value not in plain:
-        data = dequantize(value.data, value.quant, value.dtype)
-        plain[value] = Value(value.dims, value.dtype, data=data)
-    return plain[value]
+__all__ = ["use_dynamic_kernels"]

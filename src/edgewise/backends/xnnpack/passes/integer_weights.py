@@ -1,0 +1,93 @@
+"""Quantized weights of products that are computed in floating point stay integers in the file.
+
+    FullyConnected(x, dequantized weights) -> FullyConnected(x, integers)
+
+XNNPACK has kernels for linear layers with a scale for each channel. For the rest the runtime of
+this project expands the weights when it packs them (`weight_only.py` says for which nodes);
+the peer's runtime refuses those. Every other node reads the real numbers.
+
+Requires: no `Dynamic` is left. Ensures: quantized constants are only read by nodes that compute
+with them.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from edgewise.backends.xnnpack.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.passes.move_quantization import is_dequantize
+from edgewise.backends.xnnpack.quant import (
+    BLOCK_MULTIPLE,
+    PerBlock,
+    PerChannel,
+    PerTensor,
+    dequantize,
+)
+
+_OUTPUT_DIM = {"FullyConnected": 0, "Conv2d": 0, "ConvTranspose2d": 0, "DepthwiseConv2d": 3}
+
+
+def keep_integer_weights(graph: Graph) -> bool:
+    plain: dict[Value, Value] = {}
+    changed = False
+    for node in graph.nodes:
+        if node.outputs[0].quant is not None or is_dequantize(node) or _computes_in_integers(node):
+            continue
+        weight = _weights(node, graph)
+        if weight is None:
+            node.inputs = [_plain(v, plain) for v in node.inputs]
+        else:
+            node.inputs = [node.inputs[0], weight, _wide(_plain(node.inputs[2], plain))]
+            changed = True
+    return changed or bool(plain)
+
+
+def _computes_in_integers(node: Node) -> bool:
+    x = node.inputs[0]
+    return node.kind in _OUTPUT_DIM and x is not None and x.quant is not None
+
+
+def _weights(node: Node, graph: Graph) -> Value | None:
+    """The filter as the file has it, or None if it must be floating point."""
+    weight = node.inputs[1] if node.kind in _OUTPUT_DIM else None
+    if weight is None or weight.data is None or weight.quant is None:
+        return None
+    quant, data, axis = weight.quant, weight.data, _OUTPUT_DIM[node.kind]
+    if isinstance(quant, PerTensor):
+        if quant.zero_point != 0 or quant.dtype != torch.int8:
+            return None
+        quant = PerChannel(torch.full((data.shape[axis],), quant.scale), axis)
+    elif isinstance(quant, PerBlock):
+        if quant.size % BLOCK_MULTIPLE != 0:
+            return None
+    elif not isinstance(quant, PerChannel) or quant.axis != axis:
+        return None
+    if isinstance(quant, PerChannel) and quant.bits == 4 and data.shape[-1] % 2 == 1:
+        quant = PerChannel(quant.scales, axis)
+    has_kernel = (
+        node.kind == "FullyConnected"
+        and isinstance(quant, PerChannel)
+        and node.outputs[0].dtype == torch.float32
+    )
+    if not has_kernel and node.origin not in graph.expands:
+        return None
+    return Value(weight.dims, weight.dtype, data=data, quant=quant)
+
+
+def _wide(bias: Value | None) -> Value | None:
+    """Biases of such products are float32."""
+    if bias is None or bias.data is None or bias.dtype == torch.float32:
+        return bias
+    return Value(bias.dims, torch.float32, data=bias.data.float())
+
+
+def _plain(value: Value | None, plain: dict[Value, Value]) -> Value | None:
+    if value is None or value.data is None or value.quant is None:
+        return value
+    if value not in plain:
+        data = dequantize(value.data, value.quant, value.dtype)
+        plain[value] = Value(value.dims, value.dtype, data=data)
+    return plain[value]
+
+
+__all__ = ["keep_integer_weights"]

@@ -1,0 +1,53 @@
+"""Products in floating point whose weights are integers in the file.
+
+XNNPACK's kernels for that are those of linear layers in float32 with a scale for each output
+channel. For all others this project's runtime expands the weights to float32 when it packs
+them: the file is small, and the speed that of floating point. ExecuTorch's runtime refuses
+such a payload, so the delegation report says of each such node that it runs here only.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import Node
+
+from edgewise.backends.xnnpack.precision import ConfigPrecisionType, precision
+from edgewise.backends.xnnpack.quant import BLOCK_MULTIPLE, PerBlock, PerTensor
+from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
+from edgewise.edge.graph import fake
+
+aten = torch.ops.aten
+
+EXPANDED = "weights stay integers in the file and are expanded to float32 when it is loaded"
+"""The note in the report."""
+
+_LINEAR = aten.linear.default
+_CONVOLUTION = aten.convolution.default
+
+
+def is_expanded(node: Node, constants: QuantizedConstants) -> bool:
+    """Whether the node's weights are expanded when the file is loaded."""
+    if node.target not in (_LINEAR, _CONVOLUTION):
+        return False
+    weight = node.args[1]
+    if not isinstance(weight, Node) or weight.op == "placeholder" or weight not in constants:
+        return False
+    stored = constants.stored_as(weight)
+    if stored is None or precision(node, constants) != ConfigPrecisionType.FP32:
+        return False
+    quant = stored.quant
+    is_linear = node.target is _LINEAR
+    if isinstance(quant, PerTensor):
+        symmetric = quant.zero_point == 0 and quant.dtype == torch.int8
+        return symmetric and not (is_linear and fake(node).dtype == torch.float32)
+    if isinstance(quant, PerBlock):
+        return is_linear and quant.size % BLOCK_MULTIPLE == 0
+    if is_linear:
+        return quant.axis == 0 and fake(node).dtype != torch.float32
+    transposed, groups = node.args[6], node.args[8]
+    if transposed:
+        return quant.axis == 1 and groups == 1
+    return quant.axis == 0
+
+
+__all__ = ["EXPANDED", "is_expanded"]

@@ -1,0 +1,63 @@
+"""What is used of torchao, imported without its messages about kernels for other machines."""
+
+import logging
+
+_TALKATIVE = ("torchao", "torch.utils._pytree")
+_levels = {name: logging.getLogger(name).level for name in _TALKATIVE}
+for _name in _TALKATIVE:
+    logging.getLogger(_name).setLevel(logging.ERROR)
+try:
+    from torchao.quantization.granularity import PerAxis, PerGroup
+    from torchao.quantization.pt2e import (
+        FakeQuantize,
+        FusedMovingAvgObsFakeQuantize,
+        HistogramObserver,
+        MinMaxObserver,
+        MovingAverageMinMaxObserver,
+        MovingAveragePerChannelMinMaxObserver,
+        PerChannelMinMaxObserver,
+        PlaceholderObserver,
+    )
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+    from torchao.quantization.pt2e.quantizer import (
+        FixedQParamsQuantizationSpec,
+        QuantizationAnnotation,
+        QuantizationSpec,
+        Quantizer,
+        SharedQuantizationSpec,
+    )
+    from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
+    from torchao.quantization.pt2e.quantizer.utils import QuantizationConfig
+    from torchao.quantization.quant_api import (
+        Int8DynamicActivationIntxWeightConfig,
+        IntxWeightOnlyConfig,
+        quantize_,
+    )
+finally:
+    for _name, _level in _levels.items():
+        logging.getLogger(_name).setLevel(_level)
+
+__all__ = [
+    "Q_ANNOTATION_KEY",
+    "FakeQuantize",
+    "FixedQParamsQuantizationSpec",
+    "FusedMovingAvgObsFakeQuantize",
+    "HistogramObserver",
+    "Int8DynamicActivationIntxWeightConfig",
+    "IntxWeightOnlyConfig",
+    "MinMaxObserver",
+    "MovingAverageMinMaxObserver",
+    "MovingAveragePerChannelMinMaxObserver",
+    "PerAxis",
+    "PerChannelMinMaxObserver",
+    "PerGroup",
+    "PlaceholderObserver",
+    "QuantizationAnnotation",
+    "QuantizationConfig",
+    "QuantizationSpec",
+    "Quantizer",
+    "SharedQuantizationSpec",
+    "convert_pt2e",
+    "prepare_pt2e",
+    "quantize_",
+]
