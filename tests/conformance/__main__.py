@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import sys
 from collections import Counter
 from pathlib import Path
@@ -16,6 +17,9 @@ from operators import BACKWARD, FORWARD, RANDOM
 from runner import check
 
 
+_MEMORY = 8 << 30
+
+
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -24,6 +28,8 @@ def main() -> None:
     parser.add_argument("--json")
     parser.add_argument("--every", action="store_true")
     options = parser.parse_args()
+    # A sample that asks for the whole memory fails instead of taking the machine down.
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     torch.set_num_threads(1)
     names = FORWARD + list(BACKWARD)
     if options.every:

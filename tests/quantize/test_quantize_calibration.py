@@ -152,4 +152,6 @@ def test_calibrating_leaves_no_trace_in_buffers(scheme: str) -> None:
     weight, bias = model.fc.weight.detach(), model.fc.bias.detach()
     for count in (1, 2):
         wanted = (1 + count * X) @ weight.T + bias
-        torch.testing.assert_close(torch.as_tensor(run(X)), wanted, rtol=1e-4, atol=1e-4)
+        # The sum itself is quantized by "int8": in steps of some 0.02, eight of them added up.
+        # A call too many would be off by several units.
+        torch.testing.assert_close(torch.as_tensor(run(X)), wanted, rtol=0, atol=0.1)

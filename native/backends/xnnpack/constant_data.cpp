@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "backends/xnnpack/expand.h"
+
 namespace edgewise::xnnpack {
 namespace {
 
@@ -69,8 +71,8 @@ Result<ConstantData> ConstantData::make(const Graph& graph) {
   for (size_t i = 0; i < graph.values.size(); ++i) {
     const GraphValue& value = graph.values[i];
     result.addresses.push_back(value.data.bytes.data());
-    if (!value.is_widened) continue;
-    auto block = widened(value);
+    if (!value.is_converted()) continue;
+    auto block = value.stored == DataType::kFp16 ? widened(value) : expanded(value);
     if (!block.ok()) return block.status();
     result.addresses.back() = block->data();
     (is_packed_only[i] ? result.packed : result.in_place).push_back(std::move(*block));
@@ -84,7 +86,7 @@ void release_constants(const Graph& graph, const NamedData& named_data) {
   for (size_t i = 0; i < graph.values.size(); ++i) {
     const GraphValue& value = graph.values[i];
     if (!value.data.is_named) continue;
-    if (is_packed_only[i] || value.is_widened) parts.push_back(value.data.bytes);
+    if (is_packed_only[i] || value.is_converted()) parts.push_back(value.data.bytes);
   }
   std::sort(parts.begin(), parts.end(),
             [](const auto& a, const auto& b) { return a.data() < b.data(); });

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backends/xnnpack/constant_data.h"
+#include "backends/xnnpack/expand.h"
 #include "backends/xnnpack/fold.h"
 #include "backends/xnnpack/memory_need.h"
 #include "backends/xnnpack/node_types.h"
@@ -59,6 +60,7 @@ Result<std::unique_ptr<Delegate>> XnnpackDelegate::make(const DelegateInit& init
   if (!graph.ok()) return graph.status();
   if (auto status = check_types(*graph); !status.ok()) return status;
   fold_nodes(&*graph);
+  expand_weights(&*graph);
   widen_half(&*graph, is_fast_in_half);
   std::vector<Shape> shapes = graph->serialized_shapes();
   if (auto status = infer_shapes(*graph, &shapes); !status.ok()) return status;

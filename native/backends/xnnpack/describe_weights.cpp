@@ -23,7 +23,7 @@ void append_list(std::string* text, const std::vector<T>& list) {
 // Type, shape and quantization; false if these cannot be part of a key.
 bool append_value(std::string* text, const GraphValue& value, const Shape& shape, bool is_weight) {
   append(text, value.type);
-  append(text, value.is_widened);
+  append(text, value.stored);
   append(text, value.scale);
   append(text, value.zero_point);
   append(text, value.channel_dim);

@@ -29,7 +29,8 @@ struct GraphValue {
   DataType type = DataType::kInvalid;
   Shape shape;  // as serialized: dynamic sizes are upper bounds
   Constant data;
-  bool is_widened = false;  // data is float16, and to be given to XNNPACK as fp32
+  // What data is, if it is to be given to XNNPACK as fp32: see widen.h, expand.h.
+  DataType stored = DataType::kInvalid;
   uint32_t serialized_id = kNone;
   uint32_t external_id = kNone;
   bool is_input = false;
@@ -50,6 +51,7 @@ struct GraphValue {
 
   bool is_external() const { return is_input || is_output; }
   bool is_constant() const { return static_cast<bool>(data); }
+  bool is_converted() const { return stored != DataType::kInvalid; }
 };
 
 // The numbers are those of the payload's union.

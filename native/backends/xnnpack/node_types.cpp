@@ -17,6 +17,11 @@ constexpr Filtered kConvolutions[] = {
     {T::kFp16, T::kFp32, T::kFp32, T::kFp16},
     // Not XNNPACK's: see widen.h.
     {T::kFp16, T::kFp16, T::kFp16, T::kFp16},
+    // Nor these: see expand.h.
+    {T::kFp32, T::kQcint8, T::kFp32, T::kFp32},
+    {T::kFp32, T::kQcint4, T::kFp32, T::kFp32},
+    {T::kFp16, T::kQcint8, T::kFp32, T::kFp16},
+    {T::kFp16, T::kQcint4, T::kFp32, T::kFp16},
     {T::kQint8, T::kQint8, T::kQint32, T::kQint8},
     {T::kQint8, T::kQcint8, T::kQcint32, T::kQint8},
     {T::kQuint8, T::kQuint8, T::kQint32, T::kQuint8},
@@ -24,8 +29,8 @@ constexpr Filtered kConvolutions[] = {
     {T::kQdint8, T::kQcint8, T::kFp32, T::kFp32},
     {T::kQdint8, T::kQcint8, T::kFp32, T::kFp16},
 };
-constexpr size_t kDepthwiseRows = 6;
-constexpr size_t kTransposedRows = 7;
+constexpr size_t kDepthwiseRows = 10;
+constexpr size_t kTransposedRows = 11;
 
 constexpr Filtered kFullyConnected[] = {
     {T::kFp32, T::kFp32, T::kFp32, T::kFp32},
@@ -33,6 +38,11 @@ constexpr Filtered kFullyConnected[] = {
     {T::kFp16, T::kFp16, T::kFp16, T::kFp16},
     {T::kFp32, T::kQcint4, T::kFp32, T::kFp32},
     {T::kFp32, T::kQcint8, T::kFp32, T::kFp32},
+    // Not XNNPACK's: see expand.h.
+    {T::kFp32, T::kQbint4, T::kFp32, T::kFp32},
+    {T::kFp16, T::kQcint8, T::kFp32, T::kFp16},
+    {T::kFp16, T::kQcint4, T::kFp32, T::kFp16},
+    {T::kFp16, T::kQbint4, T::kFp32, T::kFp16},
     {T::kQdint8, T::kQcint4, T::kFp32, T::kFp32},
     {T::kQdint8, T::kQcint4, T::kFp32, T::kFp16},
     {T::kQdint8, T::kQbint4, T::kFp32, T::kFp32},

@@ -40,7 +40,7 @@ uint32_t Widener::add_twin(uint32_t value) {
 uint32_t Widener::constant_twin(uint32_t value) {
   if (twins[value] == kNone) {
     const uint32_t twin = add_twin(value);
-    graph.values[twin].is_widened = true;
+    graph.values[twin].stored = DataType::kFp16;
     twins[value] = twin;
   }
   return twins[value];

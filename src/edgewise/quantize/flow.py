@@ -9,7 +9,16 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from edgewise.quantize._torchao import Quantizer
+from edgewise.quantize._torchao import (
+    Int8DynamicActivationIntxWeightConfig,
+    IntxWeightOnlyConfig,
+    PerAxis,
+    PerGroup,
+    Quantizer,
+    convert_pt2e,
+    prepare_pt2e,
+    quantize_,
+)
 from edgewise.quantize.calibration import calibrate
 from edgewise.quantize.config import QuantizationConfig, get_symmetric_quantization_config
 from edgewise.quantize.quantizer import TableQuantizer
@@ -39,8 +48,6 @@ def quantize(
     if not scheme.uses_pt2e:
         quantized = with_integer_weights(model, scheme, keep_float)
         return _export(quantized, example_inputs, dynamic_shapes)
-    from edgewise.quantize._torchao import convert_pt2e
-
     prepared = prepare(
         model,
         example_inputs,
@@ -79,8 +86,6 @@ def prepare(
             f"[quantize] {scheme.name} needs calibration data; got none; try calibration=[...] "
             f"with inputs such as the model will see, or quantize='int8-dynamic'"
         )
-    from edgewise.quantize._torchao import prepare_pt2e
-
     graph = _export(model, example_inputs, dynamic_shapes).module()
     # What the model writes to its buffers while it is calibrated is not their first value.
     state = [(buffer, buffer.clone()) for buffer in graph.buffers()]
@@ -117,14 +122,6 @@ def with_integer_weights(
 
     ValueError if the group size does not divide the input features of a linear layer.
     """
-    from edgewise.quantize._torchao import (
-        Int8DynamicActivationIntxWeightConfig,
-        IntxWeightOnlyConfig,
-        PerAxis,
-        PerGroup,
-        quantize_,
-    )
-
     assert scheme.group_size is not None
     model = copy.deepcopy(model).eval()
     bits = getattr(torch, f"int{scheme.weights}")
