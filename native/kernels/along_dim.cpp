@@ -1,4 +1,4 @@
-// Along a dimension: cumsum, glu.
+// Along a dimension: cumsum, cumprod, glu.
 #include <cmath>
 
 #include "compute_tensor.h"
@@ -7,14 +7,15 @@
 namespace edgewise {
 namespace {
 
-Status cumsum(KernelContext& context) {
+template <bool kProduct>
+Status accumulate(KernelContext& context) {
   const Tensor* self = context.tensor(0);
   int64_t dim = context.integer(1);
   Tensor* out = output(context, 3);
   if (!context.ok()) return context.status();
   if (!is_computable(self->type()) || !is_computable(out->type()) ||
       (is_floating(self->type()) && !is_floating(out->type()))) {
-    return context.fail(Code::kInvalidArgument, "sums numbers; got %s to %s",
+    return context.fail(Code::kInvalidArgument, "takes numbers; got %s to %s",
                         self->describe().c_str(), out->describe().c_str());
   }
   EDGEWISE_TRY(normalize_dim(dim, self->rank()));
@@ -29,7 +30,9 @@ Status cumsum(KernelContext& context) {
     EDGEWISE_TRY(row.reserve(n));
     for_rows<2>({target, source}, along, [&](const auto& firsts) {
       load<C>(source.type, firsts[1], source.strides[along], n, row.data());
-      for (int64_t i = 1; i < n; ++i) row[i] = wrap_add(row[i], row[i - 1]);
+      for (int64_t i = 1; i < n; ++i) {
+        row[i] = kProduct ? wrap_mul(row[i], row[i - 1]) : wrap_add(row[i], row[i - 1]);
+      }
       store<C>(target.type, row.data(), n, firsts[0], target.strides[along]);
     });
     return {};
@@ -72,7 +75,8 @@ Status glu(KernelContext& context) {
 }
 
 const KernelRegistration registrations[] = {
-    {"aten::cumsum.out", 4, cumsum},
+    {"aten::cumprod.out", 4, accumulate<true>},
+    {"aten::cumsum.out", 4, accumulate<false>},
     {"aten::glu.out", 3, glu},
 };
 

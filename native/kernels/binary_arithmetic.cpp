@@ -151,6 +151,20 @@ struct Minimum {
     return a < b || a != a ? a : b;
   }
 };
+struct Fmax {  // NaN loses
+  static constexpr ResultRule kRule = ResultRule::kPromoted;
+  template <typename C>
+  C operator()(C a, C b) const {
+    return a > b || b != b ? a : b;
+  }
+};
+struct Fmin {
+  static constexpr ResultRule kRule = ResultRule::kPromoted;
+  template <typename C>
+  C operator()(C a, C b) const {
+    return a < b || b != b ? a : b;
+  }
+};
 struct Atan2 {
   static constexpr ResultRule kRule = ResultRule::kFloating;
   static constexpr bool kFloatingOnly = true;
@@ -263,6 +277,8 @@ const KernelRegistration registrations[] = {
     {"aten::fmod.Scalar_out", 3, binary_with_scalar<Fmod>},
     {"aten::maximum.out", 3, binary<Maximum>},
     {"aten::minimum.out", 3, binary<Minimum>},
+    {"aten::fmax.out", 3, binary<Fmax>},
+    {"aten::fmin.out", 3, binary<Fmin>},
     {"aten::atan2.out", 3, binary<Atan2>},
     {"aten::pow.Tensor_Tensor_out", 3, binary<Pow>},
     {"aten::pow.Tensor_Scalar_out", 3, pow_tensor_scalar},

@@ -1,7 +1,7 @@
 // Convolution and its transpose in one to three dimensions: a product of the weights
 // with the input's patches, which are gathered a few output positions at a time.
-#include "compute_tensor.h"
 #include "gemm.h"
+#include "windows.h"
 
 namespace edgewise {
 namespace {
@@ -29,30 +29,12 @@ struct Geometry {
   }
 };
 
-// Numbers this large appear in no model, and products of two of them do not overflow.
-constexpr int64_t kLimit = int64_t{1} << 30;
-
-Status set_parameter(std::array<int64_t, 3>& target, size_t spatial, int64_t least,
-                     const std::vector<int64_t>& values, const char* name) {
-  bool fits = values.size() == spatial || values.size() == 1;
-  for (int64_t value : values) fits = fits && value >= least && value < kLimit;
-  if (!fits) {
-    return error(Code::kInvalidArgument,
-                 "%s has a number of at least %lld for each dimension; got %s", name,
-                 static_cast<long long>(least), describe(values).c_str());
-  }
-  for (size_t dim = 0; dim < spatial; ++dim) {
-    target[3 - spatial + dim] = values.size() == 1 ? values[0] : values[dim];
-  }
-  return {};
-}
-
 Status set_sizes(Geometry& g, const Tensor& input, const Tensor& weight, size_t spatial) {
   for (size_t dim = 0; dim < spatial; ++dim) {
     const size_t at = 3 - spatial + dim;
     g.in[at] = input.size(2 + dim);
     g.kernel[at] = weight.size(2 + dim);
-    bool fits = g.in[at] < kLimit && g.kernel[at] > 0 && g.kernel[at] < kLimit;
+    bool fits = g.in[at] < kSpatialLimit && g.kernel[at] > 0 && g.kernel[at] < kSpatialLimit;
     if (fits) {
       const int64_t reach = g.dilation[at] * (g.kernel[at] - 1);
       const int64_t room = g.in[at] + 2 * g.padding[at] - reach - 1;
@@ -67,15 +49,6 @@ Status set_sizes(Geometry& g, const Tensor& input, const Tensor& weight, size_t 
     }
   }
   return {};
-}
-
-// [N, C, (D, H,) W] with three spatial dimensions.
-View spatial_view(View view) {
-  while (view.sizes.size() < 5) {
-    view.sizes.insert(2, 1);
-    view.strides.insert(2, 0);
-  }
-  return view;
 }
 
 // Columns of patches: panel[(channel, tap)][column] for output positions from `first` on.
@@ -141,7 +114,7 @@ Status convolve(const Geometry& g, const View& input, const View& weight, const 
           const int64_t p = first + j;
           result[row * y.strides[1] + p / (g.out[1] * g.out[2]) * y.strides[2] +
                  p / g.out[2] % g.out[1] * y.strides[3] + p % g.out[2] * y.strides[4]] =
-              products[j] + shift;
+              wrap_add(products[j], shift);
         }
       };
       EDGEWISE_RETURN_IF_ERROR(
@@ -162,11 +135,9 @@ Status convolution(KernelContext& context) {
   const int64_t groups = context.integer(8);
   Tensor* out = output(context, 9);
   if (!context.ok()) return context.status();
-  EDGEWISE_RETURN_IF_ERROR(check_floating(context, input));
-  EDGEWISE_RETURN_IF_ERROR(check_floating(context, out));
   const size_t rank = input->rank();
   bool fits = rank >= 3 && rank <= 5 && weight->rank() == rank && weight->type() == input->type() &&
-              groups > 0;
+              groups > 0 && is_computable(input->type()) && out->type() == input->type();
   int64_t out_channels = 0;
   if (fits) {
     // Weights are [out, in / groups, ...], transposed [in, out / groups, ...].
@@ -179,7 +150,7 @@ Status convolution(KernelContext& context) {
       fits = fits && weight->size(1) == in_channels / groups;
       out_channels = weight->size(0);
     }
-    fits = fits && (!bias || (bias->numel() == out_channels && is_floating(bias->type())));
+    fits = fits && (!bias || (bias->numel() == out_channels && is_computable(bias->type())));
   }
   if (!fits) {
     return context.fail(
@@ -189,10 +160,10 @@ Status convolution(KernelContext& context) {
         input->describe().c_str(), weight->describe().c_str(), static_cast<long long>(groups));
   }
   const size_t spatial = rank - 2;
-  EDGEWISE_TRY(set_parameter(g.stride, spatial, 1, stride, "stride"));
-  EDGEWISE_TRY(set_parameter(g.padding, spatial, 0, padding, "padding"));
-  EDGEWISE_TRY(set_parameter(g.dilation, spatial, 1, dilation, "dilation"));
-  if (g.transposed) EDGEWISE_TRY(set_parameter(g.extra, spatial, 0, extra, "output_padding"));
+  EDGEWISE_TRY(set_spatial(g.stride, spatial, 1, stride, "stride"));
+  EDGEWISE_TRY(set_spatial(g.padding, spatial, 0, padding, "padding"));
+  EDGEWISE_TRY(set_spatial(g.dilation, spatial, 1, dilation, "dilation"));
+  if (g.transposed) EDGEWISE_TRY(set_spatial(g.extra, spatial, 0, extra, "output_padding"));
   EDGEWISE_TRY(set_sizes(g, *input, *weight, spatial));
   Dims sizes;
   sizes.push(input->size(0));
@@ -200,9 +171,10 @@ Status convolution(KernelContext& context) {
   for (size_t dim = 3 - spatial; dim < 3; ++dim) sizes.push(g.out[dim]);
   EDGEWISE_TRY(out->resize(sizes));
   if (out->numel() == 0) return context.status();
-  return with_floating_type(input->type(), [&](auto c) {
-    return finish(context, convolve<decltype(c)>(g, spatial_view(view_of(*input)), view_of(*weight),
-                                                 bias, groups, spatial_view(view_of(*out))));
+  return with_compute_type(input->type(), [&](auto c) {
+    return finish(context,
+                  convolve<decltype(c)>(g, spatial_view(view_of(*input), spatial), view_of(*weight),
+                                        bias, groups, spatial_view(view_of(*out), spatial)));
   });
 }
 

@@ -140,6 +140,8 @@ const KernelRegistration registrations[] = {
     {"aten::ones_like.out", 3, constant_like<1>},
     {"aten::scalar_tensor.out", 2, scalar_tensor},
     {"aten::empty.out", 3, empty},
+    {"aten::empty_permuted.out", 3, empty},
+    {"aten::empty_strided.out", 3, empty},
     {"dim_order_ops::_empty_dim_order.out", 3, empty},
     {"aten::arange.out", 2, arange},
     {"aten::arange.start_out", 4, arange_start},

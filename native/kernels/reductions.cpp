@@ -142,7 +142,7 @@ Status prod_over(KernelContext& context, const Tensor* self, std::span<const int
   EDGEWISE_TRY(plan_reduction(*self, dims, keepdim, out, plan));
   const bool floating = is_floating(self->type()) || is_floating(out->type());
   EDGEWISE_RETURN_IF_ERROR(
-      check_out(context, floating ? ScalarType::kFloat : ScalarType::kLong, out));
+      check_out(context, floating ? ScalarType::kFloat : ScalarType::kBool, out));
   accumulate(floating, [&](auto c) {
     run_reduction<decltype(c)>(plan, view_of(*out), Product<decltype(c)>{});
   });

@@ -75,19 +75,22 @@ Status topk(KernelContext& context) {
   return order(context, self, dim, k, largest, values, indices);
 }
 
+// Always stable, so the argument that asks for it is passed over.
+template <size_t kDim>
 Status sort(KernelContext& context) {
   const Tensor* self = context.tensor(0);
-  const int64_t dim = context.integer(1);
-  const bool descending = context.boolean(2);
-  Tensor* values = output(context, 3);
-  Tensor* indices = output(context, 4);
+  const int64_t dim = context.integer(kDim);
+  const bool descending = context.boolean(kDim + 1);
+  Tensor* values = output(context, kDim + 2);
+  Tensor* indices = output(context, kDim + 3);
   if (!context.ok()) return context.status();
   return order(context, self, dim, std::nullopt, descending, values, indices);
 }
 
 const KernelRegistration registrations[] = {
     {"aten::topk.values", 7, topk},
-    {"aten::sort.values", 5, sort},
+    {"aten::sort.values", 5, sort<1>},
+    {"aten::sort.values_stable", 6, sort<2>},
 };
 
 }  // namespace

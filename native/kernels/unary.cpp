@@ -26,8 +26,11 @@ EDGEWISE_FLOATING(Atanh, std::atanh(x))
 EDGEWISE_FLOATING(Cos, std::cos(x))
 EDGEWISE_FLOATING(Cosh, std::cosh(x))
 EDGEWISE_FLOATING(Erf, std::erf(x))
+EDGEWISE_FLOATING(Erfc, std::erfc(x))
 EDGEWISE_FLOATING(Exp, std::exp(x))
+EDGEWISE_FLOATING(Exp2, std::exp2(x))
 EDGEWISE_FLOATING(Expm1, std::expm1(x))
+EDGEWISE_FLOATING(Lgamma, std::lgamma(x))
 EDGEWISE_FLOATING(Log, std::log(x))
 EDGEWISE_FLOATING(Log10, std::log10(x))
 EDGEWISE_FLOATING(Log1p, std::log1p(x))
@@ -157,11 +160,14 @@ const KernelRegistration registrations[] = {
     {"aten::cos.out", 2, unary<Cos>},
     {"aten::cosh.out", 2, unary<Cosh>},
     {"aten::erf.out", 2, unary<Erf>},
+    {"aten::erfc.out", 2, unary<Erfc>},
     {"aten::exp.out", 2, unary<Exp>},
+    {"aten::exp2.out", 2, unary<Exp2>},
     {"aten::expm1.out", 2, unary<Expm1>},
     {"aten::floor.out", 2, unary<Floor>},
     {"aten::isinf.out", 2, unary<IsInf>},
     {"aten::isnan.out", 2, unary<IsNan>},
+    {"aten::lgamma.out", 2, unary<Lgamma>},
     {"aten::log.out", 2, unary<Log>},
     {"aten::log10.out", 2, unary<Log10>},
     {"aten::log1p.out", 2, unary<Log1p>},

@@ -1,199 +1,225 @@
-// Resizing of images: nearest neighbour and bilinear.
+// Resizing in one to three dimensions. Every kind is separable: an output coordinate is a
+// weighted sum of a few input coordinates, its taps; kinds differ in the taps.
 #include <cmath>
 
-#include "compute_tensor.h"
+#include "windows.h"
 
 namespace edgewise {
 namespace {
 
+enum class Kind : uint8_t { kNearest, kLinear, kCubic, kAntialiased };
+
 // Size of the result and, where the caller gave them, factors.
 struct Target {
-  std::array<int64_t, 2> size{};
-  std::array<std::optional<double>, 2> factor;
+  Triple size{1, 1, 1};
+  std::array<std::optional<double>, 3> factor;
+  bool align_corners = false;
 };
 
-Status resize(KernelContext& context, const Tensor* self, const Target& target, Tensor* out) {
-  EDGEWISE_RETURN_IF_ERROR(check_floating(context, self));
-  const bool fits = self->rank() == 4 && out->type() == self->type() && target.size[0] > 0 &&
-                    target.size[1] > 0 && self->size(2) > 0 && self->size(3) > 0;
-  if (!fits) {
-    return context.fail(Code::kInvalidArgument,
-                        "takes an image [N, C, H, W] to a size with pixels; got %s to %lld x %lld",
-                        self->describe().c_str(), static_cast<long long>(target.size[0]),
-                        static_cast<long long>(target.size[1]));
-  }
-  Dims sizes(self->sizes());
-  sizes[2] = target.size[0];
-  sizes[3] = target.size[1];
-  return finish(context, out->resize(sizes));
-}
+template <typename C>
+struct Taps {
+  int64_t most = 1;  // of one coordinate
+  Scratch<int64_t> index;
+  Scratch<C> weight;
 
-// Arguments of the `vec` overloads: either a size or two factors.
-Status read_vec(KernelContext& context, size_t size_index, size_t factor_index, const Tensor* self,
-                Target& target) {
-  const auto size = context.optional_int_list(size_index);
-  const auto factors = context.optional_double_list(factor_index);
-  if (!context.ok()) return context.status();
-  if (size && size->size() == 2) {
-    target.size = {(*size)[0], (*size)[1]};
+  Status build(Kind kind, int64_t in, int64_t out, bool align, std::optional<double> factor) {
+    // Input pixels for each output pixel.
+    C scale = static_cast<C>(in) / static_cast<C>(out);
+    if (align) {
+      scale = out > 1 ? static_cast<C>(in - 1) / static_cast<C>(out - 1) : C(0);
+    } else if (factor && *factor > 0) {
+      scale = static_cast<C>(1.0 / *factor);
+    }
+    const C reach = std::max(scale, C(1));
+    if (kind == Kind::kLinear) most = 2;
+    if (kind == Kind::kCubic) most = 4;
+    if (kind == Kind::kAntialiased) {
+      most = std::min<int64_t>(in, 2 * convert<int64_t>(std::min(reach, C(1 << 20))) + 3);
+    }
+    if (out > (int64_t{1} << 28) / most) {
+      return error(Code::kUnsupported, "resizes to sizes of some millions; got %lld",
+                   static_cast<long long>(out));
+    }
+    EDGEWISE_RETURN_IF_ERROR(index.reserve(out * most));
+    EDGEWISE_RETURN_IF_ERROR(weight.reserve(out * most));
+    for (int64_t i = 0; i < out; ++i) {
+      int64_t* at = index.data() + i * most;
+      C* w = weight.data() + i * most;
+      const C x = static_cast<C>(i);
+      const auto clamped = [in](int64_t k) { return std::clamp<int64_t>(k, 0, in - 1); };
+      const C place = align ? scale * x : scale * (x + C(0.5)) - C(0.5);
+      switch (kind) {
+        case Kind::kNearest:
+          at[0] = clamped(convert<int64_t>(std::floor(x * scale)));
+          w[0] = 1;
+          break;
+        case Kind::kLinear: {
+          const C from = std::max(place, C(0));
+          const int64_t first = clamped(convert<int64_t>(from));
+          at[0] = first;
+          at[1] = clamped(first + 1);
+          w[1] = std::clamp(from - static_cast<C>(first), C(0), C(1));
+          w[0] = 1 - w[1];
+          break;
+        }
+        case Kind::kCubic: {
+          const C whole = std::floor(place), t = place - whole, a = C(-0.75);
+          const int64_t first = std::clamp<int64_t>(convert<int64_t>(whole), -4, in + 4);
+          const auto near = [a](C d) { return ((a + 2) * d - (a + 3)) * d * d + 1; };
+          const auto far = [a](C d) { return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a; };
+          w[0] = far(t + 1), w[1] = near(t), w[2] = near(1 - t), w[3] = far(2 - t);
+          for (int64_t k = 0; k < 4; ++k) at[k] = clamped(first - 1 + k);
+          break;
+        }
+        case Kind::kAntialiased: {
+          const C center = scale * (x + C(0.5));
+          const int64_t low = clamped(convert<int64_t>(center - reach + C(0.5)));
+          const int64_t high =
+              std::clamp<int64_t>(convert<int64_t>(center + reach + C(0.5)), low, in);
+          const int64_t count = std::min(high - low, most);
+          C total = 0;
+          for (int64_t k = 0; k < most; ++k) {
+            const C d = std::abs((static_cast<C>(low + k) - center + C(0.5)) / reach);
+            at[k] = clamped(low + k);
+            w[k] = k < count && d < 1 ? 1 - d : C(0);
+            total += w[k];
+          }
+          for (int64_t k = 0; k < most && total != 0; ++k) w[k] /= total;
+          break;
+        }
+      }
+    }
     return {};
   }
-  if (!factors || factors->size() != 2 || self->rank() != 4) {
-    return context.fail(Code::kInvalidArgument,
-                        "takes a size or factors for height and width; got %s",
-                        size ? "others" : "none");
-  }
-  for (size_t dim = 0; dim < 2; ++dim) {
-    target.factor[dim] = (*factors)[dim];
-    target.size[dim] = convert<int64_t>(static_cast<double>(self->size(2 + dim)) * (*factors)[dim]);
-  }
-  return {};
-}
-
-Status read_size(KernelContext& context, size_t size_index, size_t factor_index, Target& target) {
-  const std::vector<int64_t> size = context.int_list(size_index);
-  target.factor = {context.optional_number(factor_index),
-                   context.optional_number(factor_index + 1)};
-  if (!context.ok()) return context.status();
-  if (size.size() != 2) {
-    return context.fail(Code::kInvalidArgument, "a size is height and width; got %s",
-                        describe(size).c_str());
-  }
-  target.size = {size[0], size[1]};
-  return {};
-}
-
-// Input pixels for each output pixel along one dimension.
-float step(int64_t in, int64_t out, const std::optional<double>& factor) {
-  if (factor && *factor > 0) return static_cast<float>(1.0 / *factor);
-  return static_cast<float>(in) / static_cast<float>(out);
-}
-
-Status nearest(KernelContext& context, const Tensor* self, const Target& target, Tensor* out) {
-  EDGEWISE_RETURN_IF_ERROR(resize(context, self, target, out));
-  if (out->numel() == 0) return context.status();
-  Scratch<int64_t> sources[2];
-  for (size_t dim = 0; dim < 2; ++dim) {
-    const int64_t in = self->size(2 + dim), count = target.size[dim];
-    const float scale = step(in, count, target.factor[dim]);
-    EDGEWISE_TRY(sources[dim].reserve(count));
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t at = convert<int64_t>(std::floor(static_cast<float>(i) * scale));
-      sources[dim][i] = std::clamp<int64_t>(at, 0, in - 1);
-    }
-  }
-  return with_floating_type(self->type(), [&](auto c) -> Status {
-    using C = decltype(c);
-    ComputeInput<C> x;
-    ComputeOutput<C> y;
-    EDGEWISE_TRY(x.read(view_of(*self)));
-    EDGEWISE_TRY(y.prepare(view_of(*out)));
-    View::Walk walk(y.sizes);
-    for (int64_t i = 0; i < out->numel(); ++i, walk.next()) {
-      const int64_t h = sources[0][walk[2]], w = sources[1][walk[3]];
-      y.data[walk[0] * y.strides[0] + walk[1] * y.strides[1] + walk[2] * y.strides[2] +
-             walk[3] * y.strides[3]] = x.data[walk[0] * x.strides[0] + walk[1] * x.strides[1] +
-                                              h * x.strides[2] + w * x.strides[3]];
-    }
-    return finish(context, y.finish());
-  });
-}
-
-// Two neighbours and the weight of the second.
-struct Between {
-  int64_t first, second;
-  double weight;
 };
 
-Status interpolate(int64_t in, int64_t out, bool align_corners, const std::optional<double>& factor,
-                   Scratch<Between>& result) {
-  EDGEWISE_RETURN_IF_ERROR(result.reserve(out));
-  const float aligned = out > 1 ? static_cast<float>(in - 1) / static_cast<float>(out - 1) : 0.0f;
-  const float scale = align_corners ? aligned : step(in, out, factor);
-  for (int64_t i = 0; i < out; ++i) {
-    const float at = align_corners ? scale * static_cast<float>(i)
-                                   : scale * (static_cast<float>(i) + 0.5f) - 0.5f;
-    const float place = at < 0 ? 0.0f : at;
-    const int64_t first = std::clamp<int64_t>(convert<int64_t>(place), 0, in - 1);
-    const double weight = static_cast<double>(place - static_cast<float>(first));
-    result[i] = {first, std::min(first + 1, in - 1), std::clamp(weight, 0.0, 1.0)};
+// Rows are blended first, all their columns at once; then columns are.
+template <typename C>
+Status resample(Kind kind, const Target& target, const View& from, const View& to) {
+  Taps<C> taps[3];
+  for (size_t dim = 0; dim < 3; ++dim) {
+    const bool same = from.sizes[2 + dim] == 1 && target.size[dim] == 1;
+    EDGEWISE_RETURN_IF_ERROR(taps[dim].build(same ? Kind::kNearest : kind, from.sizes[2 + dim],
+                                             target.size[dim], target.align_corners,
+                                             target.factor[dim]));
   }
-  return {};
+  ComputeInput<C> x;
+  ComputeOutput<C> y;
+  EDGEWISE_RETURN_IF_ERROR(x.read(from));
+  EDGEWISE_RETURN_IF_ERROR(y.prepare(to));
+  const int64_t width = x.sizes[4], step = x.strides[4];
+  Scratch<C> row;
+  EDGEWISE_RETURN_IF_ERROR(row.reserve(width));
+  const bool round = is_integral(to.type);
+  for_planes(x.sizes, [&](int64_t n, int64_t c) {
+    const C* plane = x.data + plane_offset(x.strides, n, c);
+    C* result = y.data + plane_offset(y.strides, n, c);
+    for (int64_t d = 0; d < target.size[0]; ++d) {
+      for (int64_t h = 0; h < target.size[1]; ++h) {
+        const C* blended = nullptr;
+        for (int64_t i = 0; i < taps[0].most * taps[1].most; ++i) {
+          const int64_t a = d * taps[0].most + i / taps[1].most;
+          const int64_t b = h * taps[1].most + i % taps[1].most;
+          const C weight = taps[0].weight[a] * taps[1].weight[b];
+          const C* source = plane + pixel_offset(x.strides, taps[0].index[a], taps[1].index[b], 0);
+          if (taps[0].most * taps[1].most == 1 && step == 1) {
+            blended = source;
+          } else {
+            for (int64_t k = 0; k < width; ++k) {
+              row[k] = (i > 0 ? row[k] : C(0)) + weight * source[k * step];
+            }
+            blended = row.data();
+          }
+        }
+        C* out = result + pixel_offset(y.strides, d, h, 0);
+        const int64_t most = taps[2].most;
+        for (int64_t w = 0; w < target.size[2]; ++w) {
+          const int64_t* at = taps[2].index.data() + w * most;
+          const C* weight = taps[2].weight.data() + w * most;
+          C sum = weight[0] * blended[at[0]];
+          for (int64_t k = 1; k < most; ++k) sum += weight[k] * blended[at[k]];
+          if (round) sum = std::clamp(std::nearbyint(sum), C(0), C(255));
+          out[w * y.strides[4]] = sum;
+        }
+      }
+    }
+  });
+  return y.finish();
 }
 
-Status bilinear(KernelContext& context, const Tensor* self, const Target& target,
-                bool align_corners, Tensor* out) {
-  EDGEWISE_RETURN_IF_ERROR(resize(context, self, target, out));
+Status resize(KernelContext& context, Kind kind, const Tensor* self, size_t spatial,
+              const Target& target, Tensor* out) {
+  bool fits = self->rank() == spatial + 2 && out->type() == self->type() &&
+              (is_floating(self->type()) || self->type() == ScalarType::kByte);
+  for (size_t dim = 3 - spatial; fits && dim < 3; ++dim) {
+    fits = target.size[dim] > 0 && target.size[dim] < kSpatialLimit &&
+           self->size(dim + spatial - 1) > 0 && self->size(dim + spatial - 1) < kSpatialLimit;
+  }
+  if (!fits) {
+    return context.fail(Code::kInvalidArgument,
+                        "takes images [N, C, ...], floating or uint8, to a size with pixels; got "
+                        "%s to %s",
+                        self->describe().c_str(), describe(target.size).c_str());
+  }
+  EDGEWISE_TRY(out->resize(with_spatial(*self, spatial, target.size)));
   if (out->numel() == 0) return context.status();
-  Scratch<Between> rows, columns;
-  EDGEWISE_TRY(interpolate(self->size(2), target.size[0], align_corners, target.factor[0], rows));
-  EDGEWISE_TRY(
-      interpolate(self->size(3), target.size[1], align_corners, target.factor[1], columns));
-  return with_floating_type(self->type(), [&](auto c) -> Status {
-    using C = decltype(c);
-    ComputeInput<C> x;
-    ComputeOutput<C> y;
-    EDGEWISE_TRY(x.read(view_of(*self)));
-    EDGEWISE_TRY(y.prepare(view_of(*out)));
-    View::Walk walk(y.sizes);
-    for (int64_t i = 0; i < out->numel(); ++i, walk.next()) {
-      const C* plane = x.data + walk[0] * x.strides[0] + walk[1] * x.strides[1];
-      const Between& h = rows[walk[2]];
-      const Between& w = columns[walk[3]];
-      const auto pixel = [&](int64_t a, int64_t b) {
-        return plane[a * x.strides[2] + b * x.strides[3]];
-      };
-      const C right = static_cast<C>(w.weight), below = static_cast<C>(h.weight);
-      const C top = pixel(h.first, w.first) * (1 - right) + pixel(h.first, w.second) * right;
-      const C bottom = pixel(h.second, w.first) * (1 - right) + pixel(h.second, w.second) * right;
-      y.data[walk[0] * y.strides[0] + walk[1] * y.strides[1] + walk[2] * y.strides[2] +
-             walk[3] * y.strides[3]] = top * (1 - below) + bottom * below;
-    }
-    return finish(context, y.finish());
+  return with_floating_type(self->type(), [&](auto c) {
+    return finish(context,
+                  resample<decltype(c)>(kind, target, spatial_view(view_of(*self), spatial),
+                                        spatial_view(view_of(*out), spatial)));
   });
 }
 
-Status nearest_vec(KernelContext& context) {
+// `vec` overloads take a size or factors, the others a size and perhaps factors. All but the
+// nearest have align_corners after the size.
+template <Kind kKind, size_t kSpatial, bool kVec>
+Status upsample(KernelContext& context) {
+  constexpr size_t kAligned = kKind == Kind::kNearest ? 0 : 1;
   const Tensor* self = context.tensor(0);
-  Tensor* out = output(context, 3);
   Target target;
+  if (kAligned) target.align_corners = context.boolean(2);
+  Tensor* out = output(context, 2 + kAligned + (kVec ? 1 : kSpatial));
+  const auto size = context.optional_int_list(1);
   if (!context.ok()) return context.status();
-  EDGEWISE_RETURN_IF_ERROR(read_vec(context, 1, 2, self, target));
-  return nearest(context, self, target, out);
-}
-
-Status nearest_size(KernelContext& context) {
-  const Tensor* self = context.tensor(0);
-  Tensor* out = output(context, 4);
-  Target target;
-  EDGEWISE_RETURN_IF_ERROR(read_size(context, 1, 2, target));
-  return nearest(context, self, target, out);
-}
-
-Status bilinear_vec(KernelContext& context) {
-  const Tensor* self = context.tensor(0);
-  const bool align_corners = context.boolean(2);
-  Tensor* out = output(context, 4);
-  Target target;
-  if (!context.ok()) return context.status();
-  EDGEWISE_RETURN_IF_ERROR(read_vec(context, 1, 3, self, target));
-  return bilinear(context, self, target, align_corners, out);
-}
-
-Status bilinear_size(KernelContext& context) {
-  const Tensor* self = context.tensor(0);
-  const bool align_corners = context.boolean(2);
-  Tensor* out = output(context, 5);
-  Target target;
-  EDGEWISE_RETURN_IF_ERROR(read_size(context, 1, 3, target));
-  return bilinear(context, self, target, align_corners, out);
+  if (size) EDGEWISE_TRY(set_spatial(target.size, kSpatial, 1, *size, "output_size"));
+  if (kVec) {
+    const auto factors = context.optional_double_list(2 + kAligned);
+    if (!context.ok()) return context.status();
+    if (!size && (!factors || factors->size() != kSpatial || self->rank() != kSpatial + 2)) {
+      return context.fail(Code::kInvalidArgument, "takes a size or a factor for each dimension");
+    }
+    for (size_t i = 0; !size && i < kSpatial; ++i) {
+      const size_t dim = 3 - kSpatial + i;
+      target.factor[dim] = (*factors)[i];
+      target.size[dim] = convert<int64_t>(static_cast<double>(self->size(2 + i)) * (*factors)[i]);
+    }
+  } else {
+    if (!size) return context.fail(Code::kInvalidArgument, "takes a size; got none");
+    for (size_t i = 0; i < kSpatial; ++i) {
+      target.factor[3 - kSpatial + i] = context.optional_number(2 + kAligned + i);
+    }
+    if (!context.ok()) return context.status();
+  }
+  return resize(context, kKind, self, kSpatial, target, out);
 }
 
 const KernelRegistration registrations[] = {
-    {"aten::upsample_nearest2d.vec_out", 4, nearest_vec},
-    {"aten::upsample_nearest2d.out", 5, nearest_size},
-    {"aten::upsample_bilinear2d.vec_out", 5, bilinear_vec},
-    {"aten::upsample_bilinear2d.out", 6, bilinear_size},
+    {"aten::upsample_nearest1d.vec_out", 4, upsample<Kind::kNearest, 1, true>},
+    {"aten::upsample_nearest1d.out", 4, upsample<Kind::kNearest, 1, false>},
+    {"aten::upsample_nearest2d.vec_out", 4, upsample<Kind::kNearest, 2, true>},
+    {"aten::upsample_nearest2d.out", 5, upsample<Kind::kNearest, 2, false>},
+    {"aten::upsample_nearest3d.vec_out", 4, upsample<Kind::kNearest, 3, true>},
+    {"aten::upsample_nearest3d.out", 6, upsample<Kind::kNearest, 3, false>},
+    {"aten::upsample_linear1d.vec_out", 5, upsample<Kind::kLinear, 1, true>},
+    {"aten::upsample_linear1d.out", 5, upsample<Kind::kLinear, 1, false>},
+    {"aten::upsample_bilinear2d.vec_out", 5, upsample<Kind::kLinear, 2, true>},
+    {"aten::upsample_bilinear2d.out", 6, upsample<Kind::kLinear, 2, false>},
+    {"aten::upsample_trilinear3d.vec_out", 5, upsample<Kind::kLinear, 3, true>},
+    {"aten::upsample_trilinear3d.out", 7, upsample<Kind::kLinear, 3, false>},
+    {"aten::upsample_bicubic2d.vec_out", 5, upsample<Kind::kCubic, 2, true>},
+    {"aten::upsample_bicubic2d.out", 6, upsample<Kind::kCubic, 2, false>},
+    {"aten::_upsample_bilinear2d_aa.vec_out", 5, upsample<Kind::kAntialiased, 2, true>},
+    {"aten::_upsample_bilinear2d_aa.out", 6, upsample<Kind::kAntialiased, 2, false>},
 };
 
 }  // namespace

@@ -365,7 +365,8 @@ def _run_partitioner(
         )
     backend = next((spec.backend_id for spec in result.partition_tags.values()), None)
     name = backend or _backend_name(partitioner)
-    builder.asked(list(program.graph.nodes), result.partition_tags, result.refusals, name)
+    notes = getattr(result, "notes", None)  # partitioners may return a result of their own
+    builder.asked(list(program.graph.nodes), result.partition_tags, result.refusals, name, notes)
     lower_partitions(program, result.partition_tags)
 
 

@@ -58,9 +58,10 @@ Result<MemoryBlock> expanded(const GraphValue& twin) {
   const size_t rows = twin.shape.elements() / columns;
   const bool along_columns = twin.channel_dim + 1 == twin.shape.rank;
   const size_t channels = twin.shape[twin.channel_dim];
-  const size_t rows_of_channel =
-      along_columns ? 1 : twin.shape.leading(twin.shape.rank - 1) /
-                              twin.shape.leading(size_t{twin.channel_dim} + 1);
+  const size_t rows_of_channel = along_columns
+                                     ? 1
+                                     : twin.shape.leading(twin.shape.rank - 1) /
+                                           twin.shape.leading(size_t{twin.channel_dim} + 1);
   for (size_t row = 0; row < rows; ++row) {
     for (size_t column = 0; column < columns; ++column) {
       const size_t channel = along_columns ? column : row / rows_of_channel % channels;

@@ -23,6 +23,7 @@ from edgewise.edge.functionalize import (
 from edgewise.edge.inline_regions import inline_regions
 from edgewise.edge.normalize import decompositions, normalize
 from edgewise.edge.program import copy_program, drop_unused_constants, sync_outputs
+from edgewise.edge.quantized_embeddings import fuse_quantized_embeddings
 from edgewise.edge.settle_sizes import settle_sizes
 from edgewise.edge.unwrap_subclasses import unwrap_subclasses
 
@@ -59,6 +60,7 @@ def to_edge_program(
         edge = copy_program(_functionalize_by_trace(edge))
     timings.stages.append(("functionalize", time.perf_counter() - start))
     timings.run("fold_batch_norm", lambda: fold_batch_norm(edge))
+    timings.run("quantized_embeddings", lambda: fuse_quantized_embeddings(edge))
     # Before `keep` is asked: whether a row takes a node may hang on its mask being known.
     timings.run("fold_masks", lambda: fold_masks(edge))
     timings.run("normalize", lambda: _normalize(edge, keep))

@@ -109,15 +109,20 @@ def out_variant(target: Any) -> OutVariant | None:
     return None
 
 
-_QUANTIZATION = ("quantized_decomposed", "torchao")
+_QUANTIZATION = ("quantized_decomposed", "torchao", "edgewise")
+
+
+_OVERLOADS = {"tensor": "Tensor_out", "dtype": "dtype_out"}
 
 
 def _quantization(target: torch._ops.OpOverload) -> OutVariant:
     """Out-variants that only the runtime knows: the same arguments, and the results."""
     schema = target._schema
-    overload = "Tensor_out" if schema.overload_name == "tensor" else "out"
+    overload = _OVERLOADS.get(schema.overload_name, "out")
     arguments = tuple(Argument(a.name, str(a.type), _default(a)) for a in schema.arguments)
-    return OutVariant(schema.name, overload, arguments, len(schema.returns))
+    # Embeddings are defined under our own name (`edge.quantized_embeddings`).
+    name = schema.name.replace("edgewise::", "quantized_decomposed::")
+    return OutVariant(name, overload, arguments, len(schema.returns))
 
 
 def _default(argument: Any) -> Any:

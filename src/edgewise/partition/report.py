@@ -70,6 +70,8 @@ class NodeReport:
     source: str
     macs: int
     bytes: int
+    notes: list[str] = field(default_factory=list)
+    """What keeps other runtimes from running it; empty if nothing does."""
 
     @property
     def reasons(self) -> dict[str, list[str]]:
@@ -144,6 +146,7 @@ class ReportBuilder:
         self._taken: dict[str, tuple[str, str]] = {}
         self._facts: dict[str, NodeReport] = {}
         self._splits: set[str] = set()
+        self._notes: dict[str, list[str]] = {}
 
     def asked(
         self,
@@ -151,6 +154,7 @@ class ReportBuilder:
         tags: Mapping[str, DelegationSpec],
         refusals: Mapping[str, Sequence[Refusal]],
         backend: str,
+        notes: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         """Notes one partitioner's decisions, before its partitions are cut out."""
         present = {node.name for node in nodes}
@@ -169,6 +173,7 @@ class ReportBuilder:
             elif node.name in refusals:
                 given = self._refusals.setdefault(node.name, {})
                 given[backend] = [_refusal(backend, r) for r in refusals[node.name]]
+        self._notes.update((name, list(texts)) for name, texts in (notes or {}).items())
         self._splits = _between_delegates(nodes, tags)
 
     def left(self, nodes: Sequence[Node]) -> None:
@@ -182,6 +187,7 @@ class ReportBuilder:
         other._taken = dict(self._taken)
         other._facts = dict(self._facts)
         other._splits = set(self._splits)
+        other._notes = dict(self._notes)
         return other
 
     def finish(self) -> DelegationReport:
@@ -196,6 +202,7 @@ class ReportBuilder:
                     partition=tag,
                     refusals=[r for rs in given.values() for r in rs],
                     splits=name in self._splits and not tag,
+                    notes=self._notes.get(name, []) if tag else [],
                 )
             )
         return report

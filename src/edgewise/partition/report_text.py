@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -42,6 +43,7 @@ def render(report: DelegationReport, limit: int = 12) -> str:
     if not report.nodes:
         return lines[0]
     lines += _places(report)
+    lines += _notes(report)
     groups = sorted(_groups(report), key=lambda g: (not g.splits, -g.cost))
     several = len({r.backend for g in groups for r in g.why}) > 1
     total = max(1, sum(n.bytes for n in report.nodes))
@@ -81,6 +83,21 @@ def _places(report: DelegationReport) -> list[str]:
     return [
         "  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
         for row in rows
+    ]
+
+
+def _notes(report: DelegationReport) -> list[str]:
+    """What other runtimes refuse."""
+    counts = Counter(note for node in report.nodes for note in dict.fromkeys(node.notes))
+    return [
+        line
+        for note, count in counts.items()
+        for line in _wrapped(
+            f"{_count(count, 'node')} {'runs' if count == 1 else 'run'} on this runtime only: "
+            f"{note}",
+            "",
+            "  ",
+        )
     ]
 
 

@@ -125,6 +125,31 @@ def _narrow(graph: Graph, node: Node) -> Node | None:
     return call(graph, aten.slice_copy.Tensor, args, node, fake(node))
 
 
+_COPIES: dict[Any, Any] = {
+    aten.as_strided.default: aten.as_strided_copy.default,
+    aten.diagonal.default: aten.diagonal_copy.default,
+    aten.unfold.default: aten.unfold_copy.default,
+}
+
+
+# Their copies lie in memory in another order than what they view.
+_REORDERED = {
+    aten.permute_copy.default,
+    aten.expand_copy.default,
+    aten.slice_copy.Tensor,
+    aten.select_copy.int,
+    *_COPIES.values(),
+}
+
+
+@rule(*_COPIES)
+def _rare_view(graph: Graph, node: Node) -> Node | None:
+    source = first_operand(node)
+    if node.target is aten.as_strided.default and source.target in _REORDERED:
+        return None  # strides are those of memory that is no longer there
+    return call(graph, _COPIES[node.target], node.args, node, fake(node), **node.kwargs)
+
+
 @rule(aten.select.int)
 def _select(graph: Graph, node: Node) -> Node | None:
     return call(graph, aten.select_copy.int, node.args, node, fake(node))

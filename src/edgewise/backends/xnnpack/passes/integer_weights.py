@@ -21,6 +21,7 @@ from edgewise.backends.xnnpack.quant import (
     PerBlock,
     PerChannel,
     PerTensor,
+    Quant,
     dequantize,
 )
 
@@ -37,7 +38,8 @@ def keep_integer_weights(graph: Graph) -> bool:
         if weight is None:
             node.inputs = [_plain(v, plain) for v in node.inputs]
         else:
-            node.inputs = [node.inputs[0], weight, _wide(_plain(node.inputs[2], plain))]
+            bias = _plain(node.inputs[2], plain)
+            node.inputs = [node.inputs[0], weight, _bias(bias, weight, node)]
             changed = True
     return changed or bool(plain)
 
@@ -64,21 +66,27 @@ def _weights(node: Node, graph: Graph) -> Value | None:
         return None
     if isinstance(quant, PerChannel) and quant.bits == 4 and data.shape[-1] % 2 == 1:
         quant = PerChannel(quant.scales, axis)
-    has_kernel = (
-        node.kind == "FullyConnected"
-        and isinstance(quant, PerChannel)
-        and node.outputs[0].dtype == torch.float32
-    )
-    if not has_kernel and node.origin not in graph.expands:
+    if not _has_kernel(node, quant) and node.origin not in graph.expands:
         return None
     return Value(weight.dims, weight.dtype, data=data, quant=quant)
 
 
-def _wide(bias: Value | None) -> Value | None:
-    """Biases of such products are float32."""
-    if bias is None or bias.data is None or bias.dtype == torch.float32:
+def _has_kernel(node: Node, quant: Quant | None) -> bool:
+    """Of XNNPACK's own."""
+    is_linear = node.kind == "FullyConnected" and isinstance(quant, PerChannel)
+    return is_linear and node.outputs[0].dtype == torch.float32
+
+
+def _bias(bias: Value | None, weight: Value, node: Node) -> Value | None:
+    """float32; in steps of the weights for XNNPACK's kernels, which multiply the sum of bias and
+    products by the scale."""
+    if bias is None or bias.data is None:
         return bias
-    return Value(bias.dims, torch.float32, data=bias.data.float())
+    data = bias.data.float()
+    if _has_kernel(node, weight.quant):
+        assert isinstance(weight.quant, PerChannel)
+        data = data / weight.quant.scales
+    return Value(bias.dims, torch.float32, data=data)
 
 
 def _plain(value: Value | None, plain: dict[Value, Value]) -> Value | None:

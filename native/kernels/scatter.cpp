@@ -1,0 +1,252 @@
+// Elements by index along a dimension: gather, and the scatters, which differ in what they
+// write and how that joins what is there.
+#include <cmath>
+#include <cstring>
+#include <string_view>
+
+#include "indices.h"
+#include "kernel_status.h"
+#include "view.h"
+
+namespace edgewise {
+namespace {
+
+// What gather and the scatters have in common: `at` is called for every element of
+// the index with its offset in the indexed view (dimension `dim` replaced by the index)
+// and in the other one.
+struct AlongDim {
+  View indexed, other, index;
+  size_t dim = 0;
+
+  Status prepare(const View& indexed_view, const View& other_view, const Tensor& index_tensor,
+                 int64_t along) {
+    indexed = indexed_view;
+    other = other_view;
+    index = view_of(index_tensor);
+    for (View* view : {&indexed, &other, &index}) {
+      if (view->sizes.size() > 0) continue;
+      view->sizes.push(1);
+      view->strides.push(1);
+    }
+    const size_t rank = index.sizes.size();
+    bool fits = indexed.sizes.size() == rank && other.sizes.size() == rank;
+    EDGEWISE_RETURN_IF_ERROR(normalize_dim(along, indexed.sizes.size()));
+    dim = static_cast<size_t>(along);
+    for (size_t i = 0; fits && i < rank; ++i) {
+      fits = index.sizes[i] <= other.sizes[i] && (i == dim || index.sizes[i] <= indexed.sizes[i]);
+    }
+    if (index.numel() > 0 && !fits) {
+      return error(Code::kInvalidArgument,
+                   "the index fits into both tensors except along dimension %zu; got index %s, "
+                   "tensors %s and %s",
+                   dim, describe(index.sizes).c_str(), describe(indexed.sizes).c_str(),
+                   describe(other.sizes).c_str());
+    }
+    return {};
+  }
+
+  template <typename F>
+  Status each(const Tensor& index_tensor, F&& at) {
+    if (index.numel() == 0) return {};
+    Indices indices;
+    EDGEWISE_RETURN_IF_ERROR(
+        indices.read(index_tensor, indexed.sizes[dim], Indices::Negative::kRefused));
+    View::Walk walk(index.sizes);
+    for (int64_t i = 0; i < indices.count(); ++i, walk.next()) {
+      int64_t from = indices[i] * indexed.strides[dim], to = walk[dim] * other.strides[dim];
+      for (size_t d = 0; d < index.sizes.size(); ++d) {
+        if (d == dim) continue;
+        from += walk[d] * indexed.strides[d];
+        to += walk[d] * other.strides[d];
+      }
+      at(indexed.at(from), other.at(to));
+    }
+    return {};
+  }
+};
+
+Status check_same_type(KernelContext& context, const Tensor* a, const Tensor* b) {
+  if (a->type() == b->type()) return {};
+  return context.fail(Code::kInvalidArgument, "types are equal; got %s and %s",
+                      a->describe().c_str(), b->describe().c_str());
+}
+
+Status gather(KernelContext& context) {
+  const Tensor* self = context.tensor(0);
+  const int64_t dim = context.integer(1);
+  const Tensor* index = context.tensor(2);
+  Tensor* out = output(context, 4);
+  if (!context.ok()) return context.status();
+  EDGEWISE_RETURN_IF_ERROR(check_same_type(context, self, out));
+  EDGEWISE_TRY(out->resize(index->sizes()));
+  AlongDim along;
+  EDGEWISE_TRY(along.prepare(view_of(*self), view_of(*out), *index, dim));
+  const size_t bytes = element_size(self->type());
+  return finish(context, along.each(*index, [bytes](std::byte* from, std::byte* to) {
+    std::memcpy(to, from, bytes);
+  }));
+}
+
+enum class Join : uint8_t { kReplace, kAdd, kMultiply, kMean, kLeast, kMost };
+
+// "add" and "multiply" are scatter's names, the others scatter_reduce's.
+Status read_join(KernelContext& context, size_t index, Join& join) {
+  const std::string_view name = context.string(index);
+  if (!context.ok()) return context.status();
+  if (name == "sum" || name == "add") {
+    join = Join::kAdd;
+  } else if (name == "prod" || name == "multiply") {
+    join = Join::kMultiply;
+  } else if (name == "mean") {
+    join = Join::kMean;
+  } else if (name == "amin") {
+    join = Join::kLeast;
+  } else if (name == "amax") {
+    join = Join::kMost;
+  } else {
+    return context.fail(Code::kInvalidArgument,
+                        "a reduction is sum, prod, mean, amin or amax; got \"%.*s\"",
+                        static_cast<int>(name.size()), name.data());
+  }
+  return {};
+}
+
+template <typename C>
+C joined(Join join, C a, C b) {
+  switch (join) {
+    case Join::kAdd:
+    case Join::kMean:
+      return wrap_add(a, b);
+    case Join::kMultiply:
+      return wrap_mul(a, b);
+    case Join::kLeast:
+      return a != a || a < b ? a : b;
+    case Join::kMost:
+      return a != a || a > b ? a : b;
+    default:
+      return b;
+  }
+}
+
+// Joins elements of `source` to those of a copy of `self` in a wider type, which rounds once.
+template <typename C>
+Status join_elements(Join join, bool include_self, const Tensor& self, const Tensor& index,
+                     const View& source, int64_t dim, Tensor* out) {
+  const int64_t count = self.numel();
+  Scratch<C> sums;
+  Scratch<int64_t> counts;
+  EDGEWISE_RETURN_IF_ERROR(sums.reserve(count));
+  EDGEWISE_RETURN_IF_ERROR(counts.reserve(count));
+  std::fill_n(counts.data(), count, include_self ? 1 : 0);
+  View held = view_of(self);
+  held.data = reinterpret_cast<std::byte*>(sums.data());
+  held.type = kTypeOf<C>;
+  held.strides = contiguous_strides(held.sizes);
+  EDGEWISE_RETURN_IF_ERROR(assign(held, view_of(self)));
+  AlongDim along;
+  EDGEWISE_RETURN_IF_ERROR(along.prepare(held, source, index, dim));
+  EDGEWISE_RETURN_IF_ERROR(along.each(index, [&](std::byte* to, std::byte* from) {
+    C& sum = *reinterpret_cast<C*>(to);
+    int64_t& n = counts[&sum - sums.data()];
+    const C value = load_one<C>(source.type, from);
+    sum = n++ == 0 ? value : joined(join, sum, value);
+  }));
+  if (join == Join::kMean) {
+    for (int64_t i = 0; i < count; ++i) {
+      if (counts[i] < 2) continue;
+      if constexpr (std::is_integral_v<C>) {  // rounds down
+        const C rest = sums[i] % counts[i];
+        sums[i] = sums[i] / counts[i] - (rest < 0 ? 1 : 0);
+      } else {
+        sums[i] /= static_cast<C>(counts[i]);
+      }
+    }
+  }
+  return assign(view_of(*out), held);
+}
+
+// `value`, if given, is written in place of `source`.
+Status scatter(KernelContext& context, const Tensor* source, const Scalar* value, Join join,
+               bool include_self, Tensor* out) {
+  const Tensor* self = context.tensor(0);
+  const int64_t dim = context.integer(1);
+  const Tensor* index = context.tensor(2);
+  if (!context.ok()) return context.status();
+  EDGEWISE_RETURN_IF_ERROR(check_same_type(context, self, out));
+  if (source) EDGEWISE_RETURN_IF_ERROR(check_same_type(context, self, source));
+  alignas(8) std::byte element[8] = {};
+  View from;
+  if (source) {
+    from = view_of(*source);
+  } else {
+    from = {element, self->type(), Dims(), Dims()};
+    EDGEWISE_TRY(fill(from, *value));
+    from = from.expand(Dims(index->sizes()));
+  }
+  if (join != Join::kReplace) {
+    if (!is_computable(self->type())) {
+      return context.fail(Code::kUnsupported, "joins numbers; got %s", self->describe().c_str());
+    }
+    EDGEWISE_TRY(out->resize(self->sizes()));
+    return with_compute_type(self->type(), [&](auto c) {
+      return finish(context,
+                    join_elements<decltype(c)>(join, include_self, *self, *index, from, dim, out));
+    });
+  }
+  EDGEWISE_TRY(copy_to(out, view_of(*self)));
+  AlongDim along;
+  EDGEWISE_TRY(along.prepare(view_of(*out), from, *index, dim));
+  const size_t bytes = element_size(self->type());
+  return finish(context, along.each(*index, [bytes](std::byte* to, std::byte* of) {
+    std::memcpy(to, of, bytes);
+  }));
+}
+
+template <Join kJoin>
+Status scatter_source(KernelContext& context) {
+  const Tensor* source = context.tensor(3);
+  Tensor* out = output(context, 4);
+  if (!context.ok()) return context.status();
+  return scatter(context, source, nullptr, kJoin, true, out);
+}
+
+Status scatter_value(KernelContext& context) {
+  const Scalar value = context.scalar(3);
+  Tensor* out = output(context, 4);
+  if (!context.ok()) return context.status();
+  return scatter(context, nullptr, &value, Join::kReplace, true, out);
+}
+
+template <bool kValue>
+Status scatter_joined(KernelContext& context) {
+  const Tensor* source = kValue ? nullptr : context.tensor(3);
+  const Scalar value = kValue ? context.scalar(3) : Scalar{};
+  Join join = Join::kReplace;
+  EDGEWISE_RETURN_IF_ERROR(read_join(context, 4, join));
+  Tensor* out = output(context, 5);
+  if (!context.ok()) return context.status();
+  return scatter(context, source, &value, join, true, out);
+}
+
+Status scatter_reduce(KernelContext& context) {
+  const Tensor* source = context.tensor(3);
+  Join join = Join::kReplace;
+  EDGEWISE_RETURN_IF_ERROR(read_join(context, 4, join));
+  const bool include_self = context.boolean(5);
+  Tensor* out = output(context, 6);
+  if (!context.ok()) return context.status();
+  return scatter(context, source, nullptr, join, include_self, out);
+}
+
+const KernelRegistration registrations[] = {
+    {"aten::gather.out", 5, gather},
+    {"aten::scatter.src_out", 5, scatter_source<Join::kReplace>},
+    {"aten::scatter.value_out", 5, scatter_value},
+    {"aten::scatter.reduce_out", 6, scatter_joined<false>},
+    {"aten::scatter.value_reduce_out", 6, scatter_joined<true>},
+    {"aten::scatter_add.out", 5, scatter_source<Join::kAdd>},
+    {"aten::scatter_reduce.two_out", 7, scatter_reduce},
+};
+
+}  // namespace
+}  // namespace edgewise

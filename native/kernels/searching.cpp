@@ -1,0 +1,119 @@
+// Places in sorted sequences: searchsorted, bucketize.
+#include <string_view>
+
+#include "compute_tensor.h"
+#include "indices.h"
+
+namespace edgewise {
+namespace {
+
+struct Search {
+  View boundaries;  // [..., n], sorted
+  View values;      // leading sizes as the boundaries', or boundaries of one dimension
+  const Tensor* sorter = nullptr;
+  bool right = false;
+};
+
+// The first place whose boundary is not less than `value` (right: is more). NaN is the most.
+template <typename C, typename At>
+int64_t find(C value, int64_t n, bool right, At&& at) {
+  int64_t low = 0, high = n;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    const C boundary = at(middle);
+    const bool before = right ? !(boundary > value) : !(boundary >= value);
+    if (before) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+Status run(KernelContext& context, const Search& search, Tensor* out) {
+  const View& b = search.boundaries;
+  const View& v = search.values;
+  const size_t rank = b.sizes.size();
+  bool fits = rank >= 1 && is_computable(b.type) && is_computable(v.type) &&
+              (out->type() == ScalarType::kLong || out->type() == ScalarType::kInt) &&
+              (rank == 1 || v.sizes.size() == rank);
+  for (size_t dim = 0; fits && rank > 1 && dim + 1 < rank; ++dim) {
+    fits = b.sizes[dim] == v.sizes[dim];
+  }
+  if (fits && search.sorter) fits = Dims(search.sorter->sizes()) == b.sizes;
+  if (!fits) {
+    return context.fail(Code::kInvalidArgument,
+                        "takes sorted sequences [..., n], values with the same leading sizes, and "
+                        "an output of int64 or int32; got %s, %s and %s",
+                        describe(b.sizes).c_str(), describe(v.sizes).c_str(),
+                        out->describe().c_str());
+  }
+  EDGEWISE_TRY(out->resize(v.sizes));
+  if (v.numel() == 0) return context.status();
+  const int64_t n = b.sizes[rank - 1];
+  Indices order;
+  if (search.sorter) EDGEWISE_TRY(order.read(*search.sorter, n, Indices::Negative::kRefused));
+  return with_compute_type(promote(b.type, v.type), [&](auto c) -> Status {
+    using C = decltype(c);
+    ComputeInput<C> boundaries, values;
+    ComputeOutput<int64_t> places;
+    EDGEWISE_TRY(boundaries.read(b, true));
+    EDGEWISE_TRY(values.read(v, true));
+    EDGEWISE_TRY(places.prepare(view_of(*out), true));
+    const int64_t row = rank == 1 ? v.numel() : v.sizes[rank - 1];
+    for (int64_t i = 0; i < v.numel(); ++i) {
+      const int64_t begin = rank == 1 ? 0 : i / row * n;
+      places.data[i] = find<C>(values.data[i], n, search.right, [&](int64_t k) {
+        return boundaries.data[begin + (search.sorter ? order[begin + k] : k)];
+      });
+    }
+    return finish(context, places.finish());
+  });
+}
+
+template <bool kScalar>
+Status searchsorted(KernelContext& context) {
+  const Tensor* sequence = context.tensor(0);
+  const Tensor* values = kScalar ? nullptr : context.tensor(1);
+  ScalarView number(kScalar ? context.scalar(1) : Scalar{});
+  Search search;
+  search.right = context.boolean(3);
+  const Value* side = context.value(4);
+  search.sorter = context.optional_tensor(5);
+  Tensor* out = output(context, 6);
+  if (!context.ok()) return context.status();
+  if (!side->is_none()) search.right = context.string(4) == "right";
+  if (!context.ok()) return context.status();
+  search.boundaries = view_of(*sequence);
+  search.values = kScalar ? number.view() : view_of(*values);
+  return run(context, search, out);
+}
+
+template <bool kScalar>
+Status bucketize(KernelContext& context) {
+  const Tensor* values = kScalar ? nullptr : context.tensor(0);
+  ScalarView number(kScalar ? context.scalar(0) : Scalar{});
+  const Tensor* boundaries = context.tensor(1);
+  Search search;
+  search.right = context.boolean(3);
+  Tensor* out = output(context, 4);
+  if (!context.ok()) return context.status();
+  if (boundaries->rank() != 1) {
+    return context.fail(Code::kInvalidArgument, "boundaries have one dimension; got %s",
+                        boundaries->describe().c_str());
+  }
+  search.boundaries = view_of(*boundaries);
+  search.values = kScalar ? number.view() : view_of(*values);
+  return run(context, search, out);
+}
+
+const KernelRegistration registrations[] = {
+    {"aten::searchsorted.Tensor_out", 7, searchsorted<false>},
+    {"aten::searchsorted.Scalar_out", 7, searchsorted<true>},
+    {"aten::bucketize.Tensor_out", 5, bucketize<false>},
+    {"aten::bucketize.Scalar_out", 5, bucketize<true>},
+};
+
+}  // namespace
+}  // namespace edgewise
