@@ -11,7 +11,7 @@ QUIET := tools/quiet.sh
 PACKAGES := build/.packages
 NATIVE_FILES = $(shell find native -name '*.h' -o -name '*.cpp')
 
-.PHONY: help setup native demo test pytest ctest lint format sanitize bench wheel clean distclean
+.PHONY: help setup native demo test pytest ctest conformance lint format sanitize bench wheel clean distclean
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -19,6 +19,7 @@ help:
 	@echo "make setup      install what is missing, build the native parts for development"
 	@echo "make demo       compile MobileNetV2, run it on the native runtime, show the figures"
 	@echo "make test       all tests: native (ctest), then Python (pytest)"
+	@echo "make conformance  kernels against eager PyTorch on its own samples, per operator"
 	@echo "make lint       ruff, mypy, clang-format"
 	@echo "make format     let ruff and clang-format rewrite the sources"
 	@echo "make sanitize   the native tests under AddressSanitizer and UBSan"
@@ -65,6 +66,9 @@ ctest: native
 
 pytest: native
 	@$(PY) -m pytest -q
+
+conformance: native
+	@$(PY) -W ignore tests/conformance
 
 lint: $(VENV)/.installed
 	@$(VENV)/bin/ruff check --quiet .

@@ -83,32 +83,13 @@ def measure(model: str, sides: list[str], options: argparse.Namespace) -> dict[s
             )
             for side, worker in workers.items()
         }
-        calls: dict[str, int] = {}
-        for side, worker in workers.items():
-            typical = median(worker.ask(calls=5)["ms"])
-            calls[side] = max(3, min(200, round(options.block / typical)))
-        blocks: dict[str, list[float]] = {side: [] for side in sides}
-        least: dict[str, float] = dict.fromkeys(sides, float("inf"))
-        for i in range(options.pairs):
-            for side in sides if i % 2 == 0 else reversed(sides):
-                time.sleep(options.settle / 1e3)
-                times = workers[side].ask(calls=calls[side])["ms"]
-                blocks[side].append(median(times))
-                least[side] = min(least[side], *times)
+        blocks, least = alternate(workers, options)
     finally:
         for worker in workers.values():
             worker.close()
 
     row: dict[str, Any] = {"model": model, "threads": options.threads}
-    for side in sides:
-        row[f"{side} ms"] = median(blocks[side])
-        row[f"{side} min"] = least[side]
-    for other in ("peer", "onnx"):
-        if "ours" in sides and other in sides:
-            ratios = [a / b for a, b in zip(blocks["ours"], blocks[other], strict=True)]
-            row[f"ours/{other}"] = ratio(blocks["ours"], blocks[other])
-            row[f"of min, {other}"] = least["ours"] / least[other]
-            row[f"25-75%, {other}"] = f"{quantile(ratios, 0.25):.3f}-{quantile(ratios, 0.75):.3f}"
+    row |= compared(blocks, least)
     for side in sides:
         row[f"{side} error"] = loaded[side]["error_"]
     for side in sides:
@@ -117,16 +98,56 @@ def measure(model: str, sides: list[str], options: argparse.Namespace) -> dict[s
     return {"row": row, "blocks": blocks}
 
 
+def alternate(
+    workers: dict[str, Asked], options: argparse.Namespace
+) -> tuple[dict[str, list[float]], dict[str, float]]:
+    """Blocks of calls of the loaded sides in turn: each block's median, each side's least (ms)."""
+    sides = list(workers)
+    calls: dict[str, int] = {}
+    for side, worker in workers.items():
+        typical = median(worker.ask(calls=5)["ms"])
+        calls[side] = max(3, min(200, round(options.block / typical)))
+    blocks: dict[str, list[float]] = {side: [] for side in sides}
+    least: dict[str, float] = dict.fromkeys(sides, float("inf"))
+    for i in range(options.pairs):
+        for side in sides if i % 2 == 0 else reversed(sides):
+            time.sleep(options.settle / 1e3)
+            times = workers[side].ask(calls=calls[side])["ms"]
+            blocks[side].append(median(times))
+            least[side] = min(least[side], *times)
+    return blocks, least
+
+
+def compared(blocks: dict[str, list[float]], least: dict[str, float]) -> dict[str, Any]:
+    """Cells of a row: times of each side, and ours in relation to each other side."""
+    row: dict[str, Any] = {}
+    for side in blocks:
+        row[f"{side} ms"] = median(blocks[side])
+        row[f"{side} min"] = least[side]
+    for other in ("peer", "onnx"):
+        if "ours" in blocks and other in blocks:
+            ratios = [a / b for a, b in zip(blocks["ours"], blocks[other], strict=True)]
+            row[f"ours/{other}"] = ratio(blocks["ours"], blocks[other])
+            row[f"of min, {other}"] = least["ours"] / least[other]
+            row[f"25-75%, {other}"] = f"{quantile(ratios, 0.25):.3f}-{quantile(ratios, 0.75):.3f}"
+    return row
+
+
+def add_timing_options(parser: argparse.ArgumentParser) -> None:
+    """What `alternate` needs, and the number of threads."""
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--pairs", type=int, default=21)
+    parser.add_argument("--block", type=float, default=100, metavar="MS")
+    parser.add_argument("--settle", type=float, default=50, metavar="MS")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add_common_options(parser, IMAGE_MODELS)
     add_cache_options(parser)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--pairs", type=int, default=21)
-    parser.add_argument("--block", type=float, default=100, metavar="MS")
-    parser.add_argument("--settle", type=float, default=50, metavar="MS")
+    add_timing_options(parser)
     parser.add_argument("--onnx", action="store_true", help="ONNX Runtime as a third side")
     parser.add_argument("--same-process", action="store_true")
     parser.add_argument("--worker", choices=tuple(SESSIONS), help=argparse.SUPPRESS)

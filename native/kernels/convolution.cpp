@@ -1,33 +1,11 @@
 // Convolution and its transpose in one to three dimensions: a product of the weights
 // with the input's patches, which are gathered a few output positions at a time.
+#include "convolution.h"
+
 #include "gemm.h"
-#include "windows.h"
 
 namespace edgewise {
 namespace {
-
-// Spatial parameters; of fewer than three dimensions the first are units.
-struct Geometry {
-  std::array<int64_t, 3> in{1, 1, 1}, out{1, 1, 1}, kernel{1, 1, 1};
-  std::array<int64_t, 3> stride{1, 1, 1}, padding{0, 0, 0}, dilation{1, 1, 1}, extra{0, 0, 0};
-  bool transposed = false;
-
-  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
-  int64_t positions() const { return out[0] * out[1] * out[2]; }
-
-  // Input coordinate that output coordinate `o` reads at kernel tap `t`; -1 if none.
-  int64_t source(size_t dim, int64_t o, int64_t t) const {
-    int64_t i;
-    if (transposed) {
-      const int64_t scaled = o + padding[dim] - t * dilation[dim];
-      if (scaled < 0 || scaled % stride[dim] != 0) return -1;
-      i = scaled / stride[dim];
-    } else {
-      i = o * stride[dim] - padding[dim] + t * dilation[dim];
-    }
-    return i >= 0 && i < in[dim] ? i : -1;
-  }
-};
 
 Status set_sizes(Geometry& g, const Tensor& input, const Tensor& weight, size_t spatial) {
   for (size_t dim = 0; dim < spatial; ++dim) {
@@ -50,6 +28,54 @@ Status set_sizes(Geometry& g, const Tensor& input, const Tensor& weight, size_t 
   }
   return {};
 }
+
+}  // namespace
+
+Status read_convolution(KernelContext& context, size_t index, const Tensor* input,
+                        const Tensor* weight, const Tensor* bias, Convolution& result) {
+  const std::vector<int64_t> stride = context.int_list(index),
+                             padding = context.int_list(index + 1);
+  const std::vector<int64_t> dilation = context.int_list(index + 2);
+  const std::vector<int64_t> extra = context.int_list(index + 4);
+  Geometry& g = result.geometry;
+  g.transposed = context.boolean(index + 3);
+  const int64_t groups = result.groups = context.integer(index + 5);
+  if (!context.ok()) return context.status();
+  int64_t& out_channels = result.out_channels;
+  const size_t rank = input->rank();
+  bool fits = rank >= 3 && rank <= 5 && weight->rank() == rank && weight->type() == input->type() &&
+              groups > 0 && is_computable(input->type());
+  if (fits) {
+    // Weights are [out, in / groups, ...], transposed [in, out / groups, ...].
+    const int64_t in_channels = input->size(1);
+    fits = in_channels % groups == 0 && weight->size(0) % groups == 0 && weight->numel() > 0;
+    if (g.transposed) {
+      fits = fits && weight->size(0) == in_channels &&
+             !__builtin_mul_overflow(weight->size(1), groups, &out_channels);
+    } else {
+      fits = fits && weight->size(1) == in_channels / groups;
+      out_channels = weight->size(0);
+    }
+    fits = fits && (!bias || (bias->numel() == out_channels && is_computable(bias->type())));
+  }
+  if (!fits) {
+    return context.fail(
+        Code::kInvalidArgument,
+        "takes [N, C, ...] and weights of that type for C / groups channels, with a "
+        "bias for each output channel; got %s, %s, %lld groups",
+        input->describe().c_str(), weight->describe().c_str(), static_cast<long long>(groups));
+  }
+  const size_t spatial = rank - 2;
+  EDGEWISE_TRY(set_spatial(g.stride, spatial, 1, stride, "stride"));
+  EDGEWISE_TRY(set_spatial(g.padding, spatial, 0, padding, "padding"));
+  EDGEWISE_TRY(set_spatial(g.dilation, spatial, 1, dilation, "dilation"));
+  if (g.transposed) EDGEWISE_TRY(set_spatial(g.extra, spatial, 0, extra, "output_padding"));
+  EDGEWISE_TRY(set_sizes(g, *input, *weight, spatial));
+  result.spatial = spatial;
+  return context.status();
+}
+
+namespace {
 
 // Columns of patches: panel[(channel, tap)][column] for output positions from `first` on.
 template <typename C>
@@ -128,53 +154,21 @@ Status convolution(KernelContext& context) {
   const Tensor* input = context.tensor(0);
   const Tensor* weight = context.tensor(1);
   const Tensor* bias = context.optional_tensor(2);
-  const std::vector<int64_t> stride = context.int_list(3), padding = context.int_list(4);
-  const std::vector<int64_t> dilation = context.int_list(5), extra = context.int_list(7);
-  Geometry g;
-  g.transposed = context.boolean(6);
-  const int64_t groups = context.integer(8);
   Tensor* out = output(context, 9);
   if (!context.ok()) return context.status();
-  const size_t rank = input->rank();
-  bool fits = rank >= 3 && rank <= 5 && weight->rank() == rank && weight->type() == input->type() &&
-              groups > 0 && is_computable(input->type()) && out->type() == input->type();
-  int64_t out_channels = 0;
-  if (fits) {
-    // Weights are [out, in / groups, ...], transposed [in, out / groups, ...].
-    const int64_t in_channels = input->size(1);
-    fits = in_channels % groups == 0 && weight->size(0) % groups == 0 && weight->numel() > 0;
-    if (g.transposed) {
-      fits = fits && weight->size(0) == in_channels &&
-             !__builtin_mul_overflow(weight->size(1), groups, &out_channels);
-    } else {
-      fits = fits && weight->size(1) == in_channels / groups;
-      out_channels = weight->size(0);
-    }
-    fits = fits && (!bias || (bias->numel() == out_channels && is_computable(bias->type())));
+  Convolution c;
+  EDGEWISE_RETURN_IF_ERROR(read_convolution(context, 3, input, weight, bias, c));
+  if (out->type() != input->type()) {
+    return context.fail(Code::kInvalidArgument, "the output is as the input, %s; got %s",
+                        input->describe().c_str(), out->describe().c_str());
   }
-  if (!fits) {
-    return context.fail(
-        Code::kInvalidArgument,
-        "takes [N, C, ...] and weights of that type for C / groups channels, with a "
-        "bias for each output channel; got %s, %s, %lld groups",
-        input->describe().c_str(), weight->describe().c_str(), static_cast<long long>(groups));
-  }
-  const size_t spatial = rank - 2;
-  EDGEWISE_TRY(set_spatial(g.stride, spatial, 1, stride, "stride"));
-  EDGEWISE_TRY(set_spatial(g.padding, spatial, 0, padding, "padding"));
-  EDGEWISE_TRY(set_spatial(g.dilation, spatial, 1, dilation, "dilation"));
-  if (g.transposed) EDGEWISE_TRY(set_spatial(g.extra, spatial, 0, extra, "output_padding"));
-  EDGEWISE_TRY(set_sizes(g, *input, *weight, spatial));
-  Dims sizes;
-  sizes.push(input->size(0));
-  sizes.push(out_channels);
-  for (size_t dim = 3 - spatial; dim < 3; ++dim) sizes.push(g.out[dim]);
-  EDGEWISE_TRY(out->resize(sizes));
+  EDGEWISE_TRY(out->resize(c.out_sizes(*input)));
   if (out->numel() == 0) return context.status();
-  return with_compute_type(input->type(), [&](auto c) {
+  return with_compute_type(input->type(), [&](auto type) {
     return finish(context,
-                  convolve<decltype(c)>(g, spatial_view(view_of(*input), spatial), view_of(*weight),
-                                        bias, groups, spatial_view(view_of(*out), spatial)));
+                  convolve<decltype(type)>(c.geometry, spatial_view(view_of(*input), c.spatial),
+                                           view_of(*weight), bias, c.groups,
+                                           spatial_view(view_of(*out), c.spatial)));
   });
 }
 

@@ -1,4 +1,4 @@
-// Layer, group and batch normalization.
+// Layer and group normalization.
 #include <cmath>
 
 #include "compute_tensor.h"
@@ -159,60 +159,9 @@ Status group_norm(KernelContext& context) {
   });
 }
 
-Status batch_norm(KernelContext& context) {
-  const Tensor* self = context.tensor(0);
-  const Tensor* weight = context.optional_tensor(1);
-  const Tensor* bias = context.optional_tensor(2);
-  const Tensor* mean = context.tensor(3);
-  const Tensor* variance = context.tensor(4);
-  const double eps = context.number(6);
-  Tensor* out = output(context, 7);
-  Tensor* saved_mean = output(context, 8);
-  Tensor* saved_deviation = output(context, 9);
-  if (!context.ok()) return context.status();
-  EDGEWISE_RETURN_IF_ERROR(check_floating(context, self));
-  EDGEWISE_RETURN_IF_ERROR(check_floating(context, out));
-  if (self->rank() < 2) {
-    return context.fail(Code::kInvalidArgument, "takes [N, C, ...]; got %s",
-                        self->describe().c_str());
-  }
-  EDGEWISE_TRY(out->resize(self->sizes()));
-  EDGEWISE_TRY(saved_mean->resize(std::array{int64_t{0}}));
-  EDGEWISE_TRY(saved_deviation->resize(std::array{int64_t{0}}));
-  const int64_t channels = self->size(1);
-  return with_floating_type(self->type(), [&](auto c) -> Status {
-    using C = decltype(c);
-    ComputeInput<C> x, w, b, m, v;
-    ComputeOutput<C> y;
-    EDGEWISE_TRY(x.read(view_of(*self)));
-    EDGEWISE_TRY(read_optional(weight, channels, w));
-    EDGEWISE_TRY(read_optional(bias, channels, b));
-    EDGEWISE_TRY(read_optional(mean, channels, m));
-    EDGEWISE_TRY(read_optional(variance, channels, v));
-    EDGEWISE_TRY(y.prepare(view_of(*out)));
-    Dims sizes = x.sizes, in_strides = x.strides, out_strides = y.strides;
-    sizes.erase(1), in_strides.erase(1), out_strides.erase(1);
-    const Loop<2> loop(sizes, {&out_strides, &in_strides});
-    for (int64_t channel = 0; channel < channels; ++channel) {
-      const C scale = static_cast<C>(1.0 / std::sqrt(static_cast<double>(v.data[channel]) + eps)) *
-                      (w.data ? w.data[channel] : C(1));
-      const C shift = (b.data ? b.data[channel] : C(0)) - scale * m.data[channel];
-      const C* in = x.data + channel * x.strides[1];
-      C* result = y.data + channel * y.strides[1];
-      loop.run([&](const auto& offsets, int64_t count, const auto& steps) {
-        for (int64_t i = 0; i < count; ++i) {
-          result[offsets[0] + i * steps[0]] = in[offsets[1] + i * steps[1]] * scale + shift;
-        }
-      });
-    }
-    return finish(context, y.finish());
-  });
-}
-
 const KernelRegistration registrations[] = {
     {"aten::native_layer_norm.out", 8, layer_norm},
     {"aten::native_group_norm.out", 11, group_norm},
-    {"aten::_native_batch_norm_legit_no_training.out", 10, batch_norm},
 };
 
 }  // namespace

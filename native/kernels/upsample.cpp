@@ -186,7 +186,7 @@ Status upsample(KernelContext& context) {
     const auto factors = context.optional_double_list(2 + kAligned);
     if (!context.ok()) return context.status();
     if (!size && (!factors || factors->size() != kSpatial || self->rank() != kSpatial + 2)) {
-      return context.fail(Code::kInvalidArgument, "takes a size or a factor for each dimension");
+      return context.fail(Code::kInvalidArgument, "takes a size or factors for all dimensions");
     }
     for (size_t i = 0; !size && i < kSpatial; ++i) {
       const size_t dim = 3 - kSpatial + i;

@@ -8,7 +8,7 @@ any arange argmax argmin as_strided as_strided.partial_views as_strided_copy asi
 atanh baddbmm bernoulli bitwise_and bitwise_not bitwise_or bitwise_xor bmm bucketize cat cdist ceil
 clamp clone constant_pad_nd cos cosh cumprod cumsum diagonal diagonal_copy div.floor_rounding
 div.no_rounding_mode div.trunc_rounding empty empty_like empty_strided eq erf erfc exp expand
-expand_copy expm1 eye fft.fft fft.irfft fft.rfft fft.rfft2 fill flip floor floor_divide fmax fmin
+expand_copy expm1 eye fft.irfft fft.rfft fill flip floor floor_divide fmax fmin
 fmod full full_like gather ge grid_sampler_2d gt index_add index_copy index_fill index_put
 index_select isfinite isinf isnan le lerp linspace log log10 log1p log2 log_softmax logaddexp
 logical_and logical_not logical_or logical_xor logit logsumexp lt masked_fill masked_scatter

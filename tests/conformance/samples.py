@@ -59,7 +59,23 @@ def calls(name: str, dtype: torch.dtype, limit: int) -> list[Call]:
     if dtype not in info.supported_dtypes("cpu"):
         return []
     found = _samples(info, dtype, False)
-    return [Call(info.op, (s.input, *s.args), s.kwargs) for s in _spread(found, limit)]
+    function = _ORDERINGS.get(name, info.op)
+    return [Call(function, (s.input, *s.args), s.kwargs) for s in _spread(found, limit)]
+
+
+def _sort(x: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Values twice: as they come, and as the indices say, which of equals may be any's."""
+    dim = kwargs.get("dim", args[0] if args else -1)
+    values, indices = torch.sort(x, *args, **kwargs)
+    return values, torch.gather(x, dim, indices)
+
+
+def _topk(x: torch.Tensor, k: int, dim: int = -1, *args: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    values, indices = torch.topk(x, k, dim, *args)
+    return values, torch.gather(x, dim, indices)
+
+
+_ORDERINGS: dict[str, Callable[..., Any]] = {"sort": _sort, "topk": _topk}
 
 
 def backward_calls(

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from edgewise.backends.xnnpack.document import markdown
+from edgewise.emit.document import markdown as runtime_markdown
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -11,4 +12,11 @@ def test_operator_table_is_fresh() -> None:
     written = (DOCS / "xnnpack-operators.md").read_text()
     assert written == markdown(), (
         "stale: run python -m edgewise.backends.xnnpack.document > docs/xnnpack-operators.md"
+    )
+
+
+def test_runtime_operator_table_is_fresh() -> None:
+    written = (DOCS / "operators.md").read_text()
+    assert written == runtime_markdown(), (
+        "stale: run python -m edgewise.emit.document > docs/operators.md"
     )

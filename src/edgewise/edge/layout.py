@@ -35,9 +35,9 @@ _SHAPE_OPS = {
 
 def dim_order(tensor: torch.Tensor) -> tuple[int, ...]:
     """Dimensions from outermost to innermost; the identity where strides leave a choice."""
-    if tensor.dim() != 4 or tensor.is_contiguous():
+    if tensor.dim() != 4 or _lies(tensor, torch.contiguous_format):
         return tuple(range(tensor.dim()))
-    if tensor.is_contiguous(memory_format=torch.channels_last):
+    if _lies(tensor, torch.channels_last):
         return CHANNELS_LAST
     return tuple(range(tensor.dim()))
 
@@ -46,9 +46,16 @@ def with_order(tensor: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
     """A fake tensor of the same type and shape, laid out as `order` says."""
     channels_last = order == CHANNELS_LAST
     memory_format = torch.channels_last if channels_last else torch.contiguous_format
-    if tensor.is_contiguous(memory_format=memory_format):
+    if _lies(tensor, memory_format):
         return tensor
     return torch.empty_like(tensor, memory_format=memory_format)
+
+
+def _lies(tensor: torch.Tensor, memory_format: torch.memory_format) -> bool:
+    """False where it depends on sizes that only data will tell."""
+    from torch._prims_common import is_contiguous_for_memory_format_or_false
+
+    return is_contiguous_for_memory_format_or_false(tensor, memory_format=memory_format)  # type: ignore[no-any-return]
 
 
 def settle(node: Node) -> None:

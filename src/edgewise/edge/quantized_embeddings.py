@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -34,7 +35,7 @@ _ARGUMENTS = (
     "Tensor weight, Tensor weight_scales, Tensor? weight_zero_points, "
     "int weight_quant_min, int weight_quant_max, Tensor indices"
 )
-_library = torch.library.Library("edgewise", "DEF")
+_library: Any = torch.library.Library("edgewise", "DEF")  # type: ignore[no-untyped-call]
 
 
 def pack(weight: torch.Tensor, bits: int) -> torch.Tensor:
@@ -186,7 +187,7 @@ def _table(node: object, constants: Constants) -> _Table | None:
         return None
     args = arguments(node)
     weight = constants.tensor(args["input"])
-    scales = constants.tensor(args.get("scale", args.get("scales")))
+    scales = constants.tensor(args["scale"] if "scale" in args else args["scales"])
     zeros = args.get("zero_point", args.get("zero_points"))
     groups = _groups(args, weight)
     if weight.dtype not in (torch.int8, torch.uint8) or groups is None:

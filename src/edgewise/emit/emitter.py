@@ -247,10 +247,15 @@ class MethodEmitter:
         ]
         value = node.meta["val"]
         values = list(value) if isinstance(value, (tuple, list)) else [value]
-        outputs = [self._tensor(node, v) for v in values]
+        # Some gradients are not wanted: their outputs are None.
+        outputs = [self._atom(pte.Null()) if v is None else self._tensor(node, v) for v in values]
         several = isinstance(value, (tuple, list))
         self._of_node[node] = outputs if several else outputs[0]
-        returned = self._add(pte.TensorList(outputs)) if len(outputs) > 1 else outputs[0]
+        if any(v is None for v in values):
+            found = [-1 if v is None else i for v, i in zip(values, outputs, strict=True)]
+            returned = self._add(pte.OptionalTensorList(found))
+        else:
+            returned = self._add(pte.TensorList(outputs)) if len(outputs) > 1 else outputs[0]
         self._kernel(variant.name, variant.overload, [*args, *outputs, returned])
 
     def _kernel(self, name: str, overload: str, args: Sequence[int]) -> None:

@@ -86,8 +86,8 @@ def out_variant(target: Any) -> OutVariant | None:
         return _SPECIAL[target]
     if not isinstance(target, torch._ops.OpOverload):
         return None
-    if target.namespace in _QUANTIZATION:
-        return _quantization(target)
+    if target.namespace in _QUANTIZATION or target in _NAMED_HERE:
+        return _own(target)
     wanted = {a.name: str(a.type) for a in target._schema.arguments}
     packet = target.overloadpacket
     for overload in packet.overloads():
@@ -110,12 +110,14 @@ def out_variant(target: Any) -> OutVariant | None:
 
 
 _QUANTIZATION = ("quantized_decomposed", "torchao", "edgewise")
+# Operators for which PyTorch declares no out-variant.
+_NAMED_HERE = {aten._native_batch_norm_legit_functional.default}
 
 
 _OVERLOADS = {"tensor": "Tensor_out", "dtype": "dtype_out"}
 
 
-def _quantization(target: torch._ops.OpOverload) -> OutVariant:
+def _own(target: torch._ops.OpOverload) -> OutVariant:
     """Out-variants that only the runtime knows: the same arguments, and the results."""
     schema = target._schema
     overload = _OVERLOADS.get(schema.overload_name, "out")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 import edgewise
 from support import export, kinds, operators, payloads
@@ -52,3 +53,27 @@ def test_activations_are_fused_and_norms_folded(lowered: tuple[str, Any]) -> Non
         assert found.count("Conv2d") + found.count("DepthwiseConv2d") == convolutions
         assert len(found) < convolutions + 25
     assert "Copy" not in found
+
+
+FORMS = {
+    "channels-last input": (False, True, 0),
+    "half": (True, False, 1),
+    "half, channels-last input": (True, True, 0),
+}
+
+
+@pytest.mark.parametrize(("half", "channels_last", "transposes"), FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("name", [name for name, layers in MODELS.items() if layers == 0])
+def test_transposes_of_other_forms(
+    name: str, half: bool, channels_last: bool, transposes: int
+) -> None:
+    """An image that lies channels-last already is not turned."""
+    from examples.models import MODELS as SPECS
+
+    model, (image,) = SPECS[name].factory(), SPECS[name].example_inputs(0)
+    if half:
+        model, image = model.half(), image.half()
+    if channels_last:
+        image = image.to(memory_format=torch.channels_last)
+    (graph,) = payloads(edgewise.compile(export(model, (image,)), verbose=False).buffer)
+    assert kinds(graph).count("StaticTranspose") == transposes

@@ -12,13 +12,10 @@ import torch
 from quantized import FLOAT, QBINT4, QCINT4, QCINT8, node_types, reference
 
 import edgewise
-from edgewise.backends.xnnpack import XNNPACKQuantizer, XnnpackPartitioner
+from edgewise.backends.xnnpack import XnnpackPartitioner, XNNPACKQuantizer
 from edgewise.backends.xnnpack.weight_only import EXPANDED
 from edgewise.quantize.flow import quantize
 from support import RUNTIMES, payloads
-
-FP16 = 2
-PEER = pytest.param("peer", marks=pytest.mark.peer)
 
 
 def t(*shape: int) -> torch.Tensor:

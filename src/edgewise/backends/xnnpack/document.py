@@ -24,6 +24,12 @@ NaN or make it an infinity, `sqrt` of infinity and `rsqrt` of zero and infinity 
 CPUs, `log` takes denormal numbers for zero. A program that computes with NaN on purpose should
 leave those operators out of `configs`.
 
+Weights in 8 or 4 bits under activations in floating point stay integers in the file. Linear
+layers in float32 with a scale for each output channel run so on both runtimes. Of convolutions,
+of linear layers in float16 or with 4-bit weights in groups, this project's runtime expands the
+weights to float32 when it loads the file; ExecuTorch's refuses the file, and the delegation
+report says so.
+
 | operator | operators of torch | data types | quantized | constraints | computed as |
 |---|---|---|---|---|---|
 """

@@ -32,21 +32,23 @@ def is_expanded(node: Node, constants: QuantizedConstants) -> bool:
     weight = node.args[1]
     if not isinstance(weight, Node) or weight.op == "placeholder" or weight not in constants:
         return False
+    if precision(node, constants) != ConfigPrecisionType.FP32:
+        return False
     stored = constants.stored_as(weight)
-    if stored is None or precision(node, constants) != ConfigPrecisionType.FP32:
+    if stored is None:
         return False
     quant = stored.quant
     is_linear = node.target is _LINEAR
+    is_wide = fake(node).dtype == torch.float32
     if isinstance(quant, PerTensor):
         symmetric = quant.zero_point == 0 and quant.dtype == torch.int8
-        return symmetric and not (is_linear and fake(node).dtype == torch.float32)
+        return bool(symmetric and not (is_linear and is_wide))
     if isinstance(quant, PerBlock):
         return is_linear and quant.size % BLOCK_MULTIPLE == 0
     if is_linear:
-        return quant.axis == 0 and fake(node).dtype != torch.float32
-    transposed, groups = node.args[6], node.args[8]
-    if transposed:
-        return quant.axis == 1 and groups == 1
+        return quant.axis == 0 and not is_wide
+    if node.args[6]:  # transposed
+        return bool(quant.axis == 1 and node.args[8] == 1)
     return quant.axis == 0
 
 

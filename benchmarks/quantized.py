@@ -1,0 +1,273 @@
+"""Quantized models, ours and the peer's (and ONNX Runtime's) side by side.
+
+Static int8 with a scale for each output channel: each side quantizes with its own quantizer, on
+the same calibration data, and lowers with its own flow. `mlp_8da4w`: four gated blocks of
+2048 -> 8192 -> 2048 on one row, 4-bit weights in groups of 32 and activations quantized at run
+time, by torchao's `quantize_` for both. ONNX Runtime
+(--onnx, needs the package onnx) runs a QDQ file of its own quantizer.
+
+Per side: the time of one inference (as in latency.py), the seconds from the quantized exported
+program to the bytes of the file, its size, its delegates and other operators, and the largest
+error against the quantized program in eager PyTorch, relative to its largest output (for ONNX
+Runtime: against the float model). --only ours|peer, --models, --refresh: as in latency.py.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import _pte
+from _common import add_cache_options, add_common_options, report
+from _sides import SEED, SESSIONS, _spec, import_lowering, model_file
+from _worker import Asked, Worker, serve
+from latency import add_timing_options, alternate, compared, handler
+
+IMAGES = ("mobilenet_v2", "mobilenet_v3_small", "resnet50", "vit_b_16")
+DECODE = "mlp_8da4w"
+CALIBRATION = 4  # batches
+WORST = 0.3  # steps of rounding add up over the layers; beyond it, something else is computed
+
+
+def decode_model() -> Any:
+    """Four gated MLP blocks with residual connections, quantized by `quantize_`."""
+    import torch
+    from torchao.quantization.granularity import PerGroup
+    from torchao.quantization.quant_api import Int8DynamicActivationIntxWeightConfig, quantize_
+
+    class Block(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gate = torch.nn.Linear(2048, 8192, bias=False)
+            self.up = torch.nn.Linear(2048, 8192, bias=False)
+            self.down = torch.nn.Linear(8192, 2048, bias=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            gate = torch.nn.functional.silu(self.gate(x))
+            result: torch.Tensor = x + self.down(gate * self.up(x))
+            return result
+
+    torch.manual_seed(SEED)
+    model = torch.nn.Sequential(*(Block() for _ in range(4))).eval()
+    config = Int8DynamicActivationIntxWeightConfig(
+        weight_dtype=torch.int4, weight_granularity=PerGroup(32)
+    )
+    quantize_(model, config)
+    return model
+
+
+def inputs_of(model: str, seed: int = SEED) -> tuple[Any, ...]:
+    """Example inputs, or with other seeds calibration data."""
+    if model != DECODE:
+        return tuple(_spec(model).example_inputs(seed))
+    import torch
+
+    return (torch.randn(1, 2048, generator=torch.Generator().manual_seed(seed)),)
+
+
+def quantized_program(side: str, model: str) -> Any:
+    """The exported program that `side` lowers."""
+    import torch
+
+    inputs = inputs_of(model)
+    if model == DECODE:
+        return torch.export.export(decode_model(), inputs)
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    if side == "ours":
+        from edgewise.backends.xnnpack import XNNPACKQuantizer
+        from edgewise.quantize import get_symmetric_quantization_config
+    else:
+        from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+            XNNPACKQuantizer,
+            get_symmetric_quantization_config,
+        )
+    config = get_symmetric_quantization_config(is_per_channel=True)
+    graph = torch.export.export(_spec(model).build(SEED), inputs).module()
+    prepared = prepare_pt2e(graph, XNNPACKQuantizer().set_global(config))
+    for seed in range(CALIBRATION):
+        prepared(*inputs_of(model, seed))
+    return torch.export.export(convert_pt2e(prepared), inputs)
+
+
+def prepare(side: str, model: str, cache: Path) -> None:
+    """Write the file of `side`, inputs and reference outputs to `cache`, in this process."""
+    import numpy as np
+    import torch
+
+    target = file_of(side, model, cache)
+    inputs = inputs_of(model)
+    facts: dict[str, Any] = {}
+    with torch.no_grad():
+        if side == "onnx":
+            outputs = _spec(model).build(SEED)(*inputs)
+            _prepare_onnx(model, inputs, target)
+        else:
+            lower = import_lowering(side)
+            program = quantized_program(side, model)
+            outputs = program.module()(*inputs)
+            start = time.perf_counter()
+            data = lower(program)
+            contents = _pte.read(data)
+            facts = {
+                "s": time.perf_counter() - start,
+                "delegates+ops": f"{contents.delegate_count}+{contents.operator_count}",
+            }
+            target.write_bytes(data)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    np.savez(target.with_suffix(".inputs.npz"), *(x.numpy() for x in inputs))
+    np.savez(target.with_suffix(".expected.npz"), *(y.numpy() for y in outputs))
+    # Last: it says that all is there.
+    target.with_suffix(".json").write_text(json.dumps(facts))
+
+
+def _prepare_onnx(model: str, inputs: tuple[Any, ...], target: Path) -> None:
+    import importlib.util
+
+    import torch
+
+    if importlib.util.find_spec("onnx") is None:
+        raise SystemExit("[onnx] onnxruntime.quantization needs the package onnx; try pip install")
+    from onnxruntime.quantization import (
+        CalibrationDataReader,
+        QuantFormat,
+        QuantType,
+        quantize_static,
+    )
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    plain = target.with_suffix(".float.onnx")
+    torch.onnx.export(_spec(model).build(SEED), inputs, str(plain), dynamo=False, opset_version=20)
+    quant_pre_process(str(plain), str(plain), skip_symbolic_shape=True)
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            import onnxruntime
+
+            session = onnxruntime.InferenceSession(str(plain), providers=["CPUExecutionProvider"])
+            names = [x.name for x in session.get_inputs()]
+            self.batches = iter(
+                dict(zip(names, (x.numpy() for x in inputs_of(model, seed)), strict=True))
+                for seed in range(CALIBRATION)
+            )
+
+        def get_next(self) -> dict[str, Any] | None:
+            return next(self.batches, None)
+
+    quantize_static(
+        str(plain),
+        str(target),
+        Reader(),
+        quant_format=QuantFormat.QDQ,
+        per_channel=True,
+        activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+    )
+    plain.unlink()
+
+
+def file_of(side: str, model: str, cache: Path) -> Path:
+    return model_file(side, f"{model}-quantized", cache)
+
+
+def ensure(side: str, model: str, cache: Path, refresh: bool) -> None:
+    """Prepare, in a process of its own, what `cache` does not hold yet."""
+    cache.mkdir(parents=True, exist_ok=True)
+    if file_of(side, model, cache).with_suffix(".json").exists() and not refresh:
+        return
+    print(f"preparing {model} ({side}) ...", file=sys.stderr, flush=True)
+    script = [sys.executable, "-W", "ignore", __file__, "--prepare", side]
+    done = subprocess.run(
+        [*script, "--models", model, "--cache", str(cache)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if done.returncode:
+        print(done.stdout, file=sys.stderr)
+        raise SystemExit(f"[prepare] {model} could not be prepared for {side}; see above")
+
+
+def measure(model: str, sides: list[str], options: argparse.Namespace) -> dict[str, Any]:
+    """A table row for one model, and the block medians."""
+    sides = [side for side in sides if side != "onnx" or model != DECODE]
+    for side in sides:
+        ensure(side, model, options.cache, options.refresh and side == "ours")
+    files = {side: file_of(side, model, options.cache) for side in sides}
+    workers: dict[str, Asked] = {side: Worker(Path(__file__), side) for side in sides}
+    try:
+        errors = {
+            side: worker.ask(
+                load=str(files[side]),
+                inputs=str(files[side].with_suffix(".inputs.npz")),
+                expected=str(files[side].with_suffix(".expected.npz")),
+                threads=options.threads,
+            )["error_"]
+            for side, worker in workers.items()
+        }
+        blocks, least = alternate(workers, options)
+    finally:
+        for worker in workers.values():
+            worker.close()
+    row: dict[str, Any] = {"model": model, **compared(blocks, least)}
+    facts = {side: json.loads(files[side].with_suffix(".json").read_text()) for side in sides}
+    for key in ("s", "delegates+ops"):
+        row |= {f"{side} {key}": facts[side][key] for side in sides if key in facts[side]}
+    row |= {f"{side} MB": files[side].stat().st_size / 1e6 for side in sides}
+    row |= {f"{side} error": errors[side] for side in sides}
+    return {"row": row, "blocks": blocks}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_common_options(parser, (*IMAGES, DECODE))
+    add_cache_options(parser)
+    add_timing_options(parser)
+    parser.add_argument("--onnx", action="store_true", help="ONNX Runtime as a third side")
+    parser.add_argument("--worker", choices=tuple(SESSIONS), help=argparse.SUPPRESS)
+    parser.add_argument("--prepare", choices=tuple(SESSIONS), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        serve(handler(options.worker))
+        return 0
+    if options.prepare:
+        for model in options.models:
+            prepare(options.prepare, model, options.cache)
+        return 0
+    sides = [options.only] if options.only else ["ours", "peer"]
+    sides += ["onnx"] if options.onnx else []
+    results = {}
+    for model in options.models:
+        print(f"{model} ...", file=sys.stderr, flush=True)
+        results[model] = measure(model, sides, options)
+    report(
+        "Quantized models",
+        [result["row"] for result in results.values()],
+        [
+            f"medians over {options.pairs} alternating blocks of about {options.block:g} ms, "
+            f"{options.settle:g} ms apart; a process for each side, {options.threads} threads",
+            "s: from the quantized exported program to the bytes of the file, first in its process",
+            "error: of the largest output, against the quantized program in eager PyTorch; "
+            "ONNX Runtime's against the float model",
+        ],
+        options.json,
+        {"block_medians_ms": {model: result["blocks"] for model, result in results.items()}},
+    )
+    wrong = [
+        f"{model} ({side})"
+        for model, result in results.items()
+        for side in ("ours", "peer")
+        if not result["row"].get(f"{side} error", 0.0) <= WORST
+    ]
+    if wrong:
+        print(f"\nWRONG RESULTS (error above {WORST:g}): {', '.join(wrong)}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,137 @@
+// Gradients of layer and group normalization. An output that the mask leaves out is None.
+#include <cmath>
+
+#include "compute_tensor.h"
+
+namespace edgewise {
+namespace {
+
+// Rows of `n` elements are normalized; element k of row r has the weight `channel(r, k)`.
+struct Rows {
+  int64_t count, n, channels;
+  int64_t groups = 0;  // 0: a weight for each element of a row
+  int64_t spatial = 1;
+
+  int64_t channel(int64_t row, int64_t k) const {
+    return groups == 0 ? k : row % groups * (channels / groups) + k / spatial;
+  }
+};
+
+Tensor* optional_output(KernelContext& context, size_t index) {
+  const Value* value = context.value(index);
+  return !value || value->is_none() ? nullptr : output(context, index);
+}
+
+Status backward(KernelContext& context, const Tensor* gradient, const Tensor* self,
+                const Tensor* mean, const Tensor* deviation, const Tensor* weight, const Rows& rows,
+                std::array<Tensor*, 3> outs) {
+  bool fits = is_floating(self->type()) && Dims(gradient->sizes()) == Dims(self->sizes()) &&
+              is_floating(gradient->type()) && is_floating(mean->type()) &&
+              is_floating(deviation->type()) && mean->numel() == rows.count &&
+              deviation->numel() == rows.count &&
+              (!weight || (weight->numel() == rows.channels && is_floating(weight->type())));
+  for (size_t i = 1; i < 3; ++i) fits = fits && (!outs[i] || outs[i]->numel() == rows.channels);
+  for (const Tensor* out : outs) fits = fits && (!out || is_floating(out->type()));
+  if (!fits) {
+    return context.fail(Code::kInvalidArgument,
+                        "takes the gradient of the output for %s with its statistics; got %s",
+                        self->describe().c_str(), gradient->describe().c_str());
+  }
+  if (outs[0]) EDGEWISE_TRY(outs[0]->resize(self->sizes()));
+  ComputeInput<double> x, g, means, deviations, w;
+  ComputeOutput<double> results[3];
+  EDGEWISE_TRY(x.read(view_of(*self), true));
+  EDGEWISE_TRY(g.read(view_of(*gradient), true));
+  EDGEWISE_TRY(means.read(view_of(*mean), true));
+  EDGEWISE_TRY(deviations.read(view_of(*deviation), true));
+  if (weight) EDGEWISE_TRY(w.read(view_of(*weight), true));
+  for (size_t i = 0; i < 3; ++i) {
+    if (!outs[i]) continue;
+    EDGEWISE_TRY(outs[i]->resize(outs[i]->sizes()));
+    EDGEWISE_TRY(results[i].prepare(view_of(*outs[i]), true));
+    std::fill_n(results[i].data, outs[i]->numel(), 0.0);
+  }
+  for (int64_t row = 0; row < rows.count; ++row) {
+    const double* from = x.data + row * rows.n;
+    const double* slope = g.data + row * rows.n;
+    const double scale = deviations.data[row];
+    double sum = 0, product = 0;
+    for (int64_t k = 0; k < rows.n; ++k) {
+      const int64_t channel = rows.channel(row, k);
+      const double normal = (from[k] - means.data[row]) * scale;
+      const double weighted = slope[k] * (weight ? w.data[channel] : 1);
+      sum += weighted;
+      product += weighted * normal;
+      if (outs[1]) results[1].data[channel] += slope[k] * normal;
+      if (outs[2]) results[2].data[channel] += slope[k];
+    }
+    const double n = static_cast<double>(rows.n);
+    for (int64_t k = 0; outs[0] && k < rows.n; ++k) {
+      const double normal = (from[k] - means.data[row]) * scale;
+      const double weighted = slope[k] * (weight ? w.data[rows.channel(row, k)] : 1);
+      results[0].data[row * rows.n + k] = scale * (weighted - (sum + normal * product) / n);
+    }
+  }
+  for (size_t i = 0; i < 3; ++i) {
+    if (outs[i]) EDGEWISE_TRY(results[i].finish());
+  }
+  return context.status();
+}
+
+Status layer_norm_backward(KernelContext& context) {
+  const Tensor* gradient = context.tensor(0);
+  const Tensor* self = context.tensor(1);
+  const std::vector<int64_t> shape = context.int_list(2);
+  const Tensor* mean = context.tensor(3);
+  const Tensor* deviation = context.tensor(4);
+  const Tensor* weight = context.optional_tensor(5);
+  const std::array<Tensor*, 3> outs{optional_output(context, 8), optional_output(context, 9),
+                                    optional_output(context, 10)};
+  if (!context.ok()) return context.status();
+  Rows rows{1, 1, 1};
+  bool fits = !shape.empty() && shape.size() <= self->rank();
+  for (size_t dim = 0; fits && dim < self->rank(); ++dim) {
+    const size_t outer = self->rank() - shape.size();
+    fits = dim < outer || shape[dim - outer] == self->size(dim);
+    (dim < outer ? rows.count : rows.n) *= self->size(dim);
+  }
+  if (!fits) {
+    return context.fail(Code::kInvalidArgument, "normalized_shape ends the shape of %s; got %s",
+                        self->describe().c_str(), describe(shape).c_str());
+  }
+  rows.channels = rows.n;
+  return backward(context, gradient, self, mean, deviation, weight, rows, outs);
+}
+
+Status group_norm_backward(KernelContext& context) {
+  const Tensor* gradient = context.tensor(0);
+  const Tensor* self = context.tensor(1);
+  const Tensor* mean = context.tensor(2);
+  const Tensor* deviation = context.tensor(3);
+  const Tensor* weight = context.optional_tensor(4);
+  const int64_t n = context.integer(5), channels = context.integer(6), spatial = context.integer(7);
+  const int64_t groups = context.integer(8);
+  const std::array<Tensor*, 3> outs{optional_output(context, 10), optional_output(context, 11),
+                                    optional_output(context, 12)};
+  if (!context.ok()) return context.status();
+  int64_t numel = 0, count = 0;
+  const bool fits = n >= 0 && channels > 0 && spatial > 0 && groups > 0 && channels % groups == 0 &&
+                    !__builtin_mul_overflow(n, channels, &numel) &&
+                    !__builtin_mul_overflow(numel, spatial, &numel) && numel == self->numel() &&
+                    !__builtin_mul_overflow(n, groups, &count);
+  if (!fits) {
+    return context.fail(Code::kInvalidArgument,
+                        "takes [N, C, ...] with C a multiple of the groups; got %s and %lld groups",
+                        self->describe().c_str(), static_cast<long long>(groups));
+  }
+  const Rows rows{count, channels / groups * spatial, channels, groups, spatial};
+  return backward(context, gradient, self, mean, deviation, weight, rows, outs);
+}
+
+const KernelRegistration registrations[] = {
+    {"aten::native_layer_norm_backward.out", 11, layer_norm_backward},
+    {"aten::native_group_norm_backward.out", 13, group_norm_backward},
+};
+
+}  // namespace
+}  // namespace edgewise

@@ -1,0 +1,27 @@
+"""Calls that are known to fail, and why: (operator, data type) -> reason.
+
+The type "*" stands for all. A test fails when none of an entry's calls fails any more.
+"""
+
+from __future__ import annotations
+
+import torch
+
+_COMPLEX = "a file of this format has no complex tensors, which the transform makes or takes"
+_BOUND = "torch.export bounds the result by the tensor's elements, also where it is broadcast"
+_WRITES = "updates running statistics that its schema says it only reads: refused when lowered"
+_BYTES = "eager resizes uint8 with fixed-point weights, which round otherwise: off by one"
+
+EXCEPTIONS: dict[tuple[str, str], str] = {
+    ("fft.rfft", "*"): _COMPLEX,
+    ("fft.irfft", "*"): _COMPLEX,
+    ("_upsample_bilinear2d_aa", "uint8"): _BYTES,
+    ("masked_select", "*"): _BOUND,
+    ("nn.functional.instance_norm", "*"): _WRITES,
+    ("nn.functional.interpolate.bicubic", "uint8"): _BYTES,
+}
+
+
+def reason(operator: str, dtype: torch.dtype) -> str | None:
+    name = str(dtype).removeprefix("torch.")
+    return EXCEPTIONS.get((operator, name)) or EXCEPTIONS.get((operator, "*"))

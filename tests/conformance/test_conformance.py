@@ -1,0 +1,65 @@
+"""A part of the conformance suite, small enough for every run: `make conformance` has all."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from exceptions import EXCEPTIONS
+from operators import BACKWARD, FORWARD
+from runner import Outcome, check
+from samples import Call, table
+from suite import Result, run, stale
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_samples_agree_with_eager(part: int) -> None:
+    """One call of each operator in float32, or its first type, spread over eight tests."""
+    failures = []
+    for operator in [*FORWARD, *BACKWARD][part::8]:
+        supported = (
+            {torch.float32} if operator in BACKWARD else table()[operator].supported_dtypes("cpu")
+        )
+        dtype = torch.float32 if torch.float32 in supported else torch.int64
+        failures += [
+            r.describe()
+            for r in run(operator, 1, [dtype])
+            if r.outcome.kind == "failed" and r.excused is None
+        ]
+    assert failures == []
+
+
+@pytest.mark.parametrize("entry", sorted(EXCEPTIONS), ids=str)
+def test_exceptions_still_fail(entry: tuple[str, str]) -> None:
+    operator, kind = entry
+    dtype = torch.float32 if kind == "*" else getattr(torch, kind)
+    assert stale(run(operator, 8, [dtype]), [entry]) == []
+
+
+def test_a_stale_exception_is_found() -> None:
+    call = Call(torch.neg, (torch.ones(2),), {})
+    passed = Result("neg", torch.float32, call, Outcome("passed"), "no reason")
+    assert stale([passed], [("neg", "*")]) == [("neg", "*")]
+
+
+def test_a_wrong_result_is_found() -> None:
+    """A call whose results change from run to run cannot agree."""
+    seen: list[int] = []
+
+    def grows(x: torch.Tensor) -> torch.Tensor:
+        seen.append(0)
+        return x + len(seen)
+
+    (outcome,) = check([Call(grows, (torch.ones(2),), {})])
+    assert outcome.kind == "failed"
+    assert "values differ" in outcome.reason
+
+
+def test_every_operator_is_in_the_table_of_samples() -> None:
+    assert sorted(set(FORWARD) - set(table())) == []
+    assert len(FORWARD) == len(set(FORWARD))
