@@ -58,6 +58,15 @@ def run(pte: bytes, batches: Sequence[Batch], threads: int) -> tuple[torch.Tenso
     return torch.cat(outputs), median(times) * 1e3
 
 
+def not_in_groups(model: torch.nn.Module, group: int = 32) -> list[str]:
+    """Linear layers whose input features groups do not divide: they stay in float."""
+    return [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear) and module.in_features % group
+    ]
+
+
 def measure(
     name: str,
     model: torch.nn.Module,
@@ -75,7 +84,12 @@ def measure(
     for scheme in SCHEMES:
         print(f"{name}: {scheme or 'float32'} ...", file=sys.stderr, flush=True)
         program = edgewise.compile(
-            model, test[0], quantize=scheme, calibration=calibration, verbose=False
+            model,
+            test[0],
+            quantize=scheme,
+            calibration=calibration,
+            keep_float=not_in_groups(model) if scheme and "4" in scheme else (),
+            verbose=False,
         )
         buffer = program.buffer
         outputs, ms = run(buffer, test, threads)

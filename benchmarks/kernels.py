@@ -151,7 +151,9 @@ def main() -> None:
     for ratio, name, ours, eager in sorted(rows, reverse=True):
         print(f"| {name} | {ours:.1f} | {eager:.1f} | {ratio:.2f} |")
     slow = [name for ratio, name, _, _ in rows if ratio > 3]
-    print(f"\n{len(rows) - len(slow)} of {len(rows)} within 3 times eager; slower: {slow or 'none'}")
+    print(
+        f"\n{len(rows) - len(slow)} of {len(rows)} within 3 times eager; slower: {slow or 'none'}"
+    )
 
 
 if __name__ == "__main__":

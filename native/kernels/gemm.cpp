@@ -4,7 +4,7 @@ namespace edgewise {
 namespace {
 
 template <typename C, int64_t kRows>
-void multiply(const C* a, int64_t k, const C* panel, C* result) {
+[[gnu::always_inline]] inline void multiply(const C* a, int64_t k, const C* panel, C* result) {
   C sums[kRows][kGemmColumns] = {};
   for (int64_t i = 0; i < k; ++i) {
     for (int64_t r = 0; r < kRows; ++r) {
@@ -19,13 +19,40 @@ void multiply(const C* a, int64_t k, const C* panel, C* result) {
   }
 }
 
+template <typename C>
+[[gnu::always_inline]] inline void multiply_all(const C* a, int64_t m, int64_t k, const C* panel,
+                                                C* result) {
+  int64_t row = 0;
+  for (; row + 4 <= m; row += 4) multiply<C, 4>(a + row * k, k, panel, result + row * kGemmColumns);
+  for (; row < m; ++row) multiply<C, 1>(a + row * k, k, panel, result + row * kGemmColumns);
+}
+
+// The loader chooses by the CPU. Sanitizers are not ready when it does.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define EDGEWISE_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
+#else
+#define EDGEWISE_CLONES
+#endif
+
+EDGEWISE_CLONES void rows_of(const float* a, int64_t m, int64_t k, const float* panel,
+                             float* result) {
+  multiply_all(a, m, k, panel, result);
+}
+EDGEWISE_CLONES void rows_of(const double* a, int64_t m, int64_t k, const double* panel,
+                             double* result) {
+  multiply_all(a, m, k, panel, result);
+}
+EDGEWISE_CLONES void rows_of(const int64_t* a, int64_t m, int64_t k, const int64_t* panel,
+                             int64_t* result) {
+  multiply_all(a, m, k, panel, result);
+}
+
 }  // namespace
 
 template <typename C>
 void gemm_rows(const C* a, int64_t m, int64_t k, const C* panel, C* result) {
-  int64_t row = 0;
-  for (; row + 4 <= m; row += 4) multiply<C, 4>(a + row * k, k, panel, result + row * kGemmColumns);
-  for (; row < m; ++row) multiply<C, 1>(a + row * k, k, panel, result + row * kGemmColumns);
+  rows_of(a, m, k, panel, result);
 }
 
 template void gemm_rows(const float*, int64_t, int64_t, const float*, float*);

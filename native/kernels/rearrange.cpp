@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernel_status.h"
+#include "rows.h"
 #include "view.h"
 
 namespace edgewise {
@@ -69,8 +70,7 @@ Status unfold_copy(KernelContext& context) {
   const int64_t size = context.integer(2), step = context.integer(3);
   Tensor* out = output(context, 4);
   if (!context.ok()) return context.status();
-  View view = view_of(*self);
-  EDGEWISE_TRY(check_has_dims(view));
+  View view = with_dims(view_of(*self));
   EDGEWISE_TRY(normalize_dim(dim, self->rank()));
   const size_t along = static_cast<size_t>(dim);
   if (self->rank() >= kMaxDims || size < 0 || step <= 0 || size > view.sizes[along]) {
@@ -81,6 +81,7 @@ Status unfold_copy(KernelContext& context) {
   }
   const int64_t stride = view.strides[along], count = (view.sizes[along] - size) / step + 1;
   view = view.narrow(along, 0, count, step);
+  if (self->rank() == 0) view = view.select(0, 0);
   view.sizes.push(size);
   view.strides.push(stride);
   return finish(context, copy_to(out, view));

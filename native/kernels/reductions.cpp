@@ -44,13 +44,29 @@ struct Extreme {
   bool any = false;
   C best = 0;
   void operator()(const C* block, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) {
-      const C value = block[i];
-      const bool better = kLargest ? value > best : value < best;
-      if (!any || better || value != value) best = value;
-      any = true;
-      if (best != best) return;  // NaN stays
+    constexpr int64_t kLanes = 16;                    // side by side, for the compiler to vectorise
+    if (count == 0 || (any && best != best)) return;  // NaN stays
+    C lanes[kLanes];
+    bool nan = false;
+    for (C& lane : lanes) lane = any ? best : block[0];
+    const auto better = [](C a, C b) { return kLargest ? (a > b ? a : b) : (a < b ? a : b); };
+    int64_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+      for (int64_t k = 0; k < kLanes; ++k) {
+        lanes[k] = better(block[i + k], lanes[k]);
+        nan |= block[i + k] != block[i + k];
+      }
     }
+    for (; i < count; ++i) {
+      lanes[0] = better(block[i], lanes[0]);
+      nan |= block[i] != block[i];
+    }
+    best = lanes[0];
+    for (const C lane : lanes) best = better(lane, best);
+    if constexpr (!std::is_integral_v<C>) {
+      if (nan) best = std::numeric_limits<C>::quiet_NaN();
+    }
+    any = true;
   }
   C result() const { return best; }
 };

@@ -44,7 +44,9 @@ def main() -> None:
     print(f"{passed}/{len(everything)} passed, {passed / max(len(everything), 1):.2%}")
     for operator, kind in entries:
         count = sum(
-            r.outcome.kind == "failed" and r.operator == operator and kind in ("*", str(r.dtype)[6:])
+            r.outcome.kind == "failed"
+            and r.operator == operator
+            and kind in ("*", str(r.dtype)[6:])
             for r in everything
         )
         print(f"  {count} excepted: {operator}, {kind}: {EXCEPTIONS[operator, kind]}")

@@ -10,6 +10,7 @@ import torch
 _COMPLEX = "a file of this format has no complex tensors, which the transform makes or takes"
 _BOUND = "torch.export bounds the result by the tensor's elements, also where it is broadcast"
 _WRITES = "updates running statistics that its schema says it only reads: refused when lowered"
+_CANCELS = "rows of one element: a difference of equals, times the inverse of sqrt(eps)"
 _BYTES = "eager resizes uint8 with fixed-point weights, which round otherwise: off by one"
 
 EXCEPTIONS: dict[tuple[str, str], str] = {
@@ -18,7 +19,10 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("_upsample_bilinear2d_aa", "uint8"): _BYTES,
     ("masked_select", "*"): _BOUND,
     ("nn.functional.instance_norm", "*"): _WRITES,
+    ("native_layer_norm_backward", "float32"): _CANCELS,
     ("nn.functional.interpolate.bicubic", "uint8"): _BYTES,
+    ("nn.functional.interpolate.bilinear", "uint8"): _BYTES,
+    ("nn.functional.upsample_bilinear", "uint8"): _BYTES,
 }
 
 

@@ -29,9 +29,7 @@ class Result:
         return f"{self.operator}, {kind}: {self.outcome.reason} <- {self.call.describe()[:200]}"
 
 
-def run(
-    operator: str, limit: int, dtypes: Sequence[torch.dtype] = samples.DTYPES
-) -> list[Result]:
+def run(operator: str, limit: int, dtypes: Sequence[torch.dtype] = samples.DTYPES) -> list[Result]:
     """At most `limit` calls for each type. Calls that torch cannot export are left out."""
     results = []
     for dtype in dtypes:

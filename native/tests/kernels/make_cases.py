@@ -16,6 +16,7 @@ import torch
 import torch.ao.quantization.fx._decomposed  # defines quantized_decomposed
 import torchao.quantization  # noqa: F401  defines its own
 from case_tables import TABLES, Strided
+from case_tables_core import CORE
 
 NAMES = {
     torch.float32: "f32",
@@ -128,7 +129,7 @@ def case(name: str, args: tuple[Any, ...]) -> str:
 def main() -> None:
     """Writes all tables."""
     folder = Path(__file__).parent / "cases"
-    for table, cases in TABLES.items():
+    for table, cases in {**TABLES, "core": CORE}.items():
         lines: list[str] = []
         for name, make in cases:
             torch.manual_seed(zlib.crc32(f"{table} {name} {len(lines)}".encode()))

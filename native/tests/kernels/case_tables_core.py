@@ -1,0 +1,70 @@
+"""More calls for make_cases.py: the rarer operators of core ATen."""
+
+from __future__ import annotations
+
+import torch
+from case_tables import BF16, F16, F64, I32, I64, U8, Case, index, last, nan, t, table
+
+
+CORE: list[Case] = [
+    *table("avg_pool3d.out", [lambda: (t(1, 1, 3, 4, 4), [2, 2, 2]),
+                              lambda: (t(1, 3, 3, 3), [2], [1], [1], True, False)]),
+    *table("avg_pool2d.out", [lambda: (t(1, 4, 4, type_=I64), [2], [2], [1], False, False, -1)]),
+    *table("max_pool3d_with_indices.out", [lambda: (t(1, 1, 3, 4, 4), [2], [1], [1])]),
+    *table("max_pool2d_with_indices.out", [lambda: (t(1, 5, 5, type_=U8), [3], [2], [1], [1], True)]),
+    *table("_adaptive_avg_pool3d.out", [lambda: (t(1, 1, 3, 4, 5), [2, 2, 3])]),
+    *table("adaptive_max_pool2d.out", [lambda: (t(1, 2, 4, 5), [2, 3])]),
+    *table("avg_pool2d_backward.grad_input",
+           [lambda: (t(1, 1, 2, 2), t(1, 1, 4, 4), [2], [2], [0], False, True, None)]),
+    *table("max_pool2d_with_indices_backward.grad_input",
+           [lambda: (t(1, 1, 2, 2), t(1, 1, 4, 4), [2], [2], [0], [1], False, index(1, 1, 2, 2, size=16))]),
+    *table("_adaptive_avg_pool2d_backward.out", [lambda: (t(1, 1, 2, 3), t(1, 1, 4, 5))]),
+    *table("scatter_reduce.two_out",
+           [lambda r=r, i=i: (t(3, 2), 0, index(4, 2, size=3), t(4, 2), r) + ((i,) if i else ())
+            for r in ("sum", "prod", "amax", "amin", "mean") for i in (None, False)]),
+    *table("scatter.reduce_out", [lambda: (t(3, 2), 0, index(2, 2, size=3), t(2, 2), "multiply")]),
+    *table("scatter.value_reduce_out", [lambda: (t(3, 2), 1, index(2, 2, size=2), 2.0, "add")]),
+    *table("masked_select.out", [lambda: (t(2, 3), t(2, 3, type_=torch.bool))]),
+    *table("masked_scatter.out", [lambda: (t(2, 3), t(3, type_=torch.bool), t(6))]),
+    *table("repeat_interleave.Tensor_out", [lambda: (torch.tensor([1, 0, 3]),)]),
+    *table("searchsorted.Tensor_out", [lambda: (t(2, 5).sort().values, t(2, 3)),
+                                       lambda: (t(5).sort().values, nan(), False, True)]),
+    *table("bucketize.Tensor_out", [lambda: (t(2, 3, type_=I32), t(4).sort().values, True)]),
+    *table("cumprod.out", [lambda: (t(2, 3), 1), lambda: (t(4, type_=I64), 0)]),
+    *table("fmax.out fmin.out", [lambda: (nan(), t(6)), lambda: (t(6), nan()),
+                                 lambda: (t(2, 1, type_=I32), t(3))]),
+    *table("erfc.out exp2.out", [lambda: (t(5),), lambda: (t(5, type_=F16),)]),
+    *table("reflection_pad1d.out replication_pad1d.out", [lambda: (t(2, 4), [2, 1])]),
+    *table("reflection_pad2d.out replication_pad2d.out", [lambda: (t(1, 2, 3, 3), [1, 2, 2, 0]),
+                                                          lambda: (last(1, 2, 3, 3), [1, 1, 1, 1])]),
+    *table("replication_pad3d.out", [lambda: (t(1, 1, 2, 2, 2), [1, 0, 1, 1, 0, 2])]),
+    *table("im2col.out", [lambda: (t(1, 1, 4, 4), [2, 2], [1, 1], [1, 1], [2, 2])]),
+    *table("col2im.out", [lambda: (t(1, 4, 9), [4, 4], [2, 2], [1, 1], [1, 1], [2, 2])]),
+    *table("_cdist_forward.out", [lambda p=p: (t(3, 2), t(2, 2), p, None)
+                                  for p in (0.0, 1.0, 2.0, 3.0, float("inf"))]),
+    *table("_pdist_forward.out", [lambda: (t(4, 2), 2.0)]),
+    *table("linalg_vector_norm.out", [lambda: (t(2, 3), 2, [1], True), lambda: (t(2, 3), 0.5)]),
+    *table("grid_sampler_2d.out", [lambda m=m, p=p, a=a: (t(1, 1, 3, 4), t(1, 2, 2, 2, high=2,
+                                   low=-2) / 2, m, p, a)
+                                   for m in (0, 1, 2) for p in (0, 1, 2) for a in (True, False)]),
+    *table("grid_sampler_3d.out", [lambda: (t(1, 1, 2, 3, 4), t(1, 1, 2, 2, 3) / 4, 0, 2, False)]),
+    *table("_upsample_bilinear2d_aa.out", [lambda: (t(1, 1, 5, 7), [2, 3], False)]),
+    *table("upsample_bicubic2d.out", [lambda: (t(1, 1, 3, 4), [5, 6], False),
+                                      lambda: (t(1, 1, 3, 4), [5, 2], True)]),
+    *table("upsample_trilinear3d.out", [lambda: (t(1, 1, 2, 2, 3), [3, 4, 4], True)]),
+    *table("upsample_nearest1d.out", [lambda: (t(1, 2, 3), [5])]),
+    *table("embedding_dense_backward.out", [lambda: (t(3, 2), index(3, size=4), 4, 1, True)]),
+    *table("native_batch_norm.out", [lambda: (t(2, 2, 3), t(2), t(2), None, None, True, 0.1, 1e-5)]),
+    *table("_native_batch_norm_legit.no_stats_out",
+           [lambda: (t(2, 2, 3), t(2), None, True, 0.1, 1e-5)]),
+    *table("native_layer_norm_backward.out",
+           [lambda: (t(2, 3), t(2, 3), [3], t(2, 1), t(2, 1, low=0.5), t(3), t(3), [True] * 3)]),
+    *table("convolution_backward.out",
+           [lambda: (t(1, 2, 3), t(1, 2, 4), t(2, 1, 2), [2], [1], [0], [1], False, [0], 2,
+                     [True] * 3)]),
+    *table("convolution.out", [lambda: (t(1, 1, 4, type_=I64), t(2, 1, 2, type_=I64), None, [1],
+                                        [0], [1], False, [0], 1)]),
+    *table("sort.values_stable", [lambda: (t(5, type_=I64), True, 0, True)]),
+    *table("amax.out", [lambda: (t(40), [0]), lambda: (t(3, type_=BF16), []),
+                        lambda: (torch.cat([t(33, type_=F64), torch.tensor([float("nan")])]), [0])]),
+]  # fmt: skip
