@@ -140,6 +140,7 @@ def _prepare_onnx(model: str, inputs: tuple[Any, ...], target: Path) -> None:
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     plain = target.with_suffix(".float.onnx")
+    torch.backends.mha.set_fastpath_enabled(False)  # a fused operator that ONNX does not have
     torch.onnx.export(_spec(model).build(SEED), inputs, str(plain), dynamo=False, opset_version=20)
     quant_pre_process(str(plain), str(plain), skip_symbolic_shape=True)
 

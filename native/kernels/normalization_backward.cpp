@@ -24,20 +24,18 @@ Tensor* optional_output(KernelContext& context, size_t index) {
 
 Status backward(KernelContext& context, const Tensor* gradient, const Tensor* self,
                 const Tensor* mean, const Tensor* deviation, const Tensor* weight, const Rows& rows,
-                std::array<Tensor*, 3> outs) {
+                const Dims& parameters, std::array<Tensor*, 3> outs) {
   bool fits = is_floating(self->type()) && Dims(gradient->sizes()) == Dims(self->sizes()) &&
               is_floating(gradient->type()) && is_floating(mean->type()) &&
               is_floating(deviation->type()) && mean->numel() == rows.count &&
               deviation->numel() == rows.count &&
               (!weight || (weight->numel() == rows.channels && is_floating(weight->type())));
-  for (size_t i = 1; i < 3; ++i) fits = fits && (!outs[i] || outs[i]->numel() == rows.channels);
   for (const Tensor* out : outs) fits = fits && (!out || is_floating(out->type()));
   if (!fits) {
     return context.fail(Code::kInvalidArgument,
                         "takes the gradient of the output for %s with its statistics; got %s",
                         self->describe().c_str(), gradient->describe().c_str());
   }
-  if (outs[0]) EDGEWISE_TRY(outs[0]->resize(self->sizes()));
   ComputeInput<double> x, g, means, deviations, w;
   ComputeOutput<double> results[3];
   EDGEWISE_TRY(x.read(view_of(*self), true));
@@ -47,7 +45,7 @@ Status backward(KernelContext& context, const Tensor* gradient, const Tensor* se
   if (weight) EDGEWISE_TRY(w.read(view_of(*weight), true));
   for (size_t i = 0; i < 3; ++i) {
     if (!outs[i]) continue;
-    EDGEWISE_TRY(outs[i]->resize(outs[i]->sizes()));
+    EDGEWISE_TRY(outs[i]->resize(i == 0 ? Dims(self->sizes()) : parameters));
     EDGEWISE_TRY(results[i].prepare(view_of(*outs[i]), true));
     std::fill_n(results[i].data, outs[i]->numel(), 0.0);
   }
@@ -100,7 +98,7 @@ Status layer_norm_backward(KernelContext& context) {
                         self->describe().c_str(), describe(shape).c_str());
   }
   rows.channels = rows.n;
-  return backward(context, gradient, self, mean, deviation, weight, rows, outs);
+  return backward(context, gradient, self, mean, deviation, weight, rows, Dims(shape), outs);
 }
 
 Status group_norm_backward(KernelContext& context) {
@@ -125,7 +123,8 @@ Status group_norm_backward(KernelContext& context) {
                         self->describe().c_str(), static_cast<long long>(groups));
   }
   const Rows rows{count, channels / groups * spatial, channels, groups, spatial};
-  return backward(context, gradient, self, mean, deviation, weight, rows, outs);
+  return backward(context, gradient, self, mean, deviation, weight, rows,
+                  Dims(std::array{channels}), outs);
 }
 
 const KernelRegistration registrations[] = {

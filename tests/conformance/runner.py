@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from samples import Call
 from torch.utils import _pytree as pytree
 
 import edgewise
-from support import run_ours
+from edgewise.runtime import Runtime
 
 TOLERANCE = {
     torch.float64: (1e-7, 1e-7),
@@ -120,9 +121,19 @@ def _run(calls: Sequence[Call]) -> tuple[list[list[Any]], list[list[Any]]]:
         except Exception as error:
             raise _NotExportedError(f"{type(error).__name__}: {error}") from error
         program = edgewise.to_edge_transform_and_lower(exported, partitioner=[]).to_executorch()
-        (flat,) = run_ours(program.buffer, tensors)
+        method = Runtime.get().load_program(program.buffer).load_method("forward")
+        flat = [_tensor(y) for y in method.execute(tensors)]
     given = iter(flat)
     return [[next(given) for _ in outputs] for outputs in expected], expected
+
+
+def _tensor(y: Any) -> Any:
+    if isinstance(y, (np.ndarray, np.generic)):
+        y = np.ascontiguousarray(y).reshape(y.shape)
+        if y.dtype.name == "bfloat16":
+            return torch.from_numpy(y.view(np.uint16).astype(np.int16)).view(torch.bfloat16)
+        return torch.from_numpy(y)
+    return y
 
 
 def _outputs(result: Any) -> list[Any]:

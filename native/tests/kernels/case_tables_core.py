@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from case_tables import BF16, F16, F64, I32, I64, U8, Case, index, last, nan, t, table
 
-
 CORE: list[Case] = [
     *table("avg_pool3d.out", [lambda: (t(1, 1, 3, 4, 4), [2, 2, 2]),
                               lambda: (t(1, 3, 3, 3), [2], [1], [1], True, False)]),

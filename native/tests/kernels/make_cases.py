@@ -71,7 +71,7 @@ def text(value: Any, schema_type: str) -> str:
         return "< " + " ".join(text(item, "Tensor") for item in value) + " >"
     if "float" in schema_type:
         return "d(" + ", ".join(map(repr, map(float, value))) + ")"
-    return "(" + ", ".join(map(str, value)) + ")"
+    return "(" + ", ".join(str(int(item)) for item in value) + ")"
 
 
 def functional(packet: Any, out_schema: Any) -> Any:

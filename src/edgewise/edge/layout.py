@@ -55,7 +55,7 @@ def _lies(tensor: torch.Tensor, memory_format: torch.memory_format) -> bool:
     """False where it depends on sizes that only data will tell."""
     from torch._prims_common import is_contiguous_for_memory_format_or_false
 
-    return is_contiguous_for_memory_format_or_false(tensor, memory_format=memory_format)  # type: ignore[no-any-return]
+    return is_contiguous_for_memory_format_or_false(tensor, memory_format=memory_format)
 
 
 def settle(node: Node) -> None:

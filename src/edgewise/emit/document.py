@@ -27,28 +27,95 @@ strides and storage, which a program's tensors do not have.
 |---|---|---|---|
 """
 
-_FLOATING = set(
-    """
-_adaptive_avg_pool2d_backward _cdist_forward _embedding_bag _embedding_bag_forward_only _log_softmax
-_native_batch_norm_legit _native_batch_norm_legit_functional
-_native_batch_norm_legit_no_training _pdist_forward _softmax avg_pool2d_backward bernoulli
-convolution_backward elu embedding_dense_backward gelu glu grid_sampler_2d grid_sampler_3d
-hardsigmoid hardswish leaky_relu linalg_vector_norm max_pool2d_with_indices_backward mean
-native_batch_norm native_dropout native_group_norm native_group_norm_backward native_layer_norm
-native_layer_norm_backward rand rand_like randn randn_like silu std var var_mean
-""".split()
-)
-_ANY = set(
-    """
-_clone_dim_order _empty_dim_order _to_dim_order_copy alias_copy as_strided_copy cat clone
-constant_pad_nd detach_copy diagonal_copy embedding empty empty_permuted empty_strided expand_copy
-flip gather index index_select lift_fresh_copy masked_scatter masked_select narrow_copy
-permute_copy reflection_pad1d reflection_pad2d reflection_pad3d repeat replication_pad1d
-replication_pad2d replication_pad3d roll select_copy select_scatter slice_copy slice_scatter split_copy
-split_with_sizes_copy squeeze_copy stack t_copy transpose_copy unbind_copy unfold_copy unsqueeze_copy
-view_copy
-""".split()
-)
+_FLOATING = {
+    "_adaptive_avg_pool2d_backward",
+    "_cdist_forward",
+    "_embedding_bag",
+    "_embedding_bag_forward_only",
+    "_log_softmax",
+    "_native_batch_norm_legit",
+    "_native_batch_norm_legit_functional",
+    "_native_batch_norm_legit_no_training",
+    "_pdist_forward",
+    "_softmax",
+    "avg_pool2d_backward",
+    "bernoulli",
+    "convolution_backward",
+    "elu",
+    "embedding_dense_backward",
+    "gelu",
+    "glu",
+    "grid_sampler_2d",
+    "grid_sampler_3d",
+    "hardsigmoid",
+    "hardswish",
+    "leaky_relu",
+    "linalg_vector_norm",
+    "max_pool2d_with_indices_backward",
+    "mean",
+    "native_batch_norm",
+    "native_dropout",
+    "native_group_norm",
+    "native_group_norm_backward",
+    "native_layer_norm",
+    "native_layer_norm_backward",
+    "rand",
+    "rand_like",
+    "randn",
+    "randn_like",
+    "silu",
+    "std",
+    "var",
+    "var_mean",
+}
+_ANY = {
+    "_clone_dim_order",
+    "_empty_dim_order",
+    "_to_dim_order_copy",
+    "alias_copy",
+    "as_strided_copy",
+    "cat",
+    "clone",
+    "constant_pad_nd",
+    "detach_copy",
+    "diagonal_copy",
+    "embedding",
+    "empty",
+    "empty_permuted",
+    "empty_strided",
+    "expand_copy",
+    "flip",
+    "gather",
+    "index",
+    "index_select",
+    "lift_fresh_copy",
+    "masked_scatter",
+    "masked_select",
+    "narrow_copy",
+    "permute_copy",
+    "reflection_pad1d",
+    "reflection_pad2d",
+    "reflection_pad3d",
+    "repeat",
+    "replication_pad1d",
+    "replication_pad2d",
+    "replication_pad3d",
+    "roll",
+    "select_copy",
+    "select_scatter",
+    "slice_copy",
+    "slice_scatter",
+    "split_copy",
+    "split_with_sizes_copy",
+    "squeeze_copy",
+    "stack",
+    "t_copy",
+    "transpose_copy",
+    "unbind_copy",
+    "unfold_copy",
+    "unsqueeze_copy",
+    "view_copy",
+}
 _BITS = {"bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"}
 _RANDOM = "not PyTorch's numbers; the same in every run of a program that runs alone"
 _NOTES = {
