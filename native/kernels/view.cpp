@@ -82,7 +82,7 @@ bool View::is_row_major() const {
   int64_t expected = 1;
   for (size_t dim = sizes.size(); dim-- > 0;) {
     if (sizes[dim] != 1 && strides[dim] != expected) return false;
-    expected *= sizes[dim];
+    expected = wrap_mul(expected, std::max<int64_t>(sizes[dim], 1));
   }
   return true;
 }
@@ -268,6 +268,7 @@ Status assign_linear(const View& target, const View& source) {
     return error(Code::kInvalidArgument, "a view keeps the number of elements; got %s for %s",
                  describe(target.sizes).c_str(), describe(source.sizes).c_str());
   }
+  if (target.numel() == 0) return {};
   if (target.sizes == source.sizes) return assign(target, source);
   if (target.is_row_major()) {
     View reshaped = target;
