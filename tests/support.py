@@ -163,11 +163,12 @@ def _double(x: Any) -> Any:
 
 
 def _tensor(y: Any) -> Any:
-    return (
-        torch.from_numpy(np.ascontiguousarray(y).reshape(y.shape))
-        if isinstance(y, np.ndarray)
-        else y
-    )
+    if not isinstance(y, np.ndarray):
+        return y
+    plain = np.ascontiguousarray(y).reshape(y.shape)
+    if y.dtype.name == "bfloat16":  # of ml_dtypes, where that is installed
+        return torch.from_numpy(plain.view(np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(plain)
 
 
 class Fn(torch.nn.Module):

@@ -86,6 +86,8 @@ _EDGE_EXTRAS = {
     aten._to_copy.default,
     aten.mm.default,
     aten.bmm.default,
+    aten.diagonal_copy.default,
+    aten.unfold_copy.default,
 }
 
 

@@ -119,15 +119,11 @@ def _product(node: Node, part: _Part) -> list[Node]:
     assert x is not None and weight is not None and weight.data is not None
     rows = slice(part.start, part.start + part.count)
     data = weight.data[rows]
-    filters = Value(
-        tuple(data.shape), weight.dtype, data=data, quant=rows_of(weight.quant, rows)
-    )
+    filters = Value(tuple(data.shape), weight.dtype, data=data, quant=rows_of(weight.quant, rows))
     inputs: list[Value | None] = [x, filters, None]
     if bias is not None and bias.data is not None:
         cut = bias.data[rows]
-        inputs[2] = Value(
-            tuple(cut.shape), bias.dtype, data=cut, quant=rows_of(bias.quant, rows)
-        )
+        inputs[2] = Value(tuple(cut.shape), bias.dtype, data=cut, quant=rows_of(bias.quant, rows))
     target = part.slice.outputs[0]
     dims = (*x.dims[:-1], part.count)
     if same_sizes(dims, target.dims):
