@@ -1,8 +1,8 @@
 """The runtime's own kernels against eager PyTorch on one thread, at about 64 k elements.
 
 Each operator is exported, lowered without a backend and run. Sides take turns, and the best of
-many short series counts. A call of a method that only copies a scalar is taken off ours, and one
-of an eager operator on a scalar off eager's: kernels are compared, not calls.
+many short series counts. A call of a method that only copies a scalar is taken off ours, nothing
+off eager's.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ _COMPLEX = "a file of this format has no complex tensors, which the transform ma
 _BOUND = "torch.export bounds the result by the tensor's elements, also where it is broadcast"
 _WRITES = "updates running statistics that its schema says it only reads: refused when lowered"
 _CANCELS = "rows of one element: a difference of equals, times the inverse of sqrt(eps)"
-_BYTES = "eager resizes uint8 with fixed-point weights, which round otherwise: off by one"
+_BYTES = "eager resizes uint8 in fixed point; the numbers differ, bicubic ones by more than one"
 
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("fft.rfft", "*"): _COMPLEX,

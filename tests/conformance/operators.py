@@ -278,7 +278,7 @@ RANDOM = {
     "randn",
     "randn_like",
 }
-"""Compared by type and shape; `tests/runtime` looks at the numbers."""
+"""Compared by type and shape; `tests/runtime/test_runtime_random.py` looks at the numbers."""
 
 # The operators that only autograd calls, and the samples whose gradients need them.
 BACKWARD = {
