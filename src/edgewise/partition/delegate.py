@@ -8,7 +8,7 @@ replaced in one sweep, in time linear in nodes and edges.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -53,6 +53,7 @@ class LoweredBackendModule(torch.nn.Module):
         self.compile_specs: list[CompileSpec] = spec.compile_specs
         self.processed_bytes: bytes = result.processed_bytes
         self.named_data: NamedBlobs = result.named_data
+        self.notes: Mapping[str, Sequence[str]] = result.notes
         self.original_module: ExportedProgram = original
 
     def forward(self, *args: Any) -> Any:

@@ -176,6 +176,11 @@ class ReportBuilder:
         self._notes.update((name, list(texts)) for name, texts in (notes or {}).items())
         self._splits = _between_delegates(nodes, tags)
 
+    def noted(self, notes: Mapping[str, Sequence[str]]) -> None:
+        """Adds what a backend says of nodes that it compiled."""
+        for name, texts in notes.items():
+            self._notes.setdefault(name, []).extend(texts)
+
     def left(self, nodes: Sequence[Node]) -> None:
         """Notes what remains for the runtime's kernels where no partitioner was asked."""
         if not self._facts:
@@ -187,7 +192,7 @@ class ReportBuilder:
         other._taken = dict(self._taken)
         other._facts = dict(self._facts)
         other._splits = set(self._splits)
-        other._notes = dict(self._notes)
+        other._notes = {name: list(texts) for name, texts in self._notes.items()}
         return other
 
     def finish(self) -> DelegationReport:

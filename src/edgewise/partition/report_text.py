@@ -87,14 +87,13 @@ def _places(report: DelegationReport) -> list[str]:
 
 
 def _notes(report: DelegationReport) -> list[str]:
-    """What other runtimes refuse."""
+    """What backends say of nodes that they took."""
     counts = Counter(note for node in report.nodes for note in dict.fromkeys(node.notes))
     return [
         line
         for note, count in counts.items()
         for line in _wrapped(
-            f"{_count(count, 'node')} {'runs' if count == 1 else 'run'} on this runtime only: "
-            f"{note}",
+            f"{_count(count, 'node')}: {note}",
             "",
             "  ",
         )

@@ -99,12 +99,14 @@ class PreprocessResult:
     """What a backend made of a partition.
 
     `named_data` are blobs that the payload refers to by key (weights). A key names a
-    content: the same key in two partitions is the same blob, written once.
+    content: the same key in two partitions is the same blob, written once. `notes` are
+    for the delegation report, of nodes by name.
     """
 
     processed_bytes: bytes
     named_data: NamedBlobs = field(default_factory=dict)
     debug_handle_map: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 class BackendDetails(ABC):

@@ -10,6 +10,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from edgewise.backends.xnnpack.builder import Builder, Operand, Ref
+from edgewise.backends.xnnpack.float_islands import float_islands
 from edgewise.backends.xnnpack.graph import Graph, serialize
 from edgewise.backends.xnnpack.layout import identity
 from edgewise.backends.xnnpack.passes import optimize
@@ -47,7 +48,12 @@ class XnnpackBackend(BackendDetails):
         graph = build(edge_program)
         optimize(graph)
         payload, named = serialize(graph)
-        return PreprocessResult(payload, named)
+        origins = list(edge_program.graph.nodes)
+        notes = {
+            origins[number].name: [f"in floating point between quantized values: {kinds}"]
+            for number, kinds in float_islands(graph).items()
+        }
+        return PreprocessResult(payload, named, notes=notes)
 
 
 def build(program: ExportedProgram) -> Graph:

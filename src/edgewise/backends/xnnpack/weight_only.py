@@ -18,7 +18,10 @@ from edgewise.edge.graph import fake
 
 aten = torch.ops.aten
 
-EXPANDED = "weights stay integers in the file and are expanded to float32 when it is loaded"
+EXPANDED = (
+    "on this runtime only: weights stay integers in the file and are expanded to float32 when "
+    "it is loaded"
+)
 """The note in the report."""
 
 _LINEAR = aten.linear.default
