@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/xnnpack/allocator.h"
 #include "backends/xnnpack/xnn_error.h"
 
 namespace edgewise::xnnpack {
@@ -12,7 +13,7 @@ constexpr int kMaxThreads = 256;
 }  // namespace
 
 xnn_status initialize_xnnpack() {
-  static const xnn_status status = xnn_initialize(nullptr);
+  static const xnn_status status = xnn_initialize(&allocator());
   return status;
 }
 

@@ -1,20 +1,16 @@
 #include "backends/xnnpack/weights_cache.h"
 
-#include <sys/mman.h>
-
 #include <cstdint>
 #include <cstdlib>
 #include <utility>
 
+#include "backends/xnnpack/allocator.h"
 #include "edgewise/tensor.h"
 
 namespace edgewise::xnnpack {
 namespace {
 
 constexpr size_t kNotFound = SIZE_MAX;
-// Large weights are read from end to end in each run: with huge pages, by far fewer look-ups of
-// addresses.
-constexpr size_t kHugePage = size_t{2} << 20;
 
 // XNNPACK wants offsets into one block of memory; addresses do as well, and nothing ever moves.
 size_t offset_of(const PackedWeights::Buffer& buffer) {
@@ -94,14 +90,8 @@ size_t WeightsCache::look_up(const xnn_weights_cache_look_up_key& key) {
 
 void* WeightsCache::reserve(size_t size) {
   reserved_ = {};
-  void* memory = nullptr;
-  const bool is_large = size >= kHugePage;
-  if (posix_memalign(&memory, is_large ? kHugePage : kBufferAlignment, size + kReadPadding) != 0) {
-    return nullptr;
-  }
-#ifdef MADV_HUGEPAGE
-  if (is_large) madvise(memory, size + kReadPadding, MADV_HUGEPAGE);
-#endif
+  void* memory = allocate_aligned(kBufferAlignment, size + kReadPadding);
+  if (memory == nullptr) return nullptr;
   reserved_.memory.reset(memory);
   reserved_.size = size;
   return memory;

@@ -1,0 +1,18 @@
+// Memory for XNNPACK's tensors and for packed weights.
+#pragma once
+
+#include <cstddef>
+
+#include "xnnpack.h"
+
+namespace edgewise::xnnpack {
+
+// At least `size` bytes, to be released with std::free; null if there are none. From two
+// megabytes on in huge pages, where the system has them: activations and weights of that size
+// are walked from end to end, and small pages cost a few per cent of the time.
+void* allocate_aligned(size_t alignment, size_t size);
+
+// XNNPACK's general allocations from the heap, aligned ones from allocate_aligned.
+const xnn_allocator& allocator();
+
+}  // namespace edgewise::xnnpack
