@@ -6,7 +6,7 @@ import importlib.metadata
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -106,6 +106,24 @@ def add_common_options(parser: argparse.ArgumentParser, models: Sequence[str]) -
     parser.add_argument("--models", nargs="+", default=list(models), metavar="NAME")
     parser.add_argument("--only", choices=("ours", "peer"), help="run one side")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+
+
+def add_timing_options(
+    parser: argparse.ArgumentParser, pairs: int = 21, block: float = 100
+) -> None:
+    """Threads, and how sides take turns: blocks of calls, and the pause before each."""
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--pairs", type=int, default=pairs)
+    parser.add_argument("--block", type=float, default=block, metavar="MS")
+    parser.add_argument("--settle", type=float, default=50, metavar="MS")
+
+
+def report_wrong(errors: Mapping[str, float], limit: float) -> int:
+    """Says whose errors are above the limit, or are none (NaN); the exit code."""
+    wrong = [name for name, error in errors.items() if not error <= limit]
+    if wrong:
+        print(f"\nWRONG RESULTS (error above {limit:g}): {', '.join(wrong)}")
+    return 1 if wrong else 0
 
 
 def add_cache_options(parser: argparse.ArgumentParser) -> None:

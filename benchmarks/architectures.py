@@ -22,7 +22,14 @@ from statistics import mean, median
 from typing import Any
 
 import _pte
-from _common import add_cache_options, add_common_options, number, quantile, report
+from _common import (
+    add_cache_options,
+    add_common_options,
+    add_timing_options,
+    number,
+    quantile,
+    report,
+)
 from _sides import SESSIONS, Session, import_lowering, load_arrays
 from _worker import Handler, Worker, serve
 
@@ -232,10 +239,7 @@ def main() -> int:
 
     add_common_options(parser, tuple(ARCHITECTURES))
     add_cache_options(parser)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--pairs", type=int, default=9)
-    parser.add_argument("--block", type=float, default=50, metavar="MS")
-    parser.add_argument("--settle", type=float, default=50, metavar="MS")
+    add_timing_options(parser, pairs=9, block=50)
     parser.add_argument("--count", action="store_true", help="lower, count and check only")
     parser.add_argument("--worker", choices=("ours", "peer"), help=argparse.SUPPRESS)
     options = parser.parse_args()

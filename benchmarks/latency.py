@@ -22,7 +22,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from _common import IMAGE_MODELS, add_cache_options, add_common_options, quantile, ratio, report
+from _common import (
+    IMAGE_MODELS,
+    add_cache_options,
+    add_common_options,
+    add_timing_options,
+    quantile,
+    ratio,
+    report,
+    report_wrong,
+)
 from _sides import SESSIONS, Session, ensure, load_arrays, model_file
 from _worker import Asked, Handler, Local, Worker, serve
 
@@ -133,14 +142,6 @@ def compared(blocks: dict[str, list[float]], least: dict[str, float]) -> dict[st
     return row
 
 
-def add_timing_options(parser: argparse.ArgumentParser) -> None:
-    """What `alternate` needs, and the number of threads."""
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--pairs", type=int, default=21)
-    parser.add_argument("--block", type=float, default=100, metavar="MS")
-    parser.add_argument("--settle", type=float, default=50, metavar="MS")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -175,15 +176,12 @@ def main() -> int:
         options.json,
         {"block_medians_ms": {model: result["blocks"] for model, result in results.items()}},
     )
-    wrong = [
-        f"{model} ({side})"
+    errors = {
+        f"{model} ({side})": result["row"][f"{side} error"]
         for model, result in results.items()
         for side in sides
-        if not result["row"][f"{side} error"] <= TOLERANCE
-    ]
-    if wrong:
-        print(f"\nWRONG RESULTS (error above {TOLERANCE:g}): {', '.join(wrong)}")
-    return 1 if wrong else 0
+    }
+    return report_wrong(errors, TOLERANCE)
 
 
 if __name__ == "__main__":

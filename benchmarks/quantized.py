@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import _pte
-from _common import add_cache_options, add_common_options, report
+from _common import add_cache_options, add_common_options, add_timing_options, report, report_wrong
 from _sides import SEED, SESSIONS, _spec, import_lowering, model_file
 from _worker import Asked, Worker, serve
-from latency import add_timing_options, alternate, compared, handler
+from latency import alternate, compared, handler
 
 IMAGES = ("mobilenet_v2", "mobilenet_v3_small", "resnet50", "vit_b_16")
 DECODE = "mlp_8da4w"
@@ -259,15 +259,12 @@ def main() -> int:
         options.json,
         {"block_medians_ms": {model: result["blocks"] for model, result in results.items()}},
     )
-    wrong = [
-        f"{model} ({side})"
+    errors = {
+        f"{model} ({side})": result["row"].get(f"{side} error", 0.0)
         for model, result in results.items()
         for side in ("ours", "peer")
-        if not result["row"].get(f"{side} error", 0.0) <= WORST
-    ]
-    if wrong:
-        print(f"\nWRONG RESULTS (error above {WORST:g}): {', '.join(wrong)}")
-    return 1 if wrong else 0
+    }
+    return report_wrong(errors, WORST)
 
 
 if __name__ == "__main__":

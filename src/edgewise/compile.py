@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
+from edgewise.edge.export import export_module
 from edgewise.lowering import ExecutorchProgramManager, to_edge_transform_and_lower
 from edgewise.partition.spec import Partitioner
 from edgewise.quantize.schemes import Scheme, scheme_of
@@ -64,7 +65,7 @@ def compile(
     elif isinstance(model, ExportedProgram):
         exported = model
     else:
-        exported = _exported(model, example_inputs, dynamic_shapes)
+        exported = export_module(*_checked(model, example_inputs), dynamic_shapes)
     partitioners: list[Partitioner] = []
     if backend == "xnnpack":
         from edgewise.backends.xnnpack import XnnpackPartitioner
@@ -88,16 +89,6 @@ def _checked(model: Any, example_inputs: Sequence[Any] | None) -> tuple[torch.nn
             "try a tuple of tensors, one for each argument of forward"
         )
     return model, tuple(example_inputs)
-
-
-def _exported(model: Any, example_inputs: Any, dynamic_shapes: Any) -> ExportedProgram:
-    model, example_inputs = _checked(model, example_inputs)
-    training = model.training
-    try:
-        with torch.no_grad():
-            return torch.export.export(model.eval(), example_inputs, dynamic_shapes=dynamic_shapes)
-    finally:
-        model.train(training)
 
 
 def _quantized(

@@ -22,7 +22,7 @@ from edgewise.edge.settle_sizes import settle_sizes
 from edgewise.emit import Emitted, ExecutorchBackendConfig, MemoryPlan, emit_program
 from edgewise.errors import EdgewiseError, PartitionError
 from edgewise.origin import Origin
-from edgewise.partition.delegate import LoweredBackendModule, lower_partitions
+from edgewise.partition.delegate import lower_partitions
 from edgewise.partition.report import DelegationReport, ReportBuilder
 from edgewise.partition.spec import TAG, Partitioner
 
@@ -365,13 +365,9 @@ def _run_partitioner(
         )
     backend = next((spec.backend_id for spec in result.partition_tags.values()), None)
     name = backend or _backend_name(partitioner)
-    notes = getattr(result, "notes", None)  # partitioners may return a result of their own
-    builder.asked(list(program.graph.nodes), result.partition_tags, result.refusals, name, notes)
-    before = dict(program.graph_module.named_children())
-    lower_partitions(program, result.partition_tags)
-    for child, module in program.graph_module.named_children():
-        if child not in before and isinstance(module, LoweredBackendModule):
-            builder.noted(module.notes)
+    builder.asked(list(program.graph.nodes), result.partition_tags, result.refusals, name)
+    for module in lower_partitions(program, result.partition_tags).values():
+        builder.noted(module.notes)
 
 
 def _backend_name(partitioner: Partitioner) -> str:

@@ -74,10 +74,13 @@ def to_edge_program(
 def _normalize(
     program: ExportedProgram, keep: Callable[[ExportedProgram], Callable[[Node], bool]]
 ) -> None:
-    make_causal_masks(program, keep(program))
-    if make_masks_additive(program, keep(program)):
+    keeps = keep(program)
+    if make_causal_masks(program, keeps):
+        keeps = keep(program)
+    if make_masks_additive(program, keeps):
         fold_constants(program)
-    normalize(program, keep(program))
+        keeps = keep(program)
+    normalize(program, keeps)
 
 
 def _functionalize_by_trace(program: ExportedProgram) -> ExportedProgram:

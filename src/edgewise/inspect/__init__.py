@@ -7,6 +7,8 @@ keep_float = suggest(model, inputs, quantize="int8", calibration=batches).keep_f
 
 from typing import Any
 
+from edgewise.lazy import attribute
+
 _LAZY = {
     "Comparison": "edgewise.inspect.comparison",
     "Suggestion": "edgewise.inspect.suggestion",
@@ -17,11 +19,7 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     """Imported when first used: this takes torch."""
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_LAZY[name]), name)
+    return attribute(__name__, _LAZY, name)
 
 
 __all__ = ["Comparison", "Suggestion", "compare", "suggest"]

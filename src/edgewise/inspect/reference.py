@@ -11,6 +11,8 @@ from torch.export import Dim, ExportedProgram
 from torch.fx import Interpreter, Node
 from torch.utils import _pytree as pytree
 
+from edgewise.edge.export import export_module
+
 
 class Reference:
     """A module's export, run node by node.
@@ -30,14 +32,7 @@ class Reference:
         self._double = double
         if double:
             model = copy.deepcopy(model).double()
-        training = model.training
-        try:
-            with torch.no_grad():
-                self.program = torch.export.export(
-                    model.eval(), self._given(inputs), dynamic_shapes=_sizes(inputs, like)
-                )
-        finally:
-            model.train(training)
+        self.program = export_module(model, self._given(inputs), _sizes(inputs, like))
         self._module = self.program.module(check_guards=False)
         _copy_buffers(self._module)
 

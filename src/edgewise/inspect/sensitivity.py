@@ -11,11 +11,9 @@ from typing import Any, Protocol
 import torch
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.utils import _pytree as pytree
-from torchao.quantization.pt2e import PlaceholderObserver
-from torchao.quantization.pt2e.quantizer import Quantizer
-from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
 
 from edgewise.inspect.tally import Tally
+from edgewise.quantize._torchao import Q_ANNOTATION_KEY, PlaceholderObserver, Quantizer
 from edgewise.quantize.flow import configured, prepare, with_integer_weights
 from edgewise.quantize.quantizer import TableQuantizer
 from edgewise.quantize.schemes import Scheme

@@ -69,8 +69,10 @@ def is_delegate_call(node: Node) -> bool:
     return node.op == "call_function" and node.target is call_delegate
 
 
-def lower_partitions(program: ExportedProgram, tags: dict[str, DelegationSpec]) -> list[str]:
-    """Compiles the nodes tagged with a key of `tags`, in place. Returns the tags found.
+def lower_partitions(
+    program: ExportedProgram, tags: dict[str, DelegationSpec]
+) -> dict[str, LoweredBackendModule]:
+    """Compiles the nodes tagged with a key of `tags`, in place. Returns what each tag became.
 
     PartitionError if a tag is unknown or a partition depends on itself through nodes
     outside of it.
@@ -87,12 +89,11 @@ def lower_partitions(program: ExportedProgram, tags: dict[str, DelegationSpec]) 
             )
         groups.setdefault(tag, []).append(node)
     _order_by_partition(program.graph, groups)
-    for tag, nodes in groups.items():
-        _replace(program, nodes, tags[tag])
+    made = {tag: _replace(program, nodes, tags[tag]) for tag, nodes in groups.items()}
     if groups:
         sync_outputs(program)
         drop_unused_constants(program)
-    return list(groups)
+    return made
 
 
 def _order_by_partition(graph: Graph, groups: dict[str, list[Node]]) -> None:
@@ -156,7 +157,9 @@ def _is_input(unit: Any) -> bool:
     return isinstance(unit, Node) and unit.op in ("placeholder", "get_attr")
 
 
-def _replace(program: ExportedProgram, nodes: Sequence[Node], spec: DelegationSpec) -> None:
+def _replace(
+    program: ExportedProgram, nodes: Sequence[Node], spec: DelegationSpec
+) -> LoweredBackendModule:
     graph = program.graph
     part, inputs, outputs = cut_out(program, nodes)
     members = set(nodes)
@@ -181,6 +184,7 @@ def _replace(program: ExportedProgram, nodes: Sequence[Node], spec: DelegationSp
             node.replace_all_uses_with(item, delete_user_cb=outside.__contains__)
     for node in reversed(nodes):
         graph.erase_node(node)
+    return lowered
 
 
 def cut_out(

@@ -154,7 +154,6 @@ class ReportBuilder:
         tags: Mapping[str, DelegationSpec],
         refusals: Mapping[str, Sequence[Refusal]],
         backend: str,
-        notes: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         """Notes one partitioner's decisions, before its partitions are cut out."""
         present = {node.name for node in nodes}
@@ -173,7 +172,6 @@ class ReportBuilder:
             elif node.name in refusals:
                 given = self._refusals.setdefault(node.name, {})
                 given[backend] = [_refusal(backend, r) for r in refusals[node.name]]
-        self._notes.update((name, list(texts)) for name, texts in (notes or {}).items())
         self._splits = _between_delegates(nodes, tags)
 
     def noted(self, notes: Mapping[str, Sequence[str]]) -> None:

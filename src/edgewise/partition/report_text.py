@@ -92,11 +92,7 @@ def _notes(report: DelegationReport) -> list[str]:
     return [
         line
         for note, count in counts.items()
-        for line in _wrapped(
-            f"{_count(count, 'node')}: {note}",
-            "",
-            "  ",
-        )
+        for line in _wrapped(f"{_count(count, 'node')}: {note}", "", "  ")
     ]
 
 

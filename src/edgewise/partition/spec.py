@@ -54,14 +54,12 @@ class Refusal:
 class PartitionResult:
     """A program whose nodes carry `meta["delegation_tag"]`, and what each tag stands for.
 
-    `refusals` says for nodes (by name) that are not tagged why not; `notes`, of nodes that
-    are, what keeps other runtimes from running them.
+    `refusals` says for nodes (by name) that are not tagged why not.
     """
 
     tagged_exported_program: ExportedProgram
     partition_tags: dict[str, DelegationSpec]
     refusals: Mapping[str, Sequence[Refusal]] = field(default_factory=dict)
-    notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 class Partitioner(ABC):

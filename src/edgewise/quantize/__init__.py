@@ -7,6 +7,7 @@ Calibration and conversion are torchao's `prepare_pt2e`, `prepare_qat_pt2e`, `co
 
 from typing import Any
 
+from edgewise.lazy import attribute
 from edgewise.quantize.schemes import SCHEMES, Scheme
 
 _LAZY = {
@@ -19,11 +20,7 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     """torchao takes a second to import: only when it is needed."""
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_LAZY[name]), name)
+    return attribute(__name__, _LAZY, name)
 
 
 __all__ = ["SCHEMES", "Scheme", *_LAZY]

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
+from edgewise.edge.export import export_module
 from edgewise.quantize._torchao import (
     Int8DynamicActivationIntxWeightConfig,
     IntxWeightOnlyConfig,
@@ -47,7 +48,7 @@ def quantize(
     _check_names(model, keep_float)
     if not scheme.uses_pt2e:
         quantized = with_integer_weights(model, scheme, keep_float)
-        return _export(quantized, example_inputs, dynamic_shapes)
+        return export_module(quantized, example_inputs, dynamic_shapes)
     prepared = prepare(
         model,
         example_inputs,
@@ -57,7 +58,7 @@ def quantize(
         dynamic_shapes=dynamic_shapes,
         progress=progress,
     )
-    return _export(convert_pt2e(prepared), example_inputs, dynamic_shapes)
+    return export_module(convert_pt2e(prepared), example_inputs, dynamic_shapes)
 
 
 def configured(
@@ -86,7 +87,7 @@ def prepare(
             f"[quantize] {scheme.name} needs calibration data; got none; try calibration=[...] "
             f"with inputs such as the model will see, or quantize='int8-dynamic'"
         )
-    graph = _export(model, example_inputs, dynamic_shapes).module()
+    graph = export_module(model, example_inputs, dynamic_shapes).module()
     # What the model writes to its buffers while it is calibrated is not their first value.
     state = [(buffer, buffer.clone()) for buffer in graph.buffers()]
     prepared: torch.fx.GraphModule = prepare_pt2e(graph, quantizer)
@@ -154,20 +155,6 @@ def with_integer_weights(
         config = IntxWeightOnlyConfig(weight_dtype=bits, granularity=group)
     quantize_(model, config, is_grouped)
     return model
-
-
-def _export(
-    model: torch.nn.Module, example_inputs: Sequence[Any], dynamic_shapes: Any
-) -> ExportedProgram:
-    training = model.training
-    if not isinstance(model, torch.fx.GraphModule):
-        model.eval()
-    try:
-        with torch.no_grad():
-            return torch.export.export(model, tuple(example_inputs), dynamic_shapes=dynamic_shapes)
-    finally:
-        if not isinstance(model, torch.fx.GraphModule):
-            model.train(training)
 
 
 def _check_names(model: torch.nn.Module, names: Sequence[str]) -> None:

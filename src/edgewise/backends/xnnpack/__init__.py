@@ -1,4 +1,4 @@
-"""XNNPACK: CPUs, in float32.
+"""XNNPACK: CPUs, in float32, float16 and integers.
 
 from edgewise.backends.xnnpack import XnnpackPartitioner
 program = edgewise.to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
@@ -13,6 +13,7 @@ from edgewise.backends.xnnpack.partitioner import (
     XnnpackPartitioner,
 )
 from edgewise.backends.xnnpack.precision import ConfigPrecisionType
+from edgewise.lazy import attribute
 
 if TYPE_CHECKING:
     from edgewise.backends.xnnpack.quantizer import XNNPACKQuantizer
@@ -26,11 +27,7 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     """torchao takes a second to import: only when it is needed."""
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_LAZY[name]), name)
+    return attribute(__name__, _LAZY, name)
 
 
 __all__ = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from torch.export import ExportedProgram
@@ -19,7 +19,7 @@ from edgewise.backends.xnnpack.reshape import OutOfReach
 from edgewise.backends.xnnpack.rows import row_of
 from edgewise.backends.xnnpack.sizes import at, symbol_values
 from edgewise.backends.xnnpack.table import Lowering
-from edgewise.backends.xnnpack.weight_only import is_expanded
+from edgewise.backends.xnnpack.weight_only import EXPANDED, is_expanded
 from edgewise.edge.graph import (
     arguments,
     dims_of,
@@ -48,12 +48,17 @@ class XnnpackBackend(BackendDetails):
         graph = build(edge_program)
         optimize(graph)
         payload, named = serialize(graph)
-        origins = list(edge_program.graph.nodes)
-        notes = {
-            origins[number].name: [f"in floating point between quantized values: {kinds}"]
-            for number, kinds in float_islands(graph).items()
-        }
+        notes = _notes(list(edge_program.graph.nodes), graph)
         return PreprocessResult(payload, named, notes=notes)
+
+
+def _notes(nodes: Sequence[Node], graph: Graph) -> dict[str, list[str]]:
+    """For the report, by the name of the node that a node of the subgraph comes from."""
+    found = {nodes[number].name: [EXPANDED] for number in graph.expands}
+    for number, reason in float_islands(graph).items():
+        texts = found.setdefault(nodes[number].name, [])
+        texts.append(f"in floating point between quantized values: {reason}")
+    return found
 
 
 def build(program: ExportedProgram) -> Graph:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from edgewise.backends.xnnpack.rows import all_rows
 from edgewise.backends.xnnpack.rows.quantization import QUANTIZED
-from edgewise.backends.xnnpack.table import MAX_RANK, OpRow
+from edgewise.backends.xnnpack.sizes import MAX_RANK
+from edgewise.backends.xnnpack.table import OpRow
 
 _HEAD = f"""# Operators of the XNNPACK backend
 

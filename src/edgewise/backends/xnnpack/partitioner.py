@@ -20,7 +20,6 @@ from edgewise.backends.xnnpack.precision import (
 )
 from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
 from edgewise.backends.xnnpack.rows import all_rows, row_of
-from edgewise.backends.xnnpack.weight_only import EXPANDED, is_expanded
 from edgewise.edge.graph import is_call, is_getitem, is_size, op_name
 from edgewise.partition.delegate import is_delegate_call
 from edgewise.partition.grouping import group
@@ -118,9 +117,8 @@ class XnnpackPartitioner(Partitioner):
             self._say(f"{tag}: {_counted(op_name(n) for n in members if not is_getitem(n))}")
         for reason, names in _by_reason(refused).items():
             self._say(f"not delegated: {_counted(names)}: {reason}")
-        notes = {n.name: [EXPANDED] for n in nodes if TAG in n.meta and is_expanded(n, constants)}
         reasons = {n.name: r for n, r in refused.items()}
-        return PartitionResult(exported_program, tags, reasons, notes)
+        return PartitionResult(exported_program, tags, reasons)
 
     def _reasons(self, node: Node, constants: QuantizedConstants) -> list[Refusal]:
         """What is said against the node itself. Quantizations are asked for with `_takes`."""

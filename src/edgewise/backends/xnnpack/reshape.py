@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edgewise.backends.xnnpack.sizes import (
+    MAX_RANK,
     groups,
     is_symbolic,
     same_sizes,
@@ -21,7 +22,6 @@ from edgewise.backends.xnnpack.sizes import (
 )
 from edgewise.edge.graph import Dim
 
-MAX_RANK = 6
 MAX_PIECES = 64
 """Most pieces that one dimension is cut into; beyond it a partition of its own is faster."""
 

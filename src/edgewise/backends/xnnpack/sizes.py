@@ -14,6 +14,9 @@ import sympy
 
 from edgewise.edge.graph import Dim
 
+MAX_RANK = 6
+"""XNNPACK's limit on dimensions."""
+
 
 def is_symbolic(size: Dim) -> bool:
     return not isinstance(size, int)

@@ -19,7 +19,7 @@ from edgewise.backends.xnnpack import reshape
 from edgewise.backends.xnnpack.builder import Builder, Operand, Ref
 from edgewise.backends.xnnpack.layout import identity
 from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
-from edgewise.backends.xnnpack.sizes import shown, symbol_values, symbolic_sizes
+from edgewise.backends.xnnpack.sizes import MAX_RANK, shown, symbol_values, symbolic_sizes
 from edgewise.edge.graph import (
     arguments,
     dims_of,
@@ -32,9 +32,6 @@ from edgewise.edge.graph import (
 )
 from edgewise.edge.program import Constants
 from edgewise.partition.spec import Refusal
-
-MAX_RANK = 6
-"""XNNPACK's limit on dimensions."""
 
 STATIC_ONLY = "static shapes only"
 FEWER_SYMBOLS = "an export without dynamic_shapes, or with fewer"
@@ -275,6 +272,16 @@ def constant(*names: str) -> Constraint:
 
     hint = "a parameter or buffer, or torch.matmul for a product with a computed matrix"
     return Constraint(f"constant {' and '.join(names)}", check, hint)
+
+
+def only_first(rule: str, others: str, hint: str = "") -> Constraint:
+    """Of several results only the first is read; `others` says what the rest are."""
+
+    def check(q: Query) -> str | None:
+        used = [u.name for u in q.node.users if u.args[1] != 0 and u.users]
+        return None if not used else f"{others} used by {', '.join(used)}"
+
+    return Constraint(rule, check, hint)
 
 
 def equals(name: str, *allowed: Any, hint: str = "") -> Constraint:

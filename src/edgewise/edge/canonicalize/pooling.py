@@ -38,18 +38,17 @@ def _image_result(node: Node) -> torch.Tensor:
     return after.new_empty([*after.shape[:-1], 1, after.shape[-1]])
 
 
+def _row_window(named: dict[str, Any]) -> tuple[list[int], list[int], list[int]]:
+    """Kernel, stride and padding of a pooling of sequences, for images of one row."""
+    kernel = _one(named["kernel_size"], 1)
+    return [1, kernel], [1, _one(named["stride"], kernel)], [0, _one(named["padding"], 0)]
+
+
 @rule(aten.avg_pool1d.default)
 def _avg_pool1d(graph: Graph, node: Node) -> Node | None:
     named = arguments(node)
-    kernel = _one(named["kernel_size"], 1)
-    args = (
-        _as_image(graph, node),
-        [1, kernel],
-        [1, _one(named["stride"], kernel)],
-        [0, _one(named["padding"], 0)],
-        named["ceil_mode"],
-        named["count_include_pad"],
-    )
+    counts = named["ceil_mode"], named["count_include_pad"]
+    args = (_as_image(graph, node), *_row_window(named), *counts)
     pooled = call(graph, aten.avg_pool2d.default, args, node, _image_result(node))
     return _as_sequence(graph, node, pooled)
 
@@ -57,15 +56,8 @@ def _avg_pool1d(graph: Graph, node: Node) -> Node | None:
 @rule(aten.max_pool1d.default)
 def _max_pool1d(graph: Graph, node: Node) -> Node | None:
     named = arguments(node)
-    kernel = _one(named["kernel_size"], 1)
-    args = (
-        _as_image(graph, node),
-        [1, kernel],
-        [1, _one(named["stride"], kernel)],
-        [0, _one(named["padding"], 0)],
-        [1, _one(named["dilation"], 1)],
-        named["ceil_mode"],
-    )
+    dilation = [1, _one(named["dilation"], 1)]
+    args = (_as_image(graph, node), *_row_window(named), dilation, named["ceil_mode"])
     return _as_sequence(graph, node, _max_pool2d(graph, node, args, _image_result(node)))
 
 

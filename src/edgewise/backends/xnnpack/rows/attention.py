@@ -10,9 +10,8 @@ from torch.fx import Node
 
 from edgewise.backends.xnnpack.builder import Operand, Ref
 from edgewise.backends.xnnpack.rows.linear import batch_product
-from edgewise.backends.xnnpack.sizes import shown
+from edgewise.backends.xnnpack.sizes import MAX_RANK, shown
 from edgewise.backends.xnnpack.table import (
-    MAX_RANK,
     Constraint,
     Lowering,
     OpRow,

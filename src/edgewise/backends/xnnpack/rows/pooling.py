@@ -13,6 +13,7 @@ import torch
 from torch.fx import Node
 
 from edgewise.backends.xnnpack.builder import NHWC, Operand, Ref
+from edgewise.backends.xnnpack.rows.windows import Pair, pad, pool
 from edgewise.backends.xnnpack.table import (
     Constraint,
     Lowering,
@@ -20,12 +21,12 @@ from edgewise.backends.xnnpack.table import (
     Query,
     add_row,
     equals,
+    only_first,
 )
 from edgewise.edge.graph import Dim, dims_of, shape_of, value_of
 
 aten = torch.ops.aten
 Args = dict[str, Any]
-Pair = tuple[int, int]
 
 
 def _pair(value: Any, default: Any = None) -> Pair:
@@ -72,22 +73,8 @@ def _window(
             reach = (kernel[i] - 1) * dilation[i] + 1
             after[i] = max((out - 1) * stride[i] + reach - size - padding[i], 0)
     x = to.b.in_order(x, NHWC)
-    value = to.b.node(
-        kind,
-        [x.value],
-        [shape[d] for d in NHWC],
-        x.dtype,
-        padding_top=padding[0],
-        padding_right=after[1],
-        padding_bottom=after[0],
-        padding_left=padding[1],
-        pooling_height=kernel[0],
-        pooling_width=kernel[1],
-        stride_height=stride[0],
-        stride_width=stride[1],
-        dilation_height=dilation[0],
-        dilation_width=dilation[1],
-    )
+    dims = [shape[d] for d in NHWC]
+    value = pool(to, kind, x.value, dims, kernel, stride, padding, (after[0], after[1]), dilation)
     return Ref(value, NHWC)
 
 
@@ -118,11 +105,6 @@ def _more_than_one(q: Query) -> str | None:
     return None if kernel != (1, 1) else f"{kernel}"
 
 
-def _only_values_are_used(q: Query) -> str | None:
-    others = [u.name for u in q.node.users if u.args[1] != 0 and u.users]
-    return None if not others else f"indices used by {', '.join(others)}"
-
-
 def _static_if_ceil(q: Query) -> str | None:
     sizes = shape_of(q.args["self"])[-2:]
     if q.args["ceil_mode"] and not all(isinstance(s, int) for s in sizes):
@@ -142,7 +124,7 @@ add_row(
         "max_pool2d_with_indices",
         (aten.max_pool2d_with_indices.default,),
         lambda to, node, args: (_max_pool2d(to, node, args),),
-        (*_POOL, Constraint("indices are not used", _only_values_are_used)),
+        (*_POOL, only_first("indices are not used", "indices")),
     )
 )
 
@@ -155,25 +137,10 @@ def _avg_pool2d(to: Lowering, node: Node, args: Args) -> Operand:
     kernel, padding = _pair(args["kernel_size"]), _pair(args["padding"])
     x = to.ref(args["self"])
     if args["count_include_pad"] and any(padding):
-        x, padding = _zeros_around(to, x, padding), (0, 0)
+        amounts = {x.rank - 2: (padding[0],) * 2, x.rank - 1: (padding[1],) * 2}
+        x, padding = pad(to, x, amounts, 0.0), (0, 0)
     stride = _pair(args["stride"], kernel)
     return _window(to, "AvgPooling2d", x, _result_shape(node), kernel, stride, padding)
-
-
-def _zeros_around(to: Lowering, x: Ref, padding: Pair) -> Ref:
-    amount = {x.rank - 2: padding[0], x.rank - 1: padding[1]}
-    around = [amount.get(d, 0) for d in x.perm]
-    dims = [s + 2 * a for s, a in zip(x.value.dims, around, strict=True)]
-    value = to.b.node(
-        "StaticConstantPad",
-        [x.value],
-        dims,
-        x.dtype,
-        pre_paddings=around,
-        post_paddings=list(around),
-        padding_value=0.0,
-    )
-    return Ref(value, x.perm)
 
 
 def _divides_by_window(q: Query) -> str | None:

@@ -17,9 +17,10 @@ import math
 from collections.abc import Collection, Sequence
 
 from edgewise.backends.xnnpack.builder import Ref
-from edgewise.backends.xnnpack.graph import KEEP_DIMS, Value
+from edgewise.backends.xnnpack.graph import KEEP_DIMS
 from edgewise.backends.xnnpack.layout import identity
 from edgewise.backends.xnnpack.rows.normalization import mean_of_last
+from edgewise.backends.xnnpack.rows.windows import pad, pool
 from edgewise.backends.xnnpack.sizes import symbolic_sizes
 from edgewise.backends.xnnpack.table import Lowering
 from edgewise.edge.graph import Dim
@@ -157,44 +158,10 @@ def _max_of_run(to: Lowering, x: Ref, first: int, last: int) -> Ref:
         rows = -(-run // columns)
         lying = pad_after(to, lying, 1, rows * columns - run, -math.inf)
     lying = _shaped(to, lying, [before, rows, columns, behind])
-    result = Ref(_max_pool(to, lying, (rows, columns)), identity(4))
-    return _reduced(to, x, result, first, last)
-
-
-def _max_pool(to: Lowering, x: Ref, window: tuple[int, int]) -> Value:
-    batch, _, _, channels = x.value.dims
-    return to.b.node(
-        "MaxPooling2d",
-        [x.value],
-        (batch, 1, 1, channels),
-        x.dtype,
-        padding_top=0,
-        padding_right=0,
-        padding_bottom=0,
-        padding_left=0,
-        pooling_height=window[0],
-        pooling_width=window[1],
-        stride_height=1,
-        stride_width=1,
-        dilation_height=1,
-        dilation_width=1,
-    )
+    value = pool(to, "MaxPooling2d", lying.value, (before, 1, 1, behind), (rows, columns))
+    return _reduced(to, x, Ref(value, identity(4)), first, last)
 
 
 def pad_after(to: Lowering, x: Ref, dim: int, amount: int, number: float) -> Ref:
     """x with `amount` times the number put behind it along a logical dimension."""
-    if amount == 0:
-        return x
-    place = x.perm.index(dim)
-    after = [amount if i == place else 0 for i in range(x.rank)]
-    dims = [s + a for s, a in zip(x.value.dims, after, strict=True)]
-    value = to.b.node(
-        "StaticConstantPad",
-        [x.value],
-        dims,
-        x.dtype,
-        pre_paddings=[0] * x.rank,
-        post_paddings=after,
-        padding_value=number,
-    )
-    return Ref(value, x.perm)
+    return x if amount == 0 else pad(to, x, {dim: (0, amount)}, number)

@@ -6,6 +6,7 @@ XNNPACK's maxima do not carry NaN: a NaN among the operands may be passed over.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,7 +22,15 @@ from edgewise.backends.xnnpack.rows.reduce import (
     sum_over,
     without,
 )
-from edgewise.backends.xnnpack.table import Constraint, Lowering, OpRow, Query, add_row, equals
+from edgewise.backends.xnnpack.table import (
+    Constraint,
+    Lowering,
+    OpRow,
+    Query,
+    add_row,
+    equals,
+    only_first,
+)
 from edgewise.edge.graph import fake, shape_of
 
 aten = torch.ops.aten
@@ -57,57 +66,47 @@ STATIC = Constraint(
 HAS_DIMS = Constraint("self has dimensions", _some)
 
 
-def _mean(to: Lowering, node: Node, args: Args) -> Operand:
-    x = to.b.convert(to.ref(args["self"]), fake(node).dtype)
-    dims = dims_of(args, x.rank)
-    return finish(to, mean_over(to, x, dims), args, dims)
-
-
-add_row(
-    OpRow(
-        "mean",
-        (aten.mean.dim, aten.mean.default),
-        _mean,
-        (HAS_DIMS,),
-        also="over any dimensions: pooling, or, over the last ones, fully connected with 1/N",
-    )
-)
-
-
-def _sum(to: Lowering, node: Node, args: Args) -> Operand:
-    x = to.b.convert(to.ref(args["self"]), fake(node).dtype)
-    dims = dims_of(args, x.rank)
-    return finish(to, sum_over(to, x, dims), args, dims)
-
-
-add_row(
-    OpRow(
-        "sum",
-        (aten.sum.dim_IntList, aten.sum.default),
-        _sum,
-        (HAS_DIMS, STATIC),
-        also="the mean times the number of terms",
-    )
-)
-
-
-def _extreme(name: str, over: Any, *targets: torch._ops.OpOverload) -> None:
+def _reduction(
+    name: str,
+    over: Callable[[Lowering, Ref, list[int]], Ref],
+    targets: tuple[torch._ops.OpOverload, ...],
+    rules: tuple[Constraint, ...],
+    also: str,
+) -> None:
     def lower(to: Lowering, node: Node, args: Args) -> Operand:
-        x = to.ref(args["self"])
+        x = to.b.convert(to.ref(args["self"]), fake(node).dtype)
         dims = dims_of(args, x.rank)
         return finish(to, over(to, x, dims), args, dims)
 
-    also = f"max pooling{' of negated values' if name == 'amin' else ''}; {NO_NAN}"
-    add_row(OpRow(name, targets, lower, (HAS_DIMS, STATIC), also=also))
+    add_row(OpRow(name, targets, lower, rules, also=also))
 
 
-_extreme("amax", max_over, aten.amax.default, aten.max.default)
-_extreme("amin", min_over, aten.amin.default, aten.min.default)
+_STATIC_DIMS = (HAS_DIMS, STATIC)
 
-
-def _no_indices(q: Query) -> str | None:
-    others = [u.name for u in q.node.users if u.args[1] != 0 and u.users]
-    return None if not others else f"indices used by {', '.join(others)}"
+_reduction(
+    "mean",
+    mean_over,
+    (aten.mean.dim, aten.mean.default),
+    (HAS_DIMS,),
+    "over any dimensions: pooling, or, over the last ones, fully connected with 1/N",
+)
+_reduction(
+    "sum",
+    sum_over,
+    (aten.sum.dim_IntList, aten.sum.default),
+    _STATIC_DIMS,
+    "the mean times the number of terms",
+)
+_reduction(
+    "amax", max_over, (aten.amax.default, aten.max.default), _STATIC_DIMS, f"max pooling; {NO_NAN}"
+)
+_reduction(
+    "amin",
+    min_over,
+    (aten.amin.default, aten.min.default),
+    _STATIC_DIMS,
+    f"max pooling of negated values; {NO_NAN}",
+)
 
 
 def _extreme_of_dim(name: str, over: Any, target: torch._ops.OpOverload) -> None:
@@ -116,7 +115,7 @@ def _extreme_of_dim(name: str, over: Any, target: torch._ops.OpOverload) -> None
         dims = dims_of(args, x.rank)
         return (finish(to, over(to, x, dims), args, dims),)
 
-    rule = Constraint("indices are not used", _no_indices, "amax or amin, if only values matter")
+    rule = only_first("indices are not used", "indices", "amax or amin, if only values matter")
     add_row(
         OpRow(name, (target,), lower, (HAS_DIMS, STATIC, rule), also=f"as a{name[:3]}; {NO_NAN}")
     )

@@ -10,8 +10,8 @@ from torch.fx import Node
 
 from edgewise.backends.xnnpack.builder import NHWC, Operand, Ref
 from edgewise.backends.xnnpack.rows.reduce import as_it_lies, named
+from edgewise.backends.xnnpack.sizes import MAX_RANK
 from edgewise.backends.xnnpack.table import (
-    MAX_RANK,
     Constraint,
     Lowering,
     OpRow,

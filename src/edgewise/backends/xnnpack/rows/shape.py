@@ -12,8 +12,9 @@ from torch.fx import Node
 from edgewise.backends.xnnpack import reshape
 from edgewise.backends.xnnpack.builder import Operand, Ref
 from edgewise.backends.xnnpack.rows.reduce import as_it_lies, named, pad_after
+from edgewise.backends.xnnpack.rows.windows import pad
+from edgewise.backends.xnnpack.sizes import MAX_RANK
 from edgewise.backends.xnnpack.table import (
-    MAX_RANK,
     RESHAPABLE,
     Constraint,
     Lowering,
@@ -179,22 +180,10 @@ add_row(
 
 
 def _constant_pad(to: Lowering, node: Node, args: Args) -> Operand:
-    x, pad = to.ref(args["self"]), args["pad"]
-    before, after = [0] * x.rank, [0] * x.rank
-    for i in range(len(pad) // 2):
-        before[x.rank - 1 - i], after[x.rank - 1 - i] = pad[2 * i], pad[2 * i + 1]
-    before, after = [before[d] for d in x.perm], [after[d] for d in x.perm]
-    dims = [b + s + a for b, s, a in zip(before, x.value.dims, after, strict=True)]
-    value = to.b.node(
-        "StaticConstantPad",
-        [x.value],
-        dims,
-        x.dtype,
-        pre_paddings=before,
-        post_paddings=after,
-        padding_value=float(args["value"] or 0),
-    )
-    return Ref(value, x.perm)
+    x, amounts = to.ref(args["self"]), args["pad"]
+    pairs = zip(amounts[::2], amounts[1::2], strict=True)  # of the last dimension first
+    around = {x.rank - 1 - i: pair for i, pair in enumerate(pairs)}
+    return pad(to, x, around, float(args["value"] or 0))
 
 
 def _not_negative(q: Query) -> str | None:

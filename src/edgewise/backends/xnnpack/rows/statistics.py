@@ -17,7 +17,15 @@ from edgewise.backends.xnnpack.builder import Operand, Ref
 from edgewise.backends.xnnpack.rows.normalization import mean_of_last
 from edgewise.backends.xnnpack.rows.reduce import mean_over
 from edgewise.backends.xnnpack.rows.resample import repeat_each
-from edgewise.backends.xnnpack.table import Constraint, Lowering, OpRow, Query, add_row, constant
+from edgewise.backends.xnnpack.table import (
+    Constraint,
+    Lowering,
+    OpRow,
+    Query,
+    add_row,
+    constant,
+    only_first,
+)
 from edgewise.edge.graph import shape_of
 
 aten = torch.ops.aten
@@ -26,12 +34,7 @@ Args = dict[str, Any]
 AFFINE = constant("weight", "bias")
 
 
-def _only_first(q: Query) -> str | None:
-    others = [u.name for u in q.node.users if u.args[1] != 0 and u.users]
-    return None if not others else f"statistics used by {', '.join(others)}"
-
-
-ONLY_RESULT = Constraint("only the normalised tensor is used", _only_first)
+ONLY_RESULT = only_first("only the normalised tensor is used", "statistics")
 
 
 def _rms_norm(to: Lowering, node: Node, args: Args) -> Operand:
