@@ -1,0 +1,95 @@
+"""What the converter made: one NeutronGraph, with its microcode, weights and kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edgewise.backends.neutron.tflite.schema import BuiltinOperator, Model, SubGraph
+from edgewise.errors import PartitionError
+from edgewise.flatbuffer import unpack
+
+NEUTRON_GRAPH = "NeutronGraph"
+_CONSTANTS = 3
+"""Last inputs of the NeutronGraph: microcode, weights, kernels."""
+
+
+@dataclass(frozen=True)
+class NeutronArtifacts:
+    """The NeutronGraph's parts.
+
+    inputs, outputs: for each of the node's, its index among the graph's. version 1 has two more
+    outputs behind the results, for profiling and debugging.
+    """
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+    microcode: bytes
+    weights: bytes
+    kernels: bytes
+    version: int
+
+
+def read_artifacts(converted: bytes) -> NeutronArtifacts:
+    """From the converter's TFLite file. PartitionError if it is not one NeutronGraph."""
+    try:
+        model = unpack(Model, converted)
+        graphs = model.subgraphs or []
+        if len(graphs) != 1:
+            raise _unexpected(f"{len(graphs)} subgraphs")
+        return _read(model, graphs[0])
+    except (ValueError, IndexError, TypeError) as cause:
+        raise _unexpected(f"a file that cannot be read ({cause})") from None
+
+
+def _read(model: Model, graph: SubGraph) -> NeutronArtifacts:
+    names = [_operator_name(model, op.opcode_index) for op in graph.operators or []]
+    if names != [NEUTRON_GRAPH]:
+        raise _unexpected(f"the operators {', '.join(names) or 'none'}")
+    (node,) = graph.operators
+    sources, results = list(node.inputs or []), list(node.outputs or [])
+    inputs, constants = sources[:-_CONSTANTS], sources[-_CONSTANTS:]
+    results = results[:-1]  # scratch memory
+    if len(constants) != _CONSTANTS or not results:
+        raise _unexpected(f"{len(sources)} inputs and {len(node.outputs or [])} outputs")
+    graph_inputs, graph_outputs = list(graph.inputs or []), list(graph.outputs or [])
+    version = 0
+    if len(results) - 2 == len(graph_outputs):
+        version, results = 1, results[:-2]
+    blobs = [bytes(model.buffers[graph.tensors[i].buffer].data or b"") for i in constants]
+    return NeutronArtifacts(
+        inputs=_positions(inputs, graph_inputs, "input"),
+        outputs=_positions(results, graph_outputs, "output"),
+        input_names=tuple(graph.tensors[i].name for i in inputs),
+        output_names=tuple(graph.tensors[i].name for i in results),
+        microcode=blobs[0],
+        weights=blobs[1],
+        kernels=blobs[2],
+        version=version,
+    )
+
+
+def _operator_name(model: Model, index: int) -> str:
+    code = model.operator_codes[index]
+    number = max(code.builtin_code, code.deprecated_builtin_code)
+    if number == BuiltinOperator.CUSTOM:
+        return str(code.custom_code)
+    try:
+        return BuiltinOperator(number).name
+    except ValueError:
+        return f"operator {number}"
+
+
+def _positions(tensors: Sequence[int], among: Sequence[int], what: str) -> tuple[int, ...]:
+    if any(among.count(tensor) != 1 for tensor in tensors):
+        raise _unexpected(f"an {what} of the NeutronGraph that is none of the program")
+    return tuple(among.index(tensor) for tensor in tensors)
+
+
+def _unexpected(found: str) -> PartitionError:
+    return PartitionError(
+        f"[Neutron converter] the converted program must be one {NEUTRON_GRAPH}; got {found}; "
+        f"try leaving operators out with operators_not_to_delegate"
+    )

@@ -1,0 +1,1 @@
+"""TFLite files: what NXP's converter reads and writes."""

@@ -1,0 +1,1 @@
+"""STAND-IN for NXP's package for MCUXpresso SDK 25.12."""
