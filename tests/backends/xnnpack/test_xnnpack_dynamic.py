@@ -14,7 +14,7 @@ from torch.export import Dim
 from xnnpack_cases import t
 
 from edgewise.backends.xnnpack import reshape
-from edgewise.backends.xnnpack.sizes import broadcast, divides, groups, same
+from edgewise.edge.sizes import broadcast, divides, groups, same
 from support import RUNTIMES, Fn, assert_close, eager, eager64, lower, operators, run_ours
 
 N = Dim("n", min=1, max=5)

@@ -12,12 +12,10 @@ from torch.fx import Node
 from edgewise.backends.xnnpack.builder import Builder, Operand, Ref
 from edgewise.backends.xnnpack.float_islands import float_islands
 from edgewise.backends.xnnpack.graph import Graph, serialize
-from edgewise.backends.xnnpack.layout import identity
 from edgewise.backends.xnnpack.passes import optimize
 from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
 from edgewise.backends.xnnpack.reshape import OutOfReach
 from edgewise.backends.xnnpack.rows import row_of
-from edgewise.backends.xnnpack.sizes import at, symbol_values
 from edgewise.backends.xnnpack.table import Lowering
 from edgewise.backends.xnnpack.weight_only import EXPANDED, is_expanded
 from edgewise.edge.graph import (
@@ -31,7 +29,9 @@ from edgewise.edge.graph import (
     tensors_of,
 )
 from edgewise.edge.layout import dim_order
+from edgewise.edge.orders import identity
 from edgewise.edge.program import output_node
+from edgewise.edge.sizes import at, symbol_values
 from edgewise.errors import PartitionError, at_node
 from edgewise.partition.spec import BackendDetails, CompileSpec, PreprocessResult
 

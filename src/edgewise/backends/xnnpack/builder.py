@@ -17,17 +17,17 @@ from typing import Any
 import torch
 
 from edgewise.backends.xnnpack.graph import Graph, Node, Value
-from edgewise.backends.xnnpack.layout import Perm, identity, order_that_matters, perm_after_view
 from edgewise.backends.xnnpack.quantized_constants import Stored, store
 from edgewise.backends.xnnpack.reshape import Drop, Insert, Merge, OutOfReach, Step, plan
-from edgewise.backends.xnnpack.sizes import (
+from edgewise.edge.graph import Dim
+from edgewise.edge.orders import Perm, identity, order_that_matters, perm_after_view
+from edgewise.edge.sizes import (
     at,
     broadcast,
     same_sizes,
     shown,
     symbolic_sizes,
 )
-from edgewise.edge.graph import Dim
 
 NHWC = (0, 2, 3, 1)
 ONLY_FLOAT32 = frozenset({"Cos", "Exp", "Gelu", "Log", "Sin"})

@@ -5,9 +5,9 @@ python -m edgewise.backends.xnnpack.document > docs/xnnpack-operators.md
 
 from __future__ import annotations
 
+from edgewise.backends.xnnpack.graph import MAX_RANK
 from edgewise.backends.xnnpack.rows import all_rows
 from edgewise.backends.xnnpack.rows.quantization import QUANTIZED
-from edgewise.backends.xnnpack.sizes import MAX_RANK
 from edgewise.backends.xnnpack.table import OpRow
 
 _HEAD = f"""# Operators of the XNNPACK backend

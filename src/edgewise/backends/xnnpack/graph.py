@@ -21,10 +21,13 @@ from edgewise.backends.xnnpack.quant import (
     Quant,
     pack_nibbles,
 )
-from edgewise.backends.xnnpack.sizes import at, is_symbolic
 from edgewise.edge.graph import Dim
 from edgewise.edge.program import tensor_bytes
+from edgewise.edge.sizes import at, is_symbolic
 from edgewise.errors import PartitionError
+
+MAX_RANK = 6
+"""XNNPACK's limit on dimensions."""
 
 FP32, FP16 = 1, 2
 DATATYPES = {torch.float32: FP32, torch.float16: FP16}

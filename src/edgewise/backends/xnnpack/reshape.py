@@ -12,15 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edgewise.backends.xnnpack.sizes import (
-    MAX_RANK,
-    groups,
-    is_symbolic,
-    same_sizes,
-    shown,
-    symbolic_sizes,
-)
+from edgewise.backends.xnnpack.graph import MAX_RANK
 from edgewise.edge.graph import Dim
+from edgewise.edge.sizes import groups, is_symbolic, same_sizes, shown, symbolic_sizes
 
 MAX_PIECES = 64
 """Most pieces that one dimension is cut into; beyond it a partition of its own is faster."""

@@ -17,9 +17,8 @@ from torch.fx.node import map_arg
 
 from edgewise.backends.xnnpack import reshape
 from edgewise.backends.xnnpack.builder import Builder, Operand, Ref
-from edgewise.backends.xnnpack.layout import identity
+from edgewise.backends.xnnpack.graph import MAX_RANK
 from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
-from edgewise.backends.xnnpack.sizes import MAX_RANK, shown, symbol_values, symbolic_sizes
 from edgewise.edge.graph import (
     arguments,
     dims_of,
@@ -30,7 +29,9 @@ from edgewise.edge.graph import (
     tensors_of,
     value_of,
 )
+from edgewise.edge.orders import identity
 from edgewise.edge.program import Constants
+from edgewise.edge.sizes import shown, symbol_values, symbolic_sizes
 from edgewise.partition.spec import Refusal
 
 STATIC_ONLY = "static shapes only"

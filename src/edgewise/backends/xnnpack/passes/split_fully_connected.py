@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from edgewise.backends.xnnpack.graph import Graph, Node, Value
 from edgewise.backends.xnnpack.quant import rows_of
-from edgewise.backends.xnnpack.sizes import same, same_sizes, symbolic_sizes
 from edgewise.edge.graph import Dim
+from edgewise.edge.sizes import same, same_sizes, symbolic_sizes
 
 
 @dataclass

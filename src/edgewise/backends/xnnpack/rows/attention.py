@@ -9,8 +9,8 @@ import torch
 from torch.fx import Node
 
 from edgewise.backends.xnnpack.builder import Operand, Ref
+from edgewise.backends.xnnpack.graph import MAX_RANK
 from edgewise.backends.xnnpack.rows.linear import batch_product
-from edgewise.backends.xnnpack.sizes import MAX_RANK, shown
 from edgewise.backends.xnnpack.table import (
     Constraint,
     Lowering,
@@ -20,6 +20,7 @@ from edgewise.backends.xnnpack.table import (
     equals,
 )
 from edgewise.edge.graph import Dim, shape_of
+from edgewise.edge.sizes import shown
 
 aten = torch.ops.aten
 

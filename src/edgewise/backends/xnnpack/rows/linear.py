@@ -9,8 +9,6 @@ from torch.fx import Node
 
 from edgewise.backends.xnnpack.builder import Operand, Ref
 from edgewise.backends.xnnpack.graph import TRANSPOSE_B
-from edgewise.backends.xnnpack.layout import identity
-from edgewise.backends.xnnpack.sizes import broadcast, shown, symbolic_sizes
 from edgewise.backends.xnnpack.table import (
     Constraint,
     Lowering,
@@ -20,6 +18,8 @@ from edgewise.backends.xnnpack.table import (
     constant,
 )
 from edgewise.edge.graph import fake, shape_of
+from edgewise.edge.orders import identity
+from edgewise.edge.sizes import broadcast, shown, symbolic_sizes
 
 aten = torch.ops.aten
 Args = dict[str, Any]

@@ -13,9 +13,9 @@ import torch
 from torch.fx import Node
 
 from edgewise.backends.xnnpack.builder import Operand, Ref
-from edgewise.backends.xnnpack.sizes import shown
 from edgewise.backends.xnnpack.table import Constraint, Lowering, OpRow, Query, add_row
 from edgewise.edge.graph import shape_of
+from edgewise.edge.sizes import shown
 
 aten = torch.ops.aten
 Args = dict[str, Any]

@@ -18,12 +18,12 @@ from collections.abc import Collection, Sequence
 
 from edgewise.backends.xnnpack.builder import Ref
 from edgewise.backends.xnnpack.graph import KEEP_DIMS
-from edgewise.backends.xnnpack.layout import identity
 from edgewise.backends.xnnpack.rows.normalization import mean_of_last
 from edgewise.backends.xnnpack.rows.windows import pad, pool
-from edgewise.backends.xnnpack.sizes import symbolic_sizes
 from edgewise.backends.xnnpack.table import Lowering
 from edgewise.edge.graph import Dim
+from edgewise.edge.orders import identity
+from edgewise.edge.sizes import symbolic_sizes
 
 MOST_WEIGHTS = 1 << 15
 """Most weights of one fully connected node that takes a mean. Longer rows are cut in pieces of

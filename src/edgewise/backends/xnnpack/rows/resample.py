@@ -9,8 +9,8 @@ import torch
 from torch.fx import Node
 
 from edgewise.backends.xnnpack.builder import NHWC, Operand, Ref
+from edgewise.backends.xnnpack.graph import MAX_RANK
 from edgewise.backends.xnnpack.rows.reduce import as_it_lies, named
-from edgewise.backends.xnnpack.sizes import MAX_RANK
 from edgewise.backends.xnnpack.table import (
     Constraint,
     Lowering,

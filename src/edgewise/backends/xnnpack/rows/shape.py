@@ -11,9 +11,9 @@ from torch.fx import Node
 
 from edgewise.backends.xnnpack import reshape
 from edgewise.backends.xnnpack.builder import Operand, Ref
+from edgewise.backends.xnnpack.graph import MAX_RANK
 from edgewise.backends.xnnpack.rows.reduce import as_it_lies, named, pad_after
 from edgewise.backends.xnnpack.rows.windows import pad
-from edgewise.backends.xnnpack.sizes import MAX_RANK
 from edgewise.backends.xnnpack.table import (
     RESHAPABLE,
     Constraint,

@@ -14,9 +14,6 @@ import sympy
 
 from edgewise.edge.graph import Dim
 
-MAX_RANK = 6
-"""XNNPACK's limit on dimensions."""
-
 
 def is_symbolic(size: Dim) -> bool:
     return not isinstance(size, int)
@@ -65,7 +62,7 @@ def broadcast(a: Sequence[Dim], b: Sequence[Dim]) -> tuple[Dim, ...]:
         if x == 1 or (is_symbolic(x) and isinstance(y, int) and y != 1):
             found.append(y)
         elif isinstance(x, int) and isinstance(y, int) and y not in (1, x):
-            raise ValueError(f"[xnnpack] shapes must go together; got {shown(a)} and {shown(b)}")
+            raise ValueError(f"[broadcast] shapes must go together; got {shown(a)} and {shown(b)}")
         else:
             found.append(x)
     return tuple(found)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgewise.backends.xnnpack.sizes import groups, same
 from edgewise.edge.graph import Dim
+from edgewise.edge.sizes import groups, same
 
 Perm = tuple[int, ...]
 
