@@ -18,14 +18,12 @@ class CustomDelegationOptions:
 
     allow_no_op_partitions: partitions that only move or rename data. NXP's converter makes no
     NeutronGraph of some of them, which then fails the lowering.
-    allow_batches: batch sizes other than 1 of image operators, which the NPU runs one by one.
-    allow_padded_pooling: average pooling with padding, computed with a padding of zeros before
-    it; exact if the zeros are counted (count_include_pad).
+    allow_dynamic_batch: operators whose batch size (dimension 0) is symbolic. The NPU's program is
+    made for the size of the export's example, and the runtime refuses others.
     """
 
     allow_no_op_partitions: bool = False
-    allow_batches: bool = False
-    allow_padded_pooling: bool = False
+    allow_dynamic_batch: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,268 @@
+"""Which nodes the NPU takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from edgewise.backends.neutron.backend import NeutronBackend
+from edgewise.backends.neutron.compile_spec import CustomDelegationOptions, NeutronOptions
+from edgewise.backends.neutron.converter import FLAVOR_PREFIX, find_converter
+from edgewise.backends.neutron.quantized import (
+    Cluster,
+    Quant,
+    clusters,
+    is_constant,
+    own_dequantizations,
+    results,
+)
+from edgewise.backends.neutron.rows import all_rows, row_of
+from edgewise.backends.neutron.table import Rules, is_main, query_of
+from edgewise.backends.neutron.targets import target_of
+from edgewise.edge.graph import is_call, is_getitem, is_size, op_name, tensors_of
+from edgewise.edge.program import Constants
+from edgewise.partition.delegate import is_delegate_call
+from edgewise.partition.grouping import group
+from edgewise.partition.spec import (
+    TAG,
+    CompileSpec,
+    DelegationSpec,
+    Partitioner,
+    PartitionResult,
+    Refusal,
+)
+
+QUANTIZE_FIRST = "quantizing the model for this NPU: NeutronQuantizer with prepare_pt2e"
+
+
+class NeutronPartitioner(Partitioner):
+    """Gives the Neutron NPU what it computes in 8-bit integers.
+
+    compile_spec: from `generate_neutron_compile_spec` or `NeutronCompileSpecBuilder`.
+    custom_delegation_options: what may be delegated although it is not known to pay.
+    Everything that cannot be decided before the program runs stays off the NPU, with its reason.
+
+    ValueError if the target is unknown; NeutronConverterError if the converter's flavor is not
+    installed.
+    """
+
+    def __init__(
+        self,
+        compile_spec: list[CompileSpec],
+        custom_delegation_options: CustomDelegationOptions | None = None,
+    ) -> None:
+        self.options = NeutronOptions.read(compile_spec)
+        converter = find_converter(self.options.neutron_converter_flavor)
+        delegation = custom_delegation_options or CustomDelegationOptions()
+        old = converter is not None and converter.package.startswith(FLAVOR_PREFIX)
+        self.rules = Rules(target_of(self.options.config, converter), delegation, not old)
+        self.delegation_spec = DelegationSpec(NeutronBackend.backend_id, list(compile_spec))
+
+    def ops_to_not_decompose(
+        self, ep: ExportedProgram
+    ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
+        """Composite operators with a row of their own."""
+        return [t for row in all_rows() if row.keep for t in row.targets], None
+
+    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        """Tags clusters that the rows accept; says for everything else why not."""
+        constants = Constants(exported_program)
+        graph = exported_program.graph
+        own_dequantizations([n for n in graph.nodes if is_call(n)])
+        free = [n for n in graph.nodes if is_call(n) and not (is_delegate_call(n) or TAG in n.meta)]
+        found = clusters(free, constants)
+        refused = {id(c): r for c in found if (r := self._refusals(c, constants))}
+        tags: dict[str, DelegationSpec] = {}
+        for partition in self._partitions(exported_program, found, refused):
+            idle = self._idle(partition)
+            if idle is not None:
+                refused.update((id(c), {n: [idle] for n in c.nodes}) for c in partition)
+                continue
+            tag = f"neutron_{len(tags)}"
+            tags[tag] = self.delegation_spec
+            for cluster in partition:
+                for node in cluster.all_nodes:
+                    node.meta[TAG] = tag
+        reasons = {n.name: r for given in refused.values() for n, r in given.items()}
+        self._report_unused_names(free, reasons)
+        return PartitionResult(exported_program, tags, reasons)
+
+    # --- one cluster --------------------------------------------------------------------
+
+    def _refusals(self, cluster: Cluster, constants: Constants) -> dict[Node, list[Refusal]]:
+        """By node; empty if the NPU takes the cluster."""
+        whole = self._against_all(cluster, constants)
+        if whole is not None:
+            return {node: [whole] for node in cluster.nodes}
+        given: dict[Node, list[Refusal]] = {}
+        for node in cluster.nodes:
+            if is_getitem(node):
+                continue
+            row = row_of(node)
+            if row is None:
+                given[node] = [Refusal("an operator of the Neutron table", op_name(node))]
+                continue
+            given_here = row.refusals(query_of(node, constants, cluster, self.rules))
+            if given_here:
+                given[node] = given_here
+        if given:
+            other = next(iter(given))
+            for node in cluster.nodes:
+                with_it = Refusal("operators between quantizations go together", other.name)
+                given.setdefault(node, [with_it])
+        return given
+
+    def _against_all(self, cluster: Cluster, constants: Constants) -> Refusal | None:
+        nodes = cluster.nodes
+        named = next((n for n in nodes if self._is_named(n)), None)
+        if named is not None:
+            return Refusal("an operator that operators_not_to_delegate does not name", named.name)
+        unknown = next((n for n in nodes if row_of(n) is None and not is_getitem(n)), None)
+        if unknown is not None:
+            return Refusal("operators of the Neutron table", op_name(unknown))
+        for node in [*nodes, *cluster.inputs]:
+            for tensor in tensors_of(node):
+                if not all(isinstance(size, int) for size in tensor.shape):
+                    shown = ", ".join(map(str, tensor.shape))
+                    return Refusal(
+                        "static shapes",
+                        f"{node.name}: [{shown}]",
+                        "an export without dynamic_shapes",
+                    )
+                if 0 in tensor.shape:
+                    return Refusal("tensors with elements", f"{node.name}: {list(tensor.shape)}")
+        if cluster.floats or not cluster.outputs or not cluster.inputs:
+            what = [n.name for n in cluster.floats] or ["constants only"]
+            got = f"floating point at {', '.join(what[:3])}"
+            return Refusal("operands and result quantized to int8", got, QUANTIZE_FIRST)
+        for node in [*cluster.inputs, *cluster.outputs]:
+            quant = Quant.of(node)
+            if quant.dtype != torch.int8 or (quant.low, quant.high) != (-128, 127):
+                dtype = str(quant.dtype).removeprefix("torch.")
+                got = f"{node.name}: {dtype} {quant.low}..{quant.high}"
+                return Refusal("activations in int8, -128..127", got, QUANTIZE_FIRST)
+        if len(results(cluster)) != 1 or len({Quant.of(n) for n in cluster.outputs}) != 1:
+            return Refusal(
+                "one result with one quantization",
+                ", ".join(f"{n.name}: {Quant.of(n)}" for n in cluster.outputs),
+                "NeutronQuantizer",
+            )
+        return self._shape_of_cluster(cluster, constants)
+
+    def _shape_of_cluster(self, cluster: Cluster, constants: Constants) -> Refusal | None:
+        """One operator that computes, moves before it, moves and clamps behind."""
+        main = [n for n in cluster.nodes if is_main(n)]
+        if len(main) > 1:
+            got = ", ".join(n.name for n in main)
+            return Refusal("one operator between quantizations", got, "NeutronQuantizer")
+        for node in cluster.nodes:
+            row = row_of(node)
+            if row is None or not (row.clamps or node in main):
+                continue
+            for source in node.all_input_nodes:
+                if source in cluster.nodes and node in main and not _is_stored(source, constants):
+                    return Refusal(
+                        "operands that are dequantized",
+                        f"{source.name} is computed",
+                        QUANTIZE_FIRST,
+                    )
+        return None
+
+    def _is_named(self, node: Node) -> bool:
+        return bool(_names(node) & set(self.options.operators_not_to_delegate))
+
+    # --- all of them --------------------------------------------------------------------
+
+    def _partitions(
+        self, program: ExportedProgram, found: Sequence[Cluster], refused: dict[int, Any]
+    ) -> list[list[Cluster]]:
+        """Clusters that may run together. Nodes outside of clusters keep them apart."""
+        owner: dict[Node, Any] = {}
+        for cluster in found:
+            owner.update(dict.fromkeys(cluster.all_nodes, cluster))
+        items = [n for n in program.graph.nodes if is_call(n) and not is_size(n)]
+        units: list[Any] = list(dict.fromkeys(id(owner.get(n, n)) for n in items))
+        by_id = {id(owner.get(n, n)): owner.get(n, n) for n in items}
+        units = _sorted(units, by_id, owner)
+
+        def sources(unit: int) -> list[int]:
+            item = by_id[unit]
+            members = item.all_nodes if isinstance(item, Cluster) else [item]
+            read = {id(owner.get(s, s)) for n in members for s in n.all_input_nodes}
+            return [s for s in read if s != unit]
+
+        def supported(unit: int) -> bool:
+            return isinstance(by_id[unit], Cluster) and unit not in refused
+
+        return [[by_id[u] for u in members] for members in group(units, sources, supported)]
+
+    def _idle(self, partition: Sequence[Cluster]) -> Refusal | None:
+        """A partition that computes nothing: the converter makes no program of it."""
+        if self.rules.options.allow_no_op_partitions:
+            return None
+        rows = [row_of(n) for c in partition for n in c.nodes]
+        if all(row is None or row.idle for row in rows):
+            return Refusal(
+                "a partition must compute something",
+                "operators that only rename or cut",
+                "CustomDelegationOptions(allow_no_op_partitions=True)",
+            )
+        return None
+
+    def _report_unused_names(self, nodes: Sequence[Node], reasons: dict[str, Any]) -> None:
+        import warnings
+
+        known = set().union(*(_names(n) for n in nodes)) if nodes else set()
+        unused = [n for n in self.options.operators_not_to_delegate if n not in known]
+        if unused:
+            warnings.warn(
+                f"[NeutronPartitioner] operators_not_to_delegate should name operators or nodes of "
+                f"the program; got {', '.join(unused)}; try names of the delegation report",
+                stacklevel=4,
+            )
+
+
+def _is_stored(node: Node, constants: Constants) -> bool:
+    """Whether the node moves what is dequantized."""
+    while not is_constant(node, constants):
+        row = row_of(node)
+        if row is None:
+            return not is_call(node) or "dequantize" in op_name(node)
+        if not row.moves or len(node.all_input_nodes) != 1:
+            return False
+        node = node.all_input_nodes[0]
+    return True
+
+
+def _names(node: Node) -> set[str]:
+    """What `operators_not_to_delegate` may call a node: its name, or its operator's."""
+    operator = op_name(node)
+    short = operator.rpartition(".")[0] if operator.count(".") == 2 else operator
+    return {node.name, *(n.replace(".", s) for n in (operator, short) for s in "._")}
+
+
+def _sorted(units: list[int], by_id: dict[int, Any], owner: dict[Node, Any]) -> list[int]:
+    """So that each comes after all that it reads (a cluster's nodes lie apart in the graph)."""
+    done: dict[int, None] = {}
+    for first in units:
+        stack = [first]
+        while stack:
+            unit = stack[-1]
+            item = by_id[unit]
+            members = item.all_nodes if isinstance(item, Cluster) else [item]
+            missing = [
+                m
+                for n in members
+                for s in n.all_input_nodes
+                if (m := id(owner.get(s, s))) in by_id and m != unit and m not in done
+            ]
+            if missing and missing[0] not in stack:
+                stack.append(missing[0])
+                continue
+            done[unit] = None
+            stack.pop()
+    return list(done)

@@ -1,0 +1,163 @@
+"""Quantized programs as Neutron sees them: operators between dequantizations and quantizations.
+
+Around every operator of a statically quantized program its operands are dequantized and its
+result is quantized. What lies between, connected by floating-point values, is a cluster; the
+NPU computes it in integers, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from edgewise.edge.graph import arguments, is_call, is_getitem, is_size, op_name, tensors_of
+from edgewise.edge.program import Constants
+
+QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
+DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
+DEQUANTIZE_CHANNELS = "quantized_decomposed.dequantize_per_channel.default"
+
+
+def is_quantize(node: Any) -> bool:
+    return isinstance(node, Node) and is_call(node) and op_name(node) == QUANTIZE
+
+
+def is_dequantize(node: Any) -> bool:
+    """With one scale, or one for each channel."""
+    names = (DEQUANTIZE, DEQUANTIZE_CHANNELS)
+    return isinstance(node, Node) and is_call(node) and op_name(node) in names
+
+
+def is_constant(node: Any, constants: Constants) -> bool:
+    """Whether the node is a parameter or buffer, or one that is dequantized."""
+    return node in constants or (
+        is_dequantize(node) and all(source in constants for source in node.all_input_nodes)
+    )
+
+
+@dataclass(frozen=True)
+class Quant:
+    """A real number is `scale * (stored - zero_point)`, stored in `dtype`."""
+
+    scale: float
+    zero_point: int
+    dtype: torch.dtype
+    low: int
+    high: int
+
+    @staticmethod
+    def of(node: Node) -> Quant:
+        """Of a quantize or dequantize call with one scale."""
+        args = arguments(node)
+        return Quant(
+            float(args["scale"]),
+            int(args["zero_point"]),
+            args["dtype"],
+            int(args["quant_min"]),
+            int(args["quant_max"]),
+        )
+
+    def stored(self, real: float) -> int:
+        """The number that stands for a real one."""
+        return max(self.low, min(self.high, round(real / self.scale) + self.zero_point))
+
+    def __str__(self) -> str:
+        return f"{str(self.dtype).removeprefix('torch.')} {self.scale:g} ({self.zero_point})"
+
+
+@dataclass(eq=False)
+class Cluster:
+    """Operators connected by floating-point values, in the order of the program.
+
+    inputs: the dequantizations of computed tensors. constants: those of parameters. outputs: the
+    quantizations. floats: values that come or go without either.
+    """
+
+    nodes: list[Node] = field(default_factory=list)
+    inputs: list[Node] = field(default_factory=list)
+    constants: list[Node] = field(default_factory=list)
+    outputs: list[Node] = field(default_factory=list)
+    floats: list[Node] = field(default_factory=list)
+
+    @property
+    def all_nodes(self) -> list[Node]:
+        """With the quantizations around."""
+        return [*self.constants, *self.inputs, *self.nodes, *self.outputs]
+
+
+def own_dequantizations(nodes: Sequence[Node]) -> None:
+    """Gives every reader of a dequantized value a dequantization of its own (in place)."""
+    for node in nodes:
+        if is_dequantize(node):
+            for user in list(node.users)[1:]:
+                with node.graph.inserting_before(node):
+                    copy = node.graph.node_copy(node)
+                copy.meta = dict(node.meta)
+                user.replace_input_with(node, copy)
+
+
+def clusters(nodes: Sequence[Node], constants: Constants) -> list[Cluster]:
+    """All calls but the quantizations around them, by cluster. In the order of first nodes."""
+    found: dict[Node, Cluster] = {}
+    inner = [
+        n for n in nodes if is_call(n) and not (is_quantize(n) or is_dequantize(n) or is_size(n))
+    ]
+    for node in inner:
+        mine = found.setdefault(node, Cluster([node]))
+        for source in node.all_input_nodes:
+            other = found.get(source)
+            if other is not None and other is not mine:
+                other.nodes += mine.nodes
+                found.update(dict.fromkeys(mine.nodes, other))
+                mine = other
+    place = {node: i for i, node in enumerate(nodes)}
+    whole = list(dict.fromkeys(found[node] for node in inner))
+    for cluster in whole:
+        cluster.nodes.sort(key=place.__getitem__)
+        _surround(cluster, constants)
+    return whole
+
+
+def _surround(cluster: Cluster, constants: Constants) -> None:
+    members = set(cluster.nodes)
+    for node in cluster.nodes:
+        for source in node.all_input_nodes:
+            if source in members or is_size(source):
+                continue
+            if is_constant(source, constants):
+                _append(cluster.constants, source, not_a_call_of=constants)
+            elif is_dequantize(source):
+                _append(cluster.inputs, source)
+            elif any(t.is_floating_point() for t in tensors_of(source)):
+                _append(cluster.floats, source)
+        for user in node.users:
+            if user not in members:
+                _append(cluster.outputs if is_quantize(user) else cluster.floats, user)
+
+
+def _append(to: list[Node], node: Node, not_a_call_of: Constants | None = None) -> None:
+    if node not in to and not (not_a_call_of is not None and node in not_a_call_of):
+        to.append(node)
+
+
+def results(cluster: Cluster) -> list[Node]:
+    """The nodes that others than the cluster's read."""
+    members = set(cluster.nodes)
+    return [n for n in cluster.nodes if any(u not in members for u in n.users)]
+
+
+__all__ = [
+    "Cluster",
+    "Quant",
+    "clusters",
+    "is_constant",
+    "is_dequantize",
+    "is_getitem",
+    "is_quantize",
+    "own_dequantizations",
+    "results",
+]

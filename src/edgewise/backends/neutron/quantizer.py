@@ -1,0 +1,91 @@
+"""What the Neutron NPU computes in 8-bit integers, for torchao's PT2E flow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+
+from edgewise.quantize.patterns import Elementwise, Fixed, Joined, Pattern, SameScale, Weighted
+from edgewise.quantize.quantizer import TableQuantizer
+
+aten = torch.ops.aten
+
+
+def _table() -> dict[Any, Pattern]:
+    table: dict[Any, Pattern] = {
+        aten.linear.default: Weighted(),
+        aten.conv1d.default: Weighted(),
+        aten.conv2d.default: Weighted(),
+        aten.conv_transpose1d.default: Weighted(channel_axis=1),
+        aten.conv_transpose2d.input: Weighted(channel_axis=1),
+        aten.cat.default: Joined(),
+        aten.maximum.default: Joined(),
+        aten.minimum.default: Joined(),
+        aten.sigmoid.default: Fixed(1 / 256, -128),
+        aten.softmax.int: Fixed(1 / 256, -128),
+        aten.tanh.default: Fixed(1 / 128, 0),
+    }
+    for name in ("add", "sub", "mul"):
+        packets = getattr(aten, name), getattr(aten, f"{name}_")
+        table.update({packet.Tensor: Elementwise() for packet in packets})
+    for one in (
+        aten.abs.default,
+        aten.exp.default,
+        aten.leaky_relu.default,
+        aten.leaky_relu_.default,
+        aten.log.default,
+        aten.neg.default,
+        aten.relu.default,
+        aten.relu_.default,
+    ):
+        table[one] = Elementwise(operands=1)
+    for same in (
+        aten.adaptive_avg_pool2d.default,
+        aten.amax.default,
+        aten.amin.default,
+        aten.avg_pool2d.default,
+        aten.clamp.default,
+        aten.clone.default,
+        aten.constant_pad_nd.default,
+        aten.contiguous.default,
+        aten.dropout.default,
+        aten.flatten.using_ints,
+        aten.hardtanh.default,
+        aten.hardtanh_.default,
+        aten.max_pool2d.default,
+        aten.mean.dim,
+        aten.pad.default,
+        aten.permute.default,
+        aten.relu6.default,
+        aten.reshape.default,
+        aten.slice.Tensor,
+        aten.squeeze.dim,
+        aten.squeeze.dims,
+        aten.sum.dim_IntList,
+        aten.t.default,
+        aten.transpose.int,
+        aten.unsqueeze.default,
+        aten.upsample_bilinear2d.vec,
+        aten.upsample_nearest2d.vec,
+        aten.view.default,
+    ):
+        table[same] = SameScale()
+    return table
+
+
+class NeutronQuantizer(TableQuantizer):
+    """Quantizes what the NPU runs: activations in int8, weights in int8 for each output channel.
+
+    quantizer = NeutronQuantizer().set_global(get_symmetric_quantization_config(True))
+    prepared = prepare_pt2e(torch.export.export(model, inputs).module(), quantizer)
+
+    Factors of a product have scales of their own. (ExecuTorch fixes them to 1/256, which cuts
+    everything outside of +-0.5; TFLite's MUL, which this becomes, has no such rule.)
+    """
+
+    table: ClassVar[Mapping[Any, Pattern]] = _table()
+
+
+__all__ = ["NeutronQuantizer"]
