@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from typing import Any
 
 from edgewise.runtime import _native
 
-__all__ = ["BackendFactory", "DelegateFunction", "register_backend"]
+__all__ = ["BackendFactory", "DelegateFunction", "provide", "register_backend"]
+
+ON_THE_HOST = {
+    "NeutronBackend": "edgewise.backends.neutron.reference",
+}
+"""By id, the modules whose `factory` runs delegates of other machines on this one."""
 
 DelegateFunction = Callable[[list[Any]], Sequence[Any]]
 BackendFactory = Callable[[bytes, dict[str, bytes], Callable[[str], bytes]], DelegateFunction]
@@ -32,3 +38,9 @@ def register_backend(name: str, factory: BackendFactory) -> None:
     if not callable(factory):
         raise TypeError(f"[register_backend] factory must be callable; got {factory!r}")
     _native.register_backend(name, factory)
+
+
+def provide(names: Iterable[str]) -> None:
+    """Registers what can stand in for backends that are not there, where a delegate needs it."""
+    for name in set(names) & ON_THE_HOST.keys() - set(_native.backend_names()):
+        register_backend(name, import_module(ON_THE_HOST[name]).factory)

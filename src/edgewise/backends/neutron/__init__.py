@@ -7,24 +7,33 @@ program = edgewise.to_edge_transform_and_lower(exported, partitioner=[partitione
 
 from typing import TYPE_CHECKING, Any
 
-from edgewise.backends.neutron.backend import NeutronBackend
-from edgewise.backends.neutron.compile_spec import (
-    CustomDelegationOptions,
-    NeutronCompileSpecBuilder,
-    generate_neutron_compile_spec,
-)
-from edgewise.backends.neutron.converter import NeutronConverterError
-from edgewise.backends.neutron.partitioner import NeutronPartitioner
 from edgewise.lazy import attribute
 
 if TYPE_CHECKING:
+    from edgewise.backends.neutron.backend import NeutronBackend
+    from edgewise.backends.neutron.compile_spec import (
+        CustomDelegationOptions,
+        NeutronCompileSpecBuilder,
+        generate_neutron_compile_spec,
+    )
+    from edgewise.backends.neutron.converter import NeutronConverterError
+    from edgewise.backends.neutron.partitioner import NeutronPartitioner
     from edgewise.backends.neutron.quantizer import NeutronQuantizer
 
-_LAZY = {"NeutronQuantizer": "edgewise.backends.neutron.quantizer"}
+_HERE = "edgewise.backends.neutron"
+_LAZY = {
+    "CustomDelegationOptions": f"{_HERE}.compile_spec",
+    "NeutronBackend": f"{_HERE}.backend",
+    "NeutronCompileSpecBuilder": f"{_HERE}.compile_spec",
+    "NeutronConverterError": f"{_HERE}.converter",
+    "NeutronPartitioner": f"{_HERE}.partitioner",
+    "NeutronQuantizer": f"{_HERE}.quantizer",
+    "generate_neutron_compile_spec": f"{_HERE}.compile_spec",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """torchao takes a second to import: only when it is needed."""
+    """All of it when it is needed: `reference` runs programs without torch."""
     return attribute(__name__, _LAZY, name)
 
 
