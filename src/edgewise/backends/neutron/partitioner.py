@@ -17,6 +17,8 @@ from edgewise.backends.neutron.quantized import (
     Quant,
     clusters,
     is_constant,
+    is_dequantize,
+    is_quantize,
     own_dequantizations,
     results,
 )
@@ -88,6 +90,10 @@ class NeutronPartitioner(Partitioner):
                 for node in cluster.all_nodes:
                     node.meta[TAG] = tag
         reasons = {n.name: r for given in refused.values() for n, r in given.items()}
+        edge = Refusal("the NPU takes and gives int8", "a quantization at its border")
+        for node in free:
+            if TAG not in node.meta and (is_quantize(node) or is_dequantize(node)):
+                reasons.setdefault(node.name, [edge])
         self._report_unused_names(free, reasons)
         return PartitionResult(exported_program, tags, reasons)
 
@@ -97,7 +103,7 @@ class NeutronPartitioner(Partitioner):
         """By node; empty if the NPU takes the cluster."""
         whole = self._against_all(cluster, constants)
         if whole is not None:
-            return {node: [whole] for node in cluster.nodes}
+            return {node: [whole] for node in cluster.nodes or cluster.all_nodes}
         given: dict[Node, list[Refusal]] = {}
         for node in cluster.nodes:
             if is_getitem(node):
@@ -145,6 +151,11 @@ class NeutronPartitioner(Partitioner):
                 dtype = str(quant.dtype).removeprefix("torch.")
                 got = f"{node.name}: {dtype} {quant.low}..{quant.high}"
                 return Refusal("activations in int8, -128..127", got, QUANTIZE_FIRST)
+        if not nodes:
+            first, second = Quant.of(cluster.inputs[0]), Quant.of(cluster.outputs[0])
+            same = first == second
+            got = f"{first} and {second}"
+            return None if same else Refusal("nothing is quantized anew", got, "NeutronQuantizer")
         if len(results(cluster)) != 1 or len({Quant.of(n) for n in cluster.outputs}) != 1:
             return Refusal(
                 "one result with one quantization",

@@ -101,7 +101,8 @@ def own_dequantizations(nodes: Sequence[Node]) -> None:
 
 
 def clusters(nodes: Sequence[Node], constants: Constants) -> list[Cluster]:
-    """All calls but the quantizations around them, by cluster. In the order of first nodes."""
+    """All calls but the quantizations around them, by cluster, in the order of first nodes; then
+    those of none, that only quantize anew what was dequantized."""
     found: dict[Node, Cluster] = {}
     inner = [
         n for n in nodes if is_call(n) and not (is_quantize(n) or is_dequantize(n) or is_size(n))
@@ -119,7 +120,8 @@ def clusters(nodes: Sequence[Node], constants: Constants) -> list[Cluster]:
     for cluster in whole:
         cluster.nodes.sort(key=place.__getitem__)
         _surround(cluster, constants)
-    return whole
+    pairs = [n for n in nodes if is_quantize(n) and is_dequantize(n.args[0])]
+    return whole + [Cluster(inputs=[n.args[0]], outputs=[n]) for n in pairs]  # type: ignore[list-item]
 
 
 def _surround(cluster: Cluster, constants: Constants) -> None:

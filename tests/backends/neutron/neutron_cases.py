@@ -1,0 +1,165 @@
+"""Modules that become one Neutron delegate, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+Shape = tuple[int, ...]
+
+
+class Fn(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self.function(*inputs)
+
+
+def conv(i: int, o: int, k: Any, **options: Any) -> nn.Module:
+    return nn.Conv2d(i, o, k, **options)
+
+
+def act(*modules: nn.Module) -> nn.Module:
+    return nn.Sequential(*modules)
+
+
+IMAGE: Shape = (1, 8, 9, 7)
+SQUARE: Shape = (1, 8, 8, 8)
+
+ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
+    # convolutions
+    "conv": (lambda: conv(8, 16, 3), (IMAGE,)),
+    "conv-1x1": (lambda: conv(8, 3, 1), (IMAGE,)),
+    "conv-same": (lambda: conv(8, 8, 3, padding=1), (IMAGE,)),
+    "conv-stride": (lambda: conv(8, 8, 3, padding=1, stride=2), (SQUARE,)),
+    "conv-stride-odd": (lambda: conv(8, 8, 3, padding=1, stride=2), (IMAGE,)),
+    "conv-padding-2": (lambda: conv(8, 8, 3, padding=2), (IMAGE,)),
+    "conv-rectangle": (lambda: conv(8, 8, (1, 5), padding=(0, 2), stride=(2, 1)), (IMAGE,)),
+    "conv-dilated": (lambda: conv(8, 8, 3, dilation=2, padding=2), (IMAGE,)),
+    "conv-no-bias": (lambda: conv(8, 8, 3, bias=False), (IMAGE,)),
+    "conv-batch": (lambda: conv(8, 8, 3), ((3, 8, 6, 6),)),
+    "conv-relu": (lambda: act(conv(8, 8, 3), nn.ReLU()), (IMAGE,)),
+    "conv-relu6": (lambda: act(conv(8, 8, 3), nn.ReLU6()), (IMAGE,)),
+    "conv-hardtanh": (lambda: act(conv(8, 8, 3), nn.Hardtanh()), (IMAGE,)),
+    "conv-hardtanh-01": (lambda: act(conv(8, 8, 3), nn.Hardtanh(0.0, 1.0)), (IMAGE,)),
+    "conv-clamp": (lambda: act(conv(8, 8, 3), nn.Hardtanh(-0.3, 0.7)), (IMAGE,)),
+    "conv-bn-relu": (lambda: act(conv(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU()), (IMAGE,)),
+    "conv-sigmoid": (lambda: act(conv(8, 8, 3), nn.Sigmoid()), (IMAGE,)),
+    "depthwise": (lambda: conv(8, 8, 3, groups=8, padding=1), (IMAGE,)),
+    "depthwise-multiplier": (lambda: conv(8, 16, 3, groups=8), (IMAGE,)),
+    "depthwise-stride-relu6": (
+        lambda: act(conv(8, 8, 3, groups=8, padding=1, stride=2), nn.ReLU6()),
+        (SQUARE,),
+    ),
+    "conv1d": (lambda: nn.Conv1d(8, 16, 3, padding=1), ((1, 8, 20),)),
+    "conv1d-stride": (lambda: nn.Conv1d(8, 16, 4, stride=3, padding=2), ((2, 8, 21),)),
+    "conv1d-relu": (lambda: act(nn.Conv1d(8, 16, 3), nn.ReLU()), ((1, 8, 20),)),
+    "transposed": (lambda: nn.ConvTranspose2d(8, 16, 4, stride=2, padding=1), ((1, 8, 5, 6),)),
+    "transposed-stride-1": (lambda: nn.ConvTranspose2d(8, 4, 3), ((1, 8, 5, 6),)),
+    "transposed-1d": (lambda: nn.ConvTranspose1d(8, 4, 4, stride=2, padding=1), ((1, 8, 9),)),
+    # products
+    "linear": (lambda: nn.Linear(16, 10), ((3, 16),)),
+    "linear-no-bias": (lambda: nn.Linear(16, 10, bias=False), ((3, 16),)),
+    "linear-3d": (lambda: nn.Linear(16, 10), ((2, 5, 16),)),
+    "linear-relu": (lambda: act(nn.Linear(16, 10), nn.ReLU()), ((3, 16),)),
+    "linear-tanh": (lambda: act(nn.Linear(16, 10), nn.Tanh()), ((3, 16),)),
+    "flatten-linear": (lambda: act(conv(8, 8, 3), nn.Flatten(), nn.Linear(280, 5)), (IMAGE,)),
+    # two operands
+    "add": (lambda: Fn(lambda a, b: a + b), (IMAGE, IMAGE)),
+    "add-channels": (lambda: Fn(lambda a, b: a + b), (IMAGE, (1, 8, 1, 1))),
+    "add-rank": (lambda: Fn(lambda a, b: a + b), ((1, 5, 8), (8,))),
+    "add-relu": (lambda: Fn(lambda a, b: torch.relu(a + b)), (IMAGE, IMAGE)),
+    "add-itself": (lambda: Fn(lambda a: a + a), (IMAGE,)),
+    "sub": (lambda: Fn(lambda a, b: a - b), (IMAGE, IMAGE)),
+    "mul": (lambda: Fn(lambda a, b: a * b), (IMAGE, IMAGE)),
+    "mul-gate": (lambda: Fn(lambda a, b: a * b), (IMAGE, (1, 8, 1, 1))),
+    "maximum": (lambda: Fn(torch.maximum), (IMAGE, IMAGE)),
+    "minimum": (lambda: Fn(torch.minimum), (IMAGE, IMAGE)),
+    # one operand
+    "abs": (lambda: Fn(torch.abs), (IMAGE,)),
+    "exp": (lambda: Fn(torch.exp), (IMAGE,)),
+    "log": (lambda: Fn(lambda x: torch.log(torch.abs(x) + torch.abs(x))), (IMAGE,)),
+    "leaky_relu": (lambda: nn.LeakyReLU(0.1), (IMAGE,)),
+    "neg": (lambda: Fn(torch.neg), (IMAGE,)),
+    "relu": (lambda: act(nn.AvgPool2d(2), nn.ReLU()), (SQUARE,)),
+    "sigmoid": (nn.Sigmoid, (IMAGE,)),
+    "tanh": (nn.Tanh, (IMAGE,)),
+    "softmax": (lambda: nn.Softmax(-1), ((4, 16),)),
+    "softmax-channels": (lambda: nn.Softmax(1), (SQUARE,)),
+    # pooling, reductions
+    "max_pool": (lambda: nn.MaxPool2d(2), (SQUARE,)),
+    "max_pool-padded": (lambda: nn.MaxPool2d(3, 2, 1), (SQUARE,)),
+    "max_pool-padded-odd": (lambda: nn.MaxPool2d(3, 2, 1), (IMAGE,)),
+    "avg_pool": (lambda: nn.AvgPool2d(2), (SQUARE,)),
+    "avg_pool-counted": (lambda: nn.AvgPool2d(3, 2, 1), (IMAGE,)),
+    "avg_pool-same": (lambda: nn.AvgPool2d(3, 1, 1, count_include_pad=False), (IMAGE,)),
+    "adaptive": (lambda: nn.AdaptiveAvgPool2d(4), (SQUARE,)),
+    "adaptive-1": (lambda: nn.AdaptiveAvgPool2d(1), (IMAGE,)),
+    "mean": (lambda: Fn(lambda x: x.mean((-1, -2))), (IMAGE,)),
+    "mean-kept": (lambda: Fn(lambda x: x.mean((2, 3), keepdim=True)), (IMAGE,)),
+    "sum": (lambda: Fn(lambda x: x.sum(1)), ((1, 4, 3, 3),)),
+    "amax": (lambda: Fn(lambda x: torch.amax(x, 1)), (IMAGE,)),
+    "amin": (lambda: Fn(lambda x: torch.amin(x, (1, 2))), (IMAGE,)),
+    # moves (beside something that computes)
+    "cat": (lambda: Fn(lambda a, b: torch.cat([a, b], 1)), (IMAGE, IMAGE)),
+    "cat-rows": (lambda: Fn(lambda a, b: torch.cat([a, b], 2)), (IMAGE, (1, 8, 2, 7))),
+    "pad": (lambda: Fn(lambda x: F.pad(x, (1, 2, 0, 1))), (IMAGE,)),
+    "pad-value": (lambda: Fn(lambda x: F.pad(x, (1, 2, 0, 1), value=0.5)), (IMAGE,)),
+    "slice": (lambda: Fn(lambda x: x[:, 2:6, :, 1:]), (IMAGE,)),
+    "slice-back": (lambda: Fn(lambda x: x[..., -3:-1]), (IMAGE,)),
+    "permute": (lambda: Fn(lambda x: torch.sigmoid(x.permute(0, 2, 3, 1))), (IMAGE,)),
+    "transpose": (lambda: Fn(lambda x: torch.tanh(x.transpose(1, 2))), ((2, 3, 8),)),
+    "view": (lambda: Fn(lambda x: torch.tanh(x.reshape(1, 8, 63))), (IMAGE,)),
+    "nearest": (lambda: nn.Upsample(scale_factor=2.0, mode="nearest"), (IMAGE,)),
+    "bilinear": (lambda: nn.Upsample(scale_factor=2.0, mode="bilinear"), (IMAGE,)),
+    "bilinear-corners": (
+        lambda: nn.Upsample(size=(17, 13), mode="bilinear", align_corners=True),
+        (IMAGE,),
+    ),
+}
+
+REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...], str]] = {
+    "groups": (lambda: conv(8, 8, 3, groups=2), (IMAGE,), "groups=1, or one input channel"),
+    "3d": (lambda: nn.Conv3d(2, 4, 3), ((1, 2, 5, 5, 5),), "int8|one or two dimensions"),
+    "transposed-stride": (
+        lambda: nn.ConvTranspose2d(8, 4, 3, stride=3),
+        (IMAGE,),
+        "transposed: stride at most 2.*got stride 3 with a kernel of 3",
+    ),
+    "transposed-output-padding": (
+        lambda: nn.ConvTranspose2d(8, 4, 3, stride=2, output_padding=1),
+        (IMAGE,),
+        r"output_padding=\[1, 1\]",
+    ),
+    "large-window": (lambda: conv(8, 4, 100), ((1, 8, 100, 100),), "at most 65535; got 80000"),
+    "ceil": (lambda: nn.AvgPool2d(2, ceil_mode=True), (IMAGE,), "ceil_mode=False"),
+    "divisor": (lambda: nn.AvgPool2d(2, divisor_override=3), (IMAGE,), "divisor_override=None"),
+    "not-counted": (
+        lambda: nn.AvgPool2d(3, 2, 1, count_include_pad=False),
+        (IMAGE,),
+        "padding that is counted",
+    ),
+    "max-dilated": (lambda: nn.MaxPool2d(2, dilation=2), (SQUARE,), "dilation=1"),
+    "adaptive": (lambda: nn.AdaptiveAvgPool2d(5), (SQUARE,), r"\[8, 8\] to \[5, 5\]"),
+    "softmax-odd": (lambda: nn.Softmax(-1), ((4, 10),), "10 channels, no multiple of 8"),
+    "softmax-dim": (lambda: nn.Softmax(2), (SQUARE,), "dim is the last"),
+    "add-alpha": (lambda: Fn(lambda a, b: torch.add(a, b, alpha=2)), (IMAGE, IMAGE), "alpha=2"),
+    "broadcast-both": (
+        lambda: Fn(lambda a, b: a + b),
+        ((1, 8, 1, 4), (1, 1, 4, 1)),
+        "one operand has the result's size",
+    ),
+    "scalar": (lambda: Fn(lambda x: x + 1.5), (IMAGE,), "two tensors|quantized to int8"),
+    "step": (lambda: Fn(lambda x: torch.tanh(x[..., ::2])), (IMAGE,), "step=1; got step=2"),
+    "scale": (lambda: nn.Upsample(scale_factor=3.0), (IMAGE,), "scales of 1, 2, 4 or 8"),
+    "no-row": (lambda: Fn(torch.erf), (IMAGE,), "aten.erf.default"),
+    "no-op": (lambda: Fn(lambda x: x.reshape(1, -1)), (IMAGE,), "must compute something|int8"),
+}
