@@ -6,6 +6,7 @@ import argparse
 import configparser
 import importlib
 import importlib.metadata
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -311,3 +312,13 @@ def _layers(table: Any, memories: list[str]) -> list[LayerFigures]:
         )
         for row in rows
     ]
+
+
+def check(system_config: str, memory_mode: str, flags: Sequence[str], ini: str) -> None:
+    """Raises VelaError for what `compile_tosa` would not know."""
+    _parse_flags(flags)
+    if importlib.util.find_spec("ethosu") is None:
+        _import_regor()
+    config = _Ini(read_ini(ini), ini)
+    config.get("System_Config", system_config, "core_clock", "1")
+    config.get("Memory_Mode", memory_mode, "arena_cache_size", "0")
