@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.export import ExportedProgram
@@ -14,7 +14,11 @@ from edgewise.lowering import ExecutorchProgramManager, to_edge_transform_and_lo
 from edgewise.partition.spec import Partitioner
 from edgewise.quantize.schemes import Scheme, scheme_of
 
+if TYPE_CHECKING:
+    from edgewise.quantize.quantizer import TableQuantizer
+
 _BACKENDS = ("xnnpack", "none")
+_NPU = "ethos-u"
 
 
 def compile(
@@ -32,9 +36,9 @@ def compile(
     """Exports, lowers and writes a model; quantizes it before if asked.
 
     model: a module (put into evaluation mode for the export), or a program exported
-    already. example_inputs: a tuple of inputs; needed for a module. backend: "xnnpack",
-    or "none" for the runtime's own kernels alone. dynamic_shapes: as for
-    `torch.export.export`.
+    already. example_inputs: a tuple of inputs; needed for a module. backend: "xnnpack", a
+    target of Ethos-U ("ethos-u55-128", ...), or "none" for the runtime's own kernels alone.
+    dynamic_shapes: as for `torch.export.export`.
 
     quantize: a scheme: "int8" (static; needs calibration), "int8-dynamic", "int8-weight",
     "int4-dynamic" or "int4-weight" (see `edgewise.quantize.SCHEMES`). calibration: batches
@@ -45,10 +49,12 @@ def compile(
     standard error, and a bar while calibrating. The result has `save`, `buffer` and
     `delegation_report`.
     """
-    if backend not in _BACKENDS:
+    if backend not in _BACKENDS and not backend.startswith(_NPU):
         raise ValueError(
-            f"[compile] backend must be one of {', '.join(_BACKENDS)}; got {backend!r}"
+            f"[compile] backend must be one of {', '.join(_BACKENDS)} or a target of Ethos-U "
+            f"('ethos-u55-128'); got {backend!r}"
         )
+    partitioners = _partitioners(backend)
     if isinstance(example_inputs, torch.Tensor):
         example_inputs = (example_inputs,)
     if quantize is not None:
@@ -66,15 +72,32 @@ def compile(
         exported = model
     else:
         exported = export_module(*_checked(model, example_inputs), dynamic_shapes)
-    partitioners: list[Partitioner] = []
-    if backend == "xnnpack":
-        from edgewise.backends.xnnpack import XnnpackPartitioner
-
-        partitioners.append(XnnpackPartitioner())
     program = to_edge_transform_and_lower(exported, partitioner=partitioners).to_executorch()
     if verbose:
         print(program.delegation_report(), file=sys.stderr)
     return program
+
+
+def _partitioners(backend: str) -> list[Partitioner]:
+    if backend == "xnnpack":
+        from edgewise.backends.xnnpack import XnnpackPartitioner
+
+        return [XnnpackPartitioner()]
+    if backend.startswith(_NPU):
+        from edgewise.backends.ethosu import EthosUCompileSpec, EthosUPartitioner
+
+        return [EthosUPartitioner(EthosUCompileSpec(backend))]
+    return []
+
+
+def _quantizer(backend: str) -> type[TableQuantizer]:
+    if backend == "xnnpack":
+        from edgewise.backends.xnnpack.quantizer import XNNPACKQuantizer
+
+        return XNNPACKQuantizer
+    from edgewise.backends.ethosu.quantizer import EthosUQuantizer
+
+    return EthosUQuantizer
 
 
 def _checked(model: Any, example_inputs: Sequence[Any] | None) -> tuple[torch.nn.Module, Any]:
@@ -94,7 +117,6 @@ def _checked(model: Any, example_inputs: Sequence[Any] | None) -> tuple[torch.nn
 def _quantized(
     model: Any, example_inputs: Any, backend: str, scheme: Scheme, **options: Any
 ) -> ExportedProgram:
-    from edgewise.backends.xnnpack.quantizer import XNNPACKQuantizer
     from edgewise.quantize.flow import quantize
 
     if isinstance(model, ExportedProgram):
@@ -102,10 +124,14 @@ def _quantized(
             "[compile] model must be a torch.nn.Module to be quantized; got an ExportedProgram; "
             "try the module that it was exported from"
         )
-    if backend != "xnnpack":
+    if backend.startswith(_NPU) and scheme.name != "int8":
+        raise ValueError(
+            f"[compile] {backend} computes in integers; got {scheme.name}; try quantize='int8'"
+        )
+    if backend == "none":
         raise ValueError(
             f"[compile] quantize needs a backend with a quantizer; got {backend!r}; "
             f"try backend='xnnpack'"
         )
     model, example_inputs = _checked(model, example_inputs)
-    return quantize(model, example_inputs, scheme, XNNPACKQuantizer, **options)
+    return quantize(model, example_inputs, scheme, _quantizer(backend), **options)

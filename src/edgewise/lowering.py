@@ -366,8 +366,10 @@ def _run_partitioner(
     backend = next((spec.backend_id for spec in result.partition_tags.values()), None)
     name = backend or _backend_name(partitioner)
     builder.asked(list(program.graph.nodes), result.partition_tags, result.refusals, name)
-    for module in lower_partitions(program, result.partition_tags).values():
+    for tag, module in lower_partitions(program, result.partition_tags).items():
         builder.noted(module.notes)
+        if module.estimates is not None:
+            builder.estimated(tag, module.estimates)
 
 
 def _backend_name(partitioner: Partitioner) -> str:

@@ -34,6 +34,7 @@ from edgewise.partition.spec import (
     BackendDetails,
     CompileSpec,
     DelegationSpec,
+    Estimates,
     NamedBlobs,
     PreprocessResult,
 )
@@ -54,6 +55,7 @@ class LoweredBackendModule(torch.nn.Module):
         self.processed_bytes: bytes = result.processed_bytes
         self.named_data: NamedBlobs = result.named_data
         self.notes: Mapping[str, Sequence[str]] = result.notes
+        self.estimates: Estimates | None = result.estimates
         self.original_module: ExportedProgram = original
 
     def forward(self, *args: Any) -> Any:

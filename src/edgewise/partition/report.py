@@ -21,7 +21,7 @@ from edgewise.edge.graph import (
 )
 from edgewise.edge.provenance import whole_of
 from edgewise.partition.delegate import is_delegate_call
-from edgewise.partition.spec import TAG, DelegationSpec, Refusal
+from edgewise.partition.spec import TAG, DelegationSpec, Estimates, Refusal
 from edgewise.partition.work import macs, traffic
 
 KERNEL = "runtime"
@@ -88,6 +88,8 @@ class DelegationReport:
 
     method: str
     nodes: list[NodeReport] = field(default_factory=list)
+    estimates: dict[str, Estimates] = field(default_factory=dict)
+    """What compilers of NPU programs expect of them, by partition. Nothing was measured."""
 
     @property
     def delegates(self) -> list[str]:
@@ -112,6 +114,7 @@ class DelegationReport:
             "method": self.method,
             "delegates": len(self.delegates),
             "share": {q: self.share(q) for q in ("nodes", "macs", "bytes")},
+            "estimates": {tag: asdict(found) for tag, found in self.estimates.items()},
             "nodes": [asdict(n) for n in self.nodes],
         }
 
@@ -147,6 +150,7 @@ class ReportBuilder:
         self._facts: dict[str, NodeReport] = {}
         self._splits: set[str] = set()
         self._notes: dict[str, list[str]] = {}
+        self._estimates: dict[str, Estimates] = {}
 
     def asked(
         self,
@@ -179,6 +183,10 @@ class ReportBuilder:
         for name, texts in notes.items():
             self._notes.setdefault(name, []).extend(texts)
 
+    def estimated(self, partition: str, estimates: Estimates) -> None:
+        """Adds what a backend's compiler expects of a partition."""
+        self._estimates[partition] = estimates
+
     def left(self, nodes: Sequence[Node]) -> None:
         """Notes what remains for the runtime's kernels where no partitioner was asked."""
         if not self._facts:
@@ -190,11 +198,12 @@ class ReportBuilder:
         other._taken = dict(self._taken)
         other._facts = dict(self._facts)
         other._splits = set(self._splits)
+        other._estimates = dict(self._estimates)
         other._notes = {name: list(texts) for name, texts in self._notes.items()}
         return other
 
     def finish(self) -> DelegationReport:
-        report = DelegationReport(self._method)
+        report = DelegationReport(self._method, estimates=dict(self._estimates))
         for name, facts in self._facts.items():
             backend, tag = self._taken.get(name, (KERNEL, ""))
             given = {} if tag else self._refusals.get(name, {})

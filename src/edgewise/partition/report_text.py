@@ -44,6 +44,7 @@ def render(report: DelegationReport, limit: int = 12) -> str:
         return lines[0]
     lines += _places(report)
     lines += _notes(report)
+    lines += _estimates(report)
     groups = sorted(_groups(report), key=lambda g: (not g.splits, -g.cost))
     several = len({r.backend for g in groups for r in g.why}) > 1
     total = max(1, sum(n.bytes for n in report.nodes))
@@ -94,6 +95,15 @@ def _notes(report: DelegationReport) -> list[str]:
         for note, count in counts.items()
         for line in _wrapped(f"{_count(count, 'node')}: {note}", "", "  ")
     ]
+
+
+def _estimates(report: DelegationReport) -> list[str]:
+    """What compilers expect of each delegate; the figures have units in their names."""
+    lines = []
+    for tag, found in report.estimates.items():
+        figures = ", ".join(f"{_short(n).strip()} {name}" for name, n in found.figures.items())
+        lines += _wrapped(f"{tag}, estimates of {found.source}: {figures}", "  ", "      ")
+    return lines
 
 
 def _groups(report: DelegationReport) -> list[_Group]:

@@ -93,18 +93,31 @@ NamedBlobs = Mapping[str, "memoryview | bytes"]
 
 
 @dataclass(frozen=True)
+class Estimates:
+    """What a backend's compiler expects of its program. Nothing of it was measured."""
+
+    source: str
+    """The compiler, with its version."""
+    figures: Mapping[str, float]
+    layers: Sequence[Mapping[str, str | int]] = ()
+    """In the order in which they run; the compiler's names."""
+
+
+@dataclass(frozen=True)
 class PreprocessResult:
     """What a backend made of a partition.
 
     `named_data` are blobs that the payload refers to by key (weights). A key names a
     content: the same key in two partitions is the same blob, written once. `notes` are
-    for the delegation report, of nodes by name.
+    for the delegation report, of nodes by name; `estimates` are of the whole
+    partition.
     """
 
     processed_bytes: bytes
     named_data: NamedBlobs = field(default_factory=dict)
     debug_handle_map: Mapping[int, Sequence[int]] = field(default_factory=dict)
     notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    estimates: Estimates | None = None
 
 
 class BackendDetails(ABC):

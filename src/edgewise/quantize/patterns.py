@@ -39,9 +39,13 @@ class Weighted:
 
 @dataclass(frozen=True)
 class Elementwise:
-    """Tensor operands in, one tensor out, each with a scale of its own."""
+    """Tensor operands in, one tensor out, each with a scale of its own.
+
+    numbers: whether all but one of them may be numbers.
+    """
 
     operands: int = 2
+    numbers: bool = False
 
 
 @dataclass(frozen=True)

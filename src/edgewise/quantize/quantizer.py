@@ -41,6 +41,8 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
     """
 
     table: ClassVar[Mapping[Any, Pattern]] = {}
+    starts_anywhere: ClassVar[bool] = False
+    """Whether operators that keep their operand's scale are quantized behind floats, too."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,7 +125,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         elif isinstance(pattern, Joined):
             _joined(node, config)
         elif isinstance(pattern, SameScale):
-            _same_scale(node)
+            _same_scale(node, activation if self.starts_anywhere else None)
         else:
             _fixed(node, pattern, activation)
 
@@ -163,7 +165,8 @@ def _weighted(nodes: list[Node], pattern: Weighted, config: QuantizationConfig) 
 
 def _elementwise(nodes: list[Node], pattern: Elementwise, config: QuantizationConfig) -> None:
     operands = [a for a in nodes[0].args[: pattern.operands] if isinstance(a, Node)]
-    if len(operands) == pattern.operands and all(is_float(a) for a in operands):
+    wanted = len(operands) == pattern.operands or (pattern.numbers and bool(operands))
+    if wanted and all(is_float(a) for a in operands):
         inputs = dict.fromkeys(operands, config.input_activation)
         _mark(nodes, inputs, config.output_activation)
 
@@ -181,10 +184,14 @@ def _joined(node: Node, config: QuantizationConfig) -> None:
     _mark([node], inputs, shared)
 
 
-def _same_scale(node: Node) -> None:
-    """Only behind something that is quantized: alone it would gain nothing."""
+def _same_scale(node: Node, first: QuantizationSpec | None) -> None:
+    """Behind something that is quantized. Elsewhere, if `first` is given, it quantizes."""
     source = node.args[0]
-    if not is_float(source) or not isinstance(source, Node) or not _has_quantized_result(source):
+    if not is_float(source) or not isinstance(source, Node):
+        return
+    if not _has_quantized_result(source):
+        if first is not None:
+            _mark([node], {source: first}, SharedQuantizationSpec((source, node)))
         return
     shared = SharedQuantizationSpec(source)
     _mark([node], {source: shared}, shared)

@@ -86,6 +86,7 @@ class NeutronQuantizer(TableQuantizer):
     """
 
     table: ClassVar[Mapping[Any, Pattern]] = _table()
+    starts_anywhere: ClassVar[bool] = True
 
 
 __all__ = ["NeutronQuantizer"]

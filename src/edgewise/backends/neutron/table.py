@@ -19,6 +19,8 @@ from edgewise.backends.neutron.quantized import Cluster, Quant, is_constant, is_
 from edgewise.backends.neutron.targets import NeutronTarget
 from edgewise.edge.graph import arguments, fake, is_getitem
 from edgewise.edge.program import Constants
+from edgewise.partition import constraints
+from edgewise.partition.constraints import Constraint, equals, rank
 from edgewise.partition.spec import Refusal
 
 
@@ -36,12 +38,9 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Query:
+class Query(constraints.Query):
     """A question to a constraint: this node, with these arguments, in this cluster."""
 
-    node: Node
-    args: dict[str, Any]
-    constants: Constants
     cluster: Cluster
     rules: Rules
 
@@ -63,22 +62,6 @@ class Query:
     def quant(self, node: Any) -> Quant | None:
         """How an operand is quantized; None if it is computed in the cluster."""
         return Quant.of(node) if is_dequantize(node) else None
-
-
-Check = Callable[[Query], "str | None"]
-
-
-@dataclass(frozen=True)
-class Constraint:
-    """A rule that a node must keep. `check` answers None, or what it found instead."""
-
-    rule: str
-    check: Check
-    hint: str = ""
-
-    def refusal(self, query: Query) -> Refusal | None:
-        got = self.check(query)
-        return None if got is None else Refusal(self.rule, got, self.hint)
 
 
 Lower = Callable[[Lowering, Node, dict[str, Any]], Real]
@@ -167,25 +150,6 @@ def integer_weight(name: str, *, per_channel: bool = True) -> Constraint:
     )
 
 
-def rank(name: str, *allowed: int) -> Constraint:
-    shown = " or ".join(f"{a}-D" for a in allowed)
-
-    def check(q: Query) -> str | None:
-        found = len(q.shape_of(name))
-        return None if found in allowed else f"{found}-D"
-
-    return Constraint(f"{name} is {shown}", check)
-
-
-def equals(name: str, *allowed: Any, hint: str = "") -> Constraint:
-    shown = " or ".join(str(a) for a in allowed)
-
-    def check(q: Query) -> str | None:
-        return None if q.args[name] in allowed else f"{name}={q.args[name]}"
-
-    return Constraint(f"{name}={shown}", check, hint)
-
-
 def is_main(node: Node) -> bool:
     """Whether the node computes something: of these a cluster has one at most."""
     row = BY_TARGET.get(node.target)
@@ -223,3 +187,23 @@ def channels(q: Query, shapes: Sequence[Sequence[int]], dim: int) -> str | None:
         return None
     odd = [shape[dim] for shape in shapes if shape[dim] % macs]
     return f"{odd[0]}, and {macs} for {q.rules.target.name}" if odd else None
+
+
+__all__ = [
+    "BY_TARGET",
+    "ROWS",
+    "SAME_QUANTIZATION",
+    "Constraint",
+    "Lower",
+    "OpRow",
+    "Query",
+    "Rules",
+    "add_row",
+    "channels",
+    "constant",
+    "equals",
+    "integer_weight",
+    "is_main",
+    "query_of",
+    "rank",
+]

@@ -26,6 +26,7 @@ from edgewise.backends.neutron.tflite.schema import (
     Pool2DOptions,
 )
 from edgewise.edge.graph import tensors_of
+from edgewise.partition.constraints import only_first
 
 aten = torch.ops.aten
 _LOWEST = -128
@@ -93,11 +94,6 @@ def _derived(sizes: Any, results: tuple[int, int]) -> tuple[int, int]:
     return sizes[0] // results[0], sizes[1] // results[1]
 
 
-def _first_only(q: Query) -> str | None:
-    used = [u.name for u in q.node.users if u.args[1] != 0 and u.users]
-    return f"indices used by {', '.join(used)}" if used else None
-
-
 _MAX_RULES = (
     rank("self", 4),
     equals("dilation", 1, [1], [1, 1], (1, 1)),
@@ -121,7 +117,7 @@ add_row(
         "max_pool2d_with_indices",
         (aten.max_pool2d_with_indices.default,),
         _max,
-        (*_MAX_RULES, Constraint("the indices are not used", _first_only)),
+        (*_MAX_RULES, only_first("the indices are not used", "indices")),
         tflite="MAX_POOL_2D",
     )
 )

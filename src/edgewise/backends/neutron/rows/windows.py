@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from edgewise.backends.neutron.lowering import NHWC, Lowering, Tensor
-from edgewise.backends.neutron.table import Check, Constraint, Query
+from edgewise.backends.neutron.table import Constraint, Query
 from edgewise.backends.neutron.targets import KERNEL_LIMIT
 from edgewise.backends.neutron.tflite.schema import Padding
 
@@ -72,5 +72,7 @@ def limited(*names: str) -> Constraint:
 
 
 def is_false(name: str) -> Constraint:
-    check: Check = lambda q: f"{name}={q.args[name]}" if q.args[name] else None  # noqa: E731
+    def check(q: Query) -> str | None:
+        return f"{name}={q.args[name]}" if q.args[name] else None
+
     return Constraint(f"{name}=False", check)

@@ -1,0 +1,108 @@
+"""From a program's nodes to a TOSA graph, by their rows."""
+
+from __future__ import annotations
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from edgewise.backends.ethosu.builder import Builder
+from edgewise.backends.ethosu.constants import IntegerConstants
+from edgewise.backends.ethosu.quant import TYPES, Quant, is_dequantize, is_quantize
+from edgewise.backends.ethosu.rows import row_of
+from edgewise.backends.ethosu.table import Lowering, Refused, Value
+from edgewise.backends.ethosu.tosa import INT8, INT16, Tensor, Tosa
+from edgewise.backends.ethosu.values import Real, Stored
+from edgewise.edge.graph import arguments, fake, is_call, is_getitem, op_name
+from edgewise.edge.layout import dim_order
+from edgewise.edge.program import output_node
+from edgewise.errors import PartitionError, at_node
+from edgewise.partition.spec import Refusal
+
+
+def input_tensor(b: Builder, node: Node) -> Tensor:
+    """An input of the graph, lying in memory as the program's does."""
+    value = fake(node)
+    if value.dtype not in TYPES:
+        kind = str(value.dtype).removeprefix("torch.")
+        raise Refused(Refusal("tensors of integers with 8, 16 or 32 bits", f"{node.name}: {kind}"))
+    order = dim_order(value)
+    return b.tosa.input([int(value.shape[d]) for d in order], TYPES[value.dtype], order)
+
+
+def lower_node(to: Lowering, node: Node) -> Value | tuple[Value, ...]:
+    """What the node computes. Raises Refused."""
+    if is_quantize(node):
+        quant = _checked(Quant.of(node), node)
+        source = node.args[0]
+        if source not in to.done and source not in to.constants:
+            raise Refused(Refusal("what goes to the NPU is quantized elsewhere", str(source)))
+        real = to.value(source)
+        if not isinstance(real, Real):
+            raise Refused(Refusal("real numbers are quantized", f"{node.args[0]}: integers"))
+        return real.quantized(to.b, quant)
+    if is_dequantize(node):
+        return Stored(to.plain(node.args[0]), _checked(Quant.of(node), node))
+    if is_getitem(node):
+        found = to.done.get(node.args[0])  # type: ignore[arg-type]
+        index = node.args[1]
+        if not isinstance(found, tuple) or not isinstance(index, int) or index >= len(found):
+            raise Refused(Refusal("a result that is delegated", f"item {index}"))
+        return found[index]
+    row = row_of(node)
+    if row is None:
+        raise Refused(Refusal("an operator of the Ethos-U table", op_name(node)))
+    try:
+        return row.lower(to, node, arguments(node))
+    except ValueError as error:  # a scale out of reach
+        raise Refused(Refusal(str(error))) from error
+
+
+def _checked(quant: Quant, node: Node) -> Quant:
+    kind = str(quant.dtype).removeprefix("torch.")
+    if TYPES.get(quant.dtype) not in (INT8, INT16):
+        raise Refused(Refusal("quantized to int8 or int16", f"{node.name}: {kind}"))
+    if TYPES[quant.dtype] == INT16 and quant.zero_point:
+        raise Refused(Refusal("16-bit values around zero", f"zero_point={quant.zero_point}"))
+    return quant
+
+
+def build(program: ExportedProgram) -> Tosa:
+    """The graph of a partition: inputs and outputs in the program's order and layout."""
+    constants = IntegerConstants(program)
+    builder = Builder()
+    to = Lowering(builder, constants)
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and node not in constants:
+            to.done[node] = input_tensor(builder, node)
+        elif is_call(node) and node not in constants:
+            try:
+                made = to.done[node] = lower_node(to, node)
+            except Refused as refused:
+                raise PartitionError(
+                    f"{at_node(node)} {refused}; try a partitioner that tags what "
+                    f"EthosUPartitioner accepts"
+                ) from refused
+            _check_shape(node, made)
+    given = {t.name for t in builder.tosa.inputs}
+    for result in output_node(program.graph).args[0]:  # type: ignore[union-attr]
+        assert isinstance(result, Node)
+        tensor = to.plain(result)
+        lying = builder.in_order(tensor, dim_order(fake(result)))
+        if lying.name in given:
+            lying = builder.copy(lying)
+        given.add(lying.name)
+        builder.tosa.output(lying)
+    return builder.tosa
+
+
+def _check_shape(node: Node, made: Value | tuple[Value, ...]) -> None:
+    """A row that lowers to another shape than torch's is a defect of the row."""
+    values = node.meta["val"]
+    pairs = zip(values, made, strict=False) if isinstance(made, tuple) else [(values, made)]
+    for value, found in pairs:
+        if isinstance(value, torch.Tensor) and tuple(found.shape) != tuple(value.shape):
+            raise PartitionError(
+                f"{at_node(node)} a row must lower to the operator's shape; "
+                f"got {tuple(found.shape)} for {tuple(value.shape)}"
+            )

@@ -1,0 +1,116 @@
+"""What Ethos-U computes in integers, for torchao's PT2E flow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+
+from edgewise.backends.ethosu.compile_spec import EthosUCompileSpec
+from edgewise.quantize._torchao import HistogramObserver, QuantizationConfig, QuantizationSpec
+from edgewise.quantize.config import SMALLEST_SCALE, get_symmetric_quantization_config
+from edgewise.quantize.patterns import Elementwise, Joined, Pattern, SameScale, Weighted
+from edgewise.quantize.quantizer import TableQuantizer
+
+aten = torch.ops.aten
+
+_FUNCTIONS = """
+abs.default acos.default acosh.default asin.default asinh.default atan.default atanh.default
+ceil.default celu.default celu_.default cos.default cosh.default elu.default elu_.default
+erf.default exp.default expm1.default floor.default gelu.default hardsigmoid.default
+hardsigmoid_.default hardswish.default hardswish_.default leaky_relu.default
+leaky_relu_.default log.default log10.default log1p.default log2.default log_sigmoid.default
+logit.default mish.default mish_.default neg.default pow.Tensor_Scalar reciprocal.default
+round.default rsqrt.default selu.default selu_.default sigmoid.default sigmoid_.default
+sign.default silu.default silu_.default sin.default sinh.default softplus.default sqrt.default
+square.default tan.default tanh.default tanh_.default trunc.default
+group_norm.default instance_norm.default layer_norm.default log_softmax.int mean.default
+mean.dim rms_norm.default softmax.int sum.default sum.dim_IntList
+"""
+_PAIRS = """
+add.Tensor add_.Tensor bmm.default div.Tensor div_.Tensor matmul.default maximum.default
+minimum.default mm.default mul.Tensor mul_.Tensor sub.Tensor sub_.Tensor
+eq.Tensor ge.Tensor gt.Tensor le.Tensor lt.Tensor ne.Tensor
+"""
+_SAME = """
+adaptive_avg_pool1d.default adaptive_avg_pool2d.default
+amax.default amin.default avg_pool1d.default avg_pool2d.default
+clamp.default clamp_.default clone.default constant_pad_nd.default
+contiguous.default dropout.default expand.default expand_as.default flatten.using_ints flip.default
+hardtanh.default hardtanh_.default index_select.default max_pool1d.default max_pool2d.default
+movedim.int narrow.default pad.default permute.default pixel_shuffle.default
+pixel_unshuffle.default relu.default relu_.default relu6.default repeat.default
+reshape.default select.int slice.Tensor squeeze.default
+squeeze.dim squeeze.dims swapaxes.default t.default tile.default transpose.int
+unflatten.int unsqueeze.default upsample_bilinear2d.default upsample_bilinear2d.vec
+upsample_nearest2d.default upsample_nearest2d.vec view.default
+"""
+
+
+def _targets(names: str) -> list[Any]:
+    found = []
+    for name in names.split():
+        packet, overload = name.split(".")
+        found.append(getattr(getattr(aten, packet), overload))
+    return found
+
+
+def _table() -> dict[Any, Pattern]:
+    table: dict[Any, Pattern] = {
+        aten.linear.default: Weighted(),
+        aten.conv1d.default: Weighted(),
+        aten.conv2d.default: Weighted(),
+        aten.conv1d.padding: Weighted(),
+        aten.conv2d.padding: Weighted(),
+        aten.conv_transpose1d.default: Weighted(channel_axis=1),
+        aten.conv_transpose2d.input: Weighted(channel_axis=1),
+        aten.cat.default: Joined(),
+        aten.concat.default: Joined(),
+    }
+    table.update(dict.fromkeys(_targets(_FUNCTIONS), Elementwise(operands=1)))
+    table.update(dict.fromkeys(_targets(_PAIRS), Elementwise(numbers=True)))
+    table.update(dict.fromkeys(_targets(_SAME), SameScale()))
+    return table
+
+
+class EthosUQuantizer(TableQuantizer):
+    """Quantizes what the NPU runs, all of it: nothing is computed in floating point there.
+
+    quantizer = EthosUQuantizer(compile_spec).set_global(get_symmetric_quantization_config(True))
+    prepared = prepare_pt2e(torch.export.export(model, inputs).module(), quantizer)
+
+    Without a setting all is quantized with 8 bits, weights by channel.
+    """
+
+    table: ClassVar[Mapping[Any, Pattern]] = _table()
+    starts_anywhere: ClassVar[bool] = True
+
+    def __init__(self, compile_spec: EthosUCompileSpec | None = None) -> None:
+        super().__init__()
+        if compile_spec is not None and not isinstance(compile_spec, EthosUCompileSpec):
+            raise TypeError(
+                f"[EthosUQuantizer] compile_spec must be an EthosUCompileSpec; "
+                f"got {type(compile_spec).__name__}"
+            )
+        self.compile_spec = compile_spec
+        self.set_global(get_symmetric_quantization_config(is_per_channel=True))
+
+
+def get_symmetric_a16w8_quantization_config(is_per_channel: bool = True) -> QuantizationConfig:
+    """16-bit activations around zero, symmetric 8-bit weights."""
+    weight = get_symmetric_quantization_config(is_per_channel).weight
+    activation = QuantizationSpec(
+        dtype=torch.int16,
+        quant_min=-32767,
+        quant_max=32767,
+        qscheme=torch.per_tensor_symmetric,
+        is_dynamic=False,
+        observer_or_fake_quant_ctr=HistogramObserver.with_args(eps=SMALLEST_SCALE / 256),
+    )
+    return QuantizationConfig(
+        input_activation=activation, output_activation=activation, weight=weight, bias=None
+    )
+
+
+__all__ = ["EthosUQuantizer", "get_symmetric_a16w8_quantization_config"]

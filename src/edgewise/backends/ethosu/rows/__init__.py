@@ -1,0 +1,36 @@
+"""Rows of the operator table, by family. Importing this fills the table."""
+
+from collections.abc import Sequence
+
+from torch.fx import Node
+
+from edgewise.backends.ethosu.rows import (
+    arithmetic,
+    convolution,
+    functions,
+    pooling,
+    reductions,
+    shape,
+)
+from edgewise.backends.ethosu.table import BY_TARGET, ROWS, OpRow
+
+
+def all_rows() -> Sequence[OpRow]:
+    return ROWS
+
+
+def row_of(node: Node) -> OpRow | None:
+    """The row of the node's operator, if it has one."""
+    return BY_TARGET.get(node.target)
+
+
+__all__ = [
+    "all_rows",
+    "arithmetic",
+    "convolution",
+    "functions",
+    "pooling",
+    "reductions",
+    "row_of",
+    "shape",
+]

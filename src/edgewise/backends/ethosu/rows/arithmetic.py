@@ -1,0 +1,156 @@
+"""Sums, products, minima and maxima of two tensors; clamps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch.fx import Node
+
+from edgewise.backends.ethosu.quant import Quant
+from edgewise.backends.ethosu.rows.functions import mapped
+from edgewise.backends.ethosu.table import (
+    ANY,
+    STORED,
+    Args,
+    Ask,
+    Constraint,
+    Lowering,
+    OpRow,
+    add_row,
+)
+from edgewise.backends.ethosu.tosa import INT8, INT32, Tensor
+from edgewise.backends.ethosu.values import Combined, Constant, Mapped, Real, Stored, Sums, clamped
+from edgewise.edge.graph import shape_of
+
+aten = torch.ops.aten
+
+_HEADROOM = {INT8: 20, "INT16": 13}
+"""Bits below a step of the result that operands of a sum keep."""
+
+
+def _sum(operator: str) -> object:
+    def lower(to: Lowering, node: Node, args: Args) -> Real:
+        found = mapped(to, node)
+        if found is not None:
+            return found
+        a, b = to.stored(args["self"]), to.stored(args["other"])
+        factor = float(args["alpha"])
+        return added(to, operator, a, b, factor)
+
+    return lower
+
+
+def added(to: Lowering, operator: str, a: Stored, b: Stored, factor: float = 1.0) -> Sums:
+    """a + factor * b, or a - factor * b."""
+    if factor < 0:
+        operator, factor = {"ADD": "SUB", "SUB": "ADD"}[operator], -factor
+    scales = a.quant.scale, b.quant.scale * factor
+    # Twice the larger scale: the sum has one bit more.
+    wide = any(s.tensor.dtype != INT8 for s in (a, b))
+    step = 2 * max(scales) / 2 ** _HEADROOM["INT16" if wide else INT8]
+    parts = [
+        to.b.rescale(s.tensor, [scale / step], INT32, s.quant.zero_point, 0)
+        for s, scale in zip((a, b), scales, strict=True)
+    ]
+    return Sums(to.b.binary(operator, *parts), (step,))
+
+
+def _product(to: Lowering, node: Node, args: Args) -> Real:
+    found = mapped(to, node)
+    if found is not None:
+        return found
+    a, b = to.stored(args["self"]), to.stored(args["other"])
+    parts = [to.b.rescale(s.tensor, [1.0], INT32, s.quant.zero_point, 0) for s in (a, b)]
+    return Sums(to.b.binary("MUL", *parts), (a.quant.scale * b.quant.scale,))
+
+
+def _quotient(to: Lowering, node: Node, args: Args) -> Real:
+    found = mapped(to, node)
+    if found is not None:
+        return found
+    a = to.stored(args["self"])
+    inverse = Constant(to.constants.tensor(args["other"]).reciprocal()).stored(to.b)
+    parts = [to.b.rescale(s.tensor, [1.0], INT32, s.quant.zero_point, 0) for s in (a, inverse)]
+    return Sums(to.b.binary("MUL", *parts), (a.quant.scale * inverse.quant.scale,))
+
+
+def _known_divisor(q: Ask) -> str | None:
+    other = q.args["other"]
+    if isinstance(other, Node) and other not in q.constants:
+        first = q.args["self"]
+        if not isinstance(first, Node) or first in q.constants:
+            return None  # a function of the divisor
+        return f"{other.name} is computed"
+    return None
+
+
+add_row(
+    OpRow("add", (aten.add.Tensor,), _sum("ADD"), reads=STORED, also="in 32 bits")  # type: ignore[arg-type]
+)
+add_row(
+    OpRow("sub", (aten.sub.Tensor,), _sum("SUB"), reads=STORED, also="in 32 bits")  # type: ignore[arg-type]
+)
+add_row(OpRow("mul", (aten.mul.Tensor,), _product, reads=STORED, also="in 32 bits"))
+add_row(
+    OpRow(
+        "div",
+        (aten.div.Tensor,),
+        _quotient,
+        (Constraint("a number or constant as divisor", _known_divisor, "x * y.reciprocal()"),),
+        reads=STORED,
+        also="a product with the reciprocals",
+    )
+)
+
+
+def _extreme(operator: str) -> object:
+    def lower(to: Lowering, node: Node, args: Args) -> Real:
+        found = mapped(to, node)
+        if found is not None:
+            return found
+        pair = to.real(args["self"]), to.real(args["other"])
+
+        def make(ts: Sequence[Tensor], quant: Quant) -> Tensor:
+            # TOSA compares integers of 32 bits only.
+            wide = [to.b.rescale(t, [1.0], INT32, quant.zero_point, 0) for t in ts]
+            chosen = to.b.binary(operator, *wide)
+            return to.b.rescale(chosen, [1.0], quant.type, 0, quant.zero_point)
+
+        return Combined(pair, _shape(node), make)
+
+    return lower
+
+
+def _shape(node: Node) -> tuple[int, ...]:
+    return tuple(int(s) for s in shape_of(node))
+
+
+add_row(OpRow("maximum", (aten.maximum.default,), _extreme("MAXIMUM"), reads=ANY))  # type: ignore[arg-type]
+add_row(OpRow("minimum", (aten.minimum.default,), _extreme("MINIMUM"), reads=ANY))  # type: ignore[arg-type]
+
+
+def _clamp(to: Lowering, node: Node, args: Args) -> Real:
+    low, high = args.get("min", args.get("min_val")), args.get("max", args.get("max_val"))
+    return clamped(
+        to.real(args["self"]),
+        -math.inf if low is None else float(low),
+        math.inf if high is None else float(high),
+    )
+
+
+def _relu(to: Lowering, node: Node, args: Args) -> Real:
+    return clamped(to.real(args["self"]), 0.0, math.inf)
+
+
+def _relu6(to: Lowering, node: Node, args: Args) -> Real:
+    return clamped(to.real(args["self"]), 0.0, 6.0)
+
+
+_CLAMP = "cut after its quantization"
+add_row(OpRow("relu", (aten.relu.default,), _relu, reads=ANY, also=_CLAMP))
+add_row(OpRow("relu6", (aten.relu6.default,), _relu6, reads=ANY, also=_CLAMP))
+add_row(OpRow("clamp", (aten.clamp.default, aten.hardtanh.default), _clamp, reads=ANY, also=_CLAMP))
+
+__all__ = ["Mapped", "added"]

@@ -1,0 +1,213 @@
+"""Maxima and means of windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from edgewise.backends.ethosu.builder import Builder
+from edgewise.backends.ethosu.quant import Quant
+from edgewise.backends.ethosu.rows.shape import sizes
+from edgewise.backends.ethosu.table import (
+    ANY,
+    Args,
+    Ask,
+    Constraint,
+    Lowering,
+    OpRow,
+    Value,
+    add_row,
+)
+from edgewise.backends.ethosu.tosa import INT8, Tensor
+from edgewise.backends.ethosu.values import Combined, Real, Stored, Sums
+from edgewise.edge.graph import fake
+from edgewise.partition.constraints import only_first, rank
+
+aten = torch.ops.aten
+Pair = tuple[int, int]
+
+
+def pair(value: object, default: Pair) -> Pair:
+    """One number for both, or one for each; nothing for the default."""
+    items = [value] if isinstance(value, int) else list(value or ())  # type: ignore[call-overload]
+    if not items:
+        return default
+    return (int(items[0]), int(items[-1]))
+
+
+def _max_pool(to: Lowering, node: Node, args: Args) -> Value | tuple[Value, ...]:
+    value = to.real(args["self"])
+    kernel = pair(args["kernel_size"], (1, 1))
+    stride, pad = pair(args["stride"], kernel), pair(args["padding"], (0, 0))
+    several = isinstance(node.meta["val"], (tuple, list))
+    result = node.meta["val"][0] if several else node.meta["val"]
+    shape = tuple(int(s) for s in result.shape)
+
+    def make(ts: Sequence[Tensor], quant: Quant) -> Tensor:
+        around = (pad[0], pad[0], pad[1], pad[1])
+        return to.b.pool("MAX_POOL2D", ts[0], kernel, stride, around, shape[2:])
+
+    made = Combined((value,), shape, make)
+    return (made,) if several else made
+
+
+def _no_dilation(q: Ask) -> str | None:
+    found = pair(q.args["dilation"], (1, 1))
+    return None if found == (1, 1) else f"dilation={found}"
+
+
+NO_DILATION = Constraint("windows without dilation", _no_dilation)
+add_row(
+    OpRow(
+        "max_pool2d",
+        (aten.max_pool2d.default,),
+        _max_pool,
+        (rank("self", 4), NO_DILATION),
+        reads=ANY,
+        keep=True,
+    )
+)
+add_row(
+    OpRow(
+        "max_pool2d_with_indices",
+        (aten.max_pool2d_with_indices.default,),
+        _max_pool,
+        (rank("self", 4), NO_DILATION, only_first("maxima without places", "indices")),
+        reads=ANY,
+    )
+)
+
+MAX_FILTER = 64
+"""Rows or columns of a filter that all families take."""
+
+
+@dataclass(frozen=True)
+class Means(Real):
+    """Of windows: by TOSA's own pooling where no scale changes, else by a filter of ones, whose
+    sums are rounded once."""
+
+    value: Stored
+    kernel: Pair
+    stride: Pair
+    pad: Pair
+    sizes: tuple[int, ...]
+    counts_padding: bool
+    divisor: int | None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.sizes
+
+    def quantized(self, b: Builder, quant: Quant) -> Tensor:
+        mine = self.value
+        padded = any(self.pad) or not self._fits()
+        plain = self.divisor is None and not (padded and self.counts_padding)
+        around = (self.pad[0], self.pad[0], self.pad[1], self.pad[1])
+        small = max(self.kernel) <= MAX_FILTER
+        if (plain and mine.quant.same_numbers(quant)) or (padded and not self.counts_padding):
+            tensor = b.pool(
+                "AVG_POOL2D",
+                mine.tensor,
+                self.kernel,
+                self.stride,
+                around,
+                self.sizes[2:],
+                mine.quant.zero_point,
+            )
+            return Stored(tensor, mine.quant).quantized(b, quant)
+        assert small
+        channels = mine.shape[1]
+        ones = np.ones((*self.kernel, channels, 1), np.int8)
+        made = b.conv2d(
+            mine.tensor,
+            ones,
+            np.zeros(channels, np.int64),
+            mine.quant.zero_point,
+            stride=self.stride,
+            pad=around,
+            depthwise=True,
+        )
+        count = self.divisor or self.kernel[0] * self.kernel[1]
+        return Sums(made, (mine.quant.scale / count,)).quantized(b, quant)
+
+    def _fits(self) -> bool:
+        """Whether no window reaches past the padding (as with ceil_mode)."""
+        return all(
+            (self.sizes[2 + i] - 1) * self.stride[i] + self.kernel[i]
+            <= self.value.shape[2 + i] + 2 * self.pad[i]
+            for i in range(2)
+        )
+
+
+def _avg_pool(to: Lowering, node: Node, args: Args) -> Value:
+    kernel = pair(args["kernel_size"], (1, 1))
+    return Means(
+        to.stored(args["self"]),
+        kernel,
+        pair(args["stride"], kernel),
+        pair(args["padding"], (0, 0)),
+        sizes(node),
+        bool(args["count_include_pad"]),
+        args["divisor_override"],
+    )
+
+
+def _countable(q: Ask) -> str | None:
+    """Windows that reach past the padding divide by what they see of it."""
+    kernel = pair(q.args["kernel_size"], (1, 1))
+    pad = pair(q.args["padding"], (0, 0))
+    stride = pair(q.args["stride"], kernel)
+    before, after = fake(q.args["self"]).shape[2:], fake(q.node).shape[2:]
+    over = any((after[i] - 1) * stride[i] + kernel[i] > before[i] + 2 * pad[i] for i in range(2))
+    return "ceil_mode=True" if over and any(pad) and q.args["count_include_pad"] else None
+
+
+def _small(q: Ask) -> str | None:
+    kernel = pair(q.args["kernel_size"], (1, 1))
+    return None if max(kernel) <= MAX_FILTER else f"{kernel[0]} x {kernel[1]}"
+
+
+add_row(
+    OpRow(
+        "avg_pool2d",
+        (aten.avg_pool2d.default,),
+        _avg_pool,
+        (
+            rank("self", 4),
+            Constraint(f"windows of at most {MAX_FILTER} x {MAX_FILTER}", _small),
+            Constraint(
+                "no windows past padding that is counted", _countable, "count_include_pad=False"
+            ),
+        ),
+        also="a filter of ones where the scale changes",
+    )
+)
+
+
+def _adaptive(to: Lowering, node: Node, args: Args) -> Value:
+    value = to.stored(args["self"])
+    after = sizes(node)
+    kernel = (value.shape[2] // after[2], value.shape[3] // after[3])
+    return Means(value, kernel, kernel, (0, 0), after, True, None)
+
+
+def _even(q: Ask) -> str | None:
+    before, after = fake(q.args["self"]).shape[-2:], fake(q.node).shape[-2:]
+    even = all(b % a == 0 for b, a in zip(before, after, strict=True))
+    return None if even else f"{list(before)} to {list(after)}"
+
+
+add_row(
+    OpRow(
+        "adaptive_avg_pool2d",
+        (aten._adaptive_avg_pool2d.default,),
+        _adaptive,
+        (rank("self", 4), Constraint("sizes that divide the input's", _even)),
+    )
+)
+
+__all__ = ["INT8", "Means"]

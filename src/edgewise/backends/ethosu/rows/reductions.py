@@ -1,0 +1,83 @@
+"""Sums, means and extremes along dimensions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch.fx import Node
+
+from edgewise.backends.ethosu.quant import Quant
+from edgewise.backends.ethosu.rows.pooling import MAX_FILTER, Means
+from edgewise.backends.ethosu.rows.shape import sizes
+from edgewise.backends.ethosu.table import ANY, Args, Lowering, OpRow, Value, add_row
+from edgewise.backends.ethosu.tosa import INT32, Tensor
+from edgewise.backends.ethosu.values import Combined, Real, Stored, Sums
+from edgewise.edge.graph import fake
+
+aten = torch.ops.aten
+
+
+def dims_reduced(dims: object, rank: int) -> list[int]:
+    """Which dimensions; all if none is named."""
+    named = [dims] if isinstance(dims, int) else list(dims or ())  # type: ignore[call-overload]
+    return sorted(d % rank for d in named) if named else list(range(rank))
+
+
+def _reduced(mean: bool) -> object:
+    def lower(to: Lowering, node: Node, args: Args) -> Value:
+        x = to.stored(args["self"])
+        dims = dims_reduced(args.get("dim"), len(x.shape))
+        count = math.prod(x.shape[d] for d in dims)
+        made = _spatial(x, dims, 1 if not mean else None) or _summed(
+            to, x, dims, count if mean else 1
+        )
+        shape = sizes(node)
+        if made.shape == shape:
+            return made
+        return Combined((made,), shape, lambda ts, quant: to.b.reshape(ts[0], shape))
+
+    return lower
+
+
+def _spatial(x: Stored, dims: Sequence[int], divisor: int | None) -> Real | None:
+    """Over height and width, as a filter of ones."""
+    inner = set(dims) <= {2, 3} and len(x.shape) == 4
+    if not inner or any(x.shape[d] > MAX_FILTER for d in dims):
+        return None
+    kernel = tuple(x.shape[d] if d in dims else 1 for d in (2, 3))
+    shape = tuple(1 if d in dims else n for d, n in enumerate(x.shape))
+    return Means(x, kernel, (1, 1), (0, 0), shape, True, divisor)  # type: ignore[arg-type]
+
+
+def _summed(to: Lowering, x: Stored, dims: Sequence[int], count: int) -> Real:
+    t = to.b.rescale(x.tensor, [1.0], INT32, x.quant.zero_point, 0)
+    for dim in dims:
+        t = to.b.reduce("REDUCE_SUM", t, dim)
+    return Sums(t, (x.quant.scale / count,))
+
+
+_IN_32 = "in 32 bits; over height and width a filter of ones"
+add_row(OpRow("mean", (aten.mean.dim, aten.mean.default), _reduced(True), also=_IN_32))  # type: ignore[arg-type]
+add_row(OpRow("sum", (aten.sum.dim_IntList, aten.sum.default), _reduced(False), also=_IN_32))  # type: ignore[arg-type]
+
+
+def _extreme(operator: str) -> object:
+    def lower(to: Lowering, node: Node, args: Args) -> Value:
+        value, shape = to.real(args["self"]), sizes(node)
+        dims = dims_reduced(args.get("dim"), fake(args["self"]).dim())
+
+        def make(ts: Sequence[Tensor], quant: Quant) -> Tensor:
+            t = ts[0]
+            for dim in dims:
+                t = to.b.reduce(operator, t, dim)
+            return to.b.reshape(t, shape)
+
+        return Combined((value,), shape, make)
+
+    return lower
+
+
+add_row(OpRow("amax", (aten.amax.default, aten.max.default), _extreme("REDUCE_MAX"), reads=ANY))  # type: ignore[arg-type]
+add_row(OpRow("amin", (aten.amin.default, aten.min.default), _extreme("REDUCE_MIN"), reads=ANY))  # type: ignore[arg-type]

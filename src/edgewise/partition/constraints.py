@@ -1,0 +1,90 @@
+"""Rules that a row of an operator table sets, and the reasons it gives for a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch.fx import Node
+
+from edgewise.edge.graph import fake
+from edgewise.edge.program import Constants
+from edgewise.partition.spec import Refusal
+
+
+@dataclass(frozen=True)
+class Query:
+    """A question to a constraint: this node, with these arguments and constants."""
+
+    node: Node
+    args: dict[str, Any]
+    constants: Constants
+
+
+Check = Callable[[Any], "str | None"]
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A rule that a node must keep. `check` answers None, or what it found instead."""
+
+    rule: str
+    check: Check
+    hint: str = ""
+
+    def refusal(self, query: Query) -> Refusal | None:
+        got = self.check(query)
+        return None if got is None else Refusal(self.rule, got, self.hint)
+
+
+def constant(*names: str) -> Constraint:
+    """The named arguments are parameters, buffers or constants (or absent)."""
+
+    def check(q: Query) -> str | None:
+        for name in names:
+            node = q.args.get(name)
+            if node is not None and node not in q.constants:
+                return f"{name} is computed by {getattr(node, 'name', node)}"
+        return None
+
+    hint = "a parameter or buffer, or torch.matmul for a product with a computed matrix"
+    return Constraint(f"constant {' and '.join(names)}", check, hint)
+
+
+def only_first(rule: str, others: str, hint: str = "") -> Constraint:
+    """Of several results only the first is read; `others` says what the rest are."""
+
+    def check(q: Query) -> str | None:
+        used = [u.name for u in q.node.users if u.args[1] != 0 and u.users]
+        return None if not used else f"{others} used by {', '.join(used)}"
+
+    return Constraint(rule, check, hint)
+
+
+def equals(name: str, *allowed: Any, hint: str = "") -> Constraint:
+    shown = " or ".join(str(a) for a in allowed)
+
+    def check(q: Query) -> str | None:
+        return None if q.args[name] in allowed else f"{name}={q.args[name]}"
+
+    return Constraint(f"{name}={shown}", check, hint)
+
+
+def rank(name: str, *allowed: int) -> Constraint:
+    shown = " or ".join(f"{a}-D" for a in allowed)
+
+    def check(q: Query) -> str | None:
+        found = fake(q.args[name]).dim()
+        return None if found in allowed else f"{found}-D"
+
+    return Constraint(f"{name} is {shown}", check)
+
+
+def last_dim(name: str = "dim", operand: str = "self") -> Constraint:
+    def check(q: Query) -> str | None:
+        dim, of = q.args[name], fake(q.args[operand]).dim()
+        return None if dim % max(of, 1) == of - 1 else f"dim={dim} of {of}-D"
+
+    hint = "moving dim to the end: x.movedim(dim, -1)"
+    return Constraint("dim is the last dimension", check, hint)

@@ -1,0 +1,112 @@
+"""A quantized module's TOSA graphs in the TOSA reference model, against its PT2E program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import tosa_reference_model
+from torch.export import ExportedProgram
+
+from edgewise.backends.ethosu import EthosUCompileSpec, EthosUPartitioner, EthosUQuantizer
+from edgewise.backends.ethosu.lower import build
+from edgewise.edge.to_edge import to_edge_program
+from edgewise.partition.delegate import cut_out
+from edgewise.partition.spec import TAG, PartitionResult
+from edgewise.quantize._torchao import convert_pt2e, prepare_pt2e
+
+SPECS = {"U55": "ethos-u55-128", "U65": "ethos-u65-256", "U85": "ethos-u85-256"}
+
+
+def quantized(
+    module: torch.nn.Module,
+    inputs: Sequence[torch.Tensor],
+    config: Any = None,
+    quantizer: Any = None,
+    batches: int = 4,
+) -> ExportedProgram:
+    """Calibrated on the inputs and on others like them."""
+    quantizer = quantizer or EthosUQuantizer()
+    if config is not None:
+        quantizer.set_global(config)
+    inputs = tuple(inputs)
+    graph = torch.export.export(module.eval(), inputs).module()
+    prepared = prepare_pt2e(graph, quantizer)
+    with torch.no_grad():
+        prepared(*inputs)
+        for _ in range(batches):
+            prepared(*(like(x) for x in inputs))
+        return torch.export.export(convert_pt2e(prepared), inputs)
+
+
+def like(x: torch.Tensor) -> torch.Tensor:
+    """The tensor's elements in another order."""
+    return x.reshape(-1)[torch.randperm(x.numel())].reshape(x.shape)
+
+
+def partitioned(program: ExportedProgram, target: str = "U55", **options: Any) -> PartitionResult:
+    partitioner = EthosUPartitioner(EthosUCompileSpec(SPECS[target]), **options)
+
+    def keep(edge: ExportedProgram) -> Any:
+        ops, wanted = partitioner.ops_to_not_decompose(edge)
+        return lambda node: node.target in ops and (wanted is None or wanted(node))
+
+    return partitioner.partition(to_edge_program(program, keep))
+
+
+def parts(result: PartitionResult) -> list[ExportedProgram]:
+    """The programs that the tags cut out."""
+    program = result.tagged_exported_program
+    found = []
+    for tag in result.partition_tags:
+        nodes = [n for n in program.graph.nodes if n.meta.get(TAG) == tag]
+        found.append(cut_out(program, nodes)[0])
+    return found
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The largest difference in steps, and the share of elements that differ."""
+
+    steps: int
+    share: float
+    operators: list[str]
+    refusals: dict[str, list[str]]
+    tosa: bytes = b""
+
+
+def compare(part: ExportedProgram, seeds: int = 3) -> Compared:
+    """Random integers through both."""
+    graph = build(part)
+    blob = graph.serialize()
+    values = [n.meta["val"] for n in part.graph.nodes if n.op == "placeholder"]
+    values = values[-len(graph.inputs) :] if graph.inputs else []
+    generator = torch.Generator().manual_seed(7)
+    worst, different, total = 0, 0, 0
+    module = part.module()
+    for _ in range(seeds):
+        given = []
+        for value in values:
+            info = torch.iinfo(value.dtype) if value.dtype != torch.bool else None
+            low, high = (info.min, info.max) if info else (0, 1)
+            x = torch.randint(low, high + 1, value.shape, generator=generator).to(value.dtype)
+            given.append(x)
+        with torch.no_grad():
+            expected = module(*given)
+        lying = [
+            x.permute(t.order).contiguous().numpy()
+            for x, t in zip(given, graph.inputs, strict=True)
+        ]
+        got, status = tosa_reference_model.run(blob, lying, tosa_level="EIGHTK")
+        assert status == tosa_reference_model.GraphStatus.TOSA_VALID
+        for y, want, t in zip(got, expected, graph.outputs, strict=True):
+            want_array = want.permute(t.order).contiguous().numpy()
+            assert y.shape == want_array.shape
+            off = np.abs(y.astype(np.int64) - want_array.astype(np.int64))
+            worst = max(worst, int(off.max(initial=0)))
+            different += int((off > 0).sum())
+            total += off.size
+    return Compared(worst, different / max(total, 1), graph.operators, {}, blob)

@@ -1,0 +1,145 @@
+"""Vela in memory, and the payload that holds what it makes."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ethosu", reason="extra [ethosu]")
+pytest.importorskip("tosa_serializer", reason="extra [ethosu]")
+
+from tosa_cases import conv2d
+from tosa_graph import TosaGraph
+
+from edgewise.backends.ethosu import payload, vela
+from edgewise.backends.ethosu.payload import NpuProgram, NpuTensor
+
+
+@pytest.fixture(scope="module")
+def tosa() -> bytes:
+    rng = np.random.default_rng(0)
+    graph = TosaGraph()
+    x = graph.input([1, 9, 8, 8])
+    h = graph.rescale(conv2d(graph, x, 16, (3, 3), rng, pad=(1, 1, 1, 1), input_zp=-5), 2e-3)
+    y = graph.rescale(conv2d(graph, h, 24, (1, 1), rng), 2e-3, output_zp=3)
+    return graph.finish(h, y)
+
+
+PROGRAM = NpuProgram(
+    commands=b"COP1" + bytes(range(1, 45)),
+    weights=b"",
+    scratch_size=4096,
+    inputs=(NpuTensor((1, 1, 1, 8, 8, 8), 1, 1024, 1),),
+    outputs=(NpuTensor((1, 1, 1, 1, 1, 3), 2, 0, 1), NpuTensor((1, 1, 1, 1, 1, 1), 4, 16, 1)),
+)
+
+
+def test_payload_round_trip() -> None:
+    data = payload.to_bytes(PROGRAM)
+    assert len(data) % 16 == 0
+    assert data[:16].rstrip(b"\0") == b"vela_bin_stream"
+    assert data[-32:] == b"vela_end_stream".ljust(32, b"\0")
+    assert payload.from_bytes(data) == PROGRAM
+    assert payload.from_bytes(memoryview(data)) == PROGRAM
+
+
+def test_payload_of_every_length_and_with_every_bit_of_a_header_changed() -> None:
+    data = payload.to_bytes(PROGRAM)
+    for size in range(len(data)):
+        with pytest.raises(ValueError, match=r"\[ethosu payload\]"):
+            payload.from_bytes(data[:size])
+    with pytest.raises(ValueError, match="nothing follows"):
+        payload.from_bytes(data + bytes(16))
+    for position in range(0x20, 0x40):
+        for bit in range(8):
+            altered = bytearray(data)
+            altered[position] ^= 1 << bit
+            with pytest.raises(ValueError, match=r"\[ethosu payload\]"):
+                payload.from_bytes(bytes(altered))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"commands": b"COP2abcd"}, "begins with b'COP1'"),
+        ({"inputs": (NpuTensor((1, 1, 1, 8, 8, 0), 1, 0, 1),)}, r"inputs\[0\] has sizes"),
+        ({"inputs": (NpuTensor((1, 1, 1, 8, 8, 1), 3, 0, 1),)}, "elements of"),
+        ({"outputs": (NpuTensor((1, 1, 1, 8, 8, 1), 1, -4, 1),)}, "offset"),
+        ({"outputs": (NpuTensor((1, 1, 1, 8, 8, 1), 1, 0, 8),)}, "region"),
+    ],
+)
+def test_payload_that_breaks_a_rule(changes: dict[str, Any], message: str) -> None:
+    data = payload.to_bytes(dataclasses.replace(PROGRAM, **changes))
+    with pytest.raises(ValueError, match=message):
+        payload.from_bytes(data)
+
+
+@pytest.mark.parametrize("target", vela.TARGETS)
+def test_compiles_for(target: str, tosa: bytes) -> None:
+    result = vela.compile_tosa(tosa, target)
+    program, figures = result.program, result.figures
+    assert [t.shape for t in program.inputs] == [(1, 1, 1, 9, 8, 8)]
+    assert [t.shape for t in program.outputs] == [(1, 1, 1, 9, 8, 16), (1, 1, 1, 9, 8, 24)]
+    assert payload.from_bytes(payload.to_bytes(program)) == program
+    assert figures.macs == 9 * 8 * (8 * 9 * 16 + 16 * 24) == sum(x.macs for x in figures.layers)
+    assert 0 < figures.npu_cycles <= figures.total_cycles
+    assert figures.inferences_per_second > 1000
+    assert sum(m.written_bytes for m in figures.memories.values()) >= 9 * 8 * 40
+    assert all(m.peak_bytes >= 0 for m in figures.memories.values())
+    assert figures.cpu_operators == 0
+
+
+def test_options_reach_vela(tosa: bytes) -> None:
+    """--optimise and the fast memory's size change the program."""
+    plain = vela.compile_tosa(tosa, "ethos-u65-256", memory_mode="Dedicated_Sram")
+    small = vela.compile_tosa(
+        tosa, "ethos-u65-256", memory_mode="Dedicated_Sram", flags=["--arena-cache-size=64"]
+    )
+    assert plain.fast_scratch_size > 64 >= small.fast_scratch_size
+    flags = ["--disable-fwd"]
+    fast = vela.compile_tosa(tosa, "ethos-u85-256")
+    slow = vela.compile_tosa(tosa, "ethos-u85-256", flags=flags)
+    assert fast.figures.encoded_weight_bytes != slow.figures.encoded_weight_bytes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"target": "ethos-u77-128"}, "target must be one of ethos-u55-32.*ethos-u77-128"),
+        ({"system_config": "None_Such"}, "Ethos_U55_Deep_Embedded.*got 'None_Such'"),
+        ({"memory_mode": "None_Such"}, "Shared_Sram.*got 'None_Such'"),
+        ({"ini": "Arm/none.ini"}, "readable .ini file; got 'Arm/none.ini'"),
+        ({"flags": ["--none-such"]}, "extra_flags.*--none-such"),
+        ({"flags": ["--cop-format=COP2"]}, "extra_flags.*COP2"),
+        ({"tosa": b"not a graph" * 10}, "cannot run the graph"),
+    ],
+)
+def test_refuses(tosa: bytes, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(vela.VelaError, match=message):
+        vela.compile_tosa(**{"tosa": tosa, "target": "ethos-u55-128", **arguments})
+
+
+def test_names_the_extra(tosa: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ethosu.regor", None)
+    with pytest.raises(vela.VelaError, match=r"pip install edgewise\[ethosu\]"):
+        vela.compile_tosa(tosa, "ethos-u55-128")
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u65-512", "ethos-u85-256"])
+def test_payload_is_the_peers(target: str, tosa: bytes, capsys: Any) -> None:
+    arm_vela = pytest.importorskip("executorch.backends.arm.arm_vela")
+    family = vela.TARGETS[target][0]
+    flags = [
+        f"--accelerator-config={target}",
+        "--config=Arm/vela.ini",
+        "--output-format=raw",
+        f"--system-config={family.system_config}",
+        f"--memory-mode={family.memory_mode}",
+    ]
+    theirs = arm_vela.vela_compile(tosa, flags)
+    assert payload.to_bytes(vela.compile_tosa(tosa, target).program) == theirs
