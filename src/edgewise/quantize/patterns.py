@@ -55,7 +55,7 @@ class SameScale:
 
 @dataclass(frozen=True)
 class Joined:
-    """A list of tensors (argument 0) and the result have one scale."""
+    """The tensors (a list as argument 0, or arguments) and the result have one scale."""
 
 
 @dataclass(frozen=True)

@@ -172,7 +172,8 @@ def _elementwise(nodes: list[Node], pattern: Elementwise, config: QuantizationCo
 
 
 def _joined(node: Node, config: QuantizationConfig) -> None:
-    parts = list(node.args[0])  # type: ignore[arg-type]
+    listed = node.args[0]
+    parts: list[Any] = list(listed if isinstance(listed, (list, tuple)) else node.args)
     if not parts or not all(is_float(part) for part in parts):
         return
     first = parts[0]

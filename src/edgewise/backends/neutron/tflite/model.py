@@ -33,6 +33,7 @@ _TYPES = {
 _LARGEST_DEPRECATED_CODE = 127
 _OPERATOR_VERSIONS = {
     BuiltinOperator.RESHAPE: 1,
+    BuiltinOperator.RELU_0_TO_1: 1,
     BuiltinOperator.CONV_2D: 3,
     BuiltinOperator.DEPTHWISE_CONV_2D: 3,
     BuiltinOperator.FULLY_CONNECTED: 5,
