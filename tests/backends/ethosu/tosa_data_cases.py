@@ -64,7 +64,7 @@ def reshape(rng: np.random.Generator) -> tuple[TosaGraph, str]:
     graph = TosaGraph()
     h, w, c = size(rng), size(rng), size(rng)
     x = graph.rescale(graph.input([1, h, w, c]), 0.7)
-    y = graph.op("RESHAPE", [x, graph.shape([1, w, h * c])], [1, w, h * c], "int8")
+    y = graph.op("RESHAPE", [x, graph.shape([1, w, h * c])], [1, w, h * c], "int8", attribute("Reshape"))
     return graph, graph.rescale(y, 1.3)
 
 
@@ -85,43 +85,36 @@ def tile(rng: np.random.Generator) -> tuple[TosaGraph, str]:
     return graph, graph.op("TILE", [x, graph.shape(times)], shape, "int8", attribute("Tile"))
 
 
-def _resize(rng: np.random.Generator, mode: str, factor: int) -> tuple[TosaGraph, str]:
-    """Corners aligned at neither end: scale 2 * factor / 2, borders as in half-pixel centres."""
+def _resize(
+    rng: np.random.Generator, bilinear: bool, factor: int, centres: bool
+) -> tuple[TosaGraph, str]:
+    """Enlarges by factor: half-pixel centres, else corners on corners."""
     graph = TosaGraph()
     h, w, c = size(rng) + 1, size(rng) + 1, size(rng, 40)
     x = graph.input([1, h, w, c])
-    scale = [2 * factor, 2, 2 * factor, 2]
-    if mode == "NEAREST_NEIGHBOR":
-        offset, border = [0, 0], [factor * 2 - 2] * 2
-    else:
-        offset, border = [1 - factor] * 2, [factor - 1] * 2
-    shape = [
-        1,
-        *(
-            ((n - 1) * scale[2 * i] - offset[i] + border[i]) // scale[2 * i + 1] + 1
-            for i, n in enumerate((h, w))
-        ),
-        c,
-    ]
-    kind = getattr(ts.ResizeMode, mode if mode == "BILINEAR" else "NEAREST")
-    operands = [x, graph.shape(scale), graph.shape(offset), graph.shape(border)]
-    out = "int8" if mode == "NEAREST_NEIGHBOR" else "int32"
-    y = graph.op("RESIZE", operands, shape, out, attribute("Resize", mode=kind))
-    if out == "int8":
+    n, d, offset, border = factor, 1, 0, 0
+    if centres:
+        n, d, offset, border = 2 * factor, 2, 1 - factor, factor - 1
+    shape = [1, *(((size - 1) * n - offset + border) // d + 1 for size in (h, w)), c]
+    operands = [x, *(graph.shape(v) for v in ([n, d, n, d], [offset] * 2, [border] * 2))]
+    kind = ts.ResizeMode.BILINEAR if bilinear else ts.ResizeMode.NEAREST
+    dtype = "int32" if bilinear else "int8"
+    y = graph.op("RESIZE", operands, shape, dtype, attribute("Resize", mode=kind))
+    if not bilinear:
         return graph, y
-    return graph, graph.rescale(y, 1 / (scale[0] * scale[2]))
+    return graph, graph.rescale(y, 1 / n**2)
 
 
 @case
 def resize_nearest(rng: np.random.Generator) -> tuple[TosaGraph, str]:
-    return _resize(rng, "NEAREST_NEIGHBOR", 2)
+    return _resize(rng, False, int(rng.choice([2, 4, 8])), bool(rng.integers(0, 2)))
 
 
 @u85_case
 def resize_nearest_any(rng: np.random.Generator) -> tuple[TosaGraph, str]:
-    return _resize(rng, "NEAREST_NEIGHBOR", int(rng.integers(2, 5)))
+    return _resize(rng, False, int(rng.integers(2, 7)), bool(rng.integers(0, 2)))
 
 
 @u85_case
 def resize_bilinear(rng: np.random.Generator) -> tuple[TosaGraph, str]:
-    return _resize(rng, "BILINEAR", int(rng.integers(2, 5)))
+    return _resize(rng, True, int(rng.integers(2, 7)), bool(rng.integers(0, 2)))

@@ -132,14 +132,26 @@ def mul_int32(rng: np.random.Generator) -> tuple[TosaGraph, str]:
     return _plain(rng, "MUL", "int32", "Mul", values=(-(1 << 15), 1 << 15))
 
 
+def _choice(rng: np.random.Generator, kind: str, name: str, dtype: str) -> tuple[TosaGraph, str]:
+    """As quantized programs have it: both sides on one scale, in int32."""
+    graph = TosaGraph()
+    wide = [
+        graph.rescale(graph.input(shape, dtype), float(rng.uniform(0.3, 1)) * 256, "int32")
+        for shape in shapes(rng)
+    ]
+    shape = graph.shapes[wide[0]]
+    y = graph.op(kind, wide, shape, "int32", attribute(name, nan_mode=NAN))
+    return graph, graph.rescale(y, 1 / 256, dtype)
+
+
 @case
 def minimum(rng: np.random.Generator) -> tuple[TosaGraph, str]:
-    return _plain(rng, "MINIMUM", "int8", "Minimum", nan_mode=NAN)
+    return _choice(rng, "MINIMUM", "Minimum", "int8")
 
 
 @case
 def maximum(rng: np.random.Generator) -> tuple[TosaGraph, str]:
-    return _plain(rng, "MAXIMUM", "int16", "Maximum", nan_mode=NAN)
+    return _choice(rng, "MAXIMUM", "Maximum", "int16")
 
 
 @case
@@ -197,7 +209,7 @@ def _rescale(
 ) -> tuple[TosaGraph, str]:
     graph = TosaGraph()
     x = graph.input([1, size(rng), size(rng), size(rng, 40)], source)
-    ratio = np.iinfo(target).max / np.iinfo(source).max
+    ratio = np.iinfo(target).max / np.iinfo(source).max / 4
     zps = {
         f"{side}_zp": int(rng.integers(-128, 128)) if dtype == "int8" else 0
         for side, dtype in (("input", source), ("output", target))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from edgewise.backends.ethosu.simulator.errors import NpuError
 from edgewise.backends.ethosu.simulator.memory import INTERNAL, Access, Memory, span
 from edgewise.backends.ethosu.simulator.registers import Registers
@@ -32,10 +30,13 @@ class Transfer:
         ]
 
     def run(self, memory: Memory) -> None:
-        data = memory.read(
-            self.source.region, self.source.start, self.shape, self.source.strides, np.uint8
+        """Bytes that were never written may be among those copied: they stay unwritten."""
+        source, target = self.source, self.target
+        memory.copy(
+            (source.region, source.start, source.strides),
+            (target.region, target.start, target.strides),
+            self.shape,
         )
-        memory.write(self.target.region, self.target.start, self.target.strides, data.copy())
 
 
 def _region(registers: Registers, name: str) -> int:

@@ -35,7 +35,7 @@ class FeatureMap:
     height0: int
     height1: int
     strides: tuple[int, int, int]
-    """Bytes from row to row, pixel to pixel, and brick to brick (bricks) or channel to channel."""
+    """Bytes from row to row, pixel to pixel, and brick to brick. Linear channels lie together."""
     bricks: bool
     """NHCWB16: 16 channels of a pixel lie together."""
     column: bool
@@ -117,7 +117,7 @@ class FeatureMap:
         depth = self.shape[2]
         size = (tile.height, tile.width)
         if not self.bricks:
-            yield tile.base, 0, depth, (*size, depth), (stride_y, stride_x, stride_c)
+            yield tile.base, 0, depth, (*size, depth), (stride_y, stride_x, self.dtype.itemsize)
             return
         whole, rest = divmod(depth, _BRICK)
         item = self.dtype.itemsize

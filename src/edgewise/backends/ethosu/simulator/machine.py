@@ -168,7 +168,8 @@ class _Run:
         if second is None:
             if mode == "LRELU":
                 return np.where(first < 0, self._scaled(first), first)
-            return self._scaled(elementwise.unary(mode, first))
+            values = elementwise.unary(mode, first)
+            return self._scaled(values) if mode == "ABS" else values
         if isinstance(second, FeatureMap):
             other = self._without_zero_point("IFM2", second.read(self._memory))
         else:

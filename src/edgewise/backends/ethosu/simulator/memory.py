@@ -87,6 +87,27 @@ class Memory:
         view[...] = values
         _view(region.written, offset, values.shape, strides, values.dtype)[...] = True
 
+    def copy(
+        self,
+        source: tuple[int, int, Sequence[int]],
+        target: tuple[int, int, Sequence[int]],
+        shape: Sequence[int],
+    ) -> None:
+        """Copies bytes and whether they were written. A place: region, offset, strides."""
+        byte = np.dtype(np.uint8)
+        regions = [self._check(*place[:2], shape, place[2], byte) for place in (source, target)]
+        if regions[1].read_only:
+            raise NpuError(f"region {target[0]} is for reading only; got a write at {target[1]:#x}")
+        for name in ("data", "written"):
+            memory_from, memory_to = (getattr(region, name) for region in regions)
+            view: Array = np.ndarray(shape, memory_to.dtype, memory_to, target[1], target[2])
+            if name == "written" and regions[0].read_only:
+                view[...] = True
+            else:
+                view[...] = np.ndarray(
+                    shape, memory_from.dtype, memory_from, source[1], source[2]
+                ).copy()
+
     def bytes_at(self, number: int, offset: int, size: int) -> bytes:
         return self.read(number, offset, (size,), (1,), np.uint8).tobytes()
 
