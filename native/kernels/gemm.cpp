@@ -1,5 +1,7 @@
 #include "gemm.h"
 
+#include "core/clones.h"
+
 namespace edgewise {
 namespace {
 
@@ -26,14 +28,6 @@ template <typename C>
   for (; row + 4 <= m; row += 4) multiply<C, 4>(a + row * k, k, panel, result + row * kGemmColumns);
   for (; row < m; ++row) multiply<C, 1>(a + row * k, k, panel, result + row * kGemmColumns);
 }
-
-// The loader chooses by the CPU. Sanitizers are not ready when it does.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define EDGEWISE_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
-#else
-#define EDGEWISE_CLONES
-#endif
 
 EDGEWISE_CLONES void rows_of(const float* a, int64_t m, int64_t k, const float* panel,
                              float* result) {

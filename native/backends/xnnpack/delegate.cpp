@@ -1,5 +1,6 @@
 #include "backends/xnnpack/delegate.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -60,6 +61,7 @@ Result<std::unique_ptr<Delegate>> XnnpackDelegate::make(const DelegateInit& init
   if (!graph.ok()) return graph.status();
   if (auto status = check_types(*graph); !status.ok()) return status;
   fold_nodes(&*graph);
+  std::vector<ImageEntry> entries = ImageEntry::take(&*graph);
   expand_weights(&*graph);
   widen_half(&*graph, is_fast_in_half);
   std::vector<Shape> shapes = graph->serialized_shapes();
@@ -74,6 +76,7 @@ Result<std::unique_ptr<Delegate>> XnnpackDelegate::make(const DelegateInit& init
 
   std::unique_ptr<XnnpackDelegate> delegate(new XnnpackDelegate(std::move(state)));
   delegate->graph_ = std::move(*graph);
+  delegate->entries_ = std::move(entries);
   delegate->made_for_ = memory_need(delegate->graph_, shapes);
   delegate->shapes_ = std::move(shapes);
   delegate->named_data_ = init.named_data;
@@ -87,9 +90,18 @@ Result<std::unique_ptr<Delegate>> XnnpackDelegate::make(const DelegateInit& init
   return std::unique_ptr<Delegate>(std::move(delegate));
 }
 
+ImageEntry* XnnpackDelegate::entry_of(size_t input) {
+  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const ImageEntry& entry) {
+    return entry.position() == input;
+  });
+  return found == entries_.end() ? nullptr : &*found;
+}
+
 Status XnnpackDelegate::read_inputs(std::span<Value* const> arguments, bool* is_changed) {
   for (size_t i = 0; i < graph_.inputs.size(); ++i) {
-    const GraphValue& value = graph_.values[graph_.inputs[i]];
+    ImageEntry* entry = entry_of(i);
+    const GraphValue& value =
+        entry == nullptr ? graph_.values[graph_.inputs[i]] : entry->argument();
     auto found = tensor_of(value, arguments);
     if (!found.ok()) return found.status();
     const Tensor& tensor = **found;
@@ -104,6 +116,10 @@ Status XnnpackDelegate::read_inputs(std::span<Value* const> arguments, bool* is_
     for (size_t k = 0; k < tensor.rank(); ++k) {
       shape[k] = static_cast<size_t>(tensor.size(tensor.dim_order()[k]));
     }
+    if (entry != nullptr) {
+      EDGEWISE_RETURN_IF_ERROR(entry->resize(shape));
+      shape = ImageEntry::inside(shape);
+    }
     Shape& known = shapes_[graph_.inputs[i]];
     if (!(shape == known)) {
       *is_changed = true;
@@ -114,6 +130,7 @@ Status XnnpackDelegate::read_inputs(std::span<Value* const> arguments, bool* is_
       return error(Code::kInvalidArgument, "[xnnpack] argument %u must have data; got none",
                    value.external_id);
     }
+    if (entry != nullptr) data = entry->bind(data);
     if (externals_[i].data != data) is_set_up_ = false;
     externals_[i].data = data;
   }
@@ -226,6 +243,7 @@ Status XnnpackDelegate::execute(std::span<Value* const> arguments) {
     EDGEWISE_RETURN_IF_ERROR(runtime_->set_pointers(externals_));
     is_set_up_ = true;
   }
+  for (const ImageEntry& entry : entries_) entry.run(state_->threadpool());
   EDGEWISE_RETURN_IF_ERROR(runtime_->run());
   widen_indices(arguments);
   return {};

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/xnnpack/graph.h"
+#include "backends/xnnpack/image_entry.h"
 #include "backends/xnnpack/program_state.h"
 #include "backends/xnnpack/runtime.h"
 #include "edgewise/backend.h"
@@ -26,6 +27,8 @@ class XnnpackDelegate final : public Delegate {
   explicit XnnpackDelegate(std::shared_ptr<ProgramState> state);
 
   Status read_inputs(std::span<Value* const> arguments, bool* is_changed);
+  // An entry of this input, or null.
+  ImageEntry* entry_of(size_t input);
   Status plan();
   // Makes a runtime for shapes_, and lets go of the constants that only that needed.
   Status make_runtime();
@@ -42,6 +45,7 @@ class XnnpackDelegate final : public Delegate {
   bool is_planned_ = false;
   bool is_set_up_ = false;
   std::vector<xnn_external_value> externals_;  // inputs, then outputs
+  std::vector<ImageEntry> entries_;
 };
 
 }  // namespace edgewise::xnnpack
