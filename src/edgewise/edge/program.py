@@ -7,7 +7,7 @@ are shared with it, not copied.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -240,6 +240,22 @@ def drop_unused_constants(program: ExportedProgram) -> bool:
 def output_node(graph: Graph) -> Node:
     last: Node = next(iter(reversed(graph.nodes)))
     return last
+
+
+def written_state(program: ExportedProgram) -> Iterator[tuple[Node, Any]]:
+    """The placeholders that the method writes, each with its new value."""
+    signature = program.graph_signature
+    nodes = placeholders(program)
+    buffers = {
+        s.target: s.arg.name for s in signature.input_specs if isinstance(s.arg, TensorArgument)
+    }
+    returned = output_node(program.graph).args[0]
+    assert isinstance(returned, (tuple, list))
+    for spec, value in zip(signature.output_specs, returned, strict=True):
+        if spec.kind == OutputKind.BUFFER_MUTATION:
+            yield nodes[buffers[spec.target]], value
+        elif spec.kind == OutputKind.USER_INPUT_MUTATION:
+            yield nodes[str(spec.target)], value
 
 
 def sync_outputs(program: ExportedProgram) -> None:

@@ -21,6 +21,7 @@ from edgewise.edge.functionalize import (
     may_return_views,
 )
 from edgewise.edge.inline_regions import inline_regions
+from edgewise.edge.nested_writes import flatten_nested_writes
 from edgewise.edge.normalize import decompositions, normalize
 from edgewise.edge.program import copy_program, drop_unused_constants, sync_outputs
 from edgewise.edge.quantized_embeddings import fuse_quantized_embeddings
@@ -64,6 +65,7 @@ def to_edge_program(
     # Before `keep` is asked: whether a row takes a node may hang on its mask being known.
     timings.run("fold_masks", lambda: fold_masks(edge))
     timings.run("normalize", lambda: _normalize(edge, keep))
+    timings.run("nested_writes", lambda: flatten_nested_writes(edge))
     timings.run("fold_constants", lambda: fold_constants(edge))
     timings.run("settle_sizes", lambda: settle_sizes(edge))
     drop_unused_constants(edge)
