@@ -24,6 +24,7 @@ from edgewise.emit.memory import Block, MemoryPlan, plan_memory
 from edgewise.emit.out_variants import SYMBOLIC, OutVariant, out_variant, special_arguments
 from edgewise.emit.scalar_types import scalar_type
 from edgewise.emit.shapes import DYNAMIC_UNBOUND, upper_bounds
+from edgewise.emit.shared_state import ARENA, SharedState
 from edgewise.errors import EmitError, UnsupportedOperatorError, at_node
 from edgewise.flatbuffer import Table
 from edgewise.partition.delegate import LoweredBackendModule, is_delegate_call
@@ -45,6 +46,7 @@ class MethodEmitter:
         constants: ConstantTable,
         initial_state: ConstantTable,
         add_payload: AddPayload,
+        shared: SharedState | None = None,
     ) -> None:
         self._name = name
         self._program = program
@@ -52,6 +54,7 @@ class MethodEmitter:
         self._constant_table = constants
         self._initial_state = initial_state
         self._add_payload = add_payload
+        self._shared = shared
         self._in_place = plan_in_place(program)
         self._values: list[pte.EValue] = []
         self._numbers: dict[tuple[Any, ...], int] = {}
@@ -87,7 +90,7 @@ class MethodEmitter:
             chains=[chain],
             operators=[pte.Operator(n, o) for n, o in self._operators],
             delegates=self._delegates,
-            non_const_buffer_sizes=[0, plan.size],
+            non_const_buffer_sizes=[0, plan.size, *([self._shared.size] if self._shared else [])],
         ), plan
 
     # --- inputs and outputs ------------------------------------------------------------
@@ -112,6 +115,9 @@ class MethodEmitter:
                     index = self._number(value, node)
                 self._of_node[node] = index
                 inputs.append(index)
+            elif self._shared and spec.target in self._shared.offsets:
+                place = self._shared.offsets[spec.target]
+                self._of_node[node] = self._state(node, tensor_of(self._program, spec), place)
             elif node in constants:
                 if node.users:
                     self._of_node[node] = self._constant(constants.tensor(node))
@@ -366,12 +372,21 @@ class MethodEmitter:
             )
         )
 
-    def _state(self, node: Node, initial: torch.Tensor) -> int:
-        """A buffer that the program writes: planned for the whole method, with its first value."""
+    def _state(self, node: Node, initial: torch.Tensor, shared: int | None = None) -> int:
+        """A buffer that the program writes: planned for the whole method, with its first value.
+
+        shared: its place in the arena that methods share, if it is there. Zeros are not
+        written: what a method plans starts with them.
+        """
         index = self._tensor(node, initial)
         tensor, _ = self._planned[index]
         tensor.dim_order = list(range(initial.dim()))
-        tensor.data_buffer_idx = self._initial_state.add(tensor_bytes(initial))
+        content = tensor_bytes(initial)
+        if len(content) and torch.frombuffer(content, dtype=torch.uint8).any():
+            tensor.data_buffer_idx = self._initial_state.add(content)
+        if shared is not None:
+            tensor.allocation_info = pte.AllocationDetails(ARENA, shared & 0xFFFFFFFF, shared >> 32)
+            self._planned.pop(index)
         self._live(index, -1)
         self._live(index, _FOREVER)
         return index
