@@ -22,6 +22,7 @@ class MethodInstance : public Method {
   // `plan` lives as long as `program`.
   static Result<std::unique_ptr<Method>> create(std::shared_ptr<const Program> program,
                                                 const MethodPlan& plan,
+                                                std::shared_ptr<Session> session,
                                                 const DelegateFactory& make_delegate);
 
   const MethodInfo& info() const override { return plan_.info; }

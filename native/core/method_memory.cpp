@@ -7,21 +7,34 @@
 
 namespace edgewise {
 
-Result<MethodMemory> MethodMemory::allocate(const MethodPlan& plan) {
+Result<MethodMemory> MethodMemory::allocate(const MethodPlan& plan,
+                                            std::shared_ptr<Session> session) {
   MethodMemory memory;
+  std::vector<size_t> offsets;
   size_t total = 0;
-  for (const size_t bytes : plan.arenas) {
-    memory.begins_.push_back(total);
+  for (size_t arena = 0; arena < plan.arenas.size(); ++arena) {
+    offsets.push_back(total);
+    if (plan.shared_arenas[arena]) continue;
     // Cannot overflow as kMaxPlannedBytes was checked; said again where it matters.
-    if (!checked_add(total, bytes, &total) || !checked_add(total, kReadPadding, &total) ||
-        !align_up(total, kBufferAlignment, &total)) {
+    if (!checked_add(total, plan.arenas[arena], &total) ||
+        !checked_add(total, kReadPadding, &total) || !align_up(total, kBufferAlignment, &total)) {
       return error(Code::kInvalidProgram, "the planned memory is too large");
     }
   }
   Result<MemoryBlock> block = MemoryBlock::allocate(total);
   if (!block) return block.status();
   memory.block_ = std::move(*block);
+  memory.session_ = std::move(session);
+  for (size_t arena = 0; arena < plan.arenas.size(); ++arena) {
+    memory.begins_.push_back(plan.shared_arenas[arena] ? memory.session_->arena(arena)
+                                                       : memory.block_.data() + offsets[arena]);
+  }
   return memory;
+}
+
+void MethodMemory::clear() {
+  block_.clear();
+  if (session_ != nullptr) session_->reset();
 }
 
 std::vector<bool> find_exclusive(const MethodPlan& plan) {

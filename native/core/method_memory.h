@@ -1,27 +1,29 @@
 // The memory of one instance of a method, and who shares it.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "memory.h"
 #include "method_plan.h"
+#include "session.h"
 
 namespace edgewise {
 
-// All arenas in one block, each aligned to kBufferAlignment and followed by kReadPadding
-// readable bytes.
+// The arenas that are not the session's in one block, each aligned to kBufferAlignment and
+// followed by kReadPadding readable bytes.
 class MethodMemory {
  public:
-  static Result<MethodMemory> allocate(const MethodPlan& plan);
+  static Result<MethodMemory> allocate(const MethodPlan& plan, std::shared_ptr<Session> session);
 
-  std::byte* at(const TensorPlan& tensor) const {
-    return block_.data() + begins_[tensor.arena] + tensor.offset;
-  }
-  void clear() { block_.clear(); }
+  std::byte* at(const TensorPlan& tensor) const { return begins_[tensor.arena] + tensor.offset; }
+  // Zeros, and initial values in what is the session's.
+  void clear();
 
  private:
   MemoryBlock block_;
-  std::vector<size_t> begins_;  // of the arenas in the block
+  std::shared_ptr<Session> session_;
+  std::vector<std::byte*> begins_;  // of the arenas
 };
 
 // For every value: whether it is a planned tensor whose memory no other value shares.

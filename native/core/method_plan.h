@@ -72,7 +72,8 @@ struct MethodPlan {
   std::vector<InstructionPlan> instructions;  // all chains, one after the other
   std::vector<std::string> operators;         // "aten::add.out", "aten::copy_"
   std::vector<DelegatePlan> delegates;
-  std::vector<size_t> arenas;  // bytes; entry 0 is filled by the tensors without a plan
+  std::vector<size_t> arenas;       // bytes; entry 0 is filled by the tensors without a plan
+  std::vector<bool> shared_arenas;  // of `arenas`, those that a session's methods share
   MethodInfo info;
 
   const TensorPlan* tensor(uint32_t value) const { return std::get_if<TensorPlan>(&values[value]); }

@@ -24,10 +24,11 @@ Status missing_operators(const MethodPlan& plan, const std::map<uint32_t, size_t
 
 Result<std::unique_ptr<Method>> MethodInstance::create(std::shared_ptr<const Program> program,
                                                        const MethodPlan& plan,
+                                                       std::shared_ptr<Session> session,
                                                        const DelegateFactory& make_delegate) {
   std::unique_ptr<MethodInstance> method(new MethodInstance(std::move(program), plan));
   EDGEWISE_RETURN_IF_ERROR(method->resolve_kernels());
-  Result<MethodMemory> memory = MethodMemory::allocate(plan);
+  Result<MethodMemory> memory = MethodMemory::allocate(plan, std::move(session));
   if (!memory) return memory.status().within(plan.name);
   method->memory_ = std::move(*memory);
   method->values_.resize(plan.values.size());
@@ -91,7 +92,8 @@ Status MethodInstance::fill_value(const ValuePlan& source, Value& value) {
     if (!tensor) return tensor.status();
     tensor->set_writable(!constant);
     if (dynamic) tensor->set_buffer(std::make_shared<DynamicBuffer>());
-    if (!constant && !plan->initial.empty()) {
+    // What is shared may have changed already: the session filled it.
+    if (!constant && !plan->initial.empty() && !plan_.shared_arenas[plan->arena]) {
       std::copy(plan->initial.begin(), plan->initial.end(), static_cast<std::byte*>(data));
     }
     value = Value(std::move(*tensor));

@@ -4,7 +4,7 @@
 // of which one is written and the other read. So for output O:
 //
 //   1. O is a planned tensor, once among the outputs, not an input, not a mutable buffer
-//      with an initial value.
+//      with an initial value or in a shared arena.
 //   2. No jumps, moves or frees in the method: instructions run once, in order.
 //   3. The first instruction that mentions O writes it: a kernel that has it once as an
 //      `out` argument, or a delegate.
@@ -62,8 +62,8 @@ bool can_bind_output(const MethodPlan& plan, size_t index,
   const uint32_t value = plan.outputs[index];
   const TensorPlan* tensor = plan.tensor(value);
   if (tensor == nullptr || tensor->storage != TensorPlan::Storage::kPlanned ||
-      tensor->has_initial() || std::ranges::count(plan.outputs, value) != 1 ||
-      std::ranges::count(plan.inputs, value) != 0) {
+      tensor->has_initial() || plan.shared_arenas[tensor->arena] ||
+      std::ranges::count(plan.outputs, value) != 1 || std::ranges::count(plan.inputs, value) != 0) {
     return false;
   }
   const auto aliases = [&](uint32_t other) {

@@ -10,6 +10,7 @@
 #include "method.h"
 #include "method_plan.h"
 #include "pte_file.h"
+#include "session.h"
 
 namespace edgewise {
 
@@ -32,13 +33,31 @@ class LoadedProgram : public Program {
     return method->info;
   }
 
-  Result<std::unique_ptr<Method>> load_method(std::string_view name) override {
+  Result<std::shared_ptr<Session>> new_session() override {
+    try {
+      return Session::create(this, methods_);
+    } catch (const std::bad_alloc&) {
+      return error(Code::kOutOfMemory, "[session] there is no memory left");
+    }
+  }
+
+  using Program::load_method;
+  Result<std::unique_ptr<Method>> load_method(std::string_view name,
+                                              std::shared_ptr<Session> session) override {
     const MethodPlan* method = find_method(name);
     if (method == nullptr) return no_method(name);
+    if (session == nullptr) {
+      Result<std::shared_ptr<Session>> own = new_session();
+      if (!own) return own.status();
+      session = std::move(*own);
+    } else if (session->program() != this) {
+      return error(Code::kInvalidArgument,
+                   "[load_method] the session must be of this program; got another one's");
+    }
     try {
-      return MethodInstance::create(shared_from_this(), *method, [this, method](size_t index) {
-        return make_delegate(*method, index);
-      });
+      return MethodInstance::create(
+          shared_from_this(), *method, std::move(session),
+          [this, method](size_t index) { return make_delegate(*method, index); });
     } catch (const std::bad_alloc&) {
       return error(Code::kOutOfMemory, "[%s] there is no memory left", method->name.c_str());
     } catch (const std::exception& failure) {
@@ -123,6 +142,7 @@ Result<std::vector<MethodPlan>> read_methods(const PteFile& file) {
     }
   }
   if (methods.empty()) return error(Code::kInvalidProgram, "[load] the program has no method");
+  find_shared_arenas(methods);
   return methods;
 }
 

@@ -208,7 +208,7 @@ Status index_put(KernelContext& context) {
   const std::vector<const Tensor*> list = context.tensor_list(1);
   const Tensor* values = context.tensor(2);
   const bool accumulate = context.boolean(3);
-  Tensor* out = output(context, kOut);
+  Tensor* out = output(context, kOut, Reuse::kSelf);
   if (!context.ok()) return context.status();
   if (self->type() != values->type() || self->type() != out->type() ||
       (accumulate && !is_computable(self->type()))) {
@@ -225,7 +225,7 @@ Status index_put(KernelContext& context) {
     return context.fail(Code::kInvalidArgument, "values broadcast to %s; got %s",
                         describe(selection.shape()).c_str(), values->describe().c_str());
   }
-  if (out != self) EDGEWISE_TRY(copy_to(out, view_of(*self)));
+  EDGEWISE_TRY(start_from(*self, out));
   const View source = view_of(*values).expand(sizes);
   return finish(context, selection.each(source, [&](const View& part, const View& value) -> Status {
     if (!accumulate) return assign(part, value);

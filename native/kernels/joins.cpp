@@ -187,7 +187,7 @@ Status unbind_copy(KernelContext& context) {
 // The output is self with a part replaced by `source`.
 Status replace(KernelContext& context, const Tensor* self, const Tensor* source, Tensor* out,
                Status (*cut)(KernelContext&, View&)) {
-  EDGEWISE_TRY(copy_to(out, view_of(*self)));
+  EDGEWISE_TRY(start_from(*self, out));
   View part = view_of(*out);
   EDGEWISE_TRY(cut(context, part));
   return finish(context, assign(part, view_of(*source)));
@@ -196,7 +196,7 @@ Status replace(KernelContext& context, const Tensor* self, const Tensor* source,
 Status slice_scatter(KernelContext& context) {
   const Tensor* self = context.tensor(0);
   const Tensor* source = context.tensor(1);
-  Tensor* out = output(context, 6);
+  Tensor* out = output(context, 6, Reuse::kSelf);
   if (!context.ok()) return context.status();
   return replace(context, self, source, out, [](KernelContext& c, View& part) {
     const int64_t dim = c.integer(2), step = c.integer(5);
@@ -208,7 +208,7 @@ Status slice_scatter(KernelContext& context) {
 Status select_scatter(KernelContext& context) {
   const Tensor* self = context.tensor(0);
   const Tensor* source = context.tensor(1);
-  Tensor* out = output(context, 4);
+  Tensor* out = output(context, 4, Reuse::kSelf);
   if (!context.ok()) return context.status();
   return replace(context, self, source, out, [](KernelContext& c, View& part) {
     const int64_t dim = c.integer(2), index = c.integer(3);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "edgewise/kernel.h"
+#include "view.h"
 
 namespace edgewise {
 
@@ -11,15 +12,18 @@ inline Status finish(KernelContext& context, const Status& status) {
   return context.status();
 }
 
+enum class Reuse : uint8_t { kNone, kSelf };
+
 // The output argument `index`. A file could name one value as an output and an input;
-// resizing the one would pull the other's memory away, so that is refused. In-place
-// kernels take argument 0, and keep its shape.
-inline Tensor* output(KernelContext& context, size_t index) {
+// resizing the one would pull the other's memory away, so that is refused. With
+// Reuse::kSelf the output may be argument 0 (and no other): the kernel updates that tensor
+// in place, and keeps its shape.
+inline Tensor* output(KernelContext& context, size_t index, Reuse reuse = Reuse::kNone) {
   Tensor* tensor = context.out(index);
   if (!tensor) return nullptr;
   const Value* value = context.value(index);
   bool reused = false;
-  for (size_t i = 0; i < index; ++i) {
+  for (size_t i = reuse == Reuse::kSelf ? 1 : 0; i < index; ++i) {
     const Value* other = context.value(i);
     if (!other) return nullptr;
     reused = reused || other == value;
@@ -31,6 +35,11 @@ inline Tensor* output(KernelContext& context, size_t index) {
   (void)context.fail(Code::kInvalidProgram, "argument %zu is an output and an input at once",
                      index);
   return nullptr;
+}
+
+// What an update of `self` starts from: its contents in `out`, which costs nothing in place.
+inline Status start_from(const Tensor& self, Tensor* out) {
+  return out == &self ? Status() : copy_to(out, view_of(self));
 }
 
 }  // namespace edgewise

@@ -128,10 +128,20 @@ C joined(Join join, C a, C b) {
   }
 }
 
-// Joins elements of `source` to those of a copy of `self` in a wider type, which rounds once.
+// Joins elements of `source` to those of `self`: of a copy in a wider type, which rounds once, if
+// there is one; else where the result lies.
 template <typename C>
 Status join_elements(Join join, bool include_self, const Tensor& self, const Tensor& index,
                      const View& source, int64_t dim, Tensor* out) {
+  if (self.type() == kTypeOf<C> && join != Join::kMean && include_self) {
+    EDGEWISE_RETURN_IF_ERROR(start_from(self, out));
+    AlongDim along;
+    EDGEWISE_RETURN_IF_ERROR(along.prepare(view_of(*out), source, index, dim));
+    return along.each(index, [&](std::byte* to, std::byte* from) {
+      C& held = *reinterpret_cast<C*>(to);
+      held = joined(join, held, load_one<C>(source.type, from));
+    });
+  }
   const int64_t count = self.numel();
   Scratch<C> sums;
   Scratch<int64_t> counts;
@@ -193,7 +203,7 @@ Status scatter(KernelContext& context, const Tensor* source, const Scalar* value
                     join_elements<decltype(c)>(join, include_self, *self, *index, from, dim, out));
     });
   }
-  EDGEWISE_TRY(copy_to(out, view_of(*self)));
+  EDGEWISE_TRY(start_from(*self, out));
   AlongDim along;
   EDGEWISE_TRY(along.prepare(view_of(*out), from, *index, dim));
   const size_t bytes = element_size(self->type());
@@ -205,14 +215,14 @@ Status scatter(KernelContext& context, const Tensor* source, const Scalar* value
 template <Join kJoin>
 Status scatter_source(KernelContext& context) {
   const Tensor* source = context.tensor(3);
-  Tensor* out = output(context, 4);
+  Tensor* out = output(context, 4, Reuse::kSelf);
   if (!context.ok()) return context.status();
   return scatter(context, source, nullptr, kJoin, true, out);
 }
 
 Status scatter_value(KernelContext& context) {
   const Scalar value = context.scalar(3);
-  Tensor* out = output(context, 4);
+  Tensor* out = output(context, 4, Reuse::kSelf);
   if (!context.ok()) return context.status();
   return scatter(context, nullptr, &value, Join::kReplace, true, out);
 }
@@ -223,7 +233,7 @@ Status scatter_joined(KernelContext& context) {
   const Scalar value = kValue ? context.scalar(3) : Scalar{};
   Join join = Join::kReplace;
   EDGEWISE_RETURN_IF_ERROR(read_join(context, 4, join));
-  Tensor* out = output(context, 5);
+  Tensor* out = output(context, 5, Reuse::kSelf);
   if (!context.ok()) return context.status();
   return scatter(context, source, &value, join, true, out);
 }
@@ -233,7 +243,7 @@ Status scatter_reduce(KernelContext& context) {
   Join join = Join::kReplace;
   EDGEWISE_RETURN_IF_ERROR(read_join(context, 4, join));
   const bool include_self = context.boolean(5);
-  Tensor* out = output(context, 6);
+  Tensor* out = output(context, 6, Reuse::kSelf);
   if (!context.ok()) return context.status();
   return scatter(context, source, nullptr, join, include_self, out);
 }

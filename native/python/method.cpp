@@ -17,32 +17,33 @@ struct MethodFace::Input {
   Value value;  // where there is no array
 };
 
-// A call's exclusive use of the method. Waits for others without the GIL.
+// A call's exclusive use of the method and those of its session. Waits for others without the GIL.
 class MethodFace::Turn {
  public:
-  explicit Turn(MethodFace& face) : face_(face) {
-    if (face.user_.load() == std::this_thread::get_id()) {
+  explicit Turn(const MethodFace& face) : lock_(*face.lock_) {
+    if (lock_.user.load() == std::this_thread::get_id()) {
       raise(Status(Code::kInvalidArgument, "[execute] method '" + face.info().name +
                                                "' must not be used by a backend that it is "
                                                "running; got a call from within; try "
                                                "load_method() for a second instance"));
     }
     nb::gil_scoped_release release;
-    face.mutex_.lock();
-    face.user_.store(std::this_thread::get_id());
+    lock_.mutex.lock();
+    lock_.user.store(std::this_thread::get_id());
   }
   ~Turn() {
-    face_.user_.store(std::thread::id());
-    face_.mutex_.unlock();
+    lock_.user.store(std::thread::id());
+    lock_.mutex.unlock();
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
  private:
-  MethodFace& face_;
+  SessionLock& lock_;
 };
 
-MethodFace::MethodFace(std::unique_ptr<Method> method) : method_(std::move(method)) {
+MethodFace::MethodFace(std::unique_ptr<Method> method, std::shared_ptr<SessionLock> lock)
+    : method_(std::move(method)), lock_(std::move(lock)) {
   for (const ValueInfo& output : info().outputs) {
     may_bind_.push_back(output.kind == "Tensor" && output.dynamism == Dynamism::kStatic);
   }

@@ -15,9 +15,15 @@
 
 namespace edgewise::python {
 
+// Who uses a session's methods. One thread at a time.
+struct SessionLock {
+  std::mutex mutex;
+  std::atomic<std::thread::id> user{};
+};
+
 class MethodFace {
  public:
-  explicit MethodFace(std::unique_ptr<Method> method);
+  MethodFace(std::unique_ptr<Method> method, std::shared_ptr<SessionLock> lock);
   ~MethodFace();
 
   const MethodInfo& info() const { return method_->info(); }
@@ -39,8 +45,7 @@ class MethodFace {
 
   std::unique_ptr<Method> method_;
   std::vector<bool> may_bind_;  // outputs of a shape known ahead
-  std::mutex mutex_;
-  std::atomic<std::thread::id> user_{};
+  std::shared_ptr<SessionLock> lock_;
 };
 
 }  // namespace edgewise::python

@@ -29,6 +29,12 @@ nb::list to_texts(const std::vector<std::string>& names) {
   return list;
 }
 
+// Methods that share their state, and take turns.
+struct SessionFace {
+  std::shared_ptr<Session> session;
+  std::shared_ptr<SessionLock> lock = std::make_shared<SessionLock>();
+};
+
 // A loaded program. The C++ object is shared with the methods made from it.
 class ProgramFace {
  public:
@@ -41,13 +47,15 @@ class ProgramFace {
     return value_or_raise(program_->method_info(name));
   }
 
-  std::unique_ptr<MethodFace> load_method(const std::string& name) {
+  SessionFace new_session() { return SessionFace{value_or_raise(program_->new_session())}; }
+
+  std::unique_ptr<MethodFace> load_method(const std::string& name, const SessionFace& session) {
     forget_exception();
     auto method = [&] {
       nb::gil_scoped_release release;
-      return program_->load_method(name);
+      return program_->load_method(name, session.session);
     }();
-    return std::make_unique<MethodFace>(value_or_raise(std::move(method)));
+    return std::make_unique<MethodFace>(value_or_raise(std::move(method)), session.lock);
   }
 
  private:
@@ -141,11 +149,13 @@ NB_MODULE(_native, module) {
       .def_prop_ro("info", [](const MethodFace& method) { return method.info(); })
       .def("execute", &MethodFace::execute, "inputs"_a)
       .def("reset", &MethodFace::reset);
+  nb::class_<SessionFace>(module, "Session");
   nb::class_<ProgramFace>(module, "Program")
       .def_prop_ro("method_names", &ProgramFace::method_names)
       .def_prop_ro("size_bytes", &ProgramFace::size_bytes)
       .def("method_info", &ProgramFace::method_info, "name"_a)
-      .def("load_method", &ProgramFace::load_method, "name"_a);
+      .def("new_session", &ProgramFace::new_session)
+      .def("load_method", &ProgramFace::load_method, "name"_a, "session"_a);
   module.def("load_file", &load_file, "path"_a, "verify"_a, "threads"_a);
   module.def("load_bytes", &load_bytes, "data"_a, "verify"_a, "threads"_a);
   module.def("backend_names", &backend_names);

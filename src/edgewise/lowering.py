@@ -319,6 +319,14 @@ def _make_edge(
         chosen = partitioners.get(name, ())
         keeper = functools.partial(_keeper, partitioners=chosen, config=config)
         programs[name] = to_edge_program(program, keeper, timings[name])
+    # What one method writes changes under another one that only reads it.
+    written = {t for p in programs.values() for t in p.graph_signature.buffers_to_mutate.values()}
+    for name, program in methods.items():
+        own = set(programs[name].graph_signature.buffers_to_mutate.values())
+        if (written - own) & set(program.graph_signature.buffers):
+            chosen = partitioners.get(name, ())
+            keeper = functools.partial(_keeper, partitioners=chosen, config=config)
+            programs[name] = to_edge_program(program, keeper, timings[name], written)
     origin = Origin(
         dict(methods), lambda others: _make_edge(others, partitioner, constant_methods, config)
     )

@@ -52,6 +52,13 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
         ["clone.default"],
     ),
     (aten.to.dtype, lambda x: x.to(torch.float32) + 1, (M,), ["add.Scalar"]),
+    (aten.copy.default, lambda x, y: aten.copy(x, y) + 1, (M, M + 1), ["add.Scalar"]),
+    (
+        aten.copy.default,
+        lambda x, y: aten.copy(x, y),
+        (M, M[:1].double()),
+        ["_to_copy.default", "expand_copy.default"],
+    ),
     (aten.to.dtype, lambda x: x.to(torch.float64), (M,), ["_to_copy.default"]),
     (
         aten.to.dtype,

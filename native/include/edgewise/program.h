@@ -57,6 +57,9 @@ struct MethodInfo {
 
 class Method;
 
+// State that the methods of a program have in common (see Program::new_session).
+class Session;
+
 // A loaded file. Thread-safe; methods keep it alive.
 class Program : public std::enable_shared_from_this<Program> {
  public:
@@ -71,9 +74,18 @@ class Program : public std::enable_shared_from_this<Program> {
 
   virtual std::vector<std::string> method_names() const = 0;
   virtual Result<MethodInfo> method_info(std::string_view name) const = 0;
+  // Methods of a program can share buffers, such as the cache that one method fills and
+  // another one goes on with. Methods that are loaded into one session see the same buffers
+  // and are used by one thread at a time; sessions have nothing but weights in common.
+  virtual Result<std::shared_ptr<Session>> new_session() = 0;
   // Resolves operators, plans memory, makes delegates. Every call gives an independent
-  // method with memory of its own.
-  virtual Result<std::unique_ptr<Method>> load_method(std::string_view name) = 0;
+  // method with memory of its own, except for shared buffers: these are the session's, which
+  // must be of this program. Without a session the method gets one for itself.
+  virtual Result<std::unique_ptr<Method>> load_method(std::string_view name,
+                                                      std::shared_ptr<Session> session) = 0;
+  Result<std::unique_ptr<Method>> load_method(std::string_view name) {
+    return load_method(name, nullptr);
+  }
   virtual size_t size_bytes() const = 0;
 };
 
@@ -95,7 +107,8 @@ class Method {
   // must hold the output's (largest) size in `capacity_bytes`, be followed by kReadPadding
   // readable bytes, be aligned to the element type and outlive its use. Null undoes it.
   virtual bool bind_output(size_t index, void* data, size_t capacity_bytes) = 0;
-  // Puts mutable state (buffers) back to its initial values; zeros where there are none.
+  // Puts mutable state (buffers, the session's too) back to its initial values; zeros where
+  // there are none.
   // Inputs are to be set again.
   virtual Status reset() = 0;
 };

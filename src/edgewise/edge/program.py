@@ -7,7 +7,7 @@ are shared with it, not copied.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -75,7 +75,7 @@ def make_program(
             ),
         )
     ]
-    return ExportedProgram(
+    made = ExportedProgram(
         root=root if root is not None else torch.nn.Module(),
         graph=graph,
         graph_signature=signature,
@@ -86,6 +86,9 @@ def make_program(
         constants=constants if constants is not None else dict(like.constants if like else {}),
         verifiers=[_VERIFIER],
     )
+    if like is not None and _STATE in like.graph_module.meta:
+        mark_state(made, like.graph_module.meta[_STATE])
+    return made
 
 
 def copy_program(program: ExportedProgram) -> ExportedProgram:
@@ -118,10 +121,19 @@ def placeholders(program: ExportedProgram) -> dict[str, Node]:
     return found
 
 
+_STATE = "edgewise_state"
+
+
+def mark_state(program: ExportedProgram, names: Iterable[str]) -> None:
+    """Says that buffers of these qualified names change between the program's runs."""
+    program.graph_module.meta[_STATE] = frozenset(names)
+
+
 class Constants:
     """The parameters, buffers and constant tensors of a program, by placeholder.
 
-    A buffer that the program writes to is not constant.
+    A buffer that the program writes to is not constant, nor one that another method of the
+    same file writes to (see `mark_state`).
     """
 
     def __init__(self, program: ExportedProgram) -> None:
@@ -132,6 +144,7 @@ class Constants:
             for spec in signature.output_specs
             if spec.kind == OutputKind.BUFFER_MUTATION
         }
+        mutated |= program.graph_module.meta.get(_STATE, frozenset())
         self.specs: dict[str, InputSpec] = {}
         for spec in signature.input_specs:
             if not isinstance(spec.arg, TensorArgument):
@@ -240,6 +253,22 @@ def drop_unused_constants(program: ExportedProgram) -> bool:
 def output_node(graph: Graph) -> Node:
     last: Node = next(iter(reversed(graph.nodes)))
     return last
+
+
+def written_state(program: ExportedProgram) -> Iterator[tuple[Node, Any]]:
+    """The placeholders that the method writes, each with its new value."""
+    signature = program.graph_signature
+    nodes = placeholders(program)
+    buffers = {
+        s.target: s.arg.name for s in signature.input_specs if isinstance(s.arg, TensorArgument)
+    }
+    returned = output_node(program.graph).args[0]
+    assert isinstance(returned, (tuple, list))
+    for spec, value in zip(signature.output_specs, returned, strict=True):
+        if spec.kind == OutputKind.BUFFER_MUTATION:
+            yield nodes[buffers[spec.target]], value
+        elif spec.kind == OutputKind.USER_INPUT_MUTATION:
+            yield nodes[str(spec.target)], value
 
 
 def sync_outputs(program: ExportedProgram) -> None:

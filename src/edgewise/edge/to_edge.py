@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -21,8 +21,9 @@ from edgewise.edge.functionalize import (
     may_return_views,
 )
 from edgewise.edge.inline_regions import inline_regions
+from edgewise.edge.nested_writes import flatten_nested_writes
 from edgewise.edge.normalize import decompositions, normalize
-from edgewise.edge.program import copy_program, drop_unused_constants, sync_outputs
+from edgewise.edge.program import copy_program, drop_unused_constants, mark_state, sync_outputs
 from edgewise.edge.quantized_embeddings import fuse_quantized_embeddings
 from edgewise.edge.settle_sizes import settle_sizes
 from edgewise.edge.unwrap_subclasses import unwrap_subclasses
@@ -44,8 +45,11 @@ def to_edge_program(
     program: ExportedProgram,
     keep: Callable[[ExportedProgram], Callable[[Node], bool]],
     timings: Timings | None = None,
+    state: Iterable[str] = (),
 ) -> ExportedProgram:
     """A copy of `program` in the edge dialect. `keep` says which nodes stay whole.
+
+    state: buffers that other methods write: they are no constants here, either.
 
     The program is traced as a whole only if it writes through views or to buffers; then
     once, for torch to functionalise it.
@@ -58,12 +62,14 @@ def to_edge_program(
     drop_identities(edge)
     if functionalize(edge) is None:
         edge = copy_program(_functionalize_by_trace(edge))
+    mark_state(edge, state)
     timings.stages.append(("functionalize", time.perf_counter() - start))
     timings.run("fold_batch_norm", lambda: fold_batch_norm(edge))
     timings.run("quantized_embeddings", lambda: fuse_quantized_embeddings(edge))
     # Before `keep` is asked: whether a row takes a node may hang on its mask being known.
     timings.run("fold_masks", lambda: fold_masks(edge))
     timings.run("normalize", lambda: _normalize(edge, keep))
+    timings.run("nested_writes", lambda: flatten_nested_writes(edge))
     timings.run("fold_constants", lambda: fold_constants(edge))
     timings.run("settle_sizes", lambda: settle_sizes(edge))
     drop_unused_constants(edge)

@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 class MemoryPlanningConfig:
     """alloc_graph_input, alloc_graph_output: whether the plan holds memory for the method's
     inputs and outputs (else the caller's memory is used where the runtime can).
-    alignment: bytes; every planned tensor starts at a multiple of it."""
+    alignment: bytes; every planned tensor starts at a multiple of it.
+    share_mutable_buffers: buffers of one name are one buffer for all methods that are run in
+    one session, such as a cache that one method fills and another one goes on with."""
 
     alloc_graph_input: bool = True
     alloc_graph_output: bool = True
     alignment: int = 16
+    share_mutable_buffers: bool = False
 
     def __post_init__(self) -> None:
         _power_of_two("MemoryPlanningConfig", "alignment", self.alignment)

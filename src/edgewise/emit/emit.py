@@ -20,6 +20,7 @@ from edgewise.emit.emitter import MethodEmitter
 from edgewise.emit.file import Segments, file_parts
 from edgewise.emit.memory import MemoryPlan
 from edgewise.emit.scalar_types import scalar_type
+from edgewise.emit.shared_state import plan_shared_state
 from edgewise.errors import EmitError
 from edgewise.partition.delegate import LoweredBackendModule
 
@@ -85,9 +86,18 @@ class _ProgramEmitter:
         if clash:
             raise EmitError(f"[emit] a name must be one method's; got {', '.join(clash)} twice")
         plans, memory = [], {}
+        shared = None
+        if self._config.memory_planning.share_mutable_buffers:
+            shared = plan_shared_state(methods.values(), self._config.memory_planning.alignment)
         for name, method in methods.items():
             emitter = MethodEmitter(
-                name, method, self._config, self._constants, self._initial, self._add_payload
+                name,
+                method,
+                self._config,
+                self._constants,
+                self._initial,
+                self._add_payload,
+                shared,
             )
             plan, memory[name] = emitter.emit()
             plans.append(plan)

@@ -15,14 +15,16 @@ from torch.utils import _pytree as pytree
 
 from edgewise.edge.graph import arguments, is_getitem, op_name, source_line
 from edgewise.edge.layout import dim_order
-from edgewise.edge.program import Constants, output_node, tensor_bytes, tensor_of
+from edgewise.edge.program import Constants, output_node, tensor_bytes, tensor_of, written_state
 from edgewise.emit import program as pte
 from edgewise.emit.config import ExecutorchBackendConfig
 from edgewise.emit.constants import ConstantTable
+from edgewise.emit.in_place import is_row_update, plan_in_place
 from edgewise.emit.memory import Block, MemoryPlan, plan_memory
 from edgewise.emit.out_variants import SYMBOLIC, OutVariant, out_variant, special_arguments
 from edgewise.emit.scalar_types import scalar_type
 from edgewise.emit.shapes import DYNAMIC_UNBOUND, upper_bounds
+from edgewise.emit.shared_state import ARENA, SharedState
 from edgewise.errors import EmitError, UnsupportedOperatorError, at_node
 from edgewise.flatbuffer import Table
 from edgewise.partition.delegate import LoweredBackendModule, is_delegate_call
@@ -44,6 +46,7 @@ class MethodEmitter:
         constants: ConstantTable,
         initial_state: ConstantTable,
         add_payload: AddPayload,
+        shared: SharedState | None = None,
     ) -> None:
         self._name = name
         self._program = program
@@ -51,6 +54,8 @@ class MethodEmitter:
         self._constant_table = constants
         self._initial_state = initial_state
         self._add_payload = add_payload
+        self._shared = shared
+        self._in_place = plan_in_place(program)
         self._values: list[pte.EValue] = []
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._of_node: dict[Node, Any] = {}
@@ -85,7 +90,7 @@ class MethodEmitter:
             chains=[chain],
             operators=[pte.Operator(n, o) for n, o in self._operators],
             delegates=self._delegates,
-            non_const_buffer_sizes=[0, plan.size],
+            non_const_buffer_sizes=[0, plan.size, *([self._shared.size] if self._shared else [])],
         ), plan
 
     # --- inputs and outputs ------------------------------------------------------------
@@ -110,6 +115,9 @@ class MethodEmitter:
                     index = self._number(value, node)
                 self._of_node[node] = index
                 inputs.append(index)
+            elif self._shared and spec.target in self._shared.offsets:
+                place = self._shared.offsets[spec.target]
+                self._of_node[node] = self._state(node, tensor_of(self._program, spec), place)
             elif node in constants:
                 if node.users:
                     self._of_node[node] = self._constant(constants.tensor(node))
@@ -125,24 +133,15 @@ class MethodEmitter:
         returned = output_node(self._program.graph).args[0]
         assert isinstance(returned, (tuple, list))
         outputs = []
-        names = {n.name: n for n in self._program.graph.nodes if n.op == "placeholder"}
-        targets = {
-            s.target: s.arg.name
-            for s in self._program.graph_signature.input_specs
-            if isinstance(s.arg, TensorArgument)
-        }
-        writes = []
         for spec, value in zip(self._program.graph_signature.output_specs, returned, strict=True):
             if spec.kind == OutputKind.USER_OUTPUT:
-                index = self._output(value)
-                outputs.append(index)
-            elif spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
-                name = (
-                    targets[spec.target] if spec.kind == OutputKind.BUFFER_MUTATION else spec.target
-                )
-                writes.append((self._of_node[names[str(name)]], self._of_node[value]))
-            else:
+                outputs.append(self._output(value))
+            elif spec.kind not in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
                 raise EmitError(f"[{self._name}] outputs must be results or state; got {spec.kind}")
+        writes = [
+            (self._of_node[state], self._of_node[value])
+            for state, value in written_state(self._program)
+        ]
         outputs = self._emit_writes(writes, outputs)
         end = len(self._instructions)
         for index in outputs:
@@ -222,7 +221,7 @@ class MethodEmitter:
         lowered = getattr(self._program.graph_module, str(attribute.target))
         self._delegates.append(self._add_payload(lowered))
         inputs = [self._argument(a, "Tensor", node) for a in node.args[1:]]
-        outputs = [self._tensor(node, value) for value in node.meta["val"]]
+        outputs = [self._result(node, value, i) for i, value in enumerate(node.meta["val"])]
         self._of_node[node] = outputs
         call = pte.DelegateCall(len(self._delegates) - 1, inputs + outputs)
         self._instructions.append(pte.Instruction(call))
@@ -248,7 +247,10 @@ class MethodEmitter:
         value = node.meta["val"]
         values = list(value) if isinstance(value, (tuple, list)) else [value]
         # Some gradients are not wanted: their outputs are None.
-        outputs = [self._atom(pte.Null()) if v is None else self._tensor(node, v) for v in values]
+        outputs = [
+            self._atom(pte.Null()) if v is None else self._result(node, v, i)
+            for i, v in enumerate(values)
+        ]
         several = isinstance(value, (tuple, list))
         self._of_node[node] = outputs if several else outputs[0]
         if any(v is None for v in values):
@@ -256,7 +258,10 @@ class MethodEmitter:
             returned = self._add(pte.OptionalTensorList(found))
         else:
             returned = self._add(pte.TensorList(outputs)) if len(outputs) > 1 else outputs[0]
-        self._kernel(variant.name, variant.overload, [*args, *outputs, returned])
+        if outputs[0] == args[0] and is_row_update(node):
+            self._kernel("aten::index_put_", "", [*args, returned])
+        else:
+            self._kernel(variant.name, variant.overload, [*args, *outputs, returned])
 
     def _kernel(self, name: str, overload: str, args: Sequence[int]) -> None:
         index = self._operators.setdefault((name, overload), len(self._operators))
@@ -335,6 +340,11 @@ class MethodEmitter:
         where = at_node(node) if node is not None else f"[{self._name}]"
         raise EmitError(f"{where} inputs and outputs must be tensors or numbers; got {type(value)}")
 
+    def _result(self, node: Node, value: Any, position: int) -> int:
+        """Where the call's result goes: memory from the plan, or the state that it updates."""
+        state = self._in_place.get((node, position))
+        return self._tensor(node, value) if state is None else int(self._of_node[state])
+
     def _tensor(self, node: Node, value: Any) -> int:
         """A tensor with memory from the plan."""
         if not isinstance(value, torch.Tensor):
@@ -362,12 +372,21 @@ class MethodEmitter:
             )
         )
 
-    def _state(self, node: Node, initial: torch.Tensor) -> int:
-        """A buffer that the program writes: planned for the whole method, with its first value."""
+    def _state(self, node: Node, initial: torch.Tensor, shared: int | None = None) -> int:
+        """A buffer that the program writes: planned for the whole method, with its first value.
+
+        shared: its place in the arena that methods share, if it is there. Zeros are not
+        written: what a method plans starts with them.
+        """
         index = self._tensor(node, initial)
         tensor, _ = self._planned[index]
         tensor.dim_order = list(range(initial.dim()))
-        tensor.data_buffer_idx = self._initial_state.add(tensor_bytes(initial))
+        content = tensor_bytes(initial)
+        if len(content) and torch.frombuffer(content, dtype=torch.uint8).any():
+            tensor.data_buffer_idx = self._initial_state.add(content)
+        if shared is not None:
+            tensor.allocation_info = pte.AllocationDetails(ARENA, shared & 0xFFFFFFFF, shared >> 32)
+            self._planned.pop(index)
         self._live(index, -1)
         self._live(index, _FOREVER)
         return index

@@ -20,6 +20,7 @@ from edgewise.runtime._program import (
     OperatorRegistry,
     Program,
     Runtime,
+    Session,
     Verification,
 )
 from edgewise.runtime.errors import (
@@ -47,6 +48,7 @@ __all__ = [
     "OutOfMemoryError",
     "Program",
     "Runtime",
+    "Session",
     "TensorInfo",
     "UnsupportedError",
     "Verification",

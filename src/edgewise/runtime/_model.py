@@ -27,6 +27,7 @@ class Model:
     def __init__(self, program: Program, default: str) -> None:
         self._program = program
         self._default = default
+        self._session = program.new_session()
         self._calls: dict[str, _Call] = {}
         self._lock = threading.Lock()
 
@@ -50,6 +51,10 @@ class Model:
     def metadata(self) -> MethodMeta:
         """The default method's."""
         return self._program.metadata(self._default)
+
+    def new_session(self) -> Model:
+        """The same program with state of its own, at its first values."""
+        return Model(self._program, self._default)
 
     def reset(self) -> None:
         """Puts the state of all methods back to its first values."""
@@ -81,7 +86,7 @@ class Model:
             with self._lock:
                 call = self._calls.get(name)
                 if call is None:
-                    call = self._calls[name] = _Call(self._program.load_method(name))
+                    call = self._calls[name] = _Call(self._session.load_method(name))
         return call
 
 

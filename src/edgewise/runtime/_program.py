@@ -17,7 +17,15 @@ from edgewise.runtime._backends import provide
 from edgewise.runtime._metadata import MethodMeta
 from edgewise.runtime.errors import InvalidArgumentError
 
-__all__ = ["BackendRegistry", "Method", "OperatorRegistry", "Program", "Runtime", "Verification"]
+__all__ = [
+    "BackendRegistry",
+    "Method",
+    "OperatorRegistry",
+    "Program",
+    "Runtime",
+    "Session",
+    "Verification",
+]
 
 
 class Verification(enum.Enum):
@@ -61,11 +69,26 @@ class Method:
         return MethodMeta(self._method.info)
 
     def reset(self) -> None:
-        """Puts the method's state (buffers that it changes) back to its first values."""
+        """Puts the state of the method and of its session back to its first values."""
         self._method.reset()
 
     def __repr__(self) -> str:
         return f"<edgewise Method {self.metadata.name()!r}>"
+
+
+class Session:
+    """The state of a program's methods: what one of them leaves in a shared buffer the others
+    find there. Sessions have only weights in common. Calls of one session's methods take turns.
+    """
+
+    def __init__(self, program: _native.Program) -> None:
+        self._program = program
+        self._session = program.new_session()
+
+    def load_method(self, name: str) -> Method:
+        """Makes a method of the session ready to run. Raises as `Program.load_method`."""
+        provide(d.backend for d in MethodMeta(self._program.method_info(name)).delegates)
+        return Method(self._program.load_method(name, self._session))
 
 
 class Program:
@@ -83,15 +106,18 @@ class Program:
         return self._program.size_bytes
 
     def load_method(self, name: str) -> Method:
-        """Makes a method ready to run, independent of those loaded before.
+        """Makes a method ready to run, in a session of its own.
 
         Raises:
             NotFoundError: no such method, or an operator or backend of it is not there.
             InvalidProgramError: the method breaks a rule of the format.
             BackendError: a backend refused its part.
         """
-        provide(delegate.backend for delegate in self.metadata(name).delegates)
-        return Method(self._program.load_method(name))
+        return self.new_session().load_method(name)
+
+    def new_session(self) -> Session:
+        """State for methods that share buffers, at its first values."""
+        return Session(self._program)
 
     def metadata(self, method_name: str) -> MethodMeta:
         """What there is to know of a method without loading it. Raises NotFoundError."""

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from edgewise.edge.canonicalize.registry import call, first_operand, rule
-from edgewise.edge.graph import arguments, fake
+from edgewise.edge.canonicalize.registry import call, first_operand, rule, sizes_as_arguments
+from edgewise.edge.graph import arguments, fake, same_shape
 from edgewise.edge.layout import CHANNELS_LAST, dim_order
 
 aten = torch.ops.aten
@@ -51,6 +51,21 @@ def _clone(graph: Graph, node: Node) -> Node | None:
         fake(node),
         memory_format=arguments(node)["memory_format"],
     )
+
+
+@rule(aten.copy.default)
+def _copy(graph: Graph, node: Node) -> Node | None:
+    """Of the tensor that is written nothing is left: what comes is the source alone."""
+    source, result = arguments(node)["src"], fake(node)
+    sizes = sizes_as_arguments(result.shape)
+    if sizes is None or dim_order(result) != tuple(range(result.dim())):
+        return None
+    if fake(source).dtype != result.dtype:
+        value = fake(source).to(result.dtype)
+        source = call(graph, aten._to_copy.default, (source,), node, value, dtype=result.dtype)
+    if not same_shape(fake(source).shape, result.shape):
+        return call(graph, aten.expand_copy.default, (source, sizes), node, result)
+    return source if dim_order(fake(source)) == dim_order(result) else None
 
 
 @rule(

@@ -1,0 +1,136 @@
+"""Which results can lie where the state that they update lies.
+
+A method that writes a buffer (or an input) computes its new value and copies it there in
+the end. That copy, of the whole buffer, is not needed where the new value can be computed
+in the buffer itself. Two forms are known:
+
+* an update: a chain of operators that change a part of their first operand (a cache's new
+  rows), which starts at the buffer and ends at its new value;
+* a fresh value: any other operator's or delegate's result that the buffer takes.
+
+Both write the buffer when the operator runs, not in the end. So nothing may read what the
+buffer held before from then on: all users of the older value come earlier in the graph,
+and none of them is the method's output, which is read last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from edgewise.edge.graph import arguments, fake, is_getitem, same_shape
+from edgewise.edge.layout import dim_order
+from edgewise.edge.program import written_state
+from edgewise.partition.delegate import is_delegate_call
+
+aten = torch.ops.aten
+
+# Their kernels may write the first operand itself: it is the out-variant's `out`, too.
+_UPDATES = {
+    aten.index_put.default,
+    aten.slice_scatter.default,
+    aten.select_scatter.default,
+    aten.scatter.src,
+    aten.scatter.value,
+    aten.scatter_add.default,
+}
+
+Place = tuple[Node, int]
+"""A result: the node that computes it, and which of its results (0 if it has one)."""
+
+
+def is_row_update(node: Node) -> bool:
+    """Whether the call is one of those that ExecuTorch's `index_put_` takes.
+
+    That is rows of one dimension replaced, by a vector of integers, with values of the rows'
+    very shape. It writes the rows alone, where ExecuTorch's out-variants also copy `self` to
+    `out`, though they are one.
+    """
+    if node.target is not aten.index_put.default:
+        return False
+    named = arguments(node)
+    given = [(dim, i) for dim, i in enumerate(named["indices"]) if i is not None]
+    if len(given) != 1 or named["accumulate"]:
+        return False
+    dim, index = given[0]
+    rows = list(fake(node).shape)
+    rows[dim : dim + 1] = fake(index).shape
+    vector = fake(index).dim() == 1 and fake(index).dtype in (torch.int64, torch.int32)
+    return vector and same_shape(fake(named["values"]).shape, rows)
+
+
+def plan_in_place(program: ExportedProgram) -> Mapping[Place, Node]:
+    """The placeholder in whose memory a result is to be computed, for results where it can."""
+    order = {node: position for position, node in enumerate(program.graph.nodes)}
+    plan: dict[Place, Node] = {}
+    for state, value in written_state(program):
+        if value is state or not _same_kind(value, state):
+            continue
+        places = _update(state, value, order) or _fresh(state, value, order)
+        # A value that two buffers take is computed in one of them.
+        if places and not any(place in plan for place in places):
+            plan.update(dict.fromkeys(places, state))
+    return plan
+
+
+def _update(state: Node, value: Node, order: Mapping[Node, int]) -> list[Place]:
+    """The chain from state to value, empty if there is none or an old value is read late."""
+    chain: list[Place] = []
+    node = value
+    while node is not state:
+        before = node.args[0] if node.target in _UPDATES else None
+        if not isinstance(before, Node) or not _read_last(before, node, order):
+            return []
+        if _mentions(node, before) != 1:
+            return []
+        chain.append((node, 0))
+        node = before
+    return chain
+
+
+def _fresh(state: Node, value: Node, order: Mapping[Node, int]) -> list[Place]:
+    source = value.args[0] if is_getitem(value) else value
+    assert isinstance(source, Node)
+    if not isinstance(source.target, torch._ops.OpOverload) and not is_delegate_call(source):
+        return []
+    if state in source.all_input_nodes or not _read_last(state, source, order):
+        return []
+    index = value.args[1] if is_getitem(value) else 0
+    assert isinstance(index, int)
+    return [(source, index)]
+
+
+def _read_last(value: Node, reader: Node, order: Mapping[Node, int]) -> bool:
+    """Whether nobody reads the value after `reader`, which may read it itself."""
+    return all(user is reader or order[user] < order[reader] for user in value.users)
+
+
+def _mentions(node: Node, operand: Node) -> int:
+    found = 0
+
+    def count(argument: Node) -> Node:
+        nonlocal found
+        found += argument is operand
+        return argument
+
+    torch.fx.node.map_arg((node.args, node.kwargs), count)
+    return found
+
+
+def _same_kind(value: object, state: Node) -> bool:
+    """Whether the value has the state's type, its fixed shape and its order in memory."""
+    if not isinstance(value, Node):
+        return False
+    new, old = value.meta.get("val"), state.meta.get("val")
+    if not isinstance(new, torch.Tensor) or not isinstance(old, torch.Tensor):
+        return False
+    fixed = all(isinstance(size, int) for size in (*new.shape, *old.shape))
+    return (
+        fixed
+        and new.shape == old.shape
+        and new.dtype == old.dtype
+        and dim_order(new) == tuple(range(new.dim()))
+    )
