@@ -77,15 +77,17 @@ class TFLiteProgram:
 def lower(program: ExportedProgram, converts_formats: bool = True) -> TFLiteProgram:
     """The nodes of a partition, as their rows lower them.
 
-    converts_formats: inputs and outputs lie as in PyTorch; else images are channels last and the
-    runtime reorders them.
+    converts_formats: inputs and outputs lie as in PyTorch; else they are channels last where the
+    program has operators on images, and the runtime reorders them.
     """
     constants = Constants(program)
     to = Lowering(constants)
+    rows = [row_of(n) for n in program.graph.nodes if is_call(n)]
+    moves = not converts_formats and any(row is not None and row.images for row in rows)
     inputs: list[tuple[Value, bool]] = []
     for node in program.graph.nodes:
         if node.op == "placeholder" and node not in constants:
-            tensor, moved = _input(to, node, converts_formats)
+            tensor, moved = _input(to, node, moves)
             to.done[node] = tensor
             inputs.append((tensor.value, moved))
         elif is_call(node):
@@ -94,12 +96,12 @@ def lower(program: ExportedProgram, converts_formats: bool = True) -> TFLiteProg
     results = output_node(program.graph).args[0]
     for result in results:  # type: ignore[union-attr]
         assert isinstance(result, Node)
-        outputs.append(_output(to, result, converts_formats))
+        outputs.append(_output(to, result, moves))
     model = to.b.finish([v for v, _ in inputs], [v for v, _ in outputs])
     return TFLiteProgram(model, to.b.operator_names, inputs, outputs)
 
 
-def _input(to: Lowering, node: Node, converts_formats: bool) -> tuple[Tensor, bool]:
+def _input(to: Lowering, node: Node, moves: bool) -> tuple[Tensor, bool]:
     value = fake(node)
     quant = next((Quant.of(u) for u in node.users if is_dequantize(u)), None)
     if quant is None:
@@ -108,16 +110,16 @@ def _input(to: Lowering, node: Node, converts_formats: bool) -> tuple[Tensor, bo
             f"try a partitioner that tags what NeutronPartitioner accepts"
         )
     order = dim_order(value)
-    moved = not converts_formats and value.dim() == 4 and order == identity(4)
+    moved = moves and value.dim() == 4 and order == identity(4)
     shape = tuple(int(n) for n in value.shape)
     return to.result(node, shape, NHWC if moved else order, quant), moved
 
 
-def _output(to: Lowering, node: Node, converts_formats: bool) -> tuple[Value, bool]:
+def _output(to: Lowering, node: Node, moves: bool) -> tuple[Value, bool]:
     found = to.done[node]
     assert isinstance(found, Tensor)
     order = dim_order(fake(node))
-    moved = not converts_formats and order == identity(4) and found.order == NHWC
+    moved = moves and order == identity(4) and found.order == NHWC
     return to.in_order(found, NHWC if moved else order).value, moved
 
 

@@ -83,6 +83,8 @@ class OpRow:
     moves: bool = False
     clamps: bool = False
     idle: bool = False
+    images: bool = False
+    """Whether it wants images as NHWC."""
     keep: bool = False
     """Whether it must not be decomposed before."""
     tflite: str = ""

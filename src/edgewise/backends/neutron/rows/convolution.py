@@ -217,6 +217,7 @@ add_row(
             ),
             CHANNELS,
         ),
+        images=True,
         tflite="CONV_2D, DEPTHWISE_CONV_2D or TRANSPOSE_CONV, with PAD, SLICE, RESHAPE as needed",
     )
 )

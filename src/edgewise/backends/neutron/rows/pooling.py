@@ -108,6 +108,7 @@ add_row(
         (aten.max_pool2d.default,),
         _max,
         _MAX_RULES,
+        images=True,
         keep=True,
         tflite="MAX_POOL_2D",
     )
@@ -118,6 +119,7 @@ add_row(
         (aten.max_pool2d_with_indices.default,),
         _max,
         (*_MAX_RULES, only_first("the indices are not used", "indices")),
+        images=True,
         tflite="MAX_POOL_2D",
     )
 )
@@ -149,6 +151,7 @@ add_row(
             limited("kernel_size", "stride"),
             SAME_QUANTIZATION,
         ),
+        images=True,
         tflite="AVERAGE_POOL_2D, after PAD if padding is counted",
     )
 )
@@ -177,6 +180,7 @@ add_row(
             Constraint(f"windows of at most {KERNEL_LIMIT}", _derived_limit),
             SAME_QUANTIZATION,
         ),
+        images=True,
         tflite="AVERAGE_POOL_2D",
     )
 )

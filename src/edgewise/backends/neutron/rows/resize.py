@@ -76,6 +76,7 @@ add_row(
         (aten.upsample_bilinear2d.vec,),
         _bilinear,
         (rank("input", 4), *_RULES),
+        images=True,
         keep=True,
         tflite="RESIZE_BILINEAR",
     )
@@ -86,6 +87,7 @@ add_row(
         (aten.upsample_nearest2d.vec,),
         _nearest,
         (rank("input", 4), *_RULES),
+        images=True,
         keep=True,
         tflite="RESIZE_NEAREST_NEIGHBOR",
     )
