@@ -82,7 +82,7 @@ def read_kernel(registers: Registers) -> Kernel:
         if extent % dilation[-1]:
             raise NpuError(f"a kernel's {side.lower()} - 1 is a multiple of its dilation; got {extent}")
         points.append(extent // dilation[-1] + 1)
-    if max(points) > _MAX_SIDE and min(points) > 1 or points[0] * points[1] > MAX_AREA:
+    if (max(points) > _MAX_SIDE and min(points) > 1) or points[0] * points[1] > MAX_AREA:
         raise NpuError(f"a kernel has at most {MAX_AREA} points; got {points[0]} by {points[1]}")
     return Kernel(
         height=points[0],
