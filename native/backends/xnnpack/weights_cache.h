@@ -1,4 +1,4 @@
-// Packed weights, shared by the delegates of a program.
+// Packed weights, shared by the delegates of a program, and by programs that map the same file.
 //
 // XNNPACK looks weights up by the addresses of filter and bias and a seed. That does not tell
 // apart two nodes that use the same filter with different scales or shapes, so each delegate
@@ -18,7 +18,8 @@
 
 namespace edgewise::xnnpack {
 
-// What a program's delegates share. Not thread-safe: used under the program state's mutex.
+// What a program's delegates share. Used under the program state's mutex. What is packed from
+// the same bytes in memory is found by other programs as long as one has it.
 class PackedWeights {
  public:
   struct Buffer {
@@ -29,8 +30,13 @@ class PackedWeights {
     size_t size = 0;
   };
 
+  PackedWeights() = default;
+  ~PackedWeights();
+  PackedWeights(const PackedWeights&) = delete;
+  PackedWeights& operator=(const PackedWeights&) = delete;
+
   // Null if there is none.
-  const Buffer* find(const std::string& key) const;
+  const Buffer* find(const std::string& key);
   void insert(std::string key, Buffer buffer);
 
   size_t count() const { return buffers_.size(); }
@@ -38,7 +44,7 @@ class PackedWeights {
   void count_reuse() { ++reuses_; }
 
  private:
-  std::unordered_map<std::string, Buffer> buffers_;
+  std::unordered_map<std::string, std::shared_ptr<const Buffer>> buffers_;
   size_t reuses_ = 0;
 };
 
