@@ -93,11 +93,24 @@ WeightsCache::WeightsCache(PackedWeights* shared) : shared_(shared), provider_{}
 void WeightsCache::restart() {
   descriptions_.clear();
   originals_.clear();
+  sources_.clear();
   own_.clear();
 }
 
 void WeightsCache::stands_for(const void* data, const void* original) {
   originals_[data] = original;
+}
+
+void WeightsCache::lies_in(const NamedData& named_data, std::span<const std::byte> data) {
+  named_data_ = &named_data;
+  sources_[data.data()] = data;
+}
+
+void WeightsCache::release_sources(const xnn_weights_cache_look_up_key& key) const {
+  for (const void* data : {key.kernel, key.bias}) {
+    const auto found = sources_.find(data);
+    if (found != sources_.end()) named_data_->release(found->second);
+  }
 }
 
 void WeightsCache::describe(const void* kernel, std::string what) {
@@ -147,6 +160,7 @@ size_t WeightsCache::look_up_or_insert(const xnn_weights_cache_look_up_key& key,
     return offset_of(*found);
   }
   if (memory == nullptr || memory != reserved_.memory.get()) return kNotFound;
+  release_sources(key);
   const size_t offset = offset_of(reserved_);
   if (text.empty()) {
     own_.push_back(std::move(reserved_));

@@ -10,10 +10,12 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "edgewise/backend.h"
 #include "xnnpack.h"
 
 namespace edgewise::xnnpack {
@@ -62,18 +64,24 @@ class WeightsCache {
   void describe(const void* kernel, std::string what);
   // Says that what XNNPACK reads at `data` is a copy of what lies at `original`, or is that.
   void stands_for(const void* data, const void* original);
+  // Says how much there is at `data`, and who can let go of it: as soon as it is packed its pages
+  // are not needed, so that the model is not in memory twice.
+  void lies_in(const NamedData& named_data, std::span<const std::byte> data);
   xnn_weights_cache_t get() { return &provider_; }
 
  private:
   size_t look_up(const xnn_weights_cache_look_up_key& key);
   void* reserve(size_t size);
   size_t look_up_or_insert(const xnn_weights_cache_look_up_key& key, void* memory, size_t size);
+  void release_sources(const xnn_weights_cache_look_up_key& key) const;
   // Empty if not to be shared.
   std::string key_of(const xnn_weights_cache_look_up_key& key) const;
 
   PackedWeights* shared_;
   std::unordered_map<const void*, std::string> descriptions_;
   std::unordered_map<const void*, const void*> originals_;
+  std::unordered_map<const void*, std::span<const std::byte>> sources_;
+  const NamedData* named_data_ = nullptr;
   std::vector<PackedWeights::Buffer> own_;
   PackedWeights::Buffer reserved_;
   xnn_weights_cache_provider provider_;
