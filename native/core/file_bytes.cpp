@@ -7,6 +7,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <tuple>
 #include <utility>
 
 #include "checked.h"
@@ -29,25 +32,38 @@ class FileDescriptor {
   int fd_;
 };
 
+// What tells one file's contents from another's.
+using Identity = std::tuple<dev_t, ino_t, off_t, time_t, long, time_t, long>;
+
+Identity identity_of(const struct stat& info) {
+  return {info.st_dev,          info.st_ino,         info.st_size,        info.st_mtim.tv_sec,
+          info.st_mtim.tv_nsec, info.st_ctim.tv_sec, info.st_ctim.tv_nsec};
+}
+
 }  // namespace
 
-FileBytes::~FileBytes() {
-  if (mapping_ != nullptr) munmap(mapping_, mapping_size_);
-}
+class FileBytes::Mapping {
+ public:
+  Mapping(void* base, size_t size) : base_(base), size_(size) {}
+  ~Mapping() { munmap(base_, size_); }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  const void* base() const { return base_; }
 
-FileBytes::FileBytes(FileBytes&& other) noexcept
-    : bytes_(std::exchange(other.bytes_, {})),
-      mapping_(std::exchange(other.mapping_, nullptr)),
-      mapping_size_(std::exchange(other.mapping_size_, 0)),
-      copy_(std::move(other.copy_)) {}
+  // The mappings of this process.
+  static std::mutex& mutex() {
+    static auto& instance = *new std::mutex;  // programs may live until the process ends
+    return instance;
+  }
+  static std::map<Identity, std::weak_ptr<const Mapping>>& all() {
+    static auto& instance = *new std::map<Identity, std::weak_ptr<const Mapping>>;
+    return instance;
+  }
 
-FileBytes& FileBytes::operator=(FileBytes&& other) noexcept {
-  std::swap(bytes_, other.bytes_);
-  std::swap(mapping_, other.mapping_);
-  std::swap(mapping_size_, other.mapping_size_);
-  std::swap(copy_, other.copy_);
-  return *this;
-}
+ private:
+  void* base_;
+  size_t size_;
+};
 
 Result<FileBytes> FileBytes::map(const std::string& path) {
   const char* name = path.c_str();
@@ -68,6 +84,16 @@ Result<FileBytes> FileBytes::map(const std::string& path) {
   if (info.st_size <= 0) return error(Code::kInvalidProgram, "[load] '%s' is empty", name);
 
   const size_t size = static_cast<size_t>(info.st_size);
+  const Identity identity = identity_of(info);
+  FileBytes result;
+  const std::lock_guard lock(Mapping::mutex());
+  const auto known = Mapping::all().find(identity);
+  if (known != Mapping::all().end()) {
+    if ((result.mapping_ = known->second.lock())) {
+      result.bytes_ = {static_cast<const std::byte*>(result.mapping_->base()), size};
+      return result;
+    }
+  }
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   size_t reserved = 0;
   if (!checked_add(size, kReadPadding, &reserved) || !align_up(reserved, page, &reserved)) {
@@ -80,19 +106,20 @@ Result<FileBytes> FileBytes::map(const std::string& path) {
     return error(Code::kOutOfMemory, "[load] no address space for the %zu bytes of '%s'", size,
                  name);
   }
-  FileBytes result;
-  result.mapping_ = base;
-  result.mapping_size_ = reserved;
+  auto mapping = std::make_shared<const Mapping>(base, reserved);
   if (mmap(base, size, PROT_READ, MAP_PRIVATE | MAP_FIXED, file.get(), 0) == MAP_FAILED) {
     return error(Code::kIo, "[load] '%s' cannot be mapped: %s", name, std::strerror(errno));
   }
+  std::erase_if(Mapping::all(), [](const auto& entry) { return entry.second.expired(); });
+  Mapping::all()[identity] = mapping;
   result.bytes_ = {static_cast<const std::byte*>(base), size};
+  result.mapping_ = std::move(mapping);
   return result;
 }
 
 void FileBytes::release(std::span<const std::byte> part) const {
   if (mapping_ == nullptr || part.empty()) return;
-  const auto base = reinterpret_cast<uintptr_t>(mapping_);
+  const auto base = reinterpret_cast<uintptr_t>(mapping_->base());
   const auto first = reinterpret_cast<uintptr_t>(part.data());
   const uintptr_t last = first + part.size();
   if (first < base || last > base + bytes_.size()) return;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -14,24 +15,22 @@ namespace edgewise {
 // mapped file must not be truncated by anybody while it is in use.
 class FileBytes {
  public:
-  FileBytes() = default;
-  ~FileBytes();
-  FileBytes(FileBytes&& other) noexcept;
-  FileBytes& operator=(FileBytes&& other) noexcept;
-
+  // A file that is mapped already, and unchanged since, is not mapped again: its bytes have
+  // one address in the process, by which programs find what others made of them.
   static Result<FileBytes> map(const std::string& path);
   static Result<FileBytes> copy(std::span<const std::byte> bytes);
 
   std::span<const std::byte> bytes() const { return bytes_; }
 
-  // Gives the memory of whole pages of `part` back to the system if they are a mapped file's;
-  // reading them again reads the file.
+  // Gives the memory of whole pages of `part` back to the system if they are this file's and
+  // it is mapped; reading them again reads the file.
   void release(std::span<const std::byte> part) const;
 
  private:
+  class Mapping;
+
   std::span<const std::byte> bytes_;
-  void* mapping_ = nullptr;
-  size_t mapping_size_ = 0;
+  std::shared_ptr<const Mapping> mapping_;
   MemoryBlock copy_;
 };
 

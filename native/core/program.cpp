@@ -146,13 +146,35 @@ Result<std::vector<MethodPlan>> read_methods(const PteFile& file) {
   return methods;
 }
 
+Result<std::vector<std::unique_ptr<DataFile>>> open_data(const LoadOptions& options) {
+  std::vector<std::unique_ptr<DataFile>> files;
+  const auto add = [&](Result<FileBytes> bytes, std::string name) -> Status {
+    if (!bytes) return bytes.status();
+    auto file = DataFile::open(std::move(*bytes), std::move(name), options.verification);
+    if (!file) return file.status();
+    files.push_back(std::move(*file));
+    return {};
+  };
+  for (const std::string& path : options.data_files) {
+    EDGEWISE_RETURN_IF_ERROR(add(FileBytes::map(path), path));
+  }
+  for (size_t i = 0; i < options.data_buffers.size(); ++i) {
+    EDGEWISE_RETURN_IF_ERROR(
+        add(FileBytes::copy(options.data_buffers[i]), "bytes " + std::to_string(i)));
+  }
+  return files;
+}
+
 Result<std::shared_ptr<Program>> load(Result<FileBytes> bytes, const LoadOptions& options) {
   if (!bytes) return bytes.status();
   if (options.threads < 0) {
     return error(Code::kInvalidArgument, "[load] threads must be 0 or more; got %d",
                  options.threads);
   }
-  Result<std::unique_ptr<PteFile>> file = PteFile::open(std::move(*bytes), options.verification);
+  Result<std::vector<std::unique_ptr<DataFile>>> data = open_data(options);
+  if (!data) return data.status();
+  Result<std::unique_ptr<PteFile>> file =
+      PteFile::open(std::move(*bytes), std::move(*data), options.verification);
   if (!file) return file.status();
   Result<std::vector<MethodPlan>> methods = read_methods(**file);
   if (!methods) return methods.status();

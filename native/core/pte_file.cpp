@@ -1,6 +1,10 @@
 #include "pte_file.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "checked.h"
+#include "format.h"
 #include "pte_header.h"
 
 namespace edgewise {
@@ -16,8 +20,11 @@ unsigned long long wide(uint64_t number) { return number; }
 
 }  // namespace
 
-Result<std::unique_ptr<PteFile>> PteFile::open(FileBytes bytes, Verification verification) {
+Result<std::unique_ptr<PteFile>> PteFile::open(FileBytes bytes,
+                                               std::vector<std::unique_ptr<DataFile>> data,
+                                               Verification verification) {
   auto file = std::make_unique<PteFile>();
+  file->data_ = std::move(data);
   file->bytes_ = std::move(bytes);
   Result<PteHeader> header = read_pte_header(file->bytes_.bytes());
   if (!header) return header.status();
@@ -44,6 +51,7 @@ Result<std::unique_ptr<PteFile>> PteFile::open(FileBytes bytes, Verification ver
   }
   EDGEWISE_RETURN_IF_ERROR(file->read_segments(header->segments));
   EDGEWISE_RETURN_IF_ERROR(file->read_named_data());
+  EDGEWISE_RETURN_IF_ERROR(file->check_data_files());
   return file;
 }
 
@@ -165,8 +173,80 @@ Result<std::span<const std::byte>> PteFile::delegate_payload(
 Result<std::span<const std::byte>> PteFile::find(std::string_view key) const {
   const auto found = named_.find(key);
   if (found != named_.end()) return segments_[found->second];
-  return error(Code::kNotFound, "[named data] the file has no data named '%s'",
-               std::string(key).c_str());
+  for (const auto& data : data_) {
+    if (const DataFile::Entry* entry = data->find(key)) return entry->bytes;
+  }
+  return error(Code::kNotFound, "[named data] %s no data named '%s'; try loading the program %s",
+               data_.empty() ? "the file has" : "the file and its data files have",
+               std::string(key).c_str(), "with the data file (.ptd) that was written with it");
+}
+
+void PteFile::release(std::span<const std::byte> bytes) const {
+  bytes_.release(bytes);
+  for (const auto& data : data_) data->release(bytes);
+}
+
+Status PteFile::check_data_files() const {
+  for (size_t i = 0; i < data_.size(); ++i) {
+    for (const auto& [key, entry] : data_[i]->entries()) {
+      const char* other = named_.contains(key) ? "the program" : nullptr;
+      for (size_t j = 0; j < i && other == nullptr; ++j) {
+        if (data_[j]->find(key) != nullptr) other = data_[j]->name().c_str();
+      }
+      if (other == nullptr) continue;
+      return error(Code::kInvalidArgument,
+                   "[load] a name must be in one file; got '%s' in '%s' and %s",
+                   std::string(key).c_str(), data_[i]->name().c_str(), other);
+    }
+  }
+  return {};
+}
+
+namespace {
+
+template <typename T, typename U>
+bool equal(const flatbuffers::Vector<T>* a, const flatbuffers::Vector<U>* b) {
+  if (a == nullptr || b == nullptr)
+    return (a == nullptr || a->size() == 0) && (b == nullptr || b->size() == 0);
+  return is_aligned(a) && is_aligned(b) && std::equal(a->begin(), a->end(), b->begin(), b->end());
+}
+
+std::string describe(fb::ScalarType type, const flatbuffers::Vector<int32_t>* sizes) {
+  std::vector<int64_t> wide_sizes;
+  if (sizes != nullptr && is_aligned(sizes)) wide_sizes.assign(sizes->begin(), sizes->end());
+  return std::string(to_string(static_cast<ScalarType>(type))) + format_sizes(wide_sizes);
+}
+
+}  // namespace
+
+Result<std::span<const std::byte>> PteFile::external(const fb::Tensor& tensor,
+                                                     size_t nbytes) const {
+  const auto* name = tensor.extra_tensor_info()->fully_qualified_name();
+  if (name == nullptr)
+    return error(Code::kInvalidProgram, "its data is in another file and has no name");
+  for (const auto& data : data_) {
+    const DataFile::Entry* entry = data->find(name->string_view());
+    if (entry == nullptr) continue;
+    const fb::TensorLayout* layout = entry->layout;
+    if (layout == nullptr || layout->scalar_type() != tensor.scalar_type() ||
+        !equal(layout->sizes(), tensor.sizes()) ||
+        !equal(layout->dim_order(), tensor.dim_order()) || entry->bytes.size() < nbytes) {
+      const std::string got =
+          layout == nullptr ? "no tensor" : describe(layout->scalar_type(), layout->sizes());
+      return error(Code::kInvalidProgram,
+                   "'%s' must be %s in data file '%s'; got %s of %zu bytes; try the file that was "
+                   "written with this program",
+                   name->c_str(), describe(tensor.scalar_type(), tensor.sizes()).c_str(),
+                   data->name().c_str(), got.c_str(), entry->bytes.size());
+    }
+    return entry->bytes.first(nbytes);
+  }
+  std::string names;
+  for (const auto& data : data_) names += (names.empty() ? "'" : ", '") + data->name() + "'";
+  return error(Code::kNotFound,
+               "the data of '%s' is in another file (.ptd); got %s; try loading the program with "
+               "the data file that was written with it",
+               name->c_str(), names.empty() ? "none" : names.c_str());
 }
 
 }  // namespace edgewise

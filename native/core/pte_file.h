@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "data_file.h"
 #include "edgewise/backend.h"
 #include "edgewise/program.h"
 #include "edgewise/status.h"
@@ -22,8 +23,10 @@ namespace edgewise {
 class PteFile : public NamedData {
  public:
   // Checks header, flatbuffer (unless `verification` is kMinimal), segment table and
-  // named data.
-  static Result<std::unique_ptr<PteFile>> open(FileBytes bytes, Verification verification);
+  // named data. No name may be in two of the files.
+  static Result<std::unique_ptr<PteFile>> open(FileBytes bytes,
+                                               std::vector<std::unique_ptr<DataFile>> data,
+                                               Verification verification);
 
   const fb::Program& program() const { return *program_; }
   size_t size_bytes() const { return bytes_.bytes().size(); }
@@ -35,18 +38,23 @@ class PteFile : public NamedData {
                                                    size_t nbytes) const;
   Result<std::span<const std::byte>> delegate_payload(
       const fb::BackendDelegateDataReference& reference) const;
-  // NamedData.
+  // The data of a tensor that lies in a data file, which must say that it has this type and
+  // shape.
+  Result<std::span<const std::byte>> external(const fb::Tensor& tensor, size_t nbytes) const;
+  // NamedData; in the data files, too.
   Result<std::span<const std::byte>> find(std::string_view key) const override;
-  void release(std::span<const std::byte> bytes) const override { bytes_.release(bytes); }
+  void release(std::span<const std::byte> bytes) const override;
 
  private:
   Status read_segments(std::span<const std::byte> data);
   Status read_named_data();
+  Status check_data_files() const;
   Result<std::span<const std::byte>> segment(uint64_t index) const;
   Result<std::span<const std::byte>> subsegment(const fb::SubsegmentOffsets& list, uint32_t index,
                                                 size_t nbytes) const;
 
   FileBytes bytes_;
+  std::vector<std::unique_ptr<DataFile>> data_;
   const fb::Program* program_ = nullptr;
   std::vector<std::span<const std::byte>> segments_;
   std::unordered_map<std::string_view, uint32_t> named_;

@@ -76,13 +76,6 @@ Status read_allocation(const fb::AllocationDetails& source, std::span<const size
 }
 
 Status read_extra(const fb::ExtraTensorInfo& extra) {
-  if (extra.location() == fb::TensorDataLocation::EXTERNAL) {
-    const auto* name = extra.fully_qualified_name();
-    return error(Code::kUnsupported,
-                 "the data of '%s' is in another file (.ptd), which is not read; try writing the "
-                 "program with its weights inside",
-                 name == nullptr ? "" : name->c_str());
-  }
   if (extra.device_type() != fb::DeviceType::CPU) {
     return error(Code::kUnsupported, "it is on device type %d; only the CPU (0) is there",
                  static_cast<int>(extra.device_type()));
@@ -99,17 +92,21 @@ Result<TensorPlan> read_tensor(const PteFile& file, const fb::Tensor& source,
   const fb::ExtraTensorInfo* extra = source.extra_tensor_info();
   if (extra != nullptr) EDGEWISE_RETURN_IF_ERROR(read_extra(*extra));
 
+  const bool external = extra != nullptr && extra->location() == fb::TensorDataLocation::EXTERNAL;
   const uint32_t index = source.data_buffer_idx();
   const fb::AllocationDetails* allocation = source.allocation_info();
-  if (index != 0 && allocation == nullptr) {
+  if ((index != 0 || external) && allocation == nullptr) {
     if (plan.dynamism == Dynamism::kDynamicUnbound) {
       return error(Code::kInvalidProgram, "a constant cannot have an unbound shape");
     }
-    Result<std::span<const std::byte>> data = file.constant(index, plan.nbytes);
+    Result<std::span<const std::byte>> data =
+        external ? file.external(source, plan.nbytes) : file.constant(index, plan.nbytes);
     if (!data) return data.status();
     if (reinterpret_cast<uintptr_t>(data->data()) % element_size(plan.type) != 0) {
-      return error(Code::kInvalidProgram, "constant %u is not aligned for %s", index,
-                   std::string(to_string(plan.type)).c_str());
+      return error(
+          Code::kInvalidProgram, "constant %s is not aligned for %s",
+          external ? extra->fully_qualified_name()->c_str() : std::to_string(index).c_str(),
+          std::string(to_string(plan.type)).c_str());
     }
     plan.storage = TensorPlan::Storage::kConstant;
     plan.constant = data->data();
@@ -125,7 +122,11 @@ Result<TensorPlan> read_tensor(const PteFile& file, const fb::Tensor& source,
   if (allocation != nullptr) {
     EDGEWISE_RETURN_IF_ERROR(read_allocation(*allocation, arenas, plan));
   }
-  if (index != 0) {
+  if (external) {
+    Result<std::span<const std::byte>> data = file.external(source, plan.nbytes);
+    if (!data) return data.status();
+    plan.initial = *data;
+  } else if (index != 0) {
     const uint64_t list = extra == nullptr ? 0 : extra->mutable_data_segments_idx();
     Result<std::span<const std::byte>> data = file.initial_value(list, index, plan.nbytes);
     if (!data) return data.status();

@@ -62,19 +62,30 @@ class ProgramFace {
   std::shared_ptr<Program> program_;
 };
 
-LoadOptions make_options(bool verify, int threads) {
+LoadOptions make_options(bool verify, int threads, const std::vector<std::string>& data_files) {
   LoadOptions options;
+  options.data_files = data_files;
   options.verification = verify ? Verification::kInternalConsistency : Verification::kMinimal;
   options.threads = threads;
   return options;
 }
 
-ProgramFace load_file(nb::bytes path, bool verify, int threads) {
+std::vector<std::string> to_paths(const nb::list& paths) {
+  std::vector<std::string> result;
+  for (nb::handle path : paths) {
+    const auto bytes = nb::cast<nb::bytes>(path);
+    result.emplace_back(bytes.c_str(), bytes.size());
+  }
+  return result;
+}
+
+ProgramFace load_file(nb::bytes path, bool verify, int threads, nb::list data_files) {
   forget_exception();
   const std::string name(path.c_str(), path.size());
+  const LoadOptions options = make_options(verify, threads, to_paths(data_files));
   auto program = [&] {
     nb::gil_scoped_release release;
-    return Program::load_file(name, make_options(verify, threads));
+    return Program::load_file(name, options);
   }();
   return ProgramFace(value_or_raise(std::move(program)));
 }
@@ -97,12 +108,13 @@ class BufferLock {
   Py_buffer buffer_{};
 };
 
-ProgramFace load_bytes(nb::handle data, bool verify, int threads) {
+ProgramFace load_bytes(nb::handle data, bool verify, int threads, nb::list data_files) {
   forget_exception();
   const BufferLock buffer(data);
+  const LoadOptions options = make_options(verify, threads, to_paths(data_files));
   auto program = [&] {
     nb::gil_scoped_release release;
-    return Program::load_bytes(buffer.bytes(), make_options(verify, threads));
+    return Program::load_bytes(buffer.bytes(), options);
   }();
   return ProgramFace(value_or_raise(std::move(program)));
 }
@@ -156,8 +168,8 @@ NB_MODULE(_native, module) {
       .def("method_info", &ProgramFace::method_info, "name"_a)
       .def("new_session", &ProgramFace::new_session)
       .def("load_method", &ProgramFace::load_method, "name"_a, "session"_a);
-  module.def("load_file", &load_file, "path"_a, "verify"_a, "threads"_a);
-  module.def("load_bytes", &load_bytes, "data"_a, "verify"_a, "threads"_a);
+  module.def("load_file", &load_file, "path"_a, "verify"_a, "threads"_a, "data_files"_a);
+  module.def("load_bytes", &load_bytes, "data"_a, "verify"_a, "threads"_a, "data_files"_a);
   module.def("backend_names", &backend_names);
   module.def("is_backend_available", &is_backend_available, "name"_a);
   module.def("operator_names", &kernel_names);

@@ -247,6 +247,10 @@ class ExecutorchProgramManager:
         """Writes the file's bytes to `open_file`, weights straight from the model's memory."""
         self._emitted.write(open_file)
 
+    def write_tensor_data_to_file(self, outdir: str | Path) -> None:
+        """Writes the data that is not in the program (`external_constants`) as `.ptd` files."""
+        self._emitted.save_data_files(outdir)
+
     def save(self, path: str | Path) -> None:
         """Writes the file at once or not at all."""
         self._emitted.save(path)

@@ -139,7 +139,7 @@ Status XnnpackDelegate::read_inputs(std::span<Value* const> arguments, bool* is_
 
 Status XnnpackDelegate::make_runtime() {
   runtime_.reset();
-  auto runtime = Runtime::make(graph_, shapes_, *state_, cache_);
+  auto runtime = Runtime::make(graph_, shapes_, *state_, cache_, named_data_);
   if (!runtime.ok()) return runtime.status();
   runtime_ = std::move(*runtime);
   if (named_data_ != nullptr) release_constants(graph_, *named_data_);

@@ -17,7 +17,8 @@ size_t rows_of(const GraphValue& value, const Shape& shape) {
 }  // namespace
 
 Result<std::unique_ptr<Runtime>> Runtime::make(const Graph& graph, const std::vector<Shape>& shapes,
-                                               ProgramState& state, WeightsCache& cache) {
+                                               ProgramState& state, WeightsCache& cache,
+                                               const NamedData* named_data) {
   xnn_subgraph_t raw_subgraph = nullptr;
   auto status =
       check_xnn(xnn_create_subgraph(graph.externals, 0, &raw_subgraph), "making a subgraph");
@@ -32,6 +33,9 @@ Result<std::unique_ptr<Runtime>> Runtime::make(const Graph& graph, const std::ve
   if (!status.ok()) return status;
   cache.restart();
   describe_weights(graph, shapes, constants->addresses, &cache);
+  for (const GraphValue& value : graph.values) {
+    if (named_data != nullptr && value.data.is_named) cache.lies_in(*named_data, value.data.bytes);
+  }
 
   std::unique_ptr<Runtime> runtime(new Runtime(graph));
   xnn_runtime_t raw_runtime = nullptr;

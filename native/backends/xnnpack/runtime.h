@@ -14,8 +14,10 @@ namespace edgewise::xnnpack {
 class Runtime {
  public:
   // `graph`, `state` and `cache` must outlive it; no other runtime may use `cache`.
+  // Constants that were packed are released from `named_data` (may be null) one after the other.
   static Result<std::unique_ptr<Runtime>> make(const Graph& graph, const std::vector<Shape>& shapes,
-                                               ProgramState& state, WeightsCache& cache);
+                                               ProgramState& state, WeightsCache& cache,
+                                               const NamedData* named_data = nullptr);
 
   // Whether reshape() can go to `shapes`. XNNPACK keeps its memory plan when shapes change unless
   // a tensor needs more bytes than ever before, and then overlooks two things: parameters of

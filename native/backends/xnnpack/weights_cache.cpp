@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <mutex>
 #include <utility>
 
 #include "backends/xnnpack/allocator.h"
@@ -25,13 +26,50 @@ void append(std::string* text, const void* data, size_t size) {
 
 void PackedWeights::Buffer::Free::operator()(void* memory) const { std::free(memory); }
 
-const PackedWeights::Buffer* PackedWeights::find(const std::string& key) const {
-  const auto found = buffers_.find(key);
-  return found == buffers_.end() ? nullptr : &found->second;
+namespace {
+
+// Of all programs. Keys hold addresses of weights: whoever has a buffer keeps the file that
+// these lie in, so that no other bytes can come to the same address meanwhile.
+struct Everywhere {
+  std::mutex mutex;
+  std::unordered_map<std::string, std::weak_ptr<const PackedWeights::Buffer>> buffers;
+
+  static Everywhere& get() {
+    static auto& instance = *new Everywhere;  // programs may live until the process ends
+    return instance;
+  }
+};
+
+}  // namespace
+
+PackedWeights::~PackedWeights() {
+  Everywhere& all = Everywhere::get();
+  const std::lock_guard lock(all.mutex);
+  for (auto& [key, buffer] : buffers_) {
+    buffer.reset();
+    const auto found = all.buffers.find(key);
+    if (found != all.buffers.end() && found->second.expired()) all.buffers.erase(found);
+  }
+}
+
+const PackedWeights::Buffer* PackedWeights::find(const std::string& key) {
+  const auto own = buffers_.find(key);
+  if (own != buffers_.end()) return own->second.get();
+  Everywhere& all = Everywhere::get();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.buffers.find(key);
+  if (found == all.buffers.end()) return nullptr;
+  std::shared_ptr<const Buffer> buffer = found->second.lock();
+  if (buffer == nullptr) return nullptr;
+  return buffers_.emplace(key, std::move(buffer)).first->second.get();
 }
 
 void PackedWeights::insert(std::string key, Buffer buffer) {
-  buffers_.emplace(std::move(key), std::move(buffer));
+  auto shared = std::make_shared<const Buffer>(std::move(buffer));
+  Everywhere& all = Everywhere::get();
+  const std::lock_guard lock(all.mutex);
+  all.buffers[key] = shared;
+  buffers_.emplace(std::move(key), std::move(shared));
 }
 
 WeightsCache::WeightsCache(PackedWeights* shared) : shared_(shared), provider_{} {
@@ -55,11 +93,24 @@ WeightsCache::WeightsCache(PackedWeights* shared) : shared_(shared), provider_{}
 void WeightsCache::restart() {
   descriptions_.clear();
   originals_.clear();
+  sources_.clear();
   own_.clear();
 }
 
 void WeightsCache::stands_for(const void* data, const void* original) {
   originals_[data] = original;
+}
+
+void WeightsCache::lies_in(const NamedData& named_data, std::span<const std::byte> data) {
+  named_data_ = &named_data;
+  sources_[data.data()] = data;
+}
+
+void WeightsCache::release_sources(const xnn_weights_cache_look_up_key& key) const {
+  for (const void* data : {key.kernel, key.bias}) {
+    const auto found = sources_.find(data);
+    if (found != sources_.end()) named_data_->release(found->second);
+  }
 }
 
 void WeightsCache::describe(const void* kernel, std::string what) {
@@ -109,6 +160,7 @@ size_t WeightsCache::look_up_or_insert(const xnn_weights_cache_look_up_key& key,
     return offset_of(*found);
   }
   if (memory == nullptr || memory != reserved_.memory.get()) return kNotFound;
+  release_sources(key);
   const size_t offset = offset_of(reserved_);
   if (text.empty()) {
     own_.push_back(std::move(reserved_));

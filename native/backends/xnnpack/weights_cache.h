@@ -1,4 +1,4 @@
-// Packed weights, shared by the delegates of a program.
+// Packed weights, shared by the delegates of a program, and by programs that map the same file.
 //
 // XNNPACK looks weights up by the addresses of filter and bias and a seed. That does not tell
 // apart two nodes that use the same filter with different scales or shapes, so each delegate
@@ -10,15 +10,18 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "edgewise/backend.h"
 #include "xnnpack.h"
 
 namespace edgewise::xnnpack {
 
-// What a program's delegates share. Not thread-safe: used under the program state's mutex.
+// What a program's delegates share. Used under the program state's mutex. What is packed from
+// the same bytes in memory is found by other programs as long as one has it.
 class PackedWeights {
  public:
   struct Buffer {
@@ -29,8 +32,13 @@ class PackedWeights {
     size_t size = 0;
   };
 
+  PackedWeights() = default;
+  ~PackedWeights();
+  PackedWeights(const PackedWeights&) = delete;
+  PackedWeights& operator=(const PackedWeights&) = delete;
+
   // Null if there is none.
-  const Buffer* find(const std::string& key) const;
+  const Buffer* find(const std::string& key);
   void insert(std::string key, Buffer buffer);
 
   size_t count() const { return buffers_.size(); }
@@ -38,7 +46,7 @@ class PackedWeights {
   void count_reuse() { ++reuses_; }
 
  private:
-  std::unordered_map<std::string, Buffer> buffers_;
+  std::unordered_map<std::string, std::shared_ptr<const Buffer>> buffers_;
   size_t reuses_ = 0;
 };
 
@@ -56,18 +64,24 @@ class WeightsCache {
   void describe(const void* kernel, std::string what);
   // Says that what XNNPACK reads at `data` is a copy of what lies at `original`, or is that.
   void stands_for(const void* data, const void* original);
+  // Says how much there is at `data`, and who can let go of it: as soon as it is packed its pages
+  // are not needed, so that the model is not in memory twice.
+  void lies_in(const NamedData& named_data, std::span<const std::byte> data);
   xnn_weights_cache_t get() { return &provider_; }
 
  private:
   size_t look_up(const xnn_weights_cache_look_up_key& key);
   void* reserve(size_t size);
   size_t look_up_or_insert(const xnn_weights_cache_look_up_key& key, void* memory, size_t size);
+  void release_sources(const xnn_weights_cache_look_up_key& key) const;
   // Empty if not to be shared.
   std::string key_of(const xnn_weights_cache_look_up_key& key) const;
 
   PackedWeights* shared_;
   std::unordered_map<const void*, std::string> descriptions_;
   std::unordered_map<const void*, const void*> originals_;
+  std::unordered_map<const void*, std::span<const std::byte>> sources_;
+  const NamedData* named_data_ = nullptr;
   std::vector<PackedWeights::Buffer> own_;
   PackedWeights::Buffer reserved_;
   xnn_weights_cache_provider provider_;

@@ -26,6 +26,10 @@ enum class Verification : uint8_t {
 struct LoadOptions {
   Verification verification = Verification::kInternalConsistency;
   int threads = 0;  // for delegates that use several; 0: one per physical core
+  // Files (.ptd) that hold data of the program outside of it, by path (mapped) and by content
+  // (copied). Programs that map one file share its memory, and what backends make of it.
+  std::vector<std::string> data_files;
+  std::vector<std::span<const std::byte>> data_buffers;
 };
 
 // What a caller needs to know of an input or output before running.

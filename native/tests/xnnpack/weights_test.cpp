@@ -90,6 +90,29 @@ TEST(XnnpackWeights, AreOneForAllDelegatesOfAProgram) {
   EXPECT_GE(weights.reuses(), 2u);
 }
 
+// Two programs that map one file: two states, the same addresses.
+TEST(XnnpackWeights, AreOneForProgramsOfTheSameBytesAsLongAsOneLives) {
+  WatchedData data;
+  const auto payload = scaled_linear(&data);
+  std::shared_ptr<BackendProgramState> first, second, third;
+  auto one = make_delegate(payload, &data, &first);
+  ASSERT_TRUE(one.ok());
+  auto two = make_delegate(payload, &data, &second);
+  ASSERT_TRUE(two.ok());
+  EXPECT_GE(static_cast<ProgramState&>(*second).weights().reuses(), 1u);
+  one->reset();
+  first.reset();
+  HostTensor in(ScalarType::kFloat, {2, kSize}), out(ScalarType::kFloat, {2, kSize});
+  in.fill(Floats(2 * kSize, 1));
+  ASSERT_TRUE(run(**two, {&in, &out}).ok());
+  EXPECT_EQ(out.read<float>(), Floats(2 * kSize, (2.0f * kSize + 1) * 3));
+  two->reset();
+  second.reset();
+  auto last = make_delegate(payload, &data, &third);
+  ASSERT_TRUE(last.ok());
+  EXPECT_EQ(static_cast<ProgramState&>(*third).weights().reuses(), 0u);
+}
+
 TEST(XnnpackWeights, AreSharedWhateverTheBoundsOfTheResult) {
   WatchedData data;
   const auto free = scaled_linear(&data), bounded = scaled_linear(&data, 10);

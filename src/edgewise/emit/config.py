@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+
+from torch.fx import Node
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,9 @@ class MemoryPlanningConfig:
 class ExecutorchBackendConfig:
     """segment_alignment: bytes; segments (weights, payloads) start at multiples of it.
     constant_tensor_alignment: bytes, of constants inside their segment.
+    external_constants: weights in files of their own (`.ptd`) instead of the program's. True:
+    all, delegates' too, in one file. A function: asked for each constant's placeholder outside
+    of delegates; the name of the file for it, or None to leave it in the program.
     extract_delegate_segments: payloads as segments of the file rather than inside the
     flatbuffer. emit_stacktrace: write source lines of instructions."""
 
@@ -33,6 +39,7 @@ class ExecutorchBackendConfig:
     constant_tensor_alignment: int = 16
     extract_delegate_segments: bool = True
     emit_stacktrace: bool = False
+    external_constants: bool | Callable[[Node], str | None] = False
     memory_planning: MemoryPlanningConfig = field(default_factory=MemoryPlanningConfig)
 
     def __post_init__(self) -> None:

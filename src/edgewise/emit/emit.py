@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,6 +16,7 @@ from edgewise.edge.program import tensor_bytes
 from edgewise.emit import program as pte
 from edgewise.emit.config import ExecutorchBackendConfig
 from edgewise.emit.constants import ConstantTable
+from edgewise.emit.data_file import DEFAULT_NAME, DataFile
 from edgewise.emit.emitter import MethodEmitter
 from edgewise.emit.file import Segments, file_parts
 from edgewise.emit.memory import MemoryPlan
@@ -34,6 +35,7 @@ class Emitted:
     program: pte.Program
     segments: Segments
     plans: dict[str, MemoryPlan]
+    data_files: dict[str, DataFile] = field(default_factory=dict)
 
     def parts(self) -> Iterator[bytes | memoryview]:
         """The file's bytes in pieces; weights are views of the model's own memory."""
@@ -47,15 +49,28 @@ class Emitted:
             file.write(part)
 
     def save(self, path: str | Path) -> None:
-        """Writes beside `path` and renames, so that a crash leaves no half of a file."""
-        target = Path(path)
-        temporary = target.with_name(target.name + ".partial")
-        try:
-            with temporary.open("wb") as file:
-                self.write(file)
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        """Writes the file at once or not at all."""
+        _save(Path(path), self.parts())
+
+    def save_data_files(self, folder: str | Path) -> list[Path]:
+        """Writes what is not in the program, `.ptd` after each name. Returns the paths."""
+        paths = []
+        for name, data in self.data_files.items():
+            paths.append(Path(folder) / (name if name.endswith(".ptd") else name + ".ptd"))
+            _save(paths[-1], data.parts())
+        return paths
+
+
+def _save(target: Path, parts: Iterator[bytes | memoryview]) -> None:
+    """Writes beside the target and renames, so that a crash leaves no half of a file."""
+    temporary = target.with_name(target.name + ".partial")
+    try:
+        with temporary.open("wb") as file:
+            for part in parts:
+                file.write(part)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def emit_program(
@@ -78,6 +93,7 @@ class _ProgramEmitter:
         self._payload_blobs: list[bytes] = []
         self._named: dict[str, bytes | memoryview] = {}
         self._delegates: list[pte.BackendDelegate] = []
+        self._data_files: dict[str, DataFile] = {}
 
     def emit(
         self, methods: Mapping[str, ExportedProgram], constant_methods: Mapping[str, Any]
@@ -98,12 +114,13 @@ class _ProgramEmitter:
                 self._initial,
                 self._add_payload,
                 shared,
+                self._data_file,
             )
             plan, memory[name] = emitter.emit()
             plans.append(plan)
         plans += [self._constant_method(n, v) for n, v in constant_methods.items()]
         program, segments = self._assemble(plans)
-        return Emitted(program, segments, memory)
+        return Emitted(program, segments, memory, self._data_files)
 
     def _assemble(self, plans: list[pte.ExecutionPlan]) -> tuple[pte.Program, Segments]:
         """Segments in this order: constants, initial state, payloads, named data."""
@@ -128,6 +145,10 @@ class _ProgramEmitter:
         for delegate in self._delegates:
             assert delegate.processed is not None
             delegate.processed = places[delegate.processed.index]
+        if self._config.external_constants is True and self._named:
+            for key in sorted(self._named):
+                self._data_file(DEFAULT_NAME).add(key, self._named[key])
+            self._named = {}
         named = [pte.NamedData(key, segments.add(self._named[key])) for key in sorted(self._named)]
         return pte.Program(
             version=0,
@@ -138,6 +159,9 @@ class _ProgramEmitter:
             mutable_data_segments=mutable,
             named_data=named,
         ), segments
+
+    def _data_file(self, name: str) -> DataFile:
+        return self._data_files.setdefault(name, DataFile(self._config.segment_alignment))
 
     def _add_payload(self, lowered: LoweredBackendModule) -> pte.BackendDelegate:
         for key, blob in lowered.named_data.items():

@@ -19,6 +19,7 @@ from edgewise.edge.program import Constants, output_node, tensor_bytes, tensor_o
 from edgewise.emit import program as pte
 from edgewise.emit.config import ExecutorchBackendConfig
 from edgewise.emit.constants import ConstantTable
+from edgewise.emit.data_file import DEFAULT_NAME, DataFile, TensorLayout
 from edgewise.emit.in_place import is_row_update, plan_in_place
 from edgewise.emit.memory import Block, MemoryPlan, plan_memory
 from edgewise.emit.out_variants import SYMBOLIC, OutVariant, out_variant, special_arguments
@@ -33,6 +34,7 @@ AddPayload = Callable[[LoweredBackendModule], pte.BackendDelegate]
 
 
 _FOREVER = 1 << 60
+_EXTERNAL = 1  # TensorDataLocation
 
 
 class MethodEmitter:
@@ -47,6 +49,7 @@ class MethodEmitter:
         initial_state: ConstantTable,
         add_payload: AddPayload,
         shared: SharedState | None = None,
+        data_file: Callable[[str], DataFile] | None = None,
     ) -> None:
         self._name = name
         self._program = program
@@ -55,6 +58,7 @@ class MethodEmitter:
         self._initial_state = initial_state
         self._add_payload = add_payload
         self._shared = shared
+        self._data_file = data_file
         self._in_place = plan_in_place(program)
         self._values: list[pte.EValue] = []
         self._numbers: dict[tuple[Any, ...], int] = {}
@@ -120,7 +124,7 @@ class MethodEmitter:
                 self._of_node[node] = self._state(node, tensor_of(self._program, spec), place)
             elif node in constants:
                 if node.users:
-                    self._of_node[node] = self._constant(constants.tensor(node))
+                    self._of_node[node] = self._weight(node, constants)
             elif isinstance(spec.arg, TensorArgument):
                 self._of_node[node] = self._state(node, tensor_of(self._program, spec))
             else:
@@ -361,6 +365,28 @@ class MethodEmitter:
         if dynamism != DYNAMIC_UNBOUND:
             self._planned[index] = (tensor, self._bytes[index])
         return index
+
+    def _weight(self, node: Node, constants: Constants) -> int:
+        """A constant of the model's, in the program or in a file of its own."""
+        tensor = constants.tensor(node)
+        name = self._external_file(node)
+        if name is None or self._data_file is None:
+            return self._constant(tensor)
+        sizes, order = list(tensor.shape), list(range(tensor.dim()))
+        layout = TensorLayout(scalar_type(tensor.dtype), sizes, order)
+        target = str(constants.specs[node.name].target)
+        key = self._data_file(name).add(target, tensor_bytes(tensor), layout)
+        extra = pte.ExtraTensorInfo(fully_qualified_name=key, location=_EXTERNAL)
+        return self._add(
+            pte.Tensor(layout.scalar_type, sizes=sizes, dim_order=order, extra_tensor_info=extra)
+        )
+
+    def _external_file(self, node: Node) -> str | None:
+        """The file for a constant; None for the program itself. Literals are code, not data."""
+        choose = self._config.external_constants
+        if not choose or "lifted_tensor" in node.name:
+            return None
+        return DEFAULT_NAME if choose is True else choose(node)
 
     def _constant(self, tensor: torch.Tensor) -> int:
         return self._add(

@@ -44,6 +44,17 @@ class Segments:
         sizes = map(len, self.blobs)
         return [DataSegment(o, s) for o, s in zip(self.offsets, sizes, strict=True)]
 
+    def parts(self) -> Iterator[bytes | memoryview]:
+        at = 0
+        for blob, offset in zip(self.blobs, self.offsets, strict=True):
+            if offset > at:
+                yield bytes(offset - at)
+            if isinstance(blob, Rope):
+                yield from blob.parts()
+            else:
+                yield blob
+            at = offset + len(blob)
+
 
 def file_parts(program: Program, segments: Segments) -> Iterator[bytes | memoryview]:
     """The file, in pieces that concatenated are its bytes."""
@@ -61,16 +72,8 @@ def file_parts(program: Program, segments: Segments) -> Iterator[bytes | memoryv
     header = _HEADER.pack(_MAGIC, _HEADER.size, size, base, segments.size).ljust(length, b"\0")
     yield struct.pack("<I", root + length) + body[4:8] + header
     yield memoryview(body)[8:]
-    at = size
-    for blob, offset in zip(segments.blobs, segments.offsets, strict=True):
-        padding = base + offset - at
-        if padding:
-            yield bytes(padding)
-        if isinstance(blob, Rope):
-            yield from blob.parts()
-        else:
-            yield blob
-        at = base + offset + len(blob)
+    yield bytes(base - size)
+    yield from segments.parts()
 
 
 @dataclass(frozen=True)

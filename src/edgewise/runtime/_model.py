@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -161,19 +162,21 @@ def load(
     *,
     threads: int | None = None,
     method: str | None = None,
+    data_path: str | Path | Sequence[str | Path] | None = None,
 ) -> Model:
     """Loads a `.pte` file as a callable.
 
     Args:
         path: the file, or its contents.
         threads: for delegates that use several; None: one per physical core.
+        data_path: files (`.ptd`) with weights that are not in the program.
         method: what `model(...)` runs; None: "forward", or a program's only method.
 
     Raises:
         NotFoundError: no such method.
         As `Runtime.load_program` and `Program.load_method`.
     """
-    program = Runtime.get().load_program(path, threads=threads)
+    program = Runtime.get().load_program(path, threads=threads, data_path=data_path)
     names = program.method_names
     if method is None:
         method = next(iter(names)) if len(names) == 1 else "forward"

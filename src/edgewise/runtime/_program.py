@@ -167,6 +167,7 @@ class Runtime:
         *,
         verification: Verification = Verification.InternalConsistency,
         threads: int | None = None,
+        data_path: str | Path | Sequence[str | Path] | None = None,
     ) -> Program:
         """Loads a `.pte` file.
 
@@ -174,6 +175,8 @@ class Runtime:
             data: a path, whose file is mapped, or the contents of a file, which are copied.
             verification: how much of it is checked.
             threads: for delegates that use several; None: one per physical core.
+            data_path: the file or files (`.ptd`) with the weights that are not in the program.
+                They are mapped; programs that name the same file share its memory.
 
         Raises:
             FileNotFoundError, OSError: the file cannot be read.
@@ -182,8 +185,10 @@ class Runtime:
         """
         verify = _check_verification(verification)
         count = _check_threads(threads)
+        paths = [data_path] if isinstance(data_path, (str, os.PathLike)) else data_path or []
+        files = [_readable(path) for path in paths]
         if isinstance(data, (str, os.PathLike)):
-            return Program(_native.load_file(_readable(data), verify, count))
+            return Program(_native.load_file(_readable(data), verify, count, files))
         if not isinstance(data, (bytes, bytearray, memoryview)):
             if not hasattr(data, "read"):
                 raise TypeError(
@@ -198,7 +203,7 @@ class Runtime:
                 )
         if isinstance(data, memoryview) and not data.c_contiguous:
             data = bytes(data)
-        return Program(_native.load_bytes(data, verify, count))
+        return Program(_native.load_bytes(data, verify, count, files))
 
 
 def _as_list(inputs: Any) -> list[Any]:
