@@ -13,9 +13,7 @@ import pytest
 pytest.importorskip("ethosu", reason="extra [ethosu]")
 pytest.importorskip("tosa_serializer", reason="extra [ethosu]")
 
-import tosa_data_cases  # noqa: F401: registers its cases
-import tosa_value_cases  # noqa: F401
-from tosa_cases import CASES, U85_CASES
+from tosa_all_cases import CASES, U85_CASES
 from tosa_graph import reference
 
 from edgewise.backends.ethosu import vela

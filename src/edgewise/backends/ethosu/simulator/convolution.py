@@ -53,7 +53,7 @@ def depthwise(x: Array, weights: Array, kernel: Kernel, height: int, width: int)
     return _integers(total)
 
 
-def _exact_type(x: Array, weights: Array) -> type[np.floating]:
+def _exact_type(x: Array, weights: Array) -> type[np.float32 | np.float64]:
     """Of float32 and float64 the first that has every sum of products as it is."""
     if x.size == 0:
         return np.float32

@@ -15,9 +15,9 @@ UNARY = ("LRELU", "ABS", "CLZ", "NOT")
 def _shift_right(a: Array, b: Array, rounding: str) -> Array:
     b = np.clip(b, 0, 63)
     if rounding == "NATURAL":
-        return (a + np.where(b > 0, np.int64(1) << np.maximum(b - 1, 0), 0)) >> b
+        return np.asarray((a + np.where(b > 0, np.int64(1) << np.maximum(b - 1, 0), 0)) >> b)
     if rounding in ("TRUNCATE", "TRUNCATE_TO_LOWER"):
-        return a >> b
+        return np.asarray(a >> b)
     if rounding in ("DBL", "DOUBLE_SYMMETRIC"):
         # Halves away from zero.
         half = np.where(b > 0, np.int64(1) << np.maximum(b - 1, 0), 0)

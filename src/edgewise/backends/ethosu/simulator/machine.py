@@ -38,6 +38,10 @@ class Machine:
             except NpuError as error:
                 where = f"[{self._target.name}, {command.offset:#08x}, {command}]"
                 raise type(error)(f"{where} {error}") from error
+            except (ValueError, IndexError, ArithmeticError, MemoryError) as error:
+                # Sizes that make no sense together are found where they meet.
+                where = f"[{self._target.name}, {command.offset:#08x}, {command}]"
+                raise NpuError(f"{where} registers fit each other; got {error!r}") from error
 
 
 class _Run:
@@ -152,7 +156,7 @@ class _Run:
         if name == "REDUCE_SUM":
             return self._scaled(total.sum(2, keepdims=True))
         if kernel.top or kernel.left or kernel.bottom or kernel.right:
-            return pooling.mean_of_windows(total, *x.shape[:2], kernel)
+            return pooling.mean_of_windows(total, x.shape[0], x.shape[1], kernel)
         return self._scaled(total)
 
     def _elementwise(self, command: Command, ofm: FeatureMap, accesses: list[Access]) -> Array:

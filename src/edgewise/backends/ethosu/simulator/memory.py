@@ -75,11 +75,9 @@ class Memory:
                     f"bytes are written before they are read; got {np.count_nonzero(~shadow)} "
                     f"that are not, the first at {first:#x} of region {number}"
                 )
-        return np.ndarray(shape, dtype, region.data, offset, strides)  # type: ignore[arg-type]
+        return np.ndarray(shape, dtype, region.data, offset, strides)
 
-    def write(
-        self, number: int, offset: int, strides: Sequence[int], values: Array
-    ) -> None:
+    def write(self, number: int, offset: int, strides: Sequence[int], values: Array) -> None:
         region = self._check(number, offset, values.shape, strides, values.dtype)
         if region.read_only:
             raise NpuError(f"region {number} is for reading only; got a write at {offset:#x}")
@@ -151,5 +149,9 @@ def _view(
     written: Array, offset: int, shape: Sequence[int], strides: Sequence[int], dtype: np.dtype[Any]
 ) -> Array:
     return np.ndarray(
-        (*shape, dtype.itemsize), np.bool_, written, offset, (*strides, 1)  # type: ignore[arg-type]
+        (*shape, dtype.itemsize),
+        np.bool_,
+        written,
+        offset,
+        (*strides, 1),
     )

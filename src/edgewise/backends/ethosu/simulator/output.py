@@ -60,7 +60,7 @@ def look_up(values: Array, table: bytes, ofm: FeatureMap) -> Array:
     if ofm.dtype.itemsize == 2:
         return interpolate(values, np.frombuffer(table, "<i4"))
     entries = np.frombuffer(table, "<i4" if ofm.dtype.itemsize == 4 else ofm.dtype)
-    return entries[(values + (128 if ofm.dtype.kind == "i" else 0)) & 0xFF]
+    return np.asarray(entries[(values + (128 if ofm.dtype.kind == "i" else 0)) & 0xFF])
 
 
 def interpolate(values: Array, table: Array) -> Array:
@@ -68,7 +68,7 @@ def interpolate(values: Array, table: Array) -> Array:
     place = (values + 32768) & 0xFFFF
     entry = table[place >> 7].astype(np.int64)
     base = (entry & 0xFFFF) - ((entry & 0x8000) << 1)
-    return base + (((entry >> 16) * (place & 127) + 64) >> 7)
+    return np.asarray(base + (((entry >> 16) * (place & 127) + 64) >> 7))
 
 
 def store(values: Array, ofm: FeatureMap, memory: Memory) -> None:

@@ -60,6 +60,4 @@ def reciprocal(count: int) -> tuple[int, int]:
 
 def _without_upscale(kernel: Kernel) -> Kernel:
     # `inside` is padded and upscaled already.
-    return Kernel(
-        kernel.height, kernel.width, kernel.stride, kernel.dilation, 0, 0, 0, 0, "NONE"
-    )
+    return Kernel(kernel.height, kernel.width, kernel.stride, kernel.dilation, 0, 0, 0, 0, "NONE")

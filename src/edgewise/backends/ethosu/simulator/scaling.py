@@ -27,12 +27,12 @@ def scale(value: Array, multiplier: Any, shift: Any, rounding: str) -> Array:
     if largest * int(np.abs(multiplier).max()) < 1 << 62:
         product = value * multiplier
         # The half that is added can be no more than 2**62 either.
-        return _shift_right(product, shift, rounding)
+        return _shift_right(np.asarray(product), shift, rounding)
     return _scale_wide(value, multiplier, shift, rounding)
 
 
 def _half(shift: Array) -> Array:
-    return np.where(shift > 0, np.int64(1) << np.maximum(shift - 1, 0), 0)
+    return np.asarray(np.where(shift > 0, np.int64(1) << np.maximum(shift - 1, 0), 0))
 
 
 def _shift_right(product: Array, shift: Array, rounding: str) -> Array:

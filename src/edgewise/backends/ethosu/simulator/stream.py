@@ -174,9 +174,7 @@ def _target(config: int) -> Target:
     family = ("u55", "u65", "u85")[product]
     macs = 1 << log2_macs
     cores = 2 if (family, macs) == ("u65", 512) else 1
-    return Target(
-        f"ethos-{family}-{macs}", family, macs, cores, shram // cores, _opcodes(family)
-    )
+    return Target(f"ethos-{family}-{macs}", family, macs, cores, shram // cores, _opcodes(family))
 
 
 _U65_ONLY = (
