@@ -49,7 +49,7 @@ class Simulator:
                 0: Region(len(program.weights), program.weights),
                 1: Region(program.scratch_size),
                 2: Region(FAST_SCRATCH),
-                INTERNAL: Region(max(self._target.shram_bytes, 4096)),
+                INTERNAL: Region(self._target.internal_bytes),
             }
         )
         if len(inputs) != len(program.inputs):

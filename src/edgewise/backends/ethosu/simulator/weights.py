@@ -127,11 +127,11 @@ def read_scales(memory: Memory, registers: Registers, target: Target, channels: 
         data = memory.bytes_at(stream.region, stream.start, size)
         part[...] = np.frombuffer(data, np.uint8).reshape(-1, _SCALE_BYTES)
     wide = records.astype(np.int64)
-    bias = _number(wide[:, :5])
+    bias = number(wide[:, :5])
     bias = bias - ((bias >> 39) << 40)
-    return Scales(bias, _number(wide[:, 5:9]), wide[:, 9] & 0x3F)
+    return Scales(bias, number(wide[:, 5:9]), wide[:, 9] & 0x3F)
 
 
-def _number(digits: Array) -> Array:
+def number(digits: Array) -> Array:
     """[channels] of [channels, bytes], the lowest first."""
     return np.asarray((digits << 8 * np.arange(digits.shape[1])).sum(1))
