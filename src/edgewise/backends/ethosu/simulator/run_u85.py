@@ -304,11 +304,11 @@ class RunU85(Run):
         ifm = self._operand("IFM", (*size, shape[2]), accesses)
         self.flight.start_kernel(command, accesses)
         x = self._values("IFM", ifm)
-        if mode == "BILINEAR":
-            return self._scaled(resize.bilinear(x, rows, columns, shape[0], shape[1]))
-        if mode == "NEAREST":
-            return self._scaled(resize.nearest(x, rows, columns, shape[0], shape[1]) << 16)
-        raise NotSimulatedError(f"not simulated: resize {mode}")
+        compute = {"BILINEAR": resize.bilinear, "NEAREST": resize.nearest}.get(mode)
+        if compute is None:
+            raise NotSimulatedError(f"not simulated: resize {mode}")
+        # Accumulators have 16 bits of fraction.
+        return self._scaled(compute(x, rows, columns, shape[0], shape[1]) << 16)
 
     # Scales
 
