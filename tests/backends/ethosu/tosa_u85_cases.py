@@ -96,7 +96,10 @@ def arithmetic_shift_right_plain(rng: np.random.Generator) -> tuple[TosaGraph, s
 def divide(rng: np.random.Generator) -> tuple[TosaGraph, str]:
     graph = TosaGraph()
     first, second = shapes(rng)
-    operands = [graph.input(first, "int32", (-(2**20), 2**20)), graph.input(second, "int32", (1, 99))]
+    operands = [
+        graph.input(first, "int32", (-(2**20), 2**20)),
+        graph.input(second, "int32", (1, 99)),
+    ]
     return graph, graph.op("INTDIV", operands, first, "int32", attribute("IntDiv"))
 
 
@@ -169,7 +172,9 @@ def chain(rng: np.random.Generator) -> tuple[TosaGraph, str]:
     other = graph.rescale(graph.input(graph.shapes[y]), 1.0, "int32")
     y = graph.op("ADD", [y, other], graph.shapes[y], "int32", attribute("Add"))
     y = graph.op("ABS", [y], graph.shapes[y], "int32", attribute("Abs"))
-    y = graph.op("MUL", [y, other, graph.const([0], "int8")], graph.shapes[y], "int32", attribute("Mul"))
+    y = graph.op(
+        "MUL", [y, other, graph.const([0], "int8")], graph.shapes[y], "int32", attribute("Mul")
+    )
     return graph, graph.rescale(y, 0.01)
 
 
