@@ -30,4 +30,4 @@ def decode(data: bytes) -> Array:
     table = np.where(folded & 1, -(folded >> 1), folded >> 1).astype(np.int16)
     bits = 2 if small else 4
     places = np.arange(0, 8, bits, dtype=np.uint8)
-    return table[(codes[:, None] >> places & ((1 << bits) - 1)).ravel()]
+    return np.asarray(table[(codes[:, None] >> places & ((1 << bits) - 1)).ravel()])

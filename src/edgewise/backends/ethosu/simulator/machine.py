@@ -5,6 +5,7 @@ from __future__ import annotations
 from edgewise.backends.ethosu.simulator.errors import NpuError
 from edgewise.backends.ethosu.simulator.memory import Memory
 from edgewise.backends.ethosu.simulator.run import Run
+from edgewise.backends.ethosu.simulator.run_u55 import RunU55
 from edgewise.backends.ethosu.simulator.run_u85 import RunU85
 from edgewise.backends.ethosu.simulator.stream import Command, Target
 from edgewise.backends.ethosu.simulator.weights import WeightReader
@@ -22,9 +23,9 @@ class Machine:
     def run(self, commands: list[Command], memory: Memory) -> None:
         """Raises NpuError at the first command that breaks a rule."""
         if self._target.family == "u85":
-            run: Run | RunU85 = RunU85(self._target, self._weights_u85, memory)
+            run: Run = RunU85(self._target, self._weights_u85, memory)
         else:
-            run = Run(self._target, self._weights, memory)
+            run = RunU55(self._target, self._weights, memory)
         for command in commands:
             try:
                 run.step(command)

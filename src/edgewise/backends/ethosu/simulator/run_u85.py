@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from edgewise.backends.ethosu.simulator import elementwise, output, pooling, resize
@@ -41,7 +43,7 @@ Operand = FeatureMap | Array
 
 class RunU85(Run):
     def __init__(self, target: Target, weights: WeightReaderU85, memory: Memory) -> None:
-        super().__init__(target, weights, memory)
+        super().__init__(target, memory)
         self._weights = weights
         self._chain: dict[int, Array] = {}
         """What chaining buffers hold."""
@@ -53,11 +55,7 @@ class RunU85(Run):
 
     def kernel(self, command: Command) -> None:
         registers = self.registers
-        shape = (
-            registers.get("OFM_HEIGHT_M1", "height_m1") + 1,
-            registers.get("OFM_WIDTH_M1", "width_m1") + 1,
-            registers.get("OFM_DEPTH_M1", "depth_m1") + 1,
-        )
+        shape = self.output_shape()
         storage = registers.enum("OFM_PRECISION", "activation_storage")
         order = _TRANSPOSES[registers.enum("OFM_PRECISION", "activation_transpose")]
         ofm = None
@@ -93,7 +91,7 @@ class RunU85(Run):
                 values = np.flip(values, "HWC".index(reverse))
             output.store(values, ofm, self.memory)
 
-    def type_of(self, name: str) -> np.dtype[np.integer]:
+    def type_of(self, name: str) -> np.dtype[Any]:
         signed = self.registers.get(f"{name}_PRECISION", "activation_type")
         size = 1 << self.registers.get(f"{name}_PRECISION", "activation_precision")
         return np.dtype(f"{'i' if signed else 'u'}{size}")
@@ -108,7 +106,7 @@ class RunU85(Run):
         start = self.registers.get("ACTIVATION", "table") * size
         return Access(INTERNAL, start, start + size, False)
 
-    def _finish(self, values: Array, dtype: np.dtype[np.integer], table: Access | None) -> Array:
+    def _finish(self, values: Array, dtype: np.dtype[Any], table: Access | None) -> Array:
         registers = self.registers
         values = values + self.zero_point("OFM", dtype.kind == "i")
         function = registers.enum("ACTIVATION", "activation_function")
@@ -224,9 +222,7 @@ class RunU85(Run):
         self, command: Command, shape: tuple[int, int, int], accesses: list[Access]
     ) -> Array | None:
         registers = self.registers
-        modes = command.opcode.fields["pooling_mode"].enum
-        assert modes is not None
-        mode = modes[command.field("pooling_mode")]
+        mode = self.mode(command, "pooling_mode")
         height, width, channels = shape
         start = self._start_accumulator(shape, accesses)
         if mode == "NONE":
@@ -258,9 +254,7 @@ class RunU85(Run):
         self, command: Command, shape: tuple[int, int, int], accesses: list[Access]
     ) -> Array:
         registers = self.registers
-        modes = command.opcode.fields["elementwise_mode"].enum
-        assert modes is not None
-        mode = modes[command.field("elementwise_mode")]
+        mode = self.mode(command, "elementwise_mode")
         names = ("IFM",) if mode in elementwise.UNARY else ("IFM", "IFM2")
         operands = [
             self._operand(
@@ -292,9 +286,7 @@ class RunU85(Run):
         self, command: Command, shape: tuple[int, int, int], accesses: list[Access]
     ) -> Array:
         registers = self.registers
-        modes = command.opcode.fields["resize_mode"].enum
-        assert modes is not None
-        mode = modes[command.field("resize_mode")]
+        mode = self.mode(command, "resize_mode")
         rows, columns = (resize.read_axis(registers, name) for name in "YX")
         # The kernel's size is the input's, or as much of it as is read.
         size = (

@@ -37,10 +37,11 @@ def _half(shift: Array) -> Array:
 
 def _shift_right(product: Array, shift: Array, rounding: str) -> Array:
     if rounding == "NATURAL":
-        return (product + _half(shift)) >> shift
+        return np.asarray((product + _half(shift)) >> shift)
     if rounding in ("DBL", "DOUBLE_SYMMETRIC", "DOUBLE_ASYMMETRIC"):
         nudge = np.where(shift > _SPLIT, np.int64(1) << 30, 0)
-        return (product + _half(shift) + np.where(product >= 0, nudge, -nudge)) >> shift
+        nudge = np.where(product >= 0, nudge, -nudge)
+        return np.asarray((product + _half(shift) + nudge) >> shift)
     if rounding == "SYMMETRIC":
         magnitude = (np.abs(product) + _half(shift)) >> shift
         return np.where(product < 0, -magnitude, magnitude)
@@ -48,7 +49,7 @@ def _shift_right(product: Array, shift: Array, rounding: str) -> Array:
         magnitude = np.abs(product) >> shift
         return np.where(product < 0, -magnitude, magnitude)
     if rounding == "TRUNCATE_TO_LOWER":
-        return product >> shift
+        return np.asarray(product >> shift)
     raise NotSimulatedError(f"not simulated: rounding {rounding}")
 
 

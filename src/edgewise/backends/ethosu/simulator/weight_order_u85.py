@@ -76,7 +76,8 @@ def positions_u85(order: OrderU85, shape: tuple[int, int, int, int], decoder: in
     if order.interleaved and order.decoders > 1:
         parts = [_stream(order, shape, d) for d in range(order.decoders)]
         block = order.group_depth * order.input_group * order.round_to // order.decoders
-        return np.stack([part.reshape(-1, block) for part in parts], 1).ravel()
+        dealt: Array = np.stack([part.reshape(-1, block) for part in parts], 1)
+        return dealt.ravel()
     return _stream(order, shape, decoder)
 
 
