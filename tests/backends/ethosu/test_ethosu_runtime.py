@@ -22,7 +22,7 @@ import edgewise
 from edgewise.backends.ethosu import payload, vela
 from edgewise.backends.ethosu.disassemble import main
 from edgewise.backends.ethosu.payload import NpuProgram
-from edgewise.backends.ethosu.simulator import NpuError, Simulator
+from edgewise.backends.ethosu.simulator import NpuError, Simulator, disassemble
 from edgewise.backends.ethosu.simulator.stream import parse
 from edgewise.edge.graph import calls
 from edgewise.partition import BackendDetails, CompileSpec, DelegationSpec, PreprocessResult
@@ -186,3 +186,36 @@ def test_altered_payloads_are_stopped(name: str) -> None:
             reasons.append(str(error))
     assert len(reasons) > 40
     assert all(reason.startswith("[") for reason in reasons)
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-64", "ethos-u65-512", "ethos-u85-512"])
+@pytest.mark.parametrize("name", ["cascade", "add", "several_tables"])
+def test_disassembles_as_vela_does(
+    name: str, target: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Every command, with Vela's names and values of its fields."""
+    from ethosu import regor
+
+    graph, y = CASES[name](np.random.default_rng(3))
+    blob = graph.finish(y)
+    family, macs, cores = vela.TARGETS[target]
+    capfd.readouterr()
+    model = regor.compile(
+        family.name,
+        blob,
+        "TOSA",
+        f"[architecture]\nmacs={macs}\ncores={cores}\n[vela]\n"
+        f"system_config_name={family.system_config}\nmemory_mode_name={family.memory_mode}\n"
+        + vela.read_ini("Arm/vela.ini"),
+        options="[compiler]\noutput_format=Raw\nverbose_register_command_stream=true\n",
+        verbose=False,
+    )
+    theirs = [line for line in capfd.readouterr().out.splitlines() if line.startswith("0x")]
+    ours = disassemble(model.command_stream).splitlines()[1:]
+    assert len(ours) == len(theirs) > 50
+    for mine, line in zip(ours, theirs, strict=True):
+        # Theirs has the parameter between name and fields.
+        words = line.split(" - ")
+        name_and_value, *fields = words[1].split(",")
+        expected = f"{words[0]} - {name_and_value.split()[0]} {','.join(fields).strip()}".rstrip()
+        assert mine == expected

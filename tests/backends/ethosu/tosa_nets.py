@@ -31,6 +31,9 @@ class Layers:
         """With padding as "same"."""
         _, h, w, c = self.graph.shapes[x]
         kernel = (kernel, kernel) if isinstance(kernel, int) else kernel
+        if max(kernel) < stride:  # the last row and column are between windows
+            x = self.slice(x, [1, h - 1, w - 1, c])
+            h, w = h - 1, w - 1
         pad = []
         for size, k in zip((h, w), kernel, strict=True):
             total = max((-(-size // stride) - 1) * stride + k - size, 0)
@@ -40,9 +43,11 @@ class Layers:
         )
         points = kernel[0] * kernel[1] * (1 if kind == "depthwise" else c)
         channels = self.graph.shapes[acc][3]
-        scale = self.rng.uniform(0.5, 1, channels) / (100 * np.sqrt(points))
-        return self.clamp(self.graph.rescale(acc, scale, output_zp=-3)) if relu else (
-            self.graph.rescale(acc, scale, output_zp=2)
+        scale = self.rng.uniform(0.5, 1, channels) / (60 * np.sqrt(points))
+        return (
+            self.clamp(self.graph.rescale(acc, scale, output_zp=-3))
+            if relu
+            else (self.graph.rescale(acc, scale, output_zp=2))
         )
 
     def depthwise(self, x: str, kernel: int = 3, stride: int = 1) -> str:
@@ -82,11 +87,13 @@ class Layers:
         acc = self.graph.op("MATMUL", [x, y, *zps], [n, h, w], "int32", attribute("MatMul"))
         return self.graph.rescale(acc, 0.5 / (60 * np.sqrt(c)))
 
+    def slice(self, x: str, shape: list[int]) -> str:
+        operands = [x, self.graph.shape([0] * len(shape)), self.graph.shape(shape)]
+        return self.graph.op("SLICE", operands, shape, self.graph.types[x], attribute("Slice"))
+
     def reshape(self, x: str, shape: list[int]) -> str:
         operands = [x, self.graph.shape(shape)]
-        return self.graph.op(
-            "RESHAPE", operands, shape, self.graph.types[x], attribute("Reshape")
-        )
+        return self.graph.op("RESHAPE", operands, shape, self.graph.types[x], attribute("Reshape"))
 
     def transpose(self, x: str, order: list[int]) -> str:
         shape = [self.graph.shapes[x][i] for i in order]

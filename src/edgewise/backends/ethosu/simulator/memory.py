@@ -106,6 +106,10 @@ class Memory:
                     shape, memory_from.dtype, memory_from, source[1], source[2]
                 ).copy()
 
+    def forget(self, number: int) -> None:
+        """What the region holds is overwritten by something unknown."""
+        self[number].written[...] = False
+
     def bytes_at(self, number: int, offset: int, size: int) -> bytes:
         return self.read(number, offset, (size,), (1,), np.uint8).tobytes()
 

@@ -20,6 +20,9 @@ from edgewise.backends.ethosu.simulator.weights import (
     streams,
 )
 
+_SHARED = 16 << 10
+"""Bytes inside the NPU up to which tables have no place of their own."""
+
 
 class RunU55(Run):
     def __init__(self, target: Target, weights: WeightReader, memory: Memory) -> None:
@@ -34,6 +37,9 @@ class RunU55(Run):
         ofm = feature_map(registers, "OFM", self.output_shape())
         table = output.table_access(registers, ofm, self.target.internal_bytes)
         accesses = [*ofm.accesses(write=True), *([table] if table else [])]
+        small = self.target.internal_bytes <= _SHARED
+        if small:  # the memory of tables is that of accumulators, too
+            accesses.append(Access(INTERNAL, 0, self.target.internal_bytes, True))
         values = {
             "NPU_OP_CONV": self._convolution,
             "NPU_OP_DEPTHWISE": self._convolution,
@@ -44,6 +50,8 @@ class RunU55(Run):
         if table:
             data = self.memory.bytes_at(INTERNAL, table.start, table.end - table.start)
             values = output.look_up(values, data, ofm)
+        elif small:
+            self.memory.forget(INTERNAL)
         output.store(values, ofm, self.memory)
 
     def _convolution(self, command: Command, ofm: FeatureMap, accesses: list[Access]) -> Array:
