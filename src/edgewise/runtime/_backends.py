@@ -8,15 +8,24 @@ from typing import Any
 
 from edgewise.runtime import _native
 
-__all__ = ["BackendFactory", "DelegateFunction", "provide", "register_backend"]
-
-ON_THE_HOST = {
-    "NeutronBackend": "edgewise.backends.neutron.reference",
-}
-"""By id, the modules whose `factory` runs delegates of other machines on this one."""
+__all__ = ["BackendFactory", "DelegateFunction", "register_backend", "register_own"]
 
 DelegateFunction = Callable[[list[Any]], Sequence[Any]]
 BackendFactory = Callable[[bytes, dict[str, bytes], Callable[[str], bytes]], DelegateFunction]
+
+_OWN = {
+    "EthosUBackend": ("edgewise.backends.ethosu.simulator.backend", "load_delegate"),
+    "NeutronBackend": ("edgewise.backends.neutron.reference", "load_delegate"),
+}
+"""Backends in Python that this package has: module and factory."""
+
+
+def register_own(names: Iterable[str]) -> None:
+    """Registers those of `names` that this package has and nobody registered before."""
+    for name in set(names) & _OWN.keys():
+        if name not in _native.backend_names():
+            module, factory = _OWN[name]
+            register_backend(name, getattr(import_module(module), factory))
 
 
 def register_backend(name: str, factory: BackendFactory) -> None:
@@ -38,9 +47,3 @@ def register_backend(name: str, factory: BackendFactory) -> None:
     if not callable(factory):
         raise TypeError(f"[register_backend] factory must be callable; got {factory!r}")
     _native.register_backend(name, factory)
-
-
-def provide(names: Iterable[str]) -> None:
-    """Registers what can stand in for backends that are not there, where a delegate needs it."""
-    for name in set(names) & ON_THE_HOST.keys() - set(_native.backend_names()):
-        register_backend(name, import_module(ON_THE_HOST[name]).factory)

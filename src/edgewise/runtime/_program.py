@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from edgewise.runtime import _native
-from edgewise.runtime._backends import provide
+from edgewise.runtime._backends import register_own
 from edgewise.runtime._metadata import MethodMeta
 from edgewise.runtime.errors import InvalidArgumentError
 
@@ -87,7 +87,7 @@ class Session:
 
     def load_method(self, name: str) -> Method:
         """Makes a method of the session ready to run. Raises as `Program.load_method`."""
-        provide(d.backend for d in MethodMeta(self._program.method_info(name)).delegates)
+        register_own(d.backend for d in self._program.method_info(name).delegates)
         return Method(self._program.load_method(name, self._session))
 
 

@@ -13,9 +13,7 @@ import pytest
 pytest.importorskip("ethosu", reason="extra [ethosu]")
 pytest.importorskip("tosa_serializer", reason="extra [ethosu]")
 
-import tosa_data_cases  # noqa: F401: registers its cases
-import tosa_value_cases  # noqa: F401
-from tosa_cases import CASES, U85_CASES
+from tosa_all_cases import CASES, U85_CASES
 from tosa_graph import reference
 
 from edgewise.backends.ethosu import vela
@@ -25,6 +23,7 @@ SEEDS = 5
 TARGETS = {
     "u55": ("ethos-u55-128", "ethos-u55-32", "ethos-u55-256"),
     "u65": ("ethos-u65-256", "ethos-u65-512"),
+    "u85": ("ethos-u85-256", "ethos-u85-128", "ethos-u85-1024"),
 }
 
 
@@ -51,3 +50,26 @@ def test_is_the_reference(family: str, name: str) -> None:
     for seed in range(SEEDS):
         for target in TARGETS[family]:
             check(name, target, seed)
+
+
+@pytest.mark.parametrize("name", U85_CASES)
+def test_u85_is_the_reference(name: str) -> None:
+    for seed in range(SEEDS):
+        for target in TARGETS["u85"]:
+            check(name, target, seed)
+
+
+@pytest.mark.parametrize("name", ["convolution", "depthwise", "many_channels", "convolution_int16"])
+def test_every_target_orders_weights_in_its_way(name: str) -> None:
+    for target in vela.TARGETS:
+        check(name, target, seed=9)
+
+
+@pytest.mark.parametrize("name", ["convolution", "depthwise", "many_channels", "convolution_int16"])
+def test_u85_without_fast_weights(name: str) -> None:
+    """The codec of U55 in the order of U85, one stream a decoder."""
+    blob, inputs, expected = build(name, 8)
+    for target in ("ethos-u85-256", "ethos-u85-512", "ethos-u85-1024", "ethos-u85-2048"):
+        program = vela.compile_tosa(blob, target, flags=["--disable-fwd"]).program
+        (actual,) = Simulator(program).run(inputs)
+        np.testing.assert_array_equal(actual.reshape(expected.shape), expected, target)

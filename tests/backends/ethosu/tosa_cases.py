@@ -250,10 +250,7 @@ def _pool(rng: np.random.Generator, mode: str, dtype: str) -> tuple[TosaGraph, s
     x = graph.input([1, *sizes, size(rng, 40)], dtype)
     shape = [
         1,
-        *(
-            (sizes[i] + pad[2 * i] + pad[2 * i + 1] - kernel[i]) // stride[i] + 1
-            for i in range(2)
-        ),
+        *((sizes[i] + pad[2 * i] + pad[2 * i + 1] - kernel[i]) // stride[i] + 1 for i in range(2)),
         graph.shapes[x][3],
     ]
     common = {"kernel": kernel, "stride": stride, "pad": pad}

@@ -64,7 +64,9 @@ def reshape(rng: np.random.Generator) -> tuple[TosaGraph, str]:
     graph = TosaGraph()
     h, w, c = size(rng), size(rng), size(rng)
     x = graph.rescale(graph.input([1, h, w, c]), 0.7)
-    y = graph.op("RESHAPE", [x, graph.shape([1, w, h * c])], [1, w, h * c], "int8", attribute("Reshape"))
+    y = graph.op(
+        "RESHAPE", [x, graph.shape([1, w, h * c])], [1, w, h * c], "int8", attribute("Reshape")
+    )
     return graph, graph.rescale(y, 1.3)
 
 

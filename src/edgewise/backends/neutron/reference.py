@@ -13,7 +13,7 @@ from edgewise.backends.neutron.payload import ReferencePayload, read_reference
 Array = NDArray[Any]
 
 
-def factory(
+def load_delegate(
     payload: bytes, compile_specs: dict[str, bytes], named_data: Callable[[str], bytes]
 ) -> Callable[[list[Any]], Sequence[Any]]:
     """For `edgewise.runtime.register_backend`. ValueError if the payload is for the NPU or damaged;

@@ -45,15 +45,16 @@ def depthwise(x: Array, weights: Array, kernel: Kernel, height: int, width: int)
     channels, kh, kw, _ = weights.shape
     dtype = _exact_type(x, weights)
     padded = kernel.pad(x.astype(dtype), height, width, 0)
-    total = np.zeros((height, width, channels), dtype)
+    total: Array = np.zeros((height, width, channels), dtype)
     taps = weights[..., 0].transpose(1, 2, 0).astype(dtype)
     for ky in range(kh):
         for kx in range(kw):
-            total += kernel.point(padded, ky, kx, height, width) * taps[ky, kx]
+            seen = kernel.point(padded, ky, kx, height, width)
+            np.add(total, seen * taps[ky, kx], out=total)
     return _integers(total)
 
 
-def _exact_type(x: Array, weights: Array) -> type[np.floating]:
+def _exact_type(x: Array, weights: Array) -> type[np.float32 | np.float64]:
     """Of float32 and float64 the first that has every sum of products as it is."""
     if x.size == 0:
         return np.float32

@@ -39,7 +39,7 @@ class Transfer:
         )
 
 
-def _region(registers: Registers, name: str) -> int:
+def region_of(registers: Registers, name: str) -> int:
     internal = registers.enum(name, "region_mode") == "INTERNAL"
     return INTERNAL if internal else registers.get(name, "region")
 
@@ -54,7 +54,7 @@ def read_transfer(registers: Registers) -> Transfer:
         lines = registers.get("DMA0_SIZE0", "size") if mode > 1 else 1
         line = length + (registers.address("DMA0_SKIP0") if mode > 1 else 0)
         plane = length * lines + (registers.address("DMA0_SKIP1") if mode > 2 else 0)
-        region = _region(registers, f"DMA0_{name}_REGION")
+        region = region_of(registers, f"DMA0_{name}_REGION")
         sides.append((region, registers.address(f"DMA0_{name}"), mode, line, plane))
     lines = registers.get("DMA0_SIZE0", "size") if dimensions > 1 else 1
     planes = registers.get("DMA0_SIZE1", "size") if dimensions > 2 else 1

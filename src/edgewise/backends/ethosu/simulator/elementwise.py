@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from edgewise.backends.ethosu.simulator.errors import NotSimulatedError
+from edgewise.backends.ethosu.simulator.errors import NotSimulatedError, NpuError
 from edgewise.backends.ethosu.simulator.memory import Array
 
 UNARY = ("LRELU", "ABS", "CLZ", "NOT")
@@ -15,9 +15,9 @@ UNARY = ("LRELU", "ABS", "CLZ", "NOT")
 def _shift_right(a: Array, b: Array, rounding: str) -> Array:
     b = np.clip(b, 0, 63)
     if rounding == "NATURAL":
-        return (a + np.where(b > 0, np.int64(1) << np.maximum(b - 1, 0), 0)) >> b
+        return np.asarray((a + np.where(b > 0, np.int64(1) << np.maximum(b - 1, 0), 0)) >> b)
     if rounding in ("TRUNCATE", "TRUNCATE_TO_LOWER"):
-        return a >> b
+        return np.asarray(a >> b)
     if rounding in ("DBL", "DOUBLE_SYMMETRIC"):
         # Halves away from zero.
         half = np.where(b > 0, np.int64(1) << np.maximum(b - 1, 0), 0)
@@ -31,6 +31,15 @@ def _leading_zeros(a: Array) -> Array:
     return np.where(low == 0, 32, 31 - np.frexp(np.maximum(low, 1))[1] + 1).astype(np.int64)
 
 
+def _divide(a: Array, b: Array) -> Array:
+    """Towards zero."""
+    if not np.all(b):
+        raise NpuError("a divisor is not zero; got zeros")
+    quotient = np.abs(a) // np.abs(b)
+    return np.asarray(np.where((a < 0) != (b < 0), -quotient, quotient))
+
+
+# Comparisons give -1 (all bits) for true.
 BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "MUL": np.multiply,
     "ADD": np.add,
@@ -39,10 +48,11 @@ BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "MAX": np.maximum,
     "SHL": lambda a, b: a << np.clip(b, 0, 31),
     "LSR": lambda a, b: (a & 0xFFFFFFFF) >> np.clip(b, 0, 63),
-    "CMP_EQ": lambda a, b: (a == b).astype(np.int64),
-    "CMP_NE": lambda a, b: (a != b).astype(np.int64),
-    "CMP_GE": lambda a, b: (a >= b).astype(np.int64),
-    "CMP_GT": lambda a, b: (a > b).astype(np.int64),
+    "DIV": _divide,
+    "CMP_EQ": lambda a, b: -(a == b).astype(np.int64),
+    "CMP_NE": lambda a, b: -(a != b).astype(np.int64),
+    "CMP_GE": lambda a, b: -(a >= b).astype(np.int64),
+    "CMP_GT": lambda a, b: -(a > b).astype(np.int64),
     "AND": np.bitwise_and,
     "OR": np.bitwise_or,
     "XOR": np.bitwise_xor,

@@ -140,9 +140,7 @@ class FeatureMap:
             )
 
 
-def feature_map(
-    registers: Registers, name: str, shape: tuple[int, int, int]
-) -> FeatureMap:
+def feature_map(registers: Registers, name: str, shape: tuple[int, int, int]) -> FeatureMap:
     """The feature map that registers IFM_*, IFM2_* or OFM_* describe."""
     precision = f"{name}_PRECISION"
     bits = 8 << registers.get(precision, "activation_precision")

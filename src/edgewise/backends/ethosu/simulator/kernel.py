@@ -80,7 +80,9 @@ def read_kernel(registers: Registers) -> Kernel:
         dilation.append(1 + registers.get("KERNEL_STRIDE", f"dilation_{axis}"))
         extent = registers.get(f"KERNEL_{side}_M1", f"{side.lower()}_m1")
         if extent % dilation[-1]:
-            raise NpuError(f"a kernel's {side.lower()} - 1 is a multiple of its dilation; got {extent}")
+            raise NpuError(
+                f"a kernel's {side.lower()} - 1 is a multiple of its dilation; got {extent}"
+            )
         points.append(extent // dilation[-1] + 1)
     if (max(points) > _MAX_SIDE and min(points) > 1) or points[0] * points[1] > MAX_AREA:
         raise NpuError(f"a kernel has at most {MAX_AREA} points; got {points[0]} by {points[1]}")

@@ -75,11 +75,9 @@ class Memory:
                     f"bytes are written before they are read; got {np.count_nonzero(~shadow)} "
                     f"that are not, the first at {first:#x} of region {number}"
                 )
-        return np.ndarray(shape, dtype, region.data, offset, strides)  # type: ignore[arg-type]
+        return np.ndarray(shape, dtype, region.data, offset, strides)
 
-    def write(
-        self, number: int, offset: int, strides: Sequence[int], values: Array
-    ) -> None:
+    def write(self, number: int, offset: int, strides: Sequence[int], values: Array) -> None:
         region = self._check(number, offset, values.shape, strides, values.dtype)
         if region.read_only:
             raise NpuError(f"region {number} is for reading only; got a write at {offset:#x}")
@@ -107,6 +105,10 @@ class Memory:
                 view[...] = np.ndarray(
                     shape, memory_from.dtype, memory_from, source[1], source[2]
                 ).copy()
+
+    def forget(self, number: int) -> None:
+        """What the region holds is overwritten by something unknown."""
+        self[number].written[...] = False
 
     def bytes_at(self, number: int, offset: int, size: int) -> bytes:
         return self.read(number, offset, (size,), (1,), np.uint8).tobytes()
@@ -151,5 +153,9 @@ def _view(
     written: Array, offset: int, shape: Sequence[int], strides: Sequence[int], dtype: np.dtype[Any]
 ) -> Array:
     return np.ndarray(
-        (*shape, dtype.itemsize), np.bool_, written, offset, (*strides, 1)  # type: ignore[arg-type]
+        (*shape, dtype.itemsize),
+        np.bool_,
+        written,
+        offset,
+        (*strides, 1),
     )

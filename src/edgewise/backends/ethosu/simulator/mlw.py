@@ -206,4 +206,5 @@ def _remainders(bits: _Bits, rests: list[tuple[int, int]], width: int) -> Array:
     data = np.frombuffer(bits.data, np.uint8)
     index = position >> 3
     window = data[index].astype(np.int64) | data[index + 1].astype(np.int64) << 8
-    return (window | data[index + 2].astype(np.int64) << 16) >> (position & 7) & (1 << width) - 1
+    window |= data[index + 2].astype(np.int64) << 16
+    return np.asarray(window >> (position & 7) & (1 << width) - 1)

@@ -58,17 +58,21 @@ def finish(values: Array, registers: Registers, ofm: FeatureMap) -> Array:
 def look_up(values: Array, table: bytes, ofm: FeatureMap) -> Array:
     """values: limited to 8 or 16 bits."""
     if ofm.dtype.itemsize == 2:
-        return interpolate(values, np.frombuffer(table, "<i4"))
+        return interpolate(values, np.frombuffer(table, "<i4"), 7)
     entries = np.frombuffer(table, "<i4" if ofm.dtype.itemsize == 4 else ofm.dtype)
-    return entries[(values + (128 if ofm.dtype.kind == "i" else 0)) & 0xFF]
+    return np.asarray(entries[(values + (128 if ofm.dtype.kind == "i" else 0)) & 0xFF])
 
 
-def interpolate(values: Array, table: Array) -> Array:
-    """Between 512 entries: the lower 16 bits are the value, the upper the step to the next."""
+def interpolate(values: Array, table: Array, shift: int) -> Array:
+    """Between 512 entries: the lower 16 bits are the value, the upper the step to the next.
+
+    In steps of 1/128, from which `shift` bits are rounded away.
+    """
     place = (values + 32768) & 0xFFFF
     entry = table[place >> 7].astype(np.int64)
     base = (entry & 0xFFFF) - ((entry & 0x8000) << 1)
-    return base + (((entry >> 16) * (place & 127) + 64) >> 7)
+    result = (base << 7) + (entry >> 16) * (place & 127)
+    return np.asarray((result + (1 << shift >> 1)) >> shift)
 
 
 def store(values: Array, ofm: FeatureMap, memory: Memory) -> None:

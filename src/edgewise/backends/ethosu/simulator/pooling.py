@@ -21,6 +21,16 @@ def extreme(x: Array, kernel: Kernel, height: int, width: int, largest: bool) ->
     return result.astype(np.int64)
 
 
+def argmax(x: Array, kernel: Kernel, height: int, width: int) -> Array:
+    """The number of the largest of each window's points, the first of equals."""
+    points = [
+        kernel.point(x, y, x_, height, width)
+        for y in range(kernel.height)
+        for x_ in range(kernel.width)
+    ]
+    return np.asarray(np.argmax(np.stack(points), axis=0))
+
+
 def window_sum(x: Array, kernel: Kernel, height: int, width: int) -> Array:
     """x: int64 without its zero point."""
     padded = kernel.pad(x, height, width, 0)
@@ -60,6 +70,4 @@ def reciprocal(count: int) -> tuple[int, int]:
 
 def _without_upscale(kernel: Kernel) -> Kernel:
     # `inside` is padded and upscaled already.
-    return Kernel(
-        kernel.height, kernel.width, kernel.stride, kernel.dilation, 0, 0, 0, 0, "NONE"
-    )
+    return Kernel(kernel.height, kernel.width, kernel.stride, kernel.dilation, 0, 0, 0, 0, "NONE")

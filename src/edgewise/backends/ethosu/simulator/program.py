@@ -49,7 +49,7 @@ class Simulator:
                 0: Region(len(program.weights), program.weights),
                 1: Region(program.scratch_size),
                 2: Region(FAST_SCRATCH),
-                INTERNAL: Region(max(self._target.shram_bytes, 4096)),
+                INTERNAL: Region(self._target.internal_bytes),
             }
         )
         if len(inputs) != len(program.inputs):
@@ -60,9 +60,12 @@ class Simulator:
                 raise NpuError(f"[run] input {index} has {tensor.size} bytes; got {data.size}")
             memory.write(1, tensor.offset, (1,), data)
         self._machine.run(self._commands, memory)
-        return [_output(memory, tensor) for tensor in program.outputs]
+        return [_output(memory, index, tensor) for index, tensor in enumerate(program.outputs)]
 
 
-def _output(memory: Memory, tensor: NpuTensor) -> Array:
-    data = memory.bytes_at(1, tensor.offset, tensor.size)
+def _output(memory: Memory, index: int, tensor: NpuTensor) -> Array:
+    try:
+        data = memory.bytes_at(1, tensor.offset, tensor.size)
+    except NpuError as error:
+        raise NpuError(f"[run, output {index}] {error}") from error
     return np.frombuffer(data, f"<i{tensor.element_size}").reshape(tensor.shape).copy()

@@ -27,20 +27,21 @@ def scale(value: Array, multiplier: Any, shift: Any, rounding: str) -> Array:
     if largest * int(np.abs(multiplier).max()) < 1 << 62:
         product = value * multiplier
         # The half that is added can be no more than 2**62 either.
-        return _shift_right(product, shift, rounding)
+        return _shift_right(np.asarray(product), shift, rounding)
     return _scale_wide(value, multiplier, shift, rounding)
 
 
 def _half(shift: Array) -> Array:
-    return np.where(shift > 0, np.int64(1) << np.maximum(shift - 1, 0), 0)
+    return np.asarray(np.where(shift > 0, np.int64(1) << np.maximum(shift - 1, 0), 0))
 
 
 def _shift_right(product: Array, shift: Array, rounding: str) -> Array:
     if rounding == "NATURAL":
-        return (product + _half(shift)) >> shift
+        return np.asarray((product + _half(shift)) >> shift)
     if rounding in ("DBL", "DOUBLE_SYMMETRIC", "DOUBLE_ASYMMETRIC"):
         nudge = np.where(shift > _SPLIT, np.int64(1) << 30, 0)
-        return (product + _half(shift) + np.where(product >= 0, nudge, -nudge)) >> shift
+        nudge = np.where(product >= 0, nudge, -nudge)
+        return np.asarray((product + _half(shift) + nudge) >> shift)
     if rounding == "SYMMETRIC":
         magnitude = (np.abs(product) + _half(shift)) >> shift
         return np.where(product < 0, -magnitude, magnitude)
@@ -48,7 +49,7 @@ def _shift_right(product: Array, shift: Array, rounding: str) -> Array:
         magnitude = np.abs(product) >> shift
         return np.where(product < 0, -magnitude, magnitude)
     if rounding == "TRUNCATE_TO_LOWER":
-        return product >> shift
+        return np.asarray(product >> shift)
     raise NotSimulatedError(f"not simulated: rounding {rounding}")
 
 

@@ -57,7 +57,9 @@ class Target:
     macs: int
     """Of all cores."""
     cores: int
-    shram_bytes: int
+    """Of U65; weight decoders of U85."""
+    internal_bytes: int
+    """Of the memory inside that a transfer reaches."""
     opcodes: dict[int, Opcode]
 
     @property
@@ -174,9 +176,10 @@ def _target(config: int) -> Target:
     family = ("u55", "u65", "u85")[product]
     macs = 1 << log2_macs
     cores = 2 if (family, macs) == ("u65", 512) else 1
-    return Target(
-        f"ethos-{family}-{macs}", family, macs, cores, shram // cores, _opcodes(family)
-    )
+    internal = shram // cores
+    if family == "u85":
+        cores, internal = 1 << (config >> 12 & 3), 2048
+    return Target(f"ethos-{family}-{macs}", family, macs, cores, internal, _opcodes(family))
 
 
 _U65_ONLY = (

@@ -103,7 +103,8 @@ class WeightReader:
             values = mlw.decode(data)
             if len(values) < len(index) or values[len(index) :].any():
                 raise NpuError(
-                    f"the weight stream has {len(index)} weights; got {len(values)} in {len(data)} bytes"
+                    f"the weight stream has {len(index)} weights; "
+                    f"got {len(values)} in {len(data)} bytes"
                 )
             result = np.zeros(int(np.prod(shape)) + 1, np.int16)
             result[index] = values[: len(index)]
@@ -126,7 +127,11 @@ def read_scales(memory: Memory, registers: Registers, target: Target, channels: 
         data = memory.bytes_at(stream.region, stream.start, size)
         part[...] = np.frombuffer(data, np.uint8).reshape(-1, _SCALE_BYTES)
     wide = records.astype(np.int64)
-    bias = sum(wide[:, i] << 8 * i for i in range(5))
+    bias = number(wide[:, :5])
     bias = bias - ((bias >> 39) << 40)
-    multiplier = sum(wide[:, 5 + i] << 8 * i for i in range(4))
-    return Scales(np.asarray(bias), np.asarray(multiplier), wide[:, 9] & 0x3F)
+    return Scales(bias, number(wide[:, 5:9]), wide[:, 9] & 0x3F)
+
+
+def number(digits: Array) -> Array:
+    """[channels] of [channels, bytes], the lowest first."""
+    return np.asarray((digits << 8 * np.arange(digits.shape[1])).sum(1))

@@ -1,0 +1,189 @@
+"""Random graphs of what only Ethos-U85 can."""
+
+from __future__ import annotations
+
+import numpy as np
+from tosa_cases import conv2d, scales, size, u85_case
+from tosa_graph import TosaGraph, attribute
+from tosa_value_cases import shapes
+
+
+def _compare(rng: np.random.Generator, kind: str, name: str) -> tuple[TosaGraph, str]:
+    graph = TosaGraph()
+    first, second = shapes(rng)
+    a, b = (graph.input(s, "int32", (-3, 3)) for s in (first, second))
+    return graph, graph.op(kind, [a, b], first, "bool", attribute(name))
+
+
+@u85_case
+def equal(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    return _compare(rng, "EQUAL", "Equal")
+
+
+@u85_case
+def greater(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    return _compare(rng, "GREATER", "Greater")
+
+
+@u85_case
+def greater_equal(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    return _compare(rng, "GREATER_EQUAL", "GreaterEqual")
+
+
+def _bits(
+    rng: np.random.Generator, kind: str, name: str, dtype: str, unary: bool = False
+) -> tuple[TosaGraph, str]:
+    graph = TosaGraph()
+    first, second = shapes(rng)
+    operands = [graph.input(s, dtype) for s in ((first,) if unary else (first, second))]
+    return graph, graph.op(kind, operands, first, dtype, attribute(name))
+
+
+@u85_case
+def bitwise_and(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    return _bits(rng, "BITWISE_AND", "BitwiseAnd", "int8")
+
+
+@u85_case
+def bitwise_or(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    return _bits(rng, "BITWISE_OR", "BitwiseOr", "int16")
+
+
+@u85_case
+def bitwise_xor(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    return _bits(rng, "BITWISE_XOR", "BitwiseXor", "int32")
+
+
+@u85_case
+def bitwise_not(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    return _bits(rng, "BITWISE_NOT", "BitwiseNot", "int32", unary=True)
+
+
+@u85_case
+def logical_and(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    return _bits(rng, "LOGICAL_AND", "LogicalAnd", "bool")
+
+
+@u85_case
+def logical_or(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    return _bits(rng, "LOGICAL_OR", "LogicalOr", "bool")
+
+
+@u85_case
+def logical_not(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    return _bits(rng, "LOGICAL_NOT", "LogicalNot", "bool", unary=True)
+
+
+@u85_case
+def logical_shift_right(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    graph = TosaGraph()
+    first, second = shapes(rng)
+    operands = [graph.input(first, "int32"), graph.input(second, "int32", (0, 31))]
+    values = attribute("LogicalRightShift")
+    return graph, graph.op("LOGICAL_RIGHT_SHIFT", operands, first, "int32", values)
+
+
+@u85_case
+def arithmetic_shift_right_plain(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    graph = TosaGraph()
+    first, second = shapes(rng)
+    operands = [graph.input(first, "int32"), graph.input(second, "int32", (0, 31))]
+    values = attribute("ArithmeticRightShift", round=False)
+    return graph, graph.op("ARITHMETIC_RIGHT_SHIFT", operands, first, "int32", values)
+
+
+@u85_case
+def divide(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    graph = TosaGraph()
+    first, second = shapes(rng)
+    operands = [
+        graph.input(first, "int32", (-(2**20), 2**20)),
+        graph.input(second, "int32", (1, 99)),
+    ]
+    return graph, graph.op("INTDIV", operands, first, "int32", attribute("IntDiv"))
+
+
+@u85_case
+def select(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    graph = TosaGraph()
+    shape, _ = shapes(rng)
+    dtype = str(rng.choice(["int8", "int16", "int32"]))
+    operands = [graph.input(shape, "bool"), graph.input(shape, dtype), graph.input(shape, dtype)]
+    return graph, graph.op("SELECT", operands, shape, dtype, attribute("Select"))
+
+
+@u85_case
+def gather(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    graph = TosaGraph()
+    n, k, w, c = size(rng, 4), size(rng, 30), size(rng, 30), size(rng, 40)
+    dtype = str(rng.choice(["int8", "int16", "int32"]))
+    operands = [graph.input([n, k, c], dtype), graph.input([n, w], "int32", (0, k - 1))]
+    return graph, graph.op("GATHER", operands, [n, w, c], dtype, attribute("Gather"))
+
+
+@u85_case
+def scatter(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    """The indices are constant: each only once."""
+    graph = TosaGraph()
+    n, k, c = size(rng, 4), int(rng.integers(4, 30)), size(rng, 40)
+    w = int(rng.integers(1, k))
+    dtype = str(rng.choice(["int8", "int16", "int32"]))
+    index = np.stack([rng.permutation(k)[:w] for _ in range(n)])
+    operands = [
+        graph.input([n, k, c], dtype),
+        graph.const(index, "int32"),
+        graph.input([n, w, c], dtype),
+    ]
+    return graph, graph.op("SCATTER", operands, [n, k, c], dtype, attribute("Scatter"))
+
+
+@u85_case
+def reduce_all(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    graph = TosaGraph()
+    x = graph.input([1, size(rng, 5), size(rng, 5), size(rng, 5)], "bool")
+    axis = int(rng.integers(1, 4))
+    shape = [n if i != axis else 1 for i, n in enumerate(graph.shapes[x])]
+    return graph, graph.op("REDUCE_ALL", [x], shape, "bool", attribute("ReduceAll", axis=axis))
+
+
+@u85_case
+def reduce_any(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    graph = TosaGraph()
+    x = graph.input([1, size(rng, 5), size(rng, 5), size(rng, 5)], "bool")
+    axis = int(rng.integers(1, 4))
+    shape = [n if i != axis else 1 for i, n in enumerate(graph.shapes[x])]
+    return graph, graph.op("REDUCE_ANY", [x], shape, "bool", attribute("ReduceAny", axis=axis))
+
+
+@u85_case
+def reverse_channels(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    graph = TosaGraph()
+    x = graph.input([1, size(rng), size(rng), size(rng, 40)])
+    return graph, graph.op("REVERSE", [x], graph.shapes[x], "int8", attribute("Reverse", axis=3))
+
+
+@u85_case
+def chain(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    """A convolution whose result goes through elementwise operators."""
+    graph = TosaGraph()
+    x = graph.input([1, size(rng, 24), size(rng, 24), size(rng, 40)])
+    acc = conv2d(graph, x, size(rng, 40), (1, 1), rng)
+    y = graph.rescale(acc, scales(rng, acc, graph, graph.shapes[x][3]), "int32")
+    other = graph.rescale(graph.input(graph.shapes[y]), 1.0, "int32")
+    y = graph.op("ADD", [y, other], graph.shapes[y], "int32", attribute("Add"))
+    y = graph.op("ABS", [y], graph.shapes[y], "int32", attribute("Abs"))
+    y = graph.op(
+        "MUL", [y, other, graph.const([0], "int8")], graph.shapes[y], "int32", attribute("Mul")
+    )
+    return graph, graph.rescale(y, 0.01)
+
+
+@u85_case
+def convolution_transposed_output(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    graph = TosaGraph()
+    x = graph.input([1, size(rng, 12), size(rng, 12), size(rng, 20)])
+    acc = conv2d(graph, x, size(rng, 30), (1, 1), rng)
+    y = graph.rescale(acc, scales(rng, acc, graph, graph.shapes[x][3]))
+    order = [0, *(int(i) + 1 for i in rng.permutation(3))]
+    shape = [graph.shapes[y][i] for i in order]
+    return graph, graph.op("TRANSPOSE", [y], shape, "int8", attribute("Transpose", perms=order))
