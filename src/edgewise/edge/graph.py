@@ -212,5 +212,17 @@ def tensors_of(node: Node) -> list[torch.Tensor]:
     return [v for v in values if isinstance(v, torch.Tensor)]
 
 
+def may_be_empty(tensor: torch.Tensor) -> bool:
+    """Whether only data tells that the tensor has elements: it has a size from 0 on."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    for size in tensor.shape:
+        if isinstance(size, torch.SymInt) and free_unbacked_symbols(size.node.expr):
+            lower = size.node.shape_env.bound_sympy(size.node.expr).lower
+            if not (lower.is_number and lower >= 1):
+                return True
+    return False
+
+
 def is_static(shape: Sequence[Any]) -> bool:
     return all(isinstance(size, int) for size in shape)

@@ -11,6 +11,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from edgewise.edge.additive_masks import make_masks_additive
+from edgewise.edge.bodies import transform_bodies
 from edgewise.edge.causal_masks import make_causal_masks
 from edgewise.edge.fold_batch_norm import fold_batch_norm
 from edgewise.edge.fold_constants import fold_constants
@@ -48,7 +49,7 @@ def to_edge_program(
     """A copy of `program` in the edge dialect. `keep` says which nodes stay whole.
 
     The program is traced as a whole only if it writes through views or to buffers; then
-    once, for torch to functionalise it.
+    once, for torch to functionalise it. Bodies of control flow are programs of their own.
     """
     timings = timings or Timings()
     edge = copy_program(program)
@@ -65,6 +66,7 @@ def to_edge_program(
     timings.run("fold_masks", lambda: fold_masks(edge))
     timings.run("normalize", lambda: _normalize(edge, keep))
     timings.run("fold_constants", lambda: fold_constants(edge))
+    timings.run("bodies", lambda: transform_bodies(edge, lambda b, _: to_edge_program(b, keep)))
     timings.run("settle_sizes", lambda: settle_sizes(edge))
     drop_unused_constants(edge)
     sync_outputs(edge)

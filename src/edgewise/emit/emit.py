@@ -16,7 +16,7 @@ from edgewise.edge.program import tensor_bytes
 from edgewise.emit import program as pte
 from edgewise.emit.config import ExecutorchBackendConfig
 from edgewise.emit.constants import ConstantTable
-from edgewise.emit.emitter import MethodEmitter
+from edgewise.emit.control_flow import StructuredEmitter
 from edgewise.emit.file import Segments, file_parts
 from edgewise.emit.memory import MemoryPlan
 from edgewise.emit.scalar_types import scalar_type
@@ -86,7 +86,7 @@ class _ProgramEmitter:
             raise EmitError(f"[emit] a name must be one method's; got {', '.join(clash)} twice")
         plans, memory = [], {}
         for name, method in methods.items():
-            emitter = MethodEmitter(
+            emitter = StructuredEmitter(
                 name, method, self._config, self._constants, self._initial, self._add_payload
             )
             plan, memory[name] = emitter.emit()

@@ -19,7 +19,8 @@ from edgewise.edge.program import Constants, output_node, tensor_bytes, tensor_o
 from edgewise.emit import program as pte
 from edgewise.emit.config import ExecutorchBackendConfig
 from edgewise.emit.constants import ConstantTable
-from edgewise.emit.memory import Block, MemoryPlan, plan_memory
+from edgewise.emit.lifetimes import FOREVER, Lifetimes
+from edgewise.emit.memory import MemoryPlan, plan_memory
 from edgewise.emit.out_variants import SYMBOLIC, OutVariant, out_variant, special_arguments
 from edgewise.emit.scalar_types import scalar_type
 from edgewise.emit.shapes import DYNAMIC_UNBOUND, upper_bounds
@@ -28,9 +29,6 @@ from edgewise.flatbuffer import Table
 from edgewise.partition.delegate import LoweredBackendModule, is_delegate_call
 
 AddPayload = Callable[[LoweredBackendModule], pte.BackendDelegate]
-
-
-_FOREVER = 1 << 60
 
 
 class MethodEmitter:
@@ -60,14 +58,12 @@ class MethodEmitter:
         self._frames: list[pte.FrameList] = []
         self._planned: dict[int, tuple[pte.Tensor, int]] = {}
         self._bytes: dict[int, int] = {}
-        self._first: dict[int, int] = {}
-        self._last: dict[int, int] = {}
+        self._lifetimes = Lifetimes()
+        self._module = program.graph_module
 
     def emit(self) -> tuple[pte.ExecutionPlan, MemoryPlan]:
         inputs = self._emit_inputs()
-        for node in self._program.graph.nodes:
-            if node.op == "call_function":
-                self._emit_call(node)
+        self._emit_nodes()
         outputs = self._emit_outputs(inputs)
         plan = self._plan()
         chain = pte.Chain(
@@ -170,21 +166,28 @@ class MethodEmitter:
             self._no_trace()
         return [saved.get(index, index) for index in outputs]
 
-    def _save(self, index: int) -> int:
-        """A copy, in memory of its own, of what a tensor holds now."""
+    def _save(self, index: int, order: list[int] | None = None) -> int:
+        """A copy, in memory of its own, of what a tensor holds now; `order`: of dimensions."""
         original = self._values[index].val
         tensor = replace(original, data_buffer_idx=0, allocation_info=None, extra_tensor_info=None)
+        tensor.dim_order = order or tensor.dim_order
         copy = self._add(tensor)
         self._bytes[copy] = self._bytes[index]
         self._planned[copy] = (tensor, self._bytes[copy])
-        self._live(copy, len(self._instructions))
+        self._copy(index, copy)
+        return copy
+
+    def _copy(self, source: int, target: int) -> None:
+        """Writes one tensor's contents and shape to another."""
+        now = len(self._instructions)
+        self._live(source, now)
+        self._live(target, now)
         variant = out_variant(torch.ops.aten.clone.default)
         assert variant is not None
-        order = self._list(original.dim_order, "int[]", None)
-        args = [index, self._atom(pte.Bool(False)), order, copy, copy]
+        order = self._list(self._values[target].val.dim_order, "int[]", None)
+        args = [source, self._atom(pte.Bool(False)), order, target, target]
         self._kernel(variant.name, variant.overload, args)
         self._no_trace()
-        return copy
 
     def _output(self, value: Any) -> int:
         if isinstance(value, Node):
@@ -198,6 +201,11 @@ class MethodEmitter:
         return pte.ContainerMetadata(_structure(entry.in_spec), _structure(entry.out_spec))
 
     # --- calls -----------------------------------------------------------------------
+
+    def _emit_nodes(self) -> None:
+        for node in self._module.graph.nodes:
+            if node.op == "call_function":
+                self._emit_call(node)
 
     def _emit_call(self, node: Node) -> None:
         if is_getitem(node):
@@ -219,7 +227,7 @@ class MethodEmitter:
     def _emit_delegate(self, node: Node) -> None:
         attribute = node.args[0]
         assert isinstance(attribute, Node)
-        lowered = getattr(self._program.graph_module, str(attribute.target))
+        lowered = getattr(self._module, str(attribute.target))
         self._delegates.append(self._add_payload(lowered))
         inputs = [self._argument(a, "Tensor", node) for a in node.args[1:]]
         outputs = [self._tensor(node, value) for value in node.meta["val"]]
@@ -230,7 +238,7 @@ class MethodEmitter:
     def _emit_symbolic(self, node: Node, variant: OutVariant) -> None:
         sources = list(node.args)
         args = [self._argument(a, "number", node) for a in sources]
-        result = self._add(pte.Int(0))
+        result = self._add(_symbol(node.meta.get("val")))
         self._of_node[node] = result
         self._kernel(variant.name, variant.overload, [*args, result])
 
@@ -321,7 +329,7 @@ class MethodEmitter:
 
     def _number(self, value: Any, node: Node | None) -> int:
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            return self._add(pte.Int(0))
+            return self._add(_symbol(value))
         if value is None:
             return self._add(pte.Null())
         if isinstance(value, bool):
@@ -369,7 +377,7 @@ class MethodEmitter:
         tensor.dim_order = list(range(initial.dim()))
         tensor.data_buffer_idx = self._initial_state.add(tensor_bytes(initial))
         self._live(index, -1)
-        self._live(index, _FOREVER)
+        self._live(index, FOREVER)
         return index
 
     def _atom(self, value: Table) -> int:
@@ -391,18 +399,14 @@ class MethodEmitter:
                 self._live(index, now)
 
     def _live(self, index: int, now: int) -> None:
-        self._first[index] = min(now, self._first.get(index, now))
-        self._last[index] = max(now, self._last.get(index, now))
+        self._lifetimes.use(index, now)
 
     def _plan(self) -> MemoryPlan:
-        end = len(self._instructions)
-        blocks = [
-            Block(i, size, self._first.get(i, 0), min(self._last.get(i, end), end))
-            for i, (_, size) in self._planned.items()
-        ]
+        sizes = {index: size for index, (_, size) in self._planned.items()}
+        blocks = self._lifetimes.blocks(sizes, len(self._instructions))
         plan = plan_memory(blocks, self._config.memory_planning.alignment)
         for index, (tensor, _) in self._planned.items():
-            offset = plan.offsets[index]
+            offset = plan.offsets[self._lifetimes.home(index)]
             tensor.allocation_info = pte.AllocationDetails(1, offset & 0xFFFFFFFF, offset >> 32)
         return plan
 
@@ -414,6 +418,13 @@ def _number_as_tensor(value: bool | int | float, node: Node | None) -> torch.Ten
         double = isinstance(result, torch.Tensor) and result.dtype == torch.float64
         return torch.tensor(value, dtype=torch.float64 if double else torch.float32)
     return torch.tensor(value)
+
+
+def _symbol(value: Any) -> pte.Int | pte.Double | pte.Bool:
+    """The place of a number that is computed: of its kind, as callers are told it."""
+    if isinstance(value, (torch.SymBool, bool)):
+        return pte.Bool(False)
+    return pte.Double(0.0) if isinstance(value, (torch.SymFloat, float)) else pte.Int(0)
 
 
 def _structure(spec: pytree.TreeSpec) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from dataclasses import dataclass
 from functools import cache
@@ -45,6 +46,9 @@ SYMBOLIC: dict[Any, OutVariant] = {
         "aten::sym_size", "int", (Argument("self", "Tensor"), Argument("dim", "int")), 1
     ),
     aten.sym_numel.default: OutVariant("aten::sym_numel", "", (Argument("self", "Tensor"),), 1),
+    aten._local_scalar_dense.default: OutVariant(
+        "aten::_local_scalar_dense", "", (Argument("self", "Tensor"),), 1
+    ),
     operator.add: _primitive("executorch_prim::add"),
     operator.sub: _primitive("executorch_prim::sub"),
     operator.mul: _primitive("executorch_prim::mul"),
@@ -57,6 +61,16 @@ SYMBOLIC: dict[Any, OutVariant] = {
     operator.le: _primitive("executorch_prim::le"),
     operator.gt: _primitive("executorch_prim::gt"),
     operator.ge: _primitive("executorch_prim::ge"),
+    operator.ne: _primitive("executorch_prim::ne"),
+    torch.sym_max: _primitive("executorch_prim::sym_max"),
+    torch.sym_min: _primitive("executorch_prim::sym_min"),
+    torch.sym_float: _primitive("executorch_prim::sym_float", "Scalar", "a"),
+    torch.sym_int: _primitive("executorch_prim::sym_int", "Scalar", "a"),
+    torch.sym_not: _primitive("executorch_prim::sym_not", "Scalar", "a"),
+    torch.sym_ite: _primitive("executorch_prim::sym_ite", "Scalar", "b", "t", "f"),
+    math.ceil: _primitive("executorch_prim::ceil", "Scalar", "a"),
+    round: _primitive("executorch_prim::round", "Scalar", "a"),
+    math.trunc: _primitive("executorch_prim::trunc", "Scalar", "a"),
 }
 
 # Memory formats travel as dim orders.
