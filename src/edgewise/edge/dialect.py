@@ -5,7 +5,8 @@
 | placeholder     | named by the signature                                                    |
 | get_attr        | a lowered module, or a body of control flow                               |
 | call_function   | a functional, non-view operator; arithmetic on sizes; getitem; a delegate; |
-|                 | control flow, whose bodies obey this table                                |
+|                 | control flow, whose bodies obey this table; `auto_functionalized` around  |
+|                 | a custom operator that writes its arguments                               |
 | any tensor      | of a fake value, its memory format decided by `edge.layout`               |
 """
 
@@ -21,7 +22,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from edgewise.edge.bodies import control_flow, graphs_within
-from edgewise.edge.graph import op_name
+from edgewise.edge.graph import AUTO_FUNCTIONALIZED, op_name
 from edgewise.errors import InvalidGraphError, at_node
 
 aten = torch.ops.aten
@@ -80,7 +81,7 @@ def _check_call(node: Node) -> None:
     target = node.target
     if target in _SIZE_ARITHMETIC or getattr(target, "__name__", "") == "call_delegate":
         return
-    if control_flow(node) is not None:
+    if control_flow(node) is not None or target is AUTO_FUNCTIONALIZED:
         return
     if not isinstance(target, torch._ops.OpOverload):
         raise InvalidGraphError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import torch
@@ -20,6 +21,7 @@ from edgewise.edge.functionalize import (
     drop_identities,
     functionalize,
     may_return_views,
+    writes_in_custom_operators,
 )
 from edgewise.edge.inline_regions import inline_regions
 from edgewise.edge.normalize import decompositions, normalize
@@ -89,6 +91,12 @@ def _functionalize_by_trace(program: ExportedProgram) -> ExportedProgram:
     """Torch's own functionalisation, which keeps composite operators whole."""
     known = decompositions()
     table = {target: known[target] for target in may_return_views(program) if target in known}
-    with torch.no_grad():
+    with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        if writes_in_custom_operators(program):
+            from torch._export import config
+
+            # The form that names what is written itself, not a view of it by numbers.
+            stack.enter_context(config.patch(enable_auto_functionalized_v2_for_export=False))
         functional: ExportedProgram = program.run_decompositions(table)
     return functional

@@ -19,6 +19,7 @@ from edgewise.emit.constants import ConstantTable
 from edgewise.emit.control_flow import StructuredEmitter
 from edgewise.emit.file import Segments, file_parts
 from edgewise.emit.memory import MemoryPlan
+from edgewise.emit.missing_kernels import report_missing_kernels
 from edgewise.emit.scalar_types import scalar_type
 from edgewise.errors import EmitError
 from edgewise.partition.delegate import LoweredBackendModule
@@ -91,6 +92,7 @@ class _ProgramEmitter:
             )
             plan, memory[name] = emitter.emit()
             plans.append(plan)
+            report_missing_kernels(name, emitter.called, self._config.missing_kernels)
         plans += [self._constant_method(n, v) for n, v in constant_methods.items()]
         program, segments = self._assemble(plans)
         return Emitted(program, segments, memory)

@@ -13,7 +13,13 @@ from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from edgewise.edge.graph import arguments, is_getitem, op_name, source_line
+from edgewise.edge.graph import (
+    AUTO_FUNCTIONALIZED,
+    arguments,
+    is_getitem,
+    op_name,
+    source_line,
+)
 from edgewise.edge.layout import dim_order
 from edgewise.edge.program import Constants, output_node, tensor_bytes, tensor_of
 from edgewise.emit import program as pte
@@ -21,9 +27,15 @@ from edgewise.emit.config import ExecutorchBackendConfig
 from edgewise.emit.constants import ConstantTable
 from edgewise.emit.lifetimes import FOREVER, Lifetimes
 from edgewise.emit.memory import MemoryPlan, plan_memory
-from edgewise.emit.out_variants import SYMBOLIC, OutVariant, out_variant, special_arguments
+from edgewise.emit.out_variants import (
+    SYMBOLIC,
+    OutVariant,
+    mutable_variant,
+    out_variant,
+    special_arguments,
+)
 from edgewise.emit.scalar_types import scalar_type
-from edgewise.emit.shapes import DYNAMIC_UNBOUND, upper_bounds
+from edgewise.emit.shapes import DYNAMIC_UNBOUND, has_unbounded_inputs, upper_bounds
 from edgewise.errors import EmitError, UnsupportedOperatorError, at_node
 from edgewise.flatbuffer import Table
 from edgewise.partition.delegate import LoweredBackendModule, is_delegate_call
@@ -59,9 +71,11 @@ class MethodEmitter:
         self._planned: dict[int, tuple[pte.Tensor, int]] = {}
         self._bytes: dict[int, int] = {}
         self._lifetimes = Lifetimes()
+        self.called: dict[str, Any] = {}
         self._module = program.graph_module
 
     def emit(self) -> tuple[pte.ExecutionPlan, MemoryPlan]:
+        self._takes_any_size = has_unbounded_inputs(self._program)
         inputs = self._emit_inputs()
         self._emit_nodes()
         outputs = self._emit_outputs(inputs)
@@ -217,6 +231,8 @@ class MethodEmitter:
             self._emit_delegate(node)
         elif node.target in SYMBOLIC:
             self._emit_symbolic(node, SYMBOLIC[node.target])
+        elif node.target is AUTO_FUNCTIONALIZED:
+            self._emit_mutable(node)
         else:
             self._emit_kernel(node)
         self._trace(node)
@@ -242,6 +258,37 @@ class MethodEmitter:
         self._of_node[node] = result
         self._kernel(variant.name, variant.overload, [*args, result])
 
+    def _emit_mutable(self, node: Node) -> None:
+        """A custom operator that writes its arguments gets copies of them to write."""
+        target = node.args[0]
+        assert isinstance(target, torch._ops.OpOverload)
+        variant = mutable_variant(target)
+        if variant is None:
+            raise UnsupportedOperatorError(
+                f"{at_node(node)} a custom operator must return something or write its arguments; "
+                f"got {target._schema}, which does both; try returning what it writes"
+            )
+        args, written = [], []
+        for argument in target._schema.arguments:
+            default = argument.default_value if argument.has_default_value() else None
+            index = self._argument(
+                node.kwargs.get(argument.name, default), str(argument.type), node
+            )
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                if not isinstance(self._values[index].val, pte.Tensor):
+                    raise UnsupportedOperatorError(
+                        f"{at_node(node)} custom operators may write tensors; "
+                        f"got {argument.name} of {target._schema}"
+                    )
+                index = self._save(index)
+                written.append(index)
+            args.append(index)
+        # In the file a call returns what it writes.
+        returned = self._add(pte.TensorList(written)) if len(written) > 1 else written[0]
+        self._touch(args, len(self._instructions))
+        self._kernel(variant.name, variant.overload, [*args, returned], target)
+        self._of_node[node] = [self._atom(pte.Null()), *written]
+
     def _emit_kernel(self, node: Node) -> None:
         variant = out_variant(node.target)
         if variant is None:
@@ -264,10 +311,12 @@ class MethodEmitter:
             returned = self._add(pte.OptionalTensorList(found))
         else:
             returned = self._add(pte.TensorList(outputs)) if len(outputs) > 1 else outputs[0]
-        self._kernel(variant.name, variant.overload, [*args, *outputs, returned])
+        self._kernel(variant.name, variant.overload, [*args, *outputs, returned], node.target)
 
-    def _kernel(self, name: str, overload: str, args: Sequence[int]) -> None:
+    def _kernel(self, name: str, overload: str, args: Sequence[int], target: Any = None) -> None:
+        """target: the operator that the call computes, for the report of missing kernels."""
         index = self._operators.setdefault((name, overload), len(self._operators))
+        self.called.setdefault(f"{name}.{overload}".removesuffix("."), target)
         self._instructions.append(pte.Instruction(pte.KernelCall(index, list(args))))
 
     def _trace(self, node: Node) -> None:
@@ -355,6 +404,11 @@ class MethodEmitter:
             shape_dynamism=dynamism,
         )
         index = self._add(tensor)
+        if dynamism == DYNAMIC_UNBOUND and not self._takes_any_size:
+            raise EmitError(
+                f"{at_node(node)} a size that only data tells must have a bound; got "
+                f"{list(value.shape)}; try torch._check(size <= LIMIT) in the model"
+            )
         self._bytes[index] = math.prod(sizes) * value.element_size()
         if dynamism != DYNAMIC_UNBOUND:
             self._planned[index] = (tensor, self._bytes[index])

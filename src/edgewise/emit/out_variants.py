@@ -120,7 +120,7 @@ def out_variant(target: Any) -> OutVariant | None:
                 tuple(Argument(a.name, str(a.type), _default(a)) for a in given),
                 len(outputs),
             )
-    return None
+    return None if target.namespace in ("aten", "prims") else _custom(target)
 
 
 _QUANTIZATION = ("quantized_decomposed", "torchao", "edgewise")
@@ -129,6 +129,27 @@ _NAMED_HERE = {aten._native_batch_norm_legit_functional.default}
 
 
 _OVERLOADS = {"tensor": "Tensor_out", "dtype": "dtype_out"}
+
+
+def mutable_variant(target: torch._ops.OpOverload) -> OutVariant | None:
+    """A custom operator that writes its arguments, under its own name; None if it also returns
+    something. Its calls name what is written once more, as what they return."""
+    schema = target._schema
+    if schema.returns or not schema.is_mutable:
+        return None
+    arguments = tuple(Argument(a.name, str(a.type), _default(a)) for a in schema.arguments)
+    return OutVariant(schema.name, schema.overload_name, arguments, 0)
+
+
+def _custom(target: torch._ops.OpOverload) -> OutVariant | None:
+    """The name that an out-variant of a user's operator would have, though there is none."""
+    schema = target._schema
+    kinds = {str(r.type) for r in schema.returns}
+    if schema.is_mutable or not schema.returns or kinds != {"Tensor"}:
+        return None
+    overload = f"{schema.overload_name}_out" if schema.overload_name else "out"
+    arguments = tuple(Argument(a.name, str(a.type), _default(a)) for a in schema.arguments)
+    return OutVariant(schema.name, overload, arguments, len(schema.returns))
 
 
 def _own(target: torch._ops.OpOverload) -> OutVariant:
