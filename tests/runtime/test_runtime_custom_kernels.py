@@ -36,9 +36,12 @@ def _(x: Tensor, scale: float, shift: int, names: list[int] | None = None) -> Te
 
 
 @runtime.register_kernel("edgewise_test::affine.out")
-def affine_kernel(x: Any, scale: float, shift: int, names: Any, out: Any) -> None:
+def affine_kernel(x: Any, scale: float, shift: int, names: Any, out: Any) -> Any:
     assert names is None or names == [1, 2]
+    if out.shape != x.shape:  # the largest one
+        return x * scale + np.float32(shift)
     out[...] = x * scale + shift
+    return None
 
 
 @torch.library.custom_op("edgewise_test::halves", mutates_args=())
