@@ -111,7 +111,7 @@ def _keep_sizes(node: Node, result: Any) -> None:
     trace of a call such as `arange(n)` makes new ones."""
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-    before = node.meta.get("val")
+    before: Any = node.meta.get("val")
     several = isinstance(result, (list, tuple))
     for old, new in zip(before, result, strict=True) if several else [(before, result)]:
         if not isinstance(old, torch.Tensor) or not isinstance(new, Node):
