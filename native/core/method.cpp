@@ -63,6 +63,7 @@ std::string MethodInstance::describe(size_t instruction) const {
 
 Status MethodInstance::run() {
   const size_t count = plan_.instructions.size();
+  uint64_t rounds = 0;
   for (size_t at = 0; at < count;) {
     const InstructionPlan& instruction = plan_.instructions[at];
     Status status;
@@ -89,6 +90,10 @@ Status MethodInstance::run() {
       case Kind::kFree:
         status = free(instruction.target);
         break;
+    }
+    if (status.ok() && next <= at && ++rounds > kMaxRounds) {
+      status = error(Code::kUnsupported, "loops may take %llu rounds in one call; got more",
+                     static_cast<unsigned long long>(kMaxRounds));
     }
     if (!status.ok()) return status.within(describe(at));
     at = next;

@@ -83,6 +83,9 @@ struct MethodPlan {
 // memory or time than its size justifies (flatbuffers may share what they repeat).
 inline constexpr size_t kMaxValues = size_t{1} << 20;
 inline constexpr size_t kMaxItems = size_t{1} << 24;  // of all lists of the program
+// Jumps back that one execution may take, so that no file runs for ever: some seconds of an
+// empty loop.
+inline constexpr uint64_t kMaxRounds = 100'000'000;
 inline constexpr size_t kMaxPlannedBytes = size_t{1} << 40;
 
 // What is left of kMaxItems while a program is read.

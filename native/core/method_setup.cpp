@@ -1,4 +1,5 @@
 // What happens once, when a method is loaded.
+#include <algorithm>
 #include <map>
 
 #include "method.h"
@@ -7,17 +8,57 @@ namespace edgewise {
 
 namespace {
 
+// "Tensor": what a call gives, as far as a file tells it.
+std::string kind_of(const ValuePlan& value) {
+  struct Visitor {
+    std::string operator()(std::monostate) { return "None"; }
+    std::string operator()(int64_t) { return "int"; }
+    std::string operator()(double) { return "float"; }
+    std::string operator()(bool) { return "bool"; }
+    std::string operator()(const std::string&) { return "str"; }
+    std::string operator()(const TensorPlan&) { return "Tensor"; }
+    std::string operator()(const IntListPlan&) { return "int[]"; }
+    std::string operator()(const DoubleList&) { return "float[]"; }
+    std::string operator()(const BoolList&) { return "bool[]"; }
+    std::string operator()(const TensorListPlan& list) {
+      return list.optional ? "Tensor?[]" : "Tensor[]";
+    }
+  };
+  return std::visit(Visitor(), value);
+}
+
+// "my_ns::my_op.out(Tensor, float, *, Tensor out)", read off its first call: arguments, then the
+// returned value, which is the `out` arguments once more.
+std::string schema_of(const MethodPlan& plan, const InstructionPlan& call) {
+  std::string text = plan.operators[call.target] + "(";
+  const size_t count = call.args.empty() ? 0 : call.args.size() - 1;
+  std::vector<uint32_t> outputs;
+  if (!call.args.empty()) {
+    const auto* list = std::get_if<TensorListPlan>(&plan.values[call.args.back()]);
+    outputs = list != nullptr ? list->items : std::vector<uint32_t>{call.args.back()};
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (i != 0) text += ", ";
+    text += kind_of(plan.values[call.args[i]]);
+    if (std::ranges::find(outputs, call.args[i]) != outputs.end()) text += " out";
+  }
+  return text + ")";
+}
+
 // All operators without a kernel in one message, each with its first instruction.
 Status missing_operators(const MethodPlan& plan, const std::map<uint32_t, size_t>& missing) {
   std::string list;
   for (const auto& [op, instruction] : missing) {
     if (!list.empty()) list += ", ";
-    list += plan.operators[op] + " (instruction " + std::to_string(instruction) + ")";
+    list += schema_of(plan, plan.instructions[instruction]) + " (instruction " +
+            std::to_string(instruction) + ")";
   }
+  const std::string& first = plan.operators[missing.begin()->first];
   return error(Code::kNotFound,
-               "[%s] every operator needs a kernel; got none for %s; try linking or registering "
-               "kernels for them, or lowering the program so that a backend takes them",
-               plan.name.c_str(), list.c_str());
+               "[%s] every operator needs a kernel; got none for %s; try "
+               "@edgewise.runtime.register_kernel(\"%s\") in Python, EDGEWISE_REGISTER_KERNEL in "
+               "C++ and edgewise.runtime.load_kernels(), or a backend that takes them",
+               plan.name.c_str(), list.c_str(), first.c_str());
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Scalars of a program: arithmetic on symbolic sizes, sizes of tensors, and the value of
 // a tensor of one element. The result is written to the value after the arguments.
 #include <cmath>
+#include <cstring>
+#include <memory>
 #include <string>
 
 #include "kernel_status.h"
@@ -201,6 +203,24 @@ Status constrain_range(KernelContext& context) {
   return context.status();
 }
 
+// Planned memory keeps its rows when a tensor grows; a buffer has to be made larger with them in
+// it: twice as large each time, so that a row is copied twice on average.
+Status keep_rows(Tensor* target, size_t row, int64_t index) {
+  DynamicBuffer* buffer = target->buffer();
+  if (buffer == nullptr) return Status::ok_status();
+  const size_t used = row * static_cast<size_t>(index);
+  if (row != 0 && used / row != static_cast<size_t>(index)) {
+    return error(Code::kOutOfMemory, "[et_copy_index] the rows do not fit memory");
+  }
+  if (used + row <= buffer->capacity()) return Status::ok_status();
+  auto larger = std::make_shared<DynamicBuffer>();
+  EDGEWISE_RETURN_IF_ERROR(larger->reserve(2 * (used + row)));
+  if (used != 0 && used <= buffer->capacity()) std::memcpy(larger->data(), buffer->data(), used);
+  target->set_data(larger->data(), larger->capacity());
+  target->set_buffer(std::move(larger));
+  return Status::ok_status();
+}
+
 // Copies `source` to row `index` of an accumulated tensor, which grows to index + 1 rows.
 Status copy_index(KernelContext& context) {
   const Tensor* source = context.tensor(1);
@@ -213,15 +233,13 @@ Status copy_index(KernelContext& context) {
         Code::kInvalidArgument, "a row of %s is set to a tensor like it; got %s, index %lld",
         target->describe().c_str(), source->describe().c_str(), static_cast<long long>(index));
   }
-  // Memory that is planned keeps its rows when it grows.
-  if (index >= target->size(0) ||
-      !std::ranges::equal(target->sizes().subspan(1), source->sizes())) {
-    if (target->buffer()) {
-      return context.fail(Code::kUnsupported, "results of a loop have planned memory; got %s",
-                          target->describe().c_str());
-    }
+  // A tensor that can have several shapes has as many rows as were set.
+  const bool grows = target->dynamism() != Dynamism::kStatic || index >= target->size(0) ||
+                     !std::ranges::equal(target->sizes().subspan(1), source->sizes());
+  if (grows) {
     Dims sizes(source->sizes());
     sizes.insert(0, index + 1);
+    EDGEWISE_TRY(keep_rows(target, source->nbytes(), index));
     EDGEWISE_TRY(target->resize(sizes));
   }
   return finish(context, assign(view_of(*target).select(0, index), view_of(*source)));

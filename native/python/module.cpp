@@ -16,6 +16,7 @@
 #include "errors.h"
 #include "method.h"
 #include "python_backend.h"
+#include "python_kernel.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -119,6 +120,10 @@ ProgramFace load_bytes(nb::handle data, bool verify, int threads, nb::list data_
   return ProgramFace(value_or_raise(std::move(program)));
 }
 
+nb::list load_kernels(nb::bytes path) {
+  return to_texts(value_or_raise(load_kernel_library(std::string(path.c_str(), path.size()))));
+}
+
 bool is_backend_available(const std::string& name) {
   const std::shared_ptr<Backend> backend = find_backend(name);
   return backend && backend->is_available();
@@ -174,6 +179,8 @@ NB_MODULE(_native, module) {
   module.def("is_backend_available", &is_backend_available, "name"_a);
   module.def("operator_names", &kernel_names);
   module.def("register_backend", &register_python_backend, "name"_a, "factory"_a);
+  module.def("register_kernel", &register_python_kernel, "name"_a, "function"_a);
+  module.def("load_kernels", &load_kernels, "path"_a);
 }
 
 }  // namespace edgewise::python

@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from edgewise.edge import EdgeCompileConfig, Timings, check, to_edge_program
+from edgewise.edge.bodies import graphs_within, transform_bodies
 from edgewise.edge.graph import is_call
 from edgewise.edge.normalize import normalize
 from edgewise.edge.program import copy_program, sync_outputs
@@ -118,6 +119,8 @@ class EdgeProgramManager:
         if builder is None:
             builder = ReportBuilder(method_name)
             builder.left(list(program.graph.nodes))
+            for path, body in graphs_within(program.graph_module):
+                builder.left(list(body.graph.nodes), f"{path}/")
         return builder.finish()
 
     @property
@@ -160,14 +163,9 @@ class EdgeProgramManager:
             lowered = _copy_with_modules(program)
             builder = reports[name] = reports.get(name, ReportBuilder(name)).copy()
             start = time.perf_counter()
-            for one in chosen:
-                _run_partitioner(one, lowered, builder)
+            _partition(lowered, chosen, builder, "")
             before = timings.get(name, Timings()).stages
             timings[name] = Timings([*before, ("to_backend", time.perf_counter() - start)])
-            # What stayed behind must be something that a kernel exists for.
-            normalize(lowered)
-            settle_sizes(lowered)
-            sync_outputs(lowered)
             programs[name] = lowered
             if any(getattr(one, "verbose", False) for one in chosen):
                 print(builder.finish(), file=sys.stderr)
@@ -366,8 +364,30 @@ def _keeper(
     return keep
 
 
+def _partition(
+    program: ExportedProgram,
+    partitioners: Sequence[Partitioner],
+    builder: ReportBuilder,
+    path: str,
+) -> ExportedProgram:
+    """Cuts out, in place, what each partitioner tags, in branches and loops as well.
+
+    path: of the body that `program` is, such as "true_graph_0/"; "" for a whole method.
+    """
+    for one in partitioners:
+        _run_partitioner(one, program, builder, path)
+    # What stayed behind must be something that a kernel exists for.
+    normalize(program)
+    transform_bodies(
+        program, lambda body, name: _partition(body, partitioners, builder, f"{path}{name}/")
+    )
+    settle_sizes(program)
+    sync_outputs(program)
+    return program
+
+
 def _run_partitioner(
-    partitioner: Partitioner, program: ExportedProgram, builder: ReportBuilder
+    partitioner: Partitioner, program: ExportedProgram, builder: ReportBuilder, path: str
 ) -> None:
     result = partitioner.partition(program)
     if result.tagged_exported_program is not program:
@@ -377,11 +397,11 @@ def _run_partitioner(
         )
     backend = next((spec.backend_id for spec in result.partition_tags.values()), None)
     name = backend or _backend_name(partitioner)
-    builder.asked(list(program.graph.nodes), result.partition_tags, result.refusals, name)
+    builder.asked(list(program.graph.nodes), result.partition_tags, result.refusals, name, path)
     for tag, module in lower_partitions(program, result.partition_tags).items():
-        builder.noted(module.notes)
+        builder.noted(module.notes, path)
         if module.estimates is not None:
-            builder.estimated(tag, module.estimates)
+            builder.estimated(path + tag, module.estimates)
 
 
 def _backend_name(partitioner: Partitioner) -> str:

@@ -158,6 +158,12 @@ Status XnnpackDelegate::plan() {
     return Status(Code::kInvalidArgument,
                   status.message() + "; the arguments' shapes do not go together");
   }
+  // Without elements to compute there is nothing to run, whatever the sizes in between.
+  is_idle_ = std::ranges::all_of(graph_.outputs, [&](uint32_t o) { return shapes_[o].has_zero(); });
+  if (is_idle_) {
+    is_planned_ = true;
+    return {};
+  }
   for (const Shape& shape : shapes_) {
     if (shape.has_zero()) {
       return error(Code::kUnsupported, "[xnnpack] empty tensors are not supported; got %s",
@@ -197,7 +203,7 @@ Status XnnpackDelegate::prepare_outputs(std::span<Value* const> arguments) {
       return status.within("xnnpack");
     }
     void* data = tensor.data<void>();
-    if (data == nullptr || tensor.capacity() < tensor.nbytes()) {
+    if ((data == nullptr && !is_idle_) || tensor.capacity() < tensor.nbytes()) {
       return error(Code::kInvalidArgument,
                    "[xnnpack] argument %u must have memory for %zu bytes; got %zu",
                    value.external_id, tensor.nbytes(), data == nullptr ? 0 : tensor.capacity());
@@ -239,6 +245,7 @@ Status XnnpackDelegate::execute(std::span<Value* const> arguments) {
   }
   if (is_changed) EDGEWISE_RETURN_IF_ERROR(plan());
   EDGEWISE_RETURN_IF_ERROR(prepare_outputs(arguments));
+  if (is_idle_) return {};
   if (!is_set_up_) {
     EDGEWISE_RETURN_IF_ERROR(runtime_->set_pointers(externals_));
     is_set_up_ = true;

@@ -44,6 +44,7 @@ class XnnpackDelegate final : public Delegate {
   size_t made_for_ = 0;  // bytes of intermediate results, until the first plan
   bool is_planned_ = false;
   bool is_set_up_ = false;
+  bool is_idle_ = false;  // every output is empty
   std::vector<xnn_external_value> externals_;  // inputs, then outputs
   std::vector<ImageEntry> entries_;
 };

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -86,10 +87,10 @@ using KernelFunction = Status (*)(KernelContext& context);
 struct Kernel {
   std::string name;       // "aten::add.out"
   size_t argument_count;  // of the out-variant's schema, `out` included, returns not
-  KernelFunction function;
+  std::function<Status(KernelContext& context)> function;
 };
 
-// Registers once per name; a second registration of a name fails.
+// Registers once per name (those of a shared library: see kernel_library.h); a second registration of a name fails.
 Status register_kernel(Kernel kernel);
 // Null if there is none.
 const Kernel* find_kernel(std::string_view name);

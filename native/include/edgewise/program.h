@@ -64,6 +64,11 @@ class Method;
 // State that the methods of a program have in common (see Program::new_session).
 class Session;
 
+// Loads a shared library of kernels (see kernel_library.h) for the life of the process and
+// registers these. Returns their names. Fails, and registers none, if the file is no such library,
+// was built against another version, or has a kernel whose name is taken.
+Result<std::vector<std::string>> load_kernel_library(const std::string& path);
+
 // A loaded file. Thread-safe; methods keep it alive.
 class Program : public std::enable_shared_from_this<Program> {
  public:

@@ -3,13 +3,16 @@
 | node            | must be                                                                   |
 |-----------------|---------------------------------------------------------------------------|
 | placeholder     | named by the signature                                                    |
-| get_attr        | a lowered module                                                          |
-| call_function   | a functional, non-view operator; arithmetic on sizes; getitem; a delegate |
+| get_attr        | a lowered module, or a body of control flow                               |
+| call_function   | a functional, non-view operator; arithmetic on sizes; getitem; a delegate; |
+|                 | control flow, whose bodies obey this table; `auto_functionalized` around  |
+|                 | a custom operator that writes its arguments                               |
 | any tensor      | of a fake value, its memory format decided by `edge.layout`               |
 """
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Collection
 from typing import Any
@@ -18,7 +21,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from edgewise.edge.graph import op_name
+from edgewise.edge.bodies import control_flow, graphs_within
+from edgewise.edge.graph import AUTO_FUNCTIONALIZED, op_name
 from edgewise.errors import InvalidGraphError, at_node
 
 aten = torch.ops.aten
@@ -41,6 +45,12 @@ _SIZE_ARITHMETIC = {
     torch.sym_min,
     torch.sym_max,
     torch.sym_float,
+    torch.sym_int,
+    torch.sym_not,
+    torch.sym_ite,
+    math.ceil,
+    math.trunc,
+    round,
 }
 
 
@@ -52,22 +62,31 @@ def check(program: ExportedProgram, allowed: Collection[Any] = ()) -> None:
             raise InvalidGraphError(
                 f"{at_node(node)} inputs must be named by the signature; got one that is not"
             )
-        if node.op in ("call_method", "call_module"):
-            raise InvalidGraphError(
-                f"{at_node(node)} calls must be of functions; got a {node.op}; try torch.export"
-            )
-        if node.op == "call_function" and node.target not in allowed:
-            _check_call(node)
+    graphs = [body.graph for _, body in graphs_within(program.graph_module)]
+    for graph in [program.graph, *graphs]:
+        for node in graph.nodes:
+            _check_node(node, allowed)
+
+
+def _check_node(node: Node, allowed: Collection[Any]) -> None:
+    if node.op in ("call_method", "call_module"):
+        raise InvalidGraphError(
+            f"{at_node(node)} calls must be of functions; got a {node.op}; try torch.export"
+        )
+    if node.op == "call_function" and node.target not in allowed:
+        _check_call(node)
 
 
 def _check_call(node: Node) -> None:
     target = node.target
     if target in _SIZE_ARITHMETIC or getattr(target, "__name__", "") == "call_delegate":
         return
+    if control_flow(node) is not None or target is AUTO_FUNCTIONALIZED:
+        return
     if not isinstance(target, torch._ops.OpOverload):
         raise InvalidGraphError(
             f"{at_node(node)} calls must be of operators; got {op_name(node)}; "
-            f"control flow and Python functions are not part of the dialect"
+            f"other higher-order operators and Python functions are not part of the dialect"
         )
     schema = target._schema
     if schema.is_mutable:

@@ -75,6 +75,14 @@ def may_return_views(program: ExportedProgram) -> set[torch._ops.OpOverload]:
     }
 
 
+def writes_in_custom_operators(program: ExportedProgram) -> bool:
+    """Whether operators outside of ATen write their arguments."""
+    return any(
+        _mutates(node) and node.target.namespace not in ("aten", "prims")
+        for node in program.graph.nodes
+    )
+
+
 def functionalize(program: ExportedProgram) -> bool | None:
     """Rewrites in place. True or False: whether it modified; None: it takes a trace."""
     graph = program.graph

@@ -15,6 +15,10 @@ from torch.fx import Graph, Node
 Dim: TypeAlias = "int | sympy.Expr"
 """A size: a number, or an expression of the program's symbols."""
 
+AUTO_FUNCTIONALIZED = torch.ops.higher_order.auto_functionalized
+"""A call (operator, arguments by name) of an operator that writes some of its arguments: computes
+its results, then new tensors for the written arguments."""
+
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/")
 _TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -105,7 +109,9 @@ def source_line(node: Node) -> str:
         if path.startswith((_TORCH, *_GENERATED)) or inside.startswith("torch/"):
             continue
         return f"{inside}:{line}"
-    return f"{frames[-1][0]}:{frames[-1][1]}" if frames else ""
+    if not frames or frames[-1][0].startswith(_GENERATED):
+        return ""
+    return f"{frames[-1][0]}:{frames[-1][1]}"
 
 
 def module_path(node: Node) -> str:
@@ -210,6 +216,19 @@ def tensors_of(node: Node) -> list[torch.Tensor]:
     value = value_of(node)
     values = value if isinstance(value, (tuple, list)) else [value]
     return [v for v in values if isinstance(v, torch.Tensor)]
+
+
+def may_be_empty(tensor: torch.Tensor) -> bool:
+    """Whether only data tells that the tensor has elements: it has a size from 0 on."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    size: Any
+    for size in tensor.shape:
+        if isinstance(size, torch.SymInt) and free_unbacked_symbols(size.node.expr):
+            lower: Any = size.node.shape_env.bound_sympy(size.node.expr).lower
+            if not (lower.is_number and lower >= 1):
+                return True
+    return False
 
 
 def is_static(shape: Sequence[Any]) -> bool:

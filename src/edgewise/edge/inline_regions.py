@@ -22,14 +22,15 @@ _AUTOCAST = torch.ops.higher_order.wrap_with_autocast
 
 def inline_regions(program: ExportedProgram, source: torch.nn.Module) -> bool:
     """Inlines all regions of the program, whose graph modules are attributes of `source`."""
-    changed = _inline(program.graph, source)
+    changed = _inline(program.graph, source, program.graph_module)
     if changed:
         erase_dead(program.graph)
         program.graph_module.delete_all_unused_submodules()
     return changed
 
 
-def _inline(graph: Graph, owner: torch.nn.Module) -> bool:
+def _inline(graph: Graph, owner: torch.nn.Module, home: GraphModule) -> bool:
+    """Bodies of control flow inside of a region move to `home`, which holds the whole graph."""
     changed = False
     for node in calls(graph):
         if node.target not in (_SET_GRAD, _AUTOCAST):
@@ -39,7 +40,8 @@ def _inline(graph: Graph, owner: torch.nn.Module) -> bool:
         inner = owner.get_submodule(str(region.target))
         assert isinstance(inner, GraphModule)
         body = copy.deepcopy(inner.graph)  # the user's program stays as it is
-        _inline(body, inner)
+        _inline(body, inner, home)
+        _rehouse(body, inner, home)
         _replace(graph, node, body, inputs)
         changed = True
     return changed
@@ -56,6 +58,18 @@ def _region(node: Node) -> tuple[Any, tuple[Any, ...]]:
             f"try model.to({dtype}) or .half() before torch.export"
         )
     return region, tuple(inputs)
+
+
+def _rehouse(graph: Graph, inner: GraphModule, home: GraphModule) -> None:
+    for node in graph.nodes:
+        if node.op != "get_attr" or not hasattr(inner, str(node.target)):
+            continue  # or one that is in `home` already
+        number = 0
+        while hasattr(home, f"{node.target}_{number}"):
+            number += 1
+        name = f"{node.target}_{number}"
+        setattr(home, name, getattr(inner, str(node.target)))
+        node.target = name
 
 
 def _replace(graph: Graph, node: Node, inner: Graph, inputs: tuple[Any, ...]) -> None:

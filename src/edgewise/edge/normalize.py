@@ -106,6 +106,23 @@ def _can_decompose(target: torch._ops.OpOverload) -> bool:
     return target in decompositions() or is_composite(target)
 
 
+def _keep_sizes(node: Node, result: Any) -> None:
+    """Sizes that only data tell stay the symbols that they were, whose bounds are known: the
+    trace of a call such as `arange(n)` makes new ones."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    before: Any = node.meta.get("val")
+    several = isinstance(result, (list, tuple))
+    for old, new in zip(before, result, strict=True) if several else [(before, result)]:
+        if not isinstance(old, torch.Tensor) or not isinstance(new, Node):
+            continue
+        made = new.meta.get("val")
+        if not isinstance(made, torch.Tensor):
+            continue
+        if free_unbacked_symbols(made) - free_unbacked_symbols(old):
+            new.meta["val"] = old
+
+
 class _CallTracer:
     """Traces single calls into smaller ones and puts those into the graph."""
 
@@ -167,6 +184,7 @@ class _CallTracer:
                     inherit_meta(copy, node)
                     env[inner] = copy
                     made.append(copy)
+        _keep_sizes(node, result)
         if isinstance(result, (list, tuple)):
             for user in list(node.users):
                 if user.target is not operator.getitem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import torch
@@ -11,6 +12,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from edgewise.edge.additive_masks import make_masks_additive
+from edgewise.edge.bodies import transform_bodies
 from edgewise.edge.causal_masks import make_causal_masks
 from edgewise.edge.fold_batch_norm import fold_batch_norm
 from edgewise.edge.fold_constants import fold_constants
@@ -19,6 +21,7 @@ from edgewise.edge.functionalize import (
     drop_identities,
     functionalize,
     may_return_views,
+    writes_in_custom_operators,
 )
 from edgewise.edge.inline_regions import inline_regions
 from edgewise.edge.nested_writes import flatten_nested_writes
@@ -52,7 +55,7 @@ def to_edge_program(
     state: buffers that other methods write: they are no constants here, either.
 
     The program is traced as a whole only if it writes through views or to buffers; then
-    once, for torch to functionalise it.
+    once, for torch to functionalise it. Bodies of control flow are programs of their own.
     """
     timings = timings or Timings()
     edge = copy_program(program)
@@ -71,6 +74,7 @@ def to_edge_program(
     timings.run("normalize", lambda: _normalize(edge, keep))
     timings.run("nested_writes", lambda: flatten_nested_writes(edge))
     timings.run("fold_constants", lambda: fold_constants(edge))
+    timings.run("bodies", lambda: transform_bodies(edge, lambda b, _: to_edge_program(b, keep)))
     timings.run("settle_sizes", lambda: settle_sizes(edge))
     drop_unused_constants(edge)
     sync_outputs(edge)
@@ -93,6 +97,12 @@ def _functionalize_by_trace(program: ExportedProgram) -> ExportedProgram:
     """Torch's own functionalisation, which keeps composite operators whole."""
     known = decompositions()
     table = {target: known[target] for target in may_return_views(program) if target in known}
-    with torch.no_grad():
+    with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        if writes_in_custom_operators(program):
+            from torch._export import config
+
+            # The form that names what is written itself, not a view of it by numbers.
+            stack.enter_context(config.patch(enable_auto_functionalized_v2_for_export=False))
         functional: ExportedProgram = program.run_decompositions(table)
     return functional

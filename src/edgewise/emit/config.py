@@ -33,18 +33,25 @@ class ExecutorchBackendConfig:
     all, delegates' too, in one file. A function: asked for each constant's placeholder outside
     of delegates; the name of the file for it, or None to leave it in the program.
     extract_delegate_segments: payloads as segments of the file rather than inside the
-    flatbuffer. emit_stacktrace: write source lines of instructions."""
+    flatbuffer. emit_stacktrace: write source lines of instructions. missing_kernels: what to do
+    about operators that this project's runtime has no kernel for: "warn", "error" or "ignore"."""
 
     segment_alignment: int = 128
     constant_tensor_alignment: int = 16
     extract_delegate_segments: bool = True
     emit_stacktrace: bool = False
     external_constants: bool | Callable[[Node], str | None] = False
+    missing_kernels: str = "warn"
     memory_planning: MemoryPlanningConfig = field(default_factory=MemoryPlanningConfig)
 
     def __post_init__(self) -> None:
         for name in ("segment_alignment", "constant_tensor_alignment"):
             _power_of_two("ExecutorchBackendConfig", name, getattr(self, name))
+        if self.missing_kernels not in ("warn", "error", "ignore"):
+            raise ValueError(
+                f"[ExecutorchBackendConfig] missing_kernels must be 'warn', 'error' or 'ignore'; "
+                f"got {self.missing_kernels!r}"
+            )
 
 
 def _power_of_two(where: str, name: str, value: int) -> None:

@@ -16,10 +16,11 @@ from edgewise.edge.program import tensor_bytes
 from edgewise.emit import program as pte
 from edgewise.emit.config import ExecutorchBackendConfig
 from edgewise.emit.constants import ConstantTable
+from edgewise.emit.control_flow import StructuredEmitter
 from edgewise.emit.data_file import DEFAULT_NAME, DataFile
-from edgewise.emit.emitter import MethodEmitter
 from edgewise.emit.file import Segments, file_parts
 from edgewise.emit.memory import MemoryPlan
+from edgewise.emit.missing_kernels import report_missing_kernels
 from edgewise.emit.scalar_types import scalar_type
 from edgewise.emit.shared_state import plan_shared_state
 from edgewise.errors import EmitError
@@ -106,7 +107,7 @@ class _ProgramEmitter:
         if self._config.memory_planning.share_mutable_buffers:
             shared = plan_shared_state(methods.values(), self._config.memory_planning.alignment)
         for name, method in methods.items():
-            emitter = MethodEmitter(
+            emitter = StructuredEmitter(
                 name,
                 method,
                 self._config,
@@ -118,6 +119,7 @@ class _ProgramEmitter:
             )
             plan, memory[name] = emitter.emit()
             plans.append(plan)
+            report_missing_kernels(name, emitter.called, self._config.missing_kernels)
         plans += [self._constant_method(n, v) for n, v in constant_methods.items()]
         program, segments = self._assemble(plans)
         return Emitted(program, segments, memory, self._data_files)

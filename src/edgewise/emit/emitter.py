@@ -13,7 +13,13 @@ from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from edgewise.edge.graph import arguments, is_getitem, op_name, source_line
+from edgewise.edge.graph import (
+    AUTO_FUNCTIONALIZED,
+    arguments,
+    is_getitem,
+    op_name,
+    source_line,
+)
 from edgewise.edge.layout import dim_order
 from edgewise.edge.program import Constants, output_node, tensor_bytes, tensor_of, written_state
 from edgewise.emit import program as pte
@@ -21,10 +27,17 @@ from edgewise.emit.config import ExecutorchBackendConfig
 from edgewise.emit.constants import ConstantTable
 from edgewise.emit.data_file import DEFAULT_NAME, DataFile, TensorLayout
 from edgewise.emit.in_place import is_row_update, plan_in_place
+from edgewise.emit.lifetimes import FOREVER, Lifetimes
 from edgewise.emit.memory import Block, MemoryPlan, plan_memory
-from edgewise.emit.out_variants import SYMBOLIC, OutVariant, out_variant, special_arguments
+from edgewise.emit.out_variants import (
+    SYMBOLIC,
+    OutVariant,
+    mutable_variant,
+    out_variant,
+    special_arguments,
+)
 from edgewise.emit.scalar_types import scalar_type
-from edgewise.emit.shapes import DYNAMIC_UNBOUND, upper_bounds
+from edgewise.emit.shapes import DYNAMIC_UNBOUND, has_unbounded_inputs, upper_bounds
 from edgewise.emit.shared_state import ARENA, SharedState
 from edgewise.errors import EmitError, UnsupportedOperatorError, at_node
 from edgewise.flatbuffer import Table
@@ -33,7 +46,6 @@ from edgewise.partition.delegate import LoweredBackendModule, is_delegate_call
 AddPayload = Callable[[LoweredBackendModule], pte.BackendDelegate]
 
 
-_FOREVER = 1 << 60
 _EXTERNAL = 1  # TensorDataLocation
 
 
@@ -69,14 +81,14 @@ class MethodEmitter:
         self._frames: list[pte.FrameList] = []
         self._planned: dict[int, tuple[pte.Tensor, int]] = {}
         self._bytes: dict[int, int] = {}
-        self._first: dict[int, int] = {}
-        self._last: dict[int, int] = {}
+        self._lifetimes = Lifetimes()
+        self.called: dict[str, Any] = {}
+        self._module = program.graph_module
 
     def emit(self) -> tuple[pte.ExecutionPlan, MemoryPlan]:
+        self._takes_any_size = has_unbounded_inputs(self._program)
         inputs = self._emit_inputs()
-        for node in self._program.graph.nodes:
-            if node.op == "call_function":
-                self._emit_call(node)
+        self._emit_nodes()
         outputs = self._emit_outputs(inputs)
         plan = self._plan()
         chain = pte.Chain(
@@ -173,21 +185,28 @@ class MethodEmitter:
             self._no_trace()
         return [saved.get(index, index) for index in outputs]
 
-    def _save(self, index: int) -> int:
-        """A copy, in memory of its own, of what a tensor holds now."""
+    def _save(self, index: int, order: list[int] | None = None) -> int:
+        """A copy, in memory of its own, of what a tensor holds now; `order`: of dimensions."""
         original = self._values[index].val
         tensor = replace(original, data_buffer_idx=0, allocation_info=None, extra_tensor_info=None)
+        tensor.dim_order = order or tensor.dim_order
         copy = self._add(tensor)
         self._bytes[copy] = self._bytes[index]
         self._planned[copy] = (tensor, self._bytes[copy])
-        self._live(copy, len(self._instructions))
+        self._copy(index, copy)
+        return copy
+
+    def _copy(self, source: int, target: int) -> None:
+        """Writes one tensor's contents and shape to another."""
+        now = len(self._instructions)
+        self._live(source, now)
+        self._live(target, now)
         variant = out_variant(torch.ops.aten.clone.default)
         assert variant is not None
-        order = self._list(original.dim_order, "int[]", None)
-        args = [index, self._atom(pte.Bool(False)), order, copy, copy]
+        order = self._list(self._values[target].val.dim_order, "int[]", None)
+        args = [source, self._atom(pte.Bool(False)), order, target, target]
         self._kernel(variant.name, variant.overload, args)
         self._no_trace()
-        return copy
 
     def _output(self, value: Any) -> int:
         if isinstance(value, Node):
@@ -202,6 +221,11 @@ class MethodEmitter:
 
     # --- calls -----------------------------------------------------------------------
 
+    def _emit_nodes(self) -> None:
+        for node in self._module.graph.nodes:
+            if node.op == "call_function":
+                self._emit_call(node)
+
     def _emit_call(self, node: Node) -> None:
         if is_getitem(node):
             parts = self._of_node[node.args[0]]  # type: ignore[index]
@@ -212,6 +236,8 @@ class MethodEmitter:
             self._emit_delegate(node)
         elif node.target in SYMBOLIC:
             self._emit_symbolic(node, SYMBOLIC[node.target])
+        elif node.target is AUTO_FUNCTIONALIZED:
+            self._emit_mutable(node)
         else:
             self._emit_kernel(node)
         self._trace(node)
@@ -222,7 +248,7 @@ class MethodEmitter:
     def _emit_delegate(self, node: Node) -> None:
         attribute = node.args[0]
         assert isinstance(attribute, Node)
-        lowered = getattr(self._program.graph_module, str(attribute.target))
+        lowered = getattr(self._module, str(attribute.target))
         self._delegates.append(self._add_payload(lowered))
         inputs = [self._argument(a, "Tensor", node) for a in node.args[1:]]
         outputs = [self._result(node, value, i) for i, value in enumerate(node.meta["val"])]
@@ -233,9 +259,40 @@ class MethodEmitter:
     def _emit_symbolic(self, node: Node, variant: OutVariant) -> None:
         sources = list(node.args)
         args = [self._argument(a, "number", node) for a in sources]
-        result = self._add(pte.Int(0))
+        result = self._add(_symbol(node.meta.get("val")))
         self._of_node[node] = result
         self._kernel(variant.name, variant.overload, [*args, result])
+
+    def _emit_mutable(self, node: Node) -> None:
+        """A custom operator that writes its arguments gets copies of them to write."""
+        target = node.args[0]
+        assert isinstance(target, torch._ops.OpOverload)
+        variant = mutable_variant(target)
+        if variant is None:
+            raise UnsupportedOperatorError(
+                f"{at_node(node)} a custom operator must return something or write its arguments; "
+                f"got {target._schema}, which does both; try returning what it writes"
+            )
+        args, written = [], []
+        for argument in target._schema.arguments:
+            default = argument.default_value if argument.has_default_value() else None
+            index = self._argument(
+                node.kwargs.get(argument.name, default), str(argument.type), node
+            )
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                if not isinstance(self._values[index].val, pte.Tensor):
+                    raise UnsupportedOperatorError(
+                        f"{at_node(node)} custom operators may write tensors; "
+                        f"got {argument.name} of {target._schema}"
+                    )
+                index = self._save(index)
+                written.append(index)
+            args.append(index)
+        # In the file a call returns what it writes.
+        returned = self._add(pte.TensorList(written)) if len(written) > 1 else written[0]
+        self._touch(args, len(self._instructions))
+        self._kernel(variant.name, variant.overload, [*args, returned], target)
+        self._of_node[node] = [self._atom(pte.Null()), *written]
 
     def _emit_kernel(self, node: Node) -> None:
         variant = out_variant(node.target)
@@ -263,12 +320,15 @@ class MethodEmitter:
         else:
             returned = self._add(pte.TensorList(outputs)) if len(outputs) > 1 else outputs[0]
         if outputs[0] == args[0] and is_row_update(node):
-            self._kernel("aten::index_put_", "", [*args, returned])
+            self._kernel("aten::index_put_", "", [*args, returned], node.target)
         else:
-            self._kernel(variant.name, variant.overload, [*args, *outputs, returned])
+            called = [*args, *outputs, returned]
+            self._kernel(variant.name, variant.overload, called, node.target)
 
-    def _kernel(self, name: str, overload: str, args: Sequence[int]) -> None:
+    def _kernel(self, name: str, overload: str, args: Sequence[int], target: Any = None) -> None:
+        """target: the operator that the call computes, for the report of missing kernels."""
         index = self._operators.setdefault((name, overload), len(self._operators))
+        self.called.setdefault(f"{name}.{overload}".removesuffix("."), target)
         self._instructions.append(pte.Instruction(pte.KernelCall(index, list(args))))
 
     def _trace(self, node: Node) -> None:
@@ -330,7 +390,7 @@ class MethodEmitter:
 
     def _number(self, value: Any, node: Node | None) -> int:
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            return self._add(pte.Int(0))
+            return self._add(_symbol(value))
         if value is None:
             return self._add(pte.Null())
         if isinstance(value, bool):
@@ -361,6 +421,11 @@ class MethodEmitter:
             shape_dynamism=dynamism,
         )
         index = self._add(tensor)
+        if dynamism == DYNAMIC_UNBOUND and not self._takes_any_size:
+            raise EmitError(
+                f"{at_node(node)} a size that only data tells must have a bound; got "
+                f"{list(value.shape)}; try torch._check(size <= LIMIT) in the model"
+            )
         self._bytes[index] = math.prod(sizes) * value.element_size()
         if dynamism != DYNAMIC_UNBOUND:
             self._planned[index] = (tensor, self._bytes[index])
@@ -414,7 +479,7 @@ class MethodEmitter:
             tensor.allocation_info = pte.AllocationDetails(ARENA, shared & 0xFFFFFFFF, shared >> 32)
             self._planned.pop(index)
         self._live(index, -1)
-        self._live(index, _FOREVER)
+        self._live(index, FOREVER)
         return index
 
     def _atom(self, value: Table) -> int:
@@ -436,18 +501,14 @@ class MethodEmitter:
                 self._live(index, now)
 
     def _live(self, index: int, now: int) -> None:
-        self._first[index] = min(now, self._first.get(index, now))
-        self._last[index] = max(now, self._last.get(index, now))
+        self._lifetimes.use(index, now)
 
     def _plan(self) -> MemoryPlan:
-        end = len(self._instructions)
-        blocks = [
-            Block(i, size, self._first.get(i, 0), min(self._last.get(i, end), end))
-            for i, (_, size) in self._planned.items()
-        ]
+        sizes = {index: size for index, (_, size) in self._planned.items()}
+        blocks = self._lifetimes.blocks(sizes, len(self._instructions))
         plan = plan_memory(blocks, self._config.memory_planning.alignment)
         for index, (tensor, _) in self._planned.items():
-            offset = plan.offsets[index]
+            offset = plan.offsets[self._lifetimes.home(index)]
             tensor.allocation_info = pte.AllocationDetails(1, offset & 0xFFFFFFFF, offset >> 32)
         return plan
 
@@ -459,6 +520,13 @@ def _number_as_tensor(value: bool | int | float, node: Node | None) -> torch.Ten
         double = isinstance(result, torch.Tensor) and result.dtype == torch.float64
         return torch.tensor(value, dtype=torch.float64 if double else torch.float32)
     return torch.tensor(value)
+
+
+def _symbol(value: Any) -> pte.Int | pte.Double | pte.Bool:
+    """The place of a number that is computed: of its kind, as callers are told it."""
+    if isinstance(value, (torch.SymBool, bool)):
+        return pte.Bool(False)
+    return pte.Double(0.0) if isinstance(value, (torch.SymFloat, float)) else pte.Int(0)
 
 
 def _structure(spec: pytree.TreeSpec) -> str:

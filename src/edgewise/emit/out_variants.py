@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from dataclasses import dataclass
 from functools import cache
@@ -45,6 +46,9 @@ SYMBOLIC: dict[Any, OutVariant] = {
         "aten::sym_size", "int", (Argument("self", "Tensor"), Argument("dim", "int")), 1
     ),
     aten.sym_numel.default: OutVariant("aten::sym_numel", "", (Argument("self", "Tensor"),), 1),
+    aten._local_scalar_dense.default: OutVariant(
+        "aten::_local_scalar_dense", "", (Argument("self", "Tensor"),), 1
+    ),
     operator.add: _primitive("executorch_prim::add"),
     operator.sub: _primitive("executorch_prim::sub"),
     operator.mul: _primitive("executorch_prim::mul"),
@@ -57,6 +61,16 @@ SYMBOLIC: dict[Any, OutVariant] = {
     operator.le: _primitive("executorch_prim::le"),
     operator.gt: _primitive("executorch_prim::gt"),
     operator.ge: _primitive("executorch_prim::ge"),
+    operator.ne: _primitive("executorch_prim::ne"),
+    torch.sym_max: _primitive("executorch_prim::sym_max"),
+    torch.sym_min: _primitive("executorch_prim::sym_min"),
+    torch.sym_float: _primitive("executorch_prim::sym_float", "Scalar", "a"),
+    torch.sym_int: _primitive("executorch_prim::sym_int", "Scalar", "a"),
+    torch.sym_not: _primitive("executorch_prim::sym_not", "Scalar", "a"),
+    torch.sym_ite: _primitive("executorch_prim::sym_ite", "Scalar", "b", "t", "f"),
+    math.ceil: _primitive("executorch_prim::ceil", "Scalar", "a"),
+    round: _primitive("executorch_prim::round", "Scalar", "a"),
+    math.trunc: _primitive("executorch_prim::trunc", "Scalar", "a"),
 }
 
 # Memory formats travel as dim orders.
@@ -106,7 +120,7 @@ def out_variant(target: Any) -> OutVariant | None:
                 tuple(Argument(a.name, str(a.type), _default(a)) for a in given),
                 len(outputs),
             )
-    return None
+    return None if target.namespace in ("aten", "prims") else _custom(target)
 
 
 _QUANTIZATION = ("quantized_decomposed", "torchao", "edgewise")
@@ -115,6 +129,27 @@ _NAMED_HERE = {aten._native_batch_norm_legit_functional.default}
 
 
 _OVERLOADS = {"tensor": "Tensor_out", "dtype": "dtype_out"}
+
+
+def mutable_variant(target: torch._ops.OpOverload) -> OutVariant | None:
+    """A custom operator that writes its arguments, under its own name; None if it also returns
+    something. Its calls name what is written once more, as what they return."""
+    schema = target._schema
+    if schema.returns or not schema.is_mutable:
+        return None
+    arguments = tuple(Argument(a.name, str(a.type), _default(a)) for a in schema.arguments)
+    return OutVariant(schema.name, schema.overload_name, arguments, 0)
+
+
+def _custom(target: torch._ops.OpOverload) -> OutVariant | None:
+    """The name that an out-variant of a user's operator would have, though there is none."""
+    schema = target._schema
+    kinds = {str(r.type) for r in schema.returns}
+    if schema.is_mutable or not schema.returns or kinds != {"Tensor"}:
+        return None
+    overload = f"{schema.overload_name}_out" if schema.overload_name else "out"
+    arguments = tuple(Argument(a.name, str(a.type), _default(a)) for a in schema.arguments)
+    return OutVariant(schema.name, overload, arguments, len(schema.returns))
 
 
 def _own(target: torch._ops.OpOverload) -> OutVariant:

@@ -152,6 +152,9 @@ def _order_by_partition(graph: Graph, groups: dict[str, list[Node]]) -> None:
             open_units.discard(unit)
             done.add(unit)
             for member in members_of(unit):
+                for source in member.all_input_nodes:
+                    if source.op == "get_attr":
+                        end.prepend(source)
                 end.prepend(member)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch.fx import Node
 
+from edgewise.edge.bodies import control_flow
 from edgewise.edge.graph import (
     is_call,
     is_getitem,
@@ -55,6 +56,7 @@ class NodeReport:
     """One node of the edge program, before partitions were cut out."""
 
     name: str
+    """The node's; in a branch or loop after its path: "true_graph_0/add"."""
     operator: str
     shapes: list[list[int]]
     backend: str
@@ -158,39 +160,46 @@ class ReportBuilder:
         tags: Mapping[str, DelegationSpec],
         refusals: Mapping[str, Sequence[Refusal]],
         backend: str,
+        path: str = "",
     ) -> None:
-        """Notes one partitioner's decisions, before its partitions are cut out."""
-        present = {node.name for node in nodes}
-        for name in [n for n in self._facts if n not in self._taken and n not in present]:
+        """Notes one partitioner's decisions, before its partitions are cut out.
+
+        path: of the body of control flow that holds the nodes: "true_graph_0/".
+        """
+        present = {path + node.name for node in nodes}
+        here = [n for n in self._facts if n.rpartition("/")[0] == path.removesuffix("/")]
+        for name in [n for n in here if n not in self._taken and n not in present]:
             del self._facts[name]  # decomposed since an earlier partitioner refused it
         for node in nodes:
-            if not is_call(node) or is_delegate_call(node) or is_size(node):
+            name = path + node.name
+            if not is_call(node) or is_delegate_call(node) or is_size(node) or control_flow(node):
                 continue
-            if is_getitem(node) and node.name not in self._facts:
+            if is_getitem(node) and name not in self._facts:
                 continue
-            if node.name not in self._facts:
-                self._facts[node.name] = _facts(node)
+            if name not in self._facts:
+                self._facts[name] = replace(_facts(node), name=name)
             tag = str(node.meta.get(TAG, ""))
             if tag in tags:
-                self._taken[node.name] = (tags[tag].backend_id, tag)
+                self._taken[name] = (tags[tag].backend_id, path + tag)
             elif node.name in refusals:
-                given = self._refusals.setdefault(node.name, {})
+                given = self._refusals.setdefault(name, {})
                 given[backend] = [_refusal(backend, r) for r in refusals[node.name]]
-        self._splits = _between_delegates(nodes, tags)
+        self._splits.difference_update(here)
+        self._splits.update(path + name for name in _between_delegates(nodes, tags))
 
-    def noted(self, notes: Mapping[str, Sequence[str]]) -> None:
+    def noted(self, notes: Mapping[str, Sequence[str]], path: str = "") -> None:
         """Adds what a backend says of nodes that it compiled."""
         for name, texts in notes.items():
-            self._notes.setdefault(name, []).extend(texts)
+            self._notes.setdefault(path + name, []).extend(texts)
 
     def estimated(self, partition: str, estimates: Estimates) -> None:
         """Adds what a backend's compiler expects of a partition."""
         self._estimates[partition] = estimates
 
-    def left(self, nodes: Sequence[Node]) -> None:
+    def left(self, nodes: Sequence[Node], path: str = "") -> None:
         """Notes what remains for the runtime's kernels where no partitioner was asked."""
-        if not self._facts:
-            self.asked(nodes, {}, {}, KERNEL)
+        if path or not self._facts:
+            self.asked(nodes, {}, {}, KERNEL, path)
 
     def copy(self) -> ReportBuilder:
         other = ReportBuilder(self._method)

@@ -142,6 +142,9 @@ def _entry(group: _Group, several: bool, total: int) -> list[str]:
     moved = sum(n.bytes for n in group.pieces)
     if moved * 100 >= total:
         details.append(f"{_short(moved)}B, {_percent(moved, total)}")
+    branches = dict.fromkeys(b for n in group.pieces if (b := n.name.rpartition("/")[0]))
+    if branches:
+        details.append("in " + ", ".join(branches))
     place = _where(group)
     if place:
         details.append(place)

@@ -12,6 +12,7 @@ or, with inputs and outputs in the structure of the model's own:
 """
 
 from edgewise.runtime._backends import register_backend
+from edgewise.runtime._kernels import load_kernels, register_kernel
 from edgewise.runtime._metadata import DelegateMeta, MethodMeta, TensorInfo
 from edgewise.runtime._model import Model, load
 from edgewise.runtime._program import (
@@ -53,5 +54,7 @@ __all__ = [
     "UnsupportedError",
     "Verification",
     "load",
+    "load_kernels",
     "register_backend",
+    "register_kernel",
 ]

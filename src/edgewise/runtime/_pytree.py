@@ -97,7 +97,10 @@ def _parse_node(node: Any, depth: int) -> Tree:
     leaves = sum(child.leaves for child in children)
     if name in ("builtins.NoneType", "NoneType"):
         return Tree("none", name, leaves=0)
-    keys = _keys(node.get("context"))
+    keys, absent = _keys(node.get("context"))
+    # Fields of a dataclass that were None have no child.
+    children += (Tree("none", "builtins.NoneType", leaves=0),) * len(absent)
+    keys += absent
     # A class of the model's own with named fields comes out as a dict, any other as a tuple.
     by_name = len(keys) == len(children) > 0 and all(isinstance(key, str) for key in keys)
     if name in _MAPPINGS or (by_name and name not in _SEQUENCES and name != "builtins.tuple"):
@@ -107,20 +110,27 @@ def _parse_node(node: Any, depth: int) -> Tree:
     return Tree("sequence", name, _SEQUENCES.get(name, tuple), (), children, leaves)
 
 
-def _keys(context: Any) -> tuple[Any, ...]:
-    """The keys of a mapping: a JSON list, or for defaultdict what holds one."""
+def _keys(context: Any) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+    """The keys of a mapping: a JSON list, or for defaultdict what holds one. Of a dataclass: the
+    names of its fields, and those that were None."""
     if isinstance(context, str):
         try:
             context = json.loads(context)
         except (ValueError, RecursionError):
-            return ()
+            return (), ()
     if isinstance(context, dict) and isinstance(context.get("dict_context"), list):
         context = context["dict_context"]
     if not isinstance(context, list):
-        return ()
+        return (), ()
+    if len(context) == 2 and all(_is_names(part) for part in context):
+        return tuple(context[0]), tuple(context[1])
     if not all(isinstance(key, (str, int, float, bool, type(None))) for key in context):
-        return ()
-    return tuple(context)
+        return (), ()
+    return tuple(context), ()
+
+
+def _is_names(part: Any) -> bool:
+    return isinstance(part, list) and all(isinstance(name, str) for name in part)
 
 
 def _leaves(tree: Tree, value: Any, where: str) -> Iterator[Any]:

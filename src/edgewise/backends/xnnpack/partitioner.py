@@ -20,7 +20,7 @@ from edgewise.backends.xnnpack.precision import (
 )
 from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
 from edgewise.backends.xnnpack.rows import all_rows, row_of
-from edgewise.edge.graph import is_call, is_getitem, is_size, op_name
+from edgewise.edge.graph import is_call, is_getitem, is_size, may_be_empty, op_name, tensors_of
 from edgewise.partition.delegate import is_delegate_call
 from edgewise.partition.grouping import group
 from edgewise.partition.spec import TAG, DelegationSpec, Partitioner, PartitionResult, Refusal
@@ -80,6 +80,10 @@ class XnnpackPartitioner(Partitioner):
         row = row_of(node)
         if row is None:
             return [Refusal("an operator of the XNNPACK table", op_name(node))]
+        for tensor in [t for n in (node, *node.all_input_nodes) for t in tensors_of(n)]:
+            if may_be_empty(tensor):
+                got = f"a size that only data tells: {list(tensor.shape)}"
+                return [Refusal("no tensor may be empty", got, "torch._check(size > 0)")]
         if self.configs is not None and row.name not in self.configs:
             return [Refusal("an operator that `configs` names", row.name)]
         if len(self.config_precisions) < len(ConfigPrecisionType):

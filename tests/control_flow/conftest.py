@@ -1,0 +1,15 @@
+"""Control flow is captured by torch.compile's front end, which remembers what it has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    """Else a shape that differs from an earlier test's becomes dynamic, and the ninth is refused."""
+    torch._dynamo.reset()
+    yield
