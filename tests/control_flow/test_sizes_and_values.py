@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support import RUNTIMES, Fn, assert_close, eager, export, lower
 from torch import nn
 from torch.export import Dim
 
 import edgewise
 from edgewise.errors import EmitError
-from support import RUNTIMES, Fn, assert_close, eager, export, lower
 
 Tensor = torch.Tensor
 X = torch.linspace(-2, 3, 12).reshape(3, 4)
@@ -188,7 +188,10 @@ def test_methods_share_weights(partitioner: str | None) -> None:
     from support import partitioners
 
     linear = nn.Linear(256, 256)
-    modules = {"encode": nn.Sequential(linear, nn.ReLU()), "decode": nn.Sequential(linear, nn.Tanh())}
+    modules = {
+        "encode": nn.Sequential(linear, nn.ReLU()),
+        "decode": nn.Sequential(linear, nn.Tanh()),
+    }
     x = torch.rand(1, 256)
 
     def size(names: list[str]) -> int:
