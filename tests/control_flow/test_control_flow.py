@@ -8,9 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from memory_checker import check_memory
-from support import RUNTIMES, Fn, assert_close, eager, export, lower, operators, partitioners
-from support import run_ours as run
 from torch import nn
 from torch._higher_order_ops import scan
 from torch._higher_order_ops.map import map as map_rows
@@ -19,6 +16,9 @@ import edgewise
 from edgewise.edge.bodies import graphs_within
 from edgewise.emit.program import JumpFalseCall
 from edgewise.partition.delegate import is_delegate_call
+from memory_checker import check_memory
+from support import RUNTIMES, Fn, assert_close, eager, export, lower, operators, partitioners
+from support import run_ours as run
 
 Tensor = torch.Tensor
 X = torch.linspace(-2, 3, 12).reshape(3, 4)

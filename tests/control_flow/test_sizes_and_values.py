@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support import RUNTIMES, Fn, assert_close, eager, export, lower
 from torch import nn
 from torch.export import Dim
 
 import edgewise
 from edgewise.errors import EmitError
+from support import RUNTIMES, Fn, assert_close, eager, export, lower
 
 Tensor = torch.Tensor
 X = torch.linspace(-2, 3, 12).reshape(3, 4)

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import torch
-from support import Fn, assert_close, eager64, export, lower, partitioners, run_ours
 
 import edgewise
 from edgewise.emit import ExecutorchBackendConfig, MemoryPlanningConfig
 from edgewise.emit import program as pte
 from edgewise.emit.file import read
 from edgewise.errors import EmitError, UnsupportedOperatorError
+from support import Fn, assert_close, eager64, export, lower, partitioners, run_ours
 
 X = (torch.randn(3, 8),)
 

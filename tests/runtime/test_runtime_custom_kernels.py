@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support import Fn, assert_close, eager, export, lower, operators, run_ours
 
 import edgewise
 from edgewise import runtime
 from edgewise.emit import ExecutorchBackendConfig
 from edgewise.emit.missing_kernels import MissingKernelWarning
 from edgewise.errors import UnsupportedOperatorError
+from support import Fn, assert_close, eager, export, lower, operators, run_ours
 
 ROOT = Path(__file__).parents[2]
 X = torch.linspace(-2, 3, 6).reshape(2, 3)
