@@ -10,6 +10,6 @@ import torch
 
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
-    """Else a shape that differs from an earlier test's becomes dynamic, and the ninth is refused."""
+    """Else a shape unlike an earlier test's becomes dynamic, and the ninth is refused."""
     torch._dynamo.reset()
     yield

@@ -70,7 +70,9 @@ def check_memory(plan: ExecutionPlan, seed: int, limit: int = 2000) -> None:
         if isinstance(value.val, Tensor) and value.val.data_buffer_idx and index not in plan.inputs:
             memory.write(index)
     never = {
-        i for i, v in enumerate(plan.values) if type(v.val).__name__ == "Bool" and not v.val.bool_val
+        i
+        for i, v in enumerate(plan.values)
+        if type(v.val).__name__ == "Bool" and not v.val.bool_val
     } - _written(plan)
     instructions = plan.chains[0].instructions
     at = steps = 0
@@ -102,7 +104,7 @@ def check_memory(plan: ExecutionPlan, seed: int, limit: int = 2000) -> None:
 
 def _roles(plan: ExecutionPlan, call: Any) -> tuple[list[int], list[int]]:
     if isinstance(call, DelegateCall):
-        count = _DELEGATE_OUTPUTS(plan, call)
+        count = _delegate_outputs(plan, call)
         return call.args[: len(call.args) - count], call.args[len(call.args) - count :]
     name = plan.operators[call.op_index].name
     flat = [i for a in call.args for i in _items(plan, a)]
@@ -118,10 +120,14 @@ def _items(plan: ExecutionPlan, index: int) -> list[int]:
     value = plan.values[index].val
     if isinstance(value, TensorList):
         return list(value.items)
-    return [i for i in value.items if i >= 0] if type(value).__name__ == "OptionalTensorList" else [index]
+    return (
+        [i for i in value.items if i >= 0]
+        if type(value).__name__ == "OptionalTensorList"
+        else [index]
+    )
 
 
-def _DELEGATE_OUTPUTS(plan: ExecutionPlan, call: DelegateCall) -> int:  # noqa: N802
+def _delegate_outputs(plan: ExecutionPlan, call: DelegateCall) -> int:
     """How many of a delegate's arguments are outputs: those that no instruction wrote before."""
     known = set(plan.inputs) | {
         i for i, v in enumerate(plan.values) if isinstance(v.val, Tensor) and v.val.data_buffer_idx

@@ -85,9 +85,7 @@ def collatz(n: Tensor) -> Any:
     def step(n: Tensor, steps: Tensor) -> Any:
         return torch.cond(n % 2 == 0, lambda n: n // 2, lambda n: 3 * n + 1, (n,)), steps + 1
 
-    return torch.while_loop(
-        lambda n, steps: n != 1, step, (n, torch.zeros((), dtype=torch.int64))
-    )
+    return torch.while_loop(lambda n, steps: n != 1, step, (n, torch.zeros((), dtype=torch.int64)))
 
 
 def nested_loops(x: Tensor) -> Any:
@@ -138,7 +136,12 @@ def cond(condition: Any, yes: Any, no: Any) -> Callable[..., Any]:
 Case = tuple[Callable[[], nn.Module], list[tuple[Any, ...]], Any, tuple[str, ...]]
 BOTH = ("ours", "peer")
 CASES: dict[str, Case] = {
-    "cond": (lambda: Fn(cond(lambda x: x.sum() > 0, torch.sin, torch.cos)), [(X,), (-X,)], None, BOTH),
+    "cond": (
+        lambda: Fn(cond(lambda x: x.sum() > 0, torch.sin, torch.cos)),
+        [(X,), (-X,)],
+        None,
+        BOTH,
+    ),
     "cond with weights, nested": (Layers, [(X,), (-X,), (X - 9,), (X * 4 - 9,)], None, BOTH),
     "cond in channels-last": (Images, [(IMAGE,), (-IMAGE,)], None, BOTH),
     "cond with several results": (
@@ -180,7 +183,9 @@ CASES: dict[str, Case] = {
     "cond around state": (Counts, [(X,), (-X,), (X,)], None, BOTH),
     "cond with sizes that data tell": (
         lambda: Fn(
-            cond(lambda x: x.sum() > 0, lambda x: torch.nonzero(x).sum() + x.sum(), lambda x: x.max())
+            cond(
+                lambda x: x.sum() > 0, lambda x: torch.nonzero(x).sum() + x.sum(), lambda x: x.max()
+            )
         ),
         [(X,), (-X,)],
         None,
@@ -220,7 +225,12 @@ CASES: dict[str, Case] = {
         ("ours",),
     ),
     "map in map": (lambda: Fn(maps_in_maps), [(X, X[0, :1].sum()), (-X, X[1, 1])], None, BOTH),
-    "map of several": (lambda: Fn(several_rows), [(X, X[0].clone()), (-X, X[1].clone())], None, BOTH),
+    "map of several": (
+        lambda: Fn(several_rows),
+        [(X, X[0].clone()), (-X, X[1].clone())],
+        None,
+        BOTH,
+    ),
     "map over images": (
         lambda: Fn(lambda x: map_rows(lambda r, y: (r * y).amax(0), x, x[0].clone())),
         [(IMAGE,)],
@@ -309,7 +319,9 @@ def test_delegates_run_inside_of_branches_and_the_report_names_these() -> None:
 
 def test_weights_of_branches_are_stored_once() -> None:
     size = len(lower(Layers().eval(), (X,), partitioner=None).buffer)
-    wide = len(lower(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), (X,), partitioner=None).buffer)
+    wide = len(
+        lower(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), (X,), partitioner=None).buffer
+    )
     assert size < wide + 6000  # instructions and values, no third and fourth matrix of weights
 
 
@@ -347,12 +359,21 @@ def test_a_map_without_rows_is_an_error() -> None:
 
     shapes = (({0: torch.export.Dim.AUTO}, None),)
     pte = lower(
-        Fn(lambda x, y: map_rows(lambda r, y: r + y, x, y)), (X, X[0].clone()), dynamic_shapes=shapes
+        Fn(lambda x, y: map_rows(lambda r, y: r + y, x, y)),
+        (X, X[0].clone()),
+        dynamic_shapes=shapes,
     ).buffer
     with pytest.raises(Error, match="select_copy"):
         run(pte, (X[:0], X[0].clone()))
 
 
 def test_operators_of_a_branch() -> None:
-    pte = lower(Fn(cond(lambda x: x.sum() > 0, torch.sin, torch.cos)), (X,), partitioner=None).buffer
-    assert operators(pte) == ["aten::sum.IntList_out", "aten::gt.Scalar_out", "aten::sin.out", "aten::cos.out"]
+    pte = lower(
+        Fn(cond(lambda x: x.sum() > 0, torch.sin, torch.cos)), (X,), partitioner=None
+    ).buffer
+    assert operators(pte) == [
+        "aten::sum.IntList_out",
+        "aten::gt.Scalar_out",
+        "aten::sin.out",
+        "aten::cos.out",
+    ]

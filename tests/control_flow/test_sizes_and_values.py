@@ -188,7 +188,10 @@ def test_methods_share_weights(partitioner: str | None) -> None:
     from support import partitioners
 
     linear = nn.Linear(256, 256)
-    modules = {"encode": nn.Sequential(linear, nn.ReLU()), "decode": nn.Sequential(linear, nn.Tanh())}
+    modules = {
+        "encode": nn.Sequential(linear, nn.ReLU()),
+        "decode": nn.Sequential(linear, nn.Tanh()),
+    }
     x = torch.rand(1, 256)
 
     def size(names: list[str]) -> int:

@@ -236,19 +236,19 @@ def test_memory_plan_is_reported() -> None:
 
 
 @torch.library.custom_op("edgewise_tests::no_out", mutates_args=())
-def no_out(x: torch.Tensor) -> torch.Tensor:
-    return x.clone()
+def no_out(x: torch.Tensor) -> list[torch.Tensor]:
+    return [x.clone()]
 
 
 @no_out.register_fake
-def _(x: torch.Tensor) -> torch.Tensor:
-    return torch.empty_like(x)
+def _(x: torch.Tensor) -> list[torch.Tensor]:
+    return [torch.empty_like(x)]
 
 
 def test_an_operator_without_out_variant() -> None:
     class Model(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.ops.edgewise_tests.no_out(x)
+            return torch.ops.edgewise_tests.no_out(x)[0]
 
     with pytest.raises(UnsupportedOperatorError) as raised:
         lower(Model(), X)

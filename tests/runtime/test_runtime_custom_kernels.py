@@ -168,7 +168,9 @@ def test_python_kernels(name: str) -> None:
 
 def test_an_exception_names_the_operator() -> None:
     pte = lower(Fn(lambda x: ops.failing(x)), (X,)).buffer
-    with pytest.raises(runtime.Error, match=r"edgewise_test::failing\.out.*ValueError: no such luck"):
+    with pytest.raises(
+        runtime.Error, match=r"edgewise_test::failing\.out.*ValueError: no such luck"
+    ):
         run_ours(pte, (X,))
     try:
         run_ours(pte, (X,))
@@ -269,7 +271,9 @@ def test_a_library_of_kernels(tmp_path: Path) -> None:
         run_ours(wrong, (X.double(),))
     with pytest.raises(runtime.InvalidArgumentError, match="registered once"):
         runtime.load_kernels(library)
-    symbols = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True)
+    symbols = subprocess.run(
+        ["nm", "-D", "--defined-only", library], capture_output=True, text=True
+    )
     exported = [line.split()[-1] for line in symbols.stdout.splitlines()]
     assert [s for s in exported if "edgewise" in s] == ["edgewise_kernel_library"]
 

@@ -203,7 +203,7 @@ TEST(Plan, ListsAllMissingOperators) {
   const Status status = program.value()->load_method("forward").status();
   EXPECT_EQ(status.code(), Code::kNotFound);
   EXPECT_NE(status.message().find("[forward]"), std::string::npos);
-  EXPECT_NE(status.message().find("other::a.out (instruction 2), other::b (instruction 0)"),
+  EXPECT_NE(status.message().find("other::a.out() (instruction 2), other::b() (instruction 0)"),
             std::string::npos)
       << status.message();
   EXPECT_EQ(status.message().find("test::add"), std::string::npos);

@@ -66,7 +66,7 @@ TEST(XnnpackDelegate, RefusesWhatDoesNotFit) {
   refused(&deep, &out, "2 dimensions");
   refused(&whole, &out, "must hold fp32");
   refused(&in, &small, "");
-  refused(&empty, &out, "empty");
+  refused(&empty, &out, "static");
   refused(&number, &out, "must be a tensor");
   EXPECT_FALSE(run(**delegate, {&in}).ok());
   expect_runs(**delegate, 2, &out);  // and is none the worse for it

@@ -78,9 +78,8 @@ def control_flow(node: Node) -> ControlFlow | None:
         assert isinstance(found, (list, tuple))
         return tuple(found)
 
-    graphs = tuple(node.args[i] for i in bodies)
-    assert all(isinstance(g, Node) for g in graphs)
-    return ControlFlow(node, graphs, role(carried), role(mapped), role(captured))  # type: ignore[arg-type]
+    graphs: Any = tuple(node.args[i] for i in bodies)
+    return ControlFlow(node, graphs, role(carried), role(mapped), role(captured))
 
 
 def control_flows(graph: Graph) -> Iterator[ControlFlow]:
@@ -162,7 +161,9 @@ def _set_arguments(flow: ControlFlow, bodies: Sequence[Node], captured: Sequence
     flow.node.args = tuple(args)
 
 
-def _as_program(program: ExportedProgram, module: GraphModule, flow: ControlFlow) -> ExportedProgram:
+def _as_program(
+    program: ExportedProgram, module: GraphModule, flow: ControlFlow
+) -> ExportedProgram:
     """The body as a program: constants first, then what else it is given."""
     constants = Constants(program)
     inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
@@ -256,7 +257,10 @@ class _Captured:
 
     def _same(self, target: str, body: ExportedProgram) -> bool:
         outer = self._program
-        for mine, theirs in ((outer.state_dict, body.state_dict), (outer.constants, body.constants)):
+        for mine, theirs in (
+            (outer.state_dict, body.state_dict),
+            (outer.constants, body.constants),
+        ):
             if target in theirs:
                 return mine.get(target) is theirs[target]
         return False
@@ -269,9 +273,7 @@ class _Captured:
         specs = body.graph_signature.input_specs
         nodes = {n.name: n for n in body.graph.nodes if n.op == "placeholder"}
         users = [nodes[s.arg.name] for s in specs if s.kind == InputKind.USER_INPUT]
-        own = {
-            outer: nodes[name] for (key, name), outer in self._placed.items() if key == id(body)
-        }
+        own = {outer: nodes[name] for (key, name), outer in self._placed.items() if key == id(body)}
         graph = Graph()
         renamed: dict[Node, Node] = {}
         for old in users:

@@ -86,9 +86,7 @@ class StructuredEmitter(MethodEmitter):
             tensor = self._values[index].val
             if tensor.shape_dynamism == STATIC:
                 tensor.shape_dynamism = DYNAMIC_BOUND  # it grows row by row
-        rows, place, done = (
-            self._add(v) for v in (pte.Int(0), pte.Int(0), pte.Bool(False))
-        )
+        rows, place, done = (self._add(v) for v in (pte.Int(0), pte.Int(0), pte.Bool(False)))
         zero, one = self._atom(pte.Int(0)), self._atom(pte.Int(1))
         self._step(SYMBOLIC[aten.sym_size.int], [mapped[0], zero, rows], reads=mapped[:1])
         self._move(zero, place)
