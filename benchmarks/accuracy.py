@@ -161,6 +161,22 @@ def embeddings(threads: int) -> list[dict[str, Any]]:
     )
 
 
+def below_target(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What misses the targets: 8-bit classifiers within a percentage point of float32, dynamic
+    8-bit embeddings with a cosine of 0.99 at least."""
+    missed = []
+    floats = {row["model"]: row for row in rows if row["scheme"] == "float32"}
+    for row in rows:
+        model, scheme = row["model"], row["scheme"]
+        if "accuracy %" in row and scheme.startswith("int8"):
+            least = floats[model]["accuracy %"] - 1
+            if not row["accuracy %"] >= least:
+                missed.append(f"{model}, {scheme}: {row['accuracy %']:.1f} % of {least:.1f} %")
+        if "cosine" in row and scheme == "int8-dynamic" and not row["cosine"] >= 0.99:
+            missed.append(f"{model}, {scheme}: cosine {row['cosine']:.4f} of 0.99")
+    return missed
+
+
 def markdown(tables: Sequence[Sequence[dict[str, Any]]]) -> str:
     """The document: each table, the machine, how to make it again."""
     where = machine()
@@ -211,6 +227,10 @@ def main() -> None:
         tables.append(embeddings(options.threads))
     for rows in tables:
         report("Accuracy of quantized models", rows, [], options.json)
+    missed = [text for rows in tables for text in below_target(rows)]
+    if missed:
+        print("\nBELOW TARGET: " + "; ".join(missed))
+        raise SystemExit(1)
     if options.write:
         DOCUMENT.write_text(markdown(tables))
 

@@ -16,6 +16,7 @@ divided by the largest absolute output. Above 1e-4 the script says so and fails.
 """
 
 import argparse
+import math
 import sys
 import time
 from pathlib import Path
@@ -48,11 +49,28 @@ def handler(side: str) -> Handler:
             inputs = load_arrays(Path(request["inputs"]))
             session = SESSIONS[side](Path(request["load"]), inputs, request["threads"])
             expected = load_arrays(Path(request["expected"]))
-            return {"threads": session.threads, "error_": _error(session.outputs(), expected)}
+            outputs = session.outputs()
+            return {
+                "threads": session.threads,
+                "error_": _error(outputs, expected),
+                "dB_": decibels(outputs, expected),
+            }
         assert session is not None
         return {"ms": _block(session, request["calls"])}
 
     return handle
+
+
+def decibels(outputs: list[Any], expected: list[Any]) -> float:
+    """Signal to noise of the outputs, the expected ones being the signal."""
+    import numpy as np
+
+    pairs = [
+        (y.astype(np.float64), z.astype(np.float64)) for y, z in zip(outputs, expected, strict=True)
+    ]
+    signal = sum(float((z**2).sum()) for _, z in pairs)
+    noise = sum(float(((y - z) ** 2).sum()) for y, z in pairs)
+    return 10 * math.log10(signal / max(noise, 1e-30 * signal))
 
 
 def _error(outputs: list[Any], expected: list[Any]) -> float:

@@ -9,7 +9,10 @@ time, by torchao's `quantize_` for both. ONNX Runtime
 Per side: the time of one inference (as in latency.py), the seconds from the quantized exported
 program to the bytes of the file, its size, its delegates and other operators, and the largest
 error against the quantized program in eager PyTorch, relative to its largest output (for ONNX
-Runtime: against the float model). --only ours|peer, --models, --refresh: as in latency.py.
+Runtime: against the float model). "dB": signal to noise against that program; it must not be
+below "quantized dB", which is that program's own against the float model: roundings that differ
+add up over the layers, but to no more than quantization itself. --only ours|peer, --models,
+--refresh: as in latency.py.
 """
 
 import argparse
@@ -24,15 +27,14 @@ import _pte
 from _common import add_cache_options, add_common_options, add_timing_options, report, report_wrong
 from _sides import SEED, SESSIONS, _spec, import_lowering, model_file
 from _worker import Asked, Worker, serve
-from latency import alternate, compared, handler
+from latency import alternate, compared, decibels, handler
 
 IMAGES = ("mobilenet_v2", "mobilenet_v3_small", "resnet50", "vit_b_16")
 DECODE = "mlp_8da4w"
 CALIBRATION = 4  # batches
-WORST = 0.3  # steps of rounding add up over the layers; beyond it, something else is computed
 
 
-def decode_model() -> Any:
+def decode_model(is_quantized: bool = True) -> Any:
     """Four gated MLP blocks with residual connections, quantized by `quantize_`."""
     import torch
     from torchao.quantization.granularity import PerGroup
@@ -55,7 +57,8 @@ def decode_model() -> Any:
     config = Int8DynamicActivationIntxWeightConfig(
         weight_dtype=torch.int4, weight_granularity=PerGroup(32)
     )
-    quantize_(model, config)
+    if is_quantized:
+        quantize_(model, config)
     return model
 
 
@@ -109,19 +112,25 @@ def prepare(side: str, model: str, cache: Path) -> None:
             lower = import_lowering(side)
             program = quantized_program(side, model)
             outputs = program.module()(*inputs)
+            plain = decode_model(False) if model == DECODE else _spec(model).build(SEED)
+            floats = plain(*inputs)
             start = time.perf_counter()
             data = lower(program)
             contents = _pte.read(data)
             facts = {
                 "s": time.perf_counter() - start,
                 "delegates+ops": f"{contents.delegate_count}+{contents.operator_count}",
+                "quantized dB": decibels(_arrays(outputs), _arrays(floats)),
             }
             target.write_bytes(data)
-    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     np.savez(target.with_suffix(".inputs.npz"), *(x.numpy() for x in inputs))
-    np.savez(target.with_suffix(".expected.npz"), *(y.numpy() for y in outputs))
+    np.savez(target.with_suffix(".expected.npz"), *_arrays(outputs))
     # Last: it says that all is there.
     target.with_suffix(".json").write_text(json.dumps(facts))
+
+
+def _arrays(outputs: Any) -> list[Any]:
+    return [y.numpy() for y in (outputs if isinstance(outputs, tuple) else (outputs,))]
 
 
 def _prepare_onnx(model: str, inputs: tuple[Any, ...], target: Path) -> None:
@@ -177,7 +186,11 @@ def file_of(side: str, model: str, cache: Path) -> Path:
 def ensure(side: str, model: str, cache: Path, refresh: bool) -> None:
     """Prepare, in a process of its own, what `cache` does not hold yet."""
     cache.mkdir(parents=True, exist_ok=True)
-    if file_of(side, model, cache).with_suffix(".json").exists() and not refresh:
+    facts = file_of(side, model, cache).with_suffix(".json")
+    is_whole = facts.exists() and (
+        side == "onnx" or "quantized dB" in json.loads(facts.read_text())
+    )
+    if is_whole and not refresh:
         return
     print(f"preparing {model} ({side}) ...", file=sys.stderr, flush=True)
     script = [sys.executable, "-W", "ignore", __file__, "--prepare", side]
@@ -200,13 +213,13 @@ def measure(model: str, sides: list[str], options: argparse.Namespace) -> dict[s
     files = {side: file_of(side, model, options.cache) for side in sides}
     workers: dict[str, Asked] = {side: Worker(Path(__file__), side) for side in sides}
     try:
-        errors = {
+        loaded = {
             side: worker.ask(
                 load=str(files[side]),
                 inputs=str(files[side].with_suffix(".inputs.npz")),
                 expected=str(files[side].with_suffix(".expected.npz")),
                 threads=options.threads,
-            )["error_"]
+            )
             for side, worker in workers.items()
         }
         blocks, least = alternate(workers, options)
@@ -215,10 +228,11 @@ def measure(model: str, sides: list[str], options: argparse.Namespace) -> dict[s
             worker.close()
     row: dict[str, Any] = {"model": model, **compared(blocks, least)}
     facts = {side: json.loads(files[side].with_suffix(".json").read_text()) for side in sides}
-    for key in ("s", "delegates+ops"):
+    for key in ("s", "delegates+ops", "quantized dB"):
         row |= {f"{side} {key}": facts[side][key] for side in sides if key in facts[side]}
     row |= {f"{side} MB": files[side].stat().st_size / 1e6 for side in sides}
-    row |= {f"{side} error": errors[side] for side in sides}
+    row |= {f"{side} error": loaded[side]["error_"] for side in sides}
+    row |= {f"{side} dB": loaded[side]["dB_"] for side in sides if side != "onnx"}
     return {"row": row, "blocks": blocks}
 
 
@@ -254,17 +268,19 @@ def main() -> int:
             f"{options.settle:g} ms apart; a process for each side, {options.threads} threads",
             "s: from the quantized exported program to the bytes of the file, first in its process",
             "error: of the largest output, against the quantized program in eager PyTorch; "
-            "ONNX Runtime's against the float model",
+            "ONNX Runtime's against the float model; dB: signal to noise, of the file against the "
+            "quantized program, and of that against the float model",
         ],
         options.json,
         {"block_medians_ms": {model: result["blocks"] for model, result in results.items()}},
     )
-    errors = {
-        f"{model} ({side})": result["row"].get(f"{side} error", 0.0)
+    lost = {
+        f"{model} ({side})": result["row"][f"{side} quantized dB"] - result["row"][f"{side} dB"]
         for model, result in results.items()
         for side in ("ours", "peer")
+        if f"{side} dB" in result["row"]
     }
-    return report_wrong(errors, WORST)
+    return report_wrong(lost, 0.0)
 
 
 if __name__ == "__main__":

@@ -35,9 +35,11 @@ ELEMENTWISE = {
 }
 ALONE = {
     "hardswish": F.hardswish,
+    "silu": F.silu,
     "gelu": F.gelu,
     "elu": F.elu,
     "leaky_relu": F.leaky_relu,
+    "hardsigmoid": F.hardsigmoid,
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
 }
@@ -133,7 +135,9 @@ def test_operators_that_are_looked_up_have_a_scale_for_operand_and_result(name: 
     assert before is not after
 
 
-@pytest.mark.parametrize(("name", "low", "high"), [("sigmoid", 0, 1), ("tanh", -1, 1)])
+@pytest.mark.parametrize(
+    ("name", "low", "high"), [("hardsigmoid", 0, 1), ("sigmoid", 0, 1), ("tanh", -1, 1)]
+)
 def test_results_of_a_known_range_do_not_look_at_data(name: str, low: int, high: int) -> None:
     graph = prepare(Fn(ALONE[name]), IMAGE)
     graph(IMAGE[0] * 1e-3)

@@ -17,7 +17,7 @@ constexpr Row kRows[] = {
     {"qcint4", xnn_datatype_qcint4, 4},   {"qdint8", xnn_datatype_qdint8, 8},
     {"qbint4", xnn_datatype_qbint4, 4},   {"qpint8", xnn_datatype_qpint8, 8},
     {"int32", xnn_datatype_int32, 32},    {"pfp32", xnn_datatype_pfp32, 32},
-    {"bf16", xnn_datatype_bf16, 16},
+    {"bf16", xnn_datatype_bf16, 16},      {"qbint8", xnn_datatype_invalid, 8},
 };
 
 const Row& row(DataType type) { return kRows[static_cast<size_t>(type)]; }

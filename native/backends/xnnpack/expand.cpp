@@ -14,7 +14,9 @@ bool has_kernel(const GraphNode& node, DataType input, DataType filter) {
 float scale_of(const GraphValue& value, size_t row, size_t column, size_t channel) {
   if (value.block_size == 0) return value.channel_scales[channel];
   const size_t blocks = value.shape.last() / value.block_size;
-  const uint32_t bits = value.block_scales[row * blocks + column / value.block_size];
+  const size_t block = row * blocks + column / value.block_size;
+  if (value.stored == DataType::kQbint8) return value.channel_scales[block];
+  const uint32_t bits = value.block_scales[block];
   return std::bit_cast<float>(bits << 16);
 }
 
@@ -22,7 +24,7 @@ float scale_of(const GraphValue& value, size_t row, size_t column, size_t channe
 float number_at(const GraphValue& value, size_t row, size_t column) {
   const std::byte* data = value.data.bytes.data();
   const size_t columns = value.shape.last();
-  if (value.stored == DataType::kQcint8) {
+  if (value.stored == DataType::kQcint8 || value.stored == DataType::kQbint8) {
     return static_cast<float>(static_cast<int8_t>(data[row * columns + column]));
   }
   const auto pair = std::to_integer<int32_t>(data[row * ((columns + 1) / 2) + column / 2]);

@@ -40,9 +40,11 @@ constexpr Filtered kFullyConnected[] = {
     {T::kFp32, T::kQcint8, T::kFp32, T::kFp32},
     // Not XNNPACK's: see expand.h.
     {T::kFp32, T::kQbint4, T::kFp32, T::kFp32},
+    {T::kFp32, T::kQbint8, T::kFp32, T::kFp32},
     {T::kFp16, T::kQcint8, T::kFp32, T::kFp16},
     {T::kFp16, T::kQcint4, T::kFp32, T::kFp16},
     {T::kFp16, T::kQbint4, T::kFp32, T::kFp16},
+    {T::kFp16, T::kQbint8, T::kFp32, T::kFp16},
     {T::kQdint8, T::kQcint4, T::kFp32, T::kFp32},
     {T::kQdint8, T::kQcint4, T::kFp32, T::kFp16},
     {T::kQdint8, T::kQbint4, T::kFp32, T::kFp32},
@@ -128,8 +130,8 @@ Status Checker::check_filtered() const {
     return refuse("its filter and bias must be constants");
   }
   const bool is_transposed = (node.flags & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0;
-  if (in(1).type == T::kQbint4 && is_transposed) {
-    return refuse("4-bit weights in blocks must not be transposed");
+  if ((in(1).type == T::kQbint4 || in(1).type == T::kQbint8) && is_transposed) {
+    return refuse("weights in blocks must not be transposed");
   }
   if (in(1).type == T::kQint8 && in(1).zero_point != 0) {
     return refuse("its filter's zero point must be 0");

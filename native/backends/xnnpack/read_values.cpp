@@ -38,8 +38,8 @@ struct ValueReader {
 Status ValueReader::read_tensor(const fb::XNNTensorValue& tensor, uint32_t externals) {
   value->serialized_id = tensor.id_out();
   const auto number = static_cast<int>(tensor.datatype());
-  if (number <= 0 || number > static_cast<int>(DataType::kBf16)) {
-    return VALUE_ERROR("its datatype must be from 1 to 14; got %d", number);
+  if (number <= 0 || number > static_cast<int>(DataType::kQbint8)) {
+    return VALUE_ERROR("its datatype must be from 1 to 15; got %d", number);
   }
   value->type = static_cast<DataType>(number);
   if (tensor.dq_datatype() != fb::XNNDatatype::invalid) {
@@ -174,9 +174,12 @@ uint16_t to_bfloat16(float number) {
 
 Status ValueReader::read_per_block(const fb::PerChannelGroupQuant& quant) {
   const int32_t block = quant.group_size();
-  if (value->type != DataType::kQbint4 || value->shape.rank != 2 || quant.channel_dim() != 0) {
-    return VALUE_ERROR("scales for blocks need qbint4, two dimensions, channels first; got %s%s",
-                       name_of(value->type), value->shape.text().c_str());
+  const bool has_8_bits = value->type == DataType::kQbint8;
+  if ((value->type != DataType::kQbint4 && !has_8_bits) || value->shape.rank != 2 ||
+      quant.channel_dim() != 0) {
+    return VALUE_ERROR(
+        "scales for blocks need qbint4 or qbint8, two dimensions, channels first; got %s%s",
+        name_of(value->type), value->shape.text().c_str());
   }
   if (block < XNN_MIN_BLOCKSIZE || block % XNN_MIN_BLOCKSIZE != 0 ||
       value->shape[1] % static_cast<size_t>(block) != 0) {
@@ -184,9 +187,10 @@ Status ValueReader::read_per_block(const fb::PerChannelGroupQuant& quant) {
                        XNN_MIN_BLOCKSIZE, value->shape[1], block);
   }
   value->block_size = static_cast<uint32_t>(block);
-  value->zero_point = kZeroPoint4Bit;
+  if (!has_8_bits) value->zero_point = kZeroPoint4Bit;
   const size_t count = value->shape[0] * (value->shape[1] / value->block_size);
   if (quant.scale_buffer_idx() != 0) {
+    if (has_8_bits) return VALUE_ERROR("8-bit blocks must have a list of scales; got a buffer");
     if (quant.num_scales() != count) {
       return VALUE_ERROR("it must have %zu scales; got %u", count, quant.num_scales());
     }
@@ -198,7 +202,18 @@ Status ValueReader::read_per_block(const fb::PerChannelGroupQuant& quant) {
       return VALUE_ERROR("it must have %zu scales; got %u", count,
                          scales == nullptr ? 0 : scales->size());
     }
-    for (float scale : *scales) value->block_scales.push_back(to_bfloat16(scale));
+    for (float scale : *scales) {
+      if (!has_8_bits) {
+        value->block_scales.push_back(to_bfloat16(scale));
+        continue;
+      }
+      if (!is_scale(scale)) {
+        return VALUE_ERROR("its scales must be normal positive numbers; got %g",
+                           static_cast<double>(scale));
+      }
+      value->channel_scales.push_back(scale);
+    }
+    if (has_8_bits) return {};
   }
   for (size_t i = 0; i < count; ++i) {
     if (!is_scale(from_bfloat16(value->block_scales[i]))) {

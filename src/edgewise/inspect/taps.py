@@ -14,9 +14,9 @@ from torch.utils import _pytree as pytree
 from edgewise.edge.graph import is_getitem
 from edgewise.edge.program import copy_program, make_program, output_node
 from edgewise.inspect.matching import QUANTIZING, base_name, namespace
-from edgewise.quantize.patterns import ACTIVATIONS, BATCH_NORMS
+from edgewise.quantize.patterns import ACTIVATIONS, BATCH_NORMS, GATES
 
-_FUSED = ACTIVATIONS | BATCH_NORMS
+_FUSED = ACTIVATIONS | BATCH_NORMS | GATES
 _NAMES = """
     alias chunk clone contiguous detach dropout expand expand_as feature_dropout flatten
     lift_fresh_copy movedim permute repeat reshape select slice split split_with_sizes squeeze

@@ -81,6 +81,9 @@ ACTIVATIONS = frozenset(
 )
 """Clamps: part of the operator before them, whose unclamped result nobody else reads."""
 
+GATES = frozenset({aten.hardsigmoid.default, aten.hardsigmoid_.default})
+"""Clamps of a line: part of the operator with weights before them, which absorb the line."""
+
 BATCH_NORMS = frozenset(
     {aten.batch_norm.default, aten._native_batch_norm_legit.default, aten.cudnn_batch_norm.default}
 )
@@ -98,6 +101,7 @@ def chain(node: Node, pattern: Pattern) -> list[Node]:
     found = [node]
     if isinstance(pattern, Weighted):
         _extend(found, BATCH_NORMS)
+        _extend(found, GATES)
     if isinstance(pattern, FUSES_CLAMP):
         _extend(found, ACTIVATIONS)
     return found

@@ -21,19 +21,27 @@ def pt2e(
     dynamic: bool = False,
     per_channel: bool = True,
     dynamic_shapes: Any = None,
+    ours: bool = False,
+    calibration: tuple[Any, ...] | None = None,
 ) -> torch.export.ExportedProgram:
-    """The exported program of the PT2E flow with XNNPACK's quantizer, calibrated on `inputs`."""
+    """The exported program of the PT2E flow with torchao's XNNPACK quantizer, or with ours;
+    calibrated on `inputs` if on nothing else."""
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
-    from torchao.testing.pt2e._xnnpack_quantizer import (
-        XNNPACKQuantizer,
-        get_symmetric_quantization_config,
-    )
+
+    if ours:
+        from edgewise.backends.xnnpack import XNNPACKQuantizer
+        from edgewise.quantize import get_symmetric_quantization_config
+    else:
+        from torchao.testing.pt2e._xnnpack_quantizer import (
+            XNNPACKQuantizer,
+            get_symmetric_quantization_config,
+        )
 
     with torch.no_grad():
         graph = torch.export.export(module.eval(), inputs, dynamic_shapes=dynamic_shapes).module()
         config = get_symmetric_quantization_config(is_per_channel=per_channel, is_dynamic=dynamic)
         prepared = prepare_pt2e(graph, XNNPACKQuantizer().set_global(config))
-        prepared(*inputs)
+        prepared(*(calibration or inputs))
         return torch.export.export(convert_pt2e(prepared), inputs, dynamic_shapes=dynamic_shapes)
 
 
@@ -89,7 +97,7 @@ def node_types(graph: Any) -> list[tuple[str, list[int]]]:
     return found
 
 
-FLOAT, QINT8, QDINT8, QCINT8, QCINT4, QBINT4 = 1, 3, 9, 6, 8, 10
+FLOAT, QINT8, QDINT8, QCINT8, QCINT4, QBINT4, QBINT8 = 1, 3, 9, 6, 8, 10, 15
 
 
 def float_kinds(pte: bytes) -> Counter[str]:

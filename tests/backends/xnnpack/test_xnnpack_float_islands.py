@@ -26,11 +26,23 @@ CASES: dict[str, tuple[nn.Module, str | None, str]] = {
         "aten._softmax.default",
         "XNNPACK has no integer kernel for Softmax",
     ),
-    "hardsigmoid": (
-        between_convolutions(nn.Hardsigmoid()),
-        "aten.hardsigmoid.default",
+    "selu": (
+        between_convolutions(nn.SELU()),
+        "aten.selu.default",
         "a step of it, has no quantizations around it",
     ),
+    "windows of several sizes": (
+        between_convolutions(nn.AvgPool2d(3, 1, 1, count_include_pad=False)),
+        "aten.avg_pool2d.default",
+        "XNNPACK has no integer kernel for AvgPooling2d",
+    ),
+    "hardsigmoid": (between_convolutions(nn.Hardsigmoid()), None, ""),
+    "hardsigmoid alone": (
+        between_convolutions(nn.Sequential(nn.ReLU(), nn.Hardsigmoid())),
+        None,
+        "",
+    ),
+    "silu": (between_convolutions(nn.SiLU()), None, ""),
     "relu": (between_convolutions(nn.ReLU()), None, ""),
     "a table": (between_convolutions(nn.Hardswish()), None, ""),
     "a sum": (between_convolutions(Fn(lambda x: x + x)), None, ""),

@@ -17,6 +17,7 @@ from quantized import QBINT4, QCINT4, QCINT8, QDINT8, QINT8, float_kinds, kinds_
 
 import edgewise
 from edgewise.backends.xnnpack import XnnpackPartitioner
+from edgewise.backends.xnnpack.weight_only import EXPANDED, UNQUANTIZED
 from support import RUNTIMES, Fn, operators, payloads
 
 BOTH = ["ours", pytest.param("peer", marks=pytest.mark.peer)]
@@ -62,7 +63,8 @@ def around(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[], tor
 @dataclass(frozen=True)
 class Case:
     """`kinds` must be among the nodes, on integers; nothing is computed in floating point but
-    `floats`. `steps`: allowed difference to PT2E in steps of the output."""
+    `floats`. `steps`: allowed difference to PT2E in steps of the output: more than one where
+    several operators round one after the other. One by one: test_xnnpack_quantized_rows.py."""
 
     make: Callable[[], torch.nn.Module]
     inputs: tuple[torch.Tensor, ...]
@@ -423,16 +425,23 @@ def test_weights_are_stored_as_integers() -> None:
         assert expected <= len(quantized.lower(exported).buffer) <= 1.1 * expected + 4096
 
 
-def test_blocks_that_xnnpack_lacks_run_on_kernels() -> None:
-    """8-bit weights in blocks: no kernel of XNNPACK's, so all of it is refused, and runs."""
-    x = (t(3, 64),)
-    exported = grouped(torch.int8, 32)(seeded(lambda: mlp(64, 8)), x)
+def test_8_bit_blocks_are_integers_in_the_file() -> None:
+    """XNNPACK has no kernel for them: weights are expanded, activations are not quantized."""
+    x = (t(3, 512),)
+    module = seeded(lambda: mlp(512, 512))
+    exported = grouped(torch.int8, 32)(module, x)
     program = quantized.lower(exported)
-    reasons = [str(node.reasons) for node in program.delegation_report().refused]
-    assert any("not symmetric 8-bit or 4-bit" in r for r in reasons), reasons
+    assert operators(program.buffer) == ["delegate"]
+    assert len(program.buffer) <= 512 * 512 * 9 / 8 + 12_000
+    (notes,) = [node.notes for node in program.delegation_report().nodes if node.notes]
+    assert notes == [EXPANDED, UNQUANTIZED]
     (got,) = RUNTIMES["ours"](program.buffer, x)
-    (want,) = quantized.reference(exported, x)
+    with torch.no_grad():
+        layer = module[0]
+        want = F.linear(x[0].double(), layer.weight.dequantize().double(), layer.bias.double())
     assert (got[0] - want).abs().max() <= 1e-5 * want.abs().max()
+    (rounded,) = quantized.reference(exported, x)
+    assert (got[0] - rounded).abs().max() <= 2e-2 * rounded.abs().max()
 
 
 def test_weights_alone_stay_integers() -> None:
@@ -485,11 +494,11 @@ def test_integers_cross_the_border_of_a_program() -> None:
 
 
 # Architecture | kinds that stay in floating point, for XNNPACK has no integer kernel for them
-# (softmax, products of activations, hardsigmoid) or because PT2E leaves them unquantized
+# (softmax, products of activations) or because PT2E leaves them unquantized
 # (layer norm), | the largest difference to PT2E as a share of what quantization itself changed.
 MODELS = {
     "mobilenet_v2": (set(), 1.0),
-    "mobilenet_v3_small": ({"Multiply", "Add"}, 1.5),
+    "mobilenet_v3_small": (set(), 1.5),
     "resnet18": (set(), 1.0),
     "bert_small": (
         {

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from quantized import FLOAT, QBINT4, QCINT4, QCINT8, node_types, reference
+from quantized import FLOAT, QBINT4, QBINT8, QCINT4, QCINT8, node_types, reference
 
 import edgewise
 from edgewise.backends.xnnpack import XnnpackPartitioner, XNNPACKQuantizer
@@ -98,6 +98,8 @@ CASES = {
     "linear in 8 bits by quantize_": Case(linear(24, 10), t(3, 24), (8, None), QCINT8, both=True),
     "linear in groups of 32": Case(linear(96, 10), t(3, 96), (4, 32), QBINT4),
     "linear in groups of 64": Case(linear(128, 7, False), t(1, 128), (4, 64), QBINT4),
+    "linear in 8-bit groups of 32": Case(linear(96, 10), t(3, 96), (8, 32), QBINT8),
+    "linear in 8-bit groups, half": Case(linear(64, 10), t(3, 64), (8, 32), QBINT8, half=True),
     "linear in groups of odd size": Case(linear(48, 10), t(3, 48), (4, 24), FLOAT, both=True),
     "linear in half": Case(linear(24, 10), t(3, 24), (8, None), QCINT8, half=True),
     "linear in groups and half": Case(linear(64, 10), t(3, 64), (4, 32), QBINT4, half=True),
@@ -142,13 +144,13 @@ def test_the_peer_refuses_what_the_note_says() -> None:
         RUNTIMES["peer"](edge.to_executorch().buffer, (IMAGE,))
 
 
-@pytest.mark.parametrize("how", ["int8", (4, 32)])
+@pytest.mark.parametrize("how", ["int8", (4, 32), (8, 32)])
 def test_files_are_smaller(how: Any) -> None:
     module, x = seeded(linear(512, 512, False)), t(1, 512)
     edge = edgewise.to_edge_transform_and_lower(
         weight_only(module, x, how), partitioner=[XnnpackPartitioner()]
     )
-    bits = 8 if how == "int8" else 4 + 16 / 32
+    bits = {"int8": 8, (4, 32): 4 + 16 / 32, (8, 32): 8 + 32 / 32}[how]
     assert len(edge.to_executorch().buffer) <= 512 * 512 * bits / 8 + 12_000
 
 

@@ -10,6 +10,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from edgewise.backends.xnnpack.builder import Builder, Operand, Ref
+from edgewise.backends.xnnpack.dynamic_quant import is_dynamic_product
 from edgewise.backends.xnnpack.float_islands import float_islands
 from edgewise.backends.xnnpack.graph import Graph, serialize
 from edgewise.backends.xnnpack.passes import optimize
@@ -17,7 +18,7 @@ from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
 from edgewise.backends.xnnpack.reshape import OutOfReach
 from edgewise.backends.xnnpack.rows import row_of
 from edgewise.backends.xnnpack.table import Lowering
-from edgewise.backends.xnnpack.weight_only import EXPANDED, is_expanded
+from edgewise.backends.xnnpack.weight_only import EXPANDED, UNQUANTIZED, is_expanded
 from edgewise.edge.graph import (
     arguments,
     dims_of,
@@ -55,6 +56,9 @@ class XnnpackBackend(BackendDetails):
 def _notes(nodes: Sequence[Node], graph: Graph) -> dict[str, list[str]]:
     """For the report, by the name of the node that a node of the subgraph comes from."""
     found = {nodes[number].name: [EXPANDED] for number in graph.expands}
+    for number in graph.expands:
+        if is_dynamic_product(nodes[number]):
+            found[nodes[number].name].append(UNQUANTIZED)
     for number, reason in float_islands(graph).items():
         texts = found.setdefault(nodes[number].name, [])
         texts.append(f"in floating point between quantized values: {reason}")

@@ -7,16 +7,14 @@ from edgewise.backends.xnnpack.quant import PerTensor
 
 _MOVES = {"Convert", "Copy", "StaticReshape", "StaticSlice", "StaticTranspose"}
 _NO_KERNEL = {
+    "AvgPooling2d",
     "BatchMatrixMultiply",
     "Clamp",
-    "Cos",
     "Div",
     "GlobalAvgPooling2d",
-    "Log",
     "Maximum",
     "Minimum",
     "PReLU",
-    "Sin",
     "Softmax",
 }
 """Kinds without an integer kernel, or with a slow one that is not used."""

@@ -34,7 +34,8 @@ DATATYPES = {torch.float32: FP32, torch.float16: FP16}
 
 _PER_TENSOR = {torch.int8: 3, torch.uint8: 4, torch.int32: 5}
 _PER_CHANNEL = {8: 6, 32: 7, 4: 8}
-QDINT8, QBINT4 = 9, 10
+_PER_BLOCK = {4: 10, 8: 15}
+QDINT8 = 9
 
 EXTERNAL_INPUT, EXTERNAL_OUTPUT = 1, 2
 TRANSPOSE_B = 1
@@ -53,6 +54,13 @@ class Value:
     output_index: int | None = None
     quant: Quant | None = None
     """What stored integers mean; `dtype` of a quantized constant is that of the real numbers."""
+
+    def number(self) -> float | None:
+        """Of a constant in floating point: the number that all of its elements are."""
+        if self.data is None or self.quant is not None or self.data.numel() == 0:
+            return None
+        first = self.data.reshape(-1)[0]
+        return float(first) if bool((self.data == first).all()) else None
 
 
 @dataclass(eq=False)
@@ -184,7 +192,7 @@ def _datatype(value: Value) -> int:
         return _PER_TENSOR[quant.dtype]
     if isinstance(quant, PerChannel):
         return _PER_CHANNEL[quant.bits]
-    return QBINT4 if isinstance(quant, PerBlock) else QDINT8
+    return _PER_BLOCK[quant.bits] if isinstance(quant, PerBlock) else QDINT8
 
 
 def _write_quant(quant: Quant, add: Callable[[torch.Tensor], int]) -> Any:
@@ -192,6 +200,10 @@ def _write_quant(quant: Quant, add: Callable[[torch.Tensor], int]) -> Any:
         return payload.PerTensorQuant(quant.scale, quant.zero_point)
     if isinstance(quant, PerChannel):
         return payload.PerChannelQuant(scale=quant.scales.tolist(), channel_dim=quant.axis)
+    if isinstance(quant, PerBlock) and quant.bits == 8:
+        return payload.PerChannelGroupQuant(
+            scale=quant.scales.reshape(-1).tolist(), channel_dim=0, group_size=quant.size
+        )
     if isinstance(quant, PerBlock):
         return payload.PerChannelGroupQuant(
             channel_dim=0,

@@ -26,6 +26,7 @@ from edgewise.backends.xnnpack.dynamic_quant import (
 )
 from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
 from edgewise.edge.graph import is_call, is_getitem
+from edgewise.quantize.patterns import GATES
 
 STATIC = (
     "quantized_decomposed.quantize_per_tensor.default",
@@ -100,9 +101,11 @@ def _is_read(node: Node) -> bool:
         users = list(node.users)
         if users and all(is_one_of(u, STATIC[:1]) for u in users):
             return True
-        if len(users) != 1 or not (_follows(users[0]) or is_getitem(users[0])):
+        if len(users) != 1:
             return False
         node = users[0]
+        if not (_follows(node) or is_getitem(node) or node.target in GATES):
+            return False
 
 
 def own_constants(nodes: Sequence[Node], constants: QuantizedConstants) -> list[Node]:

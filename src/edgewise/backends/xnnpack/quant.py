@@ -8,7 +8,7 @@ constants are int8 until they are written.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -61,7 +61,8 @@ class PerChannel:
 
 @dataclass(frozen=True, eq=False)
 class PerBlock:
-    """4-bit weights [outputs, inputs], a scale for every `size` inputs of an output."""
+    """Weights [outputs, inputs] of 4 or 8 bits, a scale for every `size` inputs of an output.
+    XNNPACK has kernels for 4 bits only."""
 
     scales: torch.Tensor
     """float32, [outputs, inputs / size]."""
@@ -98,12 +99,20 @@ def dequantize(stored: torch.Tensor, quant: Quant, dtype: torch.dtype) -> torch.
     return (stored.float() * scales).to(dtype)
 
 
+def scaled(quant: Quant, factor: float) -> Quant:
+    """What the same integers mean if all numbers are multiplied by a positive factor."""
+    if isinstance(quant, PerTensor):
+        return replace(quant, scale=quant.scale * factor)
+    assert not isinstance(quant, PerToken)
+    return replace(quant, scales=(quant.scales.double() * factor).float())
+
+
 def rows_of(quant: Quant | None, rows: slice) -> Quant | None:
     """What some rows (indices of the first dimension) of weights or a bias mean."""
     if isinstance(quant, PerChannel) and quant.axis == 0:
         return PerChannel(quant.scales[rows], 0, quant.bits)
     if isinstance(quant, PerBlock):
-        return PerBlock(quant.scales[rows].contiguous(), quant.size)
+        return replace(quant, scales=quant.scales[rows].contiguous())
     return quant
 
 

@@ -209,8 +209,8 @@ def _quant(
     if len(split) == 1 and block[split[0]] == 1:
         return PerChannel(scales, split[0], bits) if scales.numel() == shape[split[0]] else None
     blocks = len(shape) == 2 and block[0] == 1 and shape[1] % block[1] == 0
-    if blocks and scales.numel() == shape[0] * (shape[1] // block[1]) and bits == 4:
-        return PerBlock(scales.reshape(shape[0], -1), block[1])
+    if blocks and scales.numel() == shape[0] * (shape[1] // block[1]):
+        return PerBlock(scales.reshape(shape[0], -1), block[1], bits)
     return None
 
 

@@ -36,13 +36,15 @@ def _table() -> dict[Any, Pattern]:
         aten.conv_transpose1d.default: Weighted(channel_axis=1),
         aten.conv_transpose2d.input: Weighted(channel_axis=1),
         aten.cat.default: Joined(),
+        aten.hardsigmoid.default: Fixed(1 / 256, -128),
+        aten.hardsigmoid_.default: Fixed(1 / 256, -128),
         aten.sigmoid.default: Fixed(1 / 256, -128),
         aten.tanh.default: Fixed(1 / 128, 0),
     }
     for name in ("add", "sub", "mul"):
         operator = getattr(aten, name), getattr(aten, f"{name}_")
         table.update({packet.Tensor: Elementwise() for packet in operator})
-    # Of one operand: XNNPACK looks the result up in a table of 256.
+    # Of one operand: XNNPACK looks the result up in a table of 256 (silu: sigmoid, then a product).
     for one in (
         aten.hardswish.default,
         aten.hardswish_.default,
@@ -50,6 +52,8 @@ def _table() -> dict[Any, Pattern]:
         aten.elu.default,
         aten.leaky_relu.default,
         aten.leaky_relu_.default,
+        aten.silu.default,
+        aten.silu_.default,
     ):
         table[one] = Elementwise(operands=1)
     for same in (

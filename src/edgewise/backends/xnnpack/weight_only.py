@@ -11,8 +11,9 @@ from __future__ import annotations
 import torch
 from torch.fx import Node
 
+from edgewise.backends.xnnpack.dynamic_quant import is_dynamic_product
 from edgewise.backends.xnnpack.precision import ConfigPrecisionType, precision
-from edgewise.backends.xnnpack.quant import BLOCK_MULTIPLE, PerBlock, PerTensor
+from edgewise.backends.xnnpack.quant import BLOCK_MULTIPLE, PerBlock, PerTensor, Quant
 from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
 from edgewise.edge.graph import fake
 
@@ -23,6 +24,11 @@ EXPANDED = (
     "it is loaded"
 )
 """The note in the report."""
+
+UNQUANTIZED = (
+    "activations stay in floating point: XNNPACK has no kernel for 8-bit weights in groups"
+)
+"""Further said of products whose activations would be quantized at run time."""
 
 _LINEAR = aten.linear.default
 _CONVOLUTION = aten.convolution.default
@@ -35,12 +41,12 @@ def is_expanded(node: Node, constants: QuantizedConstants) -> bool:
     weight = node.args[1]
     if not isinstance(weight, Node) or weight.op == "placeholder" or weight not in constants:
         return False
-    if precision(node, constants) != ConfigPrecisionType.FP32:
-        return False
     stored = constants.stored_as(weight)
     if stored is None:
         return False
     quant = stored.quant
+    if precision(node, constants) != ConfigPrecisionType.FP32 and not is_unquantized(node, quant):
+        return False
     is_linear = node.target is _LINEAR
     is_wide = fake(node).dtype == torch.float32
     if isinstance(quant, PerTensor):
@@ -55,4 +61,9 @@ def is_expanded(node: Node, constants: QuantizedConstants) -> bool:
     return quant.axis == 0
 
 
-__all__ = ["EXPANDED", "is_expanded"]
+def is_unquantized(node: Node, quant: Quant) -> bool:
+    """Whether activations that should be quantized at run time are not."""
+    return is_dynamic_product(node) and isinstance(quant, PerBlock) and quant.bits == 8
+
+
+__all__ = ["EXPANDED", "UNQUANTIZED", "is_expanded", "is_unquantized"]

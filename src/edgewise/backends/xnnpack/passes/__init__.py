@@ -10,6 +10,7 @@ from edgewise.backends.xnnpack.passes.dynamic_kernels import use_dynamic_kernels
 from edgewise.backends.xnnpack.passes.fold_affine import fold_affine
 from edgewise.backends.xnnpack.passes.fuse_clamp import fuse_clamp
 from edgewise.backends.xnnpack.passes.integer_kernels import use_integer_kernels
+from edgewise.backends.xnnpack.passes.integer_steps import quantize_steps
 from edgewise.backends.xnnpack.passes.integer_weights import keep_integer_weights
 from edgewise.backends.xnnpack.passes.merge_reshapes import merge_reshapes
 from edgewise.backends.xnnpack.passes.move_quantization import move_quantization
@@ -25,6 +26,7 @@ PASSES: tuple[Callable[[Graph], bool], ...] = (
     fuse_clamp,
     move_quantization,
     drop_dead,
+    quantize_steps,
     use_integer_kernels,
     fuse_clamp,
     use_dynamic_kernels,

@@ -72,7 +72,7 @@ def _weights(node: Node) -> Value | None:
             return None
         if quant.bits == 4 and (node.kind != "FullyConnected" or inputs % 2 == 1):
             quant = PerChannel(quant.scales, 0)
-    elif isinstance(quant, PerBlock) and quant.size % BLOCK_MULTIPLE != 0:
+    elif isinstance(quant, PerBlock) and (quant.bits != 4 or quant.size % BLOCK_MULTIPLE != 0):
         return None
     return Value(weight.dims, weight.dtype, data=data, quant=quant)
 

@@ -4,7 +4,8 @@ Before it: `fc(x * gamma + beta)` has weights `w * gamma` and bias `b + w @ beta
 every reader of the scaled tensor is such a node (layer normalisation before
 projections). After it: `fc(x) * s + a` has weights `w * s` and bias `b * s + a` for
 numbers s and a, and so does a convolution (the scale of an attention's query, the
-hardsigmoid of a squeeze-and-excitation). Weights are combined in float64 and rounded once.
+hardsigmoid of a squeeze-and-excitation). Weights are combined in float64 and rounded once;
+of integers only the scales change.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import torch
 
 from edgewise.backends.xnnpack.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.quant import scaled
 
 
 def fold_affine(graph: Graph) -> bool:
@@ -33,13 +35,13 @@ def _constant_operand(node: Node) -> tuple[Value, torch.Tensor] | None:
     return None
 
 
-def _constant_weights(node: Node) -> bool:
+def _constant_weights(node: Node, may_be_integers: bool = False) -> bool:
     """Whether weights and bias (if any) are constants."""
     _, weight, bias = node.inputs
     return (
         weight is not None
         and weight.data is not None
-        and weight.quant is None
+        and (weight.quant is None or may_be_integers)
         and (bias is None or bias.data is not None)
         and not node.params.get("flags")
     )
@@ -68,7 +70,8 @@ def _fold_after(graph: Graph) -> bool:
         between = {source, product.outputs[0]}
         if any(len(users[v]) != 1 or v.output_index is not None for v in between):
             continue
-        if not _constant_weights(product):
+        # A positive factor of integers goes to their scales.
+        if not _constant_weights(product, node.kind == "Add" or float(number) > 0):
             continue
         if node.kind == "Multiply":
             _scale(product, number)
@@ -88,7 +91,11 @@ def _fold_after(graph: Graph) -> bool:
 def _scale(product: Node, factor: torch.Tensor) -> None:
     _, weight, bias = product.inputs
     assert weight is not None and weight.data is not None
-    product.inputs[1] = _constant(weight.data.double() * factor.double(), weight)
+    if weight.quant is None:
+        product.inputs[1] = _constant(weight.data.double() * factor.double(), weight)
+    else:
+        quant = scaled(weight.quant, float(factor))
+        product.inputs[1] = Value(weight.dims, weight.dtype, data=weight.data, quant=quant)
     if bias is not None and bias.data is not None:
         product.inputs[2] = _constant(bias.data.double() * factor.double(), bias)
 

@@ -2,7 +2,8 @@
 
 A node all of whose operands are dequantized or quantized constants, and whose result is
 only read by one quantization, becomes a node on the integers, where XNNPACK has a kernel
-for it and the scales are within that kernel's limits. Biases become int32 in the scale of
+for it and the scales are within that kernel's limits. A factor or summand that is one number
+counts as quantized. Biases become int32 in the scale of
 the products. An average over windows without padding is a depthwise convolution with equal
 weights; the unary kinds are tables of 256 numbers in XNNPACK.
 
@@ -20,15 +21,18 @@ from edgewise.backends.xnnpack.quant import INTEGERS, PerChannel, PerTensor, is_
 _UNARY = {
     "Abs",
     "Ceiling",
+    "Cos",
     "ELU",
     "Exp",
     "Floor",
     "Gelu",
     "Hardswish",
     "LeakyReLU",
+    "Log",
     "Negate",
     "ReciprocalSquareRoot",
     "Sigmoid",
+    "Sin",
     "Square",
     "SquareRoot",
     "Tanh",
@@ -60,10 +64,12 @@ def use_integer_kernels(graph: Graph) -> bool:
 
 def _to_integers(node: Node, target: Value, integers: dict[Value, Value]) -> bool:
     operands = node.inputs[:1] if node.kind in _WEIGHTED else node.inputs
-    stored = [integers.get(v, v) if v is not None else None for v in operands]
-    quants = [v.quant if v is not None else None for v in stored]
     out = target.quant
     assert isinstance(out, PerTensor)
+    stored = [integers.get(v, v) if v is not None else None for v in operands]
+    if node.kind in _BINARY:
+        stored = [_one_number(v, out) if v is not None else None for v in stored]
+    quants = [v.quant if v is not None else None for v in stored]
     if not all(isinstance(q, PerTensor) and q.dtype == out.dtype for q in quants):
         return False
     ins = [q for q in quants if isinstance(q, PerTensor)]
@@ -147,6 +153,16 @@ def _uniform(weight: Value) -> Value:
         return weight
     ones = torch.ones(data.shape, dtype=torch.int8)
     return Value(weight.dims, weight.dtype, data=ones, quant=PerTensor(first, 0))
+
+
+def _one_number(value: Value, out: PerTensor) -> Value:
+    """A constant whose elements are all the same is exact in integers: they are its sign."""
+    number = value.number()
+    if number is None or not is_scale(abs(number) / 127):
+        return value
+    quant = PerTensor(abs(number) / 127, 0 if out.dtype == torch.int8 else 128, out.dtype)
+    data = quant.quantize(torch.full(value.dims, number))
+    return Value(value.dims, value.dtype, data=data, quant=quant)
 
 
 def _averages(node: Node, x: PerTensor, out: PerTensor, stored: list[Value | None]) -> bool:

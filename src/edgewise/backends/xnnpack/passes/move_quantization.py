@@ -153,10 +153,10 @@ def _move_down(graph: Graph) -> None:
             nodes.append(node)
             node = Node("Dynamic", [moved], [result], {}, None, node.origin)
             real[result] = moved
-        elif result.quant is None and (node.kind in MOVERS or _may_round(node, users)):
+        elif result.quant is None and _may_move(node, users, integers):
             quant = _common_quant(node, integers)
             if quant is not None:
-                node.inputs = [integers.get(v, v) for v in node.inputs]  # type: ignore[arg-type]
+                node.inputs = _integer_inputs(node, integers, quant)
                 moved = Value(result.dims, quant.dtype, quant=quant)
                 node.outputs = [moved]
                 nodes.append(node)
@@ -166,14 +166,46 @@ def _move_down(graph: Graph) -> None:
     graph.nodes = nodes
 
 
-def _may_round(node: Node, users: dict[Value, list[Node]]) -> bool:
-    """A resize between quantizations: its result is rounded anyway."""
-    readers = users.get(node.outputs[0], [])
-    return (
-        node.kind == "StaticResizeBilinear2D"
-        and node.outputs[0].output_index is None
-        and all(is_quantize(reader) for reader in readers)
+def _may_move(node: Node, users: dict[Value, list[Node]], integers: dict[Value, Value]) -> bool:
+    return node.kind in MOVERS or _repeats(node) or _may_round(node, users, integers)
+
+
+def _repeats(node: Node) -> bool:
+    """A product with ones: that is how elements are repeated."""
+    ones = node.inputs[1] if node.kind == "Multiply" else None
+    return ones is not None and node.clamp is None and ones.number() == 1
+
+
+def _integer_inputs(
+    node: Node, integers: dict[Value, Value], quant: PerTensor
+) -> list[Value | None]:
+    found = [integers.get(v, v) for v in node.inputs if v is not None]
+    if _repeats(node):
+        ones = found[1]
+        one = PerTensor(1.0, 0, quant.dtype)
+        data = torch.ones(ones.dims, dtype=quant.dtype)
+        found[1] = Value(ones.dims, ones.dtype, data=data, quant=one)
+    return list(found)
+
+
+def _may_round(node: Node, users: dict[Value, list[Node]], integers: dict[Value, Value]) -> bool:
+    """A resize between quantizations: its result is rounded anyway. Half a step of the operand
+    must be less than a step of the result."""
+    if node.kind != "StaticResizeBilinear2D" or node.outputs[0].output_index is not None:
+        return False
+    source = integers.get(node.inputs[0])  # type: ignore[arg-type]
+    if source is None or not isinstance(source.quant, PerTensor):
+        return False
+    widest = 1.8  # the rest is for XNNPACK's weights of 11 bits
+    return all(
+        is_quantize(reader) and source.quant.scale <= widest * _scale(reader.outputs[0])
+        for reader in users.get(node.outputs[0], [])
     )
+
+
+def _scale(value: Value) -> float:
+    assert isinstance(value.quant, PerTensor)
+    return value.quant.scale
 
 
 def _requantize(node: Node, source: Value, same: dict[Value, Value], nodes: list[Node]) -> bool:
@@ -196,7 +228,7 @@ def _requantize(node: Node, source: Value, same: dict[Value, Value], nodes: list
 def _common_quant(node: Node, integers: dict[Value, Value]) -> PerTensor | None:
     """The quantization of all operands, if they have one and the node can work in it."""
     found: Quant | None = None
-    for value in node.inputs:
+    for value in node.inputs[:1] if _repeats(node) else node.inputs:
         assert value is not None
         stored = integers.get(value, value)
         if not isinstance(stored.quant, PerTensor) or (found is not None and stored.quant != found):

@@ -9,6 +9,9 @@ import torch
 from torch.fx import Node
 
 from edgewise.backends.xnnpack.builder import Operand, Ref
+from edgewise.backends.xnnpack.dynamic_quant import is_one_of
+from edgewise.backends.xnnpack.precision import STATIC, ConfigPrecisionType, precision
+from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
 from edgewise.backends.xnnpack.table import (
     Constraint,
     Lowering,
@@ -161,9 +164,18 @@ def _silu(to: Lowering, node: Node, args: Args) -> Operand:
     return to.b.binary("Multiply", x, to.b.unary("Sigmoid", x))
 
 
+def _is_in_8_bits(to: Lowering, node: Node) -> bool:
+    """Rounded to steps beside which the two forms of gelu (5e-4 at most) are the same."""
+    constants = to.constants
+    assert isinstance(constants, QuantizedConstants)
+    if precision(node, constants) != ConfigPrecisionType.STATIC_QUANT:
+        return False
+    return all(is_one_of(u, STATIC[:1]) and u.args[1] > 2e-3 for u in node.users)  # type: ignore[operator]
+
+
 def _gelu(to: Lowering, node: Node, args: Args) -> Operand:
     x = to.ref(args["self"])
-    if args["approximate"] == "none":
+    if args["approximate"] == "none" or _is_in_8_bits(to, node):
         return to.b.unary("Gelu", x)
     # x * sigmoid(2u) = x / 2 * (1 + tanh(u)) with u = sqrt(2/pi) * (x + 0.044715 x^3)
     root = math.sqrt(2 / math.pi)

@@ -1,0 +1,99 @@
+"""Composites of integer kernels get integers between their steps.
+
+    quantize(dequantize(x) * factor + offset)     (hardsigmoid)
+    quantize(dequantize(y) * sigmoid(dequantize(x)))     (silu)
+
+What lies between the steps is rounded too, so this is only done where that moves the result by
+less than a step: rounded itself, it is the same integer or a neighbour.
+
+Requires: `move_quantization`. `use_integer_kernels` makes integer nodes of the steps.
+"""
+
+from __future__ import annotations
+
+import math
+
+from edgewise.backends.xnnpack.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.passes.move_quantization import is_dequantize, is_quantize
+from edgewise.backends.xnnpack.quant import INTEGERS, PerTensor
+
+
+def quantize_steps(graph: Graph) -> bool:
+    users = graph.users()
+    stored = {n.outputs[0]: n.inputs[0] for n in graph.nodes if is_dequantize(n)}
+    nodes: list[Node] = []
+    changed = False
+    for node in graph.nodes:
+        nodes.append(node)
+        quant = _of_step(node, users, stored)
+        if quant is not None:
+            nodes += _rounded(node, quant)
+            changed = True
+    graph.nodes = nodes
+    return changed
+
+
+def _of_step(
+    node: Node, users: dict[Value, list[Node]], stored: dict[Value, Value | None]
+) -> PerTensor | None:
+    """How the node's result can be quantized, if it is a step between integers."""
+    result = node.outputs[0]
+    readers = users.get(result, [])
+    if len(readers) != 1 or result.output_index is not None or result.quant is not None:
+        return None
+    next_step = readers[0]
+    ends = users.get(next_step.outputs[0], [])
+    if len(ends) != 1 or not is_quantize(ends[0]) or node.clamp is not None:
+        return None
+    out = ends[0].outputs[0].quant
+    assert isinstance(out, PerTensor)
+    other = next((v for v in next_step.inputs if v is not result), None)
+    if node.inputs[0] not in stored or other is None:
+        return None
+    if node.kind == "Sigmoid" and next_step.kind == "Multiply" and other in stored:
+        operand = stored[node.inputs[0]].quant  # type: ignore[union-attr]
+        assert isinstance(operand, PerTensor)
+        return _of_gate(operand, stored[other], out)
+    if node.kind == "Multiply" and next_step.kind == "Add":
+        factor = node.inputs[1]
+        if factor is not None and factor.number() is not None:
+            return _of_product(other.number(), out)
+    return None
+
+
+def _of_gate(operand: PerTensor, factor: Value | None, out: PerTensor) -> PerTensor | None:
+    """Of numbers from 0 to the sigmoid of the largest: half a step of them times the factor is
+    less than a step of the result."""
+    assert factor is not None
+    x = factor.quant
+    assert isinstance(x, PerTensor)
+    scale = 1 / (1 + math.exp(-operand.high)) / 255
+    if max(-x.low, x.high) * scale / 2 >= 0.9 * out.scale:
+        return None
+    return PerTensor(scale, INTEGERS[out.dtype][0], out.dtype)
+
+
+def _of_product(offset: float | None, out: PerTensor) -> PerTensor | None:
+    """In the result's steps, so that an offset is added to it and nothing is lost at the ends."""
+    if offset is None:
+        return None
+    zero_point = out.zero_point + round(offset / out.scale)
+    low, high = INTEGERS[out.dtype]
+    if not low <= zero_point <= high:
+        return None
+    return PerTensor(out.scale, zero_point, out.dtype)
+
+
+def _rounded(node: Node, quant: PerTensor) -> list[Node]:
+    """Quantizes the node's result and dequantizes it again."""
+    result = node.outputs[0]
+    real = Value(result.dims, result.dtype)
+    integers = Value(result.dims, quant.dtype, quant=quant)
+    node.outputs = [real]
+    return [
+        Node("Convert", [real], [integers], {}, None, node.origin),
+        Node("Convert", [integers], [result], {}, None, node.origin),
+    ]
+
+
+__all__ = ["quantize_steps"]
