@@ -4,8 +4,9 @@
 #include <type_traits>
 
 #include "elementwise.h"
+#include "vector_math.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 struct Relu {
@@ -19,7 +20,7 @@ struct Silu {
   static constexpr bool kFloatingOnly = true;
   template <typename C>
   C operator()(C x) const {
-    return x / (C(1) + std::exp(-x));
+    return x / (C(1) + math::exp(-x));
   }
 };
 struct HardSwish {
@@ -42,7 +43,7 @@ struct GeluErf {
   static constexpr bool kFloatingOnly = true;
   template <typename C>
   C operator()(C x) const {
-    return C(0.5) * x * (C(1) + std::erf(x * C(0.70710678118654752440)));
+    return C(0.5) * x * (C(1) + math::erf(x * C(0.70710678118654752440)));
   }
 };
 struct GeluTanh {
@@ -50,7 +51,7 @@ struct GeluTanh {
   template <typename C>
   C operator()(C x) const {
     const C inner = C(0.79788456080286535588) * (x + C(0.044715) * x * x * x);
-    return C(0.5) * x * (C(1) + std::tanh(inner));
+    return x / (C(1) + math::exp(C(-2) * inner));  // (1 + tanh(y)) / 2 = 1 / (1 + e^-2y)
   }
 };
 struct LeakyRelu {
@@ -66,17 +67,18 @@ struct Elu {
   double alpha, scale, input_scale;
   template <typename C>
   C operator()(C x) const {
-    if (x > 0) return x * static_cast<C>(scale);
-    return std::expm1(x * static_cast<C>(input_scale)) * static_cast<C>(alpha * scale);
+    const C scaled = x * static_cast<C>(input_scale);
+    // Of positive ones the exponential, which may be infinite, is not looked at.
+    const C below = static_cast<C>(math::expm1(static_cast<double>(x > 0 ? C(0) : scaled)));
+    return x > 0 ? x * static_cast<C>(scale) : below * static_cast<C>(alpha * scale);
   }
 };
 struct Clamp {
   bool low, high;  // which bounds are given
   template <typename C>
   C operator()(C x, C least, C most) const {
-    if (low && (x < least || least != least)) x = least;
-    if (high && (x > most || most != most)) x = most;
-    return x;
+    x = low && (x < least || least != least) ? least : x;
+    return high && (x > most || most != most) ? most : x;
   }
 };
 
@@ -160,7 +162,7 @@ Status hardtanh(KernelContext& context) {
                                    ElementwiseTypes{type, type});
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::relu.out", 2, unary<Relu>},
     {"aten::silu.out", 2, activation<Silu>},
     {"aten::hardswish.out", 2, activation<HardSwish>},
@@ -172,6 +174,7 @@ const KernelRegistration registrations[] = {
     {"aten::clamp.out", 4, clamp},
     {"aten::clamp.Tensor_out", 4, clamp_tensor},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

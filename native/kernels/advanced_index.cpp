@@ -6,7 +6,7 @@
 #include "kernel_status.h"
 #include "view.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 // Positions of a mask's true elements: `rank` coordinates for each, in row-major order.
@@ -263,12 +263,13 @@ Status nonzero(KernelContext& context) {
   return finish(context, assign(view_of(*out), source));
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::index.Tensor_out", 3, index},
     {"aten::index_put.out", 5, index_put<4>},
     {"aten::index_put_", 4, index_put<0>},
     {"aten::nonzero.out", 2, nonzero},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

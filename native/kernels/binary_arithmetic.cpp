@@ -5,8 +5,9 @@
 #include <type_traits>
 
 #include "elementwise.h"
+#include "vector_math.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 constexpr const char* kZeroDivision =
@@ -82,6 +83,22 @@ C int_remainder(C a, C b, const char*& failure) {
   return b == -1 ? 0 : a % b;
 }
 
+// Remainders of floats are exact in double; those of doubles are the standard library's.
+template <typename C>
+C float_remainder(C a, C b) {
+  if constexpr (std::is_same_v<C, float>)
+    return static_cast<float>(math::fmod(a, b));
+  else
+    return std::fmod(a, b);
+}
+template <typename C>
+bool hard_remainder(C a, C b) {
+  if constexpr (std::is_same_v<C, float>)
+    return math::hard_fmod(a, b);
+  else
+    return false;
+}
+
 struct FloorDiv {
   static constexpr ResultRule kRule = ResultRule::kPromoted;
   const char* failure = nullptr;
@@ -122,8 +139,20 @@ struct Remainder {  // sign of the divisor
     if constexpr (std::is_integral_v<C>)
       rest = int_remainder(a, b, failure);
     else
-      rest = std::fmod(a, b);
-    return rest != 0 && ((rest < 0) != (b < 0)) ? rest + b : rest;
+      rest = float_remainder(a, b);
+    return with_sign_of_divisor(rest, b);
+  }
+  template <typename C>
+  bool hard(C a, C b) const {
+    return hard_remainder(a, b);
+  }
+  template <typename C>
+  C exact(C a, C b) const {
+    return with_sign_of_divisor(std::fmod(a, b), b);
+  }
+  template <typename C>
+  static C with_sign_of_divisor(C rest, C b) {
+    return rest != 0 && ((rest < 0) != (b < 0)) ? wrap_add(rest, b) : rest;
   }
 };
 struct Fmod {  // sign of the dividend
@@ -134,7 +163,15 @@ struct Fmod {  // sign of the dividend
     if constexpr (std::is_integral_v<C>)
       return int_remainder(a, b, failure);
     else
-      return std::fmod(a, b);
+      return float_remainder(a, b);
+  }
+  template <typename C>
+  bool hard(C a, C b) const {
+    return hard_remainder(a, b);
+  }
+  template <typename C>
+  C exact(C a, C b) const {
+    return std::fmod(a, b);
   }
 };
 struct Maximum {  // NaN wins
@@ -170,6 +207,14 @@ struct Atan2 {
   static constexpr bool kFloatingOnly = true;
   template <typename C>
   C operator()(C a, C b) const {
+    return static_cast<C>(math::atan2(static_cast<double>(a), static_cast<double>(b)));
+  }
+  template <typename C>
+  bool hard(C a, C b) const {
+    return math::hard_atan2(static_cast<double>(a), static_cast<double>(b));
+  }
+  template <typename C>
+  C exact(C a, C b) const {
     return std::atan2(a, b);
   }
 };
@@ -185,9 +230,19 @@ struct Pow {
         a = wrap_mul(a, a);
       }
       return result;
+    } else if constexpr (std::is_same_v<C, float>) {
+      return static_cast<float>(math::power(a, b));
     } else {
       return std::pow(a, b);
     }
+  }
+  template <typename C>
+  bool hard(C a, C b) const {
+    return std::is_same_v<C, float> && math::hard_power(a, b);
+  }
+  template <typename C>
+  C exact(C a, C b) const {
+    return std::pow(a, b);
   }
 };
 struct Square {
@@ -258,7 +313,7 @@ Status pow_scalar_tensor(KernelContext& context) {
   return run_elementwise<Pow, 2>(context, {a, b}, out, Pow(), ResultRule::kPromoted);
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::add.out", 4, scaled<AddScaled, false>},
     {"aten::add.Scalar_out", 4, scaled<AddScaled, true>},
     {"aten::sub.out", 4, scaled<SubScaled, false>},
@@ -284,6 +339,7 @@ const KernelRegistration registrations[] = {
     {"aten::pow.Tensor_Scalar_out", 3, pow_tensor_scalar},
     {"aten::pow.Scalar_out", 3, pow_scalar_tensor},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

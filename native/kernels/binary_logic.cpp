@@ -1,7 +1,7 @@
 // Comparisons, logic and bits of two operands; where, masked_fill.
 #include "elementwise.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 #define EDGEWISE_COMPARISON(Name, expression)              \
@@ -89,7 +89,7 @@ Status masked_fill(KernelContext& context) {
   return run_elementwise<Where, 3>(context, {mask, value, self}, out, Where(), {type, type});
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::eq.Tensor_out", 3, binary<Eq>},
     {"aten::eq.Scalar_out", 3, binary_with_scalar<Eq>},
     {"aten::ne.Tensor_out", 3, binary<Ne>},
@@ -119,6 +119,7 @@ const KernelRegistration registrations[] = {
     {"aten::masked_fill.Scalar_out", 4, masked_fill<true>},
     {"aten::masked_fill.Tensor_out", 4, masked_fill<false>},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -4,7 +4,7 @@
 
 #include "gemm.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 Status set_sizes(Geometry& g, const Tensor& input, const Tensor& weight, size_t spatial) {
@@ -77,32 +77,50 @@ Status read_convolution(KernelContext& context, size_t index, const Tensor* inpu
 
 namespace {
 
-// Columns of patches: panel[(channel, tap)][column] for output positions from `first` on.
+// Columns of patches: panel[(channel, tap)][column] for output positions from `first` on,
+// taken in runs that lie in one row of the output.
 template <typename C>
 void gather_patches(const Geometry& g, const C* image, const Dims& strides, int64_t channels,
                     int64_t first, int64_t count, C* panel) {
-  for (int64_t column = 0; column < kGemmColumns; ++column) {
-    C* to = panel + column;
-    const int64_t taps = channels * g.taps();
+  const int64_t taps = g.taps(), step = strides[4] * g.stride[2];
+  for (int64_t column = 0, run = 0; column < kGemmColumns; column += run) {
     if (column >= count) {
-      for (int64_t i = 0; i < taps; ++i) to[i * kGemmColumns] = 0;
+      run = kGemmColumns - column;
+      for (int64_t i = 0; i < channels * taps; ++i) {
+        std::fill_n(panel + i * kGemmColumns + column, run, C(0));
+      }
       continue;
     }
-    const int64_t position = first + column;
-    const std::array<int64_t, 3> o{position / (g.out[1] * g.out[2]), position / g.out[2] % g.out[1],
-                                   position % g.out[2]};
-    int64_t tap = 0;
-    for (int64_t kd = 0; kd < g.kernel[0]; ++kd) {
-      const int64_t d = g.source(0, o[0], kd);
-      for (int64_t kh = 0; kh < g.kernel[1]; ++kh) {
-        const int64_t h = g.source(1, o[1], kh);
-        for (int64_t kw = 0; kw < g.kernel[2]; ++kw, ++tap) {
-          const int64_t w = g.source(2, o[2], kw);
-          const bool inside = d >= 0 && h >= 0 && w >= 0;
-          const C* from =
-              inside ? image + d * strides[2] + h * strides[3] + w * strides[4] : nullptr;
-          for (int64_t c = 0; c < channels; ++c) {
-            to[(c * g.taps() + tap) * kGemmColumns] = inside ? from[c * strides[1]] : C(0);
+    const int64_t position = first + column, left = position % g.out[2];
+    const int64_t o[2] = {position / (g.out[1] * g.out[2]), position / g.out[2] % g.out[1]};
+    run = std::min(count - column, g.out[2] - left);
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      const int64_t kw = tap % g.kernel[2];
+      const int64_t d = g.source(0, o[0], tap / (g.kernel[1] * g.kernel[2]));
+      const int64_t h = g.source(1, o[1], tap / g.kernel[2] % g.kernel[1]);
+      const C* row = image + d * strides[2] + h * strides[3];
+      C* to = panel + tap * kGemmColumns + column;
+      // Of the run, the part whose source is inside the image.
+      int64_t begin = 0, end = d < 0 || h < 0 ? 0 : run;
+      const bool plain = !g.transposed;
+      const int64_t w = left * g.stride[2] - g.padding[2] + kw * g.dilation[2];
+      if (plain) {
+        while (begin < end && w + begin * g.stride[2] < 0) ++begin;
+        while (end > begin && w + (end - 1) * g.stride[2] >= g.in[2]) --end;
+      }
+      for (int64_t c = 0; c < channels; ++c, to += taps * kGemmColumns) {
+        const C* from = row + c * strides[1];
+        if (plain && step == 1 && end - begin == kGemmColumns) {
+          std::memcpy(to, from + w, kGemmColumns * sizeof(C));
+        } else if (plain) {
+          const C* source = from + w * strides[4];
+          for (int64_t i = 0; i < begin; ++i) to[i] = 0;
+          for (int64_t i = begin; i < end; ++i) to[i] = source[i * step];
+          for (int64_t i = end; i < run; ++i) to[i] = 0;
+        } else {
+          for (int64_t i = 0; i < run; ++i) {
+            const int64_t at = i < end ? g.source(2, left + i, kw) : -1;
+            to[i] = at < 0 ? C(0) : from[at * strides[4]];
           }
         }
       }
@@ -119,6 +137,9 @@ Status convolve(const Geometry& g, const View& input, const View& weight, const 
   EDGEWISE_RETURN_IF_ERROR(x.read(input));
   if (bias) EDGEWISE_RETURN_IF_ERROR(b.read(view_of(*bias), true));
   EDGEWISE_RETURN_IF_ERROR(y.prepare(out));
+  // Whether positions are equally far apart, also from one row to the next.
+  const bool rows_follow = (g.out[1] == 1 || y.strides[3] == g.out[2] * y.strides[4]) &&
+                           (g.out[0] == 1 || y.strides[2] == g.out[1] * g.out[2] * y.strides[4]);
   for (int64_t group = 0; group < groups; ++group) {
     // [output channels, input channels, taps], row-major.
     View part = weight.narrow(0, group * weight.sizes[0] / groups, weight.sizes[0] / groups);
@@ -136,11 +157,16 @@ Status convolve(const Geometry& g, const View& input, const View& weight, const 
       };
       const auto write = [&](int64_t row, int64_t first, int64_t count, const C* products) {
         const C shift = bias ? b.data[group * out_channels + row] : C(0);
+        C* to = result + row * y.strides[1];
+        if (rows_follow) {
+          to += first * y.strides[4];
+          for (int64_t j = 0; j < count; ++j) to[j * y.strides[4]] = wrap_add(products[j], shift);
+          return;
+        }
         for (int64_t j = 0; j < count; ++j) {
           const int64_t p = first + j;
-          result[row * y.strides[1] + p / (g.out[1] * g.out[2]) * y.strides[2] +
-                 p / g.out[2] % g.out[1] * y.strides[3] + p % g.out[2] * y.strides[4]] =
-              wrap_add(products[j], shift);
+          to[p / (g.out[1] * g.out[2]) * y.strides[2] + p / g.out[2] % g.out[1] * y.strides[3] +
+             p % g.out[2] * y.strides[4]] = wrap_add(products[j], shift);
         }
       };
       EDGEWISE_RETURN_IF_ERROR(
@@ -172,9 +198,10 @@ Status convolution(KernelContext& context) {
   });
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::convolution.out", 10, convolution},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -3,7 +3,7 @@
 
 #include "windows.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 
 // Spatial parameters; of fewer than three dimensions the first are units.
 struct Geometry {
@@ -47,4 +47,4 @@ struct Convolution {
 Status read_convolution(KernelContext& context, size_t index, const Tensor* input,
                         const Tensor* weight, const Tensor* bias, Convolution& result);
 
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -1,7 +1,7 @@
 // The gradients of a convolution: of its input, its weight and its bias.
 #include "convolution.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 struct Gradients {
@@ -80,9 +80,10 @@ Status convolution_backward(KernelContext& context) {
   return context.status();
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::convolution_backward.out", 14, convolution_backward},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

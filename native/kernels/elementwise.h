@@ -2,7 +2,9 @@
 // does, converted a block at a time to one compute type, and given to an operation.
 //
 // An operation is a struct with `template <typename C> C operator()(C a, ...)`. If it can
-// fail it has a member `const char* failure = nullptr` and sets it.
+// fail it has a member `const char* failure = nullptr` and sets it. If the operator is made
+// for vectors of ordinary floating operands, `hard(a, ...)` tells the others, which go to
+// `exact(a, ...)`.
 #pragma once
 
 #include <array>
@@ -11,7 +13,7 @@
 #include "kernel_status.h"
 #include "view.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 
 // Type of the result and of the computation, from the promoted type.
 enum class ResultRule : uint8_t {
@@ -35,6 +37,23 @@ inline Operand scalar_operand(KernelContext& context, size_t index) {
 
 inline constexpr int64_t kElementwiseBlock = 512;
 
+template <typename Op>
+concept HasHard = requires {
+  &Op::template hard<float>;
+};
+
+// Whether some of a block's elements are outside the operation's vector form.
+template <typename C, typename Op, typename... In>
+bool any_hard(const Op& op, int64_t n, const In*... in) {
+  if constexpr (HasHard<Op> && !std::is_integral_v<C>) {
+    int32_t any = 0;
+    for (int64_t i = 0; i < n; ++i) any |= op.hard(in[i]...) ? 1 : 0;
+    return any != 0;
+  } else {
+    return false;
+  }
+}
+
 template <typename C, typename Op, size_t... K>
 void apply_blocks(const View& out, const std::array<View, sizeof...(K)>& inputs, Op& op,
                   std::index_sequence<K...>) {
@@ -56,7 +75,17 @@ void apply_blocks(const View& out, const std::array<View, sizeof...(K)>& inputs,
       std::byte* target = out.at(offsets[0] + start * steps[0]);
       const bool direct = out.type == kTypeOf<C> && steps[0] == 1;
       C* result = direct ? reinterpret_cast<C*>(target) : blocks[0];
-      for (int64_t i = 0; i < n; ++i) result[i] = op(in[K][i]...);
+      if (any_hard<C>(op, n, in[K]...)) {
+        if constexpr (HasHard<Op> && !std::is_integral_v<C>) {
+          for (int64_t i = 0; i < n; ++i) {
+            result[i] = op.hard(in[K][i]...) ? op.exact(in[K][i]...) : op(in[K][i]...);
+          }
+        }
+      } else {
+        // The result may be an operand, but element i is only read for element i.
+        EDGEWISE_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) result[i] = op(in[K][i]...);
+      }
       if (!direct) store<C>(out.type, result, n, target, steps[0]);
     }
   });
@@ -133,4 +162,4 @@ Status binary_with_scalar(KernelContext& context) {
   return run_elementwise<Op, 2>(context, {a, b}, out, Op(), Op::kRule);
 }
 
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

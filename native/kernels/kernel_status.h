@@ -3,7 +3,7 @@
 
 #include "edgewise/kernel.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 
 // Records a helper's failure in the context, which puts the operator's name before it.
 inline Status finish(KernelContext& context, const Status& status) {
@@ -33,7 +33,7 @@ inline Tensor* output(KernelContext& context, size_t index) {
   return nullptr;
 }
 
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET
 
 // Returns from a kernel if a helper failed; `context` is in scope.
 #define EDGEWISE_TRY(expression)                                                \

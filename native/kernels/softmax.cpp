@@ -3,28 +3,41 @@
 #include <limits>
 
 #include "compute_tensor.h"
+#include "lanes.h"
 #include "rows.h"
+#include "vector_math.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
+
+constexpr int64_t kLanes = 16, kBlock = 256;
 
 template <typename C>
 void softmax_row(const C* in, C* out, int64_t n, bool logarithm) {
-  C most = -std::numeric_limits<C>::infinity();
-  for (int64_t i = 0; i < n; ++i) most = in[i] > most || in[i] != in[i] ? in[i] : most;
+  C lanes[kLanes];
+  std::fill_n(lanes, kLanes, -std::numeric_limits<C>::infinity());
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int64_t j = 0; j < kLanes; ++j) lanes[j] = in[i + j] > lanes[j] ? in[i + j] : lanes[j];
+  }
+  for (; i < n; ++i) lanes[0] = in[i] > lanes[0] ? in[i] : lanes[0];
+  const C most = *std::max_element(lanes, lanes + kLanes);
+  // NaN is not the largest, but it is in the sum.
+  for (i = 0; i < n; ++i) out[i] = in[i] - most;
   double total = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const C shifted = in[i] - most;
-    const C power = std::exp(shifted);
-    total += static_cast<double>(power);
-    out[i] = logarithm ? shifted : power;
+  C block[kBlock];
+  for (int64_t start = 0; start < n; start += kBlock) {
+    const int64_t count = std::min(kBlock, n - start);
+    C* powers = logarithm ? block : out + start;
+    for (i = 0; i < count; ++i) powers[i] = math::exp(out[start + i]);
+    total += sum_of(powers, count);
   }
   if (logarithm) {
-    const C sum = static_cast<C>(std::log(total));
-    for (int64_t i = 0; i < n; ++i) out[i] -= sum;
+    const C logarithm_of_sum = static_cast<C>(std::log(total));
+    for (i = 0; i < n; ++i) out[i] -= logarithm_of_sum;
   } else {
     const C scale = static_cast<C>(1.0 / total);
-    for (int64_t i = 0; i < n; ++i) out[i] *= scale;
+    for (i = 0; i < n; ++i) out[i] *= scale;
   }
 }
 
@@ -58,10 +71,11 @@ Status softmax(KernelContext& context) {
   });
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::_softmax.out", 4, softmax<false>},
     {"aten::_log_softmax.out", 4, softmax<true>},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <string>
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 constexpr int64_t kBlock = 512;
@@ -302,4 +302,4 @@ Status fill(const View& target, const Scalar& value) {
   return assign(target, scalar.view().expand(target.sizes));
 }
 
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET
