@@ -23,20 +23,25 @@ struct Silu {
     return x / (C(1) + math::exp(-x));
   }
 };
+// x + 3 within [0, 6]; NaN stays.
+template <typename C>
+C shifted_within_six(C x) {
+  C y = x + C(3);
+  y = y < C(0) ? C(0) : y;
+  return y > C(6) ? C(6) : y;
+}
 struct HardSwish {
   static constexpr bool kFloatingOnly = true;
   template <typename C>
   C operator()(C x) const {
-    const C shifted = x + C(3);
-    return x * (shifted < 0 ? C(0) : shifted > C(6) ? C(6) : shifted) / C(6);
+    return x * shifted_within_six(x) * C(1.0 / 6.0);
   }
 };
 struct HardSigmoid {
   static constexpr bool kFloatingOnly = true;
   template <typename C>
   C operator()(C x) const {
-    const C shifted = x + C(3);
-    return (shifted < 0 ? C(0) : shifted > C(6) ? C(6) : shifted) / C(6);
+    return shifted_within_six(x) * C(1.0 / 6.0);
   }
 };
 struct GeluErf {
@@ -59,7 +64,8 @@ struct LeakyRelu {
   double slope;
   template <typename C>
   C operator()(C x) const {
-    return x > 0 ? x : x * static_cast<C>(slope);
+    const C below = x * static_cast<C>(slope);
+    return x > 0 ? x : below;
   }
 };
 struct Elu {
@@ -67,10 +73,11 @@ struct Elu {
   double alpha, scale, input_scale;
   template <typename C>
   C operator()(C x) const {
-    const C scaled = x * static_cast<C>(input_scale);
-    // Of positive ones the exponential, which may be infinite, is not looked at.
-    const C below = static_cast<C>(math::expm1(static_cast<double>(x > 0 ? C(0) : scaled)));
-    return x > 0 ? x * static_cast<C>(scale) : below * static_cast<C>(alpha * scale);
+    // Computed for all, looked at for the negative ones.
+    const C below =
+        static_cast<C>(math::expm1(static_cast<double>(x * static_cast<C>(input_scale))));
+    const C above = x * static_cast<C>(scale);
+    return x > 0 ? above : below * static_cast<C>(alpha * scale);
   }
 };
 struct Clamp {

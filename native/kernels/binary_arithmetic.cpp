@@ -108,7 +108,20 @@ struct FloorDiv {
       const C quotient = int_quotient(a, b, failure);
       const bool inexact = b != 0 && b != -1 && a % b != 0;
       return quotient - (inexact && ((a < 0) != (b < 0)));
+    } else if constexpr (std::is_same_v<C, float>) {
+      // Quotients of floats that double rounds to a whole number are whole.
+      return static_cast<float>(std::floor(static_cast<double>(a) / static_cast<double>(b)));
     } else {
+      return exact(a, b);
+    }
+  }
+  template <typename C>
+  bool hard(C a, C b) const {
+    return hard_remainder(a, b);
+  }
+  template <typename C>
+  C exact(C a, C b) const {
+    if constexpr (std::is_floating_point_v<C>) {
       // As Python: exact where rounding of a / b would cross an integer.
       if (b == 0) return a / b;
       const C rest = std::fmod(a, b);
@@ -117,6 +130,8 @@ struct FloorDiv {
       if (quotient == 0) return std::copysign(C(0), a / b);
       const C floored = std::floor(quotient);
       return quotient - floored > C(0.5) ? floored + 1 : floored;
+    } else {
+      return 0;
     }
   }
 };
@@ -245,10 +260,20 @@ struct Pow {
     return std::pow(a, b);
   }
 };
-struct Square {
+// Powers that need no logarithm.
+template <int kExponent>
+struct WholePower {
   template <typename C>
   C operator()(C a) const {
-    return wrap_mul(a, a);
+    return kExponent == 2 ? wrap_mul(a, a) : wrap_mul(wrap_mul(a, a), a);
+  }
+};
+struct Root {
+  static constexpr bool kFloatingOnly = true;
+  template <typename C>
+  C operator()(C a) const {
+    // pow gives +0 for -0 and infinity for minus infinity, as a root does not.
+    return a == -std::numeric_limits<C>::infinity() ? -a : std::sqrt(a) + C(0);
   }
 };
 
@@ -301,8 +326,11 @@ Status pow_tensor_scalar(KernelContext& context) {
   Tensor* out = output(context, 2);
   if (!context.ok()) return context.status();
   const ElementwiseTypes types = elementwise_types(std::array{a, exponent}, ResultRule::kPromoted);
-  if (scalar_to<double>(exponent.number) == 2.0) {
-    return run_elementwise<Square, 1>(context, {a}, out, Square(), types);
+  const double power = scalar_to<double>(exponent.number);
+  if (power == 2) return run_elementwise(context, std::array{a}, out, WholePower<2>(), types);
+  if (power == 3) return run_elementwise(context, std::array{a}, out, WholePower<3>(), types);
+  if (power == 0.5 && is_floating(types.common)) {
+    return run_elementwise(context, std::array{a}, out, Root(), types);
   }
   return run_elementwise<Pow, 2>(context, {a, exponent}, out, Pow(), types);
 }

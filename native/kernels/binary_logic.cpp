@@ -18,8 +18,8 @@ EDGEWISE_COMPARISON(Lt, a < b)
 EDGEWISE_COMPARISON(Le, a <= b)
 EDGEWISE_COMPARISON(Gt, a > b)
 EDGEWISE_COMPARISON(Ge, a >= b)
-EDGEWISE_COMPARISON(LogicalAnd, a != 0 && b != 0)
-EDGEWISE_COMPARISON(LogicalOr, a != 0 || b != 0)
+EDGEWISE_COMPARISON(LogicalAnd, (a != 0) & (b != 0))
+EDGEWISE_COMPARISON(LogicalOr, (a != 0) | (b != 0))
 EDGEWISE_COMPARISON(LogicalXor, (a != 0) != (b != 0))
 #undef EDGEWISE_COMPARISON
 

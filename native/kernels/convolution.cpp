@@ -108,6 +108,10 @@ void gather_patches(const Geometry& g, const C* image, const Dims& strides, int6
         while (begin < end && w + begin * g.stride[2] < 0) ++begin;
         while (end > begin && w + (end - 1) * g.stride[2] >= g.in[2]) --end;
       }
+      std::array<int64_t, kGemmColumns> places{};  // of a transpose, whose sources have gaps
+      for (int64_t i = 0; !plain && i < run; ++i) {
+        places[static_cast<size_t>(i)] = i < end ? g.source(2, left + i, kw) : -1;
+      }
       for (int64_t c = 0; c < channels; ++c, to += taps * kGemmColumns) {
         const C* from = row + c * strides[1];
         if (plain && step == 1 && end - begin == kGemmColumns) {
@@ -119,7 +123,7 @@ void gather_patches(const Geometry& g, const C* image, const Dims& strides, int6
           for (int64_t i = end; i < run; ++i) to[i] = 0;
         } else {
           for (int64_t i = 0; i < run; ++i) {
-            const int64_t at = i < end ? g.source(2, left + i, kw) : -1;
+            const int64_t at = places[static_cast<size_t>(i)];
             to[i] = at < 0 ? C(0) : from[at * strides[4]];
           }
         }
@@ -127,6 +131,48 @@ void gather_patches(const Geometry& g, const C* image, const Dims& strides, int6
     }
   }
 }
+
+// One output channel of one input channel: rows of the output are sums of shifted rows of
+// the input.
+template <typename C>
+Status convolve_plane(const Geometry& g, const C* image, const Dims& in_strides, const C* weights,
+                      C shift, C* result, const Dims& out_strides) {
+  const int64_t width = g.out[2], step = in_strides[4] * g.stride[2];
+  Scratch<C> sums;
+  EDGEWISE_RETURN_IF_ERROR(sums.reserve(width));
+  for (int64_t od = 0; od < g.out[0]; ++od) {
+    for (int64_t oh = 0; oh < g.out[1]; ++oh) {
+      std::fill_n(sums.data(), width, shift);
+      for (int64_t tap = 0; tap < g.taps(); ++tap) {
+        const int64_t kw = tap % g.kernel[2];
+        const int64_t d = g.source(0, od, tap / (g.kernel[1] * g.kernel[2]));
+        const int64_t h = g.source(1, oh, tap / g.kernel[2] % g.kernel[1]);
+        if (d < 0 || h < 0) continue;
+        const int64_t w = kw * g.dilation[2] - g.padding[2];
+        int64_t begin = 0, end = width;
+        while (begin < end && w + begin * g.stride[2] < 0) ++begin;
+        while (end > begin && w + (end - 1) * g.stride[2] >= g.in[2]) --end;
+        if (begin >= end) continue;
+        const C* from = image + d * in_strides[2] + h * in_strides[3] + w * in_strides[4];
+        C* to = sums.data();
+        const C factor = weights[tap];
+        if (step == 1) {
+          EDGEWISE_INDEPENDENT
+          for (int64_t i = begin; i < end; ++i) to[i] = wrap_add(to[i], wrap_mul(factor, from[i]));
+        } else {
+          for (int64_t i = begin; i < end; ++i) {
+            to[i] = wrap_add(to[i], wrap_mul(factor, from[i * step]));
+          }
+        }
+      }
+      C* row = result + od * out_strides[2] + oh * out_strides[3];
+      for (int64_t i = 0; i < width; ++i) row[i * out_strides[4]] = sums[i];
+    }
+  }
+  return {};
+}
+
+}  // namespace
 
 template <typename C>
 Status convolve(const Geometry& g, const View& input, const View& weight, const Tensor* bias,
@@ -152,6 +198,14 @@ Status convolve(const Geometry& g, const View& input, const View& weight, const 
     for (int64_t n = 0; n < input.sizes[0]; ++n) {
       const C* image = x.data + n * x.strides[0] + group * in_channels * x.strides[1];
       C* result = y.data + n * y.strides[0] + group * out_channels * y.strides[1];
+      if (in_channels == 1 && !g.transposed) {
+        for (int64_t o = 0; o < out_channels; ++o) {
+          const C shift = bias ? b.data[group * out_channels + o] : C(0);
+          EDGEWISE_RETURN_IF_ERROR(convolve_plane(g, image, x.strides, w.data + o * g.taps(), shift,
+                                                  result + o * y.strides[1], y.strides));
+        }
+        continue;
+      }
       const auto pack = [&](int64_t first, int64_t count, C* panel) {
         gather_patches(g, image, x.strides, in_channels, first, count, panel);
       };
@@ -175,6 +229,13 @@ Status convolve(const Geometry& g, const View& input, const View& weight, const 
   }
   return y.finish();
 }
+
+template Status convolve<float>(const Geometry&, const View&, const View&, const Tensor*, int64_t,
+                                const View&);
+template Status convolve<double>(const Geometry&, const View&, const View&, const Tensor*, int64_t,
+                                 const View&);
+
+namespace {
 
 Status convolution(KernelContext& context) {
   const Tensor* input = context.tensor(0);

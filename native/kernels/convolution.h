@@ -47,4 +47,9 @@ struct Convolution {
 Status read_convolution(KernelContext& context, size_t index, const Tensor* input,
                         const Tensor* weight, const Tensor* bias, Convolution& result);
 
+// Input, weights and output [N, C, D, H, W], of which fewer dimensions are seen as that many.
+template <typename C>
+Status convolve(const Geometry& g, const View& input, const View& weight, const Tensor* bias,
+                int64_t groups, const View& out);
+
 }  // namespace edgewise::inline EDGEWISE_TARGET

@@ -73,7 +73,7 @@ struct Extreme {
     else
       return kLargest ? -Limits::infinity() : Limits::infinity();
   }
-  static C pair(C a, C b) { return (kLargest ? a > b : a < b) || a != a ? a : b; }
+  static C pair(C a, C b) { return (kLargest ? a > b : a < b) | (a != a) ? a : b; }
   static C add(C a, C b) { return pair(a, b); }
   C result_of(C value) const { return value; }
 };

@@ -10,7 +10,7 @@
 namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
-constexpr int64_t kLanes = 16, kBlock = 256;
+constexpr int64_t kLanes = 16, kBlock = 256, kColumns = 32;
 
 template <typename C>
 void softmax_row(const C* in, C* out, int64_t n, bool logarithm) {
@@ -41,6 +41,32 @@ void softmax_row(const C* in, C* out, int64_t n, bool logarithm) {
   }
 }
 
+// The same for `width` neighbouring columns, of which row i is at in + i * width; in place.
+template <typename C>
+void softmax_columns(C* x, int64_t n, int64_t width, bool logarithm) {
+  C most[kColumns], sums[kColumns] = {};
+  std::copy_n(x, width, most);
+  for (int64_t i = 1; i < n; ++i) {
+    const C* row = x + i * width;
+    for (int64_t j = 0; j < width; ++j) most[j] = row[j] > most[j] ? row[j] : most[j];
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    C* row = x + i * width;
+    for (int64_t j = 0; j < width; ++j) {
+      const C shifted = row[j] - most[j], power = math::exp(shifted);
+      sums[j] += power;
+      row[j] = logarithm ? shifted : power;
+    }
+  }
+  for (int64_t j = 0; j < width; ++j) {
+    sums[j] = logarithm ? static_cast<C>(math::log(static_cast<double>(sums[j]))) : C(1) / sums[j];
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    C* row = x + i * width;
+    for (int64_t j = 0; j < width; ++j) row[j] = logarithm ? row[j] - sums[j] : row[j] * sums[j];
+  }
+}
+
 template <bool kLogarithm>
 Status softmax(KernelContext& context) {
   const Tensor* self = context.tensor(0);
@@ -60,6 +86,32 @@ Status softmax(KernelContext& context) {
   return with_floating_type(self->type(), [&](auto c) -> Status {
     using C = decltype(c);
     Scratch<C> row;
+    const size_t last = source.sizes.size() - 1;
+    const int64_t columns = source.sizes[last];
+    if (along != last && source.strides[last] == 1 && target.strides[last] == 1 && columns > 1) {
+      // Neighbours in memory belong to different rows: some of these at a time.
+      EDGEWISE_TRY(row.reserve(n * kColumns));
+      View from = source, to = target;
+      from.sizes[last] = to.sizes[last] = 1;
+      for (int64_t first = 0; first < columns; first += kColumns) {
+        const int64_t width = std::min(kColumns, columns - first);
+        for_rows<2>({to, from}, along, [&](const auto& firsts) {
+          const int64_t in =
+              source.strides[along] * static_cast<int64_t>(element_size(source.type));
+          const int64_t out_step =
+              target.strides[along] * static_cast<int64_t>(element_size(target.type));
+          for (int64_t i = 0; i < n; ++i) {
+            load<C>(source.type, firsts[1] + i * in, 1, width, row.data() + i * width);
+          }
+          softmax_columns(row.data(), n, width, kLogarithm);
+          for (int64_t i = 0; i < n; ++i) {
+            store<C>(target.type, row.data() + i * width, width, firsts[0] + i * out_step, 1);
+          }
+        });
+        from.move(width), to.move(width);
+      }
+      return {};
+    }
     EDGEWISE_TRY(row.reserve(2 * n));
     C* result = row.data() + n;
     for_rows<2>({target, source}, along, [&](const auto& firsts) {
