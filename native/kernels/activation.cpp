@@ -10,6 +10,7 @@ namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 struct Relu {
+  static constexpr bool kNarrow = true;
   static constexpr ResultRule kRule = ResultRule::kPromoted;
   template <typename C>
   C operator()(C x) const {
@@ -81,6 +82,7 @@ struct Elu {
   }
 };
 struct Clamp {
+  static constexpr bool kNarrow = true;
   bool low, high;  // which bounds are given
   template <typename C>
   C operator()(C x, C least, C most) const {

@@ -20,7 +20,7 @@ struct Factor {
   template <typename C>
   C get() const {
     if constexpr (std::is_integral_v<C>)
-      return i;
+      return static_cast<C>(i);
     else
       return static_cast<C>(d);
   }
@@ -29,6 +29,7 @@ struct Factor {
 };
 
 struct AddScaled {
+  static constexpr bool kNarrow = true;
   Factor alpha;
   template <typename C>
   C operator()(C a, C b) const {
@@ -36,6 +37,7 @@ struct AddScaled {
   }
 };
 struct SubScaled {
+  static constexpr bool kNarrow = true;
   Factor alpha;
   template <typename C>
   C operator()(C a, C b) const {
@@ -43,6 +45,7 @@ struct SubScaled {
   }
 };
 struct ReverseSubScaled {
+  static constexpr bool kNarrow = true;
   Factor alpha;
   template <typename C>
   C operator()(C a, C b) const {
@@ -50,6 +53,7 @@ struct ReverseSubScaled {
   }
 };
 struct Mul {
+  static constexpr bool kNarrow = true;
   static constexpr ResultRule kRule = ResultRule::kPromoted;
   template <typename C>
   C operator()(C a, C b) const {
@@ -190,6 +194,7 @@ struct Fmod {  // sign of the dividend
   }
 };
 struct Maximum {  // NaN wins
+  static constexpr bool kNarrow = true;
   static constexpr ResultRule kRule = ResultRule::kPromoted;
   template <typename C>
   C operator()(C a, C b) const {
@@ -197,6 +202,7 @@ struct Maximum {  // NaN wins
   }
 };
 struct Minimum {
+  static constexpr bool kNarrow = true;
   static constexpr ResultRule kRule = ResultRule::kPromoted;
   template <typename C>
   C operator()(C a, C b) const {
@@ -204,6 +210,7 @@ struct Minimum {
   }
 };
 struct Fmax {  // NaN loses
+  static constexpr bool kNarrow = true;
   static constexpr ResultRule kRule = ResultRule::kPromoted;
   template <typename C>
   C operator()(C a, C b) const {
@@ -211,6 +218,7 @@ struct Fmax {  // NaN loses
   }
 };
 struct Fmin {
+  static constexpr bool kNarrow = true;
   static constexpr ResultRule kRule = ResultRule::kPromoted;
   template <typename C>
   C operator()(C a, C b) const {

@@ -7,6 +7,7 @@ namespace {
 #define EDGEWISE_COMPARISON(Name, expression)              \
   struct Name {                                            \
     static constexpr ResultRule kRule = ResultRule::kBool; \
+    static constexpr bool kNarrow = true;                  \
     template <typename C>                                  \
     C operator()(C a, C b) const {                         \
       return static_cast<C>(expression);                   \
@@ -23,18 +24,28 @@ EDGEWISE_COMPARISON(LogicalOr, (a != 0) | (b != 0))
 EDGEWISE_COMPARISON(LogicalXor, (a != 0) != (b != 0))
 #undef EDGEWISE_COMPARISON
 
-#define EDGEWISE_BITWISE(Name, expression)                                \
-  struct Name {                                                           \
-    static constexpr bool kIntegralOnly = true;                           \
-    int64_t operator()(int64_t a, int64_t b) const { return expression; } \
+#define EDGEWISE_BITWISE(Name, expression)      \
+  struct Name {                                 \
+    static constexpr bool kIntegralOnly = true; \
+    static constexpr bool kNarrow = true;       \
+    template <typename C>                       \
+    C operator()(C a, C b) const {              \
+      return static_cast<C>(expression);        \
+    }                                           \
   };
 EDGEWISE_BITWISE(BitAnd, a& b)
 EDGEWISE_BITWISE(BitOr, a | b)
 EDGEWISE_BITWISE(BitXor, a ^ b)
-// A shift by the width or more, or by a negative number, shifts everything out.
-EDGEWISE_BITWISE(ShiftLeft, b<0 || b> 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << b))
-EDGEWISE_BITWISE(ShiftRight, a >> (b < 0 || b > 63 ? 63 : b))
 #undef EDGEWISE_BITWISE
+#define EDGEWISE_SHIFT(Name, expression)                                  \
+  struct Name {                                                           \
+    static constexpr bool kIntegralOnly = true;                           \
+    int64_t operator()(int64_t a, int64_t b) const { return expression; } \
+  };
+// A shift by the width or more, or by a negative number, shifts everything out.
+EDGEWISE_SHIFT(ShiftLeft, b<0 || b> 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << b))
+EDGEWISE_SHIFT(ShiftRight, a >> (b < 0 || b > 63 ? 63 : b))
+#undef EDGEWISE_SHIFT
 
 template <typename Op, bool kScalar>
 Status bitwise(KernelContext& context) {

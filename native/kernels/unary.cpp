@@ -72,6 +72,7 @@ EDGEWISE_VECTOR(Log2, log2, never_hard)
 #define EDGEWISE_SAME_TYPE(Name, floating, whole)              \
   struct Name {                                                \
     static constexpr ResultRule kRule = ResultRule::kPromoted; \
+    static constexpr bool kNarrow = true;                      \
     template <typename C>                                      \
     C operator()(C x) const {                                  \
       if constexpr (std::is_integral_v<C>)                     \
@@ -92,6 +93,7 @@ EDGEWISE_SAME_TYPE(Sign, static_cast<C>((x > 0) - (x < 0)), (x > 0) - (x < 0))
 #define EDGEWISE_TEST(Name, floating, whole)               \
   struct Name {                                            \
     static constexpr ResultRule kRule = ResultRule::kBool; \
+    static constexpr bool kNarrow = true;                  \
     template <typename C>                                  \
     C operator()(C x) const {                              \
       if constexpr (std::is_integral_v<C>)                 \
@@ -107,7 +109,11 @@ EDGEWISE_TEST(LogicalNot, x == 0, x == 0)
 
 struct BitNot {
   static constexpr bool kIntegralOnly = true;
-  int64_t operator()(int64_t x) const { return ~x; }
+  static constexpr bool kNarrow = true;
+  template <typename C>
+  C operator()(C x) const {
+    return static_cast<C>(~x);
+  }
 };
 
 // Bools are negated, not turned over bit by bit.
