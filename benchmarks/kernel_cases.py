@@ -58,13 +58,49 @@ class Case:
 
 def _unary(n: int) -> list[Case]:
     x = Input((n, n))
-    names = (
-        "abs acos acosh asin asinh atan atanh bitwise_not ceil cos cosh erf erfc exp exp2 expm1"
-        " floor isinf isnan lgamma log log10 log1p log2 logical_not logit neg reciprocal round"
-        " rsqrt sigmoid sign sin sinh sqrt tan tanh trunc relu"
-    ).split()
+    names = [
+        "abs",
+        "acos",
+        "acosh",
+        "asin",
+        "asinh",
+        "atan",
+        "atanh",
+        "bitwise_not",
+        "ceil",
+        "cos",
+        "cosh",
+        "erf",
+        "erfc",
+        "exp",
+        "exp2",
+        "expm1",
+        "floor",
+        "isinf",
+        "isnan",
+        "lgamma",
+        "log",
+        "log10",
+        "log1p",
+        "log2",
+        "logical_not",
+        "logit",
+        "neg",
+        "reciprocal",
+        "round",
+        "rsqrt",
+        "sigmoid",
+        "sign",
+        "sin",
+        "sinh",
+        "sqrt",
+        "tan",
+        "tanh",
+        "trunc",
+        "relu",
+    ]
     made = [Case(name, getattr(torch, name), (x,)) for name in names]
-    activations = "gelu silu hardswish hardsigmoid hardtanh leaky_relu elu".split()
+    activations = ["gelu", "silu", "hardswish", "hardsigmoid", "hardtanh", "leaky_relu", "elu"]
     made += [Case(name, getattr(F, name), (x,)) for name in activations]
     return [
         *made,
@@ -79,12 +115,34 @@ def _unary(n: int) -> list[Case]:
 
 def _binary(n: int) -> list[Case]:
     x, small = Input((n, n)), Input((n, n), "small")
-    names = (
-        "add sub mul div floor_divide remainder fmod maximum minimum fmax fmin atan2 eq ne lt le"
-        " gt ge logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor"
-    ).split()
+    names = [
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "floor_divide",
+        "remainder",
+        "fmod",
+        "maximum",
+        "minimum",
+        "fmax",
+        "fmin",
+        "atan2",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "logical_and",
+        "logical_or",
+        "logical_xor",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+    ]
     made = [Case(name, getattr(torch, name), (x, x)) for name in names]
-    scalars = "add sub mul div remainder fmod eq ne lt le gt ge".split()
+    scalars = ["add", "sub", "mul", "div", "remainder", "fmod", "eq", "ne", "lt", "le", "gt", "ge"]
     made += [
         Case(f"{name} scalar", lambda x, f=getattr(torch, name): f(x, 3), (x,)) for name in scalars
     ]
@@ -121,10 +179,24 @@ def _reductions(n: int) -> list[Case]:
     x, cube = Input((n, n)), Input((n // 4, n // 4, 16))
     made = []
     for where, dim in (("rows", -1), ("columns", 0)):
-        for name in "sum mean amax amin prod argmax argmin any all max min var std".split():
+        for name in [
+            "sum",
+            "mean",
+            "amax",
+            "amin",
+            "prod",
+            "argmax",
+            "argmin",
+            "any",
+            "all",
+            "max",
+            "min",
+            "var",
+            "std",
+        ]:
             function = lambda x, f=getattr(torch, name), d=dim: f(x, d)  # noqa: E731
             made.append(Case(f"{name} of {where}", function, (x,)))
-        for name in "cumsum cumprod softmax log_softmax".split():
+        for name in ["cumsum", "cumprod", "softmax", "log_softmax"]:
             function = lambda x, f=getattr(torch, name), d=dim: f(x, d)  # noqa: E731
             made.append(Case(f"{name} of {where}", function, (x,)))
         made.append(Case(f"sort of {where}", lambda x, d=dim: x.sort(d), (x,)))
@@ -134,7 +206,7 @@ def _reductions(n: int) -> list[Case]:
         )
     made += [
         Case(f"{name} of all", getattr(torch, name), (x,))
-        for name in "sum mean prod argmax argmin any all max min".split()
+        for name in ["sum", "mean", "prod", "argmax", "argmin", "any", "all", "max", "min"]
     ]
     return [
         *made,
@@ -210,9 +282,7 @@ def _normalizations(n: int) -> list[Case]:
     def group_norm_backward(
         g: torch.Tensor, x: torch.Tensor, m: torch.Tensor, w: torch.Tensor
     ) -> Any:
-        return aten.native_group_norm_backward(
-            g, x, m, m, w, 1, 16, spatial, 4, [True, True, True]
-        )
+        return aten.native_group_norm_backward(g, x, m, m, w, 1, 16, spatial, 4, [True, True, True])
 
     return [
         Case("layer_norm", lambda x, w: F.layer_norm(x, (n,), w, w), (x, row)),
