@@ -4,11 +4,13 @@
 #include <type_traits>
 
 #include "elementwise.h"
+#include "vector_math.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 struct Relu {
+  static constexpr bool kNarrow = true;
   static constexpr ResultRule kRule = ResultRule::kPromoted;
   template <typename C>
   C operator()(C x) const {
@@ -19,30 +21,35 @@ struct Silu {
   static constexpr bool kFloatingOnly = true;
   template <typename C>
   C operator()(C x) const {
-    return x / (C(1) + std::exp(-x));
+    return x / (C(1) + math::exp(-x));
   }
 };
+// x + 3 within [0, 6]; NaN stays.
+template <typename C>
+C shifted_within_six(C x) {
+  C y = x + C(3);
+  y = y < C(0) ? C(0) : y;
+  return y > C(6) ? C(6) : y;
+}
 struct HardSwish {
   static constexpr bool kFloatingOnly = true;
   template <typename C>
   C operator()(C x) const {
-    const C shifted = x + C(3);
-    return x * (shifted < 0 ? C(0) : shifted > C(6) ? C(6) : shifted) / C(6);
+    return x * shifted_within_six(x) * C(1.0 / 6.0);
   }
 };
 struct HardSigmoid {
   static constexpr bool kFloatingOnly = true;
   template <typename C>
   C operator()(C x) const {
-    const C shifted = x + C(3);
-    return (shifted < 0 ? C(0) : shifted > C(6) ? C(6) : shifted) / C(6);
+    return shifted_within_six(x) * C(1.0 / 6.0);
   }
 };
 struct GeluErf {
   static constexpr bool kFloatingOnly = true;
   template <typename C>
   C operator()(C x) const {
-    return C(0.5) * x * (C(1) + std::erf(x * C(0.70710678118654752440)));
+    return C(0.5) * x * (C(1) + math::erf(x * C(0.70710678118654752440)));
   }
 };
 struct GeluTanh {
@@ -50,7 +57,7 @@ struct GeluTanh {
   template <typename C>
   C operator()(C x) const {
     const C inner = C(0.79788456080286535588) * (x + C(0.044715) * x * x * x);
-    return C(0.5) * x * (C(1) + std::tanh(inner));
+    return x / (C(1) + math::exp(C(-2) * inner));  // (1 + tanh(y)) / 2 = 1 / (1 + e^-2y)
   }
 };
 struct LeakyRelu {
@@ -58,7 +65,8 @@ struct LeakyRelu {
   double slope;
   template <typename C>
   C operator()(C x) const {
-    return x > 0 ? x : x * static_cast<C>(slope);
+    const C below = x * static_cast<C>(slope);
+    return x > 0 ? x : below;
   }
 };
 struct Elu {
@@ -66,17 +74,20 @@ struct Elu {
   double alpha, scale, input_scale;
   template <typename C>
   C operator()(C x) const {
-    if (x > 0) return x * static_cast<C>(scale);
-    return std::expm1(x * static_cast<C>(input_scale)) * static_cast<C>(alpha * scale);
+    // Computed for all, looked at for the negative ones.
+    const C below =
+        static_cast<C>(math::expm1(static_cast<double>(x * static_cast<C>(input_scale))));
+    const C above = x * static_cast<C>(scale);
+    return x > 0 ? above : below * static_cast<C>(alpha * scale);
   }
 };
 struct Clamp {
+  static constexpr bool kNarrow = true;
   bool low, high;  // which bounds are given
   template <typename C>
   C operator()(C x, C least, C most) const {
-    if (low && (x < least || least != least)) x = least;
-    if (high && (x > most || most != most)) x = most;
-    return x;
+    x = low && (x < least || least != least) ? least : x;
+    return high && (x > most || most != most) ? most : x;
   }
 };
 
@@ -160,7 +171,7 @@ Status hardtanh(KernelContext& context) {
                                    ElementwiseTypes{type, type});
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::relu.out", 2, unary<Relu>},
     {"aten::silu.out", 2, activation<Silu>},
     {"aten::hardswish.out", 2, activation<HardSwish>},
@@ -172,6 +183,7 @@ const KernelRegistration registrations[] = {
     {"aten::clamp.out", 4, clamp},
     {"aten::clamp.Tensor_out", 4, clamp_tensor},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

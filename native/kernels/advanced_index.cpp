@@ -6,32 +6,33 @@
 #include "kernel_status.h"
 #include "view.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 // Positions of a mask's true elements: `rank` coordinates for each, in row-major order.
 Status find_true(const Tensor& mask, Scratch<int64_t>& coordinates, int64_t& count) {
-  const int64_t rank = static_cast<int64_t>(mask.rank());
+  const int64_t rank = static_cast<int64_t>(mask.rank()), numel = mask.numel();
   const View view = view_of(mask);
+  Scratch<uint8_t> chosen;
+  EDGEWISE_RETURN_IF_ERROR(chosen.reserve(numel));
+  EDGEWISE_RETURN_IF_ERROR(assign({reinterpret_cast<std::byte*>(chosen.data()), ScalarType::kBool,
+                                   view.sizes, contiguous_strides(view.sizes)},
+                                  view));
   count = 0;
-  for (const bool write : {false, true}) {
-    View::Walk walk(view.sizes);
-    int64_t found = 0;
-    for (int64_t i = 0; i < mask.numel(); ++i, walk.next()) {
-      int64_t offset = 0;
-      for (size_t d = 0; d < mask.rank(); ++d) offset += walk[d] * view.strides[d];
-      if (is_floating(mask.type()) ? load_one<double>(mask.type(), view.at(offset)) == 0
-                                   : load_one<int64_t>(mask.type(), view.at(offset)) == 0) {
-        continue;
-      }
-      for (int64_t d = 0; write && d < rank; ++d) {
-        coordinates[found * rank + d] = walk[static_cast<size_t>(d)];
-      }
-      ++found;
-    }
-    if (!write) {
-      count = found;
-      EDGEWISE_RETURN_IF_ERROR(coordinates.reserve(count * rank));
+  for (int64_t i = 0; i < numel; ++i) count += chosen[i] != 0;
+  EDGEWISE_RETURN_IF_ERROR(coordinates.reserve(count * rank));
+  if (count == 0 || rank == 0) return {};
+  // Row by row; the coordinates before the last are those of the row.
+  const int64_t width = mask.size(mask.rank() - 1);
+  Dims rows = view.sizes;
+  rows.erase(mask.rank() - 1);
+  View::Walk walk(rows);
+  int64_t* to = coordinates.data();
+  for (int64_t start = 0; start < numel; start += width, walk.next()) {
+    for (int64_t i = 0; i < width; ++i) {
+      if (!chosen[start + i]) continue;
+      for (size_t d = 0; d < rows.size(); ++d) *to++ = walk[d];
+      *to++ = i;
     }
   }
   return {};
@@ -44,27 +45,30 @@ class Selection {
 
   const Dims& shape() const { return shape_; }
 
-  // Calls at(part of self, same part of `result`), for each combination of indices; the
-  // result has the selection's shape.
+  // Calls at(offset in self, step, offset in `result`, step, count) for runs of elements
+  // of both; the result has the selection's shape.
   template <typename F>
-  Status each(const View& result, F&& at) const {
-    if (shape_.product() == 0) return {};
-    View::Walk walk(index_sizes_);
-    View part = rest_, other = result;
-    for (size_t i = 0; i < index_sizes_.size(); ++i) {
-      other.sizes.erase(place_);
-      other.strides.erase(place_);
+  void each(const View& result, F&& at) const {
+    // Of the result's dimensions, those of the index count through the table of offsets,
+    // the others go on in self.
+    const Dims counting = contiguous_strides(index_sizes_);
+    Dims table, onward;
+    for (size_t d = 0, rest = 0; d < shape_.size(); ++d) {
+      const bool indexed = d >= place_ && d < place_ + index_sizes_.size();
+      table.push(indexed ? counting[d - place_] : 0);
+      onward.push(indexed ? 0 : rest_.strides[rest++]);
     }
-    for (int64_t j = 0; j < count_; ++j, walk.next()) {
-      int64_t offset = 0;
-      for (size_t d = 0; d < index_sizes_.size(); ++d) {
-        offset += walk[d] * result.strides[place_ + d];
+    const Loop<3> loop(shape_, {&result.strides, &table, &onward});
+    loop.run([&](const auto& offsets, int64_t count, const auto& steps) {
+      if (steps[1] == 0) {
+        at(offsets_[offsets[1]] + offsets[2], steps[2], offsets[0], steps[0], count);
+        return;
       }
-      part.data = rest_.at(offsets_[j]);
-      other.data = result.at(offset);
-      EDGEWISE_RETURN_IF_ERROR(at(part, other));
-    }
-    return {};
+      for (int64_t i = 0; i < count; ++i) {
+        at(offsets_[offsets[1] + i * steps[1]] + offsets[2] + i * steps[2], int64_t{1},
+           offsets[0] + i * steps[0], int64_t{1}, int64_t{1});
+      }
+    });
   }
 
  private:
@@ -179,14 +183,36 @@ Status Selection::build(const View& self, std::span<const Tensor* const> list) {
     const Index& index = indices_[k];
     const View steps =
         View{nullptr, ScalarType::kLong, index.sizes, index.strides}.expand(index_sizes_);
-    View::Walk walk(index_sizes_);
-    for (int64_t j = 0; j < count_; ++j, walk.next()) {
-      int64_t at = 0;
-      for (size_t d = 0; d < index_sizes_.size(); ++d) at += walk[d] * steps.strides[d];
-      offsets_[j] += index.values[at] * self.strides[index.dim];
-    }
+    const Dims counting = contiguous_strides(index_sizes_);
+    const int64_t stride = self.strides[index.dim];
+    const Loop<2> loop(index_sizes_, {&counting, &steps.strides});
+    loop.run([&](const auto& offsets, int64_t count, const auto& by) {
+      for (int64_t i = 0; i < count; ++i) {
+        offsets_[offsets[0] + i * by[0]] += index.values[offsets[1] + i * by[1]] * stride;
+      }
+    });
   }
   return {};
+}
+
+// Calls f with an integer of `bytes` bytes, as which elements are moved.
+template <typename F>
+void with_unit(size_t bytes, F&& f) {
+  if (bytes == 1) return f(uint8_t{});
+  if (bytes == 2) return f(uint16_t{});
+  if (bytes == 4) return f(uint32_t{});
+  f(uint64_t{});
+}
+
+template <typename Unit>
+void move(const Unit* from, int64_t from_step, Unit* to, int64_t to_step, int64_t count) {
+  if (count == 1) {
+    *to = *from;
+  } else if (from_step == 1 && to_step == 1) {
+    std::memmove(to, from, static_cast<size_t>(count) * sizeof(Unit));
+  } else {
+    for (int64_t i = 0; i < count; ++i) to[i * to_step] = from[i * from_step];
+  }
 }
 
 Status index(KernelContext& context) {
@@ -197,9 +223,16 @@ Status index(KernelContext& context) {
   Selection selection;
   EDGEWISE_TRY(selection.build(view_of(*self), list));
   EDGEWISE_TRY(out->resize(selection.shape()));
-  return finish(context, selection.each(view_of(*out), [](const View& part, const View& result) {
-    return assign(result, part);
-  }));
+  with_unit(element_size(self->type()), [&](auto unit) {
+    using Unit = decltype(unit);
+    const auto* from = reinterpret_cast<const Unit*>(view_of(*self).data);
+    auto* to = reinterpret_cast<Unit*>(view_of(*out).data);
+    selection.each(view_of(*out), [=](int64_t source, int64_t source_step, int64_t target,
+                                      int64_t target_step, int64_t count) {
+      move(from + source, source_step, to + target, target_step, count);
+    });
+  });
+  return context.status();
 }
 
 template <size_t kOut>
@@ -227,22 +260,35 @@ Status index_put(KernelContext& context) {
   }
   EDGEWISE_TRY(start_from(*self, out));
   const View source = view_of(*values).expand(sizes);
-  return finish(context, selection.each(source, [&](const View& part, const View& value) -> Status {
-    if (!accumulate) return assign(part, value);
-    with_compute_type(part.type, [&](auto c) {
-      using C = decltype(c);
-      const Loop<2> loop(part.sizes, {&part.strides, &value.strides});
-      loop.run([&](const auto& offsets, int64_t count, const auto& steps) {
-        for (int64_t i = 0; i < count; ++i) {
-          std::byte* to = part.at(offsets[0] + i * steps[0]);
-          const C sum = wrap_add(load_one<C>(part.type, to),
-                                 load_one<C>(value.type, value.at(offsets[1] + i * steps[1])));
-          store<C>(part.type, &sum, 1, to, 1);
-        }
-      });
+  const View target = view_of(*out);
+  if (!accumulate) {
+    with_unit(element_size(self->type()), [&](auto unit) {
+      using Unit = decltype(unit);
+      const auto* from = reinterpret_cast<const Unit*>(source.data);
+      auto* to = reinterpret_cast<Unit*>(target.data);
+      selection.each(
+          source, [=](int64_t place, int64_t step, int64_t value, int64_t value_step,
+                      int64_t count) { move(from + value, value_step, to + place, step, count); });
     });
-    return {};
-  }));
+    return context.status();
+  }
+  with_compute_type(target.type, [&](auto c) {
+    using C = decltype(c);
+    constexpr int64_t kBlock = 128;
+    selection.each(
+        source, [&](int64_t place, int64_t step, int64_t value, int64_t value_step, int64_t count) {
+          for (int64_t start = 0; start < count; start += kBlock) {
+            C sums[kBlock], added[kBlock];
+            const int64_t n = std::min(kBlock, count - start);
+            std::byte* to = target.at(place + start * step);
+            load<C>(target.type, to, step, n, sums);
+            load<C>(source.type, source.at(value + start * value_step), value_step, n, added);
+            for (int64_t i = 0; i < n; ++i) sums[i] = wrap_add(sums[i], added[i]);
+            store<C>(target.type, sums, n, to, step);
+          }
+        });
+  });
+  return context.status();
 }
 
 Status nonzero(KernelContext& context) {
@@ -263,12 +309,13 @@ Status nonzero(KernelContext& context) {
   return finish(context, assign(view_of(*out), source));
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::index.Tensor_out", 3, index},
     {"aten::index_put.out", 5, index_put<4>},
     {"aten::index_put_", 4, index_put<0>},
     {"aten::nonzero.out", 2, nonzero},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

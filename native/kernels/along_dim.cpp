@@ -3,8 +3,9 @@
 
 #include "compute_tensor.h"
 #include "rows.h"
+#include "vector_math.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 template <bool kProduct>
@@ -67,18 +68,19 @@ Status glu(KernelContext& context) {
     EDGEWISE_TRY(row.reserve(2 * n));
     for_rows<2>({target, source}, along, [&](const auto& firsts) {
       load<C>(source.type, firsts[1], source.strides[along], 2 * n, row.data());
-      for (int64_t i = 0; i < n; ++i) row[i] = row[i] / (C(1) + std::exp(-row[n + i]));
+      for (int64_t i = 0; i < n; ++i) row[i] = row[i] / (C(1) + math::exp(-row[n + i]));
       store<C>(target.type, row.data(), n, firsts[0], target.strides[along]);
     });
     return {};
   });
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::cumprod.out", 4, accumulate<true>},
     {"aten::cumsum.out", 4, accumulate<false>},
     {"aten::glu.out", 3, glu},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

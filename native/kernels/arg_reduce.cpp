@@ -1,20 +1,26 @@
 // Where the extremes are: argmax, argmin, and max and min along a dimension.
 #include "compute_tensor.h"
+#include "lanes.h"
 #include "rows.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 // The first of the largest (smallest) elements; NaN is more than anything.
 template <typename C>
 int64_t find_extreme(const C* row, int64_t n, bool largest) {
-  int64_t best = 0;
-  for (int64_t i = 1; i < n; ++i) {
-    if (row[best] != row[best]) break;
-    const bool better = largest ? row[i] > row[best] : row[i] < row[best];
-    if (better || row[i] != row[i]) best = i;
+  const C best = largest ? extreme_of<true>(row, n) : extreme_of<false>(row, n);
+  constexpr int64_t kStep = 64;
+  int64_t i = 0;
+  for (; i + kStep <= n; i += kStep) {
+    int32_t found = 0;
+    for (int64_t j = 0; j < kStep; ++j) {
+      found |= row[i + j] == best || row[i + j] != row[i + j] ? 1 : 0;
+    }
+    if (found) break;
   }
-  return best;
+  while (i < n - 1 && row[i] != best && row[i] == row[i]) ++i;
+  return i;
 }
 
 // Shape of a result without, or with one element of, dimension `dim`.
@@ -116,12 +122,13 @@ Status extreme_along(KernelContext& context) {
   });
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::argmax.out", 4, arg_extreme<true>},
     {"aten::argmin.out", 4, arg_extreme<false>},
     {"aten::max.dim_max", 5, extreme_along<true>},
     {"aten::min.dim_min", 5, extreme_along<false>},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

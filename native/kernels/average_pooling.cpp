@@ -1,7 +1,7 @@
 // Averages over windows, those of given sizes and adaptive ones, and their gradients.
 #include "windows.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 // How many elements a window's sum is divided by.
@@ -171,7 +171,7 @@ Status adaptive_backward(KernelContext& context) {
   return run_backward(context, windows, {}, gradient, self, 2, out);
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::avg_pool1d.out", 7, avg_pool<1>},
     {"aten::avg_pool2d.out", 8, avg_pool<2>},
     {"aten::avg_pool3d.out", 8, avg_pool<3>},
@@ -181,6 +181,7 @@ const KernelRegistration registrations[] = {
     {"aten::_adaptive_avg_pool3d.out", 3, adaptive<3>},
     {"aten::_adaptive_avg_pool2d_backward.out", 3, adaptive_backward},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

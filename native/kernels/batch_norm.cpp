@@ -2,8 +2,9 @@
 #include <cmath>
 
 #include "compute_tensor.h"
+#include "lanes.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 // Where the overloads have their arguments. Weight and bias are 1 and 2 in all.
@@ -32,11 +33,19 @@ template <typename C>
 Moments moments(const C* x, const Loop<2>& loop) {
   double sum = 0, squares = 0, count = 0;
   loop.run([&](const auto& offsets, int64_t n, const auto& steps) {
-    for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[offsets[1] + i * steps[1]]);
+    if (steps[1] == 1) {
+      sum += sum_of(x + offsets[1], n);
+    } else {
+      for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[offsets[1] + i * steps[1]]);
+    }
     count += static_cast<double>(n);
   });
   const double mean = sum / count;
   loop.run([&](const auto& offsets, int64_t n, const auto& steps) {
+    if (steps[1] == 1) {
+      squares += squared_deviations(x + offsets[1], n, mean);
+      return;
+    }
     for (int64_t i = 0; i < n; ++i) {
       const double delta = static_cast<double>(x[offsets[1] + i * steps[1]]) - mean;
       squares += delta * delta;
@@ -135,12 +144,13 @@ constexpr Layout kOfBatch{0, 3, 4, false};
 constexpr Layout kEither{3, 5, 6, false};
 constexpr Layout kFunctional{3, 5, 6, true};
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::_native_batch_norm_legit_no_training.out", 10, batch_norm<kInference>},
     {"aten::_native_batch_norm_legit.no_stats_out", 9, batch_norm<kOfBatch>},
     {"aten::native_batch_norm.out", 11, batch_norm<kEither>},
     {"aten::_native_batch_norm_legit_functional.out", 13, batch_norm<kFunctional>},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -5,8 +5,9 @@
 #include <type_traits>
 
 #include "elementwise.h"
+#include "vector_math.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 constexpr const char* kZeroDivision =
@@ -19,7 +20,7 @@ struct Factor {
   template <typename C>
   C get() const {
     if constexpr (std::is_integral_v<C>)
-      return i;
+      return static_cast<C>(i);
     else
       return static_cast<C>(d);
   }
@@ -28,6 +29,7 @@ struct Factor {
 };
 
 struct AddScaled {
+  static constexpr bool kNarrow = true;
   Factor alpha;
   template <typename C>
   C operator()(C a, C b) const {
@@ -35,6 +37,7 @@ struct AddScaled {
   }
 };
 struct SubScaled {
+  static constexpr bool kNarrow = true;
   Factor alpha;
   template <typename C>
   C operator()(C a, C b) const {
@@ -42,6 +45,7 @@ struct SubScaled {
   }
 };
 struct ReverseSubScaled {
+  static constexpr bool kNarrow = true;
   Factor alpha;
   template <typename C>
   C operator()(C a, C b) const {
@@ -49,6 +53,7 @@ struct ReverseSubScaled {
   }
 };
 struct Mul {
+  static constexpr bool kNarrow = true;
   static constexpr ResultRule kRule = ResultRule::kPromoted;
   template <typename C>
   C operator()(C a, C b) const {
@@ -82,6 +87,22 @@ C int_remainder(C a, C b, const char*& failure) {
   return b == -1 ? 0 : a % b;
 }
 
+// Remainders of floats are exact in double; those of doubles are the standard library's.
+template <typename C>
+C float_remainder(C a, C b) {
+  if constexpr (std::is_same_v<C, float>)
+    return static_cast<float>(math::fmod(a, b));
+  else
+    return std::fmod(a, b);
+}
+template <typename C>
+bool hard_remainder(C a, C b) {
+  if constexpr (std::is_same_v<C, float>)
+    return math::hard_fmod(a, b);
+  else
+    return false;
+}
+
 struct FloorDiv {
   static constexpr ResultRule kRule = ResultRule::kPromoted;
   const char* failure = nullptr;
@@ -91,7 +112,20 @@ struct FloorDiv {
       const C quotient = int_quotient(a, b, failure);
       const bool inexact = b != 0 && b != -1 && a % b != 0;
       return quotient - (inexact && ((a < 0) != (b < 0)));
+    } else if constexpr (std::is_same_v<C, float>) {
+      // Quotients of floats that double rounds to a whole number are whole.
+      return static_cast<float>(std::floor(static_cast<double>(a) / static_cast<double>(b)));
     } else {
+      return exact(a, b);
+    }
+  }
+  template <typename C>
+  bool hard(C a, C b) const {
+    return hard_remainder(a, b);
+  }
+  template <typename C>
+  C exact(C a, C b) const {
+    if constexpr (std::is_floating_point_v<C>) {
       // As Python: exact where rounding of a / b would cross an integer.
       if (b == 0) return a / b;
       const C rest = std::fmod(a, b);
@@ -100,6 +134,8 @@ struct FloorDiv {
       if (quotient == 0) return std::copysign(C(0), a / b);
       const C floored = std::floor(quotient);
       return quotient - floored > C(0.5) ? floored + 1 : floored;
+    } else {
+      return 0;
     }
   }
 };
@@ -122,8 +158,20 @@ struct Remainder {  // sign of the divisor
     if constexpr (std::is_integral_v<C>)
       rest = int_remainder(a, b, failure);
     else
-      rest = std::fmod(a, b);
-    return rest != 0 && ((rest < 0) != (b < 0)) ? rest + b : rest;
+      rest = float_remainder(a, b);
+    return with_sign_of_divisor(rest, b);
+  }
+  template <typename C>
+  bool hard(C a, C b) const {
+    return hard_remainder(a, b);
+  }
+  template <typename C>
+  C exact(C a, C b) const {
+    return with_sign_of_divisor(std::fmod(a, b), b);
+  }
+  template <typename C>
+  static C with_sign_of_divisor(C rest, C b) {
+    return rest != 0 && ((rest < 0) != (b < 0)) ? wrap_add(rest, b) : rest;
   }
 };
 struct Fmod {  // sign of the dividend
@@ -134,10 +182,19 @@ struct Fmod {  // sign of the dividend
     if constexpr (std::is_integral_v<C>)
       return int_remainder(a, b, failure);
     else
-      return std::fmod(a, b);
+      return float_remainder(a, b);
+  }
+  template <typename C>
+  bool hard(C a, C b) const {
+    return hard_remainder(a, b);
+  }
+  template <typename C>
+  C exact(C a, C b) const {
+    return std::fmod(a, b);
   }
 };
 struct Maximum {  // NaN wins
+  static constexpr bool kNarrow = true;
   static constexpr ResultRule kRule = ResultRule::kPromoted;
   template <typename C>
   C operator()(C a, C b) const {
@@ -145,6 +202,7 @@ struct Maximum {  // NaN wins
   }
 };
 struct Minimum {
+  static constexpr bool kNarrow = true;
   static constexpr ResultRule kRule = ResultRule::kPromoted;
   template <typename C>
   C operator()(C a, C b) const {
@@ -152,6 +210,7 @@ struct Minimum {
   }
 };
 struct Fmax {  // NaN loses
+  static constexpr bool kNarrow = true;
   static constexpr ResultRule kRule = ResultRule::kPromoted;
   template <typename C>
   C operator()(C a, C b) const {
@@ -159,6 +218,7 @@ struct Fmax {  // NaN loses
   }
 };
 struct Fmin {
+  static constexpr bool kNarrow = true;
   static constexpr ResultRule kRule = ResultRule::kPromoted;
   template <typename C>
   C operator()(C a, C b) const {
@@ -170,6 +230,14 @@ struct Atan2 {
   static constexpr bool kFloatingOnly = true;
   template <typename C>
   C operator()(C a, C b) const {
+    return static_cast<C>(math::atan2(static_cast<double>(a), static_cast<double>(b)));
+  }
+  template <typename C>
+  bool hard(C a, C b) const {
+    return math::hard_atan2(static_cast<double>(a), static_cast<double>(b));
+  }
+  template <typename C>
+  C exact(C a, C b) const {
     return std::atan2(a, b);
   }
 };
@@ -185,15 +253,35 @@ struct Pow {
         a = wrap_mul(a, a);
       }
       return result;
+    } else if constexpr (std::is_same_v<C, float>) {
+      return static_cast<float>(math::power(a, b));
     } else {
       return std::pow(a, b);
     }
   }
+  template <typename C>
+  bool hard(C a, C b) const {
+    return std::is_same_v<C, float> && math::hard_power(a, b);
+  }
+  template <typename C>
+  C exact(C a, C b) const {
+    return std::pow(a, b);
+  }
 };
-struct Square {
+// Powers that need no logarithm.
+template <int kExponent>
+struct WholePower {
   template <typename C>
   C operator()(C a) const {
-    return wrap_mul(a, a);
+    return kExponent == 2 ? wrap_mul(a, a) : wrap_mul(wrap_mul(a, a), a);
+  }
+};
+struct Root {
+  static constexpr bool kFloatingOnly = true;
+  template <typename C>
+  C operator()(C a) const {
+    // pow gives +0 for -0 and infinity for minus infinity, as a root does not.
+    return a == -std::numeric_limits<C>::infinity() ? -a : std::sqrt(a) + C(0);
   }
 };
 
@@ -246,8 +334,11 @@ Status pow_tensor_scalar(KernelContext& context) {
   Tensor* out = output(context, 2);
   if (!context.ok()) return context.status();
   const ElementwiseTypes types = elementwise_types(std::array{a, exponent}, ResultRule::kPromoted);
-  if (scalar_to<double>(exponent.number) == 2.0) {
-    return run_elementwise<Square, 1>(context, {a}, out, Square(), types);
+  const double power = scalar_to<double>(exponent.number);
+  if (power == 2) return run_elementwise(context, std::array{a}, out, WholePower<2>(), types);
+  if (power == 3) return run_elementwise(context, std::array{a}, out, WholePower<3>(), types);
+  if (power == 0.5 && is_floating(types.common)) {
+    return run_elementwise(context, std::array{a}, out, Root(), types);
   }
   return run_elementwise<Pow, 2>(context, {a, exponent}, out, Pow(), types);
 }
@@ -258,7 +349,7 @@ Status pow_scalar_tensor(KernelContext& context) {
   return run_elementwise<Pow, 2>(context, {a, b}, out, Pow(), ResultRule::kPromoted);
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::add.out", 4, scaled<AddScaled, false>},
     {"aten::add.Scalar_out", 4, scaled<AddScaled, true>},
     {"aten::sub.out", 4, scaled<SubScaled, false>},
@@ -284,6 +375,7 @@ const KernelRegistration registrations[] = {
     {"aten::pow.Tensor_Scalar_out", 3, pow_tensor_scalar},
     {"aten::pow.Scalar_out", 3, pow_scalar_tensor},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

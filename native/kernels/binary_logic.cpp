@@ -1,12 +1,13 @@
 // Comparisons, logic and bits of two operands; where, masked_fill.
 #include "elementwise.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 #define EDGEWISE_COMPARISON(Name, expression)              \
   struct Name {                                            \
     static constexpr ResultRule kRule = ResultRule::kBool; \
+    static constexpr bool kNarrow = true;                  \
     template <typename C>                                  \
     C operator()(C a, C b) const {                         \
       return static_cast<C>(expression);                   \
@@ -18,23 +19,33 @@ EDGEWISE_COMPARISON(Lt, a < b)
 EDGEWISE_COMPARISON(Le, a <= b)
 EDGEWISE_COMPARISON(Gt, a > b)
 EDGEWISE_COMPARISON(Ge, a >= b)
-EDGEWISE_COMPARISON(LogicalAnd, a != 0 && b != 0)
-EDGEWISE_COMPARISON(LogicalOr, a != 0 || b != 0)
+EDGEWISE_COMPARISON(LogicalAnd, (a != 0) & (b != 0))
+EDGEWISE_COMPARISON(LogicalOr, (a != 0) | (b != 0))
 EDGEWISE_COMPARISON(LogicalXor, (a != 0) != (b != 0))
 #undef EDGEWISE_COMPARISON
 
-#define EDGEWISE_BITWISE(Name, expression)                                \
-  struct Name {                                                           \
-    static constexpr bool kIntegralOnly = true;                           \
-    int64_t operator()(int64_t a, int64_t b) const { return expression; } \
+#define EDGEWISE_BITWISE(Name, expression)      \
+  struct Name {                                 \
+    static constexpr bool kIntegralOnly = true; \
+    static constexpr bool kNarrow = true;       \
+    template <typename C>                       \
+    C operator()(C a, C b) const {              \
+      return static_cast<C>(expression);        \
+    }                                           \
   };
 EDGEWISE_BITWISE(BitAnd, a& b)
 EDGEWISE_BITWISE(BitOr, a | b)
 EDGEWISE_BITWISE(BitXor, a ^ b)
-// A shift by the width or more, or by a negative number, shifts everything out.
-EDGEWISE_BITWISE(ShiftLeft, b<0 || b> 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << b))
-EDGEWISE_BITWISE(ShiftRight, a >> (b < 0 || b > 63 ? 63 : b))
 #undef EDGEWISE_BITWISE
+#define EDGEWISE_SHIFT(Name, expression)                                  \
+  struct Name {                                                           \
+    static constexpr bool kIntegralOnly = true;                           \
+    int64_t operator()(int64_t a, int64_t b) const { return expression; } \
+  };
+// A shift by the width or more, or by a negative number, shifts everything out.
+EDGEWISE_SHIFT(ShiftLeft, b<0 || b> 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << b))
+EDGEWISE_SHIFT(ShiftRight, a >> (b < 0 || b > 63 ? 63 : b))
+#undef EDGEWISE_SHIFT
 
 template <typename Op, bool kScalar>
 Status bitwise(KernelContext& context) {
@@ -89,7 +100,7 @@ Status masked_fill(KernelContext& context) {
   return run_elementwise<Where, 3>(context, {mask, value, self}, out, Where(), {type, type});
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::eq.Tensor_out", 3, binary<Eq>},
     {"aten::eq.Scalar_out", 3, binary_with_scalar<Eq>},
     {"aten::ne.Tensor_out", 3, binary<Ne>},
@@ -119,6 +130,7 @@ const KernelRegistration registrations[] = {
     {"aten::masked_fill.Scalar_out", 4, masked_fill<true>},
     {"aten::masked_fill.Tensor_out", 4, masked_fill<false>},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

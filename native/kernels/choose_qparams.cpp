@@ -6,7 +6,7 @@
 
 #include "quantization.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 struct Extremes {
@@ -150,14 +150,15 @@ Status choose_affine(KernelContext& context) {
 }
 
 #define QD "quantized_decomposed::"
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {QD "choose_qparams.Tensor_out", 7, choose_tensor<Rule::kAsymmetric>},
     {QD "choose_qparams_symmetric.Tensor_out", 7, choose_tensor<Rule::kSymmetric>},
     {QD "choose_qparams_per_token.out", 4, choose_tokens<Rule::kSymmetricTokens>},
     {QD "choose_qparams_per_token_asymmetric.out", 4, choose_tokens<Rule::kBestZero>},
     {"torchao::choose_qparams_affine.out", 12, choose_affine},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 #undef QD
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -6,7 +6,7 @@
 #include "kernel_status.h"
 #include "view.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 
 template <typename C>
 class ComputeInput {
@@ -72,4 +72,4 @@ inline Status check_floating(KernelContext& context, const Tensor* tensor) {
                       tensor->describe().c_str());
 }
 
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

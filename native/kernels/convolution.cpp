@@ -4,7 +4,7 @@
 
 #include "gemm.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 Status set_sizes(Geometry& g, const Tensor& input, const Tensor& weight, size_t spatial) {
@@ -77,38 +77,102 @@ Status read_convolution(KernelContext& context, size_t index, const Tensor* inpu
 
 namespace {
 
-// Columns of patches: panel[(channel, tap)][column] for output positions from `first` on.
+// Columns of patches: panel[(channel, tap)][column] for output positions from `first` on,
+// taken in runs that lie in one row of the output.
 template <typename C>
 void gather_patches(const Geometry& g, const C* image, const Dims& strides, int64_t channels,
                     int64_t first, int64_t count, C* panel) {
-  for (int64_t column = 0; column < kGemmColumns; ++column) {
-    C* to = panel + column;
-    const int64_t taps = channels * g.taps();
+  const int64_t taps = g.taps(), step = strides[4] * g.stride[2];
+  for (int64_t column = 0, run = 0; column < kGemmColumns; column += run) {
     if (column >= count) {
-      for (int64_t i = 0; i < taps; ++i) to[i * kGemmColumns] = 0;
+      run = kGemmColumns - column;
+      for (int64_t i = 0; i < channels * taps; ++i) {
+        std::fill_n(panel + i * kGemmColumns + column, run, C(0));
+      }
       continue;
     }
-    const int64_t position = first + column;
-    const std::array<int64_t, 3> o{position / (g.out[1] * g.out[2]), position / g.out[2] % g.out[1],
-                                   position % g.out[2]};
-    int64_t tap = 0;
-    for (int64_t kd = 0; kd < g.kernel[0]; ++kd) {
-      const int64_t d = g.source(0, o[0], kd);
-      for (int64_t kh = 0; kh < g.kernel[1]; ++kh) {
-        const int64_t h = g.source(1, o[1], kh);
-        for (int64_t kw = 0; kw < g.kernel[2]; ++kw, ++tap) {
-          const int64_t w = g.source(2, o[2], kw);
-          const bool inside = d >= 0 && h >= 0 && w >= 0;
-          const C* from =
-              inside ? image + d * strides[2] + h * strides[3] + w * strides[4] : nullptr;
-          for (int64_t c = 0; c < channels; ++c) {
-            to[(c * g.taps() + tap) * kGemmColumns] = inside ? from[c * strides[1]] : C(0);
+    const int64_t position = first + column, left = position % g.out[2];
+    const int64_t o[2] = {position / (g.out[1] * g.out[2]), position / g.out[2] % g.out[1]};
+    run = std::min(count - column, g.out[2] - left);
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      const int64_t kw = tap % g.kernel[2];
+      const int64_t d = g.source(0, o[0], tap / (g.kernel[1] * g.kernel[2]));
+      const int64_t h = g.source(1, o[1], tap / g.kernel[2] % g.kernel[1]);
+      const C* row = image + d * strides[2] + h * strides[3];
+      C* to = panel + tap * kGemmColumns + column;
+      // Of the run, the part whose source is inside the image.
+      int64_t begin = 0, end = d < 0 || h < 0 ? 0 : run;
+      const bool plain = !g.transposed;
+      const int64_t w = left * g.stride[2] - g.padding[2] + kw * g.dilation[2];
+      if (plain) {
+        while (begin < end && w + begin * g.stride[2] < 0) ++begin;
+        while (end > begin && w + (end - 1) * g.stride[2] >= g.in[2]) --end;
+      }
+      std::array<int64_t, kGemmColumns> places{};  // of a transpose, whose sources have gaps
+      for (int64_t i = 0; !plain && i < run; ++i) {
+        places[static_cast<size_t>(i)] = i < end ? g.source(2, left + i, kw) : -1;
+      }
+      for (int64_t c = 0; c < channels; ++c, to += taps * kGemmColumns) {
+        const C* from = row + c * strides[1];
+        if (plain && step == 1 && end - begin == kGemmColumns) {
+          std::memcpy(to, from + w, kGemmColumns * sizeof(C));
+        } else if (plain) {
+          const C* source = from + w * strides[4];
+          for (int64_t i = 0; i < begin; ++i) to[i] = 0;
+          for (int64_t i = begin; i < end; ++i) to[i] = source[i * step];
+          for (int64_t i = end; i < run; ++i) to[i] = 0;
+        } else {
+          for (int64_t i = 0; i < run; ++i) {
+            const int64_t at = places[static_cast<size_t>(i)];
+            to[i] = at < 0 ? C(0) : from[at * strides[4]];
           }
         }
       }
     }
   }
 }
+
+// One output channel of one input channel: rows of the output are sums of shifted rows of
+// the input.
+template <typename C>
+Status convolve_plane(const Geometry& g, const C* image, const Dims& in_strides, const C* weights,
+                      C shift, C* result, const Dims& out_strides) {
+  const int64_t width = g.out[2], step = in_strides[4] * g.stride[2];
+  Scratch<C> sums;
+  EDGEWISE_RETURN_IF_ERROR(sums.reserve(width));
+  for (int64_t od = 0; od < g.out[0]; ++od) {
+    for (int64_t oh = 0; oh < g.out[1]; ++oh) {
+      std::fill_n(sums.data(), width, shift);
+      for (int64_t tap = 0; tap < g.taps(); ++tap) {
+        const int64_t kw = tap % g.kernel[2];
+        const int64_t d = g.source(0, od, tap / (g.kernel[1] * g.kernel[2]));
+        const int64_t h = g.source(1, oh, tap / g.kernel[2] % g.kernel[1]);
+        if (d < 0 || h < 0) continue;
+        const int64_t w = kw * g.dilation[2] - g.padding[2];
+        int64_t begin = 0, end = width;
+        while (begin < end && w + begin * g.stride[2] < 0) ++begin;
+        while (end > begin && w + (end - 1) * g.stride[2] >= g.in[2]) --end;
+        if (begin >= end) continue;
+        const C* from = image + d * in_strides[2] + h * in_strides[3] + w * in_strides[4];
+        C* to = sums.data();
+        const C factor = weights[tap];
+        if (step == 1) {
+          EDGEWISE_INDEPENDENT
+          for (int64_t i = begin; i < end; ++i) to[i] = wrap_add(to[i], wrap_mul(factor, from[i]));
+        } else {
+          for (int64_t i = begin; i < end; ++i) {
+            to[i] = wrap_add(to[i], wrap_mul(factor, from[i * step]));
+          }
+        }
+      }
+      C* row = result + od * out_strides[2] + oh * out_strides[3];
+      for (int64_t i = 0; i < width; ++i) row[i * out_strides[4]] = sums[i];
+    }
+  }
+  return {};
+}
+
+}  // namespace
 
 template <typename C>
 Status convolve(const Geometry& g, const View& input, const View& weight, const Tensor* bias,
@@ -119,6 +183,9 @@ Status convolve(const Geometry& g, const View& input, const View& weight, const 
   EDGEWISE_RETURN_IF_ERROR(x.read(input));
   if (bias) EDGEWISE_RETURN_IF_ERROR(b.read(view_of(*bias), true));
   EDGEWISE_RETURN_IF_ERROR(y.prepare(out));
+  // Whether positions are equally far apart, also from one row to the next.
+  const bool rows_follow = (g.out[1] == 1 || y.strides[3] == g.out[2] * y.strides[4]) &&
+                           (g.out[0] == 1 || y.strides[2] == g.out[1] * g.out[2] * y.strides[4]);
   for (int64_t group = 0; group < groups; ++group) {
     // [output channels, input channels, taps], row-major.
     View part = weight.narrow(0, group * weight.sizes[0] / groups, weight.sizes[0] / groups);
@@ -131,16 +198,29 @@ Status convolve(const Geometry& g, const View& input, const View& weight, const 
     for (int64_t n = 0; n < input.sizes[0]; ++n) {
       const C* image = x.data + n * x.strides[0] + group * in_channels * x.strides[1];
       C* result = y.data + n * y.strides[0] + group * out_channels * y.strides[1];
+      if (in_channels == 1 && !g.transposed) {
+        for (int64_t o = 0; o < out_channels; ++o) {
+          const C shift = bias ? b.data[group * out_channels + o] : C(0);
+          EDGEWISE_RETURN_IF_ERROR(convolve_plane(g, image, x.strides, w.data + o * g.taps(), shift,
+                                                  result + o * y.strides[1], y.strides));
+        }
+        continue;
+      }
       const auto pack = [&](int64_t first, int64_t count, C* panel) {
         gather_patches(g, image, x.strides, in_channels, first, count, panel);
       };
       const auto write = [&](int64_t row, int64_t first, int64_t count, const C* products) {
         const C shift = bias ? b.data[group * out_channels + row] : C(0);
+        C* to = result + row * y.strides[1];
+        if (rows_follow) {
+          to += first * y.strides[4];
+          for (int64_t j = 0; j < count; ++j) to[j * y.strides[4]] = wrap_add(products[j], shift);
+          return;
+        }
         for (int64_t j = 0; j < count; ++j) {
           const int64_t p = first + j;
-          result[row * y.strides[1] + p / (g.out[1] * g.out[2]) * y.strides[2] +
-                 p / g.out[2] % g.out[1] * y.strides[3] + p % g.out[2] * y.strides[4]] =
-              wrap_add(products[j], shift);
+          to[p / (g.out[1] * g.out[2]) * y.strides[2] + p / g.out[2] % g.out[1] * y.strides[3] +
+             p % g.out[2] * y.strides[4]] = wrap_add(products[j], shift);
         }
       };
       EDGEWISE_RETURN_IF_ERROR(
@@ -149,6 +229,13 @@ Status convolve(const Geometry& g, const View& input, const View& weight, const 
   }
   return y.finish();
 }
+
+template Status convolve<float>(const Geometry&, const View&, const View&, const Tensor*, int64_t,
+                                const View&);
+template Status convolve<double>(const Geometry&, const View&, const View&, const Tensor*, int64_t,
+                                 const View&);
+
+namespace {
 
 Status convolution(KernelContext& context) {
   const Tensor* input = context.tensor(0);
@@ -172,9 +259,10 @@ Status convolution(KernelContext& context) {
   });
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::convolution.out", 10, convolution},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -3,7 +3,7 @@
 
 #include "windows.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 
 // Spatial parameters; of fewer than three dimensions the first are units.
 struct Geometry {
@@ -47,4 +47,9 @@ struct Convolution {
 Status read_convolution(KernelContext& context, size_t index, const Tensor* input,
                         const Tensor* weight, const Tensor* bias, Convolution& result);
 
-}  // namespace edgewise
+// Input, weights and output [N, C, D, H, W], of which fewer dimensions are seen as that many.
+template <typename C>
+Status convolve(const Geometry& g, const View& input, const View& weight, const Tensor* bias,
+                int64_t groups, const View& out);
+
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -1,43 +1,61 @@
 // The gradients of a convolution: of its input, its weight and its bias.
 #include "convolution.h"
+#include "gemm.h"
+#include "lanes.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
-struct Gradients {
-  double *input = nullptr, *weight = nullptr, *bias = nullptr;  // row-major; null: not wanted
-};
+// The gradient of the input is the convolution's transpose of the gradient, and the other
+// way round.
+Geometry turned(const Geometry& g) {
+  Geometry result = g;
+  result.transposed = !g.transposed;
+  std::swap(result.in, result.out);
+  return result;
+}
 
-// Every product of the convolution, turned round; row-major operands.
-void accumulate(const Convolution& c, int64_t batches, int64_t in_channels, const double* gradient,
-                const double* x, const double* w, const Gradients& to) {
-  const Geometry& g = c.geometry;
-  const int64_t pixels = g.in[0] * g.in[1] * g.in[2], taps = g.taps();
-  const int64_t ins = in_channels / c.groups, outs = c.out_channels / c.groups;
+// The gradient of the weight: each is a sum of products over positions, of the gradient with
+// what the tap has read there. Row-major operands; of a transpose gradient and input change
+// places.
+template <typename C>
+Status weight_gradient(const Geometry& g, int64_t groups, int64_t batches, int64_t rows,
+                       int64_t channels, const C* by_position, const C* image, C* result) {
+  const int64_t positions = g.positions(), pixels = g.in[0] * g.in[1] * g.in[2], taps = g.taps();
+  const int64_t part_rows = rows / groups, part_channels = channels / groups;
   for (int64_t n = 0; n < batches; ++n) {
-    for (int64_t o = 0; o < c.out_channels; ++o) {
-      const int64_t first = o / outs * ins;  // input channel of the group
-      for (int64_t p = 0; p < g.positions(); ++p) {
-        const double slope = gradient[(n * c.out_channels + o) * g.positions() + p];
-        if (to.bias) to.bias[o] += slope;
-        if (!to.input && !to.weight) continue;
-        for (int64_t t = 0; t < taps; ++t) {
-          const int64_t d = g.source(0, p / (g.out[1] * g.out[2]), t / (g.kernel[1] * g.kernel[2]));
-          const int64_t h = g.source(1, p / g.out[2] % g.out[1], t / g.kernel[2] % g.kernel[1]);
-          const int64_t v = g.source(2, p % g.out[2], t % g.kernel[2]);
-          if (d < 0 || h < 0 || v < 0) continue;
-          const int64_t pixel = (d * g.in[1] + h) * g.in[2] + v;
-          for (int64_t i = 0; i < ins; ++i) {
-            const int64_t at = (n * in_channels + first + i) * pixels + pixel;
-            const int64_t tap = g.transposed ? ((first + i) * outs + o % outs) * taps + t
-                                             : (o * ins + i) * taps + t;
-            if (to.input) to.input[at] += slope * w[tap];
-            if (to.weight) to.weight[tap] += slope * x[at];
+    for (int64_t group = 0; group < groups; ++group) {
+      const C* left = by_position + (n * rows + group * part_rows) * positions;
+      const C* plane = image + (n * channels + group * part_channels) * pixels;
+      C* to = result + group * part_rows * part_channels * taps;
+      const auto pack = [&](int64_t first, int64_t count, C* panel) {
+        std::fill_n(panel, positions * kGemmColumns, C(0));
+        for (int64_t j = 0; j < count; ++j) {
+          const int64_t channel = (first + j) / taps, tap = (first + j) % taps;
+          C* column = panel + j;
+          for (int64_t row = 0; row < g.out[0] * g.out[1];
+               ++row, column += g.out[2] * kGemmColumns) {
+            const int64_t d = g.source(0, row / g.out[1], tap / (g.kernel[1] * g.kernel[2]));
+            const int64_t h = g.source(1, row % g.out[1], tap / g.kernel[2] % g.kernel[1]);
+            if (d < 0 || h < 0) continue;
+            const C* from = plane + channel * pixels + (d * g.in[1] + h) * g.in[2];
+            int64_t w = tap % g.kernel[2] * g.dilation[2] - g.padding[2];
+            for (int64_t o = 0; o < g.out[2]; ++o, w += g.stride[2]) {
+              if (w >= 0 && w < g.in[2]) column[o * kGemmColumns] = from[w];
+            }
           }
         }
-      }
+      };
+      const auto write = [&](int64_t row, int64_t first, int64_t count, const C* products) {
+        for (int64_t j = 0; j < count; ++j) {
+          to[row * part_channels * taps + first + j] += products[j];
+        }
+      };
+      EDGEWISE_RETURN_IF_ERROR(
+          gemm<C>(part_rows, part_channels * taps, positions, left, pack, write));
     }
   }
+  return {};
 }
 
 Status convolution_backward(KernelContext& context) {
@@ -61,28 +79,54 @@ Status convolution_backward(KernelContext& context) {
   }
   const Dims sizes[3] = {Dims(input->sizes()), Dims(weight->sizes()),
                          Dims(std::array{c.out_channels})};
-  ComputeInput<double> g, x, w;
-  ComputeOutput<double> results[3];
-  EDGEWISE_TRY(g.read(view_of(*gradient), true));
-  EDGEWISE_TRY(x.read(view_of(*input), true));
-  EDGEWISE_TRY(w.read(view_of(*weight), true));
   for (size_t i = 0; i < 3; ++i) {
-    if (!outs[i]) continue;
-    EDGEWISE_TRY(outs[i]->resize(sizes[i]));
-    EDGEWISE_TRY(results[i].prepare(view_of(*outs[i]), true));
-    std::fill_n(results[i].data, outs[i]->numel(), 0.0);
+    if (outs[i]) EDGEWISE_TRY(outs[i]->resize(sizes[i]));
   }
-  accumulate(c, input->size(0), input->size(1), g.data, x.data, w.data,
-             {results[0].data, results[1].data, results[2].data});
-  for (size_t i = 0; i < 3; ++i) {
-    if (outs[i]) EDGEWISE_TRY(results[i].finish());
+  if (outs[0] && outs[0]->numel() > 0) {
+    const Tensor* image = outs[0];
+    EDGEWISE_TRY(with_floating_type(input->type(), [&](auto type) {
+      return convolve<decltype(type)>(turned(c.geometry),
+                                      spatial_view(view_of(*gradient), c.spatial), view_of(*weight),
+                                      nullptr, c.groups, spatial_view(view_of(*image), c.spatial));
+    }));
   }
-  return context.status();
+  return with_floating_type(input->type(), [&](auto type) -> Status {
+    using C = decltype(type);
+    ComputeInput<C> g, x;
+    ComputeOutput<C> slope;
+    EDGEWISE_TRY(g.read(view_of(*gradient), true));
+    const int64_t batches = input->size(0), positions = c.geometry.positions();
+    if (outs[1]) {
+      EDGEWISE_TRY(x.read(view_of(*input), true));
+      EDGEWISE_TRY(slope.prepare(view_of(*outs[1]), true));
+      std::fill_n(slope.data, outs[1]->numel(), C(0));
+      // A transpose's taps read the gradient at the input's positions.
+      const bool transposed = c.geometry.transposed;
+      EDGEWISE_TRY(weight_gradient(transposed ? turned(c.geometry) : c.geometry, c.groups, batches,
+                                   transposed ? input->size(1) : c.out_channels,
+                                   transposed ? c.out_channels : input->size(1),
+                                   transposed ? x.data : g.data, transposed ? g.data : x.data,
+                                   slope.data));
+      EDGEWISE_TRY(slope.finish());
+    }
+    if (outs[2]) {
+      const View bias = view_of(*outs[2]);
+      for (int64_t o = 0; o < c.out_channels; ++o) {
+        double sum = 0;
+        for (int64_t n = 0; n < batches; ++n) {
+          sum += sum_of(g.data + (n * c.out_channels + o) * positions, positions);
+        }
+        store<double>(bias.type, &sum, 1, bias.at(o * bias.strides[0]), 1);
+      }
+    }
+    return {};
+  });
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::convolution_backward.out", 14, convolution_backward},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

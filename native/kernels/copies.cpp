@@ -5,7 +5,7 @@
 #include "kernel_status.h"
 #include "view.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 template <size_t kOut>
@@ -266,7 +266,7 @@ Status as_strided_copy(KernelContext& context) {
   return finish(context, copy_to(out, view));
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::clone.out", 3, clone<2>},
     {"aten::alias_copy.out", 2, clone<1>},
     {"aten::detach_copy.out", 2, clone<1>},
@@ -291,6 +291,7 @@ const KernelRegistration registrations[] = {
     {"aten::flip.out", 3, flip},
     {"aten::as_strided_copy.out", 5, as_strided_copy},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

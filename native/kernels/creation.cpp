@@ -5,7 +5,7 @@
 #include "kernel_status.h"
 #include "view.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 Scalar integer_scalar(int64_t value) { return {Scalar::Kind::kInt, value, 0}; }
@@ -129,7 +129,7 @@ Status arange_start(KernelContext& context) {
   return arange_between(context, start, end, step, output(context, 3));
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::full.out", 3, full},
     {"aten::full_like.out", 4, fill_like<3>},
     {"aten::fill.Scalar_out", 3, fill_like<2>},
@@ -146,6 +146,7 @@ const KernelRegistration registrations[] = {
     {"aten::arange.out", 2, arange},
     {"aten::arange.start_out", 4, arange_start},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -4,7 +4,7 @@
 #include "compute_tensor.h"
 #include "reduce.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 // The p-norm of what is added, p = 0, 1, 2, infinities or any other.
@@ -40,6 +40,23 @@ struct Norm {
 
 template <typename C>
 double distance(const C* a, const C* b, int64_t n, double p) {
+  if (p == 2) {
+    // In lanes side by side.
+    constexpr int64_t kLanes = 16;
+    C lanes[kLanes] = {};
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+      for (int64_t j = 0; j < kLanes; ++j) {
+        const C delta = a[i + j] - b[i + j];
+        lanes[j] += delta * delta;
+      }
+    }
+    for (; i < n; ++i) lanes[i % kLanes] += (a[i] - b[i]) * (a[i] - b[i]);
+    for (int64_t width = kLanes / 2; width > 0; width /= 2) {
+      for (int64_t j = 0; j < width; ++j) lanes[j] += lanes[j + width];
+    }
+    return std::sqrt(static_cast<double>(lanes[0]));
+  }
   Norm norm{p};
   for (int64_t i = 0; i < n; ++i) {
     norm.add(static_cast<double>(a[i]) - static_cast<double>(b[i]));
@@ -78,10 +95,13 @@ Status cdist(KernelContext& context) {
     EDGEWISE_TRY(x.read(view_of(*a).expand(sizes_a), true));
     EDGEWISE_TRY(y.read(view_of(*b).expand(sizes_b), true));
     EDGEWISE_TRY(result.prepare(view_of(*out), true));
-    for (int64_t i = 0; i < out->numel(); ++i) {
-      const int64_t part = i / (m * n), row = i / n % m, column = i % n;
-      result.data[i] = static_cast<C>(distance(x.data + (part * m + row) * width,
-                                               y.data + (part * n + column) * width, width, p));
+    C* to = result.data;
+    for (int64_t row = 0; row < out->numel() / n; ++row) {
+      const C* ours = x.data + row * width;
+      const C* others = y.data + row / m * n * width;
+      for (int64_t column = 0; column < n; ++column) {
+        *to++ = static_cast<C>(distance(ours, others + column * width, width, p));
+      }
     }
     return finish(context, result.finish());
   });
@@ -131,11 +151,12 @@ Status vector_norm(KernelContext& context) {
   return context.status();
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::_cdist_forward.out", 5, cdist},
     {"aten::_pdist_forward.out", 3, pdist},
     {"aten::linalg_vector_norm.out", 6, vector_norm},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

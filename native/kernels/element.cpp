@@ -4,7 +4,7 @@
 
 #include "half.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 template <typename C, typename T>
@@ -42,7 +42,11 @@ void load_as(const std::byte* source, int64_t stride, int64_t count, C* target) 
     const C value = element(*typed);
     for (int64_t i = 0; i < count; ++i) target[i] = value;
   } else if (stride == 1) {
-    for (int64_t i = 0; i < count; ++i) target[i] = element(typed[i]);
+    if constexpr (std::is_same_v<T, Half> && std::is_same_v<C, float>) {
+      to_floats(typed, count, target);
+    } else {
+      for (int64_t i = 0; i < count; ++i) target[i] = element(typed[i]);
+    }
   } else {
     for (int64_t i = 0; i < count; ++i) target[i] = element(typed[i * stride]);
   }
@@ -52,7 +56,11 @@ template <typename C, typename T>
 void store_as(const C* source, int64_t count, std::byte* target, int64_t stride) {
   auto* typed = reinterpret_cast<Storage<T>*>(target);
   if (stride == 1) {
-    for (int64_t i = 0; i < count; ++i) typed[i] = to_element<T, C>(source[i]);
+    if constexpr (std::is_same_v<T, Half> && std::is_same_v<C, float>) {
+      to_halves(source, count, typed);
+    } else {
+      for (int64_t i = 0; i < count; ++i) typed[i] = to_element<T, C>(source[i]);
+    }
   } else {
     for (int64_t i = 0; i < count; ++i) typed[i * stride] = to_element<T, C>(source[i]);
   }
@@ -196,4 +204,4 @@ template void store(ScalarType, const float*, int64_t, std::byte*, int64_t);
 template void store(ScalarType, const double*, int64_t, std::byte*, int64_t);
 template void store(ScalarType, const int64_t*, int64_t, std::byte*, int64_t);
 
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

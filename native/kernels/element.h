@@ -11,11 +11,9 @@
 #include <optional>
 #include <type_traits>
 
-#include "edgewise/kernel.h"
-#include "edgewise/scalar_type.h"
-#include "edgewise/tensor.h"
+#include "target.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 
 inline bool is_floating(ScalarType type) {
   return type == ScalarType::kFloat || type == ScalarType::kDouble || type == ScalarType::kHalf ||
@@ -133,4 +131,4 @@ extern template void store(ScalarType, const float*, int64_t, std::byte*, int64_
 extern template void store(ScalarType, const double*, int64_t, std::byte*, int64_t);
 extern template void store(ScalarType, const int64_t*, int64_t, std::byte*, int64_t);
 
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

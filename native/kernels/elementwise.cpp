@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 
 ElementwiseTypes elementwise_types(std::span<const Operand> operands, ResultRule rule) {
   TypePromotion promotion;
@@ -56,4 +56,4 @@ Status prepare_elementwise(KernelContext& context, std::span<const Operand> oper
   return {};
 }
 
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -6,7 +6,7 @@
 #include "compute_tensor.h"
 #include "indices.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 Status check_table(KernelContext& context, const Tensor* table, const Tensor* out) {
@@ -214,13 +214,14 @@ Status embedding_bag(KernelContext& context) {
                                     : give(places, counts.data(), Dims(std::array{given})));
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::embedding.out", 6, embedding},
     {"aten::embedding_dense_backward.out", 6, embedding_backward},
     {"aten::embedding_renorm.out", 5, embedding_renorm},
     {"aten::_embedding_bag.out", 13, embedding_bag},
     {"aten::_embedding_bag_forward_only.out", 13, embedding_bag},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

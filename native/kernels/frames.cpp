@@ -4,7 +4,7 @@
 
 #include "windows.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 template <size_t kSpatial, bool kReflect>
@@ -188,7 +188,7 @@ Status col2im(KernelContext& context) {
   });
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::reflection_pad1d.out", 3, pad<1, true>},
     {"aten::reflection_pad2d.out", 3, pad<2, true>},
     {"aten::reflection_pad3d.out", 3, pad<3, true>},
@@ -198,6 +198,7 @@ const KernelRegistration registrations[] = {
     {"aten::im2col.out", 6, im2col},
     {"aten::col2im.out", 7, col2im},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

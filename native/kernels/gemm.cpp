@@ -1,56 +1,90 @@
 #include "gemm.h"
 
-#include "core/clones.h"
-
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
-template <typename C, int64_t kRows>
-[[gnu::always_inline]] inline void multiply(const C* a, int64_t k, const C* panel, C* result) {
-  C sums[kRows][kGemmColumns] = {};
-  for (int64_t i = 0; i < k; ++i) {
-    for (int64_t r = 0; r < kRows; ++r) {
-      const C factor = a[r * k + i];
-      for (int64_t j = 0; j < kGemmColumns; ++j) {
-        sums[r][j] = wrap_add(sums[r][j], wrap_mul(factor, panel[i * kGemmColumns + j]));
-      }
-    }
-  }
-  for (int64_t r = 0; r < kRows; ++r) {
-    for (int64_t j = 0; j < kGemmColumns; ++j) result[r * kGemmColumns + j] = sums[r][j];
-  }
-}
+#if EDGEWISE_LEVEL >= 3
+constexpr size_t kVectorBytes = 32;
+#else
+constexpr size_t kVectorBytes = 16;
+#endif
+#if defined(__aarch64__)
+constexpr int64_t kRegisters = 32;
+#else
+constexpr int64_t kRegisters = 16;
+#endif
+
+// Integers wrap, so that they are unsigned here.
+template <typename C>
+using Number = std::conditional_t<std::is_integral_v<C>, uint64_t, C>;
 
 template <typename C>
-[[gnu::always_inline]] inline void multiply_all(const C* a, int64_t m, int64_t k, const C* panel,
-                                                C* result) {
-  int64_t row = 0;
-  for (; row + 4 <= m; row += 4) multiply<C, 4>(a + row * k, k, panel, result + row * kGemmColumns);
-  for (; row < m; ++row) multiply<C, 1>(a + row * k, k, panel, result + row * kGemmColumns);
+struct Tile {
+  typedef Number<C> Vector [[gnu::vector_size(kVectorBytes), gnu::may_alias]];
+  static constexpr int64_t kLanes = kVectorBytes / sizeof(C);
+  static constexpr int64_t kVectors = kGemmColumns / kLanes;  // of a row of the result
+  // Sums stay in registers, and leave some for the factors.
+  static constexpr int64_t kRows = std::max<int64_t>(1, kRegisters * 3 / 4 / kVectors);
+};
+
+template <typename C, int64_t kRows>
+void multiply(const C* a, int64_t k, const C* panel, C* result) {
+  using Vector = typename Tile<C>::Vector;
+  constexpr int64_t kVectors = Tile<C>::kVectors;
+  Vector sums[kRows][kVectors] = {};
+  const auto* columns = reinterpret_cast<const Vector*>(panel);
+  for (int64_t i = 0; i < k; ++i, columns += kVectors) {
+    for (int64_t r = 0; r < kRows; ++r) {
+      const auto factor = static_cast<Number<C>>(a[r * k + i]);
+      for (int64_t v = 0; v < kVectors; ++v) sums[r][v] += factor * columns[v];
+    }
+  }
+  std::memcpy(result, sums, sizeof(sums));
 }
 
-EDGEWISE_CLONES void rows_of(const float* a, int64_t m, int64_t k, const float* panel,
-                             float* result) {
-  multiply_all(a, m, k, panel, result);
-}
-EDGEWISE_CLONES void rows_of(const double* a, int64_t m, int64_t k, const double* panel,
-                             double* result) {
-  multiply_all(a, m, k, panel, result);
-}
-EDGEWISE_CLONES void rows_of(const int64_t* a, int64_t m, int64_t k, const int64_t* panel,
-                             int64_t* result) {
-  multiply_all(a, m, k, panel, result);
+// The last rows, of which there are fewer than a tile's.
+template <typename C, int64_t kRows = Tile<C>::kRows - 1>
+void multiply_last(const C* a, int64_t rows, int64_t k, const C* panel, C* result) {
+  if constexpr (kRows > 0) {
+    if (rows == kRows) return multiply<C, kRows>(a, k, panel, result);
+    multiply_last<C, kRows - 1>(a, rows, k, panel, result);
+  }
 }
 
 }  // namespace
 
 template <typename C>
 void gemm_rows(const C* a, int64_t m, int64_t k, const C* panel, C* result) {
-  rows_of(a, m, k, panel, result);
+  constexpr int64_t kRows = Tile<C>::kRows;
+  int64_t row = 0;
+  for (; row + kRows <= m; row += kRows) {
+    multiply<C, kRows>(a + row * k, k, panel, result + row * kGemmColumns);
+  }
+  multiply_last<C>(a + row * k, m - row, k, panel, result + row * kGemmColumns);
+}
+
+template <typename C>
+C dot(const C* a, const C* b, int64_t count) {
+  constexpr int64_t kLanes = 32;  // side by side, in several registers
+  Number<C> lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int64_t j = 0; j < kLanes; ++j) {
+      lanes[j] += static_cast<Number<C>>(a[i + j]) * static_cast<Number<C>>(b[i + j]);
+    }
+  }
+  for (; i < count; ++i) lanes[0] += static_cast<Number<C>>(a[i]) * static_cast<Number<C>>(b[i]);
+  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
+    for (int64_t j = 0; j < width; ++j) lanes[j] += lanes[j + width];
+  }
+  return static_cast<C>(lanes[0]);
 }
 
 template void gemm_rows(const float*, int64_t, int64_t, const float*, float*);
 template void gemm_rows(const double*, int64_t, int64_t, const double*, double*);
 template void gemm_rows(const int64_t*, int64_t, int64_t, const int64_t*, int64_t*);
+template float dot(const float*, const float*, int64_t);
+template double dot(const double*, const double*, int64_t);
+template int64_t dot(const int64_t*, const int64_t*, int64_t);
 
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -1,27 +1,28 @@
 // Matrix product on plain arrays, for kernels that XNNPACK does not take.
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-
 #include "view.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 
-inline constexpr int64_t kGemmColumns = 8;
+inline constexpr int64_t kGemmColumns = 16;
 
 // Multiplies A [m, k], row-major, with the columns of a panel [k, kGemmColumns].
 template <typename C>
 void gemm_rows(const C* a, int64_t m, int64_t k, const C* panel, C* result);
 
+// The sum of products of two arrays.
+template <typename C>
+C dot(const C* a, const C* b, int64_t count);
+
 // `pack(first, count, panel)` writes `count` columns of B from `first` on to panel[k][column]
 // and zeros to the rest; `write(row, first, count, products)` takes what comes out.
 template <typename C, typename Pack, typename Write>
 Status gemm(int64_t m, int64_t n, int64_t k, const C* a, Pack&& pack, Write&& write) {
-  constexpr int64_t kRows = 64;
+  constexpr int64_t kRows = 48;
   Scratch<C> panel;
   EDGEWISE_RETURN_IF_ERROR(panel.reserve(std::max<int64_t>(k, 1) * kGemmColumns));
-  C result[kRows * kGemmColumns];
+  alignas(64) C result[kRows * kGemmColumns];
   for (int64_t first = 0; first < n; first += kGemmColumns) {
     const int64_t count = std::min(kGemmColumns, n - first);
     pack(first, count, panel.data());
@@ -37,5 +38,8 @@ Status gemm(int64_t m, int64_t n, int64_t k, const C* a, Pack&& pack, Write&& wr
 extern template void gemm_rows(const float*, int64_t, int64_t, const float*, float*);
 extern template void gemm_rows(const double*, int64_t, int64_t, const double*, double*);
 extern template void gemm_rows(const int64_t*, int64_t, int64_t, const int64_t*, int64_t*);
+extern template float dot(const float*, const float*, int64_t);
+extern template double dot(const double*, const double*, int64_t);
+extern template int64_t dot(const int64_t*, const int64_t*, int64_t);
 
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

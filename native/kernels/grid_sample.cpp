@@ -3,7 +3,7 @@
 
 #include "windows.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 enum Interpolation : int64_t { kBilinear = 0, kNearest = 1, kBicubic = 2 };
@@ -91,19 +91,24 @@ Status sample(const View& image, const View& grid, size_t spatial, const Rules& 
       }
       const int64_t to = pixel_offset(y.strides, p / (out.sizes[3] * out.sizes[4]),
                                       p / out.sizes[4] % out.sizes[3], p % out.sizes[4]);
+      // Every channel reads the same places.
+      int64_t offsets[64];
+      C weights[64];
+      int64_t count = 0;
+      for (int64_t i = 0; i < taps[0].count; ++i) {
+        for (int64_t j = 0; j < taps[1].count; ++j) {
+          for (int64_t k = 0; k < taps[2].count; ++k) {
+            const int64_t d = taps[0].index[i], h = taps[1].index[j], w = taps[2].index[k];
+            if (d < 0 || h < 0 || w < 0) continue;
+            offsets[count] = pixel_offset(x.strides, d, h, w);
+            weights[count++] = taps[0].weight[i] * taps[1].weight[j] * taps[2].weight[k];
+          }
+        }
+      }
       for (int64_t c = 0; c < out.sizes[1]; ++c) {
         const C* plane = x.data + plane_offset(x.strides, n, c);
         C sum = 0;
-        for (int64_t i = 0; i < taps[0].count; ++i) {
-          for (int64_t j = 0; j < taps[1].count; ++j) {
-            for (int64_t k = 0; k < taps[2].count; ++k) {
-              const int64_t d = taps[0].index[i], h = taps[1].index[j], w = taps[2].index[k];
-              if (d < 0 || h < 0 || w < 0) continue;
-              sum += taps[0].weight[i] * taps[1].weight[j] * taps[2].weight[k] *
-                     plane[pixel_offset(x.strides, d, h, w)];
-            }
-          }
-        }
+        for (int64_t i = 0; i < count; ++i) sum += weights[i] * plane[offsets[i]];
         y.data[plane_offset(y.strides, n, c) + to] = sum;
       }
     }
@@ -145,10 +150,11 @@ Status grid_sampler(KernelContext& context) {
   });
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::grid_sampler_2d.out", 6, grid_sampler<2>},
     {"aten::grid_sampler_3d.out", 6, grid_sampler<3>},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

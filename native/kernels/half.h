@@ -1,10 +1,9 @@
 // float16 and bfloat16 as bits, converted to and from float (round to nearest even).
 #pragma once
 
-#include <bit>
-#include <cstdint>
+#include "target.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 
 struct Half {
   uint16_t bits = 0;
@@ -49,15 +48,40 @@ struct BFloat16 {
   BFloat16() = default;
   explicit BFloat16(float value) {
     const uint32_t word = std::bit_cast<uint32_t>(value);
-    if ((word & 0x7FFFFFFFu) > 0x7F800000u) {
-      bits = 0x7FC0u;
-    } else {
-      bits = static_cast<uint16_t>((word + 0x7FFFu + ((word >> 16) & 1u)) >> 16);
-    }
+    const uint32_t rounded = (word + 0x7FFFu + ((word >> 16) & 1u)) >> 16;
+    bits = static_cast<uint16_t>((word & 0x7FFFFFFFu) > 0x7F800000u ? 0x7FC0u : rounded);
   }
   explicit operator float() const {
     return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
   }
 };
 
-}  // namespace edgewise
+// Arrays, by the CPU's own conversions where it has them.
+inline void to_floats(const Half* source, int64_t count, float* target) {
+  int64_t i = 0;
+#if EDGEWISE_LEVEL >= 3
+  for (; i + 8 <= count; i += 8) {
+    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + i));
+    _mm256_storeu_ps(target + i, _mm256_cvtph_ps(bits));
+  }
+#elif defined(__aarch64__)
+  const auto* halves = reinterpret_cast<const __fp16*>(source);
+  for (; i < count; ++i) target[i] = static_cast<float>(halves[i]);
+#endif
+  for (; i < count; ++i) target[i] = static_cast<float>(source[i]);
+}
+inline void to_halves(const float* source, int64_t count, Half* target) {
+  int64_t i = 0;
+#if EDGEWISE_LEVEL >= 3
+  for (; i + 8 <= count; i += 8) {
+    const __m128i bits = _mm256_cvtps_ph(_mm256_loadu_ps(source + i), _MM_FROUND_TO_NEAREST_INT);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(target + i), bits);
+  }
+#elif defined(__aarch64__)
+  auto* halves = reinterpret_cast<__fp16*>(target);
+  for (; i < count; ++i) halves[i] = static_cast<__fp16>(source[i]);
+#endif
+  for (; i < count; ++i) target[i] = Half(source[i]);
+}
+
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -6,7 +6,7 @@
 #include "kernel_status.h"
 #include "view.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 Status index_select(KernelContext& context) {
@@ -36,15 +36,39 @@ Status index_select(KernelContext& context) {
     target.sizes.push(1);
     target.strides.push(1);
   }
+  if (source.is_row_major() && target.is_row_major()) {
+    // Parts are stretches of bytes.
+    const size_t unit = element_size(source.type);
+    int64_t outer = 1, inner = 1;
+    for (size_t d = 0; d < along; ++d) outer *= source.sizes[d];
+    for (size_t d = along + 1; d < source.sizes.size(); ++d) inner *= source.sizes[d];
+    const size_t part = static_cast<size_t>(inner) * unit;
+    const int64_t size = source.sizes[along];
+    if (part == 0 || outer == 0) return context.status();
+    std::byte* to = target.data;
+    for (int64_t o = 0; o < outer; ++o) {
+      const std::byte* from = source.data + static_cast<size_t>(o * size) * part;
+      for (int64_t i = 0; i < std::min(indices.count(), target.sizes[along]); ++i, to += part) {
+        const std::byte* at = from + static_cast<size_t>(indices[i]) * part;
+        if (part == 4) {
+          std::memcpy(to, at, 4);
+        } else {
+          std::memcpy(to, at, part);
+        }
+      }
+    }
+    return context.status();
+  }
   for (int64_t i = 0; i < indices.count() && i < target.sizes[along]; ++i) {
     EDGEWISE_TRY(assign(target.select(along, i), source.select(along, indices[i])));
   }
   return context.status();
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::index_select.out", 4, index_select},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -1,6 +1,6 @@
 #include "indices.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 
 Status Indices::read(const Tensor& tensor, int64_t size, Negative negative) {
   if (tensor.type() != ScalarType::kLong && tensor.type() != ScalarType::kInt) {
@@ -25,4 +25,4 @@ Status Indices::read(const Tensor& tensor, int64_t size, Negative negative) {
   return {};
 }
 
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

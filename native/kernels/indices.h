@@ -3,7 +3,7 @@
 
 #include "view.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 
 class Indices {
  public:
@@ -21,4 +21,4 @@ class Indices {
   int64_t count_ = 0;
 };
 
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -6,7 +6,7 @@
 #include "kernel_status.h"
 #include "view.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 // cat skips tensors of shape [0], whatever the others' rank.
@@ -216,7 +216,7 @@ Status select_scatter(KernelContext& context) {
   });
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::cat.out", 3, cat},
     {"aten::stack.out", 3, stack},
     {"aten::split_copy.Tensor_out", 4, split_copy},
@@ -225,6 +225,7 @@ const KernelRegistration registrations[] = {
     {"aten::slice_scatter.out", 7, slice_scatter},
     {"aten::select_scatter.out", 5, select_scatter},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -4,7 +4,7 @@
 
 #include "compute_tensor.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 // Both broadcast to the same sizes, row-major: the mask as bytes, the tensor as it is.
@@ -128,11 +128,12 @@ Status repeat_interleave(KernelContext& context) {
   return finish(context, result.finish());
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::masked_select.out", 3, masked_select},
     {"aten::masked_scatter.out", 4, masked_scatter},
     {"aten::repeat_interleave.Tensor_out", 3, repeat_interleave},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

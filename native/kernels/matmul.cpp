@@ -2,7 +2,7 @@
 #include "compute_tensor.h"
 #include "gemm.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 struct Product {
@@ -30,10 +30,13 @@ Status multiply(const Product& product) {
   for (int64_t batch = 0; batch < batches; ++batch) {
     const C* from = b.data + batch * b.strides[0];
     const auto pack = [&](int64_t first, int64_t count, C* panel) {
-      for (int64_t i = 0; i < k; ++i) {
+      for (int64_t i = 0; i < k; ++i, panel += kGemmColumns) {
         const C* row = from + i * b.strides[1] + first * b.strides[2];
-        for (int64_t j = 0; j < kGemmColumns; ++j) {
-          panel[i * kGemmColumns + j] = j < count ? row[j * b.strides[2]] : C(0);
+        if (count == kGemmColumns && b.strides[2] == 1) {
+          std::memcpy(panel, row, kGemmColumns * sizeof(C));
+        } else {
+          for (int64_t j = 0; j < count; ++j) panel[j] = row[j * b.strides[2]];
+          for (int64_t j = count; j < kGemmColumns; ++j) panel[j] = 0;
         }
       }
     };
@@ -48,7 +51,18 @@ Status multiply(const Product& product) {
         to[j * out.strides[2]] = value;
       }
     };
-    EDGEWISE_RETURN_IF_ERROR(gemm<C>(m, n, k, a.data + batch * m * k, pack, write));
+    const C* rows = a.data + batch * m * k;
+    if ((m == 1 || n == 1) && (b.strides[1] == 1 || k == 1)) {
+      // A vector is read once: no use in packing the other factor.
+      for (int64_t row = 0; row < m; ++row) {
+        for (int64_t column = 0; column < n; ++column) {
+          const C sum = dot(rows + row * k, from + column * b.strides[2], k);
+          write(row, column, 1, &sum);
+        }
+      }
+    } else {
+      EDGEWISE_RETURN_IF_ERROR(gemm<C>(m, n, k, rows, pack, write));
+    }
   }
   return out.finish();
 }
@@ -220,12 +234,13 @@ Status with_vector(KernelContext& context) {
   return run(context, product, a, b, nullptr);
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::mm.out", 3, plain<2>},          {"aten::bmm.out", 3, plain<3>},
     {"aten::addmm.out", 6, with_addend<2>}, {"aten::baddbmm.out", 6, with_addend<3>},
     {"aten::linear.out", 4, linear},        {"aten::mv.out", 3, with_vector<2>},
     {"aten::dot.out", 3, with_vector<1>},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

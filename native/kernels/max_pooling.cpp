@@ -3,7 +3,7 @@
 
 #include "windows.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 template <typename C>
@@ -137,13 +137,14 @@ Status max_pool_backward(KernelContext& context) {
   });
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::max_pool2d_with_indices.out", 8, max_pool<2>},
     {"aten::max_pool3d_with_indices.out", 8, max_pool<3>},
     {"aten::adaptive_max_pool2d.out", 4, adaptive<2>},
     {"aten::adaptive_max_pool3d.out", 4, adaptive<3>},
     {"aten::max_pool2d_with_indices_backward.grad_input", 9, max_pool_backward},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -2,8 +2,9 @@
 #include <cmath>
 
 #include "compute_tensor.h"
+#include "lanes.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 struct Moments {
@@ -13,13 +14,8 @@ struct Moments {
 // Of `n` elements; two passes, sums in double.
 template <typename C>
 Moments moments(const C* x, int64_t n, double eps) {
-  double sum = 0, squares = 0;
-  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]);
-  const double mean = sum / static_cast<double>(n);
-  for (int64_t i = 0; i < n; ++i) {
-    const double delta = static_cast<double>(x[i]) - mean;
-    squares += delta * delta;
-  }
+  const double mean = sum_of(x, n) / static_cast<double>(n);
+  const double squares = squared_deviations(x, n, mean);
   return {mean, 1.0 / std::sqrt(squares / static_cast<double>(n) + eps)};
 }
 
@@ -159,10 +155,11 @@ Status group_norm(KernelContext& context) {
   });
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::native_layer_norm.out", 8, layer_norm},
     {"aten::native_group_norm.out", 11, group_norm},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

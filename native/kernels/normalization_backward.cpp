@@ -3,7 +3,7 @@
 
 #include "compute_tensor.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 // Rows of `n` elements are normalized; element k of row r has the weight `channel(r, k)`.
@@ -127,10 +127,11 @@ Status group_norm_backward(KernelContext& context) {
                   Dims(std::array{channels}), outs);
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::native_layer_norm_backward.out", 11, layer_norm_backward},
     {"aten::native_group_norm_backward.out", 13, group_norm_backward},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -8,7 +8,7 @@
 #include "kernel_status.h"
 #include "view.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 void set(Value* value, int64_t number) { value->variant() = number; }
@@ -245,7 +245,7 @@ Status copy_index(KernelContext& context) {
   return finish(context, assign(view_of(*target).select(0, index), view_of(*source)));
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"executorch_prim::add.Scalar", 2, binary_number<Op::kAdd>},
     {"executorch_prim::sub.Scalar", 2, binary_number<Op::kSub>},
     {"executorch_prim::mul.Scalar", 2, binary_number<Op::kMul>},
@@ -276,6 +276,7 @@ const KernelRegistration registrations[] = {
     {"aten::sym_constrain_range", 3, constrain_range},
     {"aten::sym_constrain_range_for_size", 3, constrain_range},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

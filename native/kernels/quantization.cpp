@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 // Scales and zero points, by block.
@@ -218,7 +218,7 @@ Status dequantize(KernelContext& context) {
 }
 
 #define QD "quantized_decomposed::"
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {QD "quantize_per_tensor.out", 7, quantize<Shape::kTensor, kNumbers>},
     {QD "quantize_per_tensor.Tensor_out", 7, quantize<Shape::kTensor, kTensors>},
     {QD "quantize_per_channel.out", 8, quantize<Shape::kChannel, kChannels>},
@@ -231,7 +231,8 @@ const KernelRegistration registrations[] = {
     {"torchao::quantize_affine.out", 8, quantize<Shape::kAffine, kAffine>},
     {"torchao::dequantize_affine.out", 9, dequantize<Shape::kAffine, kAffine>},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 #undef QD
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -7,7 +7,7 @@
 #include "kernel_status.h"
 #include "view.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 template <int kBits>
@@ -120,7 +120,7 @@ Status embedding(KernelContext& context) {
 }
 
 #define QD "quantized_decomposed::"
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {QD "embedding_byte.out", 7, embedding<8, 6>},
     {QD "embedding_byte.dtype_out", 8, embedding<8, 7>},
     {QD "embedding_4bit.out", 7, embedding<4, 6>},
@@ -128,7 +128,8 @@ const KernelRegistration registrations[] = {
     {QD "embedding_2bit.out", 7, embedding<2, 6>},
     {QD "embedding_2bit.dtype_out", 8, embedding<2, 7>},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 #undef QD
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -6,7 +6,7 @@
 
 #include "compute_tensor.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 class Random {
@@ -189,13 +189,14 @@ Status bernoulli_float(KernelContext& context) {
   return draw(context, self, p.view(), out);
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::rand.out", 2, of_size<false>},   {"aten::randn.out", 2, of_size<true>},
     {"aten::rand_like.out", 3, like<false>}, {"aten::randn_like.out", 3, like<true>},
     {"aten::randint.out", 3, randint},       {"aten::randint.low_out", 4, randint_low},
     {"aten::randperm.out", 2, randperm},     {"aten::native_dropout.out", 5, native_dropout},
     {"aten::bernoulli.out", 3, bernoulli},   {"aten::bernoulli.float_out", 4, bernoulli_float},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

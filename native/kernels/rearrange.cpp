@@ -5,7 +5,7 @@
 #include "rows.h"
 #include "view.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 // Zeroes what is above (below) a diagonal of each matrix.
@@ -151,7 +151,7 @@ Status pixel_shuffle(KernelContext& context) {
   return finish(context, kUnshuffle ? assign(small, large) : assign(large, small));
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::tril.out", 3, triangle<true>},
     {"aten::triu.out", 3, triangle<false>},
     {"aten::diagonal_copy.out", 5, diagonal_copy},
@@ -159,6 +159,7 @@ const KernelRegistration registrations[] = {
     {"aten::pixel_shuffle.out", 3, pixel_shuffle<false>},
     {"aten::pixel_unshuffle.out", 3, pixel_shuffle<true>},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -1,6 +1,6 @@
 #include "reduce.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 
 Status plan_reduction(const Tensor& self, std::span<const int64_t> dims, bool keepdim, Tensor* out,
                       Reduction& plan) {
@@ -34,4 +34,4 @@ Status plan_reduction(const Tensor& self, std::span<const int64_t> dims, bool ke
   return {};
 }
 
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

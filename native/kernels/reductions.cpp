@@ -1,97 +1,114 @@
-// Sums, means, products, extremes, any and all. Floating types accumulate in
-// double, integers in int64.
+// Sums, means, products, extremes, any and all.
 #include <cmath>
 #include <limits>
 #include <string>
 
+#include "lanes.h"
 #include "reduce.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
+
+// Floating sums and products are kept in double.
+template <typename C>
+using Wide = std::conditional_t<std::is_integral_v<C>, int64_t, double>;
 
 template <typename C>
 struct Sum {
+  using Total = Wide<C>;
   double scale = 1;  // of the result; for means
-  C total = 0;
+  Total total = 0;
   void operator()(const C* block, int64_t count) {
-    C lanes[4] = {0, 0, 0, 0};  // breaks the chain of dependent additions
-    int64_t i = 0;
-    for (; i + 4 <= count; i += 4) {
-      for (int k = 0; k < 4; ++k) lanes[k] = wrap_add(lanes[k], block[i + k]);
+    if constexpr (std::is_integral_v<C>) {
+      total = wrap_add(total, in_lanes<C>(block, count, C(0), wrap_add<C>, wrap_add<C>));
+    } else {
+      total += sum_of(block, count);
     }
-    for (; i < count; ++i) lanes[0] = wrap_add(lanes[0], block[i]);
-    for (const C lane : lanes) total = wrap_add(total, lane);
   }
-  C result() const {
+  Total result() const { return result_of(total); }
+
+  Total start() const { return 0; }
+  static C pair(C a, C b) { return wrap_add(a, b); }
+  static Total add(Total sum, C value) { return wrap_add<Total>(sum, value); }
+  Total result_of(Total sum) const {
     if constexpr (std::is_integral_v<C>)
-      return total;
+      return sum;
     else
-      return total * static_cast<C>(scale);
+      return sum * scale;
   }
 };
 
 template <typename C>
 struct Product {
-  C total = 1;
+  using Total = Wide<C>;
+  Total total = 1;
   void operator()(const C* block, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) total = wrap_mul(total, block[i]);
+    total = wrap_mul(total, in_lanes<Total>(block, count, Total(1), add, wrap_mul<Total>));
   }
-  C result() const { return total; }
+  Total result() const { return total; }
+
+  Total start() const { return 1; }
+  static Total pair(Total a, Total b) { return wrap_mul(a, b); }
+  static Total add(Total product, Total value) { return wrap_mul(product, value); }
+  Total result_of(Total product) const { return product; }
 };
 
 template <typename C, bool kLargest>
 struct Extreme {
+  using Total = C;
   bool any = false;
   C best = 0;
   void operator()(const C* block, int64_t count) {
-    constexpr int64_t kLanes = 16;                    // side by side, for the compiler to vectorise
-    if (count == 0 || (any && best != best)) return;  // NaN stays
-    C lanes[kLanes];
-    bool nan = false;
-    for (C& lane : lanes) lane = any ? best : block[0];
-    const auto better = [](C a, C b) { return kLargest ? (a > b ? a : b) : (a < b ? a : b); };
-    int64_t i = 0;
-    for (; i + kLanes <= count; i += kLanes) {
-      for (int64_t k = 0; k < kLanes; ++k) {
-        lanes[k] = better(block[i + k], lanes[k]);
-        nan |= block[i + k] != block[i + k];
-      }
-    }
-    for (; i < count; ++i) {
-      lanes[0] = better(block[i], lanes[0]);
-      nan |= block[i] != block[i];
-    }
-    best = lanes[0];
-    for (const C lane : lanes) best = better(lane, best);
-    if constexpr (!std::is_integral_v<C>) {
-      if (nan) best = std::numeric_limits<C>::quiet_NaN();
-    }
+    if (count == 0) return;
+    const C here = extreme_of<kLargest>(block, count);
+    best = any ? pair(best, here) : here;
     any = true;
   }
   C result() const { return best; }
+
+  C start() const {
+    using Limits = std::numeric_limits<C>;
+    if constexpr (std::is_integral_v<C>)
+      return kLargest ? Limits::lowest() : Limits::max();
+    else
+      return kLargest ? -Limits::infinity() : Limits::infinity();
+  }
+  static C pair(C a, C b) { return (kLargest ? a > b : a < b) | (a != a) ? a : b; }
+  static C add(C a, C b) { return pair(a, b); }
+  C result_of(C value) const { return value; }
 };
 
 template <typename C, bool kAll>
 struct Truth {
+  using Total = int64_t;
   bool found = kAll;
   void operator()(const C* block, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) {
-      if (kAll)
-        found = found && block[i] != 0;
-      else
-        found = found || block[i] != 0;
-    }
+    // Nothing changes what is decided.
+    if (found != kAll) return;
+    int32_t counted = 0;
+    for (int64_t i = 0; i < count; ++i) counted |= (block[i] != 0) != kAll ? 1 : 0;
+    if (counted) found = !kAll;
   }
-  C result() const { return found; }
+  int64_t result() const { return found; }
+
+  int64_t start() const { return kAll; }
+  static C pair(C a, C b) {
+    return static_cast<C>(kAll ? (a != 0) & (b != 0) : (a != 0) | (b != 0));
+  }
+  static int64_t add(int64_t held, C value) {
+    return kAll ? held & (value != 0) : held | (value != 0);
+  }
+  int64_t result_of(int64_t held) const { return held; }
 };
 
-// Calls `run(C)` with double for floating inputs, int64_t for others.
+// Calls `run(C)` with the type in which elements of `type` are read; integers are summed to
+// floating outputs in double.
 template <typename F>
-void accumulate(bool floating, F&& run) {
-  if (floating) {
+void accumulate(ScalarType type, bool floating, F&& run) {
+  if (floating && !is_floating(type)) {
     run(double{});
   } else {
-    run(int64_t{});
+    with_compute_type(type, run);
   }
 }
 
@@ -108,7 +125,7 @@ Status sum_over(KernelContext& context, const Tensor* self, std::span<const int6
   const bool floating = is_floating(self->type()) || is_floating(out->type());
   EDGEWISE_RETURN_IF_ERROR(
       check_out(context, floating ? ScalarType::kFloat : ScalarType::kLong, out));
-  accumulate(floating,
+  accumulate(self->type(), floating,
              [&](auto c) { run_reduction<decltype(c)>(plan, view_of(*out), Sum<decltype(c)>{}); });
   return context.status();
 }
@@ -130,9 +147,11 @@ Status mean_over(KernelContext& context, const Tensor* self, std::span<const int
   }
   Reduction plan;
   EDGEWISE_TRY(plan_reduction(*self, dims, keepdim, out, plan));
-  Sum<double> state;
-  state.scale = 1.0 / static_cast<double>(plan.reduced_count());
-  run_reduction<double>(plan, view_of(*out), state);
+  accumulate(self->type(), true, [&](auto c) {
+    Sum<decltype(c)> state;
+    state.scale = 1.0 / static_cast<double>(plan.reduced_count());
+    run_reduction<decltype(c)>(plan, view_of(*out), state);
+  });
   return context.status();
 }
 
@@ -159,7 +178,7 @@ Status prod_over(KernelContext& context, const Tensor* self, std::span<const int
   const bool floating = is_floating(self->type()) || is_floating(out->type());
   EDGEWISE_RETURN_IF_ERROR(
       check_out(context, floating ? ScalarType::kFloat : ScalarType::kBool, out));
-  accumulate(floating, [&](auto c) {
+  accumulate(self->type(), floating, [&](auto c) {
     run_reduction<decltype(c)>(plan, view_of(*out), Product<decltype(c)>{});
   });
   return context.status();
@@ -191,7 +210,7 @@ Status extreme_over(KernelContext& context, const Tensor* self, std::span<const 
     return context.fail(Code::kInvalidArgument, "no elements have no extreme; got %s",
                         self->describe().c_str());
   }
-  accumulate(is_floating(self->type()), [&](auto c) {
+  accumulate(self->type(), false, [&](auto c) {
     run_reduction<decltype(c)>(plan, view_of(*out), Extreme<decltype(c), kLargest>{});
   });
   return context.status();
@@ -222,7 +241,7 @@ Status truth_over(KernelContext& context, const Tensor* self, std::span<const in
   EDGEWISE_RETURN_IF_ERROR(check_out(context, ScalarType::kBool, out));
   Reduction plan;
   EDGEWISE_TRY(plan_reduction(*self, dims, keepdim, out, plan));
-  accumulate(is_floating(self->type()), [&](auto c) {
+  accumulate(self->type(), false, [&](auto c) {
     run_reduction<decltype(c)>(plan, view_of(*out), Truth<decltype(c), kAll>{});
   });
   return context.status();
@@ -246,7 +265,7 @@ Status truth_all(KernelContext& context) {
   return truth_over<kAll>(context, self, {}, false, out);
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::sum.IntList_out", 5, sum},
     {"aten::mean.out", 5, mean_dim},
     {"aten::mean.dtype_out", 3, mean_all},
@@ -263,6 +282,7 @@ const KernelRegistration registrations[] = {
     {"aten::all.dims_out", 4, truth_dims<true>},
     {"aten::all.all_out", 2, truth_all<true>},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

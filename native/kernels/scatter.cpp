@@ -4,16 +4,17 @@
 #include <cstring>
 #include <string_view>
 
+#include "compute_tensor.h"
 #include "indices.h"
 #include "kernel_status.h"
 #include "view.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 // What gather and the scatters have in common: `at` is called for every element of
 // the index with its offset in the indexed view (dimension `dim` replaced by the index)
-// and in the other one.
+// and in the other one, in elements.
 struct AlongDim {
   View indexed, other, index;
   size_t dim = 0;
@@ -51,16 +52,18 @@ struct AlongDim {
     Indices indices;
     EDGEWISE_RETURN_IF_ERROR(
         indices.read(index_tensor, indexed.sizes[dim], Indices::Negative::kRefused));
-    View::Walk walk(index.sizes);
-    for (int64_t i = 0; i < indices.count(); ++i, walk.next()) {
-      int64_t from = indices[i] * indexed.strides[dim], to = walk[dim] * other.strides[dim];
-      for (size_t d = 0; d < index.sizes.size(); ++d) {
-        if (d == dim) continue;
-        from += walk[d] * indexed.strides[d];
-        to += walk[d] * other.strides[d];
+    // In row-major order of the index, whose dimensions join where they can.
+    const Dims index_strides = contiguous_strides(index.sizes);
+    Dims fixed = indexed.strides;
+    fixed[dim] = 0;
+    const int64_t step = indexed.strides[dim];
+    const Loop<3> loop(index.sizes, {&index_strides, &fixed, &other.strides});
+    loop.run([&](const auto& offsets, int64_t count, const auto& steps) {
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t place = indices[offsets[0] + i * steps[0]];
+        at(offsets[1] + i * steps[1] + place * step, offsets[2] + i * steps[2]);
       }
-      at(indexed.at(from), other.at(to));
-    }
+    });
     return {};
   }
 };
@@ -69,6 +72,21 @@ Status check_same_type(KernelContext& context, const Tensor* a, const Tensor* b)
   if (a->type() == b->type()) return {};
   return context.fail(Code::kInvalidArgument, "types are equal; got %s and %s",
                       a->describe().c_str(), b->describe().c_str());
+}
+
+// Calls f with an integer of `bytes` bytes, as which elements are moved.
+template <typename F>
+Status with_unit(size_t bytes, F&& f) {
+  switch (bytes) {
+    case 1:
+      return f(uint8_t{});
+    case 2:
+      return f(uint16_t{});
+    case 4:
+      return f(uint32_t{});
+    default:
+      return f(uint64_t{});
+  }
 }
 
 Status gather(KernelContext& context) {
@@ -81,10 +99,13 @@ Status gather(KernelContext& context) {
   EDGEWISE_TRY(out->resize(index->sizes()));
   AlongDim along;
   EDGEWISE_TRY(along.prepare(view_of(*self), view_of(*out), *index, dim));
-  const size_t bytes = element_size(self->type());
-  return finish(context, along.each(*index, [bytes](std::byte* from, std::byte* to) {
-    std::memcpy(to, from, bytes);
-  }));
+  return finish(context, with_unit(element_size(self->type()), [&](auto unit) {
+                  using Unit = decltype(unit);
+                  const auto* from = reinterpret_cast<const Unit*>(along.indexed.data);
+                  auto* to = reinterpret_cast<Unit*>(along.other.data);
+                  return along.each(
+                      *index, [=](int64_t source, int64_t target) { to[target] = from[source]; });
+                }));
 }
 
 enum class Join : uint8_t { kReplace, kAdd, kMultiply, kMean, kLeast, kMost };
@@ -111,9 +132,9 @@ Status read_join(KernelContext& context, size_t index, Join& join) {
   return {};
 }
 
-template <typename C>
-C joined(Join join, C a, C b) {
-  switch (join) {
+template <Join kJoin, typename C>
+C joined(C a, C b) {
+  switch (kJoin) {
     case Join::kAdd:
     case Join::kMean:
       return wrap_add(a, b);
@@ -128,39 +149,68 @@ C joined(Join join, C a, C b) {
   }
 }
 
+// Joins elements to `sums`. `counts`, if given, hold how many each has been joined of; the
+// first replaces what is there.
+template <Join kJoin, typename C>
+Status join_along(AlongDim& along, const Tensor& index, C* sums, const C* source, int64_t* counts) {
+  if (!counts) {
+    return along.each(
+        index, [=](int64_t to, int64_t from) { sums[to] = joined<kJoin>(sums[to], source[from]); });
+  }
+  return along.each(index, [=](int64_t to, int64_t from) {
+    sums[to] = counts[to]++ == 0 ? source[from] : joined<kJoin>(sums[to], source[from]);
+  });
+}
+
+template <typename C>
+Status join_along(Join join, AlongDim& along, const Tensor& index, C* sums, const C* source,
+                  int64_t* counts) {
+  switch (join) {
+    case Join::kAdd:
+    case Join::kMean:
+      return join_along<Join::kAdd>(along, index, sums, source, counts);
+    case Join::kMultiply:
+      return join_along<Join::kMultiply>(along, index, sums, source, counts);
+    case Join::kLeast:
+      return join_along<Join::kLeast>(along, index, sums, source, counts);
+    default:
+      return join_along<Join::kMost>(along, index, sums, source, counts);
+  }
+}
+
 // Joins elements of `source` to those of `self`: of a copy in a wider type, which rounds once, if
 // there is one; else where the result lies.
 template <typename C>
 Status join_elements(Join join, bool include_self, const Tensor& self, const Tensor& index,
                      const View& source, int64_t dim, Tensor* out) {
-  if (self.type() == kTypeOf<C> && join != Join::kMean && include_self) {
+  const bool counted = join == Join::kMean || !include_self;
+  ComputeInput<C> elements;
+  EDGEWISE_RETURN_IF_ERROR(elements.read(source));
+  View from = source;
+  from.strides = elements.strides;
+  AlongDim along;
+  if (self.type() == kTypeOf<C> && !counted) {
     EDGEWISE_RETURN_IF_ERROR(start_from(self, out));
-    AlongDim along;
-    EDGEWISE_RETURN_IF_ERROR(along.prepare(view_of(*out), source, index, dim));
-    return along.each(index, [&](std::byte* to, std::byte* from) {
-      C& held = *reinterpret_cast<C*>(to);
-      held = joined(join, held, load_one<C>(source.type, from));
-    });
+    EDGEWISE_RETURN_IF_ERROR(along.prepare(view_of(*out), from, index, dim));
+    auto* held = reinterpret_cast<C*>(along.indexed.data);
+    return join_along(join, along, index, held, elements.data, nullptr);
   }
   const int64_t count = self.numel();
   Scratch<C> sums;
   Scratch<int64_t> counts;
   EDGEWISE_RETURN_IF_ERROR(sums.reserve(count));
-  EDGEWISE_RETURN_IF_ERROR(counts.reserve(count));
-  std::fill_n(counts.data(), count, include_self ? 1 : 0);
+  if (counted) {
+    EDGEWISE_RETURN_IF_ERROR(counts.reserve(count));
+    std::fill_n(counts.data(), count, include_self ? 1 : 0);
+  }
   View held = view_of(self);
   held.data = reinterpret_cast<std::byte*>(sums.data());
   held.type = kTypeOf<C>;
   held.strides = contiguous_strides(held.sizes);
   EDGEWISE_RETURN_IF_ERROR(assign(held, view_of(self)));
-  AlongDim along;
-  EDGEWISE_RETURN_IF_ERROR(along.prepare(held, source, index, dim));
-  EDGEWISE_RETURN_IF_ERROR(along.each(index, [&](std::byte* to, std::byte* from) {
-    C& sum = *reinterpret_cast<C*>(to);
-    int64_t& n = counts[&sum - sums.data()];
-    const C value = load_one<C>(source.type, from);
-    sum = n++ == 0 ? value : joined(join, sum, value);
-  }));
+  EDGEWISE_RETURN_IF_ERROR(along.prepare(held, from, index, dim));
+  EDGEWISE_RETURN_IF_ERROR(join_along(join, along, index, sums.data(), elements.data,
+                                      counted ? counts.data() : nullptr));
   if (join == Join::kMean) {
     for (int64_t i = 0; i < count; ++i) {
       if (counts[i] < 2) continue;
@@ -206,10 +256,14 @@ Status scatter(KernelContext& context, const Tensor* source, const Scalar* value
   EDGEWISE_TRY(start_from(*self, out));
   AlongDim along;
   EDGEWISE_TRY(along.prepare(view_of(*out), from, *index, dim));
-  const size_t bytes = element_size(self->type());
-  return finish(context, along.each(*index, [bytes](std::byte* to, std::byte* of) {
-    std::memcpy(to, of, bytes);
-  }));
+  return finish(context, with_unit(element_size(self->type()), [&](auto unit) {
+                  using Unit = decltype(unit);
+                  auto* to = reinterpret_cast<Unit*>(along.indexed.data);
+                  const auto* source_data = reinterpret_cast<const Unit*>(along.other.data);
+                  return along.each(*index, [=](int64_t target, int64_t place) {
+                    to[target] = source_data[place];
+                  });
+                }));
 }
 
 template <Join kJoin>
@@ -248,7 +302,7 @@ Status scatter_reduce(KernelContext& context) {
   return scatter(context, source, nullptr, join, include_self, out);
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::gather.out", 5, gather},
     {"aten::scatter.src_out", 5, scatter_source<Join::kReplace>},
     {"aten::scatter.value_out", 5, scatter_value},
@@ -257,6 +311,7 @@ const KernelRegistration registrations[] = {
     {"aten::scatter_add.out", 5, scatter_source<Join::kAdd>},
     {"aten::scatter_reduce.two_out", 7, scatter_reduce},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

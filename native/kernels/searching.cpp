@@ -4,7 +4,7 @@
 #include "compute_tensor.h"
 #include "indices.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 struct Search {
@@ -108,12 +108,13 @@ Status bucketize(KernelContext& context) {
   return run(context, search, out);
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::searchsorted.Tensor_out", 7, searchsorted<false>},
     {"aten::searchsorted.Scalar_out", 7, searchsorted<true>},
     {"aten::bucketize.Tensor_out", 5, bucketize<false>},
     {"aten::bucketize.Scalar_out", 5, bucketize<true>},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

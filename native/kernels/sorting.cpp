@@ -4,37 +4,103 @@
 
 #include "rows.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
+// A number's bits as an unsigned integer that orders as the number does, NaN last.
+template <typename C>
+auto sort_key(C value) {
+  using Key = std::conditional_t<sizeof(C) == 4, uint32_t, uint64_t>;
+  constexpr Key sign = Key(1) << (sizeof(Key) * 8 - 1);
+  if constexpr (std::is_floating_point_v<C>) {
+    value = value == 0 ? C(0) : value;  // the zeros are equal
+    if (value != value) return ~Key(0);
+    const Key bits = std::bit_cast<Key>(value);
+    return bits & sign ? static_cast<Key>(~bits) : static_cast<Key>(bits | sign);
+  } else {
+    return static_cast<Key>(value) ^ sign;
+  }
+}
+
+// Stable counting sorts by one byte of `order(item)` after the other, from byte `first` on.
+template <typename Item, typename Order>
+Item* radix_sort(Item* items, Item* spare, int64_t n, int first, Order order) {
+  for (int byte = first; byte < 8; ++byte) {
+    int64_t counts[257] = {};
+    for (int64_t i = 0; i < n; ++i) ++counts[1 + (order(items[i]) >> (8 * byte) & 255)];
+    if (*std::max_element(counts, counts + 257) == n) continue;  // the byte is the same in all
+    for (int i = 1; i < 256; ++i) counts[i] += counts[i - 1];
+    for (int64_t i = 0; i < n; ++i) {
+      spare[counts[order(items[i]) >> (8 * byte) & 255]++] = items[i];
+    }
+    std::swap(items, spare);
+  }
+  return items;
+}
+
+constexpr int64_t kRadixLength = 1024;
+
+// Sorts the first `k` of `n` keys with 32 bits: key in the upper half, place in the lower.
+const uint64_t* sort_items(uint64_t* items, uint64_t* spare, int64_t n, int64_t k) {
+  if (n >= kRadixLength && k > n / 8) {
+    return radix_sort(items, spare, n, 4, [](uint64_t item) { return item; });
+  }
+  if (k < n) std::nth_element(items, items + k, items + n);
+  std::sort(items, items + k);
+  return items;
+}
+
+using WideItem = std::pair<uint64_t, uint64_t>;
+const WideItem* sort_items(WideItem* items, WideItem* spare, int64_t n, int64_t k) {
+  if (n >= kRadixLength && k > n / 8) {
+    return radix_sort(items, spare, n, 0, [](const WideItem& item) { return item.first; });
+  }
+  if (k < n) std::nth_element(items, items + k, items + n);
+  std::sort(items, items + k);
+  return items;
+}
+
 // The first `k` of each row in order, to both outputs, which have been resized.
+template <typename C>
 Status order_rows(KernelContext& context, const View& source, size_t along, int64_t k, bool largest,
                   const View& values, const View& indices) {
+  constexpr bool kNarrow = sizeof(C) == 4;
+  using Item = std::conditional_t<kNarrow, uint64_t, WideItem>;
   const int64_t n = source.sizes[along];
-  return with_compute_type(source.type, [&](auto c) -> Status {
-    using C = decltype(c);
-    Scratch<C> row, sorted;
-    Scratch<int64_t> order;
-    EDGEWISE_TRY(row.reserve(n));
-    EDGEWISE_TRY(sorted.reserve(k));
-    EDGEWISE_TRY(order.reserve(n));
-    const auto less = [](C a, C b) { return a < b || (b != b && a == a); };
-    for_rows<3>({values, source, indices}, along, [&](const auto& firsts) {
-      load<C>(source.type, firsts[1], source.strides[along], n, row.data());
-      for (int64_t i = 0; i < n; ++i) order[i] = i;
-      std::partial_sort(order.data(), order.data() + k, order.data() + n,
-                        [&](int64_t a, int64_t b) {
-                          const C x = row[a], y = row[b];
-                          if (largest ? less(y, x) : less(x, y)) return true;
-                          if (largest ? less(x, y) : less(y, x)) return false;
-                          return a < b;
-                        });
-      for (int64_t i = 0; i < k; ++i) sorted[i] = row[order[i]];
-      store<C>(values.type, sorted.data(), k, firsts[0], values.strides[along]);
-      store<int64_t>(ScalarType::kLong, order.data(), k, firsts[2], indices.strides[along]);
-    });
-    return {};
+  if (kNarrow && n > int64_t{UINT32_MAX}) {
+    return context.fail(Code::kUnsupported, "orders rows of less than 2^32 elements");
+  }
+  Scratch<C> row, sorted;
+  Scratch<int64_t> order;
+  Scratch<Item> items, spare;
+  EDGEWISE_TRY(row.reserve(n));
+  EDGEWISE_TRY(sorted.reserve(k));
+  EDGEWISE_TRY(order.reserve(k));
+  EDGEWISE_TRY(items.reserve(n));
+  EDGEWISE_TRY(spare.reserve(n));
+  for_rows<3>({values, source, indices}, along, [&](const auto& firsts) {
+    load<C>(source.type, firsts[1], source.strides[along], n, row.data());
+    for (int64_t i = 0; i < n; ++i) {
+      auto key = sort_key(row[i]);
+      if (largest) key = ~key;
+      const auto place = static_cast<uint64_t>(i);
+      if constexpr (kNarrow)
+        items[i] = static_cast<uint64_t>(key) << 32 | place;
+      else
+        items[i] = {key, place};
+    }
+    const Item* ordered = sort_items(items.data(), spare.data(), n, k);
+    for (int64_t i = 0; i < k; ++i) {
+      if constexpr (kNarrow)
+        order[i] = static_cast<int64_t>(ordered[i] & UINT32_MAX);
+      else
+        order[i] = static_cast<int64_t>(ordered[i].second);
+      sorted[i] = row[order[i]];
+    }
+    store<C>(values.type, sorted.data(), k, firsts[0], values.strides[along]);
+    store<int64_t>(ScalarType::kLong, order.data(), k, firsts[2], indices.strides[along]);
   });
+  return {};
 }
 
 Status order(KernelContext& context, const Tensor* self, int64_t dim, std::optional<int64_t> count,
@@ -61,7 +127,9 @@ Status order(KernelContext& context, const Tensor* self, int64_t dim, std::optio
   EDGEWISE_TRY(indices->resize(sizes));
   View value_view = with_dims(view_of(*values)), index_view = with_dims(view_of(*indices));
   if (self->numel() == 0 || k == 0) return context.status();
-  return order_rows(context, source, along, k, largest, value_view, index_view);
+  return with_compute_type(self->type(), [&](auto c) {
+    return order_rows<decltype(c)>(context, source, along, k, largest, value_view, index_view);
+  });
 }
 
 Status topk(KernelContext& context) {
@@ -87,11 +155,12 @@ Status sort(KernelContext& context) {
   return order(context, self, dim, std::nullopt, descending, values, indices);
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::topk.values", 7, topk},
     {"aten::sort.values", 5, sort<1>},
     {"aten::sort.values_stable", 6, sort<2>},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -5,7 +5,7 @@
 #include "kernel_status.h"
 #include "view.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 // A copy of the input at each of the output's tiles.
@@ -132,11 +132,12 @@ Status roll(KernelContext& context) {
   return context.status();
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::repeat.out", 3, repeat},
     {"aten::constant_pad_nd.out", 4, constant_pad_nd},
     {"aten::roll.out", 4, roll},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

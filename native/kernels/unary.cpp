@@ -3,8 +3,9 @@
 #include <type_traits>
 
 #include "elementwise.h"
+#include "vector_math.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 // Computed in floating point; integers become float32.
@@ -17,38 +18,61 @@ namespace {
       return expression;                                       \
     }                                                          \
   };
-EDGEWISE_FLOATING(Acos, std::acos(x))
-EDGEWISE_FLOATING(Acosh, std::acosh(x))
-EDGEWISE_FLOATING(Asin, std::asin(x))
-EDGEWISE_FLOATING(Asinh, std::asinh(x))
-EDGEWISE_FLOATING(Atan, std::atan(x))
-EDGEWISE_FLOATING(Atanh, std::atanh(x))
-EDGEWISE_FLOATING(Cos, std::cos(x))
-EDGEWISE_FLOATING(Cosh, std::cosh(x))
-EDGEWISE_FLOATING(Erf, std::erf(x))
-EDGEWISE_FLOATING(Erfc, std::erfc(x))
-EDGEWISE_FLOATING(Exp, std::exp(x))
-EDGEWISE_FLOATING(Exp2, std::exp2(x))
-EDGEWISE_FLOATING(Expm1, std::expm1(x))
+EDGEWISE_FLOATING(Erf, math::erf(x))
+EDGEWISE_FLOATING(Erfc, math::erfc(x))
+EDGEWISE_FLOATING(Exp, math::exp(x))
+EDGEWISE_FLOATING(Exp2, static_cast<C>(math::exp2(static_cast<double>(x))))
 EDGEWISE_FLOATING(Lgamma, std::lgamma(x))
-EDGEWISE_FLOATING(Log, std::log(x))
-EDGEWISE_FLOATING(Log10, std::log10(x))
-EDGEWISE_FLOATING(Log1p, std::log1p(x))
-EDGEWISE_FLOATING(Log2, std::log2(x))
 EDGEWISE_FLOATING(Reciprocal, C(1) / x)
 EDGEWISE_FLOATING(Rsqrt, C(1) / std::sqrt(x))
-EDGEWISE_FLOATING(Sigmoid, C(1) / (C(1) + std::exp(-x)))
-EDGEWISE_FLOATING(Sin, std::sin(x))
-EDGEWISE_FLOATING(Sinh, std::sinh(x))
+EDGEWISE_FLOATING(Sigmoid, C(1) / (C(1) + math::exp(-x)))
 EDGEWISE_FLOATING(Sqrt, std::sqrt(x))
-EDGEWISE_FLOATING(Tan, std::tan(x))
-EDGEWISE_FLOATING(Tanh, std::tanh(x))
 #undef EDGEWISE_FLOATING
+
+// The same by functions that become vector instructions; `hard` arguments go to the
+// standard library.
+#define EDGEWISE_VECTOR(Name, function, is_hard)                     \
+  struct Name {                                                      \
+    static constexpr ResultRule kRule = ResultRule::kFloating;       \
+    static constexpr bool kFloatingOnly = true;                      \
+    template <typename C>                                            \
+    C operator()(C x) const {                                        \
+      return static_cast<C>(math::function(static_cast<double>(x))); \
+    }                                                                \
+    template <typename C>                                            \
+    bool hard(C x) const {                                           \
+      return is_hard(static_cast<double>(x));                        \
+    }                                                                \
+    template <typename C>                                            \
+    C exact(C x) const {                                             \
+      return std::function(x);                                       \
+    }                                                                \
+  };
+constexpr bool never_hard(double) { return false; }
+EDGEWISE_VECTOR(Acos, acos, never_hard)
+EDGEWISE_VECTOR(Acosh, acosh, math::hard_square)
+EDGEWISE_VECTOR(Asin, asin, never_hard)
+EDGEWISE_VECTOR(Asinh, asinh, math::hard_square)
+EDGEWISE_VECTOR(Atan, atan, never_hard)
+EDGEWISE_VECTOR(Atanh, atanh, never_hard)
+EDGEWISE_VECTOR(Cos, cos, math::hard_angle)
+EDGEWISE_VECTOR(Cosh, cosh, math::hard_hyperbolic)
+EDGEWISE_VECTOR(Expm1, expm1, math::hard_expm1)
+EDGEWISE_VECTOR(Log, log, never_hard)
+EDGEWISE_VECTOR(Log1p, log1p, never_hard)
+EDGEWISE_VECTOR(Sin, sin, math::hard_angle)
+EDGEWISE_VECTOR(Sinh, sinh, math::hard_hyperbolic)
+EDGEWISE_VECTOR(Tan, tan, math::hard_angle)
+EDGEWISE_VECTOR(Tanh, tanh, never_hard)
+EDGEWISE_VECTOR(Log10, log10, never_hard)
+EDGEWISE_VECTOR(Log2, log2, never_hard)
+#undef EDGEWISE_VECTOR
 
 // The type stays. `whole` is the result for integers.
 #define EDGEWISE_SAME_TYPE(Name, floating, whole)              \
   struct Name {                                                \
     static constexpr ResultRule kRule = ResultRule::kPromoted; \
+    static constexpr bool kNarrow = true;                      \
     template <typename C>                                      \
     C operator()(C x) const {                                  \
       if constexpr (std::is_integral_v<C>)                     \
@@ -69,6 +93,7 @@ EDGEWISE_SAME_TYPE(Sign, static_cast<C>((x > 0) - (x < 0)), (x > 0) - (x < 0))
 #define EDGEWISE_TEST(Name, floating, whole)               \
   struct Name {                                            \
     static constexpr ResultRule kRule = ResultRule::kBool; \
+    static constexpr bool kNarrow = true;                  \
     template <typename C>                                  \
     C operator()(C x) const {                              \
       if constexpr (std::is_integral_v<C>)                 \
@@ -84,7 +109,11 @@ EDGEWISE_TEST(LogicalNot, x == 0, x == 0)
 
 struct BitNot {
   static constexpr bool kIntegralOnly = true;
-  int64_t operator()(int64_t x) const { return ~x; }
+  static constexpr bool kNarrow = true;
+  template <typename C>
+  C operator()(C x) const {
+    return static_cast<C>(~x);
+  }
 };
 
 // Bools are negated, not turned over bit by bit.
@@ -135,7 +164,7 @@ struct Logit {
   C operator()(C x) const {
     if (x < static_cast<C>(low)) x = static_cast<C>(low);
     if (x > static_cast<C>(high)) x = static_cast<C>(high);
-    return std::log(x / (C(1) - x));
+    return static_cast<C>(math::log(static_cast<double>(x / (C(1) - x))));
   }
 };
 
@@ -147,7 +176,7 @@ Status logit(KernelContext& context) {
   return run_elementwise<Logit, 1>(context, {a}, out, op, ResultRule::kFloating);
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::abs.out", 2, unary<Abs>},
     {"aten::acos.out", 2, unary<Acos>},
     {"aten::acosh.out", 2, unary<Acosh>},
@@ -188,6 +217,7 @@ const KernelRegistration registrations[] = {
     {"aten::tanh.out", 2, unary<Tanh>},
     {"aten::trunc.out", 2, unary<Trunc>},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -4,7 +4,7 @@
 
 #include "windows.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 enum class Kind : uint8_t { kNearest, kLinear, kCubic, kAntialiased };
@@ -203,7 +203,7 @@ Status upsample(KernelContext& context) {
   return resize(context, kKind, self, kSpatial, target, out);
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::upsample_nearest1d.vec_out", 4, upsample<Kind::kNearest, 1, true>},
     {"aten::upsample_nearest1d.out", 4, upsample<Kind::kNearest, 1, false>},
     {"aten::upsample_nearest2d.vec_out", 4, upsample<Kind::kNearest, 2, true>},
@@ -221,6 +221,7 @@ const KernelRegistration registrations[] = {
     {"aten::_upsample_bilinear2d_aa.vec_out", 5, upsample<Kind::kAntialiased, 2, true>},
     {"aten::_upsample_bilinear2d_aa.out", 6, upsample<Kind::kAntialiased, 2, false>},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

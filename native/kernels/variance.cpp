@@ -2,24 +2,26 @@
 #include <cmath>
 #include <limits>
 
+#include "lanes.h"
 #include "reduce.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
-// One pass (Welford): mean and sum of squared differences.
+// Mean and sum of squared differences, block by block (Chan's update).
 struct Moments {
   double correction = 1;
   bool root = false, want_mean = false;
   int64_t n = 0;
   double mean = 0, squares = 0;
   void operator()(const double* block, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) {
-      ++n;
-      const double delta = block[i] - mean;
-      mean += delta / static_cast<double>(n);
-      squares += delta * (block[i] - mean);
-    }
+    if (count == 0) return;
+    const double added = static_cast<double>(count), before = static_cast<double>(n);
+    const double block_mean = sum_of(block, count) / added, delta = block_mean - mean;
+    squares += squared_deviations(block, count, block_mean) +
+               delta * delta * before * added / (before + added);
+    mean += delta * added / (before + added);
+    n += count;
   }
   double result() const {
     const double count = static_cast<double>(n);
@@ -81,12 +83,13 @@ Status var_mean(KernelContext& context) {
   return moments_over(context, self, dims, keepdim, moments, mean);
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"aten::var.correction_out", 5, var_correction<false>},
     {"aten::std.correction_out", 5, var_correction<true>},
     {"aten::var.out", 5, var_unbiased},
     {"aten::var_mean.correction_out", 6, var_mean},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

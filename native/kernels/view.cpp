@@ -3,13 +3,64 @@
 #include <cstring>
 #include <string>
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 namespace {
 
 constexpr int64_t kBlock = 512;
 
+// The dimension in which neighbours are neighbours in memory.
+std::optional<size_t> unit_dim(const View& view) {
+  for (size_t dim = 0; dim < view.sizes.size(); ++dim) {
+    if (view.strides[dim] == 1 && view.sizes[dim] >= 8) return dim;
+  }
+  return std::nullopt;
+}
+
+// Copies between views of which one is the other turned over, in tiles that are read and
+// written along their rows. False if they are not.
+template <typename Unit>
+bool copy_turned(const View& target, const View& source) {
+  constexpr int64_t kTile = 16;
+  const auto to_dim = unit_dim(target), from_dim = unit_dim(source);
+  if (!to_dim || !from_dim || *to_dim == *from_dim || source.strides[*to_dim] == 0) return false;
+  const int64_t rows = target.sizes[*from_dim], columns = target.sizes[*to_dim];
+  const int64_t to_step = target.strides[*from_dim], from_step = source.strides[*to_dim];
+  Dims sizes = target.sizes, to_strides = target.strides, from_strides = source.strides;
+  for (const size_t dim : {std::max(*to_dim, *from_dim), std::min(*to_dim, *from_dim)}) {
+    sizes.erase(dim), to_strides.erase(dim), from_strides.erase(dim);
+  }
+  const auto tile = [&](Unit* to, const Unit* from, int64_t height, int64_t width) {
+    Unit held[kTile][kTile];
+    for (int64_t c = 0; c < width; ++c) {
+      for (int64_t r = 0; r < height; ++r) held[r][c] = from[c * from_step + r];
+    }
+    for (int64_t r = 0; r < height; ++r) {
+      for (int64_t c = 0; c < width; ++c) to[r * to_step + c] = held[r][c];
+    }
+  };
+  const Loop<2> loop(sizes, {&to_strides, &from_strides});
+  loop.run([&](const auto& offsets, int64_t count, const auto& steps) {
+    for (int64_t i = 0; i < count; ++i) {
+      Unit* to = reinterpret_cast<Unit*>(target.data) + offsets[0] + i * steps[0];
+      const Unit* from = reinterpret_cast<const Unit*>(source.data) + offsets[1] + i * steps[1];
+      for (int64_t r = 0; r < rows; r += kTile) {
+        for (int64_t c = 0; c < columns; c += kTile) {
+          if (rows - r >= kTile && columns - c >= kTile) {
+            tile(to + r * to_step + c, from + c * from_step + r, kTile, kTile);
+          } else {
+            tile(to + r * to_step + c, from + c * from_step + r, std::min(kTile, rows - r),
+                 std::min(kTile, columns - c));
+          }
+        }
+      }
+    }
+  });
+  return true;
+}
+
 template <typename Unit>
 void copy_units(const View& target, const View& source) {
+  if (copy_turned<Unit>(target, source)) return;
   const Loop<2> loop(target.sizes, {&target.strides, &source.strides});
   auto* to = reinterpret_cast<Unit*>(target.data);
   const auto* from = reinterpret_cast<const Unit*>(source.data);
@@ -20,6 +71,9 @@ void copy_units(const View& target, const View& source) {
       std::memmove(t, s, static_cast<size_t>(count) * sizeof(Unit));
     } else if (steps[0] == 1 && steps[1] == 0) {
       std::fill_n(t, count, *s);
+    } else if (steps[0] == 1 && steps[1] == -1) {
+      EDGEWISE_INDEPENDENT
+      for (int64_t i = 0; i < count; ++i) t[i] = s[-i];
     } else {
       for (int64_t i = 0; i < count; ++i) t[i * steps[0]] = s[i * steps[1]];
     }
@@ -302,4 +356,4 @@ Status fill(const View& target, const Scalar& value) {
   return assign(target, scalar.view().expand(target.sizes));
 }
 
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -14,7 +14,7 @@
 
 #include "element.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 
 // Sizes or strides. The caller checks a rank against kMaxDims before adding dimensions.
 class Dims {
@@ -233,4 +233,4 @@ class Loop {
   bool empty_ = false;
 };
 
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -1,6 +1,6 @@
 #include "windows.h"
 
-namespace edgewise {
+namespace edgewise::inline EDGEWISE_TARGET {
 
 Status set_spatial(Triple& target, size_t spatial, int64_t least,
                    const std::vector<int64_t>& values, const char* name) {
@@ -114,4 +114,4 @@ Status Windows::build() {
   return {};
 }
 
-}  // namespace edgewise
+}  // namespace edgewise::inline EDGEWISE_TARGET

@@ -1,0 +1,34 @@
+#include "target.h"
+
+namespace edgewise {
+namespace {
+
+int best_level() {
+#if defined(__x86_64__) && EDGEWISE_HIGHEST_LEVEL >= 3
+  __builtin_cpu_init();
+  // The features of the level that the compiler is told to use. It also asks whether the
+  // system saves the wider registers.
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi") &&
+      __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt")) {
+    return 3;
+  }
+#endif
+  return 0;
+}
+
+}  // namespace
+
+int kernel_level() {
+  static const int level = best_level();
+  return level;
+}
+
+KernelTable::KernelTable(int level, std::span<const KernelEntry> entries) {
+  if (level != kernel_level()) return;
+  for (const KernelEntry& entry : entries) {
+    const KernelRegistration registered(entry.name, entry.argument_count, entry.function);
+  }
+}
+
+}  // namespace edgewise

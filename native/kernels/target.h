@@ -1,0 +1,73 @@
+// The kernels are compiled once for each level of instructions that a CPU may have, every
+// level in a namespace of its own, and those of the best level that this CPU has are
+// registered. What is included here is compiled for any CPU: a header of the standard
+// library must not be met first below the pragma of a level, since its inline functions
+// are shared by all levels.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <initializer_list>
+#include <limits>
+#include <memory>
+#include <new>
+#include <numbers>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "edgewise/kernel.h"
+#include "edgewise/scalar_type.h"
+#include "edgewise/status.h"
+#include "edgewise/tensor.h"
+#include "edgewise/value.h"
+
+// Set by the files that CMake makes for the further levels; 3 and 4 are those of the
+// x86-64 psABI.
+#ifndef EDGEWISE_TARGET
+#define EDGEWISE_TARGET baseline
+#define EDGEWISE_LEVEL 0
+#endif
+
+// Before a loop whose iterations may run in any order, or at once.
+#if defined(__clang__)
+#define EDGEWISE_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define EDGEWISE_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+namespace edgewise {
+
+// The best of the levels built into this library that this CPU has; 0 is any CPU.
+int kernel_level();
+
+struct KernelEntry {
+  const char* name;
+  size_t argument_count;
+  KernelFunction function;
+};
+
+// Registers a file's table if `level` is this CPU's. Code of the level does not run before.
+class KernelTable {
+ public:
+  KernelTable(int level, std::span<const KernelEntry> entries);
+};
+
+}  // namespace edgewise
