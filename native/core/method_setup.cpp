@@ -38,6 +38,7 @@ Result<std::unique_ptr<Method>> MethodInstance::create(std::shared_ptr<const Pro
   for (size_t i = 0; i < plan.delegates.size(); ++i) {
     Result<std::unique_ptr<Delegate>> delegate = make_delegate(i);
     if (!delegate) return delegate.status();
+    if (method->workers_ == nullptr) method->workers_ = (*delegate)->workers();
     method->delegates_.push_back(std::move(*delegate));
   }
   return std::unique_ptr<Method>(std::move(method));

@@ -11,6 +11,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from edgewise.edge.additive_masks import make_masks_additive
+from edgewise.edge.cache_operators import thread_caches
 from edgewise.edge.causal_masks import make_causal_masks
 from edgewise.edge.fold_batch_norm import fold_batch_norm
 from edgewise.edge.fold_constants import fold_constants
@@ -56,6 +57,7 @@ def to_edge_program(
     inline_regions(edge, program.graph_module)
     unwrap_subclasses(edge)
     drop_identities(edge)
+    thread_caches(edge)
     if functionalize(edge) is None:
         edge = copy_program(_functionalize_by_trace(edge))
     timings.stages.append(("functionalize", time.perf_counter() - start))

@@ -13,6 +13,7 @@ from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
+from edgewise.edge.cache_operators import CACHES
 from edgewise.edge.graph import arguments, is_getitem, op_name, source_line
 from edgewise.edge.layout import dim_order
 from edgewise.edge.program import Constants, output_node, tensor_bytes, tensor_of
@@ -247,10 +248,13 @@ class MethodEmitter:
         ]
         value = node.meta["val"]
         values = list(value) if isinstance(value, (tuple, list)) else [value]
+        # What the kernel writes in place is the argument's own memory.
+        in_place = [int(self._of_node[given[name]]) for name in CACHES.get(node.target, ())]
+        values = values[: len(values) - len(in_place)]
         # Some gradients are not wanted: their outputs are None.
         outputs = [self._atom(pte.Null()) if v is None else self._tensor(node, v) for v in values]
         several = isinstance(value, (tuple, list))
-        self._of_node[node] = outputs if several else outputs[0]
+        self._of_node[node] = [*outputs, *in_place] if several else outputs[0]
         if any(v is None for v in values):
             found = [-1 if v is None else i for v, i in zip(values, outputs, strict=True)]
             returned = self._add(pte.OptionalTensorList(found))
