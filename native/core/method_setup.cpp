@@ -1,4 +1,5 @@
 // What happens once, when a method is loaded.
+#include <algorithm>
 #include <map>
 
 #include "method.h"
@@ -92,7 +93,9 @@ Status MethodInstance::fill_value(const ValuePlan& source, Value& value) {
     if (!tensor) return tensor.status();
     tensor->set_writable(!constant);
     if (dynamic) tensor->set_buffer(std::make_shared<DynamicBuffer>());
-    if (!constant && !plan->initial.empty()) {
+    // The memory is zero, and stays untouched where nothing else is wanted.
+    const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };
+    if (!constant && !std::all_of(plan->initial.begin(), plan->initial.end(), is_zero)) {
       std::copy(plan->initial.begin(), plan->initial.end(), static_cast<std::byte*>(data));
     }
     value = Value(std::move(*tensor));

@@ -52,4 +52,4 @@ def read_config(name: str) -> dict[str, Any]:
     kind = values.get("model_type", "llama") if isinstance(values, dict) else type(values).__name__
     if kind != "llama":
         raise ValueError(f"[config] must be of a Llama (model_type llama); got {kind} in {path}")
-    return values
+    return dict(values)
