@@ -10,7 +10,6 @@ For a model of yours: `python -m edgewise.llm export --checkpoint DIR --output m
 import argparse
 import re
 import sysconfig
-import time
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +37,8 @@ def train_tokenizer(texts: list[str], folder: Path) -> Any:
     return tokenizer
 
 
-def train_model(texts: list[str], tokenizer: Any, seconds: float) -> Any:
-    """A Llama of 4 layers, trained until the time is over."""
+def train_model(texts: list[str], tokenizer: Any, steps: int) -> Any:
+    """A Llama of 4 layers."""
     import torch
 
     from edgewise.llm.export import random_llama
@@ -52,8 +51,7 @@ def train_model(texts: list[str], tokenizer: Any, seconds: float) -> Any:
     print(f"training: {sum(p.numel() for p in model.parameters()):,} parameters, ", end="")
     print(f"{len(tokens):,} tokens of text")
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
-    start, step = time.monotonic(), 0
-    while time.monotonic() - start < seconds:
+    for step in range(steps):
         first = torch.randint(len(tokens) - LENGTH, (16, 1))
         batch = tokens[first + torch.arange(LENGTH)]
         loss = model(input_ids=batch, labels=batch).loss
@@ -62,14 +60,13 @@ def train_model(texts: list[str], tokenizer: Any, seconds: float) -> Any:
         optimizer.step()
         if step % 50 == 0:
             print(f"  step {step}: loss {loss.item():.2f}", flush=True)
-        step += 1
     return model.eval()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, default=Path("build/llm"), metavar="DIR")
-    parser.add_argument("--seconds", type=float, default=60, help="of training")
+    parser.add_argument("--steps", type=int, default=400, help="of training")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
 
@@ -77,7 +74,7 @@ def main() -> None:
 
     texts = docstrings()
     tokenizer = train_tokenizer(texts, options.output)
-    model = train_model(texts, tokenizer, options.seconds)
+    model = train_model(texts, tokenizer, options.steps)
     model.save_pretrained(options.output)  # what `export --checkpoint` takes
     path = options.output / "model.pte"
     lower_llama(quantize_llama(model), max_context_len=CONTEXT).save(path)

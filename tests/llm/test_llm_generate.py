@@ -129,7 +129,7 @@ def test_an_end_token_ends_it(tmp_path: Path, made: Callable[[str], tuple[Any, P
 def test_the_file_computes_the_same_on_the_peers_runtime(
     made: Callable[[str], tuple[Any, Path]],
 ) -> None:
-    import executorch.extension.llm.custom_ops.custom_ops  # noqa: F401
+    import executorch.extension.llm.custom_ops.custom_ops
     import executorch.kernels.quantized  # noqa: F401
     from executorch.runtime import Runtime as PeerRuntime
 
