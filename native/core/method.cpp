@@ -107,7 +107,7 @@ Status MethodInstance::run_call(const InstructionPlan& instruction,
     return delegates_[instruction.target]->execute(arguments);
   }
   const Kernel& kernel = *kernels_[instruction.target];
-  KernelContext context(kernel.name, arguments);
+  KernelContext context(kernel.name, arguments, workers_);
   Status status = kernel.function(context);
   // A kernel that went on with defaults did not compute what the program says.
   return status.ok() && !context.ok() ? context.status() : status;

@@ -57,6 +57,7 @@ class MethodInstance : public Method {
   std::vector<Value> values_;           // never resized: lists point into it
   std::vector<const Kernel*> kernels_;  // of plan_.operators; null if not used
   std::vector<std::unique_ptr<Delegate>> delegates_;
+  Workers* workers_ = nullptr;                             // of one of the delegates
   std::vector<Value*> arguments_;                          // of all instructions
   std::vector<std::pair<size_t, size_t>> argument_spans_;  // of each: begin and count
   std::vector<bool> input_set_;

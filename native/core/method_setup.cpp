@@ -80,6 +80,7 @@ Result<std::unique_ptr<Method>> MethodInstance::create(std::shared_ptr<const Pro
   for (size_t i = 0; i < plan.delegates.size(); ++i) {
     Result<std::unique_ptr<Delegate>> delegate = make_delegate(i);
     if (!delegate) return delegate.status();
+    if (method->workers_ == nullptr) method->workers_ = (*delegate)->workers();
     method->delegates_.push_back(std::move(*delegate));
   }
   return std::unique_ptr<Method>(std::move(method));
@@ -133,8 +134,11 @@ Status MethodInstance::fill_value(const ValuePlan& source, Value& value) {
     if (!tensor) return tensor.status();
     tensor->set_writable(!constant);
     if (dynamic) tensor->set_buffer(std::make_shared<DynamicBuffer>());
-    // What is shared may have changed already: the session filled it.
-    if (!constant && !plan->initial.empty() && !plan_.shared_arenas[plan->arena]) {
+    // The memory is zero, and stays untouched where nothing else is wanted. What is shared may have
+    // changed already: the session filled it.
+    const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };
+    if (!constant && !plan_.shared_arenas[plan->arena] &&
+        !std::all_of(plan->initial.begin(), plan->initial.end(), is_zero)) {
       std::copy(plan->initial.begin(), plan->initial.end(), static_cast<std::byte*>(data));
     }
     value = Value(std::move(*tensor));

@@ -22,6 +22,7 @@ class XnnpackDelegate final : public Delegate {
   // `arguments` are indexed by the payload's external ids. A tensor's sizes are taken in the
   // order of its memory (dim_order), which is how payloads mean them.
   Status execute(std::span<Value* const> arguments) override;
+  Workers* workers() override { return state_->threadpool() == nullptr ? nullptr : state_.get(); }
 
  private:
   explicit XnnpackDelegate(std::shared_ptr<ProgramState> state);

@@ -11,7 +11,7 @@
 
 namespace edgewise::xnnpack {
 
-class ProgramState final : public BackendProgramState {
+class ProgramState final : public BackendProgramState, public Workers {
  public:
   // One thread: no pool. XNNPACK is initialized.
   static Result<std::shared_ptr<ProgramState>> make(int threads);
@@ -24,6 +24,10 @@ class ProgramState final : public BackendProgramState {
   xnn_workspace_t workspace() const { return workspace_; }
   pthreadpool_t threadpool() const { return threadpool_; }
   PackedWeights& weights() { return weights_; }
+
+  void run(size_t count, void (*task)(void* context, size_t index), void* context) override {
+    pthreadpool_parallelize_1d(threadpool_, task, context, count, 0);
+  }
 
  private:
   ProgramState() = default;

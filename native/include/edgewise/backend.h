@@ -12,6 +12,7 @@
 
 #include "edgewise/status.h"
 #include "edgewise/value.h"
+#include "edgewise/workers.h"
 
 namespace edgewise {
 
@@ -54,6 +55,9 @@ class Delegate {
   // `arguments`: the inputs, then the outputs, of the delegate call. Outputs are
   // resized by the delegate. Called by one thread at a time.
   virtual Status execute(std::span<Value* const> arguments) = 0;
+  // Threads that kernels may use while no delegate runs, so that there is one pool; null if the
+  // delegate has none. They live as long as the delegate.
+  virtual Workers* workers() { return nullptr; }
 };
 
 class Backend {

@@ -26,6 +26,7 @@
 
 #include "edgewise/status.h"
 #include "edgewise/value.h"
+#include "edgewise/workers.h"
 
 namespace edgewise {
 
@@ -46,10 +47,11 @@ struct Scalar {
 // kind are always checked.
 class KernelContext {
  public:
-  KernelContext(std::string_view op, std::span<Value* const> arguments)
-      : op_(op), arguments_(arguments) {}
+  KernelContext(std::string_view op, std::span<Value* const> arguments, Workers* workers = nullptr)
+      : op_(op), arguments_(arguments), workers_(workers) {}
 
   std::string_view op() const { return op_; }
+  Workers* workers() const { return workers_; }  // for `for_each`; may be null
   size_t size() const { return arguments_.size(); }
   Value* value(size_t index);  // null and failed if out of range
 
@@ -79,6 +81,7 @@ class KernelContext {
  private:
   std::string_view op_;
   std::span<Value* const> arguments_;
+  Workers* workers_;
   Status status_;
 };
 

@@ -13,6 +13,7 @@ from torch.fx import Node
 
 from edgewise.edge.additive_masks import make_masks_additive
 from edgewise.edge.bodies import transform_bodies
+from edgewise.edge.cache_operators import thread_caches
 from edgewise.edge.causal_masks import make_causal_masks
 from edgewise.edge.fold_batch_norm import fold_batch_norm
 from edgewise.edge.fold_constants import fold_constants
@@ -63,6 +64,7 @@ def to_edge_program(
     inline_regions(edge, program.graph_module)
     unwrap_subclasses(edge)
     drop_identities(edge)
+    thread_caches(edge)
     if functionalize(edge) is None:
         edge = copy_program(_functionalize_by_trace(edge))
     mark_state(edge, state)

@@ -161,6 +161,8 @@ def markdown() -> str:
 
 def _types(namespace: str, name: str) -> str:
     if namespace not in ("aten", "dim_order_ops"):
+        if namespace == "llama":
+            return "any" if name == "update_cache" else "float32, float16, bfloat16"
         return "quantized integers, floating scales"
     if name in _FLOATING:
         return "floating"

@@ -13,6 +13,7 @@ from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
+from edgewise.edge.cache_operators import CACHES
 from edgewise.edge.graph import (
     AUTO_FUNCTIONALIZED,
     arguments,
@@ -28,7 +29,7 @@ from edgewise.emit.constants import ConstantTable
 from edgewise.emit.data_file import DEFAULT_NAME, DataFile, TensorLayout
 from edgewise.emit.in_place import is_row_update, plan_in_place
 from edgewise.emit.lifetimes import FOREVER, Lifetimes
-from edgewise.emit.memory import Block, MemoryPlan, plan_memory
+from edgewise.emit.memory import MemoryPlan, plan_memory
 from edgewise.emit.out_variants import (
     SYMBOLIC,
     OutVariant,
@@ -307,13 +308,16 @@ class MethodEmitter:
         ]
         value = node.meta["val"]
         values = list(value) if isinstance(value, (tuple, list)) else [value]
+        # What the kernel writes in place is the argument's own memory.
+        in_place = [int(self._of_node[given[name]]) for name in CACHES.get(node.target, ())]
+        values = values[: len(values) - len(in_place)]
         # Some gradients are not wanted: their outputs are None.
         outputs = [
             self._atom(pte.Null()) if v is None else self._result(node, v, i)
             for i, v in enumerate(values)
         ]
         several = isinstance(value, (tuple, list))
-        self._of_node[node] = outputs if several else outputs[0]
+        self._of_node[node] = [*outputs, *in_place] if several else outputs[0]
         if any(v is None for v in values):
             found = [-1 if v is None else i for v, i in zip(values, outputs, strict=True)]
             returned = self._add(pte.OptionalTensorList(found))

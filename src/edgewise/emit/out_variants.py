@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from edgewise.edge.cache_operators import CACHES
 from edgewise.edge.layout import dim_order
 
 aten = torch.ops.aten
@@ -44,6 +45,9 @@ def _primitive(name: str, overload: str = "Scalar", *operands: str) -> OutVarian
 SYMBOLIC: dict[Any, OutVariant] = {
     aten.sym_size.int: OutVariant(
         "aten::sym_size", "int", (Argument("self", "Tensor"), Argument("dim", "int")), 1
+    ),
+    aten._local_scalar_dense.default: OutVariant(
+        "aten::_local_scalar_dense", "", (Argument("self", "Tensor"),), 1
     ),
     aten.sym_numel.default: OutVariant("aten::sym_numel", "", (Argument("self", "Tensor"),), 1),
     aten._local_scalar_dense.default: OutVariant(
@@ -123,7 +127,7 @@ def out_variant(target: Any) -> OutVariant | None:
     return None if target.namespace in ("aten", "prims") else _custom(target)
 
 
-_QUANTIZATION = ("quantized_decomposed", "torchao", "edgewise")
+_QUANTIZATION = ("quantized_decomposed", "torchao", "edgewise", "llama")
 # Operators for which PyTorch declares no out-variant.
 _NAMED_HERE = {aten._native_batch_norm_legit_functional.default}
 
@@ -157,6 +161,11 @@ def _own(target: torch._ops.OpOverload) -> OutVariant:
     schema = target._schema
     overload = _OVERLOADS.get(schema.overload_name, "out")
     arguments = tuple(Argument(a.name, str(a.type), _default(a)) for a in schema.arguments)
+    if target in CACHES:
+        name = schema.name.replace("edgewise::", "llama::").removesuffix("_functional")
+        return OutVariant(name, overload, arguments, 1)
+    if schema.name.endswith("::custom_sdpa"):
+        return OutVariant("llama::custom_sdpa", overload, arguments, 1)
     # Embeddings are defined under our own name (`edge.quantized_embeddings`).
     name = schema.name.replace("edgewise::", "quantized_decomposed::")
     return OutVariant(name, overload, arguments, len(schema.returns))

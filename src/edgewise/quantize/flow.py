@@ -148,8 +148,9 @@ def with_integer_weights(
         lambda module, name: isinstance(module, torch.nn.Embedding) and chosen(module, name),
     )
     if scheme.is_dynamic:
+        # The integers are found for scales as XNNPACK's kernels have them.
         config: Any = Int8DynamicActivationIntxWeightConfig(
-            weight_dtype=bits, weight_granularity=group
+            weight_dtype=bits, weight_granularity=group, weight_scale_dtype=torch.bfloat16
         )
     else:
         config = IntxWeightOnlyConfig(weight_dtype=bits, granularity=group)

@@ -20,6 +20,7 @@ from edgewise.backends.xnnpack.dynamic_quant import CHOOSE, DEQUANTIZE, QUANTIZE
 from edgewise.backends.xnnpack.graph import Node as GraphNode
 from edgewise.backends.xnnpack.graph import Value
 from edgewise.backends.xnnpack.quant import INTEGERS, PerTensor, is_scale
+from edgewise.backends.xnnpack.sizes import at
 from edgewise.backends.xnnpack.table import (
     FLOATS,
     Constraint,
@@ -28,7 +29,7 @@ from edgewise.backends.xnnpack.table import (
     Query,
     add_row,
 )
-from edgewise.edge.graph import arguments, fake
+from edgewise.edge.graph import arguments, dims_of, fake
 
 Args = dict[str, Any]
 
@@ -139,7 +140,11 @@ add_row(
 
 def _choose(to: Lowering, node: Node, args: Args) -> tuple[Operand, ...]:
     """Nothing: `Dynamic` stands for the whole of it."""
-    return tuple(torch.zeros(tuple(v.shape), dtype=v.dtype) for v in node.meta["val"])
+    symbols = to.b.graph.symbols
+    shapes = [[at(size, symbols) for size in dims_of(v.shape)] for v in node.meta["val"]]
+    return tuple(
+        torch.zeros(shape, dtype=v.dtype) for shape, v in zip(shapes, node.meta["val"], strict=True)
+    )
 
 
 def _dynamic(to: Lowering, node: Node, args: Args) -> Operand:

@@ -15,15 +15,17 @@ from edgewise.backends.xnnpack.graph import MAX_RANK
 from edgewise.backends.xnnpack.rows.reduce import as_it_lies, named, pad_after
 from edgewise.backends.xnnpack.rows.windows import pad
 from edgewise.backends.xnnpack.table import (
+    FEWER_SYMBOLS,
     RESHAPABLE,
     Constraint,
     Lowering,
     OpRow,
     Query,
     add_row,
-    static,
+    static_dim,
 )
 from edgewise.edge.graph import fake, shape_of
+from edgewise.edge.sizes import shown, symbolic_sizes
 
 aten = torch.ops.aten
 Args = dict[str, Any]
@@ -93,13 +95,19 @@ def _every(to: Lowering, x: Ref, dim: int, start: int, end: int, step: int) -> R
     return named(to.b.view(firsts, dims), x.perm)
 
 
+def _steps_of_static(q: Query) -> str | None:
+    shape = shape_of(q.args["self"])
+    return None if q.args["step"] == 1 or not symbolic_sizes(shape) else shown(shape)
+
+
 add_row(
     OpRow(
         "slice_copy",
         (aten.slice_copy.Tensor,),
         _slice,
         (
-            static("self", result=True),
+            static_dim(),
+            Constraint("with a step: static shapes only", _steps_of_static, FEWER_SYMBOLS),
             Constraint(
                 "start and end are numbers",
                 lambda q: next(

@@ -1,0 +1,220 @@
+#include "attend.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+namespace edgewise {
+namespace {
+
+constexpr int64_t kLanes = 16;
+constexpr int64_t kPart = 4 * kLanes;  // of a value, summed in registers
+constexpr int64_t kAhead = 16;         // keys that are fetched before their turn
+constexpr float kNothing = -std::numeric_limits<float>::infinity();
+
+// Compilers split them where registers are narrower. Never passed between functions that are
+// not inlined.
+typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float))));
+typedef int32_t IntLanes __attribute__((vector_size(kLanes * sizeof(int32_t))));
+typedef float Half __attribute__((vector_size(8 * sizeof(float))));
+typedef float Quarter __attribute__((vector_size(4 * sizeof(float))));
+
+#define EDGEWISE_INLINE [[gnu::always_inline]] inline
+
+EDGEWISE_INLINE void get(const float* from, Lanes& lanes) {
+  std::memcpy(&lanes, from, sizeof(lanes));
+}
+EDGEWISE_INLINE void put(const Lanes& lanes, float* to) { std::memcpy(to, &lanes, sizeof(lanes)); }
+
+EDGEWISE_INLINE void fold(const Lanes& lanes, Quarter& sums) {
+  const Half half = __builtin_shufflevector(lanes, lanes, 0, 1, 2, 3, 4, 5, 6, 7) +
+                    __builtin_shufflevector(lanes, lanes, 8, 9, 10, 11, 12, 13, 14, 15);
+  sums = __builtin_shufflevector(half, half, 0, 1, 2, 3) +
+         __builtin_shufflevector(half, half, 4, 5, 6, 7);
+}
+
+// The sums of four vectors' lanes.
+EDGEWISE_INLINE void sum_each(const Lanes (&of)[4], Quarter& sums) {
+  Quarter q[4];
+  for (int i = 0; i < 4; ++i) fold(of[i], q[i]);
+  const Quarter a = __builtin_shufflevector(q[0], q[1], 0, 2, 4, 6) +
+                    __builtin_shufflevector(q[0], q[1], 1, 3, 5, 7);
+  const Quarter b = __builtin_shufflevector(q[2], q[3], 0, 2, 4, 6) +
+                    __builtin_shufflevector(q[2], q[3], 1, 3, 5, 7);
+  sums = __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
+}
+
+// e^x for x <= 0, relative error below 2e-7; 0 below -87.
+EDGEWISE_INLINE void power_of_e(Lanes& x) {
+  const IntLanes is_small = x < -87.0f;
+  const Lanes whole = (x * 1.44269504f + 12582912.0f) - 12582912.0f;
+  const Lanes rest = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
+  Lanes sum = rest * (1.0f / 5040) + 1.0f / 720;
+  sum = sum * rest + 1.0f / 120;
+  sum = sum * rest + 1.0f / 24;
+  sum = sum * rest + 1.0f / 6;
+  sum = sum * rest + 0.5f;
+  sum = sum * rest + 1.0f;
+  sum = sum * rest + 1.0f;
+  const IntLanes exponent = __builtin_convertvector(whole, IntLanes);
+  const IntLanes bits = (IntLanes)sum + (exponent << 23);
+  x = (Lanes)(bits & ~is_small);
+}
+
+// Products of kRows queries with `count` keys, to scores[r * kKeyBlock + key].
+template <int kRows>
+EDGEWISE_INLINE void multiply_keys(const float* query, const float* key, const float* value,
+                                   int64_t step, int64_t count, int64_t depth, float* scores) {
+  int64_t j = 0;
+  for (; j + 4 <= count; j += 4, key += 4 * step) {
+    // Rows lie far apart, which the processor does not foresee. Values are read after the keys.
+    for (int i = 0; i < 4; ++i) {
+      for (int64_t d = 0; d < depth; d += kLanes) {
+        __builtin_prefetch(key + (i + kAhead) * step + d);
+        __builtin_prefetch(value + (j + i) * step + d);
+      }
+    }
+    Lanes sums[kRows][4] = {};
+    int64_t d = 0;
+    for (; d + kLanes <= depth; d += kLanes) {
+      Lanes q[kRows];
+      for (int r = 0; r < kRows; ++r) get(query + r * depth + d, q[r]);
+      for (int i = 0; i < 4; ++i) {
+        Lanes k;
+        get(key + i * step + d, k);
+        for (int r = 0; r < kRows; ++r) sums[r][i] += q[r] * k;
+      }
+    }
+    for (int r = 0; r < kRows; ++r) {
+      Quarter total;
+      sum_each(sums[r], total);
+      for (int64_t e = d; e < depth; ++e) {
+        for (int i = 0; i < 4; ++i) total[i] += query[r * depth + e] * key[i * step + e];
+      }
+      std::memcpy(scores + r * kKeyBlock + j, &total, sizeof(total));
+    }
+  }
+  for (; j < count; ++j, key += step) {
+    for (int r = 0; r < kRows; ++r) {
+      float total = 0;
+      for (int64_t d = 0; d < depth; ++d) total += query[r * depth + d] * key[d];
+      scores[r * kKeyBlock + j] = total;
+    }
+  }
+}
+
+// Scores become powers of e, relative to the largest of the query's up to now; the earlier sums
+// are made relative to it, too. What lies between `count` and the next multiple of kLanes becomes
+// 0.
+EDGEWISE_INLINE void soften(const Attention& attention, int64_t row, int64_t first, int64_t count,
+                            float* scores, const AttentionState& state) {
+  const int64_t seen = std::clamp<int64_t>(attention.limits[row] - first, 0, count);
+  float most = state.most[row];
+  if (attention.mask_rows != nullptr) {
+    const float* mask = attention.mask_rows[row] + first;
+    for (int64_t j = 0; j < seen; ++j) scores[j] += mask[j];
+  }
+  for (int64_t j = 0; j < seen; ++j) most = std::max(most, scores[j]);
+  const int64_t end = (count + kLanes - 1) / kLanes * kLanes;
+  if (most == kNothing) {
+    std::fill_n(scores, end, 0.0f);
+    return;
+  }
+  std::fill(scores + seen, scores + end, kNothing);
+  Lanes earlier = {};
+  earlier += state.most[row] - most;
+  power_of_e(earlier);
+  Lanes sums = {};
+  for (int64_t j = 0; j < end; j += kLanes) {
+    Lanes x;
+    get(scores + j, x);
+    x -= most;
+    power_of_e(x);
+    put(x, scores + j);
+    sums += x;
+  }
+  Quarter quarter;
+  fold(sums, quarter);
+  const float sum = (quarter[0] + quarter[1]) + (quarter[2] + quarter[3]);
+  state.total[row] = state.total[row] * earlier[0] + sum;
+  if (most != state.most[row]) {
+    float* result = state.result + row * attention.depth;
+    for (int64_t d = 0; d < attention.depth; ++d) result[d] *= earlier[0];
+  }
+  state.most[row] = most;
+}
+
+// Adds the values, times the scores, to results.
+template <int kRows>
+EDGEWISE_INLINE void add_values(const float* scores, const float* values, int64_t step,
+                                int64_t count, int64_t depth, float* result) {
+  int64_t d = 0;
+  for (; d + kPart <= depth; d += kPart) {
+    Lanes sums[kRows][4];
+    for (int r = 0; r < kRows; ++r) {
+      for (int i = 0; i < 4; ++i) get(result + r * depth + d + i * kLanes, sums[r][i]);
+    }
+    const float* value = values + d;
+    for (int64_t j = 0; j < count; ++j, value += step) {
+      for (int i = 0; i < 4; ++i) {
+        Lanes v;
+        get(value + i * kLanes, v);
+        for (int r = 0; r < kRows; ++r) sums[r][i] += v * scores[r * kKeyBlock + j];
+      }
+    }
+    for (int r = 0; r < kRows; ++r) {
+      for (int i = 0; i < 4; ++i) put(sums[r][i], result + r * depth + d + i * kLanes);
+    }
+  }
+  if (d == depth) return;
+  for (int64_t j = 0; j < count; ++j) {
+    for (int r = 0; r < kRows; ++r) {
+      const float factor = scores[r * kKeyBlock + j];
+      for (int64_t e = d; e < depth; ++e) {
+        result[r * depth + e] += factor * values[j * step + e];
+      }
+    }
+  }
+}
+
+template <int kRows>
+EDGEWISE_INLINE void attend_rows(const Attention& attention, int64_t row, const float* keys,
+                                 const float* values, int64_t step, int64_t first, int64_t count,
+                                 const AttentionState& state) {
+  alignas(64) float scores[kRows * kKeyBlock];
+  const int64_t depth = attention.depth;
+  multiply_keys<kRows>(attention.queries + row * depth, keys, values, step, count, depth, scores);
+  for (int r = 0; r < kRows; ++r) {
+    soften(attention, row + r, first, count, scores + r * kKeyBlock, state);
+  }
+  add_values<kRows>(scores, values, step, count, depth, state.result + row * depth);
+}
+
+// The loader chooses by the CPU. Sanitizers are not ready when it does.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define EDGEWISE_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
+#else
+#define EDGEWISE_CLONES
+#endif
+
+EDGEWISE_CLONES void attend_all(const Attention* attention, const float* keys, const float* values,
+                                int64_t step, int64_t first, int64_t count,
+                                const AttentionState* state) {
+  int64_t row = 0;
+  for (; row + 2 <= attention->count; row += 2) {
+    attend_rows<2>(*attention, row, keys, values, step, first, count, *state);
+  }
+  if (row < attention->count) {
+    attend_rows<1>(*attention, row, keys, values, step, first, count, *state);
+  }
+}
+
+}  // namespace
+
+void attend(const Attention& attention, const float* keys, const float* values, int64_t step,
+            int64_t first, int64_t count, const AttentionState& state) {
+  attend_all(&attention, keys, values, step, first, count, &state);
+}
+
+}  // namespace edgewise

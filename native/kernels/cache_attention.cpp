@@ -1,0 +1,294 @@
+// Attention over a cache of keys and values: llama::update_cache, custom_sdpa and
+// sdpa_with_kv_cache, under ExecuTorch's names and schemas.
+//
+// query, key, value [B, S, heads, D]; caches [B, context, key heads, D]. Only the part of a cache
+// that some query sees is read.
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "attend.h"
+#include "kernel_status.h"
+#include "view.h"
+
+namespace edgewise {
+namespace {
+
+constexpr int64_t kQueryBlock = 16;  // queries of one head that read keys together
+
+Status check_four_dims(const Tensor& tensor, const char* name) {
+  if (tensor.rank() == 4 && view_of(tensor).is_row_major()) return {};
+  return error(Code::kInvalidArgument, "%s must have four dimensions in order; got %s", name,
+               tensor.describe().c_str());
+}
+
+Status check_place(int64_t context, int64_t count, int64_t start) {
+  if (start >= 0 && count <= context && start <= context - count) return {};
+  return error(Code::kInvalidArgument,
+               "the cache holds %lld positions; got %lld from position %lld on",
+               static_cast<long long>(context), static_cast<long long>(count),
+               static_cast<long long>(start));
+}
+
+// Where in the cache the rows of `value` go.
+Status cache_part(const Tensor& value, Tensor* cache, int64_t start, View* part) {
+  EDGEWISE_RETURN_IF_ERROR(check_four_dims(value, "value"));
+  EDGEWISE_RETURN_IF_ERROR(check_four_dims(*cache, "cache"));
+  bool fits = cache->type() == value.type();
+  for (const size_t dim : {0, 2, 3}) fits = fits && cache->size(dim) == value.size(dim);
+  if (!fits) {
+    return error(Code::kInvalidArgument, "a cache must fit what it takes; got %s for %s",
+                 cache->describe().c_str(), value.describe().c_str());
+  }
+  EDGEWISE_RETURN_IF_ERROR(check_place(cache->size(1), value.size(1), start));
+  EDGEWISE_RETURN_IF_ERROR(cache->resize(cache->sizes()));  // refuses constants
+  *part = view_of(*cache).narrow(1, start, value.size(1));
+  return {};
+}
+
+struct Call {
+  const Tensor* query = nullptr;
+  const Tensor* keys = nullptr;
+  const Tensor* values = nullptr;
+  int64_t start = 0;
+  const Tensor* mask = nullptr;
+  bool is_causal = false;
+  std::optional<double> scale;
+  Tensor* out = nullptr;
+};
+
+class CacheAttention {
+ public:
+  explicit CacheAttention(const Call& call) : call_(call) {}
+
+  Status prepare();
+  Status run(Workers* workers);
+
+ private:
+  Status check_sizes() const;
+  Status read_mask();
+  Status run_task(int64_t task) const;
+  void attend_to_all(const Attention& attention, int64_t batch, int64_t key_head, float* converted,
+                     const AttentionState& state) const;
+
+  const Call& call_;
+  ScalarType type_ = ScalarType::kFloat;
+  int64_t batches_ = 0, positions_ = 0, heads_ = 0, key_heads_ = 0, depth_ = 0;
+  int64_t filled_ = 0;  // keys that some query sees
+  float scale_ = 1;
+  // One position: the queries of a head of keys make a task. Several: those of a block of
+  // positions and one head.
+  int64_t blocks_ = 1, groups_ = 1;
+  Scratch<float> mask_;
+};
+
+Status CacheAttention::check_sizes() const {
+  const int64_t context = call_.keys->size(1);
+  const bool fits = std::ranges::equal(call_.keys->sizes(), call_.values->sizes()) &&
+                    call_.keys->size(0) == batches_ && call_.keys->size(3) == depth_ &&
+                    call_.keys->type() == type_ && call_.values->type() == type_;
+  if (!fits || !is_floating(type_) || type_ == ScalarType::kDouble) {
+    return error(Code::kInvalidArgument,
+                 "queries and caches must be of one type (float32, float16, bfloat16), batch and "
+                 "depth; got %s, %s and %s",
+                 call_.query->describe().c_str(), call_.keys->describe().c_str(),
+                 call_.values->describe().c_str());
+  }
+  if (key_heads_ == 0 || heads_ % key_heads_ != 0) {
+    return error(Code::kInvalidArgument,
+                 "heads of queries must be a multiple of those of keys; got %lld and %lld",
+                 static_cast<long long>(heads_), static_cast<long long>(key_heads_));
+  }
+  return check_place(context, positions_, call_.start);
+}
+
+Status CacheAttention::read_mask() {
+  const View mask = view_of(*call_.mask);
+  if (mask.sizes.size() != 2 || !is_floating(mask.type) || mask.sizes[0] != positions_ ||
+      mask.sizes[1] > call_.keys->size(1) || !mask.is_row_major()) {
+    return error(Code::kInvalidArgument,
+                 "a mask must hold real numbers in order, one for each query and key; got %s",
+                 call_.mask->describe().c_str());
+  }
+  filled_ = mask.sizes[1];
+  EDGEWISE_RETURN_IF_ERROR(mask_.reserve(mask.numel()));
+  load<float>(mask.type, mask.data, 1, mask.numel(), mask_.data());
+  return {};
+}
+
+Status CacheAttention::prepare() {
+  EDGEWISE_RETURN_IF_ERROR(check_four_dims(*call_.query, "query"));
+  EDGEWISE_RETURN_IF_ERROR(check_four_dims(*call_.keys, "the cache of keys"));
+  EDGEWISE_RETURN_IF_ERROR(check_four_dims(*call_.values, "the cache of values"));
+  batches_ = call_.query->size(0), positions_ = call_.query->size(1);
+  heads_ = call_.query->size(2), depth_ = call_.query->size(3);
+  key_heads_ = call_.keys->size(2);
+  type_ = call_.query->type();
+  EDGEWISE_RETURN_IF_ERROR(check_sizes());
+  filled_ = call_.start + positions_;
+  if (call_.mask != nullptr) EDGEWISE_RETURN_IF_ERROR(read_mask());
+  EDGEWISE_RETURN_IF_ERROR(call_.out->resize(call_.query->sizes()));
+  if (call_.out->type() != type_ || !view_of(*call_.out).is_row_major()) {
+    return error(Code::kInvalidArgument, "the result must be like the query; got %s",
+                 call_.out->describe().c_str());
+  }
+  scale_ =
+      static_cast<float>(call_.scale ? *call_.scale : 1 / std::sqrt(static_cast<double>(depth_)));
+  if (positions_ != 1) blocks_ = (positions_ + kQueryBlock - 1) / kQueryBlock;
+  groups_ = positions_ == 1 ? key_heads_ : heads_;
+  return {};
+}
+
+Status CacheAttention::run(Workers* workers) {
+  if (call_.query->numel() == 0) return {};
+  const bool is_small = filled_ * call_.query->numel() < 16384;
+  std::atomic<bool> has_failed = false;
+  for_each(is_small ? nullptr : workers, static_cast<size_t>(batches_ * groups_ * blocks_),
+           [&](size_t task) {
+             if (!run_task(static_cast<int64_t>(task)).ok()) has_failed = true;
+           });
+  if (has_failed) return error(Code::kOutOfMemory, "there is no working memory");
+  return {};
+}
+
+Status CacheAttention::run_task(int64_t task) const {
+  const int64_t group = task % groups_;
+  const int64_t batch = task / groups_ % batches_;
+  // Late positions see most keys: theirs first, so that no thread begins with them at the end.
+  const int64_t first = (blocks_ - 1 - task / groups_ / batches_) * kQueryBlock;
+  const int64_t shared = heads_ / key_heads_;
+  const int64_t rows = positions_ == 1 ? shared : std::min(kQueryBlock, positions_ - first);
+  const int64_t head = positions_ == 1 ? group * shared : group;
+  const int64_t step = positions_ == 1 ? depth_ : heads_ * depth_;
+  const int64_t begin = ((batch * positions_ + first) * heads_ + head) * depth_;
+
+  Scratch<float> memory;
+  const int64_t block = kQueryBlock * depth_;
+  const int64_t converted = type_ == ScalarType::kFloat ? 0 : 2 * kKeyBlock * depth_;
+  EDGEWISE_RETURN_IF_ERROR(memory.reserve(2 * block + converted));
+  float* queries = memory.data();
+  float* result = queries + block;
+  const View source = view_of(*call_.query), target = view_of(*call_.out);
+  for (int64_t done = 0; done < rows; done += kQueryBlock) {
+    const int64_t count = std::min(kQueryBlock, rows - done);
+    int64_t limits[kQueryBlock];
+    const float* mask_rows[kQueryBlock];
+    float most[kQueryBlock], total[kQueryBlock];
+    for (int64_t row = 0; row < count; ++row) {
+      const int64_t position = positions_ == 1 ? 0 : first + row;
+      limits[row] = call_.is_causal ? std::min(call_.start + position + 1, filled_) : filled_;
+      mask_rows[row] = mask_.data() + position * filled_;
+      most[row] = -std::numeric_limits<float>::infinity();
+      total[row] = 0;
+      float* query = queries + row * depth_;
+      load<float>(type_, source.at(begin + (done + row) * step), 1, depth_, query);
+      for (int64_t d = 0; d < depth_; ++d) query[d] *= scale_;
+    }
+    std::fill_n(result, count * depth_, 0.0f);
+    const Attention attention{queries, count, depth_, limits,
+                              call_.mask == nullptr ? nullptr : mask_rows};
+    attend_to_all(attention, batch, head / shared, result + block, {most, total, result});
+    for (int64_t row = 0; row < count; ++row) {
+      const float factor = total[row] > 0 ? 1 / total[row] : 0.0f;
+      for (int64_t d = 0; d < depth_; ++d) result[row * depth_ + d] *= factor;
+      store<float>(type_, result + row * depth_, depth_, target.at(begin + (done + row) * step), 1);
+    }
+  }
+  return {};
+}
+
+void CacheAttention::attend_to_all(const Attention& attention, int64_t batch, int64_t key_head,
+                                   float* converted, const AttentionState& state) const {
+  const int64_t end = *std::max_element(attention.limits, attention.limits + attention.count);
+  const View keys = view_of(*call_.keys), values = view_of(*call_.values);
+  const int64_t step = key_heads_ * depth_;
+  const int64_t begin = (batch * call_.keys->size(1) * key_heads_ + key_head) * depth_;
+  for (int64_t first = 0; first < end; first += kKeyBlock) {
+    const int64_t count = std::min(kKeyBlock, end - first);
+    const int64_t place = begin + first * step;
+    if (type_ == ScalarType::kFloat) {
+      attend(attention, reinterpret_cast<const float*>(keys.at(place)),
+             reinterpret_cast<const float*>(values.at(place)), step, first, count, state);
+      continue;
+    }
+    float* other = converted + kKeyBlock * depth_;
+    for (int64_t j = 0; j < count; ++j) {
+      load<float>(type_, keys.at(place + j * step), 1, depth_, converted + j * depth_);
+      load<float>(type_, values.at(place + j * step), 1, depth_, other + j * depth_);
+    }
+    attend(attention, converted, other, depth_, first, count, state);
+  }
+}
+
+Status run_attention(KernelContext& context, const Call& call) {
+  CacheAttention attention(call);
+  EDGEWISE_TRY(attention.prepare());
+  EDGEWISE_TRY(attention.run(context.workers()));
+  return context.status();
+}
+
+Status update_cache(KernelContext& context) {
+  const Tensor* value = context.tensor(0);
+  Tensor* cache = context.out(1);
+  const int64_t start = context.integer(2);
+  if (!context.ok()) return context.status();
+  View part;
+  EDGEWISE_TRY(cache_part(*value, cache, start, &part));
+  EDGEWISE_TRY(assign(part, view_of(*value)));
+  return context.status();
+}
+
+// Reads the arguments from attn_mask on, which the operators share.
+Call read_call(KernelContext& context, size_t mask) {
+  Call call;
+  call.query = context.tensor(0);
+  call.mask = context.optional_tensor(mask);
+  static_cast<void>(context.number(mask + 1));  // dropout: not when a model is used
+  call.is_causal = context.boolean(mask + 2);
+  call.scale = context.optional_number(mask + 3);
+  call.out = output(context, mask + 4);
+  return call;
+}
+
+Status custom_sdpa(KernelContext& context) {
+  Call call = read_call(context, 4);
+  call.keys = context.tensor(1);
+  call.values = context.tensor(2);
+  call.start = context.integer(3);
+  return context.ok() ? run_attention(context, call) : context.status();
+}
+
+Status sdpa_with_kv_cache(KernelContext& context) {
+  Call call = read_call(context, 7);
+  const Tensor* key = context.tensor(1);
+  const Tensor* value = context.tensor(2);
+  Tensor* key_cache = context.out(3);
+  Tensor* value_cache = context.out(4);
+  call.start = context.integer(5);
+  const int64_t length = context.integer(6);
+  if (!context.ok()) return context.status();
+  call.keys = key_cache;
+  call.values = value_cache;
+  View keys, values;
+  EDGEWISE_TRY(cache_part(*key, key_cache, call.start, &keys));
+  EDGEWISE_TRY(cache_part(*value, value_cache, call.start, &values));
+  if (length != key->size(1) || length != value->size(1)) {
+    return context.fail(Code::kInvalidArgument,
+                        "seq_len must be the number of keys and values; got %lld for %s and %s",
+                        static_cast<long long>(length), key->describe().c_str(),
+                        value->describe().c_str());
+  }
+  EDGEWISE_TRY(assign(keys, view_of(*key)));
+  EDGEWISE_TRY(assign(values, view_of(*value)));
+  return run_attention(context, call);
+}
+
+const KernelRegistration registrations[] = {
+    {"llama::update_cache.out", 4, update_cache},
+    {"llama::custom_sdpa.out", 9, custom_sdpa},
+    {"llama::sdpa_with_kv_cache.out", 12, sdpa_with_kv_cache},
+};
+
+}  // namespace
+}  // namespace edgewise

@@ -1,0 +1,230 @@
+"""Attention over a cache of keys and values that a program keeps from call to call.
+
+The operators and their schemas are those of ExecuTorch's namespace `llama`, under which they are
+written to the file (`emit.out_variants`). They are defined here under a name of our own, so that
+both packages can be imported by one program; programs made with either are lowered.
+
+Of three operators two write to a cache. `thread_caches` puts a functional twin in the place of
+each of these, which takes the cache and returns it, so that what is read after a write depends on
+it; the file's operator writes to the cache in place (`CACHES`).
+
+Shapes: query, key, value [B, S, heads, D]; caches [B, context, heads of keys, D]. A head of keys
+serves `heads / heads of keys` heads of queries that follow one another.
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind, OutputSpec, TensorArgument
+from torch.fx import Node
+
+from edgewise.edge.graph import arguments, calls, inherit_meta
+from edgewise.edge.program import output_node
+
+_ATTENTION = "Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, float? scale=None"
+_library: Any = torch.library.Library("edgewise", "FRAGMENT")  # type: ignore[no-untyped-call]
+_library.define("update_cache(Tensor value, Tensor(a!) cache, SymInt start_pos) -> Tensor")
+_library.define(
+    "sdpa_with_kv_cache(Tensor query, Tensor key, Tensor value, Tensor(a!) key_cache, "
+    f"Tensor(b!) value_cache, SymInt start_pos, SymInt seq_len, {_ATTENTION}) -> Tensor"
+)
+_library.define(
+    f"custom_sdpa(Tensor query, Tensor key, Tensor value, SymInt start_pos, {_ATTENTION}) -> Tensor"
+)
+_library.define(
+    "update_cache_functional(Tensor value, Tensor cache, SymInt start_pos) -> (Tensor, Tensor)"
+)
+_library.define(
+    "sdpa_with_kv_cache_functional(Tensor query, Tensor key, Tensor value, Tensor key_cache, "
+    f"Tensor value_cache, SymInt start_pos, SymInt seq_len, {_ATTENTION}) "
+    "-> (Tensor, Tensor, Tensor)"
+)
+
+
+def custom_sdpa(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    start_pos: int,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> torch.Tensor:
+    """Query i attends to the keys up to `start_pos + i` if causal, else to those that the mask
+    [S, context] is added for, else to the first `start_pos + S`."""
+    length = query.shape[1]
+    filled = key.shape[1] if attn_mask is not None else start_pos + length
+    mask = attn_mask
+    if is_causal:
+        at = torch.arange(length).unsqueeze(1) + start_pos
+        mask = torch.arange(filled).unsqueeze(0) <= at
+    q, k, v = (t.transpose(1, 2) for t in (query, key[:, :filled], value[:, :filled]))
+    result = torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, scale=scale, enable_gqa=True
+    )
+    return result.transpose(1, 2).contiguous()
+
+
+def update_cache(value: torch.Tensor, cache: torch.Tensor, start_pos: int) -> torch.Tensor:
+    """Writes the value's rows at `start_pos`. The result says nothing."""
+    cache[:, start_pos : start_pos + value.shape[1]] = value
+    return value.new_empty(1)
+
+
+def sdpa_with_kv_cache(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+    start_pos: int,
+    seq_len: int,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> torch.Tensor:
+    """`update_cache` for keys and values, then `custom_sdpa`."""
+    update_cache(key, key_cache, start_pos)
+    update_cache(value, value_cache, start_pos)
+    return custom_sdpa(
+        query, key_cache, value_cache, start_pos, attn_mask, dropout_p, is_causal, scale
+    )
+
+
+def _update_functional(value: Any, cache: Any, start_pos: int) -> Any:
+    cache = cache.clone()
+    return update_cache(value, cache, start_pos), cache
+
+
+def _sdpa_functional(query: Any, key: Any, value: Any, keys: Any, values: Any, *rest: Any) -> Any:
+    keys, values = keys.clone(), values.clone()
+    return sdpa_with_kv_cache(query, key, value, keys, values, *rest), keys, values
+
+
+_IMPLEMENTATIONS: dict[str, tuple[Any, Any]] = {
+    "custom_sdpa": (custom_sdpa, lambda query, *rest: torch.empty_like(query)),
+    "update_cache": (update_cache, lambda value, *rest: value.new_empty(1)),
+    "sdpa_with_kv_cache": (sdpa_with_kv_cache, lambda query, *rest: torch.empty_like(query)),
+    "update_cache_functional": (
+        _update_functional,
+        lambda value, cache, *rest: (value.new_empty(1), torch.empty_like(cache)),
+    ),
+    "sdpa_with_kv_cache_functional": (
+        _sdpa_functional,
+        lambda q, k, v, keys, values, *rest: tuple(map(torch.empty_like, (q, keys, values))),
+    ),
+}
+for _name, (_real, _shape) in _IMPLEMENTATIONS.items():
+    _library.impl(_name, _real, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"edgewise::{_name}", _shape, lib=_library)
+
+CACHES: dict[Any, tuple[str, ...]] = {
+    torch.ops.edgewise.update_cache_functional.default: ("cache",),
+    torch.ops.edgewise.sdpa_with_kv_cache_functional.default: ("key_cache", "value_cache"),
+}
+"""The arguments that the file's operator writes to, and that the twin returns after its result."""
+
+_NOTHING = types.SimpleNamespace(name=None)
+_TWINS = {
+    f"{namespace}::{twin._schema.name.split('::')[1].removesuffix('_functional')}": twin
+    for twin in CACHES
+    for namespace in ("edgewise", "llama")
+}
+
+
+def thread_caches(program: ExportedProgram) -> bool:
+    """Writes to caches become new values of these. Returns whether it modified.
+
+    A write to something else than a buffer, or to one of which an older view is read later, is
+    left to torch's functionalisation.
+    """
+    buffers = {
+        spec.arg.name: spec
+        for spec in program.graph_signature.input_specs
+        if spec.kind == InputKind.BUFFER and isinstance(spec.arg, TensorArgument)
+    }
+    order = {node: place for place, node in enumerate(program.graph.nodes)}
+    written: dict[Node, Node] = {}
+    for node in list(calls(program.graph)):
+        twin = _TWINS.get(getattr(node.target, "_schema", _NOTHING).name)
+        if twin is None:
+            continue
+        given = list(arguments(node).values())
+        names = [a.name for a in twin._schema.arguments]
+        caches = [given[names.index(name)] for name in CACHES[twin]]
+        if all(c.name in buffers and not _has_old_view(c, node, order) for c in caches):
+            _replace(node, twin, given, caches, written, order)
+    if not written:
+        return False
+    _return_caches(program, {cache: buffers[cache.name].target for cache in written}, written)
+    return True
+
+
+def _has_old_view(cache: Node, write: Node, order: dict[Node, int]) -> bool:
+    """Whether something made from the cache before the write is read after it."""
+    return any(
+        order[user] < order[write] and any(order[reader] > order[write] for reader in user.users)
+        for user in cache.users
+        if user in order and isinstance(user.meta.get("val"), torch.Tensor)
+    )
+
+
+def _replace(
+    node: Node,
+    twin: Any,
+    given: list[Any],
+    caches: list[Node],
+    written: dict[Node, Node],
+    order: dict[Node, int],
+) -> None:
+    """The twin in the node's place; what reads the caches later reads the twin's."""
+    graph = node.graph
+    with graph.inserting_before(node):
+        call = graph.call_function(
+            twin, tuple(written.get(a, a) if isinstance(a, Node) else a for a in given)
+        )
+        values = (node.meta["val"], *(cache.meta["val"] for cache in caches))
+        call.meta["val"] = values
+        inherit_meta(call, node)
+        items = [graph.call_function(operator.getitem, (call, i)) for i in range(len(values))]
+    for item, value in zip(items, values, strict=True):
+        item.meta["val"] = value
+        inherit_meta(item, node)
+    node.replace_all_uses_with(items[0])
+    for cache, item in zip(caches, items[1:], strict=True):
+        for version in {cache, written.get(cache, cache)}:
+            later = {user for user in version.users if order.get(user, -1) > order[node]}
+            version.replace_all_uses_with(item, delete_user_cb=later.__contains__)
+        written[cache] = item
+    graph.erase_node(node)
+
+
+def _return_caches(
+    program: ExportedProgram, targets: dict[Node, Any], written: dict[Node, Node]
+) -> None:
+    """States in the signature that the caches change, after those that changed before."""
+    returned = output_node(program.graph)
+    values = returned.args[0]
+    assert isinstance(values, (tuple, list))
+    specs = program.graph_signature.output_specs
+    known = {s.target: i for i, s in enumerate(specs) if s.kind == OutputKind.BUFFER_MUTATION}
+    items = list(values)
+    added = []
+    for cache, item in written.items():
+        if targets[cache] in known:
+            continue  # written by an assignment as well, which reads the newest
+        argument = TensorArgument(item.name)
+        added.append(OutputSpec(OutputKind.BUFFER_MUTATION, argument, targets[cache]))
+        items.insert(len(added) - 1, item)
+    specs[:0] = added
+    returned.args = (tuple(items),)
+
+
+__all__ = ["CACHES", "custom_sdpa", "thread_caches", "update_cache"]

@@ -1,0 +1,55 @@
+"""Configurations of Llama models: names, files, directories."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "intermediate_size": 192,
+        "vocab_size": 512,
+        "max_position_embeddings": 2048,
+    },
+    # 315,933,696 parameters.
+    "300m": {
+        "hidden_size": 1024,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "intermediate_size": 2816,
+        "vocab_size": 32000,
+        "max_position_embeddings": 2048,
+        "tie_word_embeddings": True,
+    },
+}
+"""What is not said is as in `transformers.LlamaConfig`."""
+
+
+def read_config(name: str) -> dict[str, Any]:
+    """The values of a preset, of a JSON file, or of a directory's config.json.
+
+    FileNotFoundError if it is none of these, ValueError if the file is no Llama's configuration.
+    """
+    if name in PRESETS:
+        return dict(PRESETS[name])
+    path = Path(name)
+    if path.is_dir():
+        path = path / "config.json"
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"[config] must be one of {', '.join(PRESETS)}, or a config.json; got {name}"
+        )
+    try:
+        values = json.loads(path.read_text())
+    except ValueError as failure:
+        raise ValueError(f"[config] must be JSON; got {path}: {failure}") from None
+    kind = values.get("model_type", "llama") if isinstance(values, dict) else type(values).__name__
+    if kind != "llama":
+        raise ValueError(f"[config] must be of a Llama (model_type llama); got {kind} in {path}")
+    return dict(values)

@@ -1,0 +1,165 @@
+"""Attention over a cache: the runtime's kernels against PyTorch in float64."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import edgewise
+import edgewise.edge.cache_operators  # (defines torch.ops.edgewise)
+from edgewise.runtime import Error, Runtime
+
+CONTEXT = 150
+
+
+@dataclass(frozen=True)
+class Case:
+    heads: int = 4
+    key_heads: int = 2
+    depth: int = 16
+    length: int = 1
+    start: int = 0
+    causal: bool = True
+    masked: bool = False
+    dtype: torch.dtype = torch.float32
+    batch: int = 1
+    scale: float | None = None
+
+
+CASES: dict[str, Case] = {
+    "one position, the first": Case(),
+    "one position, later": Case(start=100),
+    "one position, the last": Case(start=CONTEXT - 1),
+    "a prompt": Case(length=40),
+    "a prompt of one block": Case(length=16, start=3),
+    "a prompt that fills the cache": Case(length=CONTEXT),
+    "more after a prompt": Case(length=23, start=70),
+    "each head of keys has one of queries": Case(heads=3, key_heads=3, start=77),
+    "one head of keys for many": Case(heads=20, key_heads=1, start=130),
+    "odd depth": Case(depth=19, length=5, start=9),
+    "depth above one part": Case(depth=80, length=5, start=90),
+    "depth of two parts": Case(depth=128, start=149),
+    "two at once": Case(batch=2, length=18, start=31),
+    "large, shared by threads": Case(heads=16, key_heads=8, depth=64, length=64, start=60),
+    "not causal": Case(length=7, start=12, causal=False),
+    "a mask": Case(length=6, start=40, causal=False, masked=True),
+    "a mask, one position": Case(start=90, causal=False, masked=True),
+    "a scale": Case(length=6, start=40, scale=0.9),
+    "float16": Case(length=20, start=50, dtype=torch.float16),
+    "bfloat16": Case(start=66, depth=64, dtype=torch.bfloat16),
+}
+
+
+class Attention(torch.nn.Module):
+    """`sdpa_with_kv_cache`, or the two operators that it is made of."""
+
+    def __init__(self, case: Case, whole: bool) -> None:
+        super().__init__()
+        self.case, self.whole = case, whole
+        generator = torch.Generator().manual_seed(1)
+        shape = (case.batch, CONTEXT, case.key_heads, case.depth)
+        for name in ("keys", "values"):
+            filled = torch.randn(shape, generator=generator).to(case.dtype)
+            self.register_buffer(name, filled)
+        mask = torch.randn(case.length, CONTEXT, generator=generator)
+        mask[torch.rand(mask.shape, generator=generator) < 0.3] = -torch.inf
+        self.register_buffer("mask", mask if case.masked else None)
+
+    def forward(self, q: Any, k: Any, v: Any, start: Any) -> Any:
+        ops: Any = torch.ops.edgewise
+        at = start.item()
+        rest = (self.mask, 0.0, self.case.causal, self.case.scale)
+        if self.whole:
+            return ops.sdpa_with_kv_cache(q, k, v, self.keys, self.values, at, q.shape[1], *rest)
+        ops.update_cache(k, self.keys, at)
+        ops.update_cache(v, self.values, at)
+        return ops.custom_sdpa(q, self.keys, self.values, at, *rest)
+
+
+def inputs_of(case: Case) -> tuple[torch.Tensor, ...]:
+    generator = torch.Generator().manual_seed(2)
+    heads = (case.heads, case.key_heads, case.key_heads)
+    made = [torch.randn(case.batch, case.length, n, case.depth, generator=generator) for n in heads]
+    return (*(t.to(case.dtype) for t in made), torch.tensor([case.start]))
+
+
+def expected(module: Attention, inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:
+    """In float64, with PyTorch's own attention."""
+    case = module.case
+    q, k, v = (t.double().transpose(1, 2) for t in inputs[:3])
+    keys, values = (t.double().transpose(1, 2).clone() for t in (module.keys, module.values))
+    end = case.start + case.length
+    keys[:, :, case.start : end], values[:, :, case.start : end] = k, v
+    mask = torch.zeros(case.length, CONTEXT, dtype=torch.float64)
+    if case.masked:
+        mask = module.mask.double()
+    else:
+        mask[:, end:] = -torch.inf
+    if case.causal:
+        after = torch.arange(CONTEXT) > torch.arange(case.start, end).unsqueeze(1)
+        mask = mask.masked_fill(after, -torch.inf)
+    result = torch.nn.functional.scaled_dot_product_attention(
+        q, keys, values, attn_mask=mask, scale=case.scale, enable_gqa=True
+    )
+    return result.transpose(1, 2)
+
+
+def lowered(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> bytes:
+    program = torch.export.export(module, inputs)
+    return edgewise.to_edge_transform_and_lower(program).to_executorch().buffer
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "parts"])
+@pytest.mark.parametrize("name", CASES)
+def test_attention(name: str, whole: bool) -> None:
+    case = CASES[name]
+    module, inputs = Attention(case, whole), inputs_of(case)
+    want = expected(module, inputs)
+    method = Runtime.get().load_program(lowered(module, inputs)).load_method("forward")
+    (got,) = method.execute(list(inputs))
+    error = np.abs(np.asarray(got, dtype=np.float64) - want.numpy()).max()
+    limits = {torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 2e-2}
+    assert error < limits[case.dtype]
+
+
+def test_the_cache_is_written_in_place_and_kept() -> None:
+    """One position after the other sees what the calls before it left."""
+    case = Case(length=1)
+    module = Attention(case, whole=True)
+    first = inputs_of(case)
+    method = Runtime.get().load_program(lowered(module, first)).load_method("forward")
+    q, k, v = (torch.randn(1, 9, n, case.depth) for n in (4, 2, 2))
+    for at in range(9):
+        part = [t[:, at : at + 1].contiguous() for t in (q, k, v)]
+        (got,) = method.execute([*part, torch.tensor([at])])
+    whole = Attention(Case(length=9), whole=True)
+    want = expected(whole, (q, k, v, torch.tensor([0])))[:, -1:]
+    assert np.abs(got - want.numpy()).max() < 2e-6
+
+
+@pytest.mark.parametrize("start", [-1, CONTEXT, CONTEXT - 2])
+def test_a_place_outside_of_the_cache_is_refused(start: int) -> None:
+    case = Case(length=3)
+    inputs = inputs_of(case)
+    program = lowered(Attention(case, whole=True), inputs)
+    method = Runtime.get().load_program(program).load_method("forward")
+    with pytest.raises(Error, match=f"the cache holds 150 positions; got 3 from position {start}"):
+        method.execute([*inputs[:3], torch.tensor([start])])
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("name", ["a prompt", "one position, later", "a scale", "a mask"])
+def test_a_program_with_the_peers_operators_computes_the_same_there(name: str) -> None:
+    """The file runs on the peer's runtime, with its kernels of the same names."""
+    import executorch.extension.llm.custom_ops.custom_ops  # noqa: F401
+    from executorch.runtime import Runtime as PeerRuntime
+
+    case = CASES[name]
+    module, inputs = Attention(case, whole=False), inputs_of(case)
+    program = PeerRuntime.get().load_program(lowered(module, inputs))
+    (got,) = program.load_method("forward").execute(list(inputs))
+    assert (got.double() - expected(module, inputs)).abs().max() < 2e-6
