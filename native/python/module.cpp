@@ -54,19 +54,20 @@ class ProgramFace {
   std::shared_ptr<Program> program_;
 };
 
-LoadOptions make_options(bool verify, int threads) {
+LoadOptions make_options(bool verify, int threads, bool own_kernels) {
   LoadOptions options;
   options.verification = verify ? Verification::kInternalConsistency : Verification::kMinimal;
   options.threads = threads;
+  options.own_kernels = own_kernels;
   return options;
 }
 
-ProgramFace load_file(nb::bytes path, bool verify, int threads) {
+ProgramFace load_file(nb::bytes path, bool verify, int threads, bool own_kernels) {
   forget_exception();
   const std::string name(path.c_str(), path.size());
   auto program = [&] {
     nb::gil_scoped_release release;
-    return Program::load_file(name, make_options(verify, threads));
+    return Program::load_file(name, make_options(verify, threads, own_kernels));
   }();
   return ProgramFace(value_or_raise(std::move(program)));
 }
@@ -89,12 +90,12 @@ class BufferLock {
   Py_buffer buffer_{};
 };
 
-ProgramFace load_bytes(nb::handle data, bool verify, int threads) {
+ProgramFace load_bytes(nb::handle data, bool verify, int threads, bool own_kernels) {
   forget_exception();
   const BufferLock buffer(data);
   auto program = [&] {
     nb::gil_scoped_release release;
-    return Program::load_bytes(buffer.bytes(), make_options(verify, threads));
+    return Program::load_bytes(buffer.bytes(), make_options(verify, threads, own_kernels));
   }();
   return ProgramFace(value_or_raise(std::move(program)));
 }
@@ -146,8 +147,8 @@ NB_MODULE(_native, module) {
       .def_prop_ro("size_bytes", &ProgramFace::size_bytes)
       .def("method_info", &ProgramFace::method_info, "name"_a)
       .def("load_method", &ProgramFace::load_method, "name"_a);
-  module.def("load_file", &load_file, "path"_a, "verify"_a, "threads"_a);
-  module.def("load_bytes", &load_bytes, "data"_a, "verify"_a, "threads"_a);
+  module.def("load_file", &load_file, "path"_a, "verify"_a, "threads"_a, "own_kernels"_a);
+  module.def("load_bytes", &load_bytes, "data"_a, "verify"_a, "threads"_a, "own_kernels"_a);
   module.def("backend_names", &backend_names);
   module.def("is_backend_available", &is_backend_available, "name"_a);
   module.def("operator_names", &kernel_names);

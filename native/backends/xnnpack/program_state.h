@@ -24,6 +24,9 @@ class ProgramState final : public BackendProgramState {
   xnn_workspace_t workspace() const { return workspace_; }
   pthreadpool_t threadpool() const { return threadpool_; }
   PackedWeights& weights() { return weights_; }
+  // At least `bytes` for a delegate's values while it runs; what is in it is gone when another
+  // one runs. It moves when more is asked for than ever before.
+  Result<std::byte*> memory_between_steps(size_t bytes);
 
  private:
   ProgramState() = default;
@@ -32,6 +35,7 @@ class ProgramState final : public BackendProgramState {
   xnn_workspace_t workspace_ = nullptr;
   pthreadpool_t threadpool_ = nullptr;
   PackedWeights weights_;
+  PackedWeights::Buffer between_steps_;
 };
 
 // Initializes XNNPACK, once in the process.

@@ -26,6 +26,8 @@ enum class Verification : uint8_t {
 struct LoadOptions {
   Verification verification = Verification::kInternalConsistency;
   int threads = 0;  // for delegates that use several; 0: one per physical core
+  // Whether backends may use kernels of their own where these are faster than their library's.
+  bool own_kernels = true;
 };
 
 // What a caller needs to know of an input or output before running.

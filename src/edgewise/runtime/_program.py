@@ -139,6 +139,7 @@ class Runtime:
         *,
         verification: Verification = Verification.InternalConsistency,
         threads: int | None = None,
+        own_kernels: bool = True,
     ) -> Program:
         """Loads a `.pte` file.
 
@@ -146,6 +147,8 @@ class Runtime:
             data: a path, whose file is mapped, or the contents of a file, which are copied.
             verification: how much of it is checked.
             threads: for delegates that use several; None: one per physical core.
+            own_kernels: whether backends may use kernels of their own where these are faster
+                than their library's; False: to compare the two.
 
         Raises:
             FileNotFoundError, OSError: the file cannot be read.
@@ -154,8 +157,10 @@ class Runtime:
         """
         verify = _check_verification(verification)
         count = _check_threads(threads)
+        if not isinstance(own_kernels, bool):
+            raise TypeError(f"[load_program] own_kernels must be a bool; got {own_kernels!r}")
         if isinstance(data, (str, os.PathLike)):
-            return Program(_native.load_file(_readable(data), verify, count))
+            return Program(_native.load_file(_readable(data), verify, count, own_kernels))
         if not isinstance(data, (bytes, bytearray, memoryview)):
             if not hasattr(data, "read"):
                 raise TypeError(
@@ -170,7 +175,7 @@ class Runtime:
                 )
         if isinstance(data, memoryview) and not data.c_contiguous:
             data = bytes(data)
-        return Program(_native.load_bytes(data, verify, count))
+        return Program(_native.load_bytes(data, verify, count, own_kernels))
 
 
 def _as_list(inputs: Any) -> list[Any]:
