@@ -355,6 +355,22 @@ TEST(OwnSteps, DelegatesShareMemory) {
   EXPECT_EQ(out.read<float>(), before);
 }
 
+TEST(OwnSteps, DelegatesShareWeights) {
+  PayloadBuilder b;
+  const uint32_t x = b.input(kImage), out = b.output(kImage);
+  convolve(&b, x, out);
+  MemoryNamedData data;
+  b.name_constant(x + 2, "filter", &data);
+  b.name_constant(x + 3, "bias", &data);
+  std::shared_ptr<BackendProgramState> state;
+  const auto payload = b.bytes();
+  auto one = make_delegate(payload, &data, &state), other = make_delegate(payload, &data, &state);
+  ASSERT_TRUE(one.ok() && other.ok());
+  const PackedWeights& weights = static_cast<ProgramState&>(*state).weights();
+  EXPECT_EQ(weights.count(), 1u);
+  EXPECT_EQ(weights.reuses(), 1u);
+}
+
 TEST(OwnSteps, FollowShapes) {
   const GraphCase& test = kCases[1];
   const Built built = build(test);

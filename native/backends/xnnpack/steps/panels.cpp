@@ -11,15 +11,25 @@ size_t padded_columns(const FloatKernels& kernels, size_t columns) {
 }
 
 void pack_panels(const FloatKernels& kernels, const float* from, size_t depth, size_t columns,
-                 size_t row_stride, size_t column_stride, float* packed) {
-  for (size_t first = 0; first < columns; first += kernels.columns) {
+                 size_t row_stride, size_t column_stride, float* packed, pthreadpool_t threads) {
+  parallel_for(threads, divide_up(columns, kernels.columns), [&](size_t panel, size_t) {
+    const size_t first = panel * kernels.columns;
     const size_t count = std::min(kernels.columns, columns - first);
-    for (size_t p = 0; p < depth; ++p, packed += kernels.columns) {
-      const float* row = from + p * row_stride + first * column_stride;
-      for (size_t j = 0; j < count; ++j) packed[j] = row[j * column_stride];
-      std::fill(packed + count, packed + kernels.columns, 0.0f);
+    const float* source = from + first * column_stride;
+    float* to = packed + first * depth;
+    if (row_stride == 1) {
+      kernels.transpose(source, column_stride, count, depth, to, kernels.columns);
+    } else {
+      for (size_t p = 0; p < depth; ++p) {
+        const float* row = source + p * row_stride;
+        for (size_t j = 0; j < count; ++j) to[p * kernels.columns + j] = row[j * column_stride];
+      }
     }
-  }
+    if (count == kernels.columns) return;
+    for (size_t p = 0; p < depth; ++p) {
+      std::fill(to + p * kernels.columns + count, to + (p + 1) * kernels.columns, 0.0f);
+    }
+  });
 }
 
 }  // namespace edgewise::xnnpack

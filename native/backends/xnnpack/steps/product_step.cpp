@@ -61,7 +61,7 @@ Result<std::unique_ptr<Step>> ProductStep::make(const Graph& graph, const Linear
       StepWeights::make(graph, nodes.filter, nodes.bias, (depth + 1) * padded, form, state,
                         [&](const float* from, const float* bias, float* packed) {
                           pack_panels(kernels, from, depth, columns, is_transposed ? columns : 1,
-                                      is_transposed ? 1 : depth, packed);
+                                      is_transposed ? 1 : depth, packed, state.threadpool());
                           float* end = packed + depth * padded;
                           std::fill(end, end + padded, 0.0f);
                           if (bias != nullptr) std::copy_n(bias, columns, end);

@@ -90,12 +90,12 @@ Result<std::unique_ptr<Step>> WinogradStep::make(const Graph& graph, const Linea
   auto weights =
       StepWeights::make(graph, nodes.filter, nodes.bias, packed_size + in_channels + out_channels,
                         form, state, [&](const float* filter, const float* bias, float* packed) {
-                          std::vector<float> matrix(in_channels * out_channels);
-                          for (size_t i = 0; i < kTilePositions; ++i) {
+                          parallel_for(state.threadpool(), kTilePositions, [&](size_t i, size_t) {
+                            std::vector<float> matrix(in_channels * out_channels);
                             transform_weights(filter, in_channels, out_channels, i, matrix.data());
                             pack_panels(kernels, matrix.data(), in_channels, out_channels, 1,
-                                        in_channels, packed + i * position_size);
-                          }
+                                        in_channels, packed + i * position_size, nullptr);
+                          });
                           float* end = packed + packed_size;
                           std::fill_n(end, in_channels + out_channels, 0.0f);
                           if (bias != nullptr) std::copy_n(bias, out_channels, end + in_channels);
