@@ -14,24 +14,16 @@
 #include "backends/xnnpack/read_graph.h"
 #include "backends/xnnpack/shapes.h"
 #include "backends/xnnpack/steps/choose.h"
+#include "random_values.h"
 
 namespace edgewise::xnnpack {
 namespace {
 
 using Node = fb::XNodeUnion;
-using Floats = std::vector<float>;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr uint32_t kChannels = 32;
 constexpr uint32_t kSize = 24;
 const Dims kImage = {1, kSize, kSize, kChannels};
-
-Floats random_floats(size_t count, uint32_t seed) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<float> normal;
-  Floats result(count);
-  for (float& x : result) x = normal(engine);
-  return result;
-}
 
 size_t count_of(const Dims& dims) {
   size_t count = 1;
