@@ -18,8 +18,12 @@ namespace {
 
 class LoadedProgram : public Program {
  public:
-  LoadedProgram(std::unique_ptr<PteFile> file, std::vector<MethodPlan> methods, int threads)
-      : file_(std::move(file)), methods_(std::move(methods)), threads_(threads) {}
+  LoadedProgram(std::unique_ptr<PteFile> file, std::vector<MethodPlan> methods, int threads,
+                bool own_kernels)
+      : file_(std::move(file)),
+        methods_(std::move(methods)),
+        threads_(threads),
+        own_kernels_(own_kernels) {}
 
   std::vector<std::string> method_names() const override {
     std::vector<std::string> names;
@@ -110,6 +114,7 @@ class LoadedProgram : public Program {
     init.named_data = file_.get();
     init.method = method.name;
     init.threads = threads_;
+    init.own_kernels = own_kernels_;
     init.program_state = &states_[plan.backend];
     Result<std::unique_ptr<Delegate>> delegate = backend->init(init);
     if (delegate.ok() && *delegate != nullptr) return delegate;
@@ -122,6 +127,7 @@ class LoadedProgram : public Program {
   const std::unique_ptr<PteFile> file_;  // first, so that it goes last
   const std::vector<MethodPlan> methods_;
   const int threads_;
+  const bool own_kernels_;
   std::mutex mutex_;  // of states_ and of making delegates
   std::map<std::string, std::shared_ptr<BackendProgramState>> states_;
 };
@@ -179,8 +185,8 @@ Result<std::shared_ptr<Program>> load(Result<FileBytes> bytes, const LoadOptions
   Result<std::vector<MethodPlan>> methods = read_methods(**file);
   if (!methods) return methods.status();
   const int threads = options.threads > 0 ? options.threads : physical_core_count();
-  return std::shared_ptr<Program>(
-      std::make_shared<LoadedProgram>(std::move(*file), std::move(*methods), threads));
+  return std::shared_ptr<Program>(std::make_shared<LoadedProgram>(
+      std::move(*file), std::move(*methods), threads, options.own_kernels));
 }
 
 // `make_bytes` runs inside, as it allocates, too.

@@ -63,11 +63,13 @@ class ProgramFace {
   std::shared_ptr<Program> program_;
 };
 
-LoadOptions make_options(bool verify, int threads, const std::vector<std::string>& data_files) {
+LoadOptions make_options(bool verify, int threads, bool own_kernels,
+                         const std::vector<std::string>& data_files) {
   LoadOptions options;
   options.data_files = data_files;
   options.verification = verify ? Verification::kInternalConsistency : Verification::kMinimal;
   options.threads = threads;
+  options.own_kernels = own_kernels;
   return options;
 }
 
@@ -80,10 +82,11 @@ std::vector<std::string> to_paths(const nb::list& paths) {
   return result;
 }
 
-ProgramFace load_file(nb::bytes path, bool verify, int threads, nb::list data_files) {
+ProgramFace load_file(nb::bytes path, bool verify, int threads, bool own_kernels,
+                      nb::list data_files) {
   forget_exception();
   const std::string name(path.c_str(), path.size());
-  const LoadOptions options = make_options(verify, threads, to_paths(data_files));
+  const LoadOptions options = make_options(verify, threads, own_kernels, to_paths(data_files));
   auto program = [&] {
     nb::gil_scoped_release release;
     return Program::load_file(name, options);
@@ -109,10 +112,11 @@ class BufferLock {
   Py_buffer buffer_{};
 };
 
-ProgramFace load_bytes(nb::handle data, bool verify, int threads, nb::list data_files) {
+ProgramFace load_bytes(nb::handle data, bool verify, int threads, bool own_kernels,
+                       nb::list data_files) {
   forget_exception();
   const BufferLock buffer(data);
-  const LoadOptions options = make_options(verify, threads, to_paths(data_files));
+  const LoadOptions options = make_options(verify, threads, own_kernels, to_paths(data_files));
   auto program = [&] {
     nb::gil_scoped_release release;
     return Program::load_bytes(buffer.bytes(), options);
@@ -173,8 +177,10 @@ NB_MODULE(_native, module) {
       .def("method_info", &ProgramFace::method_info, "name"_a)
       .def("new_session", &ProgramFace::new_session)
       .def("load_method", &ProgramFace::load_method, "name"_a, "session"_a);
-  module.def("load_file", &load_file, "path"_a, "verify"_a, "threads"_a, "data_files"_a);
-  module.def("load_bytes", &load_bytes, "data"_a, "verify"_a, "threads"_a, "data_files"_a);
+  module.def("load_file", &load_file, "path"_a, "verify"_a, "threads"_a, "own_kernels"_a,
+             "data_files"_a);
+  module.def("load_bytes", &load_bytes, "data"_a, "verify"_a, "threads"_a, "own_kernels"_a,
+             "data_files"_a);
   module.def("backend_names", &backend_names);
   module.def("is_backend_available", &is_backend_available, "name"_a);
   module.def("operator_names", &kernel_names);

@@ -18,6 +18,7 @@ latency and memory.
                       same in every run
   --output-dir DIR    write outputs to DIR/output_0.npy, DIR/output_1.npy, ...
   --threads N         threads for delegates; 0: one for each physical core (0)
+  --no-own-kernels    backends use only their library's kernels, for comparison
   --iterations N      timed runs (1)
   --warmup N          runs before them that are not timed (0)
   --json              print one JSON object instead of text
@@ -56,6 +57,10 @@ Result<Options> parse_options(int argc, const char* const* argv) {
     }
     if (name == "--json") {
       options.json = true;
+      continue;
+    }
+    if (name == "--no-own-kernels") {
+      options.own_kernels = false;
       continue;
     }
     if (!name.starts_with("-")) {

@@ -16,6 +16,7 @@ struct Options {
   int threads = 0;
   int iterations = 1;
   int warmup = 0;
+  bool own_kernels = true;
   bool json = false;
   bool help = false;
 };

@@ -84,6 +84,7 @@ def test_missing_method_lists_those_there_are(two_methods_pte: bytes) -> None:
         ({"threads": 2.0}, TypeError),
         ({"threads": True}, TypeError),
         ({"verification": 1}, TypeError),
+        ({"own_kernels": 1}, TypeError),
     ],
 )
 def test_wrong_arguments(add_pte: bytes, arguments: dict, error: type[Exception]) -> None:

@@ -45,12 +45,11 @@ bool has_rank(const Tensor& tensor, const Shape& shape) {
 
 }  // namespace
 
-XnnpackDelegate::XnnpackDelegate(std::shared_ptr<ProgramState> state)
-    : state_(std::move(state)), cache_(&state_->weights()) {}
+XnnpackDelegate::XnnpackDelegate(std::shared_ptr<ProgramState> state) : state_(std::move(state)) {}
 
 XnnpackDelegate::~XnnpackDelegate() {
   const std::lock_guard lock(state_->mutex());
-  runtime_.reset();
+  executor_.reset();
 }
 
 Result<std::unique_ptr<Delegate>> XnnpackDelegate::make(const DelegateInit& init,
@@ -80,13 +79,10 @@ Result<std::unique_ptr<Delegate>> XnnpackDelegate::make(const DelegateInit& init
   delegate->made_for_ = memory_need(delegate->graph_, shapes);
   delegate->shapes_ = std::move(shapes);
   delegate->named_data_ = init.named_data;
+  delegate->kernels_ = init.own_kernels ? float_kernels() : nullptr;
   const std::lock_guard lock(delegate->state_->mutex());
-  if (auto status = delegate->make_runtime(); !status.ok()) return status;
-  for (const auto* list : {&delegate->graph_.inputs, &delegate->graph_.outputs}) {
-    for (uint32_t value : *list) {
-      delegate->externals_.push_back({delegate->graph_.values[value].external_id, nullptr});
-    }
-  }
+  if (auto status = delegate->make_executor(); !status.ok()) return status;
+  delegate->addresses_.resize(delegate->graph_.values.size());
   return std::unique_ptr<Delegate>(std::move(delegate));
 }
 
@@ -131,17 +127,18 @@ Status XnnpackDelegate::read_inputs(std::span<Value* const> arguments, bool* is_
                    value.external_id);
     }
     if (entry != nullptr) data = entry->bind(data);
-    if (externals_[i].data != data) is_set_up_ = false;
-    externals_[i].data = data;
+    void*& address = addresses_[graph_.inputs[i]];
+    if (address != data) is_set_up_ = false;
+    address = data;
   }
   return {};
 }
 
-Status XnnpackDelegate::make_runtime() {
-  runtime_.reset();
-  auto runtime = Runtime::make(graph_, shapes_, *state_, cache_, named_data_);
-  if (!runtime.ok()) return runtime.status();
-  runtime_ = std::move(*runtime);
+Status XnnpackDelegate::make_executor() {
+  executor_.reset();
+  auto executor = Executor::make(graph_, shapes_, kernels_, *state_, named_data_);
+  if (!executor.ok()) return executor.status();
+  executor_ = std::move(*executor);
   if (named_data_ != nullptr) release_constants(graph_, *named_data_);
   return {};
 }
@@ -175,10 +172,10 @@ Status XnnpackDelegate::plan() {
   // these are the payload's bounds, which may be far above what is there.
   const size_t needed = memory_need(graph_, shapes_);
   const bool is_made_too_large = std::exchange(made_for_, 0) > needed;
-  if (!runtime_ || is_made_too_large || !runtime_->can_take(shapes_)) {
-    EDGEWISE_RETURN_IF_ERROR(make_runtime());
+  if (!executor_ || is_made_too_large || !executor_->can_take(shapes_)) {
+    EDGEWISE_RETURN_IF_ERROR(make_executor());
   }
-  auto status = runtime_->reshape(shapes_);
+  auto status = executor_->reshape(shapes_);
   is_planned_ = status.ok();
   return status;
 }
@@ -208,9 +205,9 @@ Status XnnpackDelegate::prepare_outputs(std::span<Value* const> arguments) {
                    "[xnnpack] argument %u must have memory for %zu bytes; got %zu",
                    value.external_id, tensor.nbytes(), data == nullptr ? 0 : tensor.capacity());
     }
-    xnn_external_value& external = externals_[graph_.inputs.size() + i];
-    if (external.data != data) is_set_up_ = false;
-    external.data = data;
+    void*& address = addresses_[graph_.outputs[i]];
+    if (address != data) is_set_up_ = false;
+    address = data;
   }
   return {};
 }
@@ -247,11 +244,11 @@ Status XnnpackDelegate::execute(std::span<Value* const> arguments) {
   EDGEWISE_RETURN_IF_ERROR(prepare_outputs(arguments));
   if (is_idle_) return {};
   if (!is_set_up_) {
-    EDGEWISE_RETURN_IF_ERROR(runtime_->set_pointers(externals_));
+    EDGEWISE_RETURN_IF_ERROR(executor_->set_pointers(addresses_));
     is_set_up_ = true;
   }
   for (const ImageEntry& entry : entries_) entry.run(state_->threadpool());
-  EDGEWISE_RETURN_IF_ERROR(runtime_->run());
+  EDGEWISE_RETURN_IF_ERROR(executor_->run());
   widen_indices(arguments);
   return {};
 }

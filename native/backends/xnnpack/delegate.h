@@ -8,7 +8,7 @@
 #include "backends/xnnpack/graph.h"
 #include "backends/xnnpack/image_entry.h"
 #include "backends/xnnpack/program_state.h"
-#include "backends/xnnpack/runtime.h"
+#include "backends/xnnpack/steps/executor.h"
 #include "edgewise/backend.h"
 
 namespace edgewise::xnnpack {
@@ -31,23 +31,23 @@ class XnnpackDelegate final : public Delegate {
   // An entry of this input, or null.
   ImageEntry* entry_of(size_t input);
   Status plan();
-  // Makes a runtime for shapes_, and lets go of the constants that only that needed.
-  Status make_runtime();
+  // Makes an executor for shapes_, and lets go of the constants that only that needed.
+  Status make_executor();
   Status prepare_outputs(std::span<Value* const> arguments);
   void widen_indices(std::span<Value* const> arguments) const;
 
   std::shared_ptr<ProgramState> state_;
   const NamedData* named_data_ = nullptr;
+  const FloatKernels* kernels_ = nullptr;  // of our own steps
   Graph graph_;
-  WeightsCache cache_;
-  std::unique_ptr<Runtime> runtime_;
+  std::unique_ptr<Executor> executor_;
   std::vector<Shape> shapes_;
   size_t made_for_ = 0;  // bytes of intermediate results, until the first plan
   bool is_planned_ = false;
   bool is_set_up_ = false;
   bool is_idle_ = false;  // every output is empty
-  std::vector<xnn_external_value> externals_;  // inputs, then outputs
   std::vector<ImageEntry> entries_;
+  std::vector<void*> addresses_;  // of inputs and outputs, by value
 };
 
 }  // namespace edgewise::xnnpack

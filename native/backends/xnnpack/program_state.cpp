@@ -4,6 +4,7 @@
 
 #include "backends/xnnpack/allocator.h"
 #include "backends/xnnpack/xnn_error.h"
+#include "edgewise/tensor.h"
 
 namespace edgewise::xnnpack {
 namespace {
@@ -30,6 +31,23 @@ Result<std::shared_ptr<ProgramState>> ProgramState::make(int threads) {
     }
   }
   return state;
+}
+
+Result<std::byte*> ProgramState::memory_between_steps(size_t bytes) {
+  if (bytes > between_steps_.size) {
+    between_steps_ = {};
+    constexpr size_t kHugePage = size_t{1} << 21;
+    if (bytes > kHugePage) bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+    between_steps_.memory.reset(allocate_aligned(kBufferAlignment, bytes));
+    if (between_steps_.memory == nullptr) {
+      return error(Code::kOutOfMemory,
+                   "[xnnpack] intermediate results need %zu bytes; try smaller "
+                   "inputs",
+                   bytes);
+    }
+    between_steps_.size = bytes;
+  }
+  return static_cast<std::byte*>(between_steps_.memory.get());
 }
 
 ProgramState::~ProgramState() {

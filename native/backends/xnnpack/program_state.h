@@ -24,6 +24,9 @@ class ProgramState final : public BackendProgramState, public Workers {
   xnn_workspace_t workspace() const { return workspace_; }
   pthreadpool_t threadpool() const { return threadpool_; }
   PackedWeights& weights() { return weights_; }
+  // At least `bytes` for a delegate's values while it runs; what is in it is gone when another
+  // one runs. It moves when more is asked for than ever before.
+  Result<std::byte*> memory_between_steps(size_t bytes);
 
   void run(size_t count, void (*task)(void* context, size_t index), void* context) override {
     pthreadpool_parallelize_1d(threadpool_, task, context, count, 0);
@@ -36,6 +39,7 @@ class ProgramState final : public BackendProgramState, public Workers {
   xnn_workspace_t workspace_ = nullptr;
   pthreadpool_t threadpool_ = nullptr;
   PackedWeights weights_;
+  PackedWeights::Buffer between_steps_;
 };
 
 // Initializes XNNPACK, once in the process.

@@ -45,6 +45,7 @@ struct DelegateInit {
   const NamedData* named_data = nullptr;  // outlives the delegate
   std::string_view method;                // name of the method that the delegate is part of
   int threads = 1;                        // that the caller asked for; >= 1
+  bool own_kernels = true;                // as LoadOptions
   // Shared by this backend's delegates of the program; null at first, the backend sets it.
   std::shared_ptr<BackendProgramState>* program_state = nullptr;
 };

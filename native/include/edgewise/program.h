@@ -30,6 +30,8 @@ struct LoadOptions {
   // (copied). Programs that map one file share its memory, and what backends make of it.
   std::vector<std::string> data_files;
   std::vector<std::span<const std::byte>> data_buffers;
+  // Whether backends may use kernels of their own where these are faster than their library's.
+  bool own_kernels = true;
 };
 
 // What a caller needs to know of an input or output before running.

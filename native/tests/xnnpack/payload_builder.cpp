@@ -170,13 +170,14 @@ HostTensor::HostTensor(ScalarType type, std::vector<int64_t> sizes, std::vector<
 Result<std::unique_ptr<Delegate>> make_delegate(const std::vector<std::byte>& payload,
                                                 const NamedData* named_data,
                                                 std::shared_ptr<BackendProgramState>* state,
-                                                int threads) {
+                                                int threads, bool own_kernels) {
   std::shared_ptr<BackendProgramState> own;
   DelegateInit init;
   init.payload = payload;
   init.named_data = named_data;
   init.method = "forward";
   init.threads = threads;
+  init.own_kernels = own_kernels;
   init.program_state = state == nullptr ? &own : state;
   return find_backend("XnnpackBackend")->init(init);
 }

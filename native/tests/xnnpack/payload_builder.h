@@ -97,7 +97,8 @@ struct HostTensor {
 
 Result<std::unique_ptr<Delegate>> make_delegate(
     const std::vector<std::byte>& payload, const NamedData* named_data = nullptr,
-    std::shared_ptr<BackendProgramState>* state = nullptr, int threads = 1);
+    std::shared_ptr<BackendProgramState>* state = nullptr, int threads = 1,
+    bool own_kernels = true);
 Status run(Delegate& delegate, std::vector<HostTensor*> arguments);
 
 }  // namespace edgewise::xnnpack

@@ -168,6 +168,7 @@ class Runtime:
         verification: Verification = Verification.InternalConsistency,
         threads: int | None = None,
         data_path: str | Path | Sequence[str | Path] | None = None,
+        own_kernels: bool = True,
     ) -> Program:
         """Loads a `.pte` file.
 
@@ -177,6 +178,8 @@ class Runtime:
             threads: for delegates that use several; None: one per physical core.
             data_path: the file or files (`.ptd`) with the weights that are not in the program.
                 They are mapped; programs that name the same file share its memory.
+            own_kernels: whether backends may use kernels of their own where these are faster
+                than their library's; False: to compare the two.
 
         Raises:
             FileNotFoundError, OSError: the file cannot be read.
@@ -185,10 +188,12 @@ class Runtime:
         """
         verify = _check_verification(verification)
         count = _check_threads(threads)
+        if not isinstance(own_kernels, bool):
+            raise TypeError(f"[load_program] own_kernels must be a bool; got {own_kernels!r}")
         paths = [data_path] if isinstance(data_path, (str, os.PathLike)) else data_path or []
         files = [_readable(path) for path in paths]
         if isinstance(data, (str, os.PathLike)):
-            return Program(_native.load_file(_readable(data), verify, count, files))
+            return Program(_native.load_file(_readable(data), verify, count, own_kernels, files))
         if not isinstance(data, (bytes, bytearray, memoryview)):
             if not hasattr(data, "read"):
                 raise TypeError(
@@ -203,7 +208,7 @@ class Runtime:
                 )
         if isinstance(data, memoryview) and not data.c_contiguous:
             data = bytes(data)
-        return Program(_native.load_bytes(data, verify, count, files))
+        return Program(_native.load_bytes(data, verify, count, own_kernels, files))
 
 
 def _as_list(inputs: Any) -> list[Any]:

@@ -20,7 +20,7 @@ from edgewise.backends.xnnpack.dynamic_quant import CHOOSE, DEQUANTIZE, QUANTIZE
 from edgewise.backends.xnnpack.graph import Node as GraphNode
 from edgewise.backends.xnnpack.graph import Value
 from edgewise.backends.xnnpack.quant import INTEGERS, PerTensor, is_scale
-from edgewise.backends.xnnpack.sizes import at
+from edgewise.edge.sizes import at
 from edgewise.backends.xnnpack.table import (
     FLOATS,
     Constraint,

@@ -1,0 +1,206 @@
+#include "backends/xnnpack/steps/executor.h"
+
+#include <algorithm>
+
+#include "backends/xnnpack/steps/xnnpack_step.h"
+
+namespace edgewise::xnnpack {
+namespace {
+
+// A node is in no part if its result is where its input is.
+constexpr size_t kNoPart = SIZE_MAX - 1;
+
+// Values that another part than the one that writes them reads, or the caller.
+std::vector<bool> needed_elsewhere(const Graph& graph, const std::vector<size_t>& part_of) {
+  std::vector<size_t> writer(graph.values.size(), SIZE_MAX);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (uint32_t output : graph.nodes[i].outputs) writer[output] = part_of[i];
+  }
+  std::vector<bool> result(graph.values.size());
+  for (uint32_t output : graph.outputs) result[output] = true;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (uint32_t input : graph.nodes[i].inputs) {
+      if (input == kNone || writer[input] == SIZE_MAX) continue;
+      if (writer[input] != part_of[i] || part_of[i] == kNoPart) {
+        result[input] = true;
+      }
+    }
+  }
+  return result;
+}
+
+// Parts in the order in which they run: choices, each in its last node's place, and what lies
+// between.
+struct Part {
+  Choice* choice = nullptr;
+  std::vector<size_t> nodes;
+};
+
+std::vector<Part> split(const Graph& graph, std::vector<Choice>* choices,
+                        const std::vector<bool>& is_alias) {
+  std::vector<Choice*> choice_of(graph.nodes.size());
+  for (Choice& choice : *choices) {
+    for (size_t node : choice.nodes) choice_of[node] = &choice;
+  }
+  std::vector<Part> parts;
+  bool is_open = false;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (is_alias[i]) continue;
+    Choice* choice = choice_of[i];
+    if (choice == nullptr) {
+      if (!is_open) parts.emplace_back();
+      parts.back().nodes.push_back(i);
+      is_open = true;
+    } else if (choice->nodes.back() == i) {
+      parts.push_back({choice, choice->nodes});
+      is_open = false;
+    }
+  }
+  return parts;
+}
+
+std::vector<size_t> parts_of_nodes(const Graph& graph, const std::vector<Part>& parts) {
+  std::vector<size_t> result(graph.nodes.size(), kNoPart);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    for (size_t node : parts[i].nodes) result[node] = i;
+  }
+  return result;
+}
+
+// Reshapes beside a step of our own, where XNNPACK would copy.
+std::vector<bool> find_aliases(const Graph& graph, const std::vector<Choice>& choices) {
+  std::vector<bool> result(graph.nodes.size());
+  std::vector<bool> is_chosen(graph.nodes.size());
+  for (const Choice& choice : choices) {
+    for (size_t node : choice.nodes) is_chosen[node] = true;
+  }
+  std::vector<bool> is_ours(graph.values.size());    // written by a step of ours
+  std::vector<bool> is_theirs(graph.values.size());  // read by XNNPACK
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (uint32_t output : graph.nodes[i].outputs) is_ours[output] = is_chosen[i];
+    for (uint32_t input : graph.nodes[i].inputs) {
+      if (input != kNone && !is_chosen[i]) is_theirs[input] = true;
+    }
+  }
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const GraphNode& node = graph.nodes[i];
+    if (node.kind != NodeKind::kReshape) continue;
+    const GraphValue& from = graph.values[node.inputs[0]];
+    const GraphValue& to = graph.values[node.outputs[0]];
+    if (from.type != DataType::kFp32 || to.type != from.type || from.is_constant() ||
+        to.is_output) {
+      continue;
+    }
+    result[i] = is_ours[node.inputs[0]] || !is_theirs[node.outputs[0]];
+    if (result[i]) is_ours[node.outputs[0]] = true;
+  }
+  return result;
+}
+
+// XNNPACK does not hand out what it quantizes at run time.
+bool can_pass(const Graph& graph, const std::vector<bool>& is_needed) {
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    if (is_needed[i] && graph.values[i].type == DataType::kQdint8) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Executor>> Executor::make(const Graph& graph,
+                                                 const std::vector<Shape>& shapes,
+                                                 const FloatKernels* kernels, ProgramState& state,
+                                                 const NamedData* named_data) {
+  std::vector<Choice> choices = choose_steps(graph, shapes, kernels);
+  std::vector<bool> is_alias = find_aliases(graph, choices);
+  std::vector<Part> parts = split(graph, &choices, is_alias);
+  std::vector<bool> is_needed = needed_elsewhere(graph, parts_of_nodes(graph, parts));
+  if (!can_pass(graph, is_needed)) {
+    choices.clear();
+    is_alias = find_aliases(graph, choices);
+    parts = split(graph, &choices, is_alias);
+    is_needed = needed_elsewhere(graph, parts_of_nodes(graph, parts));
+  }
+  std::unique_ptr<Executor> executor(new Executor(graph, state));
+  for (const Part& part : parts) {
+    auto step = part.choice != nullptr
+                    ? part.choice->make(state)
+                    : XnnpackStep::make(graph, shapes, part.nodes, is_needed, state, named_data);
+    if (!step.ok()) return step.status();
+    executor->steps_.push_back(std::move(*step));
+  }
+  executor->addresses_.resize(graph.values.size());
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (!is_alias[i]) continue;
+    executor->aliases_.push_back({graph.nodes[i].outputs[0], graph.nodes[i].inputs[0]});
+  }
+  executor->find_lifetimes();
+  return executor;
+}
+
+void Executor::find_lifetimes() {
+  constexpr size_t kOutside = SIZE_MAX;
+  std::vector<size_t> index(graph_.values.size(), kOutside);  // into between_
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    for (uint32_t value : steps_[i]->writes()) {
+      if (graph_.values[value].is_external()) continue;
+      index[value] = between_.size();
+      between_.push_back({.value = value, .first = i, .last = i});
+    }
+  }
+  for (const Alias& alias : aliases_) index[alias.value] = index[alias.of];
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    for (uint32_t value : steps_[i]->reads()) {
+      if (index[value] != kOutside) between_[index[value]].last = i;
+    }
+  }
+}
+
+bool Executor::can_take(const std::vector<Shape>& shapes) const {
+  return std::all_of(steps_.begin(), steps_.end(),
+                     [&](const auto& step) { return step->can_take(shapes); });
+}
+
+Status Executor::reshape(const std::vector<Shape>& shapes) {
+  scratch_bytes_ = 0;
+  for (const auto& step : steps_) {
+    EDGEWISE_RETURN_IF_ERROR(step->reshape(shapes));
+    scratch_bytes_ = std::max(scratch_bytes_, step->scratch_bytes());
+  }
+  for (Lifetime& value : between_) {
+    value.bytes = byte_size(graph_.values[value.value].type, shapes[value.value]);
+  }
+  between_bytes_ = place(&between_);
+  memory_ = nullptr;
+  return {};
+}
+
+Status Executor::set_pointers(std::span<void* const> addresses) {
+  for (const auto* list : {&graph_.inputs, &graph_.outputs}) {
+    for (uint32_t value : *list) addresses_[value] = addresses[value];
+  }
+  return set_all_pointers();
+}
+
+Status Executor::set_all_pointers() {
+  auto memory = state_.memory_between_steps(between_bytes_ + scratch_bytes_);
+  if (!memory.ok()) return memory.status();
+  memory_ = *memory;
+  for (const Lifetime& value : between_) addresses_[value.value] = *memory + value.offset;
+  for (const Alias& alias : aliases_) addresses_[alias.value] = addresses_[alias.of];
+  for (const auto& step : steps_) {
+    EDGEWISE_RETURN_IF_ERROR(step->set_pointers(addresses_, *memory + between_bytes_));
+  }
+  return {};
+}
+
+Status Executor::run() {
+  // Another delegate of the program may have needed more memory.
+  auto memory = state_.memory_between_steps(between_bytes_ + scratch_bytes_);
+  if (!memory.ok()) return memory.status();
+  if (*memory != memory_) EDGEWISE_RETURN_IF_ERROR(set_all_pointers());
+  for (const auto& step : steps_) EDGEWISE_RETURN_IF_ERROR(step->run());
+  return {};
+}
+
+}  // namespace edgewise::xnnpack

@@ -1,0 +1,78 @@
+#include "backends/xnnpack/steps/linear_nodes.h"
+
+#include <algorithm>
+
+namespace edgewise::xnnpack {
+namespace {
+
+bool is_plain(const GraphValue& value) { return value.type == DataType::kFp32; }
+
+bool is_bounded(const GraphNode& node) {
+  return node.min > -std::numeric_limits<float>::infinity() ||
+         node.max < std::numeric_limits<float>::infinity();
+}
+
+}  // namespace
+
+Readers::Readers(const Graph& graph) : nodes(graph.values.size()) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (uint32_t input : graph.nodes[i].inputs) {
+      if (input != kNone) nodes[input].push_back(i);
+    }
+  }
+}
+
+size_t Readers::sole(const Graph& graph, uint32_t value) const {
+  if (graph.values[value].is_external() || nodes[value].size() != 1) return kNoNode;
+  return nodes[value][0];
+}
+
+std::optional<LinearNodes> linear_nodes(const Graph& graph, const std::vector<Shape>& shapes,
+                                        const Readers& readers, const std::vector<bool>& is_taken,
+                                        size_t node) {
+  const GraphNode& first = graph.nodes[node];
+  LinearNodes found{.nodes = {node},
+                    .input = first.inputs[0],
+                    .filter = first.inputs[1],
+                    .bias = first.inputs[2],
+                    .output = first.outputs[0],
+                    .min = first.min,
+                    .max = first.max};
+  const auto& values = graph.values;
+  const bool has_plain_weights =
+      values[found.filter].is_constant() && is_plain(values[found.filter]) &&
+      (found.bias == kNone || (values[found.bias].is_constant() && is_plain(values[found.bias])));
+  if (!has_plain_weights || !is_plain(values[found.input]) || values[found.input].is_constant() ||
+      !is_plain(values[found.output])) {
+    return {};
+  }
+  if (is_bounded(first)) return found;
+  const size_t next = readers.sole(graph, found.output);
+  if (next == Readers::kNoNode || is_taken[next] || graph.nodes[next].kind != NodeKind::kAdd) {
+    return found;
+  }
+  const GraphNode& sum = graph.nodes[next];
+  const uint32_t other = sum.inputs[0] == found.output ? sum.inputs[1] : sum.inputs[0];
+  if (values[other].is_constant() || !is_plain(values[other]) ||
+      !(shapes[other] == shapes[found.output]) || !is_plain(values[sum.outputs[0]])) {
+    return found;
+  }
+  found.nodes.push_back(next);
+  found.residual = other;
+  found.output = sum.outputs[0];
+  found.min = sum.min;
+  found.max = sum.max;
+  const size_t last = readers.sole(graph, found.output);
+  if (last == Readers::kNoNode || graph.nodes[last].kind != NodeKind::kClamp) return found;
+  const GraphNode& clamp = graph.nodes[last];
+  const float min = std::max(found.min, clamp.min);
+  const float max = std::min(found.max, clamp.max);
+  if (!is_plain(values[clamp.outputs[0]]) || !(min <= max)) return found;
+  found.nodes.push_back(last);
+  found.output = clamp.outputs[0];
+  found.min = min;
+  found.max = max;
+  return found;
+}
+
+}  // namespace edgewise::xnnpack

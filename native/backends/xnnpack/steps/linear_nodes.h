@@ -1,0 +1,39 @@
+// A convolution or fully connected node with what follows it and can be done as its results are
+// stored: the addition of a residual, and a clamp.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "backends/xnnpack/graph.h"
+
+namespace edgewise::xnnpack {
+
+struct LinearNodes {
+  std::vector<size_t> nodes;  // of the graph: the linear one first, then those that follow
+  uint32_t input = kNone;
+  uint32_t filter = kNone;
+  uint32_t bias = kNone;
+  uint32_t residual = kNone;  // of the output's shape
+  uint32_t output = kNone;
+  float min = 0;
+  float max = 0;
+};
+
+// Who reads and writes each value.
+struct Readers {
+  std::vector<std::vector<size_t>> nodes;  // by value; a node that reads it twice is there twice
+
+  explicit Readers(const Graph& graph);
+  // The node that alone reads `value`, if nothing outside the graph does; else kNoNode.
+  static constexpr size_t kNoNode = static_cast<size_t>(-1);
+  size_t sole(const Graph& graph, uint32_t value) const;
+};
+
+// `node` must be a convolution or fully connected. Nothing if it is not of fp32 with constant
+// weights. Does not add nodes that are taken: of two convolutions that are added, one gets that.
+std::optional<LinearNodes> linear_nodes(const Graph& graph, const std::vector<Shape>& shapes,
+                                        const Readers& readers, const std::vector<bool>& is_taken,
+                                        size_t node);
+
+}  // namespace edgewise::xnnpack

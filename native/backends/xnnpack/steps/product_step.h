@@ -1,0 +1,49 @@
+// Fully connected nodes and 1x1 convolutions: a matrix product with constant weights.
+#pragma once
+
+#include <memory>
+
+#include "backends/xnnpack/steps/float_kernels.h"
+#include "backends/xnnpack/steps/linear_nodes.h"
+#include "backends/xnnpack/steps/step.h"
+#include "backends/xnnpack/steps/step_weights.h"
+
+namespace edgewise::xnnpack {
+
+// Whether such a step can run `nodes`, and is faster than XNNPACK.
+bool suits_product(const Graph& graph, const std::vector<Shape>& shapes, const LinearNodes& nodes,
+                   const FloatKernels& kernels);
+
+class ProductStep final : public Step {
+ public:
+  // `nodes` must suit it, or at least be nodes that it can run. `state` must outlive it.
+  static Result<std::unique_ptr<Step>> make(const Graph& graph, const LinearNodes& nodes,
+                                            const FloatKernels& kernels, ProgramState& state);
+
+  const std::vector<uint32_t>& reads() const override { return reads_; }
+  const std::vector<uint32_t>& writes() const override { return writes_; }
+  Status reshape(const std::vector<Shape>& shapes) override;
+  Status set_pointers(std::span<void* const> addresses, std::byte* scratch) override;
+  Status run() override;
+
+ private:
+  ProductStep(const FloatKernels& kernels, pthreadpool_t threads)
+      : kernels_(kernels), threads_(threads) {}
+  void run_tile(size_t panel, size_t block) const;
+
+  const FloatKernels& kernels_;
+  pthreadpool_t threads_;
+  LinearNodes nodes_;
+  std::vector<uint32_t> reads_;
+  std::vector<uint32_t> writes_;
+  StepWeights weights_;  // panels, then the bias, filled up as they are
+  size_t depth_ = 0;
+  size_t columns_ = 0;
+  size_t rows_ = 0;
+  size_t blocks_ = 0;  // of rows, as a kernel takes them
+  const float* input_ = nullptr;
+  const float* residual_ = nullptr;
+  float* output_ = nullptr;
+};
+
+}  // namespace edgewise::xnnpack

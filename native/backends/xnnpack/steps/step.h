@@ -1,0 +1,32 @@
+// A part of a graph that runs as one: a run of nodes in XNNPACK, or something of our own.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "backends/xnnpack/graph.h"
+
+namespace edgewise::xnnpack {
+
+// Indices are those of the whole graph's values. All of it is used under the program state's
+// mutex.
+class Step {
+ public:
+  virtual ~Step() = default;
+
+  // Values that it reads and writes, constants aside.
+  virtual const std::vector<uint32_t>& reads() const = 0;
+  virtual const std::vector<uint32_t>& writes() const = 0;
+
+  // Whether reshape() can go to `shapes`; if not, make a new one.
+  virtual bool can_take(const std::vector<Shape>&) const { return true; }
+  virtual Status reshape(const std::vector<Shape>& shapes) = 0;
+  // Bytes that it needs while it runs, after reshape().
+  virtual size_t scratch_bytes() const { return 0; }
+  // `addresses` of all values that it reads and writes.
+  virtual Status set_pointers(std::span<void* const> addresses, std::byte* scratch) = 0;
+  virtual Status run() = 0;
+};
+
+}  // namespace edgewise::xnnpack
