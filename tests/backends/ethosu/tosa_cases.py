@@ -181,6 +181,46 @@ def transposed(rng: np.random.Generator) -> tuple[TosaGraph, str]:
     return _convolution(rng, "transpose")
 
 
+@u85_case
+def wide_accumulators(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    """int48 that is used twice goes through memory in 64 bits."""
+    graph = TosaGraph()
+    x = graph.input([1, size(rng), size(rng), size(rng)], "int16")
+    acc = conv2d(graph, x, size(rng, 30), (1, 1), rng)
+    parts = [graph.rescale(acc, s, "int16", scale32=False) for s in (1e-3, 7e-4)]
+    shape = list(graph.shapes[acc])
+    shape[3] *= 2
+    return graph, graph.op("CONCAT", parts, shape, "int16", attribute("Concat", axis=3))
+
+
+@u85_case
+def convolution_3d(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    """Accumulators that are kept from plane to plane."""
+    graph = TosaGraph()
+    depth, h, w, c = (int(n) for n in rng.integers(3, 12, 4))
+    kernel = [int(n) for n in rng.integers(1, 4, 3)]
+    x = graph.input([1, depth, h, w, c])
+    out = size(rng, 20)
+    operands = [
+        x,
+        graph.const(rng.integers(-127, 128, (out, *kernel, c)), "int8"),
+        graph.const(rng.integers(-(10**4), 10**4, out), "int32"),
+        graph.const([3], "int8"),
+        graph.const([0], "int8"),
+    ]
+    shape = [1, *(n - k + 1 for n, k in zip((depth, h, w), kernel, strict=True)), out]
+    values = attribute(
+        "Conv3d",
+        pad=[0] * 6,
+        stride=[1] * 3,
+        dilation=[1] * 3,
+        local_bound=False,
+        acc_type=ts.DType.INT32,
+    )
+    acc = graph.op("CONV3D", operands, shape, "int32", values)
+    return graph, graph.rescale(acc, scales(rng, acc, graph, c * int(np.prod(kernel))))
+
+
 @case
 def large_kernel(rng: np.random.Generator) -> tuple[TosaGraph, str]:
     graph = TosaGraph()
@@ -202,8 +242,8 @@ def fully_connected(rng: np.random.Generator) -> tuple[TosaGraph, str]:
 def many_channels(rng: np.random.Generator) -> tuple[TosaGraph, str]:
     """Weights that are brought to fast memory in slices."""
     graph = TosaGraph()
-    x = graph.input([1, 7, 7, int(rng.integers(200, 400))])
-    acc = conv2d(graph, x, int(rng.integers(200, 400)), (3, 3), rng, pad=(1, 1, 1, 1))
+    x = graph.input([1, 7, 7, int(rng.integers(150, 260))])
+    acc = conv2d(graph, x, int(rng.integers(150, 260)), (3, 3), rng, pad=(1, 1, 1, 1))
     return graph, graph.rescale(acc, scales(rng, acc, graph, 2700))
 
 

@@ -110,6 +110,8 @@ class TosaGraph:
         output_zp: int = 0,
         rounding: str = "single",
         scale32: bool = True,
+        input_unsigned: bool = False,
+        output_unsigned: bool = False,
     ) -> str:
         """Multiplies by `scale` (one number, or one for each channel)."""
         scales = np.atleast_1d(np.asarray(scale, np.float64))
@@ -124,8 +126,8 @@ class TosaGraph:
             scale32=scale32,
             rounding_mode=ROUND[rounding],
             per_channel=len(scales) > 1,
-            input_unsigned=False,
-            output_unsigned=False,
+            input_unsigned=input_unsigned,
+            output_unsigned=output_unsigned,
         )
         operands = [
             x,

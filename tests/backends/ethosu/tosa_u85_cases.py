@@ -187,3 +187,24 @@ def convolution_transposed_output(rng: np.random.Generator) -> tuple[TosaGraph, 
     order = [0, *(int(i) + 1 for i in rng.permutation(3))]
     shape = [graph.shapes[y][i] for i in order]
     return graph, graph.op("TRANSPOSE", [y], shape, "int8", attribute("Transpose", perms=order))
+
+
+@u85_case
+def table_int16_wide(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    graph = TosaGraph()
+    x = graph.input([1, size(rng), size(rng), size(rng, 40)], "int16")
+    steps = np.cumsum(rng.integers(-120, 120, 513))
+    entries = graph.const(np.clip(steps, -32768, 32767), "int16")
+    return graph, graph.op("TABLE", [x, entries], graph.shapes[x], "int32", attribute("Table"))
+
+
+@u85_case
+def chain_of_both(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    """The second operand is the one that is chained."""
+    graph = TosaGraph()
+    x = graph.input([1, size(rng, 24), size(rng, 24), size(rng, 40)])
+    acc = conv2d(graph, x, size(rng, 40), (1, 1), rng)
+    y = graph.rescale(acc, scales(rng, acc, graph, graph.shapes[x][3]), "int32")
+    other = graph.input(graph.shapes[y], "int32", (-999, 999))
+    y = graph.op("SUB", [other, y], graph.shapes[y], "int32", attribute("Sub"))
+    return graph, graph.op("SUB", [other, y], graph.shapes[y], "int32", attribute("Sub"))

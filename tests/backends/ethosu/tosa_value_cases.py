@@ -254,6 +254,18 @@ def rescale_twice_rounded(rng: np.random.Generator) -> tuple[TosaGraph, str]:
 
 
 @case
+def rescale_unsigned(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    """uint8 in, int8 between, uint8 out: as images come and go. Zero points as their bits."""
+    graph = TosaGraph()
+    x = graph.input([1, size(rng), size(rng), size(rng, 40)])
+    y = graph.rescale(x, 0.9, input_zp=-128, input_unsigned=True)
+    values = attribute("Abs")
+    y = graph.op("ABS", [graph.rescale(y, 1.0, "int32")], graph.shapes[x], "int32", values)
+    y = graph.rescale(y, 1.7, output_zp=-100)
+    return graph, graph.rescale(y, 1.0, input_zp=-100, output_zp=28, output_unsigned=True)
+
+
+@case
 def table(rng: np.random.Generator) -> tuple[TosaGraph, str]:
     graph = TosaGraph()
     x = graph.input([1, size(rng), size(rng), size(rng, 40)])

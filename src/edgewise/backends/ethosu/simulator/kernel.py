@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewise.backends.ethosu.simulator.errors import NpuError
+from edgewise.backends.ethosu.simulator.errors import NotSimulatedError, NpuError
 from edgewise.backends.ethosu.simulator.memory import Array
 from edgewise.backends.ethosu.simulator.registers import Registers
 
@@ -72,6 +72,10 @@ class Kernel:
 
 
 def read_kernel(registers: Registers) -> Kernel:
+    if registers.enum("KERNEL_STRIDE", "decomposition") != "D8X8":
+        raise NotSimulatedError("not simulated: kernels in parts of 4 by 4")
+    if registers.enum("ACC_FORMAT", "acc_format") == "F16":
+        raise NotSimulatedError("not simulated: accumulators in float16")
     stride, dilation, points = [], [], []
     for axis, side in (("y", "HEIGHT"), ("x", "WIDTH")):
         low = registers.get("KERNEL_STRIDE", f"stride_{axis}_lsb")
