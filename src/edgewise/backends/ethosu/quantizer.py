@@ -31,7 +31,10 @@ mean.dim rms_norm.default softmax.int sum.default sum.dim_IntList
 _PAIRS = """
 add.Tensor add_.Tensor bmm.default div.Tensor div_.Tensor matmul.default maximum.default
 minimum.default mm.default mul.Tensor mul_.Tensor sub.Tensor sub_.Tensor
-eq.Tensor ge.Tensor gt.Tensor le.Tensor lt.Tensor ne.Tensor
+"""
+_COMPARISONS = """
+eq.Scalar eq.Tensor ge.Scalar ge.Tensor gt.Scalar gt.Tensor le.Scalar le.Tensor lt.Scalar
+lt.Tensor ne.Scalar ne.Tensor
 """
 _SAME = """
 adaptive_avg_pool1d.default adaptive_avg_pool2d.default
@@ -70,6 +73,9 @@ def _table() -> dict[Any, Pattern]:
     }
     table.update(dict.fromkeys(_targets(_FUNCTIONS), Elementwise(operands=1)))
     table.update(dict.fromkeys(_targets(_PAIRS), Elementwise(numbers=True)))
+    compared = Elementwise(numbers=True, real=False)
+    table.update(dict.fromkeys(_targets(_COMPARISONS), compared))
+    table[aten.where.self] = Elementwise(first=1)
     table.update(dict.fromkeys(_targets(_SAME), SameScale()))
     return table
 

@@ -153,59 +153,17 @@ class Tosa:
         return bytes(self._graph.serialize())
 
 
+_OPERATORS = """
+_ ABS ADD ARGMAX ARITHMETIC_RIGHT_SHIFT AVG_POOL2D BITWISE_AND BITWISE_NOT BITWISE_OR
+BITWISE_XOR CAST CLAMP CLZ CONCAT CONV2D DEPTHWISE_CONV2D EQUAL GATHER GREATER
+GREATER_EQUAL IDENTITY LOGICAL_AND LOGICAL_LEFT_SHIFT LOGICAL_NOT LOGICAL_OR
+LOGICAL_RIGHT_SHIFT LOGICAL_XOR MATMUL MAXIMUM MAX_POOL2D MINIMUM MUL NEGATE PAD
+REDUCE_ALL REDUCE_ANY REDUCE_MAX REDUCE_MIN REDUCE_SUM RESCALE RESHAPE RESIZE REVERSE
+SELECT SLICE SUB TABLE TILE TRANSPOSE TRANSPOSE_CONV2D
+"""
 _ATTRIBUTE = {
     operator: "".join(p.capitalize() for p in operator.split("_")) + "Attribute"
-    for operator in [
-        "ABS",
-        "ADD",
-        "ARGMAX",
-        "ARITHMETIC_RIGHT_SHIFT",
-        "AVG_POOL2D",
-        "BITWISE_AND",
-        "BITWISE_NOT",
-        "BITWISE_OR",
-        "BITWISE_XOR",
-        "CAST",
-        "CLAMP",
-        "CLZ",
-        "CONCAT",
-        "CONV2D",
-        "DEPTHWISE_CONV2D",
-        "EQUAL",
-        "GATHER",
-        "GREATER",
-        "GREATER_EQUAL",
-        "IDENTITY",
-        "LOGICAL_AND",
-        "LOGICAL_LEFT_SHIFT",
-        "LOGICAL_NOT",
-        "LOGICAL_OR",
-        "LOGICAL_RIGHT_SHIFT",
-        "LOGICAL_XOR",
-        "MATMUL",
-        "MAXIMUM",
-        "MAX_POOL2D",
-        "MINIMUM",
-        "MUL",
-        "NEGATE",
-        "PAD",
-        "REDUCE_ALL",
-        "REDUCE_ANY",
-        "REDUCE_MAX",
-        "REDUCE_MIN",
-        "REDUCE_SUM",
-        "RESCALE",
-        "RESHAPE",
-        "RESIZE",
-        "REVERSE",
-        "SELECT",
-        "SLICE",
-        "SUB",
-        "TABLE",
-        "TILE",
-        "TRANSPOSE",
-        "TRANSPOSE_CONV2D",
-    ]
+    for operator in _OPERATORS.split()
 } | {"ARGMAX": "ArgMaxAttribute", "MATMUL": "MatMulAttribute"}
 
 
