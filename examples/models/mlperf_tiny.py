@@ -4,6 +4,7 @@ Source: "MLPerf Tiny Benchmark", https://arxiv.org/abs/2106.07597, and its refer
 """
 
 from collections import OrderedDict
+from itertools import pairwise
 
 from torch import Tensor, nn
 
@@ -102,7 +103,7 @@ class AutoEncoder(nn.Module):
         super().__init__()
         widths = [size, *[hidden] * 4, code, *[hidden] * 4]
         parts: OrderedDict[str, nn.Module] = OrderedDict()
-        for number, (inputs, outputs) in enumerate(zip(widths, widths[1:], strict=False)):
+        for number, (inputs, outputs) in enumerate(pairwise(widths)):
             parts[f"linear{number}"] = nn.Linear(inputs, outputs)
             parts[f"norm{number}"] = nn.BatchNorm1d(outputs)
             parts[f"relu{number}"] = nn.ReLU()

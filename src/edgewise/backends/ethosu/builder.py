@@ -202,7 +202,7 @@ class Builder:
         return self.tosa.add(operator, [t], t.dims, dtype or t.dtype, t.order)
 
     def binary(
-        self, operator: str, a: Tensor, b: Tensor, dtype: str | None = None, **attributes: Any
+        self, operator: str, a: Tensor, b: Tensor, dtype: str = "", **attributes: Any
     ) -> Tensor:
         """With broadcasting, as torch's."""
         a, b = self.aligned([a, b])

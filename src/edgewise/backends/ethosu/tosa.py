@@ -108,7 +108,7 @@ class Tosa:
             made = Tensor(name, array.shape, dtype, identity(array.ndim))
             # A large array is known by its address: kept alive as long as the graph.
             self._consts[key] = made
-            self._consts[(*key, "of")] = values
+            self._consts[key + ("of",)] = values  # noqa: RUF005
         return self._consts[key]
 
     def shape(self, sizes: Sequence[int]) -> Tensor:
@@ -213,7 +213,7 @@ class Dry(Tosa):
 
 def little_endian(number: int, dtype: str) -> list[int]:
     """A number as the bytes that attributes of a type want."""
-    return list(np.asarray(number, _STORED_AS[dtype]).view(np.uint8).reshape(-1).tobytes())
+    return list(np.array([number], _STORED_AS[dtype]).tobytes())
 
 
 def permuted(tensor: Tensor, dims: Sequence[int]) -> Tensor:

@@ -94,7 +94,7 @@ def _bilinear(to: Lowering, node: Node, args: Args) -> Real:
 
 
 def _whole_times(q: Ask) -> str | None:
-    before, after = fake(q.node.args[0]).shape[2:], fake(q.node).shape[2:]
+    before, after = fake(q.node.all_input_nodes[0]).shape[2:], fake(q.node).shape[2:]
     if q.target.family == "U85" or all(a % b == 0 for a, b in zip(after, before, strict=True)):
         return None
     return f"{list(before)} to {list(after)}"
@@ -102,7 +102,7 @@ def _whole_times(q: Ask) -> str | None:
 
 def _few_steps(q: Ask) -> str | None:
     """TOSA's scale is a fraction of at most 11 bits, and at least a sixteenth."""
-    before, after = fake(q.node.args[0]).shape[2:], fake(q.node).shape[2:]
+    before, after = fake(q.node.all_input_nodes[0]).shape[2:], fake(q.node).shape[2:]
     for b, a in zip(before, after, strict=True):
         common = math.gcd(int(b), int(a))
         n, d = 2 * int(a) // common, 2 * int(b) // common

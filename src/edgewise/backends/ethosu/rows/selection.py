@@ -76,7 +76,7 @@ def _logical(operator: str) -> Any:
             raise Refused(Refusal("booleans", ", ".join(t.dtype for t in operands)))
         if len(operands) == 1:
             return to.b.unary(operator, operands[0])
-        return to.b.binary(operator, *operands)
+        return to.b.binary(operator, operands[0], operands[1])
 
     return lower
 
