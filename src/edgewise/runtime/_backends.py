@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from typing import Any
 
 from edgewise.runtime import _native
 
-__all__ = ["BackendFactory", "DelegateFunction", "register_backend"]
+__all__ = ["BackendFactory", "DelegateFunction", "register_backend", "register_own"]
 
 DelegateFunction = Callable[[list[Any]], Sequence[Any]]
 BackendFactory = Callable[[bytes, dict[str, bytes], Callable[[str], bytes]], DelegateFunction]
+
+_OWN = {"EthosUBackend": ("edgewise.backends.ethosu.simulator.backend", "load_delegate")}
+"""Backends in Python that this package has: module and factory."""
+
+
+def register_own(names: Iterable[str]) -> None:
+    """Registers those of `names` that this package has and nobody registered before."""
+    for name in set(names) & _OWN.keys():
+        if name not in _native.backend_names():
+            module, factory = _OWN[name]
+            register_backend(name, getattr(import_module(module), factory))
 
 
 def register_backend(name: str, factory: BackendFactory) -> None:

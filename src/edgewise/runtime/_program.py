@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from edgewise.runtime import _native
+from edgewise.runtime._backends import register_own
 from edgewise.runtime._metadata import MethodMeta
 from edgewise.runtime.errors import InvalidArgumentError
 
@@ -89,6 +90,7 @@ class Program:
             InvalidProgramError: the method breaks a rule of the format.
             BackendError: a backend refused its part.
         """
+        register_own(d.backend for d in self._program.method_info(name).delegates)
         return Method(self._program.load_method(name))
 
     def metadata(self, method_name: str) -> MethodMeta:

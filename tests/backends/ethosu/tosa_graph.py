@@ -35,19 +35,42 @@ class TosaGraph:
         self.shapes: dict[str, list[int]] = {}
         self.types: dict[str, str] = {}
         self.inputs: list[str] = []
+        self.ranges: dict[str, tuple[int, int]] = {}
 
     def _name(self, prefix: str) -> str:
         self._count += 1
         return f"{prefix}{self._count}"
 
-    def input(self, shape: Sequence[int], dtype: str = "int8") -> str:
+    def input(
+        self,
+        shape: Sequence[int],
+        dtype: str = "int8",
+        values: tuple[int, int] | None = None,
+    ) -> str:
+        """values: the smallest and largest; None: all of the type."""
         name = self._name("x")
         self._graph.addInputTensor(
             ts.TosaSerializerTensor(name, list(shape), DTYPES[dtype], data=None)
         )
         self.shapes[name], self.types[name] = list(shape), dtype
         self.inputs.append(name)
+        if values is not None:
+            self.ranges[name] = values
         return name
+
+    def random(self, rng: np.random.Generator) -> list[np.ndarray]:
+        """Values for the inputs."""
+        arrays = []
+        for name in self.inputs:
+            if self.types[name] == "bool":
+                arrays.append(rng.integers(0, 2, self.shapes[name]).astype(bool))
+                continue
+            limits = np.iinfo(self.types[name])
+            low, high = self.ranges.get(name, (limits.min, limits.max))
+            arrays.append(
+                rng.integers(low, high, self.shapes[name], np.dtype(self.types[name]), True)
+            )
+        return arrays
 
     def const(self, values: Any, dtype: str) -> str:
         array = np.asarray(values)

@@ -1,0 +1,37 @@
+"""Runs commands, and says where one breaks a rule."""
+
+from __future__ import annotations
+
+from edgewise.backends.ethosu.simulator.errors import NpuError
+from edgewise.backends.ethosu.simulator.memory import Memory
+from edgewise.backends.ethosu.simulator.run import Run
+from edgewise.backends.ethosu.simulator.run_u85 import RunU85
+from edgewise.backends.ethosu.simulator.stream import Command, Target
+from edgewise.backends.ethosu.simulator.weights import WeightReader
+from edgewise.backends.ethosu.simulator.weights_u85 import WeightReaderU85
+
+
+class Machine:
+    """Runs commands against memory. Weights that it decoded stay decoded."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._weights = WeightReader(target)
+        self._weights_u85 = WeightReaderU85(target)
+
+    def run(self, commands: list[Command], memory: Memory) -> None:
+        """Raises NpuError at the first command that breaks a rule."""
+        if self._target.family == "u85":
+            run: Run | RunU85 = RunU85(self._target, self._weights_u85, memory)
+        else:
+            run = Run(self._target, self._weights, memory)
+        for command in commands:
+            try:
+                run.step(command)
+            except NpuError as error:
+                where = f"[{self._target.name}, {command.offset:#08x}, {command}]"
+                raise type(error)(f"{where} {error}") from error
+            except (ValueError, IndexError, ArithmeticError, MemoryError) as error:
+                # Sizes that make no sense together are found where they meet.
+                where = f"[{self._target.name}, {command.offset:#08x}, {command}]"
+                raise NpuError(f"{where} registers fit each other; got {error!r}") from error

@@ -1,0 +1,71 @@
+"""A payload made ready to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from edgewise.backends.ethosu.payload import NpuProgram, NpuTensor
+from edgewise.backends.ethosu.simulator.errors import NpuError
+from edgewise.backends.ethosu.simulator.machine import Machine
+from edgewise.backends.ethosu.simulator.memory import INTERNAL, Array, Memory, Region
+from edgewise.backends.ethosu.simulator.stream import parse
+
+FAST_SCRATCH = 1 << 24
+"""Bytes of region 2: as much as any memory mode has; a payload does not tell."""
+MAX_SCRATCH = 1 << 31
+
+
+class Simulator:
+    """Runs an NPU program, any number of times."""
+
+    def __init__(self, program: NpuProgram) -> None:
+        self._program = program
+        self._target, self._commands = parse(program.commands)
+        self._machine = Machine(self._target)
+        if program.scratch_size > MAX_SCRATCH:
+            raise NpuError(
+                f"[ethosu payload] scratch memory has at most {MAX_SCRATCH} bytes; "
+                f"got {program.scratch_size}"
+            )
+        for kind, tensors in (("input", program.inputs), ("output", program.outputs)):
+            for index, tensor in enumerate(tensors):
+                if tensor.region != 1 or tensor.offset + tensor.size > program.scratch_size:
+                    raise NpuError(
+                        f"[ethosu payload] {kind} {index} is in region 1 of "
+                        f"{program.scratch_size} bytes; got {tensor}"
+                    )
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """inputs: arrays of the sizes that the program gives, of any shape and integer type.
+
+        Returns the outputs as signed integers of their size, in the program's shapes.
+        Raises NpuError where a command breaks a rule, or an input has another size.
+        """
+        program = self._program
+        memory = Memory(
+            {
+                0: Region(len(program.weights), program.weights),
+                1: Region(program.scratch_size),
+                2: Region(FAST_SCRATCH),
+                INTERNAL: Region(self._target.internal_bytes),
+            }
+        )
+        if len(inputs) != len(program.inputs):
+            raise NpuError(f"[run] the program has {len(program.inputs)} inputs; got {len(inputs)}")
+        for index, (tensor, values) in enumerate(zip(program.inputs, inputs, strict=True)):
+            data = np.frombuffer(np.ascontiguousarray(values).tobytes(), np.uint8)
+            if data.size != tensor.size:
+                raise NpuError(f"[run] input {index} has {tensor.size} bytes; got {data.size}")
+            memory.write(1, tensor.offset, (1,), data)
+        self._machine.run(self._commands, memory)
+        return [_output(memory, index, tensor) for index, tensor in enumerate(program.outputs)]
+
+
+def _output(memory: Memory, index: int, tensor: NpuTensor) -> Array:
+    try:
+        data = memory.bytes_at(1, tensor.offset, tensor.size)
+    except NpuError as error:
+        raise NpuError(f"[run, output {index}] {error}") from error
+    return np.frombuffer(data, f"<i{tensor.element_size}").reshape(tensor.shape).copy()

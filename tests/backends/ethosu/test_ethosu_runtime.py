@@ -1,0 +1,188 @@
+"""Files with Ethos-U delegates run by themselves; damaged ones are refused or stopped."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("ethosu", reason="extra [ethosu]")
+pytest.importorskip("tosa_serializer", reason="extra [ethosu]")
+
+from torch.export import ExportedProgram
+from tosa_all_cases import CASES
+from tosa_graph import TosaGraph, attribute, reference
+
+import edgewise
+from edgewise.backends.ethosu import payload, vela
+from edgewise.backends.ethosu.disassemble import main
+from edgewise.backends.ethosu.payload import NpuProgram
+from edgewise.backends.ethosu.simulator import NpuError, Simulator
+from edgewise.backends.ethosu.simulator.stream import parse
+from edgewise.edge.graph import calls
+from edgewise.partition import BackendDetails, CompileSpec, DelegationSpec, PreprocessResult
+from edgewise.partition.delegate import lower_partitions
+from support import Fn, export
+
+SHAPE = (2, 5, 4, 3)
+
+
+def table_graph() -> bytes:
+    graph = TosaGraph()
+    x = graph.input(SHAPE)
+    entries = graph.const(np.random.default_rng(0).permutation(256) - 128, "int8")
+    y = graph.op("TABLE", [x, entries], SHAPE, "int8", attribute("Table"))
+    z = graph.op("TABLE", [y, entries], SHAPE, "int8", attribute("Table"))
+    return graph.finish(y, z)
+
+
+class EthosUTesting(BackendDetails):
+    """Replaces whatever it is given by two tables."""
+
+    @staticmethod
+    def preprocess(program: ExportedProgram, specs: list[CompileSpec]) -> PreprocessResult:
+        target = specs[0].value.decode()
+        return PreprocessResult(payload.to_bytes(vela.compile_tosa(table_graph(), target).program))
+
+
+@pytest.fixture(scope="module")
+def pte() -> bytes:
+    x = torch.zeros(SHAPE, dtype=torch.int8)
+    edge = edgewise.to_edge(export(Fn(lambda x: (torch.neg(x), torch.abs(x))), (x,)))
+    program = edge.exported_program()
+    for node in calls(program.graph):
+        node.meta["delegation_tag"] = "npu"
+    spec = DelegationSpec("EthosUTesting", [CompileSpec("target", b"ethos-u55-128")])
+    lower_partitions(program, {"npu": spec})
+    # The file's backend is the real one, whatever compiled it.
+    return edge.to_executorch().buffer.replace(b"EthosUTesting", b"EthosUBackend")
+
+
+def test_a_file_just_runs(pte: bytes) -> None:
+    x = np.random.default_rng(1).integers(-128, 128, SHAPE, np.int8)
+    expected = reference(table_graph(), [x])
+    model = edgewise.load(pte)
+    for _ in range(2):
+        for got, want in zip(model(x), expected, strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+def test_runs_without_the_compiler_and_torch(pte: bytes, tmp_path: Path) -> None:
+    (tmp_path / "model.pte").write_bytes(pte)
+    script = (
+        "import sys\n"
+        "for name in ('ethosu', 'tosa_serializer', 'torch'): sys.modules[name] = None\n"
+        "import numpy as np, edgewise\n"
+        f"y, _ = edgewise.load({str(tmp_path / 'model.pte')!r})(np.zeros({SHAPE}, np.int8))\n"
+        "print(y.shape, len(np.unique(y)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == f"{SHAPE} 1\n", done.stderr
+
+
+def test_prints_a_files_commands(pte: bytes, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path = tmp_path / "model.pte"
+    path.write_bytes(pte)
+    assert main([str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "delegate 0:" in text
+    assert "ethos-u55-128:" in text
+    assert "NPU_SET_ACTIVATION activation_function = ACTIVATION_FUNCTION_TABLE_" in text
+    assert "NPU_OP_STOP mask = 65535" in text
+    path.write_bytes(b"no delegate")
+    assert main([str(path)]) == 1
+
+
+def program(name: str, target: str = "ethos-u55-128") -> tuple[NpuProgram, list[np.ndarray]]:
+    rng = np.random.default_rng(3)
+    graph, y = CASES[name](rng)
+    blob = graph.finish(y)
+    return vela.compile_tosa(blob, target).program, graph.random(rng)
+
+
+def edit(npu: NpuProgram, name: str, value: int | None, which: int = 0) -> NpuProgram:
+    """With another value for a command, or (None) without it, as a NOP in its place."""
+    _, commands = parse(npu.commands)
+    found = [c for c in commands if c.name == name][which]
+    start = len(npu.commands) - 4 * sum(1 + (c.opcode.code >> 14 & 1) for c in commands)
+    words = bytearray(npu.commands)
+    position = start + found.offset
+    if value is None:  # PMU_MASK does nothing
+        words[position : position + 4] = (0x0013).to_bytes(4, "little")
+    elif found.opcode.code & 0x4000:
+        words[position + 4 : position + 8] = value.to_bytes(4, "little")
+    else:
+        words[position + 2 : position + 4] = value.to_bytes(2, "little")
+    return dataclasses.replace(npu, commands=bytes(words))
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "value", "message"),
+    [
+        (
+            "convolution",
+            "NPU_SET_IFM_BASE0",
+            0x7FFFFFF0,
+            r"NPU_OP_CONV\] addresses are in region 1",
+        ),
+        ("convolution", "NPU_SET_OFM_REGION", 0, "region 0 is for reading only"),
+        ("convolution", "NPU_SET_OFM_REGION", 5, "a region is one of"),
+        ("convolution", "NPU_SET_WEIGHT_BASE", 8, "WEIGHT_BASE is a multiple of 16"),
+        ("convolution", "NPU_SET_IFM_REGION", 2, "written before they are read"),
+        ("convolution", "NPU_SET_IFM_REGION", None, "IFM_REGION is set before it is used"),
+        ("convolution", "NPU_SET_IFM_REGION", 0x10, "NPU_SET_IFM_REGION has bits 0x7 only"),
+        ("convolution", "NPU_SET_ACC_FORMAT", 3, "acc_format is one of I32, I40, F16; got 3"),
+        ("convolution_int16", "NPU_SET_IFM_BASE0", 1, "multiples of an element's 2 bytes"),
+        ("convolution", "NPU_SET_SCALE_LENGTH", 16, "a scale has 10 bytes"),
+        ("table", "NPU_OP_DMA_WAIT", None, "DMA_WAIT comes before.*read of internal memory"),
+        ("several_tables", "NPU_OP_KERNEL_WAIT", None, "KERNEL_WAIT comes before"),
+    ],
+)
+def test_commands_that_break_a_rule(
+    name: str, command: str, value: int | None, message: str
+) -> None:
+    npu, inputs = program(name)
+    Simulator(npu).run(inputs)
+    with pytest.raises(NpuError, match=message) as caught:
+        Simulator(edit(npu, command, value)).run(inputs)
+    assert str(caught.value).startswith("[ethos-u55-128")
+
+
+def test_an_unknown_command() -> None:
+    npu, _ = program("table")
+    words = npu.commands[:-4] + (0x0333).to_bytes(4, "little")
+    with pytest.raises(NpuError, match="known opcode; got 0x00000333"):
+        Simulator(dataclasses.replace(npu, commands=words))
+
+
+def test_inputs_of_another_size() -> None:
+    npu, inputs = program("table")
+    with pytest.raises(NpuError, match="has 1 inputs; got 0"):
+        Simulator(npu).run([])
+    with pytest.raises(NpuError, match=r"input 0 has \d+ bytes; got 3"):
+        Simulator(npu).run([inputs[0].ravel()[:3]])
+
+
+@pytest.mark.parametrize("name", ["convolution", "depthwise", "add", "average_pool", "table"])
+def test_altered_payloads_are_stopped(name: str) -> None:
+    """A flipped bit anywhere: a result, or an error with a reason."""
+    npu, inputs = program(name)
+    data = payload.to_bytes(npu)
+    rng = np.random.default_rng(len(name))
+    end = data.index(b"weight_data")
+    reasons = []
+    for trial in range(150):
+        altered = bytearray(data)
+        position = int(rng.integers(0x40, end if trial % 3 else len(data)))
+        altered[position] ^= 1 << int(rng.integers(0, 8))
+        try:
+            Simulator(payload.from_bytes(bytes(altered))).run(inputs)
+        except ValueError as error:
+            reasons.append(str(error))
+    assert len(reasons) > 40
+    assert all(reason.startswith("[") for reason in reasons)
