@@ -29,7 +29,7 @@ from edgewise.backends.xnnpack import (
 from edgewise.emit.file import read
 from edgewise.errors import EdgewiseError
 from edgewise.partition.spec import TAG, CompileSpec
-from support import export
+from support import assert_close, export, run_ours
 
 
 class Net(nn.Module):
@@ -50,7 +50,7 @@ class Net(nn.Module):
 INPUT = (torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(0)),)
 
 
-class Softplus2(nn.Module):
+class Interrupted(nn.Module):
     """An operator in the middle that the NPU has not."""
 
     def __init__(self) -> None:
@@ -174,6 +174,32 @@ def test_composites_are_kept_where_they_are_quantized() -> None:
     assert kept(export(model, x)) == []
 
 
+class Attention(nn.Module):
+    """Two heads over five tokens, with a mask of numbers if asked."""
+
+    def __init__(self, masked: bool, **options: Any) -> None:
+        super().__init__()
+        self.options = options
+        self.register_buffer("mask", torch.randn(5, 5) if masked else None)
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return nn.functional.scaled_dot_product_attention(q, k, v, self.mask, **self.options)
+
+
+@pytest.mark.parametrize(
+    ("module", "partitions"),
+    [(Attention(False), 1), (Attention(True, scale=0.5), 1), (Attention(False, is_causal=True), 0)],
+    ids=["plain", "mask and scale", "causal: left whole"],
+)
+def test_attention_is_quantized_in_steps(module: nn.Module, partitions: int) -> None:
+    inputs = tuple(torch.randn(1, 2, 5, 8) for _ in range(3))
+    result = partitioned(quantized(module, inputs))
+    assert len(result.partition_tags) == partitions
+    for part in parts(result):
+        # Two products and a softmax in a row: each may round differently by one step.
+        assert compare(part, seeds=1).steps <= 2
+
+
 TABLE = """\
 Partitioning for EthosUBackend: TOSA-1.0+INT+int16+int4+u55
 The following nodes were rejected for TOSA-1.0+INT+int16+int4+u55:
@@ -184,7 +210,7 @@ def test_table_of_rejected_nodes(caplog: pytest.LogCaptureFixture, tmp_path: Pat
     spec = EthosUCompileSpec("ethos-u55-128").dump_intermediate_artifacts_to(tmp_path)
     with caplog.at_level(logging.INFO, "edgewise.backends.ethosu.partitioner"):
         edge = edgewise.to_edge_transform_and_lower(
-            quantized(Softplus2(), INPUT), partitioner=[EthosUPartitioner(spec)]
+            quantized(Interrupted(), INPUT), partitioner=[EthosUPartitioner(spec)]
         )
     (text,) = [r.getMessage() for r in caplog.records]
     assert text.startswith(TABLE)
@@ -242,12 +268,19 @@ def test_a_module_kept_in_float_stays_outside() -> None:
 
 
 def test_mixed_with_xnnpack_in_one_file() -> None:
+    program = quantized(Interrupted(), INPUT)
     spec = EthosUCompileSpec("ethos-u55-128")
     edge = edgewise.to_edge_transform_and_lower(
-        quantized(Softplus2(), INPUT), partitioner=[EthosUPartitioner(spec), XnnpackPartitioner()]
+        program, partitioner=[EthosUPartitioner(spec), XnnpackPartitioner()]
     )
-    (plan,) = read(edge.to_executorch().buffer).program.execution_plan
+    buffer = edge.to_executorch().buffer
+    (plan,) = read(buffer).program.execution_plan
     assert {d.id for d in plan.delegates} == {"EthosUBackend", "XnnpackBackend"}
+    with torch.no_grad():
+        expected = program.module()(*INPUT)
+    ((found,),) = run_ours(buffer, INPUT)
+    # Steps of the last quantization are 2 % of the largest output; one or two of them.
+    assert_close([found], [expected], rel=0.03)
 
 
 @pytest.mark.peer
@@ -282,7 +315,7 @@ BAD_SPECS = {
     "another family's": (
         {"system_config": "Ethos_U85_SYS_DRAM_Mid"}, ValueError, "must describe an U55",
     ),
-    "memory_mode": ({"memory_mode": "None"}, EdgewiseError, "memory_mode must be one that .*Sram_Only"),
+    "memory_mode": ({"memory_mode": "None"}, EdgewiseError, "one that .*Sram_Only"),
     "flag": ({"extra_flags": ["--turbo"]}, EdgewiseError, "unrecognized arguments: --turbo"),
     "text": ({"extra_flags": "--optimise=Size"}, TypeError, "must be a list of flags"),
     "file": ({"config_ini": "none.ini"}, EdgewiseError, "config_ini must be a readable"),

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
+from torch.fx import GraphModule
 
+from edgewise.backends.ethosu.attention import split_attention
 from edgewise.backends.ethosu.compile_spec import EthosUCompileSpec
 from edgewise.quantize._torchao import HistogramObserver, QuantizationConfig, QuantizationSpec
 from edgewise.quantize.config import SMALLEST_SCALE, get_symmetric_quantization_config
@@ -101,6 +103,11 @@ class EthosUQuantizer(TableQuantizer):
             )
         self.compile_spec = compile_spec
         self.set_global(get_symmetric_quantization_config(is_per_channel=True))
+
+    def transform_for_annotation(self, model: GraphModule) -> GraphModule:
+        """Attention becomes products and a softmax. Called by `prepare_pt2e`."""
+        split_attention(model)
+        return model
 
 
 def get_symmetric_a16w8_quantization_config(is_per_channel: bool = True) -> QuantizationConfig:
