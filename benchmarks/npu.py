@@ -171,7 +171,9 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _cell(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def main() -> None:
