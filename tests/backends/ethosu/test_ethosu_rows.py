@@ -7,8 +7,10 @@ import torch
 from ethosu_cases import ACCEPTED, REFUSED, Case, Quantized
 from ethosu_reference import SPECS, compare, partitioned, parts
 
-from edgewise.backends.ethosu import vela
+import edgewise
+from edgewise.backends.ethosu import EthosUCompileSpec, EthosUPartitioner, vela
 from edgewise.backends.ethosu.rows import all_rows
+from support import run_ours
 
 
 def flat(table: dict) -> list:
@@ -31,6 +33,20 @@ def test_accepted(row: str, case: Case) -> None:
             found = compare(part, seeds=1)
             assert found.steps <= case.steps, f"{found.share:.1%} of the elements"
         vela.compile_tosa(found.tosa, SPECS[family])
+
+
+@pytest.mark.parametrize("row", ["softmax", "layer_norm", "rms_norm", "group_norm"])
+@pytest.mark.parametrize("family", SPECS)
+def test_fixed_point_in_the_simulator(row: str, family: str) -> None:
+    """Of long chains of 32-bit operators: what Vela makes of them computes the same."""
+    case = next(iter(ACCEPTED[row].values()))
+    module = Quantized(case)
+    program = torch.export.export(module, module.inputs)
+    partitioner = EthosUPartitioner(EthosUCompileSpec(SPECS[family]))
+    edge = edgewise.to_edge_transform_and_lower(program, partitioner=[partitioner])
+    ((found,),) = run_ours(edge.to_executorch().buffer, module.inputs)
+    off = (found.int() - module(*module.inputs).int()).abs()
+    assert int(off.max()) <= case.steps
 
 
 @pytest.mark.parametrize(("operator", "case"), flat(REFUSED))

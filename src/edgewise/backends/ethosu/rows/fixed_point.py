@@ -44,8 +44,9 @@ def of_mantissa(function: Function) -> Function:
 def inverse_root(b: Builder, value: Tensor) -> tuple[Tensor, Tensor]:
     """Of positive numbers: r below 2**15 and h with 1 / sqrt(value) = r * 2**(h - 29)."""
     zeros = b.unary("CLZ", value)
-    up = b.binary("SUB", zeros, b.number(1, zeros))
-    half = b.binary("ARITHMETIC_RIGHT_SHIFT", up, b.number(1, up), round=False)
+    # floor((zeros - 1) / 2), as a rescale: shifts to the right may round on U55 and U65.
+    twice = b.binary("SUB", b.binary("ADD", zeros, zeros), b.number(3, zeros))
+    half = b.rescale(twice, [0.25], INT32)
     even = b.binary("ADD", half, half)
     high = b.binary("LOGICAL_LEFT_SHIFT", value, even)
     # From 2**29..2**31 to -3 * 2**13..3 * 2**13

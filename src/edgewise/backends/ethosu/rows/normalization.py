@@ -43,7 +43,9 @@ def _normalized(to: Lowering, x: Stored, shape: Sequence[int], eps: float, centr
     least = max(round(small * n * fine**2), 1)
     root, half = inverse_root(b, b.binary("ADD", squares, b.number(least, squares)))
     product = b.binary("MUL", t, root)
-    return Sums(b.binary("LOGICAL_LEFT_SHIFT", product, half), (math.sqrt(n) * 2.0**-29,))
+    # By a product: shifts are for positive numbers.
+    power = b.binary("LOGICAL_LEFT_SHIFT", b.number(1, half), half)
+    return Sums(b.binary("MUL", product, power), (math.sqrt(n) * 2.0**-29,))
 
 
 def _weighted(
