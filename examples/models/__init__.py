@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from .bert import BERT_BASE, Bert, BertConfig
 from .layers import randomize_batch_norm, randomize_layer_norm
+from .mlperf_tiny import AutoEncoder, DsCnn, MobileNetV1, ResNet8
 from .mobilenet_v2 import mobilenet_v2
 from .mobilenet_v3 import mobilenet_v3_large, mobilenet_v3_small
 from .resnet import resnet18, resnet50
@@ -95,6 +96,10 @@ MODELS: dict[str, ModelSpec] = {
         ModelSpec("resnet50", resnet50, _image, "1x1 and 3x3 convolutions, 25 million weights"),
         ModelSpec("vit_b_16", vit_b_16, _image, "attention, layer norm, GELU"),
         ModelSpec("bert_small", Bert, _tokens(1000, 32), "embeddings, a mask, two layers"),
+        ModelSpec("resnet8", ResNet8, _normal(1, 3, 32, 32), "MLPerf Tiny: images"),
+        ModelSpec("ds_cnn", DsCnn, _normal(1, 1, 49, 10), "MLPerf Tiny: keywords"),
+        ModelSpec("mobilenet_v1_025", MobileNetV1, _normal(1, 3, 96, 96), "MLPerf Tiny: persons"),
+        ModelSpec("autoencoder", AutoEncoder, _normal(1, 640), "MLPerf Tiny: anomalies"),
         ModelSpec("tiny_mlp", TinyMlp, _normal(1, 16), "two linear layers"),
         ModelSpec("tiny_cnn", TinyCnn, _normal(1, 3, 32, 32), "two convolutions, one batch norm"),
     )

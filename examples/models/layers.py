@@ -105,7 +105,7 @@ def randomize_batch_norm(
     measured, which keeps activations of order one all the way through a deep untrained model.
     """
     random = torch.Generator().manual_seed(seed)
-    norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
+    norms = [m for m in model.modules() if isinstance(m, (nn.BatchNorm1d, nn.BatchNorm2d))]
     for norm in norms:
         if norm.affine:
             norm.weight.uniform_(0.75, 1.25, generator=random)
@@ -123,10 +123,12 @@ def randomize_batch_norm(
 
 def _measure(norm: nn.Module, args: tuple[Tensor]) -> None:
     """Take the statistics in `norm` as relative to those of its input, and make them absolute."""
-    assert isinstance(norm, nn.BatchNorm2d)
+    assert isinstance(norm, (nn.BatchNorm1d, nn.BatchNorm2d))
     if norm.running_mean is None or norm.running_var is None:
         return
-    var, mean = torch.var_mean(args[0], (0, 2, 3), correction=0)
+    # A vector has one number a channel: what is measured is that of all channels.
+    dims = (0, 2, 3) if args[0].dim() == 4 else None
+    var, mean = torch.var_mean(args[0], dims, correction=0)
     var = var + 1e-3 * var.mean()  # a channel that is all zero here may not be elsewhere
     norm.running_mean.mul_(var.sqrt()).add_(mean)
     norm.running_var.mul_(var)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from edgewise.backends.ethosu.document import markdown as ethosu_markdown
 from edgewise.backends.xnnpack.document import markdown
 from edgewise.emit.document import markdown as runtime_markdown
 
@@ -19,4 +20,11 @@ def test_runtime_operator_table_is_fresh() -> None:
     written = (DOCS / "operators.md").read_text()
     assert written == runtime_markdown(), (
         "stale: run python -m edgewise.emit.document > docs/operators.md"
+    )
+
+
+def test_ethosu_operator_table_is_fresh() -> None:
+    written = (DOCS / "ethosu-operators.md").read_text()
+    assert written == ethosu_markdown(), (
+        "stale: run python -m edgewise.backends.ethosu.document > docs/ethosu-operators.md"
     )

@@ -26,6 +26,7 @@ PARAMETERS = {
     "resnet18": 11_689_512,
     "resnet50": 25_557_032,
     "vit_b_16": 86_567_656,
+    "autoencoder": 267_928,  # 269,992 in MLPerf Tiny, which counts statistics of norms, too
 }
 
 # Number of entries in the state dict, then some of them with their shapes.
@@ -134,6 +135,10 @@ OUTPUTS = {
     "bert_small": [(1, 32, 128), (1, 128)],
     "tiny_mlp": [(1, 4)],
     "tiny_cnn": [(1, 10)],
+    "resnet8": [(1, 10)],
+    "ds_cnn": [(1, 12)],
+    "mobilenet_v1_025": [(1, 2)],
+    "autoencoder": [(1, 640)],
 }
 
 # The largest model is exported once, by the benchmarks; here a ViT of two layers stands for it.

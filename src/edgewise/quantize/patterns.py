@@ -41,11 +41,14 @@ class Weighted:
 class Elementwise:
     """Tensor operands in, one tensor out, each with a scale of its own.
 
-    numbers: whether all but one of them may be numbers.
+    numbers: whether all but one of them may be numbers. first: the first operand's place.
+    real: whether the result is a real number (that of a comparison is none).
     """
 
     operands: int = 2
     numbers: bool = False
+    first: int = 0
+    real: bool = True
 
 
 @dataclass(frozen=True)

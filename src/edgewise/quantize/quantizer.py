@@ -108,7 +108,8 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
 
     def _annotate(self, node: Node, pattern: Pattern) -> None:
         config = self._selection.of(node)
-        if config is None or not is_float(node):
+        real = not isinstance(pattern, Elementwise) or pattern.real
+        if config is None or (real and not is_float(node)):
             return
         nodes = chain(node, pattern)
         if any(self._selection.refuses(n) for n in nodes[1:]):
@@ -164,11 +165,12 @@ def _weighted(nodes: list[Node], pattern: Weighted, config: QuantizationConfig) 
 
 
 def _elementwise(nodes: list[Node], pattern: Elementwise, config: QuantizationConfig) -> None:
-    operands = [a for a in nodes[0].args[: pattern.operands] if isinstance(a, Node)]
+    given = nodes[0].args[pattern.first : pattern.first + pattern.operands]
+    operands = [a for a in given if isinstance(a, Node)]
     wanted = len(operands) == pattern.operands or (pattern.numbers and bool(operands))
     if wanted and all(is_float(a) for a in operands):
         inputs = dict.fromkeys(operands, config.input_activation)
-        _mark(nodes, inputs, config.output_activation)
+        _mark(nodes, inputs, config.output_activation if pattern.real else None)
 
 
 def _joined(node: Node, config: QuantizationConfig) -> None:

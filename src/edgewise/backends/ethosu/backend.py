@@ -69,7 +69,7 @@ def estimates(figures: vela.VelaFigures) -> Estimates:
             known[f"{name} bytes used"] = memory.peak_bytes
             known[f"{name} bytes read"] = memory.read_bytes
             known[f"{name} bytes written"] = memory.written_bytes
-    layers = [
+    layers: list[dict[str, str | int]] = [
         {
             "name": layer.name,
             "operator": layer.operator,

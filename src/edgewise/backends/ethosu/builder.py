@@ -32,6 +32,7 @@ class Builder:
     def __init__(self, tosa: Tosa | None = None) -> None:
         self.tosa = tosa or Tosa()
         self._ordered: dict[tuple[str, Order], Tensor] = {}
+        self._known: dict[str, Any] = {}
 
     # --- moving -------------------------------------------------------------------------
 
@@ -39,6 +40,8 @@ class Builder:
         """The same tensor, lying as `order` says."""
         if t.order == order:
             return t
+        if t.name in self._known:
+            return self.const(self._known[t.name], t.dtype, order)
         key = (t.name, (*t.order, -1, *order))
         if key not in self._ordered:
             perms = [t.order.index(dim) for dim in order]
@@ -71,6 +74,9 @@ class Builder:
         extra = rank - t.rank
         if extra == 0:
             return t
+        if t.name in self._known:
+            values = self._known[t.name]
+            return self.const(values.reshape((*(1,) * extra, *values.shape)), t.dtype)
         order = (*range(extra), *(d + extra for d in t.order))
         dims = (*(1,) * extra, *t.dims)
         return self.tosa.add("RESHAPE", [t, self.tosa.shape(dims)], dims, t.dtype, order)
@@ -78,10 +84,19 @@ class Builder:
     def const(self, values: Any, dtype: str, order: Order | None = None) -> Tensor:
         """values: an array in logical order, laid out as `order` says."""
         array = np.asarray(values)
-        if order is None or order == identity(array.ndim):
-            return self.tosa.const(values, dtype, array.shape)
-        made = self.tosa.const(np.ascontiguousarray(array.transpose(order)), dtype)
-        return Tensor(made.name, made.dims, dtype, order)
+        order = order or identity(array.ndim)
+        lying = array if order == identity(array.ndim) else array.transpose(order)
+        made = self.tosa.const(np.ascontiguousarray(lying), dtype, lying.shape)
+        if made.order != order:
+            # Of one content, known by its name in one order.
+            made = Tensor(made.name, made.dims, dtype, order)
+        self._known[made.name] = array
+        return made
+
+    def number(self, value: int, like: Tensor, dtype: str = INT32) -> Tensor:
+        """A constant of one element, that can be combined with `like`."""
+        made = self.tosa.const(np.full((1,) * like.rank, value), dtype)
+        return Tensor(made.name, made.dims, dtype, like.order)
 
     def concat(self, parts: Sequence[Tensor], dim: int) -> Tensor:
         order = _common_order(parts)
@@ -187,7 +202,7 @@ class Builder:
         return self.tosa.add(operator, [t], t.dims, dtype or t.dtype, t.order)
 
     def binary(
-        self, operator: str, a: Tensor, b: Tensor, dtype: str | None = None, **attributes: Any
+        self, operator: str, a: Tensor, b: Tensor, dtype: str = "", **attributes: Any
     ) -> Tensor:
         """With broadcasting, as torch's."""
         a, b = self.aligned([a, b])

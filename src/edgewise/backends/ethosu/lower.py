@@ -52,6 +52,11 @@ def lower_node(to: Lowering, node: Node) -> Value | tuple[Value, ...]:
     row = row_of(node)
     if row is None:
         raise Refused(Refusal("an operator of the Ethos-U table", op_name(node)))
+    if not row.int16:
+        for operand in node.all_input_nodes:
+            value = to.done.get(operand)
+            if isinstance(value, Stored) and value.quant.type == INT16:
+                raise Refused(Refusal(f"{row.name} of 8-bit operands", f"{operand.name}: int16"))
     try:
         return row.lower(to, node, arguments(node))
     except ValueError as error:  # a scale out of reach

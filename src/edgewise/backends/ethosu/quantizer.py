@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
+from torch.fx import GraphModule
 
+from edgewise.backends.ethosu.attention import split_attention
 from edgewise.backends.ethosu.compile_spec import EthosUCompileSpec
 from edgewise.quantize._torchao import HistogramObserver, QuantizationConfig, QuantizationSpec
 from edgewise.quantize.config import SMALLEST_SCALE, get_symmetric_quantization_config
@@ -31,7 +33,10 @@ mean.dim rms_norm.default softmax.int sum.default sum.dim_IntList
 _PAIRS = """
 add.Tensor add_.Tensor bmm.default div.Tensor div_.Tensor matmul.default maximum.default
 minimum.default mm.default mul.Tensor mul_.Tensor sub.Tensor sub_.Tensor
-eq.Tensor ge.Tensor gt.Tensor le.Tensor lt.Tensor ne.Tensor
+"""
+_COMPARISONS = """
+eq.Scalar eq.Tensor ge.Scalar ge.Tensor gt.Scalar gt.Tensor le.Scalar le.Tensor lt.Scalar
+lt.Tensor ne.Scalar ne.Tensor
 """
 _SAME = """
 adaptive_avg_pool1d.default adaptive_avg_pool2d.default
@@ -70,6 +75,9 @@ def _table() -> dict[Any, Pattern]:
     }
     table.update(dict.fromkeys(_targets(_FUNCTIONS), Elementwise(operands=1)))
     table.update(dict.fromkeys(_targets(_PAIRS), Elementwise(numbers=True)))
+    compared = Elementwise(numbers=True, real=False)
+    table.update(dict.fromkeys(_targets(_COMPARISONS), compared))
+    table[aten.where.self] = Elementwise(first=1)
     table.update(dict.fromkeys(_targets(_SAME), SameScale()))
     return table
 
@@ -95,6 +103,11 @@ class EthosUQuantizer(TableQuantizer):
             )
         self.compile_spec = compile_spec
         self.set_global(get_symmetric_quantization_config(is_per_channel=True))
+
+    def transform_for_annotation(self, model: GraphModule) -> GraphModule:
+        """Attention becomes products and a softmax. Called by `prepare_pt2e`."""
+        split_attention(model)
+        return model
 
 
 def get_symmetric_a16w8_quantization_config(is_per_channel: bool = True) -> QuantizationConfig:

@@ -50,5 +50,5 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _rule(widths: Sequence[int], marks: str) -> str:
-    left, line, cross, right = marks
+    left, line, cross, right = list(marks)
     return left + cross.join(line * (width + 2) for width in widths) + right

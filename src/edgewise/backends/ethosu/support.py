@@ -81,21 +81,16 @@ class Support:
         """What the row and the user's checks say, before anything is lowered."""
         if is_getitem(node):
             return []
-        found = []
         row = row_of(node)
+        if row is not None and not self.quantized and _is_float(node):
+            rule = "the program is quantized: the NPU computes in integers"
+            return [Refusal(rule, "floating point only", QUANTIZE_IT)]
+        found = []
         if row is not None:
             found = row.refusals(node, self.constants, self._target)
         for check in self._checks:
             if not check.is_node_supported(self._modules, node):
                 found.append(Refusal(f"Rejected by {type(check).__name__}"))
-        if not found and row is not None and not self.quantized and _is_float(node):
-            found = [
-                Refusal(
-                    "the program is quantized: the NPU computes in integers",
-                    "floating point only",
-                    QUANTIZE_IT,
-                )
-            ]
         return found
 
     def _settle(self) -> None:

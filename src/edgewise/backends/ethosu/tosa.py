@@ -108,7 +108,7 @@ class Tosa:
             made = Tensor(name, array.shape, dtype, identity(array.ndim))
             # A large array is known by its address: kept alive as long as the graph.
             self._consts[key] = made
-            self._consts[(*key, "of")] = values
+            self._consts[key + ("of",)] = values  # noqa: RUF005
         return self._consts[key]
 
     def shape(self, sizes: Sequence[int]) -> Tensor:
@@ -153,59 +153,17 @@ class Tosa:
         return bytes(self._graph.serialize())
 
 
+_OPERATORS = """
+_ ABS ADD ARGMAX ARITHMETIC_RIGHT_SHIFT AVG_POOL2D BITWISE_AND BITWISE_NOT BITWISE_OR
+BITWISE_XOR CAST CLAMP CLZ CONCAT CONV2D DEPTHWISE_CONV2D EQUAL GATHER GREATER
+GREATER_EQUAL IDENTITY LOGICAL_AND LOGICAL_LEFT_SHIFT LOGICAL_NOT LOGICAL_OR
+LOGICAL_RIGHT_SHIFT LOGICAL_XOR MATMUL MAXIMUM MAX_POOL2D MINIMUM MUL NEGATE PAD
+REDUCE_ALL REDUCE_ANY REDUCE_MAX REDUCE_MIN REDUCE_SUM RESCALE RESHAPE RESIZE REVERSE
+SELECT SLICE SUB TABLE TILE TRANSPOSE TRANSPOSE_CONV2D
+"""
 _ATTRIBUTE = {
     operator: "".join(p.capitalize() for p in operator.split("_")) + "Attribute"
-    for operator in [
-        "ABS",
-        "ADD",
-        "ARGMAX",
-        "ARITHMETIC_RIGHT_SHIFT",
-        "AVG_POOL2D",
-        "BITWISE_AND",
-        "BITWISE_NOT",
-        "BITWISE_OR",
-        "BITWISE_XOR",
-        "CAST",
-        "CLAMP",
-        "CLZ",
-        "CONCAT",
-        "CONV2D",
-        "DEPTHWISE_CONV2D",
-        "EQUAL",
-        "GATHER",
-        "GREATER",
-        "GREATER_EQUAL",
-        "IDENTITY",
-        "LOGICAL_AND",
-        "LOGICAL_LEFT_SHIFT",
-        "LOGICAL_NOT",
-        "LOGICAL_OR",
-        "LOGICAL_RIGHT_SHIFT",
-        "LOGICAL_XOR",
-        "MATMUL",
-        "MAXIMUM",
-        "MAX_POOL2D",
-        "MINIMUM",
-        "MUL",
-        "NEGATE",
-        "PAD",
-        "REDUCE_ALL",
-        "REDUCE_ANY",
-        "REDUCE_MAX",
-        "REDUCE_MIN",
-        "REDUCE_SUM",
-        "RESCALE",
-        "RESHAPE",
-        "RESIZE",
-        "REVERSE",
-        "SELECT",
-        "SLICE",
-        "SUB",
-        "TABLE",
-        "TILE",
-        "TRANSPOSE",
-        "TRANSPOSE_CONV2D",
-    ]
+    for operator in _OPERATORS.split()
 } | {"ARGMAX": "ArgMaxAttribute", "MATMUL": "MatMulAttribute"}
 
 
@@ -255,7 +213,7 @@ class Dry(Tosa):
 
 def little_endian(number: int, dtype: str) -> list[int]:
     """A number as the bytes that attributes of a type want."""
-    return list(np.asarray(number, _STORED_AS[dtype]).view(np.uint8).reshape(-1).tobytes())
+    return list(np.array([number], _STORED_AS[dtype]).tobytes())
 
 
 def permuted(tensor: Tensor, dims: Sequence[int]) -> Tensor:

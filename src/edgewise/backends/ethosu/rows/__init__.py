@@ -8,9 +8,13 @@ from edgewise.backends.ethosu.rows import (
     arithmetic,
     convolution,
     functions,
+    normalization,
     pooling,
     reductions,
+    resample,
+    selection,
     shape,
+    softmax,
 )
 from edgewise.backends.ethosu.table import BY_TARGET, ROWS, OpRow
 
@@ -29,8 +33,12 @@ __all__ = [
     "arithmetic",
     "convolution",
     "functions",
+    "normalization",
     "pooling",
     "reductions",
+    "resample",
     "row_of",
+    "selection",
     "shape",
+    "softmax",
 ]

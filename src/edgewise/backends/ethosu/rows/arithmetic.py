@@ -54,7 +54,7 @@ def added(to: Lowering, operator: str, a: Stored, b: Stored, factor: float = 1.0
         to.b.rescale(s.tensor, [scale / step], INT32, s.quant.zero_point, 0)
         for s, scale in zip((a, b), scales, strict=True)
     ]
-    return Sums(to.b.binary(operator, *parts), (step,))
+    return Sums(to.b.binary(operator, parts[0], parts[1]), (step,))
 
 
 def _product(to: Lowering, node: Node, args: Args) -> Real:
@@ -63,7 +63,7 @@ def _product(to: Lowering, node: Node, args: Args) -> Real:
         return found
     a, b = to.stored(args["self"]), to.stored(args["other"])
     parts = [to.b.rescale(s.tensor, [1.0], INT32, s.quant.zero_point, 0) for s in (a, b)]
-    return Sums(to.b.binary("MUL", *parts), (a.quant.scale * b.quant.scale,))
+    return Sums(to.b.binary("MUL", parts[0], parts[1]), (a.quant.scale * b.quant.scale,))
 
 
 def _quotient(to: Lowering, node: Node, args: Args) -> Real:
@@ -73,7 +73,7 @@ def _quotient(to: Lowering, node: Node, args: Args) -> Real:
     a = to.stored(args["self"])
     inverse = Constant(to.constants.tensor(args["other"]).reciprocal()).stored(to.b)
     parts = [to.b.rescale(s.tensor, [1.0], INT32, s.quant.zero_point, 0) for s in (a, inverse)]
-    return Sums(to.b.binary("MUL", *parts), (a.quant.scale * inverse.quant.scale,))
+    return Sums(to.b.binary("MUL", parts[0], parts[1]), (a.quant.scale * inverse.quant.scale,))
 
 
 def _known_divisor(q: Ask) -> str | None:
@@ -115,7 +115,7 @@ def _extreme(operator: str) -> object:
         def make(ts: Sequence[Tensor], quant: Quant) -> Tensor:
             # TOSA compares integers of 32 bits only.
             wide = [to.b.rescale(t, [1.0], INT32, quant.zero_point, 0) for t in ts]
-            chosen = to.b.binary(operator, *wide)
+            chosen = to.b.binary(operator, wide[0], wide[1])
             return to.b.rescale(chosen, [1.0], quant.type, 0, quant.zero_point)
 
         return Combined(pair, _shape(node), make)

@@ -10,6 +10,7 @@ import torch
 from torch.fx import Node
 
 from edgewise.backends.ethosu.builder import NHWC
+from edgewise.backends.ethosu.quant import Quant, is_dequantize
 from edgewise.backends.ethosu.table import (
     STORED,
     Args,
@@ -181,6 +182,21 @@ def _no_dilated_transpose(q: Ask) -> str | None:
     return None
 
 
+def _small_steps(q: Ask) -> str | None:
+    stride, x = q.args["stride"], fake(q.args["input"])
+    if q.target.family == "U85" or max(stride) <= (2 if q.args["transposed"] else 3):
+        return None
+    depthwise = q.args["groups"] > 1 and q.args["groups"] == x.shape[1]
+    return f"stride={stride}" if depthwise or q.args["transposed"] else None
+
+
+def _transposed_in_16(q: Ask) -> str | None:
+    source = q.args["input"]
+    if not q.args["transposed"] or q.target.family == "U85" or not is_dequantize(source):
+        return None
+    return "int16" if Quant.of(source).dtype == torch.int16 else None
+
+
 def _output_axis(q: Ask) -> str | None:
     transposed = bool(q.args["transposed"])
     node = q.args["weight"]
@@ -203,6 +219,10 @@ add_row(
             integer_weight("weight", 0, 1),
             constant("bias"),
             Constraint("transposed convolution without dilation", _no_dilated_transpose),
+            Constraint(
+                "strides up to 3 if depthwise, up to 2 if transposed, except on U85", _small_steps
+            ),
+            Constraint("a transposed convolution in 8 bits, except on U85", _transposed_in_16),
             Constraint(
                 "scales by output channel (one for all if transposed in groups)", _output_axis
             ),
@@ -296,7 +316,7 @@ add_row(
 
 
 def _product(to: Lowering, node: Node, args: Args) -> Real:
-    a, b = args["self"], args.get("mat2", args.get("other"))
+    a, b = args["self"], args["mat2" if "mat2" in args else "other"]
     if b in to.constants and fake(b).dim() == 2 and to.constants.weight(b) is not None:
         return _fully(to, node, a, b, None, flip=True)
     x, y = to.stored(a), to.stored(b)
@@ -315,7 +335,7 @@ def _batched(to: Lowering, x: Stored, shape: Sequence[int]) -> Tensor:
 
 def _alike(q: Ask) -> str | None:
     """Operands of equal types; of one batch."""
-    a, b = q.args["self"], q.args.get("mat2", q.args.get("other"))
+    a, b = q.args["self"], q.args["mat2" if "mat2" in q.args else "other"]
     if b in q.constants and fake(b).dim() == 2:
         return integer_weight("_", 1).check(Ask(q.node, {"_": b}, q.constants, q.target))
     shapes = [tuple(fake(n).shape) for n in (a, b)]

@@ -65,62 +65,17 @@ def _rows(names: Sequence[str], overload: str = "default", keep: bool = False) -
         add_row(OpRow(row, (target,), _function, reads=FUNCTION, keep=keep, also=also))
 
 
-_rows(
-    [
-        "abs",
-        "acos",
-        "acosh",
-        "asin",
-        "asinh",
-        "atan",
-        "atanh",
-        "ceil",
-        "cos",
-        "cosh",
-        "elu",
-        "erf",
-        "exp",
-        "expm1",
-        "floor",
-        "gelu",
-        "leaky_relu",
-        "log",
-        "log10",
-        "log1p",
-        "log2",
-        "neg",
-        "reciprocal",
-        "round",
-        "rsqrt",
-        "sigmoid",
-        "sign",
-        "sin",
-        "sinh",
-        "sqrt",
-        "tan",
-        "tanh",
-        "trunc",
-    ]
-)
-_rows(
-    [
-        "celu",
-        "erfinv",
-        "exp2",
-        "hardshrink",
-        "hardsigmoid",
-        "hardswish",
-        "log_sigmoid",
-        "logit",
-        "mish",
-        "selu",
-        "silu",
-        "softplus",
-        "softshrink",
-        "square",
-    ],
-    keep=True,
-)
+_CORE = """
+abs acos acosh asin asinh atan atanh ceil cos cosh elu erf exp expm1 floor gelu
+leaky_relu log log10 log1p log2 neg reciprocal round rsqrt sigmoid sign sin sinh sqrt
+tan tanh trunc
+"""
+_KEPT = """
+celu erfinv exp2 hardshrink hardsigmoid hardswish log_sigmoid logit mish selu silu
+softplus softshrink square
+"""
+_rows(_CORE.split())
+_rows(_KEPT.split(), keep=True)
 _rows(["pow"], "Tensor_Scalar")
 _rows(["pow"], "Scalar")
 for _scalar in ("add", "sub", "mul", "div", "rsub", "remainder"):

@@ -130,7 +130,7 @@ def _same(to: Lowering, node: Node, args: Args) -> Move:
 
 
 def _float_to_float(q: Ask) -> str | None:
-    before, after = fake(q.node.args[0]).dtype, fake(q.node).dtype
+    before, after = fake(q.node.all_input_nodes[0]).dtype, fake(q.node).dtype
     return None if before == after else f"{before} to {after}".replace("torch.", "")
 
 

@@ -1,0 +1,196 @@
+"""Whole models on Ethos-U: Vela's estimates, and what the simulator computes.
+
+Columns: the share of multiply-accumulates and the number of delegates on the NPU; Vela's
+cycles and inferences per second (estimates of the compiler, nothing is measured on a
+device); the largest difference between the simulator's outputs and those of the quantized
+program in eager PyTorch, in steps of the output, and its SQNR; seconds of lowering, and of
+Vela in it; seconds of one simulated inference.
+
+Weights are random, but for the digits: these are trained here. A network of random weights
+enlarges the one step by which a layer may round differently.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT)]
+
+import edgewise  # noqa: E402
+from edgewise.backends.ethosu import (  # noqa: E402
+    EthosUCompileSpec,
+    EthosUPartitioner,
+    EthosUQuantizer,
+    vela,
+)
+from edgewise.quantize.flow import quantize  # noqa: E402
+from examples.models import MODELS  # noqa: E402
+
+TARGETS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
+NAMES = ("resnet8", "ds_cnn", "mobilenet_v1_025", "autoencoder", "mobilenet_v2")
+DOCUMENT = ROOT / "docs" / "ethosu.md"
+START, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
+
+
+class _Clock:
+    """Seconds that Vela takes of a lowering."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._compile = vela.compile_tosa
+
+    def __enter__(self) -> _Clock:
+        def timed(*args: Any, **options: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return self._compile(*args, **options)
+            finally:
+                self.seconds += time.perf_counter() - start
+
+        vela.compile_tosa = timed
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        vela.compile_tosa = self._compile
+
+
+def lowered(program: torch.export.ExportedProgram, target: str) -> tuple[Any, float, float]:
+    """The finished program, seconds of lowering, seconds of Vela in them."""
+    with _Clock() as clock:
+        start = time.perf_counter()
+        partitioner = EthosUPartitioner(EthosUCompileSpec(target))
+        edge = edgewise.to_edge_transform_and_lower(program, partitioner=[partitioner])
+        finished = edge.to_executorch()
+        return finished, time.perf_counter() - start, clock.seconds
+
+
+def run(finished: Any, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+    from edgewise.runtime import Runtime
+
+    method = Runtime.get().load_program(finished.buffer).load_method("forward")
+    return torch.from_numpy(np.array(method.execute(list(inputs))[0]))
+
+
+def output_step(program: torch.export.ExportedProgram) -> float:
+    """The scale of the output's quantization."""
+    result = next(iter(reversed(program.graph.nodes))).args[0][0]
+    return float(result.args[1])
+
+
+def whole_models(names: Sequence[str]) -> list[dict[str, Any]]:
+    rows = []
+    for name in names:
+        spec = MODELS[name]
+        inputs = spec.example_inputs(1)
+        batches = [spec.example_inputs(seed) for seed in (1, 2, 3)]
+        program = quantize(
+            spec.build(0), inputs, "int8", EthosUQuantizer, calibration=batches, progress=False
+        )
+        with torch.no_grad():
+            expected = program.module()(*inputs)
+        step = output_step(program)
+        for target in TARGETS:
+            finished, seconds, in_vela = lowered(program, target)
+            start = time.perf_counter()
+            found = run(finished, inputs)
+            simulated = time.perf_counter() - start
+            off = (found - expected).double()
+            report = finished.delegation_report()
+            figures = [e.figures for e in report.estimates.values()]
+            cycles = sum(f["cycles"] for f in figures)
+            noise = float(off.square().sum())
+            signal = float(expected.double().square().sum())
+            rows.append(
+                {
+                    "model": name,
+                    "target": target,
+                    "MACs %": 100 * report.share("macs"),
+                    "delegates": len(report.delegates),
+                    "cycles": int(cycles),
+                    "inferences/s": 1 / sum(1 / f["inferences per second"] for f in figures),
+                    "steps": round(float(off.abs().max()) / step),
+                    "SQNR dB": 10 * np.log10(signal / noise) if noise else "exact",
+                    "lowering s": seconds,
+                    "Vela s": in_vela,
+                    "simulated s": simulated,
+                }
+            )
+            print(rows[-1], file=sys.stderr)
+    return rows
+
+
+def digits(count: int) -> list[dict[str, Any]]:
+    """Accuracy on `count` test images of classifiers that are trained here."""
+    from examples.models.digits import DigitsCnn, DigitsTransformer, load_digits, train
+
+    images, labels, test, wanted = load_digits()
+    test, wanted = test[:count], wanted[:count]
+    rows = []
+    for name, factory in (("digits CNN", DigitsCnn), ("digits transformer", DigitsTransformer)):
+        torch.manual_seed(0)
+        model = train(factory(), images, labels)
+        batches = [(image[None],) for image in images[:200]]
+        program = quantize(
+            model, batches[0], "int8", EthosUQuantizer, calibration=batches, progress=False
+        )
+
+        def percent(outputs: torch.Tensor) -> float:
+            return 100 * float((outputs.argmax(1) == wanted).float().mean())
+
+        eager = program.module()
+        with torch.no_grad():
+            row = {
+                "model": name,
+                "images": count,
+                "float32 %": percent(model(test)),
+                "PT2E int8 %": percent(torch.cat([eager(x[None]) for x in test])),
+            }
+        for target in TARGETS:
+            finished = lowered(program, target)[0]
+            outputs = torch.cat([run(finished, [x[None]]) for x in test])
+            row[f"{target} %"] = percent(outputs)
+        rows.append(row)
+        print(row, file=sys.stderr)
+    return rows
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    head = list(rows[0])
+    lines = [head, ["---"] * len(head)]
+    lines += [[_cell(row[key]) for key in head] for row in rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def _cell(value: Any) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--models", nargs="*", default=NAMES, help="names of examples.models")
+    parser.add_argument("--images", type=int, default=359, help="test images of digits; 0: none")
+    parser.add_argument("--write", action="store_true", help=f"write {DOCUMENT.name}")
+    options = parser.parse_args()
+    text = table(whole_models(options.models)) if options.models else ""
+    if options.images:
+        text += "\n" + table(digits(options.images))
+    print(text)
+    if options.write:
+        page = DOCUMENT.read_text()
+        before, rest = page.split(START)
+        DOCUMENT.write_text(before + START + "\n" + text + "\n" + END + rest.split(END)[1])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""The operator table as Markdown, made from the rows.
+
+python -m edgewise.backends.ethosu.document > docs/ethosu-operators.md
+"""
+
+from __future__ import annotations
+
+from edgewise.backends.ethosu.rows import all_rows
+from edgewise.backends.ethosu.table import ANY, FUNCTION, MAX_RANK, STORED, OpRow
+
+_HEAD = f"""# Operators of the Ethos-U backend
+
+Made from the rows of `edgewise.backends.ethosu.rows` by
+`python -m edgewise.backends.ethosu.document`; a test fails if it is stale.
+
+For every row: static shapes, at least one element, at most {MAX_RANK} dimensions, integers of 8
+bits (16 where the column says so) with one scale. "operands" says what stands before the
+operator: *dequantized* operands (or constants); *a function* of one dequantized tensor, whose
+functions in a row become one table; or *any* value that the NPU computes.
+
+| operator | operators of torch | operands | bits | targets | constraints | computed as |
+|---|---|---|---|---|---|---|
+"""
+_READS = {STORED: "dequantized", FUNCTION: "a function", ANY: "any"}
+
+
+def markdown() -> str:
+    return _HEAD + "".join(_line(row) for row in sorted(all_rows(), key=lambda r: r.name))
+
+
+def _line(row: OpRow) -> str:
+    targets = ", ".join(f"`{t}`".replace("aten.", "") for t in row.targets)
+    families = f"{', '.join(row.only)}: {row.why}" if row.only else "all"
+    rules = "; ".join(c.rule for c in row.constraints)
+    bits = "8, 16" if row.int16 else "8"
+    cells = (row.name, targets, _READS[row.reads], bits, families, rules, row.also)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

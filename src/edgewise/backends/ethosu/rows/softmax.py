@@ -1,0 +1,74 @@
+"""Softmax and its logarithm, in 32-bit integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from edgewise.backends.ethosu.rows.fixed_point import looked_up, mantissa, of_mantissa
+from edgewise.backends.ethosu.table import Args, Lowering, OpRow, add_row
+from edgewise.backends.ethosu.tosa import INT16, INT32, Tensor
+from edgewise.backends.ethosu.values import Real, Stored, Sums
+
+aten = torch.ops.aten
+
+_ONE = 2**15 - 1
+
+
+def _exponentials(to: Lowering, x: Stored, dim: int) -> tuple[Tensor, Tensor, Tensor]:
+    """x - max(x) in steps of x, its exponentials with 15 bits, and their sums."""
+    b = to.b
+    zero = x.quant.zero_point
+    most = b.rescale(b.reduce("REDUCE_MAX", x.tensor, dim), [1.0], INT32, zero)
+    below = b.binary("SUB", b.rescale(x.tensor, [1.0], INT32, zero), most)
+    # The table has an entry for each of the 256 differences.
+    index = b.rescale(below, [128.0], INT16)
+    scale = x.quant.scale
+
+    def exponential(i: Any) -> Any:
+        return np.exp(np.minimum(i / 128, 0) * scale) * (_ONE / 2**15)
+
+    powers = looked_up(b, index, exponential, 15)
+    return below, powers, b.reduce("REDUCE_SUM", powers, dim)
+
+
+def _softmax(to: Lowering, node: Node, args: Args) -> Real:
+    b, x = to.b, to.stored(args["self"])
+    _, powers, total = _exponentials(to, x, args["dim"] % len(x.shape))
+    index, zeros = mantissa(b, total)
+    inverse = looked_up(b, index, of_mantissa(lambda m: 1 / m * (_ONE / 2**15)), 15)
+    # A sum of at least 2**15 - 1 has at most 17 leading zeros.
+    down = b.binary("SUB", b.number(17, zeros), zeros)
+    product = b.binary("MUL", powers, inverse)
+    shifted = b.binary("ARITHMETIC_RIGHT_SHIFT", product, down, round=False)
+    return Sums(shifted, (1 / (_ONE * 2.0**14),))
+
+
+def _log_softmax(to: Lowering, node: Node, args: Args) -> Real:
+    b, x = to.b, to.stored(args["self"])
+    below, _, total = _exponentials(to, x, args["dim"] % len(x.shape))
+    index, zeros = mantissa(b, total)
+    bits = 15
+    logarithm = looked_up(b, index, of_mantissa(lambda m: np.log(m) * (_ONE / 2**15)), bits)
+    # log(total / one) = log(mantissa) + (31 - zeros) * log(2) - log(one), in steps of 2**-bits
+    twos = b.rescale(b.binary("SUB", b.number(31, zeros), zeros), [np.log(2) * 2**bits], INT32)
+    one = b.number(round(np.log(_ONE) * 2**bits), twos)
+    log_total = b.binary("SUB", b.binary("ADD", logarithm, twos), one)
+    scaled = b.rescale(below, [x.quant.scale * 2**bits], INT32)
+    return Sums(b.binary("SUB", scaled, log_total), (2.0**-bits,))
+
+
+_EXPONENTIALS = "in 32 bits: exponentials of the distance from the maximum, by tables"
+add_row(OpRow("softmax", (aten._softmax.default,), _softmax, int16=False, also=_EXPONENTIALS))
+add_row(
+    OpRow(
+        "log_softmax",
+        (aten._log_softmax.default,),
+        _log_softmax,
+        int16=False,
+        also=_EXPONENTIALS,
+    )
+)

@@ -1,0 +1,65 @@
+"""The operator table: each row's TOSA graph in the reference model equals the PT2E program."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from ethosu_cases import ACCEPTED, REFUSED, Case, Quantized
+from ethosu_reference import SPECS, compare, partitioned, parts
+
+import edgewise
+from edgewise.backends.ethosu import EthosUCompileSpec, EthosUPartitioner, vela
+from edgewise.backends.ethosu.rows import all_rows
+from support import run_ours
+
+
+def flat(table: dict) -> list:
+    return [
+        pytest.param(row, case, id=f"{row}: {name}" if name else row)
+        for row, cases in table.items()
+        for name, case in cases.items()
+    ]
+
+
+@pytest.mark.parametrize(("row", "case"), flat(ACCEPTED))
+def test_accepted(row: str, case: Case) -> None:
+    module = Quantized(case)
+    program = torch.export.export(module, module.inputs)
+    for family in case.families:
+        result = partitioned(program, family)
+        assert not result.refusals, result.refusals
+        (part,) = parts(result)
+        if family == case.families[0]:
+            found = compare(part, seeds=1)
+            assert found.steps <= case.steps, f"{found.share:.1%} of the elements"
+        vela.compile_tosa(found.tosa, SPECS[family])
+
+
+@pytest.mark.parametrize("row", ["softmax", "layer_norm", "rms_norm", "group_norm"])
+@pytest.mark.parametrize("family", SPECS)
+def test_fixed_point_in_the_simulator(row: str, family: str) -> None:
+    """Of long chains of 32-bit operators: what Vela makes of them computes the same."""
+    case = next(iter(ACCEPTED[row].values()))
+    module = Quantized(case)
+    program = torch.export.export(module, module.inputs)
+    partitioner = EthosUPartitioner(EthosUCompileSpec(SPECS[family]))
+    edge = edgewise.to_edge_transform_and_lower(program, partitioner=[partitioner])
+    ((found,),) = run_ours(edge.to_executorch().buffer, module.inputs)
+    off = (found.int() - module(*module.inputs).int()).abs()
+    assert int(off.max()) <= case.steps
+
+
+@pytest.mark.parametrize(("operator", "case"), flat(REFUSED))
+def test_refused(operator: str, case: Case) -> None:
+    module = Quantized(case)
+    program = torch.export.export(module, module.inputs)
+    for family in case.families:
+        result = partitioned(program, family)
+        nodes = result.tagged_exported_program.graph.nodes
+        (node,) = [n for n in nodes if str(n.target) == operator]
+        assert any(case.reason in str(r) for r in result.refusals[node.name])
+        assert not result.partition_tags
+
+
+def test_every_row_has_an_accepted_case() -> None:
+    assert sorted(ACCEPTED) == sorted(row.name for row in all_rows())
