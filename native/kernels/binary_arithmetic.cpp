@@ -7,7 +7,8 @@
 #include "elementwise.h"
 #include "vector_math.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 namespace {
 
 constexpr const char* kZeroDivision =
@@ -378,4 +379,5 @@ constexpr KernelEntry kKernels[] = {
 const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

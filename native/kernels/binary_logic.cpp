@@ -1,7 +1,8 @@
 // Comparisons, logic and bits of two operands; where, masked_fill.
 #include "elementwise.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 namespace {
 
 #define EDGEWISE_COMPARISON(Name, expression)              \
@@ -133,4 +134,5 @@ constexpr KernelEntry kKernels[] = {
 const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

@@ -13,6 +13,7 @@
 #include "view.h"
 
 namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 namespace {
 
 constexpr int64_t kQueryBlock = 16;  // queries of one head that read keys together
@@ -284,11 +285,13 @@ Status sdpa_with_kv_cache(KernelContext& context) {
   return run_attention(context, call);
 }
 
-const KernelRegistration registrations[] = {
+constexpr KernelEntry kKernels[] = {
     {"llama::update_cache.out", 4, update_cache},
     {"llama::custom_sdpa.out", 9, custom_sdpa},
     {"llama::sdpa_with_kv_cache.out", 12, sdpa_with_kv_cache},
 };
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
+}  // namespace EDGEWISE_TARGET
 }  // namespace edgewise

@@ -6,7 +6,8 @@
 
 #include "quantization.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 namespace {
 
 struct Extremes {
@@ -161,4 +162,5 @@ const KernelTable table(EDGEWISE_LEVEL, kKernels);
 #undef QD
 
 }  // namespace
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

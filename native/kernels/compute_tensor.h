@@ -6,7 +6,8 @@
 #include "kernel_status.h"
 #include "view.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 
 template <typename C>
 class ComputeInput {
@@ -72,4 +73,5 @@ inline Status check_floating(KernelContext& context, const Tensor* tensor) {
                       tensor->describe().c_str());
 }
 
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

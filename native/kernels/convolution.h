@@ -3,7 +3,8 @@
 
 #include "windows.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 
 // Spatial parameters; of fewer than three dimensions the first are units.
 struct Geometry {
@@ -52,4 +53,5 @@ template <typename C>
 Status convolve(const Geometry& g, const View& input, const View& weight, const Tensor* bias,
                 int64_t groups, const View& out);
 
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

@@ -4,7 +4,8 @@
 
 #include "half.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 namespace {
 
 template <typename C, typename T>
@@ -204,4 +205,5 @@ template void store(ScalarType, const float*, int64_t, std::byte*, int64_t);
 template void store(ScalarType, const double*, int64_t, std::byte*, int64_t);
 template void store(ScalarType, const int64_t*, int64_t, std::byte*, int64_t);
 
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

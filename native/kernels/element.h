@@ -13,7 +13,8 @@
 
 #include "target.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 
 inline bool is_floating(ScalarType type) {
   return type == ScalarType::kFloat || type == ScalarType::kDouble || type == ScalarType::kHalf ||
@@ -131,4 +132,5 @@ extern template void store(ScalarType, const float*, int64_t, std::byte*, int64_
 extern template void store(ScalarType, const double*, int64_t, std::byte*, int64_t);
 extern template void store(ScalarType, const int64_t*, int64_t, std::byte*, int64_t);
 
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

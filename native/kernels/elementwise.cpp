@@ -2,7 +2,8 @@
 
 #include <string>
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 
 ElementwiseTypes elementwise_types(std::span<const Operand> operands, ResultRule rule) {
   TypePromotion promotion;
@@ -56,4 +57,5 @@ Status prepare_elementwise(KernelContext& context, std::span<const Operand> oper
   return {};
 }
 
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

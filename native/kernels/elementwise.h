@@ -13,7 +13,8 @@
 #include "kernel_status.h"
 #include "view.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 
 // Type of the result and of the computation, from the promoted type.
 enum class ResultRule : uint8_t {
@@ -254,4 +255,5 @@ Status binary_with_scalar(KernelContext& context) {
   return run_elementwise<Op, 2>(context, {a, b}, out, Op(), Op::kRule);
 }
 
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

@@ -6,7 +6,8 @@
 #include "compute_tensor.h"
 #include "indices.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 namespace {
 
 Status check_table(KernelContext& context, const Tensor* table, const Tensor* out) {
@@ -224,4 +225,5 @@ constexpr KernelEntry kKernels[] = {
 const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

@@ -1,6 +1,7 @@
 #include "gemm.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 namespace {
 
 #if EDGEWISE_LEVEL >= 3
@@ -87,4 +88,5 @@ template float dot(const float*, const float*, int64_t);
 template double dot(const double*, const double*, int64_t);
 template int64_t dot(const int64_t*, const int64_t*, int64_t);
 
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

@@ -3,7 +3,8 @@
 
 #include "view.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 
 inline constexpr int64_t kGemmColumns = 16;
 
@@ -42,4 +43,5 @@ extern template float dot(const float*, const float*, int64_t);
 extern template double dot(const double*, const double*, int64_t);
 extern template int64_t dot(const int64_t*, const int64_t*, int64_t);
 
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

@@ -3,7 +3,8 @@
 
 #include "target.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 
 struct Half {
   uint16_t bits = 0;
@@ -84,4 +85,5 @@ inline void to_halves(const float* source, int64_t count, Half* target) {
   for (; i < count; ++i) target[i] = Half(source[i]);
 }
 
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

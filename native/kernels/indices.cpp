@@ -1,6 +1,7 @@
 #include "indices.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 
 Status Indices::read(const Tensor& tensor, int64_t size, Negative negative) {
   if (tensor.type() != ScalarType::kLong && tensor.type() != ScalarType::kInt) {
@@ -25,4 +26,5 @@ Status Indices::read(const Tensor& tensor, int64_t size, Negative negative) {
   return {};
 }
 
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

@@ -3,7 +3,8 @@
 
 #include "view.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 
 class Indices {
  public:
@@ -21,4 +22,5 @@ class Indices {
   int64_t count_ = 0;
 };
 
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

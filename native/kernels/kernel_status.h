@@ -4,7 +4,8 @@
 #include "edgewise/kernel.h"
 #include "view.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 
 // Records a helper's failure in the context, which puts the operator's name before it.
 inline Status finish(KernelContext& context, const Status& status) {
@@ -42,7 +43,8 @@ inline Status start_from(const Tensor& self, Tensor* out) {
   return out == &self ? Status() : copy_to(out, view_of(self));
 }
 
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise
 
 // Returns from a kernel if a helper failed; `context` is in scope.
 #define EDGEWISE_TRY(expression)                                                \

@@ -4,7 +4,8 @@
 
 #include "target.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 
 // Calls `step(lane, x[i])` for all elements and returns the lanes, joined by `join`.
 template <typename Lane, typename C, typename Step, typename Join>
@@ -57,4 +58,5 @@ C extreme_of(const C* x, int64_t n) {
   return in_lanes<C>(x, n, x[0], better, keep);
 }
 
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

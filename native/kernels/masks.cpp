@@ -4,7 +4,8 @@
 
 #include "compute_tensor.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 namespace {
 
 // Both broadcast to the same sizes, row-major: the mask as bytes, the tensor as it is.
@@ -136,4 +137,5 @@ constexpr KernelEntry kKernels[] = {
 const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

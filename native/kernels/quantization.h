@@ -10,7 +10,8 @@
 #include "kernel_status.h"
 #include "view.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 
 // A tensor cut into equal blocks. Scales lie in the row-major order of the blocks.
 struct Blocks {
@@ -103,4 +104,5 @@ struct Range {
 // Elements that are converted at once.
 inline constexpr int64_t kRun = 256;
 
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

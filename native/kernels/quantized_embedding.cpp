@@ -7,7 +7,8 @@
 #include "kernel_status.h"
 #include "view.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 namespace {
 
 template <int kBits>
@@ -132,4 +133,5 @@ const KernelTable table(EDGEWISE_LEVEL, kKernels);
 #undef QD
 
 }  // namespace
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

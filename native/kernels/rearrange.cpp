@@ -5,7 +5,8 @@
 #include "rows.h"
 #include "view.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 namespace {
 
 // Zeroes what is above (below) a diagonal of each matrix.
@@ -162,4 +163,5 @@ constexpr KernelEntry kKernels[] = {
 const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

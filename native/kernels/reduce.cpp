@@ -1,6 +1,7 @@
 #include "reduce.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 
 Status plan_reduction(const Tensor& self, std::span<const int64_t> dims, bool keepdim, Tensor* out,
                       Reduction& plan) {
@@ -34,4 +35,5 @@ Status plan_reduction(const Tensor& self, std::span<const int64_t> dims, bool ke
   return {};
 }
 
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

@@ -4,7 +4,8 @@
 #include "kernel_status.h"
 #include "view.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 
 // The input seen as results (the dimensions that stay) of elements (those reduced).
 struct Reduction {
@@ -169,4 +170,5 @@ void run_reduction(const Reduction& plan, const View& out, const State& initial)
   });
 }
 
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

@@ -4,7 +4,8 @@
 #include "kernel_status.h"
 #include "view.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 
 // A view without dimensions as one of one element.
 inline View with_dims(View view) {
@@ -40,4 +41,5 @@ void for_rows(const std::array<View, N>& views, size_t dim, F&& f) {
   if constexpr (N == 3) run(Loop<3>(sizes, {&strides[0], &strides[1], &strides[2]}));
 }
 
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

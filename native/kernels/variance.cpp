@@ -5,7 +5,8 @@
 #include "lanes.h"
 #include "reduce.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 namespace {
 
 // Mean and sum of squared differences, block by block (Chan's update).
@@ -92,4 +93,5 @@ constexpr KernelEntry kKernels[] = {
 const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

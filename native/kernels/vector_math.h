@@ -11,7 +11,9 @@
 
 #define EDGEWISE_INLINE [[gnu::always_inline]] inline
 
-namespace edgewise::inline EDGEWISE_TARGET::math {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
+namespace math {
 
 // c[0] + c[1] x + ...; the powers of x that are needed twice are shared by the compiler.
 template <typename C, size_t N>
@@ -288,4 +290,6 @@ EDGEWISE_INLINE double fmod(double a, double b) {
   return std::copysign(rest, a);
 }
 
-}  // namespace edgewise::inline EDGEWISE_TARGET::math
+}  // namespace math
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

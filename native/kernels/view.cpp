@@ -3,7 +3,8 @@
 #include <cstring>
 #include <string>
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 namespace {
 
 constexpr int64_t kBlock = 512;
@@ -356,4 +357,5 @@ Status fill(const View& target, const Scalar& value) {
   return assign(target, scalar.view().expand(target.sizes));
 }
 
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

@@ -14,7 +14,8 @@
 
 #include "element.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 
 // Sizes or strides. The caller checks a rank against kMaxDims before adding dimensions.
 class Dims {
@@ -233,4 +234,5 @@ class Loop {
   bool empty_ = false;
 };
 
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

@@ -1,6 +1,7 @@
 #include "windows.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 
 Status set_spatial(Triple& target, size_t spatial, int64_t least,
                    const std::vector<int64_t>& values, const char* name) {
@@ -114,4 +115,5 @@ Status Windows::build() {
   return {};
 }
 
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

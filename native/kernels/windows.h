@@ -7,7 +7,8 @@
 
 #include "compute_tensor.h"
 
-namespace edgewise::inline EDGEWISE_TARGET {
+namespace edgewise {
+inline namespace EDGEWISE_TARGET {
 
 using Triple = std::array<int64_t, 3>;
 
@@ -78,4 +79,5 @@ inline int64_t pixel_offset(const Dims& strides, int64_t d, int64_t h, int64_t w
   return d * strides[2] + h * strides[3] + w * strides[4];
 }
 
-}  // namespace edgewise::inline EDGEWISE_TARGET
+}  // namespace EDGEWISE_TARGET
+}  // namespace edgewise

@@ -64,8 +64,10 @@ Status run(const Options& options) {
   Report report;
   report.model = options.model;
   const double start = now_ms();
-  Result<std::shared_ptr<Program>> program = Program::load_file(
-      options.model, {.threads = options.threads, .own_kernels = options.own_kernels});
+  LoadOptions load;
+  load.threads = options.threads;
+  load.own_kernels = options.own_kernels;
+  Result<std::shared_ptr<Program>> program = Program::load_file(options.model, load);
   if (!program) return program.status();
   Result<std::unique_ptr<Method>> loaded = (*program)->load_method(options.method);
   if (!loaded) return loaded.status();

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from memory_checker import check_memory
 from torch import nn
 from torch._higher_order_ops import scan
 from torch._higher_order_ops.map import map as map_rows
@@ -16,7 +17,6 @@ import edgewise
 from edgewise.edge.bodies import graphs_within
 from edgewise.emit.program import JumpFalseCall
 from edgewise.partition.delegate import is_delegate_call
-from memory_checker import check_memory
 from support import RUNTIMES, Fn, assert_close, eager, export, lower, operators, partitioners
 from support import run_ours as run
 

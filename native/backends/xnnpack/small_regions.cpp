@@ -14,7 +14,7 @@
 namespace edgewise::xnnpack {
 namespace {
 
-constexpr int64_t kQuick = 4000;          // nanoseconds
+constexpr int64_t kQuickTime = 4000;      // nanoseconds
 constexpr uint64_t kMostSteps = 1 << 17;  // more are shared at once
 constexpr size_t kSlots = 4096;
 
@@ -42,7 +42,7 @@ void run_region(pthreadpool_t pool, const void* context, Run&& run, Sizes... siz
   const auto start = std::chrono::steady_clock::now();
   run(nullptr);
   const std::chrono::nanoseconds time = std::chrono::steady_clock::now() - start;
-  slot = {key, time.count() <= kQuick ? Kind::kQuick : Kind::kSlow};
+  slot = {key, time.count() <= kQuickTime ? Kind::kQuick : Kind::kSlow};
 }
 
 }  // namespace

@@ -93,7 +93,8 @@ struct Kernel {
   std::function<Status(KernelContext& context)> function;
 };
 
-// Registers once per name (those of a shared library: see kernel_library.h); a second registration of a name fails.
+// Registers once per name (those of a shared library: see kernel_library.h); a second registration
+// of a name fails.
 Status register_kernel(Kernel kernel);
 // Null if there is none.
 const Kernel* find_kernel(std::string_view name);

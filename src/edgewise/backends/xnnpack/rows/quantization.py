@@ -20,7 +20,6 @@ from edgewise.backends.xnnpack.dynamic_quant import CHOOSE, DEQUANTIZE, QUANTIZE
 from edgewise.backends.xnnpack.graph import Node as GraphNode
 from edgewise.backends.xnnpack.graph import Value
 from edgewise.backends.xnnpack.quant import INTEGERS, PerTensor, is_scale
-from edgewise.edge.sizes import at
 from edgewise.backends.xnnpack.table import (
     FLOATS,
     Constraint,
@@ -30,6 +29,7 @@ from edgewise.backends.xnnpack.table import (
     add_row,
 )
 from edgewise.edge.graph import arguments, dims_of, fake
+from edgewise.edge.sizes import at
 
 Args = dict[str, Any]
 
