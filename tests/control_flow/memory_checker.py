@@ -23,8 +23,9 @@ _SIZES = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 2, 6: 4, 7: 8, 11: 1, 15: 2}
 
 
 class _Memory:
-    def __init__(self, plan: ExecutionPlan) -> None:
+    def __init__(self, plan: ExecutionPlan, zero_states: int) -> None:
         self._plan = plan
+        self._zero_states = zero_states
         self._marks: dict[int, int] = {}
         self._stamps: dict[int, tuple[int, range]] = {}
         self._clock = 0
@@ -47,8 +48,14 @@ class _Memory:
             self._marks.update(dict.fromkeys(place, self._clock))
 
     def read(self, index: int, where: str) -> None:
-        if self.place(index) is None:
+        place = self.place(index)
+        if place is None:
             return
+        if index not in self._stamps and self._zero_states:
+            # Its first value is what memory starts with: nobody may have written there.
+            self._zero_states -= 1
+            assert not any(b in self._marks for b in place), f"{where}: state {index} was written"
+            self.write(index)
         assert index in self._stamps, f"{where} reads value {index}, which nothing has written"
         stamp, place = self._stamps[index]
         lost = [b for b in place if self._marks.get(b) != stamp]
@@ -60,10 +67,13 @@ class _Memory:
             self._stamps[target] = self._stamps[source]
 
 
-def check_memory(plan: ExecutionPlan, seed: int, limit: int = 2000) -> None:
-    """AssertionError if a value is read after its memory was given to another."""
+def check_memory(plan: ExecutionPlan, seed: int, zero_states: int = 0, limit: int = 2000) -> None:
+    """AssertionError if a value is read after its memory was given to another.
+
+    zero_states: how many buffers start as zeros, which are not in the file.
+    """
     toss = random.Random(seed)
-    memory = _Memory(plan)
+    memory = _Memory(plan, zero_states)
     for index in plan.inputs:
         memory.write(index)
     for index, value in enumerate(plan.values):

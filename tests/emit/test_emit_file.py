@@ -114,7 +114,7 @@ def test_save_leaves_the_old_file_if_it_fails(
     def fail(*_: Any) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(type(program._emitted), "write", fail)
+    monkeypatch.setattr(Path, "replace", fail)
     with pytest.raises(OSError, match="disk full"):
         program.save(target)
     assert target.read_bytes() == b"the old one"
