@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
 
 @pytest.fixture(autouse=True)
-def _forget() -> Iterator[None]:
+def _forget() -> None:
     """Else a shape unlike an earlier test's becomes dynamic, and the ninth is refused."""
     torch._dynamo.reset()
-    yield
