@@ -9,7 +9,7 @@ import torch.nn.functional as F
 import xnnpack_more_cases
 
 from edgewise.backends.xnnpack import ConfigPrecisionType
-from edgewise.backends.xnnpack.table import RESHAPABLE, STATIC_ONLY
+from edgewise.backends.xnnpack.table import RESHAPABLE
 from support import Fn
 
 
@@ -477,7 +477,7 @@ for _table, _more in (
 UNREACHED |= xnnpack_more_cases.UNREACHED
 for _row in ("view_copy", "squeeze_copy", "unsqueeze_copy", "select_copy"):
     UNREACHED[_row, RESHAPABLE.rule] = "needs a dynamic shape: test_xnnpack_dynamic.py"
-UNREACHED["slice_copy", STATIC_ONLY] = "as view_copy"
+UNREACHED["slice_copy", "the size along dim is static"] = "as view_copy"
 UNREACHED["select_copy", "a negative index only where the size is static"] = "as view_copy"
 ASKED |= xnnpack_more_cases.ASKED
 ASKED["matmul: two dimensions"] = (
