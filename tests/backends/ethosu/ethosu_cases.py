@@ -278,6 +278,19 @@ ACCEPTED: dict[str, dict[str, Case]] = {
         "one scale": Case(F.relu, (IMAGE,), same=True, steps=0),
         "16 bits": Case(F.relu, (IMAGE,), bits=16),
     },
+    "prelu": {
+        "": Case(F.prelu, (IMAGE,), floats=((6,),)),
+        "one slope": Case(F.prelu, (IMAGE,), floats=((1,),), steps=0),
+        "large slopes": Case(lambda x, w: F.prelu(x, 3e4 * w.tanh()), (IMAGE,), floats=((6,),)),
+        "a vector each": Case(F.prelu, ((5, 7),), floats=((7,),)),
+    },
+    "cumsum": {
+        "": Case(lambda x: x.cumsum(1), ((3, 17, 4),)),
+        "last": Case(lambda x: x.cumsum(-1), ((5, 70),)),
+        "channels": Case(lambda x: x.cumsum(1), (IMAGE,)),
+        "one vector": Case(lambda x: x.cumsum(0), ((33,),)),
+        "16 bits": Case(lambda x: x.cumsum(1), ((3, 17, 4),), bits=16),
+    },
     "relu6": {"": Case(F.relu6, (IMAGE,))},
     "clamp": {
         "": Case(lambda x: x.clamp(-0.3, 0.7), (IMAGE,)),
@@ -486,6 +499,9 @@ REFUSED: dict[str, dict[str, Case]] = {
         "": pair(torch.gt, boolean=True, families=NOT_U85, reason="others have no booleans")
     },
     "aten.cumsum.default": {
-        "": Case(lambda x: x.cumsum(1), (IMAGE,), reason="an operator of the Ethos-U table")
+        "": Case(lambda x: x.cumsum(1), ((2, 1025),), reason="of at most 1024 elements; got 1025")
+    },
+    "aten.cumprod.default": {
+        "": Case(lambda x: x.cumprod(1), (IMAGE,), reason="an operator of the Ethos-U table")
     },
 }  # fmt: skip

@@ -1,18 +1,29 @@
-"""Sums, means and extremes along dimensions."""
+"""Sums, running sums, means and extremes along dimensions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch.fx import Node
 
+from edgewise.backends.ethosu.builder import NHWC
 from edgewise.backends.ethosu.quant import Quant
 from edgewise.backends.ethosu.rows.pooling import MAX_FILTER, Means
 from edgewise.backends.ethosu.rows.shape import sizes
-from edgewise.backends.ethosu.table import ANY, Args, Lowering, OpRow, Value, add_row
-from edgewise.backends.ethosu.tosa import INT32, Tensor
+from edgewise.backends.ethosu.table import (
+    ANY,
+    Args,
+    Ask,
+    Constraint,
+    Lowering,
+    OpRow,
+    Value,
+    add_row,
+)
+from edgewise.backends.ethosu.tosa import INT32, Tensor, identity
 from edgewise.backends.ethosu.values import Combined, Real, Stored, Sums
 from edgewise.edge.graph import fake
 
@@ -61,6 +72,49 @@ def _summed(to: Lowering, x: Stored, dims: Sequence[int], count: int) -> Real:
 _IN_32 = "in 32 bits; over height and width a filter of ones"
 add_row(OpRow("mean", (aten.mean.dim, aten.mean.default), _reduced(True), also=_IN_32))  # type: ignore[arg-type]
 add_row(OpRow("sum", (aten.sum.dim_IntList, aten.sum.default), _reduced(False), also=_IN_32))  # type: ignore[arg-type]
+
+
+_MAX_RUN = 1024
+
+
+def _running(to: Lowering, node: Node, args: Args) -> Value:
+    """A product with a triangle of ones, as a convolution of an image of one column."""
+    b, x = to.b, to.stored(args["self"])
+    rank = len(x.shape)
+    dim = args["dim"] % rank
+    last = [*(d for d in range(rank) if d != dim), dim]
+    shape = [x.shape[d] for d in last]
+    count = shape[-1]
+    t = b.in_order(b.permute(x.tensor, last), identity(rank))
+    dims = [1, math.prod(shape[:-1]), 1, count]
+    image = b.tosa.add("RESHAPE", [t, b.tosa.shape(dims)], dims, t.dtype, NHWC)
+    triangle = np.tril(np.ones((count, count), np.int8)).reshape(count, 1, 1, count)
+    sums = b.conv2d(image, triangle, np.zeros(count, np.int64), x.quant.zero_point)
+
+    def unfold(ts: Sequence[Tensor], quant: Quant) -> Tensor:
+        made = b.tosa.add("RESHAPE", [ts[0], b.tosa.shape(shape)], shape, ts[0].dtype)
+        return b.permute(made, [last.index(d) for d in range(rank)])
+
+    return Combined((Sums(sums, (x.quant.scale,)),), x.shape, unfold)
+
+
+def _run_length(q: Ask) -> str | None:
+    shape = fake(q.args["self"]).shape
+    if not shape:
+        return "no dimension"
+    length = int(shape[q.args["dim"]])
+    return None if length <= _MAX_RUN else f"{length}"
+
+
+add_row(
+    OpRow(
+        "cumsum",
+        (aten.cumsum.default,),
+        _running,
+        (Constraint(f"along a dimension of at most {_MAX_RUN} elements", _run_length),),
+        also="a product with a triangle of ones",
+    )
+)
 
 
 def _extreme(operator: str) -> object:
