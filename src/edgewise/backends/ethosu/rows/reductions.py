@@ -135,3 +135,57 @@ def _extreme(operator: str) -> object:
 
 add_row(OpRow("amax", (aten.amax.default, aten.max.default), _extreme("REDUCE_MAX"), reads=ANY))  # type: ignore[arg-type]
 add_row(OpRow("amin", (aten.amin.default, aten.min.default), _extreme("REDUCE_MIN"), reads=ANY))  # type: ignore[arg-type]
+
+
+_MAX_CHANNELS = 127
+
+
+def _argmax(to: Lowering, node: Node, args: Args) -> Tensor:
+    b, t = to.b, to.stored(args["self"]).tensor
+    last = args["dim"] % t.rank
+    others = [d for d in range(t.rank) if d != last]
+    t = b.in_order(t, (*others, last))
+    made = b.tosa.add(
+        "ARGMAX",
+        [t],
+        t.dims[:-1],
+        INT32,
+        axis=len(others),
+        nan_mode=b.tosa.enum("NanPropagationMode", "PROPAGATE"),
+    )
+    return b.reshape(made, sizes(node))
+
+
+def _only_int32(q: Ask) -> str | None:
+    for user in q.node.users:
+        if user.target is not aten._to_copy.default or fake(user).dtype != torch.int32:
+            return f"{user.name} reads int64"
+    return None
+
+
+def _few_channels(q: Ask) -> str | None:
+    dim, shape = q.args["dim"], fake(q.args["self"]).shape
+    if dim is None or len(shape) < 2:
+        return None
+    length = int(shape[dim])
+    return None if q.target.family == "U85" or length <= _MAX_CHANNELS else f"{length}"
+
+
+add_row(
+    OpRow(
+        "argmax",
+        (aten.argmax.default,),
+        _argmax,
+        (
+            Constraint("read as int32", _only_int32, "x.argmax(dim).to(torch.int32)"),
+            Constraint(
+                "a dimension of several",
+                lambda q: (
+                    "all" if q.args["dim"] is None or fake(q.args["self"]).dim() < 2 else None
+                ),
+            ),
+            Constraint(f"of at most {_MAX_CHANNELS} elements, except on U85", _few_channels),
+        ),
+        int16=False,
+    )
+)
