@@ -278,6 +278,19 @@ ACCEPTED: dict[str, dict[str, Case]] = {
         "one scale": Case(F.relu, (IMAGE,), same=True, steps=0),
         "16 bits": Case(F.relu, (IMAGE,), bits=16),
     },
+    "prelu": {
+        "": Case(F.prelu, (IMAGE,), floats=((6,),)),
+        "one slope": Case(F.prelu, (IMAGE,), floats=((1,),), steps=0),
+        "large slopes": Case(lambda x, w: F.prelu(x, 3e4 * w.tanh()), (IMAGE,), floats=((6,),)),
+        "a vector each": Case(F.prelu, ((5, 7),), floats=((7,),)),
+    },
+    "cumsum": {
+        "": Case(lambda x: x.cumsum(1), ((3, 17, 4),)),
+        "last": Case(lambda x: x.cumsum(-1), ((5, 70),)),
+        "channels": Case(lambda x: x.cumsum(1), (IMAGE,)),
+        "one vector": Case(lambda x: x.cumsum(0), ((33,),)),
+        "16 bits": Case(lambda x: x.cumsum(1), ((3, 17, 4),), bits=16),
+    },
     "relu6": {"": Case(F.relu6, (IMAGE,))},
     "clamp": {
         "": Case(lambda x: x.clamp(-0.3, 0.7), (IMAGE,)),
@@ -313,6 +326,18 @@ ACCEPTED: dict[str, dict[str, Case]] = {
     "sum": {"": Case(lambda x: x.sum(1), ((3, 16, 4),)), "all": Case(torch.sum, ((3, 16),))},
     "amax": {"": Case(lambda x: x.amax(1), ((3, 16, 4),)), "all": Case(torch.max, ((3, 16),))},
     "amin": {"": Case(lambda x: x.amin((0, 1)), ((3, 16, 4),), same=True, steps=0)},
+    "argmax": {
+        "": Case(
+            lambda x: x.argmax(1).to(torch.int32), ((5, 127),), boolean=True, steps=0
+        ),
+        "channels": Case(lambda x: x.argmax(1).int(), (IMAGE,), boolean=True, steps=0),
+        "first of three": Case(
+            lambda x: x.argmax(0, keepdim=True).int(), ((6, 4, 3),), boolean=True, steps=0
+        ),
+        "many": Case(
+            lambda x: x.argmax(-1).int(), ((2, 3, 700),), boolean=True, steps=0, families=U85
+        ),
+    },
     "softmax": {
         "": Case(lambda x: F.softmax(x, -1), ((4, 10),)),
         "channels": Case(lambda x: F.softmax(x, 1), (IMAGE,)),
@@ -486,6 +511,19 @@ REFUSED: dict[str, dict[str, Case]] = {
         "": pair(torch.gt, boolean=True, families=NOT_U85, reason="others have no booleans")
     },
     "aten.cumsum.default": {
-        "": Case(lambda x: x.cumsum(1), (IMAGE,), reason="an operator of the Ethos-U table")
+        "": Case(lambda x: x.cumsum(1), ((2, 1025),), reason="of at most 1024 elements; got 1025")
+    },
+    "aten.argmax.default": {
+        "int64": Case(lambda x: x.argmax(1), (IMAGE,), boolean=True, reason="read as int32"),
+        "of all": Case(
+            lambda x: x.argmax().int(), (IMAGE,), boolean=True, reason="a dimension of several"
+        ),
+        "many": Case(
+            lambda x: x.argmax(1).int(), ((2, 128),), boolean=True, families=NOT_U85,
+            reason="at most 127 elements, except on U85",
+        ),
+    },
+    "aten.cumprod.default": {
+        "": Case(lambda x: x.cumprod(1), (IMAGE,), reason="an operator of the Ethos-U table")
     },
 }  # fmt: skip

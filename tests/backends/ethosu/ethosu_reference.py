@@ -76,6 +76,10 @@ class Compared:
     operators: list[str]
     refusals: dict[str, list[str]]
     tosa: bytes = b""
+    inputs: Sequence[np.ndarray] = ()
+    """Of the last run, as they lie in memory."""
+    outputs: Sequence[np.ndarray] = ()
+    """What the TOSA reference model makes of them."""
 
 
 def compare(part: ExportedProgram, seeds: int = 3) -> Compared:
@@ -109,4 +113,4 @@ def compare(part: ExportedProgram, seeds: int = 3) -> Compared:
             worst = max(worst, int(off.max(initial=0)))
             different += int((off > 0).sum())
             total += off.size
-    return Compared(worst, different / max(total, 1), graph.operators, {}, blob)
+    return Compared(worst, different / max(total, 1), graph.operators, {}, blob, lying, got)

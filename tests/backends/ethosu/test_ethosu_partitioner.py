@@ -58,7 +58,7 @@ class Interrupted(nn.Module):
         self.before, self.after = nn.Conv2d(3, 4, 1), nn.Conv2d(4, 4, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.after(torch.cumsum(self.before(x), 2))
+        return self.after(torch.cumprod(self.before(x), 2))
 
 
 def tagged(result: Any) -> list[str]:
@@ -159,6 +159,28 @@ def test_additional_checks_split_the_program() -> None:
         EthosUPartitioner(EthosUCompileSpec("ethos-u55-128"), [NoAdd])  # type: ignore[list-item]
 
 
+class NoCopy(OperatorSupportBase):
+    def is_node_supported(self, submodules: Any, node: torch.fx.Node) -> bool:
+        return node.target is not torch.ops.aten._to_copy.default
+
+
+def test_indices_leave_the_npu_with_32_bits() -> None:
+    class Classes(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return nn.functional.relu(x).argmax(1).to(torch.int32)
+
+    x = torch.randn(3, 10)
+    program = quantized(Classes(), (x,))
+    result = partitioned(program)
+    (part,) = parts(result)
+    found = compare(part)
+    assert (found.steps, found.operators[-1]) == (0, "ARGMAX")
+    # Without the copy nothing is left that could come out of a delegate.
+    result = partitioned(program, additional_checks=[NoCopy()])
+    (name,) = [n for n in result.refusals if n.startswith("argmax")]
+    assert str(result.refusals[name][0]).startswith("results have at most 32 bits")
+
+
 def test_composites_are_kept_where_they_are_quantized() -> None:
     def kept(program: torch.export.ExportedProgram) -> list[str]:
         ops, wanted = EthosUPartitioner(EthosUCompileSpec("ethos-u55-128")).ops_to_not_decompose(
@@ -216,7 +238,7 @@ def test_table_of_rejected_nodes(caplog: pytest.LogCaptureFixture, tmp_path: Pat
     assert text.startswith(TABLE)
     head = next(line for line in text.splitlines() if line.startswith("│"))
     assert head.replace("│", " ").split() == ["Node", "name", "Target", "Torch", "func", "Reason"]
-    assert "aten.cumsum.default" in text
+    assert "aten.cumprod.default" in text
     assert (tmp_path / "partition_report.txt").read_text() == text + "\n"
     graphs = sorted(tmp_path.glob("*/graph.tosa"))
     assert len(graphs) == 2

@@ -6,6 +6,7 @@ import dataclasses
 import subprocess
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from tosa_all_cases import CASES
 from tosa_graph import TosaGraph, attribute, reference
 
 import edgewise
+from edgewise import runtime
 from edgewise.backends.ethosu import payload, vela
 from edgewise.backends.ethosu.disassemble import main
 from edgewise.backends.ethosu.payload import NpuProgram
@@ -42,22 +44,35 @@ def table_graph() -> bytes:
 
 
 class EthosUTesting(BackendDetails):
-    """Replaces whatever it is given by two tables."""
+    """Replaces whatever it is given by a payload."""
 
-    @staticmethod
-    def preprocess(program: ExportedProgram, specs: list[CompileSpec]) -> PreprocessResult:
-        target = specs[0].value.decode()
-        return PreprocessResult(payload.to_bytes(vela.compile_tosa(table_graph(), target).program))
+    payload: ClassVar[bytes]
+
+    @classmethod
+    def preprocess(cls, program: ExportedProgram, specs: list[CompileSpec]) -> PreprocessResult:
+        return PreprocessResult(cls.payload)
 
 
 @pytest.fixture(scope="module")
-def pte() -> bytes:
+def tables() -> bytes:
+    """The payload of two tables."""
+    return payload.to_bytes(vela.compile_tosa(table_graph(), "ethos-u55-128").program)
+
+
+@pytest.fixture(scope="module")
+def pte(tables: bytes) -> bytes:
+    return file_of(tables)
+
+
+def file_of(data: bytes) -> bytes:
+    """A file whose delegate of one input and two outputs has the payload."""
+    EthosUTesting.payload = data
     x = torch.zeros(SHAPE, dtype=torch.int8)
     edge = edgewise.to_edge(export(Fn(lambda x: (torch.neg(x), torch.abs(x))), (x,)))
     program = edge.exported_program()
     for node in calls(program.graph):
         node.meta["delegation_tag"] = "npu"
-    spec = DelegationSpec("EthosUTesting", [CompileSpec("target", b"ethos-u55-128")])
+    spec = DelegationSpec("EthosUTesting", [])
     lower_partitions(program, {"npu": spec})
     # The file's backend is the real one, whatever compiled it.
     return edge.to_executorch().buffer.replace(b"EthosUTesting", b"EthosUBackend")
@@ -70,6 +85,42 @@ def test_a_file_just_runs(pte: bytes) -> None:
     for _ in range(2):
         for got, want in zip(model(x), expected, strict=True):
             np.testing.assert_array_equal(got, want)
+
+
+def run_file(data: bytes) -> None:
+    edgewise.load(file_of(data))(np.zeros(SHAPE, np.int8))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (b"vela_bin_stream", b"vela_bin_strean", "block at 0x0 is vela_bin_stream"),
+        (b"COP1", b"COP9", "cmd_data begins with b'COP1'; got b'COP9'"),
+        (b"weight_data\0", b"weight_dat\0\0", "is weight_data; got b'weight_dat'"),
+        (b"vela_end_stream", b"vela_end_streem", "is vela_end_stream"),
+    ],
+)
+def test_a_file_with_an_altered_payload(
+    tables: bytes, old: bytes, new: bytes, message: str
+) -> None:
+    run_file(tables)
+    assert tables.count(old) == 1
+    with pytest.raises(runtime.Error, match=message) as caught:
+        run_file(tables.replace(old, new))
+    assert "EthosUBackend" in str(caught.value)
+
+
+def test_a_file_with_a_cut_payload(tables: bytes) -> None:
+    for size in (0, 1, 31, 32, 64, len(tables) // 2, len(tables) - 32, len(tables) - 1):
+        with pytest.raises(runtime.Error, match=r"\[ethosu payload\] .*; got"):
+            run_file(tables[:size])
+
+
+def test_a_file_with_an_altered_command(tables: bytes) -> None:
+    """Stopped where the command stands, with its text; the error says which instruction."""
+    altered = payload.to_bytes(edit(payload.from_bytes(tables), "NPU_SET_IFM_REGION", 5))
+    with pytest.raises(runtime.Error, match=r"\[ethos-u55-128, 0x\w+, NPU_OP_.*a region is one of"):
+        run_file(altered)
 
 
 def test_runs_without_the_compiler_and_torch(pte: bytes, tmp_path: Path) -> None:

@@ -1,4 +1,9 @@
-"""Weights: the order is read back from tagged weights that Vela's own library put in order."""
+"""Weights: their codes and orders, without a program.
+
+The orders were written down from the published description of registers and encoders. Here that
+of U55 and U65 is compared with tagged weights which Vela's own library put in order;
+`test_ethosu_impulses.py` reads the weights of whole programs, those of U85 too, one by one.
+"""
 
 from __future__ import annotations
 

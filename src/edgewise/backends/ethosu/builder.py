@@ -204,7 +204,10 @@ class Builder:
     def binary(
         self, operator: str, a: Tensor, b: Tensor, dtype: str = "", **attributes: Any
     ) -> Tensor:
-        """With broadcasting, as torch's."""
+        """With broadcasting, as torch's. ValueError for shifts to the right: Vela lets U55 and
+        U65 round them whatever TOSA's attribute says, and TOSA rounds in another way."""
+        if operator.endswith("RIGHT_SHIFT"):
+            raise ValueError(f"shifts to the right are rescales; got {operator}")
         a, b = self.aligned([a, b])
         dims = [max(m, n) if 0 not in (m, n) else 0 for m, n in zip(a.dims, b.dims, strict=True)]
         inputs = [a, b]

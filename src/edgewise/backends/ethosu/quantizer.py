@@ -19,14 +19,15 @@ aten = torch.ops.aten
 
 _FUNCTIONS = """
 abs.default acos.default acosh.default asin.default asinh.default atan.default atanh.default
-ceil.default celu.default celu_.default cos.default cosh.default elu.default elu_.default
-erf.default exp.default expm1.default floor.default gelu.default hardsigmoid.default
-hardsigmoid_.default hardswish.default hardswish_.default leaky_relu.default
-leaky_relu_.default log.default log10.default log1p.default log2.default log_sigmoid.default
-logit.default mish.default mish_.default neg.default pow.Tensor_Scalar reciprocal.default
-round.default rsqrt.default selu.default selu_.default sigmoid.default sigmoid_.default
-sign.default silu.default silu_.default sin.default sinh.default softplus.default sqrt.default
-square.default tan.default tanh.default tanh_.default trunc.default
+ceil.default celu.default celu_.default cos.default cosh.default cumsum.default elu.default
+elu_.default erf.default exp.default expm1.default floor.default gelu.default
+hardsigmoid.default hardsigmoid_.default hardswish.default hardswish_.default
+leaky_relu.default leaky_relu_.default log.default log10.default log1p.default log2.default
+log_sigmoid.default logit.default mish.default mish_.default neg.default pow.Tensor_Scalar
+prelu.default reciprocal.default round.default rsqrt.default selu.default selu_.default
+sigmoid.default sigmoid_.default sign.default silu.default silu_.default sin.default
+sinh.default softplus.default sqrt.default square.default tan.default tanh.default
+tanh_.default trunc.default
 group_norm.default instance_norm.default layer_norm.default log_softmax.int mean.default
 mean.dim rms_norm.default softmax.int sum.default sum.dim_IntList
 """

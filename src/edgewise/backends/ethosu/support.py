@@ -1,7 +1,8 @@
 """Which nodes of a program the NPU can run, and which of them only together.
 
 The NPU computes with integers. What is between a dequantization and a quantization is one
-unit with these: no floating point goes into a delegate or comes out of one.
+unit with these: no floating point goes into a delegate or comes out of one, nor do the 64-bit
+indices of torch.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class Support:
         while changed:
             changed = False
             for node in reversed(self.nodes):
-                if node in self.refused or node in self.constants or not _is_float(node):
+                if node in self.refused or node in self.constants or not _is_inner(node):
                     continue
                 other = next((u for u in node.users if u in self.refused or not is_call(u)), None)
                 if other is None and node.users:
@@ -110,7 +111,7 @@ class Support:
                 if node in self.refused or node in self.constants:
                     continue
                 for source in node.all_input_nodes:
-                    if source in self.refused and _is_float(source):
+                    if source in self.refused and _is_inner(source):
                         self.refused[node] = [_computed_outside(node, source)]
                         changed = True
                         break
@@ -130,7 +131,7 @@ class Support:
         for node in run:
             root[node] = node
             for source in node.all_input_nodes:
-                if source in root and (_is_float(source) or is_getitem(node)):
+                if source in root and (_is_inner(source) or is_getitem(node)):
                     a, b = sorted((find(source), find(node)), key=place.__getitem__)
                     root[b] = a
         units: dict[Node, list[Node]] = {}
@@ -151,16 +152,25 @@ def _is_float(node: Node) -> bool:
     return any(t.is_floating_point() for t in tensors_of(node))
 
 
+def _is_inner(node: Node) -> bool:
+    """Whether it cannot go into a delegate or come out of one."""
+    return _is_float(node) or any(t.dtype == torch.int64 for t in tensors_of(node))
+
+
 def _read_outside(node: Node, reader: Node | None) -> Refusal:
     name = "nobody" if reader is None else op_name(reader) if is_call(reader) else "the output"
     if is_dequantize(node):
         return Refusal("what leaves the NPU is dequantized elsewhere", f"for {name}")
+    if not _is_float(node):
+        return Refusal("results have at most 32 bits", f"{name} reads int64")
     return Refusal("the result is quantized", f"{name} reads it in floating point", QUANTIZE_IT)
 
 
 def _computed_outside(node: Node, source: Node) -> Refusal:
     if is_quantize(node):
         return Refusal("what goes to the NPU is quantized elsewhere", f"from {op_name(source)}")
+    if not _is_float(source):
+        return Refusal("operands have at most 32 bits", f"int64 from {op_name(source)}")
     return Refusal("operands are quantized", f"{op_name(source)}, in floating point", QUANTIZE_IT)
 
 

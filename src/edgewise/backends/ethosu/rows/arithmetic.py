@@ -148,6 +148,56 @@ def _relu6(to: Lowering, node: Node, args: Args) -> Real:
     return clamped(to.real(args["self"]), 0.0, 6.0)
 
 
+_SLOPE_BITS = 15
+
+
+def _prelu(to: Lowering, node: Node, args: Args) -> Real:
+    """max(x, 0) + slope * min(x, 0), with the slopes as whole numbers of 2**-bits."""
+    found = mapped(to, node)
+    if found is not None:
+        return found
+    b, x, slopes = to.b, to.stored(args["self"]), to.constants.tensor(args["weight"])
+    largest = max(float(slopes.abs().max()), 2.0**-_SLOPE_BITS)
+    bits = min(_SLOPE_BITS, _SLOPE_BITS - math.frexp(largest)[1])
+    whole = (slopes.double() * 2.0**bits).round().int()
+    whole = whole.reshape(-1, *[1] * (len(x.shape) - 2))
+    t = b.rescale(x.tensor, [1.0], INT32, x.quant.zero_point, 0)
+    above = b.binary("MAXIMUM", t, b.number(0, t))
+    below = b.binary("MINIMUM", t, b.number(0, t))
+    products = b.binary("MUL", below, b.const(whole.numpy(), INT32))
+    if bits > 0:
+        above = b.rescale(above, [2.0**bits], INT32)
+    return Sums(b.binary("ADD", above, products), (x.quant.scale * 2.0**-bits,))
+
+
+def _small_slopes(q: Ask) -> str | None:
+    slopes = q.constants.tensor(q.args["weight"])
+    largest = float(slopes.abs().max())
+    return None if largest < 2**_SLOPE_BITS else f"a slope of {largest:g}"
+
+
+def _constant_slopes(q: Ask) -> str | None:
+    return None if q.args["weight"] in q.constants else "weight is computed"
+
+
+add_row(
+    OpRow(
+        "prelu",
+        (aten.prelu.default,),
+        _prelu,
+        (
+            Constraint("constant weight", _constant_slopes),
+            Constraint(
+                f"slopes below 2**{_SLOPE_BITS}",
+                lambda q: _small_slopes(q) if q.args["weight"] in q.constants else None,
+            ),
+        ),
+        keep=True,
+        int16=False,
+        also="in 32 bits; one slope for all: a table",
+    )
+)
+
 _CLAMP = "cut after its quantization"
 add_row(OpRow("relu", (aten.relu.default,), _relu, reads=ANY, also=_CLAMP))
 add_row(OpRow("relu6", (aten.relu6.default,), _relu6, reads=ANY, also=_CLAMP))

@@ -44,7 +44,7 @@ def of_mantissa(function: Function) -> Function:
 def inverse_root(b: Builder, value: Tensor) -> tuple[Tensor, Tensor]:
     """Of positive numbers: r below 2**15 and h with 1 / sqrt(value) = r * 2**(h - 29)."""
     zeros = b.unary("CLZ", value)
-    # floor((zeros - 1) / 2), as a rescale: shifts to the right may round on U55 and U65.
+    # floor((zeros - 1) / 2), as a rescale: see `Builder.binary`.
     twice = b.binary("SUB", b.binary("ADD", zeros, zeros), b.number(3, zeros))
     half = b.rescale(twice, [0.25], INT32)
     even = b.binary("ADD", half, half)

@@ -1,18 +1,29 @@
-"""Sums, means and extremes along dimensions."""
+"""Sums, running sums, means and extremes along dimensions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch.fx import Node
 
+from edgewise.backends.ethosu.builder import NHWC
 from edgewise.backends.ethosu.quant import Quant
 from edgewise.backends.ethosu.rows.pooling import MAX_FILTER, Means
 from edgewise.backends.ethosu.rows.shape import sizes
-from edgewise.backends.ethosu.table import ANY, Args, Lowering, OpRow, Value, add_row
-from edgewise.backends.ethosu.tosa import INT32, Tensor
+from edgewise.backends.ethosu.table import (
+    ANY,
+    Args,
+    Ask,
+    Constraint,
+    Lowering,
+    OpRow,
+    Value,
+    add_row,
+)
+from edgewise.backends.ethosu.tosa import INT32, Tensor, identity
 from edgewise.backends.ethosu.values import Combined, Real, Stored, Sums
 from edgewise.edge.graph import fake
 
@@ -63,6 +74,49 @@ add_row(OpRow("mean", (aten.mean.dim, aten.mean.default), _reduced(True), also=_
 add_row(OpRow("sum", (aten.sum.dim_IntList, aten.sum.default), _reduced(False), also=_IN_32))  # type: ignore[arg-type]
 
 
+_MAX_RUN = 1024
+
+
+def _running(to: Lowering, node: Node, args: Args) -> Value:
+    """A product with a triangle of ones, as a convolution of an image of one column."""
+    b, x = to.b, to.stored(args["self"])
+    rank = len(x.shape)
+    dim = args["dim"] % rank
+    last = [*(d for d in range(rank) if d != dim), dim]
+    shape = [x.shape[d] for d in last]
+    count = shape[-1]
+    t = b.in_order(b.permute(x.tensor, last), identity(rank))
+    dims = [1, math.prod(shape[:-1]), 1, count]
+    image = b.tosa.add("RESHAPE", [t, b.tosa.shape(dims)], dims, t.dtype, NHWC)
+    triangle = np.tril(np.ones((count, count), np.int8)).reshape(count, 1, 1, count)
+    sums = b.conv2d(image, triangle, np.zeros(count, np.int64), x.quant.zero_point)
+
+    def unfold(ts: Sequence[Tensor], quant: Quant) -> Tensor:
+        made = b.tosa.add("RESHAPE", [ts[0], b.tosa.shape(shape)], shape, ts[0].dtype)
+        return b.permute(made, [last.index(d) for d in range(rank)])
+
+    return Combined((Sums(sums, (x.quant.scale,)),), x.shape, unfold)
+
+
+def _run_length(q: Ask) -> str | None:
+    shape = fake(q.args["self"]).shape
+    if not shape:
+        return "no dimension"
+    length = int(shape[q.args["dim"]])
+    return None if length <= _MAX_RUN else f"{length}"
+
+
+add_row(
+    OpRow(
+        "cumsum",
+        (aten.cumsum.default,),
+        _running,
+        (Constraint(f"along a dimension of at most {_MAX_RUN} elements", _run_length),),
+        also="a product with a triangle of ones",
+    )
+)
+
+
 def _extreme(operator: str) -> object:
     def lower(to: Lowering, node: Node, args: Args) -> Value:
         value, shape = to.real(args["self"]), sizes(node)
@@ -81,3 +135,57 @@ def _extreme(operator: str) -> object:
 
 add_row(OpRow("amax", (aten.amax.default, aten.max.default), _extreme("REDUCE_MAX"), reads=ANY))  # type: ignore[arg-type]
 add_row(OpRow("amin", (aten.amin.default, aten.min.default), _extreme("REDUCE_MIN"), reads=ANY))  # type: ignore[arg-type]
+
+
+_MAX_CHANNELS = 127
+
+
+def _argmax(to: Lowering, node: Node, args: Args) -> Tensor:
+    b, t = to.b, to.stored(args["self"]).tensor
+    last = args["dim"] % t.rank
+    others = [d for d in range(t.rank) if d != last]
+    t = b.in_order(t, (*others, last))
+    made = b.tosa.add(
+        "ARGMAX",
+        [t],
+        t.dims[:-1],
+        INT32,
+        axis=len(others),
+        nan_mode=b.tosa.enum("NanPropagationMode", "PROPAGATE"),
+    )
+    return b.reshape(made, sizes(node))
+
+
+def _only_int32(q: Ask) -> str | None:
+    for user in q.node.users:
+        if user.target is not aten._to_copy.default or fake(user).dtype != torch.int32:
+            return f"{user.name} reads int64"
+    return None
+
+
+def _few_channels(q: Ask) -> str | None:
+    dim, shape = q.args["dim"], fake(q.args["self"]).shape
+    if dim is None or len(shape) < 2:
+        return None
+    length = int(shape[dim])
+    return None if q.target.family == "U85" or length <= _MAX_CHANNELS else f"{length}"
+
+
+add_row(
+    OpRow(
+        "argmax",
+        (aten.argmax.default,),
+        _argmax,
+        (
+            Constraint("read as int32", _only_int32, "x.argmax(dim).to(torch.int32)"),
+            Constraint(
+                "a dimension of several",
+                lambda q: (
+                    "all" if q.args["dim"] is None or fake(q.args["self"]).dim() < 2 else None
+                ),
+            ),
+            Constraint(f"of at most {_MAX_CHANNELS} elements, except on U85", _few_channels),
+        ),
+        int16=False,
+    )
+)

@@ -129,8 +129,11 @@ def _same(to: Lowering, node: Node, args: Args) -> Move:
     return lambda t: t
 
 
-def _float_to_float(q: Ask) -> str | None:
-    before, after = fake(q.node.all_input_nodes[0]).dtype, fake(q.node).dtype
+def _same_type(q: Ask) -> str | None:
+    source = q.node.all_input_nodes[0]
+    before, after = fake(source).dtype, fake(q.node).dtype
+    if source.target is aten.argmax.default and after == torch.int32:
+        return None  # the NPU's indices have 32 bits already
     return None if before == after else f"{before} to {after}".replace("torch.", "")
 
 
@@ -147,7 +150,7 @@ _row(
     "_to_copy",
     aten._to_copy.default,
     _same,
-    Constraint("a copy of the same data type", _float_to_float),
+    Constraint("a copy of the same data type, or to int32 of an argmax", _same_type),
 )
 add_row(
     OpRow(

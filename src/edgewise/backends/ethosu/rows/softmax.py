@@ -40,11 +40,11 @@ def _softmax(to: Lowering, node: Node, args: Args) -> Real:
     _, powers, total = _exponentials(to, x, args["dim"] % len(x.shape))
     index, zeros = mantissa(b, total)
     inverse = looked_up(b, index, of_mantissa(lambda m: 1 / m * (_ONE / 2**15)), 15)
-    # A sum of at least 2**15 - 1 has at most 17 leading zeros.
-    down = b.binary("SUB", b.number(17, zeros), zeros)
-    product = b.binary("MUL", powers, inverse)
-    shifted = b.binary("ARITHMETIC_RIGHT_SHIFT", product, down, round=False)
-    return Sums(shifted, (1 / (_ONE * 2.0**14),))
+    # No term is larger than the sum: shifted up as far, it has at most 31 bits, and the product
+    # of its upper 16 with the inverse mantissa at most 31 again.
+    up = b.binary("SUB", zeros, b.number(1, zeros))
+    high = b.rescale(b.binary("LOGICAL_LEFT_SHIFT", powers, up), [2.0**-15], INT32)
+    return Sums(b.binary("MUL", high, inverse), (1 / (_ONE * 2.0**15),))
 
 
 def _log_softmax(to: Lowering, node: Node, args: Args) -> Real:
