@@ -20,6 +20,7 @@ from edgewise.quantize._torchao import (
     Quantizer,
     SharedQuantizationSpec,
 )
+from edgewise.quantize.config import get_symmetric_quantization_config
 from edgewise.quantize.patterns import (
     Elementwise,
     Fixed,
@@ -149,7 +150,12 @@ def _weighted(nodes: list[Node], pattern: Weighted, config: QuantizationConfig) 
     if not is_float(activation) or not isinstance(weight, Node) or weight.op != "get_attr":
         return  # a weight that is computed has no scale of its own
     spec = config.weight
-    if spec is not None and spec.qscheme == torch.per_channel_symmetric:
+    by_channel = spec is not None and spec.qscheme == torch.per_channel_symmetric
+    if by_channel and pattern.one_scale:
+        spec = get_symmetric_quantization_config(
+            is_qat=config.is_qat, weight_qmin=spec.quant_min, weight_qmax=spec.quant_max
+        ).weight
+    elif by_channel:
         spec = dataclasses.replace(spec, ch_axis=pattern.channel_axis)
         if config.is_qat and pattern.channel_axis:
             # The fused fake quantizer knows axis 0 only, and torchao hands none to the other.
@@ -169,8 +175,44 @@ def _elementwise(nodes: list[Node], pattern: Elementwise, config: QuantizationCo
     operands = [a for a in given if isinstance(a, Node)]
     wanted = len(operands) == pattern.operands or (pattern.numbers and bool(operands))
     if wanted and all(is_float(a) for a in operands):
-        inputs = dict.fromkeys(operands, config.input_activation)
+        spec = config.input_activation
+        if pattern.symmetric:
+            spec = around_zero(spec)
+            for operand in operands:
+                _share_around_zero(operand, config.input_activation, spec)
+        inputs = dict.fromkeys(operands, spec)
         _mark(nodes, inputs, config.output_activation if pattern.real else None)
+
+
+def around_zero(spec: QuantizationSpec) -> QuantizationSpec:
+    """The same with a zero point of 0, in a range that is symmetric."""
+    return dataclasses.replace(spec, qscheme=torch.per_tensor_symmetric, quant_min=-spec.quant_max)
+
+
+def _share_around_zero(operand: Node, old: QuantizationSpec, new: QuantizationSpec) -> None:
+    """What computes an operand, and the others that read it, quantize it as this one does."""
+    source = operand
+    while isinstance(_result_of(source), SharedQuantizationSpec):
+        shared = _result_of(source).edge_or_node
+        if not isinstance(shared, Node) or shared not in source.all_input_nodes:
+            break  # of joined operands each would have to change
+        source = shared
+    pending = [source]
+    while pending:
+        node = pending.pop()
+        if _result_of(node) == old:
+            node.meta[Q_ANNOTATION_KEY].output_qspec = new
+        for user in node.users:
+            annotation = user.meta.get(Q_ANNOTATION_KEY)
+            if annotation is not None and annotation.input_qspec_map.get(node) == old:
+                annotation.input_qspec_map[node] = new
+            if annotation is not None and annotation.output_qspec == SharedQuantizationSpec(node):
+                pending.append(user)
+
+
+def _result_of(node: Node) -> Any:
+    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    return None if annotation is None else annotation.output_qspec
 
 
 def _joined(node: Node, config: QuantizationConfig) -> None:
@@ -201,8 +243,7 @@ def _same_scale(node: Node, first: QuantizationSpec | None) -> None:
 
 
 def _has_quantized_result(node: Node) -> bool:
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
-    return annotation is not None and annotation.output_qspec is not None
+    return _result_of(node) is not None
 
 
 def _fixed(node: Node, pattern: Fixed, activation: QuantizationSpec) -> None:
