@@ -185,18 +185,15 @@ def _elementwise(nodes: list[Node], pattern: Elementwise, config: QuantizationCo
 
 
 def around_zero(spec: QuantizationSpec) -> QuantizationSpec:
-    """The same with a zero point of 0, in a range that is symmetric."""
-    return dataclasses.replace(spec, qscheme=torch.per_tensor_symmetric, quant_min=-spec.quant_max)
+    """The same with a zero point of 0."""
+    return dataclasses.replace(spec, qscheme=torch.per_tensor_symmetric)
 
 
 def _share_around_zero(operand: Node, old: QuantizationSpec, new: QuantizationSpec) -> None:
     """What computes an operand, and the others that read it, quantize it as this one does."""
     source = operand
-    while isinstance(_result_of(source), SharedQuantizationSpec):
-        shared = _result_of(source).edge_or_node
-        if not isinstance(shared, Node) or shared not in source.all_input_nodes:
-            break  # of joined operands each would have to change
-        source = shared
+    while isinstance(_result_of(source), SharedQuantizationSpec) and _is_single(source):
+        source = source.all_input_nodes[0]
     pending = [source]
     while pending:
         node = pending.pop()
@@ -206,8 +203,13 @@ def _share_around_zero(operand: Node, old: QuantizationSpec, new: QuantizationSp
             annotation = user.meta.get(Q_ANNOTATION_KEY)
             if annotation is not None and annotation.input_qspec_map.get(node) == old:
                 annotation.input_qspec_map[node] = new
-            if annotation is not None and annotation.output_qspec == SharedQuantizationSpec(node):
+            if isinstance(_result_of(user), SharedQuantizationSpec) and _is_single(user):
                 pending.append(user)
+
+
+def _is_single(node: Node) -> bool:
+    """Of several operands that share one scale each would have to change."""
+    return len(node.all_input_nodes) == 1
 
 
 def _result_of(node: Node) -> Any:

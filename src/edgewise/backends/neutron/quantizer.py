@@ -18,6 +18,7 @@ aten = torch.ops.aten
 def _table() -> dict[Any, Pattern]:
     table: dict[Any, Pattern] = {
         aten.linear.default: Weighted(one_scale=True),
+        aten.prelu.default: Weighted(one_scale=True),
         aten.bmm.default: Elementwise(symmetric=True),
         aten.matmul.default: Elementwise(symmetric=True),
         aten.conv1d.padding: Weighted(),
