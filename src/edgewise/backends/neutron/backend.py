@@ -18,7 +18,7 @@ from edgewise.backends.neutron.rows import row_of
 from edgewise.backends.neutron.tflite.model import Value
 from edgewise.edge.graph import arguments, fake, is_call, is_getitem, op_name
 from edgewise.edge.layout import dim_order
-from edgewise.edge.orders import identity
+from edgewise.edge.orders import Perm, identity
 from edgewise.edge.program import Constants, output_node
 from edgewise.errors import PartitionError, at_node
 from edgewise.partition.spec import BackendDetails, CompileSpec, PreprocessResult
@@ -109,18 +109,33 @@ def _input(to: Lowering, node: Node, moves: bool) -> tuple[Tensor, bool]:
             f"{at_node(node)} inputs of a partition must be quantized; got {value.dtype}; "
             f"try a partitioner that tags what NeutronPartitioner accepts"
         )
-    order = dim_order(value)
-    moved = moves and value.dim() == 4 and order == identity(4)
+    order, moved = _format(node, moves)
     shape = tuple(int(n) for n in value.shape)
-    return to.result(node, shape, NHWC if moved else order, quant), moved
+    return to.result(node, shape, order, quant), moved
+
+
+def _format(node: Node, moves: bool) -> tuple[Perm, bool]:
+    """How the argument's dimensions lie in TFLite; whether the runtime sees to it.
+
+    An argument that lies channels last is marked, too: the runtime then takes it as it is, and
+    refuses it unmarked.
+    """
+    order = dim_order(fake(node))
+    if order == NHWC or (moves and order == identity(4)):
+        return NHWC, True
+    if order != identity(len(order)):
+        raise PartitionError(
+            f"{at_node(node)} inputs and outputs of a partition must be contiguous or channels "
+            f"last; got dimensions in the order {order}; try .contiguous() before"
+        )
+    return order, False
 
 
 def _output(to: Lowering, node: Node, moves: bool) -> tuple[Value, bool]:
     found = to.done[node]
     assert isinstance(found, Tensor)
-    order = dim_order(fake(node))
-    moved = moves and order == identity(4) and found.order == NHWC
-    return to.in_order(found, NHWC if moved else order).value, moved
+    order, moved = _format(node, moves and found.order == NHWC)
+    return to.in_order(found, order).value, moved
 
 
 def _lower(to: Lowering, node: Node) -> None:
