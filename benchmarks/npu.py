@@ -19,11 +19,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
+
+from _npu import output_step, run, sqnr, table, write  # noqa: E402
 
 import edgewise  # noqa: E402
 from edgewise.backends.ethosu import (  # noqa: E402
@@ -38,7 +39,6 @@ from examples.models import MODELS  # noqa: E402
 TARGETS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
 NAMES = ("resnet8", "ds_cnn", "mobilenet_v1_025", "autoencoder", "mobilenet_v2")
 DOCUMENT = ROOT / "docs" / "ethosu.md"
-START, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
 
 
 class _Clock:
@@ -73,19 +73,6 @@ def lowered(program: torch.export.ExportedProgram, target: str) -> tuple[Any, fl
         return finished, time.perf_counter() - start, clock.seconds
 
 
-def run(finished: Any, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-    from edgewise.runtime import Runtime
-
-    method = Runtime.get().load_program(finished.buffer).load_method("forward")
-    return torch.from_numpy(np.array(method.execute(list(inputs))[0]))
-
-
-def output_step(program: torch.export.ExportedProgram) -> float:
-    """The scale of the output's quantization."""
-    result = next(iter(reversed(program.graph.nodes))).args[0][0]
-    return float(result.args[1])
-
-
 def whole_models(names: Sequence[str]) -> list[dict[str, Any]]:
     rows = []
     for name in names:
@@ -107,8 +94,6 @@ def whole_models(names: Sequence[str]) -> list[dict[str, Any]]:
             report = finished.delegation_report()
             figures = [e.figures for e in report.estimates.values()]
             cycles = sum(f["cycles"] for f in figures)
-            noise = float(off.square().sum())
-            signal = float(expected.double().square().sum())
             rows.append(
                 {
                     "model": name,
@@ -118,7 +103,7 @@ def whole_models(names: Sequence[str]) -> list[dict[str, Any]]:
                     "cycles": int(cycles),
                     "inferences/s": 1 / sum(1 / f["inferences per second"] for f in figures),
                     "steps": round(float(off.abs().max()) / step),
-                    "SQNR dB": 10 * np.log10(signal / noise) if noise else "exact",
+                    "SQNR dB": sqnr(found, expected),
                     "lowering s": seconds,
                     "Vela s": in_vela,
                     "simulated s": simulated,
@@ -163,19 +148,6 @@ def digits(count: int) -> list[dict[str, Any]]:
     return rows
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    head = list(rows[0])
-    lines = [head, ["---"] * len(head)]
-    lines += [[_cell(row[key]) for key in head] for row in rows]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
-
-
-def _cell(value: Any) -> str:
-    if not isinstance(value, float):
-        return str(value)
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--models", nargs="*", default=NAMES, help="names of examples.models")
@@ -187,9 +159,7 @@ def main() -> None:
         text += "\n" + table(digits(options.images))
     print(text)
     if options.write:
-        page = DOCUMENT.read_text()
-        before, rest = page.split(START)
-        DOCUMENT.write_text(before + START + "\n" + text + "\n" + END + rest.split(END)[1])
+        write(DOCUMENT, text)
 
 
 if __name__ == "__main__":

@@ -93,6 +93,10 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
             pattern = self.table.get(node.target) if node.op == "call_function" else None
             if pattern is not None and not _is_annotated(node):
                 self._annotate(node, pattern)
+        for node in model.graph.nodes:  # once everything that shares a scale is annotated
+            pattern = self.table.get(node.target) if node.op == "call_function" else None
+            if isinstance(pattern, Elementwise) and pattern.symmetric and _is_annotated(node):
+                self._share_around_zero(node)
         return model
 
     def validate(self, model: GraphModule) -> None:
@@ -106,6 +110,12 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
             f"[{type(self).__name__}] quantization_config must be a QuantizationConfig or None; "
             f"got {type(config).__name__}; try get_symmetric_quantization_config()"
         )
+
+    def _share_around_zero(self, node: Node) -> None:
+        config = self._selection.of(node)
+        if config is not None and config.input_activation is not None:
+            for operand, spec in node.meta[Q_ANNOTATION_KEY].input_qspec_map.items():
+                _share_around_zero(operand, config.input_activation, spec)
 
     def _annotate(self, node: Node, pattern: Pattern) -> None:
         config = self._selection.of(node)
@@ -178,8 +188,6 @@ def _elementwise(nodes: list[Node], pattern: Elementwise, config: QuantizationCo
         spec = config.input_activation
         if pattern.symmetric:
             spec = around_zero(spec)
-            for operand in operands:
-                _share_around_zero(operand, config.input_activation, spec)
         inputs = dict.fromkeys(operands, spec)
         _mark(nodes, inputs, config.output_activation if pattern.real else None)
 

@@ -56,7 +56,8 @@ class NeutronBackend(BackendDetails):
 class TFLiteProgram:
     """A partition as TFLite.
 
-    operators: names of the operators, in order. moved_inputs, moved_outputs: by argument, whether
+    operators: names of the operators, in order. integers: the tensor of each quantization, by its
+    node's name. moved_inputs, moved_outputs: by argument, whether
     the runtime must reorder dimensions.
     """
 
@@ -66,9 +67,11 @@ class TFLiteProgram:
         operators: list[str],
         inputs: list[tuple[Value, bool]],
         outputs: list[tuple[Value, bool]],
+        integers: dict[str, Tensor],
     ) -> None:
         self.model = model
         self.operators = operators
+        self.integers = integers
         self.moved_inputs = tuple(moved for _, moved in inputs)
         self.moved_outputs = tuple(moved for _, moved in outputs)
         self.channels_last = {value.name for value, moved in [*inputs, *outputs] if moved}
@@ -98,7 +101,8 @@ def lower(program: ExportedProgram, converts_formats: bool = True) -> TFLiteProg
         assert isinstance(result, Node)
         outputs.append(_output(to, result, moves))
     model = to.b.finish([v for v, _ in inputs], [v for v, _ in outputs])
-    return TFLiteProgram(model, to.b.operator_names, inputs, outputs)
+    integers = {n.name: t for n, t in to.done.items() if is_quantize(n) and isinstance(t, Tensor)}
+    return TFLiteProgram(model, to.b.operator_names, inputs, outputs, integers)
 
 
 def _input(to: Lowering, node: Node, moves: bool) -> tuple[Tensor, bool]:
