@@ -22,11 +22,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
+
+from _npu import output_step, sqnr, table, write  # noqa: E402
 
 import edgewise  # noqa: E402
 from edgewise.backends.ethosu import (  # noqa: E402
@@ -75,24 +76,10 @@ def lowered(program: torch.export.ExportedProgram, target: str) -> tuple[Any, fl
         return finished, time.perf_counter() - start, clock.seconds
 
 
-def loaded(finished: Any) -> Any:
-    """A function of the inputs that runs the program in the simulator."""
-    from edgewise.runtime import Runtime
-
-    method = Runtime.get().load_program(finished.buffer).load_method("forward")
-    return lambda *inputs: torch.from_numpy(np.array(method.execute(list(inputs))[0]))
-
-
 def timed(function: Any, *inputs: Any) -> tuple[Any, float]:
     start = time.perf_counter()
     result = function(*inputs)
     return result, time.perf_counter() - start
-
-
-def sqnr(found: torch.Tensor, expected: torch.Tensor) -> float | str:
-    """In dB."""
-    noise = float((found - expected).double().square().sum())
-    return 10 * np.log10(float(expected.double().square().sum()) / noise) if noise else "exact"
 
 
 def quantized(name: str) -> tuple[torch.export.ExportedProgram, tuple[torch.Tensor, ...], Any]:
@@ -105,12 +92,6 @@ def quantized(name: str) -> tuple[torch.export.ExportedProgram, tuple[torch.Tens
         real = model(*inputs)
     program = quantize(model, inputs, "int8", EthosUQuantizer, calibration=batches, progress=False)
     return program, inputs, real
-
-
-def output_step(program: torch.export.ExportedProgram) -> float:
-    """The scale of the output's quantization."""
-    result = next(iter(reversed(program.graph.nodes))).args[0][0]
-    return float(result.args[1])
 
 
 def whole_models(names: Sequence[str]) -> list[dict[str, Any]]:
@@ -204,19 +185,6 @@ def speed(name: str = "mobilenet_v2", target: str = TARGETS[0], repeats: int = 5
     )
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    head = list(rows[0])
-    lines = [head, ["---"] * len(head)]
-    lines += [[_cell(row[key]) for key in head] for row in rows]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
-
-
-def _cell(value: Any) -> str:
-    if not isinstance(value, float):
-        return str(value)
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--models", nargs="*", default=NAMES, help="names of examples.models")
@@ -236,12 +204,8 @@ def main() -> None:
         tables["digits"] = table(digits(options.images))
     print("\n".join(tables.values()))
     if options.write:
-        page = DOCUMENT.read_text()
         for name, text in tables.items():
-            start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
-            before, rest = page.split(start)
-            page = before + start + "\n" + text + "\n" + end + rest.split(end)[1]
-        DOCUMENT.write_text(page)
+            write(DOCUMENT, text, name)
 
 
 if __name__ == "__main__":

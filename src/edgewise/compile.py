@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from edgewise.quantize.quantizer import TableQuantizer
 
 _BACKENDS = ("xnnpack", "none")
-_NPU = "ethos-u"
+_NPUS = ("ethos-u", "neutron-")
+_ON_HOST = "-reference"
+"""Behind a target of Neutron: without NXP's converter, for this machine."""
 
 
 def compile(
@@ -37,7 +39,8 @@ def compile(
 
     model: a module (put into evaluation mode for the export), or a program exported
     already. example_inputs: a tuple of inputs; needed for a module. backend: "xnnpack", a
-    target of Ethos-U ("ethos-u55-128", ...), or "none" for the runtime's own kernels alone.
+    target of Ethos-U ("ethos-u55-128", ...) or of Neutron ("neutron-imxrt700"; with "-reference"
+    behind it for the host, without NXP's converter), or "none" for the runtime's own kernels alone.
     dynamic_shapes: as for `torch.export.export`.
 
     quantize: a scheme: "int8" (static; needs calibration), "int8-dynamic", "int8-weight",
@@ -49,10 +52,10 @@ def compile(
     standard error, and a bar while calibrating. The result has `save`, `buffer` and
     `delegation_report`.
     """
-    if backend not in _BACKENDS and not backend.startswith(_NPU):
+    if backend not in _BACKENDS and not backend.startswith(_NPUS):
         raise ValueError(
-            f"[compile] backend must be one of {', '.join(_BACKENDS)} or a target of Ethos-U "
-            f"('ethos-u55-128'); got {backend!r}"
+            f"[compile] backend must be one of {', '.join(_BACKENDS)}, or a target of Ethos-U "
+            f"('ethos-u55-128') or Neutron ('neutron-imxrt700'); got {backend!r}"
         )
     partitioners = _partitioners(backend)
     if isinstance(example_inputs, torch.Tensor):
@@ -83,11 +86,31 @@ def _partitioners(backend: str) -> list[Partitioner]:
         from edgewise.backends.xnnpack import XnnpackPartitioner
 
         return [XnnpackPartitioner()]
-    if backend.startswith(_NPU):
+    if backend.startswith("ethos-u"):
         from edgewise.backends.ethosu import EthosUCompileSpec, EthosUPartitioner
 
         return [EthosUPartitioner(EthosUCompileSpec(backend))]
+    if backend.startswith("neutron-"):
+        return [_neutron(backend.removeprefix("neutron-"))]
     return []
+
+
+def _neutron(target: str) -> Partitioner:
+    from edgewise.backends.neutron import NeutronPartitioner, generate_neutron_compile_spec
+    from edgewise.backends.neutron.converter import required_converter
+
+    if target.endswith(_ON_HOST):
+        flavor = "reference"
+        target = target.removesuffix(_ON_HOST)
+    else:
+        flavor = None
+        required_converter(
+            flavor,
+            f"backend='neutron-{target}{_ON_HOST}' (neutron_converter_flavor='reference')",
+        )
+    return NeutronPartitioner(
+        generate_neutron_compile_spec(target, neutron_converter_flavor=flavor)
+    )
 
 
 def _quantizer(backend: str) -> type[TableQuantizer]:
@@ -95,6 +118,10 @@ def _quantizer(backend: str) -> type[TableQuantizer]:
         from edgewise.backends.xnnpack.quantizer import XNNPACKQuantizer
 
         return XNNPACKQuantizer
+    if backend.startswith("neutron-"):
+        from edgewise.backends.neutron.quantizer import NeutronQuantizer
+
+        return NeutronQuantizer
     from edgewise.backends.ethosu.quantizer import EthosUQuantizer
 
     return EthosUQuantizer
@@ -124,7 +151,7 @@ def _quantized(
             "[compile] model must be a torch.nn.Module to be quantized; got an ExportedProgram; "
             "try the module that it was exported from"
         )
-    if backend.startswith(_NPU) and scheme.name != "int8":
+    if backend.startswith(_NPUS) and scheme.name != "int8":
         raise ValueError(
             f"[compile] {backend} computes in integers; got {scheme.name}; try quantize='int8'"
         )

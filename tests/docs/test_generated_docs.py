@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from edgewise.backends.ethosu.document import markdown as ethosu_markdown
+from edgewise.backends.neutron.document import markdown as neutron_markdown
 from edgewise.backends.xnnpack.document import markdown
 from edgewise.emit.document import markdown as runtime_markdown
 
@@ -27,4 +28,11 @@ def test_ethosu_operator_table_is_fresh() -> None:
     written = (DOCS / "ethosu-operators.md").read_text()
     assert written == ethosu_markdown(), (
         "stale: run python -m edgewise.backends.ethosu.document > docs/ethosu-operators.md"
+    )
+
+
+def test_neutron_operator_table_is_fresh() -> None:
+    written = (DOCS / "neutron-operators.md").read_text()
+    assert written == neutron_markdown(), (
+        "stale: run python -m edgewise.backends.neutron.document > docs/neutron-operators.md"
     )

@@ -30,10 +30,12 @@ class Weighted:
     """An activation (argument 0), a weight (1), perhaps a bias (2).
 
     channel_axis: the weight's dimension of output channels.
+    one_scale: the weight has one scale, whatever the configuration says of channels.
     dynamic: whether the node's activation may be quantized while the model runs.
     """
 
     channel_axis: int = 0
+    one_scale: bool = False
     dynamic: Callable[[Node], bool] = never
 
 
@@ -43,12 +45,14 @@ class Elementwise:
 
     numbers: whether all but one of them may be numbers. first: the first operand's place.
     real: whether the result is a real number (that of a comparison is none).
+    symmetric: whether the operands' zero points must be 0.
     """
 
     operands: int = 2
     numbers: bool = False
     first: int = 0
     real: bool = True
+    symmetric: bool = False
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from edgewise.quantize._torchao import (
     Quantizer,
     SharedQuantizationSpec,
 )
+from edgewise.quantize.config import get_symmetric_quantization_config
 from edgewise.quantize.patterns import (
     Elementwise,
     Fixed,
@@ -92,6 +93,10 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
             pattern = self.table.get(node.target) if node.op == "call_function" else None
             if pattern is not None and not _is_annotated(node):
                 self._annotate(node, pattern)
+        for node in model.graph.nodes:  # once everything that shares a scale is annotated
+            pattern = self.table.get(node.target) if node.op == "call_function" else None
+            if isinstance(pattern, Elementwise) and pattern.symmetric and _is_annotated(node):
+                self._share_around_zero(node)
         return model
 
     def validate(self, model: GraphModule) -> None:
@@ -105,6 +110,12 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
             f"[{type(self).__name__}] quantization_config must be a QuantizationConfig or None; "
             f"got {type(config).__name__}; try get_symmetric_quantization_config()"
         )
+
+    def _share_around_zero(self, node: Node) -> None:
+        config = self._selection.of(node)
+        if config is not None and config.input_activation is not None:
+            for operand, spec in node.meta[Q_ANNOTATION_KEY].input_qspec_map.items():
+                _share_around_zero(operand, config.input_activation, spec)
 
     def _annotate(self, node: Node, pattern: Pattern) -> None:
         config = self._selection.of(node)
@@ -149,7 +160,12 @@ def _weighted(nodes: list[Node], pattern: Weighted, config: QuantizationConfig) 
     if not is_float(activation) or not isinstance(weight, Node) or weight.op != "get_attr":
         return  # a weight that is computed has no scale of its own
     spec = config.weight
-    if spec is not None and spec.qscheme == torch.per_channel_symmetric:
+    by_channel = spec is not None and spec.qscheme == torch.per_channel_symmetric
+    if by_channel and pattern.one_scale:
+        spec = get_symmetric_quantization_config(
+            is_qat=config.is_qat, weight_qmin=spec.quant_min, weight_qmax=spec.quant_max
+        ).weight
+    elif by_channel:
         spec = dataclasses.replace(spec, ch_axis=pattern.channel_axis)
         if config.is_qat and pattern.channel_axis:
             # The fused fake quantizer knows axis 0 only, and torchao hands none to the other.
@@ -169,8 +185,44 @@ def _elementwise(nodes: list[Node], pattern: Elementwise, config: QuantizationCo
     operands = [a for a in given if isinstance(a, Node)]
     wanted = len(operands) == pattern.operands or (pattern.numbers and bool(operands))
     if wanted and all(is_float(a) for a in operands):
-        inputs = dict.fromkeys(operands, config.input_activation)
+        spec = config.input_activation
+        if pattern.symmetric:
+            spec = around_zero(spec)
+        inputs = dict.fromkeys(operands, spec)
         _mark(nodes, inputs, config.output_activation if pattern.real else None)
+
+
+def around_zero(spec: QuantizationSpec) -> QuantizationSpec:
+    """The same with a zero point of 0."""
+    return dataclasses.replace(spec, qscheme=torch.per_tensor_symmetric)
+
+
+def _share_around_zero(operand: Node, old: QuantizationSpec, new: QuantizationSpec) -> None:
+    """What computes an operand, and the others that read it, quantize it as this one does."""
+    source = operand
+    while isinstance(_result_of(source), SharedQuantizationSpec) and _is_single(source):
+        source = source.all_input_nodes[0]
+    pending = [source]
+    while pending:
+        node = pending.pop()
+        if _result_of(node) == old:
+            node.meta[Q_ANNOTATION_KEY].output_qspec = new
+        for user in node.users:
+            annotation = user.meta.get(Q_ANNOTATION_KEY)
+            if annotation is not None and annotation.input_qspec_map.get(node) == old:
+                annotation.input_qspec_map[node] = new
+            if isinstance(_result_of(user), SharedQuantizationSpec) and _is_single(user):
+                pending.append(user)
+
+
+def _is_single(node: Node) -> bool:
+    """Of several operands that share one scale each would have to change."""
+    return len(node.all_input_nodes) == 1
+
+
+def _result_of(node: Node) -> Any:
+    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    return None if annotation is None else annotation.output_qspec
 
 
 def _joined(node: Node, config: QuantizationConfig) -> None:
@@ -201,8 +253,7 @@ def _same_scale(node: Node, first: QuantizationSpec | None) -> None:
 
 
 def _has_quantized_result(node: Node) -> bool:
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
-    return annotation is not None and annotation.output_qspec is not None
+    return _result_of(node) is not None
 
 
 def _fixed(node: Node, pattern: Fixed, activation: QuantizationSpec) -> None:

@@ -31,6 +31,18 @@ def act(*modules: nn.Module) -> nn.Module:
     return nn.Sequential(*modules)
 
 
+class Product(nn.Module):
+    """Of two linear layers' results, one of which another operator reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k = nn.Linear(16, 16), nn.Linear(16, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q = self.q(x)
+        return torch.matmul(q, self.k(x).transpose(1, 2)) + q[..., :8]
+
+
 IMAGE: Shape = (1, 8, 9, 7)
 SQUARE: Shape = (1, 8, 8, 8)
 
@@ -44,6 +56,7 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "conv-padding-2": (lambda: conv(8, 8, 3, padding=2), (IMAGE,)),
     "conv-rectangle": (lambda: conv(8, 8, (1, 5), padding=(0, 2), stride=(2, 1)), (IMAGE,)),
     "conv-dilated": (lambda: conv(8, 8, 3, dilation=2, padding=2), (IMAGE,)),
+    "conv-same-word": (lambda: conv(8, 8, 3, padding="same"), (IMAGE,)),
     "conv-no-bias": (lambda: conv(8, 8, 3, bias=False), (IMAGE,)),
     "conv-batch": (lambda: conv(8, 8, 3), ((3, 8, 6, 6),)),
     "conv-relu": (lambda: act(conv(8, 8, 3), nn.ReLU()), (IMAGE,)),
@@ -72,6 +85,10 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "linear-relu": (lambda: act(nn.Linear(16, 10), nn.ReLU()), ((3, 16),)),
     "linear-tanh": (lambda: act(nn.Linear(16, 10), nn.Tanh()), ((3, 16),)),
     "flatten-linear": (lambda: act(conv(8, 8, 3), nn.Flatten(), nn.Linear(280, 5)), (IMAGE,)),
+    "bmm": (lambda: Fn(torch.bmm), ((2, 3, 8), (2, 8, 4))),
+    "bmm-transposed": (lambda: Fn(lambda a, b: a @ b.transpose(1, 2)), ((2, 3, 8), (2, 4, 8))),
+    "bmm-4d": (lambda: Fn(torch.matmul), ((1, 2, 3, 8), (1, 2, 8, 4))),
+    "bmm-linear": (lambda: Product(), ((2, 8, 16),)),
     # two operands
     "add": (lambda: Fn(lambda a, b: a + b), (IMAGE, IMAGE)),
     "add-channels": (lambda: Fn(lambda a, b: a + b), (IMAGE, (1, 8, 1, 1))),
@@ -88,6 +105,8 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "exp": (lambda: Fn(torch.exp), (IMAGE,)),
     "log": (lambda: Fn(lambda x: torch.log(torch.abs(x) + torch.abs(x))), (IMAGE,)),
     "leaky_relu": (lambda: nn.LeakyReLU(0.1), (IMAGE,)),
+    "prelu": (lambda: nn.PReLU(8), (IMAGE,)),
+    "prelu-one": (nn.PReLU, ((3, 8),)),
     "neg": (lambda: Fn(torch.neg), (IMAGE,)),
     "neg-relu": (lambda: Fn(lambda x: torch.relu(torch.neg(x))), (SQUARE,)),
     "sigmoid": (nn.Sigmoid, (IMAGE,)),

@@ -18,7 +18,7 @@ from edgewise.backends.neutron.rows import row_of
 from edgewise.backends.neutron.tflite.model import Value
 from edgewise.edge.graph import arguments, fake, is_call, is_getitem, op_name
 from edgewise.edge.layout import dim_order
-from edgewise.edge.orders import identity
+from edgewise.edge.orders import Perm, identity
 from edgewise.edge.program import Constants, output_node
 from edgewise.errors import PartitionError, at_node
 from edgewise.partition.spec import BackendDetails, CompileSpec, PreprocessResult
@@ -56,7 +56,8 @@ class NeutronBackend(BackendDetails):
 class TFLiteProgram:
     """A partition as TFLite.
 
-    operators: names of the operators, in order. moved_inputs, moved_outputs: by argument, whether
+    operators: names of the operators, in order. integers: the tensor of each quantization, by its
+    node's name. moved_inputs, moved_outputs: by argument, whether
     the runtime must reorder dimensions.
     """
 
@@ -66,9 +67,11 @@ class TFLiteProgram:
         operators: list[str],
         inputs: list[tuple[Value, bool]],
         outputs: list[tuple[Value, bool]],
+        integers: dict[str, Tensor],
     ) -> None:
         self.model = model
         self.operators = operators
+        self.integers = integers
         self.moved_inputs = tuple(moved for _, moved in inputs)
         self.moved_outputs = tuple(moved for _, moved in outputs)
         self.channels_last = {value.name for value, moved in [*inputs, *outputs] if moved}
@@ -98,7 +101,8 @@ def lower(program: ExportedProgram, converts_formats: bool = True) -> TFLiteProg
         assert isinstance(result, Node)
         outputs.append(_output(to, result, moves))
     model = to.b.finish([v for v, _ in inputs], [v for v, _ in outputs])
-    return TFLiteProgram(model, to.b.operator_names, inputs, outputs)
+    integers = {n.name: t for n, t in to.done.items() if is_quantize(n) and isinstance(t, Tensor)}
+    return TFLiteProgram(model, to.b.operator_names, inputs, outputs, integers)
 
 
 def _input(to: Lowering, node: Node, moves: bool) -> tuple[Tensor, bool]:
@@ -109,18 +113,33 @@ def _input(to: Lowering, node: Node, moves: bool) -> tuple[Tensor, bool]:
             f"{at_node(node)} inputs of a partition must be quantized; got {value.dtype}; "
             f"try a partitioner that tags what NeutronPartitioner accepts"
         )
-    order = dim_order(value)
-    moved = moves and value.dim() == 4 and order == identity(4)
+    order, moved = _format(node, moves)
     shape = tuple(int(n) for n in value.shape)
-    return to.result(node, shape, NHWC if moved else order, quant), moved
+    return to.result(node, shape, order, quant), moved
+
+
+def _format(node: Node, moves: bool) -> tuple[Perm, bool]:
+    """How the argument's dimensions lie in TFLite; whether the runtime sees to it.
+
+    An argument that lies channels last is marked, too: the runtime then takes it as it is, and
+    refuses it unmarked.
+    """
+    order = dim_order(fake(node))
+    if order == NHWC or (moves and order == identity(4)):
+        return NHWC, True
+    if order != identity(len(order)):
+        raise PartitionError(
+            f"{at_node(node)} inputs and outputs of a partition must be contiguous or channels "
+            f"last; got dimensions in the order {order}; try .contiguous() before"
+        )
+    return order, False
 
 
 def _output(to: Lowering, node: Node, moves: bool) -> tuple[Value, bool]:
     found = to.done[node]
     assert isinstance(found, Tensor)
-    order = dim_order(fake(node))
-    moved = moves and order == identity(4) and found.order == NHWC
-    return to.in_order(found, NHWC if moved else order).value, moved
+    order, moved = _format(node, moves and found.order == NHWC)
+    return to.in_order(found, order).value, moved
 
 
 def _lower(to: Lowering, node: Node) -> None:

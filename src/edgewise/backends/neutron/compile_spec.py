@@ -18,12 +18,24 @@ class CustomDelegationOptions:
 
     allow_no_op_partitions: partitions that only move or rename data. NXP's converter makes no
     NeutronGraph of some of them, which then fails the lowering.
-    allow_dynamic_batch: operators whose batch size (dimension 0) is symbolic. The NPU's program is
-    made for the size of the export's example, and the runtime refuses others.
+
+    Sizes must be known: the NPU's program is made for them, and its runtime does not look.
     """
 
     allow_no_op_partitions: bool = False
-    allow_dynamic_batch: bool = False
+
+    @staticmethod
+    def of(given: object) -> CustomDelegationOptions:
+        """None for the default; ExecuTorch's class of this name is taken, too."""
+        if given is None or isinstance(given, CustomDelegationOptions):
+            return given or CustomDelegationOptions()
+        allowed = getattr(given, "allow_no_op_partitions", None)
+        if not isinstance(allowed, bool):
+            raise TypeError(
+                f"[NeutronPartitioner] custom_delegation_options must be CustomDelegationOptions; "
+                f"got {type(given).__name__}; try CustomDelegationOptions(...)"
+            )
+        return CustomDelegationOptions(allowed)
 
 
 @dataclass(frozen=True)

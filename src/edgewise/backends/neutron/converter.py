@@ -31,6 +31,7 @@ KERNEL_SELECTION = "_kernel_selection.c"
 TIME_LIMIT = 600.0
 """Seconds that a conversion may take."""
 _LOG_LINES = 12
+_ON_HOST = f"neutron_converter_flavor={REFERENCE!r}"
 
 
 class NeutronConverterError(EdgewiseError):
@@ -164,21 +165,24 @@ def find_converter(flavor: str | None) -> NeutronConverter | None:
     )
 
 
-def required_converter(flavor: str | None) -> NeutronConverter:
-    """As `find_converter`, but NeutronConverterError if there is none."""
+def required_converter(flavor: str | None, otherwise: str = _ON_HOST) -> NeutronConverter:
+    """As `find_converter`, but NeutronConverterError if there is none.
+
+    otherwise: how to ask for a program for the host.
+    """
     found = find_converter(flavor)
     if found is None:
         raise NeutronConverterError(
             f"[Neutron] lowering for the NPU needs NXP's converter; got none installed; "
-            f"try {_how_to_get()}"
+            f"try {_how_to_get(otherwise)}"
         )
     return found
 
 
-def _how_to_get() -> str:
+def _how_to_get(otherwise: str = _ON_HOST) -> str:
     return (
         f"installing {SDK} from NXP's package index (see NXP's eIQ Neutron SDK), or "
-        f"neutron_converter_flavor={REFERENCE!r}, which runs on this machine only"
+        f"{otherwise}, which runs on this machine only"
     )
 
 

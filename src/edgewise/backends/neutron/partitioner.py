@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -45,9 +45,14 @@ class NeutronPartitioner(Partitioner):
     """Gives the Neutron NPU what it computes in 8-bit integers.
 
     compile_spec: from `generate_neutron_compile_spec` or `NeutronCompileSpecBuilder`.
+    neutron_target_spec: a target or its name; must be the one of compile_spec, which suffices.
+    (custom_delegation_options may stand in its place.)
     custom_delegation_options: what may be delegated although it is not known to pay.
-    Everything that cannot be decided before the program runs stays off the NPU, with its reason.
+    post_quantization_state_dict: accepted for scripts that pass it; the program has its constants.
+    preserve_ops: more operators that are not decomposed; check_op_support(node): whether one of
+    these is kept.
 
+    Everything that cannot be decided before the program runs stays off the NPU, with its reason.
     ValueError if the target is unknown; NeutronConverterError if the converter's flavor is not
     installed.
     """
@@ -55,20 +60,34 @@ class NeutronPartitioner(Partitioner):
     def __init__(
         self,
         compile_spec: list[CompileSpec],
+        neutron_target_spec: Any = None,
         custom_delegation_options: CustomDelegationOptions | None = None,
+        post_quantization_state_dict: Mapping[str, Any] | None = None,
+        preserve_ops: Sequence[torch._ops.OpOverload] | None = None,
+        check_op_support: Callable[[Node], bool] | None = None,
     ) -> None:
+        del post_quantization_state_dict
+        if isinstance(neutron_target_spec, CustomDelegationOptions):
+            neutron_target_spec, custom_delegation_options = None, neutron_target_spec
         self.options = NeutronOptions.read(compile_spec)
+        _check_same_target(self.options.config, neutron_target_spec)
         converter = find_converter(self.options.neutron_converter_flavor)
-        delegation = custom_delegation_options or CustomDelegationOptions()
+        delegation = CustomDelegationOptions.of(custom_delegation_options)
         old = converter is not None and converter.package.startswith(FLAVOR_PREFIX)
         self.rules = Rules(target_of(self.options.config, converter), delegation, not old)
         self.delegation_spec = DelegationSpec(NeutronBackend.backend_id, list(compile_spec))
+        self._preserved = list(preserve_ops or ())
+        self._check_op_support = check_op_support
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
-        """Composite operators with a row of their own."""
-        return [t for row in all_rows() if row.keep for t in row.targets], None
+        """Composite operators with a row of their own, and those that the user named."""
+        own = [t for row in all_rows() if row.keep for t in row.targets]
+        check = self._check_op_support
+        if check is None:
+            return [*own, *self._preserved], None
+        return [*own, *self._preserved], lambda node: node.target in own or check(node)
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tags clusters that the rows accept; says for everything else why not."""
@@ -147,7 +166,8 @@ class NeutronPartitioner(Partitioner):
             return Refusal("operands and result quantized to int8", got, QUANTIZE_FIRST)
         for node in [*cluster.inputs, *cluster.outputs]:
             quant = Quant.of(node)
-            if quant.dtype != torch.int8 or (quant.low, quant.high) != (-128, 127):
+            # ExecuTorch's quantizer leaves -128 out around zero: one step at saturation.
+            if quant.dtype != torch.int8 or quant.high != 127 or quant.low not in (-128, -127):
                 dtype = str(quant.dtype).removeprefix("torch.")
                 got = f"{node.name}: {dtype} {quant.low}..{quant.high}"
                 return Refusal("activations in int8, -128..127", got, QUANTIZE_FIRST)
@@ -235,6 +255,17 @@ class NeutronPartitioner(Partitioner):
                 f"the program; got {', '.join(unused)}; try names of the delegation report",
                 stacklevel=4,
             )
+
+
+def _check_same_target(config: str, given: Any) -> None:
+    """given: a name, one of our targets, or an object of ExecuTorch's NeutronTargetSpec."""
+    target = getattr(given, "neutron_target", given)
+    name = getattr(target, "name", target)
+    if name is not None and name != config:
+        raise ValueError(
+            f"[NeutronPartitioner] neutron_target_spec must be the target of compile_spec, "
+            f"{config!r}; got {name!r}; try leaving it out"
+        )
 
 
 def _is_stored(node: Node, constants: Constants) -> bool:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
+from torch.fx import Node
 
+from edgewise.quantize.config import get_symmetric_quantization_config
 from edgewise.quantize.patterns import Elementwise, Fixed, Joined, Pattern, SameScale, Weighted
 from edgewise.quantize.quantizer import TableQuantizer
 
@@ -15,7 +17,12 @@ aten = torch.ops.aten
 
 def _table() -> dict[Any, Pattern]:
     table: dict[Any, Pattern] = {
-        aten.linear.default: Weighted(),
+        aten.linear.default: Weighted(one_scale=True),
+        aten.prelu.default: Weighted(one_scale=True),
+        aten.bmm.default: Elementwise(symmetric=True),
+        aten.matmul.default: Elementwise(symmetric=True),
+        aten.conv1d.padding: Weighted(),
+        aten.conv2d.padding: Weighted(),
         aten.conv1d.default: Weighted(),
         aten.conv2d.default: Weighted(),
         aten.conv_transpose1d.default: Weighted(channel_axis=1),
@@ -76,17 +83,41 @@ def _table() -> dict[Any, Pattern]:
 
 
 class NeutronQuantizer(TableQuantizer):
-    """Quantizes what the NPU runs: activations in int8, weights in int8 for each output channel.
+    """Quantizes what the NPU runs: activations in int8, weights in int8.
 
-    quantizer = NeutronQuantizer().set_global(get_symmetric_quantization_config(True))
+    quantizer = NeutronQuantizer()
     prepared = prepare_pt2e(torch.export.export(model, inputs).module(), quantizer)
+
+    Without a setting everything is quantized. Convolutions have a weight scale for each output
+    channel, linear layers one: NXP's quantizer gives its converter nothing else, and what it does
+    with more is not documented. per_channel_linear=True gives them one for each output, too.
 
     Factors of a product have scales of their own. (ExecuTorch fixes them to 1/256, which cuts
     everything outside of +-0.5; TFLite's MUL, which this becomes, has no such rule.)
+
+    neutron_target_spec: accepted as ExecuTorch's has it; nothing depends on it. is_qat: for
+    `prepare_qat_pt2e`.
     """
 
     table: ClassVar[Mapping[Any, Pattern]] = _table()
     starts_anywhere: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        neutron_target_spec: Any = None,
+        is_qat: bool = False,
+        *,
+        per_channel_linear: bool = False,
+    ) -> None:
+        super().__init__()
+        del neutron_target_spec
+        self._per_channel_linear = per_channel_linear
+        self.set_global(get_symmetric_quantization_config(is_per_channel=True, is_qat=is_qat))
+
+    def _annotate(self, node: Node, pattern: Pattern) -> None:
+        if self._per_channel_linear and node.target == aten.linear.default:
+            pattern = Weighted()
+        super()._annotate(node, pattern)
 
 
 __all__ = ["NeutronQuantizer"]

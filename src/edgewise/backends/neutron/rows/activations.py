@@ -159,7 +159,8 @@ for _name, _target, _code in (
             if _fixed is None
             else (
                 Constraint(
-                    f"a result with the scale {_fixed[0]:g} and the zero point {_fixed[1]}",
+                    f"a result with the scale 1/{round(1 / _fixed[0])} "
+                    f"and the zero point {_fixed[1]}",
                     _is_fixed,
                     "NeutronQuantizer, which fixes it",
                 ),

@@ -32,6 +32,7 @@ _TYPES = {
 }
 _LARGEST_DEPRECATED_CODE = 127
 _OPERATOR_VERSIONS = {
+    BuiltinOperator.PRELU: 1,
     BuiltinOperator.RESHAPE: 1,
     BuiltinOperator.RELU_0_TO_1: 1,
     BuiltinOperator.CONV_2D: 3,
