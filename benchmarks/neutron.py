@@ -104,7 +104,6 @@ def whole_models(names: Sequence[str]) -> tuple[list[dict[str, Any]], list[dict[
                 }
             )
         elements = sum(d.elements for d in by_name.values())
-        on_host = loaded(finished)
         rows.append(
             {
                 "model": name,
@@ -140,6 +139,7 @@ def digits(count: int) -> list[dict[str, Any]]:
             return 100 * float((outputs.argmax(1) == wanted).float().mean())
 
         eager, finished = program.module(), lowered(program)
+        on_host = loaded(finished)
         with torch.no_grad():
             row = {
                 "model": name,

@@ -27,7 +27,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
 
-from _npu import output_step, sqnr, table, write  # noqa: E402
+from _npu import loaded, output_step, sqnr, table, write  # noqa: E402
 
 import edgewise  # noqa: E402
 from edgewise.backends.ethosu import (  # noqa: E402
