@@ -147,6 +147,9 @@ def test_prints_a_files_commands(pte: bytes, tmp_path: Path, capsys: pytest.Capt
     assert "NPU_OP_STOP mask = 65535" in text
     path.write_bytes(b"no delegate")
     assert main([str(path)]) == 1
+    path.write_bytes(pte.replace(b"vela_end_stream", b"vela_end_streem"))
+    with pytest.raises(ValueError, match=r"\[ethosu payload\] block at 0x\w+ is vela_end_stream"):
+        main([str(path)])
 
 
 def program(name: str, target: str = "ethos-u55-128") -> tuple[NpuProgram, list[np.ndarray]]:

@@ -10,21 +10,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from edgewise.backends.ethosu import payload
+from edgewise.backends.ethosu.payload import NpuProgram
 from edgewise.backends.ethosu.simulator.stream import disassemble
 
 _START = b"vela_bin_stream\0"
-_END = b"vela_end_stream\0"
-_HEADER = 32
 
 
-def payloads(data: bytes) -> Iterator[bytes]:
-    """Every Ethos-U payload in a file, or the file itself where it is one."""
+def programs(data: bytes) -> Iterator[NpuProgram]:
+    """Every Ethos-U program in a file, or in a payload. ValueError where one is damaged."""
+    view = memoryview(data)
     start = data.find(_START)
     while start >= 0:
-        end = data.find(_END, start)
-        if end < 0:
-            return
-        yield data[start : end + _HEADER]
+        program, end = payload.read_from(view, start)
+        yield program
         start = data.find(_START, end)
 
 
@@ -34,8 +32,7 @@ def main(arguments: list[str]) -> int:
         print("usage: python -m edgewise.backends.ethosu.disassemble FILE", file=sys.stderr)
         return 2
     count = 0
-    for blob in payloads(Path(arguments[0]).read_bytes()):
-        program = payload.from_bytes(blob)
+    for program in programs(Path(arguments[0]).read_bytes()):
         print(
             f"delegate {count}: {len(program.weights)} bytes of weights, "
             f"{program.scratch_size} bytes of scratch memory"

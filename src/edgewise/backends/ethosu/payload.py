@@ -74,12 +74,17 @@ def to_bytes(program: NpuProgram) -> bytes:
 def from_bytes(payload: bytes | memoryview) -> NpuProgram:
     """The program of a payload. ValueError where it breaks a rule of the format."""
     view = memoryview(payload).cast("B")
+    program, end = read_from(view, 0)
+    if end != len(view):
+        raise _error(f"nothing follows vela_end_stream; got {len(view) - end} bytes")
+    return program
+
+
+def read_from(view: memoryview, position: int) -> tuple[NpuProgram, int]:
+    """The program that begins at a position in bytes, and where it ends. ValueError as above."""
     contents: dict[str, memoryview] = {}
-    position = 0
     for expected in _NAMES:
         position, contents[expected] = _read_block(view, position, expected)
-    if position != len(view):
-        raise _error(f"nothing follows vela_end_stream; got {len(view) - position} bytes")
     for name in ("vela_bin_stream", "vela_end_stream"):
         if len(contents[name]):
             raise _error(f"block {name} is empty; got {len(contents[name])} bytes")
@@ -89,13 +94,14 @@ def from_bytes(payload: bytes | memoryview) -> NpuProgram:
     if len(contents["scratch_size"]) != 4:
         raise _error(f"scratch_size has 4 bytes; got {len(contents['scratch_size'])}")
     (scratch_size,) = struct.unpack("<I", contents["scratch_size"])
-    return NpuProgram(
+    program = NpuProgram(
         commands=commands,
         weights=bytes(contents["weight_data"]),
         scratch_size=scratch_size,
         inputs=_unpack_tensors("inputs", contents["inputs"]),
         outputs=_unpack_tensors("outputs", contents["outputs"]),
     )
+    return program, position
 
 
 def _error(text: str) -> ValueError:
