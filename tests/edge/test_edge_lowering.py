@@ -372,7 +372,7 @@ ERRORS: dict[str, tuple[Any, type[Exception], str]] = {
     "a backend that is none": (
         lambda: edgewise.compile(torch.nn.ReLU(), X, backend="abacus"),
         ValueError,
-        "backend must be one of xnnpack, none",
+        "backend must be one of xnnpack, none, or a target of Ethos-U",
     ),
     "a model that is none": (
         lambda: edgewise.compile("model"),

@@ -22,6 +22,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[Any, ...]]] = {
     "conv-relu": (lambda: act(conv(8, 8, 3), nn.ReLU()), (IMAGE,)),
     "linear": (lambda: nn.Linear(16, 8), ((3, 16),)),
     "add": (lambda: Fn(lambda a, b: a + b), (IMAGE, IMAGE)),
+    "bmm": (lambda: Fn(torch.bmm), ((2, 8, 8), (2, 8, 8))),
     "pool": (lambda: act(conv(8, 8, 3), nn.MaxPool2d(2)), (IMAGE,)),
 }
 
