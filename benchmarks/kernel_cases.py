@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -54,6 +55,14 @@ class Case:
     name: str
     function: Callable[..., Any]
     inputs: tuple[Input, ...]
+
+
+def _with_three(function: Callable[..., Any], x: torch.Tensor) -> Any:
+    return function(x, 3)
+
+
+def _along(function: Callable[..., Any], dim: int, x: torch.Tensor) -> Any:
+    return function(x, dim)
 
 
 def _unary(n: int) -> list[Case]:
@@ -144,11 +153,8 @@ def _binary(n: int) -> list[Case]:
     made = [Case(name, getattr(torch, name), (x, x)) for name in names]
     scalars = ["add", "sub", "mul", "div", "remainder", "fmod", "eq", "ne", "lt", "le", "gt", "ge"]
     made += [
-        Case(f"{name} scalar", lambda x, f=getattr(torch, name): f(x, 3), (x,)) for name in scalars
-    ]
-    bits = ["bitwise_and", "bitwise_or", "bitwise_xor"]
-    made += [
-        Case(f"{name} scalar", lambda x, f=getattr(torch, name): f(x, 3), (x,)) for name in bits
+        Case(f"{name} scalar", partial(_with_three, getattr(torch, name)), (x,))
+        for name in [*scalars, "bitwise_and", "bitwise_or", "bitwise_xor"]
     ]
     return [
         *made,
@@ -194,10 +200,10 @@ def _reductions(n: int) -> list[Case]:
             "var",
             "std",
         ]:
-            function = lambda x, f=getattr(torch, name), d=dim: f(x, d)  # noqa: E731
+            function = partial(_along, getattr(torch, name), dim)
             made.append(Case(f"{name} of {where}", function, (x,)))
         for name in ["cumsum", "cumprod", "softmax", "log_softmax"]:
-            function = lambda x, f=getattr(torch, name), d=dim: f(x, d)  # noqa: E731
+            function = partial(_along, getattr(torch, name), dim)
             made.append(Case(f"{name} of {where}", function, (x,)))
         made.append(Case(f"sort of {where}", lambda x, d=dim: x.sort(d), (x,)))
         made.append(Case(f"topk of {where}", lambda x, d=dim: x.topk(min(8, n), d), (x,)))

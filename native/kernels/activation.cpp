@@ -75,11 +75,17 @@ struct Elu {
   double alpha, scale, input_scale;
   template <typename C>
   C operator()(C x) const {
-    // Computed for all, looked at for the negative ones.
-    const C below =
-        static_cast<C>(math::expm1(static_cast<double>(x * static_cast<C>(input_scale))));
-    const C above = x * static_cast<C>(scale);
-    return x > 0 ? above : below * static_cast<C>(alpha * scale);
+    return x * static_cast<C>(scale);
+  }
+  // The exponential, for blocks that have elements which are not positive.
+  template <typename C>
+  bool hard(C x) const {
+    return !(x > 0);
+  }
+  template <typename C>
+  C exact(C x) const {
+    const C below = math::expm1(x * static_cast<C>(input_scale));
+    return below * static_cast<C>(alpha * scale);
   }
 };
 struct Clamp {

@@ -38,15 +38,32 @@ EDGEWISE_BITWISE(BitAnd, a& b)
 EDGEWISE_BITWISE(BitOr, a | b)
 EDGEWISE_BITWISE(BitXor, a ^ b)
 #undef EDGEWISE_BITWISE
-#define EDGEWISE_SHIFT(Name, expression)                                  \
-  struct Name {                                                           \
-    static constexpr bool kIntegralOnly = true;                           \
-    int64_t operator()(int64_t a, int64_t b) const { return expression; } \
-  };
 // A shift by the width or more, or by a negative number, shifts everything out.
-EDGEWISE_SHIFT(ShiftLeft, b<0 || b> 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << b))
-EDGEWISE_SHIFT(ShiftRight, a >> (b < 0 || b > 63 ? 63 : b))
-#undef EDGEWISE_SHIFT
+struct ShiftLeft {
+  static constexpr bool kIntegralOnly = true;
+  static constexpr bool kNarrow = true;
+  template <typename C>
+  C operator()(C a, C b) const {
+    constexpr C kWidth = sizeof(C) * 8;
+    using Bits = std::conditional_t<sizeof(C) == 8, uint64_t, uint32_t>;
+    const bool within = b >= 0 && b < kWidth;
+    const Bits shifted = static_cast<Bits>(a) << static_cast<Bits>(within ? b : C(0));
+    return within ? static_cast<C>(shifted) : C(0);
+  }
+};
+struct ShiftRight {
+  static constexpr bool kIntegralOnly = true;
+  static constexpr bool kNarrow = true;
+  template <typename C>
+  C operator()(C a, C b) const {
+    // As int, of whose upper bits all are the sign.
+    using Wider = std::conditional_t<sizeof(C) == 8, int64_t, int32_t>;
+    constexpr Wider kMost = sizeof(Wider) * 8 - 1;
+    const Wider by = static_cast<Wider>(b);
+    const bool within = (by >= 0) & (by < kMost);
+    return static_cast<C>(static_cast<Wider>(a) >> (within ? by : kMost));
+  }
+};
 
 template <typename Op, bool kScalar>
 Status bitwise(KernelContext& context) {

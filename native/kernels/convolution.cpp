@@ -252,7 +252,7 @@ Status convolution(KernelContext& context) {
   }
   EDGEWISE_TRY(out->resize(c.out_sizes(*input)));
   if (out->numel() == 0) return context.status();
-  return with_compute_type(input->type(), [&](auto type) {
+  return with_short_compute_type(input->type(), [&](auto type) {
     return finish(context,
                   convolve<decltype(type)>(c.geometry, spatial_view(view_of(*input), c.spatial),
                                            view_of(*weight), bias, c.groups,

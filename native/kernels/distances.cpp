@@ -1,5 +1,6 @@
 // Distances between rows: cdist, pdist; and norms of vectors.
 #include <cmath>
+#include <cstring>
 
 #include "compute_tensor.h"
 #include "reduce.h"
@@ -39,30 +40,65 @@ struct Norm {
   }
 };
 
+// Columns of distances that are computed side by side, in vectors.
+constexpr int64_t kColumns = 16;
+
+// Turns `count` rows of `width` elements into columns: panel[element][row]. Those that are
+// missing are zeros.
 template <typename C>
-double distance(const C* a, const C* b, int64_t n, double p) {
-  if (p == 2) {
-    // In lanes side by side.
-    constexpr int64_t kLanes = 16;
-    C lanes[kLanes] = {};
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) {
-      for (int64_t j = 0; j < kLanes; ++j) {
-        const C delta = a[i + j] - b[i + j];
-        lanes[j] += delta * delta;
+void turn_rows(const C* rows, int64_t count, int64_t width, C* panel) {
+  for (int64_t k = 0; k < width; ++k, panel += kColumns) {
+    for (int64_t j = 0; j < kColumns; ++j) panel[j] = j < count ? rows[j * width + k] : C(0);
+  }
+}
+
+#if EDGEWISE_LEVEL >= 3
+constexpr size_t kVectorBytes = 32;
+#else
+constexpr size_t kVectorBytes = 16;
+#endif
+
+// Distances of order 1 or 2 between a row and the columns of a panel.
+template <bool kSquared, typename C>
+void near_distances(const C* a, const C* panel, int64_t width, C* result) {
+  typedef C Vector [[gnu::vector_size(kVectorBytes), gnu::may_alias]];
+  constexpr size_t kLanes = kVectorBytes / sizeof(C), kVectors = kColumns / kLanes;
+  constexpr int64_t kStretch = 64;  // few enough additions to a sum before it joins the total
+  const auto* columns = reinterpret_cast<const Vector*>(panel);
+  Vector totals[kVectors] = {};
+  for (int64_t start = 0; start < width; start += kStretch) {
+    Vector sums[kVectors] = {};
+    const int64_t end = std::min(width, start + kStretch);
+    for (int64_t k = start; k < end; ++k, columns += kVectors) {
+      for (size_t v = 0; v < kVectors; ++v) {
+        const Vector delta = a[k] - columns[v];
+        if constexpr (kSquared) {
+          sums[v] += delta * delta;
+        } else {
+          sums[v] += delta > 0 ? delta : -delta;
+        }
       }
     }
-    for (; i < n; ++i) lanes[i % kLanes] += (a[i] - b[i]) * (a[i] - b[i]);
-    for (int64_t width = kLanes / 2; width > 0; width /= 2) {
-      for (int64_t j = 0; j < width; ++j) lanes[j] += lanes[j + width];
+    for (size_t v = 0; v < kVectors; ++v) totals[v] += sums[v];
+  }
+  std::memcpy(result, totals, sizeof(totals));
+  if constexpr (kSquared) {
+    for (int64_t j = 0; j < kColumns; ++j) result[j] = std::sqrt(result[j]);
+  }
+}
+
+// Of any order.
+template <typename C>
+void distances(const C* a, const C* panel, int64_t width, int64_t count, double p, C* result) {
+  if (p == 1) return near_distances<false>(a, panel, width, result);
+  if (p == 2) return near_distances<true>(a, panel, width, result);
+  for (int64_t j = 0; j < count; ++j) {
+    Norm norm{p};
+    for (int64_t k = 0; k < width; ++k) {
+      norm.add(static_cast<double>(a[k]) - static_cast<double>(panel[k * kColumns + j]));
     }
-    return std::sqrt(static_cast<double>(lanes[0]));
+    result[j] = static_cast<C>(norm.result());
   }
-  Norm norm{p};
-  for (int64_t i = 0; i < n; ++i) {
-    norm.add(static_cast<double>(a[i]) - static_cast<double>(b[i]));
-  }
-  return norm.result();
 }
 
 Status cdist(KernelContext& context) {
@@ -96,12 +132,17 @@ Status cdist(KernelContext& context) {
     EDGEWISE_TRY(x.read(view_of(*a).expand(sizes_a), true));
     EDGEWISE_TRY(y.read(view_of(*b).expand(sizes_b), true));
     EDGEWISE_TRY(result.prepare(view_of(*out), true));
-    C* to = result.data;
-    for (int64_t row = 0; row < out->numel() / n; ++row) {
-      const C* ours = x.data + row * width;
-      const C* others = y.data + row / m * n * width;
-      for (int64_t column = 0; column < n; ++column) {
-        *to++ = static_cast<C>(distance(ours, others + column * width, width, p));
+    Scratch<C> panel;
+    EDGEWISE_TRY(panel.reserve(width * kColumns));
+    alignas(64) C found[kColumns];
+    for (int64_t matrix = 0; matrix < batch.product(); ++matrix) {
+      for (int64_t first = 0; first < n; first += kColumns) {
+        const int64_t count = std::min(kColumns, n - first);
+        turn_rows(y.data + (matrix * n + first) * width, count, width, panel.data());
+        for (int64_t row = matrix * m; row < (matrix + 1) * m; ++row) {
+          distances(x.data + row * width, panel.data(), width, count, p, found);
+          std::copy_n(found, count, result.data + row * n + first);
+        }
       }
     }
     return finish(context, result.finish());
@@ -127,10 +168,19 @@ Status pdist(KernelContext& context) {
     ComputeOutput<C> y;
     EDGEWISE_TRY(x.read(view_of(*self), true));
     EDGEWISE_TRY(y.prepare(view_of(*out), true));
-    C* to = y.data;
-    for (int64_t i = 0; i < n; ++i) {
-      for (int64_t j = i + 1; j < n; ++j) {
-        *to++ = static_cast<C>(distance(x.data + i * width, x.data + j * width, width, p));
+    Scratch<C> panel;
+    EDGEWISE_TRY(panel.reserve(width * kColumns));
+    alignas(64) C found[kColumns];
+    for (int64_t first = 0; first < n; first += kColumns) {
+      const int64_t last = std::min(first + kColumns, n);
+      turn_rows(x.data + first * width, last - first, width, panel.data());
+      for (int64_t i = 0; i + 1 < last; ++i) {
+        distances(x.data + i * width, panel.data(), width, last - first, p, found);
+        // Row i's distances to i + 1, i + 2, ... follow those of the rows before it.
+        const int64_t before = i * n - i * (i + 1) / 2 - i - 1;
+        for (int64_t j = std::max(first, i + 1); j < last; ++j) {
+          y.data[before + j] = found[j - first];
+        }
       }
     }
     return finish(context, y.finish());

@@ -201,6 +201,8 @@ void store(ScalarType type, const C* source, int64_t count, std::byte* target, i
 template void load(ScalarType, const std::byte*, int64_t, int64_t, float*);
 template void load(ScalarType, const std::byte*, int64_t, int64_t, double*);
 template void load(ScalarType, const std::byte*, int64_t, int64_t, int64_t*);
+template void load(ScalarType, const std::byte*, int64_t, int64_t, int32_t*);
+template void store(ScalarType, const int32_t*, int64_t, std::byte*, int64_t);
 template void store(ScalarType, const float*, int64_t, std::byte*, int64_t);
 template void store(ScalarType, const double*, int64_t, std::byte*, int64_t);
 template void store(ScalarType, const int64_t*, int64_t, std::byte*, int64_t);

@@ -61,10 +61,21 @@ auto with_floating_type(ScalarType type, Function&& function) {
   return function(float{});
 }
 
+// The same with int32_t for integers that it holds: for kernels that compute in it what they
+// would in int64_t, since only the low bits count, or nothing grows.
+template <typename Function>
+auto with_short_compute_type(ScalarType type, Function&& function) {
+  if (is_integral(type) && element_size(type) <= 4 && type != ScalarType::kUInt32) {
+    return function(int32_t{});
+  }
+  return with_compute_type(type, function);
+}
+
 template <typename C>
-inline constexpr ScalarType kTypeOf = std::is_same_v<C, float>    ? ScalarType::kFloat
-                                      : std::is_same_v<C, double> ? ScalarType::kDouble
-                                                                  : ScalarType::kLong;
+inline constexpr ScalarType kTypeOf = std::is_same_v<C, float>     ? ScalarType::kFloat
+                                      : std::is_same_v<C, double>  ? ScalarType::kDouble
+                                      : std::is_same_v<C, int32_t> ? ScalarType::kInt
+                                                                   : ScalarType::kLong;
 
 // Reads `count` elements, `stride` elements apart, as C. `source` is the first.
 template <typename C>
@@ -128,6 +139,8 @@ C wrap_mul(C a, C b) {
 extern template void load(ScalarType, const std::byte*, int64_t, int64_t, float*);
 extern template void load(ScalarType, const std::byte*, int64_t, int64_t, double*);
 extern template void load(ScalarType, const std::byte*, int64_t, int64_t, int64_t*);
+extern template void load(ScalarType, const std::byte*, int64_t, int64_t, int32_t*);
+extern template void store(ScalarType, const int32_t*, int64_t, std::byte*, int64_t);
 extern template void store(ScalarType, const float*, int64_t, std::byte*, int64_t);
 extern template void store(ScalarType, const double*, int64_t, std::byte*, int64_t);
 extern template void store(ScalarType, const int64_t*, int64_t, std::byte*, int64_t);

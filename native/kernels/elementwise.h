@@ -89,6 +89,7 @@ void apply_narrow(const Op& op, T* result, const std::array<const T*, sizeof...(
                   const std::array<int64_t, sizeof...(K)>& steps, int64_t count,
                   std::index_sequence<K...>) {
   alignas(64) T blocks[sizeof...(K)][kElementwiseBlock];
+  const Op use = op;  // a copy: stores of bytes could change its parameters
   const auto read = [](T value) { return kBoolIn ? static_cast<T>(value != 0) : value; };
   for (size_t k = 0; k < sizeof...(K); ++k) {
     if (steps[k] == 0) std::fill_n(blocks[k], std::min(count, kElementwiseBlock), *in[k]);
@@ -99,7 +100,7 @@ void apply_narrow(const Op& op, T* result, const std::array<const T*, sizeof...(
     T* to = result + start;
     EDGEWISE_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) {
-      const T value = static_cast<T>(op(read(from[K][i])...));
+      const T value = static_cast<T>(use(read(from[K][i])...));
       to[i] = kBoolOut ? static_cast<T>(value != 0) : value;
     }
   }
@@ -161,7 +162,10 @@ void apply_blocks(const View& out, const std::array<View, sizeof...(K)>& inputs,
         if (inputs[k].type == kTypeOf<C> && steps[k + 1] == 1) {
           return reinterpret_cast<const C*>(source);
         }
-        load<C>(inputs[k].type, source, steps[k + 1], n, blocks[k + 1]);
+        // What repeats is the same in every block, of which the first is the largest.
+        if (steps[k + 1] != 0 || start == 0) {
+          load<C>(inputs[k].type, source, steps[k + 1], n, blocks[k + 1]);
+        }
         return blocks[k + 1];
       };
       const std::array<const C*, N> in{input(K)...};

@@ -89,14 +89,19 @@ struct Patches {
     return {};
   }
 
-  // Calls f(row of the columns, place in them, image row, image column), inside the image only.
+  // Calls f(row of the columns, place in it, image row, image column, n) for runs inside the
+  // image: the n places are neighbours, their image columns stride[2] apart.
   template <typename F>
   void each(F&& f) const {
     for (int64_t i = 0; i < kernel[1] * kernel[2]; ++i) {
-      for (int64_t p = 0; p < count[1] * count[2]; ++p) {
-        const int64_t h = p / count[2] * stride[1] - padding[1] + i / kernel[2] * dilation[1];
-        const int64_t w = p % count[2] * stride[2] - padding[2] + i % kernel[2] * dilation[2];
-        if (h >= 0 && h < size[1] && w >= 0 && w < size[2]) f(i, p, h, w);
+      const int64_t w = i % kernel[2] * dilation[2] - padding[2];  // of the first place
+      const int64_t begin = w < 0 ? (-w - 1) / stride[2] + 1 : 0;
+      const int64_t end = w < size[2] ? std::min(count[2], (size[2] - 1 - w) / stride[2] + 1) : 0;
+      if (begin >= end) continue;
+      for (int64_t row = 0; row < count[1]; ++row) {
+        const int64_t h = row * stride[1] - padding[1] + i / kernel[2] * dilation[1];
+        if (h < 0 || h >= size[1]) continue;
+        f(i, row * count[2] + begin, h, w + begin * stride[2], end - begin);
       }
     }
   }
@@ -134,9 +139,12 @@ Status im2col(KernelContext& context) {
   for_planes(from.sizes, [&](int64_t n, int64_t c) {
     const int64_t plane = plane_offset(from.strides, n, c);
     const int64_t column = n * to.strides[0] + c * taps * to.strides[1];
-    patches.each([&](int64_t i, int64_t p, int64_t h, int64_t w) {
-      std::memcpy(to.at(column + i * to.strides[1] + p * to.strides[2]),
-                  from.at(plane + pixel_offset(from.strides, 0, h, w)), bytes);
+    patches.each([&](int64_t i, int64_t p, int64_t h, int64_t w, int64_t count) {
+      for (int64_t j = 0; j < count; ++j) {
+        std::memcpy(to.at(column + i * to.strides[1] + (p + j) * to.strides[2]),
+                    from.at(plane + pixel_offset(from.strides, 0, h, w + j * patches.stride[2])),
+                    bytes);
+      }
     });
   });
   return context.status();
@@ -179,9 +187,14 @@ Status col2im(KernelContext& context) {
     for_planes(to.sizes, [&](int64_t n, int64_t channel) {
       C* plane = sums.data() + plane_offset(strides, n, channel);
       const C* column = x.data + n * x.strides[0] + channel * taps * x.strides[1];
-      patches.each([&](int64_t i, int64_t p, int64_t h, int64_t w) {
-        C& sum = plane[pixel_offset(strides, 0, h, w)];
-        sum = wrap_add(sum, column[i * x.strides[1] + p * x.strides[2]]);
+      patches.each([&](int64_t i, int64_t p, int64_t h, int64_t w, int64_t count) {
+        C* sums_of_run = plane + pixel_offset(strides, 0, h, w);
+        const C* terms = column + i * x.strides[1] + p * x.strides[2];
+        const int64_t step = patches.stride[2] * strides[4];
+        EDGEWISE_INDEPENDENT
+        for (int64_t j = 0; j < count; ++j) {
+          sums_of_run[j * step] = wrap_add(sums_of_run[j * step], terms[j * x.strides[2]]);
+        }
       });
     });
     return finish(context, assign(to, {reinterpret_cast<std::byte*>(sums.data()), kTypeOf<C>,

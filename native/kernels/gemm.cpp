@@ -17,7 +17,8 @@ constexpr int64_t kRegisters = 16;
 
 // Integers wrap, so that they are unsigned here.
 template <typename C>
-using Number = std::conditional_t<std::is_integral_v<C>, uint64_t, C>;
+using Number = std::conditional_t<std::is_same_v<C, int32_t>, uint32_t,
+                                  std::conditional_t<std::is_integral_v<C>, uint64_t, C>>;
 
 template <typename C>
 struct Tile {
@@ -84,9 +85,11 @@ C dot(const C* a, const C* b, int64_t count) {
 template void gemm_rows(const float*, int64_t, int64_t, const float*, float*);
 template void gemm_rows(const double*, int64_t, int64_t, const double*, double*);
 template void gemm_rows(const int64_t*, int64_t, int64_t, const int64_t*, int64_t*);
+template void gemm_rows(const int32_t*, int64_t, int64_t, const int32_t*, int32_t*);
 template float dot(const float*, const float*, int64_t);
 template double dot(const double*, const double*, int64_t);
 template int64_t dot(const int64_t*, const int64_t*, int64_t);
+template int32_t dot(const int32_t*, const int32_t*, int64_t);
 
 }  // namespace EDGEWISE_TARGET
 }  // namespace edgewise

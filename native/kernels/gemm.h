@@ -39,9 +39,11 @@ Status gemm(int64_t m, int64_t n, int64_t k, const C* a, Pack&& pack, Write&& wr
 extern template void gemm_rows(const float*, int64_t, int64_t, const float*, float*);
 extern template void gemm_rows(const double*, int64_t, int64_t, const double*, double*);
 extern template void gemm_rows(const int64_t*, int64_t, int64_t, const int64_t*, int64_t*);
+extern template void gemm_rows(const int32_t*, int64_t, int64_t, const int32_t*, int32_t*);
 extern template float dot(const float*, const float*, int64_t);
 extern template double dot(const double*, const double*, int64_t);
 extern template int64_t dot(const int64_t*, const int64_t*, int64_t);
+extern template int32_t dot(const int32_t*, const int32_t*, int64_t);
 
 }  // namespace EDGEWISE_TARGET
 }  // namespace edgewise

@@ -14,6 +14,33 @@ struct Product {
   View out;  // [batch, m, n]
 };
 
+// A row times the matrix B [k, n], whose rows are `stride` apart: it is read where it is.
+template <typename C, typename Write>
+void multiply_row(const C* a, const C* b, int64_t k, int64_t n, int64_t stride, Write&& write) {
+  constexpr int64_t kColumns = 256, kTogether = 4;
+  alignas(64) C sums[kColumns];
+  for (int64_t first = 0; first < n; first += kColumns) {
+    const int64_t count = std::min(kColumns, n - first);
+    std::fill_n(sums, count, C(0));
+    const C* row = b + first;
+    int64_t i = 0;
+    for (; i + kTogether <= k; i += kTogether, row += kTogether * stride) {
+      const C f0 = a[i], f1 = a[i + 1], f2 = a[i + 2], f3 = a[i + 3];
+      const C *r1 = row + stride, *r2 = r1 + stride, *r3 = r2 + stride;
+      EDGEWISE_INDEPENDENT
+      for (int64_t j = 0; j < count; ++j) {
+        const C low = wrap_add(wrap_mul(f0, row[j]), wrap_mul(f1, r1[j]));
+        const C high = wrap_add(wrap_mul(f2, r2[j]), wrap_mul(f3, r3[j]));
+        sums[j] = wrap_add(sums[j], wrap_add(low, high));
+      }
+    }
+    for (; i < k; ++i, row += stride) {
+      for (int64_t j = 0; j < count; ++j) sums[j] = wrap_add(sums[j], wrap_mul(a[i], row[j]));
+    }
+    write(0, first, count, sums);
+  }
+}
+
 template <typename C>
 Status multiply(const Product& product) {
   const int64_t batches = product.out.sizes[0], m = product.out.sizes[1], n = product.out.sizes[2];
@@ -61,6 +88,8 @@ Status multiply(const Product& product) {
           write(row, column, 1, &sum);
         }
       }
+    } else if (m == 1 && b.strides[2] == 1) {
+      multiply_row(rows, from, k, n, b.strides[1], write);
     } else {
       EDGEWISE_RETURN_IF_ERROR(gemm<C>(m, n, k, rows, pack, write));
     }
@@ -82,8 +111,10 @@ Status run(KernelContext& context, Product& product, const Tensor* a, const Tens
                         a->describe().c_str());
   }
   if (product.out.numel() == 0) return context.status();
-  return with_compute_type(a->type(),
-                           [&](auto c) { return finish(context, multiply<decltype(c)>(product)); });
+  const auto run = [&](auto c) { return finish(context, multiply<decltype(c)>(product)); };
+  // A wider output would show the bits that wrap.
+  if (product.out.type == a->type()) return with_short_compute_type(a->type(), run);
+  return with_compute_type(a->type(), run);
 }
 
 View batched(View matrix) {

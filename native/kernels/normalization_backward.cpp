@@ -7,14 +7,15 @@ namespace edgewise {
 inline namespace EDGEWISE_TARGET {
 namespace {
 
-// Rows of `n` elements are normalized; element k of row r has the weight `channel(r, k)`.
+// Rows of `n` elements are normalized. In groups, element k of row r has the weight
+// `channel(r, k)`, else that of its place.
 struct Rows {
   int64_t count, n, channels;
-  int64_t groups = 0;  // 0: a weight for each element of a row
+  int64_t groups = 0;
   int64_t spatial = 1;
 
   int64_t channel(int64_t row, int64_t k) const {
-    return groups == 0 ? k : row % groups * (channels / groups) + k / spatial;
+    return row % groups * (channels / groups) + k / spatial;
   }
 };
 
@@ -23,9 +24,9 @@ Tensor* optional_output(KernelContext& context, size_t index) {
   return !value || value->is_none() ? nullptr : output(context, index);
 }
 
-Status backward(KernelContext& context, const Tensor* gradient, const Tensor* self,
-                const Tensor* mean, const Tensor* deviation, const Tensor* weight, const Rows& rows,
-                const Dims& parameters, std::array<Tensor*, 3> outs) {
+Status prepare(KernelContext& context, const Tensor* gradient, const Tensor* self,
+               const Tensor* mean, const Tensor* deviation, const Tensor* weight, const Rows& rows,
+               const Dims& parameters, std::array<Tensor*, 3> outs) {
   bool fits = is_floating(self->type()) && Dims(gradient->sizes()) == Dims(self->sizes()) &&
               is_floating(gradient->type()) && is_floating(mean->type()) &&
               is_floating(deviation->type()) && mean->numel() == rows.count &&
@@ -37,6 +38,15 @@ Status backward(KernelContext& context, const Tensor* gradient, const Tensor* se
                         "takes the gradient of the output for %s with its statistics; got %s",
                         self->describe().c_str(), gradient->describe().c_str());
   }
+  for (size_t i = 0; i < 3; ++i) {
+    if (outs[i]) EDGEWISE_TRY(outs[i]->resize(i == 0 ? Dims(self->sizes()) : parameters));
+  }
+  return context.status();
+}
+
+Status backward_of_rows(KernelContext& context, const Tensor* gradient, const Tensor* self,
+                        const Tensor* mean, const Tensor* deviation, const Tensor* weight,
+                        const Rows& rows, std::array<Tensor*, 3> outs) {
   ComputeInput<double> x, g, means, deviations, w;
   ComputeOutput<double> results[3];
   EDGEWISE_TRY(x.read(view_of(*self), true));
@@ -46,7 +56,6 @@ Status backward(KernelContext& context, const Tensor* gradient, const Tensor* se
   if (weight) EDGEWISE_TRY(w.read(view_of(*weight), true));
   for (size_t i = 0; i < 3; ++i) {
     if (!outs[i]) continue;
-    EDGEWISE_TRY(outs[i]->resize(i == 0 ? Dims(self->sizes()) : parameters));
     EDGEWISE_TRY(results[i].prepare(view_of(*outs[i]), true));
     std::fill_n(results[i].data, outs[i]->numel(), 0.0);
   }
@@ -56,18 +65,17 @@ Status backward(KernelContext& context, const Tensor* gradient, const Tensor* se
     const double scale = deviations.data[row];
     double sum = 0, product = 0;
     for (int64_t k = 0; k < rows.n; ++k) {
-      const int64_t channel = rows.channel(row, k);
       const double normal = (from[k] - means.data[row]) * scale;
-      const double weighted = slope[k] * (weight ? w.data[channel] : 1);
+      const double weighted = slope[k] * (weight ? w.data[k] : 1);
       sum += weighted;
       product += weighted * normal;
-      if (outs[1]) results[1].data[channel] += slope[k] * normal;
-      if (outs[2]) results[2].data[channel] += slope[k];
+      if (outs[1]) results[1].data[k] += slope[k] * normal;
+      if (outs[2]) results[2].data[k] += slope[k];
     }
     const double n = static_cast<double>(rows.n);
     for (int64_t k = 0; outs[0] && k < rows.n; ++k) {
       const double normal = (from[k] - means.data[row]) * scale;
-      const double weighted = slope[k] * (weight ? w.data[rows.channel(row, k)] : 1);
+      const double weighted = slope[k] * (weight ? w.data[k] : 1);
       results[0].data[row * rows.n + k] = scale * (weighted - (sum + normal * product) / n);
     }
   }
@@ -99,7 +107,96 @@ Status layer_norm_backward(KernelContext& context) {
                         self->describe().c_str(), describe(shape).c_str());
   }
   rows.channels = rows.n;
-  return backward(context, gradient, self, mean, deviation, weight, rows, Dims(shape), outs);
+  EDGEWISE_RETURN_IF_ERROR(
+      prepare(context, gradient, self, mean, deviation, weight, rows, Dims(shape), outs));
+  return backward_of_rows(context, gradient, self, mean, deviation, weight, rows, outs);
+}
+
+// Sums of the gradient, and of it times the deviation from the mean, of neighbours.
+struct RunSums {
+  double gradient = 0, product = 0;
+};
+
+template <typename C>
+RunSums sums_of_run(const C* g, const C* x, int64_t n, C mean) {
+  constexpr int64_t kLanes = 16, kStretch = 512;  // few enough additions to a lane
+  RunSums total;
+  for (int64_t start = 0; start < n; start += kStretch) {
+    C gradients[kLanes] = {}, products[kLanes] = {};
+    const int64_t end = std::min(n, start + kStretch);
+    int64_t i = start;
+    for (; i + kLanes <= end; i += kLanes) {
+      for (int64_t j = 0; j < kLanes; ++j) {
+        gradients[j] += g[i + j];
+        products[j] += g[i + j] * (x[i + j] - mean);
+      }
+    }
+    for (int64_t j = 0; i + j < end; ++j) {
+      gradients[j] += g[i + j];
+      products[j] += g[i + j] * (x[i + j] - mean);
+    }
+    for (int64_t j = 0; j < kLanes; ++j) {
+      total.gradient += static_cast<double>(gradients[j]);
+      total.product += static_cast<double>(products[j]);
+    }
+  }
+  return total;
+}
+
+// Of groups of channels, whose elements share a weight and are neighbours.
+template <typename C>
+Status backward_of_groups(const Tensor* gradient, const Tensor* self, const Tensor* mean,
+                          const Tensor* deviation, const Tensor* weight, const Rows& rows,
+                          std::array<Tensor*, 3> outs) {
+  ComputeInput<C> x, g;
+  ComputeInput<double> means, deviations, w;
+  ComputeOutput<C> result;
+  ComputeOutput<double> parameters[2];
+  EDGEWISE_RETURN_IF_ERROR(x.read(view_of(*self), true));
+  EDGEWISE_RETURN_IF_ERROR(g.read(view_of(*gradient), true));
+  EDGEWISE_RETURN_IF_ERROR(means.read(view_of(*mean), true));
+  EDGEWISE_RETURN_IF_ERROR(deviations.read(view_of(*deviation), true));
+  if (weight) EDGEWISE_RETURN_IF_ERROR(w.read(view_of(*weight), true));
+  if (outs[0]) EDGEWISE_RETURN_IF_ERROR(result.prepare(view_of(*outs[0]), true));
+  for (size_t i = 0; i < 2; ++i) {
+    if (!outs[i + 1]) continue;
+    EDGEWISE_RETURN_IF_ERROR(parameters[i].prepare(view_of(*outs[i + 1]), true));
+    std::fill_n(parameters[i].data, rows.channels, 0.0);
+  }
+  for (int64_t row = 0; row < rows.count; ++row) {
+    const double middle = means.data[row], scale = deviations.data[row];
+    double sum = 0, product = 0;
+    for (int64_t k = 0; k < rows.n; k += rows.spatial) {
+      const int64_t at = row * rows.n + k, channel = rows.channel(row, k);
+      const RunSums sums =
+          sums_of_run(g.data + at, x.data + at, rows.spatial, static_cast<C>(middle));
+      const double factor = weight ? w.data[channel] : 1;
+      sum += factor * sums.gradient;
+      product += factor * sums.product * scale;
+      if (outs[1]) parameters[0].data[channel] += sums.product * scale;
+      if (outs[2]) parameters[1].data[channel] += sums.gradient;
+    }
+    // scale (weight g - (sum + normal product) / n), with normal = (x - mean) scale.
+    const double n = static_cast<double>(rows.n);
+    const C slope = static_cast<C>(-scale * scale * product / n);
+    const C shift = static_cast<C>(-scale * sum / n), center = static_cast<C>(middle);
+    for (int64_t k = 0; outs[0] && k < rows.n; k += rows.spatial) {
+      const int64_t at = row * rows.n + k;
+      const C* from = x.data + at;
+      const C* slopes = g.data + at;
+      C* to = result.data + at;
+      const C factor = static_cast<C>(scale * (weight ? w.data[rows.channel(row, k)] : 1));
+      EDGEWISE_INDEPENDENT
+      for (int64_t i = 0; i < rows.spatial; ++i) {
+        to[i] = factor * slopes[i] + slope * (from[i] - center) + shift;
+      }
+    }
+  }
+  if (outs[0]) EDGEWISE_RETURN_IF_ERROR(result.finish());
+  for (size_t i = 0; i < 2; ++i) {
+    if (outs[i + 1]) EDGEWISE_RETURN_IF_ERROR(parameters[i].finish());
+  }
+  return {};
 }
 
 Status group_norm_backward(KernelContext& context) {
@@ -124,8 +221,12 @@ Status group_norm_backward(KernelContext& context) {
                         self->describe().c_str(), static_cast<long long>(groups));
   }
   const Rows rows{count, channels / groups * spatial, channels, groups, spatial};
-  return backward(context, gradient, self, mean, deviation, weight, rows,
-                  Dims(std::array{channels}), outs);
+  EDGEWISE_RETURN_IF_ERROR(prepare(context, gradient, self, mean, deviation, weight, rows,
+                                   Dims(std::array{channels}), outs));
+  return with_floating_type(self->type(), [&](auto c) {
+    return finish(context, backward_of_groups<decltype(c)>(gradient, self, mean, deviation, weight,
+                                                           rows, outs));
+  });
 }
 
 constexpr KernelEntry kKernels[] = {

@@ -74,14 +74,18 @@ struct Extreme {
     else
       return kLargest ? -Limits::infinity() : Limits::infinity();
   }
-  static C pair(C a, C b) { return (kLargest ? a > b : a < b) | (a != a) ? a : b; }
+  static C pair(C a, C b) {
+    const C better = (kLargest ? a > b : a < b) ? a : b;  // b if one is NaN
+    return a != a ? a : better;
+  }
   static C add(C a, C b) { return pair(a, b); }
   C result_of(C value) const { return value; }
 };
 
 template <typename C, bool kAll>
 struct Truth {
-  using Total = int64_t;
+  // As wide as the elements, for vectors of both.
+  using Total = std::conditional_t<sizeof(C) == 4, int32_t, int64_t>;
   bool found = kAll;
   void operator()(const C* block, int64_t count) {
     // Nothing changes what is decided.
@@ -92,14 +96,16 @@ struct Truth {
   }
   int64_t result() const { return found; }
 
-  int64_t start() const { return kAll; }
-  static C pair(C a, C b) {
-    return static_cast<C>(kAll ? (a != 0) & (b != 0) : (a != 0) | (b != 0));
+  Total start() const { return kAll; }
+  template <typename T>
+  static Total pair(T a, T b) {
+    return kAll ? (a != 0) & (b != 0) : (a != 0) | (b != 0);
   }
-  static int64_t add(int64_t held, C value) {
+  template <typename T>
+  static Total add(Total held, T value) {
     return kAll ? held & (value != 0) : held | (value != 0);
   }
-  int64_t result_of(int64_t held) const { return held; }
+  Total result_of(Total held) const { return held; }
 };
 
 // Calls `run(C)` with the type in which elements of `type` are read; integers are summed to
@@ -211,7 +217,7 @@ Status extreme_over(KernelContext& context, const Tensor* self, std::span<const 
     return context.fail(Code::kInvalidArgument, "no elements have no extreme; got %s",
                         self->describe().c_str());
   }
-  accumulate(self->type(), false, [&](auto c) {
+  with_short_compute_type(self->type(), [&](auto c) {
     run_reduction<decltype(c)>(plan, view_of(*out), Extreme<decltype(c), kLargest>{});
   });
   return context.status();
@@ -242,7 +248,7 @@ Status truth_over(KernelContext& context, const Tensor* self, std::span<const in
   EDGEWISE_RETURN_IF_ERROR(check_out(context, ScalarType::kBool, out));
   Reduction plan;
   EDGEWISE_TRY(plan_reduction(*self, dims, keepdim, out, plan));
-  accumulate(self->type(), false, [&](auto c) {
+  with_short_compute_type(self->type(), [&](auto c) {
     run_reduction<decltype(c)>(plan, view_of(*out), Truth<decltype(c), kAll>{});
   });
   return context.status();

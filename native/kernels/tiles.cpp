@@ -1,5 +1,6 @@
 // The input several times, in a frame or shifted: repeat, constant_pad_nd, roll.
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "kernel_status.h"
@@ -91,11 +92,33 @@ Status constant_pad_nd(KernelContext& context) {
   return finish(context, assign(target, source));
 }
 
+// Of all elements, in row-major order.
+Status roll_flat(KernelContext& context, const Tensor* self, int64_t shift, Tensor* out) {
+  EDGEWISE_TRY(out->resize(self->sizes()));
+  const int64_t count = self->numel();
+  if (count == 0) return context.status();
+  const int64_t size = static_cast<int64_t>(element_size(self->type()));
+  const int64_t by = (shift % count + count) % count;
+  Scratch<std::byte> memory;
+  EDGEWISE_TRY(memory.reserve(2 * count * size));
+  const View source = view_of(*self);
+  View line = source;
+  line.data = memory.data();
+  line.strides = contiguous_strides(line.sizes);
+  EDGEWISE_TRY(assign(line, source));
+  View turned = line;
+  turned.move(count);
+  std::memcpy(turned.at(by), line.data, static_cast<size_t>((count - by) * size));
+  std::memcpy(turned.data, line.at(count - by), static_cast<size_t>(by * size));
+  return finish(context, assign(view_of(*out), turned));
+}
+
 Status roll(KernelContext& context) {
   const Tensor* self = context.tensor(0);
   const std::vector<int64_t> shifts = context.int_list(1), dims = context.int_list(2);
   Tensor* out = output(context, 3);
   if (!context.ok()) return context.status();
+  if (dims.empty() && shifts.size() == 1) return roll_flat(context, self, shifts[0], out);
   if (shifts.size() != dims.size() || dims.size() > kMaxDims) {
     return context.fail(Code::kUnsupported, "one shift for each dimension; got %zu for %zu",
                         shifts.size(), dims.size());

@@ -70,7 +70,12 @@ EDGEWISE_INLINE double expm1(double x) {
 }
 EDGEWISE_INLINE bool hard_expm1(double x) { return x > 700.0; }
 
-EDGEWISE_INLINE float exp(float x) {
+struct FloatExpParts {
+  float tail;         // e^r - 1, where x = n ln 2 + r
+  float first, rest;  // 2^n as two factors
+};
+
+EDGEWISE_INLINE FloatExpParts exp_parts(float x) {
   x = x < -105.0f ? -105.0f : x;
   x = x > 90.0f ? 90.0f : x;
   const float shifted = x * 1.44269504f + kRoundFloat;
@@ -80,8 +85,20 @@ EDGEWISE_INLINE float exp(float x) {
                                  0.008363232883682618f, 0.0013926250831497611f});
   const int32_t whole = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kRoundFloat);
   const int32_t first = whole >> 1, second = whole - first;
-  return (1.0f + (r + r * r * p)) * std::bit_cast<float>((first + 127) << 23) *
-         std::bit_cast<float>((second + 127) << 23);
+  return {r + r * r * p, std::bit_cast<float>((first + 127) << 23),
+          std::bit_cast<float>((second + 127) << 23)};
+}
+
+EDGEWISE_INLINE float exp(float x) {
+  const FloatExpParts parts = exp_parts(x);
+  return (1.0f + parts.tail) * parts.first * parts.rest;
+}
+
+EDGEWISE_INLINE float expm1(float x) {
+  const FloatExpParts parts = exp_parts(x);
+  const float scale = parts.first * parts.rest;
+  const float result = scale * parts.tail + (scale - 1.0f);
+  return x == 0 ? x : result;
 }
 
 EDGEWISE_INLINE double log(double x) {

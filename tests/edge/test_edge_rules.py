@@ -390,6 +390,31 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
     ),
     (aten.exp2.default, torch.exp2, (M,), ["mul.Scalar", "exp.default"]),
     (
+        aten.mv.default,
+        torch.mv,
+        (M, M[0]),
+        ["unsqueeze_copy.default", "mm.default", "squeeze_copy.dims"],
+    ),
+    (
+        aten.hardswish.default,
+        F.hardswish,
+        (M,),
+        ["add.Scalar", "clamp.default", "mul.Scalar", "mul.Tensor"],
+    ),
+    (
+        aten.hardsigmoid.default,
+        F.hardsigmoid,
+        (M,),
+        ["add.Scalar", "clamp.default", "mul.Scalar"],
+    ),
+    (
+        aten.roll.default,
+        lambda x: x.roll(5),
+        (M,),
+        ["view_copy.default", "roll.default", "view_copy.default"],
+    ),
+    (aten.roll.default, lambda x: x.roll(1, 0), (M,), ["roll.default"]),
+    (
         aten.instance_norm.default,
         torch.nn.InstanceNorm2d(4),
         (IMAGE,),

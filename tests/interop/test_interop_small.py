@@ -55,6 +55,11 @@ CASES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     "undelegated beside": (Fn(lambda x: (x * 2 + torch.atan(x)) * x), (M,)),
     "ids": (Embed(), (IDS,)),
     "integers": (Fn(lambda x, y: (x + y * 2, x // 2, x % 3, x.sum(), x > y)), (IDS, IDS.flip(0))),
+    "lists of outputs": (
+        Fn(lambda x: (*torch.ops.aten.split_copy.Tensor(x, 3, 1), x.roll(1, 0), x.roll(5))),
+        (M,),
+    ),
+    "a list of one output": (Fn(lambda x: torch.ops.aten.split_copy.Tensor(x, 4, 1)[0] * 2), (M,)),
     "booleans": (
         Fn(lambda x: (x > 0, (x > 0) & (x < 1), (x > 0).logical_not(), (x > 0).any(0))),
         (M,),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from case_tables import BF16, F16, F64, I32, I64, U8, Case, index, last, nan, t, table
+from case_tables import BF16, F16, F64, I8, I32, I64, U8, Case, index, last, nan, t, table
 
 CORE: list[Case] = [
     *table("avg_pool3d.out", [lambda: (t(1, 1, 3, 4, 4), [2, 2, 2]),
@@ -70,4 +70,28 @@ CORE: list[Case] = [
     *table("amax.out", [lambda: (t(40), [0]), lambda: (t(3, type_=BF16), []),
                         lambda: (torch.cat([t(33, type_=F64), torch.tensor([float("nan")])]),
                                  [0])]),
+    *table("roll.out", [lambda: (t(2, 3), [4]), lambda: (last(1, 2, 2, 3), [5]),
+                        lambda: (t(3, type_=I8), [1]), lambda: (t(4), [1, 2], [0, 0])]),
+    *table("elu.out", [lambda: (torch.linspace(-5, 0, 40), 1.5, 0.5, 2.0),
+                       lambda: (t(3, low=1),)]),
+    *table("mm.out", [lambda: (t(1, 6), t(6, 5)), lambda: (t(1, 3), t(3, 300)),
+                      lambda: (t(3, 4, type_=I8, low=-99, high=99),
+                               t(4, 2, type_=I8, low=-99, high=99)),
+                      lambda: (t(1, 5, type_=I32, low=-9**9, high=9**9),
+                               t(5, 2, type_=I32, low=-9**9, high=9**9)),
+                      lambda: (t(1, 5, type_=U8, high=255), t(5, 3, type_=U8, high=255))]),
+    *table("bitwise_right_shift.Tensor_out",
+           [lambda: (t(9, type_=I8, low=-99, high=99), t(9, type_=I8, low=-2, high=9)),
+            lambda: (t(9, type_=U8, high=255), t(9, type_=U8, high=9))]),
+    *table("amax.out amin.out",
+           [lambda x=float("nan"): (torch.tensor([[1.0, x, 3.0, x], [x, 2.0, 1.0, x]]).repeat(5, 1), [0]),
+            lambda: (t(9, 3, type_=I8, low=-99, high=99), [0])]),
+    *table("any.out all.out", [lambda: (t(9, 3, low=-1).round(), 0),
+                               lambda: (t(9, 3, type_=I64, high=2), 0)]),
+    *table("native_group_norm_backward.out",
+           [lambda: (t(2, 4, 20), t(2, 4, 20), t(2, 2), t(2, 2, low=0.5), t(4), 2, 4, 20, 2,
+                     [True] * 3)]),
+    *table("_pdist_forward.out", [lambda p=p: (t(18, 3), p) for p in (0.0, 1.0, 2.0)]),
+    *table("_cdist_forward.out", [lambda p=p: (t(2, 2, 70), t(2, 17, 70), p, None)
+                                  for p in (1.0, 2.0)]),
 ]  # fmt: skip

@@ -88,6 +88,7 @@ _EDGE_EXTRAS = {
     aten.bmm.default,
     aten.diagonal_copy.default,
     aten.unfold_copy.default,
+    aten.roll.default,
 }
 
 

@@ -318,7 +318,10 @@ class MethodEmitter:
         ]
         several = isinstance(value, (tuple, list))
         self._of_node[node] = [*outputs, *in_place] if several else outputs[0]
-        if any(v is None for v in values):
+        as_list = several and variant.outputs == 1 and len(in_place) == 0
+        if as_list:  # the kernel's one output is a list, of which there may be one item
+            returned = self._add(pte.TensorList(outputs))
+        elif any(v is None for v in values):
             found = [-1 if v is None else i for v, i in zip(values, outputs, strict=True)]
             returned = self._add(pte.OptionalTensorList(found))
         else:
@@ -326,7 +329,7 @@ class MethodEmitter:
         if outputs[0] == args[0] and is_row_update(node):
             self._kernel("aten::index_put_", "", [*args, returned], node.target)
         else:
-            called = [*args, *outputs, returned]
+            called = [*args, *([returned] if as_list else outputs), returned]
             self._kernel(variant.name, variant.overload, called, node.target)
 
     def _kernel(self, name: str, overload: str, args: Sequence[int], target: Any = None) -> None:

@@ -47,6 +47,44 @@ def _exp2(graph: Graph, node: Node) -> Node | None:
     return call(graph, aten.exp.default, (scaled,), node, fake(node))
 
 
+@rule(aten.mv.default)
+def _mv(graph: Graph, node: Node) -> Node | None:
+    """A product with a matrix of one column."""
+    matrix, vector = node.args
+    assert isinstance(matrix, Node) and isinstance(vector, Node)
+    result = fake(node)
+    column = call(graph, aten.unsqueeze_copy.default, (vector, 1), node, fake(vector)[:, None])
+    product = call(graph, aten.mm.default, (matrix, column), node, result[:, None])
+    return call(graph, aten.squeeze_copy.dims, (product, [1]), node, result)
+
+
+@rule(aten.roll.default)
+def _roll(graph: Graph, node: Node) -> Node | None:
+    """Without dimensions it is of all elements in a row."""
+    named = arguments(node)
+    source, result = first_operand(node), fake(node)
+    if named["dims"] or not is_static(result.shape) or result.dim() == 0:
+        return None
+    line = result.new_empty([result.numel()])
+    flat = call(graph, aten.view_copy.default, (source, [result.numel()]), node, line)
+    turned = call(graph, aten.roll.default, (flat, named["shifts"], [0]), node, line)
+    return call(graph, aten.view_copy.default, (turned, list(result.shape)), node, result)
+
+
+@rule(aten.hardswish.default, aten.hardsigmoid.default)
+def _hard(graph: Graph, node: Node) -> Node | None:
+    """clamp(x + 3, 0, 6) / 6, times x; the quotient as a product, which is much faster."""
+    source, result = first_operand(node), fake(node)
+    if not result.is_floating_point():
+        return None
+    shifted = call(graph, aten.add.Scalar, (source, 3), node, result)
+    within = call(graph, aten.clamp.default, (shifted, 0, 6), node, result)
+    gate = call(graph, aten.mul.Scalar, (within, 1 / 6), node, result)
+    if node.target is aten.hardsigmoid.default:
+        return gate
+    return call(graph, aten.mul.Tensor, (source, gate), node, result)
+
+
 @rule(aten.instance_norm.default)
 def _instance_norm(graph: Graph, node: Node) -> Node | None:
     """A group normalisation, each channel a group; by running statistics that of a batch."""
