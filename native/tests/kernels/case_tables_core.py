@@ -84,7 +84,8 @@ CORE: list[Case] = [
            [lambda: (t(9, type_=I8, low=-99, high=99), t(9, type_=I8, low=-2, high=9)),
             lambda: (t(9, type_=U8, high=255), t(9, type_=U8, high=9))]),
     *table("amax.out amin.out",
-           [lambda x=float("nan"): (torch.tensor([[1.0, x, 3.0, x], [x, 2.0, 1.0, x]]).repeat(5, 1), [0]),
+           [lambda x=float("nan"): (
+               torch.tensor([[1.0, x, 3.0, x], [x, 2.0, 1.0, x]]).repeat(5, 1), [0]),
             lambda: (t(9, 3, type_=I8, low=-99, high=99), [0])]),
     *table("any.out all.out", [lambda: (t(9, 3, low=-1).round(), 0),
                                lambda: (t(9, 3, type_=I64, high=2), 0)]),
