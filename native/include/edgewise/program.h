@@ -28,8 +28,8 @@ struct LoadOptions {
   int threads = 0;  // for delegates that use several; 0: one per physical core
   // Files (.ptd) that hold data of the program outside of it, by path (mapped) and by content
   // (copied). Programs that map one file share its memory, and what backends make of it.
-  std::vector<std::string> data_files;
-  std::vector<std::span<const std::byte>> data_buffers;
+  std::vector<std::string> data_files = {};
+  std::vector<std::span<const std::byte>> data_buffers = {};
   // Whether backends may use kernels of their own where these are faster than their library's.
   bool own_kernels = true;
 };
