@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from ethosu_reference import SPECS, compare, partitioned, parts, quantized
@@ -19,8 +20,11 @@ from edgewise.backends.ethosu import (
     EthosUPartitioner,
     EthosUQuantizer,
     get_symmetric_a16w8_quantization_config,
+    tosa,
+    vela,
 )
 from edgewise.backends.ethosu.lower import build
+from edgewise.backends.ethosu.simulator import Simulator
 from edgewise.backends.xnnpack import (
     XnnpackPartitioner,
     XNNPACKQuantizer,
@@ -280,6 +284,43 @@ def test_sixteen_bit_activations() -> None:
     }
     # Steps are 256 times finer: what rounds differently in one layer is seen in the next.
     assert compare(part).steps <= 16
+
+
+FOUR_BITS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
+    "conv": (nn.Conv2d(8, 16, 3, padding=1), (1, 8, 7, 6)),
+    "depthwise": (nn.Conv2d(8, 8, 3, groups=8), (1, 8, 7, 6)),
+    "transposed": (nn.ConvTranspose2d(8, 4, 4, stride=2, padding=1), (1, 8, 5, 6)),
+    "linear": (nn.Linear(24, 10), (3, 24)),
+}
+
+
+@pytest.mark.parametrize("name", FOUR_BITS)
+def test_four_bit_weights_are_int4(name: str) -> None:
+    """In the TOSA graph, in the reference model, and in what Vela makes of it."""
+    torch.manual_seed(0)
+    module, shape = FOUR_BITS[name]
+    config = get_symmetric_quantization_config(True, weight_qmin=-7, weight_qmax=7)
+    program = quantized(module, (torch.randn(shape),), config)
+    for family, target in SPECS.items():
+        (part,) = parts(partitioned(program, family))
+        found = compare(part)
+        assert found.steps <= 1
+        assert tosa.INT4 in _weight_types(found.tosa)
+        simulator = Simulator(vela.compile_tosa(found.tosa, target).program)
+        for got, want in zip(simulator.run(found.inputs), found.outputs, strict=True):
+            np.testing.assert_array_equal(got.reshape(want.shape), want, family)
+    (part,) = parts(partitioned(quantized(module, (torch.randn(shape),))))
+    assert tosa.INT4 not in _weight_types(compare(part).tosa)
+
+
+def _weight_types(graph: bytes) -> set[str]:
+    """The types of a TOSA graph's tensors."""
+    from tosa.DType import DType
+    from tosa.TosaGraph import TosaGraph
+
+    names = {number: name for name, number in vars(DType).items() if isinstance(number, int)}
+    block = TosaGraph.GetRootAs(graph, 0).Regions(0).Blocks(0)
+    return {names[block.Tensors(i).Type()] for i in range(block.TensorsLength())}
 
 
 def test_a_module_kept_in_float_stays_outside() -> None:

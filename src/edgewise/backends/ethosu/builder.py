@@ -10,6 +10,7 @@ import numpy as np
 
 from edgewise.backends.ethosu.quant import multipliers
 from edgewise.backends.ethosu.tosa import (
+    INT4,
     INT8,
     INT16,
     INT32,
@@ -316,12 +317,13 @@ class Builder:
         **attributes: Any,
     ) -> Tensor:
         sums = INT48 if image.dtype == INT16 else INT32
+        stored = _weights_type(weight, image.dtype)
         inputs = [
             image,
-            self.tosa.const(weight, INT8),
+            self.tosa.const(weight, stored),
             self.tosa.const(bias, sums),
             self.tosa.const([zero], image.dtype),
-            self.tosa.const([0], INT8),
+            self.tosa.const([0], stored),
         ]
         return self.tosa.add(
             operator,
@@ -389,6 +391,13 @@ class Builder:
         else:
             attributes["nan_mode"] = self.tosa.enum("NanPropagationMode", "PROPAGATE")
         return self.tosa.add(operator, inputs, dims, image.dtype, NHWC, **attributes)
+
+
+def _weights_type(weight: Any, image: str) -> str:
+    """INT4 where the numbers fit, which images of 8 bits allow: 4-bit weights are stored so."""
+    low, high = RANGE[INT4]
+    fits = image == INT8 and low <= np.min(weight, initial=0) and np.max(weight, initial=0) <= high
+    return INT4 if fits else INT8
 
 
 def _short(multiplier: int, shift: int) -> tuple[int, int]:

@@ -19,15 +19,23 @@ from edgewise.backends.ethosu.extra import serializer
 Array = npt.NDArray[Any]
 Order = tuple[int, ...]
 
-INT8, INT16, INT32, INT48, BOOL = "INT8", "INT16", "INT32", "INT48", "BOOL"
+INT4, INT8, INT16, INT32, INT48, BOOL = "INT4", "INT8", "INT16", "INT32", "INT48", "BOOL"
 RANGE = {
+    INT4: (-7, 7),
     INT8: (-(2**7), 2**7 - 1),
     INT16: (-(2**15), 2**15 - 1),
     INT32: (-(2**31), 2**31 - 1),
     INT48: (-(2**47), 2**47 - 1),
 }
 BYTES = {INT8: 1, INT16: 2, INT32: 4, INT48: 8, BOOL: 1}
-_STORED_AS = {INT8: np.int8, INT16: np.int16, INT32: np.int32, INT48: np.int64, BOOL: np.bool_}
+_STORED_AS = {
+    INT4: np.int8,
+    INT8: np.int8,
+    INT16: np.int16,
+    INT32: np.int32,
+    INT48: np.int64,
+    BOOL: np.bool_,
+}
 
 
 @dataclass(frozen=True)
