@@ -20,10 +20,11 @@ EXCEPTIONS = {
 
 def _core() -> list[torch._ops.OpOverload]:
     found = []
-    for name in sorted(dir(torch.ops.aten)):
-        packet = getattr(torch.ops.aten, name)
+    schemas = torch._C._jit_get_all_schemas()
+    for name in sorted({s.name for s in schemas if s.name.startswith("aten::")}):
+        packet = getattr(torch.ops.aten, name.removeprefix("aten::"), None)
         if not isinstance(packet, torch._ops.OpOverloadPacket):
-            continue
+            continue  # TorchScript's own
         overloads = [getattr(packet, o) for o in packet.overloads()]
         core = [o for o in overloads if torch.Tag.core in o.tags]
         found += [o for o in core if not any(a.is_out for a in o._schema.arguments)]
@@ -35,7 +36,11 @@ def _way(target: torch._ops.OpOverload, kernels: set[str]) -> str:
     if target in canonicalize.RULES or target in _NOTHING:
         return "a rule"
     if target._schema.is_mutable:  # made functional before
-        target = getattr(torch.ops.aten, f"{target.overloadpacket.__name__}_functional").default
+        name = target.overloadpacket.__name__
+        twin = name.removesuffix("_") if name.endswith("_") else f"{name}_functional"
+        target = getattr(torch.ops.aten, twin).default
+        if target in canonicalize.RULES:
+            return "a rule"
     if not is_edge_operator(target):
         return "a decomposition" if target in decompositions() else ""
     variant = SYMBOLIC.get(target) or out_variant(target)

@@ -151,6 +151,12 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
     ),
     (aten.diagonal.default, lambda x: x.diagonal(1), (M,), ["diagonal_copy.default"]),
     (aten.unfold.default, lambda x: x.unfold(1, 2, 1), (M,), ["unfold_copy.default"]),
+    (
+        aten.resize.default,
+        lambda x: (x + 1).resize_((3, 4)) * 2,
+        (M,),
+        ["add.Scalar", "view_copy.default", "view_copy.default", "mul.Scalar"],
+    ),
     (aten.narrow.default, lambda x: x.narrow(1, 1, 2), (M,), ["slice_copy.Tensor"]),
     (aten.narrow.default, lambda x: x.narrow(-1, -3, 2), (M,), ["slice_copy.Tensor"]),
     (aten.select.int, lambda x: x[:, -1], (M,), ["select_copy.int"]),

@@ -111,6 +111,24 @@ def _slice(graph: Graph, node: Node) -> Node | None:
     return call(graph, aten.slice_copy.Tensor, args, node, after)
 
 
+@rule(aten.resize.default)
+def _resize(graph: Graph, node: Node) -> Node | None:
+    """The first elements in another shape. Those that PyTorch leaves undefined are zeros."""
+    source, result = first_operand(node), fake(node)
+    before, after = fake(source), result.numel()
+    if not (is_static(before.shape) and is_static(result.shape)):
+        return None
+    line = before.new_empty([before.numel()])
+    made = call(graph, aten.view_copy.default, (source, [before.numel()]), node, line)
+    short = before.new_empty([after])
+    if after < before.numel():
+        made = call(graph, aten.slice_copy.Tensor, (made, 0, 0, after), node, short)
+    elif after > before.numel():
+        extra = [0, after - before.numel()]
+        made = call(graph, aten.constant_pad_nd.default, (made, extra, 0), node, short)
+    return call(graph, aten.view_copy.default, (made, list(result.shape)), node, result)
+
+
 @rule(aten.narrow.default)
 def _narrow(graph: Graph, node: Node) -> Node | None:
     source, dim, start, length = node.args
