@@ -4,6 +4,8 @@
 #include <cstring>
 #include <limits>
 
+#include "core/clones.h"
+
 namespace edgewise {
 namespace {
 
@@ -189,14 +191,6 @@ EDGEWISE_INLINE void attend_rows(const Attention& attention, int64_t row, const 
   }
   add_values<kRows>(scores, values, step, count, depth, state.result + row * depth);
 }
-
-// The loader chooses by the CPU. Sanitizers are not ready when it does.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define EDGEWISE_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
-#else
-#define EDGEWISE_CLONES
-#endif
 
 EDGEWISE_CLONES void attend_all(const Attention* attention, const float* keys, const float* values,
                                 int64_t step, int64_t first, int64_t count,

@@ -25,6 +25,7 @@ from edgewise.backends.ethosu.tosa import INT8, INT16, Tensor
 from edgewise.backends.ethosu.values import Constant, Real, Stored
 from edgewise.edge.graph import arguments, fake, is_static, op_name, tensors_of
 from edgewise.partition.constraints import Constraint, Query
+from edgewise.partition.rows import RowTable
 from edgewise.partition.spec import Refusal
 
 STORED, FUNCTION, ANY = "stored", "function", "any"
@@ -160,17 +161,8 @@ class OpRow:
         return [r for c in self.constraints if (r := c.refusal(query)) is not None]
 
 
-ROWS: list[OpRow] = []
-BY_TARGET: dict[Any, OpRow] = {}
-
-
-def add_row(row: OpRow) -> OpRow:
-    ROWS.append(row)
-    for target in row.targets:
-        if target in BY_TARGET:
-            raise ValueError(f"[{row.name}] an operator must have one row; got two for {target}")
-        BY_TARGET[target] = row
-    return row
+TABLE: RowTable[OpRow] = RowTable()
+ROWS, BY_TARGET, add_row = TABLE.rows, TABLE.by_target, TABLE.add
 
 
 def integer_weight(name: str, *axes: int) -> Constraint:

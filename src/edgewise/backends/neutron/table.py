@@ -21,6 +21,7 @@ from edgewise.edge.graph import arguments, fake, is_getitem
 from edgewise.edge.program import Constants
 from edgewise.partition import constraints
 from edgewise.partition.constraints import Constraint, equals, rank
+from edgewise.partition.rows import RowTable
 from edgewise.partition.spec import Refusal
 
 
@@ -94,17 +95,8 @@ class OpRow:
         return [r for c in self.constraints if (r := c.refusal(query)) is not None]
 
 
-ROWS: list[OpRow] = []
-BY_TARGET: dict[Any, OpRow] = {}
-
-
-def add_row(row: OpRow) -> OpRow:
-    ROWS.append(row)
-    for target in row.targets:
-        if target in BY_TARGET:
-            raise ValueError(f"[{row.name}] an operator must have one row; got two for {target}")
-        BY_TARGET[target] = row
-    return row
+TABLE: RowTable[OpRow] = RowTable()
+ROWS, BY_TARGET, add_row = TABLE.rows, TABLE.by_target, TABLE.add
 
 
 def query_of(node: Node, constants: Constants, cluster: Cluster, rules: Rules) -> Query:

@@ -41,6 +41,7 @@ from edgewise.partition.constraints import (
     only_first,
     rank,
 )
+from edgewise.partition.rows import RowTable
 from edgewise.partition.spec import Refusal
 
 STATIC_ONLY = "static shapes only"
@@ -148,17 +149,8 @@ class OpRow:
         return []
 
 
-ROWS: list[OpRow] = []
-BY_TARGET: dict[Any, OpRow] = {}
-
-
-def add_row(row: OpRow) -> OpRow:
-    ROWS.append(row)
-    for target in row.targets:
-        if target in BY_TARGET:
-            raise ValueError(f"[{row.name}] an operator must have one row; got two for {target}")
-        BY_TARGET[target] = row
-    return row
+TABLE: RowTable[OpRow] = RowTable()
+ROWS, BY_TARGET, add_row = TABLE.rows, TABLE.by_target, TABLE.add
 
 
 def _general_refusal(node: Node, constants: Constants, row: OpRow) -> Refusal | None:
