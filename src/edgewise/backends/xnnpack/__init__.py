@@ -6,27 +6,33 @@ program = edgewise.to_edge_transform_and_lower(exported, partitioner=[XnnpackPar
 
 from typing import TYPE_CHECKING, Any
 
-from edgewise.backends.xnnpack.backend import XnnpackBackend
-from edgewise.backends.xnnpack.partitioner import (
-    XnnpackDynamicallyQuantizedPartitioner,
-    XnnpackFloatingPointPartitioner,
-    XnnpackPartitioner,
-)
-from edgewise.backends.xnnpack.precision import ConfigPrecisionType
 from edgewise.lazy import attribute
 
 if TYPE_CHECKING:
+    from edgewise.backends.xnnpack.backend import XnnpackBackend
+    from edgewise.backends.xnnpack.partitioner import (
+        XnnpackDynamicallyQuantizedPartitioner,
+        XnnpackFloatingPointPartitioner,
+        XnnpackPartitioner,
+    )
+    from edgewise.backends.xnnpack.precision import ConfigPrecisionType
     from edgewise.backends.xnnpack.quantizer import XNNPACKQuantizer
     from edgewise.quantize.config import get_symmetric_quantization_config
 
+_HERE = "edgewise.backends.xnnpack"
 _LAZY = {
-    "XNNPACKQuantizer": "edgewise.backends.xnnpack.quantizer",
+    "ConfigPrecisionType": f"{_HERE}.precision",
+    "XNNPACKQuantizer": f"{_HERE}.quantizer",
+    "XnnpackBackend": f"{_HERE}.backend",
+    "XnnpackDynamicallyQuantizedPartitioner": f"{_HERE}.partitioner",
+    "XnnpackFloatingPointPartitioner": f"{_HERE}.partitioner",
+    "XnnpackPartitioner": f"{_HERE}.partitioner",
     "get_symmetric_quantization_config": "edgewise.quantize.config",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """torchao takes a second to import: only when it is needed."""
+    """All of it when it is needed: payloads can be read without torch."""
     return attribute(__name__, _LAZY, name)
 
 
