@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from edgewise.inspect.payloads import DelegateGraph
+from edgewise.inspect.delegate_graphs import DelegateGraph
 
 
 @dataclass(frozen=True)

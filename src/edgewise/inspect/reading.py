@@ -22,7 +22,7 @@ from edgewise.inspect.contents import (
     Placement,
     ValueContents,
 )
-from edgewise.inspect.payloads import read_payload
+from edgewise.inspect.delegate_graphs import read_payload
 
 SCALAR_TYPES: dict[int, tuple[str, int]] = {
     0: ("uint8", 1),
