@@ -21,7 +21,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    """When it is needed: files can be read without torch."""
+    """Imported when first used: writing takes torch, reading a file does not."""
     return attribute(__name__, _LAZY, name)
 
 

@@ -19,20 +19,19 @@ if TYPE_CHECKING:
     from edgewise.backends.xnnpack.quantizer import XNNPACKQuantizer
     from edgewise.quantize.config import get_symmetric_quantization_config
 
-_HERE = "edgewise.backends.xnnpack"
 _LAZY = {
-    "ConfigPrecisionType": f"{_HERE}.precision",
-    "XNNPACKQuantizer": f"{_HERE}.quantizer",
-    "XnnpackBackend": f"{_HERE}.backend",
-    "XnnpackDynamicallyQuantizedPartitioner": f"{_HERE}.partitioner",
-    "XnnpackFloatingPointPartitioner": f"{_HERE}.partitioner",
-    "XnnpackPartitioner": f"{_HERE}.partitioner",
+    "ConfigPrecisionType": "edgewise.backends.xnnpack.precision",
+    "XNNPACKQuantizer": "edgewise.backends.xnnpack.quantizer",
+    "XnnpackBackend": "edgewise.backends.xnnpack.backend",
+    "XnnpackDynamicallyQuantizedPartitioner": "edgewise.backends.xnnpack.partitioner",
+    "XnnpackFloatingPointPartitioner": "edgewise.backends.xnnpack.partitioner",
+    "XnnpackPartitioner": "edgewise.backends.xnnpack.partitioner",
     "get_symmetric_quantization_config": "edgewise.quantize.config",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """All of it when it is needed: payloads can be read without torch."""
+    """Imported when first used: lowering takes torch, reading a payload does not."""
     return attribute(__name__, _LAZY, name)
 
 
