@@ -81,6 +81,8 @@ def command(
     With several backends or ways to quantize, one file for each combination. Prints what runs
     where, and why not elsewhere.
     """
+    from edgewise.inspect.record import record_path
+
     out = Output(json=json, quiet=quiet)
     ways = [
         check(Way(b, scheme(q), tuple(keep_float or ()), group_size), calibration)
@@ -100,10 +102,10 @@ def command(
     reports: list[str] = []
     for way, path in zip(ways, paths, strict=True):
         made = compile_one(loaded, way, out, batches)
-        made.program.save(path)
+        made.program.save(path, record=record)
         report = made.program.delegation_report()
         reports.append(str(report))
-        row = {
+        row: dict[str, Any] = {
             "file": str(path),
             "backend": way.backend,
             "quantize": way.quantize,
@@ -114,6 +116,8 @@ def command(
             "delegated_nodes": report.share("nodes"),
             "delegated_macs": report.share("macs"),
         }
+        if record:
+            row["record"] = str(record_path(path))
         rows.append(row)
     out.result(
         {"model": model, "files": rows}, lambda console: _show(console, rows, reports, quiet)
