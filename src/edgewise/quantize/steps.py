@@ -117,7 +117,7 @@ def _replace_pieces(
             continue
         for item in list(node.users):
             with model.graph.inserting_before(item):
-                made = make(node, source, dim % len(shape), int(item.args[1]))  # type: ignore[arg-type]
+                made = make(node, source, dim % len(shape), int(item.args[1]))
             item.replace_all_uses_with(made)
             model.graph.erase_node(item)
         model.graph.erase_node(node)

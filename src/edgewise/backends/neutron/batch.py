@@ -63,7 +63,7 @@ class DynamicBatch:
         for node in nodes:
             self._before[node] = (node.meta["val"], node.args, node.kwargs)
             sizes = _numbers(largest)
-            node.args, node.kwargs = map_arg((node.args, node.kwargs), sizes)  # type: ignore[assignment]
+            node.args, node.kwargs = map_arg((node.args, node.kwargs), sizes)
             node.meta["val"] = _at(node.meta["val"], largest)
         return None
 

@@ -22,7 +22,7 @@ from edgewise.backends.neutron.table import (
     padded,
 )
 from edgewise.backends.neutron.targets import GROUPS_LIMIT, WEIGHTS_OF_AN_OUTPUT_LIMIT
-from edgewise.backends.neutron.tflite.model import Quantization
+from edgewise.backends.neutron.tflite.model import Quantization, Value
 from edgewise.backends.neutron.tflite.schema import (
     Activation,
     BuiltinOperator,
@@ -67,7 +67,7 @@ def _lower(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
     depthwise = _is_depthwise(args)
     groups = 1 if depthwise else args["groups"]
     inputs, step = picture.shape[1] // groups, outputs // groups
-    parts = []
+    parts: list[tuple[str, Tensor, Value, Value]] = []
     for group in range(groups):
         part = slice(group * step, (group + 1) * step)
         # [outputs, inputs, kh, kw] to OHWI; of a depthwise one to [1, kh, kw, outputs].
@@ -91,8 +91,13 @@ def _lower(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
             code = BuiltinOperator.CONV_2D
             options = Conv2DOptions(how, stride[1], stride[0], activation, dilation[1], dilation[0])
         made = [
-            to.add(code, tensors, to.result(name, (n, step, h, w), NHWC, quant), options)
-            for name, *tensors in parts
+            to.add(
+                code,
+                [source, kept, bias],
+                to.result(name, (n, step, h, w), NHWC, quant),
+                options,
+            )
+            for name, source, kept, bias in parts
         ]
         whole = made[0]
         if groups > 1:
