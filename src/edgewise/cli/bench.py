@@ -34,20 +34,28 @@ def command(
     ] = False,
     threads: Annotated[
         list[int] | None,
-        typer.Option("--threads", "-t", min=1, help="Repeatable. Default: one for each core."),
+        typer.Option(
+            "--threads", "-t", min=1, metavar="N", help="Repeatable. Default: one for each core."
+        ),
     ] = None,
     calls: Annotated[
-        int | None, typer.Option("--calls", "-n", min=1, help="Of each. Default: by --seconds.")
+        int | None,
+        typer.Option("--calls", "-n", min=1, metavar="N", help="Of each. Default: by --seconds."),
     ] = None,
     seconds: Annotated[
-        float, typer.Option("--seconds", "-s", min=0.01, help="To measure each for.")
+        float, typer.Option("--seconds", "-s", min=0.01, metavar="S", help="To measure each for.")
     ] = 2.0,
     warmup: Annotated[
-        int, typer.Option("--warmup", "-w", min=0, help="Calls before, that are not counted.")
+        int,
+        typer.Option(
+            "--warmup", "-w", min=0, metavar="N", help="Calls before, that are not counted."
+        ),
     ] = 3,
     limit: Annotated[
         float | None,
-        typer.Option("--max-ms", help="Exit with 4 if the median of edgewise is above it."),
+        typer.Option(
+            "--max-ms", metavar="MS", help="Exit with 4 if the median of edgewise is above it."
+        ),
     ] = None,
     inputs: Inputs = None,
     seed: Seed = 0,

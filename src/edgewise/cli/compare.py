@@ -56,14 +56,18 @@ def command(
         bool, typer.Option("--layers/--no-layers", help="Also what is in the middle.")
     ] = True,
     most: Annotated[
-        int, typer.Option("--most", min=0, help="Show so many layers, the worst first.")
+        int,
+        typer.Option("--most", min=0, metavar="N", help="Show so many layers, the worst first."),
     ] = 10,
     least: Annotated[
         float | None,
-        typer.Option("--min-db", help="Exit with 4 if an output is below so many decibels."),
+        typer.Option(
+            "--min-db", metavar="DB", help="Exit with 4 if an output is below so many decibels."
+        ),
     ] = None,
     picture: Annotated[
-        Path | None, typer.Option("--svg", help="Write a picture of the layers there.")
+        Path | None,
+        typer.Option("--svg", metavar="FILE", help="Write a picture of the layers there."),
     ] = None,
     method: Method = None,
     shape: ExampleShapes = None,

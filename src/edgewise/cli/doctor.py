@@ -53,7 +53,9 @@ class Package:
 def command(
     need: Annotated[
         list[str] | None,
-        typer.Option("--need", help="Exit with 3 unless this extra is complete; repeatable."),
+        typer.Option(
+            "--need", metavar="EXTRA", help="Exit with 3 unless this extra is complete; repeatable."
+        ),
     ] = None,
     json: Json = False,
     quiet: Quiet = False,

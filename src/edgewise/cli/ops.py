@@ -25,7 +25,10 @@ def command(
         ),
     ],
     find: Annotated[
-        str | None, typer.Option("--find", "-f", help="Only operators with this in their name.")
+        str | None,
+        typer.Option(
+            "--find", "-f", metavar="TEXT", help="Only operators with this in their name."
+        ),
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
