@@ -67,7 +67,8 @@ def import_lowering(side: str) -> Callable[[Any], bytes]:
     """The lowering function of a side, its imports already done."""
     logging.disable(logging.WARNING)
     if side == "ours":
-        import edgewise.backends.xnnpack  # noqa: F401
+        import edgewise.backends.xnnpack.partitioner
+        import edgewise.lowering  # noqa: F401
 
         return lower_ours
     import executorch.backends.xnnpack.partition.xnnpack_partitioner  # noqa: F401

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.export import ExportedProgram
 
+from edgewise.backends.names import ETHOS_U, NEUTRON, ON_HOST, check_backend
 from edgewise.edge.export import export_module
 from edgewise.lowering import ExecutorchProgramManager, to_edge_transform_and_lower
 from edgewise.partition.spec import Partitioner
@@ -16,11 +17,6 @@ from edgewise.quantize.schemes import Scheme, scheme_of
 
 if TYPE_CHECKING:
     from edgewise.quantize.quantizer import TableQuantizer
-
-_BACKENDS = ("xnnpack", "none")
-_NPUS = ("ethos-u", "neutron-")
-_ON_HOST = "-reference"
-"""Behind a target of Neutron: without NXP's converter, for this machine."""
 
 
 def compile(
@@ -52,11 +48,7 @@ def compile(
     standard error, and a bar while calibrating. The result has `save`, `buffer` and
     `delegation_report`.
     """
-    if backend not in _BACKENDS and not backend.startswith(_NPUS):
-        raise ValueError(
-            f"[compile] backend must be one of {', '.join(_BACKENDS)}, or a target of Ethos-U "
-            f"('ethos-u55-128') or Neutron ('neutron-imxrt700'); got {backend!r}"
-        )
+    check_backend("compile", backend)
     partitioners = _partitioners(backend)
     if isinstance(example_inputs, torch.Tensor):
         example_inputs = (example_inputs,)
@@ -86,12 +78,12 @@ def _partitioners(backend: str) -> list[Partitioner]:
         from edgewise.backends.xnnpack import XnnpackPartitioner
 
         return [XnnpackPartitioner()]
-    if backend.startswith("ethos-u"):
+    if backend.startswith(ETHOS_U):
         from edgewise.backends.ethosu import EthosUCompileSpec, EthosUPartitioner
 
         return [EthosUPartitioner(EthosUCompileSpec(backend))]
-    if backend.startswith("neutron-"):
-        return [_neutron(backend.removeprefix("neutron-"))]
+    if backend.startswith(NEUTRON):
+        return [_neutron(backend.removeprefix(NEUTRON))]
     return []
 
 
@@ -99,14 +91,14 @@ def _neutron(target: str) -> Partitioner:
     from edgewise.backends.neutron import NeutronPartitioner, generate_neutron_compile_spec
     from edgewise.backends.neutron.converter import required_converter
 
-    if target.endswith(_ON_HOST):
+    if target.endswith(ON_HOST):
         flavor = "reference"
-        target = target.removesuffix(_ON_HOST)
+        target = target.removesuffix(ON_HOST)
     else:
         flavor = None
         required_converter(
             flavor,
-            f"backend='neutron-{target}{_ON_HOST}' (neutron_converter_flavor='reference')",
+            f"backend='neutron-{target}{ON_HOST}' (neutron_converter_flavor='reference')",
         )
     return NeutronPartitioner(
         generate_neutron_compile_spec(target, neutron_converter_flavor=flavor)
@@ -118,7 +110,7 @@ def quantizer_of(backend: str) -> type[TableQuantizer]:
         from edgewise.backends.xnnpack.quantizer import XNNPACKQuantizer
 
         return XNNPACKQuantizer
-    if backend.startswith("neutron-"):
+    if backend.startswith(NEUTRON):
         from edgewise.backends.neutron.quantizer import NeutronQuantizer
 
         return NeutronQuantizer
@@ -151,7 +143,7 @@ def _quantized(
             "[compile] model must be a torch.nn.Module to be quantized; got an ExportedProgram; "
             "try the module that it was exported from"
         )
-    if backend.startswith(_NPUS) and scheme.name != "int8":
+    if backend.startswith((ETHOS_U, NEUTRON)) and scheme.name != "int8":
         raise ValueError(
             f"[compile] {backend} computes in integers; got {scheme.name}; try quantize='int8'"
         )

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
@@ -26,6 +26,9 @@ from edgewise.origin import Origin
 from edgewise.partition.delegate import lower_partitions
 from edgewise.partition.report import DelegationReport, ReportBuilder
 from edgewise.partition.spec import TAG, Partitioner
+
+if TYPE_CHECKING:
+    from edgewise.inspect.record import ProgramRecord
 
 logger = logging.getLogger(__name__)
 
@@ -249,9 +252,24 @@ class ExecutorchProgramManager:
         """Writes the data that is not in the program (`external_constants`) as `.ptd` files."""
         self._emitted.save_data_files(outdir)
 
-    def save(self, path: str | Path) -> None:
-        """Writes the file at once or not at all."""
+    def save(self, path: str | Path, record: bool = False) -> None:
+        """Writes the file at once or not at all.
+
+        record: also write `model.record.json.gz` beside `model.pte`, from which tools tell the
+        user's modules and lines, where each node runs and why. It holds names and paths of the
+        user's, so it is not part of the file.
+        """
         self._emitted.save(path)
+        if record:
+            from edgewise.inspect.record import record_path
+
+            self.record().save(record_path(path))
+
+    def record(self) -> ProgramRecord:
+        """What each instruction computes, and where it comes from; see `save`."""
+        from edgewise.inspect.recording import record_program
+
+        return record_program(self._programs, self._emitted, self._reports)
 
     def delegation_report(self, method_name: str = "forward") -> DelegationReport:
         """Where each node of the method goes, and why not elsewhere."""

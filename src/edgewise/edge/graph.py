@@ -128,7 +128,11 @@ def replace(node: Node, by: Node) -> None:
     node.graph.erase_node(node)
 
 
+REPORTED_AS = "reported_as"
+"""Key of `node.meta`: the node's name in the delegation report, handed on to what it becomes."""
+
 _PROVENANCE = (
+    REPORTED_AS,
     "stack_trace",
     "nn_module_stack",
     "source_fn_stack",

@@ -134,6 +134,8 @@ class StructuredEmitter(MethodEmitter):
         for node, index in zip(inputs, given, strict=True):
             self._of_node[node] = self._as_expected(node, index)
         self._module = body
+        self._origins.made(flow.node, len(self._instructions))
+        self._origins.entered(flow.node, flow.bodies[number], body.graph)
         self._emit_nodes()
         self._module = outer
         return [self._argument(value, "", flow.node) for value in _returned(body)]

@@ -24,6 +24,7 @@ from edgewise.flatbuffer import (
     string,
     table,
     tables,
+    unpack,
     vector,
 )
 
@@ -95,3 +96,23 @@ class DataFile:
         yield memoryview(body)[8:]
         yield bytes(base - size)
         yield from segments.parts()
+
+
+def read_named(data: bytes | memoryview) -> dict[str, memoryview]:
+    """A file's data by key (views, not copies). ValueError if it is no `.ptd`."""
+    view = memoryview(data)
+    if len(view) < 8 + _HEADER.size or bytes(view[8:12]) != _MAGIC:
+        raise ValueError(f"[ptd] a file has 'FH01' at byte 8; got {bytes(view[8:12])!r}")
+    _, _, _, size, base, _ = _HEADER.unpack_from(view, 8)
+    held = unpack(FlatTensor, view[: _PADDED + size])
+    found = {}
+    for one in held.named_data or []:
+        segment = held.segments[one.segment_index]
+        start = base + segment.offset
+        if start + segment.size > len(view):
+            raise ValueError(
+                f"[ptd] {one.key!r} must lie inside the file; got bytes {start} to "
+                f"{start + segment.size} of {len(view)}"
+            )
+        found[one.key or ""] = view[start : start + segment.size]
+    return found

@@ -21,6 +21,7 @@ from edgewise.emit.data_file import DEFAULT_NAME, DataFile
 from edgewise.emit.file import Segments, file_parts
 from edgewise.emit.memory import MemoryPlan
 from edgewise.emit.missing_kernels import report_missing_kernels
+from edgewise.emit.origins import Origins
 from edgewise.emit.scalar_types import scalar_type
 from edgewise.emit.shared_state import plan_shared_state
 from edgewise.errors import EmitError
@@ -37,6 +38,7 @@ class Emitted:
     segments: Segments
     plans: dict[str, MemoryPlan]
     data_files: dict[str, DataFile] = field(default_factory=dict)
+    origins: dict[str, Origins] = field(default_factory=dict)
 
     def parts(self) -> Iterator[bytes | memoryview]:
         """The file's bytes in pieces; weights are views of the model's own memory."""
@@ -102,7 +104,7 @@ class _ProgramEmitter:
         clash = sorted(set(methods) & set(constant_methods))
         if clash:
             raise EmitError(f"[emit] a name must be one method's; got {', '.join(clash)} twice")
-        plans, memory = [], {}
+        plans, memory, origins = [], {}, {}
         shared = None
         if self._config.memory_planning.share_mutable_buffers:
             shared = plan_shared_state(methods.values(), self._config.memory_planning.alignment)
@@ -118,11 +120,12 @@ class _ProgramEmitter:
                 self._data_file,
             )
             plan, memory[name] = emitter.emit()
+            origins[name] = emitter.origins
             plans.append(plan)
             report_missing_kernels(name, emitter.called, self._config.missing_kernels)
         plans += [self._constant_method(n, v) for n, v in constant_methods.items()]
         program, segments = self._assemble(plans)
-        return Emitted(program, segments, memory, self._data_files)
+        return Emitted(program, segments, memory, self._data_files, origins)
 
     def _assemble(self, plans: list[pte.ExecutionPlan]) -> tuple[pte.Program, Segments]:
         """Segments in this order: constants, initial state, payloads, named data."""

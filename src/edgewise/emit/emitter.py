@@ -30,6 +30,7 @@ from edgewise.emit.data_file import DEFAULT_NAME, DataFile, TensorLayout
 from edgewise.emit.in_place import is_row_update, plan_in_place
 from edgewise.emit.lifetimes import FOREVER, Lifetimes
 from edgewise.emit.memory import MemoryPlan, plan_memory
+from edgewise.emit.origins import Origins
 from edgewise.emit.out_variants import (
     SYMBOLIC,
     OutVariant,
@@ -83,8 +84,14 @@ class MethodEmitter:
         self._planned: dict[int, tuple[pte.Tensor, int]] = {}
         self._bytes: dict[int, int] = {}
         self._lifetimes = Lifetimes()
+        self._origins = Origins(program.graph)
         self.called: dict[str, Any] = {}
         self._module = program.graph_module
+
+    @property
+    def origins(self) -> Origins:
+        """What the method's instructions and values come from, once it is emitted."""
+        return self._origins
 
     def emit(self) -> tuple[pte.ExecutionPlan, MemoryPlan]:
         self._takes_any_size = has_unbounded_inputs(self._program)
@@ -92,6 +99,7 @@ class MethodEmitter:
         self._emit_nodes()
         outputs = self._emit_outputs(inputs)
         plan = self._plan()
+        self._origins.finish(len(self._instructions), self._of_node)
         chain = pte.Chain(
             inputs=[],
             outputs=[],
@@ -226,6 +234,7 @@ class MethodEmitter:
         for node in self._module.graph.nodes:
             if node.op == "call_function":
                 self._emit_call(node)
+                self._origins.made(node, len(self._instructions))
 
     def _emit_call(self, node: Node) -> None:
         if is_getitem(node):
@@ -514,6 +523,8 @@ class MethodEmitter:
         sizes = {index: size for index, (_, size) in self._planned.items()}
         blocks = self._lifetimes.blocks(sizes, len(self._instructions))
         plan = plan_memory(blocks, self._config.memory_planning.alignment)
+        self._origins.blocks = blocks
+        self._origins.homes = {value: self._lifetimes.home(value) for value in sizes}
         for index, (tensor, _) in self._planned.items():
             offset = plan.offsets[self._lifetimes.home(index)]
             tensor.allocation_info = pte.AllocationDetails(1, offset & 0xFFFFFFFF, offset >> 32)

@@ -1,8 +1,10 @@
-"""What a lowered program computes, next to the float model: layer by layer, in decibels.
+"""What a lowered program computes, next to the float model: layer by layer, in decibels;
+and what is in a file.
 
 from edgewise.inspect import compare, suggest
 print(compare(model, program, batches))
 keep_float = suggest(model, inputs, quantize="int8", calibration=batches).keep_float
+print(read_contents("model.pte").methods)
 """
 
 from typing import Any
@@ -11,15 +13,17 @@ from edgewise.lazy import attribute
 
 _LAZY = {
     "Comparison": "edgewise.inspect.comparison",
+    "Contents": "edgewise.inspect.contents",
     "Suggestion": "edgewise.inspect.suggestion",
     "compare": "edgewise.inspect.comparing",
+    "read_contents": "edgewise.inspect.reading",
     "suggest": "edgewise.inspect.suggesting",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when first used: this takes torch."""
+    """Imported when first used: all but `read_contents` takes torch."""
     return attribute(__name__, _LAZY, name)
 
 
-__all__ = ["Comparison", "Suggestion", "compare", "suggest"]
+__all__ = ["Comparison", "Contents", "Suggestion", "compare", "read_contents", "suggest"]

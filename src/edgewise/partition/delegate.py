@@ -56,6 +56,7 @@ class LoweredBackendModule(torch.nn.Module):
         self.named_data: NamedBlobs = result.named_data
         self.notes: Mapping[str, Sequence[str]] = result.notes
         self.estimates: Estimates | None = result.estimates
+        self.debug_handle_map: Mapping[int, Sequence[int]] = result.debug_handle_map
         self.original_module: ExportedProgram = original
 
     def forward(self, *args: Any) -> Any:

@@ -12,6 +12,7 @@ from torch.fx import Node
 
 from edgewise.edge.bodies import control_flow
 from edgewise.edge.graph import (
+    REPORTED_AS,
     is_call,
     is_getitem,
     is_size,
@@ -178,6 +179,7 @@ class ReportBuilder:
                 continue
             if name not in self._facts:
                 self._facts[name] = replace(_facts(node), name=name)
+            node.meta[REPORTED_AS] = name
             tag = str(node.meta.get(TAG, ""))
             if tag in tags:
                 self._taken[name] = (tags[tag].backend_id, path + tag)

@@ -1,0 +1,176 @@
+"""`edgewise compile`: from a model to files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from edgewise.cli.compiling import (
+    Calibration,
+    GroupSize,
+    KeepFloat,
+    Limit,
+    Way,
+    check,
+    compile_one,
+    data,
+    scheme,
+)
+from edgewise.cli.errors import CliError
+from edgewise.cli.images import Mean, Preprocess, Resize, Std, Stretch, preprocessing
+from edgewise.cli.models import ExampleShapes, ModelArgument, load_model
+from edgewise.cli.options import Json, Quiet
+from edgewise.cli.output import Output
+from edgewise.cli.tables import share, size, table, times
+
+
+def command(
+    model: ModelArgument,
+    backend: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--backend",
+            "-b",
+            help="xnnpack (default), a target of Ethos-U (ethos-u55-128) or of Neutron "
+            "(neutron-imxrt700, neutron-imxrt700-reference), or none; repeatable.",
+        ),
+    ] = None,
+    quantize: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--quantize",
+            help="none (default), int8, int8-dynamic, int8-weight, int4-dynamic or int4-weight; "
+            "repeatable.",
+        ),
+    ] = None,
+    output: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="The file; repeated for several, or a name with {backend} and {quantize}. "
+            "Default: MODEL-{backend}-{quantize}.pte.",
+        ),
+    ] = None,
+    calibration: Calibration = None,
+    limit: Limit = 128,
+    keep_float: KeepFloat = None,
+    group_size: GroupSize = None,
+    shape: ExampleShapes = None,
+    record: Annotated[
+        bool,
+        typer.Option(
+            "--record/--no-record",
+            help="Write beside each file how it was made, for explain, inspect and report.",
+        ),
+    ] = True,
+    preprocess: Preprocess = "imagenet",
+    mean: Mean = None,
+    std: Std = None,
+    resize: Resize = None,
+    stretch: Stretch = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Export a model, quantize it if asked, lower it, write a .pte file.
+
+    With several backends or ways to quantize, one file for each combination. Prints what runs
+    where, and why not elsewhere.
+    """
+    from edgewise.inspect.record import record_path
+
+    out = Output(json=json, quiet=quiet)
+    ways = [
+        check(Way(b, scheme(q), tuple(keep_float or ()), group_size), calibration)
+        for b in backend or ["xnnpack"]
+        for q in quantize or ["none"]
+    ]
+    paths = _paths(model, ways, output or [])
+    how = preprocessing(preprocess, mean, std, resize, stretch)
+    with out.progress(f"loading {model}"):
+        loaded = load_model(model, shape)
+    batches = None
+    if calibration:
+        with out.progress("reading calibration data"):
+            batches = data(loaded, calibration, how, limit)
+        out.note(f"calibration: {len(batches)} batches; pictures: {how}")
+    rows: list[dict[str, Any]] = []
+    reports: list[str] = []
+    for way, path in zip(ways, paths, strict=True):
+        made = compile_one(loaded, way, out, batches)
+        made.program.save(path, record=record)
+        report = made.program.delegation_report()
+        reports.append(str(report))
+        row: dict[str, Any] = {
+            "file": str(path),
+            "backend": way.backend,
+            "quantize": way.quantize,
+            "bytes": path.stat().st_size,
+            "seconds": made.seconds,
+            "nodes": len(report.nodes),
+            "delegates": len(report.delegates),
+            "delegated_nodes": report.share("nodes"),
+            "delegated_macs": report.share("macs"),
+        }
+        if record:
+            row["record"] = str(record_path(path))
+        rows.append(row)
+    out.result(
+        {"model": model, "files": rows}, lambda console: _show(console, rows, reports, quiet)
+    )
+
+
+def _show(console: Console, rows: list[dict[str, Any]], reports: list[str], quiet: bool) -> None:
+    if not quiet:
+        for row, report in zip(rows, reports, strict=True):
+            if len(rows) > 1:
+                console.print(row["file"], style="bold", markup=False)
+            console.print(report, markup=False, soft_wrap=True)
+            console.print()
+    cells = [
+        (
+            row["file"],
+            size(row["bytes"]),
+            row["delegates"],
+            share(row["delegated_nodes"], 1),
+            share(row["delegated_macs"], 1),
+            times(row["seconds"]),
+        )
+        for row in rows
+    ]
+    columns = ["file", ">size", ">delegates", ">nodes in them", ">MACs in them", ">compiled in"]
+    console.print(table(columns, cells))
+
+
+def _paths(model: str, ways: Sequence[Way], given: Sequence[str]) -> list[Path]:
+    """A file for each way, all of them different, in folders that are there."""
+    stem = Path(model.rpartition(":")[0] or model).name.removesuffix(".py").removesuffix(".pt2")
+    patterns = list(given) or [stem + "-{backend}-{quantize}.pte" if len(ways) > 1 else stem]
+    if len(patterns) == 1:
+        patterns *= len(ways)
+    if len(patterns) != len(ways):
+        raise CliError(
+            f"[--output] must be given once, or for each of {len(ways)} files "
+            f"({', '.join(map(str, ways))}); got {len(patterns)}"
+        )
+    paths = []
+    for pattern, way in zip(patterns, ways, strict=True):
+        name = pattern.replace("{backend}", way.backend)
+        name = name.replace("{quantize}", way.quantize or "float")
+        path = Path(name)
+        if path.is_dir():
+            path /= f"{stem}-{way.backend}-{way.quantize or 'float'}.pte"
+        paths.append(path if path.suffix else path.with_suffix(".pte"))
+    if len(set(paths)) < len(paths):
+        raise CliError(
+            f"[--output] {len(ways)} files must have different names; got {patterns[0]}; try a "
+            f"name with {{backend}} and {{quantize}}, or -o for each"
+        )
+    for path in paths:
+        if not path.parent.is_dir():
+            raise CliError(f"[--output] no such folder: {path.parent}; try mkdir -p {path.parent}")
+    return paths

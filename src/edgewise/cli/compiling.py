@@ -1,0 +1,196 @@
+"""Compiling for several commands: the options, the calibration data, one program."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from edgewise.cli.errors import CliError
+from edgewise.cli.images import Preprocessing
+from edgewise.cli.inputs import batches
+from edgewise.cli.models import LoadedModel
+from edgewise.cli.output import Output
+from edgewise.errors import EdgewiseError
+
+if TYPE_CHECKING:
+    from edgewise.lowering import ExecutorchProgramManager
+
+Backend = Annotated[
+    str,
+    typer.Option(
+        "--backend",
+        "-b",
+        help="xnnpack, a target of Ethos-U (ethos-u55-128) or of Neutron (neutron-imxrt700, "
+        "neutron-imxrt700-reference), or none for the runtime's own kernels.",
+    ),
+]
+Quantize = Annotated[
+    str,
+    typer.Option(
+        "--quantize", help="none, int8, int8-dynamic, int8-weight, int4-dynamic or int4-weight."
+    ),
+]
+Calibration = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--calibration",
+        "-c",
+        metavar="SOURCE",
+        help="Data such as the model will see, for int8: a .npy or .npz file, or a folder of "
+        "these or of pictures; one for each input, or one .npz for all.",
+    ),
+]
+Limit = Annotated[
+    int, typer.Option("--limit", min=1, help="At most so many batches of calibration data.")
+]
+KeepFloat = Annotated[
+    list[str] | None,
+    typer.Option("--keep-float", metavar="MODULE", help="A module not to quantize; repeatable."),
+]
+GroupSize = Annotated[
+    int | None, typer.Option("--group-size", help="Weights that share a scale, for 4 bits.")
+]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to compile a model."""
+
+    backend: str = "xnnpack"
+    quantize: str | None = None
+    keep_float: tuple[str, ...] = ()
+    group_size: int | None = None
+
+    def __str__(self) -> str:
+        return self.backend + (f" {self.quantize}" if self.quantize else "")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """seconds: of export, quantization, lowering and writing together."""
+
+    program: ExecutorchProgramManager
+    seconds: float
+
+
+def check(way: Way, calibration: Sequence[str] | None) -> Way:
+    """The way, if it can be gone. CliError or ValueError if not, before anything is imported
+    or made: with several ways, none is compiled before all were checked."""
+    from edgewise.backends.names import check_backend
+    from edgewise.quantize.schemes import SCHEMES, scheme_of
+
+    check_backend("--backend", way.backend)
+    if way.quantize is None:
+        return way
+    if way.backend == "none":
+        raise CliError(
+            f"[--quantize] backend none computes in float; got {way.quantize}; "
+            f"try --backend xnnpack"
+        )
+    if way.backend != "xnnpack" and way.quantize != "int8":
+        raise CliError(
+            f"[--quantize] {way.backend} computes in integers; got {way.quantize}; "
+            f"try --quantize int8"
+        )
+    if SCHEMES[way.quantize].needs_calibration and not calibration:
+        raise CliError(
+            f"[--calibration] {way.quantize} needs data such as the model will see; got none; "
+            f"try --calibration FOLDER of pictures, or data.npy, or --quantize int8-dynamic"
+        )
+    scheme_of(way.quantize, way.group_size)
+    return way
+
+
+def scheme(name: str) -> str | None:
+    """The option's value for `edgewise.compile`. CliError if there is no such scheme."""
+    from edgewise.quantize.schemes import SCHEMES
+
+    if name == "none":
+        return None
+    if name not in SCHEMES:
+        raise CliError(f"[--quantize] must be none, {' or '.join(SCHEMES)}; got {name!r}")
+    return name
+
+
+def data(
+    model: LoadedModel,
+    sources: Sequence[str] | None,
+    how: Preprocessing,
+    limit: int | None = None,
+) -> list[tuple[Any, ...]]:
+    """Batches of inputs of the model, from the sources."""
+    found = batches(sources, model.specs(), how)[:limit]
+    return [model.nested(batch.values) for batch in found]
+
+
+def compile_one(
+    model: LoadedModel,
+    way: Way,
+    out: Output,
+    calibration: Sequence[tuple[Any, ...]] | None = None,
+) -> Compiled:
+    """The program, with progress shown. Raises what `edgewise.compile` does; where torch cannot
+    export the model, CliError."""
+    import edgewise
+
+    _hush()
+    total = len(calibration) if calibration else None
+    start = time.perf_counter()
+    with out.progress(f"compiling for {way}", total) as advance:
+
+        def counted() -> Iterator[tuple[Any, ...]]:
+            for batch in calibration or ():
+                yield batch
+                advance(1)
+
+        try:
+            program = edgewise.compile(
+                model.model,
+                model.inputs,
+                backend=way.backend,
+                dynamic_shapes=model.dynamic_shapes,
+                quantize=way.quantize,
+                calibration=counted() if calibration else None,
+                keep_float=way.keep_float,
+                group_size=way.group_size,
+                verbose=False,
+            )
+        except Exception as error:
+            if isinstance(error, EdgewiseError) or not _while_exporting(error):
+                raise
+            raise CliError(_not_exported(model, error)) from error
+    return Compiled(program, time.perf_counter() - start)
+
+
+def _hush() -> None:
+    """What torch says of other processors and, at length, of what it cannot trace: an error
+    that it raises is told anyway."""
+    import logging
+    import warnings
+
+    warnings.filterwarnings("ignore", category=UserWarning, module="torch")
+    for name in ("torch", "torchao"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def _while_exporting(error: BaseException) -> bool:
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__") == "edgewise.edge.export":
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _not_exported(model: LoadedModel, error: Exception) -> str:
+    told = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in told if "TORCH" not in line][:6]
+    return (
+        f"[{model.name}] torch.export must be able to trace the model with its example inputs; "
+        f"got {type(error).__name__}: " + "\n  ".join(told) + "\n"
+        "try torch.export.export(model, inputs) alone, or edgewise --traceback for all of it"
+    )
