@@ -9,7 +9,23 @@ from typing import Any
 from edgewise.scale.combine import Row
 
 _OTHERS = frozenset(
-    ["calls", "delegated_bytes", "delegated_nodes", "error", "host", "keep_float", "latency_p90_ms", "lower_seconds", "parameters", "peak_bytes", "program", "refused", "report", "stage", "status", "trials"]
+    (
+        "delegated_bytes",
+        "delegated_nodes",
+        "error",
+        "host",
+        "keep_float",
+        "latency_p90_ms",
+        "lower_seconds",
+        "parameters",
+        "peak_bytes",
+        "program",
+        "refused",
+        "report",
+        "stage",
+        "status",
+        "trials",
+    )
 )
 MISSING = "\N{EN DASH}"
 

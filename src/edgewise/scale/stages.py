@@ -10,6 +10,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -86,7 +87,7 @@ def build(arguments: Arguments, context: Context) -> dict[str, Any]:
     stem = name.rpartition("/")[2].removesuffix(".pte")
     return {
         "program": name,
-        "report": store.add("reports", report.to_html().encode(), ".html"),
+        "report": _write_report(store, stem, program),
         "digest": stem,
         "size_bytes": len(file),
         "delegates": len(report.delegates),
@@ -183,6 +184,20 @@ def _check_item(arguments: Arguments, item: Any) -> None:
             f"[{arguments['source']}] evaluation data must be pairs (inputs, target); got "
             f"{type(item).__name__}; try (inputs, None) for metrics that need no target"
         )
+
+
+def _write_report(store: Store, stem: str, program: Any) -> str:
+    """The page about a program, named like it: paths of this machine may be in it."""
+    from importlib.util import find_spec
+
+    name = f"reports/{stem}.html"
+    if find_spec("edgewise.report") is None:
+        page = program.delegation_report().to_html()
+    else:
+        report: Any = import_module("edgewise.report")
+        page = report.render([report.Subject(f"{stem}.pte", program.record())])
+    store.write(name, page.encode())
+    return name
 
 
 def _refused(report: Any) -> str:

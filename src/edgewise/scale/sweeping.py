@@ -79,7 +79,7 @@ def sweep(
     """
     if not isinstance(plan, Plan):
         plan = make_plan(plan) if isinstance(plan, Mapping) else read_plan(plan)
-    store = Store(out if out is not None else _under(plan.root, plan.out))
+    store = Store(location_of(plan, out))
     combinations = plan.combinations
     tables = Tables(plan, store, parquet=parquet)
     rows: dict[int, Row] = {}
@@ -108,6 +108,13 @@ def sweep(
         finally:
             tables.write(_ordered(rows), len(combinations))
     return SweepResult(_ordered(rows), store.location, drive.executed)
+
+
+def location_of(plan: Plan, out: str | os.PathLike[str] | None = None) -> str | os.PathLike[str]:
+    """Where results go: `out`, else where the plan says, from its own folder."""
+    if out is not None:
+        return out
+    return plan.out if "://" in plan.out else str(Path(plan.root, plan.out))
 
 
 def local_engine(plan: Plan, store: Store, workers: int | None = None) -> Engine:
@@ -163,8 +170,3 @@ def _numbered(place: int, job: Any) -> Any:
 
 def _ordered(rows: Mapping[int, Row]) -> list[Row]:
     return [rows[place] for place in sorted(rows)]
-
-
-def _under(root: str, location: str) -> str:
-    is_url = "://" in location
-    return location if is_url else str(Path(root, location))
