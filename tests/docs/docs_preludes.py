@@ -51,7 +51,7 @@ from edgewise.quantize import quantize
 spec = EthosUCompileSpec("ethos-u55-128").dump_intermediate_artifacts_to("artifacts")
 quantized = quantize(model, inputs, "int8", EthosUQuantizer, calibration=batches)
 edgewise.to_edge_transform_and_lower(quantized, partitioner=[EthosUPartitioner(spec)])
-tosa_flatbuffer = next(Path("artifacts").glob("*.tosa")).read_bytes()
+tosa_flatbuffer = next(Path("artifacts").rglob("*.tosa")).read_bytes()
 x = np.zeros((1, 3, 16, 16), np.int8)
 """
 
