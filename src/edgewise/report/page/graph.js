@@ -273,13 +273,9 @@ class GraphView {
       if (moved > 4) return undefined;
       const box = e.target.closest("[data-key]");
       const item = box && this.method.byKey.get(box.dataset.key);
-      if (item && item.isGroup && e.target.closest("[data-twist]")) return this.toggle(item);
+      // By `detail`: the first click draws anew, so that a second one never makes a dblclick.
+      if (item && item.isGroup && (e.detail === 2 || e.target.closest("[data-twist]"))) return this.toggle(item);
       return this.events.select(item || null, this.method, this);
-    });
-    frame.addEventListener("dblclick", (e) => {
-      const box = e.target.closest("[data-key]");
-      const item = box && this.method.byKey.get(box.dataset.key);
-      if (item && item.isGroup) this.toggle(item);
     });
     frame.addEventListener("wheel", (e) => {
       e.preventDefault();

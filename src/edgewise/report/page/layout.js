@@ -49,30 +49,17 @@ class Layout {
     }
     const known = this.known(item);
     if (known) return known;
-    const graph = new dagre.graphlib.Graph();
-    // Network simplex draws shorter lines, but takes seconds for a hundred boxes.
-    const ranker = item.children.length > 60 ? "longest-path" : "network-simplex";
-    graph.setGraph({ rankdir: "TB", nodesep: BOX.gap, ranksep: BOX.rank, ranker });
-    graph.setDefaultEdgeLabel(() => ({}));
-    for (const child of item.children) graph.setNode(child.key, this.arrange(child, false));
-    for (const pair of this.level.get(item.key) || []) {
-      const [from, to] = pair.split("|");
-      if (from === "in" || to === "out") {
-        graph.setNode(from === "in" ? "in" : "out", { width: 1, height: 1 });
-      }
-      if (from !== to) graph.setEdge(from, to);
-    }
-    dagre.layout(graph);
-    const { width, height: full } = graph.graph();
-    // The edges from and to the border may be short.
-    const up = graph.hasNode("in") ? BOX.rank - 12 : 0;
-    const height = full - up - (graph.hasNode("out") ? BOX.rank - 12 : 0);
+    const names = ["in", "out", ...item.children.map((child) => child.key)];
+    const number = new Map(names.map((name, index) => [name, index]));
+    const sizes = item.children.map((child) => this.arrange(child, false));
+    const edges = [...(this.level.get(item.key) || [])].map((pair) => pair.split("|").map((n) => number.get(n)));
+    const plan = planned(sizes, edges.filter(([from, to]) => from !== to));
     const head = isRoot ? BOX.pad : BOX.head;
     const size = {
-      width: Math.max(width + 2 * BOX.pad, isRoot ? 0 : boxWidth(item)),
-      height: height + head + BOX.pad,
+      width: Math.max(plan.width + 2 * BOX.pad, isRoot ? 0 : boxWidth(item)),
+      height: plan.height + head + BOX.pad,
     };
-    item.inner = { graph, head: head - up, size, state: this.state(item) };
+    item.inner = { plan, names, head: head - plan.up, size, state: this.state(item) };
     return size;
   }
 
@@ -88,28 +75,61 @@ class Layout {
   }
 
   place(group, x, y) {
-    const { graph, head } = group.inner;
-    const size = { width: graph.graph().width + 2 * BOX.pad };
+    const { plan, names, head } = group.inner;
     const own = this.boxes.get(group.key);
-    const left = x + BOX.pad + (own ? (own.width - size.width) / 2 : 0);
+    const left = x + BOX.pad + (own ? (own.width - plan.width - 2 * BOX.pad) / 2 : 0);
     const top = y + head;
-    for (const child of group.children) {
-      const at = graph.node(child.key);
+    group.children.forEach((child, index) => {
+      const at = plan.boxes[index];
       const box = { item: child, x: left + at.x - at.width / 2, y: top + at.y - at.height / 2,
         width: at.width, height: at.height, open: child.isGroup && this.open.has(child.key) };
       this.boxes.set(child.key, box);
       if (box.open) this.place(child, box.x, box.y);
-    }
-    for (const edge of graph.edges()) {
-      const points = graph.edge(edge).points.map((p) => [left + p.x, top + p.y]);
-      if (edge.v === "in") points[0] = [points[0][0], y + (own ? BOX.head - 8 : 0)];
-      if (edge.w === "out") points[points.length - 1][1] = y + (own ? own.height : 0);
+    });
+    for (const edge of plan.edges) {
+      const [from, to] = [names[edge.from], names[edge.to]];
+      const points = edge.points.map((p) => [left + p.x, top + p.y]);
+      if (from === "in") points[0] = [points[0][0], y + (own ? BOX.head - 8 : 0)];
+      if (to === "out") points[points.length - 1][1] = y + (own ? own.height : 0);
       const ys = points.map((p) => p[1]);
       const xs = points.map((p) => p[0]);
-      this.lines.push({ from: edge.v, to: edge.w, points, path: curve(points),
+      this.lines.push({ from, to, points, path: curve(points),
         x: Math.min(...xs), right: Math.max(...xs), y: Math.min(...ys), bottom: Math.max(...ys) });
     }
   }
+}
+
+const plans = new Map();
+
+// Boxes of these sizes with these edges (numbers: 0 and 1 are the group's borders, where edges
+// come in and go out, the rest are boxes). Models repeat their blocks, so plans are kept.
+function planned(sizes, edges) {
+  const key = `${sizes.map((s) => `${s.width}x${s.height}`)};${edges.map((e) => e.join("-"))}`;
+  if (!plans.has(key)) plans.set(key, arranged(sizes, edges));
+  return plans.get(key);
+}
+
+function arranged(sizes, edges) {
+  const graph = new dagre.graphlib.Graph();
+  // Network simplex draws shorter lines, but takes seconds for a hundred boxes.
+  const ranker = sizes.length > 60 ? "longest-path" : "network-simplex";
+  graph.setGraph({ rankdir: "TB", nodesep: BOX.gap, ranksep: BOX.rank, ranker });
+  graph.setDefaultEdgeLabel(() => ({}));
+  sizes.forEach((size, index) => graph.setNode(String(index + 2), { width: size.width, height: size.height }));
+  for (const [from, to] of edges) {
+    for (const end of [from, to]) if (end < 2) graph.setNode(String(end), { width: 1, height: 1 });
+    graph.setEdge(String(from), String(to));
+  }
+  dagre.layout(graph);
+  const { width, height } = graph.graph();
+  // The edges from and to the border may be short.
+  const up = graph.hasNode("0") ? BOX.rank - 12 : 0;
+  const down = graph.hasNode("1") ? BOX.rank - 12 : 0;
+  return {
+    width, height: height - up - down, up,
+    boxes: sizes.map((_, index) => graph.node(String(index + 2))),
+    edges: graph.edges().map((e) => ({ from: Number(e.v), to: Number(e.w), points: graph.edge(e).points })),
+  };
 }
 
 // A smooth line from top to bottom through the points.
