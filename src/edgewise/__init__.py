@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         to_edge_transform_and_lower,
     )
     from edgewise.partition import DelegationReport
+    from edgewise.profiling import profile
     from edgewise.runtime import load
 
 __version__ = "0.1.0"
@@ -37,6 +38,7 @@ _HOME = {
     "ExecutorchProgramManager": "edgewise.lowering",
     "compile": "edgewise.compile",
     "load": "edgewise.runtime",
+    "profile": "edgewise.profiling",
     "to_edge": "edgewise.lowering",
     "to_edge_transform_and_lower": "edgewise.lowering",
 }
@@ -49,6 +51,7 @@ __all__ = [
     "ExecutorchProgramManager",
     "compile",
     "load",
+    "profile",
     "to_edge",
     "to_edge_transform_and_lower",
 ]
