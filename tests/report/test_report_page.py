@@ -46,10 +46,11 @@ const behind = (e) => {
 let worst = [99, ''];
 for (const e of document.querySelectorAll('body *')) {
   const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
-  if (!own || e.closest('svg, script, style, noscript, .skip, #tip') || !e.getClientRects().length) continue;
+  const aside = e.closest('svg, script, style, noscript, .skip, #tip');
+  if (!own || aside || !e.getClientRects().length) continue;
   const [a, b] = [light(rgba(getComputedStyle(e).color)), light(behind(e))];
   const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-  if (ratio < worst[0]) worst = [ratio, e.tagName + '.' + e.className + ' ' + e.textContent.slice(0, 30)];
+  if (ratio < worst[0]) worst = [ratio, `${e.tagName}.${e.className} ${e.textContent}`];
 }
 return worst;
 """
@@ -200,12 +201,13 @@ def test_a_refused_node_says_why(driver: Any, pages: dict[str, Path]) -> None:
     inside = """
       const box = document.querySelector('.box.selected').getBoundingClientRect();
       const view = document.querySelector('.graph').getBoundingClientRect();
-      return box.left >= view.left && box.right <= view.right && box.top >= view.top && box.bottom <= view.bottom;
+      return box.left >= view.left && box.right <= view.right
+        && box.top >= view.top && box.bottom <= view.bottom;
     """
     assert driver.execute_script(inside)
     assert texts(driver, ".box.selected.refused text.warn") == ["!"]
     reasons = texts(driver, ".reason h4")
-    assert sorted(reasons) == ["1 × aten.cumsum.default", "1 × aten.sort.default"]
+    assert sorted(r[4:] for r in reasons) == ["aten.cumsum.default", "aten.sort.default"]
     find(driver, "no such operator")
     assert texts(driver, "#hits") == ["0 hits"]
     assert "Nothing matches" in texts(driver, "#tree")[0]
@@ -220,7 +222,7 @@ def test_measurements_are_at_their_nodes(driver: Any, pages: dict[str, Path]) ->
     find(driver, "attend")
     facts = dict(zip(texts(driver, "#details dt"), texts(driver, "#details dd"), strict=True))
     assert facts["Accuracy"] == "25.3 dB adds 1.0 % noise"
-    assert facts["Time"].startswith("6.50 µs")
+    assert facts["Time"].startswith("5.50 µs")
     assert texts(driver, "#costs .tabs button")[0] == "Time"
     assert len(texts(driver, ".accuracy circle")) == 2
     driver.execute_script(

@@ -74,10 +74,12 @@ class TreeView {
       this.host.innerHTML = `<p class="empty">Nothing matches. Try part of an operator, a module, a file, or “refused”.</p>`;
       return;
     }
+    const held = this.host.contains(document.activeElement) && document.activeElement.dataset.key;
     const whole = this.method.root.sums[this.metric] || 1;
     const current = this.selected && rows.some(([item]) => item === this.selected) ? this.selected : rows[0][0];
     this.host.innerHTML = rows.map(([item, depth]) => this.row(item, depth, whole, item === current)).join("")
       + (this.hits && this.hits.length > MOST_HITS ? `<p class="empty">and ${count(this.hits.length - MOST_HITS)} more</p>` : "");
+    if (held) this.host.querySelector(`[data-key="${held}"]`)?.focus({ preventScroll: true });
   }
 
   row(item, depth, whole, current) {
