@@ -17,6 +17,8 @@ from edgewise.cli.compiling import (
     Way,
     check,
     compile_one,
+    complete_backend,
+    complete_scheme,
     data,
     scheme,
 )
@@ -35,14 +37,18 @@ def command(
         typer.Option(
             "--backend",
             "-b",
-            help="xnnpack (default), a target of Ethos-U (ethos-u55-128) or of Neutron "
-            "(neutron-imxrt700, neutron-imxrt700-reference), or none; repeatable.",
+            metavar="NAME",
+            help="xnnpack (default), a target of Ethos-U (ethos-u55-128), of Neutron "
+            "(neutron-imxrt700, with -reference behind it for this machine), or none; repeatable.",
+            autocompletion=complete_backend,
         ),
     ] = None,
     quantize: Annotated[
         list[str] | None,
         typer.Option(
             "--quantize",
+            metavar="NAME",
+            autocompletion=complete_scheme,
             help="none (default), int8, int8-dynamic, int8-weight, int4-dynamic or int4-weight; "
             "repeatable.",
         ),
@@ -52,8 +58,9 @@ def command(
         typer.Option(
             "--output",
             "-o",
-            help="The file; repeated for several, or a name with {backend} and {quantize}. "
-            "Default: MODEL-{backend}-{quantize}.pte.",
+            metavar="FILE",
+            help="Repeated for several, or a name with {backend} and {quantize} in it. Default: "
+            "the model's name.",
         ),
     ] = None,
     calibration: Calibration = None,
@@ -81,6 +88,8 @@ def command(
     With several backends or ways to quantize, one file for each combination. Prints what runs
     where, and why not elsewhere.
     """
+    from edgewise.inspect.record import record_path
+
     out = Output(json=json, quiet=quiet)
     ways = [
         check(Way(b, scheme(q), tuple(keep_float or ()), group_size), calibration)
@@ -100,10 +109,10 @@ def command(
     reports: list[str] = []
     for way, path in zip(ways, paths, strict=True):
         made = compile_one(loaded, way, out, batches)
-        made.program.save(path)
+        made.program.save(path, record=record)
         report = made.program.delegation_report()
         reports.append(str(report))
-        row = {
+        row: dict[str, Any] = {
             "file": str(path),
             "backend": way.backend,
             "quantize": way.quantize,
@@ -114,6 +123,8 @@ def command(
             "delegated_nodes": report.share("nodes"),
             "delegated_macs": report.share("macs"),
         }
+        if record:
+            row["record"] = str(record_path(path))
         rows.append(row)
     out.result(
         {"model": model, "files": rows}, lambda console: _show(console, rows, reports, quiet)

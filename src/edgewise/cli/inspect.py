@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,8 +17,10 @@ from edgewise.cli.tables import facts, share, size, table
 
 if TYPE_CHECKING:
     from edgewise.inspect.contents import Contents, DelegateContents, MethodContents
+    from edgewise.inspect.record import MethodRecord, ProgramRecord
 
 _MOST_ROWS = 12
+_MOST_NODES = 4
 
 
 def command(
@@ -46,31 +49,38 @@ def command(
     """
     from edgewise.cli.files import chosen_methods
     from edgewise.inspect.reading import read_contents
+    from edgewise.inspect.record import find_record, record_path
 
     out = Output(json=json, quiet=quiet)
     contents = read_contents(file)
     methods = chosen_methods(contents, method)
+    record = find_record(file) if contents.methods else None
+    known = {one.name: one for one in record.methods} if record else {}
 
     def show(console: Console) -> None:
-        _file(console, file, contents)
+        _file(console, file, contents, record)
         for one in methods:
             _method(console, one)
             if instructions or everything:
-                _instructions(console, one)
+                _instructions(console, one, known.get(one.name))
             if graph or everything:
-                _graphs(console, one)
+                _graphs(console, one, known.get(one.name))
             if plan or everything:
                 _plan(console, one)
             if weights or everything:
                 _weights(console, one)
 
     data = {"file": str(file), **contents.to_dict()}
+    data["record"] = str(record_path(file)) if record else None
     data["methods"] = [one for one in data["methods"] if one["name"] in {m.name for m in methods}]
     out.result(data, show)
 
 
-def _file(console: Console, file: Path, contents: Contents) -> None:
+def _file(console: Console, file: Path, contents: Contents, record: ProgramRecord | None) -> None:
     console.print(Text(str(file), "bold"), f"{contents.identifier}, {size(contents.nbytes)}")
+    if record is not None:
+        made = ", ".join(f"{name} {version}" for name, version in record.versions.items())
+        console.print(f"compiled by {made}, with a record: see edgewise explain", style="dim")
     rows = [
         (name, size(count), share(count, contents.nbytes))
         for name, count in sorted(contents.sizes.items(), key=lambda one: -one[1])
@@ -146,23 +156,35 @@ def _delegate(console: Console, number: int, delegate: DelegateContents) -> None
     console.print(facts(rows))
 
 
-def _instructions(console: Console, method: MethodContents) -> None:
+def _instructions(console: Console, method: MethodContents, record: MethodRecord | None) -> None:
     console.print()
-    rows = [
-        (number, step.kind, step.what, " ".join(_argument(method, i) for i in step.arguments))
-        for number, step in enumerate(method.instructions)
-    ]
-    console.print(table([">step", "!kind", "what", "values"], rows))
+    rows: list[tuple[Any, ...]] = []
+    for number, step in enumerate(method.instructions):
+        values = ", ".join(_argument(method, i) for i in step.arguments)
+        nodes = record.instructions[number].nodes if record else ()
+        rows.append((number, step.kind, step.what, values, _computes(nodes, record)))
+    console.print(table([">step", "!kind", "what", "values", "computes"], rows))
+
+
+def _computes(nodes: Sequence[str], record: MethodRecord | None) -> str:
+    """What a step or an operator of a delegate stands for in the user's model."""
+    if record is None or not nodes:
+        return ""
+    if len(nodes) > _MOST_NODES:
+        return f"{len(nodes)} nodes, {nodes[0]} to {nodes[-1]}"
+    first = record.by_name.get(nodes[0])
+    where = f" ({first.module or first.source})" if first and (first.module or first.source) else ""
+    return ", ".join(nodes) + where
 
 
 def _argument(method: MethodContents, index: int) -> str:
     value = method.values[index]
     if value.kind == "Tensor":
-        return f"%{index}:{str(value).replace(' ', '')}"
+        return f"%{index}:{value}"
     return "None" if value.kind == "Null" else f"{value.value}"
 
 
-def _graphs(console: Console, method: MethodContents) -> None:
+def _graphs(console: Console, method: MethodContents, record: MethodRecord | None) -> None:
     for number, delegate in enumerate(method.delegates):
         if delegate.graph is None:
             continue
@@ -177,15 +199,32 @@ def _graphs(console: Console, method: MethodContents) -> None:
         console.print()
         rows = []
         for at, node in enumerate(delegate.graph.nodes):
-            options = ", ".join(f"{k}={_short(v)}" for k, v in node.options.items())
+            options = _brief(node.options)
             inputs, outputs = ", ".join(map(told, node.inputs)), ", ".join(map(told, node.outputs))
-            rows.append((at, node.kind, inputs, outputs, options))
-        columns = [">node", "!operator", "reads", "writes", "options"]
+            payload = record.delegates[number].payload if record else ()
+            nodes = payload[at].nodes if at < len(payload) else ()
+            rows.append((at, node.kind, inputs, outputs, options, _computes(nodes, record)))
+        columns = [">node", "!operator", "reads", "writes", "options", "computes"]
         console.print(table(columns, rows, f"delegate {number}, {delegate.graph.format}"))
 
 
-def _short(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+_DULL = ("flags", "num_dims", "group_input_channels", "group_output_channels")
+
+
+def _brief(options: Mapping[str, Any]) -> str:
+    """Heights and widths as one, without what is as usual; JSON has all of it."""
+    told = []
+    for name, value in options.items():
+        both = name.removesuffix("_height")
+        if name in _DULL or (name == "groups" and str(value) == "1") or name.endswith("_width"):
+            continue
+        if both != name:
+            height, width = str(value), str(options.get(both + "_width", 0))
+            if (height, width) != ("1", "1") or both in ("kernel", "pooling"):
+                told.append(f"{both.replace('subsampling', 'stride')} {height}x{width}")
+        else:
+            told.append(f"{name.replace('_', ' ')} {value}")
+    return ", ".join(told)
 
 
 def _plan(console: Console, method: MethodContents) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,108 +64,36 @@ def read_payload(backend: str, payload: memoryview, named: Blobs) -> DelegateGra
 
 # ---- XNNPACK
 
-_XNN_TYPES = {
-    1: "float32",
-    2: "float16",
-    3: "qint8",
-    4: "quint8",
-    5: "qint32",
-    6: "qcint8",
-    7: "qcint32",
-    8: "qcint4",
-    9: "qdint8",
-    10: "qbint4",
-    11: "qpint8",
-    12: "int32",
-    13: "pfp32",
-    14: "bfloat16",
-    15: "qbint8",
-}
-_XNN_BITS = {"float32": 32, "float16": 16, "bfloat16": 16, "qint32": 32, "qcint32": 32} | {
-    "int32": 32,
-    "qcint4": 4,
-    "qbint4": 4,
-}
-_XNN_NONE = 0xFFFFFFFF
-
 
 def _xnnpack(payload: memoryview, named: Blobs) -> DelegateGraph:
-    from edgewise.backends.xnnpack.payload import KINDS, from_bytes
+    from edgewise.inspect.payloads import open_payload
 
-    graph = from_bytes(payload)
-    keys = [c.named_key or "" for c in graph.constant_data or []]
-    tensors: dict[int, DelegateTensor] = {}
-    for value in graph.xvalues or []:
-        held = value.xvalue_union
-        quant = ""
-        if hasattr(held, "tensor_value"):
-            quant, held = _xnn_quantization(held.quant_params), held.tensor_value
-        dtype = _XNN_TYPES.get(held.datatype, f"type {held.datatype}")
-        shape = list(held.dims or [])
-        index = held.constant_buffer_idx
-        key = keys[index] if index and keys else ""
-        role = "input" if held.flags & 1 else "output" if held.flags & 2 else "internal"
-        size = 0
-        if index:
-            role = "constant"
-            size = len(named[key]) if key in named else _packed(dtype, shape)
-        tensors[held.id_out] = DelegateTensor(
-            f"%{held.id_out}", dtype, shape, role, quant, size, key
+    held = open_payload("XnnpackBackend", payload)
+    assert held is not None
+    tensors = []
+    for number, value in held.values.items():
+        role = "input" if number in held.inputs else "internal"
+        if number in held.outputs:
+            role = "output"
+        nbytes, key = 0, ""
+        if value.constant is not None:
+            role, key = "constant", value.constant
+            nbytes = len(named[key]) if key in named else value.tensor.bytes
+        tensor = value.tensor
+        shape = [int(one) for one in tensor.shape]
+        tensors.append(
+            DelegateTensor(f"%{number}", tensor.dtype, shape, role, value.quantization, nbytes, key)
         )
-    kinds = list(KINDS)
-    nodes = []
-    for node in graph.xnodes or []:
-        number, body = _numbered(node.xnode_union)
-        nodes.append(_xnn_node(kinds[number - 1], body, node.output_min_max))
-    return DelegateGraph("xnnpack", nodes, list(tensors.values()), {"nodes": len(nodes)})
-
-
-def _numbered(union: Any) -> tuple[int, Any]:
-    """Members that occur once in the union come without their number."""
-    if isinstance(union, tuple):
-        return union
-    from edgewise.backends.xnnpack.payload import KINDS
-
-    return list(KINDS.values()).index(type(union)) + 1, union
-
-
-def _xnn_node(kind: str, body: Any, limits: Any) -> DelegateNode:
-    inputs, outputs, options = [], [], {}
-    for one in dataclasses.fields(body):
-        value = getattr(body, one.name)
-        if one.name.startswith("output") and one.name.endswith("_id"):
-            outputs.append(f"%{value}")
-        elif one.name.endswith("_id"):
-            # The fifth input of a concatenation stands behind its output.
-            if value != _XNN_NONE and not (one.name == "input5_id" and kind != "Concatenate5"):
-                inputs.append(f"%{value}")
-        elif one.name == "flags":
-            if value:
-                options["flags"] = value
-        elif value not in (0, None):
-            options[one.name] = value
-    if kind.startswith("Concatenate"):
-        inputs = inputs[: int(kind[-1])]
-    if limits is not None:
-        options["min"], options["max"] = limits.output_min, limits.output_max
-    return DelegateNode(kind, inputs, outputs, options)
-
-
-def _xnn_quantization(params: Any) -> str:
-    if params is None:
-        return ""
-    if hasattr(params, "zero_point"):
-        return f"scale {params.scale:.6g}, zero point {params.zero_point}"
-    if hasattr(params, "num_nonbatch_dims"):
-        return f"at run time, over the last {params.num_nonbatch_dims} dimensions"
-    count = params.num_scales or len(params.scale or [])
-    if hasattr(params, "group_size"):
-        return f"{count} scales, in groups of {params.group_size} along dimension 1"
-    return f"{count} scales along dimension {params.channel_dim}"
-
-
-def _packed(dtype: str, shape: list[int]) -> int:
-    return -(-math.prod(shape) * _XNN_BITS.get(dtype, 8) // 8)
+    nodes = [
+        DelegateNode(
+            node.kind,
+            [f"%{i}" for i in node.inputs],
+            [f"%{i}" for i in node.outputs],
+            dict(node.attributes),
+        )
+        for node in held.nodes
+    ]
+    return DelegateGraph("xnnpack", nodes, tensors, {"nodes": len(nodes)})
 
 
 # ---- Ethos-U

@@ -17,6 +17,8 @@ class PayloadValue:
     constant: str | None = None
     """Key of the named data that it holds, or a number for data inside of the payload; None
     for what is computed."""
+    quantization: str = ""
+    """What stored integers mean: "scale 0.02, zero point 3", "32 scales along dimension 0"."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,9 @@ def _open_xnnpack(data: bytes | memoryview) -> Payload:
             found = (graph.constant_data or [])[tensor.constant_buffer_idx :][:1]
             constant = (found[0].named_key if found else None) or str(tensor.constant_buffer_idx)
         values[tensor.id_out] = PayloadValue(
-            TensorRecord(dtype, shape, _bytes(shape, bits)), constant
+            TensorRecord(dtype, shape, _bytes(shape, bits)),
+            constant,
+            _xnn_quantization(getattr(value, "quant_params", None)),
         )
     nodes = []
     for number, node in enumerate(graph.xnodes or []):
@@ -128,6 +132,19 @@ def _open_xnnpack(data: bytes | memoryview) -> Payload:
         )
     inputs, outputs = tuple(graph.input_ids or ()), tuple(graph.output_ids or ())
     return Payload(tuple(nodes), values, inputs, outputs)
+
+
+def _xnn_quantization(parameters: Any) -> str:
+    if parameters is None:
+        return ""
+    if hasattr(parameters, "zero_point"):
+        return f"scale {parameters.scale:.6g}, zero point {parameters.zero_point}"
+    if hasattr(parameters, "num_nonbatch_dims"):
+        return f"at run time, over the last {parameters.num_nonbatch_dims} dimensions"
+    count = parameters.num_scales or len(parameters.scale or [])
+    if hasattr(parameters, "group_size"):
+        return f"{count} scales, in groups of {parameters.group_size}"
+    return f"{count} scales along dimension {parameters.channel_dim}"
 
 
 def _ids(table: Any, names: tuple[str, ...], invalid: int) -> tuple[int, ...]:
