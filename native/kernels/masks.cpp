@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "compute_tensor.h"
+#include "levels.h"
 
 namespace edgewise {
 inline namespace EDGEWISE_TARGET {
@@ -134,7 +135,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::masked_scatter.out", 4, masked_scatter},
     {"aten::repeat_interleave.Tensor_out", 3, repeat_interleave},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(kEveryLevel, kKernels);
 
 }  // namespace
 }  // namespace EDGEWISE_TARGET
