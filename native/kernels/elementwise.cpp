@@ -58,7 +58,8 @@ ScalarType reading_type(const Operation& operation, ScalarType common, ScalarTyp
 // Repeats the last of `count` elements up to `end`: it takes no path that the others do not.
 void repeat_last(size_t size, std::byte* block, int64_t count, int64_t end) {
   const std::byte* last = block + static_cast<size_t>(count - 1) * size;
-  for (int64_t i = count; i < end; ++i) std::memcpy(block + static_cast<size_t>(i) * size, last, size);
+  for (int64_t i = count; i < end; ++i)
+    std::memcpy(block + static_cast<size_t>(i) * size, last, size);
 }
 
 struct Plan {
@@ -84,8 +85,8 @@ void run_plan(const Plan& plan, const Operation& operation, BlockLoop loop) {
     bool direct[kMostOperands + 1];
     bool all_direct = direct[kMostOperands] = out.type == plan.result && steps[0] == 1;
     for (size_t k = 0; k < plan.count; ++k) {
-      direct[k] = plan.inputs[k].type == plan.reads[k] && steps[k + 1] == 1 &&
-                  !is_bool(plan.reads[k]);
+      direct[k] =
+          plan.inputs[k].type == plan.reads[k] && steps[k + 1] == 1 && !is_bool(plan.reads[k]);
       all_direct = all_direct && direct[k];
     }
     for (int64_t start = 0; start < count;) {
@@ -178,8 +179,8 @@ Status run_unary(KernelContext& context, const Operation& operation, ResultRule 
 
 Status run_binary(KernelContext& context, const Operation& operation, ResultRule rule,
                   bool with_scalar) {
-  const std::array operands{tensor_operand(context, 0), with_scalar ? scalar_operand(context, 1)
-                                                                    : tensor_operand(context, 1)};
+  const std::array operands{tensor_operand(context, 0),
+                            with_scalar ? scalar_operand(context, 1) : tensor_operand(context, 1)};
   return run_operation(context, operands, output(context, 2), operation, rule);
 }
 

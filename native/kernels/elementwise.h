@@ -54,22 +54,36 @@ inline constexpr size_t kMostOperands = 3;
 
 // What an operation may say of itself.
 template <typename Op>
-concept FloatingOnly = requires { Op::kFloatingOnly; };
+concept FloatingOnly = requires {
+  Op::kFloatingOnly;
+};
 template <typename Op>
-concept IntegralOnly = requires { Op::kIntegralOnly; };
+concept IntegralOnly = requires {
+  Op::kIntegralOnly;
+};
 // Computed in double whatever the operands' type.
 template <typename Op>
-concept InDouble = requires { Op::kInDouble; };
+concept InDouble = requires {
+  Op::kInDouble;
+};
 // Integers may be computed in the operands' own type, which takes less room in a vector than
 // int64; if also signless, int8 as uint8.
 template <typename Op>
-concept Narrow = requires { Op::kNarrow; };
+concept Narrow = requires {
+  Op::kNarrow;
+};
 template <typename Op>
-concept Signless = requires { Op::kSignless; };
+concept Signless = requires {
+  Op::kSignless;
+};
 template <typename Op>
-concept Fails = requires(Op op) { op.failure; };
+concept Fails = requires(Op op) {
+  op.failure;
+};
 template <typename Op>
-concept HasHard = requires { &Op::template hard<double>; };
+concept HasHard = requires {
+  &Op::template hard<double>;
+};
 template <typename Op>
 constexpr bool kIsTest = [] {
   if constexpr (requires { Op::kRule; }) {

@@ -167,9 +167,11 @@ Status embedding_bag(KernelContext& context) {
   EDGEWISE_TRY(begins.read(*offsets, rows.count() + 1, Indices::Negative::kRefused));
   if (padding < 0) padding = -1;
   EDGEWISE_TRY(out->resize(std::array{given, width}));
-  ComputeInput<double> x, scale;
+  ComputeInput<double> scale;
   ComputeOutput<double> y;
-  EDGEWISE_TRY(x.read(view_of(*weight), true));
+  const View table = view_of(*weight);
+  Scratch<double> held;
+  EDGEWISE_TRY(held.reserve(width));
   if (weights) EDGEWISE_TRY(scale.read(view_of(*weights), true));
   EDGEWISE_TRY(y.prepare(view_of(*out), true));
   Scratch<int64_t> counts, owners, maxima;
@@ -186,15 +188,18 @@ Status embedding_bag(KernelContext& context) {
       owners[i] = bag;
       if (rows[i] == padding) continue;
       const bool first = counts[bag]++ == 0;
+      load<double>(table.type, table.at(rows[i] * table.strides[0]), table.strides[1], width,
+                   held.data());
+      double* to = y.data + bag * width;
+      if (mode != kMax) {
+        const double factor = weights ? scale.data[i] : 1;
+        for (int64_t k = 0; k < width; ++k) to[k] += held[k] * factor;
+        continue;
+      }
       for (int64_t k = 0; k < width; ++k) {
-        const double value = x.data[rows[i] * width + k] * (weights ? scale.data[i] : 1);
-        double& to = y.data[bag * width + k];
-        if (mode != kMax) {
-          to += value;
-        } else if (first || value > to) {
-          to = value;
-          maxima[bag * width + k] = rows[i];
-        }
+        if (!first && !(held[k] > to[k])) continue;
+        to[k] = held[k];
+        maxima[bag * width + k] = rows[i];
       }
     }
     for (int64_t k = 0; mode == kMean && k < width && counts[bag] > 1; ++k) {

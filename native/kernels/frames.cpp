@@ -57,7 +57,17 @@ Status pad(KernelContext& context, size_t spatial, bool reflect) {
   const auto edge = [&](const std::byte* row, std::byte* result, int64_t first, int64_t last) {
     for (int64_t w = first; w < last; ++w) {
       const auto at = [size](int64_t elements) { return elements * static_cast<int64_t>(size); };
-      gather(size, row + at(sources[2][w]), 1, 1, result + at(w * to.strides[4]));
+      const std::byte* source = row + at(sources[2][w]);
+      std::byte* target = result + at(w * to.strides[4]);
+      if (size == 4) {
+        std::memcpy(target, source, 4);
+      } else if (size == 1) {
+        *target = *source;
+      } else if (size == 2) {
+        std::memcpy(target, source, 2);
+      } else {
+        std::memcpy(target, source, 8);
+      }
     }
   };
   for_planes(to.sizes, [&](int64_t n, int64_t c) {

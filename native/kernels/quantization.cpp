@@ -119,8 +119,9 @@ void quantize_run(const float* reals, int64_t n, double scale, double zero, cons
   }
 }
 
-Status quantize_blocks(KernelContext& context, Shape shape, const Tensor& input, const Blocks& blocks,
-                       const Parameters& parameters, size_t low, size_t high, Tensor* out) {
+Status quantize_blocks(KernelContext& context, Shape shape, const Tensor& input,
+                       const Blocks& blocks, const Parameters& parameters, size_t low, size_t high,
+                       Tensor* out) {
   Range range;
   EDGEWISE_RETURN_IF_ERROR(read_range(context, low, high, out->type(), &range));
   const View source = view_of(input);
@@ -146,8 +147,8 @@ Status quantize_blocks(KernelContext& context, Shape shape, const Tensor& input,
 }
 
 // Scales are rounded to float32 but for those of tokens, as PyTorch has them.
-Status dequantize_blocks(KernelContext& context, Shape shape, const Tensor& input, const Blocks& blocks,
-                         const Parameters& parameters, Tensor* out) {
+Status dequantize_blocks(KernelContext& context, Shape shape, const Tensor& input,
+                         const Blocks& blocks, const Parameters& parameters, Tensor* out) {
   const View source = view_of(input);
   if (!is_integral(source.type) || !is_floating(out->type())) {
     return context.fail(Code::kInvalidArgument, "integers become floating numbers; got %s to %s",

@@ -97,9 +97,7 @@ struct Truth {
   uint8_t result() const { return found; }
 
   Total start() const { return kAll; }
-  static Total pair(Total a, Total b) {
-    return kAll ? (a != 0) & (b != 0) : (a != 0) | (b != 0);
-  }
+  static Total pair(Total a, Total b) { return kAll ? (a != 0) & (b != 0) : (a != 0) | (b != 0); }
   static Total add(Total a, Total b) { return pair(a, b); }
   Total result_of(Total held) const { return held; }
 };
@@ -247,15 +245,14 @@ Status truth_over(KernelContext& context, const Tensor* self, std::span<const in
   if (self->type() == ScalarType::kBool) plan.input.type = ScalarType::kByte;
   const Truth<kAll> initial;
   using Loops = LoopsOf<uint8_t, Truth<kAll>>;
-  const ReductionLoops loops{
-      element_size(self->type()) == 1 ? plan.input.type : ScalarType::kBool,
-      ScalarType::kBool,
-      sizeof(initial),
-      Loops::row,
-      Loops::row_result,
-      Loops::start,
-      Loops::add,
-      Loops::results};
+  const ReductionLoops loops{element_size(self->type()) == 1 ? plan.input.type : ScalarType::kBool,
+                             ScalarType::kBool,
+                             sizeof(initial),
+                             Loops::row,
+                             Loops::row_result,
+                             Loops::start,
+                             Loops::add,
+                             Loops::results};
   run_reduction(plan, view_of(*out), loops, &initial);
   return context.status();
 }

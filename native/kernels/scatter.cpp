@@ -234,8 +234,7 @@ Status join_elements(Join join, bool include_self, const Tensor& self, const Ten
   held.strides = contiguous_strides(held.sizes);
   EDGEWISE_RETURN_IF_ERROR(assign(held, view_of(self)));
   EDGEWISE_RETURN_IF_ERROR(along.prepare(held, from, index, dim));
-  EDGEWISE_RETURN_IF_ERROR(
-      along.each(index, join_of<C>(join), counted ? counts.data() : nullptr));
+  EDGEWISE_RETURN_IF_ERROR(along.each(index, join_of<C>(join), counted ? counts.data() : nullptr));
   if (join == Join::kMean) {
     for (int64_t i = 0; i < count; ++i) {
       if (counts[i] < 2) continue;

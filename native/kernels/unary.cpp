@@ -33,24 +33,21 @@ EDGEWISE_FLOATING(Sqrt, std::sqrt(x))
 constexpr bool never_hard(double) { return false; }
 // The same by functions for doubles that become vector instructions; `hard` arguments go to
 // the standard library.
-#define EDGEWISE_VECTOR(Name, function, is_hard)               \
-  struct Name {                                                \
-    static constexpr ResultRule kRule = ResultRule::kFloating; \
-    static constexpr bool kFloatingOnly = true;                \
-    static constexpr bool kInDouble = true;                    \
-    template <typename C>                                      \
-    C operator()(C x) const {                                  \
-      return math::function(x);                                \
-    }                                                          \
-    template <typename C>                                      \
-      requires(&is_hard != &never_hard)                        \
-    bool hard(C x) const {                                     \
-      return is_hard(x);                                       \
-    }                                                          \
-    template <typename C>                                      \
-    C exact(C x) const {                                       \
-      return std::function(x);                                 \
-    }                                                          \
+#define EDGEWISE_VECTOR(Name, function, is_hard)                                  \
+  struct Name {                                                                   \
+    static constexpr ResultRule kRule = ResultRule::kFloating;                    \
+    static constexpr bool kFloatingOnly = true;                                   \
+    static constexpr bool kInDouble = true;                                       \
+    template <typename C>                                                         \
+    C operator()(C x) const {                                                     \
+      return math::function(x);                                                   \
+    }                                                                             \
+    template <typename C>                                                         \
+    requires(&is_hard != &never_hard) bool hard(C x) const { return is_hard(x); } \
+    template <typename C>                                                         \
+    C exact(C x) const {                                                          \
+      return std::function(x);                                                    \
+    }                                                                             \
   };
 EDGEWISE_VECTOR(Acos, acos, never_hard)
 EDGEWISE_VECTOR(Acosh, acosh, math::hard_square)
