@@ -25,6 +25,7 @@ from edgewise.backends.neutron.quantized import (
     results,
 )
 from edgewise.backends.neutron.rows import all_rows, row_of
+from edgewise.backends.neutron.rows.activations import cuts
 from edgewise.backends.neutron.table import Rules, is_main, query_of
 from edgewise.backends.neutron.targets import target_of
 from edgewise.edge.graph import is_call, is_getitem, op_name, tensors_of
@@ -234,8 +235,7 @@ class NeutronPartitioner(Partitioner):
         """A partition that computes nothing: the converter makes no program of it."""
         if self.rules.options.allow_no_op_partitions:
             return None
-        rows = [row_of(n) for c in partition for n in c.nodes]
-        if all(row is None or row.idle for row in rows):
+        if all(_is_idle(node, cluster) for cluster in partition for node in cluster.nodes):
             return Refusal(
                 "a partition must compute something",
                 "operators that only rename or cut",
@@ -254,6 +254,14 @@ class NeutronPartitioner(Partitioner):
                 f"the program; got {', '.join(unused)}; try names of the delegation report",
                 stacklevel=4,
             )
+
+
+def _is_idle(node: Node, cluster: Cluster) -> bool:
+    """Whether the node may compute nothing. A clamp does if it cuts some of what is stored."""
+    row = row_of(node)
+    if row is None or not row.idle:
+        return row is None
+    return not (row.clamps and cuts(node, cluster))
 
 
 def _check_same_target(config: str, given: Any) -> None:
