@@ -31,7 +31,7 @@ const Value* MethodInstance::output(size_t index) const {
   return index < plan_.outputs.size() ? &values_[plan_.outputs[index]] : nullptr;
 }
 
-Status MethodInstance::execute() {
+Status MethodInstance::execute(RunProfile* profile) {
   for (size_t i = 0; i < input_set_.size(); ++i) {
     if (!input_set_[i]) {
       return error(Code::kInvalidArgument,
@@ -42,7 +42,7 @@ Status MethodInstance::execute() {
   }
   for (size_t i = 0; i < input_set_.size(); ++i) input_set_[i] = input_kept_[i];
   try {
-    return run();
+    return profile == nullptr ? run(nullptr) : run_profiled(*profile);
   } catch (const std::bad_alloc&) {
     return error(Code::kOutOfMemory, "[%s] there is no memory left", plan_.name.c_str());
   } catch (const std::exception& failure) {
@@ -61,18 +61,29 @@ std::string MethodInstance::describe(size_t instruction) const {
   return text;
 }
 
-Status MethodInstance::run() {
+Status MethodInstance::run_profiled(RunProfile& profile) {
+  for (const auto& delegate : delegates_) EDGEWISE_RETURN_IF_ERROR(delegate->prepare_profile());
+  profile.start(plan_.instructions.size() + last_events_);
+  const Status status = run(&profile);
+  profile.stop();
+  last_events_ = profile.events().size();
+  return status;
+}
+
+Status MethodInstance::run(RunProfile* profile) {
   const size_t count = plan_.instructions.size();
   uint64_t rounds = 0;
   for (size_t at = 0; at < count;) {
     const InstructionPlan& instruction = plan_.instructions[at];
     Status status;
     size_t next = at + 1;
+    if (profile != nullptr) [[unlikely]]
+      profile->start_instruction(static_cast<uint32_t>(at));
     switch (instruction.kind) {
       case Kind::kKernel:
       case Kind::kDelegate: {
         const auto [begin, size] = argument_spans_[at];
-        status = run_call(instruction, std::span(arguments_).subspan(begin, size));
+        status = run_call(instruction, std::span(arguments_).subspan(begin, size), profile);
         break;
       }
       case Kind::kMove:
@@ -96,15 +107,20 @@ Status MethodInstance::run() {
                      static_cast<unsigned long long>(kMaxRounds));
     }
     if (!status.ok()) return status.within(describe(at));
+    if (profile != nullptr) [[unlikely]]
+      profile->end_instruction();
     at = next;
   }
   return Status::ok_status();
 }
 
 Status MethodInstance::run_call(const InstructionPlan& instruction,
-                                std::span<Value* const> arguments) {
+                                std::span<Value* const> arguments, RunProfile* profile) {
   if (instruction.kind == Kind::kDelegate) {
-    return delegates_[instruction.target]->execute(arguments);
+    Delegate& delegate = *delegates_[instruction.target];
+    if (profile != nullptr) [[unlikely]]
+      return delegate.execute_profiled(arguments, *profile);
+    return delegate.execute(arguments);
   }
   const Kernel& kernel = *kernels_[instruction.target];
   KernelContext context(kernel.name, arguments, workers_);

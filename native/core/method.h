@@ -27,7 +27,8 @@ class MethodInstance : public Method {
 
   const MethodInfo& info() const override { return plan_.info; }
   Status set_input(size_t index, const Value& value) override;
-  Status execute() override;
+  using Method::execute;
+  Status execute(RunProfile* profile) override;
   const Value* output(size_t index) const override;
   bool bind_output(size_t index, void* data, size_t capacity_bytes) override;
   Status reset() override;
@@ -44,8 +45,10 @@ class MethodInstance : public Method {
   void find_input_rules();
   void apply_binding(size_t index);
 
-  Status run();
-  Status run_call(const InstructionPlan& instruction, std::span<Value* const> arguments);
+  Status run(RunProfile* profile);
+  Status run_profiled(RunProfile& profile);
+  Status run_call(const InstructionPlan& instruction, std::span<Value* const> arguments,
+                  RunProfile* profile);
   Status move(uint32_t from, uint32_t to);
   Result<bool> test(uint32_t value) const;
   Status free(uint32_t value);
@@ -65,6 +68,7 @@ class MethodInstance : public Method {
   std::vector<bool> input_fixed_;  // a number that no instruction reads
   std::vector<void*> bindings_;    // of outputs: the caller's memory, or null
   std::vector<Bindable> bindable_;
+  size_t last_events_ = 0;  // of the last run that was profiled
 };
 
 }  // namespace edgewise

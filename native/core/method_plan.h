@@ -52,7 +52,8 @@ using ValuePlan = std::variant<std::monostate, int64_t, double, bool, std::strin
                                IntListPlan, DoubleList, BoolList, TensorListPlan>;
 
 struct InstructionPlan {
-  enum class Kind : uint8_t { kKernel, kDelegate, kMove, kJumpFalse, kFree } kind = Kind::kKernel;
+  using Kind = InstructionInfo::Kind;
+  Kind kind = Kind::kKernel;
   uint32_t target = 0;         // operator, delegate; value moved from, tested or freed
   uint32_t destination = 0;    // value moved to; instruction of the flat list jumped to
   std::vector<uint32_t> args;  // of kernels and delegates

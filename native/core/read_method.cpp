@@ -89,6 +89,12 @@ void fill_info(const fb::ExecutionPlan& source, MethodPlan& plan) {
   }
   info.operators = plan.operators;
   info.instruction_count = plan.instructions.size();
+  info.instructions.reserve(plan.instructions.size());
+  for (const InstructionPlan& instruction : plan.instructions) {
+    using Kind = InstructionInfo::Kind;
+    const bool is_call = instruction.kind == Kind::kKernel || instruction.kind == Kind::kDelegate;
+    info.instructions.push_back({instruction.kind, is_call ? instruction.target : 0});
+  }
   if (const fb::ContainerMetadata* meta = source.container_meta_type()) {
     if (meta->encoded_inp_str() != nullptr) info.input_spec = meta->encoded_inp_str()->str();
     if (meta->encoded_out_str() != nullptr) info.output_spec = meta->encoded_out_str()->str();
@@ -109,6 +115,11 @@ Status read_parts(const PteFile& file, const fb::ExecutionPlan& source, ItemBudg
 }
 
 }  // namespace
+
+std::string_view to_string(InstructionInfo::Kind kind) {
+  static constexpr std::string_view kNames[] = {"kernel", "delegate", "move", "jump", "free"};
+  return kNames[static_cast<size_t>(kind)];
+}
 
 Result<MethodPlan> read_method(const PteFile& file, const fb::ExecutionPlan& source,
                                ItemBudget& budget) {

@@ -1,5 +1,7 @@
 #include "method.h"
 
+#include <nanobind/stl/unique_ptr.h>
+
 #include <numeric>
 #include <optional>
 #include <string>
@@ -51,7 +53,15 @@ MethodFace::MethodFace(std::unique_ptr<Method> method, std::shared_ptr<SessionLo
 
 MethodFace::~MethodFace() = default;
 
-nb::list MethodFace::execute(nb::handle sequence) {
+nb::tuple MethodFace::profile(nb::handle sequence) {
+  auto call = std::make_unique<CallProfile>();
+  call->begin = profile_clock();
+  nb::list outputs = execute(sequence, &call->run);
+  call->end = profile_clock();
+  return nb::make_tuple(std::move(outputs), std::move(call));
+}
+
+nb::list MethodFace::execute(nb::handle sequence, RunProfile* profile) {
   forget_exception();
   if (!PyList_Check(sequence.ptr()) && !PyTuple_Check(sequence.ptr())) {
     raise(Status(Code::kInvalidArgument,
@@ -73,7 +83,7 @@ nb::list MethodFace::execute(nb::handle sequence) {
   Status status;
   {
     nb::gil_scoped_release release;
-    status = run(inputs, bound);
+    status = run(inputs, bound, profile);
   }
   raise_if_error(status);
   nb::list outputs;
@@ -127,7 +137,8 @@ MethodFace::Input MethodFace::read_input(nb::handle object, size_t index) const 
   return input;
 }
 
-Status MethodFace::run(std::vector<Input>& inputs, std::vector<ArrayMemory>& bound) {
+Status MethodFace::run(std::vector<Input>& inputs, std::vector<ArrayMemory>& bound,
+                       RunProfile* profile) {
   for (size_t i = 0; i < inputs.size(); ++i) EDGEWISE_RETURN_IF_ERROR(give(inputs[i], i));
   for (size_t i = 0; i < bound.size(); ++i) {
     if (!may_bind_[i]) continue;
@@ -143,7 +154,7 @@ Status MethodFace::run(std::vector<Input>& inputs, std::vector<ArrayMemory>& bou
       may_bind_[i] = false;
     }
   }
-  return method_->execute();
+  return method_->execute(profile);
 }
 
 Status MethodFace::give(Input& input, size_t index) {

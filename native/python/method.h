@@ -21,6 +21,13 @@ struct SessionLock {
   std::atomic<std::thread::id> user{};
 };
 
+// A call of a method, from Python's arguments to Python's results.
+struct CallProfile {
+  int64_t begin = 0;  // nanoseconds, as profile_clock()
+  int64_t end = 0;
+  RunProfile run;
+};
+
 class MethodFace {
  public:
   MethodFace(std::unique_ptr<Method> method, std::shared_ptr<SessionLock> lock);
@@ -31,7 +38,9 @@ class MethodFace {
   // Runs the method on a sequence of inputs (arrays, numbers, None) and returns a list of
   // outputs that nothing overwrites. Calls from several threads run one after another;
   // the GIL is free meanwhile.
-  nanobind::list execute(nanobind::handle inputs);
+  nanobind::list execute(nanobind::handle inputs) { return execute(inputs, nullptr); }
+  // The same, and where the time went.
+  nanobind::tuple profile(nanobind::handle inputs);
 
   void reset();
 
@@ -40,7 +49,8 @@ class MethodFace {
   struct Input;
 
   Input read_input(nanobind::handle object, size_t index) const;
-  Status run(std::vector<Input>& inputs, std::vector<ArrayMemory>& bound);
+  nanobind::list execute(nanobind::handle inputs, RunProfile* profile);
+  Status run(std::vector<Input>& inputs, std::vector<ArrayMemory>& bound, RunProfile* profile);
   Status give(Input& input, size_t index);
 
   std::unique_ptr<Method> method_;

@@ -15,6 +15,7 @@
 #include "edgewise/program.h"
 #include "errors.h"
 #include "method.h"
+#include "profile.h"
 #include "python_backend.h"
 #include "python_kernel.h"
 
@@ -166,9 +167,11 @@ NB_MODULE(_native, module) {
   nb::set_leak_warnings(false);
 
   bind_info(module);
+  bind_profile(module);
   nb::class_<MethodFace>(module, "Method")
       .def_prop_ro("info", [](const MethodFace& method) { return method.info(); })
-      .def("execute", &MethodFace::execute, "inputs"_a)
+      .def("execute", nb::overload_cast<nb::handle>(&MethodFace::execute), "inputs"_a)
+      .def("profile", &MethodFace::profile, "inputs"_a)
       .def("reset", &MethodFace::reset);
   nb::class_<SessionFace>(module, "Session");
   nb::class_<ProgramFace>(module, "Program")

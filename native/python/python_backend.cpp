@@ -1,5 +1,8 @@
 #include "python_backend.h"
 
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
 #include <cstring>
 #include <memory>
 #include <span>
@@ -48,12 +51,19 @@ class PythonDelegate : public Delegate {
     Py_DECREF(run_);
   }
 
-  Status execute(std::span<Value* const> arguments) override {
+  Status execute(std::span<Value* const> arguments) override { return run(arguments, nullptr); }
+
+  Status execute_profiled(std::span<Value* const> arguments, RunProfile& profile) override {
+    return run(arguments, &profile);
+  }
+
+ private:
+  Status run(std::span<Value* const> arguments, RunProfile* profile) {
     nb::gil_scoped_acquire acquire;
     try {
       nb::list given;
       for (const Value* value : arguments) given.append(read(*value));
-      nb::object results = nb::steal(PySequence_Fast(nb::handle(run_)(given).ptr(),
+      nb::object results = nb::steal(PySequence_Fast(call(given, profile).ptr(),
                                                      "a backend must return a sequence of arrays"));
       if (!results.is_valid()) throw nb::python_error();
       const size_t count = nb::len(results);
@@ -74,7 +84,35 @@ class PythonDelegate : public Delegate {
     }
   }
 
- private:
+  // A backend that says more has `run.profiled(arguments, record)`.
+  nb::object call(nb::handle arguments, RunProfile* profile) {
+    const nb::handle run(run_);
+    if (profile == nullptr || !nb::hasattr(run, "profiled")) return run(arguments);
+    // The backend may keep it for longer than the run.
+    auto link = std::make_shared<RunProfile*>(profile);
+    const nb::object record = nb::cpp_function(
+        [link, id = id_](const std::string& name, int64_t begin, int64_t end,
+                         const std::vector<uint32_t>& nodes, const nb::dict& counters) {
+          if (*link == nullptr) {
+            raise(Status(Code::kBackend, "[" + id +
+                                             "] a part must be recorded while its delegate runs; "
+                                             "got a call afterwards"));
+          }
+          ProfilePart part{.name = name, .nodes = nodes, .counters = {}};
+          for (const auto& [key, value] : counters) {
+            part.counters.emplace_back(nb::cast<std::string>(key), nb::cast<double>(value));
+          }
+          (*link)->add_part(std::move(part), begin, end);
+        },
+        nb::arg("name"), nb::arg("begin"), nb::arg("end"),
+        nb::arg("nodes") = std::vector<uint32_t>(), nb::arg("counters") = nb::dict());
+    struct Unlink {
+      RunProfile** profile;
+      ~Unlink() { *profile = nullptr; }
+    } const unlink{link.get()};
+    return run.attr("profiled")(arguments, record);
+  }
+
   // A copy, or an array of no elements for an output without memory yet.
   static nb::object read(const Value& value) {
     const Tensor* tensor = value.get<Tensor>();

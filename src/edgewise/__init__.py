@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         to_edge_transform_and_lower,
     )
     from edgewise.partition import DelegationReport
+    from edgewise.profiling import profile
     from edgewise.runtime import load
 
 __version__ = "0.1.0"
@@ -38,6 +39,7 @@ _HOME = {
     "ExecutorchProgramManager": "edgewise.lowering",
     "compile": "edgewise.compile",
     "load": "edgewise.runtime",
+    "profile": "edgewise.profiling",
     "to_edge": "edgewise.lowering",
     "to_edge_transform_and_lower": "edgewise.lowering",
 }
@@ -50,6 +52,7 @@ __all__ = [
     "ExecutorchProgramManager",
     "compile",
     "load",
+    "profile",
     "to_edge",
     "to_edge_transform_and_lower",
 ]

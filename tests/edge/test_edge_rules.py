@@ -149,6 +149,18 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
         (M,),
         ["as_strided_copy.default"],
     ),
+    (
+        aten.as_strided.default,
+        lambda x: (x + 1).resize_((3, 2)).resize_((2, 1)).resize_(5) * 2,
+        (M,),
+        ["add.Scalar", "as_strided_copy.default", "mul.Scalar"],
+    ),
+    (
+        aten.as_strided.default,
+        lambda x: (x + 1).t()[1:].as_strided((2, 2), (1, 4)),
+        (M,),
+        ["add.Scalar", "as_strided_copy.default"],
+    ),
     (aten.diagonal.default, lambda x: x.diagonal(1), (M,), ["diagonal_copy.default"]),
     (aten.unfold.default, lambda x: x.unfold(1, 2, 1), (M,), ["unfold_copy.default"]),
     (

@@ -136,7 +136,8 @@ Status XnnpackDelegate::read_inputs(std::span<Value* const> arguments, bool* is_
 
 Status XnnpackDelegate::make_executor() {
   executor_.reset();
-  auto executor = Executor::make(graph_, shapes_, kernels_, *state_, named_data_);
+  auto executor =
+      Executor::make(graph_, shapes_, kernels_, *state_, named_data_, profile_parts_ != nullptr);
   if (!executor.ok()) return executor.status();
   executor_ = std::move(*executor);
   if (named_data_ != nullptr) release_constants(graph_, *named_data_);
@@ -229,7 +230,36 @@ void XnnpackDelegate::widen_indices(std::span<Value* const> arguments) const {
   }
 }
 
-Status XnnpackDelegate::execute(std::span<Value* const> arguments) {
+Status XnnpackDelegate::prepare_profile() {
+  const std::lock_guard lock(state_->mutex());
+  if (profile_parts_ != nullptr) return {};
+  std::vector<ProfilePart> parts = {{.name = "planning", .nodes = {}, .counters = {}}};
+  for (const ImageEntry& entry : entries_) {
+    parts.push_back({.name = "edgewise Image entry", .nodes = entry.nodes(), .counters = {}});
+  }
+  profile_parts_ = std::make_shared<const std::vector<ProfilePart>>(std::move(parts));
+  if (!executor_ || is_idle_) {
+    executor_.reset();
+    is_planned_ = false;
+    return {};
+  }
+  is_set_up_ = false;
+  const Status made = make_executor();
+  if (!is_planned_) return {};  // the first run, or one after a refused one, plans by itself
+  const Status status = made.ok() ? executor_->reshape(shapes_) : made;
+  is_planned_ = status.ok();
+  return status;
+}
+
+void XnnpackDelegate::run_entries(RunProfile* profile) {
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const int64_t begin = profile == nullptr ? 0 : profile_clock();
+    entries_[i].run(state_->threadpool());
+    if (profile != nullptr) profile->add_part(profile_parts_, i + 1, begin, profile_clock());
+  }
+}
+
+Status XnnpackDelegate::run(std::span<Value* const> arguments, RunProfile* profile) {
   if (arguments.size() < graph_.externals) {
     return error(Code::kInvalidArgument, "[xnnpack] a delegate must get %u arguments; got %zu",
                  graph_.externals, arguments.size());
@@ -240,15 +270,20 @@ Status XnnpackDelegate::execute(std::span<Value* const> arguments) {
     is_planned_ = is_planned_ && !is_changed;
     return status;
   }
-  if (is_changed) EDGEWISE_RETURN_IF_ERROR(plan());
+  if (is_changed) {
+    const int64_t begin = profile == nullptr ? 0 : profile_clock();
+    EDGEWISE_RETURN_IF_ERROR(plan());
+    if (profile != nullptr) profile->add_part(profile_parts_, 0, begin, profile_clock());
+  }
   EDGEWISE_RETURN_IF_ERROR(prepare_outputs(arguments));
   if (is_idle_) return {};
   if (!is_set_up_) {
     EDGEWISE_RETURN_IF_ERROR(executor_->set_pointers(addresses_));
     is_set_up_ = true;
   }
-  for (const ImageEntry& entry : entries_) entry.run(state_->threadpool());
-  EDGEWISE_RETURN_IF_ERROR(executor_->run());
+  run_entries(profile);
+  EDGEWISE_RETURN_IF_ERROR(profile == nullptr ? executor_->run()
+                                              : executor_->run_profiled(*profile));
   widen_indices(arguments);
   return {};
 }

@@ -21,7 +21,11 @@ class XnnpackDelegate final : public Delegate {
 
   // `arguments` are indexed by the payload's external ids. A tensor's sizes are taken in the
   // order of its memory (dim_order), which is how payloads mean them.
-  Status execute(std::span<Value* const> arguments) override;
+  Status execute(std::span<Value* const> arguments) override { return run(arguments, nullptr); }
+  Status prepare_profile() override;
+  Status execute_profiled(std::span<Value* const> arguments, RunProfile& profile) override {
+    return run(arguments, &profile);
+  }
   Workers* workers() override { return state_->threadpool() == nullptr ? nullptr : state_.get(); }
 
  private:
@@ -35,6 +39,8 @@ class XnnpackDelegate final : public Delegate {
   Status make_executor();
   Status prepare_outputs(std::span<Value* const> arguments);
   void widen_indices(std::span<Value* const> arguments) const;
+  Status run(std::span<Value* const> arguments, RunProfile* profile);
+  void run_entries(RunProfile* profile);
 
   std::shared_ptr<ProgramState> state_;
   const NamedData* named_data_ = nullptr;
@@ -46,6 +52,9 @@ class XnnpackDelegate final : public Delegate {
   bool is_planned_ = false;
   bool is_set_up_ = false;
   bool is_idle_ = false;  // every output is empty
+  // What a profile tells apart beside the executor's parts: planning, then each of entries_. Null
+  // until the first profile.
+  ProfileParts profile_parts_;
   std::vector<ImageEntry> entries_;
   std::vector<void*> addresses_;  // of inputs and outputs, by value
 };

@@ -75,6 +75,11 @@ bool GraphNode::is_concatenation() const {
          kind == NodeKind::kConcatenate4 || kind == NodeKind::kConcatenate5;
 }
 
+void GraphNode::add_indices(std::vector<uint32_t>* indices) const {
+  indices->push_back(index);
+  indices->insert(indices->end(), joined.begin(), joined.end());
+}
+
 std::string GraphNode::text() const {
   return "node " + std::to_string(index) + " (" + name_of(kind) + ", debug handle " +
          std::to_string(debug_handle) + ")";

@@ -123,6 +123,7 @@ struct GraphNode {
   NodeKind kind = NodeKind::kNothing;
   uint32_t index = 0;  // in the payload, for messages
   uint32_t debug_handle = 0;
+  std::vector<uint32_t> joined;  // indices of nodes that it does the work of, too: see fold.h
   // Indices into Graph::values. Of a node with filter and bias: input, filter, bias or kNone.
   std::vector<uint32_t> inputs;
   std::vector<uint32_t> outputs;
@@ -141,6 +142,8 @@ struct GraphNode {
   bool is_windowed() const;
   bool is_convolution() const;  // of the three kinds
   bool is_concatenation() const;
+  // Its index and those of the nodes that were joined with it.
+  void add_indices(std::vector<uint32_t>* indices) const;
   // "node 3 (Conv2d, debug handle 7)"
   std::string text() const;
 };

@@ -144,7 +144,9 @@ std::vector<ImageEntry> ImageEntry::take(Graph* graph) {
     result.shape = inside(argument.shape);
     graph->inputs[i] = last;
     for (GraphNode* node : {transpose, quantize}) {
-      if (node != nullptr) node->kind = NodeKind::kNothing;
+      if (node == nullptr) continue;
+      node->add_indices(&entries.back().nodes_);
+      node->kind = NodeKind::kNothing;
     }
   }
   std::erase_if(graph->nodes,

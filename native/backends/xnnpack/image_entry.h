@@ -21,6 +21,8 @@ class ImageEntry {
 
   // Index into Graph::inputs.
   size_t position() const { return position_; }
+  // Of the payload, that it replaces.
+  const std::vector<uint32_t>& nodes() const { return nodes_; }
   // What arguments must fit.
   const GraphValue& argument() const { return argument_; }
   // Of the graph's input, for a shape that an argument has.
@@ -35,6 +37,7 @@ class ImageEntry {
   ImageEntry(size_t position, GraphValue argument, const GraphValue& result);
 
   size_t position_;
+  std::vector<uint32_t> nodes_;
   GraphValue argument_;
   DataType type_;  // of the graph's input: kFp32, or of 8 bits
   float steps_ = 1;

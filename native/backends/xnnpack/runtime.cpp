@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/xnnpack/runtime_profile.h"
 #include "backends/xnnpack/xnn_error.h"
 
 namespace edgewise::xnnpack {
@@ -18,7 +19,7 @@ size_t rows_of(const GraphValue& value, const Shape& shape) {
 
 Result<std::unique_ptr<Runtime>> Runtime::make(const Graph& graph, const std::vector<Shape>& shapes,
                                                ProgramState& state, WeightsCache& cache,
-                                               const NamedData* named_data) {
+                                               const NamedData* named_data, bool is_profiled) {
   xnn_subgraph_t raw_subgraph = nullptr;
   auto status =
       check_xnn(xnn_create_subgraph(graph.externals, 0, &raw_subgraph), "making a subgraph");
@@ -39,11 +40,13 @@ Result<std::unique_ptr<Runtime>> Runtime::make(const Graph& graph, const std::ve
 
   std::unique_ptr<Runtime> runtime(new Runtime(graph));
   xnn_runtime_t raw_runtime = nullptr;
+  const uint32_t flags = kNoFusion | (is_profiled ? XNN_FLAG_BASIC_PROFILING : 0);
   status = check_xnn(xnn_create_runtime_v4(subgraph.get(), cache.get(), state.workspace(),
-                                           state.threadpool(), kNoFusion, &raw_runtime),
+                                           state.threadpool(), flags, &raw_runtime),
                      "making a runtime");
   if (!status.ok()) return status;
   runtime->runtime_.reset(raw_runtime);
+  if (is_profiled) runtime->operators_ = operator_count(raw_runtime);
   runtime->constants_ = std::move(constants->in_place);
   runtime->planned_same_sizes_ = runtime->same_sizes(shapes);
   for (uint32_t i = 0; i < graph.values.size(); ++i) {

@@ -7,7 +7,9 @@
 
 #include "backends/xnnpack/build.h"
 #include "backends/xnnpack/constant_data.h"
+#include "backends/xnnpack/operator_clock.h"
 #include "backends/xnnpack/program_state.h"
+#include "edgewise/profile.h"
 
 namespace edgewise::xnnpack {
 
@@ -15,9 +17,11 @@ class Runtime {
  public:
   // `graph`, `state` and `cache` must outlive it; no other runtime may use `cache`.
   // Constants that were packed are released from `named_data` (may be null) one after the other.
+  // `is_profiled`: for parts() and run_profiled(); reads XNNPACK's clock for each operator.
   static Result<std::unique_ptr<Runtime>> make(const Graph& graph, const std::vector<Shape>& shapes,
                                                ProgramState& state, WeightsCache& cache,
-                                               const NamedData* named_data = nullptr);
+                                               const NamedData* named_data = nullptr,
+                                               bool is_profiled = false);
 
   // Whether reshape() can go to `shapes`. XNNPACK keeps its memory plan when shapes change unless
   // a tensor needs more bytes than ever before, and then overlooks two things: parameters of
@@ -30,6 +34,11 @@ class Runtime {
   Status reshape(const std::vector<Shape>& shapes);
   Status set_pointers(std::span<const xnn_external_value> externals);
   Status run();
+
+  // XNNPACK's operators by its own names, with the nodes of the payload that they run.
+  std::vector<ProfilePart> parts() const;
+  // run(), and when each of parts() began and ended.
+  Status run_profiled(std::vector<OperatorTime>* times);
 
  private:
   struct Delete {
@@ -49,6 +58,7 @@ class Runtime {
   std::unique_ptr<xnn_runtime, Delete> runtime_;
   std::vector<bool> planned_same_sizes_;
   std::vector<Rows> rows_;
+  size_t operators_ = 0;  // that a profile tells apart
 };
 
 }  // namespace edgewise::xnnpack

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "edgewise/profile.h"
 #include "edgewise/status.h"
 #include "edgewise/value.h"
 #include "edgewise/workers.h"
@@ -56,6 +57,13 @@ class Delegate {
   // `arguments`: the inputs, then the outputs, of the delegate call. Outputs are
   // resized by the delegate. Called by one thread at a time.
   virtual Status execute(std::span<Value* const> arguments) = 0;
+  // Called before a run that is profiled, when no clock runs.
+  virtual Status prepare_profile() { return {}; }
+  // As execute(), adding to `profile` what its parts took, where it knows.
+  virtual Status execute_profiled(std::span<Value* const> arguments, RunProfile& profile) {
+    static_cast<void>(profile);
+    return execute(arguments);
+  }
   // Threads that kernels may use while no delegate runs, so that there is one pool; null if the
   // delegate has none. They live as long as the delegate.
   virtual Workers* workers() { return nullptr; }

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "edgewise/profile.h"
 #include "edgewise/status.h"
 #include "edgewise/value.h"
 
@@ -49,6 +50,15 @@ struct DelegateInfo {
   size_t payload_bytes = 0;
 };
 
+// What an instruction does; `target` is the operator or the delegate of the method's lists that a
+// call calls, else 0.
+struct InstructionInfo {
+  enum class Kind : uint8_t { kKernel, kDelegate, kMove, kJumpFalse, kFree } kind = Kind::kKernel;
+  uint32_t target = 0;
+};
+// "kernel", "delegate", "move", "jump", "free".
+std::string_view to_string(InstructionInfo::Kind kind);
+
 struct MethodInfo {
   std::string name;
   std::vector<ValueInfo> inputs;
@@ -57,7 +67,8 @@ struct MethodInfo {
   std::vector<DelegateInfo> delegates;
   std::vector<std::string> operators;  // "aten::add.out"
   size_t instruction_count = 0;
-  std::string input_spec;  // pytree specs in torch's JSON form; may be empty
+  std::vector<InstructionInfo> instructions;  // of all chains, one after the other
+  std::string input_spec;                     // pytree specs in torch's JSON form; may be empty
   std::string output_spec;
 };
 
@@ -110,7 +121,9 @@ class Method {
   // Copies a tensor's contents in (shape, type and dim_order are checked against the
   // method's; the message says which input and what it takes), or sets a scalar.
   virtual Status set_input(size_t index, const Value& value) = 0;
-  virtual Status execute() = 0;
+  Status execute() { return execute(nullptr); }
+  // The same, and says where the time went if `profile` is given; of no use after a failure.
+  virtual Status execute(RunProfile* profile) = 0;
   // Valid until the next execute(). Null if out of range.
   virtual const Value* output(size_t index) const = 0;
   // Makes output `index` (a tensor) be written straight to the caller's memory from the

@@ -115,7 +115,7 @@ def shown(shape: Sequence[Dim]) -> str:
 
 # --- numbers for symbols ------------------------------------------------------------------
 
-_LARGEST_BOUND = 1 << 16
+LARGEST_BOUND = 1 << 16
 """A bound above is none that anybody chose; the export's example says more."""
 
 
@@ -141,7 +141,7 @@ def _value(symbol: Any, ranges: Mapping[Any, Any], env: Any) -> int:
     known = ranges.get(symbol)
     hint = env.backed_var_to_val.get(symbol)
     upper = known.upper if known is not None else None
-    if isinstance(upper, sympy.Integer) and upper <= _LARGEST_BOUND:
+    if isinstance(upper, sympy.Integer) and upper <= LARGEST_BOUND:
         return int(upper)
     if hint is not None:
         return int(hint)

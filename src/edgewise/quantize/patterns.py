@@ -27,15 +27,17 @@ def always(node: Node) -> bool:
 
 @dataclass(frozen=True)
 class Weighted:
-    """An activation (argument 0), a weight (1), perhaps a bias (2).
+    """An activation, a weight, perhaps a bias.
 
     channel_axis: the weight's dimension of output channels.
+    places: which arguments the three are.
     one_scale: the weight has one scale, whatever the configuration says of channels.
     dynamic: whether the node's activation may be quantized while the model runs.
     """
 
     channel_axis: int = 0
     one_scale: bool = False
+    places: tuple[int, int, int] = (0, 1, 2)
     dynamic: Callable[[Node], bool] = never
 
 

@@ -156,7 +156,8 @@ def _mark(nodes: list[Node], inputs: dict[Node, Any], output: Any) -> None:
 
 
 def _weighted(nodes: list[Node], pattern: Weighted, config: QuantizationConfig) -> None:
-    activation, weight = nodes[0].args[:2]
+    args = nodes[0].args
+    activation, weight, bias = (args[i] if i < len(args) else None for i in pattern.places)
     if not is_float(activation) or not isinstance(weight, Node) or weight.op != "get_attr":
         return  # a weight that is computed has no scale of its own
     spec = config.weight
@@ -174,7 +175,6 @@ def _weighted(nodes: list[Node], pattern: Weighted, config: QuantizationConfig) 
             spec = dataclasses.replace(spec, observer_or_fake_quant_ctr=made)
     assert isinstance(activation, Node)
     inputs = {activation: config.input_activation, weight: spec}
-    bias = nodes[0].args[2] if len(nodes[0].args) > 2 else None
     if isinstance(bias, Node):
         inputs[bias] = config.bias
     _mark(nodes, inputs, config.output_activation)

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from edgewise.runtime import _native
+from edgewise.runtime import _native, _profiles
 from edgewise.runtime._backends import register_own
 from edgewise.runtime._metadata import MethodMeta
 from edgewise.runtime.errors import InvalidArgumentError, InvalidProgramError
@@ -43,8 +43,9 @@ class Verification(enum.Enum):
 class Method:
     """A method with memory of its own. May be used by several threads: calls take turns."""
 
-    def __init__(self, method: _native.Method) -> None:
+    def __init__(self, method: _native.Method, path: str = "") -> None:
         self._method = method
+        self._path = path
 
     def execute(self, inputs: Sequence[Any]) -> list[Any]:
         """Runs the method.
@@ -65,6 +66,8 @@ class Method:
         """
         if not isinstance(inputs, (list, tuple)):
             inputs = _as_list(inputs)
+        if _profiles.active:
+            return _profiles.execute(self._method, self._path, inputs)
         return self._method.execute(inputs)
 
     @functools.cached_property
@@ -84,21 +87,23 @@ class Session:
     find there. Sessions have only weights in common. Calls of one session's methods take turns.
     """
 
-    def __init__(self, program: _native.Program) -> None:
+    def __init__(self, program: _native.Program, path: str = "") -> None:
         self._program = program
+        self._path = path
         self._session = program.new_session()
 
     def load_method(self, name: str) -> Method:
         """Makes a method of the session ready to run. Raises as `Program.load_method`."""
         register_own(d.backend for d in self._program.method_info(name).delegates)
-        return Method(self._program.load_method(name, self._session))
+        return Method(self._program.load_method(name, self._session), self._path)
 
 
 class Program:
     """A loaded `.pte` file. May be used by several threads at once."""
 
-    def __init__(self, program: _native.Program) -> None:
+    def __init__(self, program: _native.Program, path: str = "") -> None:
         self._program = program
+        self._path = path
 
     @property
     def method_names(self) -> set[str]:
@@ -120,7 +125,7 @@ class Program:
 
     def new_session(self) -> Session:
         """State for methods that share buffers, at its first values."""
-        return Session(self._program)
+        return Session(self._program, self._path)
 
     def metadata(self, method_name: str) -> MethodMeta:
         """What there is to know of a method without loading it. Raises NotFoundError."""
@@ -198,10 +203,11 @@ class Runtime:
         if isinstance(data, (str, os.PathLike)):
             path = _readable(data)
             try:
-                return Program(_native.load_file(path, verify, count, own_kernels, files))
+                program = _native.load_file(path, verify, count, own_kernels, files)
             except InvalidProgramError as error:
                 with open(path, "rb") as file:
                     raise _explained(error, file.read(64), str(data)) from None
+            return Program(program, os.path.abspath(os.fsdecode(data)))
         if not isinstance(data, (bytes, bytearray, memoryview)):
             if not hasattr(data, "read"):
                 hint = "; try its .buffer, or save it" if hasattr(data, "buffer") else ""

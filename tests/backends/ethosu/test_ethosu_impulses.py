@@ -61,6 +61,15 @@ KERNELS = {
     "depthwise, stride 2": Kernel(35, (5, 3), stride=2, depthwise=True),
     "depthwise, 16 bits": Kernel(41, (3, 4), depthwise=True, bits=16),
 }
+SPARSE = {
+    "depth first": Kernel(37, (1, 1), 128),
+    "depth first, 16 bits": Kernel(37, (1, 1), 64, bits=16),
+    "part kernel": Kernel(19, (5, 2), 64),
+    "few inputs": Kernel(21, (3, 3), 4),
+    "many inputs": Kernel(19, (3, 2), 148),
+    "stride 2": Kernel(25, (3, 5), 8, stride=2),
+    "16 bits": Kernel(23, (3, 3), 36, bits=16),
+}
 FAST, CODED = (), ("--disable-fwd",)
 TARGETS = [
     ("ethos-u55-32", FAST),
@@ -131,8 +140,23 @@ def seen(kernel: Kernel, weights: np.ndarray, target: str, flags: tuple[str, ...
     return each.T.reshape(kernel.shape)
 
 
-def listing(kernel: Kernel, target: str, flags: tuple[str, ...]) -> str:
-    weights = np.arange(np.prod(kernel.shape)).reshape(kernel.shape) % _TAGS - 125
+def tags(kernel: Kernel) -> np.ndarray:
+    return np.arange(np.prod(kernel.shape)).reshape(kernel.shape) % _TAGS - 125
+
+
+def thinned(weights: np.ndarray) -> np.ndarray:
+    """Of four along the input channels two are zero, not always the same."""
+    thin = weights.copy()
+    fours = thin.reshape(-1, 4)
+    zeros = np.argsort(np.random.default_rng(0).random(fours.shape), 1)[:, :2]
+    np.put_along_axis(fours, zeros, 0, 1)
+    return thin
+
+
+def listing(kernel: Kernel, target: str, flags: tuple[str, ...], sparse: bool = False) -> str:
+    weights = tags(kernel)
+    if sparse:
+        weights = thinned(weights)
     return disassemble(
         vela.compile_tosa(graph(kernel, weights)[0], target, flags=[*flags]).program.commands
     )
@@ -141,13 +165,15 @@ def listing(kernel: Kernel, target: str, flags: tuple[str, ...]) -> str:
 @pytest.mark.parametrize(
     ("name", "order"),
     [
-        ("one by one", "DEPTH_FIRST"),
         ("depth first", "DEPTH_FIRST"),
+        ("depth first, 16 bits", "DEPTH_FIRST"),
         ("16 bits", "PART_KERNEL_FIRST"),
     ],
 )
-def test_both_orders_in_both_formats_are_met(name: str, order: str) -> None:
-    fast, coded = (listing(KERNELS[name], "ethos-u85-256", flags) for flags in (FAST, CODED))
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_both_orders_in_both_formats_are_met(name: str, order: str, sparse: bool) -> None:
+    kernel = SPARSE[name] if sparse else KERNELS[name]
+    fast, coded = (listing(kernel, "ethos-u85-256", flags, sparse) for flags in (FAST, CODED))
     assert "weight_format = WEIGHT_FORMAT_FWD" in fast
     assert "weight_format = WEIGHT_FORMAT_SWD" in coded
     assert all(f"weight_order = WEIGHT_ORDER_{order}" in text for text in (fast, coded))
@@ -162,3 +188,14 @@ def test_every_weight_is_in_its_place(name: str) -> None:
         for target, flags in TARGETS:
             got = seen(kernel, weights, target, flags)
             np.testing.assert_array_equal(got, weights, f"{target} {flags}")
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_every_sparse_weight_is_in_its_place(name: str) -> None:
+    """Of Ethos-U85, which streams them in an order of their own."""
+    kernel = SPARSE[name]
+    targets = [(target, flags) for target, flags in TARGETS if "u85" in target]
+    weights = thinned(tags(kernel))
+    for target, flags in targets:
+        assert "WEIGHT_SPARSITY_SPARSE_2_4" in listing(kernel, target, flags, sparse=True), target
+        np.testing.assert_array_equal(seen(kernel, weights, target, flags), weights, target)

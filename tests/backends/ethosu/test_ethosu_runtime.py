@@ -16,7 +16,7 @@ pytest.importorskip("ethosu", reason="extra [ethosu]")
 pytest.importorskip("tosa_serializer", reason="extra [ethosu]")
 
 from torch.export import ExportedProgram
-from tosa_all_cases import CASES
+from tosa_all_cases import CASES, U85_CASES
 from tosa_graph import TosaGraph, attribute, reference
 
 import edgewise
@@ -154,7 +154,7 @@ def test_prints_a_files_commands(pte: bytes, tmp_path: Path, capsys: pytest.Capt
 
 def program(name: str, target: str = "ethos-u55-128") -> tuple[NpuProgram, list[np.ndarray]]:
     rng = np.random.default_rng(3)
-    graph, y = CASES[name](rng)
+    graph, y = {**CASES, **U85_CASES}[name](rng)
     blob = graph.finish(y)
     return vela.compile_tosa(blob, target).program, graph.random(rng)
 
@@ -205,6 +205,23 @@ def test_commands_that_break_a_rule(
     with pytest.raises(NpuError, match=message) as caught:
         Simulator(edit(npu, command, value)).run(inputs)
     assert str(caught.value).startswith("[ethos-u55-128")
+
+
+def test_branches_and_sparse_weights_that_break_a_rule() -> None:
+    npu, inputs = program("loop", "ethos-u85-256")
+    _, commands = parse(npu.commands)
+    leave = [c for c in commands if c.name == "NPU_OP_BRANCH"][1]
+    for target, message in (
+        (leave.offset, "a program has an end; got 65537 branches"),
+        (leave.offset + 4, "a branch leads to a command; got the offset"),
+        (1 << 31, "a branch leads to a command; got the offset 0x80000000"),
+    ):
+        with pytest.raises(NpuError, match=message):
+            Simulator(edit(npu, "NPU_OP_BRANCH", target, which=1)).run(inputs)
+    npu, inputs = program("many_channels", "ethos-u85-256")
+    dense = edit(npu, "NPU_SET_WEIGHT_FORMAT", 0x11)  # sparse, in the fast format
+    with pytest.raises(NpuError, match="of four sparse weights two are zero at least; got 4"):
+        Simulator(dense).run(inputs)
 
 
 def test_an_unknown_command() -> None:

@@ -47,10 +47,12 @@ def conv2d(
     dilation: Sequence[int] = (1, 1),
     input_zp: int = 0,
     kind: str = "conv",
+    sparse: bool = False,
 ) -> str:
     """The accumulators of a convolution: int32, or int48 of int16.
 
     kind: conv, depthwise (out_channels is the multiplier) or transpose (pad is that of the output).
+    sparse: of four weights along the input channels (a multiple of four) two are zero.
     """
     n, h, w, c = graph.shapes[x]
     wide = graph.types[x] == "int16"
@@ -62,6 +64,10 @@ def conv2d(
     }
     weights = rng.integers(-127, 128, shapes[kind])
     weights[rng.random(weights.shape) < rng.choice([0.0, 0.5])] = 0
+    if sparse:
+        fours = weights.reshape(-1, 4)
+        zeros = np.argsort(rng.random(fours.shape), 1)[:, :2]
+        np.put_along_axis(fours, zeros, 0, 1)
     channels = c * out_channels if kind == "depthwise" else out_channels
     operands = [
         x,

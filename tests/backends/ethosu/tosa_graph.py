@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ class TosaGraph:
         self.types: dict[str, str] = {}
         self.inputs: list[str] = []
         self.ranges: dict[str, tuple[int, int]] = {}
+        self._regions: list[tuple[str, Callable[[], Sequence[str]]]] = []
 
     def _name(self, prefix: str) -> str:
         self._count += 1
@@ -87,6 +88,27 @@ class TosaGraph:
         self._graph.addConst([len(values)], ts.DType.SHAPE, list(values), name=name)
         return name
 
+    def region(self, build: Callable[[], Sequence[str]]) -> str:
+        """The name of a branch or loop's part. build: adds its inputs and operators, later."""
+        name = self._name("r")
+        self._regions.append((name, build))
+        return name
+
+    def ops(
+        self,
+        kind: str,
+        inputs: Sequence[str],
+        outputs: Sequence[tuple[Sequence[int], str]],
+        attribute: ts.TosaSerializerAttribute | None = None,
+    ) -> list[str]:
+        """outputs: shapes and types."""
+        names = [self._name("t") for _ in outputs]
+        for name, (shape, dtype) in zip(names, outputs, strict=True):
+            self._block.addTensor(name, list(shape), DTYPES[dtype])
+            self.shapes[name], self.types[name] = list(shape), dtype
+        self._graph.addOperator(getattr(ts.Op, kind), list(inputs), names, attribute)
+        return names
+
     def op(
         self,
         kind: str,
@@ -95,11 +117,7 @@ class TosaGraph:
         dtype: str,
         attribute: ts.TosaSerializerAttribute | None = None,
     ) -> str:
-        name = self._name("t")
-        self._block.addTensor(name, list(shape), DTYPES[dtype])
-        self._graph.addOperator(getattr(ts.Op, kind), list(inputs), [name], attribute)
-        self.shapes[name], self.types[name] = list(shape), dtype
-        return name
+        return self.ops(kind, inputs, [(shape, dtype)], attribute)[0]
 
     def rescale(
         self,
@@ -144,6 +162,14 @@ class TosaGraph:
     def finish(self, *outputs: str) -> bytes:
         for name in outputs:
             self.output(name)
+        inputs = list(self.inputs)
+        for region, build in self._regions:
+            self._graph.startRegion(region, "")
+            self._graph.addBasicBlock(region)
+            self._block = self._graph.currRegion.currBasicBlock
+            for name in build():
+                self.output(name)
+        self.inputs = inputs
         return bytes(self._graph.serialize())
 
 

@@ -208,3 +208,69 @@ def chain_of_both(rng: np.random.Generator) -> tuple[TosaGraph, str]:
     other = graph.input(graph.shapes[y], "int32", (-999, 999))
     y = graph.op("SUB", [other, y], graph.shapes[y], "int32", attribute("Sub"))
     return graph, graph.op("SUB", [other, y], graph.shapes[y], "int32", attribute("Sub"))
+
+
+def _sparse(rng: np.random.Generator, dtype: str) -> tuple[TosaGraph, str]:
+    graph = TosaGraph()
+    kernel = [int(k) for k in rng.integers(1, 5, 2)]
+    stride = int(rng.integers(1, 3))
+    sizes = [k + stride * int(rng.integers(0, 7)) for k in kernel]
+    channels = int(rng.choice([4, 16, 20, 64, 144]))
+    x = graph.input([1, *sizes, channels], dtype)
+    y = conv2d(graph, x, size(rng, 150), kernel, rng, stride=(stride, stride), sparse=True)
+    if dtype == "int16":
+        return graph, graph.rescale(y, [1e-7] * graph.shapes[y][3], dtype, scale32=False)
+    points = kernel[0] * kernel[1] * channels
+    return graph, graph.rescale(y, scales(rng, y, graph, points), dtype, output_zp=3)
+
+
+@u85_case
+def convolution_sparse(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    return _sparse(rng, "int8")
+
+
+@u85_case
+def convolution_sparse_int16(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    return _sparse(rng, "int16")
+
+
+@u85_case
+def conditional(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    graph = TosaGraph()
+    shape, _ = shapes(rng)
+    condition = graph.input([1], "bool")
+    operands = [graph.input(shape, "int32", (-(2**20), 2**20)) for _ in range(2)]
+
+    def part(kind: str, name: str) -> str:
+        def build() -> list[str]:
+            inner = [graph.input(shape, "int32") for _ in operands]
+            return [graph.op(kind, inner, shape, "int32", attribute(name))]
+
+        return graph.region(build)
+
+    parts = attribute("CondIf", then_graph=part("ADD", "Add"), else_graph=part("SUB", "Sub"))
+    return graph, graph.op("COND_IF", [condition, *operands], shape, "int32", parts)
+
+
+@u85_case
+def loop(rng: np.random.Generator) -> tuple[TosaGraph, str]:
+    """Doubles until a counter is seven."""
+    graph = TosaGraph()
+    shape, _ = shapes(rng)
+    operands = [graph.input([1], "int32", (0, 8)), graph.input(shape, "int32", (-(2**20), 2**20))]
+
+    def test() -> list[str]:
+        count, _ = graph.input([1], "int32"), graph.input(shape, "int32")
+        seven = graph.const([7], "int32")
+        return [graph.op("GREATER", [seven, count], [1], "bool", attribute("Greater"))]
+
+    def body() -> list[str]:
+        count, x = graph.input([1], "int32"), graph.input(shape, "int32")
+        one = graph.const([1], "int32")
+        return [
+            graph.op("ADD", [count, one], [1], "int32", attribute("Add")),
+            graph.op("ADD", [x, x], shape, "int32", attribute("Add")),
+        ]
+
+    parts = attribute("WhileLoop", cond_graph=graph.region(test), body_graph=graph.region(body))
+    return graph, graph.ops("WHILE_LOOP", operands, [([1], "int32"), (shape, "int32")], parts)[1]

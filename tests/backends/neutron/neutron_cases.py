@@ -43,8 +43,41 @@ class Product(nn.Module):
         return torch.matmul(q, self.k(x).transpose(1, 2)) + q[..., :8]
 
 
+class Parameters(nn.Module):
+    """A function of the input and parameters."""
+
+    def __init__(self, function: Callable[..., Tensor], *shapes: Shape) -> None:
+        super().__init__()
+        self.function = function
+        self.parameters_ = nn.ParameterList(torch.rand(shape) + 0.5 for shape in shapes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x, *self.parameters_)
+
+
+class Attention(nn.Module):
+    """Several heads, as torch computes them, or spelt out."""
+
+    def __init__(self, width: int = 32, heads: int = 4, spelt: bool = False) -> None:
+        super().__init__()
+        self.heads, self.spelt = heads, spelt
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, tokens, width = x.shape
+        size = width // self.heads
+        parts = self.qkv(x).view(n, tokens, 3, self.heads, size)
+        q, k, v = parts.permute(2, 0, 3, 1, 4).unbind(0)
+        if self.spelt:
+            y = torch.softmax(q @ k.transpose(-1, -2) / size**0.5, -1) @ v
+        else:
+            y = F.scaled_dot_product_attention(q, k, v)
+        return self.out(y.transpose(1, 2).reshape(n, tokens, width))
+
+
 IMAGE: Shape = (1, 8, 9, 7)
 SQUARE: Shape = (1, 8, 8, 8)
+TALL: Shape = (1, 16, 9, 7)
 
 ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     # convolutions
@@ -75,6 +108,9 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "conv1d": (lambda: nn.Conv1d(8, 16, 3, padding=1), ((1, 8, 20),)),
     "conv1d-stride": (lambda: nn.Conv1d(8, 16, 4, stride=3, padding=2), ((2, 8, 21),)),
     "conv1d-relu": (lambda: act(nn.Conv1d(8, 16, 3), nn.ReLU()), ((1, 8, 20),)),
+    "groups": (lambda: conv(16, 24, 3, groups=2, padding=1), (TALL,)),
+    "groups-relu": (lambda: act(conv(16, 8, 3, groups=4, stride=2), nn.ReLU()), (TALL,)),
+    "groups-1d": (lambda: nn.Conv1d(16, 8, 3, groups=2), ((1, 16, 9),)),
     "transposed": (lambda: nn.ConvTranspose2d(8, 16, 4, stride=2, padding=1), ((1, 8, 5, 6),)),
     "transposed-stride-1": (lambda: nn.ConvTranspose2d(8, 4, 3), ((1, 8, 5, 6),)),
     "transposed-1d": (lambda: nn.ConvTranspose1d(8, 4, 4, stride=2, padding=1), ((1, 8, 9),)),
@@ -89,6 +125,17 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "bmm-transposed": (lambda: Fn(lambda a, b: a @ b.transpose(1, 2)), ((2, 3, 8), (2, 4, 8))),
     "bmm-4d": (lambda: Fn(torch.matmul), ((1, 2, 3, 8), (1, 2, 8, 4))),
     "bmm-linear": (lambda: Product(), ((2, 8, 16),)),
+    "mm": (lambda: Parameters(torch.mm, (16, 10)), ((3, 16),)),
+    "addmm": (
+        lambda: Parameters(lambda x, w, b: torch.addmm(b, x, w), (16, 10), (10,)),
+        ((3, 16),),
+    ),
+    "softmax-bmm": (
+        lambda: Fn(lambda a, b: torch.softmax(a, -1) @ b),
+        ((2, 8, 8), (2, 8, 4)),
+    ),
+    "attention": (lambda: Attention(), ((1, 8, 32),)),
+    "attention-spelt": (lambda: Attention(spelt=True), ((2, 8, 32),)),
     # two operands
     "add": (lambda: Fn(lambda a, b: a + b), (IMAGE, IMAGE)),
     "add-channels": (lambda: Fn(lambda a, b: a + b), (IMAGE, (1, 8, 1, 1))),
@@ -98,6 +145,13 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "sub": (lambda: Fn(lambda a, b: a - b), (IMAGE, IMAGE)),
     "mul": (lambda: Fn(lambda a, b: a * b), (IMAGE, IMAGE)),
     "mul-gate": (lambda: Fn(lambda a, b: a * b), (IMAGE, (1, 8, 1, 1))),
+    "add-number": (lambda: Fn(lambda x: x + 1.5), (IMAGE,)),
+    "sub-number": (lambda: Fn(lambda x: torch.relu(x - 0.25)), (IMAGE,)),
+    "mul-number": (lambda: Fn(lambda x: -2.5 * x), (IMAGE,)),
+    "mul-zero": (lambda: Fn(lambda x: torch.relu(x * 0.0 + x)), (IMAGE,)),
+    "div-number": (lambda: Fn(lambda x: x / 3), (IMAGE,)),
+    "div-parameter": (lambda: Parameters(lambda x, p: x / p, (8, 1, 1)), (IMAGE,)),
+    "add-parameter": (lambda: Parameters(lambda x, p: x + p, IMAGE), (IMAGE,)),
     "maximum": (lambda: Fn(torch.maximum), (IMAGE, IMAGE)),
     "minimum": (lambda: Fn(torch.minimum), (IMAGE, IMAGE)),
     # one operand
@@ -120,10 +174,14 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "avg_pool": (lambda: nn.AvgPool2d(2), (SQUARE,)),
     "avg_pool-counted": (lambda: nn.AvgPool2d(3, 2, 1), (IMAGE,)),
     "avg_pool-same": (lambda: nn.AvgPool2d(3, 1, 1, count_include_pad=False), (IMAGE,)),
+    "max_pool-1d": (lambda: nn.MaxPool1d(3, 2, 1), ((1, 8, 9),)),
+    "avg_pool-1d": (lambda: nn.AvgPool1d(2), ((1, 8, 8),)),
+    "adaptive-1d": (lambda: nn.AdaptiveAvgPool1d(4), ((1, 8, 8),)),
     "adaptive": (lambda: nn.AdaptiveAvgPool2d(4), (SQUARE,)),
     "adaptive-1": (lambda: nn.AdaptiveAvgPool2d(1), (IMAGE,)),
     "mean": (lambda: Fn(lambda x: x.mean((-1, -2))), (IMAGE,)),
     "mean-kept": (lambda: Fn(lambda x: x.mean((2, 3), keepdim=True)), (IMAGE,)),
+    "mean-all": (lambda: Fn(lambda x: x.mean()), (IMAGE,)),
     "sum": (lambda: Fn(lambda x: x.sum(1)), ((1, 4, 3, 3),)),
     "amax": (lambda: Fn(lambda x: torch.amax(x, 1)), (IMAGE,)),
     "amin": (lambda: Fn(lambda x: torch.amin(x, (1, 2))), (IMAGE,)),
@@ -134,6 +192,12 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "pad-value": (lambda: Fn(lambda x: F.pad(x, (1, 2, 0, 1), value=0.5)), (IMAGE,)),
     "slice": (lambda: Fn(lambda x: x[:, 2:6, :, 1:]), (IMAGE,)),
     "slice-back": (lambda: Fn(lambda x: x[..., -3:-1]), (IMAGE,)),
+    "select": (lambda: Fn(lambda x: torch.tanh(x[:, 3])), (IMAGE,)),
+    "select-back": (lambda: act(conv(8, 8, 3), Fn(lambda x: torch.tanh(x[..., -2]))), (IMAGE,)),
+    "chunk": (lambda: Fn(lambda x: torch.mul(*x.chunk(2, 1))), (IMAGE,)),
+    "split": (lambda: Fn(lambda x: torch.cat(x.split([5, 3], 1)[::-1], 1)), (IMAGE,)),
+    "unbind": (lambda: Fn(lambda x: torch.add(*x.unbind(0))), ((2, 8, 5),)),
+    "squeeze": (lambda: Fn(lambda x: torch.tanh(x.squeeze())), (IMAGE,)),
     "permute": (lambda: Fn(lambda x: torch.sigmoid(x.permute(0, 2, 3, 1))), (IMAGE,)),
     "transpose": (lambda: Fn(lambda x: torch.tanh(x.transpose(1, 2))), ((2, 3, 8),)),
     "view": (lambda: Fn(lambda x: torch.tanh(x.reshape(1, 8, 63))), (IMAGE,)),
@@ -146,7 +210,7 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
 }
 
 REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...], str]] = {
-    "groups": (lambda: conv(8, 8, 3, groups=2), (IMAGE,), "groups=1, or one input channel"),
+    "groups": (lambda: conv(24, 24, 3, groups=12), ((1, 24, 9, 7),), "at most 10 groups"),
     "3d": (lambda: nn.Conv3d(2, 4, 3), ((1, 2, 5, 5, 5),), "int8|one or two dimensions"),
     "transposed-stride": (
         lambda: nn.ConvTranspose2d(8, 4, 3, stride=3),
@@ -176,7 +240,10 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...], str]] = {
         ((1, 8, 1, 4), (1, 1, 4, 1)),
         "one operand has the result's size",
     ),
-    "scalar": (lambda: Fn(lambda x: x + 1.5), (IMAGE,), "Neutron table; got aten.add.Scalar"),
+    "infinite": (lambda: Fn(lambda x: torch.relu(x + float("-inf"))), (IMAGE,), "finite number"),
+    "div-computed": (lambda: Fn(lambda x: x / (x.exp() + 1)), (IMAGE,), "aten.div.Tensor"),
+    "gelu": (nn.GELU, (IMAGE,), "got aten.gelu.default"),
+    "layer_norm": (lambda: nn.LayerNorm(8), ((2, 8),), "got aten.native_layer_norm.default"),
     "step": (lambda: Fn(lambda x: torch.tanh(x[..., ::2])), (IMAGE,), "step=1; got step=2"),
     "scale": (lambda: nn.Upsample(scale_factor=3.0), (IMAGE,), "scales of 1, 2, 4 or 8"),
     "no-row": (lambda: Fn(torch.erf), (IMAGE,), "aten.erf.default"),

@@ -14,7 +14,7 @@ from torch.fx import Interpreter, Node
 from edgewise.backends.neutron import NeutronPartitioner
 from edgewise.backends.neutron.backend import TFLiteProgram, lower
 from edgewise.backends.neutron.quantized import is_quantize
-from edgewise.edge.graph import is_call, op_name
+from edgewise.edge.graph import is_call, is_getitem, op_name
 from edgewise.edge.program import Constants
 from edgewise.lowering import to_edge_program
 from edgewise.partition.delegate import cut_out
@@ -94,7 +94,7 @@ def _integers(made: TFLiteProgram, inputs: Sequence[Any]) -> dict[str, np.ndarra
         run.set_tensor(detail["index"], np.ascontiguousarray(data))
     run.invoke()
     return {
-        name: run.get_tensor(t.value.index).transpose(np.argsort(t.order))
+        name: np.asarray(run.get_tensor(t.value.index)).transpose(np.argsort(t.order))
         for name, t in made.integers.items()
     }
 
@@ -104,6 +104,7 @@ def _computing(quantize: Node) -> str:
     names = []
     node = quantize.args[0]
     while isinstance(node, Node) and is_call(node) and "dequantize" not in op_name(node):
-        names.append(op_name(node).split(".")[1])
+        if not is_getitem(node):
+            names.append(op_name(node).split(".")[1])
         node = node.all_input_nodes[0]
     return " + ".join(reversed(names)) or "nothing"

@@ -57,6 +57,10 @@ class AttentionStep final : public Step {
   size_t scratch_bytes() const override;
   Status set_pointers(std::span<void* const> addresses, std::byte* scratch) override;
   Status run() override;
+  std::vector<ProfilePart> parts() const override {
+    return {
+        {.name = std::string("edgewise Attention ") + kernels_.name, .nodes = {}, .counters = {}}};
+  }
 
  private:
   AttentionStep(const FloatKernels& kernels, pthreadpool_t threads)

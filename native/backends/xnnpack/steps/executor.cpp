@@ -110,7 +110,7 @@ bool can_pass(const Graph& graph, const std::vector<bool>& is_needed) {
 Result<std::unique_ptr<Executor>> Executor::make(const Graph& graph,
                                                  const std::vector<Shape>& shapes,
                                                  const FloatKernels* kernels, ProgramState& state,
-                                                 const NamedData* named_data) {
+                                                 const NamedData* named_data, bool is_profiled) {
   std::vector<Choice> choices = choose_steps(graph, shapes, kernels);
   std::vector<bool> is_alias = find_aliases(graph, choices);
   std::vector<Part> parts = split(graph, &choices, is_alias);
@@ -122,12 +122,25 @@ Result<std::unique_ptr<Executor>> Executor::make(const Graph& graph,
     is_needed = needed_elsewhere(graph, parts_of_nodes(graph, parts));
   }
   std::unique_ptr<Executor> executor(new Executor(graph, state));
+  std::vector<ProfilePart> profile_parts;
   for (const Part& part : parts) {
-    auto step = part.choice != nullptr
-                    ? part.choice->make(state)
-                    : XnnpackStep::make(graph, shapes, part.nodes, is_needed, state, named_data);
+    auto step = part.choice != nullptr ? part.choice->make(state)
+                                       : XnnpackStep::make(graph, shapes, part.nodes, is_needed,
+                                                           state, named_data, is_profiled);
     if (!step.ok()) return step.status();
     executor->steps_.push_back(std::move(*step));
+    if (!is_profiled) continue;
+    executor->first_parts_.push_back(profile_parts.size());
+    for (ProfilePart& of_step : executor->steps_.back()->parts()) {
+      if (part.choice != nullptr) {
+        for (size_t node : part.nodes) graph.nodes[node].add_indices(&of_step.nodes);
+      }
+      profile_parts.push_back(std::move(of_step));
+    }
+  }
+  if (is_profiled) {
+    executor->profile_parts_ =
+        std::make_shared<const std::vector<ProfilePart>>(std::move(profile_parts));
   }
   executor->addresses_.resize(graph.values.size());
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -194,12 +207,25 @@ Status Executor::set_all_pointers() {
   return {};
 }
 
-Status Executor::run() {
-  // Another delegate of the program may have needed more memory.
+// Another delegate of the program may have needed more memory.
+Status Executor::follow_memory() {
   auto memory = state_.memory_between_steps(between_bytes_ + scratch_bytes_);
   if (!memory.ok()) return memory.status();
-  if (*memory != memory_) EDGEWISE_RETURN_IF_ERROR(set_all_pointers());
+  return *memory == memory_ ? Status() : set_all_pointers();
+}
+
+Status Executor::run() {
+  EDGEWISE_RETURN_IF_ERROR(follow_memory());
   for (const auto& step : steps_) EDGEWISE_RETURN_IF_ERROR(step->run());
+  return {};
+}
+
+Status Executor::run_profiled(RunProfile& profile) {
+  EDGEWISE_RETURN_IF_ERROR(follow_memory());
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    PartTimes times(profile, profile_parts_, first_parts_[i]);
+    EDGEWISE_RETURN_IF_ERROR(steps_[i]->run_profiled(times));
+  }
   return {};
 }
 

@@ -17,11 +17,13 @@ class Executor {
  public:
   // `graph` and `state` must outlive it. `graph` must have passed all checks, and `shapes` be
   // what infer_shapes made. `kernels`: for steps of our own; null: none.
-  // `named_data`: what packed constants are released from, if given.
+  // `named_data`: what packed constants are released from, if given. `is_profiled`: for
+  // run_profiled().
   static Result<std::unique_ptr<Executor>> make(const Graph& graph,
                                                 const std::vector<Shape>& shapes,
                                                 const FloatKernels* kernels, ProgramState& state,
-                                                const NamedData* named_data = nullptr);
+                                                const NamedData* named_data = nullptr,
+                                                bool is_profiled = false);
 
   // Whether reshape() can go to `shapes`. If not, make a new one.
   bool can_take(const std::vector<Shape>& shapes) const;
@@ -29,6 +31,7 @@ class Executor {
   // Addresses of the graph's inputs and outputs, by value; others are not looked at.
   Status set_pointers(std::span<void* const> addresses);
   Status run();
+  Status run_profiled(RunProfile& profile);
 
  private:
   struct Alias {
@@ -39,6 +42,7 @@ class Executor {
   Executor(const Graph& graph, ProgramState& state) : graph_(graph), state_(state) {}
   void find_lifetimes();
   Status set_all_pointers();
+  Status follow_memory();
 
   const Graph& graph_;
   ProgramState& state_;
@@ -49,6 +53,8 @@ class Executor {
   size_t scratch_bytes_ = 0;
   std::vector<void*> addresses_;       // by value
   const std::byte* memory_ = nullptr;  // that the steps' pointers are for
+  ProfileParts profile_parts_;         // of all steps; null: not profiled
+  std::vector<size_t> first_parts_;    // of each step
 };
 
 }  // namespace edgewise::xnnpack

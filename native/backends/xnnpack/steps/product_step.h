@@ -25,6 +25,10 @@ class ProductStep final : public Step {
   Status reshape(const std::vector<Shape>& shapes) override;
   Status set_pointers(std::span<void* const> addresses, std::byte* scratch) override;
   Status run() override;
+  std::vector<ProfilePart> parts() const override {
+    return {
+        {.name = std::string("edgewise Product ") + kernels_.name, .nodes = {}, .counters = {}}};
+  }
 
  private:
   ProductStep(const FloatKernels& kernels, pthreadpool_t threads)

@@ -6,8 +6,24 @@
 #include <vector>
 
 #include "backends/xnnpack/graph.h"
+#include "edgewise/profile.h"
 
 namespace edgewise::xnnpack {
+
+// Times of the parts of a step's parts(), into a run's profile.
+class PartTimes {
+ public:
+  PartTimes(RunProfile& profile, const ProfileParts& parts, size_t first)
+      : profile_(profile), parts_(parts), first_(first) {}
+  void add(size_t part, int64_t begin, int64_t end) {
+    profile_.add_part(parts_, first_ + part, begin, end);
+  }
+
+ private:
+  RunProfile& profile_;
+  const ProfileParts& parts_;
+  size_t first_;
+};
 
 // Indices are those of the whole graph's values. All of it is used under the program state's
 // mutex.
@@ -27,6 +43,16 @@ class Step {
   // `addresses` of all values that it reads and writes.
   virtual Status set_pointers(std::span<void* const> addresses, std::byte* scratch) = 0;
   virtual Status run() = 0;
+
+  // What a profile tells apart. A step that is all of its part leaves the nodes to the executor.
+  virtual std::vector<ProfilePart> parts() const = 0;
+  // run(), and the time of each part.
+  virtual Status run_profiled(PartTimes& times) {
+    const int64_t begin = profile_clock();
+    EDGEWISE_RETURN_IF_ERROR(run());
+    times.add(0, begin, profile_clock());
+    return {};
+  }
 };
 
 }  // namespace edgewise::xnnpack

@@ -29,6 +29,11 @@ class WinogradStep final : public Step {
   size_t scratch_bytes() const override;
   Status set_pointers(std::span<void* const> addresses, std::byte* scratch) override;
   Status run() override;
+  std::vector<ProfilePart> parts() const override {
+    return {{.name = std::string("edgewise Convolution Winograd F(2x2, 3x3) ") + kernels_.name,
+             .nodes = {},
+             .counters = {}}};
+  }
 
  private:
   WinogradStep(const FloatKernels& kernels, pthreadpool_t threads)

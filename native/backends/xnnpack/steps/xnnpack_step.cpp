@@ -6,7 +6,8 @@ Result<std::unique_ptr<Step>> XnnpackStep::make(const Graph& graph,
                                                 const std::vector<Shape>& shapes,
                                                 std::span<const size_t> nodes,
                                                 const std::vector<bool>& is_needed,
-                                                ProgramState& state, const NamedData* named_data) {
+                                                ProgramState& state, const NamedData* named_data,
+                                                bool is_profiled) {
   std::unique_ptr<XnnpackStep> step(new XnnpackStep(state));
   Graph& part = step->graph_;
   part.owner = graph.owner;
@@ -34,7 +35,8 @@ Result<std::unique_ptr<Step>> XnnpackStep::make(const Graph& graph,
     for (uint32_t& output : node.outputs) output = add(output, true);
     part.nodes.push_back(std::move(node));
   }
-  auto runtime = Runtime::make(part, step->part_of(shapes), state, step->cache_, named_data);
+  auto runtime =
+      Runtime::make(part, step->part_of(shapes), state, step->cache_, named_data, is_profiled);
   if (!runtime.ok()) return runtime.status();
   step->runtime_ = std::move(*runtime);
   return std::unique_ptr<Step>(std::move(step));
@@ -53,6 +55,12 @@ bool XnnpackStep::can_take(const std::vector<Shape>& shapes) const {
 
 Status XnnpackStep::reshape(const std::vector<Shape>& shapes) {
   return runtime_->reshape(part_of(shapes));
+}
+
+Status XnnpackStep::run_profiled(PartTimes& times) {
+  EDGEWISE_RETURN_IF_ERROR(runtime_->run_profiled(&times_));
+  for (size_t i = 0; i < times_.size(); ++i) times.add(i, times_[i].begin, times_[i].end);
+  return {};
 }
 
 Status XnnpackStep::set_pointers(std::span<void* const> addresses, std::byte* /*scratch*/) {

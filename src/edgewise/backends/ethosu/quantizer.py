@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import torch
 from torch.fx import GraphModule
 
-from edgewise.backends.ethosu.attention import split_attention
 from edgewise.backends.ethosu.compile_spec import EthosUCompileSpec
 from edgewise.quantize._torchao import HistogramObserver, QuantizationConfig, QuantizationSpec
 from edgewise.quantize.config import SMALLEST_SCALE, get_symmetric_quantization_config
 from edgewise.quantize.patterns import Elementwise, Joined, Pattern, SameScale, Weighted
 from edgewise.quantize.quantizer import TableQuantizer
+from edgewise.quantize.steps import split_attention
 
 aten = torch.ops.aten
 

@@ -155,7 +155,7 @@ def _lower(to: Lowering, node: Node) -> None:
         if isinstance(value, Computed):
             to.done[node] = value.quantized(quant)
         else:
-            to.done[node] = value.tensor
+            to.done[node] = to.requantized(value.tensor, quant, node.name)
     elif is_getitem(node):
         to.done[node] = to.done[node.args[0]]  # type: ignore[index]
     else:

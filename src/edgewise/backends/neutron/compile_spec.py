@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 
 from edgewise.backends.neutron.targets import TARGETS
 from edgewise.partition.spec import CompileSpec
@@ -18,24 +18,40 @@ class CustomDelegationOptions:
 
     allow_no_op_partitions: partitions that only move or rename data. NXP's converter makes no
     NeutronGraph of some of them, which then fails the lowering.
-
-    Sizes must be known: the NPU's program is made for them, and its runtime does not look.
+    allow_dynamic_batch: operators whose first dimension, and no other, is symbolic, with an upper
+    bound. The NPU's program is made for the bound; the program fills rows up before and cuts them
+    off behind, so that every call takes the largest batch's time.
+    allow_padded_channels: convolutions, concatenations and products whose numbers of channels a
+    converter of before 2026 may have to pad. Where it does not, the lowering fails.
+    force_delegate_cat: the same, of concatenations only (ExecuTorch's name).
     """
 
     allow_no_op_partitions: bool = False
+    allow_dynamic_batch: bool = False
+    allow_padded_channels: bool = False
+    force_delegate_cat: bool = False
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if not isinstance(value, bool):
+                raise TypeError(
+                    f"[CustomDelegationOptions] {option.name} must be True or False; got {value!r}"
+                )
 
     @staticmethod
     def of(given: object) -> CustomDelegationOptions:
         """None for the default; ExecuTorch's class of this name is taken, too."""
         if given is None or isinstance(given, CustomDelegationOptions):
             return given or CustomDelegationOptions()
-        allowed = getattr(given, "allow_no_op_partitions", None)
-        if not isinstance(allowed, bool):
+        names = [option.name for option in fields(CustomDelegationOptions)]
+        found = {name: getattr(given, name) for name in names if hasattr(given, name)}
+        if not found or isinstance(given, type):
             raise TypeError(
                 f"[NeutronPartitioner] custom_delegation_options must be CustomDelegationOptions; "
                 f"got {type(given).__name__}; try CustomDelegationOptions(...)"
             )
-        return CustomDelegationOptions(allowed)
+        return CustomDelegationOptions(**found)
 
 
 @dataclass(frozen=True)
@@ -51,7 +67,6 @@ class NeutronOptions:
     fetch_constants_to_sram: bool = False
     dump_kernel_selection_code: bool = False
     use_profiling: bool = False
-    delegation: CustomDelegationOptions = field(default_factory=CustomDelegationOptions)
 
     def compile_specs(self) -> list[CompileSpec]:
         """As in files of ExecuTorch, where one of them is read by its position; ours follow."""

@@ -22,6 +22,7 @@ from edgewise.backends.neutron.quantized import Quant, is_dequantize
 from edgewise.backends.neutron.tflite.model import ModelBuilder, Quantization, Value
 from edgewise.backends.neutron.tflite.schema import (
     Activation,
+    AddOptions,
     BuiltinOperator,
     ReshapeOptions,
 )
@@ -119,8 +120,10 @@ class Lowering:
             return data, tuple(scales), int(args["axis"]) % data.ndim
         return data, (float(args["scale"]),), 0
 
-    def bias(self, node: Any, scales: Sequence[float], outputs: int) -> Value:
-        """int32, in units of the products. A missing one is zero."""
+    def bias(
+        self, node: Any, scales: Sequence[float], outputs: int, part: slice = slice(None)
+    ) -> Value:
+        """int32, in units of the products. A missing one is zero. part: of the outputs."""
         steps = np.broadcast_to(np.asarray(scales, np.float64), (outputs,))
         if node is None:
             stored = np.zeros(outputs, np.int32)
@@ -132,7 +135,9 @@ class Lowering:
             real = self.constants.tensor(node).detach().double().numpy().reshape(-1)
             stored = _rounded(real / steps)
         name = node.name if isinstance(node, Node) else "bias"
-        return self.b.constant(name, stored, Quantization(tuple(scales), (0,) * len(scales)))
+        if len(scales) > 1:
+            scales = scales[part]
+        return self.b.constant(name, stored[part], Quantization(tuple(scales), (0,) * len(scales)))
 
     # --- operators ----------------------------------------------------------------------
 
@@ -187,6 +192,26 @@ class Lowering:
         sizes = list(made.value.shape)
         shape = self.ints("shape", sizes)
         return self.add(BuiltinOperator.RESHAPE, [t, shape], made, ReshapeOptions(sizes))
+
+    def cut(self, t: Tensor, pieces: dict[int, tuple[int, int]], name: str) -> Tensor:
+        """pieces: first element and size, by torch's dimension."""
+        shape = [pieces[d][1] if d in pieces else n for d, n in enumerate(t.shape)]
+        if tuple(shape) == t.shape:
+            return t
+        made = self.result(name, shape, t.order, t.quant)
+        begin = self.ints("begin", [pieces[d][0] if d in pieces else 0 for d in t.order])
+        sizes = self.ints("size", list(made.value.shape))
+        return self.add(BuiltinOperator.SLICE, [t, begin, sizes], made)
+
+    def requantized(self, t: Tensor, quant: Quant, name: str) -> Tensor:
+        """The same numbers in other steps: a sum with zero, which the NPU has (see `neg`)."""
+        if (t.quant.scale, t.quant.zero_point) == (quant.scale, quant.zero_point):
+            return t
+        zero = np.full((1,) * len(t.order), t.quant.zero_point, np.int8)
+        nothing = self.b.constant(f"{name}_zero", zero, t.value.quantization)
+        options = AddOptions(Activation.NONE, pot_scale_int16=False)
+        made = self.result(name, t.shape, t.order, quant)
+        return self.add(BuiltinOperator.ADD, [t, nothing], made, options)
 
     def padded(self, t: Tensor, amounts: dict[int, tuple[int, int]], number: int) -> Tensor:
         """amounts: before and after, by torch's dimension. number: as stored."""

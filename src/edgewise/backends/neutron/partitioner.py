@@ -10,8 +10,10 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from edgewise.backends.neutron.backend import NeutronBackend
+from edgewise.backends.neutron.batch import FILLED, DynamicBatch
 from edgewise.backends.neutron.compile_spec import CustomDelegationOptions, NeutronOptions
 from edgewise.backends.neutron.converter import FLAVOR_PREFIX, find_converter
+from edgewise.backends.neutron.grouping import partitions
 from edgewise.backends.neutron.quantized import (
     Cluster,
     Quant,
@@ -25,10 +27,9 @@ from edgewise.backends.neutron.quantized import (
 from edgewise.backends.neutron.rows import all_rows, row_of
 from edgewise.backends.neutron.table import Rules, is_main, query_of
 from edgewise.backends.neutron.targets import target_of
-from edgewise.edge.graph import is_call, is_getitem, is_size, op_name, tensors_of
+from edgewise.edge.graph import is_call, is_getitem, op_name, tensors_of
 from edgewise.edge.program import Constants
 from edgewise.partition.delegate import is_delegate_call
-from edgewise.partition.grouping import group
 from edgewise.partition.spec import (
     TAG,
     CompileSpec,
@@ -38,7 +39,11 @@ from edgewise.partition.spec import (
     Refusal,
 )
 
+DYNAMIC_BATCH = "CustomDelegationOptions(allow_dynamic_batch=True)"
 QUANTIZE_FIRST = "quantizing the model for this NPU: NeutronQuantizer with prepare_pt2e"
+
+_BORDER = Refusal("the NPU takes and gives int8", "a quantization at its border")
+_WITH_ITS_OPERATOR = Refusal("a quantization goes with its operator", "one that is refused")
 
 
 class NeutronPartitioner(Partitioner):
@@ -96,33 +101,54 @@ class NeutronPartitioner(Partitioner):
         own_dequantizations([n for n in graph.nodes if is_call(n)])
         free = [n for n in graph.nodes if is_call(n) and not (is_delegate_call(n) or TAG in n.meta)]
         found = clusters(free, constants)
-        refused = {id(c): r for c in found if (r := self._refusals(c, constants))}
+        batch = None
+        if self.rules.options.allow_dynamic_batch:
+            inputs = [n for n in graph.nodes if n.op == "placeholder" and n not in constants]
+            batch = DynamicBatch(graph, inputs)
+        refused = {id(c): r for c in found if (r := self._refusals(c, constants, batch))}
         tags: dict[str, DelegationSpec] = {}
-        for partition in self._partitions(exported_program, found, refused):
+        taken: list[list[Node]] = []
+        for partition in partitions(graph, found, lambda cluster: id(cluster) not in refused):
             idle = self._idle(partition)
             if idle is not None:
-                refused.update((id(c), {n: [idle] for n in c.nodes}) for c in partition)
+                for cluster in partition:
+                    refused[id(cluster)] = {n: [idle] for n in cluster.nodes or cluster.all_nodes}
+                    if batch is not None:
+                        batch.release(cluster)
                 continue
             tag = f"neutron_{len(tags)}"
             tags[tag] = self.delegation_spec
-            for cluster in partition:
-                for node in cluster.all_nodes:
-                    node.meta[TAG] = tag
+            taken.append([n for cluster in partition for n in cluster.all_nodes])
+            for node in taken[-1]:
+                node.meta[TAG] = tag
         reasons = {n.name: r for given in refused.values() for n, r in given.items()}
-        edge = Refusal("the NPU takes and gives int8", "a quantization at its border")
+        for node in batch.fill(taken) if batch is not None else ():
+            reasons[node.name] = [FILLED]
+        for node in (n for c in found if id(c) in refused for n in c.all_nodes):
+            reasons.setdefault(node.name, [_WITH_ITS_OPERATOR])
         for node in free:
             if TAG not in node.meta and (is_quantize(node) or is_dequantize(node)):
-                reasons.setdefault(node.name, [edge])
+                reasons.setdefault(node.name, [_BORDER])
         self._report_unused_names(free, reasons)
         return PartitionResult(exported_program, tags, reasons)
 
     # --- one cluster --------------------------------------------------------------------
 
-    def _refusals(self, cluster: Cluster, constants: Constants) -> dict[Node, list[Refusal]]:
+    def _refusals(
+        self, cluster: Cluster, constants: Constants, batch: DynamicBatch | None
+    ) -> dict[Node, list[Refusal]]:
         """By node; empty if the NPU takes the cluster."""
-        whole = self._against_all(cluster, constants)
+        whole = batch.fix(cluster) if batch is not None else None
+        whole = whole or self._against_all(cluster, constants)
         if whole is not None:
-            return {node: [whole] for node in cluster.nodes or cluster.all_nodes}
+            given = {node: [whole] for node in cluster.nodes or cluster.all_nodes}
+        else:
+            given = self._against_nodes(cluster, constants)
+        if given and batch is not None:
+            batch.release(cluster)
+        return given
+
+    def _against_nodes(self, cluster: Cluster, constants: Constants) -> dict[Node, list[Refusal]]:
         given: dict[Node, list[Refusal]] = {}
         for node in cluster.nodes:
             if is_getitem(node):
@@ -153,11 +179,10 @@ class NeutronPartitioner(Partitioner):
             for tensor in tensors_of(node):
                 if not all(isinstance(size, int) for size in tensor.shape):
                     shown = ", ".join(map(str, tensor.shape))
-                    return Refusal(
-                        "static shapes",
-                        f"{node.name}: [{shown}]",
-                        "an export without dynamic_shapes",
-                    )
+                    hint = "an export without dynamic_shapes"
+                    if all(isinstance(size, int) for size in tensor.shape[1:]):
+                        hint += f", or {DYNAMIC_BATCH}"
+                    return Refusal("static shapes", f"{node.name}: [{shown}]", hint)
                 if 0 in tensor.shape:
                     return Refusal("tensors with elements", f"{node.name}: {list(tensor.shape)}")
         if cluster.floats or not cluster.outputs or not cluster.inputs:
@@ -172,10 +197,7 @@ class NeutronPartitioner(Partitioner):
                 got = f"{node.name}: {dtype} {quant.low}..{quant.high}"
                 return Refusal("activations in int8, -128..127", got, QUANTIZE_FIRST)
         if not nodes:
-            first, second = Quant.of(cluster.inputs[0]), Quant.of(cluster.outputs[0])
-            same = first == second
-            got = f"{first} and {second}"
-            return None if same else Refusal("nothing is quantized anew", got, "NeutronQuantizer")
+            return None  # quantized anew
         if len(results(cluster)) != 1 or len({Quant.of(n) for n in cluster.outputs}) != 1:
             return Refusal(
                 "one result with one quantization",
@@ -207,29 +229,6 @@ class NeutronPartitioner(Partitioner):
         return bool(_names(node) & set(self.options.operators_not_to_delegate))
 
     # --- all of them --------------------------------------------------------------------
-
-    def _partitions(
-        self, program: ExportedProgram, found: Sequence[Cluster], refused: dict[int, Any]
-    ) -> list[list[Cluster]]:
-        """Clusters that may run together. Nodes outside of clusters keep them apart."""
-        owner: dict[Node, Any] = {}
-        for cluster in found:
-            owner.update(dict.fromkeys(cluster.all_nodes, cluster))
-        items = [n for n in program.graph.nodes if is_call(n) and not is_size(n)]
-        units: list[Any] = list(dict.fromkeys(id(owner.get(n, n)) for n in items))
-        by_id = {id(owner.get(n, n)): owner.get(n, n) for n in items}
-        units = _sorted(units, by_id, owner)
-
-        def sources(unit: int) -> list[int]:
-            item = by_id[unit]
-            members = item.all_nodes if isinstance(item, Cluster) else [item]
-            read = {id(owner.get(s, s)) for n in members for s in n.all_input_nodes}
-            return [s for s in read if s != unit]
-
-        def supported(unit: int) -> bool:
-            return isinstance(by_id[unit], Cluster) and unit not in refused
-
-        return [[by_id[u] for u in members] for members in group(units, sources, supported)]
 
     def _idle(self, partition: Sequence[Cluster]) -> Refusal | None:
         """A partition that computes nothing: the converter makes no program of it."""
@@ -285,26 +284,3 @@ def _names(node: Node) -> set[str]:
     operator = op_name(node)
     short = operator.rpartition(".")[0] if operator.count(".") == 2 else operator
     return {node.name, *(n.replace(".", s) for n in (operator, short) for s in "._")}
-
-
-def _sorted(units: list[int], by_id: dict[int, Any], owner: dict[Node, Any]) -> list[int]:
-    """So that each comes after all that it reads (a cluster's nodes lie apart in the graph)."""
-    done: dict[int, None] = {}
-    for first in units:
-        stack = [first]
-        while stack:
-            unit = stack[-1]
-            item = by_id[unit]
-            members = item.all_nodes if isinstance(item, Cluster) else [item]
-            missing = [
-                m
-                for n in members
-                for s in n.all_input_nodes
-                if (m := id(owner.get(s, s))) in by_id and m != unit and m not in done
-            ]
-            if missing and missing[0] not in stack:
-                stack.append(missing[0])
-                continue
-            done[unit] = None
-            stack.pop()
-    return list(done)

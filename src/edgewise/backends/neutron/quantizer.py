@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
 from edgewise.quantize.config import get_symmetric_quantization_config
 from edgewise.quantize.patterns import Elementwise, Fixed, Joined, Pattern, SameScale, Weighted
 from edgewise.quantize.quantizer import TableQuantizer
+from edgewise.quantize.steps import multiply_by_reciprocals, split_attention, split_pieces
 
 aten = torch.ops.aten
 
@@ -18,6 +19,8 @@ aten = torch.ops.aten
 def _table() -> dict[Any, Pattern]:
     table: dict[Any, Pattern] = {
         aten.linear.default: Weighted(one_scale=True),
+        aten.mm.default: Weighted(one_scale=True),
+        aten.addmm.default: Weighted(one_scale=True, places=(1, 2, 0)),
         aten.prelu.default: Weighted(one_scale=True),
         aten.bmm.default: Elementwise(symmetric=True),
         aten.matmul.default: Elementwise(symmetric=True),
@@ -34,9 +37,9 @@ def _table() -> dict[Any, Pattern]:
         aten.softmax.int: Fixed(1 / 256, -128),
         aten.tanh.default: Fixed(1 / 128, 0),
     }
-    for name in ("add", "sub", "mul"):
+    for name in ("add", "sub", "mul", "div"):
         packets = getattr(aten, name), getattr(aten, f"{name}_")
-        table.update({packet.Tensor: Elementwise() for packet in packets})
+        table.update({packet.Tensor: Elementwise(numbers=True) for packet in packets})
     for one in (
         aten.abs.default,
         aten.exp.default,
@@ -49,11 +52,14 @@ def _table() -> dict[Any, Pattern]:
     ):
         table[one] = Elementwise(operands=1)
     for same in (
+        aten.adaptive_avg_pool1d.default,
         aten.adaptive_avg_pool2d.default,
         aten.amax.default,
         aten.amin.default,
+        aten.avg_pool1d.default,
         aten.avg_pool2d.default,
         aten.clamp.default,
+        aten.clamp_.default,
         aten.clone.default,
         aten.constant_pad_nd.default,
         aten.contiguous.default,
@@ -61,15 +67,20 @@ def _table() -> dict[Any, Pattern]:
         aten.flatten.using_ints,
         aten.hardtanh.default,
         aten.hardtanh_.default,
+        aten.max_pool1d.default,
         aten.max_pool2d.default,
+        aten.mean.default,
         aten.mean.dim,
         aten.pad.default,
         aten.permute.default,
         aten.relu6.default,
         aten.reshape.default,
+        aten.select.int,
         aten.slice.Tensor,
+        aten.squeeze.default,
         aten.squeeze.dim,
         aten.squeeze.dims,
+        aten.sum.default,
         aten.sum.dim_IntList,
         aten.t.default,
         aten.transpose.int,
@@ -80,6 +91,10 @@ def _table() -> dict[Any, Pattern]:
     ):
         table[same] = SameScale()
     return table
+
+
+_DIVISIONS = (aten.div.Tensor, aten.div_.Tensor)
+"""The NPU has none by what is computed."""
 
 
 class NeutronQuantizer(TableQuantizer):
@@ -114,7 +129,16 @@ class NeutronQuantizer(TableQuantizer):
         self._per_channel_linear = per_channel_linear
         self.set_global(get_symmetric_quantization_config(is_per_channel=True, is_qat=is_qat))
 
+    def transform_for_annotation(self, model: GraphModule) -> GraphModule:
+        """Operators that the NPU has not become several that it has. Called by `prepare_pt2e`."""
+        split_attention(model)
+        split_pieces(model)
+        multiply_by_reciprocals(model)
+        return model
+
     def _annotate(self, node: Node, pattern: Pattern) -> None:
+        if node.target in _DIVISIONS and isinstance(node.args[1], Node):
+            return
         if self._per_channel_linear and node.target == aten.linear.default:
             pattern = Weighted()
         super()._annotate(node, pattern)

@@ -58,6 +58,6 @@ class ReferenceProgram:
         self._interpreter.invoke()
         results = []
         for detail, moved in zip(self._outputs, self._payload.outputs, strict=True):
-            data = self._interpreter.get_tensor(detail["index"])
+            data = np.asarray(self._interpreter.get_tensor(detail["index"]))
             results.append(np.moveaxis(data, -1, 1) if moved else data)
         return results

@@ -68,6 +68,14 @@ class Query(constraints.Query):
 Lower = Callable[[Lowering, Node, dict[str, Any]], Real]
 
 
+def _nothing(args: dict[str, Any]) -> Sequence[int]:
+    return ()
+
+
+def along_dim(args: dict[str, Any]) -> Sequence[int]:
+    return (int(args["dim"]),)
+
+
 @dataclass(frozen=True)
 class OpRow:
     """An operator that the NPU runs.
@@ -88,6 +96,9 @@ class OpRow:
     """Whether it wants images as NHWC."""
     keep: bool = False
     """Whether it must not be decomposed before."""
+    along: Callable[[dict[str, Any]], Sequence[int]] = _nothing
+    """The dimensions in which a result's element is made of others than the operands' at its place,
+    or moved, where sizes do not tell it."""
     tflite: str = ""
     """TFLite's operators that it becomes, for the documentation."""
 
@@ -174,17 +185,23 @@ SAME_QUANTIZATION = Constraint(
 )
 
 
-def channels(q: Query, shapes: Sequence[Sequence[int]], dim: int) -> str | None:
-    """Where the converter does not pad: a size that is no multiple of the target's macs."""
+def padded(q: Query, sizes: Sequence[int]) -> str | None:
+    """Where the converter may not pad: a size that is no multiple of the target's macs."""
     macs = q.rules.target.macs
-    if q.rules.padded_channels or macs is None:
+    if q.rules.padded_channels or q.rules.options.allow_padded_channels or macs is None:
         return None
-    odd = [shape[dim] for shape in shapes if shape[dim] % macs]
+    odd = [size for size in sizes if size % macs]
     return f"{odd[0]}, and {macs} for {q.rules.target.name}" if odd else None
+
+
+PADDED_HINT = (
+    "a newer converter (eiq_neutron_sdk), or CustomDelegationOptions(allow_padded_channels=True)"
+)
 
 
 __all__ = [
     "BY_TARGET",
+    "PADDED_HINT",
     "ROWS",
     "SAME_QUANTIZATION",
     "Constraint",
@@ -193,11 +210,12 @@ __all__ = [
     "Query",
     "Rules",
     "add_row",
-    "channels",
+    "along_dim",
     "constant",
     "equals",
     "integer_weight",
     "is_main",
+    "padded",
     "query_of",
     "rank",
 ]

@@ -90,7 +90,7 @@ def _constant_pad(graph: Graph, node: Node) -> Node | None:
     """Negative padding is a slice: only that runs everywhere."""
     named = arguments(node)
     pad, part = list(named["pad"]), first_operand(node)
-    if all(p >= 0 for p in pad) or not is_static(fake(node).shape):
+    if not is_static(pad) or all(p >= 0 for p in pad) or not is_static(fake(node).shape):
         return None
     rank = fake(node).dim()
     for i in range(len(pad) // 2):

@@ -158,14 +158,29 @@ _REORDERED = {
     aten.select_copy.int,
     *_COPIES.values(),
 }
+_IN_ORDER = {aten.view_copy.default, aten.squeeze_copy.dims, aten.unsqueeze_copy.default}
 
 
-@rule(*_COPIES)
+@rule(aten.diagonal.default, aten.unfold.default)
 def _rare_view(graph: Graph, node: Node) -> Node | None:
-    source = first_operand(node)
-    if node.target is aten.as_strided.default and source.target in _REORDERED:
-        return None  # strides are those of memory that is no longer there
     return call(graph, _COPIES[node.target], node.args, node, fake(node), **node.kwargs)
+
+
+@rule(aten.as_strided.default)
+def _as_strided(graph: Graph, node: Node) -> Node | None:
+    """Strides are those of the memory that was viewed, however often: a view of that."""
+    source = first_operand(node)
+    if source.target not in _REORDERED:
+        return call(graph, aten.as_strided_copy.default, node.args, node, fake(node))
+    owner = source
+    while owner.target in _REORDERED or owner.target in _IN_ORDER:
+        owner = first_operand(owner)
+    result = fake(node)
+    if not fake(owner).is_contiguous() or fake(owner).storage_offset() != 0:
+        return None
+    named = arguments(node)
+    args = (owner, named["size"], named["stride"], result.storage_offset())
+    return call(graph, aten.as_strided_copy.default, args, node, result)
 
 
 @rule(aten.select.int)

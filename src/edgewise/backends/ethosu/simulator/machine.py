@@ -11,6 +11,9 @@ from edgewise.backends.ethosu.simulator.stream import Command, Target
 from edgewise.backends.ethosu.simulator.weights import WeightReader
 from edgewise.backends.ethosu.simulator.weights_u85 import WeightReaderU85
 
+MAX_JUMPS = 1 << 16
+"""A loop that takes more branches is taken for one without an end."""
+
 
 class Machine:
     """Runs commands against memory. Weights that it decoded stay decoded."""
@@ -26,9 +29,17 @@ class Machine:
             run: Run = RunU85(self._target, self._weights_u85, memory)
         else:
             run = RunU55(self._target, self._weights, memory)
-        for command in commands:
+        places = {command.offset: place for place, command in enumerate(commands)}
+        place = jumps = 0
+        while place < len(commands):
+            command = commands[place]
+            place += 1
             try:
-                run.step(command)
+                target = run.step(command)
+                if target is not None:
+                    place, jumps = _jump(target, places), jumps + 1
+                    if jumps > MAX_JUMPS:
+                        raise NpuError(f"a program has an end; got {jumps} branches taken")
             except NpuError as error:
                 where = f"[{self._target.name}, {command.offset:#08x}, {command}]"
                 raise type(error)(f"{where} {error}") from error
@@ -36,3 +47,9 @@ class Machine:
                 # Sizes that make no sense together are found where they meet.
                 where = f"[{self._target.name}, {command.offset:#08x}, {command}]"
                 raise NpuError(f"{where} registers fit each other; got {error!r}") from error
+
+
+def _jump(target: int, places: dict[int, int]) -> int:
+    if target not in places:
+        raise NpuError(f"a branch leads to a command; got the offset {target:#x}")
+    return places[target]

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from edgewise.backends.ethosu.simulator.errors import NpuError
+from edgewise.backends.ethosu.simulator.errors import NotSimulatedError, NpuError
 from edgewise.backends.ethosu.simulator.feature_map import FeatureMap, feature_map
 from edgewise.backends.ethosu.simulator.hazards import InFlight
 from edgewise.backends.ethosu.simulator.memory import Access, Array, Memory
@@ -34,7 +34,8 @@ class Run(ABC):
         self.flight = InFlight(target)
         self._stopped = False
 
-    def step(self, command: Command) -> None:
+    def step(self, command: Command) -> int | None:
+        """The offset of the command that follows, where it is not the next one."""
         if self._stopped:
             raise NpuError("nothing follows NPU_OP_STOP; got a command")
         name = command.name
@@ -52,8 +53,15 @@ class Run(ABC):
             self._stopped = True
         elif name in ("NPU_OP_IRQ", "NPU_OP_PMU_MASK"):
             pass
+        elif name == "NPU_OP_BRANCH":
+            return self.branch(command)
         else:
             self.kernel(command)
+        return None
+
+    def branch(self, command: Command) -> int | None:
+        """Where a branch leads; None for the next command."""
+        raise NotSimulatedError(f"not simulated: {command.name}")
 
     @abstractmethod
     def transfer(self) -> Copy:

@@ -13,7 +13,8 @@ from edgewise.backends.ethosu.simulator.dma_u85 import Indexed, read_transfer_u8
 from edgewise.backends.ethosu.simulator.errors import NotSimulatedError, NpuError
 from edgewise.backends.ethosu.simulator.feature_map import FeatureMap, feature_map
 from edgewise.backends.ethosu.simulator.kernel import read_kernel
-from edgewise.backends.ethosu.simulator.memory import INTERNAL, Access, Array, Memory
+from edgewise.backends.ethosu.simulator.memory import Access, Array, Memory
+from edgewise.backends.ethosu.simulator.output_u85 import finish_u85, table_access_u85
 from edgewise.backends.ethosu.simulator.run import Run
 from edgewise.backends.ethosu.simulator.scaling import scale
 from edgewise.backends.ethosu.simulator.stream import Command, Target
@@ -28,15 +29,6 @@ _TRANSPOSES = {
     "CHW": (2, 0, 1),
     "CWH": (2, 1, 0),
 }
-_TABLE_BYTES = {
-    "LUT_U8_U8": 256,
-    "LUT_S8_S8": 256,
-    "LUT_S8_S16": 512,
-    "LUT_S8_S32": 1024,
-    "LUT_S16_S16": 2048,
-    "LUT_S16_S32": 2048,
-}
-
 Operand = FeatureMap | Array
 """In memory, or (chained, constant) the values themselves without their zero point."""
 
@@ -49,6 +41,8 @@ class RunU85(Run):
         """What chaining buffers hold."""
         self._kept: Array | None = None
         """Accumulators of a kernel without output."""
+        self._result: Array | None = None
+        """Of the last kernel that had one."""
 
     def transfer(self) -> Transfer | Indexed:
         return read_transfer_u85(self.registers)
@@ -65,7 +59,7 @@ class RunU85(Run):
             ofm = feature_map(registers, "OFM", turned)
             accesses += ofm.accesses(write=True)
         dtype = self.type_of("OFM")
-        table = self._table()
+        table = table_access_u85(registers)
         accesses += [table] if table else []
         compute = {
             "NPU_OP_CONV": self._convolution,
@@ -79,7 +73,9 @@ class RunU85(Run):
         values = compute(command, shape, accesses)
         if values is None:
             return
-        values = self._finish(np.broadcast_to(values, shape), dtype, table)
+        values = np.broadcast_to(values, shape) + self.zero_point("OFM", dtype.kind == "i")
+        values = finish_u85(values, registers, dtype, table, self.memory)
+        self._result = values
         if storage == "CHAINED":
             self._chain[registers.get("OFM_REGION", "region")] = values.astype(dtype)
             return
@@ -91,45 +87,20 @@ class RunU85(Run):
                 values = np.flip(values, "HWC".index(reverse))
             output.store(values, ofm, self.memory)
 
+    def branch(self, command: Command) -> int | None:
+        """Conditions are results of one element: nothing says what more would mean."""
+        if self.mode(command, "branch_cond") == "RF_TRUE":
+            if self._result is None or self._result.size != 1:
+                size = 0 if self._result is None else self._result.size
+                raise NpuError(f"a branch follows a kernel with one result; got {size}")
+            if not self._result.any():
+                return None
+        return command.field("branch_target")
+
     def type_of(self, name: str) -> np.dtype[Any]:
         signed = self.registers.get(f"{name}_PRECISION", "activation_type")
         size = 1 << self.registers.get(f"{name}_PRECISION", "activation_precision")
         return np.dtype(f"{'i' if signed else 'u'}{size}")
-
-    def _table(self) -> Access | None:
-        function = self.registers.enum("ACTIVATION", "activation_function")
-        if function == "LUT_NONE":
-            return None
-        if function not in _TABLE_BYTES:
-            raise NotSimulatedError(f"not simulated: the built-in activation {function}")
-        size = _TABLE_BYTES[function]
-        start = self.registers.get("ACTIVATION", "table") * size
-        return Access(INTERNAL, start, start + size, False)
-
-    def _finish(self, values: Array, dtype: np.dtype[Any], table: Access | None) -> Array:
-        registers = self.registers
-        values = values + self.zero_point("OFM", dtype.kind == "i")
-        function = registers.enum("ACTIVATION", "activation_function")
-        unsigned = function == "LUT_U8_U8" or (function == "LUT_NONE" and dtype.kind == "u")
-        if registers.enum("ACTIVATION", "activation_clip_range") == "B16":
-            low = registers.signed("ACTIVATION_MIN", "clip_boundary", 16)
-            high = registers.signed("ACTIVATION_MAX", "clip_boundary", 16)
-            if unsigned:
-                low, high = max(low, 0), registers.get("ACTIVATION_MAX", "clip_boundary")
-            values = np.clip(values, low, high)
-        if table is None:
-            if dtype.itemsize < 4:
-                limits = np.iinfo(dtype)
-                values = np.clip(values, limits.min, limits.max)
-            return values
-        data = self.memory.bytes_at(INTERNAL, table.start, table.end - table.start)
-        if function == "LUT_S16_S16":
-            return output.interpolate(values, np.frombuffer(data, "<i4"), 7)
-        if function == "LUT_S16_S32":
-            return output.interpolate(values, np.frombuffer(data, "<i4"), 0)
-        kind = {"LUT_U8_U8": "u1", "LUT_S8_S8": "i1", "LUT_S8_S16": "<i2", "LUT_S8_S32": "<i4"}
-        entries = np.frombuffer(data, kind[function])
-        return np.asarray(entries[(values + (0 if unsigned else 128)) & 0xFF])
 
     # Operands
 

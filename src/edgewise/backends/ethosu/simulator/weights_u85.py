@@ -59,7 +59,10 @@ class WeightReaderU85:
             data = memory.bytes_at(stream.region, stream.start, stream.size)
             index, values = self._decode(data, order, shape, decoder)
             result[index] = values
-        return result[:-1].reshape(shape)
+        weights = result[:-1].reshape(shape)
+        if order.sparse:
+            _check_sparse(weights)
+        return weights
 
     def _decode(
         self, data: bytes, order: OrderU85, shape: tuple[int, int, int, int], decoder: int
@@ -75,6 +78,14 @@ class WeightReaderU85:
                 )
             self._decoded[key] = values[: len(index)]
         return index, self._decoded[key]
+
+
+def _check_sparse(weights: Array) -> None:
+    """Of four weights in a row along the input channels the NPU has places for two."""
+    padded = np.pad(weights, ((0, 0),) * 3 + ((0, -weights.shape[3] % 4),))
+    most = int(np.count_nonzero(padded.reshape(-1, 4), 1).max(initial=0))
+    if most > 2:
+        raise NpuError(f"of four sparse weights two are zero at least; got {most} that are not")
 
 
 def read_scales_u85(memory: Memory, registers: Registers, channels: int) -> Scales:

@@ -17,6 +17,7 @@ from edgewise.backends.neutron.table import (
     OpRow,
     Query,
     add_row,
+    along_dim,
     integer_weight,
 )
 from edgewise.backends.neutron.tflite.schema import (
@@ -292,6 +293,7 @@ add_row(
                 "NeutronQuantizer, which fixes it",
             ),
         ),
+        along=along_dim,
         tflite="SOFTMAX",
     )
 )

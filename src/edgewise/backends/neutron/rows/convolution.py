@@ -12,19 +12,21 @@ from edgewise.backends.neutron.lowering import NHWC, Computed, Lowering, Real, T
 from edgewise.backends.neutron.quantized import Quant
 from edgewise.backends.neutron.rows.windows import image, limited, pair, same_padding, sequence
 from edgewise.backends.neutron.table import (
+    PADDED_HINT,
     Constraint,
     OpRow,
     Query,
     add_row,
-    channels,
     constant,
     integer_weight,
+    padded,
 )
-from edgewise.backends.neutron.targets import WEIGHTS_OF_AN_OUTPUT_LIMIT
-from edgewise.backends.neutron.tflite.model import Quantization
+from edgewise.backends.neutron.targets import GROUPS_LIMIT, WEIGHTS_OF_AN_OUTPUT_LIMIT
+from edgewise.backends.neutron.tflite.model import Quantization, Value
 from edgewise.backends.neutron.tflite.schema import (
     Activation,
     BuiltinOperator,
+    ConcatenationOptions,
     Conv2DOptions,
     DepthwiseConv2DOptions,
     Padding,
@@ -54,24 +56,31 @@ def _lower(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
         weight = weight[:, :, None]
     stride, dilation = pair(args["stride"]), pair(args["dilation"])
     padding = pair(args["padding"], 0)
-    outputs, kernel = weight.shape[0], weight.shape[2:]
-    depthwise = _is_depthwise(args)
-    # [outputs, inputs, kh, kw] to OHWI; of a depthwise one to [1, kh, kw, outputs].
-    stored = weight.transpose((1, 2, 3, 0) if depthwise else (0, 2, 3, 1))
-    axis = 3 if depthwise else 0
-    name = args["weight"].name
-    kept = to.b.constant(name, stored, Quantization(scales, (0,) * len(scales), axis))
-    products = tuple(scale * x.quant.scale for scale in scales)
-    bias = to.bias(args["bias"], products, outputs)
+    kernel = weight.shape[2:]
     how = same_padding(picture.shape[2:], kernel, stride, padding, dilation)
     if how is None:
         how = Padding.VALID
         edges = {dim: (p, p) for dim, p in zip((2, 3), padding, strict=True)}
         picture = to.padded(picture, edges, picture.quant.zero_point)
-    n, (h, w) = picture.shape[0], _sizes(node, rank)
+    n, outputs, (h, w) = picture.shape[0], weight.shape[0], _sizes(node, rank)
+    products = tuple(scale * x.quant.scale for scale in scales)
+    depthwise = _is_depthwise(args)
+    groups = 1 if depthwise else args["groups"]
+    inputs, step = picture.shape[1] // groups, outputs // groups
+    parts: list[tuple[str, Tensor, Value, Value]] = []
+    for group in range(groups):
+        part = slice(group * step, (group + 1) * step)
+        # [outputs, inputs, kh, kw] to OHWI; of a depthwise one to [1, kh, kw, outputs].
+        stored = weight[part].transpose((1, 2, 3, 0) if depthwise else (0, 2, 3, 1))
+        own = scales[part] if len(scales) > 1 else scales
+        quantization = Quantization(own, (0,) * len(own), 3 if depthwise else 0)
+        kept = to.b.constant(args["weight"].name, stored, quantization)
+        bias = to.bias(args["bias"], products, outputs, part)
+        name = node.name if groups == 1 else f"{node.name}_{group}"
+        source = to.cut(picture, {1: (group * inputs, inputs)}, f"{name}_input")
+        parts.append((name, source, kept, bias))
 
     def emit(quant: Quant, activation: Activation) -> Tensor:
-        result = to.result(node, (n, outputs, h, w), NHWC, quant)
         if depthwise:
             code = BuiltinOperator.DEPTHWISE_CONV_2D
             multiplier = outputs // args["groups"]
@@ -81,7 +90,21 @@ def _lower(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
         else:
             code = BuiltinOperator.CONV_2D
             options = Conv2DOptions(how, stride[1], stride[0], activation, dilation[1], dilation[0])
-        return sequence(to, to.add(code, [picture, kept, bias], result, options), rank)
+        made = [
+            to.add(
+                code,
+                [source, kept, bias],
+                to.result(name, (n, step, h, w), NHWC, quant),
+                options,
+            )
+            for name, source, kept, bias in parts
+        ]
+        whole = made[0]
+        if groups > 1:
+            whole = to.result(node, (n, outputs, h, w), NHWC, quant)
+            joined = ConcatenationOptions(NHWC.index(1), Activation.NONE)
+            to.add(BuiltinOperator.CONCATENATION, made, whole, joined)
+        return sequence(to, whole, rank)
 
     return Computed(emit, FUSES)
 
@@ -114,12 +137,7 @@ def _transposed(to: Lowering, node: Node, args: dict[str, Any], picture: Tensor,
         shape = to.ints(f"{node.name}_shape", [n, *whole, outputs])
         options = TransposeConvOptions(Padding.VALID, stride[1], stride[0])
         made = to.add(BuiltinOperator.TRANSPOSE_CONV, [shape, kept, picture, bias], made, options)
-        if [h, w] != whole:
-            cut = to.result(f"{node.name}_cut", (n, outputs, h, w), NHWC, quant)
-            begin = to.ints("begin", [0, padding[0], padding[1], 0])
-            made = to.add(
-                BuiltinOperator.SLICE, [made, begin, to.ints("size", [n, h, w, outputs])], cut
-            )
+        made = to.cut(made, {2: (padding[0], h), 3: (padding[1], w)}, f"{node.name}_cut")
         return sequence(to, made, rank)
 
     return Computed(emit)
@@ -127,7 +145,9 @@ def _transposed(to: Lowering, node: Node, args: dict[str, Any], picture: Tensor,
 
 def _groups(q: Query) -> str | None:
     groups = q.args["groups"]
-    if groups == 1 or (not q.args["transposed"] and _is_depthwise(q.args)):
+    if groups == 1:
+        return None
+    if not q.args["transposed"] and (groups <= GROUPS_LIMIT or _is_depthwise(q.args)):
         return None
     return f"groups={groups} of {q.shape_of('input')[1]} channels"
 
@@ -173,8 +193,9 @@ def _each(value: Any, count: int) -> list[int]:
 
 def _channels(q: Query) -> str | None:
     if _is_depthwise(q.args):
-        return channels(q, [q.shape], 1)
-    return channels(q, [q.shape_of("input"), q.shape], 1)
+        return padded(q, [q.shape[1]])
+    groups = q.args["groups"]
+    return padded(q, [shape[1] // groups for shape in (q.shape_of("input"), q.shape)])
 
 
 def _bias_fits(q: Query) -> str | None:
@@ -191,7 +212,7 @@ BIAS = Constraint("a bias in int32 or floating point", _bias_fits)
 CHANNELS = Constraint(
     "numbers of channels that the target's multiply-accumulates divide (converters before 2026)",
     _channels,
-    "a newer converter (eiq_neutron_sdk), or another width of the layer",
+    PADDED_HINT,
 )
 
 add_row(
@@ -204,7 +225,11 @@ add_row(
             constant("weight", "bias"),
             integer_weight("weight"),
             BIAS,
-            Constraint("groups=1, or one input channel a group", _groups),
+            Constraint(
+                f"groups=1, or one input channel a group, or at most {GROUPS_LIMIT} groups "
+                f"(transposed: groups=1)",
+                _groups,
+            ),
             limited("weight", "stride", "dilation"),
             Constraint(
                 f"kernel size times input channels of at most {WEIGHTS_OF_AN_OUTPUT_LIMIT}",
@@ -218,7 +243,8 @@ add_row(
             CHANNELS,
         ),
         images=True,
-        tflite="CONV_2D, DEPTHWISE_CONV_2D or TRANSPOSE_CONV, with PAD, SLICE, RESHAPE as needed",
+        tflite="CONV_2D (one for each group, CONCATENATION), DEPTHWISE_CONV_2D or TRANSPOSE_CONV, "
+        "with PAD, SLICE, RESHAPE as needed",
     )
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,12 +11,14 @@ from torch.fx import Node
 from edgewise.backends.neutron.lowering import Computed, Lowering, Real, Tensor, moved
 from edgewise.backends.neutron.quantized import Quant
 from edgewise.backends.neutron.table import (
+    PADDED_HINT,
     SAME_QUANTIZATION,
     Constraint,
     OpRow,
     Query,
     add_row,
-    channels,
+    along_dim,
+    padded,
 )
 from edgewise.backends.neutron.targets import RESHAPE_RANK_LIMIT
 from edgewise.backends.neutron.tflite.schema import (
@@ -48,21 +51,21 @@ def _permute(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
 
 def _slice(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
     def cut(x: Tensor) -> Tensor:
-        shape = tuple(int(n) for n in fake(node).shape)
-        if shape == x.shape:
-            return x
-        dim = args["dim"] % len(shape)
-        begin = [_start(args, x.shape[dim]) if d == dim else 0 for d in x.order]
-        made = to.result(node, shape, x.order, x.quant)
-        sizes = to.ints("size", list(made.value.shape))
-        return to.add(BuiltinOperator.SLICE, [x, to.ints("begin", begin), sizes], made)
+        dim = args["dim"] % len(x.order)
+        start = args["start"] or 0
+        start = max(start + x.shape[dim], 0) if start < 0 else min(start, x.shape[dim])
+        return to.cut(x, {dim: (start, int(fake(node).shape[dim]))}, node.name)
 
     return moved(to.real(args["self"]), cut)
 
 
-def _start(args: dict[str, Any], size: int) -> int:
-    start = args["start"] or 0
-    return max(start + size, 0) if start < 0 else min(start, size)
+def _select(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
+    def choose(x: Tensor) -> Tensor:
+        dim = args["dim"] % len(x.order)
+        one = to.cut(x, {dim: (args["index"] % x.shape[dim], 1)}, f"{node.name}_one")
+        return to.reshape(one, tuple(int(n) for n in fake(node).shape), node.name)
+
+    return moved(to.real(args["self"]), choose)
 
 
 def _pad(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
@@ -112,10 +115,18 @@ def _grows(q: Query) -> str | None:
 
 
 def _cat_channels(q: Query) -> str | None:
-    shapes = [tuple(fake(part).shape) for part in q.args["tensors"]]
-    if len(q.shape) < 2:
+    """Which dimension will be the channels depends on what else is delegated: of a concatenation
+    of images the second, else the last. None may have to be padded."""
+    if q.rules.options.force_delegate_cat or len(q.shape) < 2:
         return None
-    return channels(q, [*shapes, q.shape], 1)
+    shapes = [tuple(fake(part).shape) for part in q.args["tensors"]]
+    return padded(q, [shape[dim] for shape in (*shapes, q.shape) for dim in (1, -1)])
+
+
+def _padded_dims(args: dict[str, Any]) -> Sequence[int]:
+    numbers = args["pad"]
+    rank = fake(args["self"]).dim()
+    return [rank - 1 - i // 2 for i, number in enumerate(numbers) if number]
 
 
 _FORMAT = Constraint("the order of dimensions is kept, or contiguous or channels last", _format)
@@ -150,7 +161,18 @@ add_row(
         _slice,
         (Constraint("step=1", _step), Constraint("elements are left", _not_empty), *_SAME),
         moves=True,
+        along=along_dim,
         tflite="SLICE",
+    )
+)
+add_row(
+    OpRow(
+        "select_copy",
+        (aten.select_copy.int,),
+        _select,
+        _SAME,
+        moves=True,
+        tflite="SLICE, RESHAPE",
     )
 )
 add_row(
@@ -160,6 +182,7 @@ add_row(
         _pad,
         (Constraint("nothing is cut off", _grows), *_SAME),
         moves=True,
+        along=_padded_dims,
         tflite="PAD, or PADV2 with another number than zero",
     )
 )
@@ -170,13 +193,14 @@ add_row(
         _cat,
         (
             Constraint(
-                "numbers of channels that the target's multiply-accumulates divide (converters "
-                "before 2026)",
+                "second and last dimensions that the target's multiply-accumulates divide "
+                "(converters before 2026)",
                 _cat_channels,
-                "a newer converter (eiq_neutron_sdk)",
+                PADDED_HINT,
             ),
             *_SAME,
         ),
+        along=along_dim,
         tflite="CONCATENATION",
     )
 )

@@ -15,11 +15,11 @@ aten = torch.ops.aten
 
 
 def _reduce(to: Lowering, node: Node, args: dict[str, Any], code: BuiltinOperator) -> Real:
-    keep = bool(args["keepdim"])
+    keep = bool(args.get("keepdim"))
 
     def reduce(x: Tensor) -> Tensor:
         rank = len(x.order)
-        dims = args["dim"]
+        dims = args.get("dim")
         dims = list(range(rank)) if dims is None or dims == [] else dims
         gone = {d % rank for d in ([dims] if isinstance(dims, int) else dims)}
         axes = to.ints(f"{node.name}_axes", sorted(x.place(d) for d in gone))
@@ -34,14 +34,14 @@ def _reduce(to: Lowering, node: Node, args: dict[str, Any], code: BuiltinOperato
     return moved(to.real(args["self"]), reduce)
 
 
-for _name, _target, _code in (
-    ("mean", aten.mean.dim, BuiltinOperator.MEAN),
-    ("sum", aten.sum.dim_IntList, BuiltinOperator.SUM),
-    ("amax", aten.amax.default, BuiltinOperator.REDUCE_MAX),
-    ("amin", aten.amin.default, BuiltinOperator.REDUCE_MIN),
+for _name, _targets, _code in (
+    ("mean", (aten.mean.dim, aten.mean.default), BuiltinOperator.MEAN),
+    ("sum", (aten.sum.dim_IntList, aten.sum.default), BuiltinOperator.SUM),
+    ("amax", (aten.amax.default,), BuiltinOperator.REDUCE_MAX),
+    ("amin", (aten.amin.default,), BuiltinOperator.REDUCE_MIN),
 ):
 
     def _one(to: Lowering, node: Node, args: dict[str, Any], code: BuiltinOperator = _code) -> Real:
         return _reduce(to, node, args, code)
 
-    add_row(OpRow(_name, (_target,), _one, (SAME_QUANTIZATION,), tflite=f"{_code.name}, RESHAPE"))
+    add_row(OpRow(_name, _targets, _one, (SAME_QUANTIZATION,), tflite=f"{_code.name}, RESHAPE"))

@@ -1,0 +1,225 @@
+"""ETDump files: what ExecuTorch's runtime recorded of its runs. Schema: schema/etdump.fbs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgewise.flatbuffer import (
+    INT32,
+    UINT8,
+    UINT32,
+    UINT64,
+    Table,
+    scalar,
+    string,
+    table,
+    tables,
+    unpack,
+    vector,
+)
+from edgewise.profiling.profile import Profile
+from edgewise.profiling.runs import Event, Instruction, MethodRuns, Part, Run, numbered
+
+if TYPE_CHECKING:
+    from edgewise.inspect.record import ProgramRecord
+
+IDENTIFIER = b"ED00"
+_RUN = "Method::execute"
+_KINDS = {"OPERATOR_CALL": "kernel", "DELEGATE_CALL": "delegate"}
+_KERNEL = "native_call_"
+"""Begins the name that a kernel gives itself, inside of its OPERATOR_CALL."""
+_NONE = -1
+
+
+@dataclass
+class DebugEvent(Table):
+    """Numbers that were logged; not read."""
+
+
+@dataclass
+class AllocationEvent(Table):
+    """Memory that was taken; not used."""
+
+    allocator_id: int = scalar(INT32)
+    allocation_size: int = scalar(UINT64)
+
+
+@dataclass
+class ProfileEvent(Table):
+    """Something that took time."""
+
+    name: str | None = string()
+    chain_index: int = scalar(INT32)
+    instruction_id: int = scalar(INT32, _NONE)
+    delegate_debug_id_int: int = scalar(INT32, _NONE)
+    delegate_debug_id_str: str | None = string()
+    delegate_debug_metadata: Any = vector(UINT8)
+    start_time: int = scalar(UINT64)
+    end_time: int = scalar(UINT64)
+
+    @property
+    def in_delegate(self) -> bool:
+        """Whether a backend recorded it."""
+        return self.delegate_debug_id_str is not None or self.delegate_debug_id_int != _NONE
+
+
+@dataclass
+class DumpEvent(Table):
+    """An event of one of the kinds."""
+
+    profile_event: ProfileEvent | None = table(ProfileEvent)
+    allocation_event: AllocationEvent | None = table(AllocationEvent)
+    debug_event: DebugEvent | None = table(DebugEvent)
+
+
+@dataclass
+class Allocator(Table):
+    """An allocator by its name."""
+
+    name: str | None = string()
+
+
+@dataclass
+class RunData(Table):
+    """A block of events."""
+
+    name: str | None = string()
+    bundled_input_index: int = scalar(INT32, _NONE)
+    allocators: Any = tables(Allocator)
+    events: Any = tables(DumpEvent)
+
+
+@dataclass
+class ETDump(Table):
+    """The whole file."""
+
+    version: int = scalar(UINT32)
+    run_data: Any = tables(RunData)
+
+
+def read_etdump(
+    path: str | Path,
+    *,
+    method: str = "forward",
+    program: str | Path | None = None,
+    record: ProgramRecord | None = None,
+    ticks_per_second: float = 1e9,
+) -> Profile:
+    """Reads an ETDump file as a profile.
+
+    Args:
+        path: the file (`.etdp`).
+        method: which method ran; the file does not say.
+        program: the `.pte` that ran; its record, if there is one beside it, leads to modules and
+            source lines.
+        record: that record itself.
+        ticks_per_second: of the clock of the device. ExecuTorch counts nanoseconds where nothing
+            else was set up.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is no ETDump, it is damaged, or it holds no run.
+    """
+    if not ticks_per_second > 0:
+        raise ValueError(f"[etdump] ticks_per_second must be above 0; got {ticks_per_second}")
+    dump = _open(Path(path).read_bytes(), str(path))
+    scale = 1e9 / ticks_per_second
+    instructions: dict[int, Instruction] = {}
+    runs = [
+        _run(execute, inside, scale, instructions)
+        for block in dump.run_data or ()
+        for execute, inside in _executions(block)
+    ]
+    if not runs:
+        raise ValueError(
+            f"[etdump] {path} must hold a run of a method ({_RUN!r}); got none; try to execute "
+            "the method before the file is written"
+        )
+    count = max(instructions, default=-1) + 1
+    listed = [instructions.get(i, Instruction("other")) for i in range(count)]
+    file = str(program) if program is not None else ""
+    found = [MethodRuns(method, file, listed, runs)]
+    return Profile(lambda: found, record, origin="etdump")
+
+
+def _open(data: bytes, path: str) -> ETDump:
+    view = memoryview(data)
+    if data[8:12] == IDENTIFIER:
+        size = int.from_bytes(data[:4], "little")
+        if size > len(data) - 4:
+            raise ValueError(f"[etdump] {path} must have {size + 4} bytes; got {len(data)}")
+        view = view[4:]
+    elif data[4:8] != IDENTIFIER:
+        raise ValueError(
+            f"[etdump] {path} must have the identifier {IDENTIFIER.decode()!r} at byte 4 or 8; "
+            f"got {data[4:12]!r}; try the file that write_etdump_result_to_file() of "
+            "ExecuTorch's runtime writes"
+        )
+    try:
+        return unpack(ETDump, view)
+    except (ValueError, OverflowError) as cause:
+        raise ValueError(f"[etdump] {path} is damaged: {cause}") from None
+
+
+def _executions(block: RunData) -> Iterator[tuple[ProfileEvent, list[ProfileEvent]]]:
+    """Each run of the block, and what is recorded between its start and its end."""
+    events = [e.profile_event for e in block.events or () if e.profile_event is not None]
+    for execute in events:
+        if execute.name != _RUN or execute.in_delegate:
+            continue
+        inside = [
+            event
+            for event in events
+            if event is not execute
+            and execute.start_time <= event.start_time
+            and event.end_time <= execute.end_time
+        ]
+        yield execute, inside
+
+
+def _run(
+    execute: ProfileEvent,
+    inside: list[ProfileEvent],
+    scale: float,
+    instructions: dict[int, Instruction],
+) -> Run:
+    def time(ticks: int) -> int:
+        return round(ticks * scale)
+
+    names = {
+        event.instruction_id: event.name[len(_KERNEL) :]
+        for event in inside
+        if event.name is not None and event.name.startswith(_KERNEL)
+    }
+    events = []
+    delegates = 0
+    for event in inside:
+        index = event.instruction_id
+        begin, end = time(event.start_time), time(event.end_time)
+        if index < 0:
+            continue
+        if event.in_delegate:
+            name = event.delegate_debug_id_str
+            if name is None:
+                name = f"delegate's id {event.delegate_debug_id_int}"
+            events.append(Event(begin, end, index, Part(name)))
+        elif event.name in _KINDS:
+            kind = _KINDS[event.name]
+            is_delegate = kind == "delegate"
+            known = instructions.get(index)
+            if known is None:
+                name = "delegate" if is_delegate else names.get(index, "")
+                instructions[index] = Instruction(kind, name, delegates if is_delegate else None)
+            delegates += is_delegate
+            events.append(Event(begin, end, index))
+    return Run(
+        thread=0,
+        begin=time(execute.start_time),
+        end=time(execute.end_time),
+        run_begin=time(execute.start_time),
+        run_end=time(execute.end_time),
+        events=numbered(events),
+    )

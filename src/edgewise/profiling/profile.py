@@ -1,0 +1,199 @@
+"""A profile: what was recorded, as figures, table, JSON and trace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgewise.profiling.places import Place, Places
+from edgewise.profiling.runs import MethodRuns
+from edgewise.profiling.summary import Grouping, MethodSummary, Row, Stats, summarize
+
+if TYPE_CHECKING:
+    from edgewise.inspect.record import MethodRecord, ProgramRecord
+
+FORMAT = "edgewise-profile"
+VERSION = 1
+"""Raised by one when a reader of the former version would misread the file."""
+
+
+class Profile:
+    """The runs of one or several methods. Read anew each time: what is still being recorded
+    shows up as it comes."""
+
+    def __init__(
+        self,
+        methods: Callable[[], list[MethodRuns]],
+        record: ProgramRecord | None = None,
+        origin: str = "edgewise",
+    ) -> None:
+        self._methods = methods
+        self._record = record
+        self._found: dict[str, ProgramRecord | None] = {}
+        self.origin = origin
+        """"edgewise", or "etdump" for what ExecuTorch recorded."""
+
+    @property
+    def methods(self) -> list[MethodRuns]:
+        """Everything that was recorded, in the order of the methods' first runs."""
+        return self._methods()
+
+    def summaries(self) -> list[MethodSummary]:
+        """Figures of each method."""
+        return [summarize(runs, Places(self._record_of(runs))) for runs in self.methods]
+
+    def table(self, by: Grouping = "operator", top: int | None = 20) -> str:
+        """Text: for each method, what took most of the time.
+
+        Args:
+            by: "operator": each kernel, and each operator inside a delegate; "kind": those of
+                one name together; "module" or "line": what a module or source line took, which
+                needs the program's record.
+            top: so many rows of each method; None: all.
+        """
+        from edgewise.profiling.table import table
+
+        return table(self.summaries(), by, top)
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; docs/profiling.md has the fields. Times in microseconds."""
+        from edgewise.profiling.machine import machine
+
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "origin": self.origin,
+            "machine": machine() if self.origin == "edgewise" else {},
+            "methods": [self._method(summary) for summary in self.summaries()],
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Writes `to_dict` as JSON."""
+        Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n")
+
+    def save_trace(self, path: str | Path) -> None:
+        """Writes every run as a Chrome trace, which Perfetto and chrome://tracing open."""
+        from edgewise.profiling.trace import trace
+
+        pairs = [(runs, Places(self._record_of(runs))) for runs in self.methods]
+        Path(path).write_text(json.dumps(trace(pairs)) + "\n")
+
+    def _record_of(self, runs: MethodRuns) -> MethodRecord | None:
+        """The method's part of the record; None if there is none, or none that fits."""
+        program = self._record
+        if program is None and runs.file:
+            if runs.file not in self._found:
+                self._found[runs.file] = _find(runs.file)
+            program = self._found[runs.file]
+        if program is None:
+            return None
+        for method in program.methods:
+            if method.name == runs.method:
+                kinds = [instruction.kind for instruction in method.instructions]
+                same = kinds == [instruction.kind for instruction in runs.instructions]
+                return method if same or self.origin == "etdump" else None
+        return None
+
+    def _method(self, summary: MethodSummary) -> dict[str, Any]:
+        runs = summary.runs
+        record = self._record_of(runs)
+        return {
+            "file": runs.file,
+            "method": runs.method,
+            "runs": len(runs.runs),
+            "threads": list(dict.fromkeys(run.thread for run in runs.runs)),
+            "dropped": sum(run.dropped for run in runs.runs),
+            "call": asdict(summary.call),
+            "execute": asdict(summary.execute),
+            "overhead": overhead(summary) if self.origin == "edgewise" else None,
+            "instructions": [_instruction(summary, row) for row in summary.instructions],
+            "nodes": {
+                name: {"time": time, "with": [other for other in nodes if other != name]}
+                for name, (time, nodes) in summary.by_node().items()
+            },
+            "estimates": [
+                {"delegate": i, "source": d.estimates.source, "figures": dict(d.estimates.figures)}
+                for i, d in enumerate(record.delegates if record is not None else ())
+                if d.estimates is not None
+            ],
+        }
+
+
+def read_profile(path: str | Path) -> dict[str, Any]:
+    """What `Profile.save` wrote, as `Profile.to_dict`. ValueError if it is something else."""
+    try:
+        found = json.loads(Path(path).read_bytes())
+    except ValueError as cause:
+        raise ValueError(f"[profile] {path} must be JSON; got {cause}") from None
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise ValueError(
+            f"[profile] {path} must have the format {FORMAT!r}; try the file that "
+            "Profile.save or `edgewise profile --json` writes"
+        )
+    if found.get("version") != VERSION:
+        raise ValueError(
+            f"[profile] {path} must have version {VERSION}; got {found.get('version')!r}"
+        )
+    return found
+
+
+def overhead(summary: MethodSummary) -> float:
+    """Microseconds that recording adds to a run: its events by what one costs on this machine,
+    measured now. benchmarks/profiling.py measures it on whole models."""
+    from edgewise.runtime import _native
+
+    events = sum(len(run.events) for run in summary.runs.runs)
+    cost = min(_native.profile_cost() for _ in range(5))  # the others were disturbed
+    return events / max(len(summary.runs.runs), 1) * cost / 1e3
+
+
+def _find(path: str) -> ProgramRecord | None:
+    from edgewise.inspect.open_file import open_program
+
+    try:
+        return open_program(path)
+    except (ImportError, OSError, ValueError):  # moved, overwritten; flatbuffers not installed
+        return None
+
+
+def _instruction(summary: MethodSummary, row: Row) -> dict[str, Any]:
+    parts = summary.parts.get(row.index, [])
+    result = {"index": row.index, "kind": row.kind, **_row(summary, row)}
+    if parts:
+        result["rest"] = asdict(Stats.of(summary.rest(row).totals))
+        result["parts"] = [_part(summary, part) for part in parts]
+    return result
+
+
+def _part(summary: MethodSummary, row: Row) -> dict[str, Any]:
+    assert row.part is not None
+    return {
+        "payload": list(row.part.payload),
+        **_row(summary, row),
+        "counters": dict(row.part.counters),
+    }
+
+
+def _row(summary: MethodSummary, row: Row) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "calls": row.events / max(len(row.totals), 1),
+        "time": asdict(Stats.of(row.totals)),
+        "share": sum(row.totals) / max(summary.total, 1),
+        **_place(row.place),
+    }
+
+
+def _place(place: Place) -> dict[str, Any]:
+    return {
+        "nodes": list(place.nodes),
+        "module": place.module,
+        "type": place.type,
+        "source": place.source,
+    }

@@ -1,0 +1,150 @@
+"""Composite operators in steps, each of which can be quantized.
+
+For quantizers' `transform_for_annotation`. Every function changes the module in place, leaves
+alone what it does not know, and returns whether it modified.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from edgewise.edge.graph import arguments, inherit_meta, is_getitem
+
+aten = torch.ops.aten
+
+
+def split_attention(model: GraphModule) -> bool:
+    """Products and a softmax in the place of attention.
+
+    Attention with a causal flag, a mask of booleans, dropout or shared heads stays whole.
+    """
+    return _replace(model, aten.scaled_dot_product_attention.default, _attention)
+
+
+def split_pieces(model: GraphModule) -> bool:
+    """Slices in the place of split and chunk, single elements in that of unbind."""
+    changed = False
+    for target in (aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default):
+        changed |= _replace_pieces(model, target, _slice)
+    return _replace_pieces(model, aten.unbind.int, _select) or changed
+
+
+def multiply_by_reciprocals(model: GraphModule) -> bool:
+    """A product in the place of a division by a parameter without zeros."""
+    changed = False
+    for target in (aten.div.Tensor, aten.div_.Tensor):
+        changed |= _replace(model, target, lambda node: _reciprocal(model, node))
+    return changed
+
+
+# --- one operator -------------------------------------------------------------------------
+
+
+def _attention(node: Node) -> Node | None:
+    args = arguments(node)
+    mask = args["attn_mask"]
+    if args["is_causal"] or args["enable_gqa"] or args["dropout_p"]:
+        return None
+    if mask is not None and not mask.meta["val"].is_floating_point():
+        return None
+    scale = args["scale"]
+    if scale is None:
+        scale = 1 / math.sqrt(args["query"].meta["val"].shape[-1])
+    turned = _step(node, aten.transpose.int, args["key"], -2, -1)
+    scores = _step(node, aten.matmul.default, args["query"], turned)
+    scores = _step(node, aten.mul.Tensor, scores, scale)
+    if mask is not None:
+        scores = _step(node, aten.add.Tensor, scores, mask)
+    weights = _step(node, aten.softmax.int, scores, -1)
+    return _step(node, aten.matmul.default, weights, args["value"])
+
+
+def _slice(node: Node, source: Node, dim: int, index: int) -> Node:
+    sizes = [value.shape[dim] for value in node.meta["val"]]
+    start = sum(sizes[:index])
+    return _step(node, aten.slice.Tensor, source, dim, start, start + sizes[index])
+
+
+def _select(node: Node, source: Node, dim: int, index: int) -> Node:
+    return _step(node, aten.select.int, source, dim, index)
+
+
+def _reciprocal(model: GraphModule, node: Node) -> Node | None:
+    source, divisor = node.args[:2]
+    if not isinstance(divisor, Node) or divisor.op != "get_attr":
+        return None
+    stored = _attribute(model, str(divisor.target))
+    if not stored.is_floating_point() or not bool((stored != 0).all()):
+        return None
+    name = f"{str(divisor.target).replace('.', '_')}_reciprocal"
+    model.register_buffer(name, stored.detach().reciprocal())
+    factor = node.graph.get_attr(name)
+    factor.meta["val"] = divisor.meta["val"]
+    return _step(node, aten.mul.Tensor, source, factor)
+
+
+# --- the graph ----------------------------------------------------------------------------
+
+
+def _replace(model: GraphModule, target: Any, make: Callable[[Node], Node | None]) -> bool:
+    found = [n for n in model.graph.nodes if n.target is target]
+    changed = False
+    for node in found:
+        with model.graph.inserting_before(node):
+            made = make(node)
+        if made is not None:
+            node.replace_all_uses_with(made)
+            model.graph.erase_node(node)
+            changed = True
+    return _finished(model, changed)
+
+
+def _replace_pieces(
+    model: GraphModule, target: Any, make: Callable[[Node, Node, int, int], Node]
+) -> bool:
+    """make: of a call, its operand, the dimension and a piece's index."""
+    changed = False
+    for node in [n for n in model.graph.nodes if n.target is target]:
+        args = arguments(node)
+        source, dim = args["self"], int(args["dim"])
+        shape = source.meta["val"].shape
+        if not isinstance(shape[dim], int) or not all(map(is_getitem, node.users)):
+            continue
+        for item in list(node.users):
+            with model.graph.inserting_before(item):
+                made = make(node, source, dim % len(shape), int(item.args[1]))
+            item.replace_all_uses_with(made)
+            model.graph.erase_node(item)
+        model.graph.erase_node(node)
+        changed = True
+    return _finished(model, changed)
+
+
+def _finished(model: GraphModule, changed: bool) -> bool:
+    if changed:
+        model.recompile()
+    return changed
+
+
+def _step(like: Node, target: Any, *operands: Any) -> Node:
+    """A call at the graph's insertion point, with the provenance of the node that it replaces."""
+    made = like.graph.call_function(target, operands)
+    inherit_meta(made, like)
+    made.meta["val"] = target(*(o.meta["val"] if isinstance(o, Node) else o for o in operands))
+    return made
+
+
+def _attribute(model: GraphModule, name: str) -> torch.Tensor:
+    value: Any = model
+    for part in name.split("."):
+        value = getattr(value, part)
+    assert isinstance(value, torch.Tensor)
+    return value
+
+
+__all__ = ["multiply_by_reciprocals", "split_attention", "split_pieces"]
