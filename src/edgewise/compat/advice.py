@@ -27,6 +27,8 @@ ADVICE = (
         "executorch.devtools.etrecord",
         "try print(program.delegation_report()) or `edgewise inspect`",
     ),
+    ("executorch.devtools.ETRecord", "try print(program.delegation_report())"),
+    ("executorch.devtools.Inspector", "try edgewise.profile(), or edgewise.inspect.compare"),
     ("executorch.devtools.inspector", "try edgewise.profile(), or edgewise.inspect.compare"),
     (
         "executorch.devtools.bundled_program",
@@ -69,7 +71,7 @@ def advice(path: str) -> str:
         return f"try from {others[0]} import {name}"
     found = [(prefix, text) for prefix, text in ADVICE if _is_below(path, prefix)]
     if found:
-        return max(found)[1]
+        return max(found)[1]  # the longest prefix
     return "try edgewise's own names, or ExecuTorch itself for this script"
 
 
