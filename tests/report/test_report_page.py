@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_support import RANKING_INPUTS, Ranking, browser, hostile, large, look, show
+from report_support import RANKING_INPUTS, Ranking, hostile, large
 
 import edgewise
+from browser_support import browser, look, show
 from edgewise.report import Subject, write
 
 pytestmark = pytest.mark.browser
