@@ -72,7 +72,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     bare = folder / "bare.pte"
     program.save(bare)
     measured = Subject("measured.pte", program.record(), *measurements(program.record()))
+    delegation = folder / "delegation.html"
+    program.delegation_report().to_html(delegation)
     return {
+        "delegation": delegation,
         "one": write(folder / "one.html", [pte]),
         "bare": write(folder / "bare.html", [bare]),
         "several": write(folder / "several.html", [pte, measured]),
@@ -80,7 +83,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "large": write(folder / "large.html", [Subject("large.pte", large())]),
         "flat": write(folder / "flat.html", [Subject("flat.pte", large(flat=True))]),
         "hostile": write(folder / "hostile.html", [Subject("</script>", hostile())], title="<b>"),
-        "report": folder / "delegation.html",
     }
 
 
@@ -136,7 +138,7 @@ def errors(driver: Any) -> list[str]:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("page", ["one", "bare", "several", "measured"])
+@pytest.mark.parametrize("page", ["one", "bare", "several", "measured", "delegation"])
 def test_it_opens_and_is_legible(
     driver: Any, pages: dict[str, Path], page: str, size: str, scheme: str
 ) -> None:
