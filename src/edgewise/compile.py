@@ -105,7 +105,7 @@ def _neutron(target: str) -> Partitioner:
     )
 
 
-def _quantizer(backend: str) -> type[TableQuantizer]:
+def quantizer_of(backend: str) -> type[TableQuantizer]:
     if backend == "xnnpack":
         from edgewise.backends.xnnpack.quantizer import XNNPACKQuantizer
 
@@ -153,4 +153,4 @@ def _quantized(
             f"try backend='xnnpack'"
         )
     model, example_inputs = _checked(model, example_inputs)
-    return quantize(model, example_inputs, scheme, _quantizer(backend), **options)
+    return quantize(model, example_inputs, scheme, quantizer_of(backend), **options)
