@@ -25,6 +25,7 @@ class _Open(Generic[T]):
 
     job: Job[T]
     outcomes: list[Outcome | None] = field(default_factory=list)
+    has_begun: bool = False
 
     @property
     def is_ready(self) -> bool:
@@ -88,7 +89,8 @@ class Drive(Generic[T]):
         while opened.is_ready:
             try:
                 given = [outcome for outcome in opened.outcomes if outcome is not None]
-                tasks = opened.job.send(given) if opened.outcomes else next(opened.job)
+                tasks = opened.job.send(given) if opened.has_begun else next(opened.job)
+                opened.has_begun = True
             except StopIteration as stop:
                 finished.append(stop.value)
                 return
