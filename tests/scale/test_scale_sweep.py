@@ -172,7 +172,7 @@ def test_page(engine: Any) -> None:
 
 def test_command_line(engine: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("yaml")
-    made, store = engine
+    _, store = engine
     rows = run(engine, PLAN).rows
     file = HERE / "plan_of_tests.yaml"
     file.write_text(json.dumps(PLAN))  # JSON is YAML

@@ -54,6 +54,19 @@ COLUMNS = (
 )
 
 
+def shown_columns(rows: Sequence[Row]) -> list[Column]:
+    """Those that say something: calibration sets only if there are several."""
+    found = [c for c in COLUMNS if any(row.get(c.name) is not None for row in rows)]
+    sets = {row["calibration"] for row in rows} - {None}
+    return [c for c in found if c.name != "calibration" or len(sets) > 1]
+
+
+def name_of(row: Row) -> str:
+    """Of its combination."""
+    parts = [row["model"], row["backend"], row["quantize"], row["calibration"]]
+    return " · ".join(part for part in parts if part)
+
+
 def cell(row: Row, column: Column) -> str:
     value = row.get(column.name)
     return MISSING if value is None else column.write(value)
