@@ -23,6 +23,8 @@ need_command ninja ninja-build
 need_command g++ g++
 need_command flatc flatbuffers-compiler
 need_command clang-format clang-format
+need_command chromium chromium
+need_command chromedriver chromium-driver
 need_file libflatbuffers-dev /usr/include/flatbuffers/flatbuffers.h \
   /usr/local/include/flatbuffers/flatbuffers.h
 need_file libgtest-dev /usr/include/gtest/gtest.h /usr/local/include/gtest/gtest.h

@@ -7,7 +7,9 @@ imports nothing heavy at its top: torch, numpy and the runtime only inside funct
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -70,6 +72,11 @@ def _is_there(module: str) -> bool:
     return find_spec(module) is not None
 
 
+def _flowing(text: str) -> str:
+    """A docstring whose paragraphs are lines: terminals are of many widths."""
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", text)
+
+
 @cache
 def _command(name: str) -> Any:
     entry = COMMANDS[name]
@@ -81,6 +88,7 @@ def _command(name: str) -> Any:
     single = typer.Typer(add_completion=False, rich_markup_mode="rich")
     single.command(
         name,
+        help=_flowing(inspect.getdoc(module.command) or entry.summary),
         short_help=entry.summary,
         rich_help_panel=entry.heading,
         context_settings=_SETTINGS | getattr(module, "CONTEXT_SETTINGS", {}),

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from edgewise.cli.errors import CHECK, CliError
+from edgewise.cli.errors import CliError
 from edgewise.cli.images import preprocessing
 from edgewise.cli.inputs import Inputs, Seed, Shapes, batches, specs_of_method
 from edgewise.cli.options import Json, Method, PteFile, Quiet
@@ -34,20 +34,28 @@ def command(
     ] = False,
     threads: Annotated[
         list[int] | None,
-        typer.Option("--threads", "-t", min=1, help="Repeatable. Default: one for each core."),
+        typer.Option(
+            "--threads", "-t", min=1, metavar="N", help="Repeatable. Default: one for each core."
+        ),
     ] = None,
     calls: Annotated[
-        int | None, typer.Option("--calls", "-n", min=1, help="Of each. Default: by --seconds.")
+        int | None,
+        typer.Option("--calls", "-n", min=1, metavar="N", help="Of each. Default: by --seconds."),
     ] = None,
     seconds: Annotated[
-        float, typer.Option("--seconds", "-s", min=0.01, help="To measure each for.")
+        float, typer.Option("--seconds", "-s", min=0.01, metavar="S", help="To measure each for.")
     ] = 2.0,
     warmup: Annotated[
-        int, typer.Option("--warmup", "-w", min=0, help="Calls before, that are not counted.")
+        int,
+        typer.Option(
+            "--warmup", "-w", min=0, metavar="N", help="Calls before, that are not counted."
+        ),
     ] = 3,
     limit: Annotated[
         float | None,
-        typer.Option("--max-ms", help="Exit with 4 if the median of edgewise is above it."),
+        typer.Option(
+            "--max-ms", metavar="MS", help="Exit with 4 if the median of edgewise is above it."
+        ),
     ] = None,
     inputs: Inputs = None,
     seed: Seed = 0,
@@ -101,7 +109,7 @@ def command(
         slow = [g[0] for g in groups if 1e3 * g[0].percentile(50) > limit]
         if slow:
             worst = max(1e3 * one.percentile(50) for one in slow)
-            raise CliError(f"[--max-ms] must be at most {limit:g} ms; got {worst:.3f} ms", CHECK)
+            out.fail(f"[--max-ms] the median must be at most {limit:g} ms; got {worst:.3f} ms")
 
 
 def _show(console: Console, groups: list[list[Measured]], machine: dict[str, Any]) -> None:
@@ -127,7 +135,7 @@ def _show(console: Console, groups: list[list[Measured]], machine: dict[str, Any
             )
     columns = ["", ">threads", ">median", ">p90", ">p99", ">least", ">calls", ">load", ">memory"]
     if any(len(group) > 1 for group in groups):
-        columns += [">of edgewise", ">differs by"]
+        columns += [">of edgewise's", ">differs by"]
     console.print(table(columns, [row[: len(columns)] for row in rows]))
     told = f"{machine['cpu']}, {machine['cores']} cores, load {machine['load_average']:.1f}"
     console.print(told, style="dim", markup=False)

@@ -17,6 +17,8 @@ from edgewise.cli.compiling import (
     Way,
     check,
     compile_one,
+    complete_backend,
+    complete_scheme,
     data,
     scheme,
 )
@@ -35,14 +37,18 @@ def command(
         typer.Option(
             "--backend",
             "-b",
-            help="xnnpack (default), a target of Ethos-U (ethos-u55-128) or of Neutron "
-            "(neutron-imxrt700, neutron-imxrt700-reference), or none; repeatable.",
+            metavar="NAME",
+            help="xnnpack (default), a target of Ethos-U (ethos-u55-128), of Neutron "
+            "(neutron-imxrt700, with -reference behind it for this machine), or none; repeatable.",
+            autocompletion=complete_backend,
         ),
     ] = None,
     quantize: Annotated[
         list[str] | None,
         typer.Option(
             "--quantize",
+            metavar="NAME",
+            autocompletion=complete_scheme,
             help="none (default), int8, int8-dynamic, int8-weight, int4-dynamic or int4-weight; "
             "repeatable.",
         ),
@@ -52,8 +58,9 @@ def command(
         typer.Option(
             "--output",
             "-o",
-            help="The file; repeated for several, or a name with {backend} and {quantize}. "
-            "Default: MODEL-{backend}-{quantize}.pte.",
+            metavar="FILE",
+            help="Repeated for several, or a name with {backend} and {quantize} in it. Default: "
+            "the model's name.",
         ),
     ] = None,
     calibration: Calibration = None,

@@ -19,19 +19,39 @@ from edgewise.errors import EdgewiseError
 if TYPE_CHECKING:
     from edgewise.lowering import ExecutorchProgramManager
 
+
+def complete_backend() -> list[str]:
+    """For shells."""
+    from edgewise.backends.names import backend_names
+
+    return backend_names()
+
+
+def complete_scheme() -> list[str]:
+    """For shells."""
+    from edgewise.quantize.schemes import SCHEMES
+
+    return ["none", *SCHEMES]
+
+
 Backend = Annotated[
     str,
     typer.Option(
         "--backend",
         "-b",
-        help="xnnpack, a target of Ethos-U (ethos-u55-128) or of Neutron (neutron-imxrt700, "
-        "neutron-imxrt700-reference), or none for the runtime's own kernels.",
+        metavar="NAME",
+        help="xnnpack, a target of Ethos-U (ethos-u55-128), of Neutron (neutron-imxrt700, with "
+        "-reference behind it for this machine), or none for the runtime's own kernels.",
+        autocompletion=complete_backend,
     ),
 ]
 Quantize = Annotated[
     str,
     typer.Option(
-        "--quantize", help="none, int8, int8-dynamic, int8-weight, int4-dynamic or int4-weight."
+        "--quantize",
+        metavar="NAME",
+        help="none, int8, int8-dynamic, int8-weight, int4-dynamic or int4-weight.",
+        autocompletion=complete_scheme,
     ),
 ]
 Calibration = Annotated[
@@ -45,14 +65,18 @@ Calibration = Annotated[
     ),
 ]
 Limit = Annotated[
-    int, typer.Option("--limit", min=1, help="At most so many batches of calibration data.")
+    int,
+    typer.Option(
+        "--limit", min=1, metavar="N", help="At most so many batches of calibration data."
+    ),
 ]
 KeepFloat = Annotated[
     list[str] | None,
     typer.Option("--keep-float", metavar="MODULE", help="A module not to quantize; repeatable."),
 ]
 GroupSize = Annotated[
-    int | None, typer.Option("--group-size", help="Weights that share a scale, for 4 bits.")
+    int | None,
+    typer.Option("--group-size", metavar="N", help="Weights that share a scale, for 4 bits."),
 ]
 
 

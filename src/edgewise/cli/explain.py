@@ -44,12 +44,13 @@ def command(
         typer.Option(
             "--find",
             "-f",
+            metavar="TEXT",
             help="Only nodes whose name, operator, module or line has this in it, one by one.",
         ),
     ] = None,
     modules: Annotated[
         int | None,
-        typer.Option("--modules", min=1, help="By module, so many names deep."),
+        typer.Option("--modules", min=1, metavar="N", help="By module, so many names deep."),
     ] = None,
     method: Method = None,
     json: Json = False,

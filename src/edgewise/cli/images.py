@@ -51,17 +51,22 @@ Preprocess = Annotated[
     str,
     typer.Option(
         "--preprocess",
+        metavar="NAME",
+        autocompletion=lambda: list(PREPROCESSINGS),
         help="Of pictures: imagenet (mean and deviation of torchvision), unit (0 to 1), "
         "symmetric (-1 to 1) or raw (0 to 255).",
     ),
 ]
 Mean = Annotated[
-    str | None, typer.Option("--mean", help="Of pictures, instead: 0.5 or 0.485,0.456,0.406.")
+    str | None,
+    typer.Option("--mean", metavar="M", help="Of pictures, instead: 0.5 or 0.485,0.456,0.406."),
 ]
-Std = Annotated[str | None, typer.Option("--std", help="Of pictures, as --mean.")]
+Std = Annotated[str | None, typer.Option("--std", metavar="S", help="Of pictures, as --mean.")]
 Resize = Annotated[
     int | None,
-    typer.Option("--resize", min=1, help="Of pictures: the shorter side before the cut, pixels."),
+    typer.Option(
+        "--resize", min=1, metavar="N", help="Of pictures: the shorter side before the cut, pixels."
+    ),
 ]
 Stretch = Annotated[
     bool, typer.Option("--stretch", help="Of pictures: change the proportions, cut nothing off.")

@@ -38,7 +38,7 @@ Shapes = Annotated[
         "--shape", metavar="1x3x224x224", help="Of random inputs of dynamic shape; one for each."
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Of random inputs.")]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Of random inputs.")]
 
 
 @dataclass(frozen=True)

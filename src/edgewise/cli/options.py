@@ -17,11 +17,15 @@ Quiet = Annotated[
 ]
 Threads = Annotated[
     int | None,
-    typer.Option("--threads", "-t", min=1, max=1024, help="Default: one for each physical core."),
+    typer.Option(
+        "--threads", "-t", min=1, max=1024, metavar="N", help="Default: one for each physical core."
+    ),
 ]
 Method = Annotated[
     str | None,
-    typer.Option("--method", "-m", help="Default: forward, or a program's only method."),
+    typer.Option(
+        "--method", "-m", metavar="NAME", help="Default: forward, or a program's only method."
+    ),
 ]
 PteFile = Annotated[
     Path,

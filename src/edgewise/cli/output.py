@@ -8,8 +8,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
+import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -19,6 +20,8 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+
+from edgewise.cli.errors import CHECK
 
 _PIPED_WIDTH = 120
 """Columns of tables that are written to a pipe, unless COLUMNS says otherwise."""
@@ -48,6 +51,11 @@ class Output:
         """A remark for people, on standard error."""
         if not self.quiet:
             self.remarks.print(text, style="dim", markup=False, highlight=False)
+
+    def fail(self, message: str) -> NoReturn:
+        """A limit that was asked for does not hold: after `result`, ends with `CHECK`."""
+        complain(message, json=False, code=CHECK)
+        raise typer.Exit(CHECK)
 
     @contextmanager
     def progress(self, text: str, total: int | None = None) -> Iterator[Advance]:

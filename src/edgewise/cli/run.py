@@ -30,13 +30,19 @@ def command(
     inputs: Inputs = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Write the outputs there: .npz, or .npy for one."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the outputs there: .npz, or .npy for one."
+        ),
     ] = None,
     top: Annotated[
-        int, typer.Option("--top", min=0, help="Show the so many largest values of output 0.")
+        int,
+        typer.Option(
+            "--top", min=0, metavar="N", help="Show the so many largest values of output 0."
+        ),
     ] = 0,
     labels: Annotated[
-        Path | None, typer.Option("--labels", help="Names of classes, one a line, for --top.")
+        Path | None,
+        typer.Option("--labels", metavar="FILE", help="Names of classes, one a line, for --top."),
     ] = None,
     method: Method = None,
     threads: Threads = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -98,9 +97,3 @@ def _shared(paths: list[list[tuple[str, str]]]) -> list[tuple[str, str]]:
             break
         result.append(level[0])
     return result
-
-
-def leaves(names: Iterable[str]) -> str:
-    """Names as a cell of a table: the first, and how many more."""
-    listed = list(names)
-    return "" if not listed else listed[0] + (f" +{len(listed) - 1}" if len(listed) > 1 else "")

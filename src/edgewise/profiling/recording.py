@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from edgewise.inspect.record import ProgramRecord
 
 
-class profile:  # noqa: N801, RUF100: used as a function
+class profile:
     """Records every run of every method while it is open, by whichever thread.
 
     `with edgewise.profile() as result:` gives a `Profile`, which may be read inside and after.

@@ -55,11 +55,12 @@ def _cells(summary: MethodSummary, row: Row, by: Grouping) -> list[str]:
     share = sum(row.totals) / max(summary.total, 1)
     left = [_time(stats.p50), _time(stats.p90), f"{share:.1%}", f"{calls:g}"]
     name = _short(row.name)
+    source = os.path.basename(row.place.source)
     if by == "module":
-        return [*left, row.place.module or "-", name, row.place.type, row.place.source]
+        return [*left, row.place.module or "-", name, row.place.type, source]
     if by == "line":
-        return [*left, row.place.source or "-", name, row.place.module]
-    return [*left, name, row.place.module, row.place.source]
+        return [*left, source or "-", name, row.place.module]
+    return [*left, name, row.place.module, source]
 
 
 def _aligned(rows: list[list[str]], used: list[int]) -> list[str]:

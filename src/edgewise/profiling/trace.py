@@ -44,8 +44,8 @@ def _names(threads: Sequence[int], named: set[int]) -> Iterable[dict[str, Any]]:
             yield _metadata("thread_sort_index", 2 * place + 2, sort_index=2 * place + 2)
 
 
-def _metadata(name: str, track: int, **arguments: Any) -> dict[str, Any]:
-    return {"name": name, "ph": "M", "pid": _PROCESS, "tid": track, "args": arguments}
+def _metadata(kind: str, track: int, **arguments: Any) -> dict[str, Any]:
+    return {"name": kind, "ph": "M", "pid": _PROCESS, "tid": track, "args": arguments}
 
 
 class _Writer:

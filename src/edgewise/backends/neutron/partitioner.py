@@ -13,6 +13,7 @@ from edgewise.backends.neutron.backend import NeutronBackend
 from edgewise.backends.neutron.batch import FILLED, DynamicBatch
 from edgewise.backends.neutron.compile_spec import CustomDelegationOptions, NeutronOptions
 from edgewise.backends.neutron.converter import FLAVOR_PREFIX, find_converter
+from edgewise.backends.neutron.grouping import partitions
 from edgewise.backends.neutron.quantized import (
     Cluster,
     Quant,
@@ -26,10 +27,9 @@ from edgewise.backends.neutron.quantized import (
 from edgewise.backends.neutron.rows import all_rows, row_of
 from edgewise.backends.neutron.table import Rules, is_main, query_of
 from edgewise.backends.neutron.targets import target_of
-from edgewise.edge.graph import is_call, is_getitem, is_size, op_name, tensors_of
+from edgewise.edge.graph import is_call, is_getitem, op_name, tensors_of
 from edgewise.edge.program import Constants
 from edgewise.partition.delegate import is_delegate_call
-from edgewise.partition.grouping import group
 from edgewise.partition.spec import (
     TAG,
     CompileSpec,
@@ -108,7 +108,7 @@ class NeutronPartitioner(Partitioner):
         refused = {id(c): r for c in found if (r := self._refusals(c, constants, batch))}
         tags: dict[str, DelegationSpec] = {}
         taken: list[list[Node]] = []
-        for partition in self._partitions(exported_program, found, refused):
+        for partition in partitions(graph, found, lambda cluster: id(cluster) not in refused):
             idle = self._idle(partition)
             if idle is not None:
                 for cluster in partition:
@@ -230,29 +230,6 @@ class NeutronPartitioner(Partitioner):
 
     # --- all of them --------------------------------------------------------------------
 
-    def _partitions(
-        self, program: ExportedProgram, found: Sequence[Cluster], refused: dict[int, Any]
-    ) -> list[list[Cluster]]:
-        """Clusters that may run together. Nodes outside of clusters keep them apart."""
-        owner: dict[Node, Any] = {}
-        for cluster in found:
-            owner.update(dict.fromkeys(cluster.all_nodes, cluster))
-        items = [n for n in program.graph.nodes if is_call(n) and not is_size(n)]
-        units: list[Any] = list(dict.fromkeys(id(owner.get(n, n)) for n in items))
-        by_id = {id(owner.get(n, n)): owner.get(n, n) for n in items}
-        units = _sorted(units, by_id, owner)
-
-        def sources(unit: int) -> list[int]:
-            item = by_id[unit]
-            members = item.all_nodes if isinstance(item, Cluster) else [item]
-            read = {id(owner.get(s, s)) for n in members for s in n.all_input_nodes}
-            return [s for s in read if s != unit]
-
-        def supported(unit: int) -> bool:
-            return isinstance(by_id[unit], Cluster) and unit not in refused
-
-        return [[by_id[u] for u in members] for members in group(units, sources, supported)]
-
     def _idle(self, partition: Sequence[Cluster]) -> Refusal | None:
         """A partition that computes nothing: the converter makes no program of it."""
         if self.rules.options.allow_no_op_partitions:
@@ -307,26 +284,3 @@ def _names(node: Node) -> set[str]:
     operator = op_name(node)
     short = operator.rpartition(".")[0] if operator.count(".") == 2 else operator
     return {node.name, *(n.replace(".", s) for n in (operator, short) for s in "._")}
-
-
-def _sorted(units: list[int], by_id: dict[int, Any], owner: dict[Node, Any]) -> list[int]:
-    """So that each comes after all that it reads (a cluster's nodes lie apart in the graph)."""
-    done: dict[int, None] = {}
-    for first in units:
-        stack = [first]
-        while stack:
-            unit = stack[-1]
-            item = by_id[unit]
-            members = item.all_nodes if isinstance(item, Cluster) else [item]
-            missing = [
-                m
-                for n in members
-                for s in n.all_input_nodes
-                if (m := id(owner.get(s, s))) in by_id and m != unit and m not in done
-            ]
-            if missing and missing[0] not in stack:
-                stack.append(missing[0])
-                continue
-            done[unit] = None
-            stack.pop()
-    return list(done)

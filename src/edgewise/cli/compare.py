@@ -1,0 +1,206 @@
+"""`edgewise compare`: accuracy against the float model, layer by layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from edgewise.cli.compiling import (
+    Backend,
+    Calibration,
+    GroupSize,
+    KeepFloat,
+    Limit,
+    Quantize,
+    Way,
+    check,
+    compile_one,
+    data,
+    scheme,
+)
+from edgewise.cli.errors import CliError
+from edgewise.cli.images import Mean, Preprocess, Resize, Std, Stretch, preprocessing
+from edgewise.cli.inputs import Inputs
+from edgewise.cli.models import ExampleShapes, LoadedModel, ModelArgument, load_model
+from edgewise.cli.options import Json, Method, Quiet
+from edgewise.cli.output import Output
+from edgewise.cli.tables import table
+
+if TYPE_CHECKING:
+    from edgewise.inspect.comparison import Comparison
+
+
+def command(
+    model: ModelArgument,
+    backend: Backend = "xnnpack",
+    quantize: Quantize = "none",
+    program: Annotated[
+        Path | None,
+        typer.Option(
+            "--program",
+            metavar="FILE.pte",
+            help="Compare this file's outputs instead; no layers, for these are of no file.",
+        ),
+    ] = None,
+    calibration: Calibration = None,
+    limit: Limit = 128,
+    keep_float: KeepFloat = None,
+    group_size: GroupSize = None,
+    inputs: Inputs = None,
+    layers: Annotated[
+        bool, typer.Option("--layers/--no-layers", help="Also what is in the middle.")
+    ] = True,
+    most: Annotated[
+        int,
+        typer.Option("--most", min=0, metavar="N", help="Show so many layers, the worst first."),
+    ] = 10,
+    least: Annotated[
+        float | None,
+        typer.Option(
+            "--min-db", metavar="DB", help="Exit with 4 if an output is below so many decibels."
+        ),
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option("--svg", metavar="FILE", help="Write a picture of the layers there."),
+    ] = None,
+    method: Method = None,
+    shape: ExampleShapes = None,
+    preprocess: Preprocess = "imagenet",
+    mean: Mean = None,
+    std: Std = None,
+    resize: Resize = None,
+    stretch: Stretch = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """How far a program's values are from the float model's, in decibels, layer by layer.
+
+    The model is compiled and run on the native runtime next to PyTorch, on the inputs given,
+    else on the calibration data, else on the example inputs.
+    """
+    out = Output(json=json, quiet=quiet)
+    how = preprocessing(preprocess, mean, std, resize, stretch)
+    way = Way(backend, scheme(quantize), tuple(keep_float or ()), group_size)
+    if program is None:
+        check(way, calibration)
+    elif not program.exists():
+        raise CliError(f"[--program] no such file: {program}")
+    with out.progress(f"loading {model}"):
+        loaded = load_model(model, shape)
+    calibrating = data(loaded, calibration, how, limit) if calibration else None
+    if inputs:
+        batches = data(loaded, inputs, how)
+    elif calibrating:
+        batches = calibrating
+        out.note("compared on the calibration data; --input for other data")
+    else:
+        batches = [loaded.needed_inputs()]
+        out.note("compared on the example inputs alone, which says little; try --input")
+    if program is not None:
+        with out.progress(f"comparing {program}"):
+            found = _of_file(loaded, program, batches, method)
+    else:
+        made = compile_one(loaded, way, out, calibrating)
+        with out.progress("comparing"):
+            found = _of_program(loaded, made.program, batches, layers)
+    if picture is not None:
+        found.to_svg(picture)
+    told = {"model": model, "program": str(program or way), **found.to_dict()}
+    out.result(told, lambda console: _show(console, found, most, picture))
+    worst = found.sqnr_db
+    if least is not None and worst < least:
+        out.fail(f"[--min-db] outputs must have {least:g} dB at least; got {worst:.1f} dB")
+
+
+def _of_program(
+    loaded: LoadedModel, program: Any, batches: Sequence[Any], layers: bool
+) -> Comparison:
+    from edgewise.inspect.comparing import compare
+
+    return compare(_module(loaded), program, batches, layers=layers)
+
+
+def _module(loaded: LoadedModel) -> Any:
+    import torch
+
+    model = loaded.model
+    return model if isinstance(model, torch.nn.Module) else model.module()
+
+
+def _of_file(
+    loaded: LoadedModel, file: Path, batches: Sequence[Any], method: str | None
+) -> Comparison:
+    """The outputs of a file, next to the model's in eager mode."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    from edgewise.cli.files import open_method
+    from edgewise.inspect.comparison import Comparison
+    from edgewise.inspect.comparison import Output as Compared
+    from edgewise.inspect.tally import Tally
+
+    run = open_method(file, method, None, None)
+    model = _module(loaded)
+    if not isinstance(model, torch.fx.GraphModule):
+        model.eval()
+    tallies: dict[str, Tally] = {}
+    for batch in batches:
+        with torch.no_grad():
+            named, _ = pytree.tree_flatten_with_path(model(*batch))
+        got = run.execute(pytree.tree_leaves(batch))
+        if len(named) != len(got):
+            raise CliError(
+                f"[--program] must return as many values as the model; got {len(got)} and "
+                f"{len(named)}; try the file that was compiled from {loaded.name}"
+            )
+        for (path, wanted), value in zip(named, got, strict=True):
+            if isinstance(wanted, torch.Tensor):
+                tallies.setdefault(pytree.keystr(path) or "0", Tally()).add(wanted, value)
+    outputs = [Compared(n, t.sqnr_db, t.cosine, t.worst) for n, t in tallies.items()]
+    return Comparison(outputs, [], len(batches))
+
+
+def _show(console: Console, found: Comparison, most: int, picture: Path | None) -> None:
+    from edgewise.inspect.tables import place, short_share
+
+    console.print(f"{found.batches} batch{'es' * (found.batches != 1)}")
+    rows = [
+        (one.name, _decibels(one.sqnr_db), f"{one.cosine:.6f}", f"{one.max_error:.3g}")
+        for one in found.outputs
+    ]
+    console.print(table(["output", ">SQNR", ">cosine", ">largest error"], rows))
+    worst = found.worst(most)
+    if worst:
+        console.print()
+        cells = [
+            (
+                short_share(one.added_noise),
+                _decibels(one.sqnr_db),
+                f"{one.cosine:.6f}",
+                f"{one.max_error:.3g}",
+                one.operator,
+                one.module or "-",
+                place(one.source),
+            )
+            for one in worst
+        ]
+        title = f"layers that add most noise, {len(worst)} of {len(found.layers)}"
+        columns = [">adds", ">SQNR", ">cosine", ">largest error", "operator", "module", "where"]
+        console.print(table(columns, cells, title))
+    if found.tap_error > 1e-4:
+        console.print(
+            f"returning values from the middle changed the outputs by "
+            f"{short_share(found.tap_error)} of the largest: layers' figures are estimates"
+        )
+    if picture is not None:
+        console.print(f"picture: {picture}", markup=False)
+
+
+def _decibels(value: float) -> str:
+    return "exact" if value == math.inf else f"{value:.1f} dB"

@@ -1,0 +1,68 @@
+"""Layers of a comparison at the nodes of a record that compute them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from edgewise.inspect.record import NodeRecord
+
+_SAME = {"conv1d": "convolution", "conv2d": "convolution", "conv3d": "convolution"}
+_SAME.update({"relu6": "hardtanh", "addmm": "linear", "flatten": "view", "reshape": "view"})
+
+
+class Layers:
+    """`Comparison.to_dict()` by module and operator.
+
+    A comparison names nodes of the float export, a record those of the program: decomposed,
+    and spelled as backends like it. Of a chain that is one operation ("conv2d batch_norm relu")
+    the figures are at its first operator.
+    """
+
+    def __init__(self, comparison: Mapping[str, Any]) -> None:
+        self._comparison = comparison
+        self._waiting: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        for layer in comparison.get("layers", ()):
+            first = (layer.get("operator") or "").split(" ")[0]
+            self._waiting.setdefault(layer.get("module", ""), []).append((_base(first), layer))
+
+    def of(self, node: NodeRecord) -> dict[str, Any] | None:
+        """The figures of the node, each layer once, in order; None if there are none."""
+        waiting = self._waiting.get(node.module, [])
+        names = [_base(o) for o in (node.operator, node.decomposed_from) if o]
+        found = next((one for one in waiting if one[0] in names), None)
+        if found is None and names and node.module and len(waiting) == 1:
+            found = waiting[0]  # a module of one operator, which was spelled otherwise
+        if found is None:
+            return None
+        waiting.remove(found)
+        layer = found[1]
+        return {
+            "db": layer.get("sqnr_db"),
+            "added": layer.get("added_noise"),
+            "error": layer.get("max_error"),
+            "exact": layer.get("sqnr_db") is None,
+        }
+
+    def summary(self) -> dict[str, Any] | None:
+        """Outputs and layers for the chart; None without a comparison."""
+        if not self._comparison:
+            return None
+        return {
+            "batches": self._comparison.get("batches", 0),
+            "outputs": [
+                [o.get("name"), o.get("sqnr_db"), o.get("cosine"), o.get("max_error")]
+                for o in self._comparison.get("outputs", ())
+            ],
+            "layers": [
+                [x.get("name"), x.get("module"), x.get("operator"), x.get("sqnr_db")]
+                for x in self._comparison.get("layers", ())
+            ],
+        }
+
+
+def _base(operator: str) -> str:
+    """`aten.conv2d.default` -> `convolution`: without namespace, overload, mark of in place."""
+    parts = operator.split(".")
+    name = (parts[1] if len(parts) > 1 else operator).rstrip("_").removesuffix("_copy")
+    return _SAME.get(name, name)

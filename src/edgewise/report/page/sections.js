@@ -1,0 +1,113 @@
+// The parts of the page around the model: overview, what is not delegated, costs, memory.
+
+const methodsOf = (programs, name) => programs.map((p) => p.methods.find((m) => m.name === name) || p.methods[0]);
+
+function share(method, metric) {
+  const all = method.calls.reduce((a, n) => a + n.sums[metric], 0);
+  const taken = method.calls.filter((n) => n.delegate !== undefined).reduce((a, n) => a + n.sums[metric], 0);
+  return all ? taken / all : null;
+}
+
+// [name, value of a method as text, the value, whether less is better]
+const FIGURES = [
+  ["File", (m) => bytes(m.program.bytes), (m) => m.program.bytes],
+  ["Latency, median", (m) => (m.data.profile ? time(m.data.profile.call.p50) : null), (m) => m.data.profile?.call.p50],
+  ["Latency, 90th percentile", (m) => (m.data.profile ? time(m.data.profile.call.p90) : null), (m) => m.data.profile?.call.p90],
+  ["Accuracy, worst output", (m) => worstOutput(m), null],
+  ["Delegates", (m) => count(m.data.delegates.length), null],
+  ["Operators delegated", (m) => `${count(m.calls.filter((n) => n.delegate !== undefined).length)} of ${count(m.calls.length)}`, null],
+  ["MACs delegated", (m) => (share(m, "macs") === null ? null : percent(share(m, "macs"), 1)), null],
+  ["Weights", (m) => bytes(m.root.sums.weights), (m) => m.root.sums.weights],
+  ["Planned memory", (m) => bytes(Object.values(m.data.arenas).reduce((a, b) => a + b, 0)), (m) => Object.values(m.data.arenas).reduce((a, b) => a + b, 0)],
+  ["Work", (m) => (m.root.sums.macs ? macs(m.root.sums.macs) : null), null],
+];
+
+function worstOutput(method) {
+  const outputs = method.data.accuracy?.outputs;
+  if (!outputs?.length) return null;
+  const worst = Math.min(...outputs.map((o) => o[1] ?? Infinity));
+  return worst === Infinity ? "exact" : `${worst.toFixed(1)} dB`;
+}
+
+function placesBar(method) {
+  const total = Object.values(method.root.places).reduce((a, b) => a + b, 0);
+  const entries = Object.entries(method.root.places).sort((a, b) => b[1] - a[1]);
+  return `<div class="places" role="img" aria-label="${esc(entries.map(([id, n]) => `${backendName(id)} ${n}`).join(", "))}">
+    <div class="stack">${entries.map(([id, n]) => `<i style="width:${(100 * n) / total}%;background:${backendColour(id)}"></i>`).join("")}</div>
+    <div class="legend">${entries.map(([id, n]) => `<span>${pill(id)} ${plural(n, "operator")}</span>`).join("")}</div></div>`;
+}
+
+function overview(methods) {
+  const rows = FIGURES.map(([name, text, value]) => [name, methods.map(text), value && methods.map(value)]).filter(([, texts]) => texts.some((t) => t !== null));
+  if (methods.length === 1) {
+    return `<div class="cards">${rows.map(([name, [text]]) => `<div class="card"><b>${esc(text)}</b><span>${esc(name)}</span></div>`).join("")}</div>${placesBar(methods[0])}`;
+  }
+  const ratio = (values, i) => (i && values && values[0] && values[i] ? `<small>${(values[i] / values[0]).toFixed(2)} ×</small>` : "");
+  return `<div class="scroll"><table class="compare"><thead><tr><td></td>${methods.map((m) => `<th scope="col">${esc(m.program.name)}</th>`).join("")}</tr></thead>
+    <tbody>${rows.map(([name, texts, values]) => `<tr><th scope="row">${esc(name)}</th>${texts.map((t, i) => `<td>${t === null ? "–" : `${esc(t)} ${ratio(values, i)}`}</td>`).join("")}</tr>`).join("")}
+    <tr><th scope="row">Runs on</th>${methods.map((m) => `<td>${placesBar(m)}</td>`).join("")}</tr></tbody></table></div>`;
+}
+
+// Refused nodes by operator and reason; between delegates first, then the most work.
+function refusedGroups(method) {
+  const groups = new Map();
+  for (const n of method.calls) {
+    if (!n.refusals.length) continue;
+    const key = n.op + n.refusals.map((r) => r.backend + r.rule + (r.hint || "")).join("|");
+    const group = groups.get(key) || { op: n.op, refusals: n.refusals, nodes: [], splits: false, cost: 0 };
+    group.nodes.push(n);
+    group.splits ||= n.splits;
+    group.cost += (n.macs || 0) + (n.bytes || 0);
+    groups.set(key, group);
+  }
+  return [...groups.values()].sort((a, b) => b.splits - a.splits || b.cost - a.cost);
+}
+
+function refusedSection(methods) {
+  const several = methods.length > 1;
+  const parts = methods.map((m, i) => {
+    const groups = refusedGroups(m);
+    if (!groups.length) return "";
+    const rows = groups.map((g) => {
+      const lines = [...new Set(g.nodes.map((n) => n.source).filter(Boolean))];
+      const nodes = g.nodes.slice(0, 12).map((n) => `<button type="button" class="chip" data-program="${i}" data-go="${n.key}">${esc(n.name)}</button>`).join("");
+      return `<article class="reason"><header><h4>${count(g.nodes.length)} × <code>${esc(g.op)}</code></h4>${g.splits ? `<span class="badge">between delegates</span>` : ""}
+        <span class="cost">${bytes(g.nodes.reduce((a, n) => a + (n.bytes || 0), 0))} moved</span></header>
+        <ul>${g.refusals.map(refusal).join("")}</ul>
+        ${lines.length ? `<p class="lines">${lines.slice(0, 3).map((l) => `<code>${esc(place(l))}</code>`).join(" ")}${lines.length > 3 ? ` and ${lines.length - 3} more places` : ""}</p>` : ""}
+        <p class="chips">${nodes}${g.nodes.length > 12 ? ` and ${g.nodes.length - 12} more` : ""}</p></article>`;
+    });
+    return `${several ? `<h3>${esc(m.program.name)}</h3>` : ""}<div class="reasons">${rows.join("")}</div>`;
+  }).filter(Boolean);
+  if (!parts.length) return "";
+  return `<h2 id="refused-h">Not delegated</h2><p class="lead">What the backends that were asked refused, and what would change that.</p>${parts.join("")}`;
+}
+
+function costsSection(methods, metric) {
+  const metrics = Object.keys(METRICS).filter((m) => methods.some((one) => one.metrics.includes(m)) && m !== "nodes");
+  const tabs = metrics.map((m) => `<button type="button" data-metric="${m}" aria-pressed="${m === metric}">${METRICS[m].name}</button>`).join("");
+  const largest = Math.max(...methods.map((m) => m.root.sums[metric]));
+  const parts = methods.map((m, i) => `<div class="cost-of" data-program="${i}"><h3>${methods.length > 1 ? `${esc(m.program.name)} ` : ""}<small>${METRICS[metric].show(m.root.sums[metric])} in all</small></h3>
+    <div style="width:${methods.length > 1 ? Math.max(12, (100 * m.root.sums[metric]) / largest) : 100}%">${icicle(m, metric) || `<p class="empty">None known.</p>`}</div>${m.root.sums[metric] ? byOperator(m, metric) : ""}</div>`);
+  return `<h2 id="costs-h">Where it goes</h2><div class="tabs" role="group" aria-label="Cost">${tabs}</div>${parts.join("")}`;
+}
+
+function memorySection(methods, width) {
+  const parts = methods.flatMap((m, i) => Object.entries(m.data.arenas).map(([arena, size]) => {
+    const blocks = m.data.memory.filter((b) => String(b[1]) === arena);
+    if (!size || !blocks.length) return "";
+    const total = blocks.reduce((a, b) => a + b[3], 0);
+    const saved = total > size ? `; without sharing places it would be ${bytes(total)}` : "";
+    return `<div data-program="${i}"><h3>${esc(methods.length > 1 ? `${m.program.name} ` : "")}<small>${arena === "1" ? "" : `arena ${arena}, shared by methods: `}${bytes(size)} for ${plural(blocks.length, "tensor")}${saved}</small></h3>${memoryChart(m, arena, blocks, width)}</div>`;
+  })).filter(Boolean);
+  if (!parts.length) return "";
+  return `<h2 id="memory-h">Memory plan</h2><p class="lead">Each block is a tensor: its place in the arena, upwards, over the instructions that need it. What a delegate uses inside is its own.</p>${parts.join("")}`;
+}
+
+function accuracySection(methods, width) {
+  const series = methods.filter((m) => m.data.accuracy).map((m) => [m.program.name, m.data.accuracy.layers]);
+  const chart = series.length ? accuracyChart(series, width) : "";
+  if (!chart) return "";
+  const keys = series.length > 1 ? `<div class="legend">${series.map(([name], s) => `<span class="key s${s % 4}"><i></i>${esc(name)}</span>`).join("")}</div>` : "";
+  return `<h2 id="accuracy-h">Accuracy</h2><p class="lead">Signal-to-quantization-noise ratio of each layer next to the float model; lower is noisier.</p>${keys}${chart}`;
+}

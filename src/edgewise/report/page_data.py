@@ -1,0 +1,180 @@
+"""A program as the page's scripts want it: indices for names, text for types, nothing empty."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from edgewise.inspect.record import MethodRecord, ModuleRecord, NodeRecord, TensorRecord
+from edgewise.report.accuracy import Layers
+from edgewise.report.simplify import simplify
+from edgewise.report.subject import Subject
+
+
+def program_data(subject: Subject) -> dict[str, Any]:
+    """Plain data of a program with all its methods."""
+    record = subject.record
+    profiles = {m.get("method", ""): m for m in subject.profile.get("methods", ())}
+    methods = []
+    for method in record.methods:
+        layers = Layers(subject.comparison if method.name == "forward" else {})
+        methods.append(_method(method, record.complete, profiles.get(method.name, {}), layers))
+    return {
+        "name": subject.name,
+        "sha256": record.sha256,
+        "bytes": record.bytes,
+        "complete": record.complete,
+        "versions": dict(record.versions),
+        "methods": methods,
+    }
+
+
+def _method(
+    whole: MethodRecord, complete: bool, profile: Mapping[str, Any], layers: Layers
+) -> dict[str, Any]:
+    simple = simplify(whole)
+    method = simple.method
+    index = {node.name: number for number, node in enumerate(method.nodes)}
+    modules = _Modules(method, complete)
+    times = dict(profile.get("nodes") or {})
+    at: dict[str, int] = {}
+    for number, instruction in enumerate(method.instructions):
+        for name in instruction.nodes:
+            at.setdefault(name, number)
+    for name, other in simple.stands_for.items():
+        if name in times and other not in times:
+            times[other] = times[name]
+    nodes = []
+    for node in method.nodes:
+        data = _node(node, index, modules.of(node))
+        data["at"] = at.get(node.name)
+        if node.name in times:
+            data["us"] = times[node.name].get("time")
+            data["with"] = [index[n] for n in times[node.name].get("with", ()) if n in index]
+        data["noise"] = layers.of(node)
+        data["stored"] = simple.stored.get(node.name)
+        nodes.append(_full(data))
+    return {
+        "name": method.name,
+        "nodes": nodes,
+        "edges": [[index[e.source], index[e.target]] for e in method.edges],
+        "modules": modules.table,
+        "instructions": [
+            _full({"kind": i.kind, "operator": i.operator, "delegate": i.delegate})
+            for i in method.instructions
+        ],
+        "delegates": [
+            _full(
+                {
+                    "backend": d.backend,
+                    "payloadBytes": d.payload_bytes,
+                    "weightBytes": d.weight_bytes,
+                    "operations": len(d.payload),
+                    "estimates": {"source": d.estimates.source, "figures": d.estimates.figures}
+                    if d.estimates
+                    else None,
+                }
+            )
+            for d in method.delegates
+        ],
+        "memory": [
+            [[index[n] for n in b.nodes if n in index], b.arena, b.offset, b.size, b.first, b.last]
+            for b in method.memory
+        ],
+        "arenas": dict(method.arenas),
+        "profile": _profile(profile),
+        "accuracy": layers.summary(),
+    }
+
+
+def _profile(profile: Mapping[str, Any]) -> dict[str, Any] | None:
+    if not profile:
+        return None
+    return {
+        "runs": profile.get("runs"),
+        "call": profile.get("call"),
+        "execute": profile.get("execute"),
+        "instructions": [
+            [i.get("index"), i.get("time", {}).get("p50")] for i in profile.get("instructions", ())
+        ],
+    }
+
+
+def _node(node: NodeRecord, index: Mapping[str, int], module: int) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "kind": node.kind,
+        "op": node.operator,
+        "in": [_type(t) for t in node.inputs],
+        "out": [_type(t) for t in node.outputs],
+        "attributes": dict(node.attributes),
+        "module": module,
+        "source": node.source,
+        "backend": node.backend,
+        "delegate": node.delegate,
+        "refusals": [_full(vars(r)) for r in node.refusals],
+        "from": node.decomposed_from,
+        "splits": node.splits,
+        "notes": list(node.notes),
+        "folded": index.get(node.folded_into) if node.folded_into else None,
+        "macs": node.macs,
+        "bytes": node.bytes,
+        "weights": [[w.name, _type(w.tensor), w.tensor.bytes] for w in node.weights],
+    }
+
+
+def _full(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is empty; a zero that is an index stays."""
+    indices = ("module", "delegate", "folded", "at", "us")
+    return {
+        key: value for key, value in data.items() if value or (key in indices and value is not None)
+    }
+
+
+def _type(tensor: TensorRecord) -> str:
+    return f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]"
+
+
+class _Modules:
+    """The table of modules, each after its parent: [path, class, parent's index]."""
+
+    def __init__(self, method: MethodRecord, complete: bool) -> None:
+        self.table: list[list[Any]] = [["", "", -1]]
+        self._numbers: dict[tuple[str, ...], int] = {}
+        self._complete = complete
+        self._by_name = method.by_name
+        self._nearby = _nearby(method)
+
+    def of(self, node: NodeRecord) -> int:
+        """The index of the node's innermost module; 0 for the model itself."""
+        steps: Sequence[ModuleRecord] = node.modules
+        if not steps and node.kind == "call":
+            other = self._by_name.get(node.folded_into) or self._nearby.get(node.name)
+            steps = other.modules if other is not None else ()
+        if not self._complete and node.delegate is not None:
+            steps = [ModuleRecord(f"delegate {node.delegate}", node.backend)]
+        found, path = 0, ()
+        for step in steps:
+            if step.path == "":
+                self.table[0][1] = step.type
+                continue
+            path = (*path, step.path)
+            if path not in self._numbers:
+                self._numbers[path] = len(self.table)
+                self.table.append([step.path, step.type, found])
+            found = self._numbers[path]
+        return found
+
+
+def _nearby(method: MethodRecord) -> dict[str, NodeRecord]:
+    """For nodes without a module (quantizations): a neighbour that has one, readers first."""
+    found: dict[str, NodeRecord] = {}
+    for reverse in (False, True):
+        order = list(method.edges)
+        for edge in order if reverse else order[::-1]:
+            one, other = (edge.source, edge.target) if reverse else (edge.target, edge.source)
+            neighbour = method.by_name[one]
+            neighbour = neighbour if neighbour.modules else found.get(one, neighbour)
+            if neighbour.modules and not method.by_name[other].modules:
+                found.setdefault(other, neighbour)
+    return found

@@ -1,0 +1,83 @@
+"""A method without the quantizations that run inside of other operations.
+
+A quantized program has some three times as many nodes as its model: each operator's operands are
+dequantized and its result is quantized, all in one operation of the backend. Here that operator
+stands for them: it has their weights, and says how its result is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from edgewise.inspect.record import EdgeRecord, MethodRecord, NodeRecord, WeightRecord
+
+_QUANTIZING = ("quantized_decomposed.", "torchao.")
+
+
+@dataclass(frozen=True)
+class Simplified:
+    """method: with the nodes that stand for themselves. stored: how a node's result is kept, as
+    text. stands_for: by the name of a node that is gone, that of the one that computes it."""
+
+    method: MethodRecord
+    stored: Mapping[str, str] = field(default_factory=dict)
+    stands_for: Mapping[str, str] = field(default_factory=dict)
+
+
+def simplify(method: MethodRecord) -> Simplified:
+    """Takes out (de)quantizations that are folded into another node."""
+    gone = {n.name: n for n in method.nodes if n.folded_into and n.operator.startswith(_QUANTIZING)}
+    if not gone:
+        return Simplified(method)
+    sources: dict[str, list[EdgeRecord]] = {}
+    for edge in method.edges:
+        sources.setdefault(edge.target, []).append(edge)
+
+    def origin(edge: EdgeRecord) -> list[tuple[str, int]]:
+        if edge.source not in gone:
+            return [(edge.source, edge.output)]
+        return [found for before in sources.get(edge.source, ()) for found in origin(before)]
+
+    edges: dict[EdgeRecord, None] = {}
+    for edge in method.edges:
+        if edge.target not in gone:
+            for name, output in origin(edge):
+                edges[EdgeRecord(name, output, edge.target, edge.input)] = None
+    weights: dict[str, list[WeightRecord]] = {}
+    for node in gone.values():
+        weights.setdefault(node.folded_into, []).extend(node.weights)
+    nodes = [
+        replace(n, weights=(*n.weights, *weights.get(n.name, ())))
+        for n in method.nodes
+        if n.name not in gone
+    ]
+    stored = {}
+    for edge in method.edges:
+        if edge.target in gone and gone[edge.target].operator.split(".")[1].startswith("quantize"):
+            for name, _ in origin(edge):
+                stored[name] = _stored(gone[edge.target])
+    stands_for = {name: node.folded_into for name, node in gone.items()}
+    simple = replace(
+        method,
+        nodes=tuple(nodes),
+        edges=tuple(edges),
+        memory=tuple(
+            replace(b, nodes=tuple(dict.fromkeys(stands_for.get(n, n) for n in b.nodes)))
+            for b in method.memory
+        ),
+    )
+    return Simplified(simple, stored, stands_for)
+
+
+def _stored(node: NodeRecord) -> str:
+    """`int8, scale 0.0152, zero point -128` of a quantization."""
+    said = node.attributes
+    parts = [node.outputs[0].dtype if node.outputs else ""]
+    try:
+        parts.append(f"scale {float(said['scale']):.4g}")
+    except (KeyError, ValueError):
+        parts.append("scales of their own")
+    if "zero_point" in said:
+        parts.append(f"zero point {said['zero_point']}")
+    return ", ".join(parts)

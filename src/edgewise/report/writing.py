@@ -1,0 +1,96 @@
+"""The page's text: data, scripts and styles in one file."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from edgewise.report.page_data import program_data
+from edgewise.report.subject import Subject
+
+_SCRIPTS = (
+    "vendor/dagre.min.js",
+    "format.js",
+    "model.js",
+    "layout.js",
+    "graph.js",
+    "tree.js",
+    "details.js",
+    "charts.js",
+    "sections.js",
+    "main.js",
+)
+
+
+def write(
+    output: str | Path,
+    programs: Sequence[str | Path | Subject],
+    *,
+    profiles: Sequence[str | Path | None] = (),
+    comparisons: Sequence[str | Path | None] = (),
+    title: str | None = None,
+) -> Path:
+    """Writes a page about one or several programs side by side; returns its path.
+
+    programs: `.pte` files, or `Subject`s. Of a file that was saved with its record
+    (`program.save(path, record=True)`) all is told; of any other what it holds. profiles,
+    comparisons: files for each program in turn, None for none (see `Subject.open`).
+    """
+    if not programs:
+        raise ValueError("[report] programs must be one or more files; got none")
+    for name, given in (("profiles", profiles), ("comparisons", comparisons)):
+        if len(given) > len(programs):
+            raise ValueError(
+                f"[report] {name} must be at most one for each program; "
+                f"got {len(given)} for {len(programs)}"
+            )
+    subjects = []
+    for number, one in enumerate(programs):
+        profile = profiles[number] if number < len(profiles) else None
+        comparison = comparisons[number] if number < len(comparisons) else None
+        subjects.append(one if isinstance(one, Subject) else Subject.open(one, profile, comparison))
+    target = Path(output)
+    target.write_text(render(subjects, title), encoding="utf-8")
+    return target
+
+
+def render(subjects: Sequence[Subject], title: str | None = None) -> str:
+    """The page as text."""
+    name = title or ", ".join(subject.name for subject in subjects)
+    data = {"title": name, "programs": [program_data(subject) for subject in subjects]}
+    parts = {
+        "TITLE": html.escape(name),
+        "STYLE": _text("style.css"),
+        "SCRIPT": "\n".join(_script(path) for path in _SCRIPTS),
+        "DATA": _embedded(data),
+    }
+    page = _text("index.html")
+    for key, value in parts.items():
+        before, _, after = page.partition(f"<!--{key}-->")
+        page = before + value + after
+    return page
+
+
+def _embedded(data: Any) -> str:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c")
+
+
+@cache
+def _text(path: str) -> str:
+    return (files("edgewise.report") / "page" / path).read_text(encoding="utf-8")
+
+
+@cache
+def _script(path: str) -> str:
+    text = _text(path).replace("//# sourceMappingURL=dagre.min.js.map", "")
+    if path.startswith("vendor/"):
+        licence = _text(path.removesuffix(".min.js") + ".LICENSE").strip()
+        return f"/*! {path}\n{licence}\n*/\n{text}"
+    return text

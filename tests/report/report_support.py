@@ -1,0 +1,178 @@
+"""Programs to report on, and a browser to look at the page with."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from edgewise.inspect.record import (
+    BlockRecord,
+    DelegateRecord,
+    EdgeRecord,
+    InstructionRecord,
+    MethodRecord,
+    ModuleRecord,
+    NodeRecord,
+    PayloadNodeRecord,
+    ProgramRecord,
+    TensorRecord,
+    WeightRecord,
+)
+
+
+class Ranking(nn.Module):
+    """Convolution and products that XNNPACK takes, around a sort and a sum that it does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.ReLU())
+        self.attend = nn.Linear(16, 16)
+        self.head = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 10))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pooled = self.stem(x).mean((2, 3))
+        top = self.attend(pooled).sort(dim=1).values
+        return self.head(top.cumsum(1))
+
+
+RANKING_INPUTS = (torch.zeros(1, 3, 32, 32),)
+
+
+def large(nodes: int = 5000, per_block: int = 25, flat: bool = False) -> ProgramRecord:
+    """A made-up program of blocks of operators with shortcuts; every 40th is refused."""
+    tensor = TensorRecord("float32", (1, 64, 32), 8192)
+    made = [NodeRecord("x", "input", outputs=(tensor,))]
+    edges, blocks, instructions = [], [], []
+    for number in range(nodes):
+        block, place = divmod(number, per_block)
+        steps = [ModuleRecord("", "Large")]
+        if not flat:
+            steps += [
+                ModuleRecord(f"stage{block // 10}", "Stage"),
+                ModuleRecord(f"stage{block // 10}.{block % 10}", "Block"),
+            ]
+        refused = number % 40 == 39
+        before = made[-1].name
+        made.append(
+            NodeRecord(
+                f"op_{number}",
+                "call",
+                "aten.linear.default" if place % 2 == 0 else "aten.relu.default",
+                (tensor,),
+                (tensor,),
+                modules=tuple(steps),
+                source=f"model.py:{100 + place}",
+                backend="runtime" if refused else "XnnpackBackend",
+                delegate=None if refused else 0,
+                macs=1000 * (place + 1),
+                bytes=16384,
+                weights=(WeightRecord(f"w{number}", tensor),) if place % 2 == 0 else (),
+            )
+        )
+        edges.append(EdgeRecord(before, 0, made[-1].name, 0))
+        if place == per_block - 1:
+            edges.append(EdgeRecord(made[-per_block].name, 0, made[-1].name, 1))
+        offset = 8192 * (number % 3)
+        blocks.append(BlockRecord((made[-1].name,), 1, offset, 8192, number, number + 1))
+        instructions.append(InstructionRecord("kernel", "aten::relu.out", None, (made[-1].name,)))
+    made.append(NodeRecord("output_0", "output", inputs=(tensor,)))
+    edges.append(EdgeRecord(made[-2].name, 0, "output_0", 0))
+    delegate = DelegateRecord("XnnpackBackend", "tag", 1000, 8192 * nodes // 2)
+    method = MethodRecord(
+        "forward",
+        tuple(made),
+        tuple(edges),
+        tuple(instructions),
+        (delegate,),
+        tuple(blocks),
+        {"1": 24576},
+    )
+    return ProgramRecord("0" * 64, 8192 * nodes, (method,), {"edgewise": "0"})
+
+
+def hostile() -> ProgramRecord:
+    """Every text of it is markup that must not be taken for such."""
+    evil = "</script><img src=x onerror=document.title='broken'>\"'&"
+    tensor = TensorRecord(evil, (evil, 2), 8)
+    one = NodeRecord(
+        evil,
+        "call",
+        f"aten.{evil}.default",
+        (),
+        (tensor,),
+        {evil: evil},
+        (ModuleRecord("", evil), ModuleRecord(evil, evil)),
+        evil,
+        backend=evil,
+        notes=(evil,),
+        weights=(WeightRecord(evil, tensor),),
+    )
+    method = MethodRecord(
+        evil,
+        (one,),
+        (),
+        (InstructionRecord("kernel", evil, None, (evil,)),),
+        (DelegateRecord(evil, evil, 1, 1, (PayloadNodeRecord(evil, (evil,)),)),),
+        (BlockRecord((evil,), 1, 0, 8, -1, 1),),
+        {"1": 8},
+    )
+    return ProgramRecord(evil, 8, (method,), {evil: evil})
+
+
+@contextmanager
+def browser(width: int = 1280, height: int = 900, scheme: str = "light") -> Iterator[Any]:
+    """Debian's Chromium without a window, with a profile of its own."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    with tempfile.TemporaryDirectory() as profile:
+        options = webdriver.ChromeOptions()
+        options.binary_location = "/usr/bin/chromium"
+        for flag in (
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            f"--user-data-dir={profile}",
+        ):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        driver = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
+        try:
+            driver.set_page_load_timeout(60)
+            driver.set_script_timeout(60)
+            look(driver, width, height, scheme)
+            yield driver
+        finally:
+            driver.quit()
+
+
+def look(driver: Any, width: int, height: int, scheme: str) -> None:
+    """Gives the browser a size in pixels and the user's choice of light or dark."""
+    driver.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
+    )
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
+def show(driver: Any, page: Path) -> None:
+    """Opens a page from disk and waits for its scripts."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    driver.get_log("browser")
+    driver.get(page.as_uri())
+    ready = "return document.documentElement.dataset.ready === '1'"
+    WebDriverWait(driver, 30, 0.02).until(lambda d: d.execute_script(ready))
