@@ -42,14 +42,15 @@ PLAN: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Of one store, for all tests here: workers take seconds to start."""
-    store = tmp_path_factory.mktemp("store")
-    with LocalEngine(2, context=Context(str(store), str(HERE)), preload=PRELOAD) as made:
-        yield made, store
+    store, root = tmp_path_factory.mktemp("store"), tmp_path_factory.mktemp("plan")
+    (root / "sweep_zoo.py").write_text((HERE / "sweep_zoo.py").read_text())
+    with LocalEngine(2, context=Context(str(store), str(root)), preload=PRELOAD) as made:
+        yield made, store, root
 
 
 def run(engine: Any, plan: dict[str, Any], **options: Any) -> Any:
-    made, store = engine
-    return sweep(make_plan(plan, root=HERE), out=store, engine=made, **options)
+    made, store, root = engine
+    return sweep(make_plan(plan, root=root), out=store, engine=made, **options)
 
 
 def test_rows(engine: Any) -> None:
@@ -131,20 +132,17 @@ def test_failures_are_rows(engine: Any) -> None:
     assert found["closure", "int4-weight"].startswith("build error: [quantize] group_size")
 
 
-def test_exported_programs(engine: Any, tmp_path: Path) -> None:
+def test_exported_programs(engine: Any) -> None:
     program = torch.export.export(Small().eval(), (torch.zeros(1, 1, 6, 6),))
-    torch.export.save(program, HERE / "exported_small.pt2")
-    try:
-        plan = {
-            "models": {"exported": "exported_small.pt2"},
-            "quantize": ["none", "int8-dynamic"],
-            "evaluation": "sweep_zoo.py:pairs",
-            "metrics": ["sqnr"],
-            "latency": False,
-        }
-        rows = run(engine, plan).rows
-    finally:
-        (HERE / "exported_small.pt2").unlink()
+    torch.export.save(program, engine[2] / "small.pt2")
+    plan = {
+        "models": {"exported": "small.pt2"},
+        "quantize": ["none", "int8-dynamic"],
+        "evaluation": "sweep_zoo.py:pairs",
+        "metrics": ["sqnr"],
+        "latency": False,
+    }
+    rows = run(engine, plan).rows
     assert [row["status"] for row in rows] == ["ok", "ok"], rows
     assert rows[0]["SQNR dB"] > 100 > rows[1]["SQNR dB"] > 20
     assert "latency_ms" not in rows[0]
@@ -172,29 +170,26 @@ def test_page(engine: Any) -> None:
 
 def test_command_line(engine: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("yaml")
-    _, store = engine
+    _, store, root = engine
     rows = run(engine, PLAN).rows
-    file = HERE / "plan_of_tests.yaml"
+    file = root / "plan.yaml"
     file.write_text(json.dumps(PLAN))  # JSON is YAML
-    try:
-        assert main(["sweep", str(file), "--dry-run", "-o", str(store)]) == 0
-        told = capsys.readouterr().out
-        assert "5 combinations, 0 to run" in told
-        assert main(["sweep", str(file), "--dry-run", "-o", str(tmp_path)]) == 0
-        told = capsys.readouterr().out
-        assert "5 combinations, 5 to run" in told
-        assert "calibration, evaluation x 8 simulated" in told
-        assert main(["sweep", str(file), "-o", str(store), "--json"]) == 0
-        assert json.loads(capsys.readouterr().out)["rows"] == rows
-        assert main(["sweep", str(file), "-o", str(store)]) == 0
-        shown = capsys.readouterr()
-        assert "[5/5] small · ethos-u55-128 · int8" in shown.err
-        assert f"5 rows in {store} (all of it was known)" in shown.out.replace("\n", " ")
-        file.write_text("models: {m: zoo.py}")
-        assert main(["sweep", str(file)]) == 1
-        assert "[models.m.source] must be 'file.py:function'" in capsys.readouterr().err
-    finally:
-        file.unlink()
+    assert main(["sweep", str(file), "--dry-run", "-o", str(store)]) == 0
+    told = capsys.readouterr().out
+    assert "5 combinations, 0 to run" in told
+    assert main(["sweep", str(file), "--dry-run", "-o", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert "5 combinations, 5 to run" in told
+    assert "calibration, evaluation x 8 simulated" in told
+    assert main(["sweep", str(file), "-o", str(store), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == rows
+    assert main(["sweep", str(file), "-o", str(store)]) == 0
+    shown = capsys.readouterr()
+    assert "[5/5] small · ethos-u55-128 · int8" in shown.err
+    assert f"5 rows in {store} (all of it was known)" in shown.out.replace("\n", " ")
+    file.write_text("models: {m: zoo.py}")
+    assert main(["sweep", str(file)]) == 1
+    assert "[models.m.source] must be 'file.py:function'" in capsys.readouterr().err
 
 
 def test_ctrl_c_leaves_whole_files_and_the_rest_goes_on(tmp_path: Path) -> None:
