@@ -29,16 +29,16 @@ _OTHER_LINES = 8
 
 
 def table(rows: Sequence[Row]) -> Table:
-    """A line for each row; what failed says at which stage."""
+    """A line for each row."""
     shown = shown_columns(rows)
     figures = figures_of(rows)
-    found = Table(box=None, pad_edge=False, header_style="bold")
+    found = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     for column in shown:
         justify: Any = "right" if column.is_number else "left"
-        found.add_column(column.title, justify=justify, no_wrap=not column.is_number)
+        found.add_column(column.title, justify=justify, no_wrap=True)
     for name in figures:
-        found.add_column(name, justify="right")
-    found.add_column("result")
+        found.add_column(name, justify="right", no_wrap=True)
+    found.add_column("result", no_wrap=True)
     for row in rows:
         cells = [cell(row, column) for column in shown]
         cells += [MISSING if row.get(f) is None else f"{row[f]:.4g}" for f in figures]
@@ -46,10 +46,13 @@ def table(rows: Sequence[Row]) -> Table:
     return found
 
 
-def failures(rows: Sequence[Row]) -> Iterator[str]:
-    """Why what failed did, each reason once."""
+def remarks(rows: Sequence[Row]) -> Iterator[str]:
+    """What searches chose; why what failed did, each reason once."""
     reasons: dict[str, list[str]] = {}
     for row in rows:
+        if row.get("keep_float") is not None:
+            kept = ", ".join(row["keep_float"]) or "nothing"
+            yield f"\n{name_of(row)}: in float {kept}, after {len(row['trials'])} trials"
         if row["status"] != "ok":
             reasons.setdefault(short_error(row, 400), []).append(name_of(row))
     for reason, names in reasons.items():
@@ -122,10 +125,7 @@ def preview_table(found: Sequence[Preview]) -> Group:
 
 
 def _result(row: Row) -> Text:
-    if row["status"] != "ok":
-        return Text(f"{row['stage']}: {row['status']}", style="red")
-    kept = row.get("keep_float")
-    return Text("ok" if kept is None else f"in float: {', '.join(kept) or 'nothing'}")
+    return Text(row["status"], style="" if row["status"] == "ok" else "red")
 
 
 def _left(progress: Progress) -> str:

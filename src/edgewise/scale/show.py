@@ -46,11 +46,11 @@ COLUMNS = (
     Column("quantize", "quantize", is_number=False),
     Column("calibration", "calibration", is_number=False),
     Column("delegates", "delegates"),
-    Column("delegated_macs", "MACs delegated", lambda v: f"{100 * v:.3g} %"),
+    Column("delegated_macs", "MACs", lambda v: f"{100 * v:.3g} %"),
     Column("size_bytes", "size", lambda v: f"{v / 1e3:,.1f} kB"),
     Column("latency_ms", "latency", lambda v: f"{v:.3g} ms"),
     Column("npu_cycles", "NPU cycles", lambda v: f"{v:,.0f}"),
-    Column("npu_ms", "NPU estimate", lambda v: f"{v:.3g} ms"),
+    Column("npu_ms", "NPU time", lambda v: f"{v:.3g} ms"),
 )
 
 
