@@ -21,7 +21,8 @@ from edgewise.partition.report import DelegationReport, NodeReport
 
 def page(report: DelegationReport) -> str:
     """The page's text."""
-    from edgewise.report import Subject, render
+    from edgewise.report.subject import Subject
+    from edgewise.report.writing import render
 
     record = ProgramRecord("", 0, (_method(report),))
     return render([Subject(report.method, record)], f"Delegation of {report.method}")
