@@ -12,6 +12,7 @@ are imported when they are first used.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -59,7 +60,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module 'edgewise' has no attribute {name!r}")
+        # With the name and the module, Python tells of similar names.
+        raise AttributeError(
+            f"module 'edgewise' has no attribute {name!r}", name=name, obj=sys.modules[__name__]
+        )
     try:
         module = importlib.import_module(_HOME[name])
     except ModuleNotFoundError as missing:
