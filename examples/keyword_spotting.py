@@ -79,16 +79,16 @@ def main() -> int:
     from examples.models.mlperf_tiny import DsCnn
 
     rng = np.random.default_rng(0)
-    labels = rng.integers(0, len(WORDS), 2500)
+    labels = rng.integers(0, len(WORDS), 1900)
     x = torch.from_numpy(np.concatenate([features(word(WORDS[k], rng)) for k in labels]))
     y = torch.from_numpy(labels)
 
     torch.manual_seed(0)
-    model = DsCnn(len(WORDS))
+    model = DsCnn(len(WORDS), channels=32)
     optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
     start = time.perf_counter()
-    for epoch in range(4):
-        for chosen in torch.randperm(2000).split(64):
+    for epoch in range(3):
+        for chosen in torch.randperm(1600).split(64):
             loss = torch.nn.functional.cross_entropy(model(x[chosen]), y[chosen])
             optimizer.zero_grad()
             loss.backward()
@@ -103,11 +103,11 @@ def main() -> int:
     path.parent.mkdir(exist_ok=True)
     program.save(path)
     run = edgewise.load(path, threads=1)
-    test = x[2000:]
+    test = x[1600:]
     found = np.array([run(one[None].numpy()).argmax() for one in test])
     with torch.no_grad():
         floats = model(test).argmax(1).numpy()
-    truth = labels[2000:]
+    truth = labels[1600:]
     print(
         f"{len(test)} test words: float32 {100 * np.mean(floats == truth):.1f} %, "
         f"int8 {100 * np.mean(found == truth):.1f} %; {path} has {path.stat().st_size / 1e3:.0f} kB"
