@@ -112,6 +112,7 @@ def _neutron(target: str) -> Partitioner:
 
 
 def quantizer_of(backend: str) -> type[TableQuantizer]:
+    """The quantizer class that goes with a backend's name."""
     if backend == "xnnpack":
         from edgewise.backends.xnnpack.quantizer import XNNPACKQuantizer
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_support import RANKING_INPUTS, Ranking, browser, hostile, large, look, show
+from report_support import RANKING_INPUTS, Ranking, hostile, large
 
 import edgewise
+from browser_support import browser, look, show
 from edgewise.report import Subject, write
 
 pytestmark = pytest.mark.browser
@@ -71,7 +72,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     bare = folder / "bare.pte"
     program.save(bare)
     measured = Subject("measured.pte", program.record(), *measurements(program.record()))
+    delegation = folder / "delegation.html"
+    program.delegation_report().to_html(delegation)
     return {
+        "delegation": delegation,
         "one": write(folder / "one.html", [pte]),
         "bare": write(folder / "bare.html", [bare]),
         "several": write(folder / "several.html", [pte, measured]),
@@ -79,7 +83,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "large": write(folder / "large.html", [Subject("large.pte", large())]),
         "flat": write(folder / "flat.html", [Subject("flat.pte", large(flat=True))]),
         "hostile": write(folder / "hostile.html", [Subject("</script>", hostile())], title="<b>"),
-        "report": folder / "delegation.html",
     }
 
 
@@ -135,7 +138,7 @@ def errors(driver: Any) -> list[str]:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("page", ["one", "bare", "several", "measured"])
+@pytest.mark.parametrize("page", ["one", "bare", "several", "measured", "delegation"])
 def test_it_opens_and_is_legible(
     driver: Any, pages: dict[str, Path], page: str, size: str, scheme: str
 ) -> None:

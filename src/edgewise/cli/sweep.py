@@ -79,10 +79,10 @@ def command(
 
 
 def _show(console: Any, result: Any) -> None:
-    from edgewise.cli.sweep_table import failures, table
+    from edgewise.cli.sweep_table import remarks, table
 
     console.print(table(result.rows))
-    for line in failures(result.rows):
+    for line in remarks(result.rows):
         console.print(line, markup=False)
     known = "" if result.executed else " (all of it was known)"
     console.print(f"\n{len(result.rows)} rows in {result.location}{known}", soft_wrap=True)
@@ -130,4 +130,6 @@ def _growing(output: Output, total: int) -> Iterator[Callable[[Any, Any], None] 
         with GrowingTable(output.remarks, total) as growing:
             yield growing.add
         return
-    yield lambda row, progress: output.note(line(row, progress))
+    yield lambda row, progress: output.remarks.print(
+        line(row, progress), style="dim", markup=False, highlight=False, soft_wrap=True
+    )

@@ -13,7 +13,15 @@ from rich.text import Text
 
 from edgewise.scale.combine import Row
 from edgewise.scale.preview import Preview
-from edgewise.scale.show import COLUMNS, MISSING, cell, figures_of, short_error
+from edgewise.scale.show import (
+    COLUMNS,
+    MISSING,
+    cell,
+    figures_of,
+    name_of,
+    short_error,
+    shown_columns,
+)
 from edgewise.scale.sweeping import Progress
 
 _OTHER_LINES = 8
@@ -21,16 +29,16 @@ _OTHER_LINES = 8
 
 
 def table(rows: Sequence[Row]) -> Table:
-    """A line for each row; what failed says at which stage."""
-    shown = [c for c in COLUMNS if any(row.get(c.name) is not None for row in rows)]
+    """A line for each row."""
+    shown = shown_columns(rows)
     figures = figures_of(rows)
-    found = Table(box=None, pad_edge=False, header_style="bold")
+    found = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     for column in shown:
         justify: Any = "right" if column.is_number else "left"
-        found.add_column(column.title, justify=justify, no_wrap=not column.is_number)
+        found.add_column(column.title, justify=justify, no_wrap=True)
     for name in figures:
-        found.add_column(name, justify="right")
-    found.add_column("result")
+        found.add_column(name, justify="right", no_wrap=True)
+    found.add_column("result", no_wrap=True)
     for row in rows:
         cells = [cell(row, column) for column in shown]
         cells += [MISSING if row.get(f) is None else f"{row[f]:.4g}" for f in figures]
@@ -38,12 +46,15 @@ def table(rows: Sequence[Row]) -> Table:
     return found
 
 
-def failures(rows: Sequence[Row]) -> Iterator[str]:
-    """Why what failed did, each reason once."""
+def remarks(rows: Sequence[Row]) -> Iterator[str]:
+    """What searches chose; why what failed did, each reason once."""
     reasons: dict[str, list[str]] = {}
     for row in rows:
+        if row.get("keep_float") is not None:
+            kept = ", ".join(row["keep_float"]) or "nothing"
+            yield f"\n{name_of(row)}: in float {kept}, after {len(row['trials'])} trials"
         if row["status"] != "ok":
-            reasons.setdefault(short_error(row, 400), []).append(_name(row))
+            reasons.setdefault(short_error(row, 400), []).append(name_of(row))
     for reason, names in reasons.items():
         yield f"\n{reason}\n  {', '.join(names)}"
 
@@ -52,10 +63,10 @@ def line(row: Row, progress: Progress) -> str:
     """For logs: the count, the combination, what came of it."""
     count = f"[{progress.done}/{progress.total}{_left(progress)}]"
     if row["status"] != "ok":
-        return f"{count} {_name(row)}: {short_error(row, 160)}"
+        return f"{count} {name_of(row)}: {short_error(row, 160)}"
     parts = [f"{c.title} {cell(row, c)}" for c in COLUMNS[4:] if row.get(c.name) is not None]
     parts += [f"{name} {row[name]:.4g}" for name in figures_of([row]) if row[name] is not None]
-    return f"{count} {_name(row)}: {', '.join(parts)}"
+    return f"{count} {name_of(row)}: {', '.join(parts)}"
 
 
 class GrowingTable:
@@ -114,15 +125,7 @@ def preview_table(found: Sequence[Preview]) -> Group:
 
 
 def _result(row: Row) -> Text:
-    if row["status"] != "ok":
-        return Text(f"{row['stage']}: {row['status']}", style="red")
-    kept = row.get("keep_float")
-    return Text("ok" if kept is None else f"in float: {', '.join(kept) or 'nothing'}")
-
-
-def _name(row: Row) -> str:
-    parts = [row["model"], row["backend"], row["quantize"], row["calibration"]]
-    return " · ".join(part for part in parts if part)
+    return Text(row["status"], style="" if row["status"] == "ok" else "red")
 
 
 def _left(progress: Progress) -> str:

@@ -56,7 +56,9 @@ class Profile:
         """
         from edgewise.profiling.table import table
 
-        return table(self.summaries(), by, top)
+        estimates = [_estimates(self._record_of(runs)) for runs in self.methods]
+        measured = self.origin == "edgewise"
+        return table(self.summaries(), by, top, estimates, measured)
 
     def __str__(self) -> str:
         return self.table()
@@ -117,11 +119,7 @@ class Profile:
                 name: {"time": time, "with": [other for other in nodes if other != name]}
                 for name, (time, nodes) in summary.by_node().items()
             },
-            "estimates": [
-                {"delegate": i, "source": d.estimates.source, "figures": dict(d.estimates.figures)}
-                for i, d in enumerate(record.delegates if record is not None else ())
-                if d.estimates is not None
-            ],
+            "estimates": _estimates(record),
         }
 
 
@@ -160,6 +158,20 @@ def _find(path: str) -> ProgramRecord | None:
         return open_program(path)
     except (ImportError, OSError, ValueError):  # moved, overwritten; flatbuffers not installed
         return None
+
+
+def _estimates(record: MethodRecord | None) -> list[dict[str, Any]]:
+    """What compilers of NPUs expect of their delegates; nothing of it was measured."""
+    return [
+        {
+            "delegate": index,
+            "source": delegate.estimates.source,
+            "figures": dict(delegate.estimates.figures),
+            "layers": [dict(layer) for layer in delegate.estimates.layers],
+        }
+        for index, delegate in enumerate(record.delegates if record is not None else ())
+        if delegate.estimates is not None
+    ]
 
 
 def _instruction(summary: MethodSummary, row: Row) -> dict[str, Any]:

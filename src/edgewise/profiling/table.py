@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from edgewise.profiling.profile import overhead
 from edgewise.profiling.summary import Grouping, MethodSummary, Row, Stats
@@ -12,14 +13,30 @@ _WIDEST = 46
 """Characters of a cell; longer text loses its middle."""
 
 
-def table(summaries: Sequence[MethodSummary], by: Grouping, top: int | None) -> str:
-    """One block for each method, the largest rows first."""
+def table(
+    summaries: Sequence[MethodSummary],
+    by: Grouping,
+    top: int | None,
+    estimates: Sequence[list[dict[str, Any]]],
+    measured: bool = True,
+) -> str:
+    """One block for each method, the largest rows first.
+
+    estimates: of compilers, by method. measured: by this project, so that it knows the overhead.
+    """
     if not summaries:
         return "nothing was recorded: no method ran to its end while the profile was open"
-    return "\n\n".join(_block(summary, by, top) for summary in summaries)
+    pairs = zip(summaries, estimates, strict=True)
+    return "\n\n".join(_block(summary, by, top, known, measured) for summary, known in pairs)
 
 
-def _block(summary: MethodSummary, by: Grouping, top: int | None) -> str:
+def _block(
+    summary: MethodSummary,
+    by: Grouping,
+    top: int | None,
+    estimates: list[dict[str, Any]],
+    measured: bool,
+) -> str:
     runs = summary.runs
     file = f" of {os.path.basename(runs.file)}" if runs.file else ""
     count = len(runs.runs)
@@ -45,8 +62,15 @@ def _block(summary: MethodSummary, by: Grouping, top: int | None) -> str:
     if hidden:
         share = sum(sum(row.totals) for row in hidden) / max(summary.total, 1)
         lines.append(f"  and {len(hidden)} more, {share:.1%}")
-    lines.append(_footer(summary))
-    return "\n".join(lines)
+    for known in estimates:
+        cycles = known["figures"].get("cycles")
+        if cycles is not None:
+            lines.append(
+                f"  delegate {known['delegate']}: {cycles:,.0f} cycles by the estimate of "
+                f"{known['source']}; times above are this machine's, not the NPU's"
+            )
+    footer = _footer(summary, measured)
+    return "\n".join([*lines, footer] if footer else lines)
 
 
 def _cells(summary: MethodSummary, row: Row, by: Grouping) -> list[str]:
@@ -75,10 +99,10 @@ def _aligned(rows: list[list[str]], used: list[int]) -> list[str]:
     return lines
 
 
-def _footer(summary: MethodSummary) -> str:
+def _footer(summary: MethodSummary, measured: bool) -> str:
     dropped = sum(run.dropped for run in summary.runs.runs)
     text = ""
-    if summary.runs.instructions:
+    if measured:
         cost = overhead(summary)
         share = cost / summary.execute.mean if summary.execute.mean else 0.0
         text = f"  recording adds about {_time(cost)} to a run ({share:.1%})"

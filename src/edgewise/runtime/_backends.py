@@ -38,6 +38,11 @@ def register_backend(name: str, factory: BackendFactory) -> None:
     mean nothing; None where memory is not known yet), and returns its outputs only: arrays
     of the type and rank that the program gives, of any strides. They are copied.
 
+    Under `edgewise.profile()`, if `run` has an attribute `profiled`, that is called in its place as
+    `run.profiled(arguments, record)`. It does the same and tells what its parts took:
+    `record(name, begin, end, nodes=[], counters={})`, with times of `time.monotonic_ns()`,
+    positions of the payload's operations, and numbers by name.
+
     An exception in either becomes a BackendError whose `__cause__` it is.
 
     Raises:

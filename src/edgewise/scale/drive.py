@@ -25,6 +25,7 @@ class _Open(Generic[T]):
 
     job: Job[T]
     outcomes: list[Outcome | None] = field(default_factory=list)
+    has_begun: bool = False
 
     @property
     def is_ready(self) -> bool:
@@ -47,28 +48,29 @@ class Drive(Generic[T]):
         self._ran: set[str] = set()
         self.executed = 0
         """Tasks that this run has run; the others were known."""
+        self.open_jobs = 0
+        """Jobs that have begun and not finished."""
 
     def run(self, jobs: Iterable[Job[T]]) -> Iterator[T]:
         """Results as jobs finish."""
         source = iter(jobs)
-        open_jobs = 0
         finished: deque[T] = deque()
         ended = False
         room = 2 * self._engine.slots + 2
         while True:
-            while not ended and open_jobs < room and not finished:
+            while not ended and self.open_jobs < room and not finished:
                 job = next(source, None)
                 if job is None:
                     ended = True
                     break
-                open_jobs += 1
+                self.open_jobs += 1
                 self._advance(_Open(job), finished)
             while finished:
-                open_jobs -= 1
+                self.open_jobs -= 1
                 yield finished.popleft()
-            if open_jobs == 0 and ended:
+            if self.open_jobs == 0 and ended:
                 return
-            if self._waiting and (ended or open_jobs >= room):
+            if self._waiting and (ended or self.open_jobs >= room):
                 self._receive(finished)
 
     def _receive(self, finished: deque[T]) -> None:
@@ -88,7 +90,8 @@ class Drive(Generic[T]):
         while opened.is_ready:
             try:
                 given = [outcome for outcome in opened.outcomes if outcome is not None]
-                tasks = opened.job.send(given) if opened.outcomes else next(opened.job)
+                tasks = opened.job.send(given) if opened.has_begun else next(opened.job)
+                opened.has_begun = True
             except StopIteration as stop:
                 finished.append(stop.value)
                 return

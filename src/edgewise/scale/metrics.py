@@ -118,7 +118,9 @@ class Error:
         self.count = 0
 
     def add(self, outputs: Any, target: Any, reference: Any) -> None:
-        got, wanted = _first(outputs).astype(np.float64), np.asarray(_first(target), np.float64)
+        got = _first(outputs).astype(np.float64)
+        inner = _first(target) if isinstance(target, (tuple, Mapping)) else target
+        wanted = np.asarray(inner, np.float64)
         if got.shape != wanted.shape:
             raise ValueError(
                 f"[{self.name}] targets must have the output's shape {list(got.shape)}; got "

@@ -11,7 +11,7 @@ from typing import Any
 from edgewise.scale.combine import Row
 from edgewise.scale.page_style import SCRIPT, STYLE
 from edgewise.scale.plot import SHAPES, Mark, draw, legend
-from edgewise.scale.show import COLUMNS, MISSING, cell, figures_of
+from edgewise.scale.show import MISSING, cell, figures_of, name_of, shown_columns
 
 _MOST_METRICS = 3
 _LESS_IS_BETTER = ("MAE", "MSE", "error", "loss")
@@ -38,7 +38,7 @@ def _plots(rows: Sequence[Row]) -> str:
     shown = []
     for figure in figures_of(rows)[:_MOST_METRICS]:
         for title, of_row in (
-            ("latency, ms: measured on CPUs, the compiler's estimate on NPUs", _cost_ms),
+            ("latency, ms (NPUs: estimate)", _cost_ms),
             ("size, kB", _size_kb),
         ):
             marks = _marks(rows, figure, of_row)
@@ -60,7 +60,7 @@ def _marks(rows: Sequence[Row], figure: str, cost: Any) -> list[Mark]:
         x, y = cost(row), row.get(figure)
         if x is None or y is None or not (math.isfinite(x) and math.isfinite(y)):
             continue
-        name = _name(row)
+        name = name_of(row)
         marks.append(Mark(x, y, name, place, colours[row["model"]], shapes[row["backend"]]))
     return marks
 
@@ -86,7 +86,7 @@ def _shapes(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def _table(rows: Sequence[Row]) -> str:
-    shown = [column for column in COLUMNS if any(row.get(column.name) is not None for row in rows)]
+    shown = shown_columns(rows)
     figures = figures_of(rows)
     heads = [(c.title, c.is_number) for c in shown] + [(f, True) for f in figures]
     head = "".join(
@@ -140,12 +140,7 @@ def _result(row: Row) -> str:
 def _links(rows: Sequence[Row]) -> str:
     """For the cards of points; no "</" can end the element early."""
     found = [
-        {"name": _name(row), "program": row.get("program"), "report": row.get("report")}
+        {"name": name_of(row), "program": row.get("program"), "report": row.get("report")}
         for row in rows
     ]
     return json.dumps(found).replace("<", "\\u003c")
-
-
-def _name(row: Row) -> str:
-    parts = [row["model"], row["backend"], row["quantize"], row["calibration"]]
-    return " · ".join(part for part in parts if part)

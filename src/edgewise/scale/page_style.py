@@ -20,6 +20,7 @@ a{color:var(--link)}
 figure{margin:0;padding:8px;background:var(--panel);border:1px solid var(--line);border-radius:8px}
 figure svg{display:block;width:100%;height:auto}
 svg text{font:12px system-ui,sans-serif;fill:var(--soft)}svg .axis{fill:var(--ink)}
+@media(max-width:600px){figure svg text{font-size:18px}}
 .grid{stroke:var(--line)}.front{fill:none;stroke:var(--soft);stroke-width:1.2;stroke-dasharray:4 3}
 .mark{stroke:var(--panel);stroke-width:1}.plain{fill:var(--soft)}
 a:focus .mark,a:hover .mark{stroke:var(--ink);stroke-width:2}
@@ -38,8 +39,9 @@ th[aria-sort=descending] button::after{content:" \\25bc"}
 .n{text-align:right}
 tr:target td,tr.chosen td{background:var(--mark)}
 .failed .result b{color:var(--bad);font-weight:600}
-.result{white-space:normal;min-width:16em}.result details{display:inline}
-.result summary{display:inline;cursor:pointer;color:var(--soft)}
+.result{white-space:normal;min-width:24em}.result details{display:inline}
+.result summary{display:inline-block;cursor:pointer;color:var(--soft);max-width:22em;
+overflow:hidden;text-overflow:ellipsis;white-space:nowrap;vertical-align:bottom}
 .result pre{white-space:pre-wrap;font-size:12px;margin:6px 0}
 #card{position:absolute;z-index:2;background:var(--ground);border:1px solid var(--line);
 border-radius:8px;padding:8px 12px;box-shadow:0 4px 18px #0004;max-width:min(90vw,360px)}

@@ -68,7 +68,7 @@ def draw(marks: Sequence[Mark], x_name: str, y_name: str, *, more_is_better: boo
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
     parts.append(
         f'<text class="axis" x="{middle}" y="{_HEIGHT - 8}" text-anchor="middle">'
-        f"{html.escape(x_name)}{' (logarithmic)' if is_log else ''}</text>"
+        f"{html.escape(x_name)}{', logarithmic' if is_log else ''}</text>"
         f'<text class="axis" transform="translate(14,{(_TOP + _HEIGHT - _BOTTOM) / 2}) '
         f'rotate(-90)" text-anchor="middle">{html.escape(y_name)}</text></svg>'
     )

@@ -14,7 +14,7 @@ from edgewise.scale.store import Store
 
 @dataclass(frozen=True)
 class Preview:
-    """stage: the first that would be run; "" if all is known. needs: data, and what else but the model.
+    """stage: the first that would be run; "" if all is known. needs: data and the machine.
     problem: why it cannot come to anything, as far as that is known beforehand; "" if it can."""
 
     combination: Combination

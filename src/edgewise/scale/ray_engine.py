@@ -21,7 +21,7 @@ RETRIES = 3
 class RayEngine:
     """One of Ray's tasks for each task, with a CPU each; within it, a process as anywhere else.
 
-    address: of a cluster ("10.0.0.1:6379", "ray://...", "auto"); None: one is started here.
+    address: of a cluster ("10.0.0.1:6379", or "auto"); None: one is started here.
     working_dir: a folder that Ray brings to the workers, for the code that sources name, but for
     what `excludes` says; None: they find it under `context.root`. Connects unless this process
     is connected (then `working_dir` is for who connected to say); what was connected here is

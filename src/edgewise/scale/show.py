@@ -46,12 +46,25 @@ COLUMNS = (
     Column("quantize", "quantize", is_number=False),
     Column("calibration", "calibration", is_number=False),
     Column("delegates", "delegates"),
-    Column("delegated_macs", "MACs delegated", lambda v: f"{100 * v:.3g} %"),
+    Column("delegated_macs", "MACs", lambda v: f"{100 * v:.3g} %"),
     Column("size_bytes", "size", lambda v: f"{v / 1e3:,.1f} kB"),
     Column("latency_ms", "latency", lambda v: f"{v:.3g} ms"),
     Column("npu_cycles", "NPU cycles", lambda v: f"{v:,.0f}"),
-    Column("npu_ms", "NPU estimate", lambda v: f"{v:.3g} ms"),
+    Column("npu_ms", "NPU time", lambda v: f"{v:.3g} ms"),
 )
+
+
+def shown_columns(rows: Sequence[Row]) -> list[Column]:
+    """Those that say something: calibration sets only if there are several."""
+    found = [c for c in COLUMNS if any(row.get(c.name) is not None for row in rows)]
+    sets = {row["calibration"] for row in rows} - {None}
+    return [c for c in found if c.name != "calibration" or len(sets) > 1]
+
+
+def name_of(row: Row) -> str:
+    """Of its combination."""
+    parts = [row["model"], row["backend"], row["quantize"], row["calibration"]]
+    return " · ".join(part for part in parts if part)
 
 
 def cell(row: Row, column: Column) -> str:

@@ -10,7 +10,6 @@ import itertools
 import math
 import time
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -188,15 +187,10 @@ def _check_item(arguments: Arguments, item: Any) -> None:
 
 def _write_report(store: Store, stem: str, program: Any) -> str:
     """The page about a program, named like it: paths of this machine may be in it."""
-    from importlib.util import find_spec
+    from edgewise.report import Subject, render
 
     name = f"reports/{stem}.html"
-    if find_spec("edgewise.report") is None:
-        page = program.delegation_report().to_html()
-    else:
-        report: Any = import_module("edgewise.report")
-        page = report.render([report.Subject(f"{stem}.pte", program.record())])
-    store.write(name, page.encode())
+    store.write(name, render([Subject(f"{stem}.pte", program.record())]).encode())
     return name
 
 

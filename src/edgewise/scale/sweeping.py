@@ -103,8 +103,10 @@ def sweep(
                     tables.write(_ordered(rows), len(combinations))
                     written = time.monotonic()
                 if on_row is not None:
-                    left = (now - started) / len(rows) * (len(combinations) - len(rows))
-                    on_row(row, Progress(len(rows), len(combinations), left))
+                    # What is being worked on counts half.
+                    reached = len(rows) + drive.open_jobs / 2
+                    left = (now - started) / reached * (len(combinations) - reached)
+                    on_row(row, Progress(len(rows), len(combinations), max(0.0, left)))
         finally:
             tables.write(_ordered(rows), len(combinations))
     return SweepResult(_ordered(rows), store.location, drive.executed)

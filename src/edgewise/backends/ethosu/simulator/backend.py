@@ -9,6 +9,7 @@ import numpy as np
 
 from edgewise.backends.ethosu import payload
 from edgewise.backends.ethosu.simulator.errors import NpuError
+from edgewise.backends.ethosu.simulator.machine import Observer
 from edgewise.backends.ethosu.simulator.memory import Array
 from edgewise.backends.ethosu.simulator.program import Simulator
 
@@ -21,20 +22,33 @@ def load_delegate(
     Tensors go to the NPU as their bytes are in memory. Raises ValueError for a payload that
     breaks a rule of the format, NpuError for a malformed command stream.
     """
-    program = payload.from_bytes(data)
-    simulator = Simulator(program)
-    inputs, outputs = len(program.inputs), len(program.outputs)
+    return _Delegate(payload.from_bytes(data))
 
-    def run(arguments: list[Any]) -> list[Array]:
+
+class _Delegate:
+    """Takes the delegate's arguments, gives its outputs."""
+
+    def __init__(self, program: payload.NpuProgram) -> None:
+        self._simulator = Simulator(program)
+        self._inputs, self._outputs = len(program.inputs), len(program.outputs)
+
+    def __call__(self, arguments: list[Any]) -> list[Array]:
+        return self._run(arguments, None)
+
+    def profiled(self, arguments: list[Any], record: Observer) -> list[Array]:
+        """The same, and the simulator's time of each of the NPU's operations."""
+        return self._run(arguments, record)
+
+    def _run(self, arguments: list[Any], observer: Observer | None) -> list[Array]:
+        inputs, outputs = self._inputs, self._outputs
         if len(arguments) != inputs + outputs:
             raise NpuError(
                 f"[run] the program has {inputs} inputs and {outputs} outputs; "
                 f"got {len(arguments)} arguments"
             )
-        results = simulator.run([np.ravel(x, order="K") for x in arguments[:inputs]])
+        given = [np.ravel(x, order="K") for x in arguments[:inputs]]
+        results = self._simulator.run(given, observer)
         return [_like(y, x) for y, x in zip(results, arguments[inputs:], strict=True)]
-
-    return run
 
 
 def _like(result: Array, argument: Any) -> Array:

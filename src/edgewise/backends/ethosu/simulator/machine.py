@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 from edgewise.backends.ethosu.simulator.errors import NpuError
 from edgewise.backends.ethosu.simulator.memory import Memory
 from edgewise.backends.ethosu.simulator.run import Run
@@ -15,6 +18,11 @@ MAX_JUMPS = 1 << 16
 """A loop that takes more branches is taken for one without an end."""
 
 
+Observer = Callable[[str, int, int], None]
+"""Is told of each operation: the command's name, when it began and ended in nanoseconds of
+`time.monotonic_ns`. That is the simulator's time, not the NPU's."""
+
+
 class Machine:
     """Runs commands against memory. Weights that it decoded stay decoded."""
 
@@ -23,7 +31,9 @@ class Machine:
         self._weights = WeightReader(target)
         self._weights_u85 = WeightReaderU85(target)
 
-    def run(self, commands: list[Command], memory: Memory) -> None:
+    def run(
+        self, commands: list[Command], memory: Memory, observer: Observer | None = None
+    ) -> None:
         """Raises NpuError at the first command that breaks a rule."""
         if self._target.family == "u85":
             run: Run = RunU85(self._target, self._weights_u85, memory)
@@ -35,7 +45,10 @@ class Machine:
             command = commands[place]
             place += 1
             try:
+                begin = time.monotonic_ns() if observer is not None else 0
                 target = run.step(command)
+                if observer is not None and command.name.startswith("NPU_OP_"):
+                    observer(command.name, begin, time.monotonic_ns())
                 if target is not None:
                     place, jumps = _jump(target, places), jumps + 1
                     if jumps > MAX_JUMPS:

@@ -8,7 +8,7 @@ import numpy as np
 
 from edgewise.backends.ethosu.payload import NpuProgram, NpuTensor
 from edgewise.backends.ethosu.simulator.errors import NpuError
-from edgewise.backends.ethosu.simulator.machine import Machine
+from edgewise.backends.ethosu.simulator.machine import Machine, Observer
 from edgewise.backends.ethosu.simulator.memory import INTERNAL, Array, Memory, Region
 from edgewise.backends.ethosu.simulator.stream import parse
 
@@ -37,7 +37,7 @@ class Simulator:
                         f"{program.scratch_size} bytes; got {tensor}"
                     )
 
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
+    def run(self, inputs: Sequence[Array], observer: Observer | None = None) -> list[Array]:
         """inputs: arrays of the sizes that the program gives, of any shape and integer type.
 
         Returns the outputs as signed integers of their size, in the program's shapes.
@@ -59,7 +59,7 @@ class Simulator:
             if data.size != tensor.size:
                 raise NpuError(f"[run] input {index} has {tensor.size} bytes; got {data.size}")
             memory.write(1, tensor.offset, (1,), data)
-        self._machine.run(self._commands, memory)
+        self._machine.run(self._commands, memory, observer)
         return [_output(memory, index, tensor) for index, tensor in enumerate(program.outputs)]
 
 
