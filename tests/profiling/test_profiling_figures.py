@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recorded import method, run
 
 from edgewise.inspect.record import (
     DelegateRecord,
@@ -23,7 +24,6 @@ from edgewise.profiling.places import Places
 from edgewise.profiling.runs import numbered
 from edgewise.profiling.summary import Stats, summarize
 from edgewise.profiling.trace import trace
-from recorded import method, run
 
 
 def node(name: str, path: str, kind: str, line: int, macs: int = 0) -> NodeRecord:

@@ -32,6 +32,8 @@ _KINDS = {"OPERATOR_CALL": "kernel", "DELEGATE_CALL": "delegate"}
 _KERNEL = "native_call_"
 """Begins the name that a kernel gives itself, inside of its OPERATOR_CALL."""
 _NONE = -1
+_MOST_INSTRUCTIONS = 1 << 20
+"""That a method may have; a larger index is damage."""
 
 
 @dataclass
@@ -139,6 +141,13 @@ def read_etdump(
             "the method before the file is written"
         )
     count = max(instructions, default=-1) + 1
+    indices = [event.instruction for run in runs for event in run.events]
+    if max(indices, default=0) >= _MOST_INSTRUCTIONS:
+        raise ValueError(
+            f"[etdump] {path} is damaged: an instruction's index must be below "
+            f"{_MOST_INSTRUCTIONS}; got {max(indices)}"
+        )
+    count = max([count, *(index + 1 for index in indices)])
     listed = [instructions.get(i, Instruction("other")) for i in range(count)]
     file = str(program) if program is not None else ""
     found = [MethodRuns(method, file, listed, runs)]
