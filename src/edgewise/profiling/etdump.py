@@ -174,19 +174,18 @@ def _open(data: bytes, path: str) -> ETDump:
 
 
 def _executions(block: RunData) -> Iterator[tuple[ProfileEvent, list[ProfileEvent]]]:
-    """Each run of the block, and what is recorded between its start and its end."""
-    events = [e.profile_event for e in block.events or () if e.profile_event is not None]
-    for execute in events:
-        if execute.name != _RUN or execute.in_delegate:
+    """Each run of the block, and what ended within it: that stands before it, since events are
+    written when they end. Delegates may count by another clock, so that times do not tell."""
+    inside: list[ProfileEvent] = []
+    for entry in block.events or ():
+        event = entry.profile_event
+        if event is None:
             continue
-        inside = [
-            event
-            for event in events
-            if event is not execute
-            and execute.start_time <= event.start_time
-            and event.end_time <= execute.end_time
-        ]
-        yield execute, inside
+        if event.name != _RUN or event.in_delegate:
+            inside.append(event)
+        else:
+            yield event, inside
+            inside = []
 
 
 def _run(
