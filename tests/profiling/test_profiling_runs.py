@@ -63,8 +63,13 @@ def test_operators_of_a_delegate_lead_to_modules_and_lines(file: Path) -> None:
     for output in outputs:
         assert np.array_equal(output[0], plain[0])
     (summary,) = profile.summaries()
-    places = {(row.name.split(" ")[0], row.place.module) for row in summary.parts[0]}
-    assert {("Convolution", "conv"), ("Convolution", "head.0"), ("Sigmoid", "")} <= places
+    places = {(row.name.replace(",", "").split()[0], row.place.type, row.place.module)
+              for row in summary.parts[0]}  # fmt: skip
+    assert {
+        ("Convolution", "Conv2d", "conv"),
+        ("Convolution", "Conv2d", "head.0"),
+        ("Sigmoid", "Body", ""),
+    } <= places
     line = (
         Path(__file__)
         .read_text()
