@@ -143,9 +143,7 @@ def test_keys_are_of_content() -> None:
         ("lost", Limits(), Limits(), False),
     ],
 )
-def test_wider_limits_are_another_try(
-    status: str, then: Limits, now: Limits, stands: bool
-) -> None:
+def test_wider_limits_are_another_try(status: str, then: Limits, now: Limits, stands: bool) -> None:
     assert Outcome("k", status, limits=then).stands(now) is stands  # type: ignore[arg-type]
 
 
