@@ -158,7 +158,8 @@ class _Modules:
             steps = other.modules if other is not None else ()
         if not self._complete and node.delegate is not None:
             steps = [ModuleRecord(f"delegate {node.delegate}", node.backend)]
-        found, path = 0, ()
+        found = 0
+        path: tuple[str, ...] = ()
         for step in steps:
             if step.path == "":
                 self.table[0][1] = step.type
