@@ -11,11 +11,11 @@ function share(method, metric) {
 // [name, value of a method as text, the value, whether less is better]
 const FIGURES = [
   ["File", (m) => (m.program.bytes ? bytes(m.program.bytes) : null), (m) => m.program.bytes],
-  ["Latency, median", (m) => (m.data.profile ? time(m.data.profile.call.p50) : null), (m) => m.data.profile?.call.p50],
-  ["Latency, 90th percentile", (m) => (m.data.profile ? time(m.data.profile.call.p90) : null), (m) => m.data.profile?.call.p90],
-  ["Accuracy, worst output", (m) => worstOutput(m), null],
+  ["Median latency", (m) => (m.data.profile ? time(m.data.profile.call.p50) : null), (m) => m.data.profile?.call.p50],
+  ["90th percentile", (m) => (m.data.profile ? time(m.data.profile.call.p90) : null), (m) => m.data.profile?.call.p90],
+  ["Worst output", (m) => worstOutput(m), null],
   ["Delegates", (m) => count(m.data.delegates.length), null],
-  ["Operators delegated", (m) => `${count(m.calls.filter((n) => n.delegate !== undefined).length)} of ${count(m.calls.length)}`, null],
+  ["Delegated", (m) => `${count(m.calls.filter((n) => n.delegate !== undefined).length)} of ${count(m.calls.length)}`, null],
   ["MACs delegated", (m) => (share(m, "macs") === null ? null : percent(share(m, "macs"), 1)), null],
   ["Weights", (m) => (m.root.sums.weights ? bytes(m.root.sums.weights) : null), (m) => m.root.sums.weights],
   ["Planned memory", (m) => (plannedBytes(m) ? bytes(plannedBytes(m)) : null), (m) => plannedBytes(m)],
