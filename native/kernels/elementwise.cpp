@@ -1,5 +1,6 @@
 #include "elementwise.h"
 
+#include <algorithm>
 #include <string>
 
 namespace edgewise {
@@ -43,6 +44,13 @@ Status prepare_elementwise(KernelContext& context, std::span<const Operand> oper
     return context.fail(Code::kInvalidArgument,
                         "the result is %s, which an output may only widen; got an output of %s",
                         std::string(to_string(types.result)).c_str(), out->describe().c_str());
+  }
+  for (const Operand& operand : operands) {
+    if (operand.tensor == out && !std::ranges::equal(out->sizes(), sizes.span())) {
+      return context.fail(Code::kInvalidProgram,
+                          "an operand may be the output if it has the result's shape; got %s",
+                          out->describe().c_str());
+    }
   }
   const Status resized = out->resize(sizes);
   if (!resized.ok()) return context.fail(resized.code(), "output: %s", resized.message().c_str());

@@ -36,6 +36,11 @@ inline Operand scalar_operand(KernelContext& context, size_t index) {
   return {nullptr, context.scalar(index)};
 }
 
+// The output may be an operand that has its shape: element i is only read for element i.
+inline Tensor* elementwise_output(KernelContext& context, size_t index) {
+  return context.out(index);
+}
+
 inline constexpr int64_t kElementwiseBlock = 512;
 
 template <typename Op>
@@ -179,7 +184,6 @@ void apply_blocks(const View& out, const std::array<View, sizeof...(K)>& inputs,
           }
         }
       } else {
-        // The result may be an operand, but element i is only read for element i.
         EDGEWISE_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) result[i] = use(in[K][i]...);
       }
@@ -241,21 +245,21 @@ Status run_elementwise(KernelContext& context, const std::array<Operand, N>& ope
 template <typename Op>
 Status unary(KernelContext& context) {
   const Operand a = tensor_operand(context, 0);
-  Tensor* out = output(context, 1);
+  Tensor* out = elementwise_output(context, 1);
   return run_elementwise<Op, 1>(context, {a}, out, Op(), Op::kRule);
 }
 
 template <typename Op>
 Status binary(KernelContext& context) {
   const Operand a = tensor_operand(context, 0), b = tensor_operand(context, 1);
-  Tensor* out = output(context, 2);
+  Tensor* out = elementwise_output(context, 2);
   return run_elementwise<Op, 2>(context, {a, b}, out, Op(), Op::kRule);
 }
 
 template <typename Op>
 Status binary_with_scalar(KernelContext& context) {
   const Operand a = tensor_operand(context, 0), b = scalar_operand(context, 1);
-  Tensor* out = output(context, 2);
+  Tensor* out = elementwise_output(context, 2);
   return run_elementwise<Op, 2>(context, {a, b}, out, Op(), Op::kRule);
 }
 

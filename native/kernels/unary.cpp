@@ -120,7 +120,7 @@ struct BitNot {
 // Bools are negated, not turned over bit by bit.
 Status bitwise_not(KernelContext& context) {
   const Operand a = tensor_operand(context, 0);
-  Tensor* out = output(context, 1);
+  Tensor* out = elementwise_output(context, 1);
   if (!context.ok()) return context.status();
   const ScalarType type = a.tensor->type();
   if (type == ScalarType::kBool) {
@@ -147,7 +147,7 @@ struct RoundTo {
 Status round_decimals(KernelContext& context) {
   const Operand a = tensor_operand(context, 0);
   const int64_t decimals = context.integer(1);
-  Tensor* out = output(context, 2);
+  Tensor* out = elementwise_output(context, 2);
   if (!context.ok()) return context.status();
   const ScalarType type = a.tensor->type();
   if (!is_floating(type)) {
@@ -172,7 +172,7 @@ struct Logit {
 Status logit(KernelContext& context) {
   const Operand a = tensor_operand(context, 0);
   const std::optional<double> eps = context.optional_number(1);
-  Tensor* out = output(context, 2);
+  Tensor* out = elementwise_output(context, 2);
   const Logit op{eps ? *eps : std::nan(""), eps ? 1 - *eps : std::nan("")};
   return run_elementwise<Logit, 1>(context, {a}, out, op, ResultRule::kFloating);
 }
