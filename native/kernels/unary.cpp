@@ -107,7 +107,7 @@ template <typename Op>
 Status rounding(KernelContext& context) {
   const Tensor* self = context.tensor(0);
   if (!context.ok() || !is_integral(self->type())) return unary<Op>(context);
-  Tensor* out = output(context, 1);
+  Tensor* out = elementwise_output(context, 1);
   if (!context.ok()) return context.status();
   if (!can_store(self->type(), out->type())) {
     return context.fail(Code::kInvalidArgument, "integers stay; got %s to %s",
@@ -134,7 +134,7 @@ template <typename Op>
 Status test(KernelContext& context) {
   const Tensor* self = context.tensor(0);
   if (!context.ok() || !is_integral(self->type())) return unary<Op>(context);
-  Tensor* out = output(context, 1);
+  Tensor* out = elementwise_output(context, 1);
   if (!context.ok()) return context.status();
   EDGEWISE_TRY(out->resize(self->sizes()));
   return finish(context, fill(view_of(*out), Scalar{}));
@@ -163,7 +163,7 @@ struct BitNot {
 // Bools are negated, not turned over bit by bit.
 Status bitwise_not(KernelContext& context) {
   const Operand a = tensor_operand(context, 0);
-  Tensor* out = output(context, 1);
+  Tensor* out = elementwise_output(context, 1);
   if (!context.ok()) return context.status();
   const ScalarType type = a.tensor->type();
   if (type == ScalarType::kBool) {
@@ -190,7 +190,7 @@ struct RoundTo {
 Status round_decimals(KernelContext& context) {
   const Operand a = tensor_operand(context, 0);
   const int64_t decimals = context.integer(1);
-  Tensor* out = output(context, 2);
+  Tensor* out = elementwise_output(context, 2);
   if (!context.ok()) return context.status();
   const ScalarType type = a.tensor->type();
   if (!is_floating(type)) {
@@ -216,7 +216,7 @@ struct Logit {
 Status logit(KernelContext& context) {
   const Operand a = tensor_operand(context, 0);
   const std::optional<double> eps = context.optional_number(1);
-  Tensor* out = output(context, 2);
+  Tensor* out = elementwise_output(context, 2);
   const Logit op{eps ? *eps : std::nan(""), eps ? 1 - *eps : std::nan("")};
   return run_elementwise<Logit, 1>(context, {a}, out, op, ResultRule::kFloating);
 }
