@@ -25,6 +25,12 @@ EDGEWISE_FLOATING(Exp, math::exp(x))
 EDGEWISE_FLOATING(Lgamma, std::lgamma(x))
 EDGEWISE_FLOATING(Reciprocal, C(1) / x)
 EDGEWISE_FLOATING(Rsqrt, C(1) / std::sqrt(x))
+EDGEWISE_FLOATING(Atan, math::atan(x))
+EDGEWISE_FLOATING(Log, math::log(x))
+EDGEWISE_FLOATING(Log1p, math::log1p(x))
+EDGEWISE_FLOATING(Tanh, math::tanh(x))
+EDGEWISE_FLOATING(Log10, math::log10(x))
+EDGEWISE_FLOATING(Log2, math::log2(x))
 EDGEWISE_FLOATING(Sigmoid, C(1) / (C(1) + math::exp(-x)))
 EDGEWISE_FLOATING(Sqrt, std::sqrt(x))
 #undef EDGEWISE_FLOATING
@@ -53,21 +59,34 @@ EDGEWISE_VECTOR(Acos, acos, never_hard)
 EDGEWISE_VECTOR(Acosh, acosh, math::hard_square)
 EDGEWISE_VECTOR(Asin, asin, never_hard)
 EDGEWISE_VECTOR(Asinh, asinh, math::hard_square)
-EDGEWISE_VECTOR(Atan, atan, never_hard)
 EDGEWISE_VECTOR(Atanh, atanh, never_hard)
-EDGEWISE_VECTOR(Cos, cos, math::hard_angle)
 EDGEWISE_VECTOR(Cosh, cosh, math::hard_hyperbolic)
 EDGEWISE_VECTOR(Expm1, expm1, math::hard_expm1)
-EDGEWISE_VECTOR(Log, log, never_hard)
-EDGEWISE_VECTOR(Log1p, log1p, never_hard)
-EDGEWISE_VECTOR(Sin, sin, math::hard_angle)
 EDGEWISE_VECTOR(Sinh, sinh, math::hard_hyperbolic)
-EDGEWISE_VECTOR(Tan, tan, math::hard_angle)
-EDGEWISE_VECTOR(Tanh, tanh, never_hard)
 EDGEWISE_VECTOR(Exp2, exp2, never_hard)
-EDGEWISE_VECTOR(Log10, log10, never_hard)
-EDGEWISE_VECTOR(Log2, log2, never_hard)
 #undef EDGEWISE_VECTOR
+
+#define EDGEWISE_ANGLE(Name, function)                         \
+  struct Name {                                                \
+    static constexpr ResultRule kRule = ResultRule::kFloating; \
+    static constexpr bool kFloatingOnly = true;                \
+    template <typename C>                                      \
+    C operator()(C x) const {                                  \
+      return math::function(x);                                \
+    }                                                          \
+    template <typename C>                                      \
+    bool hard(C x) const {                                     \
+      return math::hard_angle(x);                              \
+    }                                                          \
+    template <typename C>                                      \
+    C exact(C x) const {                                       \
+      return std::function(x);                                 \
+    }                                                          \
+  };
+EDGEWISE_ANGLE(Cos, cos)
+EDGEWISE_ANGLE(Sin, sin)
+EDGEWISE_ANGLE(Tan, tan)
+#undef EDGEWISE_ANGLE
 
 // The type stays.
 #define EDGEWISE_SAME_TYPE(Name, floating, whole)              \
