@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+
+if TYPE_CHECKING:
+    from edgewise.quantize.quantizer import TableQuantizer
+
+Accuracy = Callable[[Callable[[torch.Tensor], torch.Tensor]], float]
 
 
 def loaded(finished: Any) -> Callable[..., torch.Tensor]:
@@ -49,3 +55,46 @@ def write(page: Path, text: str, name: str = "figures") -> None:
     start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
     before, rest = page.read_text().split(start)
     page.write_text(before + start + "\n" + text + "\n" + end + rest.split(end)[1])
+
+
+def digits(
+    count: int,
+    quantizer: Callable[[], TableQuantizer],
+    on_host: Callable[[torch.export.ExportedProgram, Accuracy], dict[str, Any]],
+) -> list[dict[str, Any]]:
+    """Accuracy on `count` test images of classifiers that are trained here.
+
+    on_host: further columns, of the quantized program; its second argument is the accuracy of a
+    function of one image.
+    """
+    from edgewise.quantize.flow import quantize
+    from examples.models.digits import DigitsCnn, DigitsTransformer, load_digits, train
+
+    images, labels, test, wanted = load_digits()
+    test, wanted = test[:count], wanted[:count]
+
+    def percent(outputs: torch.Tensor) -> float:
+        return 100 * float((outputs.argmax(1) == wanted).float().mean())
+
+    def accuracy(run: Callable[[torch.Tensor], torch.Tensor]) -> float:
+        return percent(torch.cat([run(x[None]) for x in test]))
+
+    rows = []
+    for name, factory in (("digits CNN", DigitsCnn), ("digits transformer", DigitsTransformer)):
+        torch.manual_seed(0)
+        model = train(factory(), images, labels)
+        batches = [(image[None],) for image in images[:200]]
+        program = quantize(
+            model, batches[0], "int8", quantizer, calibration=batches, progress=False
+        )
+        with torch.no_grad():
+            row = {
+                "model": name,
+                "images": count,
+                "float32 %": percent(model(test)),
+                "PT2E int8 %": accuracy(program.module()),
+                **on_host(program, accuracy),
+            }
+        rows.append(row)
+        print(row, file=sys.stderr)
+    return rows

@@ -24,7 +24,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "backends" / "neutron")]
 
-from _npu import loaded, output_step, sqnr, table, write  # noqa: E402
+from _npu import Accuracy, digits, loaded, output_step, sqnr, table, write  # noqa: E402
 from neutron_reference import Difference, by_operator, parts  # noqa: E402
 
 import edgewise  # noqa: E402
@@ -120,38 +120,12 @@ def whole_models(names: Sequence[str]) -> tuple[list[dict[str, Any]], list[dict[
     return rows, single
 
 
-def digits(count: int) -> list[dict[str, Any]]:
-    """Accuracy on `count` test images of classifiers that are trained here."""
-    from examples.models.digits import DigitsCnn, DigitsTransformer, load_digits, train
-
-    images, labels, test, wanted = load_digits()
-    test, wanted = test[:count], wanted[:count]
-    rows = []
-    for name, factory in (("digits CNN", DigitsCnn), ("digits transformer", DigitsTransformer)):
-        torch.manual_seed(0)
-        model = train(factory(), images, labels)
-        batches = [(image[None],) for image in images[:200]]
-        program = quantize(
-            model, batches[0], "int8", NeutronQuantizer, calibration=batches, progress=False
-        )
-
-        def percent(outputs: torch.Tensor) -> float:
-            return 100 * float((outputs.argmax(1) == wanted).float().mean())
-
-        eager, finished = program.module(), lowered(program)
-        on_host = loaded(finished)
-        with torch.no_grad():
-            row = {
-                "model": name,
-                "images": count,
-                "float32 %": percent(model(test)),
-                "PT2E int8 %": percent(torch.cat([eager(x[None]) for x in test])),
-                "reference flavor %": percent(torch.cat([on_host(x[None]) for x in test])),
-                "MACs %": 100 * finished.delegation_report().share("macs"),
-            }
-        rows.append(row)
-        print(row, file=sys.stderr)
-    return rows
+def _on_host(program: torch.export.ExportedProgram, accuracy: Accuracy) -> dict[str, Any]:
+    finished = lowered(program)
+    return {
+        "reference flavor %": accuracy(loaded(finished)),
+        "MACs %": 100 * finished.delegation_report().share("macs"),
+    }
 
 
 def main() -> None:
@@ -162,7 +136,7 @@ def main() -> None:
     options = parser.parse_args()
     pieces = [table(rows) for rows in whole_models(options.models)] if options.models else []
     if options.images:
-        pieces.append(table(digits(options.images)))
+        pieces.append(table(digits(options.images, NeutronQuantizer, _on_host)))
     text = "\n".join(pieces)
     print(text)
     if options.write:

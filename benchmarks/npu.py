@@ -28,7 +28,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
 
-from _npu import loaded, output_step, sqnr, table, write  # noqa: E402
+from _npu import Accuracy, digits, loaded, output_step, sqnr, table, write  # noqa: E402
 
 import edgewise  # noqa: E402
 from edgewise.backends.ethosu import (  # noqa: E402
@@ -152,38 +152,8 @@ def whole_models(names: Sequence[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def digits(count: int) -> list[dict[str, Any]]:
-    """Accuracy on `count` test images of classifiers that are trained here."""
-    from examples.models.digits import DigitsCnn, DigitsTransformer, load_digits, train
-
-    images, labels, test, wanted = load_digits()
-    test, wanted = test[:count], wanted[:count]
-    rows = []
-    for name, factory in (("digits CNN", DigitsCnn), ("digits transformer", DigitsTransformer)):
-        torch.manual_seed(0)
-        model = train(factory(), images, labels)
-        batches = [(image[None],) for image in images[:200]]
-        program = quantize(
-            model, batches[0], "int8", EthosUQuantizer, calibration=batches, progress=False
-        )
-
-        def percent(outputs: torch.Tensor) -> float:
-            return 100 * float((outputs.argmax(1) == wanted).float().mean())
-
-        eager = program.module()
-        with torch.no_grad():
-            row = {
-                "model": name,
-                "images": count,
-                "float32 %": percent(model(test)),
-                "PT2E int8 %": percent(torch.cat([eager(x[None]) for x in test])),
-            }
-        for target in TARGETS:
-            simulate = loaded(lowered(program, target)[0])
-            row[f"{target} %"] = percent(torch.cat([simulate(x[None]) for x in test]))
-        rows.append(row)
-        print(row, file=sys.stderr)
-    return rows
+def _on_host(program: torch.export.ExportedProgram, accuracy: Accuracy) -> dict[str, Any]:
+    return {f"{t} %": accuracy(loaded(lowered(program, t)[0])) for t in TARGETS}
 
 
 def speed(name: str = "mobilenet_v2", target: str = TARGETS[0], repeats: int = 5) -> str:
@@ -222,7 +192,7 @@ def main() -> None:
     if options.models:
         tables["models"] = table(whole_models(options.models))
     if options.images:
-        tables["digits"] = table(digits(options.images))
+        tables["digits"] = table(digits(options.images, EthosUQuantizer, _on_host))
     print("\n".join(tables.values()))
     if options.write:
         for name, text in tables.items():

@@ -14,7 +14,7 @@ from typing import Any
 
 from _common import ROOT, report
 
-sys.path[:0] = [str(ROOT / "tests" / "report"), str(ROOT)]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "report"), str(ROOT)]
 
 _ACTS = {
     "unfold all": "document.getElementById('expand').click()",
@@ -40,7 +40,7 @@ requestAnimationFrame(() => setTimeout(() => done(performance.now() - start), 0)
 
 def measure(driver: Any, page: Path, name: str, repeats: int) -> dict[str, float]:
     """Milliseconds of each act, the median of `repeats` loads of the page."""
-    from report_support import show
+    from browser_support import show
 
     times: dict[str, list[float]] = {"load": []}
     for _ in range(repeats):
@@ -58,9 +58,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    from report_support import browser, large
+    from report_support import large
 
     import edgewise
+    from browser_support import browser
     from edgewise.report import Subject, write
     from examples.models import MODELS
 

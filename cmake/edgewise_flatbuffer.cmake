@@ -3,7 +3,8 @@
 include_guard(GLOBAL)
 
 find_program(EDGEWISE_FLATC flatc DOC "The flatbuffers compiler")
-find_path(EDGEWISE_FLATBUFFERS_INCLUDE_DIR flatbuffers/flatbuffers.h
+# Headers only: this machine's serve every target.
+find_path(EDGEWISE_FLATBUFFERS_INCLUDE_DIR flatbuffers/flatbuffers.h NO_CMAKE_FIND_ROOT_PATH
           DOC "Folder that holds flatbuffers/flatbuffers.h")
 if(NOT EDGEWISE_FLATC OR NOT EDGEWISE_FLATBUFFERS_INCLUDE_DIR)
   message(FATAL_ERROR
@@ -11,6 +12,16 @@ if(NOT EDGEWISE_FLATC OR NOT EDGEWISE_FLATBUFFERS_INCLUDE_DIR)
     "headers: ${EDGEWISE_FLATBUFFERS_INCLUDE_DIR}; try `apt-get install flatbuffers-compiler "
     "libflatbuffers-dev`, or point to them with -DEDGEWISE_FLATC=... and "
     "-DEDGEWISE_FLATBUFFERS_INCLUDE_DIR=...")
+endif()
+
+# Beside them may lie headers that are this machine's alone, so another target gets a folder with
+# nothing else in it.
+if(CMAKE_CROSSCOMPILING)
+  set(edgewise_flatbuffers_include "${PROJECT_BINARY_DIR}/generated/include")
+  file(COPY "${EDGEWISE_FLATBUFFERS_INCLUDE_DIR}/flatbuffers"
+       DESTINATION "${edgewise_flatbuffers_include}")
+else()
+  set(edgewise_flatbuffers_include "${EDGEWISE_FLATBUFFERS_INCLUDE_DIR}")
 endif()
 
 function(edgewise_flatbuffer target schema)
@@ -32,5 +43,5 @@ function(edgewise_flatbuffer target schema)
   target_sources(${target} PRIVATE "${header}")
   # SYSTEM: warnings in generated code are not ours.
   target_include_directories(${target} SYSTEM PRIVATE
-    "${folder}" "${EDGEWISE_FLATBUFFERS_INCLUDE_DIR}")
+    "${folder}" "${edgewise_flatbuffers_include}")
 endfunction()

@@ -1,21 +1,36 @@
-# What `cmake --install` gives C++ users: find_package(edgewise) with edgewise::runtime,
-# edgewise::kernels and edgewise::xnnpack_backend. Component "devel"; the Python module is
-# component "python".
+# What `cmake --install` gives users of C++ and C: find_package(edgewise) with edgewise::runtime,
+# edgewise::kernels, edgewise::xnnpack_backend and edgewise::c, and edgewise.pc. Component
+# "devel"; the runner is component "tools", the Python module component "python".
 include_guard(GLOBAL)
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(edgewise_libraries edgewise_runtime edgewise_kernels edgewise_xnnpack_backend)
-foreach(library IN LISTS edgewise_libraries)
-  string(REPLACE "edgewise_" "" name "${library}")
-  set_target_properties(${library} PROPERTIES EXPORT_NAME "${name}")
+# Target and its name after edgewise:: in the package, whose configuration file makes of the
+# archives what edgewise_link_whole makes of them here: CMake exports no $<LINK_LIBRARY:...>.
+set(edgewise_exports
+  edgewise_runtime=runtime
+  edgewise_kernels=kernels_archive
+  edgewise_xnnpack_backend=xnnpack_backend_archive
+  edgewise_options=options)
+if(EDGEWISE_BUILD_C)
+  list(APPEND edgewise_exports edgewise_c=c)
+endif()
+set(edgewise_targets "")
+foreach(pair IN LISTS edgewise_exports)
+  string(REPLACE "=" ";" pair "${pair}")
+  list(GET pair 0 target)
+  list(GET pair 1 name)
+  set_target_properties(${target} PROPERTIES EXPORT_NAME "${name}")
+  list(APPEND edgewise_targets ${target})
 endforeach()
-set_target_properties(edgewise_options PROPERTIES EXPORT_NAME options)
 
-install(TARGETS ${edgewise_libraries} edgewise_options EXPORT edgewise_targets
+install(TARGETS ${edgewise_targets} EXPORT edgewise_targets
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT devel
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT devel
-  OBJECTS DESTINATION "${CMAKE_INSTALL_LIBDIR}/edgewise/objects" COMPONENT devel)
+  RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT devel)
+if(EDGEWISE_BUILD_TOOLS)
+  install(TARGETS edgewise_run RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT tools)
+endif()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/native/include/" TYPE INCLUDE COMPONENT devel)
 
 set(edgewise_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/edgewise")
@@ -33,6 +48,8 @@ if(EDGEWISE_XNNPACK_PREFIX)
       DESTINATION edgewise/runtime/licenses COMPONENT python)
   endif()
 endif()
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/edgewise/licenses" RENAME edgewise.txt COMPONENT devel)
 configure_package_config_file(
   "${PROJECT_SOURCE_DIR}/cmake/edgewise-config.cmake.in"
   "${PROJECT_BINARY_DIR}/edgewise-config.cmake"
@@ -43,3 +60,13 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/edgewise-config-version.
 install(FILES "${PROJECT_BINARY_DIR}/edgewise-config.cmake"
               "${PROJECT_BINARY_DIR}/edgewise-config-version.cmake"
   DESTINATION "${edgewise_package_dir}" COMPONENT devel)
+
+if(EDGEWISE_BUILD_C)
+  # For C without CMake. Its folders are found from where the file lies, so that the installed
+  # tree can be moved.
+  file(RELATIVE_PATH edgewise_pc_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/edgewise.pc.in" "${PROJECT_BINARY_DIR}/edgewise.pc"
+                 @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/edgewise.pc"
+    DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT devel)
+endif()

@@ -23,3 +23,7 @@ if(EDGEWISE_SANITIZE)
   target_link_options(edgewise_options INTERFACE "$<BUILD_INTERFACE:${edgewise_sanitize_flags}>")
 endif()
 target_compile_options(edgewise_options INTERFACE "$<BUILD_INTERFACE:${edgewise_compile_flags}>")
+
+# For code that runs once for each program or call: small rather than unrolled. Loops over
+# elements keep the build type's own level.
+set(edgewise_small_flags "$<$<CONFIG:Release>:-Os>")

@@ -4,6 +4,7 @@
 
 #include "indices.h"
 #include "kernel_status.h"
+#include "levels.h"
 #include "view.h"
 
 namespace edgewise {
@@ -316,7 +317,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::index_put_", 4, index_put<0>},
     {"aten::nonzero.out", 2, nonzero},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(kEveryLevel, kKernels);
 
 }  // namespace
 }  // namespace EDGEWISE_TARGET

@@ -48,6 +48,56 @@ Status check(KernelContext& context, const Tensor* self, const Tensor* indices, 
                       self->describe().c_str());
 }
 
+// Where the extreme of each row is, and if asked for the extreme.
+template <typename C>
+Status find_rows(const View& source, size_t along, bool largest, const View& indices,
+                 const View* values) {
+  const int64_t n = source.sizes[along], step = source.strides[along];
+  const bool direct = source.type == kTypeOf<C> && step == 1;
+  Scratch<C> row;
+  EDGEWISE_RETURN_IF_ERROR(row.reserve(direct ? 0 : n));
+  for_rows<3>({indices, source, values ? *values : indices}, along, [&](const auto& firsts) {
+    const C* x = reinterpret_cast<const C*>(firsts[1]);
+    if (!direct) {
+      load<C>(source.type, firsts[1], step, n, row.data());
+      x = row.data();
+    }
+    const int64_t best = find_extreme(x, n, largest);
+    if (values) store<C>(values->type, x + best, 1, firsts[2], 1);
+    *reinterpret_cast<int64_t*>(firsts[0]) = best;
+  });
+  return {};
+}
+
+Status find(KernelContext& context, const View& source, size_t along, bool largest,
+            const View& indices, const View* values) {
+  return with_short_compute_type(source.type, [&](auto c) {
+    return finish(context, find_rows<decltype(c)>(source, along, largest, indices, values));
+  });
+}
+
+// Of all elements, in row-major order.
+Status find_in_all(KernelContext& context, const Tensor* self, bool largest, bool keepdim,
+                   Tensor* out) {
+  EDGEWISE_RETURN_IF_ERROR(check(context, self, out, self->numel() > 0));
+  Dims sizes;
+  for (size_t dim = 0; keepdim && dim < self->rank(); ++dim) sizes.push(1);
+  EDGEWISE_TRY(out->resize(sizes));
+  View line = view_of(*self);
+  Scratch<std::byte> copy;
+  if (!line.is_row_major()) {
+    EDGEWISE_TRY(copy.reserve(static_cast<int64_t>(self->nbytes())));
+    const View target{copy.data(), line.type, line.sizes, contiguous_strides(line.sizes)};
+    EDGEWISE_TRY(assign(target, line));
+    line = target;
+  }
+  line.sizes = Dims(std::array{self->numel()});
+  line.strides = Dims(std::array{int64_t{1}});
+  View place = view_of(*out);
+  place.sizes = place.strides = Dims(std::array{int64_t{1}});
+  return find(context, line, 0, largest, place, nullptr);
+}
+
 template <bool kLargest>
 Status arg_extreme(KernelContext& context) {
   const Tensor* self = context.tensor(0);
@@ -55,37 +105,16 @@ Status arg_extreme(KernelContext& context) {
   const bool keepdim = context.boolean(2);
   Tensor* out = output(context, 3);
   if (!context.ok()) return context.status();
-  if (!wanted) {
-    EDGEWISE_RETURN_IF_ERROR(check(context, self, out, self->numel() > 0));
-    Dims sizes;
-    for (size_t dim = 0; keepdim && dim < self->rank(); ++dim) sizes.push(1);
-    EDGEWISE_TRY(out->resize(sizes));
-    return with_compute_type(self->type(), [&](auto c) -> Status {
-      ComputeInput<decltype(c)> x;
-      EDGEWISE_TRY(x.read(view_of(*self), true));
-      *out->data<int64_t>() = find_extreme(x.data, self->numel(), kLargest);
-      return {};
-    });
-  }
+  if (!wanted) return find_in_all(context, self, kLargest, keepdim, out);
   int64_t dim = *wanted;
   EDGEWISE_TRY(normalize_dim(dim, self->rank()));
   const size_t along = static_cast<size_t>(dim);
   const View source = with_dims(view_of(*self));
-  const int64_t n = source.sizes[along];
   View target;
   EDGEWISE_TRY(resize_reduced(*self, along, keepdim, out, target));
-  EDGEWISE_RETURN_IF_ERROR(check(context, self, out, n > 0));
+  EDGEWISE_RETURN_IF_ERROR(check(context, self, out, source.sizes[along] > 0));
   if (self->numel() == 0) return context.status();
-  return with_compute_type(self->type(), [&](auto c) -> Status {
-    using C = decltype(c);
-    Scratch<C> row;
-    EDGEWISE_TRY(row.reserve(n));
-    for_rows<2>({target, source}, along, [&](const auto& firsts) {
-      load<C>(source.type, firsts[1], source.strides[along], n, row.data());
-      *reinterpret_cast<int64_t*>(firsts[0]) = find_extreme(row.data(), n, kLargest);
-    });
-    return {};
-  });
+  return find(context, source, along, kLargest, target, nullptr);
 }
 
 template <bool kLargest>
@@ -99,7 +128,6 @@ Status extreme_along(KernelContext& context) {
   EDGEWISE_TRY(normalize_dim(dim, self->rank()));
   const size_t along = static_cast<size_t>(dim);
   const View source = with_dims(view_of(*self));
-  const int64_t n = source.sizes[along];
   if (!can_store(self->type(), values->type())) {
     return context.fail(Code::kInvalidArgument, "values have the input's type; got %s to %s",
                         self->describe().c_str(), values->describe().c_str());
@@ -107,20 +135,9 @@ Status extreme_along(KernelContext& context) {
   View value_view, index_view;
   EDGEWISE_TRY(resize_reduced(*self, along, keepdim, values, value_view));
   EDGEWISE_TRY(resize_reduced(*self, along, keepdim, indices, index_view));
-  EDGEWISE_RETURN_IF_ERROR(check(context, self, indices, n > 0));
+  EDGEWISE_RETURN_IF_ERROR(check(context, self, indices, source.sizes[along] > 0));
   if (self->numel() == 0) return context.status();
-  return with_compute_type(self->type(), [&](auto c) -> Status {
-    using C = decltype(c);
-    Scratch<C> row;
-    EDGEWISE_TRY(row.reserve(n));
-    for_rows<3>({value_view, source, index_view}, along, [&](const auto& firsts) {
-      load<C>(source.type, firsts[1], source.strides[along], n, row.data());
-      const int64_t best = find_extreme(row.data(), n, kLargest);
-      store<C>(value_view.type, &row[best], 1, firsts[0], 1);
-      *reinterpret_cast<int64_t*>(firsts[2]) = best;
-    });
-    return {};
-  });
+  return find(context, source, along, kLargest, index_view, &value_view);
 }
 
 constexpr KernelEntry kKernels[] = {

@@ -69,9 +69,8 @@ Status share(const Windows& windows, const Divisor& divisor, const View& from, c
           const C part = divisor.divide(plane[pixel_offset(x.strides, d, h, w)], ds, hs, ws);
           for (int64_t i = ds.first; i < ds.last; ++i) {
             for (int64_t j = hs.first; j < hs.last; ++j) {
-              for (int64_t k = ws.first; k < ws.last; ++k) {
-                result[pixel_offset(strides, i, j, k)] += part;
-              }
+              C* row = result + pixel_offset(strides, i, j, 0);
+              for (int64_t k = ws.first; k < ws.last; ++k) row[k] += part;
             }
           }
         });

@@ -55,36 +55,35 @@ Moments moments(const C* x, const Loop<2>& loop) {
   return {mean, squares / count, count};
 }
 
-template <const Layout& kLayout>
-Status batch_norm(KernelContext& context) {
+Status batch_norm(KernelContext& context, const Layout& layout) {
   const Tensor* self = context.tensor(0);
   const Tensor* weight = context.optional_tensor(1);
   const Tensor* bias = context.optional_tensor(2);
   const Tensor* given_mean = nullptr;
   const Tensor* given_variance = nullptr;
-  if (kLayout.statistics) {
-    given_mean = context.optional_tensor(kLayout.statistics);
-    given_variance = context.optional_tensor(kLayout.statistics + 1);
+  if (layout.statistics) {
+    given_mean = context.optional_tensor(layout.statistics);
+    given_variance = context.optional_tensor(layout.statistics + 1);
   }
-  const bool training = kLayout.training && context.boolean(kLayout.training);
-  const double momentum = context.number(kLayout.momentum);
-  const double eps = context.number(kLayout.momentum + 1);
-  constexpr size_t kCount = kLayout.updates ? 5 : 3;
+  const bool training = layout.training && context.boolean(layout.training);
+  const double momentum = context.number(layout.momentum);
+  const double eps = context.number(layout.momentum + 1);
+  const size_t out_count = layout.updates ? 5 : 3;
   Tensor* outs[5] = {};
-  for (size_t i = 0; i < kCount; ++i) outs[i] = output(context, kLayout.momentum + 2 + i);
+  for (size_t i = 0; i < out_count; ++i) outs[i] = output(context, layout.momentum + 2 + i);
   if (!context.ok()) return context.status();
   EDGEWISE_RETURN_IF_ERROR(check_floating(context, self));
-  for (size_t i = 0; i < kCount; ++i) EDGEWISE_RETURN_IF_ERROR(check_floating(context, outs[i]));
+  for (size_t i = 0; i < out_count; ++i) EDGEWISE_RETURN_IF_ERROR(check_floating(context, outs[i]));
   const bool empty = self->numel() == 0;
   if ((self->rank() < 2 && !empty) || (!training && (!given_mean || !given_variance)) ||
-      (kLayout.updates && (!given_mean || !given_variance))) {
+      (layout.updates && (!given_mean || !given_variance))) {
     return context.fail(Code::kInvalidArgument,
                         "takes [N, C, ...], with running statistics unless in training; got %s",
                         self->describe().c_str());
   }
   EDGEWISE_TRY(outs[0]->resize(self->sizes()));
   const int64_t channels = self->rank() < 2 ? 0 : self->size(1);
-  for (size_t i = 1; i < kCount; ++i) {
+  for (size_t i = 1; i < out_count; ++i) {
     EDGEWISE_TRY(outs[i]->resize(std::array{i < 3 && !training ? int64_t{0} : channels}));
   }
   if (channels == 0) return context.status();
@@ -116,7 +115,7 @@ Status batch_norm(KernelContext& context) {
         store<double>(view.type, &value, 1, view.at(channel), 1);
       };
       if (training) put(1, m.mean), put(2, inverse);
-      if (kLayout.updates) {
+      if (layout.updates) {
         const double part = training ? momentum : 0;
         const double unbiased = m.variance * (m.count / (m.count - 1));
         put(3, part * m.mean + (1 - part) * means.data[channel]);
@@ -144,6 +143,11 @@ constexpr Layout kInference{3, 0, 5, false};
 constexpr Layout kOfBatch{0, 3, 4, false};
 constexpr Layout kEither{3, 5, 6, false};
 constexpr Layout kFunctional{3, 5, 6, true};
+
+template <const Layout& kLayout>
+Status batch_norm(KernelContext& context) {
+  return batch_norm(context, kLayout);
+}
 
 constexpr KernelEntry kKernels[] = {
     {"aten::_native_batch_norm_legit_no_training.out", 10, batch_norm<kInference>},

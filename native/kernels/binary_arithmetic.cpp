@@ -31,6 +31,7 @@ struct Factor {
 
 struct AddScaled {
   static constexpr bool kNarrow = true;
+  static constexpr bool kSignless = true;
   Factor alpha;
   template <typename C>
   C operator()(C a, C b) const {
@@ -39,6 +40,7 @@ struct AddScaled {
 };
 struct SubScaled {
   static constexpr bool kNarrow = true;
+  static constexpr bool kSignless = true;
   Factor alpha;
   template <typename C>
   C operator()(C a, C b) const {
@@ -47,6 +49,7 @@ struct SubScaled {
 };
 struct ReverseSubScaled {
   static constexpr bool kNarrow = true;
+  static constexpr bool kSignless = true;
   Factor alpha;
   template <typename C>
   C operator()(C a, C b) const {
@@ -55,6 +58,7 @@ struct ReverseSubScaled {
 };
 struct Mul {
   static constexpr bool kNarrow = true;
+  static constexpr bool kSignless = true;
   static constexpr ResultRule kRule = ResultRule::kPromoted;
   template <typename C>
   C operator()(C a, C b) const {
@@ -229,13 +233,14 @@ struct Fmin {
 struct Atan2 {
   static constexpr ResultRule kRule = ResultRule::kFloating;
   static constexpr bool kFloatingOnly = true;
+  static constexpr bool kInDouble = true;
   template <typename C>
   C operator()(C a, C b) const {
-    return static_cast<C>(math::atan2(static_cast<double>(a), static_cast<double>(b)));
+    return math::atan2(a, b);
   }
   template <typename C>
   bool hard(C a, C b) const {
-    return math::hard_atan2(static_cast<double>(a), static_cast<double>(b));
+    return math::hard_atan2(a, b);
   }
   template <typename C>
   C exact(C a, C b) const {
@@ -272,9 +277,11 @@ struct Pow {
 // Powers that need no logarithm.
 template <int kExponent>
 struct WholePower {
+  static constexpr bool kNarrow = true;
+  static constexpr bool kSignless = true;
   template <typename C>
   C operator()(C a) const {
-    return kExponent == 2 ? wrap_mul(a, a) : wrap_mul(wrap_mul(a, a), a);
+    return kExponent == 2 ? wrap_mul(a, a) : wrap_mul<C>(wrap_mul(a, a), a);
   }
 };
 struct Root {
@@ -291,7 +298,7 @@ Status scaled(KernelContext& context) {
   const Operand a = tensor_operand(context, 0);
   const Operand b = kScalar ? scalar_operand(context, 1) : tensor_operand(context, 1);
   const Scalar alpha = context.scalar(2);
-  Tensor* out = output(context, 3);
+  Tensor* out = elementwise_output(context, 3);
   if (!context.ok()) return context.status();
   const std::array<Operand, 2> operands{a, b};
   const ElementwiseTypes types = elementwise_types(operands, ResultRule::kPromoted);
@@ -311,7 +318,7 @@ Status div_mode(KernelContext& context) {
   const Operand a = tensor_operand(context, 0);
   const Operand b = kScalar ? scalar_operand(context, 1) : tensor_operand(context, 1);
   const Value* mode = context.value(2);
-  Tensor* out = output(context, 3);
+  Tensor* out = elementwise_output(context, 3);
   if (!context.ok()) return context.status();
   const std::array<Operand, 2> operands{a, b};
   if (mode->is_none()) {
@@ -332,7 +339,7 @@ Status div_mode(KernelContext& context) {
 
 Status pow_tensor_scalar(KernelContext& context) {
   const Operand a = tensor_operand(context, 0), exponent = scalar_operand(context, 1);
-  Tensor* out = output(context, 2);
+  Tensor* out = elementwise_output(context, 2);
   if (!context.ok()) return context.status();
   const ElementwiseTypes types = elementwise_types(std::array{a, exponent}, ResultRule::kPromoted);
   const double power = scalar_to<double>(exponent.number);
@@ -346,7 +353,7 @@ Status pow_tensor_scalar(KernelContext& context) {
 
 Status pow_scalar_tensor(KernelContext& context) {
   const Operand a = scalar_operand(context, 0), b = tensor_operand(context, 1);
-  Tensor* out = output(context, 2);
+  Tensor* out = elementwise_output(context, 2);
   return run_elementwise<Pow, 2>(context, {a, b}, out, Pow(), ResultRule::kPromoted);
 }
 

@@ -5,30 +5,36 @@ namespace edgewise {
 inline namespace EDGEWISE_TARGET {
 namespace {
 
-#define EDGEWISE_COMPARISON(Name, expression)              \
-  struct Name {                                            \
-    static constexpr ResultRule kRule = ResultRule::kBool; \
-    static constexpr bool kNarrow = true;                  \
-    template <typename C>                                  \
-    C operator()(C a, C b) const {                         \
-      return static_cast<C>(expression);                   \
-    }                                                      \
+struct Test {
+  static constexpr ResultRule kRule = ResultRule::kBool;
+  static constexpr bool kNarrow = true;
+};
+struct SignlessTest : Test {
+  static constexpr bool kSignless = true;
+};
+#define EDGEWISE_COMPARISON(Name, Kind, expression) \
+  struct Name : Kind {                              \
+    template <typename C>                           \
+    bool operator()(C a, C b) const {               \
+      return expression;                            \
+    }                                               \
   };
-EDGEWISE_COMPARISON(Eq, a == b)
-EDGEWISE_COMPARISON(Ne, a != b)
-EDGEWISE_COMPARISON(Lt, a < b)
-EDGEWISE_COMPARISON(Le, a <= b)
-EDGEWISE_COMPARISON(Gt, a > b)
-EDGEWISE_COMPARISON(Ge, a >= b)
-EDGEWISE_COMPARISON(LogicalAnd, (a != 0) & (b != 0))
-EDGEWISE_COMPARISON(LogicalOr, (a != 0) | (b != 0))
-EDGEWISE_COMPARISON(LogicalXor, (a != 0) != (b != 0))
+EDGEWISE_COMPARISON(Eq, SignlessTest, a == b)
+EDGEWISE_COMPARISON(Ne, SignlessTest, a != b)
+EDGEWISE_COMPARISON(Lt, Test, a < b)
+EDGEWISE_COMPARISON(Le, Test, a <= b)
+EDGEWISE_COMPARISON(Gt, Test, a > b)
+EDGEWISE_COMPARISON(Ge, Test, a >= b)
+EDGEWISE_COMPARISON(LogicalAnd, SignlessTest, (a != 0) & (b != 0))
+EDGEWISE_COMPARISON(LogicalOr, SignlessTest, (a != 0) | (b != 0))
+EDGEWISE_COMPARISON(LogicalXor, SignlessTest, (a != 0) != (b != 0))
 #undef EDGEWISE_COMPARISON
 
 #define EDGEWISE_BITWISE(Name, expression)      \
   struct Name {                                 \
     static constexpr bool kIntegralOnly = true; \
     static constexpr bool kNarrow = true;       \
+    static constexpr bool kSignless = true;     \
     template <typename C>                       \
     C operator()(C a, C b) const {              \
       return static_cast<C>(expression);        \
@@ -69,7 +75,7 @@ template <typename Op, bool kScalar>
 Status bitwise(KernelContext& context) {
   const Operand a = tensor_operand(context, 0);
   const Operand b = kScalar ? scalar_operand(context, 1) : tensor_operand(context, 1);
-  Tensor* out = output(context, 2);
+  Tensor* out = elementwise_output(context, 2);
   if (!context.ok()) return context.status();
   const std::array<Operand, 2> operands{a, b};
   const ElementwiseTypes types = elementwise_types(operands, ResultRule::kPromoted);
@@ -80,12 +86,34 @@ Status bitwise(KernelContext& context) {
   return run_elementwise<Op, 2>(context, operands, out, Op(), types);
 }
 
-struct Where {
-  template <typename C>
-  C operator()(C condition, C a, C b) const {
-    return condition != 0 ? a : b;
+// Elements are chosen as units of their size, whatever their type.
+template <typename Unit>
+void choose(void*, const void* const* in, void* out, int64_t count) {
+  count &= ~(kLoopStep - 1);
+  const auto* mask = static_cast<const uint8_t*>(in[0]);
+  const auto *a = static_cast<const Unit*>(in[1]), *b = static_cast<const Unit*>(in[2]);
+  auto* result = static_cast<Unit*>(out);
+  EDGEWISE_INDEPENDENT
+  for (int64_t i = 0; i < count; ++i) {
+    const Unit yes = a[i], no = b[i];
+    result[i] = mask[i] != 0 ? yes : no;
   }
-};
+}
+
+BlockLoop choice_of(ScalarType type) {
+  switch (element_size(type)) {
+    case 1:
+      return choose<uint8_t>;
+    case 2:
+      return choose<uint16_t>;
+    case 4:
+      return choose<uint32_t>;
+    default:
+      return choose<uint64_t>;
+  }
+}
+
+constexpr Operation kWhere{nullptr, choice_of, nullptr, false, true};
 
 Status check_mask(KernelContext& context, const Tensor* mask) {
   if (mask->type() == ScalarType::kBool || mask->type() == ScalarType::kByte) return {};
@@ -95,11 +123,11 @@ Status check_mask(KernelContext& context, const Tensor* mask) {
 Status where_self(KernelContext& context) {
   const Operand condition = tensor_operand(context, 0);
   const Operand a = tensor_operand(context, 1), b = tensor_operand(context, 2);
-  Tensor* out = output(context, 3);
+  Tensor* out = elementwise_output(context, 3);
   if (!context.ok()) return context.status();
   EDGEWISE_RETURN_IF_ERROR(check_mask(context, condition.tensor));
-  return run_elementwise<Where, 3>(context, {condition, a, b}, out, Where(),
-                                   elementwise_types(std::array{a, b}, ResultRule::kPromoted));
+  return run_operation(context, std::array{condition, a, b}, out, kWhere,
+                       elementwise_types(std::array{a, b}, ResultRule::kPromoted));
 }
 
 // The result has the type of self, whatever the value's.
@@ -107,7 +135,7 @@ template <bool kScalar>
 Status masked_fill(KernelContext& context) {
   const Operand self = tensor_operand(context, 0), mask = tensor_operand(context, 1);
   const Operand value = kScalar ? scalar_operand(context, 2) : tensor_operand(context, 2);
-  Tensor* out = output(context, 3);
+  Tensor* out = elementwise_output(context, 3);
   if (!context.ok()) return context.status();
   EDGEWISE_RETURN_IF_ERROR(check_mask(context, mask.tensor));
   if (!kScalar && value.tensor->rank() != 0) {
@@ -115,7 +143,8 @@ Status masked_fill(KernelContext& context) {
                         value.tensor->describe().c_str());
   }
   const ScalarType type = self.tensor->type();
-  return run_elementwise<Where, 3>(context, {mask, value, self}, out, Where(), {type, type});
+  return run_operation(context, std::array{mask, value, self}, out, kWhere,
+                       ElementwiseTypes{type, type});
 }
 
 constexpr KernelEntry kKernels[] = {

@@ -10,6 +10,7 @@
 
 #include "attend.h"
 #include "kernel_status.h"
+#include "levels.h"
 #include "view.h"
 
 namespace edgewise {
@@ -290,7 +291,7 @@ constexpr KernelEntry kKernels[] = {
     {"llama::custom_sdpa.out", 9, custom_sdpa},
     {"llama::sdpa_with_kv_cache.out", 12, sdpa_with_kv_cache},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(kEveryLevel, kKernels);
 
 }  // namespace
 }  // namespace EDGEWISE_TARGET

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string_view>
 
+#include "levels.h"
 #include "quantization.h"
 
 namespace edgewise {
@@ -112,7 +113,7 @@ Status choose_tokens(KernelContext& context) {
   const Tensor* input = context.tensor(0);
   if (!context.ok()) return context.status();
   Blocks blocks;
-  EDGEWISE_RETURN_IF_ERROR((blocks_of<Shape::kToken>(context, *input, 0, &blocks)));
+  EDGEWISE_RETURN_IF_ERROR(blocks_of(Shape::kToken, context, *input, 0, &blocks));
   Dims sizes{input->sizes()};
   if (sizes.size() > 0) sizes[sizes.size() - 1] = 1;
   return choose_blocks(context, *input, blocks, {-128, 127}, std::numeric_limits<float>::epsilon(),
@@ -136,7 +137,7 @@ Status choose_affine(KernelContext& context) {
                         static_cast<int>(mapping.size()), mapping.data());
   }
   Blocks blocks;
-  EDGEWISE_RETURN_IF_ERROR((blocks_of<Shape::kAffine>(context, *input, 2, &blocks)));
+  EDGEWISE_RETURN_IF_ERROR(blocks_of(Shape::kAffine, context, *input, 2, &blocks));
   Dims sizes;
   for (size_t dim = 0; dim < blocks.sizes.size(); ++dim) {
     // Dimensions of one block are dropped unless they are kept.
@@ -158,7 +159,7 @@ constexpr KernelEntry kKernels[] = {
     {QD "choose_qparams_per_token_asymmetric.out", 4, choose_tokens<Rule::kBestZero>},
     {"torchao::choose_qparams_affine.out", 12, choose_affine},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(kEveryLevel, kKernels);
 #undef QD
 
 }  // namespace

@@ -26,6 +26,11 @@ class ComputeInput {
                   view);
   }
 
+  View view() const {
+    return {const_cast<std::byte*>(reinterpret_cast<const std::byte*>(data)), kTypeOf<C>, sizes,
+            strides};
+  }
+
   const C* data = nullptr;
   Dims sizes, strides;
 

@@ -103,30 +103,18 @@ void gather_patches(const Geometry& g, const C* image, const Dims& strides, int6
       C* to = panel + tap * kGemmColumns + column;
       // Of the run, the part whose source is inside the image.
       int64_t begin = 0, end = d < 0 || h < 0 ? 0 : run;
-      const bool plain = !g.transposed;
       const int64_t w = left * g.stride[2] - g.padding[2] + kw * g.dilation[2];
-      if (plain) {
-        while (begin < end && w + begin * g.stride[2] < 0) ++begin;
-        while (end > begin && w + (end - 1) * g.stride[2] >= g.in[2]) --end;
-      }
-      std::array<int64_t, kGemmColumns> places{};  // of a transpose, whose sources have gaps
-      for (int64_t i = 0; !plain && i < run; ++i) {
-        places[static_cast<size_t>(i)] = i < end ? g.source(2, left + i, kw) : -1;
-      }
+      while (begin < end && w + begin * g.stride[2] < 0) ++begin;
+      while (end > begin && w + (end - 1) * g.stride[2] >= g.in[2]) --end;
       for (int64_t c = 0; c < channels; ++c, to += taps * kGemmColumns) {
         const C* from = row + c * strides[1];
-        if (plain && step == 1 && end - begin == kGemmColumns) {
+        if (step == 1 && end - begin == kGemmColumns) {
           std::memcpy(to, from + w, kGemmColumns * sizeof(C));
-        } else if (plain) {
+        } else {
           const C* source = from + w * strides[4];
           for (int64_t i = 0; i < begin; ++i) to[i] = 0;
           for (int64_t i = begin; i < end; ++i) to[i] = source[i * step];
           for (int64_t i = end; i < run; ++i) to[i] = 0;
-        } else {
-          for (int64_t i = 0; i < run; ++i) {
-            const int64_t at = places[static_cast<size_t>(i)];
-            to[i] = at < 0 ? C(0) : from[at * strides[4]];
-          }
         }
       }
     }
@@ -173,6 +161,50 @@ Status convolve_plane(const Geometry& g, const C* image, const Dims& in_strides,
   return {};
 }
 
+// The transpose: products of the weights with the input's positions, each added to where its
+// tap falls. Weights are [output channels, taps, input channels], row-major.
+template <typename C>
+Status convolve_transposed(const Geometry& g, const C* image, const Dims& in_strides,
+                           int64_t in_channels, const C* weights, C* result,
+                           const Dims& out_strides, int64_t out_channels) {
+  const int64_t taps = g.taps(), pixels = g.in[0] * g.in[1] * g.in[2];
+  const auto pack = [&](int64_t first, int64_t count, C* panel) {
+    for (int64_t j = 0; j < kGemmColumns; ++j) {
+      const int64_t p = first + j;
+      const C* from = image + p / (g.in[1] * g.in[2]) * in_strides[2] +
+                      p / g.in[2] % g.in[1] * in_strides[3] + p % g.in[2] * in_strides[4];
+      for (int64_t c = 0; c < in_channels; ++c) {
+        panel[c * kGemmColumns + j] = j < count ? from[c * in_strides[1]] : C(0);
+      }
+    }
+  };
+  const auto write = [&](int64_t row, int64_t first, int64_t count, const C* products) {
+    const int64_t tap = row % taps;
+    C* to = result + row / taps * out_strides[1];
+    const int64_t shift_d = tap / (g.kernel[1] * g.kernel[2]) * g.dilation[0] - g.padding[0];
+    const int64_t shift_h = tap / g.kernel[2] % g.kernel[1] * g.dilation[1] - g.padding[1];
+    const int64_t shift_w = tap % g.kernel[2] * g.dilation[2] - g.padding[2];
+    // Runs of positions in one row of the input.
+    for (int64_t j = 0, run = 0; j < count; j += run) {
+      const int64_t p = first + j, left = p % g.in[2];
+      run = std::min(count - j, g.in[2] - left);
+      const int64_t d = p / (g.in[1] * g.in[2]) * g.stride[0] + shift_d;
+      const int64_t h = p / g.in[2] % g.in[1] * g.stride[1] + shift_h;
+      if (d < 0 || d >= g.out[0] || h < 0 || h >= g.out[1]) continue;
+      const int64_t w = left * g.stride[2] + shift_w;
+      int64_t begin = 0, end = run;
+      while (begin < end && w + begin * g.stride[2] < 0) ++begin;
+      while (end > begin && w + (end - 1) * g.stride[2] >= g.out[2]) --end;
+      C* sums = to + d * out_strides[2] + h * out_strides[3] + w * out_strides[4];
+      const int64_t step = g.stride[2] * out_strides[4];
+      for (int64_t i = begin; i < end; ++i) {
+        sums[i * step] = wrap_add(sums[i * step], products[j + i]);
+      }
+    }
+  };
+  return gemm<C>(out_channels * taps, pixels, in_channels, weights, pack, write);
+}
+
 }  // namespace
 
 template <typename C>
@@ -190,16 +222,29 @@ Status convolve(const Geometry& g, const View& input, const View& weight, const 
   for (int64_t group = 0; group < groups; ++group) {
     // [output channels, input channels, taps], row-major.
     View part = weight.narrow(0, group * weight.sizes[0] / groups, weight.sizes[0] / groups);
-    if (g.transposed) {
-      std::swap(part.sizes[0], part.sizes[1]);
-      std::swap(part.strides[0], part.strides[1]);
+    if (g.transposed) {  // input channels become the last dimension
+      const int64_t size = part.sizes[0], stride = part.strides[0];
+      part.sizes.erase(0), part.strides.erase(0);
+      part.sizes.push(size), part.strides.push(stride);
     }
     ComputeInput<C> w;
     EDGEWISE_RETURN_IF_ERROR(w.read(part, true));
     for (int64_t n = 0; n < input.sizes[0]; ++n) {
       const C* image = x.data + n * x.strides[0] + group * in_channels * x.strides[1];
       C* result = y.data + n * y.strides[0] + group * out_channels * y.strides[1];
-      if (in_channels == 1 && !g.transposed) {
+      if (g.transposed) {
+        const View sums{reinterpret_cast<std::byte*>(result), kTypeOf<C>, y.sizes, y.strides};
+        for (int64_t o = 0; o < out_channels; ++o) {
+          C shift = bias ? b.data[group * out_channels + o] : C(0);
+          const View one{reinterpret_cast<std::byte*>(&shift), kTypeOf<C>, Dims(), Dims()};
+          const View plane = sums.select(0, 0).select(0, o);
+          EDGEWISE_RETURN_IF_ERROR(assign(plane, one.expand(plane.sizes)));
+        }
+        EDGEWISE_RETURN_IF_ERROR(convolve_transposed(g, image, x.strides, in_channels, w.data,
+                                                     result, y.strides, out_channels));
+        continue;
+      }
+      if (in_channels == 1) {
         for (int64_t o = 0; o < out_channels; ++o) {
           const C shift = bias ? b.data[group * out_channels + o] : C(0);
           EDGEWISE_RETURN_IF_ERROR(convolve_plane(g, image, x.strides, w.data + o * g.taps(), shift,

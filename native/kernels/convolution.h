@@ -15,16 +15,10 @@ struct Geometry {
   int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
   int64_t positions() const { return out[0] * out[1] * out[2]; }
 
-  // Input coordinate that output coordinate `o` reads at kernel tap `t`; -1 if none.
+  // Input coordinate that output coordinate `o` reads at kernel tap `t`, not of a transpose; -1 if
+  // none.
   int64_t source(size_t dim, int64_t o, int64_t t) const {
-    int64_t i;
-    if (transposed) {
-      const int64_t scaled = o + padding[dim] - t * dilation[dim];
-      if (scaled < 0 || scaled % stride[dim] != 0) return -1;
-      i = scaled / stride[dim];
-    } else {
-      i = o * stride[dim] - padding[dim] + t * dilation[dim];
-    }
+    const int64_t i = o * stride[dim] - padding[dim] + t * dilation[dim];
     return i >= 0 && i < in[dim] ? i : -1;
   }
 };

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernel_status.h"
+#include "levels.h"
 #include "view.h"
 
 namespace edgewise {
@@ -292,7 +293,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::flip.out", 3, flip},
     {"aten::as_strided_copy.out", 5, as_strided_copy},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(kEveryLevel, kKernels);
 
 }  // namespace
 }  // namespace EDGEWISE_TARGET

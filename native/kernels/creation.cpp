@@ -3,6 +3,7 @@
 #include <string>
 
 #include "kernel_status.h"
+#include "levels.h"
 #include "view.h"
 
 namespace edgewise {
@@ -147,7 +148,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::arange.out", 2, arange},
     {"aten::arange.start_out", 4, arange_start},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(kEveryLevel, kKernels);
 
 }  // namespace
 }  // namespace EDGEWISE_TARGET

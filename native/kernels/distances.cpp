@@ -89,7 +89,8 @@ void near_distances(const C* a, const C* panel, int64_t width, C* result) {
 
 // Of any order.
 template <typename C>
-void distances(const C* a, const C* panel, int64_t width, int64_t count, double p, C* result) {
+[[gnu::noinline]] void distances(const C* a, const C* panel, int64_t width, int64_t count, double p,
+                                 C* result) {
   if (p == 1) return near_distances<false>(a, panel, width, result);
   if (p == 2) return near_distances<true>(a, panel, width, result);
   for (int64_t j = 0; j < count; ++j) {

@@ -8,21 +8,15 @@ namespace edgewise {
 inline namespace EDGEWISE_TARGET {
 namespace {
 
-template <typename C, typename T>
-C from_element(T value) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
-    return convert<C>(static_cast<float>(value));
-  } else {
-    return convert<C>(value);
-  }
-}
+template <typename T>
+constexpr bool kIsHalf = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
 
-template <typename T, typename C>
-T to_element(C value) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
-    return T(static_cast<float>(value));
+template <typename To, typename From>
+To element_to(From value) {
+  if constexpr (kIsHalf<From> || kIsHalf<To>) {
+    return static_cast<To>(value);  // from or to float
   } else {
-    return convert<T>(value);
+    return convert<To>(value);
   }
 }
 
@@ -31,40 +25,68 @@ template <typename T>
 using Storage = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
 
 template <typename C, typename T>
-void load_as(const std::byte* source, int64_t stride, int64_t count, C* target) {
+void load_as(const std::byte* source, int64_t count, C* target) {
   const auto* typed = reinterpret_cast<const Storage<T>*>(source);
-  auto element = [](Storage<T> value) {
-    if constexpr (std::is_same_v<T, bool>)
-      return static_cast<C>(value != 0);
-    else
-      return from_element<C, T>(value);
-  };
-  if (stride == 0) {
-    const C value = element(*typed);
-    for (int64_t i = 0; i < count; ++i) target[i] = value;
-  } else if (stride == 1) {
-    if constexpr (std::is_same_v<T, Half> && std::is_same_v<C, float>) {
-      to_floats(typed, count, target);
-    } else {
-      for (int64_t i = 0; i < count; ++i) target[i] = element(typed[i]);
+  if constexpr (std::is_same_v<T, C>) {
+    std::memcpy(target, source, static_cast<size_t>(count) * sizeof(C));
+  } else if constexpr (std::is_same_v<T, Half> && std::is_same_v<C, float>) {
+    to_floats(typed, count, target);
+  } else if constexpr (kIsHalf<T> && !std::is_same_v<C, float>) {
+    float held[kMostInBlock];
+    for (int64_t start = 0; start < count; start += kMostInBlock) {
+      const int64_t n = std::min(kMostInBlock, count - start);
+      load_as<float, T>(source + start * sizeof(T), n, held);
+      load_as<C, float>(reinterpret_cast<const std::byte*>(held), n, target + start);
     }
   } else {
-    for (int64_t i = 0; i < count; ++i) target[i] = element(typed[i * stride]);
+    EDGEWISE_INDEPENDENT
+    for (int64_t i = 0; i < count; ++i) {
+      if constexpr (std::is_same_v<T, bool>)
+        target[i] = static_cast<C>(typed[i] != 0);
+      else
+        target[i] = element_to<C>(typed[i]);
+    }
   }
 }
 
 template <typename C, typename T>
-void store_as(const C* source, int64_t count, std::byte* target, int64_t stride) {
+void store_as(const C* source, int64_t count, std::byte* target) {
   auto* typed = reinterpret_cast<Storage<T>*>(target);
-  if (stride == 1) {
-    if constexpr (std::is_same_v<T, Half> && std::is_same_v<C, float>) {
-      to_halves(source, count, typed);
-    } else {
-      for (int64_t i = 0; i < count; ++i) typed[i] = to_element<T, C>(source[i]);
+  if constexpr (std::is_same_v<T, C>) {
+    std::memcpy(target, source, static_cast<size_t>(count) * sizeof(C));
+  } else if constexpr (std::is_same_v<T, Half> && std::is_same_v<C, float>) {
+    to_halves(source, count, typed);
+  } else if constexpr (kIsHalf<T> && !std::is_same_v<C, float>) {
+    float held[kMostInBlock];
+    for (int64_t start = 0; start < count; start += kMostInBlock) {
+      const int64_t n = std::min(kMostInBlock, count - start);
+      store_as<C, float>(source + start, n, reinterpret_cast<std::byte*>(held));
+      store_as<float, T>(held, n, target + start * sizeof(T));
     }
   } else {
-    for (int64_t i = 0; i < count; ++i) typed[i * stride] = to_element<T, C>(source[i]);
+    EDGEWISE_INDEPENDENT
+    for (int64_t i = 0; i < count; ++i) typed[i] = element_to<T>(source[i]);
   }
+}
+
+template <typename Unit>
+void gather_units(const std::byte* source, int64_t stride, int64_t count, std::byte* target) {
+  const auto* from = reinterpret_cast<const Unit*>(source);
+  auto* to = reinterpret_cast<Unit*>(target);
+  if (stride == 0) {
+    const Unit value = *from;
+    std::fill_n(to, count, value);
+  } else {
+    EDGEWISE_INDEPENDENT
+    for (int64_t i = 0; i < count; ++i) to[i] = from[i * stride];
+  }
+}
+
+template <typename Unit>
+void scatter_units(const std::byte* source, int64_t count, std::byte* target, int64_t stride) {
+  const auto* from = reinterpret_cast<const Unit*>(source);
+  auto* to = reinterpret_cast<Unit*>(target);
+  for (int64_t i = 0; i < count; ++i) to[i * stride] = from[i];
 }
 
 int category(ScalarType type) {
@@ -184,18 +206,116 @@ ScalarType TypePromotion::result() const {
       return; /* kernels check is_computable first */ \
   }
 
+namespace {
+
 template <typename C>
-void load(ScalarType type, const std::byte* source, int64_t stride, int64_t count, C* target) {
-#define EDGEWISE_LOAD(T) load_as<C, T>(source, stride, count, target)
+[[gnu::noinline]] void load_row(ScalarType type, const std::byte* source, int64_t count,
+                                C* target) {
+#define EDGEWISE_LOAD(T) load_as<C, T>(source, count, target)
   EDGEWISE_DISPATCH(type, EDGEWISE_LOAD)
 #undef EDGEWISE_LOAD
 }
 
 template <typename C>
-void store(ScalarType type, const C* source, int64_t count, std::byte* target, int64_t stride) {
-#define EDGEWISE_STORE(T) store_as<C, T>(source, count, target, stride)
+[[gnu::noinline]] void store_row(ScalarType type, const C* source, int64_t count,
+                                 std::byte* target) {
+#define EDGEWISE_STORE(T) store_as<C, T>(source, count, target)
   EDGEWISE_DISPATCH(type, EDGEWISE_STORE)
 #undef EDGEWISE_STORE
+}
+
+}  // namespace
+
+template <typename C>
+void load(ScalarType type, const std::byte* source, int64_t stride, int64_t count, C* target) {
+  if (stride == 1 || count < 2) return load_row<C>(type, source, count, target);
+  if (stride == 0) {
+    load_row<C>(type, source, 1, target);
+    std::fill_n(target + 1, count - 1, *target);
+    return;
+  }
+  const size_t size = element_size(type);
+  alignas(64) std::byte held[kMostInBlock * 8];
+  for (int64_t start = 0; start < count; start += kMostInBlock) {
+    const int64_t n = std::min(kMostInBlock, count - start);
+    gather(size, source + start * stride * static_cast<int64_t>(size), stride, n, held);
+    load_row<C>(type, held, n, target + start);
+  }
+}
+
+template <typename C>
+void store(ScalarType type, const C* source, int64_t count, std::byte* target, int64_t stride) {
+  if (stride == 1 || count < 2) return store_row<C>(type, source, count, target);
+  const size_t size = element_size(type);
+  alignas(64) std::byte held[kMostInBlock * 8];
+  for (int64_t start = 0; start < count; start += kMostInBlock) {
+    const int64_t n = std::min(kMostInBlock, count - start);
+    store_row<C>(type, source + start, n, held);
+    scatter(size, held, n, target + start * stride * static_cast<int64_t>(size), stride);
+  }
+}
+
+void gather(size_t size, const std::byte* source, int64_t stride, int64_t count,
+            std::byte* target) {
+  if (stride == 1 || count == 1) {
+    std::memmove(target, source, static_cast<size_t>(count) * size);
+  } else if (size == 1) {
+    gather_units<uint8_t>(source, stride, count, target);
+  } else if (size == 2) {
+    gather_units<uint16_t>(source, stride, count, target);
+  } else if (size == 4) {
+    gather_units<uint32_t>(source, stride, count, target);
+  } else {
+    gather_units<uint64_t>(source, stride, count, target);
+  }
+}
+
+void scatter(size_t size, const std::byte* source, int64_t count, std::byte* target,
+             int64_t stride) {
+  if (stride == 1 || count == 1) {
+    std::memmove(target, source, static_cast<size_t>(count) * size);
+  } else if (size == 1) {
+    scatter_units<uint8_t>(source, count, target, stride);
+  } else if (size == 2) {
+    scatter_units<uint16_t>(source, count, target, stride);
+  } else if (size == 4) {
+    scatter_units<uint32_t>(source, count, target, stride);
+  } else {
+    scatter_units<uint64_t>(source, count, target, stride);
+  }
+}
+
+void read_block(ScalarType type, const std::byte* source, int64_t stride, int64_t count,
+                ScalarType as, std::byte* target) {
+  if (type == as) {
+    gather(element_size(type), source, stride, count, target);
+    if (type == ScalarType::kBool) {
+      auto* bytes = reinterpret_cast<uint8_t*>(target);
+      for (int64_t i = 0; i < count; ++i) bytes[i] = bytes[i] != 0;
+    }
+    return;
+  }
+  with_compute_type(promote(type, as), [&](auto c) {
+    using C = decltype(c);
+    if (as == kTypeOf<C>) return load<C>(type, source, stride, count, reinterpret_cast<C*>(target));
+    alignas(64) C held[kMostInBlock];
+    load<C>(type, source, stride, count, held);
+    store<C>(as, held, count, target, 1);
+  });
+}
+
+void write_block(ScalarType type, const std::byte* source, int64_t count, ScalarType as,
+                 std::byte* target, int64_t stride) {
+  if (type == as) return scatter(element_size(type), source, count, target, stride);
+  with_compute_type(promote(type, as), [&](auto c) {
+    using C = decltype(c);
+    if (type == kTypeOf<C>) {
+      return store<C>(as, reinterpret_cast<const C*>(source), count, target, stride);
+    }
+    alignas(64) C held[kMostInBlock];
+    load<C>(type, source, 1, count, held);
+    store<C>(as, held, count, target, stride);
+  });
 }
 
 template void load(ScalarType, const std::byte*, int64_t, int64_t, float*);

@@ -83,6 +83,21 @@ void load(ScalarType type, const std::byte* source, int64_t stride, int64_t coun
 template <typename C>
 void store(ScalarType type, const C* source, int64_t count, std::byte* target, int64_t stride);
 
+// Moves elements of `size` bytes, 1, 2, 4 or 8, from or to places `stride` elements apart; those
+// that are read may lie where the first is written.
+void gather(size_t size, const std::byte* source, int64_t stride, int64_t count, std::byte* target);
+void scatter(size_t size, const std::byte* source, int64_t count, std::byte* target,
+             int64_t stride);
+
+// Reads elements as another type, or as their own; bools come out as 0 or 1. At most
+// kMostInBlock, unless the types are the same.
+inline constexpr int64_t kMostInBlock = 512;
+void read_block(ScalarType type, const std::byte* source, int64_t stride, int64_t count,
+                ScalarType as, std::byte* target);
+// Stores a block of elements of a type as another, or as its own.
+void write_block(ScalarType type, const std::byte* source, int64_t count, ScalarType as,
+                 std::byte* target, int64_t stride);
+
 template <typename C>
 C load_one(ScalarType type, const std::byte* source) {
   C value{};

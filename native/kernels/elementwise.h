@@ -1,10 +1,11 @@
 // Elementwise kernels: operands are tensors or scalars, broadcast, promoted as PyTorch
-// does, converted a block at a time to one compute type, and given to an operation.
+// does, read a block at a time as one type, and given to an operation's loop over arrays.
 //
-// An operation is a struct with `template <typename C> C operator()(C a, ...)`. If it can
-// fail it has a member `const char* failure = nullptr` and sets it. If the operator is made
-// for vectors of ordinary floating operands, `hard(a, ...)` tells the others, which go to
-// `exact(a, ...)`.
+// An operation is a struct with `template <typename C> C operator()(C a, ...)`, or with a
+// result of bool if its rule is kBool. Only its loops are compiled for each operation and type;
+// the walk over operands is the same code for all. If an operation can fail it has a member
+// `const char* failure = nullptr` and sets it. If it is made for vectors of ordinary floating
+// operands, `hard(a, ...)` tells the others, which go to `exact(a, ...)`.
 #pragma once
 
 #include <array>
@@ -36,156 +37,147 @@ inline Operand scalar_operand(KernelContext& context, size_t index) {
   return {nullptr, context.scalar(index)};
 }
 
-inline constexpr int64_t kElementwiseBlock = 512;
-
-template <typename Op>
-concept HasHard = requires {
-  &Op::template hard<float>;
-};
-
-// Whether some of a block's elements are outside the operation's vector form.
-template <typename C, typename Op, typename... In>
-bool any_hard(const Op& op, int64_t n, const In*... in) {
-  if constexpr (HasHard<Op> && !std::is_integral_v<C>) {
-    int32_t any = 0;
-    for (int64_t i = 0; i < n; ++i) any |= op.hard(in[i]...) ? 1 : 0;
-    return any != 0;
-  } else {
-    return false;
-  }
+// The output may be an operand that has its shape: element i is only read for element i.
+inline Tensor* elementwise_output(KernelContext& context, size_t index) {
+  return context.out(index);
 }
 
-// Operations on integers that may be computed in the operands' own type, which takes less
-// room in a vector than int64.
+// A loop over arrays: of operands, all of one type, and of results of that type, or of bytes
+// that are 0 or 1. `count` is a multiple of kLoopStep, so that vectors leave no rest.
+using BlockLoop = void (*)(void* operation, const void* const* in, void* out, int64_t count);
+inline constexpr int64_t kLoopStep = 32;
+
+// What is known of an operation when it runs.
+struct Operation {
+  void* self = nullptr;
+  BlockLoop (*loop)(ScalarType) = nullptr;  // for operands read as that type; null: none
+  const char* const* failure = nullptr;
+  bool to_bool = false;    // loops give bytes
+  bool condition = false;  // the first operand is a mask, read as bytes
+};
+inline constexpr size_t kMostOperands = 3;
+
+// What an operation may say of itself.
+template <typename Op>
+concept FloatingOnly = requires {
+  Op::kFloatingOnly;
+};
+template <typename Op>
+concept IntegralOnly = requires {
+  Op::kIntegralOnly;
+};
+// Computed in double whatever the operands' type.
+template <typename Op>
+concept InDouble = requires {
+  Op::kInDouble;
+};
+// Integers may be computed in the operands' own type, which takes less room in a vector than
+// int64; if also signless, int8 as uint8.
 template <typename Op>
 concept Narrow = requires {
   Op::kNarrow;
 };
-
-// Calls f(T, bool) for a narrow type: T as which elements are read, and whether it is bool,
-// whose elements may be any byte.
-template <typename F>
-bool with_narrow_type(ScalarType type, F&& f) {
-  switch (type) {
-    case ScalarType::kByte:
-      return f(uint8_t{}, std::false_type{});
-    case ScalarType::kChar:
-      return f(int8_t{}, std::false_type{});
-    case ScalarType::kShort:
-      return f(int16_t{}, std::false_type{});
-    case ScalarType::kInt:
-      return f(int32_t{}, std::false_type{});
-    case ScalarType::kBool:
-      return f(uint8_t{}, std::true_type{});
-    default:
-      return false;
-  }
-}
-
-// Applies an operation to runs of elements of one narrow type T, `count` of them, of which
-// each operand has a step of 0 or 1.
-template <typename T, bool kBoolIn, bool kBoolOut, typename Op, size_t... K>
-void apply_narrow(const Op& op, T* result, const std::array<const T*, sizeof...(K)>& in,
-                  const std::array<int64_t, sizeof...(K)>& steps, int64_t count,
-                  std::index_sequence<K...>) {
-  alignas(64) T blocks[sizeof...(K)][kElementwiseBlock];
-  const Op use = op;  // a copy: stores of bytes could change its parameters
-  const auto read = [](T value) { return kBoolIn ? static_cast<T>(value != 0) : value; };
-  for (size_t k = 0; k < sizeof...(K); ++k) {
-    if (steps[k] == 0) std::fill_n(blocks[k], std::min(count, kElementwiseBlock), *in[k]);
-  }
-  for (int64_t start = 0; start < count; start += kElementwiseBlock) {
-    const int64_t n = std::min(kElementwiseBlock, count - start);
-    const std::array<const T*, sizeof...(K)> from{(steps[K] == 0 ? blocks[K] : in[K] + start)...};
-    T* to = result + start;
-    EDGEWISE_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) {
-      const T value = static_cast<T>(use(read(from[K][i])...));
-      to[i] = kBoolOut ? static_cast<T>(value != 0) : value;
-    }
-  }
-}
-
-// The same for views; false if they are not of one narrow type, in rows.
-template <typename Op, size_t... K>
-bool apply_narrow(const View& out, const std::array<View, sizeof...(K)>& inputs, const Op& op,
-                  std::index_sequence<K...> places) {
-  const ScalarType type = inputs[0].type;
-  bool same = out.type == type || out.type == ScalarType::kBool;
-  for (const View& input : inputs) same = same && input.type == type;
-  if (!same) return false;
-  const Loop<sizeof...(K) + 1> loop(out.sizes, {&out.strides, &inputs[K].strides...});
-  bool rows = true;
-  loop.run([&](const auto&, int64_t count, const auto& steps) {
-    rows = rows && (count < 2 || steps[0] == 1) &&
-           ((count < 2 || steps[K + 1] == 0 || steps[K + 1] == 1) && ...);
-  });
-  if (!rows) return false;
-  return with_narrow_type(type, [&](auto t, auto is_bool) {
-    using T = decltype(t);
-    constexpr bool kBool = decltype(is_bool)::value;
-    const auto run = [&]<bool kBoolOut, typename R>(std::bool_constant<kBoolOut>, R) {
-      loop.run([&](const auto& offsets, int64_t count, const auto& steps) {
-        if constexpr (sizeof(R) == sizeof(T)) {
-          apply_narrow<T, kBool, kBoolOut>(
-              op, reinterpret_cast<T*>(out.at(offsets[0])),
-              {reinterpret_cast<const T*>(inputs[K].at(offsets[K + 1]))...}, {steps[K + 1]...},
-              count, places);
-        }
-      });
-      return true;
-    };
-    if (out.type != ScalarType::kBool) return run(std::false_type{}, T{});
-    // A result of bool has one byte.
-    if constexpr (sizeof(T) == 1) return run(std::true_type{}, T{});
+template <typename Op>
+concept Signless = requires {
+  Op::kSignless;
+};
+template <typename Op>
+concept Fails = requires(Op op) {
+  op.failure;
+};
+template <typename Op>
+concept HasHard = requires {
+  &Op::template hard<double>;
+};
+template <typename Op>
+constexpr bool kIsTest = [] {
+  if constexpr (requires { Op::kRule; }) {
+    return Op::kRule == ResultRule::kBool;
+  } else {
     return false;
-  });
+  }
+}();
+
+template <typename Op, typename T, typename Places>
+struct BlockOf;
+
+template <typename Op, typename T, size_t... K>
+struct BlockOf<Op, T, std::index_sequence<K...>> {
+  using R = std::conditional_t<kIsTest<Op>, uint8_t, T>;
+
+  static void run(void* self, const void* const* in, void* out, int64_t count) {
+    count &= ~(kLoopStep - 1);
+    R* result = static_cast<R*>(out);
+    // A copy, unless it records failures: stores of results could not change its parameters.
+    Op& held = *static_cast<Op*>(self);
+    std::conditional_t<Fails<Op>, Op&, const Op> use = held;
+    const std::array<const T*, sizeof...(K)> x{static_cast<const T*>(in[K])...};
+    if constexpr (HasHard<Op> && std::is_floating_point_v<T>) {
+      constexpr int64_t kPart = 512;
+      for (int64_t start = 0; start < count; start += kPart) {
+        const int64_t end = std::min(count, start + kPart);
+        int32_t hard = 0;
+        for (int64_t i = start; i < end; ++i) hard |= held.hard(x[K][i]...) ? 1 : 0;
+        if (hard != 0) {
+          for (int64_t i = start; i < end; ++i) {
+            result[i] = held.hard(x[K][i]...) ? held.exact(x[K][i]...) : use(x[K][i]...);
+          }
+        } else {
+          apply(use, {x[K] + start...}, result + start, (end - start) & ~(kLoopStep - 1));
+        }
+      }
+    } else {
+      apply(use, x, result, count);
+    }
+  }
+
+ private:
+  template <typename Use>
+  static void apply(Use& use, const std::array<const T*, sizeof...(K)>& x, R* result,
+                    int64_t count) {
+    // The result may be an operand, but element i is only read for element i.
+    EDGEWISE_INDEPENDENT
+    for (int64_t i = 0; i < count; ++i) result[i] = static_cast<R>(use(x[K][i]...));
+  }
+};
+
+template <typename Op, size_t N>
+BlockLoop loop_of(ScalarType type) {
+  using Places = std::make_index_sequence<N>;
+  switch (type) {
+    case ScalarType::kDouble:
+      if constexpr (!IntegralOnly<Op>) return BlockOf<Op, double, Places>::run;
+      break;
+    case ScalarType::kFloat:
+      if constexpr (!IntegralOnly<Op> && !InDouble<Op>) return BlockOf<Op, float, Places>::run;
+      break;
+    case ScalarType::kLong:
+      if constexpr (!FloatingOnly<Op>) return BlockOf<Op, int64_t, Places>::run;
+      break;
+    case ScalarType::kInt:
+      if constexpr (Narrow<Op>) return BlockOf<Op, int32_t, Places>::run;
+      break;
+    case ScalarType::kShort:
+      if constexpr (Narrow<Op>) return BlockOf<Op, int16_t, Places>::run;
+      break;
+    case ScalarType::kChar:
+      if constexpr (Narrow<Op> && !Signless<Op>) return BlockOf<Op, int8_t, Places>::run;
+      [[fallthrough]];
+    case ScalarType::kByte:
+    case ScalarType::kBool:
+      if constexpr (Narrow<Op>) return BlockOf<Op, uint8_t, Places>::run;
+      break;
+    default:
+      break;
+  }
+  return nullptr;
 }
 
-template <typename C, typename Op, size_t... K>
-void apply_blocks(const View& out, const std::array<View, sizeof...(K)>& inputs, Op& op,
-                  std::index_sequence<K...> places) {
-  if constexpr (Narrow<Op> && std::is_integral_v<C>) {
-    if (apply_narrow(out, inputs, op, places)) return;
-  }
-  constexpr size_t N = sizeof...(K);
-  const Loop<N + 1> loop(out.sizes, {&out.strides, &inputs[K].strides...});
-  // A copy, unless it records failures: stores of results could not change its parameters.
-  std::conditional_t < requires { op.failure; }
-  , Op&, const Op > use = op;
-  alignas(64) C blocks[N + 1][kElementwiseBlock];
-  loop.run([&](const auto& offsets, int64_t count, const auto& steps) {
-    for (int64_t start = 0; start < count; start += kElementwiseBlock) {
-      const int64_t n = std::min(kElementwiseBlock, count - start);
-      auto input = [&](size_t k) -> const C* {
-        const std::byte* source = inputs[k].at(offsets[k + 1] + start * steps[k + 1]);
-        if (inputs[k].type == kTypeOf<C> && steps[k + 1] == 1) {
-          return reinterpret_cast<const C*>(source);
-        }
-        // What repeats is the same in every block, of which the first is the largest.
-        if (steps[k + 1] != 0 || start == 0) {
-          load<C>(inputs[k].type, source, steps[k + 1], n, blocks[k + 1]);
-        }
-        return blocks[k + 1];
-      };
-      const std::array<const C*, N> in{input(K)...};
-      std::byte* target = out.at(offsets[0] + start * steps[0]);
-      const bool direct = out.type == kTypeOf<C> && steps[0] == 1;
-      C* result = direct ? reinterpret_cast<C*>(target) : blocks[0];
-      if (any_hard<C>(op, n, in[K]...)) {
-        if constexpr (HasHard<Op> && !std::is_integral_v<C>) {
-          for (int64_t i = 0; i < n; ++i) {
-            result[i] = op.hard(in[K][i]...) ? op.exact(in[K][i]...) : op(in[K][i]...);
-          }
-        }
-      } else {
-        // The result may be an operand, but element i is only read for element i.
-        EDGEWISE_INDEPENDENT
-        for (int64_t i = 0; i < n; ++i) result[i] = use(in[K][i]...);
-      }
-      if (!direct) store<C>(out.type, result, n, target, steps[0]);
-    }
-  });
+template <typename Op, size_t N>
+Operation operation_of(Op& op) {
+  Operation result{&op, loop_of<Op, N>, nullptr, kIsTest<Op>, false};
+  if constexpr (Fails<Op>) result.failure = &op.failure;
+  return result;
 }
 
 // Type in which an operation computes, and type of its result.
@@ -194,69 +186,44 @@ struct ElementwiseTypes {
   ScalarType result;
 };
 
-// Checks types, broadcasts, resizes `out`; views of the operands come out expanded.
-Status prepare_elementwise(KernelContext& context, std::span<const Operand> operands,
-                           std::span<ScalarView* const> scalars, std::span<View> views, Tensor* out,
-                           ElementwiseTypes types);
-
 // The type that the operands promote to, with the rule applied.
 ElementwiseTypes elementwise_types(std::span<const Operand> operands, ResultRule rule);
 
-// Computes in given types, which lets operations with rules of their own in.
-template <typename Op, size_t N>
-Status run_elementwise(KernelContext& context, const std::array<Operand, N>& operands, Tensor* out,
-                       Op op, ElementwiseTypes types) {
-  std::array<View, N> views;
-  std::array<ScalarView, N> scalars = [&]<size_t... K>(std::index_sequence<K...>) {
-    return std::array<ScalarView, N>{ScalarView(operands[K].number)...};
-  }
-  (std::make_index_sequence<N>());
-  std::array<ScalarView*, N> pointers;
-  for (size_t k = 0; k < N; ++k) pointers[k] = &scalars[k];
-  EDGEWISE_RETURN_IF_ERROR(prepare_elementwise(context, operands, pointers, views, out, types));
-  auto apply = [&](auto c) {
-    apply_blocks<decltype(c)>(view_of(*out), views, op, std::make_index_sequence<N>());
-  };
-  if constexpr (requires { Op::kFloatingOnly; }) {
-    with_floating_type(types.common, apply);
-  } else if constexpr (requires { Op::kIntegralOnly; }) {
-    apply(int64_t{});
-  } else {
-    with_compute_type(types.common, apply);
-  }
-  if constexpr (requires { op.failure; }) {
-    if (op.failure) return context.fail(Code::kInvalidArgument, "%s", op.failure);
-  }
-  return context.status();
-}
+// Checks types, broadcasts, resizes `out` and computes.
+Status run_operation(KernelContext& context, std::span<const Operand> operands, Tensor* out,
+                     const Operation& operation, ElementwiseTypes types);
+Status run_operation(KernelContext& context, std::span<const Operand> operands, Tensor* out,
+                     const Operation& operation, ResultRule rule);
 
-template <typename Op, size_t N>
+// The same for a struct. Given types let operations with rules of their own in.
+template <typename Op, size_t N, typename Types>
 Status run_elementwise(KernelContext& context, const std::array<Operand, N>& operands, Tensor* out,
-                       Op op, ResultRule rule) {
-  if (!context.ok()) return context.status();
-  return run_elementwise(context, operands, out, op, elementwise_types(operands, rule));
+                       Op op, Types types) {
+  static_assert(N <= kMostOperands);
+  return run_operation(context, operands, out, operation_of<Op, N>(op), types);
 }
 
 // Kernels of operations without parameters of their own, for registration tables.
+Status run_unary(KernelContext& context, const Operation& operation, ResultRule rule);
+Status run_binary(KernelContext& context, const Operation& operation, ResultRule rule,
+                  bool with_scalar);
+
 template <typename Op>
 Status unary(KernelContext& context) {
-  const Operand a = tensor_operand(context, 0);
-  Tensor* out = output(context, 1);
-  return run_elementwise<Op, 1>(context, {a}, out, Op(), Op::kRule);
+  Op op;
+  return run_unary(context, operation_of<Op, 1>(op), Op::kRule);
 }
 
 template <typename Op>
 Status binary(KernelContext& context) {
-  const Operand a = tensor_operand(context, 0), b = tensor_operand(context, 1);
-  Tensor* out = output(context, 2);
-  return run_elementwise<Op, 2>(context, {a, b}, out, Op(), Op::kRule);
+  Op op;
+  return run_binary(context, operation_of<Op, 2>(op), Op::kRule, false);
 }
 
 template <typename Op>
 Status binary_with_scalar(KernelContext& context) {
-  const Operand a = tensor_operand(context, 0), b = scalar_operand(context, 1);
-  Tensor* out = output(context, 2);
-  return run_elementwise<Op, 2>(context, {a, b}, out, Op(), Op::kRule);
+  Op op;
+  return run_binary(context, operation_of<Op, 2>(op), Op::kRule, true);
 }
 
 }  // namespace EDGEWISE_TARGET

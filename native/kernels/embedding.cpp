@@ -5,6 +5,7 @@
 
 #include "compute_tensor.h"
 #include "indices.h"
+#include "levels.h"
 
 namespace edgewise {
 inline namespace EDGEWISE_TARGET {
@@ -58,9 +59,9 @@ Status embedding_backward(KernelContext& context) {
   const bool by_frequency = context.boolean(4);
   Tensor* out = output(context, 5);
   if (!context.ok()) return context.status();
-  EDGEWISE_RETURN_IF_ERROR(check_floating(context, gradient));
   const size_t rank = gradient->rank();
   if (rank != indices->rank() + 1 || gradient->type() != out->type() ||
+      !is_computable(gradient->type()) ||
       !(Dims(gradient->sizes().first(rank - 1)) == Dims(indices->sizes()))) {
     return context.fail(Code::kInvalidArgument,
                         "takes a row for each index, and an output of their type; got %s and %s",
@@ -72,7 +73,8 @@ Status embedding_backward(KernelContext& context) {
   EDGEWISE_TRY(out->resize(sizes));
   Indices rows;
   EDGEWISE_TRY(rows.read(*indices, count, Indices::Negative::kRefused));
-  return with_floating_type(gradient->type(), [&](auto c) -> Status {
+  const bool scaled = by_frequency && gradient->type() != ScalarType::kBool;
+  return with_compute_type(gradient->type(), [&](auto c) -> Status {
     using C = decltype(c);
     ComputeInput<C> x;
     ComputeOutput<C> y;
@@ -85,9 +87,12 @@ Status embedding_backward(KernelContext& context) {
     for (int64_t i = 0; i < rows.count(); ++i) ++seen[rows[i]];
     for (int64_t i = 0; i < rows.count(); ++i) {
       if (rows[i] == padding) continue;
-      const C scale = by_frequency ? C(1) / static_cast<C>(seen[rows[i]]) : C(1);
+      // Of integers, what is there more than once counts for nothing, as in PyTorch.
+      const C scale = scaled ? C(1) / static_cast<C>(seen[rows[i]]) : C(1);
+      const C* from = x.data + i * width;
       C* to = y.data + rows[i] * width;
-      for (int64_t k = 0; k < width; ++k) to[k] += x.data[i * width + k] * scale;
+      EDGEWISE_INDEPENDENT
+      for (int64_t k = 0; k < width; ++k) to[k] = wrap_add(to[k], wrap_mul(from[k], scale));
     }
     return finish(context, y.finish());
   });
@@ -162,9 +167,11 @@ Status embedding_bag(KernelContext& context) {
   EDGEWISE_TRY(begins.read(*offsets, rows.count() + 1, Indices::Negative::kRefused));
   if (padding < 0) padding = -1;
   EDGEWISE_TRY(out->resize(std::array{given, width}));
-  ComputeInput<double> x, scale;
+  ComputeInput<double> scale;
   ComputeOutput<double> y;
-  EDGEWISE_TRY(x.read(view_of(*weight), true));
+  const View table = view_of(*weight);
+  Scratch<double> held;
+  EDGEWISE_TRY(held.reserve(width));
   if (weights) EDGEWISE_TRY(scale.read(view_of(*weights), true));
   EDGEWISE_TRY(y.prepare(view_of(*out), true));
   Scratch<int64_t> counts, owners, maxima;
@@ -181,15 +188,18 @@ Status embedding_bag(KernelContext& context) {
       owners[i] = bag;
       if (rows[i] == padding) continue;
       const bool first = counts[bag]++ == 0;
+      load<double>(table.type, table.at(rows[i] * table.strides[0]), table.strides[1], width,
+                   held.data());
+      double* to = y.data + bag * width;
+      if (mode != kMax) {
+        const double factor = weights ? scale.data[i] : 1;
+        for (int64_t k = 0; k < width; ++k) to[k] += held[k] * factor;
+        continue;
+      }
       for (int64_t k = 0; k < width; ++k) {
-        const double value = x.data[rows[i] * width + k] * (weights ? scale.data[i] : 1);
-        double& to = y.data[bag * width + k];
-        if (mode != kMax) {
-          to += value;
-        } else if (first || value > to) {
-          to = value;
-          maxima[bag * width + k] = rows[i];
-        }
+        if (!first && !(held[k] > to[k])) continue;
+        to[k] = held[k];
+        maxima[bag * width + k] = rows[i];
       }
     }
     for (int64_t k = 0; mode == kMean && k < width && counts[bag] > 1; ++k) {
@@ -222,7 +232,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::_embedding_bag.out", 13, embedding_bag},
     {"aten::_embedding_bag_forward_only.out", 13, embedding_bag},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(kEveryLevel, kKernels);
 
 }  // namespace
 }  // namespace EDGEWISE_TARGET

@@ -2,26 +2,26 @@
 // columns and back: im2col, col2im.
 #include <cstring>
 
+#include "levels.h"
 #include "windows.h"
 
 namespace edgewise {
 inline namespace EDGEWISE_TARGET {
 namespace {
 
-template <size_t kSpatial, bool kReflect>
-Status pad(KernelContext& context) {
+Status pad(KernelContext& context, size_t spatial, bool reflect) {
   const Tensor* self = context.tensor(0);
   const std::vector<int64_t> padding = context.int_list(1);
   Tensor* out = output(context, 2);
   if (!context.ok()) return context.status();
   const size_t rank = self->rank();
-  bool fits = (rank == kSpatial + 1 || rank == kSpatial + 2) && padding.size() == 2 * kSpatial &&
+  bool fits = (rank == spatial + 1 || rank == spatial + 2) && padding.size() == 2 * spatial &&
               out->type() == self->type();
   Dims sizes(self->sizes());
-  for (size_t i = 0; fits && i < kSpatial; ++i) {  // the last dimension's padding comes first
+  for (size_t i = 0; fits && i < spatial; ++i) {  // the last dimension's padding comes first
     const int64_t size = self->size(rank - 1 - i);
     const int64_t before = padding[2 * i], after = padding[2 * i + 1];
-    const int64_t limit = kReflect ? size - 1 : kSpatialLimit;
+    const int64_t limit = reflect ? size - 1 : kSpatialLimit;
     fits = size > 0 && size < kSpatialLimit && before <= limit && after <= limit &&
            before > -kSpatialLimit && after > -kSpatialLimit && size + before + after > 0;
     sizes[rank - 1 - i] = size + before + after;
@@ -34,35 +34,65 @@ Status pad(KernelContext& context) {
   }
   EDGEWISE_TRY(out->resize(sizes));
   if (out->numel() == 0) return context.status();
-  const View from = spatial_view(view_of(*self), kSpatial);
-  const View to = spatial_view(view_of(*out), kSpatial);
+  const View from = spatial_view(view_of(*self), spatial);
+  const View to = spatial_view(view_of(*out), spatial);
   Scratch<int64_t> sources[3];
   for (size_t dim = 0; dim < 3; ++dim) {
     const int64_t size = from.sizes[2 + dim], count = to.sizes[2 + dim];
-    const int64_t before = dim < 3 - kSpatial ? 0 : padding[2 * (2 - dim)];
+    const int64_t before = dim < 3 - spatial ? 0 : padding[2 * (2 - dim)];
     EDGEWISE_TRY(sources[dim].reserve(count));
     for (int64_t o = 0; o < count; ++o) {
       int64_t i = o - before;
-      if (kReflect && i < 0) i = -i;
-      if (kReflect && i >= size) i = 2 * (size - 1) - i;
+      if (reflect && i < 0) i = -i;
+      if (reflect && i >= size) i = 2 * (size - 1) - i;
       sources[dim][o] = std::clamp<int64_t>(i, 0, size - 1) * from.strides[2 + dim];
     }
   }
-  const size_t bytes = element_size(self->type());
+  // Of each row, the image's own part is copied at once where neighbours are neighbours.
+  const int64_t width = to.sizes[4], before = padding[0];
+  const bool plain = from.strides[4] == 1 && to.strides[4] == 1;
+  const int64_t begin = plain ? std::clamp<int64_t>(before, 0, width) : width;
+  const int64_t end = plain ? std::clamp<int64_t>(before + from.sizes[4], begin, width) : width;
+  const size_t size = element_size(self->type());
+  const auto edge = [&](const std::byte* row, std::byte* result, int64_t first, int64_t last) {
+    for (int64_t w = first; w < last; ++w) {
+      const auto at = [size](int64_t elements) { return elements * static_cast<int64_t>(size); };
+      const std::byte* source = row + at(sources[2][w]);
+      std::byte* target = result + at(w * to.strides[4]);
+      if (size == 4) {
+        std::memcpy(target, source, 4);
+      } else if (size == 1) {
+        *target = *source;
+      } else if (size == 2) {
+        std::memcpy(target, source, 2);
+      } else {
+        std::memcpy(target, source, 8);
+      }
+    }
+  };
   for_planes(to.sizes, [&](int64_t n, int64_t c) {
     const int64_t plane = plane_offset(from.strides, n, c);
     const int64_t result = plane_offset(to.strides, n, c);
     for (int64_t d = 0; d < to.sizes[2]; ++d) {
       for (int64_t h = 0; h < to.sizes[3]; ++h) {
-        const int64_t row = plane + sources[0][d] + sources[1][h];
-        for (int64_t w = 0; w < to.sizes[4]; ++w) {
-          std::memcpy(to.at(result + pixel_offset(to.strides, d, h, w)),
-                      from.at(row + sources[2][w]), bytes);
+        const std::byte* row = from.at(plane + sources[0][d] + sources[1][h]);
+        std::byte* target = to.at(result + pixel_offset(to.strides, d, h, 0));
+        edge(row, target, 0, begin);
+        if (end > begin) {
+          std::memcpy(target + static_cast<size_t>(begin) * size,
+                      row + static_cast<size_t>(begin - before) * size,
+                      static_cast<size_t>(end - begin) * size);
         }
+        edge(row, target, end, width);
       }
     }
   });
   return context.status();
+}
+
+template <size_t kSpatial, bool kReflect>
+Status pad(KernelContext& context) {
+  return pad(context, kSpatial, kReflect);
 }
 
 struct Patches {
@@ -140,10 +170,13 @@ Status im2col(KernelContext& context) {
     const int64_t plane = plane_offset(from.strides, n, c);
     const int64_t column = n * to.strides[0] + c * taps * to.strides[1];
     patches.each([&](int64_t i, int64_t p, int64_t h, int64_t w, int64_t count) {
+      std::byte* target = to.at(column + i * to.strides[1] + p * to.strides[2]);
+      const std::byte* source = from.at(plane + pixel_offset(from.strides, 0, h, w));
+      const int64_t step = from.strides[4] * patches.stride[2];
+      if (to.strides[2] == 1) return gather(bytes, source, step, count, target);
       for (int64_t j = 0; j < count; ++j) {
-        std::memcpy(to.at(column + i * to.strides[1] + (p + j) * to.strides[2]),
-                    from.at(plane + pixel_offset(from.strides, 0, h, w + j * patches.stride[2])),
-                    bytes);
+        std::memcpy(target + j * to.strides[2] * static_cast<int64_t>(bytes),
+                    source + j * step * static_cast<int64_t>(bytes), bytes);
       }
     });
   });
@@ -212,7 +245,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::im2col.out", 6, im2col},
     {"aten::col2im.out", 7, col2im},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(kEveryLevel, kKernels);
 
 }  // namespace
 }  // namespace EDGEWISE_TARGET

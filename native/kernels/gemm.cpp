@@ -82,6 +82,40 @@ C dot(const C* a, const C* b, int64_t count) {
   return static_cast<C>(lanes[0]);
 }
 
+template <typename C>
+void dots(const C* a, const C* b, int64_t stride, int64_t count, C* results) {
+  using Vector = typename Tile<C>::Vector;
+  constexpr int64_t kLanes = Tile<C>::kLanes, kVectors = 2;
+  Vector sums[kDots][kVectors] = {};
+  int64_t i = 0;
+  for (; i + kVectors * kLanes <= count; i += kVectors * kLanes) {
+    for (int64_t v = 0; v < kVectors; ++v) {
+      Vector left, right;
+      std::memcpy(&left, a + i + v * kLanes, sizeof(left));
+      for (int64_t r = 0; r < kDots; ++r) {
+        std::memcpy(&right, b + r * stride + i + v * kLanes, sizeof(right));
+        sums[r][v] += left * right;
+      }
+    }
+  }
+  for (int64_t r = 0; r < kDots; ++r) {
+    Number<C> lanes[kLanes];
+    const Vector both = sums[r][0] + sums[r][1];
+    std::memcpy(lanes, &both, sizeof(both));
+    for (int64_t k = i; k < count; ++k) {
+      lanes[k % kLanes] += static_cast<Number<C>>(a[k]) * static_cast<Number<C>>(b[r * stride + k]);
+    }
+    for (int64_t width = kLanes / 2; width > 0; width /= 2) {
+      for (int64_t j = 0; j < width; ++j) lanes[j] += lanes[j + width];
+    }
+    results[r] = static_cast<C>(lanes[0]);
+  }
+}
+
+template void dots(const float*, const float*, int64_t, int64_t, float*);
+template void dots(const double*, const double*, int64_t, int64_t, double*);
+template void dots(const int64_t*, const int64_t*, int64_t, int64_t, int64_t*);
+template void dots(const int32_t*, const int32_t*, int64_t, int64_t, int32_t*);
 template void gemm_rows(const float*, int64_t, int64_t, const float*, float*);
 template void gemm_rows(const double*, int64_t, int64_t, const double*, double*);
 template void gemm_rows(const int64_t*, int64_t, int64_t, const int64_t*, int64_t*);

@@ -16,6 +16,11 @@ void gemm_rows(const C* a, int64_t m, int64_t k, const C* panel, C* result);
 template <typename C>
 C dot(const C* a, const C* b, int64_t count);
 
+// Those of `a` with kDots arrays, `stride` elements apart.
+inline constexpr int64_t kDots = 4;
+template <typename C>
+void dots(const C* a, const C* b, int64_t stride, int64_t count, C* results);
+
 // `pack(first, count, panel)` writes `count` columns of B from `first` on to panel[k][column]
 // and zeros to the rest; `write(row, first, count, products)` takes what comes out.
 template <typename C, typename Pack, typename Write>
@@ -36,6 +41,10 @@ Status gemm(int64_t m, int64_t n, int64_t k, const C* a, Pack&& pack, Write&& wr
   return {};
 }
 
+extern template void dots(const float*, const float*, int64_t, int64_t, float*);
+extern template void dots(const double*, const double*, int64_t, int64_t, double*);
+extern template void dots(const int64_t*, const int64_t*, int64_t, int64_t, int64_t*);
+extern template void dots(const int32_t*, const int32_t*, int64_t, int64_t, int32_t*);
 extern template void gemm_rows(const float*, int64_t, int64_t, const float*, float*);
 extern template void gemm_rows(const double*, int64_t, int64_t, const double*, double*);
 extern template void gemm_rows(const int64_t*, int64_t, int64_t, const int64_t*, int64_t*);

@@ -4,6 +4,7 @@
 
 #include "indices.h"
 #include "kernel_status.h"
+#include "levels.h"
 #include "view.h"
 
 namespace edgewise {
@@ -69,7 +70,7 @@ Status index_select(KernelContext& context) {
 constexpr KernelEntry kKernels[] = {
     {"aten::index_select.out", 4, index_select},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(kEveryLevel, kKernels);
 
 }  // namespace
 }  // namespace EDGEWISE_TARGET

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernel_status.h"
+#include "levels.h"
 #include "view.h"
 
 namespace edgewise {
@@ -226,7 +227,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::slice_scatter.out", 7, slice_scatter},
     {"aten::select_scatter.out", 5, select_scatter},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(kEveryLevel, kKernels);
 
 }  // namespace
 }  // namespace EDGEWISE_TARGET

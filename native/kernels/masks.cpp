@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "compute_tensor.h"
+#include "levels.h"
 
 namespace edgewise {
 inline namespace EDGEWISE_TARGET {
@@ -36,6 +37,32 @@ int64_t offset_of(const View& view, const View::Walk& walk) {
   return offset;
 }
 
+// Row-major elements that the mask chooses move from `from` on to `to` on: one side goes on with
+// every element of the mask, the other with the chosen ones.
+template <typename Unit, bool kSelect>
+void move_chosen(const uint8_t* mask, int64_t count, const std::byte* from, std::byte* to) {
+  const auto* source = reinterpret_cast<const Unit*>(from);
+  auto* target = reinterpret_cast<Unit*>(to);
+  int64_t chosen = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (!mask[i]) continue;
+    if constexpr (kSelect) {
+      target[chosen++] = source[i];
+    } else {
+      target[i] = source[chosen++];
+    }
+  }
+}
+
+template <bool kSelect>
+void move_chosen(size_t size, const uint8_t* mask, int64_t count, const std::byte* from,
+                 std::byte* to) {
+  if (size == 1) return move_chosen<uint8_t, kSelect>(mask, count, from, to);
+  if (size == 2) return move_chosen<uint16_t, kSelect>(mask, count, from, to);
+  if (size == 4) return move_chosen<uint32_t, kSelect>(mask, count, from, to);
+  move_chosen<uint64_t, kSelect>(mask, count, from, to);
+}
+
 Status masked_select(KernelContext& context) {
   const Tensor* self = context.tensor(0);
   const Tensor* mask = context.tensor(1);
@@ -54,6 +81,10 @@ Status masked_select(KernelContext& context) {
   if (count == 0) return context.status();
   const size_t bytes = element_size(self->type());
   auto* to = out->data<std::byte>();
+  if (masked.self.is_row_major()) {
+    move_chosen<true>(bytes, masked.mask.data(), numel, masked.self.data, to);
+    return context.status();
+  }
   View::Walk walk(masked.sizes);
   for (int64_t i = 0; i < numel; ++i, walk.next()) {
     if (!masked.mask[i]) continue;
@@ -88,6 +119,10 @@ Status masked_scatter(KernelContext& context) {
   if (count == 0) return context.status();
   const size_t bytes = element_size(self->type());
   const View target = view_of(*out), from = view_of(*source);
+  if (target.is_row_major() && from.is_row_major()) {
+    move_chosen<false>(bytes, masked.mask.data(), numel, from.data, target.data);
+    return context.status();
+  }
   View::Walk walk(masked.sizes), next(from.sizes);
   for (int64_t i = 0; i < numel; ++i, walk.next()) {
     if (!masked.mask[i]) continue;
@@ -134,7 +169,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::masked_scatter.out", 4, masked_scatter},
     {"aten::repeat_interleave.Tensor_out", 3, repeat_interleave},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(kEveryLevel, kKernels);
 
 }  // namespace
 }  // namespace EDGEWISE_TARGET

@@ -80,12 +80,26 @@ Status multiply(const Product& product) {
       }
     };
     const C* rows = a.data + batch * m * k;
-    if ((m == 1 || n == 1) && (b.strides[1] == 1 || k == 1)) {
+    if (n == 1 && m >= kDots && (b.strides[1] == 1 || k == 1)) {
+      // A matrix times a vector: a few of its rows at a time.
+      for (int64_t row = 0; row < m; row += kDots) {
+        row = std::min(row, m - kDots);
+        C sums[kDots];
+        dots(from, rows + row * k, k, k, sums);
+        for (int64_t r = 0; r < kDots; ++r) write(row + r, 0, 1, sums + r);
+      }
+    } else if ((m == 1 || n == 1) && (b.strides[1] == 1 || k == 1)) {
       // A vector is read once: no use in packing the other factor.
       for (int64_t row = 0; row < m; ++row) {
-        for (int64_t column = 0; column < n; ++column) {
-          const C sum = dot(rows + row * k, from + column * b.strides[2], k);
-          write(row, column, 1, &sum);
+        int64_t column = 0;
+        C sums[kDots];
+        for (; column + kDots <= n; column += kDots) {
+          dots(rows + row * k, from + column * b.strides[2], b.strides[2], k, sums);
+          write(row, column, kDots, sums);
+        }
+        for (; column < n; ++column) {
+          sums[0] = dot(rows + row * k, from + column * b.strides[2], k);
+          write(row, column, 1, sums);
         }
       }
     } else if (m == 1 && b.strides[2] == 1) {

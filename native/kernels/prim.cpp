@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kernel_status.h"
+#include "levels.h"
 #include "view.h"
 
 namespace edgewise {
@@ -277,7 +278,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::sym_constrain_range", 3, constrain_range},
     {"aten::sym_constrain_range_for_size", 3, constrain_range},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(kEveryLevel, kKernels);
 
 }  // namespace
 }  // namespace EDGEWISE_TARGET

@@ -99,10 +99,10 @@ Status read_range(KernelContext& context, size_t low, size_t high, ScalarType ty
 
 // round(x / scale) + zero, as PyTorch rounds: times the reciprocal, in float32. Tokens add
 // the zero point before they round, in double.
-template <Shape kShape>
+template <bool kToken>
 double quantized(float x, double scale, double zero, const Range& range) {
   double steps;
-  if constexpr (kShape == Shape::kToken) {
+  if constexpr (kToken) {
     steps = std::nearbyint(static_cast<double>(x) * (1.0 / scale) + zero);
   } else {
     steps = static_cast<double>(std::nearbyint(x * static_cast<float>(1.0 / scale))) + zero;
@@ -111,9 +111,17 @@ double quantized(float x, double scale, double zero, const Range& range) {
   return std::clamp(steps, range.low, range.high);
 }
 
-template <Shape kShape>
-Status quantize_blocks(KernelContext& context, const Tensor& input, const Blocks& blocks,
-                       const Parameters& parameters, size_t low, size_t high, Tensor* out) {
+template <bool kToken>
+void quantize_run(const float* reals, int64_t n, double scale, double zero, const Range& range,
+                  int64_t* integers) {
+  for (int64_t i = 0; i < n; ++i) {
+    integers[i] = static_cast<int64_t>(quantized<kToken>(reals[i], scale, zero, range));
+  }
+}
+
+Status quantize_blocks(KernelContext& context, Shape shape, const Tensor& input,
+                       const Blocks& blocks, const Parameters& parameters, size_t low, size_t high,
+                       Tensor* out) {
   Range range;
   EDGEWISE_RETURN_IF_ERROR(read_range(context, low, high, out->type(), &range));
   const View source = view_of(input);
@@ -130,10 +138,8 @@ Status quantize_blocks(KernelContext& context, const Tensor& input, const Blocks
     for (int64_t start = 0; start < count; start += kRun) {
       const int64_t n = std::min(kRun, count - start);
       load<float>(source.type, source.at(at[0] + start * steps[0]), steps[0], n, reals);
-      for (int64_t i = 0; i < n; ++i) {
-        integers[i] = static_cast<int64_t>(
-            quantized<kShape>(reals[i], parameters.scales[block], parameters.zeros[block], range));
-      }
+      const auto run = shape == Shape::kToken ? quantize_run<true> : quantize_run<false>;
+      run(reals, n, parameters.scales[block], parameters.zeros[block], range, integers);
       store<int64_t>(target.type, integers, n, target.at(at[1] + start * steps[1]), steps[1]);
     }
   });
@@ -141,9 +147,8 @@ Status quantize_blocks(KernelContext& context, const Tensor& input, const Blocks
 }
 
 // Scales are rounded to float32 but for those of tokens, as PyTorch has them.
-template <Shape kShape>
-Status dequantize_blocks(KernelContext& context, const Tensor& input, const Blocks& blocks,
-                         const Parameters& parameters, Tensor* out) {
+Status dequantize_blocks(KernelContext& context, Shape shape, const Tensor& input,
+                         const Blocks& blocks, const Parameters& parameters, Tensor* out) {
   const View source = view_of(input);
   if (!is_integral(source.type) || !is_floating(out->type())) {
     return context.fail(Code::kInvalidArgument, "integers become floating numbers; got %s to %s",
@@ -156,7 +161,7 @@ Status dequantize_blocks(KernelContext& context, const Tensor& input, const Bloc
   const int64_t steps[2] = {last_stride(source), last_stride(target)};
   for_runs<2>(blocks, {&source, &target}, [&](const auto& at, int64_t count, int64_t block) {
     double scale = parameters.scales[block];
-    if constexpr (kShape != Shape::kToken) scale = static_cast<float>(scale);
+    if (shape != Shape::kToken) scale = static_cast<float>(scale);
     for (int64_t start = 0; start < count; start += kRun) {
       const int64_t n = std::min(kRun, count - start);
       load<int64_t>(source.type, source.at(at[0] + start * steps[0]), steps[0], n, integers);
@@ -182,40 +187,45 @@ constexpr Layout kTokens{1, 2, 0, 3, 6};
 constexpr Layout kGroups{1, 2, 6, 3, 7};
 constexpr Layout kAffine{2, 3, 1, 5, 7};
 
-template <Shape kShape, Layout kLayout>
-Status read(KernelContext& context, const Tensor*& input, Blocks* blocks, Parameters* parameters) {
+Status read(KernelContext& context, Shape shape, const Layout& layout, const Tensor*& input,
+            Blocks* blocks, Parameters* parameters) {
   input = context.tensor(0);
   if (!context.ok()) return context.status();
-  EDGEWISE_RETURN_IF_ERROR(blocks_of<kShape>(context, *input, kLayout.shape, blocks));
-  if constexpr (kLayout.are_numbers) {
-    return read_numbers(context, kLayout.scale, kLayout.zero, parameters);
-  } else {
-    return read_tensors(context, kLayout.scale, kLayout.zero, blocks->count, parameters);
-  }
+  EDGEWISE_RETURN_IF_ERROR(blocks_of(shape, context, *input, layout.shape, blocks));
+  return layout.are_numbers
+             ? read_numbers(context, layout.scale, layout.zero, parameters)
+             : read_tensors(context, layout.scale, layout.zero, blocks->count, parameters);
+}
+
+Status quantize(KernelContext& context, Shape shape, const Layout& layout) {
+  const Tensor* input = nullptr;
+  Blocks blocks;
+  Parameters parameters;
+  EDGEWISE_RETURN_IF_ERROR(read(context, shape, layout, input, &blocks, &parameters));
+  Tensor* out = output(context, layout.out);
+  if (!context.ok()) return context.status();
+  return quantize_blocks(context, shape, *input, blocks, parameters, layout.low, layout.low + 1,
+                         out);
+}
+
+// Dequantization has one more argument before the result: the type of the result.
+Status dequantize(KernelContext& context, Shape shape, const Layout& layout) {
+  const Tensor* input = nullptr;
+  Blocks blocks;
+  Parameters parameters;
+  EDGEWISE_RETURN_IF_ERROR(read(context, shape, layout, input, &blocks, &parameters));
+  Tensor* out = output(context, layout.out + 1);
+  if (!context.ok()) return context.status();
+  return dequantize_blocks(context, shape, *input, blocks, parameters, out);
 }
 
 template <Shape kShape, Layout kLayout>
 Status quantize(KernelContext& context) {
-  const Tensor* input = nullptr;
-  Blocks blocks;
-  Parameters parameters;
-  EDGEWISE_RETURN_IF_ERROR((read<kShape, kLayout>(context, input, &blocks, &parameters)));
-  Tensor* out = output(context, kLayout.out);
-  if (!context.ok()) return context.status();
-  return quantize_blocks<kShape>(context, *input, blocks, parameters, kLayout.low, kLayout.low + 1,
-                                 out);
+  return quantize(context, kShape, kLayout);
 }
-
-// Dequantization has one more argument before the result: the type of the result.
 template <Shape kShape, Layout kLayout>
 Status dequantize(KernelContext& context) {
-  const Tensor* input = nullptr;
-  Blocks blocks;
-  Parameters parameters;
-  EDGEWISE_RETURN_IF_ERROR((read<kShape, kLayout>(context, input, &blocks, &parameters)));
-  Tensor* out = output(context, kLayout.out + 1);
-  if (!context.ok()) return context.status();
-  return dequantize_blocks<kShape>(context, *input, blocks, parameters, out);
+  return dequantize(context, kShape, kLayout);
 }
 
 #define QD "quantized_decomposed::"

@@ -45,19 +45,19 @@ inline Status make_blocks(const Tensor& tensor, const Dims& block, Blocks* block
 // Shapes of blocks, from the arguments of the operators.
 enum class Shape : uint8_t { kTensor, kChannel, kToken, kGroup, kAffine };
 
-template <Shape kShape>
-Status blocks_of(KernelContext& context, const Tensor& tensor, size_t argument, Blocks* blocks) {
+inline Status blocks_of(Shape shape, KernelContext& context, const Tensor& tensor, size_t argument,
+                        Blocks* blocks) {
   Dims block{tensor.sizes()};
-  if constexpr (kShape == Shape::kAffine) {
+  if (shape == Shape::kAffine) {
     EDGEWISE_TRY(to_sizes(context.int_list(argument), block));
-  } else if constexpr (kShape == Shape::kChannel) {
+  } else if (shape == Shape::kChannel) {
     int64_t axis = context.integer(argument);
     EDGEWISE_TRY(normalize_dim(axis, block.size()));
     if (block.size() > 0)
       block[static_cast<size_t>(axis)] = block[static_cast<size_t>(axis)] ? 1 : 0;
-  } else if constexpr (kShape != Shape::kTensor) {
+  } else if (shape != Shape::kTensor) {
     for (size_t dim = 0; dim + 1 < block.size(); ++dim) block[dim] = block[dim] ? 1 : 0;
-    if constexpr (kShape == Shape::kGroup) {
+    if (shape == Shape::kGroup) {
       if (block.size() > 0) block[block.size() - 1] = context.integer(argument);
     }
   }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "compute_tensor.h"
+#include "levels.h"
 
 namespace edgewise {
 inline namespace EDGEWISE_TARGET {
@@ -197,7 +198,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::randperm.out", 2, randperm},     {"aten::native_dropout.out", 5, native_dropout},
     {"aten::bernoulli.out", 3, bernoulli},   {"aten::bernoulli.float_out", 4, bernoulli_float},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(kEveryLevel, kKernels);
 
 }  // namespace
 }  // namespace EDGEWISE_TARGET

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernel_status.h"
+#include "levels.h"
 #include "rows.h"
 #include "view.h"
 
@@ -160,7 +161,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::pixel_shuffle.out", 3, pixel_shuffle<false>},
     {"aten::pixel_unshuffle.out", 3, pixel_shuffle<true>},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(kEveryLevel, kKernels);
 
 }  // namespace
 }  // namespace EDGEWISE_TARGET

@@ -2,6 +2,105 @@
 
 namespace edgewise {
 inline namespace EDGEWISE_TARGET {
+namespace {
+
+using Block = std::byte[kReductionBlock * sizeof(int64_t)];
+
+// Elements as the loops take them: where they are, or read into a block.
+const void* elements_at(const View& input, int64_t offset, int64_t stride, int64_t count,
+                        ScalarType read, Block& block) {
+  const std::byte* source = input.at(offset);
+  if (input.type == read && stride == 1) return source;
+  read_block(input.type, source, stride, count, read, block);
+  return block;
+}
+
+struct Walker {
+  Walker(const Reduction& of, const ReductionLoops& by, const void* from)
+      : plan(of), loops(by), initial(from), elements(of.reduced_sizes, {&of.reduced_strides}) {}
+
+  const Reduction& plan;
+  const ReductionLoops& loops;
+  const void* initial;
+  const Loop<1> elements;
+  alignas(64) Block blocks[kReductionRows];
+
+  // The elements of `count` neighbouring results, a few rows at a time: take(rows, row count).
+  template <typename Take>
+  void rows(int64_t base, int64_t count, Take&& take) {
+    const void* held[kReductionRows];
+    int64_t row_count = 0;
+    elements.run([&](const auto& inner, int64_t n, const auto& steps) {
+      for (int64_t i = 0; i < n; ++i) {
+        held[row_count] = elements_at(plan.input, base + inner[0] + i * steps[0], 1, count,
+                                      loops.read, blocks[row_count]);
+        if (++row_count == kReductionRows) {
+          take(held, row_count);
+          row_count = 0;
+        }
+      }
+    });
+    if (row_count > 0) take(held, row_count);
+  }
+
+  void columns(int64_t base, int64_t count, const View& out, int64_t to, int64_t step) {
+    alignas(64) Block totals, results;
+    loops.start(initial, totals, count);
+    rows(base, count, [&](const void* const* held, int64_t row_count) {
+      loops.add(totals, held, row_count, count);
+    });
+    loops.results(initial, totals, results, count);
+    write_block(loops.result, results, count, out.type, out.at(to), step);
+  }
+
+  // States that take blocks are given those of a few results, turned over.
+  void turned(int64_t base, int64_t count, const View& out, int64_t to, int64_t step) {
+    constexpr int64_t kHeight = 64;
+    double held[kTurned][kHeight];
+    alignas(16) std::byte states[kTurned][kMostStateBytes];
+    for (int64_t j = 0; j < count; ++j) std::memcpy(states[j], initial, loops.state_size);
+    int64_t height = 0;
+    const auto flush = [&] {
+      for (int64_t j = 0; j < count; ++j) loops.row(states[j], held[j], height);
+      height = 0;
+    };
+    rows(base, count, [&](const void* const* from, int64_t row_count) {
+      for (int64_t k = 0; k < row_count; ++k, ++height) {
+        const auto* row = static_cast<const double*>(from[k]);
+        for (int64_t j = 0; j < count; ++j) held[j][height] = row[j];
+      }
+      if (height + kReductionRows > kHeight) flush();
+    });
+    flush();
+    for (int64_t j = 0; j < count; ++j) result(states[j], out, to + j * step);
+  }
+
+  void one(int64_t base, const View& out, int64_t to) {
+    alignas(16) std::byte state[kMostStateBytes];
+    std::memcpy(state, initial, loops.state_size);
+    elements.run([&](const auto& inner, int64_t n, const auto& steps) {
+      const bool direct = plan.input.type == loops.read && steps[0] == 1;
+      const int64_t most = direct ? n : kReductionBlock;
+      for (int64_t start = 0; start < n; start += most) {
+        const int64_t part = std::min(most, n - start);
+        const int64_t place = base + inner[0] + start * steps[0];
+        loops.row(state, elements_at(plan.input, place, steps[0], part, loops.read, blocks[0]),
+                  part);
+      }
+    });
+    result(state, out, to);
+  }
+
+  void result(const void* state, const View& out, int64_t to) {
+    alignas(8) std::byte value[8];
+    loops.row_result(state, value);
+    write_block(loops.result, value, 1, out.type, out.at(to), 1);
+  }
+
+  static constexpr int64_t kTurned = 16;
+};
+
+}  // namespace
 
 Status plan_reduction(const Tensor& self, std::span<const int64_t> dims, bool keepdim, Tensor* out,
                       Reduction& plan) {
@@ -33,6 +132,32 @@ Status plan_reduction(const Tensor& self, std::span<const int64_t> dims, bool ke
     if (!goes || keepdim) ++place;
   }
   return {};
+}
+
+void run_reduction(const Reduction& plan, const View& out, const ReductionLoops& loops,
+                   const void* initial) {
+  const Loop<2> results(plan.kept_sizes, {&plan.out_strides, &plan.kept_strides});
+  Walker walker(plan, loops, initial);
+  bool together = true;  // elements of one result are neighbours
+  walker.elements.run(
+      [&](const auto&, int64_t n, const auto& steps) { together = n < 2 || steps[0] == 1; });
+  results.run([&](const auto& offsets, int64_t count, const auto& steps) {
+    if (together || steps[1] != 1 || count < 2) {
+      for (int64_t r = 0; r < count; ++r) {
+        walker.one(offsets[1] + r * steps[1], out, offsets[0] + r * steps[0]);
+      }
+      return;
+    }
+    const int64_t most = loops.add ? kReductionBlock : Walker::kTurned;
+    for (int64_t r = 0; r < count; r += most) {
+      const int64_t width = std::min(most, count - r), to = offsets[0] + r * steps[0];
+      if (loops.add) {
+        walker.columns(offsets[1] + r, width, out, to, steps[0]);
+      } else {
+        walker.turned(offsets[1] + r, width, out, to, steps[0]);
+      }
+    }
+  });
 }
 
 }  // namespace EDGEWISE_TARGET

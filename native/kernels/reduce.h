@@ -22,152 +22,89 @@ Status plan_reduction(const Tensor& self, std::span<const int64_t> dims, bool ke
                       Reduction& plan);
 
 // A state takes blocks of elements by `state(block, count)`, in row-major order of the
-// reduced dimensions where these are in memory order, and gives `state.result()`.
+// reduced dimensions where these are in memory order, and gives `state.result()`. It is copied
+// as bytes.
 //
 // If neighbours in memory belong to different results, several results are computed at once.
 // A state that has a type Total can do so in vectors: `Total start()`, `add(total, element)`
 // and `result_of(total)` are then as a state that takes one element at a time; `pair(a, b)`
-// joins two elements beforehand.
+// joins two elements beforehand. Others have elements of double.
 template <typename State>
 concept Columnwise = requires {
   typename State::Total;
 };
 
-inline constexpr int64_t kReductionBlock = 512;
+inline constexpr int64_t kReductionBlock = 512, kReductionRows = 8, kMostStateBytes = 64;
 
-// The elements of `count` neighbouring results, row by row: `take(row, n)` for n <= kRows
-// rows of `count` elements, row[k] at rows + k * kReductionBlock.
-template <typename C>
-class ReductionRows {
- public:
-  static constexpr int64_t kRows = 8;
-
-  ReductionRows(const Reduction& plan, const Loop<1>& elements)
-      : plan_(plan), elements_(elements) {}
-
-  template <typename Take>
-  void run(int64_t base, int64_t count, Take&& take) {
-    const C* rows[kRows];
-    int64_t held = 0;
-    elements_.run([&](const auto& inner, int64_t n, const auto& steps) {
-      for (int64_t i = 0; i < n; ++i) {
-        const std::byte* source = plan_.input.at(base + inner[0] + i * steps[0]);
-        if (plan_.input.type == kTypeOf<C>) {
-          rows[held] = reinterpret_cast<const C*>(source);
-        } else {
-          load<C>(plan_.input.type, source, 1, count, block_[held]);
-          rows[held] = block_[held];
-        }
-        if (++held == kRows) {
-          take(rows, held);
-          held = 0;
-        }
-      }
-    });
-    if (held > 0) take(rows, held);
-  }
-
- private:
-  const Reduction& plan_;
-  const Loop<1>& elements_;
-  alignas(64) C block_[kRows][kReductionBlock];
+// What of a reduction is compiled for its state: the walk over elements is the same for all.
+struct ReductionLoops {
+  ScalarType read, result;  // types of elements and results
+  size_t state_size;
+  void (*row)(void* state, const void* elements, int64_t count);
+  void (*row_result)(const void* state, void* result);
+  // `count` neighbouring results; null if the state is not columnwise.
+  void (*start)(const void* initial, void* totals, int64_t count) = nullptr;
+  void (*add)(void* totals, const void* const* rows, int64_t row_count, int64_t count) = nullptr;
+  void (*results)(const void* initial, const void* totals, void* results, int64_t count) = nullptr;
 };
 
+void run_reduction(const Reduction& plan, const View& out, const ReductionLoops& loops,
+                   const void* initial);
+
 template <typename C, typename State>
-void reduce_columns(ReductionRows<C>& source, int64_t base, int64_t count, const State& initial,
-                    const View& out, int64_t to, int64_t step) {
-  using Total = typename State::Total;
-  alignas(64) Total totals[kReductionBlock];
-  std::fill_n(totals, count, initial.start());
-  source.run(base, count, [&](const C* const* r, int64_t n) {
-    if (n == 8) {
+struct LoopsOf {
+  static void row(void* state, const void* elements, int64_t count) {
+    (*static_cast<State*>(state))(static_cast<const C*>(elements), count);
+  }
+  static void row_result(const void* state, void* result) {
+    *static_cast<Result*>(result) = static_cast<const State*>(state)->result();
+  }
+  static void start(const void* initial, void* totals, int64_t count) {
+    using Total = typename State::Total;
+    std::fill_n(static_cast<Total*>(totals), count, static_cast<const State*>(initial)->start());
+  }
+  static void add(void* all, const void* const* rows, int64_t row_count, int64_t count) {
+    auto* totals = static_cast<typename State::Total*>(all);
+    const auto row_at = [rows](int64_t k) { return static_cast<const C*>(rows[k]); };
+    if (row_count == kReductionRows) {
+      const C *r0 = row_at(0), *r1 = row_at(1), *r2 = row_at(2), *r3 = row_at(3);
+      const C *r4 = row_at(4), *r5 = row_at(5), *r6 = row_at(6), *r7 = row_at(7);
       EDGEWISE_INDEPENDENT
       for (int64_t j = 0; j < count; ++j) {
-        const auto low = State::pair(State::pair(r[0][j], r[1][j]), State::pair(r[2][j], r[3][j]));
-        const auto high = State::pair(State::pair(r[4][j], r[5][j]), State::pair(r[6][j], r[7][j]));
+        const auto low = State::pair(State::pair(r0[j], r1[j]), State::pair(r2[j], r3[j]));
+        const auto high = State::pair(State::pair(r4[j], r5[j]), State::pair(r6[j], r7[j]));
         totals[j] = State::add(totals[j], State::pair(low, high));
       }
       return;
     }
-    for (int64_t k = 0; k < n; ++k) {
-      for (int64_t j = 0; j < count; ++j) totals[j] = State::add(totals[j], r[k][j]);
+    for (int64_t k = 0; k < row_count; ++k) {
+      const C* row = row_at(k);
+      EDGEWISE_INDEPENDENT
+      for (int64_t j = 0; j < count; ++j) totals[j] = State::add(totals[j], row[j]);
     }
-  });
-  using R = decltype(initial.result_of(Total{}));
-  alignas(64) R results[kReductionBlock];
-  for (int64_t j = 0; j < count; ++j) results[j] = initial.result_of(totals[j]);
-  store<R>(out.type, results, count, out.at(to), step);
-}
-
-// States that take blocks are given those of a few results, turned over.
-template <typename C, typename State>
-void reduce_turned(ReductionRows<C>& source, int64_t base, int64_t count, const State& initial,
-                   const View& out, int64_t to, int64_t step) {
-  constexpr int64_t kColumns = 16, kHeight = 64;
-  C turned[kColumns][kHeight];
-  std::optional<State> states[kColumns];
-  for (int64_t j = 0; j < count; ++j) states[j] = initial;
-  int64_t height = 0;
-  const auto flush = [&] {
-    for (int64_t j = 0; j < count; ++j) (*states[j])(turned[j], height);
-    height = 0;
-  };
-  source.run(base, count, [&](const C* const* rows, int64_t n) {
-    for (int64_t k = 0; k < n; ++k, ++height) {
-      for (int64_t j = 0; j < count; ++j) turned[j][height] = rows[k][j];
-    }
-    if (height + ReductionRows<C>::kRows > kHeight) flush();
-  });
-  flush();
-  for (int64_t j = 0; j < count; ++j) {
-    const auto result = states[j]->result();
-    store<std::remove_const_t<decltype(result)>>(out.type, &result, 1, out.at(to + j * step), 1);
   }
-}
+  static void results(const void* initial, const void* totals, void* results, int64_t count) {
+    const auto* from = static_cast<const typename State::Total*>(totals);
+    for (int64_t j = 0; j < count; ++j) {
+      static_cast<Result*>(results)[j] = static_cast<const State*>(initial)->result_of(from[j]);
+    }
+  }
+
+  using Result = std::remove_const_t<decltype(std::declval<const State&>().result())>;
+};
 
 // Reduces with elements as C, storing what the state's result is.
 template <typename C, typename State>
 void run_reduction(const Reduction& plan, const View& out, const State& initial) {
-  const Loop<2> results(plan.kept_sizes, {&plan.out_strides, &plan.kept_strides});
-  const Loop<1> elements(plan.reduced_sizes, {&plan.reduced_strides});
-  bool together = true;  // elements of one result are neighbours
-  elements.run(
-      [&](const auto&, int64_t n, const auto& steps) { together = n < 2 || steps[0] == 1; });
-  ReductionRows<C> rows(plan, elements);
-  alignas(64) C block[kReductionBlock];
-  results.run([&](const auto& offsets, int64_t count, const auto& steps) {
-    if (!together && steps[1] == 1 && count > 1) {
-      constexpr int64_t kWidth = Columnwise<State> ? kReductionBlock : 16;
-      for (int64_t r = 0; r < count; r += kWidth) {
-        const int64_t width = std::min(kWidth, count - r), to = offsets[0] + r * steps[0];
-        if constexpr (Columnwise<State>) {
-          reduce_columns(rows, offsets[1] + r, width, initial, out, to, steps[0]);
-        } else {
-          reduce_turned(rows, offsets[1] + r, width, initial, out, to, steps[0]);
-        }
-      }
-      return;
-    }
-    for (int64_t r = 0; r < count; ++r) {
-      State state = initial;
-      const int64_t base = offsets[1] + r * steps[1];
-      elements.run([&](const auto& inner, int64_t n, const auto& inner_steps) {
-        if (plan.input.type == kTypeOf<C> && inner_steps[0] == 1) {
-          state(reinterpret_cast<const C*>(plan.input.at(base + inner[0])), n);
-          return;
-        }
-        for (int64_t start = 0; start < n; start += kReductionBlock) {
-          const int64_t part = std::min(kReductionBlock, n - start);
-          const std::byte* source = plan.input.at(base + inner[0] + start * inner_steps[0]);
-          load<C>(plan.input.type, source, inner_steps[0], part, block);
-          state(block, part);
-        }
-      });
-      const auto result = state.result();
-      store<std::remove_const_t<decltype(result)>>(out.type, &result, 1,
-                                                   out.at(offsets[0] + r * steps[0]), 1);
-    }
-  });
+  static_assert(std::is_trivially_copyable_v<State> && sizeof(State) <= kMostStateBytes);
+  static_assert(Columnwise<State> || std::is_same_v<C, double>);
+  using Loops = LoopsOf<C, State>;
+  ReductionLoops loops{kTypeOf<C>, kTypeOf<typename Loops::Result>, sizeof(State), Loops::row,
+                       Loops::row_result};
+  if constexpr (Columnwise<State>) {
+    loops.start = Loops::start, loops.add = Loops::add, loops.results = Loops::results;
+  }
+  run_reduction(plan, out, loops, &initial);
 }
 
 }  // namespace EDGEWISE_TARGET

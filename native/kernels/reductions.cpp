@@ -82,29 +82,23 @@ struct Extreme {
   C result_of(C value) const { return value; }
 };
 
-template <typename C, bool kAll>
+// Of bytes, any but 0 being true.
+template <bool kAll>
 struct Truth {
-  // As wide as the elements, for vectors of both.
-  using Total = std::conditional_t<sizeof(C) == 4, int32_t, int64_t>;
+  using Total = uint8_t;
   bool found = kAll;
-  void operator()(const C* block, int64_t count) {
+  void operator()(const uint8_t* block, int64_t count) {
     // Nothing changes what is decided.
     if (found != kAll) return;
-    int32_t counted = 0;
+    uint8_t counted = 0;
     for (int64_t i = 0; i < count; ++i) counted |= (block[i] != 0) != kAll ? 1 : 0;
     if (counted) found = !kAll;
   }
-  int64_t result() const { return found; }
+  uint8_t result() const { return found; }
 
   Total start() const { return kAll; }
-  template <typename T>
-  static Total pair(T a, T b) {
-    return kAll ? (a != 0) & (b != 0) : (a != 0) | (b != 0);
-  }
-  template <typename T>
-  static Total add(Total held, T value) {
-    return kAll ? held & (value != 0) : held | (value != 0);
-  }
+  static Total pair(Total a, Total b) { return kAll ? (a != 0) & (b != 0) : (a != 0) | (b != 0); }
+  static Total add(Total a, Total b) { return pair(a, b); }
   Total result_of(Total held) const { return held; }
 };
 
@@ -248,9 +242,18 @@ Status truth_over(KernelContext& context, const Tensor* self, std::span<const in
   EDGEWISE_RETURN_IF_ERROR(check_out(context, ScalarType::kBool, out));
   Reduction plan;
   EDGEWISE_TRY(plan_reduction(*self, dims, keepdim, out, plan));
-  with_short_compute_type(self->type(), [&](auto c) {
-    run_reduction<decltype(c)>(plan, view_of(*out), Truth<decltype(c), kAll>{});
-  });
+  if (self->type() == ScalarType::kBool) plan.input.type = ScalarType::kByte;
+  const Truth<kAll> initial;
+  using Loops = LoopsOf<uint8_t, Truth<kAll>>;
+  const ReductionLoops loops{element_size(self->type()) == 1 ? plan.input.type : ScalarType::kBool,
+                             ScalarType::kBool,
+                             sizeof(initial),
+                             Loops::row,
+                             Loops::row_result,
+                             Loops::start,
+                             Loops::add,
+                             Loops::results};
+  run_reduction(plan, view_of(*out), loops, &initial);
   return context.status();
 }
 

@@ -13,9 +13,18 @@ namespace edgewise {
 inline namespace EDGEWISE_TARGET {
 namespace {
 
-// What gather and the scatters have in common: `at` is called for every element of
-// the index with its offset in the indexed view (dimension `dim` replaced by the index)
-// and in the other one, in elements.
+// Elements that belong together: `count` of the indexed tensor and of the other one, by their
+// offsets in elements. `counts` are the caller's.
+struct Pairs {
+  const int64_t* indexed;
+  const int64_t* other;
+  int64_t count;
+  int64_t* counts;
+};
+using PairLoop = void (*)(void* indexed, void* other, const Pairs& pairs);
+
+// What gather and the scatters have in common: every element of the index names one of the
+// indexed view (dimension `dim` replaced by the index) for one of the other view.
 struct AlongDim {
   View indexed, other, index;
   size_t dim = 0;
@@ -47,8 +56,7 @@ struct AlongDim {
     return {};
   }
 
-  template <typename F>
-  Status each(const Tensor& index_tensor, F&& at) {
+  Status each(const Tensor& index_tensor, PairLoop loop, int64_t* counts = nullptr) {
     if (index.numel() == 0) return {};
     Indices indices;
     EDGEWISE_RETURN_IF_ERROR(
@@ -58,13 +66,26 @@ struct AlongDim {
     Dims fixed = indexed.strides;
     fixed[dim] = 0;
     const int64_t step = indexed.strides[dim];
-    const Loop<3> loop(index.sizes, {&index_strides, &fixed, &other.strides});
-    loop.run([&](const auto& offsets, int64_t count, const auto& steps) {
-      for (int64_t i = 0; i < count; ++i) {
-        const int64_t place = indices[offsets[0] + i * steps[0]];
-        at(offsets[1] + i * steps[1] + place * step, offsets[2] + i * steps[2]);
+    const Loop<3> walk(index.sizes, {&index_strides, &fixed, &other.strides});
+    constexpr int64_t kBlock = 256;
+    int64_t places[kBlock], others[kBlock];
+    int64_t held = 0;
+    const auto flush = [&] {
+      loop(indexed.data, other.data, Pairs{places, others, held, counts});
+      held = 0;
+    };
+    walk.run([&](const auto& offsets, int64_t count, const auto& steps) {
+      for (int64_t i = 0; i < count;) {
+        const int64_t end = std::min(count, i + kBlock - held);
+        for (; i < end; ++i, ++held) {
+          const int64_t place = indices[offsets[0] + i * steps[0]];
+          places[held] = offsets[1] + i * steps[1] + place * step;
+          others[held] = offsets[2] + i * steps[2];
+        }
+        if (held == kBlock) flush();
       }
     });
+    flush();
     return {};
   }
 };
@@ -75,18 +96,30 @@ Status check_same_type(KernelContext& context, const Tensor* a, const Tensor* b)
                       a->describe().c_str(), b->describe().c_str());
 }
 
-// Calls f with an integer of `bytes` bytes, as which elements are moved.
-template <typename F>
-Status with_unit(size_t bytes, F&& f) {
-  switch (bytes) {
+// Moves elements as integers of their size: from the indexed tensor, or to it.
+template <typename Unit, bool kToIndexed>
+void move(void* indexed, void* other, const Pairs& pairs) {
+  auto *a = static_cast<Unit*>(indexed), *b = static_cast<Unit*>(other);
+  for (int64_t i = 0; i < pairs.count; ++i) {
+    if constexpr (kToIndexed) {
+      a[pairs.indexed[i]] = b[pairs.other[i]];
+    } else {
+      b[pairs.other[i]] = a[pairs.indexed[i]];
+    }
+  }
+}
+
+template <bool kToIndexed>
+PairLoop move_of(ScalarType type) {
+  switch (element_size(type)) {
     case 1:
-      return f(uint8_t{});
+      return move<uint8_t, kToIndexed>;
     case 2:
-      return f(uint16_t{});
+      return move<uint16_t, kToIndexed>;
     case 4:
-      return f(uint32_t{});
+      return move<uint32_t, kToIndexed>;
     default:
-      return f(uint64_t{});
+      return move<uint64_t, kToIndexed>;
   }
 }
 
@@ -100,13 +133,7 @@ Status gather(KernelContext& context) {
   EDGEWISE_TRY(out->resize(index->sizes()));
   AlongDim along;
   EDGEWISE_TRY(along.prepare(view_of(*self), view_of(*out), *index, dim));
-  return finish(context, with_unit(element_size(self->type()), [&](auto unit) {
-                  using Unit = decltype(unit);
-                  const auto* from = reinterpret_cast<const Unit*>(along.indexed.data);
-                  auto* to = reinterpret_cast<Unit*>(along.other.data);
-                  return along.each(
-                      *index, [=](int64_t source, int64_t target) { to[target] = from[source]; });
-                }));
+  return finish(context, along.each(*index, move_of<false>(self->type())));
 }
 
 enum class Join : uint8_t { kReplace, kAdd, kMultiply, kMean, kLeast, kMost };
@@ -150,32 +177,31 @@ C joined(C a, C b) {
   }
 }
 
-// Joins elements to `sums`. `counts`, if given, hold how many each has been joined of; the
-// first replaces what is there.
+// Joins elements of the other tensor to those of the indexed one. `counts`, if given, hold how
+// many each has been joined of; the first replaces what is there.
 template <Join kJoin, typename C>
-Status join_along(AlongDim& along, const Tensor& index, C* sums, const C* source, int64_t* counts) {
-  if (!counts) {
-    return along.each(
-        index, [=](int64_t to, int64_t from) { sums[to] = joined<kJoin>(sums[to], source[from]); });
+void join(void* indexed, void* other, const Pairs& pairs) {
+  auto *sums = static_cast<C*>(indexed), *source = static_cast<C*>(other);
+  for (int64_t i = 0; i < pairs.count; ++i) {
+    const int64_t to = pairs.indexed[i];
+    const C value = source[pairs.other[i]];
+    const bool first = pairs.counts && pairs.counts[to]++ == 0;
+    sums[to] = first ? value : joined<kJoin>(sums[to], value);
   }
-  return along.each(index, [=](int64_t to, int64_t from) {
-    sums[to] = counts[to]++ == 0 ? source[from] : joined<kJoin>(sums[to], source[from]);
-  });
 }
 
 template <typename C>
-Status join_along(Join join, AlongDim& along, const Tensor& index, C* sums, const C* source,
-                  int64_t* counts) {
-  switch (join) {
+PairLoop join_of(Join how) {
+  switch (how) {
     case Join::kAdd:
     case Join::kMean:
-      return join_along<Join::kAdd>(along, index, sums, source, counts);
+      return join<Join::kAdd, C>;
     case Join::kMultiply:
-      return join_along<Join::kMultiply>(along, index, sums, source, counts);
+      return join<Join::kMultiply, C>;
     case Join::kLeast:
-      return join_along<Join::kLeast>(along, index, sums, source, counts);
+      return join<Join::kLeast, C>;
     default:
-      return join_along<Join::kMost>(along, index, sums, source, counts);
+      return join<Join::kMost, C>;
   }
 }
 
@@ -187,14 +213,12 @@ Status join_elements(Join join, bool include_self, const Tensor& self, const Ten
   const bool counted = join == Join::kMean || !include_self;
   ComputeInput<C> elements;
   EDGEWISE_RETURN_IF_ERROR(elements.read(source));
-  View from = source;
-  from.strides = elements.strides;
+  const View from = elements.view();
   AlongDim along;
   if (self.type() == kTypeOf<C> && !counted) {
     EDGEWISE_RETURN_IF_ERROR(start_from(self, out));
     EDGEWISE_RETURN_IF_ERROR(along.prepare(view_of(*out), from, index, dim));
-    auto* held = reinterpret_cast<C*>(along.indexed.data);
-    return join_along(join, along, index, held, elements.data, nullptr);
+    return along.each(index, join_of<C>(join));
   }
   const int64_t count = self.numel();
   Scratch<C> sums;
@@ -210,8 +234,7 @@ Status join_elements(Join join, bool include_self, const Tensor& self, const Ten
   held.strides = contiguous_strides(held.sizes);
   EDGEWISE_RETURN_IF_ERROR(assign(held, view_of(self)));
   EDGEWISE_RETURN_IF_ERROR(along.prepare(held, from, index, dim));
-  EDGEWISE_RETURN_IF_ERROR(join_along(join, along, index, sums.data(), elements.data,
-                                      counted ? counts.data() : nullptr));
+  EDGEWISE_RETURN_IF_ERROR(along.each(index, join_of<C>(join), counted ? counts.data() : nullptr));
   if (join == Join::kMean) {
     for (int64_t i = 0; i < count; ++i) {
       if (counts[i] < 2) continue;
@@ -257,14 +280,7 @@ Status scatter(KernelContext& context, const Tensor* source, const Scalar* value
   EDGEWISE_TRY(start_from(*self, out));
   AlongDim along;
   EDGEWISE_TRY(along.prepare(view_of(*out), from, *index, dim));
-  return finish(context, with_unit(element_size(self->type()), [&](auto unit) {
-                  using Unit = decltype(unit);
-                  auto* to = reinterpret_cast<Unit*>(along.indexed.data);
-                  const auto* source_data = reinterpret_cast<const Unit*>(along.other.data);
-                  return along.each(*index, [=](int64_t target, int64_t place) {
-                    to[target] = source_data[place];
-                  });
-                }));
+  return finish(context, along.each(*index, move_of<true>(self->type())));
 }
 
 template <Join kJoin>

@@ -3,6 +3,7 @@
 
 #include "compute_tensor.h"
 #include "indices.h"
+#include "levels.h"
 
 namespace edgewise {
 inline namespace EDGEWISE_TARGET {
@@ -115,7 +116,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::bucketize.Tensor_out", 5, bucketize<false>},
     {"aten::bucketize.Scalar_out", 5, bucketize<true>},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(kEveryLevel, kKernels);
 
 }  // namespace
 }  // namespace EDGEWISE_TARGET

@@ -68,8 +68,7 @@ void softmax_columns(C* x, int64_t n, int64_t width, bool logarithm) {
   }
 }
 
-template <bool kLogarithm>
-Status softmax(KernelContext& context) {
+Status softmax(KernelContext& context, bool logarithm) {
   const Tensor* self = context.tensor(0);
   int64_t dim = context.integer(1);
   (void)context.boolean(2);  // half_to_float: the output's type says it
@@ -104,7 +103,7 @@ Status softmax(KernelContext& context) {
           for (int64_t i = 0; i < n; ++i) {
             load<C>(source.type, firsts[1] + i * in, 1, width, row.data() + i * width);
           }
-          softmax_columns(row.data(), n, width, kLogarithm);
+          softmax_columns(row.data(), n, width, logarithm);
           for (int64_t i = 0; i < n; ++i) {
             store<C>(target.type, row.data() + i * width, width, firsts[0] + i * out_step, 1);
           }
@@ -117,11 +116,16 @@ Status softmax(KernelContext& context) {
     C* result = row.data() + n;
     for_rows<2>({target, source}, along, [&](const auto& firsts) {
       load<C>(source.type, firsts[1], source.strides[along], n, row.data());
-      softmax_row(row.data(), result, n, kLogarithm);
+      softmax_row(row.data(), result, n, logarithm);
       store<C>(target.type, result, n, firsts[0], target.strides[along]);
     });
     return {};
   });
+}
+
+template <bool kLogarithm>
+Status softmax(KernelContext& context) {
+  return softmax(context, kLogarithm);
 }
 
 constexpr KernelEntry kKernels[] = {

@@ -2,6 +2,7 @@
 // first comes first.
 #include <algorithm>
 
+#include "levels.h"
 #include "rows.h"
 
 namespace edgewise {
@@ -161,7 +162,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::sort.values", 5, sort<1>},
     {"aten::sort.values_stable", 6, sort<2>},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(kEveryLevel, kKernels);
 
 }  // namespace
 }  // namespace EDGEWISE_TARGET

@@ -1,5 +1,7 @@
 #include "target.h"
 
+#include "levels.h"
+
 namespace edgewise {
 namespace {
 
@@ -17,6 +19,8 @@ int best_level() {
   return 0;
 }
 
+AssignParts held_assign = nullptr;
+
 }  // namespace
 
 int kernel_level() {
@@ -25,10 +29,16 @@ int kernel_level() {
 }
 
 KernelTable::KernelTable(int level, std::span<const KernelEntry> entries) {
-  if (level != kernel_level()) return;
+  if (level != kEveryLevel && level != kernel_level()) return;
   for (const KernelEntry& entry : entries) {
     const KernelRegistration registered(entry.name, entry.argument_count, entry.function);
   }
+}
+
+AssignParts best_assign() { return held_assign; }
+
+AssignOfLevel::AssignOfLevel(int level, AssignParts assign) {
+  if (level == kernel_level()) held_assign = assign;
 }
 
 }  // namespace edgewise

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernel_status.h"
+#include "levels.h"
 #include "view.h"
 
 namespace edgewise {
@@ -161,7 +162,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::constant_pad_nd.out", 4, constant_pad_nd},
     {"aten::roll.out", 4, roll},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(kEveryLevel, kKernels);
 
 }  // namespace
 }  // namespace EDGEWISE_TARGET

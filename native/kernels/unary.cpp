@@ -22,7 +22,6 @@ namespace {
 EDGEWISE_FLOATING(Erf, math::erf(x))
 EDGEWISE_FLOATING(Erfc, math::erfc(x))
 EDGEWISE_FLOATING(Exp, math::exp(x))
-EDGEWISE_FLOATING(Exp2, static_cast<C>(math::exp2(static_cast<double>(x))))
 EDGEWISE_FLOATING(Lgamma, std::lgamma(x))
 EDGEWISE_FLOATING(Reciprocal, C(1) / x)
 EDGEWISE_FLOATING(Rsqrt, C(1) / std::sqrt(x))
@@ -30,26 +29,26 @@ EDGEWISE_FLOATING(Sigmoid, C(1) / (C(1) + math::exp(-x)))
 EDGEWISE_FLOATING(Sqrt, std::sqrt(x))
 #undef EDGEWISE_FLOATING
 
-// The same by functions that become vector instructions; `hard` arguments go to the
-// standard library.
-#define EDGEWISE_VECTOR(Name, function, is_hard)                     \
-  struct Name {                                                      \
-    static constexpr ResultRule kRule = ResultRule::kFloating;       \
-    static constexpr bool kFloatingOnly = true;                      \
-    template <typename C>                                            \
-    C operator()(C x) const {                                        \
-      return static_cast<C>(math::function(static_cast<double>(x))); \
-    }                                                                \
-    template <typename C>                                            \
-    bool hard(C x) const {                                           \
-      return is_hard(static_cast<double>(x));                        \
-    }                                                                \
-    template <typename C>                                            \
-    C exact(C x) const {                                             \
-      return std::function(x);                                       \
-    }                                                                \
-  };
+// None is.
 constexpr bool never_hard(double) { return false; }
+// The same by functions for doubles that become vector instructions; `hard` arguments go to
+// the standard library.
+#define EDGEWISE_VECTOR(Name, function, is_hard)                                  \
+  struct Name {                                                                   \
+    static constexpr ResultRule kRule = ResultRule::kFloating;                    \
+    static constexpr bool kFloatingOnly = true;                                   \
+    static constexpr bool kInDouble = true;                                       \
+    template <typename C>                                                         \
+    C operator()(C x) const {                                                     \
+      return math::function(x);                                                   \
+    }                                                                             \
+    template <typename C>                                                         \
+    requires(&is_hard != &never_hard) bool hard(C x) const { return is_hard(x); } \
+    template <typename C>                                                         \
+    C exact(C x) const {                                                          \
+      return std::function(x);                                                    \
+    }                                                                             \
+  };
 EDGEWISE_VECTOR(Acos, acos, never_hard)
 EDGEWISE_VECTOR(Acosh, acosh, math::hard_square)
 EDGEWISE_VECTOR(Asin, asin, never_hard)
@@ -65,11 +64,12 @@ EDGEWISE_VECTOR(Sin, sin, math::hard_angle)
 EDGEWISE_VECTOR(Sinh, sinh, math::hard_hyperbolic)
 EDGEWISE_VECTOR(Tan, tan, math::hard_angle)
 EDGEWISE_VECTOR(Tanh, tanh, never_hard)
+EDGEWISE_VECTOR(Exp2, exp2, never_hard)
 EDGEWISE_VECTOR(Log10, log10, never_hard)
 EDGEWISE_VECTOR(Log2, log2, never_hard)
 #undef EDGEWISE_VECTOR
 
-// The type stays. `whole` is the result for integers.
+// The type stays.
 #define EDGEWISE_SAME_TYPE(Name, floating, whole)              \
   struct Name {                                                \
     static constexpr ResultRule kRule = ResultRule::kPromoted; \
@@ -77,40 +77,83 @@ EDGEWISE_VECTOR(Log2, log2, never_hard)
     template <typename C>                                      \
     C operator()(C x) const {                                  \
       if constexpr (std::is_integral_v<C>)                     \
-        return whole;                                          \
+        return static_cast<C>(whole);                          \
       else                                                     \
         return floating;                                       \
     }                                                          \
   };
 EDGEWISE_SAME_TYPE(Abs, std::abs(x), x < 0 ? wrap_sub<C>(0, x) : x)
 EDGEWISE_SAME_TYPE(Neg, -x, wrap_sub<C>(0, x))
-EDGEWISE_SAME_TYPE(Ceil, std::ceil(x), x)
-EDGEWISE_SAME_TYPE(Floor, std::floor(x), x)
-EDGEWISE_SAME_TYPE(Trunc, std::trunc(x), x)
-EDGEWISE_SAME_TYPE(Round, std::nearbyint(x), x)  // halves go to the even neighbour
 EDGEWISE_SAME_TYPE(Sign, static_cast<C>((x > 0) - (x < 0)), (x > 0) - (x < 0))
 #undef EDGEWISE_SAME_TYPE
 
-#define EDGEWISE_TEST(Name, floating, whole)               \
+// The same for functions that leave integers as they are.
+#define EDGEWISE_ROUNDING(Name, function)                      \
+  struct Name {                                                \
+    static constexpr ResultRule kRule = ResultRule::kPromoted; \
+    static constexpr bool kFloatingOnly = true;                \
+    template <typename C>                                      \
+    C operator()(C x) const {                                  \
+      return std::function(x);                                 \
+    }                                                          \
+  };
+EDGEWISE_ROUNDING(Ceil, ceil)
+EDGEWISE_ROUNDING(Floor, floor)
+EDGEWISE_ROUNDING(Trunc, trunc)
+EDGEWISE_ROUNDING(Round, nearbyint)  // halves go to the even neighbour
+#undef EDGEWISE_ROUNDING
+
+template <typename Op>
+Status rounding(KernelContext& context) {
+  const Tensor* self = context.tensor(0);
+  if (!context.ok() || !is_integral(self->type())) return unary<Op>(context);
+  Tensor* out = elementwise_output(context, 1);
+  if (!context.ok()) return context.status();
+  if (!can_store(self->type(), out->type())) {
+    return context.fail(Code::kInvalidArgument, "integers stay; got %s to %s",
+                        self->describe().c_str(), out->describe().c_str());
+  }
+  return finish(context, copy_to(out, view_of(*self)));
+}
+
+// Integers are neither.
+#define EDGEWISE_TEST(Name, floating)                      \
   struct Name {                                            \
     static constexpr ResultRule kRule = ResultRule::kBool; \
-    static constexpr bool kNarrow = true;                  \
+    static constexpr bool kFloatingOnly = true;            \
     template <typename C>                                  \
-    C operator()(C x) const {                              \
-      if constexpr (std::is_integral_v<C>)                 \
-        return whole;                                      \
-      else                                                 \
-        return static_cast<C>(floating);                   \
+    bool operator()(C x) const {                           \
+      return floating;                                     \
     }                                                      \
   };
-EDGEWISE_TEST(IsNan, x != x, x * 0)
-EDGEWISE_TEST(IsInf, std::isinf(x), x * 0)
-EDGEWISE_TEST(LogicalNot, x == 0, x == 0)
+EDGEWISE_TEST(IsNan, x != x)
+EDGEWISE_TEST(IsInf, std::isinf(x))
 #undef EDGEWISE_TEST
+
+template <typename Op>
+Status test(KernelContext& context) {
+  const Tensor* self = context.tensor(0);
+  if (!context.ok() || !is_integral(self->type())) return unary<Op>(context);
+  Tensor* out = elementwise_output(context, 1);
+  if (!context.ok()) return context.status();
+  EDGEWISE_TRY(out->resize(self->sizes()));
+  return finish(context, fill(view_of(*out), Scalar{}));
+}
+
+struct LogicalNot {
+  static constexpr ResultRule kRule = ResultRule::kBool;
+  static constexpr bool kNarrow = true;
+  static constexpr bool kSignless = true;
+  template <typename C>
+  bool operator()(C x) const {
+    return x == 0;
+  }
+};
 
 struct BitNot {
   static constexpr bool kIntegralOnly = true;
   static constexpr bool kNarrow = true;
+  static constexpr bool kSignless = true;
   template <typename C>
   C operator()(C x) const {
     return static_cast<C>(~x);
@@ -120,7 +163,7 @@ struct BitNot {
 // Bools are negated, not turned over bit by bit.
 Status bitwise_not(KernelContext& context) {
   const Operand a = tensor_operand(context, 0);
-  Tensor* out = output(context, 1);
+  Tensor* out = elementwise_output(context, 1);
   if (!context.ok()) return context.status();
   const ScalarType type = a.tensor->type();
   if (type == ScalarType::kBool) {
@@ -147,7 +190,7 @@ struct RoundTo {
 Status round_decimals(KernelContext& context) {
   const Operand a = tensor_operand(context, 0);
   const int64_t decimals = context.integer(1);
-  Tensor* out = output(context, 2);
+  Tensor* out = elementwise_output(context, 2);
   if (!context.ok()) return context.status();
   const ScalarType type = a.tensor->type();
   if (!is_floating(type)) {
@@ -160,19 +203,20 @@ Status round_decimals(KernelContext& context) {
 
 struct Logit {
   static constexpr bool kFloatingOnly = true;
+  static constexpr bool kInDouble = true;
   double low, high;  // NaN: not clamped
   template <typename C>
   C operator()(C x) const {
     if (x < static_cast<C>(low)) x = static_cast<C>(low);
     if (x > static_cast<C>(high)) x = static_cast<C>(high);
-    return static_cast<C>(math::log(static_cast<double>(x / (C(1) - x))));
+    return math::log(x / (C(1) - x));
   }
 };
 
 Status logit(KernelContext& context) {
   const Operand a = tensor_operand(context, 0);
   const std::optional<double> eps = context.optional_number(1);
-  Tensor* out = output(context, 2);
+  Tensor* out = elementwise_output(context, 2);
   const Logit op{eps ? *eps : std::nan(""), eps ? 1 - *eps : std::nan("")};
   return run_elementwise<Logit, 1>(context, {a}, out, op, ResultRule::kFloating);
 }
@@ -186,7 +230,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::atan.out", 2, unary<Atan>},
     {"aten::atanh.out", 2, unary<Atanh>},
     {"aten::bitwise_not.out", 2, bitwise_not},
-    {"aten::ceil.out", 2, unary<Ceil>},
+    {"aten::ceil.out", 2, rounding<Ceil>},
     {"aten::cos.out", 2, unary<Cos>},
     {"aten::cosh.out", 2, unary<Cosh>},
     {"aten::erf.out", 2, unary<Erf>},
@@ -194,9 +238,9 @@ constexpr KernelEntry kKernels[] = {
     {"aten::exp.out", 2, unary<Exp>},
     {"aten::exp2.out", 2, unary<Exp2>},
     {"aten::expm1.out", 2, unary<Expm1>},
-    {"aten::floor.out", 2, unary<Floor>},
-    {"aten::isinf.out", 2, unary<IsInf>},
-    {"aten::isnan.out", 2, unary<IsNan>},
+    {"aten::floor.out", 2, rounding<Floor>},
+    {"aten::isinf.out", 2, test<IsInf>},
+    {"aten::isnan.out", 2, test<IsNan>},
     {"aten::lgamma.out", 2, unary<Lgamma>},
     {"aten::log.out", 2, unary<Log>},
     {"aten::log10.out", 2, unary<Log10>},
@@ -206,7 +250,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::logit.out", 3, logit},
     {"aten::neg.out", 2, unary<Neg>},
     {"aten::reciprocal.out", 2, unary<Reciprocal>},
-    {"aten::round.out", 2, unary<Round>},
+    {"aten::round.out", 2, rounding<Round>},
     {"aten::round.decimals_out", 3, round_decimals},
     {"aten::rsqrt.out", 2, unary<Rsqrt>},
     {"aten::sigmoid.out", 2, unary<Sigmoid>},
@@ -216,7 +260,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::sqrt.out", 2, unary<Sqrt>},
     {"aten::tan.out", 2, unary<Tan>},
     {"aten::tanh.out", 2, unary<Tanh>},
-    {"aten::trunc.out", 2, unary<Trunc>},
+    {"aten::trunc.out", 2, rounding<Trunc>},
 };
 const KernelTable table(EDGEWISE_LEVEL, kKernels);
 

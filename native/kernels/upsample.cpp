@@ -173,35 +173,39 @@ Status resize(KernelContext& context, Kind kind, const Tensor* self, size_t spat
 
 // `vec` overloads take a size or factors, the others a size and perhaps factors. All but the
 // nearest have align_corners after the size.
-template <Kind kKind, size_t kSpatial, bool kVec>
-Status upsample(KernelContext& context) {
-  constexpr size_t kAligned = kKind == Kind::kNearest ? 0 : 1;
+Status upsample(KernelContext& context, Kind kind, size_t spatial, bool vec) {
+  const size_t aligned = kind == Kind::kNearest ? 0 : 1;
   const Tensor* self = context.tensor(0);
   Target target;
-  if (kAligned) target.align_corners = context.boolean(2);
-  Tensor* out = output(context, 2 + kAligned + (kVec ? 1 : kSpatial));
+  if (aligned) target.align_corners = context.boolean(2);
+  Tensor* out = output(context, 2 + aligned + (vec ? 1 : spatial));
   const auto size = context.optional_int_list(1);
   if (!context.ok()) return context.status();
-  if (size) EDGEWISE_TRY(set_spatial(target.size, kSpatial, 1, *size, "output_size"));
-  if (kVec) {
-    const auto factors = context.optional_double_list(2 + kAligned);
+  if (size) EDGEWISE_TRY(set_spatial(target.size, spatial, 1, *size, "output_size"));
+  if (vec) {
+    const auto factors = context.optional_double_list(2 + aligned);
     if (!context.ok()) return context.status();
-    if (!size && (!factors || factors->size() != kSpatial || self->rank() != kSpatial + 2)) {
+    if (!size && (!factors || factors->size() != spatial || self->rank() != spatial + 2)) {
       return context.fail(Code::kInvalidArgument, "takes a size or factors for all dimensions");
     }
-    for (size_t i = 0; !size && i < kSpatial; ++i) {
-      const size_t dim = 3 - kSpatial + i;
+    for (size_t i = 0; !size && i < spatial; ++i) {
+      const size_t dim = 3 - spatial + i;
       target.factor[dim] = (*factors)[i];
       target.size[dim] = convert<int64_t>(static_cast<double>(self->size(2 + i)) * (*factors)[i]);
     }
   } else {
     if (!size) return context.fail(Code::kInvalidArgument, "takes a size; got none");
-    for (size_t i = 0; i < kSpatial; ++i) {
-      target.factor[3 - kSpatial + i] = context.optional_number(2 + kAligned + i);
+    for (size_t i = 0; i < spatial; ++i) {
+      target.factor[3 - spatial + i] = context.optional_number(2 + aligned + i);
     }
     if (!context.ok()) return context.status();
   }
-  return resize(context, kKind, self, kSpatial, target, out);
+  return resize(context, kind, self, spatial, target, out);
+}
+
+template <Kind kKind, size_t kSpatial, bool kVec>
+Status upsample(KernelContext& context) {
+  return upsample(context, kKind, kSpatial, kVec);
 }
 
 constexpr KernelEntry kKernels[] = {

@@ -1,5 +1,7 @@
 #include "view.h"
 
+#include "levels.h"
+
 #include <cstring>
 #include <string>
 
@@ -287,12 +289,32 @@ std::string describe(std::span<const int64_t> sizes) {
   return text + "]";
 }
 
+#if EDGEWISE_LEVEL > 0
+namespace {
+
+Status assign_parts(const ViewParts& target, const ViewParts& source) {
+  return assign({target.data, target.type, Dims(target.sizes), Dims(target.strides)},
+                {source.data, source.type, Dims(source.sizes), Dims(source.strides)});
+}
+const AssignOfLevel assign_of_level(EDGEWISE_LEVEL, assign_parts);
+
+}  // namespace
+#endif
+
 Status assign(const View& target, const View& source) {
   if (!(target.sizes == source.sizes)) {
     return error(Code::kInvalidArgument, "a copy takes equal shapes; got %s to %s",
                  describe(source.sizes).c_str(), describe(target.sizes).c_str());
   }
   if (target.numel() == 0) return {};
+#if EDGEWISE_LEVEL == 0
+  if (const AssignParts best = best_assign()) {
+    const auto parts = [](const View& view) -> ViewParts {
+      return {view.data, view.type, view.sizes.span(), view.strides.span()};
+    };
+    return best(parts(target), parts(source));
+  }
+#endif
   if (target.type == source.type) {
     switch (element_size(target.type)) {
       case 1:

@@ -91,7 +91,7 @@ View view_of(const Tensor& tensor);
 // A Scalar as an operand without dimensions. Keep it while the view is used.
 class ScalarView {
  public:
-  explicit ScalarView(const Scalar& scalar);
+  explicit ScalarView(const Scalar& scalar = {});
   View view();
   // Holds the one element of `view` instead, as an integer of a type that may be narrower.
   View narrow(const View& view, ScalarType type);

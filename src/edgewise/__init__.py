@@ -12,6 +12,7 @@ are imported when they are first used.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -59,17 +60,16 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module 'edgewise' has no attribute {name!r}")
+        # With the name and the module, Python tells of similar names.
+        raise AttributeError(
+            f"module 'edgewise' has no attribute {name!r}", name=name, obj=sys.modules[__name__]
+        )
     try:
         module = importlib.import_module(_HOME[name])
     except ModuleNotFoundError as missing:
-        if missing.name in ("torch", "torchao", "flatbuffers"):
-            raise ModuleNotFoundError(
-                f"[edgewise.{name}] lowering needs torch and flatbuffers; got no {missing.name}; "
-                f"try pip install edgewise[export]",
-                name=missing.name,
-            ) from missing
-        raise
+        from edgewise.lazy import explained
+
+        raise explained(f"edgewise.{name}", missing) from missing
     # Importing a submodule binds its own name here: `compile` is also a module.
     value = getattr(module, name)
     globals()[name] = value

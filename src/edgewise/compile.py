@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch.export import ExportedProgram
 
@@ -39,6 +41,9 @@ def compile(
     behind it for the host, without NXP's converter), or "none" for the runtime's own kernels alone.
     dynamic_shapes: as for `torch.export.export`.
 
+    Raises ValueError or TypeError for arguments that do not fit, ExportError if torch cannot
+    export the model, other EdgewiseErrors if it cannot be lowered.
+
     quantize: a scheme: "int8" (static; needs calibration), "int8-dynamic", "int8-weight",
     "int4-dynamic" or "int4-weight" (see `edgewise.quantize.SCHEMES`). calibration: batches
     of inputs, each a tuple, or a tensor for one input. keep_float: names of modules that
@@ -49,9 +54,10 @@ def compile(
     `delegation_report`.
     """
     check_backend("compile", backend)
+    if quantize is None:
+        _check_unused(calibration=calibration, keep_float=keep_float, group_size=group_size)
     partitioners = _partitioners(backend)
-    if isinstance(example_inputs, torch.Tensor):
-        example_inputs = (example_inputs,)
+    example_inputs = _checked_inputs(example_inputs)
     if quantize is not None:
         exported = _quantized(
             model,
@@ -105,7 +111,8 @@ def _neutron(target: str) -> Partitioner:
     )
 
 
-def _quantizer(backend: str) -> type[TableQuantizer]:
+def quantizer_of(backend: str) -> type[TableQuantizer]:
+    """The quantizer class that goes with a backend's name."""
     if backend == "xnnpack":
         from edgewise.backends.xnnpack.quantizer import XNNPACKQuantizer
 
@@ -123,7 +130,7 @@ def _checked(model: Any, example_inputs: Sequence[Any] | None) -> tuple[torch.nn
     if not isinstance(model, torch.nn.Module):
         raise TypeError(
             f"[compile] model must be a torch.nn.Module or an ExportedProgram; "
-            f"got {type(model).__name__}"
+            f"got {type(model).__name__}{_model_hint(model)}"
         )
     if example_inputs is None:
         raise TypeError(
@@ -131,6 +138,50 @@ def _checked(model: Any, example_inputs: Sequence[Any] | None) -> tuple[torch.nn
             "try a tuple of tensors, one for each argument of forward"
         )
     return model, tuple(example_inputs)
+
+
+def _model_hint(model: Any) -> str:
+    if isinstance(model, type):
+        return f"; try an instance, such as {model.__name__}(...)"
+    if isinstance(model, Mapping):
+        return "; try the module, after model.load_state_dict(...)"
+    if isinstance(model, (str, Path)):
+        if str(model).endswith(".pt2"):
+            return f"; try torch.export.load({str(model)!r})"
+        return "; try the module itself, with its weights loaded"
+    if callable(model):
+        return "; try a torch.nn.Module whose forward calls it"
+    return ""
+
+
+def _checked_inputs(inputs: Any) -> tuple[Any, ...] | None:
+    """As a tuple; a tensor alone is the only input. TypeError for what torch does not export."""
+    if inputs is None:
+        return None
+    if isinstance(inputs, torch.Tensor):
+        return (inputs,)
+    rule = "[compile] example_inputs must be a tuple with one item for each argument of forward"
+    if isinstance(inputs, Mapping):
+        raise TypeError(f"{rule}; got {type(inputs).__name__}; try tuple(inputs.values())")
+    if isinstance(inputs, np.ndarray):
+        raise TypeError(f"{rule}; got ndarray; try (torch.from_numpy(x),)")
+    if not isinstance(inputs, Sequence) or isinstance(inputs, (str, bytes)):
+        raise TypeError(f"{rule}; got {type(inputs).__name__}; try (torch.randn(1, 3, 224, 224),)")
+    for index, one in enumerate(inputs):
+        if isinstance(one, np.ndarray):
+            raise TypeError(
+                f"[compile] example_inputs must be tensors, or numbers; got ndarray for input "
+                f"{index}; try torch.from_numpy"
+            )
+    return tuple(inputs)
+
+
+def _check_unused(**options: Any) -> None:
+    for name, value in options.items():
+        if value is not None and (isinstance(value, torch.Tensor) or value != ()):
+            raise ValueError(
+                f"[compile] {name} is for quantize; got quantize=None; try quantize='int8'"
+            )
 
 
 def _quantized(
@@ -153,4 +204,4 @@ def _quantized(
             f"try backend='xnnpack'"
         )
     model, example_inputs = _checked(model, example_inputs)
-    return quantize(model, example_inputs, scheme, _quantizer(backend), **options)
+    return quantize(model, example_inputs, scheme, quantizer_of(backend), **options)

@@ -12,6 +12,10 @@ class EdgewiseError(Exception):
     """Base of all errors of lowering. Messages read "[where] rule; got X; try Y"."""
 
 
+class ExportError(EdgewiseError):
+    """torch could not export a model; `__cause__` is what it raised."""
+
+
 class InvalidGraphError(EdgewiseError):
     """A graph contains what the edge dialect does not allow."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import io
 import logging
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
@@ -36,6 +37,7 @@ Programs = ExportedProgram | Mapping[str, ExportedProgram]
 Partitioners = (
     Partitioner | Sequence[Partitioner] | Mapping[str, Partitioner | Sequence[Partitioner]] | None
 )
+T = TypeVar("T")
 PassType = Callable[[GraphModule], Any]
 Passes = Sequence[PassType] | Mapping[str, Sequence[PassType]] | None
 
@@ -50,7 +52,7 @@ def to_edge(
     programs: one exported program (method "forward"), or several by method name.
     constant_methods: values that methods of these names return.
     """
-    config = compile_config or EdgeCompileConfig()
+    config = _checked_config(compile_config)
     return _make_edge(_by_name(programs), None, constant_methods, config)
 
 
@@ -67,7 +69,7 @@ def to_edge_transform_and_lower(
     not named is not delegated. Operators that a partitioner wants whole are kept whole.
     transform_passes: called on each method's graph module before partitioning.
     """
-    config = compile_config or EdgeCompileConfig()
+    config = _checked_config(compile_config)
     manager = _make_edge(_by_name(programs), partitioner, constant_methods, config)
     if transform_passes:
         manager = manager.transform(transform_passes)
@@ -89,7 +91,7 @@ class EdgeProgramManager:
     ) -> None:
         self._programs = dict(_by_name(edge_programs))
         self._constant_methods = dict(constant_methods or {})
-        self._config = compile_config or EdgeCompileConfig()
+        self._config = _checked_config(compile_config)
         self._reports = dict(reports or {})
         self._timings = dict(timings or {})
         self._origin = origin
@@ -107,13 +109,7 @@ class EdgeProgramManager:
 
     def exported_program(self, method_name: str = "forward") -> ExportedProgram:
         """The method in the edge dialect. KeyError if there is none of that name."""
-        try:
-            return self._programs[method_name]
-        except KeyError:
-            raise KeyError(
-                f"[exported_program] must be one of {', '.join(sorted(self._programs))}; "
-                f"got {method_name!r}"
-            ) from None
+        return _of_method("exported_program", self._programs, method_name)
 
     def delegation_report(self, method_name: str = "forward") -> DelegationReport:
         """Where each node of the method goes, and why not elsewhere."""
@@ -185,6 +181,11 @@ class EdgeProgramManager:
         self, config: ExecutorchBackendConfig | None = None
     ) -> ExecutorchProgramManager:
         """The program as it is written to a file."""
+        if config is not None and not isinstance(config, ExecutorchBackendConfig):
+            raise TypeError(
+                f"[to_executorch] config must be an ExecutorchBackendConfig; got "
+                f"{type(config).__name__}; try ExecutorchBackendConfig(...)"
+            )
         for name, program in self._programs.items():
             if any(n.meta.get(TAG) for n in program.graph.nodes if is_call(n)):
                 logger.debug("%s has tagged nodes that were not lowered", name)
@@ -232,7 +233,7 @@ class ExecutorchProgramManager:
 
     def exported_program(self, method_name: str = "forward") -> ExportedProgram:
         """The method in the edge dialect, as it was emitted."""
-        return self._programs[method_name]
+        return _of_method("exported_program", self._programs, method_name)
 
     @property
     def executorch_program(self) -> Any:
@@ -246,6 +247,12 @@ class ExecutorchProgramManager:
 
     def write_to_file(self, open_file: BinaryIO) -> None:
         """Writes the file's bytes to `open_file`, weights straight from the model's memory."""
+        given: Any = open_file
+        if not hasattr(given, "write") or isinstance(given, io.TextIOBase):
+            raise TypeError(
+                f"[write_to_file] open_file must be a file open for writing bytes; got "
+                f"{type(given).__name__}; try open(path, 'wb'), or save(path)"
+            )
         self._emitted.write(open_file)
 
     def write_tensor_data_to_file(self, outdir: str | Path) -> None:
@@ -273,11 +280,26 @@ class ExecutorchProgramManager:
 
     def delegation_report(self, method_name: str = "forward") -> DelegationReport:
         """Where each node of the method goes, and why not elsewhere."""
-        return self._reports[method_name]
+        return _of_method("delegation_report", self._reports, method_name)
 
     def memory_plan(self, method_name: str = "forward") -> MemoryPlan:
         """Where the method's tensors lie in its arena."""
-        return self._emitted.plans[method_name]
+        return _of_method("memory_plan", self._emitted.plans, method_name)
+
+
+def _of_method(where: str, held: Mapping[str, T], method: str) -> T:
+    if method not in held:
+        raise KeyError(f"[{where}] must be one of {', '.join(sorted(held))}; got {method!r}")
+    return held[method]
+
+
+def _checked_config(config: EdgeCompileConfig | None) -> EdgeCompileConfig:
+    if config is not None and not isinstance(config, EdgeCompileConfig):
+        raise TypeError(
+            f"[to_edge] compile_config must be an EdgeCompileConfig; got "
+            f"{type(config).__name__}; try EdgeCompileConfig(...)"
+        )
+    return config or EdgeCompileConfig()
 
 
 def _by_name(programs: Programs) -> Mapping[str, ExportedProgram]:
@@ -315,7 +337,9 @@ def _partitioners_by_method(
 
 
 def _as_list(partitioner: Partitioner | Sequence[Partitioner]) -> list[Partitioner]:
-    found = [partitioner] if not isinstance(partitioner, Sequence) else list(partitioner)
+    given: Any = partitioner
+    is_one = isinstance(given, str) or not isinstance(given, Sequence)
+    found: list[Any] = [given] if is_one else list(given)
     for one in found:
         # Strings have a method `partition` too, and so has a class that was not called.
         if isinstance(one, (str, type)) or not hasattr(one, "partition"):

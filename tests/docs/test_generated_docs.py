@@ -7,6 +7,7 @@ from pathlib import Path
 from edgewise.backends.ethosu.document import markdown as ethosu_markdown
 from edgewise.backends.neutron.document import markdown as neutron_markdown
 from edgewise.backends.xnnpack.document import markdown
+from edgewise.compat.document import markdown as compat_markdown
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -37,4 +38,11 @@ def test_neutron_operator_table_is_fresh() -> None:
     written = (DOCS / "neutron-operators.md").read_text()
     assert written == neutron_markdown(), (
         "stale: run python -m edgewise.backends.neutron.document > docs/neutron-operators.md"
+    )
+
+
+def test_table_of_import_paths_is_fresh() -> None:
+    written = (DOCS / "compat-imports.md").read_text()
+    assert written == compat_markdown(), (
+        "stale: run python -m edgewise.compat.document > docs/compat-imports.md"
     )

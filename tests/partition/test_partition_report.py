@@ -116,19 +116,25 @@ def test_json_holds_all_of_it(report: edgewise.DelegationReport, tmp_path: Path)
 
 
 class Balance(HTMLParser):
-    """Whether every tag that is opened is closed, and what the cells say."""
+    """Whether every tag that is opened is closed; what the page's data say."""
 
-    VOID = ("meta", "br")
+    VOID = ("meta", "br", "input", "path")
 
     def __init__(self) -> None:
         super().__init__()
         self.open: list[str] = []
-        self.rows = 0
+        self.data: Any = None
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.rows += tag == "tr"
         if tag not in self.VOID:
             self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        pass
+
+    def handle_data(self, data: str) -> None:
+        if data.startswith('{"title"'):
+            self.data = json.loads(data)
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
@@ -141,15 +147,20 @@ def test_html_is_well_formed(report: edgewise.DelegationReport, tmp_path: Path) 
     parser.feed(page)
     parser.close()
     assert not parser.open
-    assert parser.rows == 1 + len(report.nodes)
-    assert "src=" not in page
-    assert "href=" not in page
+    (method,) = parser.data["programs"][0]["methods"]
+    assert [n["name"] for n in method["nodes"]] == [n.name for n in report.nodes]
+    assert [n["source"] for n in method["nodes"]] == [n.source for n in report.nodes]
+    refused = {n["name"]: n["refusals"] for n in method["nodes"] if "refusals" in n}
+    assert set(refused) == {n.name for n in report.refused}
+    assert len(method["delegates"]) == 2
 
 
 def test_html_escapes() -> None:
     name = "<script>alert(1)</script>"
     report = edgewise.to_edge({name: export(Fn(torch.atan), IMAGE)}).delegation_report(name)
-    assert "<script>" not in report.to_html()
+    page = report.to_html()
+    assert "<script>alert" not in page
+    assert "\\u003cscript>alert" in page
 
 
 def test_text(report: edgewise.DelegationReport, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -244,7 +244,7 @@ def _build(source: Path, folder: Path) -> Path:
     prefix = folder / "installed"
     commands = [
         ["cmake", "--build", str(build), "--target", "edgewise_runtime", "edgewise_kernels"],
-        ["cmake", "--build", str(build), "--target", "edgewise_xnnpack_backend"],
+        ["cmake", "--build", str(build), "--target", "edgewise_xnnpack_backend", "edgewise_c"],
         ["cmake", "--install", str(build), "--component", "devel", "--prefix", str(prefix)],
         ["cmake", "-S", str(source), "-B", str(folder / "build"), f"-DCMAKE_PREFIX_PATH={prefix}"],
         ["cmake", "--build", str(folder / "build")],

@@ -19,10 +19,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         from edgewise.cli.app import run
     except ModuleNotFoundError as missing:
-        if missing.name not in ("typer", "rich"):
+        name = (missing.name or "").partition(".")[0]
+        if name not in ("typer", "rich"):
             raise
         print(
-            f"error: [edgewise] the command line needs typer and rich; got no {missing.name}; "
+            f"error: [edgewise] the command line needs typer and rich; got no {name}; "
             f"try pip install 'edgewise[cli]'",
             file=sys.stderr,
         )

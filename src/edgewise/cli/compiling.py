@@ -14,7 +14,6 @@ from edgewise.cli.images import Preprocessing
 from edgewise.cli.inputs import batches
 from edgewise.cli.models import LoadedModel
 from edgewise.cli.output import Output
-from edgewise.errors import EdgewiseError
 
 if TYPE_CHECKING:
     from edgewise.lowering import ExecutorchProgramManager
@@ -157,11 +156,13 @@ def compile_one(
     out: Output,
     calibration: Sequence[tuple[Any, ...]] | None = None,
 ) -> Compiled:
-    """The program, with progress shown. Raises what `edgewise.compile` does; where torch cannot
-    export the model, CliError."""
+    """The program, with progress shown. Raises what `edgewise.compile` does."""
     import edgewise
+    from edgewise.quantize.schemes import SCHEMES
 
     _hush()
+    if way.quantize is None or not SCHEMES[way.quantize].needs_calibration:
+        calibration = None
     total = len(calibration) if calibration else None
     start = time.perf_counter()
     with out.progress(f"compiling for {way}", total) as advance:
@@ -171,50 +172,42 @@ def compile_one(
                 yield batch
                 advance(1)
 
-        try:
-            program = edgewise.compile(
-                model.model,
-                model.inputs,
-                backend=way.backend,
-                dynamic_shapes=model.dynamic_shapes,
-                quantize=way.quantize,
-                calibration=counted() if calibration else None,
-                keep_float=way.keep_float,
-                group_size=way.group_size,
-                verbose=False,
-            )
-        except Exception as error:
-            if isinstance(error, EdgewiseError) or not _while_exporting(error):
-                raise
-            raise CliError(_not_exported(model, error)) from error
+        program = edgewise.compile(
+            _to_quantize(model, way) if way.quantize else model.model,
+            model.inputs,
+            backend=way.backend,
+            dynamic_shapes=model.dynamic_shapes,
+            quantize=way.quantize,
+            calibration=counted() if calibration else None,
+            keep_float=way.keep_float if way.quantize else (),
+            group_size=way.group_size if way.quantize else None,
+            verbose=False,
+        )
     return Compiled(program, time.perf_counter() - start)
 
 
+def _to_quantize(model: LoadedModel, way: Way) -> Any:
+    """Of a saved program the module: its operators are quantized, its layers are gone."""
+    import torch
+
+    from edgewise.quantize.schemes import SCHEMES
+
+    assert way.quantize is not None
+    if isinstance(model.model, torch.nn.Module):
+        return model.model
+    if not SCHEMES[way.quantize].uses_pt2e or way.keep_float:
+        raise CliError(
+            f"[{model.name}] {'--keep-float' if way.keep_float else way.quantize} is of layers, "
+            f"which an exported program has no more; try model.py:make, or --quantize int8"
+        )
+    return model.model.module()
+
+
 def _hush() -> None:
-    """What torch says of other processors and, at length, of what it cannot trace: an error
-    that it raises is told anyway."""
+    """What torch says of other processors, and of what it raises anyway."""
     import logging
     import warnings
 
     warnings.filterwarnings("ignore", category=UserWarning, module="torch")
     for name in ("torch", "torchao"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-
-
-def _while_exporting(error: BaseException) -> bool:
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_globals.get("__name__") == "edgewise.edge.export":
-            return True
-        trace = trace.tb_next
-    return False
-
-
-def _not_exported(model: LoadedModel, error: Exception) -> str:
-    told = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in told if "TORCH" not in line][:6]
-    return (
-        f"[{model.name}] torch.export must be able to trace the model with its example inputs; "
-        f"got {type(error).__name__}: " + "\n  ".join(told) + "\n"
-        "try torch.export.export(model, inputs) alone, or edgewise --traceback for all of it"
-    )

@@ -42,8 +42,12 @@ _EXTRAS = {
     "tokenizers": "llm",
     "transformers": "models",
     "PIL": "cli",
+    "fsspec": "scale",
+    "pyarrow": "scale",
+    "ray": "ray",
     "rich": "cli",
     "typer": "cli",
+    "yaml": "scale",
 }
 
 

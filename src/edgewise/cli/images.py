@@ -151,8 +151,6 @@ def read_image(path: Path, shape: Sequence[int], dtype: str, how: Preprocessing)
 def _layout(path: Path, shape: Sequence[int]) -> tuple[int, int, int, bool]:
     """Channels, height, width, and whether channels come first."""
     inner = list(shape)[1:] if len(shape) == 4 and shape[0] == 1 else list(shape)
-    if len(inner) == 2:
-        inner = [1, *inner]
     if len(inner) == 3 and inner[0] in (1, 3):
         return inner[0], inner[1], inner[2], True
     if len(inner) == 3 and inner[2] in (1, 3):

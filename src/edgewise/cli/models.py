@@ -236,6 +236,8 @@ def _users_code(where: str) -> Iterator[None]:
     except CliError:
         raise
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+            raise  # told with the extra that brings it
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
         own = [f for f in frames if "importlib" not in f.filename]
         line = f", at {own[-1].filename}:{own[-1].lineno}" if own else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -66,6 +67,14 @@ class Emitted:
 
 def _save(target: Path, parts: Iterator[bytes | memoryview]) -> None:
     """Writes beside the target and renames, so that a crash leaves no half of a file."""
+    if target.is_dir():
+        raise IsADirectoryError(
+            errno.EISDIR, f"[save] a program is a file; try {target / 'model.pte'}", str(target)
+        )
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            errno.ENOENT, "[save] no such folder; try to make it before", str(target.parent)
+        )
     temporary = target.with_name(target.name + ".partial")
     try:
         with temporary.open("wb") as file:

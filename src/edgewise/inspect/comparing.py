@@ -43,8 +43,15 @@ def compare(
     double: the model runs in float64, for programs that are not quantized.
     ValueError if there is no batch, or the program was not lowered from an exported one.
     """
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(
+            f"[compare] model must be the float torch.nn.Module; got {type(model).__name__}; "
+            f"try compare(model, program, batches)"
+        )
     origin = _origin(program, method)
     exported = origin.programs[method]
+    if isinstance(batches, torch.Tensor):
+        raise TypeError("[compare] batches must be a list of inputs; got one tensor; try [x]")
     # Batches may come one by one and be dropped: only what is being compared is held.
     given = (as_batch(batch) for batch in batches)
     first = next(given, None)
@@ -101,7 +108,8 @@ def _origin(program: ExecutorchProgramManager, method: str) -> Origin:
     if origin is None:
         raise ValueError(
             f"[compare] program must be what edgewise.compile or to_executorch returned; got "
-            f"{type(program).__name__} without what it was lowered from"
+            f"{type(program).__name__} without what it was lowered from; try the program, not "
+            f"its file"
         )
     if method not in origin.programs:
         raise ValueError(

@@ -55,7 +55,7 @@ def read_contents(file: str | Path | bytes | memoryview) -> Contents:
     except (ValueError, IndexError, TypeError, AttributeError, OverflowError) as cause:
         # What is no `.pte` says so; other failures come of damaged numbers inside of one.
         told = str(cause) if str(cause).startswith("[") else f"[pte] damaged: {cause!r}"
-        raise ValueError(f"{told}; got {where}; try making or copying the file again") from None
+        raise ValueError(f"{told} in {where}; try making or copying the file again") from None
 
 
 def _program(data: memoryview, parsed: ReadFile) -> Contents:

@@ -71,7 +71,7 @@ def suggest(
         return Measured([*always, *kept], ratio, *_cost(program, measured_on[0]))
 
     simulation = simulate(model, example, scheme, XNNPACKQuantizer, measured_on, seen, always)
-    sensitivities = _sensitivities(model, simulation)
+    sensitivities = rank_modules(model, simulation)
     steps = [step(())]
     chosen: list[str] = []
     limit = min(limit, len(sensitivities) // 2)
@@ -96,7 +96,7 @@ def _reached(steps: Sequence[Measured], target_db: float | None) -> bool:
     return target_db is not None and steps[-1].sqnr_db >= target_db
 
 
-def _sensitivities(model: torch.nn.Module, simulation: Simulation) -> list[Sensitivity]:
+def rank_modules(model: torch.nn.Module, simulation: Simulation) -> list[Sensitivity]:
     """The most sensitive first."""
     before = simulation.noise(())
     found = []

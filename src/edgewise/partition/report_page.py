@@ -1,63 +1,67 @@
-"""The delegation report as a page for a browser, complete and without other files."""
+"""The delegation report as a page for a browser, complete and without other files.
+
+It is the page of `edgewise.report`, without what only a finished program has: edges, memory,
+sizes of files.
+"""
 
 from __future__ import annotations
 
-import html
-
-from edgewise.partition.report import DelegationReport, NodeReport
-from edgewise.partition.report_text import render
-
-_STYLE = (
-    "body{font:14px system-ui;margin:2em}table{border-collapse:collapse}"
-    "td,th{padding:.2em .6em;border-bottom:1px solid #ddd;text-align:left;vertical-align:top}"
-    "tr.runtime{background:#fdf1e3}code{font-size:13px}"
+from edgewise.inspect.record import (
+    DelegateRecord,
+    EstimateRecord,
+    MethodRecord,
+    ModuleRecord,
+    NodeRecord,
+    ProgramRecord,
+    RefusalRecord,
+    TensorRecord,
 )
+from edgewise.partition.report import DelegationReport, NodeReport
 
 
 def page(report: DelegationReport) -> str:
-    """One row a node, the terminal's table above."""
-    rows = []
-    for node in report.nodes:
-        reasons = "<br>".join(
-            html.escape(f"{refusal.backend}: {refusal}") for refusal in node.refusals
+    """The page's text."""
+    from edgewise.report.subject import Subject
+    from edgewise.report.writing import render
+
+    record = ProgramRecord("", 0, (_method(report),))
+    text: str = render([Subject(report.method, record)], f"Delegation of {report.method}")
+    return text
+
+
+def _method(report: DelegationReport) -> MethodRecord:
+    numbers = {tag: number for number, tag in enumerate(report.delegates)}
+    backends = {n.partition: n.backend for n in report.nodes if n.partition}
+    delegates = []
+    for tag in report.delegates:
+        found = report.estimates.get(tag)
+        estimates = (
+            EstimateRecord(found.source, dict(found.figures), tuple(map(dict, found.layers)))
+            if found
+            else None
         )
-        place = f"{node.backend} {node.partition}".strip()
-        cells = [
-            f"<code>{html.escape(node.name)}</code>",
-            html.escape(node.operator) + _origin(node),
-            html.escape(", ".join(str(s) for s in node.shapes)),
-            html.escape(place),
-            reasons,
-            html.escape(node.module),
-            html.escape(node.source),
-            f"{node.macs:,}",
-            f"{node.bytes:,}",
-        ]
-        style = ' class="runtime"' if not node.partition else ""
-        rows.append(f"<tr{style}>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>")
-    heads = (
-        "node",
-        "operator",
-        "shapes",
-        "runs on",
-        "why not elsewhere",
-        "module",
-        "source",
-        "MACs",
-        "bytes",
-    )
-    head = "".join(f"<th>{h}</th>" for h in heads)
-    return (
-        f"<!doctype html><meta charset=utf-8>"
-        f"<title>Delegation of {html.escape(report.method)}</title>"
-        f"<style>{_STYLE}</style><h1>Delegation of {html.escape(report.method)}</h1>"
-        f"<pre>{html.escape(render(report))}</pre><table><tr>{head}</tr>{''.join(rows)}</table>"
-    )
+        delegates.append(DelegateRecord(backends[tag], tag, 0, 0, estimates=estimates))
+    nodes = tuple(_node(node, numbers) for node in report.nodes)
+    return MethodRecord(report.method, nodes, delegates=tuple(delegates))
 
 
-def _origin(node: NodeReport) -> str:
+def _node(node: NodeReport, numbers: dict[str, int]) -> NodeRecord:
     whole = node.decomposed_from
-    if whole is None:
-        return ""
-    reasons = "".join(f"<br>{html.escape(f'{r.backend}: {r}')}" for r in whole.refusals)
-    return f"<br><small>of {html.escape(whole.operator)} {html.escape(whole.name)}{reasons}</small>"
+    refused = node.refusals or (whole.refusals if whole is not None else [])
+    parts = node.module.split(".") if node.module else []
+    return NodeRecord(
+        node.name,
+        "call",
+        node.operator,
+        outputs=tuple(TensorRecord("", tuple(shape), 0) for shape in node.shapes),
+        modules=tuple(ModuleRecord(".".join(parts[: end + 1]), "") for end in range(len(parts))),
+        source=node.source,
+        backend=node.backend,
+        delegate=numbers.get(node.partition),
+        refusals=tuple(RefusalRecord(r.backend, r.rule, r.got, r.hint) for r in refused),
+        decomposed_from=f"{whole.operator} {whole.name}" if whole is not None else "",
+        splits=node.splits,
+        notes=tuple(node.notes),
+        macs=node.macs,
+        bytes=node.bytes,
+    )

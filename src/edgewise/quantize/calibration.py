@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
+import numpy as np
 import torch
 
 Batch = tuple[Any, ...]
@@ -30,6 +31,11 @@ def calibrate(
     any_size: sizes may differ from the example's (dynamic shapes). ValueError for a batch
     that does not fit the example inputs, or if there is none.
     """
+    if not isinstance(batches, Iterable) or isinstance(batches, (str, bytes, Mapping)):
+        raise TypeError(
+            f"[quantize] calibration must be batches of inputs, each a tuple, or a tensor for one "
+            f"input; got {type(batches).__name__}; try a list of them"
+        )
     count = 0
     for batch in _shown(batches, progress):
         arguments = as_batch(batch)
@@ -58,24 +64,37 @@ def _shown(batches: Iterable[Any], progress: bool) -> Iterator[Any]:
 def _check(index: int, batch: Batch, example: Sequence[Any], any_size: bool) -> None:
     where = f"[quantize] calibration batch {index}"
     if len(batch) != len(example):
-        raise ValueError(
-            f"{where} must have {len(example)} inputs; got {len(batch)}; "
-            f"try a tuple with one item for each argument of forward"
-        )
+        hint = "a tuple with one item for each argument of forward"
+        if len(batch) == len(example) + 1:
+            hint += "; of (inputs, label) pairs the inputs alone"
+        raise ValueError(f"{where} must have {len(example)} inputs; got {len(batch)}; try {hint}")
     for position, (given, expected) in enumerate(zip(batch, example, strict=True)):
         if not isinstance(expected, torch.Tensor):
             continue
         if not isinstance(given, torch.Tensor):
             raise ValueError(
                 f"{where}: input {position} must be a tensor; got {type(given).__name__}; "
-                f"try torch.as_tensor"
+                f"try {_hint(given)}"
             )
         same_shape = given.dim() == expected.dim() if any_size else given.shape == expected.shape
         if given.dtype != expected.dtype or not same_shape:
+            hint = ""
+            if given.shape == expected.shape[1:] and expected.shape[0] == 1:
+                hint = "; try x[None], or data.split(1) of a tensor of many"
+            elif given.dtype != expected.dtype:
+                hint = f"; try x.to({expected.dtype})"
+            elif given.shape[1:] == expected.shape[1:]:
+                hint = f"; try batches of {expected.shape[0]}, or dynamic_shapes"
             raise ValueError(
                 f"{where}: input {position} must be {_text(expected)} as in example_inputs; "
-                f"got {_text(given)}"
+                f"got {_text(given)}{hint}"
             )
+
+
+def _hint(given: Any) -> str:
+    if isinstance(given, Mapping):
+        return "a tuple of its values"
+    return "torch.from_numpy" if isinstance(given, np.ndarray) else "torch.as_tensor"
 
 
 def _text(tensor: torch.Tensor) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import torch
@@ -159,10 +160,19 @@ def with_integer_weights(
 
 
 def _check_names(model: torch.nn.Module, names: Sequence[str]) -> None:
+    if isinstance(names, str):
+        raise TypeError(
+            f"[quantize] keep_float must be a list of names; got {names!r}; try [{names!r}]"
+        )
     known = {name for name, _ in model.named_modules()}
     unknown = [name for name in names if name not in known]
     if unknown:
         raise ValueError(
             f"[quantize] keep_float must name modules of the model; got {', '.join(unknown)}; "
-            f"try names of model.named_modules()"
+            f"try {_like(unknown[0], known)}"
         )
+
+
+def _like(name: str, known: set[str]) -> str:
+    near = get_close_matches(name, sorted(known - {""}), n=3, cutoff=0.5)
+    return " or ".join(map(repr, near)) or "names of model.named_modules()"

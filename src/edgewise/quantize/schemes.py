@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
 
 @dataclass(frozen=True)
@@ -54,13 +55,21 @@ SCHEMES: dict[str, Scheme] = {
 
 
 def scheme_of(scheme: str | Scheme, group_size: int | None = None) -> Scheme:
-    """ValueError if there is no scheme of that name, or it has no groups."""
+    """ValueError if there is no scheme of that name, or it has no groups; TypeError if it is
+    neither a name nor a scheme."""
     if isinstance(scheme, str):
         if scheme not in SCHEMES:
+            near = get_close_matches(scheme.lower().replace("_", "-"), SCHEMES, n=2, cutoff=0.5)
+            hint = f"; try {' or '.join(map(repr, near))}" if near else ""
             raise ValueError(
-                f"[quantize] a scheme must be one of {', '.join(SCHEMES)}; got {scheme!r}"
+                f"[quantize] a scheme must be one of {', '.join(SCHEMES)}; got {scheme!r}{hint}"
             )
         scheme = SCHEMES[scheme]
+    elif not isinstance(scheme, Scheme):
+        raise TypeError(
+            f"[quantize] a scheme must be a name, one of {', '.join(SCHEMES)}; got {scheme!r}; "
+            f"try quantize='int8'"
+        )
     if group_size is None:
         return scheme
     if scheme.group_size is None:

@@ -9,42 +9,40 @@ from edgewise.inspect.record import NodeRecord
 
 _SAME = {"conv1d": "convolution", "conv2d": "convolution", "conv3d": "convolution"}
 _SAME.update({"relu6": "hardtanh", "addmm": "linear", "flatten": "view", "reshape": "view"})
-_NORMS = ("batch_norm", "_native_batch_norm_legit_no_training")
-_PRODUCTS = ("convolution", "linear")
 
 
 class Layers:
-    """`Comparison.to_dict()` by module, line and operator.
+    """`Comparison.to_dict()` by module and operator.
 
     A comparison names nodes of the float export, a record those of the program: decomposed,
-    and spelled as backends like it.
+    and spelled as backends like it. Of a chain that is one operation ("conv2d batch_norm relu")
+    the figures are at its first operator.
     """
 
     def __init__(self, comparison: Mapping[str, Any]) -> None:
         self._comparison = comparison
-        self._waiting: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        self._waiting: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         for layer in comparison.get("layers", ()):
-            module, operator = layer.get("module", ""), _base(layer.get("operator", ""))
-            if operator in _NORMS:  # folded into the product before it
-                module = module.rpartition(".")[0]
-            self._waiting.setdefault((module, operator), []).append(layer)
+            first = (layer.get("operator") or "").split(" ")[0]
+            self._waiting.setdefault(layer.get("module", ""), []).append((_base(first), layer))
 
     def of(self, node: NodeRecord) -> dict[str, Any] | None:
         """The figures of the node, each layer once, in order; None if there are none."""
-        names = [(node.module, _base(o)) for o in (node.operator, node.decomposed_from) if o]
-        if names and names[0][1] in _PRODUCTS:
-            names += [(node.module.rpartition(".")[0], norm) for norm in _NORMS]
-        for name in names:
-            waiting = self._waiting.get(name)
-            if waiting:
-                layer = waiting.pop(0)
-                return {
-                    "db": layer.get("sqnr_db"),
-                    "added": layer.get("added_noise"),
-                    "error": layer.get("max_error"),
-                    "exact": layer.get("sqnr_db") is None,
-                }
-        return None
+        waiting = self._waiting.get(node.module, [])
+        names = [_base(o) for o in (node.operator, node.decomposed_from) if o]
+        found = next((one for one in waiting if one[0] in names), None)
+        if found is None and names and node.module and len(waiting) == 1:
+            found = waiting[0]  # a module of one operator, which was spelled otherwise
+        if found is None:
+            return None
+        waiting.remove(found)
+        layer = found[1]
+        return {
+            "db": layer.get("sqnr_db"),
+            "added": layer.get("added_noise"),
+            "error": layer.get("max_error"),
+            "exact": layer.get("sqnr_db") is None,
+        }
 
     def summary(self) -> dict[str, Any] | None:
         """Outputs and layers for the chart; None without a comparison."""

@@ -120,7 +120,10 @@ class _Call:
     def __call__(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         if keywords or len(inputs) != self._plain_count:
             inputs = tuple(self._flatten(inputs, keywords))
-        outputs = self.method.execute(inputs)
+        try:
+            outputs = self.method.execute(inputs)
+        except InvalidArgumentError as error:
+            raise _explained(error, inputs) from None
         if self._outputs is not None:
             return _pytree.unflatten(self._outputs, outputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
@@ -137,12 +140,29 @@ class _Call:
             return _pytree.flatten(self._inputs, inputs, "arguments")
         positional, named = self._inputs.children
         if len(inputs) != len(positional.children):
+            count = len(positional.children)
+            hint = "; try them without names" if len(inputs) + len(keywords) == count else ""
+            if not hint and len(inputs) == 1 and isinstance(inputs[0], (tuple, list)):
+                hint = "; try model(*inputs)"
             raise InvalidArgumentError(
-                f"[call] method '{self.method.metadata.name()}' takes "
-                f"{len(positional.children)} positional arguments; got {len(inputs)}"
+                f"[call] method '{self.method.metadata.name()}' takes {count} positional "
+                f"argument{'s' * (count != 1)}; got {len(inputs)}{hint}"
             )
         leaves = _pytree.flatten(positional, inputs, "arguments")
         return leaves + _pytree.flatten(named, keywords, "keyword arguments")
+
+
+def _explained(error: InvalidArgumentError, inputs: Sequence[Any]) -> InvalidArgumentError:
+    """The error, with how to call a model, where inputs came in a container of their own."""
+    told = str(error).partition("; try ")[0]
+    for given in inputs:
+        if isinstance(given, (tuple, list)) and given and hasattr(given[0], "__array__"):
+            return InvalidArgumentError(
+                f"{told}; try model(*inputs), with one argument for each input"
+            )
+        if isinstance(given, dict):
+            return InvalidArgumentError(f"{told}; try model(*inputs.values())")
+    return error
 
 
 def _tree(role: str, spec: str, count: int) -> _pytree.Tree | None:

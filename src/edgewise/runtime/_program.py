@@ -15,7 +15,7 @@ import numpy as np
 from edgewise.runtime import _native, _profiles
 from edgewise.runtime._backends import register_own
 from edgewise.runtime._metadata import MethodMeta
-from edgewise.runtime.errors import InvalidArgumentError
+from edgewise.runtime.errors import InvalidArgumentError, InvalidProgramError
 
 __all__ = [
     "BackendRegistry",
@@ -26,6 +26,9 @@ __all__ = [
     "Session",
     "Verification",
 ]
+
+
+_COMPILE = "edgewise.compile(torch.export.load(path)) or of the module that it holds weights of"
 
 
 class Verification(enum.Enum):
@@ -198,13 +201,19 @@ class Runtime:
         paths = [data_path] if isinstance(data_path, (str, os.PathLike)) else data_path or []
         files = [_readable(path) for path in paths]
         if isinstance(data, (str, os.PathLike)):
-            program = _native.load_file(_readable(data), verify, count, own_kernels, files)
+            path = _readable(data)
+            try:
+                program = _native.load_file(path, verify, count, own_kernels, files)
+            except InvalidProgramError as error:
+                with open(path, "rb") as file:
+                    raise _explained(error, file.read(64), str(data)) from None
             return Program(program, os.path.abspath(os.fsdecode(data)))
         if not isinstance(data, (bytes, bytearray, memoryview)):
             if not hasattr(data, "read"):
+                hint = "; try its .buffer, or save it" if hasattr(data, "buffer") else ""
                 raise TypeError(
                     "[load_program] data must be a path, bytes or a file open for reading; "
-                    f"got {type(data).__name__}"
+                    f"got {type(data).__name__}{hint}"
                 )
             data = data.read()
             if not isinstance(data, (bytes, bytearray, memoryview)):
@@ -214,7 +223,38 @@ class Runtime:
                 )
         if isinstance(data, memoryview) and not data.c_contiguous:
             data = bytes(data)
-        return Program(_native.load_bytes(data, verify, count, own_kernels, files))
+        try:
+            return Program(_native.load_bytes(data, verify, count, own_kernels, files))
+        except InvalidProgramError as error:
+            raise _explained(error, bytes(data[:64]), "") from None
+
+
+_OTHERS = (
+    (b"PK\x03\x04", "a file of torch.save or torch.export.save", _COMPILE),
+    (b"version https://git-lfs", "what Git LFS keeps in place of a file", "git lfs pull"),
+    (b"\x1f\x8b", "a compressed file", "unpacking it"),
+    (b"{", "JSON", "the .pte file"),
+)
+"""How files begin that are given for programs, what they are, and what to do."""
+
+
+def _explained(error: InvalidProgramError, head: bytes, name: str) -> InvalidProgramError:
+    """The error, with what the file is instead of a program where that can be seen."""
+    if head[4:6] == b"ET":
+        return error
+    told = str(error).partition("; try ")[0]
+    for start, kind, hint in _OTHERS:
+        if head.startswith(start):
+            return InvalidProgramError(f"{told}, which is {kind}; try {hint}")
+    if head[4:8] == b"TFL3":
+        return InvalidProgramError(f"{told}, which is TFLite's; try a model of PyTorch")
+    if head[4:8] == b"FT01":
+        return InvalidProgramError(
+            f"{told}, which is weights alone; try them as data_path, beside the .pte"
+        )
+    if name.endswith(".onnx"):
+        return InvalidProgramError(f"{told}, which is ONNX's; try a model of PyTorch")
+    return error
 
 
 def _as_list(inputs: Any) -> list[Any]:

@@ -147,6 +147,7 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "mul-gate": (lambda: Fn(lambda a, b: a * b), (IMAGE, (1, 8, 1, 1))),
     "add-number": (lambda: Fn(lambda x: x + 1.5), (IMAGE,)),
     "sub-number": (lambda: Fn(lambda x: torch.relu(x - 0.25)), (IMAGE,)),
+    "number-sub": (lambda: Fn(lambda x: 1 - x), (IMAGE,)),
     "mul-number": (lambda: Fn(lambda x: -2.5 * x), (IMAGE,)),
     "mul-zero": (lambda: Fn(lambda x: torch.relu(x * 0.0 + x)), (IMAGE,)),
     "div-number": (lambda: Fn(lambda x: x / 3), (IMAGE,)),
@@ -163,6 +164,7 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "prelu-one": (nn.PReLU, ((3, 8),)),
     "neg": (lambda: Fn(torch.neg), (IMAGE,)),
     "neg-relu": (lambda: Fn(lambda x: torch.relu(torch.neg(x))), (SQUARE,)),
+    "clamp": (lambda: Fn(lambda x: x.clamp(-0.5, 0.7)), (IMAGE,)),
     "sigmoid": (nn.Sigmoid, (IMAGE,)),
     "tanh": (nn.Tanh, (IMAGE,)),
     "softmax": (lambda: nn.Softmax(-1), ((4, 16),)),
@@ -247,5 +249,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...], str]] = {
     "step": (lambda: Fn(lambda x: torch.tanh(x[..., ::2])), (IMAGE,), "step=1; got step=2"),
     "scale": (lambda: nn.Upsample(scale_factor=3.0), (IMAGE,), "scales of 1, 2, 4 or 8"),
     "no-row": (lambda: Fn(torch.erf), (IMAGE,), "aten.erf.default"),
+    "relu": (nn.ReLU, (IMAGE,), "must compute something"),  # the quantization cuts as much
+    "idle-clamp": (lambda: Fn(lambda x: x.clamp(-99, 99)), (IMAGE,), "must compute something"),
     "no-op": (lambda: Fn(lambda x: x.reshape(1, -1)), (IMAGE,), "must compute something|int8"),
 }

@@ -88,11 +88,12 @@ class NeutronOptions:
     @staticmethod
     def read(specs: Sequence[CompileSpec]) -> NeutronOptions:
         """The options that a list stands for. ValueError if it is not one of ours or the peer's."""
-        values = {spec.key: spec.value.decode() for spec in specs}
+        known = [s for s in specs if hasattr(s, "key") and hasattr(s, "value")]
+        values = {spec.key: bytes(spec.value).decode() for spec in known}
         if values.get("output_format") != "tflite" or "target" not in values:
             raise ValueError(
                 f"[NeutronPartitioner] compile_spec must come from generate_neutron_compile_spec; "
-                f"got {sorted(values)}; try generate_neutron_compile_spec('imxrt700')"
+                f"got {sorted(values) or specs!r}; try generate_neutron_compile_spec('imxrt700')"
             )
         directory = values.get("intermediates_dir", "None")
         return NeutronOptions(

@@ -17,7 +17,8 @@ Made from the rows of `edgewise.backends.neutron.rows` by
 For every row: static shapes, tensors with elements, activations in int8 (-128..127) with one
 scale, one computing operator between dequantizations and quantizations. "between" says what may
 stand beside it there: *moves* before or behind it, *clamps* behind it. What is *idle* is no reason
-for a partition of its own, for it may compute nothing.
+for a partition of its own, for it may compute nothing. What was dequantized may be quantized anew:
+that is an ADD of zero.
 
 | operator | operators of torch | between | constraints | TFLite |
 |---|---|---|---|---|

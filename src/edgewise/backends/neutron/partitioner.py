@@ -13,6 +13,7 @@ from edgewise.backends.neutron.backend import NeutronBackend
 from edgewise.backends.neutron.batch import FILLED, DynamicBatch
 from edgewise.backends.neutron.compile_spec import CustomDelegationOptions, NeutronOptions
 from edgewise.backends.neutron.converter import FLAVOR_PREFIX, find_converter
+from edgewise.backends.neutron.grouping import partitions
 from edgewise.backends.neutron.quantized import (
     Cluster,
     Quant,
@@ -24,12 +25,12 @@ from edgewise.backends.neutron.quantized import (
     results,
 )
 from edgewise.backends.neutron.rows import all_rows, row_of
+from edgewise.backends.neutron.rows.activations import cuts
 from edgewise.backends.neutron.table import Rules, is_main, query_of
 from edgewise.backends.neutron.targets import target_of
-from edgewise.edge.graph import is_call, is_getitem, is_size, op_name, tensors_of
+from edgewise.edge.graph import is_call, is_getitem, op_name, tensors_of
 from edgewise.edge.program import Constants
 from edgewise.partition.delegate import is_delegate_call
-from edgewise.partition.grouping import group
 from edgewise.partition.spec import (
     TAG,
     CompileSpec,
@@ -42,6 +43,7 @@ from edgewise.partition.spec import (
 DYNAMIC_BATCH = "CustomDelegationOptions(allow_dynamic_batch=True)"
 QUANTIZE_FIRST = "quantizing the model for this NPU: NeutronQuantizer with prepare_pt2e"
 
+_NAMED = Refusal("operators that operators_not_to_delegate does not name", "one that it names")
 _BORDER = Refusal("the NPU takes and gives int8", "a quantization at its border")
 _WITH_ITS_OPERATOR = Refusal("a quantization goes with its operator", "one that is refused")
 
@@ -108,7 +110,7 @@ class NeutronPartitioner(Partitioner):
         refused = {id(c): r for c in found if (r := self._refusals(c, constants, batch))}
         tags: dict[str, DelegationSpec] = {}
         taken: list[list[Node]] = []
-        for partition in self._partitions(exported_program, found, refused):
+        for partition in partitions(graph, found, lambda cluster: id(cluster) not in refused):
             idle = self._idle(partition)
             if idle is not None:
                 for cluster in partition:
@@ -138,43 +140,44 @@ class NeutronPartitioner(Partitioner):
         self, cluster: Cluster, constants: Constants, batch: DynamicBatch | None
     ) -> dict[Node, list[Refusal]]:
         """By node; empty if the NPU takes the cluster."""
-        whole = batch.fix(cluster) if batch is not None else None
-        whole = whole or self._against_all(cluster, constants)
+        given = self._against_operators(cluster)
+        whole = batch.fix(cluster) if batch is not None and not given else None
+        whole = whole or _against_floats(cluster)
+        if whole is None and not given:
+            whole = self._against_all(cluster, constants)
         if whole is not None:
-            given = {node: [whole] for node in cluster.nodes or cluster.all_nodes}
-        else:
+            for node in cluster.nodes or cluster.all_nodes:
+                given.setdefault(node, [whole])
+        elif not given:
             given = self._against_nodes(cluster, constants)
+        if given:
+            with_it = Refusal("operators between quantizations go together", next(iter(given)).name)
+            for node in cluster.nodes:
+                given.setdefault(node, [with_it])
         if given and batch is not None:
             batch.release(cluster)
+        return given
+
+    def _against_operators(self, cluster: Cluster) -> dict[Node, list[Refusal]]:
+        """Of the nodes that the user keeps off the NPU, or that it has not."""
+        given = {}
+        for node in cluster.nodes:
+            if self._is_named(node):
+                given[node] = [_NAMED]
+            elif row_of(node) is None and not is_getitem(node):
+                given[node] = [Refusal("operators of the Neutron table", op_name(node))]
         return given
 
     def _against_nodes(self, cluster: Cluster, constants: Constants) -> dict[Node, list[Refusal]]:
         given: dict[Node, list[Refusal]] = {}
         for node in cluster.nodes:
-            if is_getitem(node):
-                continue
             row = row_of(node)
-            if row is None:
-                given[node] = [Refusal("an operator of the Neutron table", op_name(node))]
-                continue
-            given_here = row.refusals(query_of(node, constants, cluster, self.rules))
-            if given_here:
-                given[node] = given_here
-        if given:
-            other = next(iter(given))
-            for node in cluster.nodes:
-                with_it = Refusal("operators between quantizations go together", other.name)
-                given.setdefault(node, [with_it])
+            if row and (found := row.refusals(query_of(node, constants, cluster, self.rules))):
+                given[node] = found
         return given
 
     def _against_all(self, cluster: Cluster, constants: Constants) -> Refusal | None:
         nodes = cluster.nodes
-        named = next((n for n in nodes if self._is_named(n)), None)
-        if named is not None:
-            return Refusal("an operator that operators_not_to_delegate does not name", named.name)
-        unknown = next((n for n in nodes if row_of(n) is None and not is_getitem(n)), None)
-        if unknown is not None:
-            return Refusal("operators of the Neutron table", op_name(unknown))
         for node in [*nodes, *cluster.inputs]:
             for tensor in tensors_of(node):
                 if not all(isinstance(size, int) for size in tensor.shape):
@@ -185,10 +188,6 @@ class NeutronPartitioner(Partitioner):
                     return Refusal("static shapes", f"{node.name}: [{shown}]", hint)
                 if 0 in tensor.shape:
                     return Refusal("tensors with elements", f"{node.name}: {list(tensor.shape)}")
-        if cluster.floats or not cluster.outputs or not cluster.inputs:
-            what = [n.name for n in cluster.floats] or ["constants only"]
-            got = f"floating point at {', '.join(what[:3])}"
-            return Refusal("operands and result quantized to int8", got, QUANTIZE_FIRST)
         for node in [*cluster.inputs, *cluster.outputs]:
             quant = Quant.of(node)
             # ExecuTorch's quantizer leaves -128 out around zero: one step at saturation.
@@ -230,35 +229,11 @@ class NeutronPartitioner(Partitioner):
 
     # --- all of them --------------------------------------------------------------------
 
-    def _partitions(
-        self, program: ExportedProgram, found: Sequence[Cluster], refused: dict[int, Any]
-    ) -> list[list[Cluster]]:
-        """Clusters that may run together. Nodes outside of clusters keep them apart."""
-        owner: dict[Node, Any] = {}
-        for cluster in found:
-            owner.update(dict.fromkeys(cluster.all_nodes, cluster))
-        items = [n for n in program.graph.nodes if is_call(n) and not is_size(n)]
-        units: list[Any] = list(dict.fromkeys(id(owner.get(n, n)) for n in items))
-        by_id = {id(owner.get(n, n)): owner.get(n, n) for n in items}
-        units = _sorted(units, by_id, owner)
-
-        def sources(unit: int) -> list[int]:
-            item = by_id[unit]
-            members = item.all_nodes if isinstance(item, Cluster) else [item]
-            read = {id(owner.get(s, s)) for n in members for s in n.all_input_nodes}
-            return [s for s in read if s != unit]
-
-        def supported(unit: int) -> bool:
-            return isinstance(by_id[unit], Cluster) and unit not in refused
-
-        return [[by_id[u] for u in members] for members in group(units, sources, supported)]
-
     def _idle(self, partition: Sequence[Cluster]) -> Refusal | None:
         """A partition that computes nothing: the converter makes no program of it."""
         if self.rules.options.allow_no_op_partitions:
             return None
-        rows = [row_of(n) for c in partition for n in c.nodes]
-        if all(row is None or row.idle for row in rows):
+        if all(_is_idle(node, cluster) for cluster in partition for node in cluster.nodes):
             return Refusal(
                 "a partition must compute something",
                 "operators that only rename or cut",
@@ -277,6 +252,22 @@ class NeutronPartitioner(Partitioner):
                 f"the program; got {', '.join(unused)}; try names of the delegation report",
                 stacklevel=4,
             )
+
+
+def _against_floats(cluster: Cluster) -> Refusal | None:
+    if cluster.inputs and cluster.outputs and not cluster.floats:
+        return None
+    what = [n.name for n in cluster.floats] or ["constants only"]
+    got = f"floating point at {', '.join(what[:3])}"
+    return Refusal("operands and result quantized to int8", got, QUANTIZE_FIRST)
+
+
+def _is_idle(node: Node, cluster: Cluster) -> bool:
+    """Whether the node may compute nothing. A clamp does if it cuts some of what is stored."""
+    row = row_of(node)
+    if row is None or not row.idle:
+        return row is None
+    return not (row.clamps and cuts(node, cluster))
 
 
 def _check_same_target(config: str, given: Any) -> None:
@@ -307,26 +298,3 @@ def _names(node: Node) -> set[str]:
     operator = op_name(node)
     short = operator.rpartition(".")[0] if operator.count(".") == 2 else operator
     return {node.name, *(n.replace(".", s) for n in (operator, short) for s in "._")}
-
-
-def _sorted(units: list[int], by_id: dict[int, Any], owner: dict[Node, Any]) -> list[int]:
-    """So that each comes after all that it reads (a cluster's nodes lie apart in the graph)."""
-    done: dict[int, None] = {}
-    for first in units:
-        stack = [first]
-        while stack:
-            unit = stack[-1]
-            item = by_id[unit]
-            members = item.all_nodes if isinstance(item, Cluster) else [item]
-            missing = [
-                m
-                for n in members
-                for s in n.all_input_nodes
-                if (m := id(owner.get(s, s))) in by_id and m != unit and m not in done
-            ]
-            if missing and missing[0] not in stack:
-                stack.append(missing[0])
-                continue
-            done[unit] = None
-            stack.pop()
-    return list(done)

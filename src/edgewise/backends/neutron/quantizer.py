@@ -40,6 +40,7 @@ def _table() -> dict[Any, Pattern]:
     for name in ("add", "sub", "mul", "div"):
         packets = getattr(aten, name), getattr(aten, f"{name}_")
         table.update({packet.Tensor: Elementwise(numbers=True) for packet in packets})
+    table[aten.rsub.Scalar] = Elementwise(numbers=True)
     for one in (
         aten.abs.default,
         aten.exp.default,

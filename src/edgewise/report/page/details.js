@@ -66,5 +66,5 @@ function groupDetails(g, method) {
   return `${crumbs(g, method)}<h3>${esc(g.label)}</h3><p class="full"><code>${esc(g.type || (g.isRun ? "operators in a row" : ""))}</code></p>
     <dl>${fact("Operators", count(g.sums.nodes))}${fact("Runs on", places.map(([id, n]) => `${pill(id)} ${count(n)}`).join("<br>"))}
     ${fact("Not delegated", g.refused ? count(g.refused) : "")}${rows}${fact("Worst layer", g.worst < Infinity ? `${g.worst.toFixed(1)} dB` : "")}</dl>
-    ${dear.length > 1 ? `<h4>Costs most: ${esc(METRICS[metric].name.toLowerCase())}</h4><ol class="dear">${dear.map((c) => `<li>${link(method, c, c.isGroup ? c.label : `${c.leaf || c.name}`)}<span>${METRICS[metric].show(c.sums[metric])}</span></li>`).join("")}</ol>` : ""}`;
+    ${dear.length > 1 ? `<h4>Costs most: ${esc(METRICS[metric].name)}</h4><ol class="dear">${dear.map((c) => `<li>${link(method, c, c.isGroup ? c.label : `${c.leaf || c.name}`)}<span>${METRICS[metric].show(c.sums[metric])}</span></li>`).join("")}</ol>` : ""}`;
 }

@@ -22,8 +22,12 @@ function showMethod(name) {
   $("colour").innerHTML = colours.map((c) => `<option value="${c}">${names[c] || METRICS[c].name}</option>`).join("");
   const hosts = state.methods.map((_, i) => `<div class="host" id="graph${i}"></div>`).join("");
   $("graphs").innerHTML = hosts;
+  const drawn = state.methods.some((m) => m.edges.length);
+  document.querySelector(".panes").classList.toggle("no-graph", !drawn);
+  document.querySelector(".buttons").hidden = !drawn;
+  document.querySelector("#colour").parentElement.hidden = !drawn;
   $("graphs").dataset.count = state.methods.length;
-  state.views = state.methods.map((m, i) => new GraphView($(`graph${i}`), m, { select }));
+  state.views = drawn ? state.methods.map((m, i) => new GraphView($(`graph${i}`), m, { select })) : [];
   fill("refused", refusedSection(state.methods));
   fill("costs", metrics.length > 1 || metrics[0] !== "nodes" ? costsSection(state.methods, state.cost) : "");
   drawCharts();

@@ -10,17 +10,27 @@ function share(method, metric) {
 
 // [name, value of a method as text, the value, whether less is better]
 const FIGURES = [
-  ["File", (m) => bytes(m.program.bytes), (m) => m.program.bytes],
-  ["Latency, median", (m) => (m.data.profile ? time(m.data.profile.call.p50) : null), (m) => m.data.profile?.call.p50],
-  ["Latency, 90th percentile", (m) => (m.data.profile ? time(m.data.profile.call.p90) : null), (m) => m.data.profile?.call.p90],
-  ["Accuracy, worst output", (m) => worstOutput(m), null],
+  ["File", (m) => (m.program.bytes ? bytes(m.program.bytes) : null), (m) => m.program.bytes],
+  ["Median latency", (m) => (m.data.profile ? time(m.data.profile.call.p50) : null), (m) => m.data.profile?.call.p50],
+  ["90th percentile", (m) => (m.data.profile ? time(m.data.profile.call.p90) : null), (m) => m.data.profile?.call.p90],
+  ["Worst output", (m) => worstOutput(m), null],
   ["Delegates", (m) => count(m.data.delegates.length), null],
-  ["Operators delegated", (m) => `${count(m.calls.filter((n) => n.delegate !== undefined).length)} of ${count(m.calls.length)}`, null],
+  ["Delegated", (m) => `${count(m.calls.filter((n) => n.delegate !== undefined).length)} of ${count(m.calls.length)}`, null],
   ["MACs delegated", (m) => (share(m, "macs") === null ? null : percent(share(m, "macs"), 1)), null],
-  ["Weights", (m) => bytes(m.root.sums.weights), (m) => m.root.sums.weights],
-  ["Planned memory", (m) => bytes(Object.values(m.data.arenas).reduce((a, b) => a + b, 0)), (m) => Object.values(m.data.arenas).reduce((a, b) => a + b, 0)],
+  ["Weights", (m) => (m.root.sums.weights ? bytes(m.root.sums.weights) : null), (m) => m.root.sums.weights],
+  ["Planned memory", (m) => (plannedBytes(m) ? bytes(plannedBytes(m)) : null), (m) => plannedBytes(m)],
   ["Work", (m) => (m.root.sums.macs ? macs(m.root.sums.macs) : null), null],
 ];
+
+// What compilers of NPU programs expect, delegate by delegate. Nothing of it was measured.
+function estimates(methods) {
+  const rows = methods.flatMap((m) => m.data.delegates.map((d, i) => [m, d, i])).filter(([, d]) => d.estimates);
+  if (!rows.length) return "";
+  return `<div class="estimates"><h3>Estimates <small>of the NPU's compiler, not measured</small></h3>${rows.map(([m, d, i]) => `<p>${methods.length > 1 ? `${esc(m.program.name)} ` : ""}${pill(d.backend)} delegate ${i}, ${esc(d.estimates.source)}:
+    ${Object.entries(d.estimates.figures).map(([name, value]) => `<b>${esc(Number(value).toLocaleString("en-US", { maximumSignificantDigits: 4 }))}</b> ${esc(name)}`).join(", ")}</p>`).join("")}</div>`;
+}
+
+const plannedBytes = (m) => Object.values(m.data.arenas).reduce((a, b) => a + b, 0);
 
 function worstOutput(method) {
   const outputs = method.data.accuracy?.outputs;
@@ -40,12 +50,12 @@ function placesBar(method) {
 function overview(methods) {
   const rows = FIGURES.map(([name, text, value]) => [name, methods.map(text), value && methods.map(value)]).filter(([, texts]) => texts.some((t) => t !== null));
   if (methods.length === 1) {
-    return `<div class="cards">${rows.map(([name, [text]]) => `<div class="card"><b>${esc(text)}</b><span>${esc(name)}</span></div>`).join("")}</div>${placesBar(methods[0])}`;
+    return `<div class="cards">${rows.map(([name, [text]]) => `<div class="card"><b>${esc(text)}</b><span>${esc(name)}</span></div>`).join("")}</div>${placesBar(methods[0])}${estimates(methods)}`;
   }
   const ratio = (values, i) => (i && values && values[0] && values[i] ? `<small>${(values[i] / values[0]).toFixed(2)} ×</small>` : "");
   return `<div class="scroll"><table class="compare"><thead><tr><td></td>${methods.map((m) => `<th scope="col">${esc(m.program.name)}</th>`).join("")}</tr></thead>
     <tbody>${rows.map(([name, texts, values]) => `<tr><th scope="row">${esc(name)}</th>${texts.map((t, i) => `<td>${t === null ? "–" : `${esc(t)} ${ratio(values, i)}`}</td>`).join("")}</tr>`).join("")}
-    <tr><th scope="row">Runs on</th>${methods.map((m) => `<td>${placesBar(m)}</td>`).join("")}</tr></tbody></table></div>`;
+    <tr><th scope="row">Runs on</th>${methods.map((m) => `<td>${placesBar(m)}</td>`).join("")}</tr></tbody></table></div>${estimates(methods)}`;
 }
 
 // Refused nodes by operator and reason; between delegates first, then the most work.

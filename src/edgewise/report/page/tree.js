@@ -1,6 +1,7 @@
 // The modules as a tree of rows, each with its share of a cost; or the hits of a search.
 
 const MOST_HITS = 200;
+const MOST_ROWS = 60; // that are open at first
 
 class TreeView {
   constructor(host, events) {
@@ -22,8 +23,13 @@ class TreeView {
     this.metric = metric;
     this.hits = null;
     this.open = new Set([method.root.key]);
-    for (const child of method.root.children) {
-      if (child.isGroup && child.children.length <= 30) this.open.add(child.key);
+    let level = [method.root];
+    let rows = method.root.children.length;
+    while (level.length) {
+      level = level.flatMap((g) => g.children.filter((c) => c.isGroup));
+      rows += level.reduce((a, g) => a + g.children.length, 0);
+      if (rows > MOST_ROWS) break;
+      for (const group of level) this.open.add(group.key);
     }
     this.draw();
   }
@@ -74,10 +80,12 @@ class TreeView {
       this.host.innerHTML = `<p class="empty">Nothing matches. Try part of an operator, a module, a file, or “refused”.</p>`;
       return;
     }
+    const held = this.host.contains(document.activeElement) && document.activeElement.dataset.key;
     const whole = this.method.root.sums[this.metric] || 1;
     const current = this.selected && rows.some(([item]) => item === this.selected) ? this.selected : rows[0][0];
     this.host.innerHTML = rows.map(([item, depth]) => this.row(item, depth, whole, item === current)).join("")
       + (this.hits && this.hits.length > MOST_HITS ? `<p class="empty">and ${count(this.hits.length - MOST_HITS)} more</p>` : "");
+    if (held) this.host.querySelector(`[data-key="${held}"]`)?.focus({ preventScroll: true });
   }
 
   row(item, depth, whole, current) {

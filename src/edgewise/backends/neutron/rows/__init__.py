@@ -15,10 +15,21 @@ from edgewise.backends.neutron.rows import (
     pooling,
     reductions,
     resize,
+    softmax,
 )
 from edgewise.backends.neutron.table import BY_TARGET, ROWS, OpRow
 
-_FAMILIES = (activations, convolution, elementwise, linear, moves, pooling, reductions, resize)
+_FAMILIES = (
+    activations,
+    convolution,
+    elementwise,
+    linear,
+    moves,
+    pooling,
+    reductions,
+    resize,
+    softmax,
+)
 
 
 def all_rows() -> Sequence[OpRow]:

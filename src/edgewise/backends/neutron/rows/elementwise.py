@@ -46,9 +46,11 @@ def _options(code: BuiltinOperator, activation: Activation) -> Table | None:
 
 def _lower(to: Lowering, node: Node, args: dict[str, Any], code: BuiltinOperator) -> Real:
     shape = tuple(node.meta["val"].shape)
-    other = args["other"]
-    second = to.tensor(other) if isinstance(other, Node) else _number(to, node, other, len(shape))
-    a, b = to.aligned([to.tensor(args["self"]), second], len(shape))
+    operands = (args["self"], args["other"])
+    given = [
+        to.tensor(x) if isinstance(x, Node) else _number(to, node, x, len(shape)) for x in operands
+    ]
+    a, b = to.aligned(given, len(shape))
 
     def emit(quant: Quant, activation: Activation) -> Tensor:
         result = to.result(node, shape, a.order, quant)
@@ -72,18 +74,21 @@ def _number(to: Lowering, node: Node, value: float, rank: int) -> Tensor:
 
 
 def _finite(q: Query) -> str | None:
-    other = q.args["other"]
-    if isinstance(other, Node):
-        return None
-    # Of the reciprocal, too, there must be a scale in float32.
-    divides = q.node.target is aten.div.Scalar
-    is_so = math.isfinite(other) and (other == 0 or _LEAST < abs(other) < _MOST)
-    return None if is_so and not (divides and other == 0) else f"other={other}"
+    for name in ("self", "other"):
+        value = q.args[name]
+        if isinstance(value, Node):
+            continue
+        # Of the reciprocal, too, there must be a scale in float32.
+        divides = q.node.target is aten.div.Scalar
+        is_so = math.isfinite(value) and (value == 0 or _LEAST < abs(value) < _MOST)
+        if not is_so or (divides and value == 0):
+            return f"{name}={value}"
+    return None
 
 
 def _one_has_all(q: Query) -> str | None:
     """One of the operands is as large as the result."""
-    if not isinstance(q.args["other"], Node):
+    if not all(isinstance(q.args[name], Node) for name in ("self", "other")):
         return None
     a, b = q.shape_of("self"), q.shape_of("other")
     if math.prod(q.shape) in (math.prod(a), math.prod(b)):
@@ -99,10 +104,8 @@ def _size(q: Query) -> str | None:
     return padded(q, [math.prod(q.shape)])
 
 
-_TENSORS = (
-    Constraint("a tensor, or a finite number", _finite),
-    Constraint("one operand has the result's size", _one_has_all),
-)
+_SIZE = Constraint("one operand has the result's size", _one_has_all)
+_OPERANDS = (Constraint("a tensor, or a finite number", _finite), _SIZE)
 _ALPHA = Constraint("alpha=1", _alpha)
 _MULTIPLE = Constraint(
     "a number of elements that the target's multiply-accumulates divide (converters before 2026)",
@@ -111,11 +114,11 @@ _MULTIPLE = Constraint(
 )
 
 for _name, _targets, _code, _rules in (
-    ("add", (aten.add.Tensor, aten.add.Scalar), BuiltinOperator.ADD, (*_TENSORS, _ALPHA)),
-    ("sub", (aten.sub.Tensor, aten.sub.Scalar), BuiltinOperator.SUB, (*_TENSORS, _ALPHA)),
-    ("mul", (aten.mul.Tensor, aten.mul.Scalar), BuiltinOperator.MUL, (*_TENSORS, _MULTIPLE)),
-    ("maximum", (aten.maximum.default,), BuiltinOperator.MAXIMUM, (*_TENSORS, SAME_QUANTIZATION)),
-    ("minimum", (aten.minimum.default,), BuiltinOperator.MINIMUM, (*_TENSORS, SAME_QUANTIZATION)),
+    ("add", (aten.add.Tensor, aten.add.Scalar), BuiltinOperator.ADD, (*_OPERANDS, _ALPHA)),
+    ("sub", (aten.sub.Tensor, aten.sub.Scalar), BuiltinOperator.SUB, (*_OPERANDS, _ALPHA)),
+    ("mul", (aten.mul.Tensor, aten.mul.Scalar), BuiltinOperator.MUL, (*_OPERANDS, _MULTIPLE)),
+    ("maximum", (aten.maximum.default,), BuiltinOperator.MAXIMUM, (_SIZE, SAME_QUANTIZATION)),
+    ("minimum", (aten.minimum.default,), BuiltinOperator.MINIMUM, (_SIZE, SAME_QUANTIZATION)),
 ):
 
     def _binary(

@@ -1,0 +1,79 @@
+"""What to use in place of what is not served."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from edgewise.compat.table import SERVED, paths
+
+# By the longest prefix of a path.
+ADVICE = (
+    (
+        "executorch.backends.apple",
+        "Core ML and MPS are not backends of edgewise: try XnnpackPartitioner",
+    ),
+    ("executorch.backends.arm.tosa", "TOSA is compiled for Ethos-U only: try EthosUPartitioner"),
+    ("executorch.backends.arm.vgf", "VGF is not a backend of edgewise: try EthosUPartitioner"),
+    (
+        "executorch.backends.xnnpack.recipes",
+        'try edgewise.compile(model, inputs, backend="xnnpack", quantize="int8")',
+    ),
+    ("executorch.backends.transforms", "edgewise runs such passes itself while it lowers"),
+    (
+        "executorch.backends",
+        "edgewise has XNNPACK, Ethos-U and Neutron: try one of these partitioners",
+    ),
+    (
+        "executorch.devtools.etrecord",
+        "try print(program.delegation_report()) or `edgewise inspect`",
+    ),
+    ("executorch.devtools.ETRecord", "try print(program.delegation_report())"),
+    ("executorch.devtools.Inspector", "try edgewise.profile(), or edgewise.inspect.compare"),
+    ("executorch.devtools.inspector", "try edgewise.profile(), or edgewise.inspect.compare"),
+    (
+        "executorch.devtools.bundled_program",
+        "try edgewise.inspect.compare(model, program, batches)",
+    ),
+    ("executorch.devtools", "try edgewise.inspect, or the command `edgewise`"),
+    ("executorch.examples", "models to start with are in this project's examples/models"),
+    ("executorch.exir.backend", "try edge.to_backend(partitioner)"),
+    ("executorch.exir.capture", "try torch.export.export(model, inputs)"),
+    ("executorch.exir.emit", "try program.to_executorch()"),
+    (
+        "executorch.exir.pass_base",
+        "a pass is any function of a graph module: try edge.transform([f])",
+    ),
+    ("executorch.exir.passes", "edgewise runs such passes itself while it lowers"),
+    ("executorch.exir.serde", "try torch.export.save and torch.export.load"),
+    ("executorch.exir._serialize", "try edgewise.emit.file.read(bytes)"),
+    ("executorch.exir.schema", "try edgewise.emit.program"),
+    ("executorch.exir.verification", "try edgewise.edge.check(program)"),
+    ("executorch.export", "try edgewise.compile(model, inputs, backend=..., quantize=...)"),
+    ("executorch.extension.flat_tensor", "try program.write_tensor_data_to_file(folder)"),
+    ("executorch.extension.llm", "try edgewise.llm, or `edgewise llm export`"),
+    ("executorch.extension.training", "edgewise has no training on the device"),
+    ("executorch.codegen", "try edgewise.runtime.register_kernel"),
+    ("executorch.kernels", "edgewise's kernels are always there: leave the import out"),
+)
+
+
+def advice(path: str) -> str:
+    """What to do instead of importing `path`."""
+    parent, _, name = path.rpartition(".")
+    close = get_close_matches(name, SERVED.get(parent, {}), 1) or get_close_matches(
+        path, paths(), 1, cutoff=0.9
+    )
+    if close:
+        return f"try {close[0]}"
+    # The same name under another path: ExecuTorch has moved some.
+    others = sorted(home for home, names in SERVED.items() if name in names)
+    if others:
+        return f"try from {others[0]} import {name}"
+    found = [(prefix, text) for prefix, text in ADVICE if _is_below(path, prefix)]
+    if found:
+        return max(found)[1]  # the longest prefix
+    return "try edgewise's own names, or ExecuTorch itself for this script"
+
+
+def _is_below(path: str, prefix: str) -> bool:
+    return path == prefix or path.startswith((f"{prefix}.",))

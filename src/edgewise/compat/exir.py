@@ -1,0 +1,166 @@
+"""`executorch.exir`: options under the peer's names, and the calls that take them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from edgewise import lowering
+from edgewise.edge import EdgeCompileConfig as _EdgeCompileConfig
+from edgewise.emit import ExecutorchBackendConfig as _ExecutorchBackendConfig
+from edgewise.emit import MemoryPlanningConfig
+from edgewise.lowering import EdgeProgramManager, Partitioners, Passes, Programs
+
+# Scripts of the time when torch had it call it by this name.
+if not hasattr(torch.export, "export_for_training"):
+    torch.export.export_for_training = torch.export.export  # type: ignore[attr-defined]
+
+# Options that say how ExecuTorch works inside, not what the program computes: of no effect here.
+_NO_EFFECT = (
+    "delegate_alignment",
+    "do_quant_fusion_and_const_prop",
+    "dynamic_memory_planning_mode",
+    "emit_mutable_buffer_names",
+    "enable_non_cpu_memory_planning",
+    "propagate_device_config",
+    "reinplace_extra_ops",
+    "remove_view_copy",
+    "run_reinplace_pass",
+    "sym_shape_eval_pass",
+    "to_out_var_pass",
+)
+
+
+class EdgeCompileConfig(_EdgeCompileConfig):
+    """As ExecuTorch's. `_skip_dim_order` and `_use_edge_ops` are of no effect."""
+
+    def __init__(
+        self,
+        _check_ir_validity: bool = True,
+        _skip_dim_order: bool = False,
+        _core_aten_ops_exception_list: Sequence[Any] = (),
+        preserve_ops: Sequence[Any] = (),
+        _use_edge_ops: bool = True,
+    ) -> None:
+        del _skip_dim_order, _use_edge_ops
+        super().__init__(
+            _check_ir_validity, list(_core_aten_ops_exception_list), list(preserve_ops)
+        )
+
+
+class MemoryPlanningPass:
+    """Options of memory planning, which is done while the program is emitted."""
+
+    def __init__(
+        self,
+        memory_planning_algo: Callable[..., Any] | None = None,
+        allow_lifetime_and_storage_overlap: bool = False,
+        alloc_graph_input: bool = True,
+        alloc_graph_output: bool = True,
+        alloc_mutable_buffers: bool = True,
+        share_mutable_buffers: bool = False,
+        alignment: int = 16,
+    ) -> None:
+        del allow_lifetime_and_storage_overlap
+        if memory_planning_algo is not None and not isinstance(memory_planning_algo, str):
+            raise _refused("MemoryPlanningPass", "memory_planning_algo", "leaving it out")
+        if not alloc_mutable_buffers:
+            raise _refused("MemoryPlanningPass", "alloc_mutable_buffers=False", "leaving it out")
+        self.config = MemoryPlanningConfig(
+            alloc_graph_input, alloc_graph_output, alignment, share_mutable_buffers
+        )
+
+
+class ConstraintBasedSymShapeEvalPass:
+    """Sizes by their upper bounds, which is what edgewise does."""
+
+
+class ExecutorchBackendConfig(_ExecutorchBackendConfig):
+    """As ExecuTorch's. What only steers its own passes is of no effect here: `NO_EFFECT`.
+
+    ValueError for passes of one's own, planning by method, and weights that training changes.
+    """
+
+    NO_EFFECT = _NO_EFFECT
+
+    def __init__(
+        self,
+        passes: Sequence[Any] = (),
+        memory_planning_pass: Any = None,
+        emit_stacktrace: bool = False,
+        extract_delegate_segments: bool = True,
+        segment_alignment: int = 128,
+        constant_tensor_alignment: int | None = None,
+        external_constants: bool | Callable[[Node], str | None] = False,
+        external_mutable_weights: bool = False,
+        **others: Any,
+    ) -> None:
+        where = "ExecutorchBackendConfig"
+        unknown = sorted(set(others) - set(_NO_EFFECT))
+        if unknown:
+            raise TypeError(f"[{where}] has no option {', '.join(unknown)}")
+        if passes:
+            raise _refused(where, "passes", "edge.transform(passes) before to_executorch()")
+        if external_mutable_weights:
+            raise _refused(where, "external_mutable_weights", "external_constants=True")
+        if memory_planning_pass is not None and not isinstance(
+            memory_planning_pass, MemoryPlanningPass
+        ):
+            got = f"memory_planning_pass of type {type(memory_planning_pass).__name__}"
+            raise _refused(where, got, "one MemoryPlanningPass for all methods")
+        super().__init__(
+            segment_alignment=segment_alignment,
+            constant_tensor_alignment=constant_tensor_alignment or 16,
+            extract_delegate_segments=extract_delegate_segments,
+            emit_stacktrace=emit_stacktrace,
+            external_constants=external_constants,
+            memory_planning=(memory_planning_pass or MemoryPlanningPass()).config,
+        )
+
+
+def to_edge(
+    programs: Programs,
+    constant_methods: Mapping[str, Any] | None = None,
+    compile_config: _EdgeCompileConfig | None = None,
+    generate_etrecord: bool = False,
+) -> EdgeProgramManager:
+    """`edgewise.to_edge`, with the peer's further argument."""
+    _no_etrecord(generate_etrecord)
+    return lowering.to_edge(programs, constant_methods, compile_config)
+
+
+def to_edge_transform_and_lower(
+    programs: Programs,
+    transform_passes: Passes = None,
+    partitioner: Partitioners = None,
+    constant_methods: Mapping[str, Any] | None = None,
+    compile_config: _EdgeCompileConfig | None = None,
+    generate_etrecord: bool = False,
+) -> EdgeProgramManager:
+    """`edgewise.to_edge_transform_and_lower`, with the peer's further argument."""
+    _no_etrecord(generate_etrecord)
+    return lowering.to_edge_transform_and_lower(
+        programs, transform_passes, partitioner, constant_methods, compile_config
+    )
+
+
+class _Ops:
+    """`exir_ops.edge.aten.add.Tensor` is `torch.ops.aten.add.Tensor`: the edge dialect of
+    edgewise has ATen's operators as they are."""
+
+    edge = torch.ops
+
+
+ops = _Ops()
+
+
+def _no_etrecord(generate: bool) -> None:
+    if generate:
+        raise _refused("to_edge", "generate_etrecord=True", "program.delegation_report()")
+
+
+def _refused(where: str, got: str, instead: str) -> ValueError:
+    return ValueError(f"[{where}] edgewise does not do this; got {got}; try {instead}")

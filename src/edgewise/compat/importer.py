@@ -1,0 +1,107 @@
+"""Serves the paths of `table` to Python's import system."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+from edgewise.compat.advice import advice
+from edgewise.compat.table import ROOT, SERVED, paths
+
+_MARK = "__edgewise__"
+
+
+class ServedModule(ModuleType):
+    """A module of the table. Names are looked up when they are first used."""
+
+    def __getattr__(self, name: str) -> Any:
+        """The object behind a name. AttributeError, with what to use instead, for others."""
+        place = SERVED.get(self.__name__, {}).get(name)
+        if place is None:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            raise AttributeError(_not_served(f"{self.__name__}.{name}"))
+        home, _, attribute = place.partition(":")
+        module = importlib.import_module(home)
+        value = getattr(module, attribute) if attribute else module
+        setattr(self, name, value)
+        return value
+
+    def __dir__(self) -> list[str]:
+        return sorted([*super().__dir__(), *SERVED.get(self.__name__, {})])
+
+
+class _Loader(Loader):
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return ServedModule(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        setattr(module, _MARK, True)
+        names = SERVED.get(module.__name__, {})
+        module.__dict__["__all__"] = sorted(name for name in names if not name.startswith("_"))
+        module.__doc__ = f"{module.__name__}, as edgewise serves it: see docs/compat.md."
+
+
+class _Finder(MetaPathFinder):
+    """Answers for everything below `executorch`, so that nothing of the real one mixes in."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != ROOT and not fullname.startswith(f"{ROOT}."):
+            return None
+        if fullname not in paths():
+            # Without a name: Python would take one as "no submodule" and hide the text.
+            raise ModuleNotFoundError(_not_served(fullname))
+        # All are packages: `from module import name` then asks here for names that are missing.
+        return ModuleSpec(fullname, _Loader(), is_package=True)
+
+
+class _RemovedFinder(MetaPathFinder):
+    """Modules that torch no longer has, after all others were asked."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in paths():
+            return None
+        return ModuleSpec(fullname, _Loader(), is_package=True)
+
+
+_FINDERS = (_Finder(), _RemovedFinder())
+
+
+def install() -> None:
+    """Serves ExecuTorch's import paths from now on. A second call does nothing.
+
+    ImportError if the real ExecuTorch has been imported: its objects and ours do not mix.
+    """
+    if _FINDERS[0] in sys.meta_path:
+        return
+    imported = sys.modules.get(ROOT)
+    if imported is not None and not hasattr(imported, _MARK):
+        raise ImportError(
+            "[edgewise.compat] must be imported before ExecuTorch; got it imported from "
+            f"{getattr(imported, '__path__', ['?'])[0]}; try import edgewise.compat.executorch "
+            "as the first line"
+        )
+    sys.meta_path.insert(0, _FINDERS[0])
+    sys.meta_path.append(_FINDERS[1])
+
+
+def uninstall() -> None:
+    """Undoes `install`: later imports find the real ExecuTorch again."""
+    for finder in _FINDERS:
+        if finder in sys.meta_path:
+            sys.meta_path.remove(finder)
+    for name in [n for n, module in sys.modules.items() if hasattr(module, _MARK)]:
+        del sys.modules[name]
+
+
+def _not_served(path: str) -> str:
+    return f"[edgewise.compat] serves what docs/compat.md lists; got {path}; {advice(path)}"

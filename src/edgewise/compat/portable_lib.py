@@ -1,0 +1,171 @@
+"""`executorch.extension.pybindings.portable_lib`: the older way to run a program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from edgewise import runtime
+from edgewise.compat.runtime import Method, Program, _no_etdump
+from edgewise.runtime import MethodMeta, Verification
+
+__all__ = ["ExecuTorchMethod", "ExecuTorchModule", "ExecuTorchProgram"]
+
+
+class ExecuTorchMethod:
+    """A method: `method(inputs)`."""
+
+    def __init__(self, method: Method) -> None:
+        self._method = method
+        self._inputs: Sequence[Any] = ()
+        self._outputs: list[Any] = []
+
+    def set_inputs(self, inputs: Sequence[Any]) -> None:
+        """Keeps the inputs of the next `execute`."""
+        self._inputs = inputs
+
+    def execute(self) -> None:
+        """Runs the method on what was set."""
+        self._outputs = self._method.execute(self._inputs)
+
+    def get_outputs(self, clone_outputs: bool = True) -> list[Any]:
+        """Of the last run; outputs always have memory of their own."""
+        return self._outputs
+
+    def call(self, inputs: Sequence[Any] = (), clone_outputs: bool = True) -> list[Any]:
+        """Runs the method."""
+        return self._method.execute(inputs)
+
+    __call__ = call
+
+    def method_meta(self) -> MethodMeta:
+        """Inputs and outputs of the method."""
+        return self._method.metadata
+
+
+class ExecuTorchProgram:
+    """A loaded file, whose methods are numbered by name."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._names = sorted(program.method_names)
+
+    def num_methods(self) -> int:
+        """How many methods there are."""
+        return len(self._names)
+
+    def get_method_name(self, method_index: int) -> str:
+        """The name of a method."""
+        return self._names[method_index]
+
+    def load_method(self, method_name: str) -> ExecuTorchMethod:
+        """Makes a method ready to run."""
+        return ExecuTorchMethod(self._program.load_method(method_name))
+
+    def method_meta(self, method_name: str) -> MethodMeta:
+        """Inputs and outputs of a method."""
+        return self._program.metadata(method_name)
+
+    def has_etdump(self) -> bool:
+        """False."""
+        return False
+
+
+class ExecuTorchModule:
+    """A loaded file: `module.forward(inputs)`, `module.run_method(name, inputs)`."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def forward(self, inputs: Sequence[Any], clone_outputs: bool = True) -> list[Any]:
+        """Runs "forward"."""
+        return self.run_method("forward", inputs)
+
+    __call__ = forward
+
+    def run_method(
+        self, method_name: str, inputs: Sequence[Any] = (), clone_outputs: bool = True
+    ) -> list[Any]:
+        """Runs a method."""
+        return self._program.load_method(method_name).execute(inputs)
+
+    def method_names(self) -> list[str]:
+        """Names of the methods."""
+        return sorted(self._program.method_names)
+
+    def method_meta(self, method_name: str) -> MethodMeta:
+        """Inputs and outputs of a method."""
+        return self._program.metadata(method_name)
+
+    def has_etdump(self) -> bool:
+        """False."""
+        return False
+
+
+def _load_for_executorch(
+    program_path: str | Path,
+    data_path: str | Path | None = None,
+    enable_etdump: bool = False,
+    debug_buffer_size: int = 0,
+    program_verification: Verification = Verification.InternalConsistency,
+) -> ExecuTorchModule:
+    return ExecuTorchModule(_load(program_path, data_path, enable_etdump, program_verification))
+
+
+def _load_for_executorch_from_buffer(
+    buffer: bytes,
+    data_map_buffer: bytes | None = None,
+    enable_etdump: bool = False,
+    debug_buffer_size: int = 0,
+    program_verification: Verification = Verification.InternalConsistency,
+) -> ExecuTorchModule:
+    if data_map_buffer is not None:
+        raise NotImplementedError(
+            "[portable_lib] data must be a file; got data_map_buffer; try "
+            "_load_for_executorch(program_path, data_path)"
+        )
+    return ExecuTorchModule(_load(buffer, None, enable_etdump, program_verification))
+
+
+def _load_program(
+    path: str | Path,
+    enable_etdump: bool = False,
+    debug_buffer_size: int = 0,
+    program_verification: Verification = Verification.InternalConsistency,
+) -> ExecuTorchProgram:
+    return ExecuTorchProgram(_load(path, None, enable_etdump, program_verification))
+
+
+def _load_program_from_buffer(
+    buffer: bytes,
+    enable_etdump: bool = False,
+    debug_buffer_size: int = 0,
+    program_verification: Verification = Verification.InternalConsistency,
+) -> ExecuTorchProgram:
+    return ExecuTorchProgram(_load(buffer, None, enable_etdump, program_verification))
+
+
+def _is_available(backend_name: str) -> bool:
+    return runtime.Runtime.get().backend_registry.is_available(backend_name)
+
+
+def _get_registered_backend_names() -> list[str]:
+    return runtime.Runtime.get().backend_registry.registered_backend_names
+
+
+def _get_operator_names() -> list[str]:
+    return sorted(runtime.Runtime.get().operator_registry.operator_names)
+
+
+def _load(
+    data: str | Path | bytes,
+    data_path: str | Path | None,
+    enable_etdump: bool,
+    verification: Verification,
+) -> Program:
+    if enable_etdump:
+        raise _no_etdump()
+    return Program(
+        runtime.Runtime.get().load_program(data, verification=verification, data_path=data_path)
+    )

@@ -1,0 +1,205 @@
+"""Every import path that is served: module, names, and where the objects are.
+
+A name stands for the object of that name in the row's home; `name=other` for the home's `other`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import NamedTuple
+
+from edgewise.compat.xnnpack_configs import CONFIG_MODULES, CONFIGS
+
+ROOT = "executorch"
+
+
+class Row(NamedTuple):
+    """Names that one module of ExecuTorch has and one module of ours."""
+
+    path: str
+    home: str
+    names: str
+
+
+_XNNPACK = "edgewise.backends.xnnpack"
+_ETHOSU = "edgewise.backends.ethosu"
+_NEUTRON = "edgewise.backends.neutron"
+_QUANTIZE = "edgewise.quantize.config"
+_SPEC = "edgewise.partition.spec"
+_EXIR = "edgewise.compat.exir"
+_RUNTIME = "edgewise.compat.runtime"
+_LEGACY = "edgewise.compat.portable_lib"
+
+_CONFIGS = "edgewise.compat.xnnpack_configs"
+_CONFIG_PATH = "executorch.backends.xnnpack.partition.config"
+_PARTITIONERS = (
+    "XnnpackDynamicallyQuantizedPartitioner XnnpackFloatingPointPartitioner XnnpackPartitioner"
+)
+_EDGE_CONFIGS = "EdgeCompileConfig ExecutorchBackendConfig"
+_LOWERING = "to_edge to_edge_transform_and_lower"
+_MANAGERS = "EdgeProgramManager ExecutorchProgramManager"
+_ARM_QUANTIZER = "EthosUQuantizer get_symmetric_a16w8_quantization_config"
+_PORTABLE_LIB = (
+    "ExecuTorchMethod ExecuTorchModule ExecuTorchProgram _get_operator_names "
+    "_get_registered_backend_names _is_available _load_for_executorch "
+    "_load_for_executorch_from_buffer _load_program _load_program_from_buffer"
+)
+
+ROWS = (
+    # lowering
+    Row("executorch.exir", _EXIR, f"{_EDGE_CONFIGS} {_LOWERING}"),
+    Row("executorch.exir", "edgewise.lowering", _MANAGERS),
+    Row("executorch.exir", "torch.export", "ExportedProgram ExportGraphSignature"),
+    Row("executorch.exir.program", _EXIR, _LOWERING),
+    Row("executorch.exir.program", "edgewise.lowering", _MANAGERS),
+    Row("executorch.exir.program._program", _EXIR, _LOWERING),
+    Row("executorch.exir.program._program", "edgewise.lowering", _MANAGERS),
+    Row("executorch.exir.capture", _EXIR, _EDGE_CONFIGS),
+    Row("executorch.exir.capture._config", _EXIR, _EDGE_CONFIGS),
+    Row("executorch.exir.passes", _EXIR, "MemoryPlanningPass"),
+    Row("executorch.exir.passes.memory_planning_pass", _EXIR, "MemoryPlanningPass"),
+    Row("executorch.exir.passes.sym_shape_eval_pass", _EXIR, "ConstraintBasedSymShapeEvalPass"),
+    Row("executorch.exir.pass_base", "torch.fx.passes.infra.pass_base", "PassResult"),
+    # edge operators are ATen's own here
+    Row("executorch.exir.dialects._ops", _EXIR, "ops"),
+    Row("executorch.exir.dialects.edge._ops", "torch._ops", "EdgeOpOverload=OpOverload"),
+    # partitioners and backends of one's own
+    Row("executorch.exir.backend.compile_spec_schema", _SPEC, "CompileSpec"),
+    Row("executorch.exir.backend.partitioner", _SPEC, "DelegationSpec PartitionResult Partitioner"),
+    Row("executorch.exir.backend.backend_details", _SPEC, "BackendDetails PreprocessResult"),
+    Row("executorch.exir.backend.backend_details", _SPEC, "CompileSpec"),
+    Row("executorch.exir.backend.backend_details", "torch.export", "ExportedProgram"),
+    Row("executorch.exir.lowered_backend_module", "edgewise.partition", "LoweredBackendModule"),
+    Row("executorch.exir.delegate", "edgewise.partition", "executorch_call_delegate=call_delegate"),
+    # XNNPACK
+    Row("executorch.backends.xnnpack", _XNNPACK, "XnnpackBackend"),
+    Row(
+        "executorch.backends.xnnpack",
+        _XNNPACK,
+        "XnnpackDynamicallyQuantizedPartitioner XnnpackPartitioner",
+    ),
+    Row(
+        "executorch.backends.xnnpack",
+        "edgewise.compat.xnnpack",
+        "get_xnnpack_edge_compile_config get_xnnpack_executorch_backend_config",
+    ),
+    Row("executorch.backends.xnnpack.xnnpack_preprocess", _XNNPACK, "XnnpackBackend"),
+    Row("executorch.backends.xnnpack.partition.xnnpack_partitioner", _XNNPACK, _PARTITIONERS),
+    Row(
+        "executorch.backends.xnnpack.partition.xnnpack_partitioner",
+        "edgewise.compat.xnnpack",
+        "XnnpackQuantizedPartitioner",
+    ),
+    Row(_CONFIG_PATH, _CONFIGS, " ".join(["ALL_PARTITIONER_CONFIGS", *CONFIGS])),
+    *(
+        Row(f"{_CONFIG_PATH}.{module}", _CONFIGS, " ".join(names))
+        for module, names in CONFIG_MODULES.items()
+    ),
+    Row(
+        "executorch.backends.xnnpack.partition.config.xnnpack_config",
+        _XNNPACK,
+        "ConfigPrecisionType",
+    ),
+    Row(
+        "executorch.backends.xnnpack.quantizer.xnnpack_quantizer",
+        _XNNPACK,
+        "XNNPACKQuantizer get_symmetric_quantization_config",
+    ),
+    Row(
+        "executorch.backends.xnnpack.quantizer.xnnpack_quantizer_utils",
+        _QUANTIZE,
+        "QuantizationConfig",
+    ),
+    Row(
+        "executorch.backends.xnnpack.utils.configs",
+        "edgewise.compat.xnnpack",
+        "get_transform_passes get_xnnpack_edge_compile_config "
+        "get_xnnpack_executorch_backend_config",
+    ),
+    # Arm Ethos-U
+    Row("executorch.backends.arm.ethosu", _ETHOSU, "EthosUBackend EthosUCompileSpec"),
+    Row("executorch.backends.arm.ethosu", _ETHOSU, "EthosUPartitioner"),
+    Row("executorch.backends.arm.ethosu.backend", _ETHOSU, "EthosUBackend"),
+    Row("executorch.backends.arm.ethosu.compile_spec", _ETHOSU, "EthosUCompileSpec"),
+    Row("executorch.backends.arm.ethosu.partitioner", _ETHOSU, "EthosUPartitioner"),
+    Row("executorch.backends.arm.quantizer", _ETHOSU, _ARM_QUANTIZER),
+    Row("executorch.backends.arm.quantizer", _QUANTIZE, "QuantizationConfig"),
+    Row("executorch.backends.arm.quantizer", _QUANTIZE, "get_symmetric_quantization_config"),
+    Row("executorch.backends.arm.quantizer.arm_quantizer", _ETHOSU, _ARM_QUANTIZER),
+    Row(
+        "executorch.backends.arm.quantizer.arm_quantizer",
+        _QUANTIZE,
+        "QuantizationConfig get_symmetric_quantization_config",
+    ),
+    Row("executorch.backends.arm.quantizer.quantization_config", _QUANTIZE, "QuantizationConfig"),
+    # NXP Neutron
+    Row("executorch.backends.nxp.neutron_partitioner", _NEUTRON, "NeutronPartitioner"),
+    Row("executorch.backends.nxp.nxp_backend", _NEUTRON, "NeutronBackend"),
+    Row(
+        "executorch.backends.nxp.nxp_backend",
+        _NEUTRON,
+        "NeutronCompileSpecBuilder generate_neutron_compile_spec",
+    ),
+    Row("executorch.backends.nxp.quantizer.neutron_quantizer", _NEUTRON, "NeutronQuantizer"),
+    Row(
+        "executorch.backends.nxp.backend.custom_delegation_options",
+        _NEUTRON,
+        "CustomDelegationOptions",
+    ),
+    Row(
+        "executorch.backends.nxp.backend.neutron_target_spec",
+        "edgewise.compat.neutron",
+        "NeutronTargetSpec",
+    ),
+    # the runtime
+    Row("executorch.runtime", _RUNTIME, "BackendRegistry Method MethodMeta OperatorRegistry"),
+    Row("executorch.runtime", _RUNTIME, "Program Runtime Verification"),
+    Row("executorch.extension.pybindings.portable_lib", _LEGACY, _PORTABLE_LIB),
+    Row("executorch.extension.pybindings.portable_lib", _RUNTIME, "MethodMeta Verification"),
+    Row("executorch.extension.pybindings._portable_lib", _LEGACY, _PORTABLE_LIB),
+    Row("executorch.extension.pybindings._portable_lib", _RUNTIME, "MethodMeta Verification"),
+    Row("executorch.kernels.quantized", "", ""),
+    # looking into programs
+    Row("executorch.devtools.backend_debug", "edgewise.compat.delegation", "get_delegation_info"),
+)
+
+_PT2E = "torchao.quantization.pt2e"
+REMOVED_ROWS = (
+    Row("torch.ao.quantization.quantize_pt2e", f"{_PT2E}.quantize_pt2e", "convert_pt2e"),
+    Row("torch.ao.quantization.quantize_pt2e", f"{_PT2E}.quantize_pt2e", "prepare_pt2e"),
+    Row("torch.ao.quantization.quantize_pt2e", f"{_PT2E}.quantize_pt2e", "prepare_qat_pt2e"),
+    Row("torch.ao.quantization.quantizer.xnnpack_quantizer", _XNNPACK, "XNNPACKQuantizer"),
+    Row(
+        "torch.ao.quantization.quantizer.xnnpack_quantizer",
+        _QUANTIZE,
+        "get_symmetric_quantization_config",
+    ),
+)
+"""Modules that torch has removed and scripts of that time import; served where torch has none."""
+
+
+def _read(rows: tuple[Row, ...]) -> dict[str, dict[str, str]]:
+    served: dict[str, dict[str, str]] = {}
+    for row in rows:
+        names = served.setdefault(row.path, {})
+        for item in row.names.split():
+            name, _, other = item.partition("=")
+            assert name not in names, f"{row.path}.{name} is served twice"
+            names[name] = f"{row.home}:{other or name}"
+    return served
+
+
+REMOVED: Mapping[str, Mapping[str, str]] = _read(REMOVED_ROWS)
+SERVED: Mapping[str, Mapping[str, str]] = {**_read(ROWS), **REMOVED}
+"""By path and name: "module:attribute" of the object behind it."""
+
+
+@cache
+def paths() -> frozenset[str]:
+    """Modules that can be imported: those of the table, and what they are in."""
+    found: set[str] = set()
+    for path in SERVED:
+        parts = path.split(".")
+        found.update(".".join(parts[:n]) for n in range(1, len(parts) + 1))
+    return frozenset(found)

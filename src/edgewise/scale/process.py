@@ -1,0 +1,127 @@
+"""The process that forks tasks: started once for each worker, it imports what they need.
+
+Each task runs in a fork of its own, so that it can crash, be killed and be accounted for alone
+without the seconds that importing torch takes. Forking is safe as no threads exist before it:
+with one thread for its loops, torch starts none. Parent and server talk in lines of JSON;
+requests and results are files in the folder that a line names.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import pickle
+import select
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+REQUEST, RESULT, LOG = "request.pickle", "result.pickle", "log.txt"
+
+
+def main() -> int:
+    """Serves until standard input ends. Arguments: what `_prepare` takes."""
+    lines = os.fdopen(os.dup(0), "rb", buffering=0)
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    # What tasks print goes to their logs, never into the conversation.
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    for name in sys.argv[1:]:
+        _prepare(name)
+    # Collecting what is there already would copy its pages in each fork.
+    gc.collect()
+    gc.freeze()
+    out.write(json.dumps({"ready": os.getpid()}) + "\n")
+    for line in iter(lines.readline, b""):
+        child = _fork(Path(json.loads(line)["folder"]), [lines.fileno(), out.fileno()])
+        out.write(json.dumps({"started": child}) + "\n")
+        status, peak = _wait(child, lines.fileno())
+        out.write(json.dumps({"status": status, "peak": peak}) + "\n")
+    return 0
+
+
+def _prepare(name: str) -> None:
+    """Imports a module, or calls a function: "package.module:name"."""
+    module, _, function = name.partition(":")
+    try:
+        found = importlib.import_module(module)
+    except ImportError:
+        return  # a task that needs it says so
+    if function:
+        getattr(found, function)()
+
+
+def _fork(folder: Path, own: list[int]) -> int:
+    server = os.getpid()
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        os.setsid()
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != server:
+            os._exit(1)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        log = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        for descriptor in own:
+            os.close(descriptor)
+        _answer(folder)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _answer(folder: Path) -> None:
+    """Runs the request; its result, or the error that it raised, becomes the file."""
+    answer: tuple[str, Any, str]
+    try:
+        request = pickle.loads((folder / REQUEST).read_bytes())
+        module, _, name = request["function"].partition(":")
+        function = getattr(importlib.import_module(module), name)
+        answer = ("ok", function(request["arguments"], request["context"]), "")
+        data = pickle.dumps(answer)
+    except (Exception, SystemExit) as failure:
+        traceback.print_exc()
+        data = pickle.dumps(("error", None, describe(failure)))
+    part = folder / (RESULT + ".part")
+    part.write_bytes(data)
+    part.rename(folder / RESULT)
+
+
+def describe(failure: BaseException) -> str:
+    """The type unless the message says where; the message without torch's long tails."""
+    text = str(failure).strip() or "no message"
+    return text if text.startswith("[") else f"{type(failure).__name__}: {text}"
+
+
+def _wait(child: int, parent: int) -> tuple[int, int]:
+    """The child's wait status and peak memory in bytes; ends with it if the parent is gone."""
+    watched = os.pidfd_open(child)
+    try:
+        ready, _, _ = select.select([watched, parent], [], [])
+        if watched not in ready:
+            # The parent sends nothing while a task runs: its end of the pipe was closed.
+            os.killpg(child, signal.SIGKILL)
+            os._exit(1)
+    finally:
+        os.close(watched)
+    _, status, usage = os.wait4(child, 0)
+    return status, usage.ru_maxrss * 1024
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

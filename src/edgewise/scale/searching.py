@@ -1,0 +1,160 @@
+"""Which modules to keep in float: trials of growing sets, several at once, stopped early.
+
+Modules are ranked by how much noise is gone if one alone is float (the simulation of
+`edgewise.inspect`). Trial k compiles the model with the first k of them in float and compares
+its file with the float model. It goes in rounds: in each, trials are compiled at once; those
+that are clearly below the target on a quarter of the data are stopped there; the search ends
+with the round that reaches the target, or that brings nothing more. Rounds do not depend on how
+many workers there are: the same trials everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from edgewise.scale.combine import StageFailed, Tasks, known_data, one
+from edgewise.scale.drive import Job
+from edgewise.scale.plan import Combination
+from edgewise.scale.task import Outcome
+
+ROUND = 3
+"""Trials at once."""
+MARGIN_DB = 3.0
+"""So far below the target on a quarter of the data, a trial is given up."""
+GAIN_DB = 0.5
+"""A round that brings less ends a search without a target."""
+TOLERANCE_DB = 1.0
+"""Without a target: the smallest set that is so close to the best."""
+_LEAST = 4
+"""Batches on which a trial may be given up."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A set of modules in float. sqnr_db: None if it did not compile or run; `stopped`: on how
+    many batches it was given up, 0 if it saw all."""
+
+    keep_float: tuple[str, ...]
+    sqnr_db: float | None
+    size_bytes: int | None = None
+    stopped: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The combination with its modules in float, and the trials as plain data."""
+
+    combination: Combination
+    trials: list[dict[str, Any]]
+    reached: bool
+
+
+def choose(tasks: Tasks, combination: Combination, model: Any, calibration: Any) -> Job[Found]:
+    """The search as a job. StageFailed if no trial came through."""
+    search = combination.setting.search
+    assert search is not None
+    data = yield from known_data(tasks, combination.model.evaluation[0], pairs=True)
+    ranked = yield from one("search", tasks.sensitivity(combination, model, calibration, data))
+    names = [name for name, _, _ in ranked["modules"]][: search.limit]
+    always = combination.setting.keep_float
+    sets = [(*always, *names[:count]) for count in range(len(names) + 1)]
+    trials: list[Trial] = []
+    for start in range(0, len(sets), ROUND):
+        best = _best(trials)
+        chosen = [_with(combination, kept) for kept in sets[start : start + ROUND]]
+        trials += yield from _round(tasks, chosen, model, calibration, data, search.target_db)
+        if search.target_db is not None and _best(trials) >= search.target_db:
+            break
+        if search.target_db is None and start and _best(trials) < best + GAIN_DB:
+            break
+    picked = pick(trials, search.target_db)
+    if picked is None:
+        message = f"no trial came through: {trials[0].error}"
+        raise StageFailed("search", Outcome("", "error", error=message))
+    reached = search.target_db is None or _ratio(picked) >= search.target_db
+    return Found(
+        _with(combination, picked.keep_float), [_plain(trial) for trial in trials], reached
+    )
+
+
+def pick(trials: Sequence[Trial], target_db: float | None) -> Trial | None:
+    """The smallest set that reaches the target; else the best, or close to it without one."""
+    whole = [t for t in trials if t.sqnr_db is not None and not t.stopped]
+    if not whole:
+        return max((t for t in trials if t.sqnr_db is not None), key=_ratio, default=None)
+    best = max(map(_ratio, whole))
+    enough = best - TOLERANCE_DB if target_db is None else min(target_db, best)
+    return next(trial for trial in whole if _ratio(trial) >= enough)
+
+
+def _round(
+    tasks: Tasks,
+    chosen: Sequence[Combination],
+    model: Any,
+    calibration: Any,
+    data: Mapping[str, Any],
+    target_db: float | None,
+) -> Job[list[Trial]]:
+    built = yield [tasks.build(c, model, calibration) for c in chosen]
+    made = {i: outcome.value for i, outcome in enumerate(built) if outcome.ok}
+    trials = {
+        i: Trial(chosen[i].setting.keep_float, None, error=outcome.error)
+        for i, outcome in enumerate(built)
+        if not outcome.ok
+    }
+    few = _quarter(data)
+    if few is not None and target_db is not None:
+        first = yield from _ratios(tasks, made, model, {**data, "limit": few})
+        for i, (ratio, error) in first.items():
+            if ratio is None or ratio < target_db - MARGIN_DB:
+                size = made.pop(i)["size_bytes"]
+                kept = chosen[i].setting.keep_float
+                trials[i] = Trial(kept, ratio, size, 0 if ratio is None else few, error)
+    rest = yield from _ratios(tasks, made, model, data)
+    for i, (ratio, error) in rest.items():
+        kept = chosen[i].setting.keep_float
+        trials[i] = Trial(kept, ratio, made[i]["size_bytes"], 0, error)
+    return [trials[i] for i in sorted(trials)]
+
+
+def _ratios(
+    tasks: Tasks, made: Mapping[int, Any], model: Any, data: Any
+) -> Job[dict[int, tuple[float | None, str]]]:
+    if not made:
+        return {}
+    outcomes = yield [
+        tasks.evaluate(one["program"], model, data, ["sqnr"], "trial") for one in made.values()
+    ]
+    found: dict[int, tuple[float | None, str]] = {}
+    for i, outcome in zip(made, outcomes, strict=True):
+        if not outcome.ok:
+            found[i] = (None, outcome.error)
+            continue
+        found[i] = (outcome.value["figures"]["SQNR dB"], "")
+    return found
+
+
+def _quarter(data: Mapping[str, Any]) -> int | None:
+    """Batches of the first rung; None if there are too few, or nobody knows how many."""
+    limit = data.get("limit")
+    return limit // 4 if limit is not None and limit // 4 >= _LEAST else None
+
+
+def _with(combination: Combination, kept: tuple[str, ...]) -> Combination:
+    return replace(combination, setting=replace(combination.setting, keep_float=kept))
+
+
+def _ratio(trial: Trial) -> float:
+    return -math.inf if trial.sqnr_db is None else trial.sqnr_db
+
+
+def _best(trials: Sequence[Trial]) -> float:
+    return max((_ratio(trial) for trial in trials if not trial.stopped), default=-math.inf)
+
+
+def _plain(trial: Trial) -> dict[str, Any]:
+    return {**asdict(trial), "keep_float": list(trial.keep_float)}

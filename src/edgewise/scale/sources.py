@@ -1,0 +1,81 @@
+"""Objects by their place: "file.py:name", "package.module:name", "model.pt2"."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+from edgewise.scale.task import digest
+
+
+def is_exported(source: str) -> bool:
+    """Whether it is a file of `torch.export.save`."""
+    return source.endswith(".pt2")
+
+
+def content(source: str, root: str) -> str:
+    """A digest of the file that the source is in; "" for a module from elsewhere.
+
+    FileNotFoundError with a message if there is no such file.
+    """
+    path = _file(source, root)
+    return digest(path.read_bytes()) if path is not None else ""
+
+
+def resolve(source: str, root: str) -> Any:
+    """The object. ValueError if there is none of that name; what the file raises."""
+    place, _, name = source.rpartition(":")
+    found: Any = _module(place, source, root)
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise ValueError(f"[{source}] {place} must define {name}; got no {part!r} there")
+        found = getattr(found, part)
+    return found
+
+
+def _module(place: str, source: str, root: str) -> Any:
+    path = _file(source, root)
+    if not place.endswith(".py"):
+        _look_in(Path(root))
+        return importlib.import_module(place)
+    assert path is not None
+    _look_in(path.parent)
+    # Named by its content: two files `models.py` do not meet, and pickles find their classes.
+    name = f"edgewise_source_{path.stem}_{digest(path.read_bytes())[:12]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _look_in(folder: Path) -> None:
+    """As Python does for a script's folder."""
+    text = str(folder.resolve())
+    if text not in sys.path:
+        sys.path.insert(0, text)
+
+
+def _file(source: str, root: str) -> Path | None:
+    if is_exported(source):
+        place = source
+    else:
+        place = source.rpartition(":")[0]
+        if not place.endswith(".py"):
+            path = Path(root, *place.split("."))
+            files = (path.with_suffix(".py"), path / "__init__.py")
+            return next((file for file in files if file.is_file()), None)
+    path = Path(root, place)
+    if not path.is_file():
+        raise FileNotFoundError(f"[{source}] a file must be there; got none at {path}")
+    return path

@@ -1,0 +1,216 @@
+"""The steps of a combination, each a function of content that runs in a process of its own.
+
+load, data -> build -> evaluate, measure. Each is told what earlier ones found: digests and names
+of files in the store. Results are plain data.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from edgewise.scale import metrics as metric
+from edgewise.scale.fingerprint import Fingerprint
+from edgewise.scale.models import restore, save
+from edgewise.scale.sources import resolve
+from edgewise.scale.store import Store
+from edgewise.scale.supervisor import Context
+
+Arguments = Mapping[str, Any]
+
+
+def load(arguments: Arguments, context: Context) -> dict[str, Any]:
+    """A model, made once and kept in the store. `model`: the fingerprint of its content."""
+    return save(arguments, context)
+
+
+def data(arguments: Arguments, context: Context) -> dict[str, Any]:
+    """Reads a data set through. `data`: the fingerprint of its content."""
+    found = Fingerprint()
+    count = 0
+    for item in samples(arguments, context):
+        if count == 0:
+            _check_item(arguments, item)
+        found.add(item)
+        count += 1
+    if count == 0:
+        raise ValueError(f"[{arguments['source']}] data must hold at least one batch; got none")
+    return {"data": str(found), "batches": count}
+
+
+def samples(arguments: Arguments, context: Context) -> Iterator[Any]:
+    """The items of a data set, one by one: batches to calibrate with, or (inputs, target)."""
+    if arguments["source"].startswith("store:"):
+        import io
+
+        file = Store(context.store).read(arguments["source"].removeprefix("store:"))
+        made = torch.load(io.BytesIO(file), weights_only=False)
+    else:
+        torch.manual_seed(0)
+        made = resolve(arguments["source"], context.root)
+        made = made(**arguments.get("arguments", {})) if callable(made) else made
+    return itertools.islice(iter(made), arguments.get("limit"))
+
+
+def build(arguments: Arguments, context: Context) -> dict[str, Any]:
+    """Exports, quantizes, lowers and writes a program, and its report."""
+    # Not as `edgewise.compile`: that is the module once it has been imported by its name.
+    from edgewise.compile import compile
+
+    model, inputs = restore(arguments["model"], context)
+    quantize = arguments["quantize"]
+    calibration = arguments.get("calibration")
+    if quantize["scheme"] is not None and isinstance(model, torch.export.ExportedProgram):
+        model = model.module()
+    start = time.perf_counter()
+    program = compile(
+        model,
+        inputs,
+        backend=arguments["backend"],
+        quantize=quantize["scheme"],
+        calibration=samples(calibration, context) if calibration else None,
+        keep_float=quantize.get("keep_float", ()),
+        group_size=quantize.get("group_size"),
+        verbose=False,
+    )
+    file = program.buffer
+    seconds = time.perf_counter() - start
+    report = program.delegation_report()
+    store = Store(context.store)
+    name = store.add("programs", file, ".pte")
+    stem = name.rpartition("/")[2].removesuffix(".pte")
+    return {
+        "program": name,
+        "report": _write_report(store, stem, program),
+        "digest": stem,
+        "size_bytes": len(file),
+        "delegates": len(report.delegates),
+        "delegated": {q: report.share(q) for q in ("nodes", "macs", "bytes")},
+        "refused": _refused(report),
+        "lower_seconds": seconds,
+        **_estimates(report),
+    }
+
+
+def evaluate(arguments: Arguments, context: Context) -> dict[str, Any]:
+    """Figures of a program over a data set, run on the native runtime or a simulator."""
+    import edgewise
+
+    chosen = {name: _metric(name, context) for name in arguments["metrics"]}
+    wants_reference = any(getattr(m, "needs_reference", False) for m in chosen.values())
+    reference = _reference(arguments, context) if wants_reference else None
+    program = edgewise.load(Store(context.store).read(arguments["program"]), threads=1)
+    count = 0
+    for inputs, target in samples(arguments["data"], context):
+        given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+        outputs = program(*given)
+        wanted = reference(*given) if reference else None
+        for one in chosen.values():
+            one.add(outputs, target, wanted)
+        count += 1
+    figures = {k: float(v) for one in chosen.values() for k, v in one.result().items()}
+    # JSON has neither infinity nor NaN.
+    figures_or_none = {k: v if math.isfinite(v) else None for k, v in figures.items()}
+    return {"figures": figures_or_none, "samples": count}
+
+
+def measure(arguments: Arguments, context: Context) -> dict[str, Any]:
+    """Latency of a program on this machine with the model's example inputs."""
+    from edgewise.scale.measure import latency
+
+    _, inputs = restore(arguments["model"], context)
+    program = Store(context.store).read(arguments["program"])
+    return dict(
+        latency(program, inputs, threads=arguments["threads"], seconds=arguments["seconds"])
+    )
+
+
+def sensitivity(arguments: Arguments, context: Context) -> dict[str, Any]:
+    """The modules of a model that is to be quantized, the most sensitive first."""
+    from edgewise.compile import quantizer_of
+    from edgewise.inspect.sensitivity import simulate
+    from edgewise.inspect.suggesting import rank_modules
+    from edgewise.quantize.calibration import as_batch
+    from edgewise.quantize.schemes import scheme_of
+
+    model, inputs = restore(arguments["model"], context)
+    if isinstance(model, torch.export.ExportedProgram):
+        raise TypeError("[search] the model must be a module; got an exported program")
+    quantize = arguments["quantize"]
+    calibration = arguments.get("calibration")
+    batches = [as_batch(i) for i, _ in samples({**arguments["data"], "limit": 16}, context)]
+    simulation = simulate(
+        model,
+        inputs,
+        scheme_of(quantize["scheme"], quantize.get("group_size")),
+        quantizer_of(arguments["backend"]),
+        batches,
+        samples(calibration, context) if calibration else None,
+        quantize.get("keep_float", ()),
+    )
+    found = rank_modules(model, simulation)
+    return {"modules": [[one.module, one.type, one.share] for one in found]}
+
+
+def _metric(name: str, context: Context) -> metric.Metric:
+    if name in metric.METRICS:
+        return metric.as_metric(name)
+    return metric.as_metric(resolve(name, context.root), name.rpartition(":")[2])
+
+
+def _reference(arguments: Arguments, context: Context) -> Any:
+    model, _ = restore(arguments["model"], context)
+    module = model.module() if isinstance(model, torch.export.ExportedProgram) else model.eval()
+
+    def run(*inputs: Any) -> Any:
+        with torch.no_grad():
+            given = [x if isinstance(x, torch.Tensor) else torch.as_tensor(x) for x in inputs]
+            return torch.utils._pytree.tree_map_only(
+                torch.Tensor, lambda t: t.numpy(), module(*given)
+            )
+
+    return run
+
+
+def _check_item(arguments: Arguments, item: Any) -> None:
+    if arguments.get("pairs") and not (isinstance(item, (tuple, list)) and len(item) == 2):
+        raise ValueError(
+            f"[{arguments['source']}] evaluation data must be pairs (inputs, target); got "
+            f"{type(item).__name__}; try (inputs, None) for metrics that need no target"
+        )
+
+
+def _write_report(store: Store, stem: str, program: Any) -> str:
+    """The page about a program, named like it: paths of this machine may be in it."""
+    from edgewise.report import Subject, render
+
+    name = f"reports/{stem}.html"
+    store.write(name, render([Subject(f"{stem}.pte", program.record())]).encode())
+    return name
+
+
+def _refused(report: Any) -> str:
+    """Of what no backend took: the most frequent operator and reason."""
+    counts: dict[str, int] = {}
+    for node in report.refused:
+        for refusal in node.refusals:
+            text = f"{node.operator}: {refusal}"
+            counts[text] = counts.get(text, 0) + 1
+    return max(counts, key=lambda text: counts[text], default="")
+
+
+def _estimates(report: Any) -> dict[str, float]:
+    """Of all NPU programs together: cycles, and milliseconds at the compiler's clock."""
+    figures = [found.figures for found in report.estimates.values()]
+    found: dict[str, float] = {}
+    if any("cycles" in one for one in figures):
+        found["npu_cycles"] = sum(one.get("cycles", 0) for one in figures)
+    rates = [one["inferences per second"] for one in figures if one.get("inferences per second")]
+    if rates:
+        found["npu_ms"] = sum(1e3 / rate for rate in rates)
+    return found

@@ -1,0 +1,46 @@
+"""What results depend on besides their arguments: the packages that make them."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import platform
+from importlib import metadata
+from pathlib import Path
+
+_PACKAGES = ("torch", "torchao", "numpy", "ethos-u-vela", "tosa-tools", "ai-edge-litert")
+
+
+@functools.lru_cache(maxsize=1)
+def versions() -> dict[str, str]:
+    """By name. edgewise's own holds a digest of its code: a changed source is another version."""
+    import edgewise
+
+    found = {
+        "python": platform.python_version(),
+        "edgewise": f"{edgewise.__version__}+{_code_digest(Path(edgewise.__file__).parent)}",
+    }
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _code_digest(folder: Path) -> str:
+    """Of what decides on results; how they are scheduled, shown and reported does not."""
+    content = hashlib.sha256()
+    apart = {"cli", "scale", "report", "llm", "compat"}
+    for path in sorted(folder.rglob("*")):
+        place = path.relative_to(folder)
+        stages = place.parts[0] == "scale" and place.name in _DECISIVE
+        if place.parts[0] in apart and not stages:
+            continue
+        if path.suffix in (".py", ".so"):
+            content.update(f"{place}\0".encode())
+            content.update(path.read_bytes())
+    return content.hexdigest()[:12]
+
+
+_DECISIVE = ("stages.py", "metrics.py", "measure.py", "sources.py", "fingerprint.py")

@@ -1,0 +1,1 @@
+"""What the scripts use of torchvision, on the models of `examples/models`."""

@@ -1,0 +1,3 @@
+from . import mobilenetv2
+
+__all__ = ["mobilenetv2"]

@@ -1,0 +1,26 @@
+"""The runtime's installation has a budget: with numpy it stays within 80 MiB."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from pathlib import Path
+
+import pytest
+
+from edgewise.runtime import _native
+
+# numpy's wheel takes 72.3 MiB where it is installed, our Python files and their bytecode 4.6.
+MODULE_BUDGET = 3_300_000
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64",
+    reason="the budget is that of the wheel for x86-64",
+)
+def test_the_module_stays_within_its_budget() -> None:
+    size = Path(_native.__file__).stat().st_size
+    assert size <= MODULE_BUDGET, (
+        f"the native module has {size} bytes of {MODULE_BUDGET}; see which object files grew: "
+        "size build/dev/native/kernels/CMakeFiles/edgewise_kernels.dir/*.o"
+    )

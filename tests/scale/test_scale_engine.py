@@ -1,0 +1,160 @@
+"""Tasks in processes of their own: what becomes of them, when they run, what is left behind."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edgewise.scale.engine import run_all
+from edgewise.scale.local import LocalEngine
+from edgewise.scale.task import Limits, Outcome, Task
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[LocalEngine]:
+    with LocalEngine(2) as made:
+        yield made
+
+
+def call(name: str, limits: Limits = Limits(30), **arguments: object) -> Task:  # noqa: B008
+    return Task(f"scale_functions:{name}", arguments, limits=limits)
+
+
+OUTCOMES = [
+    ("double", Limits(), "ok", ""),
+    ("refuse", Limits(), "error", "[refuse] x must be 1; got 2"),
+    ("missing", Limits(), "error", "has no attribute 'missing'"),
+    ("crash", Limits(), "crash", "SIGSEGV (Segmentation fault); last lines: the last words"),
+    ("leave", Limits(), "crash", "exit code 7"),
+    ("sleep", Limits(seconds=0.3), "time", "longer than its 0.3 s"),
+    ("eat", Limits(bytes=200 << 20), "memory", "more than its 200 MiB of memory"),
+]
+
+
+def test_outcomes(engine: LocalEngine) -> None:
+    tasks = [call(name, limits, x=i) for i, (name, limits, _, _) in enumerate(OUTCOMES)]
+    found = list(run_all(engine, tasks))
+    for outcome, (name, _, status, text) in zip(found, OUTCOMES, strict=True):
+        assert (name, outcome.status) == (name, status), outcome
+        assert text in outcome.error
+    # Limits are seen every 50 ms: what is far above both was not seen.
+    assert 0.3 < found[5].seconds < 10
+    assert 200 << 20 < found[6].peak_bytes < 1000 << 20
+
+
+def test_outcomes_come_in_order_and_tasks_are_taken_as_there_is_room(engine: LocalEngine) -> None:
+    taken = 0
+
+    def tasks() -> Iterator[Task]:
+        nonlocal taken
+        for x in range(30):
+            taken += 1
+            yield call("double", x=x)
+
+    values = []
+    for outcome in run_all(engine, tasks()):
+        values.append(outcome.value)
+        assert taken <= len(values) + 2 * engine.slots
+    assert values == [2 * x for x in range(30)]
+
+
+def test_equal_tasks_run_once(engine: LocalEngine, tmp_path: Path) -> None:
+    same = [call("note", x=1, file=str(tmp_path / "ran"), seconds=0.2) for _ in range(3)]
+    assert [o.value for o in run_all(engine, same)] == [2, 2, 2]
+    assert (tmp_path / "ran").read_text() == "1\n"
+
+
+def test_exclusive_tasks_run_alone(engine: LocalEngine) -> None:
+    other = LocalEngine(1)  # turns are the machine's, not an engine's
+    with other:
+        for index in range(4):
+            engine.submit(call("span", x=index, seconds=0.15))
+        alone = Task("scale_functions:span", {"x": 9, "seconds": 0.15}, exclusive=True)
+        other.submit(alone)
+        start, end = other.next().value
+        spans = [engine.next().value for _ in range(4)]
+    assert all(e <= start or end <= s for s, e in spans), (start, end, spans)
+    pairs = [(a, b) for a in spans for b in spans if a < b]
+    assert any(b[0] < a[1] for a, b in pairs), "the others did not overlap"
+
+
+def test_attachments(engine: LocalEngine) -> None:
+    big = engine.share(b"x" * 1000)
+    tasks = [
+        Task("scale_functions:attached", {"x": i}, {"big": big, "small": b"y" * i})
+        for i in range(4)
+    ]
+    assert [o.value for o in run_all(engine, tasks)] == [1000, 1001, 1002, 1003]
+
+
+def test_a_lost_worker_s_task_is_tried_again(engine: LocalEngine, tmp_path: Path) -> None:
+    before = set(engine.workers)
+    tasks = [call("lose_worker", file=str(tmp_path / "mark")), *(call("double", x=i) for i in (5,))]
+    found = list(run_all(engine, tasks))
+    assert [o.value for o in found] == ["done", 10]
+    assert set(engine.workers) != before
+
+
+def test_closing_ends_what_runs() -> None:
+    engine = LocalEngine(1)
+    engine.submit(call("sleep"))
+    while not (engine.workers and _children(engine.workers[0])):
+        time.sleep(0.02)
+    (worker,) = engine.workers
+    (child,) = _children(worker)
+    engine.close()
+    deadline = time.monotonic() + 10
+    while any(map(_is_alive, (worker, child))) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not _is_alive(worker)
+    assert not _is_alive(child)
+    with pytest.raises(RuntimeError, match="closed"):
+        engine.submit(call("double", x=1))
+
+
+def test_keys_are_of_content() -> None:
+    one = Task("m:f", {"a": 1, "b": [2]}, versions={"torch": "1"})
+    same = Task("m:f", {"b": [2], "a": 1}, limits=Limits(5), exclusive=True, label="x",
+                versions={"torch": "1"})  # fmt: skip
+    assert one.key == same.key
+    for other in (
+        Task("m:g", one.arguments, versions=one.versions),
+        Task("m:f", {"a": 2, "b": [2]}, versions=one.versions),
+        Task("m:f", one.arguments, versions={"torch": "2"}),
+    ):
+        assert other.key != one.key
+
+
+@pytest.mark.parametrize(
+    ("status", "then", "now", "stands"),
+    [
+        ("ok", Limits(1), Limits(9), True),
+        ("error", Limits(1), Limits(9), True),
+        ("crash", Limits(1), Limits(9), True),
+        ("time", Limits(5), Limits(5), True),
+        ("time", Limits(5), Limits(6), False),
+        ("time", Limits(5), Limits(None), False),
+        ("memory", Limits(5, 100), Limits(9, 100), True),
+        ("memory", Limits(5, 100), Limits(5, 200), False),
+        ("lost", Limits(), Limits(), False),
+    ],
+)
+def test_wider_limits_are_another_try(status: str, then: Limits, now: Limits, stands: bool) -> None:
+    assert Outcome("k", status, limits=then).stands(now) is stands  # type: ignore[arg-type]
+
+
+def _children(process: int) -> list[int]:
+    path = Path(f"/proc/{process}/task/{process}/children")
+    return [int(word) for word in path.read_text().split()] if path.exists() else []
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+        return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
+    except (OSError, IndexError):
+        return False
