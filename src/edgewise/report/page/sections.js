@@ -107,7 +107,7 @@ function memorySection(methods, width) {
     const blocks = m.data.memory.filter((b) => String(b[1]) === arena);
     if (!size || !blocks.length) return "";
     const total = blocks.reduce((a, b) => a + b[3], 0);
-    const saved = total > size ? `; without sharing places it would be ${bytes(total)}` : "";
+    const saved = total > 1.02 * size ? `; without sharing places it would be ${bytes(total)}` : "";
     return `<div data-program="${i}"><h3>${esc(methods.length > 1 ? `${m.program.name} ` : "")}<small>${arena === "1" ? "" : `arena ${arena}, shared by methods: `}${bytes(size)} for ${plural(blocks.length, "tensor")}${saved}</small></h3>${memoryChart(m, arena, blocks, width)}</div>`;
   })).filter(Boolean);
   if (!parts.length) return "";
