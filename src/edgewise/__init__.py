@@ -67,13 +67,9 @@ def __getattr__(name: str) -> Any:
     try:
         module = importlib.import_module(_HOME[name])
     except ModuleNotFoundError as missing:
-        if missing.name in ("torch", "torchao", "flatbuffers"):
-            raise ModuleNotFoundError(
-                f"[edgewise.{name}] lowering needs torch and flatbuffers; got no {missing.name}; "
-                f"try pip install edgewise[export]",
-                name=missing.name,
-            ) from missing
-        raise
+        from edgewise.lazy import explained
+
+        raise explained(f"edgewise.{name}", missing) from missing
     # Importing a submodule binds its own name here: `compile` is also a module.
     value = getattr(module, name)
     globals()[name] = value

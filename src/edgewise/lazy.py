@@ -6,9 +6,28 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
+_LOWERING = ("torch", "torchao", "flatbuffers")
+
 
 def attribute(package: str, homes: Mapping[str, str], name: str) -> Any:
-    """What a package's `__getattr__` answers. homes: the module that each name is in."""
+    """What a package's `__getattr__` answers. homes: the module that each name is in.
+
+    Where a module is missing that lowering needs, the error names the extra.
+    """
     if name not in homes:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
-    return getattr(import_module(homes[name]), name)
+    try:
+        return getattr(import_module(homes[name]), name)
+    except ModuleNotFoundError as missing:
+        raise explained(f"{package}.{name}", missing) from missing
+
+
+def explained(where: str, missing: ModuleNotFoundError) -> ModuleNotFoundError:
+    """The error, with the extra that brings the module if lowering needs it."""
+    if missing.name not in _LOWERING or str(missing).startswith("["):
+        return missing
+    return ModuleNotFoundError(
+        f"[{where}] lowering needs torch and flatbuffers; got no {missing.name}; "
+        f"try pip install edgewise[export]",
+        name=missing.name,
+    )

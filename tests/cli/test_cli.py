@@ -116,6 +116,9 @@ def test_disassemble(tmp_path: Path, command: Command) -> None:
     assert shown.code == 0, shown.err
     for part in ("delegate 0:", "NPU_OP_CONV", "NPU_SET_KERNEL_HEIGHT_M1", "NPU_OP_STOP"):
         assert part in shown.out
+    (told,) = command("ethosu", "disassemble", path, "--json").json["delegates"]
+    assert told["scratch_bytes"] > 0
+    assert any("NPU_OP_STOP" in line for line in told["commands"])
     inside = command("inspect", path, "--json").json["methods"][0]["delegates"][0]["graph"]
     assert inside["facts"]["target"] == "ethos-u55-128"
     assert inside["facts"]["operations"]["NPU_OP_CONV"] >= 1

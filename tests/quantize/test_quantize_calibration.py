@@ -50,7 +50,7 @@ class TwoInputs(nn.Module):
         ([X.double()], r"batch 0: input 0 must be float32\[2, 8\] .* got float64\[2, 8\]"),
         ([(X, X)], r"batch 0 must have 1 inputs; got 2; try a tuple"),
         ([()], r"batch 0 must have 1 inputs; got 0"),
-        ([X.numpy()], r"batch 0: input 0 must be a tensor; got ndarray; try torch.as_tensor"),
+        ([X.numpy()], r"batch 0: input 0 must be a tensor; got ndarray; try torch.from_numpy"),
     ],
 )
 def test_what_does_not_fit_is_refused(calibration: Any, message: str) -> None:

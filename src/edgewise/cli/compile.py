@@ -23,7 +23,15 @@ from edgewise.cli.compiling import (
     scheme,
 )
 from edgewise.cli.errors import CliError
-from edgewise.cli.images import Mean, Preprocess, Resize, Std, Stretch, preprocessing
+from edgewise.cli.images import (
+    Mean,
+    Preprocess,
+    Resize,
+    Std,
+    Stretch,
+    is_image,
+    preprocessing,
+)
 from edgewise.cli.models import ExampleShapes, ModelArgument, load_model
 from edgewise.cli.options import Json, Quiet
 from edgewise.cli.output import Output
@@ -104,7 +112,9 @@ def command(
     if calibration:
         with out.progress("reading calibration data"):
             batches = data(loaded, calibration, how, limit)
-        out.note(f"calibration: {len(batches)} batches; pictures: {how}")
+        has_pictures = any(Path(one).is_dir() or is_image(Path(one)) for one in calibration)
+        told = f"; pictures: {how}" if has_pictures else ""
+        out.note(f"calibration: {len(batches)} batches{told}")
     rows: list[dict[str, Any]] = []
     reports: list[str] = []
     for way, path in zip(ways, paths, strict=True):

@@ -173,7 +173,7 @@ def compile_one(
                 advance(1)
 
         program = edgewise.compile(
-            model.model,
+            _to_quantize(model, way) if way.quantize else model.model,
             model.inputs,
             backend=way.backend,
             dynamic_shapes=model.dynamic_shapes,
@@ -184,6 +184,23 @@ def compile_one(
             verbose=False,
         )
     return Compiled(program, time.perf_counter() - start)
+
+
+def _to_quantize(model: LoadedModel, way: Way) -> Any:
+    """Of a saved program the module: its operators are quantized, its layers are gone."""
+    import torch
+
+    from edgewise.quantize.schemes import SCHEMES
+
+    assert way.quantize is not None
+    if isinstance(model.model, torch.nn.Module):
+        return model.model
+    if not SCHEMES[way.quantize].uses_pt2e or way.keep_float:
+        raise CliError(
+            f"[{model.name}] {'--keep-float' if way.keep_float else way.quantize} is of layers, "
+            f"which an exported program has no more; try model.py:make, or --quantize int8"
+        )
+    return model.model.module()
 
 
 def _hush() -> None:

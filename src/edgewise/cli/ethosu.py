@@ -6,6 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+
+from edgewise.cli.errors import CliError
+from edgewise.cli.options import Json, Quiet
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 
@@ -18,8 +22,32 @@ def _group() -> None:
 @app.command(help="The command streams of a file's Ethos-U delegates, as text.")
 def disassemble(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A .pte file, or a payload.")],
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Prints them to standard output."""
-    from edgewise.backends.ethosu.disassemble import main
+    """As `python -m edgewise.backends.ethosu.disassemble`; with --json the delegates' fields."""
+    from dataclasses import asdict
 
-    raise typer.Exit(main([str(file)]))
+    from edgewise.backends.ethosu.disassemble import main, programs
+    from edgewise.backends.ethosu.simulator.stream import disassemble as text
+    from edgewise.cli.output import Output
+
+    found = list(programs(file.read_bytes()))
+    if not found:
+        raise CliError(f"[disassemble] {file} has no Ethos-U delegate; try edgewise inspect {file}")
+    told = [
+        {
+            "inputs": [asdict(tensor) for tensor in program.inputs],
+            "outputs": [asdict(tensor) for tensor in program.outputs],
+            "weight_bytes": len(program.weights),
+            "scratch_bytes": program.scratch_size,
+            "commands": text(program.commands).splitlines(),
+        }
+        for program in found
+    ]
+    out = Output(json=json, quiet=quiet)
+
+    def show(console: Console) -> None:
+        main([str(file)])
+
+    out.result({"file": str(file), "delegates": told}, show)

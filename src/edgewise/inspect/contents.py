@@ -21,7 +21,8 @@ class ValueContents:
     dim_order: list[int] = field(default_factory=list)
     nbytes: int = 0
     place: str = ""
-    """Of a tensor: "planned", "state", "constant", "data file", "argument" (given or found)."""
+    """Of a tensor: "planned", "state", "constant", "data file", "argument" (given or found).
+    State that starts as zeros looks like any other planned tensor in a file."""
     name: str = ""
     """The tensor's in the model, where the file says it."""
     value: Any = None
