@@ -11,7 +11,10 @@ QUIET := tools/quiet.sh
 PACKAGES := build/.packages
 NATIVE_FILES = $(shell find native -name '*.h' -o -name '*.cpp')
 
+CROSS := aarch64 armv7
+
 .PHONY: help setup native demo test pytest ctest conformance lint format sanitize bench wheel clean distclean
+.PHONY: cross cross-test $(CROSS:%=cross-%)
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -23,6 +26,8 @@ help:
 	@echo "make lint       ruff, mypy, clang-format"
 	@echo "make format     let ruff and clang-format rewrite the sources"
 	@echo "make sanitize   the native tests under AddressSanitizer and UBSan"
+	@echo "make cross      the runtime for 64-bit and 32-bit Arm Linux, in build/cross"
+	@echo "make cross-test  the one for 64-bit Arm, built and run under qemu-user"
 	@echo "make bench      the figures of benchmarks/, against the peers"
 	@echo "make wheel      a wheel in dist/"
 	@echo "make clean      remove build/ and dist/; make distclean: the environment as well"
@@ -95,6 +100,20 @@ sanitize: $(SANITIZE)/build.ninja
 	@UBSAN_OPTIONS=print_stacktrace=1 $(QUIET) --show '^[0-9]+% tests passed' \
 	  build/logs/sanitize-ctest.log "ctest under sanitizers" \
 	  ctest --test-dir $(SANITIZE) --output-on-failure --no-tests=error
+
+# ---- other processors
+
+cross: $(CROSS:%=cross-%)
+
+$(CROSS:%=cross-%): cross-%: | $(PACKAGES)
+	@tools/install_cross.sh $*
+	@$(QUIET) --show '^-- XNNPACK' build/logs/cross-$*-configure.log "configure for $*" \
+	  cmake -S . -B build/cross/$* -G Ninja -DCMAKE_BUILD_TYPE=Release \
+	  --toolchain $(CURDIR)/cmake/toolchains/linux-$*.cmake -DEDGEWISE_WERROR=$(WERROR)
+	@$(QUIET) build/logs/cross-$*.log "build for $*" cmake --build build/cross/$*
+
+cross-test: native cross-aarch64
+	@$(PY) -m pytest -q -m cross tests/cross
 
 bench: native
 	@$(PY) benchmarks/startup.py

@@ -11,8 +11,10 @@ set(edgewise_exports
   edgewise_runtime=runtime
   edgewise_kernels=kernels_archive
   edgewise_xnnpack_backend=xnnpack_backend_archive
-  edgewise_c=c
   edgewise_options=options)
+if(EDGEWISE_BUILD_C)
+  list(APPEND edgewise_exports edgewise_c=c)
+endif()
 set(edgewise_targets "")
 foreach(pair IN LISTS edgewise_exports)
   string(REPLACE "=" ";" pair "${pair}")
@@ -59,10 +61,12 @@ install(FILES "${PROJECT_BINARY_DIR}/edgewise-config.cmake"
               "${PROJECT_BINARY_DIR}/edgewise-config-version.cmake"
   DESTINATION "${edgewise_package_dir}" COMPONENT devel)
 
-# For C without CMake. Its folders are found from where the file lies, so that the installed tree
-# can be moved.
-file(RELATIVE_PATH edgewise_pc_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
-configure_file("${PROJECT_SOURCE_DIR}/cmake/edgewise.pc.in" "${PROJECT_BINARY_DIR}/edgewise.pc"
-               @ONLY)
-install(FILES "${PROJECT_BINARY_DIR}/edgewise.pc"
-  DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT devel)
+if(EDGEWISE_BUILD_C)
+  # For C without CMake. Its folders are found from where the file lies, so that the installed
+  # tree can be moved.
+  file(RELATIVE_PATH edgewise_pc_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/edgewise.pc.in" "${PROJECT_BINARY_DIR}/edgewise.pc"
+                 @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/edgewise.pc"
+    DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT devel)
+endif()

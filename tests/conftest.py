@@ -25,15 +25,19 @@ settings.load_profile("edgewise")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with the marker `peer` are skipped where the peer is not installed."""
+    """Tests with the markers `peer` and `browser` are skipped where these are not installed."""
     from importlib.util import find_spec
+    from shutil import which
 
-    if find_spec("executorch") is not None:
-        return
-    skip = pytest.mark.skip(reason="executorch is not installed (extra `peer`)")
+    missing = {}
+    if find_spec("executorch") is None:
+        missing["peer"] = "executorch is not installed (extra `peer`)"
+    if not (which("chromium") and which("chromedriver") and find_spec("selenium")):
+        missing["browser"] = "Chromium is not installed (Debian: chromium, chromium-driver)"
     for item in items:
-        if item.get_closest_marker("peer"):
-            item.add_marker(skip)
+        for marker, reason in missing.items():
+            if item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(autouse=True)

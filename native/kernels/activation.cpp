@@ -113,13 +113,13 @@ Status activate(KernelContext& context, const Operand& x, Tensor* out, Op op) {
 template <typename Op>
 Status activation(KernelContext& context) {
   const Operand x = tensor_operand(context, 0);
-  return activate(context, x, output(context, 1), Op());
+  return activate(context, x, elementwise_output(context, 1), Op());
 }
 
 Status gelu(KernelContext& context) {
   const Operand x = tensor_operand(context, 0);
   const std::string_view approximate = context.string(1);
-  Tensor* out = output(context, 2);
+  Tensor* out = elementwise_output(context, 2);
   if (!context.ok()) return context.status();
   if (approximate == "none") return activate(context, x, out, GeluErf());
   if (approximate == "tanh") return activate(context, x, out, GeluTanh());
@@ -130,13 +130,13 @@ Status gelu(KernelContext& context) {
 Status leaky_relu(KernelContext& context) {
   const Operand x = tensor_operand(context, 0);
   const LeakyRelu op{context.number(1)};
-  return activate(context, x, output(context, 2), op);
+  return activate(context, x, elementwise_output(context, 2), op);
 }
 
 Status elu(KernelContext& context) {
   const Operand x = tensor_operand(context, 0);
   const Elu op{context.number(1), context.number(2), context.number(3)};
-  return activate(context, x, output(context, 4), op);
+  return activate(context, x, elementwise_output(context, 4), op);
 }
 
 Status clamp_between(KernelContext& context, const Operand& x, const std::optional<Operand>& low,
@@ -156,7 +156,7 @@ Status clamp(KernelContext& context) {
   std::optional<Operand> low, high;
   if (const auto value = context.optional_scalar(1)) low = Operand{nullptr, *value};
   if (const auto value = context.optional_scalar(2)) high = Operand{nullptr, *value};
-  return clamp_between(context, x, low, high, output(context, 3));
+  return clamp_between(context, x, low, high, elementwise_output(context, 3));
 }
 
 Status clamp_tensor(KernelContext& context) {
@@ -164,14 +164,14 @@ Status clamp_tensor(KernelContext& context) {
   std::optional<Operand> low, high;
   if (const Tensor* value = context.optional_tensor(1)) low = Operand{value, {}};
   if (const Tensor* value = context.optional_tensor(2)) high = Operand{value, {}};
-  return clamp_between(context, x, low, high, output(context, 3));
+  return clamp_between(context, x, low, high, elementwise_output(context, 3));
 }
 
 // Unlike clamp, it keeps its input's type.
 Status hardtanh(KernelContext& context) {
   const Operand x = tensor_operand(context, 0);
   const Operand low = scalar_operand(context, 1), high = scalar_operand(context, 2);
-  Tensor* out = output(context, 3);
+  Tensor* out = elementwise_output(context, 3);
   if (!context.ok()) return context.status();
   const ScalarType type = x.tensor->type();
   return run_elementwise<Clamp, 3>(context, {x, low, high}, out, Clamp{true, true},

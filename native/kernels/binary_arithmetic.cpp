@@ -298,7 +298,7 @@ Status scaled(KernelContext& context) {
   const Operand a = tensor_operand(context, 0);
   const Operand b = kScalar ? scalar_operand(context, 1) : tensor_operand(context, 1);
   const Scalar alpha = context.scalar(2);
-  Tensor* out = output(context, 3);
+  Tensor* out = elementwise_output(context, 3);
   if (!context.ok()) return context.status();
   const std::array<Operand, 2> operands{a, b};
   const ElementwiseTypes types = elementwise_types(operands, ResultRule::kPromoted);
@@ -318,7 +318,7 @@ Status div_mode(KernelContext& context) {
   const Operand a = tensor_operand(context, 0);
   const Operand b = kScalar ? scalar_operand(context, 1) : tensor_operand(context, 1);
   const Value* mode = context.value(2);
-  Tensor* out = output(context, 3);
+  Tensor* out = elementwise_output(context, 3);
   if (!context.ok()) return context.status();
   const std::array<Operand, 2> operands{a, b};
   if (mode->is_none()) {
@@ -339,7 +339,7 @@ Status div_mode(KernelContext& context) {
 
 Status pow_tensor_scalar(KernelContext& context) {
   const Operand a = tensor_operand(context, 0), exponent = scalar_operand(context, 1);
-  Tensor* out = output(context, 2);
+  Tensor* out = elementwise_output(context, 2);
   if (!context.ok()) return context.status();
   const ElementwiseTypes types = elementwise_types(std::array{a, exponent}, ResultRule::kPromoted);
   const double power = scalar_to<double>(exponent.number);
@@ -353,7 +353,7 @@ Status pow_tensor_scalar(KernelContext& context) {
 
 Status pow_scalar_tensor(KernelContext& context) {
   const Operand a = scalar_operand(context, 0), b = tensor_operand(context, 1);
-  Tensor* out = output(context, 2);
+  Tensor* out = elementwise_output(context, 2);
   return run_elementwise<Pow, 2>(context, {a, b}, out, Pow(), ResultRule::kPromoted);
 }
 

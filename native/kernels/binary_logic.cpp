@@ -75,7 +75,7 @@ template <typename Op, bool kScalar>
 Status bitwise(KernelContext& context) {
   const Operand a = tensor_operand(context, 0);
   const Operand b = kScalar ? scalar_operand(context, 1) : tensor_operand(context, 1);
-  Tensor* out = output(context, 2);
+  Tensor* out = elementwise_output(context, 2);
   if (!context.ok()) return context.status();
   const std::array<Operand, 2> operands{a, b};
   const ElementwiseTypes types = elementwise_types(operands, ResultRule::kPromoted);
@@ -123,7 +123,7 @@ Status check_mask(KernelContext& context, const Tensor* mask) {
 Status where_self(KernelContext& context) {
   const Operand condition = tensor_operand(context, 0);
   const Operand a = tensor_operand(context, 1), b = tensor_operand(context, 2);
-  Tensor* out = output(context, 3);
+  Tensor* out = elementwise_output(context, 3);
   if (!context.ok()) return context.status();
   EDGEWISE_RETURN_IF_ERROR(check_mask(context, condition.tensor));
   return run_operation(context, std::array{condition, a, b}, out, kWhere,
@@ -135,7 +135,7 @@ template <bool kScalar>
 Status masked_fill(KernelContext& context) {
   const Operand self = tensor_operand(context, 0), mask = tensor_operand(context, 1);
   const Operand value = kScalar ? scalar_operand(context, 2) : tensor_operand(context, 2);
-  Tensor* out = output(context, 3);
+  Tensor* out = elementwise_output(context, 3);
   if (!context.ok()) return context.status();
   EDGEWISE_RETURN_IF_ERROR(check_mask(context, mask.tensor));
   if (!kScalar && value.tensor->rank() != 0) {

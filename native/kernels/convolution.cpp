@@ -197,6 +197,7 @@ Status convolve_transposed(const Geometry& g, const C* image, const Dims& in_str
       while (end > begin && w + (end - 1) * g.stride[2] >= g.out[2]) --end;
       C* sums = to + d * out_strides[2] + h * out_strides[3] + w * out_strides[4];
       const int64_t step = g.stride[2] * out_strides[4];
+      EDGEWISE_INDEPENDENT
       for (int64_t i = begin; i < end; ++i) {
         sums[i * step] = wrap_add(sums[i * step], products[j + i]);
       }
@@ -208,8 +209,15 @@ Status convolve_transposed(const Geometry& g, const C* image, const Dims& in_str
 }  // namespace
 
 template <typename C>
-Status convolve(const Geometry& g, const View& input, const View& weight, const Tensor* bias,
+Status convolve(const Geometry& geometry, const View& input, const View& weight, const Tensor* bias,
                 int64_t groups, const View& out) {
+  // A transpose that leaves no gaps is a convolution with the kernel turned round.
+  Geometry g = geometry;
+  const bool turned = g.transposed && g.stride == Triple{1, 1, 1};
+  for (size_t dim = 0; turned && dim < 3; ++dim) {
+    g.padding[dim] = g.dilation[dim] * (g.kernel[dim] - 1) - g.padding[dim];
+  }
+  if (turned) g.transposed = false;
   const int64_t in_channels = input.sizes[1] / groups, out_channels = out.sizes[1] / groups;
   ComputeInput<C> x, b;
   ComputeOutput<C> y;
@@ -222,7 +230,14 @@ Status convolve(const Geometry& g, const View& input, const View& weight, const 
   for (int64_t group = 0; group < groups; ++group) {
     // [output channels, input channels, taps], row-major.
     View part = weight.narrow(0, group * weight.sizes[0] / groups, weight.sizes[0] / groups);
-    if (g.transposed) {  // input channels become the last dimension
+    if (turned) {
+      std::swap(part.sizes[0], part.sizes[1]);
+      std::swap(part.strides[0], part.strides[1]);
+      for (size_t dim = 2; dim < part.sizes.size(); ++dim) {
+        part.move((part.sizes[dim] - 1) * part.strides[dim]);
+        part.strides[dim] = -part.strides[dim];
+      }
+    } else if (g.transposed) {  // input channels become the last dimension
       const int64_t size = part.sizes[0], stride = part.strides[0];
       part.sizes.erase(0), part.strides.erase(0);
       part.sizes.push(size), part.strides.push(stride);
@@ -260,6 +275,10 @@ Status convolve(const Geometry& g, const View& input, const View& weight, const 
         C* to = result + row * y.strides[1];
         if (rows_follow) {
           to += first * y.strides[4];
+          if (y.strides[4] == 1 && count == kGemmColumns) {
+            for (int64_t j = 0; j < kGemmColumns; ++j) to[j] = wrap_add(products[j], shift);
+            return;
+          }
           for (int64_t j = 0; j < count; ++j) to[j * y.strides[4]] = wrap_add(products[j], shift);
           return;
         }

@@ -1,5 +1,6 @@
 #include "elementwise.h"
 
+#include <algorithm>
 #include <string>
 
 namespace edgewise {
@@ -27,6 +28,13 @@ Status prepare(KernelContext& context, std::span<const Operand> operands,
     return context.fail(Code::kInvalidArgument,
                         "the result is %s, which an output may only widen; got an output of %s",
                         std::string(to_string(types.result)).c_str(), out->describe().c_str());
+  }
+  for (const Operand& operand : operands) {
+    if (operand.tensor == out && !std::ranges::equal(out->sizes(), sizes.span())) {
+      return context.fail(Code::kInvalidProgram,
+                          "an operand may be the output if it has the result's shape; got %s",
+                          out->describe().c_str());
+    }
   }
   const Status resized = out->resize(sizes);
   if (!resized.ok()) return context.fail(resized.code(), "output: %s", resized.message().c_str());
@@ -174,14 +182,14 @@ Status run_operation(KernelContext& context, std::span<const Operand> operands, 
 
 Status run_unary(KernelContext& context, const Operation& operation, ResultRule rule) {
   const std::array operands{tensor_operand(context, 0)};
-  return run_operation(context, operands, output(context, 1), operation, rule);
+  return run_operation(context, operands, elementwise_output(context, 1), operation, rule);
 }
 
 Status run_binary(KernelContext& context, const Operation& operation, ResultRule rule,
                   bool with_scalar) {
   const std::array operands{tensor_operand(context, 0),
                             with_scalar ? scalar_operand(context, 1) : tensor_operand(context, 1)};
-  return run_operation(context, operands, output(context, 2), operation, rule);
+  return run_operation(context, operands, elementwise_output(context, 2), operation, rule);
 }
 
 }  // namespace EDGEWISE_TARGET

@@ -37,6 +37,11 @@ inline Operand scalar_operand(KernelContext& context, size_t index) {
   return {nullptr, context.scalar(index)};
 }
 
+// The output may be an operand that has its shape: element i is only read for element i.
+inline Tensor* elementwise_output(KernelContext& context, size_t index) {
+  return context.out(index);
+}
+
 // A loop over arrays: of operands, all of one type, and of results of that type, or of bytes
 // that are 0 or 1. `count` is a multiple of kLoopStep, so that vectors leave no rest.
 using BlockLoop = void (*)(void* operation, const void* const* in, void* out, int64_t count);

@@ -5,7 +5,6 @@
 
 #include "compute_tensor.h"
 #include "indices.h"
-#include "levels.h"
 
 namespace edgewise {
 inline namespace EDGEWISE_TARGET {
@@ -232,7 +231,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::_embedding_bag.out", 13, embedding_bag},
     {"aten::_embedding_bag_forward_only.out", 13, embedding_bag},
 };
-const KernelTable table(kEveryLevel, kKernels);
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
 }  // namespace EDGEWISE_TARGET

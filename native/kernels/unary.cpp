@@ -25,6 +25,12 @@ EDGEWISE_FLOATING(Exp, math::exp(x))
 EDGEWISE_FLOATING(Lgamma, std::lgamma(x))
 EDGEWISE_FLOATING(Reciprocal, C(1) / x)
 EDGEWISE_FLOATING(Rsqrt, C(1) / std::sqrt(x))
+EDGEWISE_FLOATING(Atan, math::atan(x))
+EDGEWISE_FLOATING(Log, math::log(x))
+EDGEWISE_FLOATING(Log1p, math::log1p(x))
+EDGEWISE_FLOATING(Tanh, math::tanh(x))
+EDGEWISE_FLOATING(Log10, math::log10(x))
+EDGEWISE_FLOATING(Log2, math::log2(x))
 EDGEWISE_FLOATING(Sigmoid, C(1) / (C(1) + math::exp(-x)))
 EDGEWISE_FLOATING(Sqrt, std::sqrt(x))
 #undef EDGEWISE_FLOATING
@@ -53,21 +59,34 @@ EDGEWISE_VECTOR(Acos, acos, never_hard)
 EDGEWISE_VECTOR(Acosh, acosh, math::hard_square)
 EDGEWISE_VECTOR(Asin, asin, never_hard)
 EDGEWISE_VECTOR(Asinh, asinh, math::hard_square)
-EDGEWISE_VECTOR(Atan, atan, never_hard)
 EDGEWISE_VECTOR(Atanh, atanh, never_hard)
-EDGEWISE_VECTOR(Cos, cos, math::hard_angle)
 EDGEWISE_VECTOR(Cosh, cosh, math::hard_hyperbolic)
 EDGEWISE_VECTOR(Expm1, expm1, math::hard_expm1)
-EDGEWISE_VECTOR(Log, log, never_hard)
-EDGEWISE_VECTOR(Log1p, log1p, never_hard)
-EDGEWISE_VECTOR(Sin, sin, math::hard_angle)
 EDGEWISE_VECTOR(Sinh, sinh, math::hard_hyperbolic)
-EDGEWISE_VECTOR(Tan, tan, math::hard_angle)
-EDGEWISE_VECTOR(Tanh, tanh, never_hard)
 EDGEWISE_VECTOR(Exp2, exp2, never_hard)
-EDGEWISE_VECTOR(Log10, log10, never_hard)
-EDGEWISE_VECTOR(Log2, log2, never_hard)
 #undef EDGEWISE_VECTOR
+
+#define EDGEWISE_ANGLE(Name, function)                         \
+  struct Name {                                                \
+    static constexpr ResultRule kRule = ResultRule::kFloating; \
+    static constexpr bool kFloatingOnly = true;                \
+    template <typename C>                                      \
+    C operator()(C x) const {                                  \
+      return math::function(x);                                \
+    }                                                          \
+    template <typename C>                                      \
+    bool hard(C x) const {                                     \
+      return math::hard_angle(x);                              \
+    }                                                          \
+    template <typename C>                                      \
+    C exact(C x) const {                                       \
+      return std::function(x);                                 \
+    }                                                          \
+  };
+EDGEWISE_ANGLE(Cos, cos)
+EDGEWISE_ANGLE(Sin, sin)
+EDGEWISE_ANGLE(Tan, tan)
+#undef EDGEWISE_ANGLE
 
 // The type stays.
 #define EDGEWISE_SAME_TYPE(Name, floating, whole)              \
@@ -107,7 +126,7 @@ template <typename Op>
 Status rounding(KernelContext& context) {
   const Tensor* self = context.tensor(0);
   if (!context.ok() || !is_integral(self->type())) return unary<Op>(context);
-  Tensor* out = output(context, 1);
+  Tensor* out = elementwise_output(context, 1);
   if (!context.ok()) return context.status();
   if (!can_store(self->type(), out->type())) {
     return context.fail(Code::kInvalidArgument, "integers stay; got %s to %s",
@@ -134,7 +153,7 @@ template <typename Op>
 Status test(KernelContext& context) {
   const Tensor* self = context.tensor(0);
   if (!context.ok() || !is_integral(self->type())) return unary<Op>(context);
-  Tensor* out = output(context, 1);
+  Tensor* out = elementwise_output(context, 1);
   if (!context.ok()) return context.status();
   EDGEWISE_TRY(out->resize(self->sizes()));
   return finish(context, fill(view_of(*out), Scalar{}));
@@ -163,7 +182,7 @@ struct BitNot {
 // Bools are negated, not turned over bit by bit.
 Status bitwise_not(KernelContext& context) {
   const Operand a = tensor_operand(context, 0);
-  Tensor* out = output(context, 1);
+  Tensor* out = elementwise_output(context, 1);
   if (!context.ok()) return context.status();
   const ScalarType type = a.tensor->type();
   if (type == ScalarType::kBool) {
@@ -190,7 +209,7 @@ struct RoundTo {
 Status round_decimals(KernelContext& context) {
   const Operand a = tensor_operand(context, 0);
   const int64_t decimals = context.integer(1);
-  Tensor* out = output(context, 2);
+  Tensor* out = elementwise_output(context, 2);
   if (!context.ok()) return context.status();
   const ScalarType type = a.tensor->type();
   if (!is_floating(type)) {
@@ -216,7 +235,7 @@ struct Logit {
 Status logit(KernelContext& context) {
   const Operand a = tensor_operand(context, 0);
   const std::optional<double> eps = context.optional_number(1);
-  Tensor* out = output(context, 2);
+  Tensor* out = elementwise_output(context, 2);
   const Logit op{eps ? *eps : std::nan(""), eps ? 1 - *eps : std::nan("")};
   return run_elementwise<Logit, 1>(context, {a}, out, op, ResultRule::kFloating);
 }

@@ -2,7 +2,7 @@
 // vector instructions.
 //
 // Those for double are right to a few units in the last place; those for float are computed
-// in double where that costs little, else in float to about one unit. Arguments for which
+// in double where that costs little, else in float to about two units. Arguments for which
 // a function is not made satisfy hard_*(), and are left to the standard library. NaN stays
 // NaN, infinities and signed zeros come out as the standard library has them.
 #pragma once
@@ -121,6 +121,56 @@ EDGEWISE_INLINE double log(double x) {
   return x >= 0 ? result : std::numeric_limits<double>::quiet_NaN();
 }
 
+// x = 2^exponent (1 + fraction), 1 + fraction from sqrt(1/2) to sqrt(2); logarithm is that of it.
+struct FloatLogParts {
+  float exponent, fraction, tail;  // the logarithm is fraction - tail
+};
+
+EDGEWISE_INLINE FloatLogParts log_parts(float x) {
+  constexpr uint32_t one = 0x3F800000, root = 0x3F3504F3;  // 1, sqrt(1/2)
+  const bool tiny = x < 0x1p-126f;
+  const float scaled = tiny ? x * 0x1p24f : x;
+  const uint32_t bits = std::bit_cast<uint32_t>(scaled) + (one - root);
+  const int32_t exponent = static_cast<int32_t>(bits >> 23) - (tiny ? 127 + 24 : 127);
+  const float f = std::bit_cast<float>((bits & 0x007FFFFFu) + root) - 1.0f;
+  const float s = f / (2.0f + f), z = s * s;
+  const float q = polynomial(z, {0.66666686f, 0.39988591f, 0.29585511f});
+  return {static_cast<float>(exponent), f, s * (f - z * q)};
+}
+
+// What is no positive finite number has its own logarithm.
+EDGEWISE_INLINE float log_or_special(float x, float result) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  result = x > std::numeric_limits<float>::max() ? x : result;
+  result = x == 0 ? -infinity : result;
+  return x >= 0 ? result : std::numeric_limits<float>::quiet_NaN();
+}
+
+EDGEWISE_INLINE float log(float x) {
+  const FloatLogParts parts = log_parts(x);
+  const float low = parts.tail - parts.exponent * 0x1.7f7d1cp-20f;
+  return log_or_special(x, parts.exponent * 0x1.62e4p-1f + (parts.fraction - low));
+}
+
+// Powers of the base come out whole.
+EDGEWISE_INLINE float log2(float x) {
+  const FloatLogParts parts = log_parts(x);
+  return log_or_special(x, parts.exponent + (parts.fraction - parts.tail) * 1.44269504f);
+}
+EDGEWISE_INLINE float log10(float x) {
+  const FloatLogParts parts = log_parts(x);
+  // log10(2) in two parts, of which the first times an exponent is exact.
+  const float low = parts.exponent * 4.605039e-06f + (parts.fraction - parts.tail) * 0.43429448f;
+  return log_or_special(x, parts.exponent * 0.301025391f + low);
+}
+
+EDGEWISE_INLINE float log1p(float x) {
+  const float u = 1.0f + x;
+  const float correction = (x - (u - 1.0f)) / u;
+  const float result = log(u) + (correction == correction ? correction : 0.0f);
+  return x == 0 || x > std::numeric_limits<float>::max() ? x : result;
+}
+
 // A product with the whole exponent is exact, so that powers of the base come out whole.
 EDGEWISE_INLINE double log2(double x) { return log(x) * 1.4426950408889634; }
 EDGEWISE_INLINE double log10(double x) { return log(x) * 0.43429448190325182; }
@@ -170,6 +220,39 @@ EDGEWISE_INLINE double tan(double x) {
   return x == 0 ? x : result;
 }
 
+// The same for float; pi/2 is taken off in parts of few bits, so that products are exact.
+struct FloatQuadrant {
+  float sin, cos;
+  uint32_t q;
+};
+EDGEWISE_INLINE bool hard_angle(float x) { return !(std::abs(x) < 8192.0f); }
+EDGEWISE_INLINE FloatQuadrant sin_cos(float x) {
+  const float shifted = x * 0.636619772f + kRoundFloat;
+  const float n = shifted - kRoundFloat;
+  const float r = ((x - n * 0x1.92p+0f) - n * 0x1.fb4p-12f) - n * 0x1.4442d2p-24f;
+  const float z = r * r;
+  const float s = polynomial(z, {-0.166666647f, 0.00833273724f, -0.000195853253f});
+  const float c = polynomial(z, {0.0416666456f, -0.00138882901f, 2.45452777e-05f});
+  return {r + r * z * s, 1.0f - (0.5f * z - z * z * c), std::bit_cast<uint32_t>(shifted)};
+}
+EDGEWISE_INLINE float with_sign_bit(float x, uint32_t bit) {
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(x) ^ (bit << 31));
+}
+EDGEWISE_INLINE float sin(float x) {
+  const FloatQuadrant at = sin_cos(x);
+  const float result = with_sign_bit(at.q & 1 ? at.cos : at.sin, (at.q >> 1) & 1);
+  return x == 0 ? x : result;
+}
+EDGEWISE_INLINE float cos(float x) {
+  const FloatQuadrant at = sin_cos(x);
+  return with_sign_bit(at.q & 1 ? at.sin : at.cos, ((at.q + 1) >> 1) & 1);
+}
+EDGEWISE_INLINE float tan(float x) {
+  const FloatQuadrant at = sin_cos(x);
+  const float result = (at.q & 1 ? -at.cos : at.sin) / (at.q & 1 ? at.sin : at.cos);
+  return x == 0 ? x : result;
+}
+
 // The angle of (x, y). Sums of very large arguments would overflow.
 EDGEWISE_INLINE bool hard_atan2(double y, double x) {
   return !(std::abs(x) < 1e300) || !(std::abs(y) < 1e300);
@@ -195,6 +278,17 @@ EDGEWISE_INLINE double atan(double x) {
   const double result = atan2(x, 1.0);
   return std::abs(x) > 1e300 ? std::copysign(1.5707963267948966, x) : result;
 }
+EDGEWISE_INLINE float atan(float x) {
+  const float a = std::abs(x);
+  const bool quarter = a > 2.41421356f, eighth = a > 0.414213562f;
+  const float top = quarter ? -1.0f : eighth ? a - 1.0f : a;
+  const float bottom = quarter ? a : eighth ? a + 1.0f : 1.0f;
+  const float t = top / bottom, z = t * t;
+  const float p =
+      polynomial(z, {-0.333333318f, 0.199995557f, -0.142644178f, 0.107480866f, -0.0646463659f});
+  const float turn = quarter ? 1.57079633f : eighth ? 0.785398163f : 0.0f;
+  return std::copysign(turn + (t + t * z * p), x);
+}
 EDGEWISE_INLINE double asin(double x) { return atan2(x, std::sqrt((1.0 - x) * (1.0 + x))); }
 EDGEWISE_INLINE double acos(double x) { return atan2(std::sqrt((1.0 - x) * (1.0 + x)), x); }
 
@@ -212,6 +306,12 @@ EDGEWISE_INLINE double tanh(double x) {
   a = a > 22.0 ? 22.0 : a;
   const double e = expm1(2.0 * a);
   return std::copysign(e / (e + 2.0), x);
+}
+EDGEWISE_INLINE float tanh(float x) {
+  float a = std::abs(x);
+  a = a > 10.0f ? 10.0f : a;
+  const float e = expm1(2.0f * a);
+  return std::copysign(e / (e + 2.0f), x);
 }
 EDGEWISE_INLINE double asinh(double x) {
   const double a = std::abs(x);

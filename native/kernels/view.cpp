@@ -19,6 +19,32 @@ std::optional<size_t> unit_dim(const View& view) {
   return std::nullopt;
 }
 
+#if EDGEWISE_LEVEL >= 3
+// Turns 8 by 8 units of 4 bytes, rows `from_step` and `to_step` apart.
+void turn_tile(const uint32_t* from, int64_t from_step, uint32_t* to, int64_t to_step) {
+  __m256 r[8], pairs[8], fours[8];
+  for (int k = 0; k < 8; ++k) {
+    r[k] = _mm256_loadu_ps(reinterpret_cast<const float*>(from + k * from_step));
+  }
+  for (int k = 0; k < 8; k += 2) {
+    pairs[k] = _mm256_unpacklo_ps(r[k], r[k + 1]);
+    pairs[k + 1] = _mm256_unpackhi_ps(r[k], r[k + 1]);
+  }
+  for (int k = 0; k < 8; k += 4) {
+    fours[k] = _mm256_shuffle_ps(pairs[k], pairs[k + 2], 0x44);
+    fours[k + 1] = _mm256_shuffle_ps(pairs[k], pairs[k + 2], 0xEE);
+    fours[k + 2] = _mm256_shuffle_ps(pairs[k + 1], pairs[k + 3], 0x44);
+    fours[k + 3] = _mm256_shuffle_ps(pairs[k + 1], pairs[k + 3], 0xEE);
+  }
+  for (int k = 0; k < 4; ++k) {
+    _mm256_storeu_ps(reinterpret_cast<float*>(to + k * to_step),
+                     _mm256_permute2f128_ps(fours[k], fours[k + 4], 0x20));
+    _mm256_storeu_ps(reinterpret_cast<float*>(to + (k + 4) * to_step),
+                     _mm256_permute2f128_ps(fours[k], fours[k + 4], 0x31));
+  }
+}
+#endif
+
 // Copies between views of which one is the other turned over, in tiles that are read and
 // written along their rows. False if they are not.
 template <typename Unit>
@@ -33,6 +59,18 @@ bool copy_turned(const View& target, const View& source) {
     sizes.erase(dim), to_strides.erase(dim), from_strides.erase(dim);
   }
   const auto tile = [&](Unit* to, const Unit* from, int64_t height, int64_t width) {
+#if EDGEWISE_LEVEL >= 3
+    if constexpr (sizeof(Unit) == 4) {
+      if (height == kTile && width == kTile) {
+        for (int64_t r = 0; r < kTile; r += 8) {
+          for (int64_t c = 0; c < kTile; c += 8) {
+            turn_tile(from + c * from_step + r, from_step, to + r * to_step + c, to_step);
+          }
+        }
+        return;
+      }
+    }
+#endif
     Unit held[kTile][kTile];
     for (int64_t c = 0; c < width; ++c) {
       for (int64_t r = 0; r < height; ++r) held[r][c] = from[c * from_step + r];

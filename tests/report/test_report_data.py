@@ -107,6 +107,20 @@ def test_accuracy_is_told_at_the_nodes(name: str) -> None:
     assert len(found) > 0.8 * len(measured)
 
 
+def test_the_time_of_an_operation_counts_once() -> None:
+    record = edgewise.compile(Ranking(), RANKING_INPUTS, verbose=False).record()
+    folded = next(n for n in record.method().nodes if n.operator == "aten.relu.default")
+    relu, conv = folded.name, folded.folded_into
+    shared = {"time": 5.0}
+    times = {conv: {**shared, "with": [relu]}, relu: {**shared, "with": [conv]}}
+    times["sort"] = {"time": 2.0, "with": []}
+    times["cumsum"] = {"time": 2.0, "with": []}
+    profile = {"methods": [{"method": "forward", "nodes": times}]}
+    method = data_of(render([Subject("m", record, profile)]))["programs"][0]["methods"][0]
+    told = {n["name"]: n["us"] for n in method["nodes"] if "us" in n}
+    assert told == {conv: 5.0, "sort": 2.0, "cumsum": 2.0}
+
+
 def test_every_way_to_name_a_program(tmp_path: Path) -> None:
     pte = tmp_path / "model.pte"
     program = edgewise.compile(Ranking(), RANKING_INPUTS, verbose=False)

@@ -220,8 +220,8 @@ def test_measurements_are_at_their_nodes(driver: Any, pages: dict[str, Path]) ->
     look(driver, *SIZES["wide"], "light")
     show(driver, pages["measured"])
     cards = texts(driver, ".card")
-    assert "100 µsLatency, median" in cards
-    assert "31.5 dBAccuracy, worst output" in cards
+    assert "100 µsMedian latency" in cards
+    assert "31.5 dBWorst output" in cards
     find(driver, "attend")
     facts = dict(zip(texts(driver, "#details dt"), texts(driver, "#details dd"), strict=True))
     assert facts["Accuracy"] == "25.3 dB adds 1.0 % noise"

@@ -169,12 +169,12 @@ PLAN: dict[str, Any] = {
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[str]:
-    """The address of a head that `ray start` started, with two CPUs and nothing else."""
+    """The address of a head that `ray start` started, with one CPU and nothing else."""
     port = 20000 + os.getpid() % 20000
     folder = f"/tmp/ray-{os.getpid()}"
     command = [
         str(Path(sys.executable).parent / "ray"), "start", "--head", "--block", f"--port={port}",
-        "--num-cpus=2", "--object-store-memory=80000000", "--include-dashboard=false",
+        "--num-cpus=1", "--object-store-memory=80000000", "--include-dashboard=false",
         "--disable-usage-stats", f"--temp-dir={folder}",
     ]  # fmt: skip
     if not Path(command[0]).exists():
@@ -211,7 +211,7 @@ def test_the_same_plan_gives_the_same_rows(started: str, tmp_path: Path) -> None
     assert there.returncode == 0, there.stderr
     result = json.loads(there.stdout)
     assert result["location"] == str(folder / "results")
-    here = sweep(make_plan(PLAN, root=folder), out=tmp_path / "here", workers=2)
+    here = sweep(make_plan(PLAN, root=folder), out=tmp_path / "here", workers=1)
     assert [plain(row) for row in result["rows"]] == [plain(row) for row in here.rows]
     assert [row["status"] for row in here.rows] == ["ok"] * 4 + ["crash"] * 4
     # The same files too: programs are named by their content.

@@ -21,17 +21,20 @@ std::vector<T> list_of(xnn_runtime_t runtime, xnn_profile_info what) {
   return status == xnn_status_success ? list : std::vector<T>();
 }
 
-// The nodes of the payload behind each node that define_nodes makes.
-std::vector<std::vector<uint32_t>> nodes_by_operator(const Graph& graph) {
-  std::vector<std::vector<uint32_t>> result;
+// The node behind each node of XNNPACK's that define_nodes makes.
+std::vector<const GraphNode*> nodes_by_operator(const Graph& graph) {
+  std::vector<const GraphNode*> result;
   for (const GraphNode& node : graph.nodes) {
-    std::vector<uint32_t> indices;
-    node.add_indices(&indices);
     // A mean, and a clamp.
-    if (node.kind == NodeKind::kGlobalAvgPool && node.has_bounds) result.push_back(indices);
-    result.push_back(std::move(indices));
+    if (node.kind == NodeKind::kGlobalAvgPool && node.has_bounds) result.push_back(&node);
+    result.push_back(&node);
   }
   return result;
+}
+
+// XNNPACK has one name for all functions of one number, and for all of two.
+bool says_little(const std::string& name) {
+  return name.starts_with("Unary ") || name.starts_with("Binary ") || name.starts_with("Copy");
 }
 
 }  // namespace
@@ -58,13 +61,17 @@ std::vector<uint64_t> operator_times(xnn_runtime_t runtime) {
 
 std::vector<ProfilePart> Runtime::parts() const {
   std::vector<std::string> names = operator_names(runtime_.get());
-  std::vector<std::vector<uint32_t>> nodes = nodes_by_operator(graph_);
+  const std::vector<const GraphNode*> nodes = nodes_by_operator(graph_);
   names.resize(operators_, "operator");
   std::vector<ProfilePart> parts;
   for (size_t i = 0; i < operators_; ++i) {
     parts.push_back({.name = std::move(names[i]), .nodes = {}, .counters = {}});
     // XNNPACK may leave a node out; then it is not known which.
-    if (nodes.size() == operators_) parts.back().nodes = std::move(nodes[i]);
+    if (nodes.size() != operators_) continue;
+    nodes[i]->add_indices(&parts.back().nodes);
+    if (says_little(parts.back().name)) {
+      parts.back().name = name_of(nodes[i]->kind) + (", " + parts.back().name);
+    }
   }
   return parts;
 }

@@ -2,13 +2,16 @@
 
 A method that writes a buffer (or an input) computes its new value and copies it there in
 the end. That copy, of the whole buffer, is not needed where the new value can be computed
-in the buffer itself. Two forms are known:
+in the buffer itself. Three forms are known:
 
-* an update: a chain of operators that change a part of their first operand (a cache's new
-  rows), which starts at the buffer and ends at its new value;
+* an update: a chain of operators that starts at the buffer and ends at its new value, each of
+  which changes a part of its first operand (a cache's new rows) or computes every element from
+  the one in its place (`counter.add_(1)`);
+* the same inside of a delegate, where every operator that the buffer reaches on its way is of
+  the second kind;
 * a fresh value: any other operator's or delegate's result that the buffer takes.
 
-Both write the buffer when the operator runs, not in the end. So nothing may read what the
+All write the buffer when the operator runs, not in the end. So nothing may read what the
 buffer held before from then on: all users of the older value come earlier in the graph,
 and none of them is the method's output, which is read last.
 """
@@ -16,6 +19,7 @@ and none of them is the method's output, which is read last.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -23,20 +27,11 @@ from torch.fx import Node
 
 from edgewise.edge.graph import arguments, fake, is_getitem, same_shape
 from edgewise.edge.layout import dim_order
-from edgewise.edge.program import written_state
-from edgewise.partition.delegate import is_delegate_call
+from edgewise.edge.program import output_node, placeholders, written_state
+from edgewise.edge.updates import ELEMENTWISE, UPDATES
+from edgewise.partition.delegate import LoweredBackendModule, is_delegate_call
 
 aten = torch.ops.aten
-
-# Their kernels may write the first operand itself: it is the out-variant's `out`, too.
-_UPDATES = {
-    aten.index_put.default,
-    aten.slice_scatter.default,
-    aten.select_scatter.default,
-    aten.scatter.src,
-    aten.scatter.value,
-    aten.scatter_add.default,
-}
 
 Place = tuple[Node, int]
 """A result: the node that computes it, and which of its results (0 if it has one)."""
@@ -69,7 +64,8 @@ def plan_in_place(program: ExportedProgram) -> Mapping[Place, Node]:
     for state, value in written_state(program):
         if value is state or not _same_kind(value, state):
             continue
-        places = _update(state, value, order) or _fresh(state, value, order)
+        found = (form(state, value, order) for form in _FORMS)
+        places: list[Place] = next(filter(None, found), [])
         # A value that two buffers take is computed in one of them.
         if places and not any(place in plan for place in places):
             plan.update(dict.fromkeys(places, state))
@@ -81,14 +77,52 @@ def _update(state: Node, value: Node, order: Mapping[Node, int]) -> list[Place]:
     chain: list[Place] = []
     node = value
     while node is not state:
-        before = node.args[0] if node.target in _UPDATES else None
-        if not isinstance(before, Node) or not _read_last(before, node, order):
-            return []
-        if _mentions(node, before) != 1:
+        before = _written_operand(node, state)
+        if before is None or not _read_last(before, node, order):
             return []
         chain.append((node, 0))
         node = before
     return chain
+
+
+def _written_operand(node: Node, state: Node) -> Node | None:
+    """The operand whose memory the result may take, on the way to the state."""
+    if node.target in UPDATES:
+        before = node.args[0]
+        return before if isinstance(before, Node) and _mentions(node, before) == 1 else None
+    if node.target not in ELEMENTWISE:
+        return None
+    candidates = [n for n in node.all_input_nodes if _same_kind(n, state)]
+    if state in candidates:
+        return state
+    chained = [n for n in candidates if n.target in UPDATES or n.target in ELEMENTWISE]
+    return chained[0] if len(chained) == 1 else None
+
+
+def _in_delegate(state: Node, value: Node, order: Mapping[Node, int]) -> list[Place]:
+    """The delegate's result, if all that reads the state there is elementwise and leads to it."""
+    source = value.args[0] if is_getitem(value) else None
+    if not isinstance(source, Node) or not is_delegate_call(source):
+        return []
+    attribute, *given = source.args
+    assert isinstance(attribute, Node)
+    if given.count(state) != 1 or not _read_last(state, source, order):
+        return []
+    lowered = getattr(source.graph.owning_module, str(attribute.target))
+    assert isinstance(lowered, LoweredBackendModule)
+    inner = lowered.original_module
+    operand = placeholders(inner)[inner.graph_signature.user_inputs[given.index(state)]]
+    results: Any = output_node(inner.graph).args[0]
+    index = value.args[1]
+    assert isinstance(index, int)
+    ways: set[Node] = set()
+    pending: list[Node] = [results[index]]
+    while pending:
+        node = pending.pop()
+        if node.target in ELEMENTWISE and _same_kind(node, state) and node not in ways:
+            ways.add(node)
+            pending += node.all_input_nodes
+    return [(source, index)] if ways.issuperset(operand.users) else []
 
 
 def _fresh(state: Node, value: Node, order: Mapping[Node, int]) -> list[Place]:
@@ -101,6 +135,9 @@ def _fresh(state: Node, value: Node, order: Mapping[Node, int]) -> list[Place]:
     index = value.args[1] if is_getitem(value) else 0
     assert isinstance(index, int)
     return [(source, index)]
+
+
+_FORMS = (_update, _in_delegate, _fresh)
 
 
 def _read_last(value: Node, reader: Node, order: Mapping[Node, int]) -> bool:

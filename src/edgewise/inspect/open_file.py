@@ -158,9 +158,9 @@ class _Method:
                     self._edges.append(EdgeRecord(source, output, name, i))
             if not node.inputs:  # commands: one after the other
                 before = [self._written.get(v, ("", 0)) for v in given] if not previous else []
-                for i, writer in enumerate([s for s in before if s[0]] or [(previous, 0)]):
-                    if writer[0]:
-                        self._edges.append(EdgeRecord(*writer, name, i))
+                found = [s for s in before if s[0]] or ([(previous, 0)] if previous else [])
+                for i, (source, output) in enumerate(found):
+                    self._edges.append(EdgeRecord(source, output, name, i))
             by_name.update({tensor: (name, i) for i, tensor in enumerate(node.outputs)})
             written = [known[i] for i in node.outputs if i in known]
             previous = name

@@ -25,7 +25,8 @@ def page(report: DelegationReport) -> str:
     from edgewise.report.writing import render
 
     record = ProgramRecord("", 0, (_method(report),))
-    return render([Subject(report.method, record)], f"Delegation of {report.method}")
+    text: str = render([Subject(report.method, record)], f"Delegation of {report.method}")
+    return text
 
 
 def _method(report: DelegationReport) -> MethodRecord:

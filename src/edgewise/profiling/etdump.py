@@ -32,6 +32,8 @@ _KINDS = {"OPERATOR_CALL": "kernel", "DELEGATE_CALL": "delegate"}
 _KERNEL = "native_call_"
 """Begins the name that a kernel gives itself, inside of its OPERATOR_CALL."""
 _NONE = -1
+_MOST_INSTRUCTIONS = 1 << 20
+"""That a method may have; a larger index is damage."""
 
 
 @dataclass
@@ -139,6 +141,13 @@ def read_etdump(
             "the method before the file is written"
         )
     count = max(instructions, default=-1) + 1
+    indices = [event.instruction for run in runs for event in run.events]
+    if max(indices, default=0) >= _MOST_INSTRUCTIONS:
+        raise ValueError(
+            f"[etdump] {path} is damaged: an instruction's index must be below "
+            f"{_MOST_INSTRUCTIONS}; got {max(indices)}"
+        )
+    count = max([count, *(index + 1 for index in indices)])
     listed = [instructions.get(i, Instruction("other")) for i in range(count)]
     file = str(program) if program is not None else ""
     found = [MethodRuns(method, file, listed, runs)]
@@ -165,19 +174,18 @@ def _open(data: bytes, path: str) -> ETDump:
 
 
 def _executions(block: RunData) -> Iterator[tuple[ProfileEvent, list[ProfileEvent]]]:
-    """Each run of the block, and what is recorded between its start and its end."""
-    events = [e.profile_event for e in block.events or () if e.profile_event is not None]
-    for execute in events:
-        if execute.name != _RUN or execute.in_delegate:
+    """Each run of the block, and what ended within it: that stands before it, since events are
+    written when they end. Delegates may count by another clock, so that times do not tell."""
+    inside: list[ProfileEvent] = []
+    for entry in block.events or ():
+        event = entry.profile_event
+        if event is None:
             continue
-        inside = [
-            event
-            for event in events
-            if event is not execute
-            and execute.start_time <= event.start_time
-            and event.end_time <= execute.end_time
-        ]
-        yield execute, inside
+        if event.name != _RUN or event.in_delegate:
+            inside.append(event)
+        else:
+            yield event, inside
+            inside = []
 
 
 def _run(

@@ -44,13 +44,18 @@ def _method(
     for name, other in simple.stands_for.items():
         if name in times and other not in times:
             times[other] = times[name]
-    nodes = []
+    nodes, counted = [], set[str]()
     for node in method.nodes:
         data = _node(node, index, modules.of(node))
         data["at"] = at.get(node.name)
         if node.name in times:
-            data["us"] = times[node.name].get("time")
-            data["with"] = [index[n] for n in times[node.name].get("with", ()) if n in index]
+            time, others = times[node.name].get("time"), times[node.name].get("with", ())
+            # An operation that computes several nodes has one time, which is told once.
+            told = any(n in counted and times[n].get("time") == time for n in others if n in times)
+            if not node.folded_into and not told:
+                data["us"] = time
+                counted.add(node.name)
+            data["with"] = [index[n] for n in others if n in index]
         data["noise"] = layers.of(node)
         data["stored"] = simple.stored.get(node.name)
         nodes.append(_full(data))

@@ -1,14 +1,15 @@
 """The process that forks tasks: started once for each worker, it imports what they need.
 
 Each task runs in a fork of its own, so that it can crash, be killed and be accounted for alone
-without the seconds that importing torch takes. Forking is safe as nothing here computes: no
-threads exist before a fork. Parent and server talk in lines of JSON; requests and results are
-files in the folder that a line names.
+without the seconds that importing torch takes. Forking is safe as no threads exist before it:
+with one thread for its loops, torch starts none. Parent and server talk in lines of JSON;
+requests and results are files in the folder that a line names.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -25,7 +26,7 @@ REQUEST, RESULT, LOG = "request.pickle", "result.pickle", "log.txt"
 
 
 def main() -> int:
-    """Serves until standard input ends. Arguments: modules to import first."""
+    """Serves until standard input ends. Arguments: what `_prepare` takes."""
     lines = os.fdopen(os.dup(0), "rb", buffering=0)
     out = os.fdopen(os.dup(1), "w", buffering=1)
     # What tasks print goes to their logs, never into the conversation.
@@ -33,10 +34,10 @@ def main() -> int:
     os.dup2(nothing, 0)
     os.dup2(2, 1)
     for name in sys.argv[1:]:
-        try:
-            importlib.import_module(name)
-        except ImportError:
-            continue  # a task that needs it says so
+        _prepare(name)
+    # Collecting what is there already would copy its pages in each fork.
+    gc.collect()
+    gc.freeze()
     out.write(json.dumps({"ready": os.getpid()}) + "\n")
     for line in iter(lines.readline, b""):
         child = _fork(Path(json.loads(line)["folder"]), [lines.fileno(), out.fileno()])
@@ -44,6 +45,17 @@ def main() -> int:
         status, peak = _wait(child, lines.fileno())
         out.write(json.dumps({"status": status, "peak": peak}) + "\n")
     return 0
+
+
+def _prepare(name: str) -> None:
+    """Imports a module, or calls a function: "package.module:name"."""
+    module, _, function = name.partition(":")
+    try:
+        found = importlib.import_module(module)
+    except ImportError:
+        return  # a task that needs it says so
+    if function:
+        getattr(found, function)()
 
 
 def _fork(folder: Path, own: list[int]) -> int:

@@ -50,7 +50,8 @@ class Context:
 
 
 class Supervisor:
-    """One worker. preload: modules that are imported before the first task."""
+    """One worker. preload: modules that are imported before the first task,
+    and functions, "module:name", that are called."""
 
     def __init__(self, preload: Sequence[str] = ()) -> None:
         self._preload = list(preload)

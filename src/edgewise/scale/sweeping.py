@@ -22,14 +22,12 @@ from edgewise.scale.supervisor import Context
 from edgewise.scale.task import Outcome, Task
 
 PRELOAD = (
-    "torch",
-    "edgewise.compile",
-    "edgewise.quantize.flow",
-    "edgewise.backends.xnnpack.quantizer",
-    "edgewise.backends.ethosu.partitioner",
     "edgewise.scale.stages",
+    "edgewise.backends.ethosu.partitioner",
+    "edgewise.report",
+    "edgewise.scale.warm:lowering",
 )
-"""What workers import once; tasks are forked behind it."""
+"""What workers do once; tasks are forked behind it."""
 _REFRESH = 5.0
 """Seconds between writing the tables while rows come in."""
 

@@ -45,6 +45,29 @@ def pt2e(
         return torch.export.export(convert_pt2e(prepared), inputs, dynamic_shapes=dynamic_shapes)
 
 
+def trained(
+    module: torch.nn.Module, inputs: tuple[Any, ...], *, per_channel: bool = True
+) -> torch.export.ExportedProgram:
+    """The same after two steps of training that simulate rounding, with our quantizer."""
+    from torchao.quantization.pt2e import move_exported_model_to_eval
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_qat_pt2e
+
+    from edgewise.backends.xnnpack import XNNPACKQuantizer
+    from edgewise.quantize import get_symmetric_quantization_config
+
+    graph = torch.export.export(module.train(), inputs).module()
+    config = get_symmetric_quantization_config(is_per_channel=per_channel, is_qat=True)
+    prepared = prepare_qat_pt2e(graph, XNNPACKQuantizer().set_global(config))
+    optimizer = torch.optim.SGD(prepared.parameters(), 1e-2)
+    for _ in range(2):
+        optimizer.zero_grad()
+        prepared(*inputs).square().mean().backward()
+        optimizer.step()
+    move_exported_model_to_eval(prepared)
+    with torch.no_grad():
+        return torch.export.export(convert_pt2e(prepared), inputs)
+
+
 def groupwise(
     module: torch.nn.Module, inputs: tuple[Any, ...], weight: torch.dtype, granularity: Any
 ) -> torch.export.ExportedProgram:

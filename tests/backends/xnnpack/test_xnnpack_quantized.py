@@ -269,8 +269,10 @@ def grouped(weight: torch.dtype, *group: int) -> Callable[..., Any]:
     return quantize
 
 
-def pt2e_dynamic(per_channel: bool) -> Callable[..., Any]:
-    return lambda module, inputs: pt2e(module, inputs, dynamic=True, per_channel=per_channel)
+def pt2e_dynamic(per_channel: bool, ours: bool = False) -> Callable[..., Any]:
+    return lambda module, inputs: pt2e(
+        module, inputs, dynamic=True, per_channel=per_channel, ours=ours
+    )
 
 
 # Module, inputs, flow, nodes of each kind with quantized activations, weights' type, and the
@@ -324,6 +326,38 @@ DYNAMIC: dict[str, tuple[Any, tuple[Any, ...], Any, tuple[str, int], int, float]
         ("FullyConnected", 2),
         QBINT4,
         2e-2,
+    ),
+    "4 bits in blocks of 128": (
+        lambda: mlp(256, 256, 8),
+        (t(2, 256),),
+        grouped(torch.int4, 128),
+        ("FullyConnected", 2),
+        QBINT4,
+        2e-2,
+    ),
+    "4 bits in blocks of 256": (
+        lambda: mlp(512, 512, 8),
+        (t(3, 512),),
+        grouped(torch.int4, 256),
+        ("FullyConnected", 2),
+        QBINT4,
+        2e-2,
+    ),
+    "convolution per channel": (
+        lambda: torch.nn.Conv2d(8, 6, 3, 2, 1),
+        (IMAGE,),
+        pt2e_dynamic(True, ours=True),
+        ("Conv2d", 1),
+        QCINT8,
+        3e-2,
+    ),
+    "convolution per tensor": (
+        lambda: torch.nn.Conv2d(8, 6, 3, 2, 1),
+        (IMAGE,),
+        pt2e_dynamic(False, ours=True),
+        ("Conv2d", 1),
+        QCINT8,
+        3e-2,
     ),
     "4 bits in blocks of 64": (
         lambda: mlp(128, 128, 8),

@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch.ao.quantization.fx._decomposed  # defines quantized_decomposed
 import torch.nn.functional as F
-from quantized import float_kinds, kinds_of, lower, output_step, pt2e, reference
+from quantized import float_kinds, kinds_of, lower, output_step, pt2e, reference, trained
 
 from edgewise.backends.xnnpack import XNNPACKQuantizer
 from support import RUNTIMES, Fn, operators
@@ -252,6 +252,39 @@ def test_weights(
     assert operators(pte) == ["delegate"]
     assert set(float_kinds(pte)) <= {"StaticTranspose", "StaticReshape"}
     check(program, pte, inputs, output_step(program), runtime)
+
+
+TRAINED = {
+    **WEIGHTED,
+    "conv2d, norm and relu": (
+        lambda: torch.nn.Sequential(
+            torch.nn.Conv2d(8, 6, 3, bias=False), torch.nn.BatchNorm2d(6), torch.nn.ReLU()
+        ),
+        t(4, 8, 9, 7),
+    ),
+    "linear and relu": (
+        lambda: torch.nn.Sequential(torch.nn.Linear(8, 6), torch.nn.ReLU()),
+        t(3, 8),
+    ),
+}
+
+
+@pytest.mark.parametrize("runtime", BOTH)
+@pytest.mark.parametrize("per_channel", [True, False])
+@pytest.mark.parametrize("name", TRAINED)
+def test_weights_that_were_trained_with_rounding(
+    name: str, per_channel: bool, runtime: str, made: dict[Any, Any]
+) -> None:
+    make, x = TRAINED[name]
+    key = "trained", name, per_channel
+    if key not in made:
+        torch.manual_seed(3)
+        program = trained(make(), (x,), per_channel=per_channel)
+        made[key] = program, lower(program).buffer
+    program, pte = made[key]
+    assert operators(pte) == ["delegate"]
+    assert set(float_kinds(pte)) <= {"StaticTranspose", "StaticReshape"}
+    check(program, pte, (x,), output_step(program), runtime)
 
 
 def test_everything_that_the_quantizer_knows_has_a_row() -> None:

@@ -82,6 +82,7 @@ CONVOLUTIONS: dict[str, tuple[Callable[[], torch.nn.Module], torch.Tensor]] = {
     "pointwise": (lambda: torch.nn.Conv2d(8, 5, 1, bias=False), IMAGE),
     "depthwise": (lambda: torch.nn.Conv2d(8, 16, 3, groups=8), IMAGE),
     "transposed": (lambda: torch.nn.ConvTranspose2d(8, 4, 3, 2), IMAGE),
+    "transposed 1d": (lambda: torch.nn.ConvTranspose1d(8, 4, 3, 2), t(2, 8, 11)),
     "conv1d": (lambda: torch.nn.Conv1d(8, 6, 3), t(2, 8, 11)),
     "convolution and norm": (
         lambda: torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3), torch.nn.BatchNorm2d(8)),
@@ -98,6 +99,11 @@ CASES = {
     "linear in 8 bits by quantize_": Case(linear(24, 10), t(3, 24), (8, None), QCINT8, both=True),
     "linear in groups of 32": Case(linear(96, 10), t(3, 96), (4, 32), QBINT4),
     "linear in groups of 64": Case(linear(128, 7, False), t(1, 128), (4, 64), QBINT4),
+    "linear in groups of 128": Case(linear(256, 7), t(2, 256), (4, 128), QBINT4),
+    "linear in groups of 256": Case(linear(512, 6), t(2, 512), (4, 256), QBINT4),
+    "linear in 8-bit groups of 256": Case(linear(512, 6), t(2, 512), (8, 256), QBINT8),
+    "linear in 2 bits": Case(linear(24, 10), t(3, 24), (2, None), QCINT4, both=True),
+    "linear in 2-bit groups of 32": Case(linear(64, 10), t(3, 64), (2, 32), QBINT4),
     "linear in 8-bit groups of 32": Case(linear(96, 10), t(3, 96), (8, 32), QBINT8),
     "linear in 8-bit groups, half": Case(linear(64, 10), t(3, 64), (8, 32), QBINT8, half=True),
     "linear in groups of odd size": Case(linear(48, 10), t(3, 48), (4, 24), FLOAT, both=True),
@@ -108,6 +114,10 @@ CASES = {
         f"{name} in 4 bits": Case(make, x, "channel4", QCINT4)
         for name, (make, x) in CONVOLUTIONS.items()
     },
+    # Its scales are along the channels of a group, of which no kernel knows: floats in the file.
+    "transposed in groups": Case(
+        lambda: torch.nn.ConvTranspose2d(8, 4, 3, groups=2), IMAGE, "int8", FLOAT, both=True
+    ),
     "conv2d per tensor": Case(CONVOLUTIONS["conv2d"][0], IMAGE, "tensor", QCINT8),
 }
 

@@ -22,7 +22,7 @@ from edgewise.backends.ethosu.rows import row_of
 from edgewise.backends.ethosu.table import QUANTIZE_IT, Lowering, Refused
 from edgewise.backends.ethosu.targets import Target
 from edgewise.backends.ethosu.tosa import Dry
-from edgewise.edge.graph import is_call, is_getitem, is_size, op_name, tensors_of
+from edgewise.edge.graph import is_call, is_getitem, is_size, is_static, op_name, tensors_of
 from edgewise.partition.delegate import is_delegate_call
 from edgewise.partition.spec import TAG, Refusal
 
@@ -72,7 +72,10 @@ class Support:
     def _outside(self, to: Lowering, node: Node) -> None:
         """Integers that are computed elsewhere are inputs of delegates."""
         values = tensors_of(node)
-        if len(values) == 1 and not values[0].is_floating_point() and not is_size(node):
+        # A number taken from a dynamic size would fix it, for the other backends, too.
+        if len(values) != 1 or is_size(node) or not is_static(values[0].shape):
+            return
+        if not values[0].is_floating_point():
             try:
                 to.done[node] = input_tensor(to.b, node)
             except (Refused, TypeError):

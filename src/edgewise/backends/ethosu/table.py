@@ -23,7 +23,8 @@ from edgewise.backends.ethosu.quant import TYPES, Quant
 from edgewise.backends.ethosu.targets import Target
 from edgewise.backends.ethosu.tosa import INT8, INT16, Tensor
 from edgewise.backends.ethosu.values import Constant, Real, Stored
-from edgewise.edge.graph import arguments, fake, is_static, op_name, tensors_of
+from edgewise.edge.graph import arguments, dims_of, fake, is_static, op_name, tensors_of
+from edgewise.edge.sizes import shown
 from edgewise.partition.constraints import Constraint, Query
 from edgewise.partition.rows import RowTable
 from edgewise.partition.spec import Refusal
@@ -150,9 +151,8 @@ class OpRow:
             return [Refusal(rule, target.name)]
         for value in [t for n in [*node.all_input_nodes, node] for t in tensors_of(n)]:
             if not is_static(value.shape):
-                shape = ", ".join(map(str, value.shape))
-                hint = "an export without dynamic_shapes"
-                return [Refusal("static shapes only: the program is compiled", f"[{shape}]", hint)]
+                got, hint = shown(dims_of(value.shape)), "an export without dynamic_shapes"
+                return [Refusal("static shapes only: the program is compiled", got, hint)]
             if value.dim() > MAX_RANK:
                 return [Refusal(f"at most {MAX_RANK} dimensions", f"{value.dim()}")]
             if value.numel() == 0:

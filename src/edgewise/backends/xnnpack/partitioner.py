@@ -21,11 +21,14 @@ from edgewise.backends.xnnpack.precision import (
 from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
 from edgewise.backends.xnnpack.rows import all_rows, row_of
 from edgewise.edge.graph import is_call, is_getitem, is_size, may_be_empty, op_name, tensors_of
+from edgewise.edge.updates import partial_updates
 from edgewise.partition.delegate import is_delegate_call
 from edgewise.partition.grouping import group
 from edgewise.partition.spec import TAG, DelegationSpec, Partitioner, PartitionResult, Refusal
 
 logger = logging.getLogger(__name__)
+
+_IN_PLACE = Refusal("a result of its own, not a part of a buffer, which is written where it lies")
 
 
 class XnnpackPartitioner(Partitioner):
@@ -103,6 +106,7 @@ class XnnpackPartitioner(Partitioner):
             if is_call(n) and not (is_delegate_call(n) or TAG in n.meta or is_size(n))
         ]
         refused = {n: r for n in nodes if (r := self._reasons(n, constants))}
+        refused |= {n: [_IN_PLACE] for n in partial_updates(exported_program).intersection(nodes)}
         by_operator = units(nodes, constants, set(nodes) - set(refused))
         accepted: dict[Node, list[Node]] = {}
         for operator, members in by_operator.items():

@@ -30,7 +30,7 @@ function percent(part, whole) {
 function shortOp(op) {
   if (!op) return "";
   const parts = op.split(op.includes("::") ? "::" : ".");
-  return (parts.length > 1 ? parts[1] : op).split(".")[0];
+  return (parts.length > 1 ? parts[1] : op).split(".")[0].replace(/^_+/, "");
 }
 const shortType = (type) => type.split(".").pop();
 const shape = (type) => {

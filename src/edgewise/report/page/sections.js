@@ -11,11 +11,11 @@ function share(method, metric) {
 // [name, value of a method as text, the value, whether less is better]
 const FIGURES = [
   ["File", (m) => (m.program.bytes ? bytes(m.program.bytes) : null), (m) => m.program.bytes],
-  ["Latency, median", (m) => (m.data.profile ? time(m.data.profile.call.p50) : null), (m) => m.data.profile?.call.p50],
-  ["Latency, 90th percentile", (m) => (m.data.profile ? time(m.data.profile.call.p90) : null), (m) => m.data.profile?.call.p90],
-  ["Accuracy, worst output", (m) => worstOutput(m), null],
+  ["Median latency", (m) => (m.data.profile ? time(m.data.profile.call.p50) : null), (m) => m.data.profile?.call.p50],
+  ["90th percentile", (m) => (m.data.profile ? time(m.data.profile.call.p90) : null), (m) => m.data.profile?.call.p90],
+  ["Worst output", (m) => worstOutput(m), null],
   ["Delegates", (m) => count(m.data.delegates.length), null],
-  ["Operators delegated", (m) => `${count(m.calls.filter((n) => n.delegate !== undefined).length)} of ${count(m.calls.length)}`, null],
+  ["Delegated", (m) => `${count(m.calls.filter((n) => n.delegate !== undefined).length)} of ${count(m.calls.length)}`, null],
   ["MACs delegated", (m) => (share(m, "macs") === null ? null : percent(share(m, "macs"), 1)), null],
   ["Weights", (m) => (m.root.sums.weights ? bytes(m.root.sums.weights) : null), (m) => m.root.sums.weights],
   ["Planned memory", (m) => (plannedBytes(m) ? bytes(plannedBytes(m)) : null), (m) => plannedBytes(m)],
@@ -107,7 +107,7 @@ function memorySection(methods, width) {
     const blocks = m.data.memory.filter((b) => String(b[1]) === arena);
     if (!size || !blocks.length) return "";
     const total = blocks.reduce((a, b) => a + b[3], 0);
-    const saved = total > size ? `; without sharing places it would be ${bytes(total)}` : "";
+    const saved = total > 1.02 * size ? `; without sharing places it would be ${bytes(total)}` : "";
     return `<div data-program="${i}"><h3>${esc(methods.length > 1 ? `${m.program.name} ` : "")}<small>${arena === "1" ? "" : `arena ${arena}, shared by methods: `}${bytes(size)} for ${plural(blocks.length, "tensor")}${saved}</small></h3>${memoryChart(m, arena, blocks, width)}</div>`;
   })).filter(Boolean);
   if (!parts.length) return "";

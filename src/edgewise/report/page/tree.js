@@ -1,6 +1,7 @@
 // The modules as a tree of rows, each with its share of a cost; or the hits of a search.
 
 const MOST_HITS = 200;
+const MOST_ROWS = 60; // that are open at first
 
 class TreeView {
   constructor(host, events) {
@@ -22,8 +23,13 @@ class TreeView {
     this.metric = metric;
     this.hits = null;
     this.open = new Set([method.root.key]);
-    for (const child of method.root.children) {
-      if (child.isGroup && child.children.length <= 30) this.open.add(child.key);
+    let level = [method.root];
+    let rows = method.root.children.length;
+    while (level.length) {
+      level = level.flatMap((g) => g.children.filter((c) => c.isGroup));
+      rows += level.reduce((a, g) => a + g.children.length, 0);
+      if (rows > MOST_ROWS) break;
+      for (const group of level) this.open.add(group.key);
     }
     this.draw();
   }

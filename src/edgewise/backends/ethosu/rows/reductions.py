@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.builder import NHWC
+from edgewise.backends.ethosu.moving import NHWC
 from edgewise.backends.ethosu.quant import Quant
 from edgewise.backends.ethosu.rows.pooling import MAX_FILTER, Means
 from edgewise.backends.ethosu.rows.shape import sizes

@@ -7,7 +7,8 @@ import math
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.builder import NHWC, Builder
+from edgewise.backends.ethosu.builder import Builder
+from edgewise.backends.ethosu.moving import NHWC
 from edgewise.backends.ethosu.rows.shape import moved, sizes
 from edgewise.backends.ethosu.table import (
     ANY,

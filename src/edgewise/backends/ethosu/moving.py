@@ -1,0 +1,158 @@
+"""Moves of tensors whose order in memory is free until something needs one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from edgewise.backends.ethosu.tosa import INT32, Order, Tensor, Tosa, identity, permuted
+
+NHWC: Order = (0, 2, 3, 1)
+
+
+class MovingBuilder:
+    """Adds what moves, joins and cuts tensors to a TOSA graph, and constants."""
+
+    def __init__(self, tosa: Tosa | None = None) -> None:
+        self.tosa = tosa or Tosa()
+        self._ordered: dict[tuple[str, Order], Tensor] = {}
+        self._known: dict[str, Any] = {}
+
+    def in_order(self, t: Tensor, order: Order) -> Tensor:
+        """The same tensor, lying as `order` says."""
+        if t.order == order:
+            return t
+        if t.name in self._known:
+            return self.const(self._known[t.name], t.dtype, order)
+        key = (t.name, (*t.order, -1, *order))
+        if key not in self._ordered:
+            perms = [t.order.index(dim) for dim in order]
+            dims = [t.dims[p] for p in perms]
+            moved = [p for p in perms if t.dims[p] != 1]
+            if moved == sorted(moved):  # only dimensions of size 1 change place
+                made = self.tosa.add("RESHAPE", [t, self.tosa.shape(dims)], dims, t.dtype, order)
+            else:
+                made = self.tosa.add("TRANSPOSE", [t], dims, t.dtype, order, perms=perms)
+            self._ordered[key] = made
+            # Nothing has to be moved back either.
+            self._ordered[made.name, (*order, -1, *t.order)] = t
+        return self._ordered[key]
+
+    def reshape(self, t: Tensor, shape: Sequence[int]) -> Tensor:
+        """The elements in another shape, in the order of the logical dimensions."""
+        if t.shape == tuple(shape):
+            return t
+        kept = _kept_order(t, shape)
+        if kept is None:
+            t, kept = self.in_order(t, identity(t.rank)), identity(len(shape))
+        dims = [shape[d] for d in kept]
+        return self.tosa.add("RESHAPE", [t, self.tosa.shape(dims)], dims, t.dtype, kept)
+
+    def permute(self, t: Tensor, dims: Sequence[int]) -> Tensor:
+        return permuted(t, dims)
+
+    def with_rank(self, t: Tensor, rank: int) -> Tensor:
+        """Dimensions of size 1 put before all others, up to the rank."""
+        extra = rank - t.rank
+        if extra == 0:
+            return t
+        if t.name in self._known:
+            values = self._known[t.name]
+            return self.const(values.reshape((*(1,) * extra, *values.shape)), t.dtype)
+        order = (*range(extra), *(d + extra for d in t.order))
+        dims = (*(1,) * extra, *t.dims)
+        return self.tosa.add("RESHAPE", [t, self.tosa.shape(dims)], dims, t.dtype, order)
+
+    def const(self, values: Any, dtype: str, order: Order | None = None) -> Tensor:
+        """values: an array in logical order, laid out as `order` says."""
+        array = np.asarray(values)
+        order = order or identity(array.ndim)
+        lying = array if order == identity(array.ndim) else array.transpose(order)
+        made = self.tosa.const(np.ascontiguousarray(lying), dtype, lying.shape)
+        if made.order != order:
+            # Of one content, known by its name in one order.
+            made = Tensor(made.name, made.dims, dtype, order)
+        self._known[made.name] = array
+        return made
+
+    def number(self, value: int, like: Tensor, dtype: str = INT32) -> Tensor:
+        """A constant of one element, that can be combined with `like`."""
+        made = self.tosa.const(np.full((1,) * like.rank, value), dtype)
+        return Tensor(made.name, made.dims, dtype, like.order)
+
+    def concat(self, parts: Sequence[Tensor], dim: int) -> Tensor:
+        order = _common_order(parts)
+        parts = [self.in_order(p, order) for p in parts]
+        axis = order.index(dim)
+        dims = list(parts[0].dims)
+        dims[axis] = sum(p.dims[axis] for p in parts)
+        return self.tosa.add("CONCAT", parts, dims, parts[0].dtype, order, axis=axis)
+
+    def slice(self, t: Tensor, start: Mapping[int, int], size: Mapping[int, int]) -> Tensor:
+        """Elements from `start` on, `size` of them, by dimension; others whole."""
+        first = [start.get(d, 0) for d in t.order]
+        sizes = [size.get(d, n) for d, n in zip(t.order, t.dims, strict=True)]
+        if sizes == list(t.dims):
+            return t
+        shapes = [self.tosa.shape(first), self.tosa.shape(sizes)]
+        return self.tosa.add("SLICE", [t, *shapes], sizes, t.dtype, t.order)
+
+    def pad(self, t: Tensor, amounts: Mapping[int, tuple[int, int]], number: int) -> Tensor:
+        pairs = [amounts.get(d, (0, 0)) for d in t.order]
+        if not any(before or after for before, after in pairs):
+            return t
+        dims = [n + b + a for n, (b, a) in zip(t.dims, pairs, strict=True)]
+        flat = self.tosa.shape([n for pair in pairs for n in pair])
+        value = self.tosa.const([number], t.dtype)
+        return self.tosa.add("PAD", [t, flat, value], dims, t.dtype, t.order)
+
+    def tile(self, t: Tensor, repeats: Sequence[int]) -> Tensor:
+        times = [repeats[d] for d in t.order]
+        if all(n == 1 for n in times):
+            return t
+        dims = [n * r for n, r in zip(t.dims, times, strict=True)]
+        return self.tosa.add("TILE", [t, self.tosa.shape(times)], dims, t.dtype, t.order)
+
+    def reverse(self, t: Tensor, dim: int) -> Tensor:
+        axis = t.place(dim)
+        return self.tosa.add("REVERSE", [t], t.dims, t.dtype, t.order, axis=axis)
+
+    def copy(self, t: Tensor) -> Tensor:
+        return self.tosa.add("IDENTITY", [t], t.dims, t.dtype, t.order)
+
+    def aligned(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        """Of one rank and order: that of the largest."""
+        rank = max(p.rank for p in parts)
+        parts = [self.with_rank(p, rank) for p in parts]
+        order = max(parts, key=lambda p: math.prod(p.dims)).order
+        return [self.in_order(p, order) for p in parts]
+
+
+def _kept_order(t: Tensor, shape: Sequence[int]) -> Order | None:
+    """The order of a reshaped tensor where no element moves in memory; None if one does."""
+    large = [d for d in t.order if t.shape[d] != 1]
+    if large == sorted(large):
+        return identity(len(shape))
+    # The same large dimensions: those of size 1 came or went.
+    mine = [d for d in range(t.rank) if t.shape[d] != 1]
+    theirs = [d for d in range(len(shape)) if shape[d] != 1]
+    if [t.shape[d] for d in mine] != [shape[d] for d in theirs]:
+        return None
+    other = dict(zip(mine, theirs, strict=True))
+    kept = [other[d] for d in large]
+    small = [d for d in range(len(shape)) if shape[d] == 1]
+    if len(shape) == 4 and t.order == NHWC and 0 in small:
+        kept = [0, *kept]
+        small.remove(0)
+    return (*[d for d in small if d not in kept], *kept)
+
+
+def _common_order(parts: Sequence[Tensor]) -> Order:
+    """The order that the most elements have already."""
+    weight: dict[Order, int] = {}
+    for part in parts:
+        weight[part.order] = weight.get(part.order, 0) + math.prod(part.dims)
+    return max(weight, key=weight.__getitem__)

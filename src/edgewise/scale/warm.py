@@ -1,0 +1,35 @@
+"""What a worker does before it forks tasks: the first lowering of a process takes a second more
+than the others, for imports and tables that are made when they are first used."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from pathlib import Path
+
+
+def lowering() -> None:
+    """Quantizes and lowers a model of two layers.
+
+    RuntimeError if threads are left behind: a fork would be without them.
+    """
+    import torch
+    from tqdm import tqdm
+
+    from edgewise.compile import compile
+    from edgewise.quantize.schemes import SCHEMES
+
+    tqdm.monitor_interval = 0  # its bars would start a thread
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU(), torch.nn.Flatten())
+    inputs = (torch.zeros(1, 1, 4, 4),)
+    logging.disable(logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for scheme in (None, SCHEMES["int8"].name):
+            program = compile(model, inputs, quantize=scheme, calibration=[inputs], verbose=False)
+            assert program.buffer
+    logging.disable(logging.NOTSET)
+    threads = len(os.listdir("/proc/self/task")) if Path("/proc/self/task").exists() else 1
+    if threads > 1:
+        raise RuntimeError(f"[warm] a worker must have one thread before it forks; got {threads}")

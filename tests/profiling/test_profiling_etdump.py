@@ -1,0 +1,152 @@
+"""ETDump files: real ones by the peer's writer, and others that are refused."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from edgewise.flatbuffer import pack
+from edgewise.profiling import Profile, read_etdump
+from edgewise.profiling.etdump import IDENTIFIER, DumpEvent, ETDump, ProfileEvent, RunData
+
+
+def event(name: str | None, index: int, begin: int, end: int, **more: object) -> DumpEvent:
+    profile = ProfileEvent(name, 0, index, start_time=begin, end_time=end)
+    for key, value in more.items():
+        setattr(profile, key, value)
+    return DumpEvent(profile)
+
+
+def dump() -> ETDump:
+    """Two runs; each a kernel, and a delegate of two operators of one name."""
+    blocks = [RunData("Default", events=[event("Program::load_method", 0, 1, 900)])]
+    for at in (1000, 9000):
+        events = [
+            event("native_call_add.out", 0, at + 110, at + 190),
+            event("OPERATOR_CALL", 0, at + 100, at + 200),
+            event(None, 1, at + 300, at + 700, delegate_debug_id_str="Convolution"),
+            event(None, 1, at + 700, at + 800, delegate_debug_id_str="Convolution"),
+            event(None, 1, at + 800, at + 850, delegate_debug_id_int=3),
+            event("DELEGATE_CALL", 1, at + 200, at + 900),
+            event("Method::execute", -1, at, at + 1000),
+        ]
+        blocks.append(RunData("Execute", events=events))
+    return ETDump(0, run_data=blocks)
+
+
+def written(folder: Path, data: bytes) -> Path:
+    path = folder / "run.etdp"
+    path.write_bytes(data)
+    return path
+
+
+def prefixed(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "little") + data
+
+
+def assert_is_dump(profile: Profile, scale: float = 1.0) -> None:
+    (summary,) = profile.summaries()
+    assert summary.runs.method == "forward"
+    assert [run.run_end - run.run_begin for run in summary.runs.runs] == [1000 * scale] * 2
+    rows = [(row.name, row.totals[0] / scale, row.events) for row in summary.leaves]
+    assert rows == [
+        ("add.out", 100, 2),
+        ("Convolution", 400, 2),
+        ("Convolution", 100, 2),
+        ("delegate's id 3", 50, 2),
+        ("(delegate: outside its operators)", 150, 2),
+    ]
+
+
+@pytest.mark.parametrize("has_length", [True, False])
+def test_reads_runs(tmp_path: Path, has_length: bool) -> None:
+    data = pack(dump(), IDENTIFIER)
+    path = written(tmp_path, prefixed(data) if has_length else data)
+    assert_is_dump(read_etdump(path))
+    assert_is_dump(read_etdump(path, ticks_per_second=1e6), scale=1000)
+    text = str(read_etdump(path))
+    assert "forward: 2 runs, 1.00 us each" in text
+    assert "recording adds" not in text  # that is not known
+    assert read_etdump(path).to_dict()["origin"] == "etdump"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: b"", "identifier 'ED00'"),
+        (lambda data: b"ET13" * 8, "identifier 'ED00'"),
+        (lambda data: prefixed(data)[:-8], "must have .* bytes"),
+        (lambda data: data[:200], "damaged"),
+        (lambda data: b"\xf0\xff\xff\x7f" + data[4:], "damaged"),
+        (
+            lambda data: pack(ETDump(0, run_data=[RunData("Default")]), IDENTIFIER),
+            "hold a run",
+        ),
+    ],
+)
+def test_refuses(tmp_path: Path, change: object, message: str) -> None:
+    assert callable(change)
+    path = written(tmp_path, change(pack(dump(), IDENTIFIER)))
+    with pytest.raises(ValueError, match=message):
+        read_etdump(path)
+
+
+def test_any_damage_is_a_value_error(tmp_path: Path) -> None:
+    data = pack(dump(), IDENTIFIER)
+    for place in range(0, len(data), 7):
+        changed = bytearray(data)
+        changed[place] ^= 0xFF
+        path = written(tmp_path, bytes(changed))
+        try:
+            read_etdump(path).to_dict()
+        except ValueError:
+            continue
+
+
+@pytest.mark.peer
+def test_the_peers_files(tmp_path: Path) -> None:
+    """A file by ExecuTorch's own writer, against what its Inspector finds in it."""
+    from executorch.devtools import Inspector
+    from peer_etdump import Writer
+
+    writer = Writer()
+    writer.block(b"Default")
+    writer.end(writer.start(b"Method::init", -1, 0))
+    for _ in range(3):
+        writer.block(b"Execute")
+        execute = writer.start(b"Method::execute", -1, 0)
+        for index in range(2):
+            writer.at(0, index)
+            call = writer.start(b"OPERATOR_CALL", -1, 0)
+            kernel = writer.start(b"native_call_mul.out", -1, 0)
+            time.sleep(0.0005)
+            writer.end(kernel)
+            writer.end(call)
+        writer.at(0, 2)
+        call = writer.start(b"DELEGATE_CALL", -1, 0)
+        begin = call.start_time
+        for name, length in ((b"Convolution (NHWC, F32) IGEMM", 300_000), (b"Clamp", 20_000)):
+            writer.delegate(name, -1, begin, begin + length)
+            begin += length
+        time.sleep(0.0005)
+        writer.end(call)
+        writer.at(-1, 0)
+        writer.end(execute)
+    path = written(tmp_path, writer.data())
+    (summary,) = read_etdump(path).summaries()
+    assert [row.name for row in summary.instructions] == ["mul.out", "mul.out", "delegate"]
+    assert [row.totals for row in summary.parts[2]] == [[300_000] * 3, [20_000] * 3]
+
+    blocks = [b for b in Inspector(etdump_path=str(path)).event_blocks if b.name == "Execute"]
+    theirs = [(e.name, list(e.perf_data.raw)) for block in blocks for e in block.events]
+    calls = [raw for name, raw in theirs if name in ("OPERATOR_CALL", "DELEGATE_CALL")]
+    for ours, raw in zip(summary.instructions, calls, strict=True):
+        assert [t / 1e6 for t in ours.totals] == pytest.approx(raw)
+    (execute_raw,) = [raw for name, raw in theirs if name == "Method::execute"]
+    runs = summary.runs.runs
+    assert [(r.run_end - r.run_begin) / 1e6 for r in runs] == pytest.approx(execute_raw)
+    for part in summary.parts[2]:
+        (raw,) = [raw for name, raw in theirs if name == part.name]
+        assert [t / 1e6 for t in part.totals] == pytest.approx(raw)
