@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from edgewise.emit.program import DelegateCall, KernelCall, Tensor
-from support import RUNTIMES, assert_close, eager, lower, operators
+from support import RUNTIMES, Fn, assert_close, eager, lower, operators
 
 SHAPE = (2, 3, 8, 4)
 
@@ -384,6 +384,21 @@ def test_rows_are_put_by_the_operator_that_is_made_for_them() -> None:
     """ExecuTorch's out-variant would also copy the buffer to itself."""
     pte = lower(Stateful(_index_copy).eval(), CALLS[0], partitioner=None).buffer
     assert operators(pte) == ["aten::index_put_", "aten::mul.Scalar_out"]
+
+
+@pytest.mark.parametrize("operand", [0, 1])
+def test_an_operand_of_another_shape_cannot_be_the_result(operand: int) -> None:
+    """A file could say so; resizing the one would pull the other's memory away."""
+    inputs = (
+        (torch.ones(3, 1), torch.ones(3, 4)) if operand == 0 else (torch.ones(4), torch.ones(1))
+    )
+    program = lower(Fn(torch.add), inputs, partitioner=None)
+    (call,) = [
+        c.instr_args for c in program.executorch_program.execution_plan[0].chains[0].instructions
+    ]
+    call.args[-1] = call.args[-2] = call.args[operand]
+    with pytest.raises(Exception, match=r"the output if it has the result's shape"):
+        RUNTIMES["ours"](program.buffer, inputs)
 
 
 STATEMENTS: list[Callable[[random.Random, Any, Any, Any, list[Any]], None]] = []
