@@ -111,7 +111,7 @@ def compare(options: argparse.Namespace, file: Path, arrays: Path) -> tuple[dict
     other = ours.argmax(1) != want
     beyond = int((other & (lead > noise)).sum())
     count = len(want)
-    row = {
+    row: dict[str, Any] = {
         "free": f"{int((free == want).sum())}/{count}",
         "equal": f"{count - int(other.sum())}/{count}",
         "control's": f"{int((control.argmax(1) == want).sum())}/{count}",
