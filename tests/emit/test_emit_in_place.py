@@ -491,7 +491,7 @@ def _random_step(seed: int) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("partitioner", ["xnnpack", None])
-# torch's run_decompositions fails on seed 12: it names the outputs wrongly.
+# But for those of which torch's run_decompositions names the outputs wrongly.
 @pytest.mark.parametrize("seed", [s for s in range(31) if s not in (12, 18)])
 def test_random_programs_equal_eager(seed: int, partitioner: str | None) -> None:
     _check(_random_step(seed), "ours", partitioner)
