@@ -42,7 +42,7 @@ def lower(arguments: Any, context: Any) -> int:
     from edgewise.compile import compile
     from examples.models import MODELS
 
-    spec = MODELS["mobilenet_v1_025"]
+    spec = MODELS["ds_cnn"]
     return len(compile(spec.build(), spec.example_inputs(0), verbose=False).buffer)
 
 
@@ -179,7 +179,7 @@ def _text(costs: dict[str, float], schedules: list[dict[str, float]], where: dic
         f"{where['cpu']}, {where['cores']} cores, {where['date']}:",
         "",
         f"- A task of its own process costs {costs['overhead_ms']:.1f} ms more than a call. "
-        f"Lowering MobileNetV1 (0.25) takes {costs['task_ms']:.0f} ms as a task, "
+        f"Lowering the keyword model (DS-CNN) takes {costs['task_ms']:.0f} ms as a task, "
         f"{costs['direct_ms']:.0f} ms called again and again in one process.",
         f"- Two workers lower {LOWERINGS} models in {costs['two_s']:.1f} s, one in "
         f"{costs['one_s']:.1f} s: "

@@ -413,8 +413,13 @@ Status copy_to(Tensor* out, const View& source) {
 }
 
 Status fill(const View& target, const Scalar& value) {
+  if (target.numel() == 0) return {};
+  // Converted once, then repeated.
   ScalarView scalar(value);
-  return assign(target, scalar.view().expand(target.sizes));
+  alignas(8) std::byte bytes[8] = {};
+  const View one{bytes, target.type, Dims(), Dims()};
+  EDGEWISE_RETURN_IF_ERROR(assign(one, scalar.view()));
+  return assign(target, one.expand(target.sizes));
 }
 
 }  // namespace EDGEWISE_TARGET

@@ -265,18 +265,20 @@ def test_missing_kernel() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "message"),
+    ("missing", "code", "message"),
     [
-        ("import edgewise; edgewise.compile", "try pip install edgewise[export]"),
+        ("torch", "import edgewise; edgewise.compile", "try pip install edgewise[export]"),
+        ("edgewise.runtime._native", "import edgewise; edgewise.load", "try pip install . in the"),
         (
+            "torch",
             "from edgewise.backends.xnnpack import XnnpackPartitioner",
             "[edgewise.backends.xnnpack.XnnpackPartitioner] lowering needs torch and flatbuffers; "
             "got no torch; try pip install edgewise[export]",
         ),
     ],
 )
-def test_missing_extra(code: str, message: str) -> None:
-    program = f"import sys; sys.modules['torch'] = None; {code}"
+def test_missing_parts(missing: str, code: str, message: str) -> None:
+    program = f"import sys; sys.modules[{missing!r}] = None; {code}"
     shown = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )

@@ -11,6 +11,15 @@ or, with inputs and outputs in the structure of the model's own:
     y = model(x)
 """
 
+try:
+    from edgewise.runtime import _native as _native
+except ImportError as _missing:
+    raise ImportError(
+        f"[edgewise.runtime] the native module must be built; got {_missing}; "
+        f"try pip install . in the sources, or make native",
+        name=_missing.name,
+    ) from _missing
+
 from edgewise.runtime._backends import register_backend
 from edgewise.runtime._kernels import load_kernels, register_kernel
 from edgewise.runtime._metadata import DelegateMeta, MethodMeta, TensorInfo

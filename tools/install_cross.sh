@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# install_cross.sh aarch64|armv7
+# Installs Debian's cross compiler for a target and qemu-user, which runs its programs, if they
+# are missing and root runs this; else names them and fails.
+set -euo pipefail
+
+here=$(dirname "$0")
+missing=()
+case $1 in
+  aarch64) compiler=aarch64-linux-gnu emulator=qemu-aarch64 ;;
+  armv7) compiler=arm-linux-gnueabihf emulator=qemu-arm ;;
+  *)
+    echo "[cross] the target must be aarch64 or armv7; got $1" >&2
+    exit 2
+    ;;
+esac
+command -v "$compiler-g++" > /dev/null || missing+=("g++-$compiler")
+command -v "$emulator" > /dev/null || command -v "$emulator-static" > /dev/null \
+  || missing+=(qemu-user)
+
+[ "${#missing[@]}" -gt 0 ] || exit 0
+if [ "$(id -u)" -ne 0 ] || ! command -v apt-get > /dev/null; then
+  echo "[cross] $1 needs packages that are missing: ${missing[*]}" >&2
+  echo "        try: sudo apt-get install ${missing[*]}" >&2
+  exit 1
+fi
+export DEBIAN_FRONTEND=noninteractive
+"$here/quiet.sh" build/logs/apt-update.log "apt-get update" apt-get -q update
+"$here/quiet.sh" build/logs/apt-install.log "apt-get install ${missing[*]}" \
+  apt-get -q install -y --no-install-recommends "${missing[@]}"
