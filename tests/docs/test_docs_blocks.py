@@ -7,7 +7,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-
 from docs_blocks import NOT_CODE, PAGES, ROOT, blocks, run_python, run_shell
 from docs_preludes import PRELUDES
 

@@ -17,9 +17,7 @@ def run(folder: Path, script: str, *arguments: str) -> str:
     """What the example prints, started in an empty folder."""
     command = [sys.executable, "-W", "ignore", str(EXAMPLES / script), *arguments]
     env = os.environ | {"PYTHONPATH": str(EXAMPLES.parent / "src")}
-    done = subprocess.run(
-        command, cwd=folder, env=env, capture_output=True, text=True, timeout=300
-    )
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

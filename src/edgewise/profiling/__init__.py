@@ -11,8 +11,8 @@
 """
 
 from edgewise.profiling.etdump import read_etdump
-from edgewise.profiling.profile import Profile, read_profile
 from edgewise.profiling.recording import profile
+from edgewise.profiling.result import Profile, read_profile
 from edgewise.profiling.runs import Event, Instruction, MethodRuns, Part, Run
 
 __all__ = [

@@ -20,7 +20,7 @@ from edgewise.flatbuffer import (
     unpack,
     vector,
 )
-from edgewise.profiling.profile import Profile
+from edgewise.profiling.result import Profile
 from edgewise.profiling.runs import Event, Instruction, MethodRuns, Part, Run, numbered
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from edgewise.profiling.profile import Profile
+from edgewise.profiling.result import Profile
 from edgewise.profiling.runs import Event, Instruction, MethodRuns, Part, Run, numbered
 from edgewise.runtime import _native, _profiles
 
