@@ -55,9 +55,22 @@ tosa_flatbuffer = next(Path("artifacts").rglob("*.tosa")).read_bytes()
 x = np.zeros((1, 3, 16, 16), np.int8)
 """
 
+PLAN = """
+from pathlib import Path
+
+Path("zoo.py").write_text(
+    "import torch\\n"
+    "def tiny():\\n"
+    "    return torch.nn.Linear(4, 2).eval(), (torch.rand(1, 4),)\\n"
+)
+Path("plan.yaml").write_text("models: {tiny: zoo.py:tiny}\\nlatency: false\\n")
+"""
+
 PRELUDES = {
     "README.md": NETWORK,
     "quantization.md": NETWORK,
+    "report.md": NETWORK,
+    "scale.md": PLAN,
     "runtime.md": SAVED + STATE,
     "ethosu.md": NETWORK,
     "ethosu_simulator.md": TOSA,
