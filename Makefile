@@ -13,7 +13,7 @@ NATIVE_FILES = $(shell find native -name '*.h' -o -name '*.cpp')
 
 CROSS := aarch64 armv7
 
-.PHONY: help setup native demo test pytest ctest conformance lint format sanitize bench wheel clean distclean
+.PHONY: help setup native demo test pytest ctest conformance lint format sanitize docs bench wheel clean distclean
 .PHONY: cross cross-test $(CROSS:%=cross-%)
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
@@ -28,6 +28,7 @@ help:
 	@echo "make sanitize   the native tests under AddressSanitizer and UBSan"
 	@echo "make cross      the runtime for 64-bit and 32-bit Arm Linux, in build/cross"
 	@echo "make cross-test  the one for 64-bit Arm, built and run under qemu-user"
+	@echo "make docs       the documentation as a site, its links checked, in build/docs"
 	@echo "make bench      the figures of benchmarks/, against the peers"
 	@echo "make wheel      a wheel in dist/"
 	@echo "make clean      remove build/ and dist/; make distclean: the environment as well"
@@ -114,6 +115,10 @@ $(CROSS:%=cross-%): cross-%: | $(PACKAGES)
 
 cross-test: native cross-aarch64
 	@$(PY) -m pytest -q -m cross tests/cross
+
+docs: $(VENV)/.installed
+	@$(QUIET) build/logs/docs.log "documentation in build/docs" \
+	  $(VENV)/bin/sphinx-build -q -n -W --keep-going -b html docs build/docs
 
 bench: native
 	@$(PY) benchmarks/startup.py
