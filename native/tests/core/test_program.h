@@ -117,8 +117,8 @@ FileSpec add_file();
 //   test::positive(Tensor a, bool result)             sets the value
 //   test::fail.out(Tensor out)                        fails
 //   test::throws.out(Tensor out)                      throws
-// Backend "TestBackend": output = 2 * input; profiled as one part, "double", of node 3. Payload "bad" fails at the start, "late"
-// when run, "named" wants named data "key".
+// Backend "TestBackend": output = 2 * input; profiled as one part, "double", of node 3.
+// Payload "bad" fails at the start, "late" when run, "named" wants named data "key".
 struct TestBackendLog {
   int threads = 0;
   int inits = 0;
