@@ -13,7 +13,7 @@ NATIVE_FILES = $(shell find native -name '*.h' -o -name '*.cpp')
 
 CROSS := aarch64 armv7
 
-.PHONY: help setup native demo test pytest ctest conformance lint format sanitize docs bench wheel clean distclean
+.PHONY: help setup native demo test pytest ctest conformance lint format sanitize docs bench wheel runtime-wheel clean distclean
 .PHONY: cross cross-test $(CROSS:%=cross-%)
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
@@ -31,6 +31,7 @@ help:
 	@echo "make docs       the documentation as a site, its links checked, in build/docs"
 	@echo "make bench      the figures of benchmarks/, against the peers"
 	@echo "make wheel      a wheel in dist/"
+	@echo "make runtime-wheel  one that only runs programs, in dist/runtime"
 	@echo "make clean      remove build/ and dist/; make distclean: the environment as well"
 
 # ---- set-up: every step leaves a file and is repeated when what it depends on changes
@@ -129,6 +130,12 @@ wheel: $(VENV)/.installed
 	@$(QUIET) --show '^-- XNNPACK' build/logs/wheel.log "wheel" \
 	  $(PY) -m pip wheel --no-deps --no-build-isolation -w dist .
 	@ls -l dist/*.whl
+
+# Without lowering, quantizers and sweeps: with numpy the smallest installation.
+runtime-wheel: $(VENV)/.installed
+	@EDGEWISE_RUNTIME_ONLY=1 $(QUIET) --show '^-- XNNPACK' build/logs/runtime-wheel.log \
+	  "runtime wheel" $(PY) -m pip wheel --no-deps --no-build-isolation -w dist/runtime .
+	@ls -l dist/runtime/*.whl
 
 clean:
 	rm -rf build dist src/edgewise/runtime/_native*.so

@@ -24,6 +24,12 @@ def attribute(package: str, homes: Mapping[str, str], name: str) -> Any:
 
 def explained(where: str, missing: ModuleNotFoundError) -> ModuleNotFoundError:
     """The error, with the extra that brings the module if lowering needs it."""
+    if (missing.name or "").startswith("edgewise."):  # left out of a runtime-only wheel
+        return ModuleNotFoundError(
+            f"[{where}] this installation only runs programs; got a use of {missing.name}; "
+            f"try pip install 'edgewise[export]'",
+            name=missing.name,
+        )
     if missing.name not in _LOWERING or str(missing).startswith("["):
         return missing
     return ModuleNotFoundError(

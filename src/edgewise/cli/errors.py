@@ -93,6 +93,10 @@ def _not_installed(error: ModuleNotFoundError) -> str:
     told = str(error)
     if told.startswith("["):
         return told
+    if (error.name or "").startswith("edgewise."):
+        from edgewise.lazy import explained
+
+        return str(explained("edgewise", error))
     name = (error.name or "").partition(".")[0]
     extra = _EXTRAS.get(name)
     way = f"pip install 'edgewise[{extra}]'" if extra else f"pip install {name}"
