@@ -220,7 +220,11 @@ def test_compile_for_the_npu(stand_in: Callable[..., None]) -> None:
 @pytest.mark.parametrize(
     ("backend", "options", "message"),
     [
-        ("neutron-imxrt9-reference", {}, "got 'imxrt9'"),
+        (
+            "neutron-imxrt9-reference",
+            {},
+            "got 'neutron-imxrt9-reference'; try 'neutron-imx95-reference'",
+        ),
         ("neutron", {}, "or Neutron"),
         ("neutron-imxrt700-reference", {"quantize": "int8-dynamic"}, "try quantize='int8'"),
     ],
