@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ STAND_IN = Path(__file__).parent / "stand_in"
 
 
 @pytest.fixture
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """`stand_in("sdk", "flavors", failing="crash")` makes them importable."""
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """`stand_in("sdk", "flavors", failing="crash")` makes them importable, until the test ends."""
 
     def install(*folders: str, failing: str = "") -> None:
         monkeypatch.syspath_prepend(str(STAND_IN))
@@ -20,4 +21,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             monkeypatch.syspath_prepend(str(STAND_IN / folder))
         monkeypatch.setenv("STAND_IN", failing)
 
-    return install
+    yield install
+    # ExecuTorch's backend imports the converter in this process, and it would be found again.
+    for name in [n for n in sys.modules if n.startswith(("eiq_neutron_sdk", "neutron_converter"))]:
+        del sys.modules[name]
