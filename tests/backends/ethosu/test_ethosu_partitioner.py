@@ -415,7 +415,7 @@ def test_compile_spec_survives_the_file() -> None:
 def test_compile_refuses_other_schemes() -> None:
     with pytest.raises(ValueError, match="computes in integers; got int8-dynamic"):
         edgewise.compile(Net(), INPUT, backend="ethos-u55-128", quantize="int8-dynamic")
-    with pytest.raises(ValueError, match="got .ethos-u99.; try .ethos-u55"):
+    with pytest.raises(ValueError, match=r"got .ethos-u99.; try .ethos-u55"):
         edgewise.compile(Net(), INPUT, backend="ethos-u99")
 
 
