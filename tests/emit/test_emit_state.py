@@ -34,6 +34,20 @@ class WrittenEarly(torch.nn.Module):
         return x
 
 
+class TurnedEarly(torch.nn.Module):
+    """The new state reads elements of the old one at other places: it cannot be computed there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("state", torch.arange(6.0).view(2, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.state.copy_(torch.flip(self.state, [0]))
+        for _ in range(4):
+            x = torch.cos(x) * 3 + 1
+        return x
+
+
 class ReturnsOld(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -137,7 +151,7 @@ def test_a_new_state_is_not_overwritten_before_it_is_kept() -> None:
     """Its memory is taken until the copy at the method's end."""
     from edgewise.emit.program import KernelCall, Tensor
 
-    program = lower(WrittenEarly().eval(), (torch.ones(2, 3),), partitioner=None)
+    program = lower(TurnedEarly().eval(), (torch.ones(2, 3),), partitioner=None)
     plan = program.executorch_program.execution_plan[0]
     copy = plan.chains[0].instructions[-1].instr_args
     assert isinstance(copy, KernelCall)
