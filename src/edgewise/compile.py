@@ -178,7 +178,8 @@ def _checked_inputs(inputs: Any) -> tuple[Any, ...] | None:
 
 def _check_unused(**options: Any) -> None:
     for name, value in options.items():
-        if value is not None and (isinstance(value, torch.Tensor) or value != ()):
+        nothing = value is None or (isinstance(value, (list, tuple)) and not value)
+        if not nothing:
             raise ValueError(
                 f"[compile] {name} is for quantize; got quantize=None; try quantize='int8'"
             )

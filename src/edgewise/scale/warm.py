@@ -27,7 +27,13 @@ def lowering() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for scheme in (None, SCHEMES["int8"].name):
-            program = compile(model, inputs, quantize=scheme, calibration=[inputs], verbose=False)
+            program = compile(
+                model,
+                inputs,
+                quantize=scheme,
+                calibration=[inputs] if scheme else None,
+                verbose=False,
+            )
             assert program.buffer
     logging.disable(logging.NOTSET)
     threads = len(os.listdir("/proc/self/task")) if Path("/proc/self/task").exists() else 1
