@@ -220,6 +220,15 @@ WEIGHTED: dict[str, tuple[Callable[[], torch.nn.Module], torch.Tensor]] = {
     "depthwise": (lambda: torch.nn.Conv2d(8, 16, 3, groups=8), IMAGE),
     "conv_transpose1d": (lambda: torch.nn.ConvTranspose1d(8, 6, 3, 2), t(2, 8, 11)),
     "conv_transpose2d": (lambda: torch.nn.ConvTranspose2d(8, 6, 3, 2, 1, 1), IMAGE),
+    "conv_transpose1d of groups": (
+        lambda: torch.nn.ConvTranspose1d(8, 12, 3, 2, groups=4),
+        t(2, 8, 11),
+    ),
+    "conv_transpose2d of groups": (
+        lambda: torch.nn.ConvTranspose2d(8, 6, 3, 2, 1, 1, groups=2),
+        IMAGE,
+    ),
+    "depthwise transposed": (lambda: torch.nn.ConvTranspose2d(8, 16, 3, 2, groups=8), IMAGE),
 }
 BEHIND: dict[str, Callable[[torch.nn.Module], torch.nn.Module]] = {
     "": lambda layer: layer,

@@ -82,6 +82,7 @@ CONVOLUTIONS: dict[str, tuple[Callable[[], torch.nn.Module], torch.Tensor]] = {
     "pointwise": (lambda: torch.nn.Conv2d(8, 5, 1, bias=False), IMAGE),
     "depthwise": (lambda: torch.nn.Conv2d(8, 16, 3, groups=8), IMAGE),
     "transposed": (lambda: torch.nn.ConvTranspose2d(8, 4, 3, 2), IMAGE),
+    "transposed in groups": (lambda: torch.nn.ConvTranspose2d(8, 4, 3, groups=2), IMAGE),
     "transposed 1d": (lambda: torch.nn.ConvTranspose1d(8, 4, 3, 2), t(2, 8, 11)),
     "conv1d": (lambda: torch.nn.Conv1d(8, 6, 3), t(2, 8, 11)),
     "convolution and norm": (
@@ -114,10 +115,6 @@ CASES = {
         f"{name} in 4 bits": Case(make, x, "channel4", QCINT4)
         for name, (make, x) in CONVOLUTIONS.items()
     },
-    # Its scales are along the channels of a group, of which no kernel knows: floats in the file.
-    "transposed in groups": Case(
-        lambda: torch.nn.ConvTranspose2d(8, 4, 3, groups=2), IMAGE, "int8", FLOAT, both=True
-    ),
     "conv2d per tensor": Case(CONVOLUTIONS["conv2d"][0], IMAGE, "tensor", QCINT8),
 }
 

@@ -10,13 +10,14 @@ hand, or where a program's output has to be in its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from edgewise.backends.xnnpack.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.quant import PerChannel, PerTensor
 from edgewise.backends.xnnpack.quantized_constants import Stored, store
 from edgewise.backends.xnnpack.reshape import Drop, Insert, Merge, OutOfReach, Step, plan
 from edgewise.edge.graph import Dim
@@ -105,6 +106,24 @@ class Builder:
                 store(self._constants[key], stored, tensor, order)
             self._kept.append(tensor)  # keeps data_ptr unique while it is a key
         return self._constants[key]
+
+    def in_groups(
+        self, tensor: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor], groups: int
+    ) -> Value:
+        """`change(tensor)`, a copy, as a constant. If the tensor is stored in integers so are
+        they: scales along its dimension 1 are then those of each group along dimension 0."""
+        stored = self._stored.get(tensor.data_ptr())
+        view = None if stored is None else stored.view(tensor)
+        self._kept.append(tensor)
+        if stored is not None and view is not None:
+            data, quant = view
+            if isinstance(quant, PerChannel) and quant.axis == 1:
+                quant = PerChannel(quant.scales.repeat(groups), 0, quant.bits)
+            elif not isinstance(quant, PerTensor):
+                return self.constant(change(tensor))
+            laid = change(data).contiguous()
+            return Value(tuple(laid.shape), stored.dtype, data=laid, quant=quant)
+        return self.constant(change(tensor))
 
     def ref(self, operand: Operand) -> Ref:
         """The operand as a value; a constant in its logical order."""

@@ -56,9 +56,8 @@ def is_expanded(node: Node, constants: QuantizedConstants) -> bool:
         return is_linear and quant.size % BLOCK_MULTIPLE == 0
     if is_linear:
         return quant.axis == 0 and not is_wide
-    if node.args[6]:  # transposed
-        return bool(quant.axis == 1 and node.args[8] == 1)
-    return quant.axis == 0
+    transposed = node.args[6]
+    return quant.axis == (1 if transposed else 0)
 
 
 def is_unquantized(node: Node, quant: Quant) -> bool:

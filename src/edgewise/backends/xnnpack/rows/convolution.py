@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -48,23 +49,21 @@ def _image(
     stride, padding, dilation = args["stride"], args["padding"], args["dilation"]
     transposed, groups = bool(args["transposed"]), int(args["groups"])
     if transposed:
-        # [in, out/groups, h, w] -> [out, h, w, in/groups]
         inputs, outputs = weight.shape[0] // groups, weight.shape[1]
-        split = weight.reshape(groups, inputs, outputs, *weight.shape[2:])
-        filters = split.permute(0, 2, 3, 4, 1).reshape(-1, *weight.shape[2:], inputs)
+        filters = to.b.in_groups(weight, partial(_of_transposed, groups=groups), groups)
         kind = "ConvTranspose2d"
     elif weight.shape[1] == 1 and groups > 1:
         # [out, 1, h, w] -> [1, h, w, out]
         inputs, outputs = 1, weight.shape[0] // groups
-        filters, kind = weight.permute(1, 2, 3, 0), "DepthwiseConv2d"
+        filters, kind = to.b.constant(weight.permute(1, 2, 3, 0)), "DepthwiseConv2d"
     else:
         inputs, outputs = weight.shape[1], weight.shape[0] // groups
-        filters, kind = weight.permute(0, 2, 3, 1), "Conv2d"
+        filters, kind = to.b.constant(weight.permute(0, 2, 3, 1)), "Conv2d"
     value = to.b.node(
         kind,
         [
             x.value,
-            to.b.constant(filters),
+            filters,
             None if bias is None else to.b.constant(bias),
         ],
         [shape[d] for d in NHWC],
@@ -86,6 +85,13 @@ def _image(
         adjustment_width=args["output_padding"][1] if transposed else 0,
     )
     return Ref(value, NHWC)
+
+
+def _of_transposed(weight: torch.Tensor, groups: int) -> torch.Tensor:
+    """[in, out/groups, h, w] -> [out, h, w, in/groups]"""
+    inputs, size = weight.shape[0] // groups, weight.shape[2:]
+    split = weight.reshape(groups, inputs, -1, *size)
+    return split.permute(0, 2, 3, 4, 1).reshape(-1, *size, inputs)
 
 
 def _two_dimensional(q: Query) -> str | None:
