@@ -70,7 +70,7 @@ PRELUDES = {
     "README.md": NETWORK,
     "quantization.md": NETWORK,
     "report.md": NETWORK,
-    "scale.md": PLAN,
+    "scale.md": NETWORK + PLAN,
     "runtime.md": SAVED + STATE,
     "ethosu.md": NETWORK,
     "ethosu_simulator.md": TOSA,

@@ -3,6 +3,7 @@
     edgewise.scale.sweep("plan.yaml")
     edgewise.scale.calibrate(prepared, batches)
     edgewise.scale.evaluate("model.pte", samples, "top1")
+    edgewise.scale.search(model, inputs, quantize="int8", calibration=batches, evaluation=batches)
 
 How it is made, from the bottom:
 
@@ -20,7 +21,8 @@ How it is made, from the bottom:
 - `drive`: a job is a generator that yields tasks and is sent outcomes. What the store knows is not
   run; what two jobs ask for runs once; only so many jobs are open that queues stay short.
 - `stages`: load, data -> build -> evaluate, measure: functions of content. `combine` is the job
-  that makes a row of them, `searching` one that tries which modules to keep in float.
+  that makes a row of them, `searching` one that tries which modules to keep in float;
+  `mixed_precision` is that search alone, for a model in memory.
 - `plan`, `plan_file`, `checked`: what to do, frozen; errors name the key of the YAML file.
 - `sweeping` runs a plan; `rows`, `show`, `plot`, `page` write what came of it.
 - `shards`, `portable`, `observers`, `metrics`: calibration and accuracy on shards, whose states
@@ -44,6 +46,7 @@ _LAZY = {
     "evaluate": "edgewise.scale.shards",
     "make_plan": "edgewise.scale.plan_file",
     "read_plan": "edgewise.scale.plan_file",
+    "search": "edgewise.scale.mixed_precision",
     "sweep": "edgewise.scale.sweeping",
 }
 

@@ -91,7 +91,7 @@ def sweep(
         for place, combination in enumerate(combinations):
             yield _numbered(place, row_of(tasks, combination))
 
-    with _engine(plan, store, engine, ray, workers) as chosen:
+    with engine_for(plan, store, engine, ray, workers) as chosen:
         drive: Drive[tuple[int, Row]] = Drive(chosen, store, again)
         try:
             for place, row in drive.run(jobs(Tasks(plan, cpu()))):
@@ -150,9 +150,10 @@ def ray_engine(plan: Plan, store: Store, address: str) -> Engine:
 
 
 @contextmanager
-def _engine(
+def engine_for(
     plan: Plan, store: Store, engine: Engine | None, ray: str | None, workers: int | None
 ) -> Iterator[Engine]:
+    """The one that is given, or one of its own that is closed at the end."""
     if engine is not None:
         yield engine
         return
