@@ -16,7 +16,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from edgewise.compile import compile
+    from edgewise.compiling import compile
     from edgewise.edge import EdgeCompileConfig
     from edgewise.emit import ExecutorchBackendConfig
     from edgewise.lowering import (
@@ -37,7 +37,7 @@ _HOME = {
     "EdgeProgramManager": "edgewise.lowering",
     "ExecutorchBackendConfig": "edgewise.emit",
     "ExecutorchProgramManager": "edgewise.lowering",
-    "compile": "edgewise.compile",
+    "compile": "edgewise.compiling",
     "load": "edgewise.runtime",
     "profile": "edgewise.profiling",
     "to_edge": "edgewise.lowering",
@@ -70,7 +70,6 @@ def __getattr__(name: str) -> Any:
         from edgewise.lazy import explained
 
         raise explained(f"edgewise.{name}", missing) from missing
-    # Importing a submodule binds its own name here: `compile` is also a module.
     value = getattr(module, name)
     globals()[name] = value
     return value

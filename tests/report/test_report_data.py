@@ -16,7 +16,7 @@ from torch import nn
 
 import edgewise
 from edgewise.inspect import compare
-from edgewise.inspect.open_file import open_program
+from edgewise.inspect.reading import open_program
 from edgewise.report import Subject, render, write
 from edgewise.report.accuracy import Layers
 from edgewise.report.simplify import simplify

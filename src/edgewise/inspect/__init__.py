@@ -16,14 +16,23 @@ _LAZY = {
     "Contents": "edgewise.inspect.contents",
     "Suggestion": "edgewise.inspect.suggestion",
     "compare": "edgewise.inspect.comparing",
+    "open_program": "edgewise.inspect.reading",
     "read_contents": "edgewise.inspect.reading",
     "suggest": "edgewise.inspect.suggesting",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when first used: all but `read_contents` takes torch."""
+    """Imported when first used: reading files takes no torch."""
     return attribute(__name__, _LAZY, name)
 
 
-__all__ = ["Comparison", "Contents", "Suggestion", "compare", "read_contents", "suggest"]
+__all__ = [
+    "Comparison",
+    "Contents",
+    "Suggestion",
+    "compare",
+    "open_program",
+    "read_contents",
+    "suggest",
+]

@@ -1,13 +1,15 @@
 """Reads a `.pte` or `.ptd` file for tools. Imports no torch; reads the peer's files, too.
 
-    from edgewise.inspect import read_contents
+    from edgewise.inspect import open_program, read_contents
     print(read_contents("model.pte").methods[0].delegates[0].graph)
+    print(open_program("model.pte").method("forward").nodes)
 
 The runtime has a reader of its own, which checks everything.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,9 @@ from edgewise.inspect.contents import (
     Placement,
     ValueContents,
 )
+from edgewise.inspect.contents_record import record_of_contents
 from edgewise.inspect.delegate_graphs import read_payload
+from edgewise.inspect.record import ProgramRecord, find_record
 
 SCALAR_TYPES: dict[int, tuple[str, int]] = {
     0: ("uint8", 1),
@@ -46,8 +50,25 @@ _DYNAMISMS = ("static", "bounded", "unbounded")
 
 def read_contents(file: str | Path | bytes | memoryview) -> Contents:
     """A file's contents. OSError if it cannot be read, ValueError if it is no such file."""
-    data = memoryview(Path(file).read_bytes() if isinstance(file, (str, Path)) else file)
-    where = f"{file}" if isinstance(file, (str, Path)) else "file"
+    if isinstance(file, (str, Path)):
+        return _contents(memoryview(Path(file).read_bytes()), str(file))
+    return _contents(memoryview(file), "file")
+
+
+def open_program(path: str | Path) -> ProgramRecord:
+    """The record of any `.pte` file, of this project or another: the one beside it, else what the
+    file itself tells. OSError if it cannot be read, ValueError if it is no such file."""
+    return find_record(path) or record_of_file(path)
+
+
+def record_of_file(path: str | Path) -> ProgramRecord:
+    """What the file itself tells, in the form of a record: no modules, lines or reasons."""
+    data = Path(path).read_bytes()
+    digest = hashlib.sha256(data).hexdigest()
+    return record_of_contents(_contents(memoryview(data), str(path)), digest)
+
+
+def _contents(data: memoryview, where: str) -> Contents:
     try:
         if bytes(data[4:6]) == b"FT":
             return _data_file(data)

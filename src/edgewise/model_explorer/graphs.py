@@ -14,8 +14,7 @@ from model_explorer.graph_builder import (
     MetadataItem,
 )
 
-from edgewise.inspect.open_file import record_of_contents
-from edgewise.inspect.reading import read_contents
+from edgewise.inspect.reading import record_of_file
 from edgewise.inspect.record import MethodRecord, NodeRecord, TensorRecord, find_record
 from edgewise.report.simplify import simplify
 
@@ -31,7 +30,7 @@ _COLOURS: Mapping[str, tuple[str, str]] = {
 def graphs_of(path: str | Path) -> list[Graph]:
     """The modules' view of each method first, if the file has a record, then the file's own."""
     record = find_record(path)
-    contents = record_of_contents(read_contents(path), Path(path).read_bytes())
+    contents = record_of_file(path)
     graphs = []
     for method in record.methods if record is not None else ():
         if method.nodes:

@@ -152,7 +152,7 @@ def overhead(summary: MethodSummary) -> float:
 
 
 def _find(path: str) -> ProgramRecord | None:
-    from edgewise.inspect.open_file import open_program
+    from edgewise.inspect.reading import open_program
 
     try:
         return open_program(path)

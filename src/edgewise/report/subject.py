@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgewise.inspect.open_file import open_program
+from edgewise.inspect.reading import open_program
 from edgewise.inspect.record import ProgramRecord
 
 

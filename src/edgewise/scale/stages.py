@@ -59,8 +59,7 @@ def samples(arguments: Arguments, context: Context) -> Iterator[Any]:
 
 def build(arguments: Arguments, context: Context) -> dict[str, Any]:
     """Exports, quantizes, lowers and writes a program, and its report."""
-    # Not as `edgewise.compile`: that is the module once it has been imported by its name.
-    from edgewise.compile import compile
+    from edgewise.compiling import compile
 
     model, inputs = restore(arguments["model"], context)
     quantize = arguments["quantize"]
@@ -132,7 +131,7 @@ def measure(arguments: Arguments, context: Context) -> dict[str, Any]:
 
 def sensitivity(arguments: Arguments, context: Context) -> dict[str, Any]:
     """The modules of a model that is to be quantized, the most sensitive first."""
-    from edgewise.compile import quantizer_of
+    from edgewise.compiling import quantizer_of
     from edgewise.inspect.sensitivity import simulate
     from edgewise.inspect.suggesting import rank_modules
     from edgewise.quantize.calibration import as_batch

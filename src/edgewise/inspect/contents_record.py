@@ -1,18 +1,15 @@
-"""Any `.pte` file as a record: the one beside it, or what the file itself tells.
+"""The contents of a file in the form of a record: nodes, and what each reads of others.
 
-Without a record there are no modules, lines or reasons. Delegates are opened where their payload
-is a graph; where it is a stream of commands, its operations follow each other. Takes no torch.
+There are no modules, lines or reasons in it. Delegates are opened where their payload is a graph;
+where it is a stream of commands, its operations follow each other. Takes no torch.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 
 from edgewise.inspect.contents import Contents, DelegateContents, MethodContents, ValueContents
 from edgewise.inspect.delegate_graphs import DelegateGraph, DelegateTensor
-from edgewise.inspect.reading import read_contents
 from edgewise.inspect.record import (
     BlockRecord,
     DelegateRecord,
@@ -24,24 +21,13 @@ from edgewise.inspect.record import (
     ProgramRecord,
     TensorRecord,
     WeightRecord,
-    find_record,
 )
 
 
-def open_program(path: str | Path) -> ProgramRecord:
-    """The record of a file, made by this project or another. OSError if it cannot be read,
-    ValueError if it is no `.pte` file."""
-    found = find_record(path)
-    if found is not None:
-        return found
-    return record_of_contents(read_contents(path), Path(path).read_bytes())
-
-
-def record_of_contents(contents: Contents, data: bytes) -> ProgramRecord:
-    """What a file tells, in the form of a record. data: the file's bytes."""
+def record_of_contents(contents: Contents, sha256: str) -> ProgramRecord:
+    """What a file tells, in the form of a record. sha256: of the file's bytes."""
     methods = tuple(_Method(method).record() for method in contents.methods)
-    digest = hashlib.sha256(data).hexdigest()
-    return ProgramRecord(digest, len(data), methods, complete=False)
+    return ProgramRecord(sha256, contents.nbytes, methods, complete=False)
 
 
 class _Method:
