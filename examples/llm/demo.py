@@ -1,10 +1,10 @@
 """A language model from nothing: trains a tokenizer and a small Llama on this Python's own
-docstrings, writes both, and makes the .pte that `python -m edgewise.llm run` continues texts with.
+docstrings, writes both, and makes the .pte that `edgewise llm run` continues texts with.
 
     python examples/llm/demo.py --output /tmp/llm
-    python -m edgewise.llm run /tmp/llm/model.pte --tokenizer /tmp/llm --prompt "Return the"
+    edgewise llm run /tmp/llm/model.pte --tokenizer /tmp/llm --prompt "Return the"
 
-For a model of yours: `python -m edgewise.llm export --checkpoint DIR --output model.pte`.
+For a model of yours: `edgewise llm export --checkpoint DIR --output model.pte`.
 """
 
 import argparse
@@ -79,7 +79,7 @@ def main() -> None:
     path = options.output / "model.pte"
     lower_llama(quantize_llama(model), max_context_len=CONTEXT).save(path)
     print(f"wrote {path}; try:")
-    print(f'python -m edgewise.llm run {path} --tokenizer {options.output} --prompt "Return the"')
+    print(f'edgewise llm run {path} --tokenizer {options.output} --prompt "Return the"')
 
 
 if __name__ == "__main__":

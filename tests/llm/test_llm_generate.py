@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from edgewise.cli import main
 from edgewise.llm import Generator, Sampling
-from edgewise.llm.cli import main
 from edgewise.llm.config import read_config
 from edgewise.llm.export import lower_llama, quantize_llama, random_llama
 
@@ -158,10 +159,15 @@ def test_export_and_run_from_the_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "tiny.pte"
-    assert main(["export", "--config", "tiny", "--output", str(path)]) == 0
+    assert main(["llm", "export", "--config", "tiny", "--output", str(path)]) == 0
     assert "random, seed 0" in capsys.readouterr().out
-    assert main(["run", str(path), "--prompt-tokens", "5", "6", "--max-new-tokens", "4"]) == 0
+    run = ["llm", "run", str(path), "--prompt-tokens", "5 6", "--max-new-tokens", "4"]
+    assert main(run) == 0
     out, told = capsys.readouterr()
-    assert len(out.split()) == 4
     assert "prompt: 2 tokens" in told
     assert "ended:  as many tokens as wanted" in told
+    assert main([*run, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [str(token) for token in found["tokens"]] == out.split()
+    assert found["text"] is None
+    assert (found["prompt_tokens"], found["new_tokens"], found["ended"]) == (2, 4, "length")

@@ -103,7 +103,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help="PyTorch models onto devices: make .pte files, run them, look inside them.",
-    epilog="Every command takes --help and, but for llm, --json. Exit codes: docs/cli.md.",
+    epilog="Every command takes --help and --json. Exit codes: docs/cli.md.",
 )
 
 

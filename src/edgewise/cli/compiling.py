@@ -160,7 +160,7 @@ def compile_one(
     import edgewise
     from edgewise.quantize.schemes import SCHEMES
 
-    _hush()
+    hush()
     if way.quantize is None or not SCHEMES[way.quantize].needs_calibration:
         calibration = None
     total = len(calibration) if calibration else None
@@ -203,7 +203,7 @@ def _to_quantize(model: LoadedModel, way: Way) -> Any:
     return model.model.module()
 
 
-def _hush() -> None:
+def hush() -> None:
     """What torch says of other processors, and of what it raises anyway."""
     import logging
     import warnings

@@ -4,9 +4,8 @@
     for token in Generator("model.pte").generate([1, 15043, 3186]):
         ...
 
-`python -m edgewise.llm run` does it with text, `python -m edgewise.llm export` makes the file.
-Running needs numpy, and `pip install edgewise[llm]` for a tokenizer; exporting needs
-`edgewise[export]` and transformers.
+`edgewise llm run` does it with text, `edgewise llm export` makes the file. Running needs numpy, and
+`pip install edgewise[llm]` for a tokenizer; exporting needs `edgewise[export]` and transformers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`python -m edgewise.llm`."""
+"""`python -m edgewise.llm`: the commands of `edgewise llm`."""
 
 import sys
 
-from edgewise.llm.cli import main
+from edgewise.cli import main
 
-sys.exit(main())
+sys.exit(main(["llm", *sys.argv[1:]]))

@@ -1,12 +1,13 @@
-"""`python -m edgewise.llm run`: text to standard output, figures to standard error."""
+"""A prompt, in text or tokens, and what a model writes behind it, piece by piece."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from edgewise.llm.generator import Generator, Statistics
+from edgewise.llm.generator import Generator
 from edgewise.llm.sampling import Sampling
 from edgewise.llm.text import StopStrings, TextStream, Tokenizer, check_fit, load_tokenizer
 
@@ -18,78 +19,93 @@ _ENDS = {
 }
 
 
-def run(options: Any) -> int:
-    """The exit code. Raises what `Generator` and `load_tokenizer` do."""
-    sampling = Sampling(options.temperature, options.top_k, options.top_p, options.seed)
-    unused = [o for o in ("top_k", "top_p", "seed") if getattr(options, o) is not None]
-    if options.temperature == 0 and unused:
-        raise ValueError(
-            f"[run] {', '.join('--' + o.replace('_', '-') for o in unused)} must come with a "
-            f"--temperature above 0, such as 0.8; without, the most likely token is taken"
+class Continuation:
+    """Of one prompt. Raises what `Generator` and `load_tokenizer` do.
+
+    prompt: text, for which a tokenizer is needed, or tokens. After `pieces` came to an end, or was
+    left, `tokens` has what was generated.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        prompt: str | Sequence[int],
+        tokenizer: str | None = None,
+        *,
+        sampling: Sampling,
+        max_new_tokens: int | None = None,
+        stop: Sequence[str] = (),
+        ignore_eos: bool = False,
+        threads: int | None = None,
+    ) -> None:
+        if isinstance(prompt, str) and tokenizer is None:
+            raise ValueError("[run] --prompt needs --tokenizer; try that, or --prompt-tokens")
+        if not isinstance(prompt, str) and (tokenizer or stop):
+            raise ValueError("[run] --tokenizer and --stop are for --prompt")
+        self._generator = Generator(model, threads=threads)
+        self._tokenizer: Tokenizer | None = None
+        if isinstance(prompt, str):
+            assert tokenizer is not None
+            self._tokenizer = load_tokenizer(tokenizer)
+            check_fit(self._tokenizer, self._generator.vocab_size)
+            prompt = self._encode(self._tokenizer, prompt)
+        self._prompt = list(prompt)
+        self._stops = StopStrings(list(stop))
+        self._generate = partial(
+            self._generator.generate,
+            max_new_tokens=max_new_tokens,
+            sampling=sampling,
+            ignore_eos=ignore_eos,
         )
-    if options.prompt is not None and options.tokenizer is None:
-        raise ValueError("[run] --prompt needs --tokenizer; try that, or --prompt-tokens")
-    if options.prompt is None and (options.tokenizer or options.stop):
-        raise ValueError("[run] --tokenizer and --stop are for --prompt")
-    generator = Generator(options.model, threads=options.threads)
-    tokenizer = None
-    prompt = options.prompt_tokens
-    if options.prompt is not None:
-        tokenizer = load_tokenizer(options.tokenizer)
-        check_fit(tokenizer, generator.vocab_size)
-        prompt = _encode(tokenizer, options.prompt, generator)
-    tokens = generator.generate(
-        prompt,
-        max_new_tokens=options.max_new_tokens,
-        sampling=sampling,
-        ignore_eos=options.ignore_eos,
-    )
-    stops = StopStrings(options.stop)
-    pieces = _numbers(tokens) if tokenizer is None else _texts(tokens, tokenizer, prompt, stops)
-    code = 0
-    try:
-        for piece in pieces:
-            print(piece, end="", flush=True)
-    except KeyboardInterrupt:
-        code = 130
-    print(flush=True)
-    _tell(generator.statistics, generator, stops)
-    return code
+        self.tokens: list[int] = []
 
-
-def _encode(tokenizer: Tokenizer, prompt: str, generator: Generator) -> list[int]:
-    text = sys.stdin.read() if prompt == "-" else prompt
-    tokens = tokenizer.encode(text)
-    begin = generator.bos_id
-    return tokens if begin is None or tokens[:1] == [begin] else [begin, *tokens]
-
-
-def _texts(
-    tokens: Iterator[int], tokenizer: Tokenizer, prompt: list[int], stops: StopStrings
-) -> Iterator[str]:
-    stream = TextStream(tokenizer, prompt)
-    for token in tokens:
-        yield stops.feed(stream.add(token))
-        if stops.has_stopped:
+    def pieces(self) -> Iterator[str]:
+        """Text as it comes; without a tokenizer the numbers of tokens, with spaces between."""
+        tokens = self._kept(self._generate(self._prompt))
+        if self._tokenizer is None:
+            for token in tokens:
+                yield f" {token}" if len(self.tokens) > 1 else str(token)
             return
-    yield stops.feed(stream.rest()) + stops.rest()
+        stream = TextStream(self._tokenizer, self._prompt)
+        for token in tokens:
+            yield self._stops.feed(stream.add(token))
+            if self._stops.has_stopped:
+                return
+        yield self._stops.feed(stream.rest()) + self._stops.rest()
 
+    def figures(self) -> dict[str, Any]:
+        """How many tokens, seconds, tokens per second, and why it ended."""
+        found = self._generator.statistics
+        return {
+            "prompt_tokens": found.prompt_tokens,
+            "prompt_seconds": found.prompt_seconds,
+            "prompt_tokens_per_second": found.prompt_rate,
+            "new_tokens": found.new_tokens,
+            "seconds": found.prompt_seconds + found.decode_seconds,
+            "new_tokens_per_second": found.decode_rate if found.new_tokens > 1 else None,
+            "ended": "stop string" if self._stops.has_stopped else found.ended or "stopped",
+        }
 
-def _numbers(tokens: Iterator[int]) -> Iterator[str]:
-    for count, token in enumerate(tokens):
-        yield f" {token}" if count else str(token)
+    def told(self) -> str:
+        """The figures as lines for people."""
+        f = self.figures()
+        rate = f["new_tokens_per_second"]
+        per_second = "" if rate is None else f", {rate:.1f} tokens/s"
+        reason = _ENDS.get(f["ended"], "a {ended}")
+        context = self._generator.max_context_len
+        return (
+            f"prompt: {f['prompt_tokens']} tokens in {f['prompt_seconds']:.3f} s, "
+            f"{f['prompt_tokens_per_second']:.1f} tokens/s\n"
+            f"new:    {f['new_tokens']} tokens in {f['seconds']:.3f} s{per_second}\n"
+            f"ended:  {reason.format(context=context, ended=f['ended'])}"
+        )
 
+    def _kept(self, tokens: Iterator[int]) -> Iterator[int]:
+        for token in tokens:
+            self.tokens.append(token)
+            yield token
 
-def _tell(statistics: Statistics, generator: Generator, stops: StopStrings) -> None:
-    s = statistics
-    reason = _ENDS[s.ended or "stopped"].format(context=generator.max_context_len)
-    if stops.has_stopped:
-        reason = "a stop string"
-    rate = f", {s.decode_rate:.1f} tokens/s" if s.new_tokens > 1 else ""
-    print(
-        f"\nprompt: {s.prompt_tokens} tokens in {s.prompt_seconds:.3f} s, "
-        f"{s.prompt_rate:.1f} tokens/s\n"
-        f"new:    {s.new_tokens} tokens in {s.prompt_seconds + s.decode_seconds:.3f} s{rate}\n"
-        f"ended:  {reason}",
-        file=sys.stderr,
-    )
+    def _encode(self, tokenizer: Tokenizer, text: str) -> list[int]:
+        tokens = tokenizer.encode(text)
+        begin = self._generator.bos_id
+        return tokens if begin is None or tokens[:1] == [begin] else [begin, *tokens]
