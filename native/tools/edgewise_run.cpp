@@ -80,12 +80,16 @@ Status run(const Options& options) {
   Result<Inputs> inputs = report.made_up_inputs ? make_inputs(report.method)
                                                 : read_inputs(report.method, options.inputs);
   if (!inputs) return inputs.status();
+  RunProfile profile;
+  if (options.profile) report.profile.emplace();
   for (int i = 0; i < options.warmup + options.iterations; ++i) {
     // Inputs are part of the run: a caller copies them in, too.
     const double begin = now_ms();
     EDGEWISE_RETURN_IF_ERROR(set_inputs(method, *inputs));
-    EDGEWISE_RETURN_IF_ERROR(method.execute());
-    if (i >= options.warmup) report.latencies_ms.push_back(now_ms() - begin);
+    EDGEWISE_RETURN_IF_ERROR(method.execute(options.profile ? &profile : nullptr));
+    if (i < options.warmup) continue;
+    report.latencies_ms.push_back(now_ms() - begin);
+    if (report.profile) report.profile->add(profile);
   }
   EDGEWISE_RETURN_IF_ERROR(write_outputs(method, options.output_dir, report));
   report.peak_memory_bytes = peak_memory_bytes();

@@ -1,5 +1,6 @@
 #include "tools/options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <string_view>
@@ -21,6 +22,8 @@ latency and memory.
   --no-own-kernels    backends use only their library's kernels, for comparison
   --iterations N      timed runs (1)
   --warmup N          runs before them that are not timed (0)
+  --profile           where the time of the timed runs goes: by step of the program and, inside
+                      delegates, by operator
   --json              print one JSON object instead of text
   --help              print this
 
@@ -32,6 +35,9 @@ namespace {
 Status usage_error(const std::string& message) {
   return error(Code::kInvalidArgument, "[edgewise_run] %s; try --help", message.c_str());
 }
+
+constexpr std::string_view kWithValue[] = {"--method",  "--input",      "--output-dir",
+                                           "--threads", "--iterations", "--warmup"};
 
 Status parse_count(std::string_view name, const std::string& text, int least, int* result) {
   int value = 0;
@@ -59,6 +65,10 @@ Result<Options> parse_options(int argc, const char* const* argv) {
       options.json = true;
       continue;
     }
+    if (name == "--profile") {
+      options.profile = true;
+      continue;
+    }
     if (name == "--no-own-kernels") {
       options.own_kernels = false;
       continue;
@@ -75,6 +85,8 @@ Result<Options> parse_options(int argc, const char* const* argv) {
     if (const size_t equals = name.find('='); equals != std::string::npos) {
       value = name.substr(equals + 1);
       name.resize(equals);
+    } else if (std::ranges::find(kWithValue, name) == std::end(kWithValue)) {
+      return usage_error("the option '" + name + "' is not known");
     } else if (i + 1 < argc) {
       value = argv[++i];
     } else {

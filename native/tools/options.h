@@ -17,6 +17,7 @@ struct Options {
   int iterations = 1;
   int warmup = 0;
   bool own_kernels = true;
+  bool profile = false;
   bool json = false;
   bool help = false;
 };

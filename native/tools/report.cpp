@@ -1,42 +1,13 @@
 #include "tools/report.h"
 
-#include <algorithm>
-#include <cmath>
-#include <cstdarg>
-#include <cstdio>
 #include <map>
 #include <utility>
+
+#include "tools/text.h"
 
 namespace edgewise::tools {
 
 namespace {
-
-struct Latency {
-  double min = 0;
-  double median = 0;
-  double p90 = 0;
-};
-
-Latency summarize(std::vector<double> times) {
-  if (times.empty()) return {};
-  std::ranges::sort(times);
-  const auto at = [&times](double share) {
-    const double rank = std::ceil(share * static_cast<double>(times.size()));
-    return times[static_cast<size_t>(std::max(rank, 1.0)) - 1];
-  };
-  const size_t half = times.size() / 2;
-  const double median = times.size() % 2 ? times[half] : (times[half - 1] + times[half]) / 2;
-  return {times.front(), median, at(0.9)};
-}
-
-__attribute__((format(printf, 2, 3))) void append(std::string& text, const char* format, ...) {
-  char line[512];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(line, sizeof(line), format, arguments);
-  va_end(arguments);
-  text += line;
-}
 
 std::string sizes_text(const std::vector<int64_t>& sizes) {
   std::string text = "[";
@@ -63,29 +34,6 @@ size_t total(const std::vector<size_t>& parts) {
   size_t sum = 0;
   for (const size_t part : parts) sum += part;
   return sum;
-}
-
-std::string quote(std::string_view text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    if (static_cast<unsigned char>(c) < 0x20) {
-      append(result, "\\u%04x", static_cast<unsigned>(c));
-    } else {
-      result += c;
-    }
-  }
-  return result + "\"";
-}
-
-template <typename Items, typename ToText>
-std::string list(const Items& items, ToText to_text) {
-  std::string text = "[";
-  for (const auto& item : items) {
-    if (text.size() > 1) text += ", ";
-    text += to_text(item);
-  }
-  return text + "]";
 }
 
 }  // namespace
@@ -123,16 +71,17 @@ std::string to_text(const Report& report) {
          method.instruction_count, method.operators.size());
   append(text, "  memory: %.2f MB planned, %.2f MB peak of the process\n",
          megabytes(total(method.planned_memory)), megabytes(report.peak_memory_bytes));
-  const Latency latency = summarize(report.latencies_ms);
+  const Summary latency = summarize(report.latencies_ms);
   append(text, "  load: %.2f ms\n", report.load_ms);
   append(text, "  latency of %zu runs: min %.3f ms, median %.3f ms, p90 %.3f ms\n",
          report.latencies_ms.size(), latency.min, latency.median, latency.p90);
+  if (report.profile) text += to_text(*report.profile, method);
   return text;
 }
 
 std::string to_json(const Report& report) {
   const MethodInfo& method = report.method;
-  const Latency latency = summarize(report.latencies_ms);
+  const Summary latency = summarize(report.latencies_ms);
   const auto as_is = [](const std::string& item) { return quote(item); };
   std::string text = "{\"model\": " + quote(report.model);
   text += ", \"method\": " + quote(method.name);
@@ -151,9 +100,10 @@ std::string to_json(const Report& report) {
          method.instruction_count, total(method.planned_memory), report.peak_memory_bytes);
   append(text, ", \"load_ms\": %.4f, \"iterations\": %zu", report.load_ms,
          report.latencies_ms.size());
-  append(text, ", \"latency_ms\": {\"min\": %.4f, \"median\": %.4f, \"p90\": %.4f}}\n", latency.min,
+  append(text, ", \"latency_ms\": {\"min\": %.4f, \"median\": %.4f, \"p90\": %.4f}", latency.min,
          latency.median, latency.p90);
-  return text;
+  if (report.profile) text += ", \"profile\": " + to_json(*report.profile, method);
+  return text + "}\n";
 }
 
 }  // namespace edgewise::tools

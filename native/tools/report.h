@@ -1,10 +1,12 @@
 // What the runner prints.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "edgewise/program.h"
+#include "tools/profile_table.h"
 
 namespace edgewise::tools {
 
@@ -18,6 +20,7 @@ struct Report {
   double load_ms = 0;                // program and method
   std::vector<double> latencies_ms;  // of each timed run
   size_t peak_memory_bytes = 0;      // of the process
+  std::optional<ProfileTable> profile;
 };
 
 std::string to_text(const Report& report);

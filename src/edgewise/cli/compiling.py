@@ -208,6 +208,8 @@ def hush() -> None:
     import logging
     import warnings
 
+    import torch  # noqa: F401  # which sets up its loggers
+
     warnings.filterwarnings("ignore", category=UserWarning, module="torch")
     for name in ("torch", "torchao"):
         logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -119,6 +119,7 @@ def _prepare() -> None:
     """Imports transformers, and has it print nothing."""
     from edgewise.cli.compiling import hush
 
+    hush()
     try:
         import transformers
     except ModuleNotFoundError:
@@ -127,7 +128,6 @@ def _prepare() -> None:
         ) from None
     transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    hush()
 
 
 def _model(config: str | None, checkpoint: Path | None, seed: int) -> Any:
