@@ -44,6 +44,9 @@ _HOME = {
     "to_edge_transform_and_lower": "edgewise.lowering",
 }
 
+_PACKAGES = ("inspect", "llm", "profiling", "quantize", "report", "runtime", "scale")
+"""`edgewise.runtime` and so on need no import of their own."""
+
 __all__ = [
     "DelegationReport",
     "EdgeCompileConfig",
@@ -59,21 +62,21 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _HOME and name not in _PACKAGES:
         # With the name and the module, Python tells of similar names.
         raise AttributeError(
             f"module 'edgewise' has no attribute {name!r}", name=name, obj=sys.modules[__name__]
         )
     try:
-        module = importlib.import_module(_HOME[name])
+        module = importlib.import_module(_HOME.get(name, f"edgewise.{name}"))
     except ModuleNotFoundError as missing:
         from edgewise.lazy import explained
 
         raise explained(f"edgewise.{name}", missing) from missing
-    value = getattr(module, name)
+    value = getattr(module, name) if name in _HOME else module
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+    return sorted({*globals(), *_HOME, *_PACKAGES})

@@ -13,8 +13,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
-NOT_CODE = {"text", "json", "yaml", "{toctree}", "cmake", "c", "cpp"}
-"""Output, data and Sphinx's directives. C, C++ and CMake are built by tests/package."""
+NOT_CODE = {"text", "json", "yaml", "{toctree}"}
+"""Output, data and Sphinx's directives."""
+NATIVE = {"c", "cpp", "cmake"}
+"""tests/package/test_package_pages.py builds and runs them against the installed package."""
+NATIVE_PAGES = {"c.md", "cpp.md", "custom-operators.md", "runtime.md"}
+"""Those that have some, and the only ones that may."""
+NEEDS_LIBRARY = {"c.md"}
+"""Pages whose Python needs the installed package: run there, too."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,17 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from docs_blocks import NOT_CODE, PAGES, ROOT, blocks, run_python, run_shell
+from docs_blocks import (
+    NATIVE,
+    NATIVE_PAGES,
+    NEEDS_LIBRARY,
+    NOT_CODE,
+    PAGES,
+    ROOT,
+    blocks,
+    run_python,
+    run_shell,
+)
 from docs_preludes import PRELUDES
 
 RUN = {"python", "sh"}
@@ -15,13 +25,18 @@ RUN = {"python", "sh"}
 
 def test_languages_are_known() -> None:
     found = {(page.name, b.line, b.language) for page in PAGES for b in blocks(page)}
-    unknown = sorted(each for each in found if each[2] not in RUN | NOT_CODE)
+    unknown = sorted(each for each in found if each[2] not in RUN | NATIVE | NOT_CODE)
     assert not unknown, "python and sh are run, text is not: which one is it?"
+    assert {page for page, _, language in found if language in NATIVE} == NATIVE_PAGES
 
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if any(b.language in RUN for b in blocks(page))],
+    [
+        page
+        for page in PAGES
+        if page.name not in NEEDS_LIBRARY and any(b.language in RUN for b in blocks(page))
+    ],
     ids=lambda page: page.stem,
 )
 def test_blocks_run(

@@ -67,18 +67,3 @@ def test_registrations_survive_a_static_library(prefix: Path, tmp_path: Path) ->
     own = [n for n in run(sys.executable, "-c", names).split() if "edgewise_" not in n]
     assert int(count) == len(own) > 200
     assert has_backend == "1"
-
-
-def test_blocks_of_the_page_compile(prefix: Path, tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "cpp.md").read_text()
-    example = ROOT / "examples" / "cpp"
-    blocks = re.findall(r"```(cpp|cmake)\n(.*?)```", page, re.DOTALL)
-    assert ("cmake", (example / "CMakeLists.txt").read_text()) in blocks
-    assert ("cpp", (example / "main.cpp").read_text()) in blocks
-    own = [text for kind, text in blocks if kind == "cpp" and "int main" not in text]
-    assert len(own) >= 4
-    headers = ["array", "cstdio", "string", "vector", "edgewise/program.h"]
-    source = "".join(f"#include <{name}>\n" for name in headers) + "".join(own)
-    (tmp_path / "blocks.cpp").write_text(source)
-    flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{prefix}/include"]
-    run("c++", *flags, tmp_path / "blocks.cpp")
