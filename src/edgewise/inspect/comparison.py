@@ -6,6 +6,7 @@ import json
 import math
 import os
 import sys
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -112,9 +113,10 @@ class Comparison:
     def to_svg(self, path: str | Path | None = None) -> str:
         """A picture of the ratio along the layers; also written to `path` if given."""
         worst = {layer.name for layer in self.worst(5)}
+        of_module = Counter(layer.module for layer in self.layers)
         points = [
             Point(
-                layer.module or layer.name,
+                _label(layer, of_module[layer.module] == 1),
                 layer.sqnr_db,
                 f"{layer.name} ({layer.operator}) {place(layer.source)}",
                 layer.name in worst,
@@ -126,6 +128,13 @@ class Comparison:
         if path is not None:
             Path(path).write_text(text)
         return text
+
+
+def _label(layer: Layer, is_alone: bool) -> str:
+    """The module; where it has several layers, with the operator."""
+    if not layer.module:
+        return layer.name
+    return layer.module if is_alone else f"{layer.module} {layer.operator}"
 
 
 def _figures(row: Output | Layer) -> tuple[str, str, str]:
