@@ -1,5 +1,7 @@
 #include "method_input.h"
 
+#include <algorithm>
+
 #include "format.h"
 #include "tensor_copy.h"
 
@@ -26,6 +28,13 @@ Status mismatch(const ValueInfo& rule, const Tensor& got, const std::string& adv
                got.describe().c_str(), advice.c_str());
 }
 
+// Pictures are read from files as NHWC, torch's models take NCHW.
+bool is_transposed_picture(const ValueInfo& rule, const Tensor& got) {
+  if (rule.sizes.size() != 4 || rule.dynamism == Dynamism::kDynamicUnbound) return false;
+  const int64_t nchw[] = {got.size(0), got.size(3), got.size(1), got.size(2)};
+  return std::ranges::equal(nchw, rule.sizes);
+}
+
 Status check_tensor(const ValueInfo& rule, const Tensor& got) {
   if (got.type() != rule.type) {
     return mismatch(rule, got, "try converting it to " + std::string(to_string(rule.type)));
@@ -36,6 +45,9 @@ Status check_tensor(const ValueInfo& rule, const Tensor& got) {
   }
   for (size_t dim = 0; dim < rule.sizes.size(); ++dim) {
     if (rule.dynamism == Dynamism::kStatic && got.size(dim) != rule.sizes[dim]) {
+      if (is_transposed_picture(rule, got)) {
+        return mismatch(rule, got, "try moving the channels: transpose(0, 3, 1, 2)");
+      }
       return mismatch(rule, got,
                       "dimension " + std::to_string(dim) +
                           " is static; try exporting the model with dynamic_shapes");

@@ -54,6 +54,7 @@ def compile(
     `delegation_report`.
     """
     check_backend("compile", backend)
+    _check_order(model, example_inputs)
     if quantize is None:
         _check_unused(calibration=calibration, keep_float=keep_float, group_size=group_size)
     partitioners = _partitioners(backend)
@@ -126,6 +127,29 @@ def quantizer_of(backend: str) -> type[TableQuantizer]:
     return EthosUQuantizer
 
 
+def _check_order(model: Any, example_inputs: Any) -> None:
+    swapped = isinstance(example_inputs, (torch.nn.Module, ExportedProgram))
+    if swapped and not isinstance(model, (torch.nn.Module, ExportedProgram)):
+        raise TypeError(
+            f"[compile] the model comes first; got {type(model).__name__}, then "
+            f"{type(example_inputs).__name__}; try compile(model, example_inputs)"
+        )
+
+
+def _check_device(model: torch.nn.Module, inputs: Sequence[Any]) -> None:
+    for what, tensors, hint in (
+        ("the model", [*model.parameters(), *model.buffers()], "model.cpu()"),
+        ("example_inputs", [x for x in inputs if isinstance(x, torch.Tensor)], "x.cpu()"),
+    ):
+        elsewhere = next((str(one.device) for one in tensors if one.device.type != "cpu"), None)
+        if elsewhere == "meta":
+            hint = "real tensors: there are no values on this device"
+        if elsewhere is not None:
+            raise ValueError(
+                f"[compile] {what} must be in the CPU's memory; got {elsewhere}; try {hint}"
+            )
+
+
 def _checked(model: Any, example_inputs: Sequence[Any] | None) -> tuple[torch.nn.Module, Any]:
     if not isinstance(model, torch.nn.Module):
         raise TypeError(
@@ -137,6 +161,12 @@ def _checked(model: Any, example_inputs: Sequence[Any] | None) -> tuple[torch.nn
             "[compile] example_inputs must be given for a module; got None; "
             "try a tuple of tensors, one for each argument of forward"
         )
+    if isinstance(model, torch.jit.ScriptModule):
+        raise TypeError(
+            f"[compile] model must be Python's module, which torch.export can trace; got "
+            f"{type(model).__name__} of torch.jit; try the torch.nn.Module that it was made from"
+        )
+    _check_device(model, example_inputs)
     return model, tuple(example_inputs)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -70,6 +71,7 @@ def to_edge_transform_and_lower(
     transform_passes: called on each method's graph module before partitioning.
     """
     config = _checked_config(compile_config)
+    _check_passes(transform_passes)
     manager = _make_edge(_by_name(programs), partitioner, constant_methods, config)
     if transform_passes:
         manager = manager.transform(transform_passes)
@@ -266,6 +268,10 @@ class ExecutorchProgramManager:
         user's modules and lines, where each node runs and why. It holds names and paths of the
         user's, so it is not part of the file.
         """
+        given: Any = path
+        if not isinstance(given, (str, os.PathLike)):
+            hint = "write_to_file(file)" if hasattr(given, "write") else "'model.pte'"
+            raise TypeError(f"[save] path must be a path; got {type(given).__name__}; try {hint}")
         self._emitted.save(path)
         if record:
             from edgewise.inspect.record import record_path
@@ -302,6 +308,17 @@ def _checked_config(config: EdgeCompileConfig | None) -> EdgeCompileConfig:
     return config or EdgeCompileConfig()
 
 
+def _check_passes(passes: Passes) -> None:
+    given: Any = passes.values() if isinstance(passes, Mapping) else [passes or ()]
+    for listed in given:
+        for one in listed if isinstance(listed, Iterable) else [listed]:
+            if hasattr(one, "partition"):
+                raise TypeError(
+                    f"[to_edge_transform_and_lower] transform_passes must be functions of a graph "
+                    f"module; got {type(one).__name__}; try partitioner=[...] with its name"
+                )
+
+
 def _by_name(programs: Programs) -> Mapping[str, ExportedProgram]:
     if isinstance(programs, ExportedProgram):
         return {"forward": programs}
@@ -315,8 +332,16 @@ def _by_name(programs: Programs) -> Mapping[str, ExportedProgram]:
         return programs
     raise TypeError(
         f"[to_edge] programs must be an ExportedProgram or a non-empty dict of them; "
-        f"got {type(programs).__name__}; try torch.export.export(model, inputs)"
+        f"got {type(programs).__name__}; try {_program_hint(programs)}"
     )
+
+
+def _program_hint(given: Any) -> str:
+    if isinstance(given, (str, Path)):
+        return f"torch.export.load({str(given)!r})"
+    if isinstance(given, (tuple, list)):
+        return 'a dict, {"forward": program}'
+    return "torch.export.export(model, inputs)"
 
 
 def _partitioners_by_method(

@@ -16,9 +16,8 @@ import torch
 from cli_support import Command
 
 import edgewise
-import edgewise.inspect
 from edgewise import to_edge, to_edge_transform_and_lower
-from edgewise.backends.xnnpack import XnnpackPartitioner
+from edgewise.backends.xnnpack import XnnpackPartitioner, XNNPACKQuantizer
 from edgewise.errors import ExportError
 from edgewise.runtime import (
     InvalidArgumentError,
@@ -28,6 +27,8 @@ from edgewise.runtime import (
 )
 
 X = torch.ones(1, 4)
+CONV = torch.nn.Conv2d(3, 2, 3)
+NCHW, NHWC = torch.ones(1, 3, 8, 8), torch.ones(1, 8, 8, 3)
 
 
 class Sum(torch.nn.Module):
@@ -77,6 +78,32 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Given:
 Mistake = tuple[Callable[[Given], Any], type[BaseException], str]
 
 COMPILING: list[Mistake] = [
+    (lambda g: g.compile((X,), g.model), TypeError, "the model comes first; got tuple, then"),
+    (lambda g: g.compile(torch.jit.script(g.model), (X,)), TypeError, "that it was made from"),
+    (lambda g: g.compile(torch.jit.trace(g.model, X), (X,)), TypeError, "of torch.jit; try"),
+    (
+        lambda g: g.compile(g.model, (X.to("meta"),)),
+        ValueError,
+        "example_inputs must be in the CPU",
+    ),
+    (
+        lambda g: g.compile(torch.nn.Linear(4, 2, device="meta"), (X,)),
+        ValueError,
+        "model must be in",
+    ),
+    (lambda g: g.compile(CONV, (NHWC,)), ExportError, "[N, H, W, C]: x.permute(0, 3, 1, 2)"),
+    (lambda g: g.compile(backend="cpu"), ValueError, "got 'cpu'; try 'xnnpack'"),
+    (lambda g: g.compile(quantize="int4-weight", group_size="32"), TypeError, "an int; got '32'"),
+    (
+        lambda g: g.compile(torch.nn.Linear(48, 2), torch.ones(1, 48), quantize="int4-weight"),
+        ValueError,
+        "got 32 for the model itself (48); try another group_size",
+    ),
+    (
+        lambda g: g.compile(quantize="int8-weight", keep_float=[g.model[0]]),
+        TypeError,
+        "keep_float must be a list of names; got Linear; try '0'",
+    ),
     (lambda g: g.compile("m.pt2", (X,)), TypeError, "got str; try torch.export.load('m.pt2')"),
     (lambda g: g.compile("model.pth", (X,)), TypeError, "try the module itself, with its weights"),
     (lambda g: g.compile(g.model.state_dict(), (X,)), TypeError, "after model.load_state_dict"),
@@ -140,9 +167,30 @@ CALIBRATING: list[tuple[Any, type[BaseException], str]] = [
     ([X.numpy()], ValueError, "got ndarray; try torch.from_numpy"),
     ([{"x": X}], ValueError, "got dict; try a tuple of its values"),
     ([(X, torch.tensor(1))], ValueError, "of (inputs, label) pairs the inputs alone"),
+    ([X * float("nan")], ValueError, "must hold finite numbers; got NaN or infinity"),
 ]
 
 LOWERING: list[Mistake] = [
+    (lambda g: to_edge("m.pt2"), TypeError, "got str; try torch.export.load('m.pt2')"),
+    (lambda g: to_edge((g.exported,)), TypeError, 'got tuple; try a dict, {"forward": program}'),
+    (
+        lambda g: to_edge_transform_and_lower(g.exported, [XnnpackPartitioner()]),
+        TypeError,
+        "transform_passes must be functions of a graph module; got XnnpackPartitioner; try partiti",
+    ),
+    (
+        lambda g: XnnpackPartitioner(config_precisions="FP32"),
+        TypeError,
+        "got 'FP32'; try ConfigPrecisionType.",
+    ),
+    (lambda g: XnnpackPartitioner(configs=["lineer"]), ValueError, "got lineer; try some of: "),
+    (
+        lambda g: XNNPACKQuantizer().set_module_type(g.model[0], None),
+        TypeError,
+        "must be a class; got an instance of Linear; try Linear",
+    ),
+    (lambda g: XNNPACKQuantizer().set_global("int8"), TypeError, "get_symmetric_quantization_conf"),
+    (lambda g: g.program.save(io.BytesIO()), TypeError, "got BytesIO; try write_to_file(file)"),
     (lambda g: to_edge(g.model), TypeError, "try torch.export.export(model, inputs)"),
     (lambda g: to_edge(g.exported, compile_config={}), TypeError, "try EdgeCompileConfig(...)"),
     (
@@ -166,6 +214,51 @@ LOWERING: list[Mistake] = [
 ]
 
 RUNNING: list[Mistake] = [
+    (
+        lambda g: edgewise.load(g.compile(CONV, (NCHW,)).buffer)(NHWC),
+        InvalidArgumentError,
+        "got float32[1, 8, 8, 3]; try moving the channels: transpose(0, 3, 1, 2)",
+    ),
+    (
+        lambda g: Runtime.get().load_program(g.file).load_method("forward").execute({"x": X}),
+        InvalidArgumentError,
+        "in the order of forward's arguments; got dict; try execute([*inputs.values()])",
+    ),
+    (
+        lambda g: edgewise.profile(g.model),
+        TypeError,
+        "try `with edgewise.profile() as p: model(x)`",
+    ),
+    (lambda g: edgewise.profile(record=g.file), ValueError, "try the file that program.save('mode"),
+    (
+        lambda g: edgewise.runtime.register_kernel("scale"),
+        ValueError,
+        "must have a namespace and the operator's name; got 'scale'; try \"my_ns::my_op.out\"",
+    ),
+    (lambda g: edgewise.report.write("r.html", []), ValueError, "one or more files; got none; try"),
+    (
+        lambda g: edgewise.report.write("r.html", [g.program]),
+        TypeError,
+        "try its save('model.pte', ",
+    ),
+    (lambda g: edgewise.report.write("no/r.html", [g.file]), FileNotFoundError, "no such folder"),
+    (lambda g: edgewise.inspect.read_contents(None), TypeError, "try 'model.pte', or program.buff"),
+    (lambda g: edgewise.inspect.open_program(g.folder), IsADirectoryError, "a program is a file"),
+    (
+        lambda g: edgewise.inspect.suggest(g.exported, X, quantize="int8"),
+        TypeError,
+        "try the module that it was",
+    ),
+    (
+        lambda g: edgewise.inspect.compare(g.model, g.program, [X.numpy()]),
+        TypeError,
+        "got ndarray for input 0; try torch.from_numpy",
+    ),
+    (
+        lambda g: edgewise.scale.calibrate(g.model, [X]),
+        TypeError,
+        "must come from prepare_pt2e; got",
+    ),
     (lambda g: edgewise.load("no.pte"), FileNotFoundError, "no such file; looked from"),
     (lambda g: edgewise.load(g.folder), IsADirectoryError, "a program is a file"),
     (lambda g: edgewise.load(g.program), TypeError, "try its .buffer, or save it"),

@@ -41,6 +41,9 @@ TEST(Input, RefusesWithTheRule) {
       {0, over(x, ScalarType::kFloat, {1, 3, 5, 4}),
        "[forward] input 0 must be float32[1, 3, 4, 4]; got float32[1, 3, 5, 4]; dimension 2 is "
        "static; try exporting the model with dynamic_shapes"},
+      {0, over(x, ScalarType::kFloat, {1, 4, 4, 3}),
+       "[forward] input 0 must be float32[1, 3, 4, 4]; got float32[1, 4, 4, 3]; try moving the "
+       "channels: transpose(0, 3, 1, 2)"},
       {0, over(longs, ScalarType::kLong, {1, 3, 4, 4}),
        "[forward] input 0 must be float32[1, 3, 4, 4]; got int64[1, 3, 4, 4]; try converting it "
        "to float32"},

@@ -43,7 +43,9 @@ def check_backend(where: str, name: object) -> str:
     near = get_close_matches(name.lower().replace("_", "-"), known, n=3, cutoff=0.6)
     if name.lower().startswith("ethos") and not near:
         near = [one for one in known if one.startswith(ETHOS_U)]
-    hint = f"; try {' or '.join(repr(one) for one in near)}" if near else ""
+    if not near:
+        near = ["xnnpack"]  # CPUs
+    hint = f"; try {' or '.join(repr(one) for one in near)}"
     raise ValueError(
         f"[{where}] backend must be one of {', '.join(PLAIN)}, or a target of Ethos-U "
         f"('ethos-u55-128') or Neutron ('neutron-imxrt700'); got {name!r}{hint}"

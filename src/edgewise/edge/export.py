@@ -51,10 +51,19 @@ def _reason(model: torch.nn.Module, inputs: Sequence[Any], error: Exception) -> 
     except Exception as plain:
         return (
             f"[export] the model must run with its example inputs; got {_told(plain)}; "
-            f"try model(*example_inputs) first"
+            f"try model(*example_inputs) first{_order_hint(inputs)}"
         )
     hint = _HINTS.get(type(error).__name__, "torch.export.export(model, example_inputs) alone")
     return f"[export] torch.export must be able to trace the model; got {_told(error)}; try {hint}"
+
+
+def _order_hint(inputs: Sequence[Any]) -> str:
+    """Pictures that are read from files have their channels last."""
+    for one in inputs:
+        is_picture = isinstance(one, torch.Tensor) and one.dim() == 4 and one.shape[3] in (1, 3, 4)
+        if is_picture and one.shape[1] not in (1, 3, 4):
+            return "; if that is a picture [N, H, W, C]: x.permute(0, 3, 1, 2)"
+    return ""
 
 
 def _told(error: Exception) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
@@ -60,6 +61,12 @@ def compare(
             "[compare] batches must hold at least one; got none; "
             "try a list of inputs such as the model will see"
         )
+    for position, one in enumerate(first):
+        if isinstance(one, np.ndarray):
+            raise TypeError(
+                f"[compare] batches must hold torch's tensors; got ndarray for input {position}; "
+                f"try torch.from_numpy"
+            )
     reference = Reference(model, first, double=double, like=exported)
     plain = _Native(program.buffer, method)
     watched = _Watched.of(origin, method, reference) if layers else _Watched()

@@ -9,6 +9,7 @@ The runtime has a reader of its own, which checks everything.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import math
 from pathlib import Path
@@ -48,16 +49,23 @@ SCALAR_TYPES: dict[int, tuple[str, int]] = {
 _DYNAMISMS = ("static", "bounded", "unbounded")
 
 
-def read_contents(file: str | Path | bytes | memoryview) -> Contents:
+def read_contents(file: str | Path | bytes | bytearray | memoryview) -> Contents:
     """A file's contents. OSError if it cannot be read, ValueError if it is no such file."""
     if isinstance(file, (str, Path)):
         return _contents(memoryview(Path(file).read_bytes()), str(file))
+    if not isinstance(file, (bytes, bytearray, memoryview)):
+        raise TypeError(
+            f"[read_contents] file must be a path or bytes; got {type(file).__name__}; "
+            f"try 'model.pte', or program.buffer"
+        )
     return _contents(memoryview(file), "file")
 
 
 def open_program(path: str | Path) -> ProgramRecord:
     """The record of any `.pte` file, of this project or another: the one beside it, else what the
     file itself tells. OSError if it cannot be read, ValueError if it is no such file."""
+    if Path(path).is_dir():
+        raise IsADirectoryError(errno.EISDIR, "[open_program] a program is a file", str(path))
     return find_record(path) or record_of_file(path)
 
 

@@ -252,7 +252,11 @@ def load_record(path: str | Path) -> ProgramRecord:
     try:
         found = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
     except (OSError, EOFError, ValueError) as cause:
-        raise ValueError(f"[record] {path} must be JSON, or gzip of it; got {cause}") from None
+        got = "bytes that are no text" if isinstance(cause, UnicodeDecodeError) else cause
+        raise ValueError(
+            f"[record] {path} must be JSON, or gzip of it; got {got}; "
+            f"try the file that program.save('model.pte', record=True) writes beside model.pte"
+        ) from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ValueError(
             f"[record] {path} must have the format {FORMAT!r}; "

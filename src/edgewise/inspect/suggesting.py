@@ -47,6 +47,12 @@ def suggest(
     """
     from edgewise.backends.xnnpack.quantizer import XNNPACKQuantizer
 
+    given: Any = model
+    if not isinstance(given, torch.nn.Module):
+        raise TypeError(
+            f"[suggest] model must be the float torch.nn.Module; got {type(given).__name__}; "
+            f"try the module that it was exported from"
+        )
     if limit < 0:
         raise ValueError(f"[suggest] limit must be at least 0; got {limit}")
     example = as_batch(example_inputs)

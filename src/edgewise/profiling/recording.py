@@ -33,8 +33,13 @@ class profile:
     """
 
     def __init__(
-        self, *, record: ProgramRecord | str | Path | None = None, warmup: int = 0
+        self, *others: object, record: ProgramRecord | str | Path | None = None, warmup: int = 0
     ) -> None:
+        if others:
+            raise TypeError(
+                f"[profile] takes record and warmup by name, and records every run inside of it; "
+                f"got {type(others[0]).__name__}; try `with edgewise.profile() as p: model(x)`"
+            )
         if warmup < 0:
             raise ValueError(f"[profile] warmup must be 0 or more; got {warmup}")
         if isinstance(record, (str, Path)):

@@ -81,6 +81,8 @@ def _check(index: int, batch: Batch, example: Sequence[Any], any_size: bool) -> 
             hint = ""
             if given.shape == expected.shape[1:] and expected.shape[0] == 1:
                 hint = "; try x[None], or data.split(1) of a tensor of many"
+            elif given.dim() == 4 and given.permute(0, 3, 1, 2).shape == expected.shape:
+                hint = "; try x.permute(0, 3, 1, 2) of pictures [N, H, W, C]"
             elif given.dtype != expected.dtype:
                 hint = f"; try x.to({expected.dtype})"
             elif given.shape[1:] == expected.shape[1:]:
@@ -88,6 +90,11 @@ def _check(index: int, batch: Batch, example: Sequence[Any], any_size: bool) -> 
             raise ValueError(
                 f"{where}: input {position} must be {_text(expected)} as in example_inputs; "
                 f"got {_text(given)}{hint}"
+            )
+        if given.is_floating_point() and not bool(given.isfinite().all()):
+            raise ValueError(
+                f"{where}: input {position} must hold finite numbers; got NaN or infinity; "
+                f"try leaving such samples out"
             )
 
 

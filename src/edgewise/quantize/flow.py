@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -140,8 +140,8 @@ def with_integer_weights(
     if odd:
         raise ValueError(
             f"[quantize] group_size must divide the input features of linear layers; got "
-            f"{scheme.group_size} for {', '.join(f'{n} ({grouped[n]})' for n in odd)}; "
-            f"try keep_float={odd} or another group_size"
+            f"{scheme.group_size} for {_listed(grouped, odd)}; try "
+            f"{f'keep_float={odd} or ' if odd != [''] else ''}another group_size"
         )
     quantize_(
         model,
@@ -159,12 +159,23 @@ def with_integer_weights(
     return model
 
 
-def _check_names(model: torch.nn.Module, names: Sequence[str]) -> None:
+def _listed(features: Mapping[str, int], names: Sequence[str]) -> str:
+    return ", ".join(f"{name or 'the model itself'} ({features[name]})" for name in names)
+
+
+def _check_names(model: torch.nn.Module, names: Sequence[Any]) -> None:
     if isinstance(names, str):
         raise TypeError(
             f"[quantize] keep_float must be a list of names; got {names!r}; try [{names!r}]"
         )
     known = {name for name, _ in model.named_modules()}
+    for one in names:
+        if not isinstance(one, str):
+            own = next((name for name, module in model.named_modules() if module is one), None)
+            raise TypeError(
+                f"[quantize] keep_float must be a list of names; got {type(one).__name__}; "
+                f"try {repr(own) if own else 'names of model.named_modules()'}"
+            )
     unknown = [name for name in names if name not in known]
     if unknown:
         raise ValueError(

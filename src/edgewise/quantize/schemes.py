@@ -78,6 +78,8 @@ def scheme_of(scheme: str | Scheme, group_size: int | None = None) -> Scheme:
             f"{scheme.name}; try one of "
             f"{', '.join(s.name for s in SCHEMES.values() if s.group_size)}"
         )
+    if not isinstance(group_size, int):
+        raise TypeError(f"[quantize] group_size must be an int; got {group_size!r}; try 32")
     if group_size < 32 or group_size % 32:
         raise ValueError(f"[quantize] group_size must be a multiple of 32; got {group_size}")
     return replace(scheme, group_size=group_size)

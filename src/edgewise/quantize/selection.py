@@ -74,6 +74,11 @@ def type_name(module_type: type[torch.nn.Module] | str) -> str:
     """As exports write a module's class: `torch.nn.modules.conv.Conv2d`."""
     if isinstance(module_type, str):
         return module_type
+    if not isinstance(module_type, type):
+        raise TypeError(
+            f"[set_module_type] module_type must be a class; got an instance of "
+            f"{type(module_type).__name__}; try {type(module_type).__name__}, or set_module_name"
+        )
     return f"{module_type.__module__}.{module_type.__qualname__}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import html
 import json
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ _SCRIPTS = (
 
 def write(
     output: str | Path,
-    programs: Sequence[str | Path | Subject],
+    programs: Sequence[str | Path | Subject] | str | Path | Subject,
     *,
     profiles: Sequence[str | Path | None] = (),
     comparisons: Sequence[str | Path | None] = (),
@@ -37,12 +38,24 @@ def write(
 ) -> Path:
     """Writes a page about one or several programs side by side; returns its path.
 
-    programs: `.pte` files, or `Subject`s. Of a file that was saved with its record
-    (`program.save(path, record=True)`) all is told; of any other what it holds. profiles,
-    comparisons: files for each program in turn, None for none (see `Subject.open`).
+    programs: `.pte` files, or `Subject`s; one may be given alone. Of a file that was saved with
+    its record (`program.save(path, record=True)`) all is told; of any other what it holds.
+    profiles, comparisons: files for each program in turn, None for none (see `Subject.open`).
     """
+    programs = [programs] if isinstance(programs, (str, Path, Subject)) else list(programs)
     if not programs:
-        raise ValueError("[report] programs must be one or more files; got none")
+        raise ValueError("[report] programs must be one or more files; got none; try 'model.pte'")
+    for one in programs:
+        if not isinstance(one, (str, Path, Subject)):
+            raise TypeError(
+                f"[report] programs must be files; got {type(one).__name__}; "
+                f"try its save('model.pte', record=True), then 'model.pte'"
+            )
+    target = Path(output)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            errno.ENOENT, "[report] no such folder; try making it first", str(target.parent)
+        )
     for name, given in (("profiles", profiles), ("comparisons", comparisons)):
         if len(given) > len(programs):
             raise ValueError(
@@ -54,7 +67,6 @@ def write(
         profile = profiles[number] if number < len(profiles) else None
         comparison = comparisons[number] if number < len(comparisons) else None
         subjects.append(one if isinstance(one, Subject) else Subject.open(one, profile, comparison))
-    target = Path(output)
     target.write_text(render(subjects, title), encoding="utf-8")
     return target
 

@@ -36,11 +36,19 @@ def register_kernel(name: str) -> Callable[[KernelFunction], KernelFunction]:
     Raises:
         InvalidArgumentError: the name is taken.
         TypeError: the function cannot be called.
+        ValueError: the name has no namespace.
     """
     if not isinstance(name, str):
         raise TypeError(
             f"[register_kernel] name must be a string; got {name!r}; "
             f'try @register_kernel("my_ns::my_op.out")'
+        )
+
+    space, _, rest = name.partition("::")
+    if not space or not rest:
+        raise ValueError(
+            f"[register_kernel] name must have a namespace and the operator's name; got {name!r}; "
+            f'try "my_ns::my_op.out" for the operator my_ns::my_op'
         )
 
     def register(function: KernelFunction) -> KernelFunction:

@@ -6,7 +6,7 @@ import enum
 import errno
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -262,6 +262,11 @@ def _as_list(inputs: Any) -> list[Any]:
         raise InvalidArgumentError(
             "[execute] inputs must be a list or tuple with one item for each input; "
             f"got {type(inputs).__name__}; try execute([x])"
+        )
+    if isinstance(inputs, Mapping):
+        raise InvalidArgumentError(
+            "[execute] inputs must be a list or tuple with one item for each input, in the order "
+            f"of forward's arguments; got {type(inputs).__name__}; try execute([*inputs.values()])"
         )
     try:
         return list(inputs)

@@ -46,9 +46,17 @@ def calibrate(
     processes of this machine. TypeError for observers that cannot be merged, ValueError without
     data, RuntimeError if a shard fails.
     """
+    from torch.fx import GraphModule
+
     from edgewise.scale.observers import merged, observers_of, set_state, state_of
     from edgewise.scale.portable import pack
 
+    if not isinstance(prepared_model, GraphModule):
+        raise TypeError(
+            f"[calibrate] prepared_model must come from prepare_pt2e; got "
+            f"{type(prepared_model).__name__}; "
+            f"try prepare_pt2e(torch.export.export(model, inputs).module(), quantizer)"
+        )
     observers = observers_of(dict(prepared_model.named_modules()))
     states = {name: state_of(observer) for name, observer in observers.items()}
     count = 0
@@ -123,7 +131,13 @@ def evaluate_shard(common: bytes, pairs: Iterable[Any]) -> tuple[int, Metric]:
     metric: Metric = held["metric"]
     program = edgewise.load(held["program"], threads=1)
     count = 0
-    for inputs, target in pairs:
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(
+                f"[evaluate] data must be pairs (inputs, target); got {type(pair).__name__}; "
+                f"try zip(inputs, targets)"
+            )
+        inputs, target = pair
         given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
         metric.add(program(*given), target, None)
         count += 1

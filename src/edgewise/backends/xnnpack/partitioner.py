@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -242,7 +243,9 @@ def _checked_precisions(
         return list(ConfigPrecisionType)
     if isinstance(precisions, ConfigPrecisionType):
         return [precisions]
-    listed = list(precisions) if isinstance(precisions, Iterable) else [precisions]
+    given: Any = precisions
+    is_list = isinstance(given, Iterable) and not isinstance(given, str)
+    listed: list[Any] = list(given) if is_list else [given]
     for found in listed:
         if not isinstance(found, ConfigPrecisionType):
             raise TypeError(
