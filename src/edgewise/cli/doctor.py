@@ -29,6 +29,10 @@ _PURPOSES = {
     "llm": "tokenizers of language models",
     "peer": "compares with ExecuTorch and ONNX Runtime",
     "models": "models to try",
+    "model-explorer": "shows files in Google's Model Explorer",
+    "scale": "sweeps over many models",
+    "ray": "sweeps on a cluster",
+    "docs": "makes the documentation",
     "dev": "develops edgewise",
 }
 _X86 = "sse4_1 avx f16c fma avx2 avx512f avx512bw avx512_vnni avx512_fp16 avx_vnni amx_int8"
