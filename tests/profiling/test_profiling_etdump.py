@@ -6,7 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
+import edgewise
+from edgewise.compat import devtools
 from edgewise.flatbuffer import pack
 from edgewise.profiling import Profile, read_etdump
 from edgewise.profiling.etdump import IDENTIFIER, DumpEvent, ETDump, ProfileEvent, RunData
@@ -105,6 +108,45 @@ def test_any_damage_is_a_value_error(tmp_path: Path) -> None:
             continue
 
 
+def test_the_inspector_of_compat(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Events as ExecuTorch's has them; modules and lines from the record."""
+    path = written(tmp_path, pack(dump(), IDENTIFIER))
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.ReLU())
+    program = edgewise.compile(model, (torch.ones(1, 4),), backend="none", verbose=False)
+    devtools.generate_etrecord(tmp_path / "etrecord.bin", None, program)
+    found = devtools.Inspector(
+        str(path),
+        etrecord=str(tmp_path / "etrecord.bin"),
+        target_time_scale=devtools.TimeScale.US,
+    )
+    default, execute = found.event_blocks
+    assert [(e.name, len(e.perf_data.raw)) for e in default.events] == [("Program::load_method", 1)]
+    by_name = {e.name: e for e in execute.events}
+    call = by_name["OPERATOR_CALL"]
+    assert call.perf_data.raw == pytest.approx([0.1, 0.1])
+    assert call.perf_data.p90 == pytest.approx(0.1)
+    assert [e.is_delegated_op for e in execute.events].count(True) == 3
+    steps = program.record().method().instructions
+    assert set(call.module_hierarchy) == set(steps[0].nodes)
+    assert set(call.module_hierarchy.values()) == {"0"}
+    inside = sum(
+        e.perf_data.avg
+        for e in execute.events
+        if "0" in e.module_hierarchy.values() and e.name[-5:] == "_CALL"
+    )
+    assert inside > 0
+    assert found.find_total_for_module("0") == pytest.approx(inside)
+    assert found.find_total_for_module("head") == 0
+    found.print_data_tabular()
+    table = capsys.readouterr().out
+    assert "p50 (us)" in table
+    assert "native_call" not in table
+    assert len(found.to_dataframe()) == len(default.events) + len(execute.events)
+    with pytest.raises(ValueError, match="etdump_path or etdump_data; got neither"):
+        devtools.Inspector()
+
+
 @pytest.mark.peer
 def test_the_peers_files(tmp_path: Path) -> None:
     """A file by ExecuTorch's own writer, against what its Inspector finds in it."""
@@ -150,3 +192,8 @@ def test_the_peers_files(tmp_path: Path) -> None:
     for part in summary.parts[2]:
         (raw,) = [raw for name, raw in theirs if name == part.name]
         assert [t / 1e6 for t in part.totals] == pytest.approx(raw)
+    (block,) = [b for b in devtools.Inspector(str(path)).event_blocks if b.name == "Execute"]
+    ours = [(e.name, e.perf_data.raw) for e in block.events]
+    assert sorted(name for name, _ in ours) == sorted(name for name, _ in theirs)
+    for name, raw in ours:
+        assert any(name == other and raw == pytest.approx(times) for other, times in theirs), name

@@ -27,8 +27,7 @@ ADVICE = (
         "executorch.devtools.etrecord",
         "try print(program.delegation_report()) or `edgewise inspect`",
     ),
-    ("executorch.devtools.ETRecord", "try print(program.delegation_report())"),
-    ("executorch.devtools.Inspector", "try edgewise.profile(), or edgewise.inspect.compare"),
+    ("executorch.devtools.ETRecord", "try generate_etrecord, parse_etrecord or program.record()"),
     ("executorch.devtools.inspector", "try edgewise.profile(), or edgewise.inspect.compare"),
     (
         "executorch.devtools.bundled_program",

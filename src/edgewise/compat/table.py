@@ -30,6 +30,7 @@ _SPEC = "edgewise.partition.spec"
 _EXIR = "edgewise.compat.exir"
 _RUNTIME = "edgewise.compat.runtime"
 _LEGACY = "edgewise.compat.portable_lib"
+_DEVTOOLS = "edgewise.compat.devtools"
 
 _CONFIGS = "edgewise.compat.xnnpack_configs"
 _CONFIG_PATH = "executorch.backends.xnnpack.partition.config"
@@ -161,6 +162,11 @@ ROWS = (
     Row("executorch.extension.pybindings._portable_lib", _RUNTIME, "MethodMeta Verification"),
     Row("executorch.kernels.quantized", "", ""),
     # looking into programs
+    Row("executorch.devtools", _DEVTOOLS, "Inspector generate_etrecord parse_etrecord"),
+    Row("executorch.devtools.etrecord", _DEVTOOLS, "generate_etrecord parse_etrecord"),
+    Row(
+        "executorch.devtools.inspector", _DEVTOOLS, "Event EventBlock Inspector PerfData TimeScale"
+    ),
     Row("executorch.devtools.backend_debug", "edgewise.compat.delegation", "get_delegation_info"),
 )
 

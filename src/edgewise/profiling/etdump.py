@@ -127,7 +127,7 @@ def read_etdump(
     """
     if not ticks_per_second > 0:
         raise ValueError(f"[etdump] ticks_per_second must be above 0; got {ticks_per_second}")
-    dump = _open(Path(path).read_bytes(), str(path))
+    dump = open_etdump(Path(path).read_bytes(), str(path))
     scale = 1e9 / ticks_per_second
     instructions: dict[int, Instruction] = {}
     runs = [
@@ -154,7 +154,8 @@ def read_etdump(
     return Profile(lambda: found, record, origin="etdump")
 
 
-def _open(data: bytes, path: str) -> ETDump:
+def open_etdump(data: bytes, path: str) -> ETDump:
+    """The bytes of a file. path: for messages. ValueError if they are none of an ETDump."""
     view = memoryview(data)
     if data[8:12] == IDENTIFIER:
         size = int.from_bytes(data[:4], "little")
