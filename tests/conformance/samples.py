@@ -59,7 +59,7 @@ def calls(name: str, dtype: torch.dtype, limit: int) -> list[Call]:
     if dtype not in info.supported_dtypes("cpu"):
         return []
     found = _samples(info, dtype, False)
-    function = _ORDERINGS.get(name, info.op)
+    function = _WRAPPED.get(name, info.op)
     return [Call(function, (s.input, *s.args), s.kwargs) for s in _spread(found, limit)]
 
 
@@ -75,7 +75,21 @@ def _topk(x: torch.Tensor, k: int, dim: int = -1, *args: Any) -> tuple[torch.Ten
     return values, torch.gather(x, dim, indices)
 
 
-_ORDERINGS: dict[str, Callable[..., Any]] = {"sort": _sort, "topk": _topk}
+_MOST = 64
+"""Results of `repeat_interleave` have at most as many rows, as the program must say."""
+
+
+def _repeat(x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    y = torch.repeat_interleave(x, *args, **kwargs)
+    torch._check(y.shape[kwargs.get("dim") or 0] <= _MOST)
+    return y
+
+
+_WRAPPED: dict[str, Callable[..., Any]] = {
+    "repeat_interleave": _repeat,
+    "sort": _sort,
+    "topk": _topk,
+}
 
 
 def backward_calls(

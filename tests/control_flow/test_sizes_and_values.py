@@ -46,6 +46,13 @@ def some_at_least(x: Tensor) -> Tensor:
     return torch.sigmoid(chosen * 2)
 
 
+def repeated(x: Tensor, counts: Tensor) -> Any:
+    """Decomposed into indices and a selection: both have the bound."""
+    y = x.repeat_interleave(counts, 1)
+    torch._check(y.shape[1] <= 12)
+    return y * 2, y.shape[1]
+
+
 def suppress(boxes: Tensor, scores: Tensor) -> Any:
     """A detector's end: the best eight, less those that overlap a better one, as indices."""
     best, order = scores.topk(8)
@@ -90,6 +97,12 @@ CASES: dict[str, tuple[Any, list[tuple[Any, ...]], Any, tuple[str, ...]]] = {
         counted,
         [(X, torch.tensor(2)), (LONG, torch.tensor(5))],
         ((ROWS[0], None),),
+        BOTH,
+    ),
+    "repeats": (
+        repeated,
+        [(X, torch.tensor(counts)) for counts in ([1, 0, 2, 1], [0, 0, 0, 0], [3, 3, 3, 3])],
+        None,
         BOTH,
     ),
     "item that is a float": (lambda x: x * x.sum().item(), [(X,), (-X,)], None, BOTH),

@@ -9,7 +9,7 @@ whole program is never traced again for this.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import torch
@@ -120,8 +120,20 @@ def _keep_sizes(node: Node, result: Any) -> None:
         made = new.meta.get("val")
         if not isinstance(made, torch.Tensor):
             continue
-        if free_unbacked_symbols(made) - free_unbacked_symbols(old):
+        fresh = free_unbacked_symbols(made) - free_unbacked_symbols(old)
+        if fresh:
+            _rename(fresh, made.shape, old.shape)
             new.meta["val"] = old
+
+
+def _rename(fresh: Container[Any], made: Sequence[Any], old: Sequence[Any]) -> None:
+    """Each fresh symbol is the size that the old shape has in its place: so intermediate tensors
+    have its bound, too."""
+    for new, known in zip(made, old, strict=True):
+        if not isinstance(new, torch.SymInt) or not isinstance(known, torch.SymInt):
+            continue
+        if new.node.expr in fresh and known.node.expr.is_Symbol:
+            new.node.shape_env._rename_unbacked_to(new.node.expr, known.node.expr)
 
 
 class _CallTracer:
