@@ -59,7 +59,8 @@ class _Calls(torch.nn.Module):
 
 
 def check(calls: Sequence[Call], random: bool = False) -> list[Outcome]:
-    """The outcome of each call. `random`: results are compared by type and shape only."""
+    """The outcome of each call. `random`: results are compared by type and shape only, as are
+    those of a call that drops some at random."""
     if not calls:
         return []
     try:
@@ -70,7 +71,10 @@ def check(calls: Sequence[Call], random: bool = False) -> list[Outcome]:
         if isinstance(error, _NotExportedError):
             return [Outcome("not exported", _first_line(error))]
         return [Outcome("failed", _first_line(error))]
-    outcomes = [_compare(g, e, random) for g, e in zip(got, expected, strict=True)]
+    drops = [call.kwargs.get("dropout_p", 0) > 0 for call in calls]
+    outcomes = [
+        _compare(g, e, random or d) for g, e, d in zip(got, expected, drops, strict=True)
+    ]
     return [
         _compare_wide(call, g, o) if o.kind == "failed" else o
         for call, g, o in zip(calls, got, outcomes, strict=True)

@@ -501,3 +501,16 @@ def test_random_programs_equal_eager(seed: int, partitioner: str | None) -> None
 @pytest.mark.parametrize("seed", range(10))
 def test_random_programs_equal_eager_on_the_peer(seed: int) -> None:
     _check(_random_step(seed), "peer", None)
+
+
+def test_an_input_that_is_written_keeps_its_place() -> None:
+    """Its new value is copied there in the end: by then no result may lie there."""
+
+    def rows(table: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.embedding(at, table, max_norm=1.0)
+
+    inputs = torch.arange(25.0).reshape(5, 5), torch.tensor([[0, 1], [1, 2]])
+    expected = eager(Fn(rows), tuple(x.clone() for x in inputs))
+    program = lower(Fn(rows), tuple(x.clone() for x in inputs), partitioner=None).buffer
+    (got,) = RUNTIMES["ours"](program, inputs)
+    assert_close(got, expected)

@@ -18,6 +18,10 @@ from edgewise.llm.export import lower_llama, quantize_llama, random_llama
 
 transformers = pytest.importorskip("transformers")
 CONTEXT = 100
+TEXT = (
+    b"A token comes from all before it: a cache keeps their keys and values, "
+    b"so that none is computed again."
+)
 
 
 def llama(seed: int = 0) -> Any:
@@ -77,6 +81,31 @@ def test_64_tokens_are_those_of_eager_pytorch(
     assert generator.statistics.ended == "length"
     # The cache of the call before does not show.
     assert list(generator.generate(prompt, max_new_tokens=64)) == want
+
+
+def test_a_trained_models_64_tokens_are_those_of_eager_pytorch(tmp_path: Path) -> None:
+    """Quantized after it learned a text by heart, whose bytes are its tokens."""
+    text = list(TEXT[:97])
+    model = taught(text)
+    quantized = quantize_llama(model)
+    path = tmp_path / "taught.pte"
+    lower_llama(quantized, max_context_len=CONTEXT, max_seq_len=32).save(path)
+    prompt, generator = text[:33], Generator(path)
+    want, margin = greedy(quantized, prompt, 64)
+    assert want == text[33:], "4 bits are enough for what it learned"
+    assert margin > 0.1
+    assert list(generator.generate(prompt, max_new_tokens=64)) == want
+
+
+def taught(text: list[int]) -> Any:
+    model = random_llama({**read_config("tiny"), "eos_token_id": None, "bos_token_id": None})
+    optimizer = torch.optim.Adam(model.train().parameters(), lr=3e-3)
+    tokens = torch.tensor([text])
+    for _ in range(120):
+        optimizer.zero_grad()
+        model(input_ids=tokens, labels=tokens).loss.backward()
+        optimizer.step()
+    return model.eval()
 
 
 def test_the_context_ends_it(made: Callable[[str], tuple[Any, Path]]) -> None:

@@ -180,6 +180,7 @@ class MethodEmitter:
 
         What is to be returned, or written elsewhere, as it was before the updates is saved first.
         """
+        states = [state for state, _ in writes]
         writes = [(state, value) for state, value in writes if state != value]
         written = {state for state, _ in writes}
         saved = {
@@ -192,6 +193,8 @@ class MethodEmitter:
             self._live(source, len(self._instructions))
             self._kernel("aten::copy_", "", [state, source, self._atom(pte.Bool(False)), state])
             self._no_trace()
+        for state in states:  # an input that the method writes keeps its place to the end
+            self._live(state, len(self._instructions))
         return [saved.get(index, index) for index in outputs]
 
     def _save(self, index: int, order: list[int] | None = None) -> int:
