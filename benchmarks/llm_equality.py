@@ -1,6 +1,6 @@
 """Greedy tokens of a Llama: our file on our runtime against the same model in eager PyTorch.
 
-The model has the configuration of `llm.py`. Its weights:
+The configurations are those of `llm.py`, and 30m: 8 layers of 512, 4096 tokens. The weights:
 
 - learned: trained, in float32 and before it is quantized, until it knows the beginning of this text
   by heart, byte by byte. The prompt is how the text begins. So the best token is well ahead of the
@@ -13,9 +13,9 @@ embeddings, activations quantized in every call by torchao. Each side has a proc
 
 Where activations are quantized, a value between two of their steps goes to one or the other by
 the last bit of a sum, and each layer multiplies the values that so differ. Deep models with random
-weights, whose best tokens are hardly ahead of others, then have no one text. So the model is decoded
-once more in eager PyTorch with all sums in float64, the weights and the rules of quantization being
-the same: how far eager's float32 is from that tells what another order of sums does.
+weights, whose best tokens are hardly ahead of others, then have no one text. So the model is
+decoded once more in eager PyTorch with all sums in float64, the weights and the rules of
+quantization being the same: how far eager's float32 is from that tells what rounding alone does.
 
 - free: tokens up to the first that is not eager's, each side going on with its own; ours and
   float64's.
@@ -25,8 +25,8 @@ the same: how far eager's float32 is from that tells what another order of sums 
 - beyond: places where ours has another best token though eager's is ahead by more than float64
   differs.
 
-The exit code is 0 if all tokens are equal; with random weights in 8da4w, if there is no place beyond
-and ours differs from eager at most twice as much as float64 does.
+The exit code is 0 if all tokens are equal; with random weights in 8da4w, if there is no place
+beyond and ours differs from eager at most twice as much as float64 does.
 """
 
 import argparse
@@ -37,6 +37,16 @@ from typing import Any
 
 import numpy as np
 from _common import add_cache_options, report
+
+_30M = {
+    "hidden_size": 512,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "intermediate_size": 1408,
+    "vocab_size": 4096,
+    "max_position_embeddings": 2048,
+}
 
 
 def decode_eagerly(options: argparse.Namespace, file: Path, arrays: Path) -> None:
@@ -49,7 +59,8 @@ def decode_eagerly(options: argparse.Namespace, file: Path, arrays: Path) -> Non
 
     torch.set_num_threads(options.threads)
     ends = {"bos_token_id": None, "eos_token_id": None}
-    model = random_llama({**read_config(options.config), **ends}, options.seed)
+    config = _30M if options.config == "30m" else read_config(options.config)
+    model = random_llama({**config, **ends}, options.seed)
     if options.weights == "learned":
         text = torch.tensor([list(__doc__.encode())[: options.prompt + options.count]])
         prompt = text[:, : options.prompt]
@@ -132,7 +143,7 @@ def main() -> int:
     """Runs the two sides and prints the row."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--eager", nargs=2, type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--config", default="300m", choices=("tiny", "300m"))
+    parser.add_argument("--config", default="300m", choices=("tiny", "30m", "300m"))
     parser.add_argument("--weights", default="learned", choices=("learned", "random"))
     parser.add_argument("--scheme", default="8da4w", choices=("8da4w", "float32"))
     parser.add_argument("--group-size", type=int, default=32)

@@ -72,9 +72,7 @@ def check(calls: Sequence[Call], random: bool = False) -> list[Outcome]:
             return [Outcome("not exported", _first_line(error))]
         return [Outcome("failed", _first_line(error))]
     drops = [call.kwargs.get("dropout_p", 0) > 0 for call in calls]
-    outcomes = [
-        _compare(g, e, random or d) for g, e, d in zip(got, expected, drops, strict=True)
-    ]
+    outcomes = [_compare(g, e, random or d) for g, e, d in zip(got, expected, drops, strict=True)]
     return [
         _compare_wide(call, g, o) if o.kind == "failed" else o
         for call, g, o in zip(calls, got, outcomes, strict=True)

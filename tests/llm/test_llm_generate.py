@@ -98,6 +98,9 @@ def test_a_trained_models_64_tokens_are_those_of_eager_pytorch(tmp_path: Path) -
 
 
 def taught(text: list[int]) -> Any:
+    """On one thread: others would only wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     model = random_llama({**read_config("tiny"), "eos_token_id": None, "bos_token_id": None})
     optimizer = torch.optim.Adam(model.train().parameters(), lr=3e-3)
     tokens = torch.tensor([text])
@@ -105,6 +108,7 @@ def taught(text: list[int]) -> Any:
         optimizer.zero_grad()
         model(input_ids=tokens, labels=tokens).loss.backward()
         optimizer.step()
+    torch.set_num_threads(threads)
     return model.eval()
 
 
