@@ -8,6 +8,8 @@ The configurations are those of `llm.py`, and 30m: 8 layers of 512, 4096 tokens.
 - random: as they come from `transformers` they end in one token repeated, so that the text would
   say little: matrices are `--gain` times as large and the norms' weights between 0.5 and 1.5.
 
+--checkpoint: those of a model of yours, such as `examples/llm/demo.py` trains; the prompt is random.
+
 Eager PyTorch decodes with `generate(do_sample=False)` of `transformers`; in 8da4w with int8
 embeddings, activations quantized in every call by torchao. Each side has a process of its own.
 
@@ -55,25 +57,31 @@ def decode_eagerly(options: argparse.Namespace, file: Path, arrays: Path) -> Non
     from _eager_llama import OnceDequantized, draw, generate, in_float64, learn
 
     from edgewise.llm.config import read_config
-    from edgewise.llm.export import lower_llama, quantize_llama, random_llama
+    from edgewise.llm.export import load_llama, lower_llama, quantize_llama, random_llama
 
     torch.set_num_threads(options.threads)
     ends = {"bos_token_id": None, "eos_token_id": None}
-    config = _30M if options.config == "30m" else read_config(options.config)
-    model = random_llama({**config, **ends}, options.seed)
+    if options.checkpoint:
+        model = load_llama(options.checkpoint)
+        model.generation_config.eos_token_id = None
+    else:
+        config = _30M if options.config == "30m" else read_config(options.config)
+        model = random_llama({**config, **ends}, options.seed)
     if options.weights == "learned":
         text = torch.tensor([list(__doc__.encode())[: options.prompt + options.count]])
         prompt = text[:, : options.prompt]
         learn(model, text)
     else:
-        draw(model, options.gain, options.seed)
+        if options.weights == "random":
+            draw(model, options.gain, options.seed)
         generator = torch.Generator().manual_seed(options.seed)
         shape = 1, options.prompt
         prompt = torch.randint(0, model.config.vocab_size, shape, generator=generator)
     if options.scheme == "8da4w":
         model = quantize_llama(model, options.group_size)
     if options.refresh or not file.exists():
-        lower_llama(model, max_context_len=options.context).save(file)
+        context = min(options.context, model.config.max_position_embeddings)
+        lower_llama(model, max_context_len=context).save(file)
     with OnceDequantized():
         eager = generate(model, prompt, options.count)
     model = in_float64(model)
@@ -129,7 +137,7 @@ def compare(options: argparse.Namespace, file: Path, arrays: Path) -> tuple[dict
         "beyond": beyond,
         "different tokens": len(set(want.tolist())),
     }
-    if options.scheme == "float32" or options.weights == "learned":
+    if options.scheme == "float32" or options.weights != "random":
         return row, bool((free == want).all())
     return row, bool(beyond == 0 and largest <= 2 * noise)
 
@@ -145,6 +153,7 @@ def main() -> int:
     parser.add_argument("--eager", nargs=2, type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--config", default="300m", choices=("tiny", "30m", "300m"))
     parser.add_argument("--weights", default="learned", choices=("learned", "random"))
+    parser.add_argument("--checkpoint", type=Path, metavar="DIR", help="instead of --config")
     parser.add_argument("--scheme", default="8da4w", choices=("8da4w", "float32"))
     parser.add_argument("--group-size", type=int, default=32)
     parser.add_argument("--context", type=int, default=1024)
@@ -156,6 +165,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     add_cache_options(parser)
     options = parser.parse_args()
+    if options.checkpoint:
+        options.config, options.weights, options.refresh = options.checkpoint.name, "given", True
     if options.eager:
         decode_eagerly(options, *options.eager)
         return 0
