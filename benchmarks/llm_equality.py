@@ -8,7 +8,7 @@ The configurations are those of `llm.py`, and 30m: 8 layers of 512, 4096 tokens.
 - random: as they come from `transformers` they end in one token repeated, so that the text would
   say little: matrices are `--gain` times as large and the norms' weights between 0.5 and 1.5.
 
---checkpoint: those of a model of yours, such as `examples/llm/demo.py` trains; the prompt is random.
+--checkpoint: those of a model such as `examples/llm/demo.py` trains; the prompt is random.
 
 Eager PyTorch decodes with `generate(do_sample=False)` of `transformers`; in 8da4w with int8
 embeddings, activations quantized in every call by torchao. Each side has a process of its own.
