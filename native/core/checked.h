@@ -6,6 +6,9 @@
 
 namespace edgewise {
 
+// More bytes than any real program needs at once; of those that 32-bit pointers reach, a quarter.
+inline constexpr size_t kMostBytes = size_t{1} << (sizeof(size_t) >= 8 ? 40 : 30);
+
 template <typename T>
 [[nodiscard]] bool checked_add(T a, T b, T* result) {
   return !__builtin_add_overflow(a, b, result);

@@ -58,7 +58,7 @@ Status DataFile::read_flatbuffer(Verification verification) {
   const auto size = load<uint64_t>(file, kHeaderOffset + 16);
   const auto base = load<uint64_t>(file, kHeaderOffset + 24);
   const auto data_size = load<uint64_t>(file, kHeaderOffset + 32);
-  size_t end = 0;
+  uint64_t end = 0;
   if (length < kHeaderBytes || begin < length || !checked_add(begin, size, &end) ||
       end > file.size() || end >= kMaxFlatbufferBytes || size < 4) {
     return error(Code::kInvalidProgram,

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "checked.h"
 #include "edgewise/backend.h"
 #include "edgewise/program.h"
 #include "edgewise/status.h"
@@ -87,7 +88,7 @@ inline constexpr size_t kMaxItems = size_t{1} << 24;  // of all lists of the pro
 // Jumps back that one execution may take, so that no file runs for ever: some seconds of an
 // empty loop.
 inline constexpr uint64_t kMaxRounds = 100'000'000;
-inline constexpr size_t kMaxPlannedBytes = size_t{1} << 40;
+inline constexpr size_t kMaxPlannedBytes = kMostBytes;
 
 // What is left of kMaxItems while a program is read.
 struct ItemBudget {

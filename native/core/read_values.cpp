@@ -14,7 +14,8 @@ Status place_in_own_arena(MethodPlan& plan, TensorPlan& tensor) {
   tensor.offset = used;
   if (!checked_add(used, tensor.nbytes, &end) || !align_up(end, kBufferAlignment, &end) ||
       end > kMaxPlannedBytes) {
-    return error(Code::kInvalidProgram, "tensors without a plan need more than 2^40 bytes");
+    return error(Code::kInvalidProgram, "tensors without a plan need more than %zu bytes",
+                 kMaxPlannedBytes);
   }
   used = end;
   return Status::ok_status();
@@ -147,12 +148,12 @@ Status read_arenas(const fb::ExecutionPlan& source, MethodPlan& plan) {
   size_t total = 0;
   for (uint32_t i = 1; sizes != nullptr && i < sizes->size(); ++i) {
     const int64_t size = sizes->Get(i);
-    if (size < 0 || !checked_add(total, static_cast<size_t>(size), &total) ||
-        total > kMaxPlannedBytes) {
+    if (size < 0 || !in_range(total, static_cast<uint64_t>(size), kMaxPlannedBytes)) {
       return error(Code::kInvalidProgram,
-                   "planned memory must be in 0..2^40 bytes together; buffer %u has %lld", i,
-                   static_cast<long long>(size));
+                   "planned memory must be in 0..%zu bytes together; buffer %u has %lld",
+                   kMaxPlannedBytes, i, static_cast<long long>(size));
     }
+    total += static_cast<size_t>(size);
     plan.arenas.push_back(static_cast<size_t>(size));
   }
   return Status::ok_status();

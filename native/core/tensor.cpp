@@ -1,6 +1,8 @@
 #include "edgewise/tensor.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <limits>
 
 #include "checked.h"
 #include "format.h"
@@ -10,7 +12,8 @@ namespace edgewise {
 
 namespace {
 
-constexpr int64_t kMaxBytes = int64_t{1} << 62;
+// A quarter of what there are addresses for: 2^62 on 64-bit machines.
+constexpr int64_t kMaxBytes = std::numeric_limits<std::ptrdiff_t>::max() / 2 + 1;
 
 }  // namespace
 

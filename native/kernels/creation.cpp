@@ -93,9 +93,12 @@ Status arange_between(KernelContext& context, const Scalar& start, const Scalar&
                         step.kind != Scalar::Kind::kDouble;
   double count = std::ceil((last - first) / by);
   if (integral && step.i != 0) {
-    __int128 span = static_cast<__int128>(end.i) - start.i, stride = step.i;
-    if (stride < 0) span = -span, stride = -stride;
-    count = span > 0 ? static_cast<double>((span + stride - 1) / stride) : span < 0 ? -1 : 0;
+    // Without a sign, since the distance of two 64-bit numbers may need all bits.
+    const bool up = step.i > 0;
+    const int64_t low = up ? start.i : end.i, high = up ? end.i : start.i;
+    const uint64_t span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+    const uint64_t stride = up ? static_cast<uint64_t>(step.i) : 0 - static_cast<uint64_t>(step.i);
+    count = high < low ? -1 : static_cast<double>(span / stride + (span % stride != 0));
   }
   if (by == 0 || !(count >= 0 && count < 0x1p58)) {
     return context.fail(Code::kInvalidArgument,

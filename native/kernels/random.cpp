@@ -31,11 +31,18 @@ class Random {
     return radius * std::cos(6.283185307179586477 * uniform());
   }
   // In [0, n).
-  uint64_t below(uint64_t n) {
-    return static_cast<uint64_t>((static_cast<unsigned __int128>(bits()) * n) >> 64);
-  }
+  uint64_t below(uint64_t n) { return high_half(bits(), n); }
 
  private:
+  // Of the product's 128 bits, which 32-bit CPUs have no type for.
+  static uint64_t high_half(uint64_t a, uint64_t b) {
+    const uint64_t a_low = a & 0xFFFFFFFFu, a_high = a >> 32;
+    const uint64_t b_low = b & 0xFFFFFFFFu, b_high = b >> 32;
+    const uint64_t first = a_high * b_low + (a_low * b_low >> 32);
+    const uint64_t second = a_low * b_high + (first & 0xFFFFFFFFu);
+    return a_high * b_high + (first >> 32) + (second >> 32);
+  }
+
   static inline std::atomic<uint64_t> next_stream_{0};
   uint64_t state_;
 };

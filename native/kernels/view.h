@@ -139,8 +139,7 @@ class Scratch {
   // Once. Contents are undefined.
   Status reserve(int64_t count) {
     size_t bytes = 0;
-    if (count < 0 || __builtin_mul_overflow(static_cast<size_t>(count), sizeof(T), &bytes) ||
-        bytes > (size_t{1} << 62)) {
+    if (count < 0 || __builtin_mul_overflow(count, sizeof(T), &bytes) || bytes > SIZE_MAX / 4) {
       return error(Code::kOutOfMemory, "a kernel needs too much working memory");
     }
     data_ = static_cast<T*>(::operator new (bytes + 64, std::align_val_t{64}, std::nothrow));

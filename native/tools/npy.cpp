@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 
+#include "core/checked.h"
 #include "core/tensor_copy.h"
 
 namespace edgewise::tools {
@@ -15,7 +16,7 @@ namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr size_t kMaxText = 1 << 16;
-constexpr size_t kMaxBytes = size_t{1} << 40;
+constexpr size_t kMaxBytes = kMostBytes;
 
 struct TypeRow {
   ScalarType type;

@@ -68,7 +68,9 @@ Status check_memory(const Graph& graph, const std::vector<Shape>& shapes) {
   const long pages = sysconf(_SC_PHYS_PAGES);
   const long page = sysconf(_SC_PAGESIZE);
   if (pages <= 0 || page <= 0) return {};
-  const size_t available = static_cast<size_t>(pages) * static_cast<size_t>(page);
+  // A 32-bit program may have less room than its machine, and sums must fit.
+  const size_t all = saturating_mul(static_cast<size_t>(pages), static_cast<size_t>(page));
+  const size_t available = std::min(all, std::numeric_limits<size_t>::max() / 4);
   const size_t needed = memory_need(graph, shapes);
   if (needed <= available) return {};
   return error(Code::kOutOfMemory,

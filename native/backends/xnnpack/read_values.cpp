@@ -57,8 +57,8 @@ Status ValueReader::read_tensor(const fb::XNNTensorValue& tensor, uint32_t exter
   value->shape.rank = rank;
   for (size_t i = 0; i < rank; ++i) value->shape[i] = dims->Get(static_cast<uint32_t>(i));
   if (!value->shape.fits() || value->shape.has_zero()) {
-    return VALUE_ERROR("its sizes must be from 1 to 2^31 - 1, 2^40 elements at most; got %s",
-                       value->shape.text().c_str());
+    return VALUE_ERROR("its sizes must be from 1 to %zu, %zu elements at most; got %s", kMaxDim - 1,
+                       kMaxElements, value->shape.text().c_str());
   }
   const uint32_t flags = tensor.flags();
   if ((flags & ~(kInputFlag | kOutputFlag)) != 0 || flags == (kInputFlag | kOutputFlag)) {

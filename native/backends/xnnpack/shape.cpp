@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/checked.h"
+
 namespace edgewise::xnnpack {
 
 size_t Shape::leading(size_t count) const {
@@ -17,7 +19,7 @@ bool Shape::fits() const {
   for (size_t i = 0; i < rank; ++i) {
     if (dims[i] >= kMaxDim) return false;
     // A zero must not hide that the other sizes are absurd.
-    product *= std::max<size_t>(dims[i], 1);
+    if (!checked_mul(product, std::max<size_t>(dims[i], 1), &product)) return false;
     if (product > kMaxElements) return false;
   }
   return true;

@@ -11,9 +11,9 @@
 namespace edgewise::xnnpack {
 
 inline constexpr size_t kMaxRank = XNN_MAX_TENSOR_DIMS;
-// Beyond these, sizes are taken for damage: products of a few of them stay within 64 bits.
-inline constexpr size_t kMaxDim = size_t{1} << 31;
-inline constexpr size_t kMaxElements = size_t{1} << 40;
+// Beyond these, sizes are taken for damage. The bytes of as many elements fit a size_t.
+inline constexpr size_t kMaxDim = size_t{1} << (sizeof(size_t) >= 8 ? 31 : 28);
+inline constexpr size_t kMaxElements = size_t{1} << (sizeof(size_t) >= 8 ? 40 : 28);
 
 struct Shape {
   std::array<size_t, kMaxRank> dims{};

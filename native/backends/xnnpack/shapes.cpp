@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "core/checked.h"
+
 namespace edgewise::xnnpack {
 namespace {
 
@@ -113,7 +115,7 @@ Status infer_reshape(const GraphNode& node, const Shape& input, Shape* out) {
   for (size_t i = 0; i < out->rank; ++i) {
     (*out)[i] = node.list[i];
     if (node.list[i] != 0) {
-      known *= node.list[i];
+      if (!checked_mul(known, size_t{node.list[i]}, &known)) known = kMaxElements + 1;
       if (known > kMaxElements) break;
     } else if (open == kMaxRank) {
       open = i;
@@ -139,7 +141,7 @@ Status infer_slice(const GraphNode& node, const Shape& input, Shape* out) {
   for (size_t i = 0; i < input.rank; ++i) {
     const size_t offset = node.list[i];
     const size_t size = node.list2[i] == 0 ? input[i] : node.list2[i];
-    if (offset + size > input[i]) {
+    if (!in_range(offset, size, input[i])) {
       return SHAPE_ERROR("it must stay inside %s; got offset %zu and size %zu in dimension %zu",
                          input.text().c_str(), offset, size, i);
     }
@@ -155,7 +157,8 @@ Status infer_pad(const GraphNode& node, const Shape& input, Shape* out) {
   }
   out->rank = input.rank;
   for (size_t i = 0; i < input.rank; ++i) {
-    (*out)[i] = input[i] + node.list[i] + node.list2[i];
+    const uint64_t size = uint64_t{input[i]} + node.list[i] + node.list2[i];
+    (*out)[i] = static_cast<size_t>(std::min<uint64_t>(size, kMaxDim));  // which does not fit
   }
   return {};
 }
@@ -280,8 +283,8 @@ Status infer_shapes(const Graph& graph, std::vector<Shape>* shapes) {
     Shape out;
     if (auto status = infer_node(graph, node, *shapes, &out); !status.ok()) return status;
     if (!out.fits()) {
-      return SHAPE_ERROR("its result must have sizes below 2^31 and at most 2^40 elements; got %s",
-                         out.text().c_str());
+      return SHAPE_ERROR("its result must have sizes below %zu and at most %zu elements; got %s",
+                         kMaxDim, kMaxElements, out.text().c_str());
     }
     for (uint32_t output : node.outputs) (*shapes)[output] = out;
   }

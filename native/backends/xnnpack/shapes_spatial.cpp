@@ -67,14 +67,15 @@ Status infer_transposed_extent(const GraphNode& node, const Shape& input, Shape*
                        window.stride[0], window.stride[1]);
   }
   for (size_t i = 0; i < 2; ++i) {
-    const size_t full =
-        (input[1 + i] - 1) * window.stride[i] + reach(window, i) + window.adjustment[i];
+    const uint64_t full =
+        uint64_t{input[1 + i] - 1} * window.stride[i] + reach(window, i) + window.adjustment[i];
     if (window.adjustment[i] >= window.stride[i] || pads[i] >= full) {
-      return SHAPE_ERROR(
-          "its adjustment must be below its stride %u, its paddings below %zu; got %u, %zu",
-          window.stride[i], full, window.adjustment[i], pads[i]);
+      return SHAPE_ERROR("its adjustment must be below its stride %u, its paddings below %" PRIu64
+                         "; got %u, %zu",
+                         window.stride[i], full, window.adjustment[i], pads[i]);
     }
-    (*out)[1 + i] = full - pads[i];
+    // kMaxDim does not fit.
+    (*out)[1 + i] = static_cast<size_t>(std::min<uint64_t>(full - pads[i], kMaxDim));
     // XNNPACK writes out of bounds there.
     if ((*out)[1 + i] < window.stride[i]) {
       return node_error(Code::kUnsupported, node,
@@ -96,7 +97,13 @@ Status check_filter(const Graph& graph, const GraphNode& node, const std::vector
     return SHAPE_ERROR("its groups and their channels must be from 1 to %u; got %u of %u to %u",
                        kMaxChannels, window.groups, window.group_inputs, window.group_outputs);
   }
-  const size_t outputs = size_t{window.groups} * window.group_outputs;
+  const uint64_t all_inputs = uint64_t{window.groups} * window.group_inputs;
+  const uint64_t all_outputs = uint64_t{window.groups} * window.group_outputs;
+  if (all_inputs >= kMaxDim || all_outputs >= kMaxDim) {
+    return SHAPE_ERROR("its channels must be below %zu; got %" PRIu64 " to %" PRIu64, kMaxDim,
+                       all_inputs, all_outputs);
+  }
+  const auto inputs = static_cast<size_t>(all_inputs), outputs = static_cast<size_t>(all_outputs);
   const bool is_depthwise = node.kind == NodeKind::kDepthwiseConv2d;
   if (is_depthwise && window.group_inputs != 1) {
     return SHAPE_ERROR("it must have one input channel in each group; got %u", window.group_inputs);
@@ -109,9 +116,8 @@ Status check_filter(const Graph& graph, const GraphNode& node, const std::vector
     return SHAPE_ERROR("its filter must be %s; got %s", expected.text().c_str(),
                        filter.text().c_str());
   }
-  if (input[3] != size_t{window.groups} * window.group_inputs) {
-    return SHAPE_ERROR("its input must have %zu channels; got %s",
-                       size_t{window.groups} * window.group_inputs, input.text().c_str());
+  if (input[3] != inputs) {
+    return SHAPE_ERROR("its input must have %zu channels; got %s", inputs, input.text().c_str());
   }
   if (node.inputs[2] != kNone && shapes[node.inputs[2]].elements() != outputs) {
     return SHAPE_ERROR("its bias must have %zu elements; got %s", outputs,

@@ -54,7 +54,8 @@ class Tensor {
 
   // `dim_order` lists dimensions from outermost to innermost; empty means contiguous.
   // Fails on more than kMaxDims dimensions, a negative size, a dim_order that is no
-  // permutation, an unknown type, or a byte size beyond 2^62.
+  // permutation, an unknown type, or a byte size beyond 2^62 (2^30
+  // on 32-bit machines).
   static Result<Tensor> make(ScalarType type, std::span<const int64_t> sizes,
                              std::span<const uint8_t> dim_order, void* data, size_t capacity_bytes,
                              Dynamism dynamism);

@@ -94,14 +94,14 @@ const std::vector<PlanCase>& cases() {
        [](FileSpec& file) {
          method(file).arenas = {0, int64_t{1} << 41};
        },
-       "2^40"},
+       "bytes together"},
       {"arena sum",
        [](FileSpec& file) {
          method(file).arenas = {0, 128, INT64_MAX, INT64_MAX, INT64_MAX};
        },
-       "2^40"},
+       "bytes together"},
       {"unplanned", output({.sizes = {1 << 30, 1 << 12}, .type = ScalarType::BYTE}),
-       "more than 2^40"},
+       "without a plan need more than"},
       {"int list", value(int_list({0, 99})), "list items refer to value 99"},
       {"negative item", value(int_list({-1})), "list items refer to value -1"},
       {"tensor list", value(tensor_list({99})), "list items refer to value 99"},

@@ -97,6 +97,11 @@ const Case kCases[] = {
     {"rank_differs", [](auto& b) { b.tensor(0).num_dims = 3; }, "num_dims 3"},
     {"size_0", [](auto& b) { b.tensor(0).dims[1] = 0; }, "sizes"},
     {"size_overflow", [](auto& b) { b.tensor(0).dims.assign(4, 0x7fffffff); }, "sizes"},
+    {"elements_wrap",  // 2^64 of them
+     [](auto& b) {
+       b.tensor(0).dims = {1u << 20, 1u << 20, 1u << 24, 1};
+     },
+     "elements at most"},
     {"size_4g", [](auto& b) { b.tensor(0).dims[1] = 0xffffffff; }, "sizes"},
     {"constant_too_short", [](auto& b) { b.graph.constant_data[1]->size = 60; }, "64 bytes"},
     {"constant_outside", [](auto& b) { b.graph.constant_data[1]->offset = 1 << 20; }, "must lie"},
@@ -157,6 +162,9 @@ const Case kCases[] = {
     {"padding_huge", [](auto& b) { conv(b)->padding_left = 0xffffffff; }, "paddings"},
     {"groups_0", [](auto& b) { conv(b)->groups = 0; }, "groups"},
     {"groups_huge", [](auto& b) { conv(b)->groups = 0x80000001; }, "groups"},
+    {"channels_wrap",  // 2^33 + 2 of them
+     [](auto& b) { conv(b)->groups = 1282, conv(b)->group_output_channels = 6700417; },
+     "channels must be below"},
     {"groups_2", [](auto& b) { conv(b)->groups = 2; }, "filter must be"},
     {"channels", [](auto& b) { b.tensor(0).dims[3] = 3; }, "must have 2 channels"},
     {"window_too_large", [](auto& b) { conv(b)->dilation_width = 4; }, "must fit"},
@@ -182,6 +190,32 @@ const Case kCases[] = {
        table<fb::XNNStaticReshapeT>(b, 2)->new_shape = {0, 0};
      },
      "only one"},
+    {"slice_wrap",
+     [](auto& b) {
+       fb::XNNStaticSliceT slice;
+       slice.num_dims = 4;
+       slice.offsets = {0, 0, 0, 0xffffffff};
+       slice.sizes = {1, 3, 3, 2};
+       slice.input_id = 3;
+       slice.output_id = 4;
+       b.graph.xnodes[1]->xnode_union.Set(std::move(slice));
+     },
+     "must stay inside"},
+    {"pad_wrap",
+     [](auto& b) {
+       fb::XNNStaticConstantPadT pad;
+       pad.pre_paddings = {0, 0, 0, 0xffffffff};
+       pad.post_paddings = {0, 0, 0, 1};
+       pad.input_id = 3;
+       pad.output_id = 4;
+       b.graph.xnodes[1]->xnode_union.Set(std::move(pad));
+     },
+     "must have sizes below"},
+    {"reshape_wrap",
+     [](auto& b) {
+       table<fb::XNNStaticReshapeT>(b, 2)->new_shape = {1u << 20, 1u << 20, 1u << 24, 0};
+     },
+     "18"},
     {"reshape_overflow",
      [](auto& b) { table<fb::XNNStaticReshapeT>(b, 2)->new_shape.assign(6, 1u << 31); }, "18"},
     {"convert_types", [](auto& b) { table<fb::_XNNNode1x1T>(b, 3)->input_id = 3; }, "must"},
