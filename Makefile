@@ -12,9 +12,10 @@ PACKAGES := build/.packages
 NATIVE_FILES = $(shell find native -name '*.h' -o -name '*.cpp')
 
 CROSS := aarch64 armv7
+CROSS_TESTS := OFF
 
 .PHONY: help setup native demo test pytest ctest conformance lint format sanitize docs bench wheel runtime-wheel clean distclean
-.PHONY: cross cross-test $(CROSS:%=cross-%)
+.PHONY: cross cross-test $(CROSS:%=cross-%) $(CROSS:%=cross-test-%)
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -27,7 +28,8 @@ help:
 	@echo "make format     let ruff and clang-format rewrite the sources"
 	@echo "make sanitize   the native tests under AddressSanitizer and UBSan"
 	@echo "make cross      the runtime for 64-bit and 32-bit Arm Linux, in build/cross"
-	@echo "make cross-test  the one for 64-bit Arm, built and run under qemu-user"
+	@echo "make cross-test  the one for 64-bit Arm, built and run under qemu-user;"
+	@echo "                cross-test-armv7: the one for 32-bit Arm"
 	@echo "make docs       the documentation as a site, its links checked, in build/docs"
 	@echo "make bench      the figures of benchmarks/, against the peers"
 	@echo "make wheel      a wheel in dist/"
@@ -111,11 +113,18 @@ $(CROSS:%=cross-%): cross-%: | $(PACKAGES)
 	@tools/install_cross.sh $*
 	@$(QUIET) --show '^-- XNNPACK' build/logs/cross-$*-configure.log "configure for $*" \
 	  cmake -S . -B build/cross/$* -G Ninja -DCMAKE_BUILD_TYPE=Release \
-	  --toolchain $(CURDIR)/cmake/toolchains/linux-$*.cmake -DEDGEWISE_WERROR=$(WERROR)
+	  --toolchain $(CURDIR)/cmake/toolchains/linux-$*.cmake -DEDGEWISE_WERROR=$(WERROR) \
+	  -DEDGEWISE_BUILD_TESTS=$(CROSS_TESTS)
 	@$(QUIET) build/logs/cross-$*.log "build for $*" cmake --build build/cross/$*
 
-cross-test: native cross-aarch64
-	@$(PY) -m pytest -q -m cross tests/cross
+# The native tests and whole models, under qemu-user; with models also against this machine.
+cross-test: cross-test-aarch64
+
+$(CROSS:%=cross-test-%): CROSS_TESTS := ON
+$(CROSS:%=cross-test-%): cross-test-%: native cross-%
+	@$(QUIET) --show '^[0-9]+% tests passed' build/logs/ctest-$*.log "ctest for $*" \
+	  ctest --test-dir build/cross/$* --output-on-failure --no-tests=error -j 2
+	@$(PY) -m pytest -q -m cross -k $* tests/cross
 
 docs: $(VENV)/.installed
 	@$(QUIET) build/logs/docs.log "documentation in build/docs" \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # install_cross.sh aarch64|armv7
-# Installs Debian's cross compiler for a target and qemu-user, which runs its programs, if they
-# are missing and root runs this; else names them and fails.
+# Installs Debian's cross compiler for a target, qemu-user, which runs its programs, and GoogleTest's
+# sources if they are missing and root runs this; else names them and fails.
 set -euo pipefail
 
 here=$(dirname "$0")
@@ -17,6 +17,7 @@ esac
 command -v "$compiler-g++" > /dev/null || missing+=("g++-$compiler")
 command -v "$emulator" > /dev/null || command -v "$emulator-static" > /dev/null \
   || missing+=(qemu-user)
+[ -e /usr/src/googletest/googletest/CMakeLists.txt ] || missing+=(googletest)
 
 [ "${#missing[@]}" -gt 0 ] || exit 0
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get > /dev/null; then

@@ -1,6 +1,7 @@
 """The runtime built for Arm gives under qemu-user what it gives on this machine.
 
-`make cross-test` builds it; without a build in build/cross these tests are skipped.
+`make cross-test` builds it for 64-bit Arm and `make cross-test-armv7` for 32-bit; these tests are
+skipped for what build/cross does not hold.
 """
 
 from __future__ import annotations
@@ -30,10 +31,14 @@ TARGETS = {
 def runner(request: pytest.FixtureRequest) -> list[str]:
     """The command that runs `edgewise_run` of a target."""
     emulator, libraries = TARGETS[request.param]
-    program = ROOT / "build" / "cross" / request.param / "native" / "tools" / "edgewise_run"
-    found = shutil.which(emulator) or shutil.which(f"{emulator}-static")
-    if not program.exists() or found is None:
+    build = ROOT / "build" / "cross" / request.param
+    if not (build / "build.ninja").exists():
         pytest.skip(f"nothing built for {request.param}: make cross-{request.param}")
+    # From here on what is missing is an error: a build that is there has all.
+    found = shutil.which(emulator) or shutil.which(f"{emulator}-static")
+    program = build / "native" / "tools" / "edgewise_run"
+    assert found is not None, f"{emulator} is missing: tools/install_cross.sh {request.param}"
+    assert program.exists(), f"{program} is missing: make cross-{request.param}"
     return [found, "-L", libraries, str(program)]
 
 
