@@ -69,7 +69,7 @@ def own_kernels() -> tuple[bytes, torch.Tensor]:
 
 # File | largest difference from x86-64, of the largest output.
 # float32 is added in other orders, with multiplications fused or not. Integers have been the same
-# on all CPUs so far; one step of the 8-bit output is allowed for, since XNNPACK does not promise it.
+# on all CPUs so far; one step of the 8-bit output is allowed, since XNNPACK does not promise it.
 CASES: dict[str, tuple[Callable[[], tuple[bytes, torch.Tensor]], float]] = {
     "mobilenet_v2": (mobilenet, 1e-5),
     "mobilenet_v2 int8": (mobilenet_int8, 1 / 127),
