@@ -1,12 +1,14 @@
 #include "edgewise/scalar_type.h"
 
+#include <array>
+
 namespace edgewise {
 
 namespace {
 
 struct Row {
   ScalarType type;
-  size_t bytes;
+  uint8_t bytes;
   std::string_view name;
 };
 
@@ -31,8 +33,14 @@ const Row* find_row(ScalarType type) {
 }  // namespace
 
 size_t element_size(ScalarType type) {
-  const Row* row = find_row(type);
-  return row ? row->bytes : 0;
+  // Asked for wherever an element is addressed: one load.
+  static constexpr auto kBytes = [] {
+    std::array<uint8_t, 32> bytes{};
+    for (const Row& row : kRows) bytes[static_cast<size_t>(row.type)] = row.bytes;
+    return bytes;
+  }();
+  const auto index = static_cast<uint8_t>(type);
+  return index < kBytes.size() ? kBytes[index] : 0;
 }
 
 std::string_view to_string(ScalarType type) {

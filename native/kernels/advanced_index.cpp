@@ -4,7 +4,6 @@
 
 #include "indices.h"
 #include "kernel_status.h"
-#include "levels.h"
 #include "view.h"
 
 namespace edgewise {
@@ -47,8 +46,8 @@ class Selection {
 
   const Dims& shape() const { return shape_; }
 
-  // Calls at(offset in self, step, offset in `result`, step, count) for runs of elements
-  // of both; the result has the selection's shape.
+  // Calls at.one(offset in self, offset in `result`) for elements and at.run(offset in self, step,
+  // offset in `result`, step, count) for runs of them; the result has the selection's shape.
   template <typename F>
   void each(const View& result, F&& at) const {
     // Of the result's dimensions, those of the index count through the table of offsets,
@@ -63,12 +62,28 @@ class Selection {
     const Loop<3> loop(shape_, {&result.strides, &table, &onward});
     loop.run([&](const auto& offsets, int64_t count, const auto& steps) {
       if (steps[1] == 0) {
-        at(offsets_[offsets[1]] + offsets[2], steps[2], offsets[0], steps[0], count);
+        at.run(offsets_[offsets[1]] + offsets[2], steps[2], offsets[0], steps[0], count);
+        return;
+      }
+      const int64_t* places = offsets_.data() + offsets[1];
+      const bool plain = steps[0] == 1 && steps[1] == 1 && steps[2] == 0;
+      if (plain && has_runs_) {
+        for (int64_t i = 0, n = 0; i < count; i += n) {
+          n = std::min(runs_[offsets[1] + i], count - i);
+          if (n == 1) {
+            at.one(places[i] + offsets[2], offsets[0] + i);
+          } else {
+            at.run(places[i] + offsets[2], 1, offsets[0] + i, 1, n);
+          }
+        }
+        return;
+      }
+      if (plain) {
+        for (int64_t i = 0; i < count; ++i) at.one(places[i] + offsets[2], offsets[0] + i);
         return;
       }
       for (int64_t i = 0; i < count; ++i) {
-        at(offsets_[offsets[1] + i * steps[1]] + offsets[2] + i * steps[2], int64_t{1},
-           offsets[0] + i * steps[0], int64_t{1}, int64_t{1});
+        at.one(places[i * steps[1]] + offsets[2] + i * steps[2], offsets[0] + i * steps[0]);
       }
     });
   }
@@ -92,6 +107,9 @@ class Selection {
   size_t place_ = 0;  // of index_sizes_ in shape_
   Scratch<int64_t> offsets_;
   int64_t count_ = 0;
+  // Where offsets mostly follow one another: how many do from each on.
+  bool has_runs_ = false;
+  Scratch<int64_t> runs_;
 };
 
 Status too_many(const View& self) {
@@ -194,6 +212,16 @@ Status Selection::build(const View& self, std::span<const Tensor* const> list) {
       }
     });
   }
+  int64_t breaks = 0;
+  for (int64_t j = 1; j < count_; ++j) breaks += offsets_[j] != offsets_[j - 1] + 1;
+  has_runs_ = count_ >= 4 * (breaks + 1);
+  if (has_runs_) {
+    EDGEWISE_RETURN_IF_ERROR(runs_.reserve(count_));
+    for (int64_t j = count_; j-- > 0;) {
+      const bool goes_on = j + 1 < count_ && offsets_[j + 1] == offsets_[j] + 1;
+      runs_[j] = goes_on ? runs_[j + 1] + 1 : 1;
+    }
+  }
   return {};
 }
 
@@ -206,16 +234,48 @@ void with_unit(size_t bytes, F&& f) {
   f(uint64_t{});
 }
 
-template <typename Unit>
-void move(const Unit* from, int64_t from_step, Unit* to, int64_t to_step, int64_t count) {
-  if (count == 1) {
-    *to = *from;
-  } else if (from_step == 1 && to_step == 1) {
-    std::memmove(to, from, static_cast<size_t>(count) * sizeof(Unit));
-  } else {
-    for (int64_t i = 0; i < count; ++i) to[i * to_step] = from[i * from_step];
+// What each() calls. `place` is in the indexed tensor, `other` in the one that lies along it.
+template <typename Unit, bool kToIndexed>
+struct Mover {
+  Unit* indexed;
+  Unit* along;
+
+  void one(int64_t place, int64_t other) const {
+    if constexpr (kToIndexed)
+      indexed[place] = along[other];
+    else
+      along[other] = indexed[place];
   }
-}
+  void run(int64_t place, int64_t step, int64_t other, int64_t other_step, int64_t count) const {
+    if (step == 1 && other_step == 1) {
+      const Unit* from = kToIndexed ? along + other : indexed + place;
+      Unit* to = kToIndexed ? indexed + place : along + other;
+      std::memmove(to, from, static_cast<size_t>(count) * sizeof(Unit));
+    } else {
+      for (int64_t i = 0; i < count; ++i) one(place + i * step, other + i * other_step);
+    }
+  }
+};
+
+template <typename C>
+struct Adder {
+  const View& target;
+  const View& source;
+
+  void one(int64_t place, int64_t other) const { run(place, 1, other, 1, 1); }
+  void run(int64_t place, int64_t step, int64_t other, int64_t other_step, int64_t count) const {
+    constexpr int64_t kBlock = 256;
+    for (int64_t start = 0; start < count; start += kBlock) {
+      C sums[kBlock], added[kBlock];
+      const int64_t n = std::min(kBlock, count - start);
+      std::byte* to = target.at(place + start * step);
+      load<C>(target.type, to, step, n, sums);
+      load<C>(source.type, source.at(other + start * other_step), other_step, n, added);
+      for (int64_t i = 0; i < n; ++i) sums[i] = wrap_add(sums[i], added[i]);
+      store<C>(target.type, sums, n, to, step);
+    }
+  }
+};
 
 Status index(KernelContext& context) {
   const Tensor* self = context.tensor(0);
@@ -227,12 +287,9 @@ Status index(KernelContext& context) {
   EDGEWISE_TRY(out->resize(selection.shape()));
   with_unit(element_size(self->type()), [&](auto unit) {
     using Unit = decltype(unit);
-    const auto* from = reinterpret_cast<const Unit*>(view_of(*self).data);
-    auto* to = reinterpret_cast<Unit*>(view_of(*out).data);
-    selection.each(view_of(*out), [=](int64_t source, int64_t source_step, int64_t target,
-                                      int64_t target_step, int64_t count) {
-      move(from + source, source_step, to + target, target_step, count);
-    });
+    selection.each(view_of(*out),
+                   Mover<Unit, false>{reinterpret_cast<Unit*>(view_of(*self).data),
+                                      reinterpret_cast<Unit*>(view_of(*out).data)});
   });
   return context.status();
 }
@@ -266,29 +323,13 @@ Status index_put(KernelContext& context) {
   if (!accumulate) {
     with_unit(element_size(self->type()), [&](auto unit) {
       using Unit = decltype(unit);
-      const auto* from = reinterpret_cast<const Unit*>(source.data);
-      auto* to = reinterpret_cast<Unit*>(target.data);
-      selection.each(
-          source, [=](int64_t place, int64_t step, int64_t value, int64_t value_step,
-                      int64_t count) { move(from + value, value_step, to + place, step, count); });
+      selection.each(source, Mover<Unit, true>{reinterpret_cast<Unit*>(target.data),
+                                               reinterpret_cast<Unit*>(source.data)});
     });
     return context.status();
   }
-  with_compute_type(target.type, [&](auto c) {
-    using C = decltype(c);
-    constexpr int64_t kBlock = 128;
-    selection.each(
-        source, [&](int64_t place, int64_t step, int64_t value, int64_t value_step, int64_t count) {
-          for (int64_t start = 0; start < count; start += kBlock) {
-            C sums[kBlock], added[kBlock];
-            const int64_t n = std::min(kBlock, count - start);
-            std::byte* to = target.at(place + start * step);
-            load<C>(target.type, to, step, n, sums);
-            load<C>(source.type, source.at(value + start * value_step), value_step, n, added);
-            for (int64_t i = 0; i < n; ++i) sums[i] = wrap_add(sums[i], added[i]);
-            store<C>(target.type, sums, n, to, step);
-          }
-        });
+  with_short_compute_type(target.type, [&](auto c) {
+    selection.each(source, Adder<decltype(c)>{target, source});
   });
   return context.status();
 }
@@ -317,7 +358,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::index_put_", 4, index_put<0>},
     {"aten::nonzero.out", 2, nonzero},
 };
-const KernelTable table(kEveryLevel, kKernels);
+const KernelTable table(EDGEWISE_LEVEL, kKernels);
 
 }  // namespace
 }  // namespace EDGEWISE_TARGET

@@ -92,28 +92,45 @@ C int_remainder(C a, C b, const char*& failure) {
   return b == -1 ? 0 : a % b;
 }
 
-// Remainders of floats are exact in double; those of doubles are the standard library's.
+// Integers of 32 bits are divided as doubles, in vectors: no quotient of two of them rounds to a
+// whole number that it is not. `b` is not zero.
+inline int32_t whole_quotient(int32_t a, int32_t b) {
+  return b == -1 ? wrap_sub(0, a)
+                 : static_cast<int32_t>(static_cast<double>(a) / static_cast<double>(b));
+}
+inline int32_t rest_of_division(int32_t a, int32_t b) {
+  return wrap_sub(a, wrap_mul(whole_quotient(a, b), b));
+}
+
+// Remainders of floats are exact in double; those of doubles by a fused product.
 template <typename C>
 C float_remainder(C a, C b) {
   if constexpr (std::is_same_v<C, float>)
     return static_cast<float>(math::fmod(a, b));
   else
-    return std::fmod(a, b);
+    return math::exact_fmod(a, b);
 }
+// What is left to the exact functions; of integers, what is no division.
 template <typename C>
 bool hard_remainder(C a, C b) {
   if constexpr (std::is_same_v<C, float>)
     return math::hard_fmod(a, b);
+  else if constexpr (std::is_same_v<C, double>)
+    return math::hard_exact_fmod(a, b);
   else
-    return false;
+    return b == 0;
 }
 
 struct FloorDiv {
   static constexpr ResultRule kRule = ResultRule::kPromoted;
+  static constexpr bool kShort = true;
   const char* failure = nullptr;
   template <typename C>
   C operator()(C a, C b) {
-    if constexpr (std::is_integral_v<C>) {
+    if constexpr (std::is_same_v<C, int32_t>) {
+      const C quotient = whole_quotient(a, b), rest = wrap_sub(a, wrap_mul(quotient, b));
+      return quotient - ((rest != 0) & ((rest < 0) != (b < 0)));
+    } else if constexpr (std::is_integral_v<C>) {
       const C quotient = int_quotient(a, b, failure);
       const bool inexact = b != 0 && b != -1 && a % b != 0;
       return quotient - (inexact && ((a < 0) != (b < 0)));
@@ -121,7 +138,7 @@ struct FloorDiv {
       // Quotients of floats that double rounds to a whole number are whole.
       return static_cast<float>(std::floor(static_cast<double>(a) / static_cast<double>(b)));
     } else {
-      return exact(a, b);
+      return floor_with(a, b, math::exact_fmod(a, b));
     }
   }
   template <typename C>
@@ -129,25 +146,41 @@ struct FloorDiv {
     return hard_remainder(a, b);
   }
   template <typename C>
-  C exact(C a, C b) const {
+  C exact(C a, C b) {
     if constexpr (std::is_floating_point_v<C>) {
-      // As Python: exact where rounding of a / b would cross an integer.
-      if (b == 0) return a / b;
-      const C rest = std::fmod(a, b);
-      C quotient = (a - rest) / b;
-      if (rest != 0 && ((b < 0) != (rest < 0))) quotient -= 1;
-      if (quotient == 0) return std::copysign(C(0), a / b);
-      const C floored = std::floor(quotient);
-      return quotient - floored > C(0.5) ? floored + 1 : floored;
+      return b == 0 ? a / b : floor_with(a, b, std::fmod(a, b));
     } else {
-      return 0;
+      return int_quotient(a, b, failure);
     }
+  }
+  // As Python: exact where rounding of a / b would cross an integer.
+  template <typename C>
+  static C floor_with(C a, C b, C rest) {
+    C quotient = (a - rest) / b;
+    quotient = rest != 0 && ((b < 0) != (rest < 0)) ? quotient - 1 : quotient;
+    const C floored = std::floor(quotient);
+    const C nearest = quotient - floored > C(0.5) ? floored + 1 : floored;
+    return quotient == 0 ? std::copysign(C(0), a / b) : nearest;
   }
 };
 struct TruncDiv {
+  static constexpr bool kShort = true;
   const char* failure = nullptr;
   template <typename C>
   C operator()(C a, C b) {
+    if constexpr (std::is_same_v<C, int32_t>)
+      return whole_quotient(a, b);
+    else if constexpr (std::is_integral_v<C>)
+      return int_quotient(a, b, failure);
+    else
+      return std::trunc(a / b);
+  }
+  template <typename C>
+  bool hard(C, C b) const {
+    return std::is_integral_v<C> && b == 0;
+  }
+  template <typename C>
+  C exact(C a, C b) {
     if constexpr (std::is_integral_v<C>)
       return int_quotient(a, b, failure);
     else
@@ -156,11 +189,14 @@ struct TruncDiv {
 };
 struct Remainder {  // sign of the divisor
   static constexpr ResultRule kRule = ResultRule::kPromoted;
+  static constexpr bool kShort = true;
   const char* failure = nullptr;
   template <typename C>
   C operator()(C a, C b) {
     C rest;
-    if constexpr (std::is_integral_v<C>)
+    if constexpr (std::is_same_v<C, int32_t>)
+      rest = rest_of_division(a, b);
+    else if constexpr (std::is_integral_v<C>)
       rest = int_remainder(a, b, failure);
     else
       rest = float_remainder(a, b);
@@ -171,8 +207,11 @@ struct Remainder {  // sign of the divisor
     return hard_remainder(a, b);
   }
   template <typename C>
-  C exact(C a, C b) const {
-    return with_sign_of_divisor(std::fmod(a, b), b);
+  C exact(C a, C b) {
+    if constexpr (std::is_integral_v<C>)
+      return int_remainder(a, b, failure);
+    else
+      return with_sign_of_divisor(std::fmod(a, b), b);
   }
   template <typename C>
   static C with_sign_of_divisor(C rest, C b) {
@@ -181,10 +220,13 @@ struct Remainder {  // sign of the divisor
 };
 struct Fmod {  // sign of the dividend
   static constexpr ResultRule kRule = ResultRule::kPromoted;
+  static constexpr bool kShort = true;
   const char* failure = nullptr;
   template <typename C>
   C operator()(C a, C b) {
-    if constexpr (std::is_integral_v<C>)
+    if constexpr (std::is_same_v<C, int32_t>)
+      return rest_of_division(a, b);
+    else if constexpr (std::is_integral_v<C>)
       return int_remainder(a, b, failure);
     else
       return float_remainder(a, b);
@@ -194,8 +236,11 @@ struct Fmod {  // sign of the dividend
     return hard_remainder(a, b);
   }
   template <typename C>
-  C exact(C a, C b) const {
-    return std::fmod(a, b);
+  C exact(C a, C b) {
+    if constexpr (std::is_integral_v<C>)
+      return int_remainder(a, b, failure);
+    else
+      return std::fmod(a, b);
   }
 };
 struct Maximum {  // NaN wins

@@ -62,12 +62,12 @@ struct ShiftRight {
   static constexpr bool kNarrow = true;
   template <typename C>
   C operator()(C a, C b) const {
-    // As int, of whose upper bits all are the sign.
+    // As int, of whose upper bits all are the sign. Negative numbers are large ones.
     using Wider = std::conditional_t<sizeof(C) == 8, int64_t, int32_t>;
-    constexpr Wider kMost = sizeof(Wider) * 8 - 1;
-    const Wider by = static_cast<Wider>(b);
-    const bool within = (by >= 0) & (by < kMost);
-    return static_cast<C>(static_cast<Wider>(a) >> (within ? by : kMost));
+    using Count = std::make_unsigned_t<Wider>;
+    constexpr Count kMost = sizeof(Wider) * 8 - 1;
+    const Count by = static_cast<std::make_unsigned_t<C>>(b);
+    return static_cast<C>(static_cast<Wider>(a) >> (by < kMost ? by : kMost));
   }
 };
 

@@ -30,19 +30,33 @@ Status weight_gradient(const Geometry& g, int64_t groups, int64_t batches, int64
       const C* plane = image + (n * channels + group * part_channels) * pixels;
       C* to = result + group * part_rows * part_channels * taps;
       const auto pack = [&](int64_t first, int64_t count, C* panel) {
-        std::fill_n(panel, positions * kGemmColumns, C(0));
+        struct {
+          const C* from;  // the channel
+          int64_t d, h, w;
+          int64_t begin, end;  // positions of a row that read the image
+        } taps_of[kGemmColumns];
         for (int64_t j = 0; j < count; ++j) {
           const int64_t channel = (first + j) / taps, tap = (first + j) % taps;
-          C* column = panel + j;
-          for (int64_t row = 0; row < g.out[0] * g.out[1];
-               ++row, column += g.out[2] * kGemmColumns) {
-            const int64_t d = g.source(0, row / g.out[1], tap / (g.kernel[1] * g.kernel[2]));
-            const int64_t h = g.source(1, row % g.out[1], tap / g.kernel[2] % g.kernel[1]);
+          auto& of = taps_of[j];
+          of.from = plane + channel * pixels;
+          of.d = tap / (g.kernel[1] * g.kernel[2]), of.h = tap / g.kernel[2] % g.kernel[1];
+          of.w = tap % g.kernel[2] * g.dilation[2] - g.padding[2];
+          of.begin = 0, of.end = g.out[2];
+          while (of.begin < of.end && of.w + of.begin * g.stride[2] < 0) ++of.begin;
+          while (of.end > of.begin && of.w + (of.end - 1) * g.stride[2] >= g.in[2]) --of.end;
+        }
+        // Row by row: what is written stays near until its columns are filled.
+        C* block = panel;
+        for (int64_t row = 0; row < g.out[0] * g.out[1]; ++row, block += g.out[2] * kGemmColumns) {
+          std::fill_n(block, g.out[2] * kGemmColumns, C(0));
+          const int64_t out_d = row / g.out[1], out_h = row % g.out[1];
+          for (int64_t j = 0; j < count; ++j) {
+            const auto& of = taps_of[j];
+            const int64_t d = g.source(0, out_d, of.d), h = g.source(1, out_h, of.h);
             if (d < 0 || h < 0) continue;
-            const C* from = plane + channel * pixels + (d * g.in[1] + h) * g.in[2];
-            int64_t w = tap % g.kernel[2] * g.dilation[2] - g.padding[2];
-            for (int64_t o = 0; o < g.out[2]; ++o, w += g.stride[2]) {
-              if (w >= 0 && w < g.in[2]) column[o * kGemmColumns] = from[w];
+            const C* from = of.from + (d * g.in[1] + h) * g.in[2] + of.w;
+            for (int64_t o = of.begin; o < of.end; ++o) {
+              block[o * kGemmColumns + j] = from[o * g.stride[2]];
             }
           }
         }

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "compute_tensor.h"
+#include "lanes.h"
 #include "reduce.h"
 
 namespace edgewise {
@@ -38,6 +39,33 @@ struct Norm {
     if (p == 2) return std::sqrt(sum);
     return p == 1 || p == 0 || std::isinf(p) ? sum : std::pow(sum, 1 / p);
   }
+};
+
+// The one of order 2, in vectors.
+template <typename C>
+struct Length {
+  struct Squares {
+    double sum;
+  };
+  using Total = double;
+  Total total = 0;
+  static double square(C value) {
+    const double wide = static_cast<double>(value);
+    return wide * wide;
+  }
+  void operator()(const C* block, int64_t count) {
+    total += in_lanes<double>(
+        block, count, 0.0, [](double sum, C value) { return sum + square(value); },
+        [](double a, double b) { return a + b; });
+  }
+  double result() const { return result_of(total); }
+
+  Total start() const { return 0; }
+  static Squares pair(C a, C b) { return {square(a) + square(b)}; }
+  static Squares pair(Squares a, Squares b) { return {a.sum + b.sum}; }
+  static Total add(Total total, Squares squares) { return total + squares.sum; }
+  static Total add(Total total, C value) { return total + square(value); }
+  double result_of(Total of) const { return std::sqrt(of); }
 };
 
 // Columns of distances that are computed side by side, in vectors.
@@ -199,7 +227,14 @@ Status vector_norm(KernelContext& context) {
   EDGEWISE_RETURN_IF_ERROR(check_floating(context, out));
   Reduction plan;
   EDGEWISE_TRY(plan_reduction(*self, dims.value_or(std::vector<int64_t>()), keepdim, out, plan));
-  run_reduction<double>(plan, view_of(*out), Norm{scalar_to<double>(order)});
+  const double p = scalar_to<double>(order);
+  if (p == 2) {
+    with_floating_type(self->type(), [&](auto c) {
+      run_reduction<decltype(c)>(plan, view_of(*out), Length<decltype(c)>());
+    });
+  } else {
+    run_reduction<double>(plan, view_of(*out), Norm{p});
+  }
   return context.status();
 }
 

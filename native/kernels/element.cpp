@@ -29,7 +29,7 @@ void load_as(const std::byte* source, int64_t count, C* target) {
   const auto* typed = reinterpret_cast<const Storage<T>*>(source);
   if constexpr (std::is_same_v<T, C>) {
     std::memcpy(target, source, static_cast<size_t>(count) * sizeof(C));
-  } else if constexpr (std::is_same_v<T, Half> && std::is_same_v<C, float>) {
+  } else if constexpr (kIsHalf<T> && std::is_same_v<C, float>) {
     to_floats(typed, count, target);
   } else if constexpr (kIsHalf<T> && !std::is_same_v<C, float>) {
     float held[kMostInBlock];
@@ -54,7 +54,7 @@ void store_as(const C* source, int64_t count, std::byte* target) {
   auto* typed = reinterpret_cast<Storage<T>*>(target);
   if constexpr (std::is_same_v<T, C>) {
     std::memcpy(target, source, static_cast<size_t>(count) * sizeof(C));
-  } else if constexpr (std::is_same_v<T, Half> && std::is_same_v<C, float>) {
+  } else if constexpr (kIsHalf<T> && std::is_same_v<C, float>) {
     to_halves(source, count, typed);
   } else if constexpr (kIsHalf<T> && !std::is_same_v<C, float>) {
     float held[kMostInBlock];
@@ -87,6 +87,13 @@ void scatter_units(const std::byte* source, int64_t count, std::byte* target, in
   const auto* from = reinterpret_cast<const Unit*>(source);
   auto* to = reinterpret_cast<Unit*>(target);
   for (int64_t i = 0; i < count; ++i) to[i * stride] = from[i];
+}
+
+// Bytes of bools may be anything in a file.
+void make_bools(std::byte* block, int64_t count) {
+  auto* bytes = reinterpret_cast<uint8_t*>(block);
+  EDGEWISE_INDEPENDENT
+  for (int64_t i = 0; i < count; ++i) bytes[i] = bytes[i] != 0 ? 1 : 0;
 }
 
 int category(ScalarType type) {
@@ -289,13 +296,10 @@ void read_block(ScalarType type, const std::byte* source, int64_t stride, int64_
                 ScalarType as, std::byte* target) {
   if (type == as) {
     gather(element_size(type), source, stride, count, target);
-    if (type == ScalarType::kBool) {
-      auto* bytes = reinterpret_cast<uint8_t*>(target);
-      for (int64_t i = 0; i < count; ++i) bytes[i] = bytes[i] != 0;
-    }
+    if (type == ScalarType::kBool) make_bools(target, count);
     return;
   }
-  with_compute_type(promote(type, as), [&](auto c) {
+  with_type_between(type, as, [&](auto c) {
     using C = decltype(c);
     if (as == kTypeOf<C>) return load<C>(type, source, stride, count, reinterpret_cast<C*>(target));
     alignas(64) C held[kMostInBlock];
@@ -307,7 +311,7 @@ void read_block(ScalarType type, const std::byte* source, int64_t stride, int64_
 void write_block(ScalarType type, const std::byte* source, int64_t count, ScalarType as,
                  std::byte* target, int64_t stride) {
   if (type == as) return scatter(element_size(type), source, count, target, stride);
-  with_compute_type(promote(type, as), [&](auto c) {
+  with_type_between(type, as, [&](auto c) {
     using C = decltype(c);
     if (type == kTypeOf<C>) {
       return store<C>(as, reinterpret_cast<const C*>(source), count, target, stride);

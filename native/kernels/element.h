@@ -63,17 +63,37 @@ auto with_floating_type(ScalarType type, Function&& function) {
 
 // The same with int32_t for integers that it holds: for kernels that compute in it what they
 // would in int64_t, since only the low bits count, or nothing grows.
+inline bool is_short(ScalarType type) {
+  return is_integral(type) && element_size(type) <= 4 && type != ScalarType::kUInt32;
+}
 template <typename Function>
 auto with_short_compute_type(ScalarType type, Function&& function) {
-  if (is_integral(type) && element_size(type) <= 4 && type != ScalarType::kUInt32) {
-    return function(int32_t{});
-  }
+  if (is_short(type)) return function(int32_t{});
   return with_compute_type(type, function);
+}
+
+// The same with integers as wide as the elements, for loops that are compiled for each.
+template <typename Function>
+auto with_narrow_compute_type(ScalarType type, Function&& function) {
+  if (type == ScalarType::kByte) return function(uint8_t{});
+  if (type == ScalarType::kChar) return function(int8_t{});
+  if (type == ScalarType::kShort) return function(int16_t{});
+  return with_short_compute_type(type, function);
+}
+
+// The type by way of which elements of one type become those of another.
+template <typename Function>
+auto with_type_between(ScalarType a, ScalarType b, Function&& function) {
+  if (is_short(a) && is_short(b)) return function(int32_t{});
+  return with_compute_type(promote(a, b), function);
 }
 
 template <typename C>
 inline constexpr ScalarType kTypeOf = std::is_same_v<C, float>     ? ScalarType::kFloat
                                       : std::is_same_v<C, double>  ? ScalarType::kDouble
+                                      : std::is_same_v<C, int8_t>  ? ScalarType::kChar
+                                      : std::is_same_v<C, uint8_t> ? ScalarType::kByte
+                                      : std::is_same_v<C, int16_t> ? ScalarType::kShort
                                       : std::is_same_v<C, int32_t> ? ScalarType::kInt
                                                                    : ScalarType::kLong;
 

@@ -57,8 +57,10 @@ ScalarType reading_type(const Operation& operation, ScalarType common, ScalarTyp
     // A wider output would show the bits that wrap.
     const bool own = out == common || (operation.to_bool && out == ScalarType::kBool);
     if (own && operation.loop(common)) return common;
+    if (own && is_short(common) && operation.loop(ScalarType::kInt)) return ScalarType::kInt;
     if (operation.loop(ScalarType::kLong)) return ScalarType::kLong;
   }
+  if (out == common && operation.loop(common)) return common;
   const bool single = common != ScalarType::kDouble && operation.loop(ScalarType::kFloat);
   return single ? ScalarType::kFloat : ScalarType::kDouble;
 }

@@ -5,7 +5,7 @@
 // result of bool if its rule is kBool. Only its loops are compiled for each operation and type;
 // the walk over operands is the same code for all. If an operation can fail it has a member
 // `const char* failure = nullptr` and sets it. If it is made for vectors of ordinary floating
-// operands, `hard(a, ...)` tells the others, which go to `exact(a, ...)`.
+// operands, or of int32, `hard(a, ...)` tells the others, which go to `exact(a, ...)`.
 #pragma once
 
 #include <array>
@@ -77,9 +77,19 @@ template <typename Op>
 concept Narrow = requires {
   Op::kNarrow;
 };
+// Or in int32, whatever their type below it.
+template <typename Op>
+concept Short = requires {
+  Op::kShort;
+};
 template <typename Op>
 concept Signless = requires {
   Op::kSignless;
+};
+// Of float16 and bfloat16 also as uint16_t, by `bits(x)`.
+template <typename Op>
+concept OnBits = requires(const Op op, uint16_t x) {
+  op.bits(x);
 };
 template <typename Op>
 concept Fails = requires(Op op) {
@@ -112,7 +122,7 @@ struct BlockOf<Op, T, std::index_sequence<K...>> {
     Op& held = *static_cast<Op*>(self);
     std::conditional_t<Fails<Op>, Op&, const Op> use = held;
     const std::array<const T*, sizeof...(K)> x{static_cast<const T*>(in[K])...};
-    if constexpr (HasHard<Op> && std::is_floating_point_v<T>) {
+    if constexpr (HasHard<Op> && (std::is_floating_point_v<T> || std::is_same_v<T, int32_t>)) {
       constexpr int64_t kPart = 512;
       for (int64_t start = 0; start < count; start += kPart) {
         const int64_t end = std::min(count, start + kPart);
@@ -141,6 +151,17 @@ struct BlockOf<Op, T, std::index_sequence<K...>> {
   }
 };
 
+// A loop over the bits of 16-bit numbers.
+template <typename Op>
+void run_on_bits(void* self, const void* const* in, void* out, int64_t count) {
+  count &= ~(kLoopStep - 1);
+  const Op use = *static_cast<const Op*>(self);
+  const auto* x = static_cast<const uint16_t*>(in[0]);
+  auto* result = static_cast<uint16_t*>(out);
+  EDGEWISE_INDEPENDENT
+  for (int64_t i = 0; i < count; ++i) result[i] = use.bits(x[i]);
+}
+
 template <typename Op, size_t N>
 BlockLoop loop_of(ScalarType type) {
   using Places = std::make_index_sequence<N>;
@@ -155,7 +176,7 @@ BlockLoop loop_of(ScalarType type) {
       if constexpr (!FloatingOnly<Op>) return BlockOf<Op, int64_t, Places>::run;
       break;
     case ScalarType::kInt:
-      if constexpr (Narrow<Op>) return BlockOf<Op, int32_t, Places>::run;
+      if constexpr (Narrow<Op> || Short<Op>) return BlockOf<Op, int32_t, Places>::run;
       break;
     case ScalarType::kShort:
       if constexpr (Narrow<Op>) return BlockOf<Op, int16_t, Places>::run;
@@ -166,6 +187,10 @@ BlockLoop loop_of(ScalarType type) {
     case ScalarType::kByte:
     case ScalarType::kBool:
       if constexpr (Narrow<Op>) return BlockOf<Op, uint8_t, Places>::run;
+      break;
+    case ScalarType::kHalf:
+    case ScalarType::kBFloat16:
+      if constexpr (OnBits<Op>) return run_on_bits<Op>;
       break;
     default:
       break;

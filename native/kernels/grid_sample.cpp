@@ -106,11 +106,23 @@ Status sample(const View& image, const View& grid, size_t spatial, const Rules& 
           }
         }
       }
-      for (int64_t c = 0; c < out.sizes[1]; ++c) {
-        const C* plane = x.data + plane_offset(x.strides, n, c);
+      const C* plane = x.data + plane_offset(x.strides, n, 0);
+      C* result = y.data + plane_offset(y.strides, n, 0) + to;
+      if (count == 4) {  // inside an image
+        const C *p0 = plane + offsets[0], *p1 = plane + offsets[1];
+        const C *p2 = plane + offsets[2], *p3 = plane + offsets[3];
+        const C w0 = weights[0], w1 = weights[1], w2 = weights[2], w3 = weights[3];
+        for (int64_t c = 0; c < out.sizes[1]; ++c) {
+          const int64_t at_channel = c * x.strides[1];
+          result[c * y.strides[1]] = (w0 * p0[at_channel] + w1 * p1[at_channel]) +
+                                     (w2 * p2[at_channel] + w3 * p3[at_channel]);
+        }
+        continue;
+      }
+      for (int64_t c = 0; c < out.sizes[1]; ++c, plane += x.strides[1], result += y.strides[1]) {
         C sum = 0;
         for (int64_t i = 0; i < count; ++i) sum += weights[i] * plane[offsets[i]];
-        y.data[plane_offset(y.strides, n, c) + to] = sum;
+        *result = sum;
       }
     }
   }

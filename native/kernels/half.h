@@ -85,5 +85,43 @@ inline void to_halves(const float* source, int64_t count, Half* target) {
   for (; i < count; ++i) target[i] = Half(source[i]);
 }
 
+inline void to_floats(const BFloat16* source, int64_t count, float* target) {
+  int64_t i = 0;
+#if EDGEWISE_LEVEL >= 3
+  for (; i + 8 <= count; i += 8) {
+    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + i));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(target + i),
+                        _mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+  }
+#endif
+  for (; i < count; ++i) target[i] = static_cast<float>(source[i]);
+}
+#if EDGEWISE_LEVEL >= 3
+// Rounded to the upper half; the lower one is left as it is.
+inline __m256i rounded_words(const float* source) {
+  const __m256 values = _mm256_loadu_ps(source);
+  const __m256i words = _mm256_castps_si256(values);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(words, 16), _mm256_set1_epi32(1));
+  const __m256i up = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF));
+  const __m256 is_nan = _mm256_cmp_ps(values, values, _CMP_UNORD_Q);
+  return _mm256_castps_si256(
+      _mm256_blendv_ps(_mm256_castsi256_ps(_mm256_add_epi32(words, up)),
+                       _mm256_castsi256_ps(_mm256_set1_epi32(0x7FC00000)), is_nan));
+}
+#endif
+inline void to_halves(const float* source, int64_t count, BFloat16* target) {
+  int64_t i = 0;
+#if EDGEWISE_LEVEL >= 3
+  for (; i + 16 <= count; i += 16) {
+    const __m256i low = _mm256_srli_epi32(rounded_words(source + i), 16);
+    const __m256i high = _mm256_srli_epi32(rounded_words(source + i + 8), 16);
+    // Packing takes fours of both in turn.
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xD8);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(target + i), packed);
+  }
+#endif
+  for (; i < count; ++i) target[i] = BFloat16(source[i]);
+}
+
 }  // namespace EDGEWISE_TARGET
 }  // namespace edgewise

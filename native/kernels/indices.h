@@ -15,6 +15,7 @@ class Indices {
   Status read(const Tensor& tensor, int64_t size, Negative negative);
 
   int64_t count() const { return count_; }
+  const int64_t* data() const { return values_.data(); }
   int64_t operator[](int64_t i) const { return values_[i]; }
 
  private:

@@ -73,6 +73,10 @@ Status multiply(const Product& product) {
       const C* plus = added.data ? added.data + batch * added.strides[0] + row * added.strides[1] +
                                        first * added.strides[2]
                                  : nullptr;
+      if (!plus && alpha == 1 && out.strides[2] == 1) {
+        std::copy_n(products, count, to);
+        return;
+      }
       for (int64_t j = 0; j < count; ++j) {
         C value = wrap_mul(alpha, products[j]);
         if (plus) value = wrap_add(value, wrap_mul(beta, plus[j * added.strides[2]]));

@@ -30,8 +30,26 @@ struct Walker {
   void rows(int64_t base, int64_t count, Take&& take) {
     const void* held[kReductionRows];
     int64_t row_count = 0;
+    const auto size = static_cast<int64_t>(element_size(loops.read));
     elements.run([&](const auto& inner, int64_t n, const auto& steps) {
-      for (int64_t i = 0; i < n; ++i) {
+      int64_t i = 0;
+      if (plan.input.type != loops.read && steps[0] == count) {
+        // Rows follow one another: as many as a block holds are read together.
+        const int64_t most = kReductionBlock / count;
+        for (int64_t together = 0; most > 1 && i < n; i += together) {
+          together = std::min(most, n - i);
+          if (row_count > 0) take(held, row_count);
+          read_block(plan.input.type, plan.input.at(base + inner[0] + i * count), 1,
+                     together * count, loops.read, blocks[0]);
+          for (int64_t k = 0; k < together; k += row_count) {
+            row_count = std::min(kReductionRows, together - k);
+            for (int64_t r = 0; r < row_count; ++r) held[r] = blocks[0] + (k + r) * count * size;
+            take(held, row_count);
+          }
+          row_count = 0;
+        }
+      }
+      for (; i < n; ++i) {
         held[row_count] = elements_at(plan.input, base + inner[0] + i * steps[0], 1, count,
                                       loops.read, blocks[row_count]);
         if (++row_count == kReductionRows) {

@@ -21,7 +21,7 @@ struct Sum {
   Total total = 0;
   void operator()(const C* block, int64_t count) {
     if constexpr (std::is_integral_v<C>) {
-      total = wrap_add(total, in_lanes<C>(block, count, C(0), wrap_add<C>, wrap_add<C>));
+      total = wrap_add<Total>(total, in_lanes<C>(block, count, C(0), wrap_add<C>, wrap_add<C>));
     } else {
       total += sum_of(block, count);
     }
@@ -103,11 +103,14 @@ struct Truth {
 };
 
 // Calls `run(C)` with the type in which elements of `type` are read; integers are summed to
-// floating outputs in double.
+// floating outputs in double. What has at most 16 bits is read, a block at a time, as int32,
+// which holds the sum of a block.
 template <typename F>
 void accumulate(ScalarType type, bool floating, F&& run) {
   if (floating && !is_floating(type)) {
     run(double{});
+  } else if (is_integral(type) && element_size(type) <= 2) {
+    run(int32_t{});
   } else {
     with_compute_type(type, run);
   }
@@ -211,7 +214,7 @@ Status extreme_over(KernelContext& context, const Tensor* self, std::span<const 
     return context.fail(Code::kInvalidArgument, "no elements have no extreme; got %s",
                         self->describe().c_str());
   }
-  with_short_compute_type(self->type(), [&](auto c) {
+  with_narrow_compute_type(self->type(), [&](auto c) {
     run_reduction<decltype(c)>(plan, view_of(*out), Extreme<decltype(c), kLargest>{});
   });
   return context.status();

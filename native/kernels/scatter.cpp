@@ -13,13 +13,27 @@ namespace edgewise {
 inline namespace EDGEWISE_TARGET {
 namespace {
 
-// Elements that belong together: `count` of the indexed tensor and of the other one, by their
-// offsets in elements. `counts` are the caller's.
+// A run of elements that belong together: the i-th of the other tensor, `other_step` apart, and
+// the one of the indexed tensor at i * base_step + index[i * index_step] * step. `counts` are the
+// caller's, of the indexed tensor's elements.
 struct Pairs {
-  const int64_t* indexed;
-  const int64_t* other;
-  int64_t count;
+  const int64_t* index;
+  int64_t index_step, base, base_step, step, other, other_step, count;
   int64_t* counts;
+
+  // Calls f(offset in the indexed tensor, offset in the other) for each.
+  template <typename F>
+  void each(F&& f) const {
+    if (index_step == 1 && base_step == 0 && other_step == 1) {
+      for (int64_t i = 0; i < count; ++i) f(base + index[i] * step, other + i);
+    } else if (index_step == 1 && base_step == 1 && other_step == 1) {
+      for (int64_t i = 0; i < count; ++i) f(base + i + index[i] * step, other + i);
+    } else {
+      for (int64_t i = 0; i < count; ++i) {
+        f(base + i * base_step + index[i * index_step] * step, other + i * other_step);
+      }
+    }
+  }
 };
 using PairLoop = void (*)(void* indexed, void* other, const Pairs& pairs);
 
@@ -67,25 +81,11 @@ struct AlongDim {
     fixed[dim] = 0;
     const int64_t step = indexed.strides[dim];
     const Loop<3> walk(index.sizes, {&index_strides, &fixed, &other.strides});
-    constexpr int64_t kBlock = 256;
-    int64_t places[kBlock], others[kBlock];
-    int64_t held = 0;
-    const auto flush = [&] {
-      loop(indexed.data, other.data, Pairs{places, others, held, counts});
-      held = 0;
-    };
     walk.run([&](const auto& offsets, int64_t count, const auto& steps) {
-      for (int64_t i = 0; i < count;) {
-        const int64_t end = std::min(count, i + kBlock - held);
-        for (; i < end; ++i, ++held) {
-          const int64_t place = indices[offsets[0] + i * steps[0]];
-          places[held] = offsets[1] + i * steps[1] + place * step;
-          others[held] = offsets[2] + i * steps[2];
-        }
-        if (held == kBlock) flush();
-      }
+      loop(indexed.data, other.data,
+           Pairs{indices.data() + offsets[0], steps[0], offsets[1], steps[1], step, offsets[2],
+                 steps[2], count, counts});
     });
-    flush();
     return {};
   }
 };
@@ -100,13 +100,13 @@ Status check_same_type(KernelContext& context, const Tensor* a, const Tensor* b)
 template <typename Unit, bool kToIndexed>
 void move(void* indexed, void* other, const Pairs& pairs) {
   auto *a = static_cast<Unit*>(indexed), *b = static_cast<Unit*>(other);
-  for (int64_t i = 0; i < pairs.count; ++i) {
+  pairs.each([a, b](int64_t place, int64_t from) {
     if constexpr (kToIndexed) {
-      a[pairs.indexed[i]] = b[pairs.other[i]];
+      a[place] = b[from];
     } else {
-      b[pairs.other[i]] = a[pairs.indexed[i]];
+      b[from] = a[place];
     }
-  }
+  });
 }
 
 template <bool kToIndexed>
@@ -182,12 +182,15 @@ C joined(C a, C b) {
 template <Join kJoin, typename C>
 void join(void* indexed, void* other, const Pairs& pairs) {
   auto *sums = static_cast<C*>(indexed), *source = static_cast<C*>(other);
-  for (int64_t i = 0; i < pairs.count; ++i) {
-    const int64_t to = pairs.indexed[i];
-    const C value = source[pairs.other[i]];
-    const bool first = pairs.counts && pairs.counts[to]++ == 0;
-    sums[to] = first ? value : joined<kJoin>(sums[to], value);
+  if (int64_t* counts = pairs.counts) {
+    return pairs.each([=](int64_t to, int64_t from) {
+      const C value = source[from];
+      sums[to] = counts[to]++ == 0 ? value : joined<kJoin>(sums[to], value);
+    });
   }
+  pairs.each([=](int64_t to, int64_t from) {
+    sums[to] = joined<kJoin>(sums[to], source[from]);
+  });
 }
 
 template <typename C>
@@ -272,7 +275,7 @@ Status scatter(KernelContext& context, const Tensor* source, const Scalar* value
       return context.fail(Code::kUnsupported, "joins numbers; got %s", self->describe().c_str());
     }
     EDGEWISE_TRY(out->resize(self->sizes()));
-    return with_compute_type(self->type(), [&](auto c) {
+    return with_short_compute_type(self->type(), [&](auto c) {
       return finish(context,
                     join_elements<decltype(c)>(join, include_self, *self, *index, from, dim, out));
     });

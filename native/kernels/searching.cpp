@@ -19,16 +19,15 @@ struct Search {
 // The first place whose boundary is not less than `value` (right: is more). NaN is the most.
 template <typename C, typename At>
 int64_t find(C value, int64_t n, bool right, At&& at) {
-  int64_t low = 0, high = n;
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    const C boundary = at(middle);
-    const bool before = right ? !(boundary > value) : !(boundary >= value);
-    if (before) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
+  int64_t low = 0;
+  while (n > 0) {
+    const int64_t half = n / 2;
+    const C boundary = at(low + half);
+    // No branch depends on it: none would be foreseen.
+    const bool after = right ? boundary > value : boundary >= value;
+    const int64_t go_on = static_cast<int64_t>(after) - 1;
+    low += (half + 1) & go_on;
+    n = half - ((1 - (n & 1)) & go_on);
   }
   return low;
 }
@@ -60,15 +59,22 @@ Status run(KernelContext& context, const Search& search, Tensor* out) {
     using C = decltype(c);
     ComputeInput<C> boundaries, values;
     ComputeOutput<int64_t> places;
-    EDGEWISE_TRY(boundaries.read(b, true));
     EDGEWISE_TRY(values.read(v, true));
     EDGEWISE_TRY(places.prepare(view_of(*out), true));
     const int64_t row = rank == 1 ? v.numel() : v.sizes[rank - 1];
-    for (int64_t i = 0; i < v.numel(); ++i) {
-      const int64_t begin = rank == 1 ? 0 : i / row * n;
-      places.data[i] = find<C>(values.data[i], n, search.right, [&](int64_t k) {
-        return boundaries.data[begin + (search.sorter ? order[begin + k] : k)];
-      });
+    const auto find_all = [&](auto&& boundary) {
+      for (int64_t i = 0; i < v.numel(); ++i) {
+        const int64_t begin = rank == 1 ? 0 : i / row * n;
+        places.data[i] = find<C>(values.data[i], n, search.right, [&](int64_t k) {
+          return boundary(begin + (search.sorter ? order[begin + k] : k));
+        });
+      }
+    };
+    if (b.is_row_major() && v.numel() < n / 64) {  // most boundaries are not looked at
+      find_all([&](int64_t k) { return load_one<C>(b.type, b.at(k)); });
+    } else {
+      EDGEWISE_TRY(boundaries.read(b, true));
+      find_all([&](int64_t k) { return boundaries.data[k]; });
     }
     return finish(context, places.finish());
   });

@@ -45,7 +45,7 @@ void softmax_row(const C* in, C* out, int64_t n, bool logarithm) {
 // The same for `width` neighbouring columns, of which row i is at in + i * width; in place.
 template <typename C>
 void softmax_columns(C* x, int64_t n, int64_t width, bool logarithm) {
-  C most[kColumns], sums[kColumns] = {};
+  C most[kColumns], sums[kColumns] = {}, powers[kColumns];
   std::copy_n(x, width, most);
   for (int64_t i = 1; i < n; ++i) {
     const C* row = x + i * width;
@@ -53,11 +53,10 @@ void softmax_columns(C* x, int64_t n, int64_t width, bool logarithm) {
   }
   for (int64_t i = 0; i < n; ++i) {
     C* row = x + i * width;
-    for (int64_t j = 0; j < width; ++j) {
-      const C shifted = row[j] - most[j], power = math::exp(shifted);
-      sums[j] += power;
-      row[j] = logarithm ? shifted : power;
-    }
+    for (int64_t j = 0; j < width; ++j) row[j] -= most[j];
+    for (int64_t j = 0; j < width; ++j) powers[j] = math::exp(row[j]);
+    for (int64_t j = 0; j < width; ++j) sums[j] += powers[j];
+    if (!logarithm) std::copy_n(powers, width, row);
   }
   for (int64_t j = 0; j < width; ++j) {
     sums[j] = logarithm ? static_cast<C>(math::log(static_cast<double>(sums[j]))) : C(1) / sums[j];

@@ -9,25 +9,42 @@ namespace edgewise {
 inline namespace EDGEWISE_TARGET {
 namespace {
 
-// A number's bits as an unsigned integer that orders as the number does, NaN last.
+// A number's bits as an unsigned integer that orders as the number does, NaN last; an integer's
+// has as many bytes as the type in which it is stored.
 template <typename C>
-auto sort_key(C value) {
+struct SortKeys {
   using Key = std::conditional_t<sizeof(C) == 4, uint32_t, uint64_t>;
-  constexpr Key sign = Key(1) << (sizeof(Key) * 8 - 1);
-  if constexpr (std::is_floating_point_v<C>) {
-    value = value == 0 ? C(0) : value;  // the zeros are equal
-    if (value != value) return ~Key(0);
-    const Key bits = std::bit_cast<Key>(value);
-    return bits & sign ? static_cast<Key>(~bits) : static_cast<Key>(bits | sign);
-  } else {
-    return static_cast<Key>(value) ^ sign;
-  }
-}
+  static constexpr Key kSign = Key(1) << (sizeof(Key) * 8 - 1);
 
-// Stable counting sorts by one byte of `order(item)` after the other, from byte `first` on.
+  SortKeys(ScalarType type, bool descending) {
+    if constexpr (std::is_integral_v<C>) {
+      bytes = static_cast<int>(element_size(type));
+      unused = static_cast<int>(sizeof(C) - element_size(type)) * 8;
+      const bool is_signed = type == ScalarType::kChar || type == ScalarType::kShort ||
+                             type == ScalarType::kInt || type == ScalarType::kLong;
+      bias = is_signed ? kSign >> unused : 0;
+    }
+    turned = descending ? ~Key(0) >> unused : 0;
+  }
+  Key operator()(C value) const {
+    if constexpr (std::is_floating_point_v<C>) {
+      value = value == 0 ? C(0) : value;  // the zeros are equal
+      const Key bits = std::bit_cast<Key>(value);
+      const Key ordered = bits & kSign ? static_cast<Key>(~bits) : static_cast<Key>(bits | kSign);
+      return (value != value ? ~Key(0) : ordered) ^ turned;
+    } else {
+      return (static_cast<Key>(value) + bias) ^ turned;
+    }
+  }
+
+  int bytes = sizeof(Key), unused = 0;
+  Key bias = 0, turned = 0;
+};
+
+// Stable counting sorts by one byte of `order(item)` after the other, from `first` to `last`.
 template <typename Item, typename Order>
-Item* radix_sort(Item* items, Item* spare, int64_t n, int first, Order order) {
-  for (int byte = first; byte < 8; ++byte) {
+Item* radix_sort(Item* items, Item* spare, int64_t n, int first, int last, Order order) {
+  for (int byte = first; byte < last; ++byte) {
     int64_t counts[257] = {};
     for (int64_t i = 0; i < n; ++i) ++counts[1 + (order(items[i]) >> (8 * byte) & 255)];
     if (*std::max_element(counts, counts + 257) == n) continue;  // the byte is the same in all
@@ -40,12 +57,13 @@ Item* radix_sort(Item* items, Item* spare, int64_t n, int first, Order order) {
   return items;
 }
 
-constexpr int64_t kRadixLength = 1024;
+// A counting sort goes through its 256 counts for every byte of the key.
+bool by_radix(int64_t n, int64_t k, int bytes) { return n >= 32 * bytes && k > n / 8; }
 
-// Sorts the first `k` of `n` keys with 32 bits: key in the upper half, place in the lower.
-const uint64_t* sort_items(uint64_t* items, uint64_t* spare, int64_t n, int64_t k) {
-  if (n >= kRadixLength && k > n / 8) {
-    return radix_sort(items, spare, n, 4, [](uint64_t item) { return item; });
+// Sorts the first `k` of `n` keys of up to 32 bits: key in the upper half, place in the lower.
+const uint64_t* sort_items(uint64_t* items, uint64_t* spare, int64_t n, int64_t k, int bytes) {
+  if (by_radix(n, k, bytes)) {
+    return radix_sort(items, spare, n, 4, 4 + bytes, [](uint64_t item) { return item; });
   }
   if (k < n) std::nth_element(items, items + k, items + n);
   std::sort(items, items + k);
@@ -53,9 +71,9 @@ const uint64_t* sort_items(uint64_t* items, uint64_t* spare, int64_t n, int64_t 
 }
 
 using WideItem = std::pair<uint64_t, uint64_t>;
-const WideItem* sort_items(WideItem* items, WideItem* spare, int64_t n, int64_t k) {
-  if (n >= kRadixLength && k > n / 8) {
-    return radix_sort(items, spare, n, 0, [](const WideItem& item) { return item.first; });
+const WideItem* sort_items(WideItem* items, WideItem* spare, int64_t n, int64_t k, int bytes) {
+  if (by_radix(n, k, bytes)) {
+    return radix_sort(items, spare, n, 0, bytes, [](const WideItem& item) { return item.first; });
   }
   if (k < n) std::nth_element(items, items + k, items + n);
   std::sort(items, items + k);
@@ -80,18 +98,18 @@ Status order_rows(KernelContext& context, const View& source, size_t along, int6
   EDGEWISE_TRY(order.reserve(k));
   EDGEWISE_TRY(items.reserve(n));
   EDGEWISE_TRY(spare.reserve(n));
+  const SortKeys<C> key_of(source.type, largest);
   for_rows<3>({values, source, indices}, along, [&](const auto& firsts) {
     load<C>(source.type, firsts[1], source.strides[along], n, row.data());
     for (int64_t i = 0; i < n; ++i) {
-      auto key = sort_key(row[i]);
-      if (largest) key = ~key;
+      const auto key = key_of(row[i]);
       const auto place = static_cast<uint64_t>(i);
       if constexpr (kNarrow)
         items[i] = static_cast<uint64_t>(key) << 32 | place;
       else
         items[i] = {key, place};
     }
-    const Item* ordered = sort_items(items.data(), spare.data(), n, k);
+    const Item* ordered = sort_items(items.data(), spare.data(), n, k, key_of.bytes);
     for (int64_t i = 0; i < k; ++i) {
       if constexpr (kNarrow)
         order[i] = static_cast<int64_t>(ordered[i] & UINT32_MAX);
@@ -129,7 +147,7 @@ Status order(KernelContext& context, const Tensor* self, int64_t dim, std::optio
   EDGEWISE_TRY(indices->resize(sizes));
   View value_view = with_dims(view_of(*values)), index_view = with_dims(view_of(*indices));
   if (self->numel() == 0 || k == 0) return context.status();
-  return with_compute_type(self->type(), [&](auto c) {
+  return with_short_compute_type(self->type(), [&](auto c) {
     return order_rows<decltype(c)>(context, source, along, k, largest, value_view, index_view);
   });
 }

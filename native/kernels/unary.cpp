@@ -22,6 +22,9 @@ namespace {
 EDGEWISE_FLOATING(Erf, math::erf(x))
 EDGEWISE_FLOATING(Erfc, math::erfc(x))
 EDGEWISE_FLOATING(Exp, math::exp(x))
+EDGEWISE_FLOATING(Exp2, math::exp2(x))
+EDGEWISE_FLOATING(Acos, math::acos(x))
+EDGEWISE_FLOATING(Asin, math::asin(x))
 EDGEWISE_FLOATING(Lgamma, std::lgamma(x))
 EDGEWISE_FLOATING(Reciprocal, C(1) / x)
 EDGEWISE_FLOATING(Rsqrt, C(1) / std::sqrt(x))
@@ -55,15 +58,12 @@ constexpr bool never_hard(double) { return false; }
       return std::function(x);                                                    \
     }                                                                             \
   };
-EDGEWISE_VECTOR(Acos, acos, never_hard)
 EDGEWISE_VECTOR(Acosh, acosh, math::hard_square)
-EDGEWISE_VECTOR(Asin, asin, never_hard)
 EDGEWISE_VECTOR(Asinh, asinh, math::hard_square)
 EDGEWISE_VECTOR(Atanh, atanh, never_hard)
 EDGEWISE_VECTOR(Cosh, cosh, math::hard_hyperbolic)
 EDGEWISE_VECTOR(Expm1, expm1, math::hard_expm1)
 EDGEWISE_VECTOR(Sinh, sinh, math::hard_hyperbolic)
-EDGEWISE_VECTOR(Exp2, exp2, never_hard)
 #undef EDGEWISE_VECTOR
 
 #define EDGEWISE_ANGLE(Name, function)                         \
@@ -101,10 +101,16 @@ EDGEWISE_ANGLE(Tan, tan)
         return floating;                                       \
     }                                                          \
   };
-EDGEWISE_SAME_TYPE(Abs, std::abs(x), x < 0 ? wrap_sub<C>(0, x) : x)
-EDGEWISE_SAME_TYPE(Neg, -x, wrap_sub<C>(0, x))
+EDGEWISE_SAME_TYPE(AbsOfType, std::abs(x), x < 0 ? wrap_sub<C>(0, x) : x)
+EDGEWISE_SAME_TYPE(NegOfType, -x, wrap_sub<C>(0, x))
 EDGEWISE_SAME_TYPE(Sign, static_cast<C>((x > 0) - (x < 0)), (x > 0) - (x < 0))
 #undef EDGEWISE_SAME_TYPE
+struct Abs : AbsOfType {
+  uint16_t bits(uint16_t x) const { return x & 0x7FFF; }
+};
+struct Neg : NegOfType {
+  uint16_t bits(uint16_t x) const { return x ^ 0x8000; }
+};
 
 // The same for functions that leave integers as they are.
 #define EDGEWISE_ROUNDING(Name, function)                      \

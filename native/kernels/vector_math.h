@@ -75,18 +75,30 @@ struct FloatExpParts {
   float first, rest;  // 2^n as two factors
 };
 
-EDGEWISE_INLINE FloatExpParts exp_parts(float x) {
-  x = x < -105.0f ? -105.0f : x;
-  x = x > 90.0f ? 90.0f : x;
-  const float shifted = x * 1.44269504f + kRoundFloat;
-  const float n = shifted - kRoundFloat;
-  const float r = (x - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
+// e^r and 2^n, of n as the low bits of `shifted`.
+EDGEWISE_INLINE FloatExpParts exp_parts(float r, float shifted) {
   const float p = polynomial(r, {0.5f, 0.16666576666119928f, 0.04166655421298415f,
                                  0.008363232883682618f, 0.0013926250831497611f});
   const int32_t whole = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kRoundFloat);
   const int32_t first = whole >> 1, second = whole - first;
   return {r + r * r * p, std::bit_cast<float>((first + 127) << 23),
           std::bit_cast<float>((second + 127) << 23)};
+}
+
+EDGEWISE_INLINE FloatExpParts exp_parts(float x) {
+  x = x < -105.0f ? -105.0f : x;
+  x = x > 90.0f ? 90.0f : x;
+  const float shifted = x * 1.44269504f + kRoundFloat;
+  const float n = shifted - kRoundFloat;
+  return exp_parts((x - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f, shifted);
+}
+
+EDGEWISE_INLINE float exp2(float x) {
+  x = x < -151.0f ? -151.0f : x;
+  x = x > 129.0f ? 129.0f : x;
+  const float shifted = x + kRoundFloat;
+  const FloatExpParts parts = exp_parts((x - (shifted - kRoundFloat)) * 0.693147181f, shifted);
+  return (1.0f + parts.tail) * parts.first * parts.rest;
 }
 
 EDGEWISE_INLINE float exp(float x) {
@@ -292,6 +304,28 @@ EDGEWISE_INLINE float atan(float x) {
 EDGEWISE_INLINE double asin(double x) { return atan2(x, std::sqrt((1.0 - x) * (1.0 + x))); }
 EDGEWISE_INLINE double acos(double x) { return atan2(std::sqrt((1.0 - x) * (1.0 + x)), x); }
 
+// The arcsine of the root of z, which is `root`, up to 1/2.
+EDGEWISE_INLINE float asin_of_root(float z, float root) {
+  return root + root * z * polynomial(z, {0.166666731f, 0.0749875605f, 0.045021050f, 0.0264289565f,
+                                          0.0383360833f});
+}
+EDGEWISE_INLINE float asin(float x) {
+  // Beyond 1/2 by the half angle of the rest of the quarter circle.
+  const float a = std::abs(x);
+  const bool far = a > 0.5f;
+  const float z = far ? (1.0f - a) * 0.5f : a * a;
+  const float part = asin_of_root(z, far ? std::sqrt(z) : a);
+  return std::copysign(far ? 1.57079633f - 2.0f * part : part, x);
+}
+EDGEWISE_INLINE float acos(float x) {
+  const float a = std::abs(x);
+  const bool far = a > 0.5f;
+  const float z = far ? (1.0f - a) * 0.5f : a * a;
+  const float part = std::copysign(asin_of_root(z, far ? std::sqrt(z) : a), x);
+  const float away = 2.0f * part;
+  return far ? (x < 0 ? 3.14159274f + away : away) : 1.57079633f - part;
+}
+
 EDGEWISE_INLINE double sinh(double x) {
   const double e = expm1(std::abs(x));
   return std::copysign(0.5 * (e + e / (e + 1.0)), x);
@@ -368,7 +402,8 @@ EDGEWISE_INLINE float erf(float x) {
   const float near = x * polynomial(x * x, {1.1283791670823784f, -0.3761263852490886f,
                                             0.1128377398554103f, -0.026863139500114524f,
                                             0.005200395582199738f, -0.0007694212093517468f});
-  const float far = std::copysign(1.0f - erfc_tail(a), x);
+  // From 4 on it is 1, and powers of e below it would become subnormal.
+  const float far = std::copysign(1.0f - erfc_tail(a > 4.0f ? 4.0f : a), x);
   return a < 0.5f ? near : far;
 }
 
@@ -399,13 +434,33 @@ EDGEWISE_INLINE double power(double x, double y) {
 
 // a - trunc(a / b) b, which doubles hold exactly where a and b were float and the quotient
 // is below 2^28.
-EDGEWISE_INLINE bool hard_fmod(double a, double b) { return !(std::abs(a) < 0x1p28 * std::abs(b)); }
+EDGEWISE_INLINE bool hard_fmod(double a, double b) {
+  return !(std::abs(a) < 0x1p28 * std::abs(b)) || std::isinf(b);
+}
 EDGEWISE_INLINE double fmod(double a, double b) {
   const double divisor = std::abs(b), value = std::abs(a);
   double rest = value - std::trunc(value / divisor) * divisor;
   rest = rest < 0 ? rest + divisor : rest;  // the quotient was rounded up to a whole number
   return std::copysign(rest, a);
 }
+
+// The same of any doubles whose quotient is below 2^52: the product is subtracted before it is
+// rounded, and the difference is a double. Where that takes a call, all are left to the library.
+#if EDGEWISE_LEVEL >= 3 || defined(__aarch64__)
+EDGEWISE_INLINE bool hard_exact_fmod(double a, double b) {
+  return !(std::abs(a) < 0x1p52 * std::abs(b)) || std::isinf(b);
+}
+EDGEWISE_INLINE double exact_fmod(double a, double b) {
+  const double divisor = std::abs(b), value = std::abs(a);
+  const double quotient = std::trunc(value / divisor);
+  double rest = __builtin_fma(-quotient, divisor, value);
+  rest = rest < 0 ? rest + divisor : rest;
+  return std::copysign(rest, a);
+}
+#else
+EDGEWISE_INLINE bool hard_exact_fmod(double, double) { return false; }
+EDGEWISE_INLINE double exact_fmod(double a, double b) { return std::fmod(a, b); }
+#endif
 
 }  // namespace math
 }  // namespace EDGEWISE_TARGET

@@ -45,6 +45,47 @@ void turn_tile(const uint32_t* from, int64_t from_step, uint32_t* to, int64_t to
 }
 #endif
 
+#if defined(__SSE2__)
+template <typename Unit>
+__m128i interleave(__m128i a, __m128i b, bool high) {
+  if constexpr (sizeof(Unit) == 1) {
+    return high ? _mm_unpackhi_epi8(a, b) : _mm_unpacklo_epi8(a, b);
+  } else if constexpr (sizeof(Unit) == 2) {
+    return high ? _mm_unpackhi_epi16(a, b) : _mm_unpacklo_epi16(a, b);
+  } else if constexpr (sizeof(Unit) == 4) {
+    return high ? _mm_unpackhi_epi32(a, b) : _mm_unpacklo_epi32(a, b);
+  } else {
+    return high ? _mm_unpackhi_epi64(a, b) : _mm_unpacklo_epi64(a, b);
+  }
+}
+
+// Turns as many rows of 16 bytes as these hold units: the rows of one half are interleaved with
+// those of the other until each has a unit of every row.
+template <typename Unit>
+void turn_square(const Unit* from, int64_t from_step, Unit* to, int64_t to_step) {
+  constexpr int kSide = 16 / sizeof(Unit);
+  __m128i rows[kSide], next[kSide];
+#pragma GCC unroll 16
+  for (int k = 0; k < kSide; ++k) {
+    rows[k] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + k * from_step));
+  }
+#pragma GCC unroll 4
+  for (int width = 1; width < kSide; width *= 2) {
+#pragma GCC unroll 8
+    for (int k = 0; k < kSide / 2; ++k) {
+      next[2 * k] = interleave<Unit>(rows[k], rows[k + kSide / 2], false);
+      next[2 * k + 1] = interleave<Unit>(rows[k], rows[k + kSide / 2], true);
+    }
+#pragma GCC unroll 16
+    for (int k = 0; k < kSide; ++k) rows[k] = next[k];
+  }
+#pragma GCC unroll 16
+  for (int k = 0; k < kSide; ++k) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + k * to_step), rows[k]);
+  }
+}
+#endif
+
 // Copies between views of which one is the other turned over, in tiles that are read and
 // written along their rows. False if they are not.
 template <typename Unit>
@@ -59,16 +100,23 @@ bool copy_turned(const View& target, const View& source) {
     sizes.erase(dim), to_strides.erase(dim), from_strides.erase(dim);
   }
   const auto tile = [&](Unit* to, const Unit* from, int64_t height, int64_t width) {
+#if defined(__SSE2__)
+    if (height == kTile && width == kTile) {
+      constexpr int64_t kSide = EDGEWISE_LEVEL >= 3 && sizeof(Unit) == 4 ? 8 : 16 / sizeof(Unit);
+      for (int64_t r = 0; r < kTile; r += kSide) {
+        for (int64_t c = 0; c < kTile; c += kSide) {
+          const Unit* square = from + c * from_step + r;
+          Unit* turned = to + r * to_step + c;
 #if EDGEWISE_LEVEL >= 3
-    if constexpr (sizeof(Unit) == 4) {
-      if (height == kTile && width == kTile) {
-        for (int64_t r = 0; r < kTile; r += 8) {
-          for (int64_t c = 0; c < kTile; c += 8) {
-            turn_tile(from + c * from_step + r, from_step, to + r * to_step + c, to_step);
+          if constexpr (sizeof(Unit) == 4) {
+            turn_tile(square, from_step, turned, to_step);
+            continue;
           }
+#endif
+          turn_square(square, from_step, turned, to_step);
         }
-        return;
       }
+      return;
     }
 #endif
     Unit held[kTile][kTile];
@@ -125,6 +173,15 @@ template <typename C>
 void convert_views(const View& target, const View& source) {
   const Loop<2> loop(target.sizes, {&target.strides, &source.strides});
   loop.run([&](const auto& offsets, int64_t count, const auto& steps) {
+    // What is of this type on one side is where it is used.
+    if (target.type == kTypeOf<C> && steps[0] == 1) {
+      return load<C>(source.type, source.at(offsets[1]), steps[1], count,
+                     reinterpret_cast<C*>(target.at(offsets[0])));
+    }
+    if (source.type == kTypeOf<C> && steps[1] == 1) {
+      return store<C>(target.type, reinterpret_cast<const C*>(source.at(offsets[1])), count,
+                      target.at(offsets[0]), steps[0]);
+    }
     C block[kBlock];
     for (int64_t start = 0; start < count; start += kBlock) {
       const int64_t n = std::min(kBlock, count - start);
@@ -373,7 +430,7 @@ Status assign(const View& target, const View& source) {
   }
   EDGEWISE_RETURN_IF_ERROR(check_computable(target.type));
   EDGEWISE_RETURN_IF_ERROR(check_computable(source.type));
-  with_compute_type(promote(source.type, target.type),
+  with_type_between(source.type, target.type,
                     [&](auto c) { convert_views<decltype(c)>(target, source); });
   return {};
 }
