@@ -287,9 +287,8 @@ Status index(KernelContext& context) {
   EDGEWISE_TRY(out->resize(selection.shape()));
   with_unit(element_size(self->type()), [&](auto unit) {
     using Unit = decltype(unit);
-    selection.each(view_of(*out),
-                   Mover<Unit, false>{reinterpret_cast<Unit*>(view_of(*self).data),
-                                      reinterpret_cast<Unit*>(view_of(*out).data)});
+    selection.each(view_of(*out), Mover<Unit, false>{reinterpret_cast<Unit*>(view_of(*self).data),
+                                                     reinterpret_cast<Unit*>(view_of(*out).data)});
   });
   return context.status();
 }

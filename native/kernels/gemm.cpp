@@ -64,8 +64,7 @@ template <typename C>
 }
 
 bool has_wide() {
-  static const bool found =
-      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
+  static const bool found = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
   return found;
 }
 #endif

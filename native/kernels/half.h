@@ -104,9 +104,9 @@ inline __m256i rounded_words(const float* source) {
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(words, 16), _mm256_set1_epi32(1));
   const __m256i up = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF));
   const __m256 is_nan = _mm256_cmp_ps(values, values, _CMP_UNORD_Q);
-  return _mm256_castps_si256(
-      _mm256_blendv_ps(_mm256_castsi256_ps(_mm256_add_epi32(words, up)),
-                       _mm256_castsi256_ps(_mm256_set1_epi32(0x7FC00000)), is_nan));
+  return _mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(_mm256_add_epi32(words, up)),
+                                              _mm256_castsi256_ps(_mm256_set1_epi32(0x7FC00000)),
+                                              is_nan));
 }
 #endif
 inline void to_halves(const float* source, int64_t count, BFloat16* target) {

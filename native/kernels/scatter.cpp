@@ -188,9 +188,7 @@ void join(void* indexed, void* other, const Pairs& pairs) {
       sums[to] = counts[to]++ == 0 ? value : joined<kJoin>(sums[to], value);
     });
   }
-  pairs.each([=](int64_t to, int64_t from) {
-    sums[to] = joined<kJoin>(sums[to], source[from]);
-  });
+  pairs.each([=](int64_t to, int64_t from) { sums[to] = joined<kJoin>(sums[to], source[from]); });
 }
 
 template <typename C>

@@ -306,8 +306,9 @@ EDGEWISE_INLINE double acos(double x) { return atan2(std::sqrt((1.0 - x) * (1.0 
 
 // The arcsine of the root of z, which is `root`, up to 1/2.
 EDGEWISE_INLINE float asin_of_root(float z, float root) {
-  return root + root * z * polynomial(z, {0.166666731f, 0.0749875605f, 0.045021050f, 0.0264289565f,
-                                          0.0383360833f});
+  return root + root * z *
+                    polynomial(z, {0.166666731f, 0.0749875605f, 0.045021050f, 0.0264289565f,
+                                   0.0383360833f});
 }
 EDGEWISE_INLINE float asin(float x) {
   // Beyond 1/2 by the half angle of the rest of the quarter circle.
