@@ -108,6 +108,12 @@ constexpr bool kIsTest = [] {
   }
 }();
 
+#if defined(__OPTIMIZE_SIZE__)
+#define EDGEWISE_FLATTEN
+#else
+#define EDGEWISE_FLATTEN [[gnu::flatten]]
+#endif
+
 template <typename Op, typename T, typename Places>
 struct BlockOf;
 
@@ -142,8 +148,9 @@ struct BlockOf<Op, T, std::index_sequence<K...>> {
   }
 
  private:
+  // With large operations inside, too: a call would keep the loop from becoming vectors.
   template <typename Use>
-  static void apply(Use& use, const std::array<const T*, sizeof...(K)>& x, R* result,
+  EDGEWISE_FLATTEN static void apply(Use& use, const std::array<const T*, sizeof...(K)>& x, R* result,
                     int64_t count) {
     // The result may be an operand, but element i is only read for element i.
     EDGEWISE_INDEPENDENT

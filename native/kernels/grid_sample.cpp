@@ -69,6 +69,32 @@ Taps<C> taps_at(C place, int64_t size, const Rules& rules) {
   return taps;
 }
 
+// What the pixel at a place reads of a plane; returns how many elements.
+template <typename C>
+int64_t find_taps(const C* place, const ComputeInput<C>& image, size_t spatial, const Rules& rules,
+                  int64_t* offsets, C* weights) {
+  Taps<C> taps[3];
+  for (size_t dim = 0; dim < 3; ++dim) {
+    if (dim < 3 - spatial) {
+      taps[dim].count = 1, taps[dim].index[0] = 0, taps[dim].weight[0] = 1;
+    } else {
+      taps[dim] = taps_at(place[2 - dim], image.sizes[2 + dim], rules);
+    }
+  }
+  int64_t count = 0;
+  for (int64_t i = 0; i < taps[0].count; ++i) {
+    for (int64_t j = 0; j < taps[1].count; ++j) {
+      for (int64_t k = 0; k < taps[2].count; ++k) {
+        const int64_t d = taps[0].index[i], h = taps[1].index[j], w = taps[2].index[k];
+        if (d < 0 || h < 0 || w < 0) continue;
+        offsets[count] = pixel_offset(image.strides, d, h, w);
+        weights[count++] = taps[0].weight[i] * taps[1].weight[j] * taps[2].weight[k];
+      }
+    }
+  }
+  return count;
+}
+
 template <typename C>
 Status sample(const View& image, const View& grid, size_t spatial, const Rules& rules,
               const View& out) {
@@ -78,51 +104,40 @@ Status sample(const View& image, const View& grid, size_t spatial, const Rules& 
   EDGEWISE_RETURN_IF_ERROR(places.read(grid, true));
   EDGEWISE_RETURN_IF_ERROR(y.prepare(out));
   const int64_t pixels = out.sizes[2] * out.sizes[3] * out.sizes[4];
-  const int64_t coordinates = static_cast<int64_t>(spatial);
+  // Every channel reads the same places: those of some pixels are found, then read channel by
+  // channel, which lie far apart.
+  constexpr int64_t kPixels = 64, kMostTaps = 16;
+  int64_t offsets[kPixels * kMostTaps], targets[kPixels], counts[kPixels];
+  C weights[kPixels * kMostTaps];
   for (int64_t n = 0; n < out.sizes[0]; ++n) {
-    for (int64_t p = 0; p < pixels; ++p) {
-      const C* at = places.data + (n * pixels + p) * coordinates;  // x, y, z
-      Taps<C> taps[3];
-      for (size_t dim = 0; dim < 3; ++dim) {
-        if (dim < 3 - spatial) {
-          taps[dim].count = 1, taps[dim].index[0] = 0, taps[dim].weight[0] = 1;
-        } else {
-          taps[dim] = taps_at(at[2 - dim], x.sizes[2 + dim], rules);
-        }
+    for (int64_t first = 0; first < pixels; first += kPixels) {
+      const int64_t block = std::min(kPixels, pixels - first);
+      int64_t held = 0;
+      for (int64_t i = 0; i < block; ++i) {
+        const int64_t p = first + i, width = out.sizes[4], height = out.sizes[3];
+        targets[i] = pixel_offset(y.strides, p / (height * width), p / width % height, p % width);
+        const C* at = places.data + (n * pixels + p) * static_cast<int64_t>(spatial);  // x, y, z
+        const int64_t before = held;
+        held += find_taps(at, x, spatial, rules, offsets + held, weights + held);
+        counts[i] = held - before;
       }
-      const int64_t to = pixel_offset(y.strides, p / (out.sizes[3] * out.sizes[4]),
-                                      p / out.sizes[4] % out.sizes[3], p % out.sizes[4]);
-      // Every channel reads the same places.
-      int64_t offsets[64];
-      C weights[64];
-      int64_t count = 0;
-      for (int64_t i = 0; i < taps[0].count; ++i) {
-        for (int64_t j = 0; j < taps[1].count; ++j) {
-          for (int64_t k = 0; k < taps[2].count; ++k) {
-            const int64_t d = taps[0].index[i], h = taps[1].index[j], w = taps[2].index[k];
-            if (d < 0 || h < 0 || w < 0) continue;
-            offsets[count] = pixel_offset(x.strides, d, h, w);
-            weights[count++] = taps[0].weight[i] * taps[1].weight[j] * taps[2].weight[k];
+      const bool bilinear = std::all_of(counts, counts + block, [](auto k) { return k == 4; });
+      for (int64_t c = 0; c < out.sizes[1]; ++c) {
+        const C* plane = x.data + plane_offset(x.strides, n, c);
+        C* result = y.data + plane_offset(y.strides, n, c);
+        const int64_t* from = offsets;
+        const C* by = weights;
+        for (int64_t i = 0; i < block; ++i) {
+          if (bilinear) {
+            result[targets[i]] = (by[0] * plane[from[0]] + by[1] * plane[from[1]]) +
+                                 (by[2] * plane[from[2]] + by[3] * plane[from[3]]);
+            from += 4, by += 4;
+            continue;
           }
+          C sum = 0;
+          for (int64_t k = 0; k < counts[i]; ++k) sum += *by++ * plane[*from++];
+          result[targets[i]] = sum;
         }
-      }
-      const C* plane = x.data + plane_offset(x.strides, n, 0);
-      C* result = y.data + plane_offset(y.strides, n, 0) + to;
-      if (count == 4) {  // inside an image
-        const C *p0 = plane + offsets[0], *p1 = plane + offsets[1];
-        const C *p2 = plane + offsets[2], *p3 = plane + offsets[3];
-        const C w0 = weights[0], w1 = weights[1], w2 = weights[2], w3 = weights[3];
-        for (int64_t c = 0; c < out.sizes[1]; ++c) {
-          const int64_t at_channel = c * x.strides[1];
-          result[c * y.strides[1]] = (w0 * p0[at_channel] + w1 * p1[at_channel]) +
-                                     (w2 * p2[at_channel] + w3 * p3[at_channel]);
-        }
-        continue;
-      }
-      for (int64_t c = 0; c < out.sizes[1]; ++c, plane += x.strides[1], result += y.strides[1]) {
-        C sum = 0;
-        for (int64_t i = 0; i < count; ++i) sum += weights[i] * plane[offsets[i]];
-        *result = sum;
       }
     }
   }

@@ -19,7 +19,9 @@ namespace math {
 template <typename C, size_t N>
 EDGEWISE_INLINE C polynomial(C x, const C (&c)[N]) {
   C result = c[N - 1];
-  for (size_t i = N - 1; i-- > 0;) result = result * x + c[i];
+  // Compilers leave longer loops than 16 as they are, and then the loop around them, too.
+#pragma GCC unroll 32
+  for (size_t i = 1; i < N; ++i) result = result * x + c[N - 1 - i];
   return result;
 }
 

@@ -43,6 +43,24 @@ void turn_tile(const uint32_t* from, int64_t from_step, uint32_t* to, int64_t to
                      _mm256_permute2f128_ps(fours[k], fours[k + 4], 0x31));
   }
 }
+
+// 4 by 4 units of 8 bytes.
+void turn_tile(const uint64_t* from, int64_t from_step, uint64_t* to, int64_t to_step) {
+  __m256i r[4], pairs[4];
+  for (int k = 0; k < 4; ++k) {
+    r[k] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + k * from_step));
+  }
+  for (int k = 0; k < 4; k += 2) {
+    pairs[k] = _mm256_unpacklo_epi64(r[k], r[k + 1]);
+    pairs[k + 1] = _mm256_unpackhi_epi64(r[k], r[k + 1]);
+  }
+  for (int k = 0; k < 2; ++k) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + k * to_step),
+                        _mm256_permute2x128_si256(pairs[k], pairs[k + 2], 0x20));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + (k + 2) * to_step),
+                        _mm256_permute2x128_si256(pairs[k], pairs[k + 2], 0x31));
+  }
+}
 #endif
 
 #if defined(__SSE2__)
@@ -102,13 +120,14 @@ bool copy_turned(const View& target, const View& source) {
   const auto tile = [&](Unit* to, const Unit* from, int64_t height, int64_t width) {
 #if defined(__SSE2__)
     if (height == kTile && width == kTile) {
-      constexpr int64_t kSide = EDGEWISE_LEVEL >= 3 && sizeof(Unit) == 4 ? 8 : 16 / sizeof(Unit);
+      constexpr int64_t kBytes = EDGEWISE_LEVEL >= 3 && sizeof(Unit) >= 4 ? 32 : 16;
+      constexpr int64_t kSide = kBytes / sizeof(Unit);
       for (int64_t r = 0; r < kTile; r += kSide) {
         for (int64_t c = 0; c < kTile; c += kSide) {
           const Unit* square = from + c * from_step + r;
           Unit* turned = to + r * to_step + c;
 #if EDGEWISE_LEVEL >= 3
-          if constexpr (sizeof(Unit) == 4) {
+          if constexpr (sizeof(Unit) >= 4) {
             turn_tile(square, from_step, turned, to_step);
             continue;
           }

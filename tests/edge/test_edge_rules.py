@@ -88,6 +88,19 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
         ["_to_copy.default"],
     ),
     (aten._to_copy.default, lambda x: aten._to_copy(x) + 1, (M,), ["add.Scalar"]),
+    # gathered in a wider type, and back
+    (
+        aten._to_copy.default,
+        lambda x, i: aten.index(x.float(), [None, i])[:1].half(),
+        (M.half(), torch.tensor([3, 0, 1])),
+        ["_to_copy.default", "index.Tensor", "slice_copy.Tensor", "_to_copy.default"],
+    ),
+    (
+        aten._to_copy.default,
+        lambda x, i: aten.index(aten.index(x.float(), [None, i]), [i]).half(),
+        (M.half(), torch.tensor([2, 0, 1])),
+        ["index.Tensor", "index.Tensor"],
+    ),
     # views
     (aten.view.default, lambda x: x.view(2, 6), (M,), ["view_copy.default"]),
     (aten.view.default, lambda x: x.view(3, -1) + 1, (M,), ["add.Scalar"]),

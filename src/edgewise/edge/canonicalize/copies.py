@@ -82,14 +82,43 @@ def _to(graph: Graph, node: Node) -> Node | None:
     order = _wanted_order(node, source)
     if before.dtype == after.dtype and order == dim_order(before):
         return source
-    if node.target is aten._to_copy.default:
-        return None
+    moved = _moved_as_it_is(graph, node)
+    if moved is not None or node.target is aten._to_copy.default:
+        return moved
     options: dict[str, Any] = {}
     if before.dtype != after.dtype:
         options["dtype"] = after.dtype
     if order != dim_order(before):
         options["memory_format"] = arguments(node)["memory_format"]
     return call(graph, aten._to_copy.default, (source,), node, after, **options)
+
+
+def _moved_as_it_is(graph: Graph, node: Node) -> Node | None:
+    """Elements that are only gathered in a wider floating type are gathered in their own.
+
+    PyTorch's decompositions of paddings compute float16 and bfloat16 in float32.
+    """
+    gathers: list[Node] = []
+    source = first_operand(node)
+    while source.target is aten.index.Tensor and len(source.users) == 1:
+        gathers.append(source)
+        source = first_operand(source)
+    if not gathers or source.target is not aten._to_copy.default:
+        return None
+    narrow = first_operand(source)
+    before, wide, after = fake(narrow), fake(source), fake(node)
+    if (
+        before.dtype != after.dtype
+        or not (before.is_floating_point() and wide.is_floating_point())
+        or torch.promote_types(before.dtype, wide.dtype) != wide.dtype
+        or dim_order(before) != dim_order(wide)
+        or dim_order(fake(gathers[0])) != dim_order(after)
+    ):
+        return None
+    for gather in reversed(gathers):
+        value = fake(gather).to(after.dtype)
+        narrow = call(graph, gather.target, (narrow, *gather.args[1:]), gather, value)
+    return narrow
 
 
 def _wanted_order(node: Node, source: Node) -> tuple[int, ...]:
