@@ -150,8 +150,8 @@ struct BlockOf<Op, T, std::index_sequence<K...>> {
  private:
   // With large operations inside, too: a call would keep the loop from becoming vectors.
   template <typename Use>
-  EDGEWISE_FLATTEN static void apply(Use& use, const std::array<const T*, sizeof...(K)>& x, R* result,
-                    int64_t count) {
+  EDGEWISE_FLATTEN static void apply(Use& use, const std::array<const T*, sizeof...(K)>& x,
+                                     R* result, int64_t count) {
     // The result may be an operand, but element i is only read for element i.
     EDGEWISE_INDEPENDENT
     for (int64_t i = 0; i < count; ++i) result[i] = static_cast<R>(use(x[K][i]...));
