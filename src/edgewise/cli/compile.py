@@ -16,6 +16,7 @@ from edgewise.cli.compiling import (
     Limit,
     Way,
     check,
+    check_used,
     compile_one,
     complete_backend,
     complete_scheme,
@@ -104,6 +105,7 @@ def command(
         for b in backend or ["xnnpack"]
         for q in quantize or ["none"]
     ]
+    check_used(ways, calibration)
     paths = _paths(model, ways, output or [])
     how = preprocessing(preprocess, mean, std, resize, stretch)
     with out.progress(f"loading {model}"):

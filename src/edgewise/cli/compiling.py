@@ -128,6 +128,18 @@ def check(way: Way, calibration: Sequence[str] | None) -> Way:
     return way
 
 
+def check_used(ways: Sequence[Way], calibration: Sequence[str] | None) -> None:
+    """CliError for calibration data that no way looks at."""
+    from edgewise.quantize.schemes import SCHEMES
+
+    used = any(way.quantize and SCHEMES[way.quantize].needs_calibration for way in ways)
+    if calibration and not used:
+        raise CliError(
+            f"[--calibration] is for --quantize int8; got {', '.join(map(str, ways))}; "
+            f"try --quantize int8, or leave it out"
+        )
+
+
 def scheme(name: str) -> str | None:
     """The option's value for `edgewise.compile`. CliError if there is no such scheme."""
     from edgewise.quantize.schemes import SCHEMES

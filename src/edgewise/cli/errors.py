@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from dataclasses import dataclass
 
 OK = 0
@@ -106,6 +107,9 @@ def _not_installed(error: ModuleNotFoundError) -> str:
 def _of_file(error: OSError) -> str:
     name = f" {error.filename}" if error.filename else ""
     told = (error.strerror or str(error)).removeprefix("[load_program] ")
+    folder = os.path.dirname(str(error.filename or ""))
+    if error.errno == errno.ENOENT and folder and not os.path.isdir(folder):
+        told += f"; there is no folder {folder}"
     if error.errno == errno.ENOSPC:
         told += "; try another disk"
     return f"[file]{name}: {told}"

@@ -28,6 +28,11 @@ def open_program(file: Path, threads: int | None, data: Sequence[Path] | None) -
     """The program, loaded. Raises as `Runtime.load_program`."""
     from edgewise.runtime import Runtime
 
+    if ".py:" in str(file) or file.suffix in (".py", ".pt2"):
+        raise CliError(
+            f"[FILE] must be a .pte file; got {file}; try edgewise compile {file} -o model.pte, "
+            f"then model.pte"
+        )
     return Runtime.get().load_program(file, threads=threads, data_path=list(data or []))
 
 

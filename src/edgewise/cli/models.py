@@ -99,6 +99,11 @@ def load_model(reference: str, shapes: Sequence[str] | None = None) -> LoadedMod
             f"[{reference}] must be a program or Python; got a file of weights, which says "
             f"nothing of the model; try model.py:make with a function that loads them"
         )
+    if path.suffix == ".pte":
+        raise CliError(
+            f"[{reference}] must be a model, not what was made of one; got a .pte file; try "
+            f"model.py:make, or edgewise inspect, explain, run or profile of the file"
+        )
     if path.suffix == ".onnx":
         raise CliError(f"[{reference}] must be a PyTorch model; got ONNX, which is not read")
     home, _, name = reference.rpartition(":")

@@ -172,7 +172,7 @@ class Generator:
         return ValueError(
             f"[llm] a language model must have a method forward(tokens [1, S], input_pos [1]) that "
             f"returns logits, and a cache; got {got} in {self._path}; "
-            f"try python -m edgewise.llm export"
+            f"try edgewise llm export"
         )
 
 

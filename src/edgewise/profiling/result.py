@@ -128,7 +128,10 @@ def read_profile(path: str | Path) -> dict[str, Any]:
     try:
         found = json.loads(Path(path).read_bytes())
     except ValueError as cause:
-        raise ValueError(f"[profile] {path} must be JSON; got {cause}") from None
+        got = "bytes that are no text" if isinstance(cause, UnicodeDecodeError) else cause
+        raise ValueError(
+            f"[profile] {path} must be JSON; got {got}; try what profile.save('profile.json') wrote"
+        ) from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ValueError(
             f"[profile] {path} must have the format {FORMAT!r}; try the file that "

@@ -44,7 +44,8 @@ def _read(path: str | Path, key: str, wanted: str) -> Mapping[str, Any]:
     try:
         found = json.loads(Path(path).read_bytes())
     except ValueError as cause:
-        raise ValueError(f"[report] {path} must be JSON; got {cause}; try {wanted}") from None
+        got = "bytes that are no text" if isinstance(cause, UnicodeDecodeError) else cause
+        raise ValueError(f"[report] {path} must be JSON; got {got}; try {wanted}") from None
     if not isinstance(found, dict) or key not in found:
         raise ValueError(f"[report] {path} must have {key!r}; try {wanted}")
     return found
