@@ -32,7 +32,7 @@ def files(options: argparse.Namespace) -> dict[str, Path]:
     """The file of each side, made if it is not there: the peer's export takes minutes."""
     options.cache.mkdir(parents=True, exist_ok=True)
     found = {}
-    for side in ("ours", "peer"):
+    for side in options.files:
         name = f"llama-{options.config}-{options.group_size}-{options.context}-{side}.pte"
         target = options.cache / name
         if not target.exists() or (options.refresh and side == "ours"):
@@ -56,7 +56,8 @@ def files(options: argparse.Namespace) -> dict[str, Path]:
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Figures of each row of ROWS."""
     paths = files(options)
-    workers = {row: Worker(Path(__file__), row[0]) for row in ROWS}
+    chosen = [row for row in ROWS if row[1] in paths]
+    workers = {row: Worker(Path(__file__), row[0]) for row in chosen}
     before = {}
     for (runtime, whose), worker in workers.items():
         answer = worker.ask(do="load", file=str(paths[whose]), threads=options.threads)
@@ -64,8 +65,8 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
         # Places that nothing was written to cost nothing to read.
         filled = max(options.positions) + options.block
         worker.ask(do="prompt", position=0, count=filled, vocab=options.vocab)
-    decode: dict[Any, list[float]] = {(r, p): [] for r in ROWS for p in options.positions}
-    prompt: dict[Any, list[float]] = {r: [] for r in ROWS}
+    decode: dict[Any, list[float]] = {(r, p): [] for r in chosen for p in options.positions}
+    prompt: dict[Any, list[float]] = {r: [] for r in chosen}
     for number in range(options.rounds + 1):
         for row, worker in workers.items():
             ask = {"vocab": options.vocab}
@@ -96,6 +97,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--worker", choices=("ours", "peer"), help=argparse.SUPPRESS)
     parser.add_argument("--config", default="300m", choices=("tiny", "300m"))
+    sides = ("ours", "peer")
+    help = "ours alone: the same file on both runtimes, without the peer's export"
+    parser.add_argument("--files", nargs="+", default=sides, choices=sides, help=help)
     parser.add_argument("--group-size", type=int, default=32)
     parser.add_argument("--context", type=int, default=1024)
     parser.add_argument("--threads", type=int, default=2)
@@ -110,6 +114,8 @@ def main() -> int:
         serve(Handler(options.worker))
         return 0
     options.vocab = {"tiny": 512, "300m": 32000}[options.config]
+    if "ours" not in options.files:
+        parser.error("--files must have ours")
     rows = measure(options)
     ours = rows[0]
     ratios = {
