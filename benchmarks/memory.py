@@ -21,7 +21,7 @@ import quantized
 from _common import IMAGE_MODELS, add_cache_options, add_common_options, report
 from _sides import SESSIONS, ensure, load_arrays, model_file
 
-MODELS = (*IMAGE_MODELS, "bert", "mobilenet_v2-int8", "resnet50-int8")
+MODELS = (*IMAGE_MODELS, "bert_small", "mobilenet_v2-int8", "resnet50-int8")
 INT8 = "-int8"
 RUNS = 3
 
