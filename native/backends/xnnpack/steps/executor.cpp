@@ -105,6 +105,17 @@ bool can_pass(const Graph& graph, const std::vector<bool>& is_needed) {
   return true;
 }
 
+// Pages of the constants that nodes read. What reads them again gets them from the file.
+void release_read(const Graph& graph, const std::vector<size_t>& nodes,
+                  const NamedData& named_data) {
+  for (size_t node : nodes) {
+    for (uint32_t input : graph.nodes[node].inputs) {
+      if (input == kNone || !graph.values[input].data.is_named) continue;
+      named_data.release(graph.values[input].data.bytes);
+    }
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Executor>> Executor::make(const Graph& graph,
@@ -128,6 +139,10 @@ Result<std::unique_ptr<Executor>> Executor::make(const Graph& graph,
                                        : XnnpackStep::make(graph, shapes, part.nodes, is_needed,
                                                            state, named_data, is_profiled);
     if (!step.ok()) return step.status();
+    // Now, not when all are made: what is packed would be in memory twice.
+    if (part.choice != nullptr && named_data != nullptr) {
+      release_read(graph, part.nodes, *named_data);
+    }
     executor->steps_.push_back(std::move(*step));
     if (!is_profiled) continue;
     executor->first_parts_.push_back(profile_parts.size());
