@@ -70,6 +70,14 @@ T* table(PayloadBuilder& b, size_t node) {
 }
 fb::_XNNNodeConvT* conv(PayloadBuilder& b) { return table<fb::_XNNNodeConvT>(b, 0); }
 
+template <typename T>
+void replace(PayloadBuilder& b, size_t node, Node type, T table) {
+  fb::XNodeUnionUnion& stored = b.graph.xnodes[node]->xnode_union;
+  stored.Reset();
+  stored.type = type;
+  stored.value = new T(std::move(table));
+}
+
 struct Case {
   const char* name;
   std::function<void(PayloadBuilder&)> damage;
@@ -198,7 +206,7 @@ const Case kCases[] = {
        slice.sizes = {1, 3, 3, 2};
        slice.input_id = 3;
        slice.output_id = 4;
-       b.graph.xnodes[1]->xnode_union.Set(std::move(slice));
+       replace(b, 1, Node::XNNStaticSlice, std::move(slice));
      },
      "must stay inside"},
     {"pad_wrap",
@@ -208,7 +216,7 @@ const Case kCases[] = {
        pad.post_paddings = {0, 0, 0, 1};
        pad.input_id = 3;
        pad.output_id = 4;
-       b.graph.xnodes[1]->xnode_union.Set(std::move(pad));
+       replace(b, 1, Node::XNNStaticConstantPad, std::move(pad));
      },
      "must have sizes below"},
     {"reshape_wrap",
