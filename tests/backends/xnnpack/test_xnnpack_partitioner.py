@@ -206,7 +206,7 @@ def test_verbose_logs_where_logging_is_set_up(caplog: pytest.LogCaptureFixture) 
         ({"configs": ["convolution"]}, ValueError, "configs must be names of the operator table"),
         ({"configs": "conv2d"}, TypeError, "configs must be a list of names; got 'conv2d'"),
         ({"configs": [STATIC]}, TypeError, "configs must be a list of names"),
-        ({"config_precisions": "FP32"}, TypeError, "must be of ConfigPrecisionType; got 'F'"),
+        ({"config_precisions": "FP32"}, TypeError, "must be of ConfigPrecisionType; got 'FP32'"),
         ({"config_precisions": [STATIC, 1]}, TypeError, "must be of ConfigPrecisionType; got 1"),
         ({"config_precisions": []}, ValueError, "must name at least one precision; got none"),
         ({"per_op_mode": 1}, TypeError, "per_op_mode must be True or False; got 1"),
