@@ -286,14 +286,7 @@ def test_errors(c: Library, files: Path, tmp_path: Path, image: torch.Tensor) ->
     c.raw.edgewise_program_free(program)
 
 
-def test_blocks_of_the_page(prefix: Path, library: Path, tmp_path: Path) -> None:
+def test_the_page_lists_all_functions() -> None:
     page = (ROOT / "docs" / "c.md").read_text()
-    blocks = re.findall(r"```c\n(.*?)```", page, re.DOTALL)
-    assert blocks
-    (tmp_path / "blocks.c").write_text('#include <stdio.h>\n#include "edgewise.h"\n' + blocks[0])
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"]
-    run("cc", *flags, f"-I{prefix}/include", tmp_path / "blocks.c")
-    (python,) = re.findall(r"```text\n(import ctypes.*?)```", page, re.DOTALL)
-    exec(python, {"LIBEDGEWISE": str(library)})
     functions = set(re.findall(r"\b(edgewise_\w+)\(", HEADER.read_text()))
-    assert functions <= set(re.findall(r"edgewise_\w+", page)), "the page lists all functions"
+    assert functions <= set(re.findall(r"edgewise_\w+", page))
