@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from edgewise.scale.combine import StageFailed, Tasks, one
+from edgewise.scale.combine import StageFailed, Tasks, known_data, one
 from edgewise.scale.drive import Drive, Job
 from edgewise.scale.engine import Engine
 from edgewise.scale.models import keep
@@ -121,7 +121,7 @@ def search(
 
 
 def _job(tasks: Tasks, combination: Combination, model: Any, store: Store) -> Job[SearchResult]:
-    calibration = _told(combination.calibration)
+    calibration = yield from known_data(tasks, combination.calibration, pairs=False)
     found: Found = yield from choose(tasks, combination, model, calibration)
     built = yield from one("build", tasks.build(found.combination, model, calibration))
     return SearchResult(
@@ -130,17 +130,6 @@ def _job(tasks: Tasks, combination: Combination, model: Any, store: Store) -> Jo
         tuple(Trial(**{**t, "keep_float": tuple(t["keep_float"])}) for t in found.trials),
         store.read(built["program"]),
     )
-
-
-def _told(spec: DataSpec | None) -> Any:
-    if spec is None:
-        return None
-    return {
-        "source": spec.source,
-        "arguments": {},
-        "limit": spec.limit,
-        "data": f"version {spec.version}",
-    }
 
 
 def _kept_data(store: Store, name: str, items: Sequence[Any]) -> DataSpec:

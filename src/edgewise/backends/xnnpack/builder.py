@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from edgewise.backends.xnnpack.graph import Graph, Node, Value
-from edgewise.backends.xnnpack.quant import PerChannel, PerTensor
+from edgewise.backends.xnnpack.quant import PerChannel, PerTensor, Quant
 from edgewise.backends.xnnpack.quantized_constants import Stored, store
 from edgewise.backends.xnnpack.reshape import Drop, Insert, Merge, OutOfReach, Step, plan
 from edgewise.edge.graph import Dim
@@ -110,20 +110,15 @@ class Builder:
     def in_groups(
         self, tensor: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor], groups: int
     ) -> Value:
-        """`change(tensor)`, a copy, as a constant. If the tensor is stored in integers so are
-        they: scales along its dimension 1 are then those of each group along dimension 0."""
+        """`change(tensor)` as a constant: of several groups a copy, stored in integers if the
+        tensor is."""
         stored = self._stored.get(tensor.data_ptr())
-        view = None if stored is None else stored.view(tensor)
-        self._kept.append(tensor)
-        if stored is not None and view is not None:
-            data, quant = view
-            if isinstance(quant, PerChannel) and quant.axis == 1:
-                quant = PerChannel(quant.scales.repeat(groups), 0, quant.bits)
-            elif not isinstance(quant, PerTensor):
-                return self.constant(change(tensor))
-            laid = change(data).contiguous()
-            return Value(tuple(laid.shape), stored.dtype, data=laid, quant=quant)
-        return self.constant(change(tensor))
+        view = None if stored is None or groups == 1 else stored.view(tensor)
+        quant = None if view is None else _of_all_groups(view[1], groups)
+        if stored is None or view is None or quant is None:
+            return self.constant(change(tensor))
+        laid = change(view[0]).contiguous()
+        return Value(tuple(laid.shape), stored.dtype, data=laid, quant=quant)
 
     def ref(self, operand: Operand) -> Ref:
         """The operand as a value; a constant in its logical order."""
@@ -373,6 +368,13 @@ class Builder:
             dims = (1,) * more + x.value.dims
             value = self.node("Multiply", [x.value, one], dims, x.dtype)
         return Ref(value, _leading(x.perm, rank))
+
+
+def _of_all_groups(quant: Quant, groups: int) -> Quant | None:
+    """Scales of one group's channels, along dimension 1, as those of all, along dimension 0."""
+    if isinstance(quant, PerChannel) and quant.axis == 1:
+        return PerChannel(quant.scales.repeat(groups), 0, quant.bits)
+    return quant if isinstance(quant, PerTensor) else None
 
 
 def scalar(number: float, dtype: torch.dtype) -> torch.Tensor:
