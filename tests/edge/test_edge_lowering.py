@@ -352,7 +352,7 @@ ERRORS: dict[str, tuple[Any, type[Exception], str]] = {
     "a precision that is none": (
         lambda: XnnpackPartitioner(config_precisions="fp32"),
         TypeError,
-        "config_precisions must be of ConfigPrecisionType; got 'f'",
+        "config_precisions must be of ConfigPrecisionType; got 'fp32'",
     ),
     "two methods of one name": (
         lambda: edgewise.to_edge(program(), constant_methods={"forward": 3}).to_executorch(),
