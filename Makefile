@@ -73,8 +73,9 @@ ctest: native
 	@$(QUIET) --show '^[0-9]+% tests passed' build/logs/ctest.log "ctest" \
 	  ctest --test-dir $(DEV) --output-on-failure --no-tests=error
 
+# As many processes as there are cores, but each takes up to 3 GB. A file's tests share models.
 pytest: native
-	@$(PY) -m pytest -q
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile
 
 conformance: native
 	@$(PY) -W ignore tests/conformance

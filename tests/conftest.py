@@ -47,6 +47,12 @@ def _seed() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are as wide as in a pipe: whoever runs the tests may say how wide a terminal is."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture(scope="session")
 def make_pte() -> Callable[..., bytes]:
     """`make_pte(module, example_inputs, partitioner="xnnpack") -> bytes` of a `.pte` file.

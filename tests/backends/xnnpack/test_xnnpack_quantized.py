@@ -564,5 +564,6 @@ def test_models(name: str) -> None:
     (got,) = RUNTIMES["ours"](pte, inputs)
     (peer,) = RUNTIMES["peer"](pte, inputs)
     for y, z, w, f in zip(got, peer, want, unquantized, strict=True):
-        assert (y - w).abs().max() <= share * (w - f).abs().max()
-        assert (z - w).abs().max() <= share * (w - f).abs().max()
+        # The largest single error hangs on the last bits of the calibration; their sum does not.
+        assert (y - w).norm() <= share * (w - f).norm()
+        assert (z - w).norm() <= share * (w - f).norm()
