@@ -5,6 +5,7 @@
 #include <exception>
 #include <new>
 
+#include "input_lending.h"
 #include "method_input.h"
 #include "output_binding.h"
 
@@ -12,19 +13,55 @@ namespace edgewise {
 
 using Kind = InstructionPlan::Kind;
 
-Status MethodInstance::set_input(size_t index, const Value& value) {
+Status MethodInstance::take_input(size_t index,
+                                  const std::function<Status(const ValueInfo&, Value&)>& give) {
   if (index >= plan_.inputs.size()) {
     return error(Code::kInvalidArgument, "[%s] the method has %zu inputs; got input %zu",
                  plan_.name.c_str(), plan_.inputs.size(), index);
   }
-  const Status status = copy_input(plan_.info.inputs[index], value, input_fixed_[index],
-                                   values_[plan_.inputs[index]]);
+  take_back(index);
+  const Status status = give(plan_.info.inputs[index], values_[plan_.inputs[index]]);
   if (!status.ok()) {
     return error(status.code(), "[%s] input %zu %s", plan_.name.c_str(), index,
                  status.message().c_str());
   }
   input_set_[index] = true;
   return status;
+}
+
+Status MethodInstance::set_input(size_t index, const Value& value) {
+  return take_input(index, [&](const ValueInfo& rule, Value& target) {
+    return copy_input(rule, value, input_fixed_[index], target);
+  });
+}
+
+Status MethodInstance::lend_input(size_t index, const Value& value) {
+  if (!can_lend(index)) return set_input(index, value);
+  return take_input(index, [&](const ValueInfo& rule, Value& target) {
+    const Result<bool> lent = edgewise::lend_input(rule, value, target);
+    input_lent_[index] = lent.ok() && *lent;
+    return lent.status();
+  });
+}
+
+bool MethodInstance::can_lend(size_t index) {
+  if (index >= plan_.inputs.size()) return false;
+  if (lendable_[index] == Known::kUnknown) {
+    const bool yes = can_lend_input(plan_, index, [this](uint32_t delegate, size_t argument) {
+      return delegates_[delegate]->reads_within(argument);
+    });
+    lendable_[index] = yes ? Known::kYes : Known::kNo;
+  }
+  return lendable_[index] == Known::kYes;
+}
+
+// The input is in its planned place again, and has to be set.
+void MethodInstance::take_back(size_t index) {
+  if (!input_lent_[index]) return;
+  const TensorPlan& plan = *plan_.tensor(plan_.inputs[index]);
+  values_[plan_.inputs[index]].get<Tensor>()->set_data(memory_.at(plan), plan.nbytes);
+  input_lent_[index] = false;
+  input_set_[index] = false;
 }
 
 const Value* MethodInstance::output(size_t index) const {
@@ -41,6 +78,12 @@ Status MethodInstance::execute(RunProfile* profile) {
     }
   }
   for (size_t i = 0; i < input_set_.size(); ++i) input_set_[i] = input_kept_[i];
+  Status status = run_guarded(profile);
+  for (size_t i = 0; i < input_lent_.size(); ++i) take_back(i);
+  return status;
+}
+
+Status MethodInstance::run_guarded(RunProfile* profile) {
   try {
     return profile == nullptr ? run(nullptr) : run_profiled(*profile);
   } catch (const std::bad_alloc&) {
@@ -177,12 +220,12 @@ bool MethodInstance::bind_output(size_t index, void* data, size_t capacity_bytes
   Tensor* tensor = values_[plan_.outputs[index]].get<Tensor>();
   const TensorPlan* plan = plan_.tensor(plan_.outputs[index]);
   if (tensor == nullptr || plan == nullptr) return false;
-  if (bindable_[index] == Bindable::kUnknown) {
+  if (bindable_[index] == Known::kUnknown) {
     const bool yes =
         can_bind_output(plan_, index, [this](uint32_t op) { return kernels_[op]->argument_count; });
-    bindable_[index] = yes ? Bindable::kYes : Bindable::kNo;
+    bindable_[index] = yes ? Known::kYes : Known::kNo;
   }
-  if (bindable_[index] == Bindable::kNo) return false;
+  if (bindable_[index] == Known::kNo) return false;
   if (data == nullptr) {
     bindings_[index] = nullptr;
     apply_binding(index);
@@ -212,6 +255,7 @@ Status MethodInstance::reset() {
   }
   for (size_t i = 0; i < plan_.inputs.size(); ++i) {
     input_set_[i] = plan_.tensor(plan_.inputs[i]) == nullptr;
+    input_lent_[i] = false;
   }
   return Status::ok_status();
 }

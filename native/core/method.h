@@ -27,6 +27,7 @@ class MethodInstance : public Method {
 
   const MethodInfo& info() const override { return plan_.info; }
   Status set_input(size_t index, const Value& value) override;
+  Status lend_input(size_t index, const Value& value) override;
   using Method::execute;
   Status execute(RunProfile* profile) override;
   const Value* output(size_t index) const override;
@@ -34,7 +35,7 @@ class MethodInstance : public Method {
   Status reset() override;
 
  private:
-  enum class Bindable : uint8_t { kUnknown, kNo, kYes };
+  enum class Known : uint8_t { kUnknown, kNo, kYes };
 
   MethodInstance(std::shared_ptr<const Program> program, const MethodPlan& plan)
       : program_(std::move(program)), plan_(plan) {}
@@ -44,6 +45,11 @@ class MethodInstance : public Method {
   Status fill_value(const ValuePlan& source, Value& value);
   void find_input_rules();
   void apply_binding(size_t index);
+  // Checks the index; `give` checks the value and stores it.
+  Status take_input(size_t index, const std::function<Status(const ValueInfo&, Value&)>& give);
+  bool can_lend(size_t index);
+  void take_back(size_t index);
+  Status run_guarded(RunProfile* profile);
 
   Status run(RunProfile* profile);
   Status run_profiled(RunProfile& profile);
@@ -67,8 +73,10 @@ class MethodInstance : public Method {
   std::vector<bool> input_kept_;   // stays as it is over an execution
   std::vector<bool> input_fixed_;  // a number that no instruction reads
   std::vector<void*> bindings_;    // of outputs: the caller's memory, or null
-  std::vector<Bindable> bindable_;
-  size_t last_events_ = 0;  // of the last run that was profiled
+  std::vector<Known> bindable_;
+  std::vector<Known> lendable_;
+  std::vector<bool> input_lent_;  // is in the caller's memory
+  size_t last_events_ = 0;        // of the last run that was profiled
 };
 
 }  // namespace edgewise

@@ -64,7 +64,8 @@ Status check_tensor(const ValueInfo& rule, const Tensor& got) {
   return Status::ok_status();
 }
 
-Status copy_tensor(const ValueInfo& rule, const Value& value, Tensor& target) {
+// The tensor that `value` is, if it fits; `target` has its sizes then.
+Result<const Tensor*> fit_tensor(const ValueInfo& rule, const Value& value, Tensor& target) {
   const Tensor* source = value.get<Tensor>();
   if (source == nullptr) {
     return error(Code::kInvalidArgument, "must be %s; got %s", describe(rule).c_str(),
@@ -76,7 +77,7 @@ Status copy_tensor(const ValueInfo& rule, const Value& value, Tensor& target) {
     return error(Code::kUnsupported, "was replaced by the program; try reset()");
   }
   EDGEWISE_RETURN_IF_ERROR(target.resize(source->sizes()));
-  return copy_elements(*source, target);
+  return source;
 }
 
 std::string print(const Value& value) {
@@ -117,15 +118,39 @@ Status copy_plain(const ValueInfo& rule, const Value& value, bool fixed, Value& 
   return Status::ok_status();
 }
 
+Result<Tensor*> tensor_of(Value& target) {
+  Tensor* tensor = target.get<Tensor>();
+  if (tensor != nullptr) return tensor;
+  return error(Code::kUnsupported, "was replaced by the program; try reset()");
+}
+
+bool can_take_memory(const Tensor& source, const Tensor& target) {
+  return source.nbytes() != 0 && same_layout(source, target) &&
+         reinterpret_cast<uintptr_t>(source.data<void>()) % element_size(source.type()) == 0;
+}
+
 }  // namespace
 
 Status copy_input(const ValueInfo& rule, const Value& value, bool fixed, Value& target) {
   if (rule.kind != "Tensor") return copy_plain(rule, value, fixed, target);
-  Tensor* tensor = target.get<Tensor>();
-  if (tensor == nullptr) {
-    return error(Code::kUnsupported, "was replaced by the program; try reset()");
+  const Result<Tensor*> tensor = tensor_of(target);
+  if (!tensor) return tensor.status();
+  const Result<const Tensor*> source = fit_tensor(rule, value, **tensor);
+  if (!source) return source.status();
+  return copy_elements(**source, **tensor);
+}
+
+Result<bool> lend_input(const ValueInfo& rule, const Value& value, Value& target) {
+  const Result<Tensor*> tensor = tensor_of(target);
+  if (!tensor) return tensor.status();
+  const Result<const Tensor*> source = fit_tensor(rule, value, **tensor);
+  if (!source) return source.status();
+  if (can_take_memory(**source, **tensor)) {
+    (*tensor)->set_data((*source)->data<void>(), (*source)->nbytes());
+    return true;
   }
-  return copy_tensor(rule, value, *tensor);
+  EDGEWISE_RETURN_IF_ERROR(copy_elements(**source, **tensor));
+  return false;
 }
 
 }  // namespace edgewise

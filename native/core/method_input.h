@@ -9,4 +9,8 @@ namespace edgewise {
 // reads, so that only the value of export time is right. Failures read "must be ...".
 Status copy_input(const ValueInfo& rule, const Value& value, bool fixed, Value& target);
 
+// The same for a tensor, but `target` takes its memory where it is laid out as the method has it.
+// Returns whether it did; else it was copied.
+Result<bool> lend_input(const ValueInfo& rule, const Value& value, Value& target);
+
 }  // namespace edgewise

@@ -76,7 +76,9 @@ Result<std::unique_ptr<Method>> MethodInstance::create(std::shared_ptr<const Pro
   EDGEWISE_RETURN_IF_ERROR(method->fill_values());
   method->find_input_rules();
   method->bindings_.resize(plan.outputs.size());
-  method->bindable_.resize(plan.outputs.size(), Bindable::kUnknown);
+  method->bindable_.resize(plan.outputs.size(), Known::kUnknown);
+  method->lendable_.resize(plan.inputs.size(), Known::kUnknown);
+  method->input_lent_.resize(plan.inputs.size(), false);
   for (size_t i = 0; i < plan.delegates.size(); ++i) {
     Result<std::unique_ptr<Delegate>> delegate = make_delegate(i);
     if (!delegate) return delegate.status();

@@ -182,7 +182,9 @@ Status MethodFace::give(Input& input, size_t index) {
   }
   auto tensor = Tensor::make(array.type, array.shape(), order, data, bytes, Dynamism::kStatic);
   if (!tensor.ok()) return tensor.status().within("execute");
-  return method_->set_input(index, Value(Value::Variant(std::move(*tensor))));
+  const Value value{Value::Variant(std::move(*tensor))};
+  // The caller's array outlives the call, the dense copy does not.
+  return dense ? method_->set_input(index, value) : method_->lend_input(index, value);
 }
 
 }  // namespace edgewise::python

@@ -93,6 +93,12 @@ ImageEntry* XnnpackDelegate::entry_of(size_t input) {
   return found == entries_.end() ? nullptr : &*found;
 }
 
+// XNNPACK may read past the end of what it is given; image entries do not.
+bool XnnpackDelegate::reads_within(size_t index) const {
+  return std::ranges::any_of(
+      entries_, [&](const ImageEntry& entry) { return entry.argument().external_id == index; });
+}
+
 Status XnnpackDelegate::read_inputs(std::span<Value* const> arguments, bool* is_changed) {
   for (size_t i = 0; i < graph_.inputs.size(); ++i) {
     ImageEntry* entry = entry_of(i);

@@ -26,6 +26,7 @@ class XnnpackDelegate final : public Delegate {
   Status execute_profiled(std::span<Value* const> arguments, RunProfile& profile) override {
     return run(arguments, &profile);
   }
+  bool reads_within(size_t index) const override;
   Workers* workers() override { return state_->threadpool() == nullptr ? nullptr : state_.get(); }
 
  private:

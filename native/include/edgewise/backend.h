@@ -64,6 +64,12 @@ class Delegate {
     static_cast<void>(profile);
     return execute(arguments);
   }
+  // Whether argument `index` is an input that is read to its end and no further, so that nothing
+  // readable need follow it (other inputs have kReadPadding bytes behind them).
+  virtual bool reads_within(size_t index) const {
+    static_cast<void>(index);
+    return false;
+  }
   // Threads that kernels may use while no delegate runs, so that there is one pool; null if the
   // delegate has none. They live as long as the delegate.
   virtual Workers* workers() { return nullptr; }

@@ -121,6 +121,9 @@ class Method {
   // Copies a tensor's contents in (shape, type and dim_order are checked against the
   // method's; the message says which input and what it takes), or sets a scalar.
   virtual Status set_input(size_t index, const Value& value) = 0;
+  // The same for one execution: a tensor's memory must stay as it is until execute() returns, which
+  // reads it in place where the plan allows (an image that goes straight into a delegate).
+  virtual Status lend_input(size_t index, const Value& value) = 0;
   Status execute() { return execute(nullptr); }
   // The same, and says where the time went if `profile` is given; of no use after a failure.
   virtual Status execute(RunProfile* profile) = 0;

@@ -87,6 +87,7 @@ class TestDelegate : public Delegate {
     for (int64_t i = 0; i < in->numel(); ++i) out->data<float>()[i] = 2 * in->data<float>()[i];
     return Status::ok_status();
   }
+  bool reads_within(size_t index) const override { return index == 0; }
   Status execute_profiled(std::span<Value* const> arguments, RunProfile& profile) override {
     const int64_t begin = profile_clock();
     EDGEWISE_RETURN_IF_ERROR(execute(arguments));

@@ -1,8 +1,11 @@
 // Images that are quantized and moved on their way in, without XNNPACK.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <limits>
+#include <string_view>
 
 #include "payload_builder.h"
 
@@ -116,6 +119,30 @@ INSTANTIATE_TEST_SUITE_P(Images, ImageEntryTest,
                                          Case{"two_channels_float", Type::fp32, 2, false, 1},
                                          Case{"too_many", Type::qint8, 5, false, 1}),
                          [](const auto& of) { return of.param.name; });
+
+// Callers may lend their memory: what follows it is not theirs.
+TEST_P(ImageEntryTest, ReadsNothingBehindTheImage) {
+  const Case& c = GetParam();
+  auto delegate = make_delegate(image(c).bytes(), nullptr, nullptr, c.threads);
+  ASSERT_TRUE(delegate.ok()) << delegate.status().message();
+  EXPECT_EQ((*delegate)->reads_within(0), std::string_view(c.name) != "too_many");
+  EXPECT_FALSE((*delegate)->reads_within(1));
+  if (!(*delegate)->reads_within(0)) return;
+
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t bytes = size_t{kBatch} * c.channels * kHeight * kWidth * sizeof(float);
+  const size_t readable = (bytes + page - 1) / page * page;
+  void* const memory =
+      mmap(nullptr, readable + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  ASSERT_EQ(mprotect(static_cast<char*>(memory) + readable, page, PROT_NONE), 0);
+  HostTensor in(ScalarType::kFloat, {kBatch, c.channels, kHeight, kWidth});
+  in.tensor().set_data(static_cast<char*>(memory) + readable - bytes, bytes);
+  HostTensor out(ScalarType::kFloat, {kBatch, kHeight, kWidth, c.channels});
+  const Status status = run(**delegate, {&in, &out});
+  EXPECT_TRUE(status.ok()) << status.message();
+  munmap(memory, readable + page);
+}
 
 TEST(ImageEntry, RefusesWhatDoesNotFit) {
   auto delegate = make_delegate(image({"", Type::qint8, 3, false, 1}).bytes());
