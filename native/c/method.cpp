@@ -23,6 +23,17 @@ Status describe(const edgewise_method& method, const char* what, size_t index,
   return Status::ok_status();
 }
 
+edgewise_code take_input(Status (edgewise::Method::*take)(size_t, const edgewise::Value&),
+                         edgewise_method* method, size_t index, const edgewise_value* value) {
+  EDGEWISE_C_NOT_NULL(method);
+  EDGEWISE_C_NOT_NULL(value);
+  return guarded([&]() -> Status {
+    const auto read = edgewise::c::from_c(*value);
+    if (!read) return read.status();
+    return (method->method.get()->*take)(index, read.value());
+  });
+}
+
 }  // namespace
 
 extern "C" {
@@ -69,13 +80,12 @@ edgewise_code edgewise_method_output_info(const edgewise_method* method, size_t 
 
 edgewise_code edgewise_method_set_input(edgewise_method* method, size_t index,
                                         const edgewise_value* value) {
-  EDGEWISE_C_NOT_NULL(method);
-  EDGEWISE_C_NOT_NULL(value);
-  return guarded([&]() -> Status {
-    const auto read = edgewise::c::from_c(*value);
-    if (!read) return read.status();
-    return method->method->set_input(index, read.value());
-  });
+  return take_input(&edgewise::Method::set_input, method, index, value);
+}
+
+edgewise_code edgewise_method_lend_input(edgewise_method* method, size_t index,
+                                         const edgewise_value* value) {
+  return take_input(&edgewise::Method::lend_input, method, index, value);
 }
 
 edgewise_code edgewise_method_execute(edgewise_method* method) {

@@ -47,9 +47,11 @@ Status MethodInstance::lend_input(size_t index, const Value& value) {
 bool MethodInstance::can_lend(size_t index) {
   if (index >= plan_.inputs.size()) return false;
   if (lendable_[index] == Known::kUnknown) {
-    const bool yes = can_lend_input(plan_, index, [this](uint32_t delegate, size_t argument) {
-      return delegates_[delegate]->reads_within(argument);
-    });
+    const bool yes = can_lend_input(
+        plan_, index, [this](uint32_t op) { return kernels_[op]->argument_count; },
+        [this](uint32_t delegate, size_t argument) {
+          return delegates_[delegate]->reads_within(argument);
+        });
     lendable_[index] = yes ? Known::kYes : Known::kNo;
   }
   return lendable_[index] == Known::kYes;

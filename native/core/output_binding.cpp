@@ -19,46 +19,13 @@
 #include <algorithm>
 
 #include "method_memory.h"
+#include "plan_mentions.h"
 
 namespace edgewise {
 
-namespace {
-
 using Kind = InstructionPlan::Kind;
 
-// Calls `visit` with the instruction's arguments and the items of those that are lists.
-template <typename Visit>
-bool any_mention(const MethodPlan& plan, const InstructionPlan& instruction, Visit visit) {
-  return std::ranges::any_of(instruction.args, [&](uint32_t arg) {
-    if (visit(arg)) return true;
-    const auto* list = std::get_if<TensorListPlan>(&plan.values[arg]);
-    return list != nullptr && std::ranges::any_of(list->items, [&](uint32_t item) {
-             return item != kNone && visit(item);
-           });
-  });
-}
-
-// Rule 3 for kernels: `value` is one of the returned values and, among the arguments of
-// the schema, there once and not inside of a list.
-bool writes_only(const MethodPlan& plan, const InstructionPlan& call, uint32_t value,
-                 size_t arguments) {
-  const std::string& name = plan.operators[call.target];
-  if (name.starts_with("executorch_prim::") || !name.ends_with("out")) return false;
-  if (arguments > call.args.size()) return false;
-  const auto returns = std::span(call.args).subspan(arguments);
-  if (std::ranges::count(returns, value) != 1) return false;
-  size_t mentions = 0;
-  any_mention(plan, call, [&](uint32_t mentioned) {
-    if (mentioned == value) ++mentions;
-    return false;
-  });
-  return mentions == 2;
-}
-
-}  // namespace
-
-bool can_bind_output(const MethodPlan& plan, size_t index,
-                     const std::function<size_t(uint32_t)>& kernel_arguments) {
+bool can_bind_output(const MethodPlan& plan, size_t index, const ArgumentCount& kernel_arguments) {
   const uint32_t value = plan.outputs[index];
   const TensorPlan* tensor = plan.tensor(value);
   if (tensor == nullptr || tensor->storage != TensorPlan::Storage::kPlanned ||

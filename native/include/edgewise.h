@@ -204,6 +204,10 @@ EDGEWISE_API edgewise_code edgewise_method_output_info(const edgewise_method* me
  * run. */
 EDGEWISE_API edgewise_code edgewise_method_set_input(edgewise_method* method, size_t index,
                                                      const edgewise_value* value);
+/* The same for one run: a tensor's `data` must stay as it is until execute returns, which reads it
+ * in place where the program's plan allows (an image that goes straight into a delegate). */
+EDGEWISE_API edgewise_code edgewise_method_lend_input(edgewise_method* method, size_t index,
+                                                      const edgewise_value* value);
 EDGEWISE_API edgewise_code edgewise_method_execute(edgewise_method* method);
 /* After execute: the output, whose `data` and `text` belong to the method and are valid until
  * its next execute, reset or free. */

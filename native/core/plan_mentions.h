@@ -1,0 +1,33 @@
+// Which instructions of a method have to do with which values.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+
+#include "method_plan.h"
+
+namespace edgewise {
+
+// The number of arguments of an operator's schema.
+using ArgumentCount = std::function<size_t(uint32_t op)>;
+
+// Whether `visit` says yes to one of the instruction's arguments or the items of those that are
+// lists.
+template <typename Visit>
+bool any_mention(const MethodPlan& plan, const InstructionPlan& instruction, Visit visit) {
+  return std::ranges::any_of(instruction.args, [&](uint32_t arg) {
+    if (visit(arg)) return true;
+    const auto* list = std::get_if<TensorListPlan>(&plan.values[arg]);
+    return list != nullptr && std::ranges::any_of(list->items, [&](uint32_t item) {
+             return item != kNone && visit(item);
+           });
+  });
+}
+
+// Whether a kernel's call writes `value` as a whole and does not read it: it is one of the returned
+// values and, among the `arguments` of the schema, there once and not inside of a list. Kernels of
+// the runtime that move pointers about (executorch_prim) are none.
+bool writes_only(const MethodPlan& plan, const InstructionPlan& call, uint32_t value,
+                 size_t arguments);
+
+}  // namespace edgewise
