@@ -419,6 +419,7 @@ COMMANDS: list[tuple[str, int, str]] = [
     ("bench {}/float.pte --eager {}/model.py:broken -n 3", 1, "raised TypeError"),
     ("diff {}/float.pte {}/nope.pte", 1, "No such file or directory"),
     ("compile {}/model.py:make -c {}/data.npy", 1, "[--calibration] is for --quantize int8; got"),
+    ("compile {}/model.py:make --quantize int8 -c {}/no.npy", 1, "[--calibration] no such file"),
     ("compare {}/float.pte", 1, "got a .pte file; try model.py:make, or edgewise inspect"),
     ("bench {}/model.py:make", 1, "must be a .pte file; got"),
     ("profile {}/nope.pte", 1, "no such file; looked from"),

@@ -93,7 +93,7 @@ def command(
         raise CliError(f"[--program] no such file: {program}")
     with out.progress(f"loading {model}"):
         loaded = load_model(model, shape)
-    calibrating = data(loaded, calibration, how, limit) if calibration else None
+    calibrating = data(loaded, calibration, how, limit, "--calibration") if calibration else None
     if inputs:
         batches = data(loaded, inputs, how)
     elif calibrating:

@@ -113,7 +113,7 @@ def command(
     batches = None
     if calibration:
         with out.progress("reading calibration data"):
-            batches = data(loaded, calibration, how, limit)
+            batches = data(loaded, calibration, how, limit, "--calibration")
         has_pictures = any(Path(one).is_dir() or is_image(Path(one)) for one in calibration)
         told = f"; pictures: {how}" if has_pictures else ""
         out.note(f"calibration: {len(batches)} batches{told}")

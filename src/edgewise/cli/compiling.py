@@ -156,9 +156,10 @@ def data(
     sources: Sequence[str] | None,
     how: Preprocessing,
     limit: int | None = None,
+    option: str = "--input",
 ) -> list[tuple[Any, ...]]:
-    """Batches of inputs of the model, from the sources."""
-    found = batches(sources, model.specs(), how)[:limit]
+    """Batches of inputs of the model, from the sources that were given by `option`."""
+    found = batches(sources, model.specs(), how, option=option)[:limit]
     return [model.nested(batch.values) for batch in found]
 
 

@@ -133,7 +133,7 @@ def _compiled(
         loaded = load_model(source, shape)
     batches = None
     if calibration:
-        batches = data(loaded, calibration, preprocessing("imagenet"), 8)
+        batches = data(loaded, calibration, preprocessing("imagenet"), 8, "--calibration")
     elif way.quantize == "int8":
         batches = [loaded.needed_inputs()]
     return compile_one(loaded, way, out, batches).program.record()

@@ -85,8 +85,29 @@ def batches(
     *,
     seed: int = 0,
     shapes: Sequence[str] | None = None,
+    option: str = "--input",
 ) -> list[Batch]:
-    """All batches that the sources make. CliError where they do not fit the model."""
+    """All batches that the sources make. CliError where they do not fit the model.
+
+    option: what the sources were given by.
+    """
+    try:
+        return _batches(sources, specs, how, seed, shapes)
+    except _Refusal as cause:
+        raise CliError(f"[{option}] {cause}") from None
+
+
+class _Refusal(Exception):
+    """Of what an option said, which the message begins with."""
+
+
+def _batches(
+    sources: Sequence[str] | None,
+    specs: Sequence[InputSpec],
+    how: Preprocessing,
+    seed: int,
+    shapes: Sequence[str] | None,
+) -> list[Batch]:
     given = list(sources or ["random"] * len(specs))
     if given == ["random"]:
         given *= len(specs)
@@ -99,9 +120,9 @@ def batches(
             if files:
                 return [b for file in files for b in _joined(_npz(file, specs))]
     if len(given) != len(specs):
-        raise CliError(
-            f"[--input] the model takes {len(specs)} inputs ({', '.join(map(str, specs))}); got "
-            f"{len(given)}; try --input for each, or one .npz file with {len(specs)} arrays"
+        raise _Refusal(
+            f"the model takes {len(specs)} inputs ({', '.join(map(str, specs))}); got "
+            f"{len(given)}; try the option for each, or one .npz file with {len(specs)} arrays"
         )
     if shapes and len(shapes) != len(specs):
         raise CliError(
@@ -119,8 +140,8 @@ def _joined(columns: list[list[Batch]]) -> list[Batch]:
     count = max((len(column) for column in columns), default=1)
     for index, column in enumerate(columns):
         if len(column) not in (1, count):
-            raise CliError(
-                f"[--input] inputs must have as many batches as each other, or one; got "
+            raise _Refusal(
+                f"inputs must have as many batches as each other, or one; got "
                 f"{len(column)} for input {index} and {count} for another"
             )
     rows = []
@@ -152,16 +173,14 @@ def _column(
 
 def _of_file(path: Path, spec: InputSpec, how: Preprocessing) -> list[Batch]:
     if not path.exists():
-        raise CliError(f"[--input] no such file, and not 'random': {path}")
+        raise _Refusal(f"no such file, and not 'random': {path}")
     if is_image(path):
         return [Batch(str(path), (read_image(path, spec.shape, spec.dtype, how),))]
     if path.suffix == ".npz":
         return _joined(_npz(path, [spec]))
     if path.suffix == ".npy":
         return _samples(path.name, _load(path), spec)
-    raise CliError(
-        f"[--input] must be a .npy or .npz file, a picture, a folder, or 'random'; got {path}"
-    )
+    raise _Refusal(f"must be a .npy or .npz file, a picture, a folder, or 'random'; got {path}")
 
 
 def _load(path: Path) -> Any:
@@ -170,7 +189,7 @@ def _load(path: Path) -> Any:
     try:
         return np.load(path, allow_pickle=False)
     except FileNotFoundError:
-        raise CliError(f"[--input] no such file: {path}") from None
+        raise _Refusal(f"no such file: {path}") from None
     except (ValueError, EOFError, zipfile.BadZipFile) as cause:
         raise CliError(
             f"[{path}] must be a file of numpy.save or numpy.savez, without objects; got {cause}"
@@ -277,4 +296,4 @@ def _number(source: str, spec: InputSpec, index: int) -> Any:
             return None
     except ValueError:
         pass
-    raise CliError(f"[--input] input {index} must be of the kind {spec.kind}; got {source!r}")
+    raise _Refusal(f"input {index} must be of the kind {spec.kind}; got {source!r}")
