@@ -119,6 +119,9 @@ Status MethodInstance::run(RunProfile* profile) {
   const size_t count = plan_.instructions.size();
   uint64_t rounds = 0;
   for (size_t at = 0; at < count;) {
+    const Joined* joined = joined_at_.empty() ? nullptr : joined_at_[at];
+    // Several at once are known by the last, whose result there is.
+    if (joined != nullptr) at = joined->plan->last;
     const InstructionPlan& instruction = plan_.instructions[at];
     Status status;
     size_t next = at + 1;
@@ -127,6 +130,10 @@ Status MethodInstance::run(RunProfile* profile) {
     switch (instruction.kind) {
       case Kind::kKernel:
       case Kind::kDelegate: {
+        if (joined != nullptr) {
+          status = run_joined(*joined);
+          break;
+        }
         const auto [begin, size] = argument_spans_[at];
         status = run_call(instruction, std::span(arguments_).subspan(begin, size), profile);
         break;
@@ -167,11 +174,28 @@ Status MethodInstance::run_call(const InstructionPlan& instruction,
       return delegate.execute_profiled(arguments, *profile);
     return delegate.execute(arguments);
   }
-  const Kernel& kernel = *kernels_[instruction.target];
+  return run_kernel(*kernels_[instruction.target], arguments);
+}
+
+Status MethodInstance::run_kernel(const Kernel& kernel, std::span<Value* const> arguments) {
   KernelContext context(kernel.name, arguments, workers_);
   Status status = kernel.function(context);
   // A kernel that went on with defaults did not compute what the program says.
   return status.ok() && !context.ok() ? context.status() : status;
+}
+
+Status MethodInstance::run_joined(const Joined& joined) {
+  const uint32_t place = joined.plan->computed_in;
+  if (place == kNone) return run_kernel(*joined.kernel, joined.arguments);
+  Tensor& out = *joined.arguments.back()->get<Tensor>();
+  const Tensor& room = *values_[place].get<Tensor>();
+  void* data = out.data<void>();
+  const size_t capacity = out.capacity();
+  out.set_data(room.data<void>(), room.capacity());
+  const Status status = run_kernel(*joined.kernel, joined.arguments);
+  out.set_data(data, capacity);
+  if (status.ok() && out.nbytes() != 0) std::memcpy(data, room.data<void>(), out.nbytes());
+  return status;
 }
 
 Status MethodInstance::move(uint32_t from, uint32_t to) {

@@ -37,10 +37,17 @@ class MethodInstance : public Method {
  private:
   enum class Known : uint8_t { kUnknown, kNo, kYes };
 
+  struct Joined {
+    const JoinedCall* plan;
+    const Kernel* kernel;
+    std::vector<Value*> arguments;
+  };
+
   MethodInstance(std::shared_ptr<const Program> program, const MethodPlan& plan)
       : program_(std::move(program)), plan_(plan) {}
 
   Status resolve_kernels();
+  void join_calls();
   Status fill_values();
   Status fill_value(const ValuePlan& source, Value& value);
   void find_input_rules();
@@ -55,6 +62,8 @@ class MethodInstance : public Method {
   Status run_profiled(RunProfile& profile);
   Status run_call(const InstructionPlan& instruction, std::span<Value* const> arguments,
                   RunProfile* profile);
+  Status run_kernel(const Kernel& kernel, std::span<Value* const> arguments);
+  Status run_joined(const Joined& joined);
   Status move(uint32_t from, uint32_t to);
   Result<bool> test(uint32_t value) const;
   Status free(uint32_t value);
@@ -69,6 +78,9 @@ class MethodInstance : public Method {
   Workers* workers_ = nullptr;                             // of one of the delegates
   std::vector<Value*> arguments_;                          // of all instructions
   std::vector<std::pair<size_t, size_t>> argument_spans_;  // of each: begin and count
+  Value none_;
+  std::vector<Joined> joined_;
+  std::vector<const Joined*> joined_at_;  // of each instruction: that begins here; or empty
   std::vector<bool> input_set_;
   std::vector<bool> input_kept_;   // stays as it is over an execution
   std::vector<bool> input_fixed_;  // a number that no instruction reads

@@ -60,6 +60,17 @@ struct InstructionPlan {
   std::vector<uint32_t> args;  // of kernels and delegates
 };
 
+// A kernel's call in place of the instructions `first` to `last`, see joined_calls.h.
+struct JoinedCall {
+  uint32_t first = 0;
+  uint32_t last = 0;
+  const char* kernel = nullptr;
+  std::vector<uint32_t> args;  // of the kernel's schema, kNone for None; the output comes last
+  // A tensor in whose memory the output is computed, since its own place is an operand's; kNone:
+  // in its own.
+  uint32_t computed_in = kNone;
+};
+
 struct DelegatePlan {
   std::string backend;
   std::span<const std::byte> payload;
@@ -72,7 +83,8 @@ struct MethodPlan {
   std::vector<uint32_t> inputs;
   std::vector<uint32_t> outputs;
   std::vector<InstructionPlan> instructions;  // all chains, one after the other
-  std::vector<std::string> operators;         // "aten::add.out", "aten::copy_"
+  std::vector<JoinedCall> joined;
+  std::vector<std::string> operators;  // "aten::add.out", "aten::copy_"
   std::vector<DelegatePlan> delegates;
   std::vector<size_t> arenas;       // bytes; entry 0 is filled by the tensors without a plan
   std::vector<bool> shared_arenas;  // of `arenas`, those that a session's methods share

@@ -74,6 +74,7 @@ Result<std::unique_ptr<Method>> MethodInstance::create(std::shared_ptr<const Pro
   method->memory_ = std::move(*memory);
   method->values_.resize(plan.values.size());
   EDGEWISE_RETURN_IF_ERROR(method->fill_values());
+  method->join_calls();
   method->find_input_rules();
   method->bindings_.resize(plan.outputs.size());
   method->bindable_.resize(plan.outputs.size(), Known::kUnknown);
@@ -108,6 +109,21 @@ Status MethodInstance::resolve_kernels() {
     }
   }
   return missing.empty() ? Status::ok_status() : missing_operators(plan_, missing);
+}
+
+void MethodInstance::join_calls() {
+  for (const JoinedCall& call : plan_.joined) {
+    const Kernel* kernel = find_kernel(call.kernel);
+    if (kernel == nullptr || kernel->argument_count != call.args.size()) continue;
+    Joined joined{&call, kernel, {}};
+    for (const uint32_t arg : call.args) {
+      joined.arguments.push_back(arg == kNone ? &none_ : &values_[arg]);
+    }
+    joined_.push_back(std::move(joined));
+  }
+  if (joined_.empty()) return;
+  joined_at_.resize(plan_.instructions.size(), nullptr);
+  for (const Joined& joined : joined_) joined_at_[joined.plan->first] = &joined;
 }
 
 Status MethodInstance::fill_values() {

@@ -121,6 +121,36 @@ void gather_patches(const Geometry& g, const C* image, const Dims& strides, int6
   }
 }
 
+// Whether the output's positions are equally far apart by these strides, also from one row to the
+// next.
+bool follow(const Geometry& g, const Dims& strides) {
+  return (g.out[1] == 1 || strides[3] == g.out[2] * strides[4]) &&
+         (g.out[0] == 1 || strides[2] == g.out[1] * g.out[2] * strides[4]);
+}
+
+// The first `count` positions, which fill panels, of a result in which they follow one another.
+template <typename C>
+Status convolve_panels(const Geometry& g, const C* image, const Dims& in_strides,
+                       int64_t in_channels, const C* weights, const C* shifts, C* result,
+                       int64_t out_stride, int64_t out_channels, int64_t count) {
+  // Of a kernel of one tap the panel may be the image itself: no use in a copy that few rows read.
+  const bool one_tap = g.taps() == 1 && g.stride == Triple{1, 1, 1} && g.padding == Triple{0, 0, 0};
+  const bool as_is = one_tap && out_channels <= 32 && in_strides[4] == 1 && follow(g, in_strides);
+  const int64_t k = in_channels * g.taps();
+  Scratch<C> scratch;
+  if (!as_is) EDGEWISE_RETURN_IF_ERROR(scratch.reserve(k * kGemmColumns));
+  for (int64_t first = 0; first < count; first += kGemmColumns) {
+    Panel<C> panel{scratch.data()};
+    if (as_is) {
+      panel = {image + first, in_strides[1]};
+    } else {
+      gather_patches(g, image, in_strides, in_channels, first, kGemmColumns, scratch.data());
+    }
+    gemm_rows<C>(weights, out_channels, k, panel, shifts, {result + first, out_stride});
+  }
+  return {};
+}
+
 // One output channel of one input channel: rows of the output are sums of shifted rows of
 // the input.
 template <typename C>
@@ -224,9 +254,6 @@ Status convolve(const Geometry& geometry, const View& input, const View& weight,
   EDGEWISE_RETURN_IF_ERROR(x.read(input));
   if (bias) EDGEWISE_RETURN_IF_ERROR(b.read(view_of(*bias), true));
   EDGEWISE_RETURN_IF_ERROR(y.prepare(out));
-  // Whether positions are equally far apart, also from one row to the next.
-  const bool rows_follow = (g.out[1] == 1 || y.strides[3] == g.out[2] * y.strides[4]) &&
-                           (g.out[0] == 1 || y.strides[2] == g.out[1] * g.out[2] * y.strides[4]);
   for (int64_t group = 0; group < groups; ++group) {
     // [output channels, input channels, taps], row-major.
     View part = weight.narrow(0, group * weight.sizes[0] / groups, weight.sizes[0] / groups);
@@ -267,29 +294,27 @@ Status convolve(const Geometry& geometry, const View& input, const View& weight,
         }
         continue;
       }
+      const C* shifts = bias ? b.data + group * out_channels : nullptr;
+      int64_t done = 0;
+      if (follow(g, y.strides) && y.strides[4] == 1) {
+        done = g.positions() / kGemmColumns * kGemmColumns;
+        EDGEWISE_RETURN_IF_ERROR(convolve_panels(g, image, x.strides, in_channels, w.data, shifts,
+                                                 result, y.strides[1], out_channels, done));
+      }
       const auto pack = [&](int64_t first, int64_t count, C* panel) {
-        gather_patches(g, image, x.strides, in_channels, first, count, panel);
+        gather_patches(g, image, x.strides, in_channels, done + first, count, panel);
       };
       const auto write = [&](int64_t row, int64_t first, int64_t count, const C* products) {
-        const C shift = bias ? b.data[group * out_channels + row] : C(0);
+        const C shift = shifts ? shifts[row] : C(0);
         C* to = result + row * y.strides[1];
-        if (rows_follow) {
-          to += first * y.strides[4];
-          if (y.strides[4] == 1 && count == kGemmColumns) {
-            for (int64_t j = 0; j < kGemmColumns; ++j) to[j] = wrap_add(products[j], shift);
-            return;
-          }
-          for (int64_t j = 0; j < count; ++j) to[j * y.strides[4]] = wrap_add(products[j], shift);
-          return;
-        }
         for (int64_t j = 0; j < count; ++j) {
-          const int64_t p = first + j;
+          const int64_t p = done + first + j;
           to[p / (g.out[1] * g.out[2]) * y.strides[2] + p / g.out[2] % g.out[1] * y.strides[3] +
              p % g.out[2] * y.strides[4]] = wrap_add(products[j], shift);
         }
       };
       EDGEWISE_RETURN_IF_ERROR(
-          gemm<C>(out_channels, g.positions(), in_channels * g.taps(), w.data, pack, write));
+          gemm<C>(out_channels, g.positions() - done, in_channels * g.taps(), w.data, pack, write));
     }
   }
   return y.finish();

@@ -22,7 +22,8 @@ using Number = std::conditional_t<std::is_same_v<C, int32_t>, uint32_t,
 
 template <typename C, size_t kBytes = kVectorBytes, int64_t kOfCpu = kRegisters>
 struct Tile {
-  typedef Number<C> Vector [[gnu::vector_size(kBytes), gnu::may_alias]];
+  // Anywhere in memory.
+  typedef Number<C> Vector [[gnu::vector_size(kBytes), gnu::may_alias, gnu::aligned(alignof(C))]];
   static constexpr int64_t kLanes = kBytes / sizeof(C);
   static constexpr int64_t kVectors = kGemmColumns / kLanes;  // of a row of the result
   // Sums stay in registers, and leave some for the factors.
@@ -30,18 +31,28 @@ struct Tile {
 };
 
 template <typename C, int64_t kRows, typename T = Tile<C>>
-[[gnu::always_inline]] inline void multiply(const C* a, int64_t k, const C* panel, C* result) {
+[[gnu::always_inline]] inline void multiply(const C* a, int64_t k, const Panel<C>& panel,
+                                            const C* shifts, const Rows<C>& result) {
   using Vector = typename T::Vector;
   constexpr int64_t kVectors = T::kVectors;
   Vector sums[kRows][kVectors] = {};
-  const auto* columns = reinterpret_cast<const Vector*>(panel);
-  for (int64_t i = 0; i < k; ++i, columns += kVectors) {
+  if (shifts) {
+    for (int64_t r = 0; r < kRows; ++r) {
+      for (int64_t v = 0; v < kVectors; ++v) sums[r][v] += static_cast<Number<C>>(shifts[r]);
+    }
+  }
+  const C* row = panel.data;
+  for (int64_t i = 0; i < k; ++i, row += panel.stride) {
+    const auto* columns = reinterpret_cast<const Vector*>(row);
     for (int64_t r = 0; r < kRows; ++r) {
       const auto factor = static_cast<Number<C>>(a[r * k + i]);
       for (int64_t v = 0; v < kVectors; ++v) sums[r][v] += factor * columns[v];
     }
   }
-  std::memcpy(result, sums, sizeof(sums));
+  for (int64_t r = 0; r < kRows; ++r) {
+    auto* to = reinterpret_cast<Vector*>(result.data + r * result.stride);
+    for (int64_t v = 0; v < kVectors; ++v) to[v] = sums[r][v];
+  }
 }
 
 #if EDGEWISE_LEVEL >= 3
@@ -51,14 +62,17 @@ using WideTile = Tile<C, 64, sizeof(C) == 4 ? 16 : 32>;  // 12 rows
 
 template <typename C>
 [[gnu::target("avx512f,avx512dq")]] int64_t multiply_wide(const C* a, int64_t m, int64_t k,
-                                                          const C* panel, C* result) {
+                                                          const Panel<C>& panel, const C* shifts,
+                                                          const Rows<C>& result) {
   constexpr int64_t kRows = WideTile<C>::kRows;
   int64_t row = 0;
   for (; row + kRows <= m; row += kRows) {
-    multiply<C, kRows, WideTile<C>>(a + row * k, k, panel, result + row * kGemmColumns);
+    multiply<C, kRows, WideTile<C>>(a + row * k, k, panel, shifts ? shifts + row : shifts,
+                                    result.from(row));
   }
   for (; row + 4 <= m; row += 4) {
-    multiply<C, 4, WideTile<C>>(a + row * k, k, panel, result + row * kGemmColumns);
+    multiply<C, 4, WideTile<C>>(a + row * k, k, panel, shifts ? shifts + row : shifts,
+                                result.from(row));
   }
   return row;
 }
@@ -71,26 +85,29 @@ bool has_wide() {
 
 // The last rows, of which there are fewer than a tile's.
 template <typename C, int64_t kRows = Tile<C>::kRows - 1>
-void multiply_last(const C* a, int64_t rows, int64_t k, const C* panel, C* result) {
+void multiply_last(const C* a, int64_t rows, int64_t k, const Panel<C>& panel, const C* shifts,
+                   const Rows<C>& result) {
   if constexpr (kRows > 0) {
-    if (rows == kRows) return multiply<C, kRows>(a, k, panel, result);
-    multiply_last<C, kRows - 1>(a, rows, k, panel, result);
+    if (rows == kRows) return multiply<C, kRows>(a, k, panel, shifts, result);
+    multiply_last<C, kRows - 1>(a, rows, k, panel, shifts, result);
   }
 }
 
 }  // namespace
 
 template <typename C>
-void gemm_rows(const C* a, int64_t m, int64_t k, const C* panel, C* result) {
+void gemm_rows(const C* a, int64_t m, int64_t k, const Panel<C>& panel, const C* shifts,
+               const Rows<C>& result) {
   constexpr int64_t kRows = Tile<C>::kRows;
   int64_t row = 0;
 #if EDGEWISE_LEVEL >= 3
-  if (has_wide()) row = multiply_wide(a, m, k, panel, result);
+  if (has_wide()) row = multiply_wide(a, m, k, panel, shifts, result);
 #endif
   for (; row + kRows <= m; row += kRows) {
-    multiply<C, kRows>(a + row * k, k, panel, result + row * kGemmColumns);
+    multiply<C, kRows>(a + row * k, k, panel, shifts ? shifts + row : shifts, result.from(row));
   }
-  multiply_last<C>(a + row * k, m - row, k, panel, result + row * kGemmColumns);
+  multiply_last<C>(a + row * k, m - row, k, panel, shifts ? shifts + row : shifts,
+                   result.from(row));
 }
 
 template <typename C>
@@ -144,10 +161,14 @@ template void dots(const float*, const float*, int64_t, int64_t, float*);
 template void dots(const double*, const double*, int64_t, int64_t, double*);
 template void dots(const int64_t*, const int64_t*, int64_t, int64_t, int64_t*);
 template void dots(const int32_t*, const int32_t*, int64_t, int64_t, int32_t*);
-template void gemm_rows(const float*, int64_t, int64_t, const float*, float*);
-template void gemm_rows(const double*, int64_t, int64_t, const double*, double*);
-template void gemm_rows(const int64_t*, int64_t, int64_t, const int64_t*, int64_t*);
-template void gemm_rows(const int32_t*, int64_t, int64_t, const int32_t*, int32_t*);
+template void gemm_rows(const float*, int64_t, int64_t, const Panel<float>&, const float*,
+                        const Rows<float>&);
+template void gemm_rows(const double*, int64_t, int64_t, const Panel<double>&, const double*,
+                        const Rows<double>&);
+template void gemm_rows(const int64_t*, int64_t, int64_t, const Panel<int64_t>&, const int64_t*,
+                        const Rows<int64_t>&);
+template void gemm_rows(const int32_t*, int64_t, int64_t, const Panel<int32_t>&, const int32_t*,
+                        const Rows<int32_t>&);
 template float dot(const float*, const float*, int64_t);
 template double dot(const double*, const double*, int64_t);
 template int64_t dot(const int64_t*, const int64_t*, int64_t);

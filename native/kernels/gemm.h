@@ -8,9 +8,25 @@ inline namespace EDGEWISE_TARGET {
 
 inline constexpr int64_t kGemmColumns = 16;
 
-// Multiplies A [m, k], row-major, with the columns of a panel [k, kGemmColumns].
+// kGemmColumns columns of B, and of the product: rows that are `stride` elements apart.
 template <typename C>
-void gemm_rows(const C* a, int64_t m, int64_t k, const C* panel, C* result);
+struct Panel {
+  const C* data;
+  int64_t stride = kGemmColumns;
+};
+template <typename C>
+struct Rows {
+  C* data;
+  int64_t stride = kGemmColumns;
+
+  Rows from(int64_t row) const { return {data + row * stride, stride}; }
+};
+
+// Multiplies A [m, k], row-major, with the columns of a panel [k, kGemmColumns]. Each row of the
+// result has its own of `shifts` added; null: none.
+template <typename C>
+void gemm_rows(const C* a, int64_t m, int64_t k, const Panel<C>& panel, const C* shifts,
+               const Rows<C>& result);
 
 // The sum of products of two arrays.
 template <typename C>
@@ -34,7 +50,7 @@ Status gemm(int64_t m, int64_t n, int64_t k, const C* a, Pack&& pack, Write&& wr
     pack(first, count, panel.data());
     for (int64_t row = 0; row < m; row += kRows) {
       const int64_t rows = std::min(kRows, m - row);
-      gemm_rows<C>(a + row * k, rows, k, panel.data(), result);
+      gemm_rows<C>(a + row * k, rows, k, {panel.data()}, nullptr, {result});
       for (int64_t r = 0; r < rows; ++r) write(row + r, first, count, result + r * kGemmColumns);
     }
   }
@@ -45,10 +61,14 @@ extern template void dots(const float*, const float*, int64_t, int64_t, float*);
 extern template void dots(const double*, const double*, int64_t, int64_t, double*);
 extern template void dots(const int64_t*, const int64_t*, int64_t, int64_t, int64_t*);
 extern template void dots(const int32_t*, const int32_t*, int64_t, int64_t, int32_t*);
-extern template void gemm_rows(const float*, int64_t, int64_t, const float*, float*);
-extern template void gemm_rows(const double*, int64_t, int64_t, const double*, double*);
-extern template void gemm_rows(const int64_t*, int64_t, int64_t, const int64_t*, int64_t*);
-extern template void gemm_rows(const int32_t*, int64_t, int64_t, const int32_t*, int32_t*);
+extern template void gemm_rows(const float*, int64_t, int64_t, const Panel<float>&, const float*,
+                               const Rows<float>&);
+extern template void gemm_rows(const double*, int64_t, int64_t, const Panel<double>&, const double*,
+                               const Rows<double>&);
+extern template void gemm_rows(const int64_t*, int64_t, int64_t, const Panel<int64_t>&,
+                               const int64_t*, const Rows<int64_t>&);
+extern template void gemm_rows(const int32_t*, int64_t, int64_t, const Panel<int32_t>&,
+                               const int32_t*, const Rows<int32_t>&);
 extern template float dot(const float*, const float*, int64_t);
 extern template double dot(const double*, const double*, int64_t);
 extern template int64_t dot(const int64_t*, const int64_t*, int64_t);

@@ -14,6 +14,12 @@ struct Product {
   View out;  // [batch, m, n]
 };
 
+// Swaps the last two of three dimensions.
+void turn(Dims& sizes, Dims& strides) {
+  std::swap(sizes[1], sizes[2]);
+  std::swap(strides[1], strides[2]);
+}
+
 // A row times the matrix B [k, n], whose rows are `stride` apart: it is read where it is.
 template <typename C, typename Write>
 void multiply_row(const C* a, const C* b, int64_t k, int64_t n, int64_t stride, Write&& write) {
@@ -41,6 +47,16 @@ void multiply_row(const C* a, const C* b, int64_t k, int64_t n, int64_t stride, 
   }
 }
 
+// Sums of float are taken in float over stretches short enough to round little.
+template <typename C>
+C long_dot(const C* a, const C* b, int64_t k) {
+  if constexpr (!std::is_same_v<C, float>) return dot(a, b, k);
+  constexpr int64_t kStretch = 4096;
+  double total = 0;
+  for (int64_t i = 0; i < k; i += kStretch) total += dot(a + i, b + i, std::min(kStretch, k - i));
+  return static_cast<C>(total);
+}
+
 template <typename C>
 Status multiply(const Product& product) {
   const int64_t batches = product.out.sizes[0], m = product.out.sizes[1], n = product.out.sizes[2];
@@ -49,7 +65,12 @@ Status multiply(const Product& product) {
   ComputeInput<C> a, b, added;
   ComputeOutput<C> out;
   EDGEWISE_RETURN_IF_ERROR(a.read(product.a, true));
-  EDGEWISE_RETURN_IF_ERROR(b.read(product.b));
+  // A transposed factor stays one if it is converted: its columns are what is read in a row.
+  View second = product.b;
+  const bool turned = second.strides[1] == 1;
+  if (turned) turn(second.sizes, second.strides);
+  EDGEWISE_RETURN_IF_ERROR(b.read(second));
+  if (turned) turn(b.sizes, b.strides);
   if (product.added && beta != 0) {
     EDGEWISE_RETURN_IF_ERROR(added.read(*product.added));
     if (added.sizes.size() != 3) return error(Code::kInternal, "an addend has three dimensions");
@@ -102,7 +123,7 @@ Status multiply(const Product& product) {
           write(row, column, kDots, sums);
         }
         for (; column < n; ++column) {
-          sums[0] = dot(rows + row * k, from + column * b.strides[2], k);
+          sums[0] = long_dot(rows + row * k, from + column * b.strides[2], k);
           write(row, column, 1, sums);
         }
       }
