@@ -36,7 +36,7 @@ struct HardSwish {
   static constexpr bool kFloatingOnly = true;
   template <typename C>
   C operator()(C x) const {
-    return x * shifted_within_six(x) * C(1.0 / 6.0);
+    return x * (shifted_within_six(x) * C(1.0 / 6.0));  // x times 6 may be too large
   }
 };
 struct HardSigmoid {
