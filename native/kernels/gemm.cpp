@@ -23,7 +23,6 @@ using Number = std::conditional_t<std::is_same_v<C, int32_t>, uint32_t,
 template <typename C, size_t kBytes = kVectorBytes, int64_t kOfCpu = kRegisters>
 struct Tile {
   typedef Number<C> Vector [[gnu::vector_size(kBytes), gnu::may_alias]];
-  typedef Vector Anywhere [[gnu::aligned(alignof(C))]];  // in memory
   static constexpr int64_t kLanes = kBytes / sizeof(C);
   static constexpr int64_t kVectors = kGemmColumns / kLanes;  // of a row of the result
   // Sums stay in registers, and leave some for the factors.
@@ -43,15 +42,18 @@ template <typename C, int64_t kRows, typename T = Tile<C>>
   }
   const C* row = panel.data;
   for (int64_t i = 0; i < k; ++i, row += panel.stride) {
-    const auto* columns = reinterpret_cast<const typename T::Anywhere*>(row);
+    Vector columns[kVectors];
+    for (int64_t v = 0; v < kVectors; ++v)
+      std::memcpy(&columns[v], row + v * T::kLanes, sizeof(Vector));
     for (int64_t r = 0; r < kRows; ++r) {
       const auto factor = static_cast<Number<C>>(a[r * k + i]);
       for (int64_t v = 0; v < kVectors; ++v) sums[r][v] += factor * columns[v];
     }
   }
   for (int64_t r = 0; r < kRows; ++r) {
-    auto* to = reinterpret_cast<typename T::Anywhere*>(result.data + r * result.stride);
-    for (int64_t v = 0; v < kVectors; ++v) to[v] = sums[r][v];
+    C* to = result.data + r * result.stride;
+    for (int64_t v = 0; v < kVectors; ++v)
+      std::memcpy(to + v * T::kLanes, &sums[r][v], sizeof(Vector));
   }
 }
 
