@@ -95,29 +95,35 @@ class Patterns {
     return Match{"aten::hardswish.out", at, 4, {x, out}, std::move(match->between), true};
   }
 
-  // The root of a sum of squares.
+  // The root of a sum of powers.
   std::optional<Match> norm(uint32_t at) const {
     const Args* abs = call(at, "aten::abs.out", 2);
     const uint32_t start = abs != nullptr ? at + 1 : at;
-    const Args* square = call(start, "aten::pow.Tensor_Scalar_out", 3);
-    if (square == nullptr || !is((*square)[1], 2)) return std::nullopt;
+    const Args* power = call(start, "aten::pow.Tensor_Scalar_out", 3);
     const Args* sum = call(start + 1, "aten::sum.IntList_out", 5);
     const Args* root = call(start + 2, "aten::pow.Tensor_Scalar_out", 3);
-    if (sum == nullptr || root == nullptr || !is((*root)[1], 0.5) || !is_none((*sum)[3]) ||
-        (abs != nullptr && (*abs)[1] != (*square)[0]) || (*square)[2] != (*sum)[0] ||
+    if (power == nullptr || sum == nullptr || root == nullptr || !is_none((*sum)[3]) ||
+        (abs != nullptr && (*abs)[1] != (*power)[0]) || (*power)[2] != (*sum)[0] ||
         (*sum)[4] != (*root)[0]) {
       return std::nullopt;
     }
-    const uint32_t x = abs != nullptr ? (*abs)[0] : (*square)[0], out = (*root)[2];
-    if (!one_type({x, (*square)[0], (*square)[2], (*sum)[4], out}, true)) return std::nullopt;
+    if (!one_type({(*power)[0]}, true)) return std::nullopt;
+    const std::optional<double> order = number((*power)[1]), inverse = number((*root)[1]);
+    if (!order || !inverse || std::abs(*order * *inverse - 1) > 1e-12) return std::nullopt;
+    // Other powers are faster one by one, but may be beyond float16.
+    const ScalarType type = plan_.tensor((*power)[0])->type;
+    const bool other = abs != nullptr && *order > 0 && type == ScalarType::kHalf;
+    if (*order != 2 && !other) return std::nullopt;
+    const uint32_t x = abs != nullptr ? (*abs)[0] : (*power)[0], out = (*root)[2];
+    if (!one_type({x, (*power)[0], (*power)[2], (*sum)[4], out}, true)) return std::nullopt;
     Args between;
     if (abs != nullptr) between.push_back((*abs)[1]);
-    between.push_back((*square)[2]);
+    between.push_back((*power)[2]);
     between.push_back((*sum)[4]);
     return Match{"aten::linalg_vector_norm.out",
                  at,
                  start + 3 - at,
-                 {x, (*square)[1], (*sum)[1], (*sum)[2], (*sum)[3], out},
+                 {x, (*power)[1], (*sum)[1], (*sum)[2], (*sum)[3], out},
                  std::move(between)};
   }
 

@@ -82,6 +82,11 @@ template <typename Op>
 concept Short = requires {
   Op::kShort;
 };
+// Takes many instructions, which the widest vectors make fewer.
+template <typename Op>
+concept Wide = requires {
+  Op::kWide;
+};
 template <typename Op>
 concept Signless = requires {
   Op::kSignless;
@@ -148,10 +153,29 @@ struct BlockOf<Op, T, std::index_sequence<K...>> {
   }
 
  private:
+  template <typename Use>
+  static void apply(Use& use, const std::array<const T*, sizeof...(K)>& x, R* result,
+                    int64_t count) {
+#if EDGEWISE_LEVEL >= 3
+    if constexpr (Wide<Op> && std::is_floating_point_v<T>) {
+      if (has_wide()) return apply_wide(use, x, result, count);
+    }
+#endif
+    apply_here(use, x, result, count);
+  }
+#if EDGEWISE_LEVEL >= 3
+  template <typename Use>
+  [[EDGEWISE_WIDE, gnu::flatten]] static void apply_wide(
+      Use& use, const std::array<const T*, sizeof...(K)>& x, R* result, int64_t count) {
+    EDGEWISE_INDEPENDENT
+    for (int64_t i = 0; i < count; ++i) result[i] = static_cast<R>(use(x[K][i]...));
+  }
+#endif
+
   // With large operations inside, too: a call would keep the loop from becoming vectors.
   template <typename Use>
-  EDGEWISE_FLATTEN static void apply(Use& use, const std::array<const T*, sizeof...(K)>& x,
-                                     R* result, int64_t count) {
+  EDGEWISE_FLATTEN static void apply_here(Use& use, const std::array<const T*, sizeof...(K)>& x,
+                                          R* result, int64_t count) {
     // The result may be an operand, but element i is only read for element i.
     EDGEWISE_INDEPENDENT
     for (int64_t i = 0; i < count; ++i) result[i] = static_cast<R>(use(x[K][i]...));

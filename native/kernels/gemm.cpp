@@ -63,9 +63,8 @@ template <typename C>
 using WideTile = Tile<C, 64, sizeof(C) == 4 ? 16 : 32>;  // 12 rows
 
 template <typename C>
-[[gnu::target("avx512f,avx512dq")]] int64_t multiply_wide(const C* a, int64_t m, int64_t k,
-                                                          const Panel<C>& panel, const C* shifts,
-                                                          const Rows<C>& result) {
+[[EDGEWISE_WIDE]] int64_t multiply_wide(const C* a, int64_t m, int64_t k, const Panel<C>& panel,
+                                        const C* shifts, const Rows<C>& result) {
   constexpr int64_t kRows = WideTile<C>::kRows;
   int64_t row = 0;
   for (; row + kRows <= m; row += kRows) {
@@ -77,11 +76,6 @@ template <typename C>
                                 result.from(row));
   }
   return row;
-}
-
-bool has_wide() {
-  static const bool found = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
-  return found;
 }
 #endif
 

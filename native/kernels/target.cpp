@@ -28,6 +28,15 @@ int kernel_level() {
   return level;
 }
 
+#if defined(__x86_64__) && EDGEWISE_HIGHEST_LEVEL >= 3
+bool has_wide() {
+  static const bool found =
+      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  return found;
+}
+#endif
+
 KernelTable::KernelTable(int level, std::span<const KernelEntry> entries) {
   if (level != kEveryLevel && level != kernel_level()) return;
   for (const KernelEntry& entry : entries) {

@@ -58,6 +58,12 @@ namespace edgewise {
 // The best of the levels built into this library that this CPU has; 0 is any CPU.
 int kernel_level();
 
+#if EDGEWISE_LEVEL >= 3
+// Also AVX-512, for functions that ask: they have EDGEWISE_WIDE, their vectors 64 bytes.
+#define EDGEWISE_WIDE gnu::target("avx512f,avx512dq,avx512bw,avx512vl")
+bool has_wide();
+#endif
+
 struct KernelEntry {
   const char* name;
   size_t argument_count;

@@ -14,6 +14,7 @@ namespace {
   struct Name {                                                \
     static constexpr ResultRule kRule = ResultRule::kFloating; \
     static constexpr bool kFloatingOnly = true;                \
+    static constexpr bool kWide = true;                        \
     template <typename C>                                      \
     C operator()(C x) const {                                  \
       return expression;                                       \
@@ -47,6 +48,7 @@ constexpr bool never_hard(double) { return false; }
     static constexpr ResultRule kRule = ResultRule::kFloating;                    \
     static constexpr bool kFloatingOnly = true;                                   \
     static constexpr bool kInDouble = true;                                       \
+    static constexpr bool kWide = true;                                           \
     template <typename C>                                                         \
     C operator()(C x) const {                                                     \
       return math::function(x);                                                   \
