@@ -24,15 +24,39 @@ Lane in_lanes(const C* x, int64_t n, Lane start, Step step, Join join) {
   return lanes[0];
 }
 
+// The sum of an array in its own type, in several registers; integers wrap.
+template <typename C>
+C plain_sum(const C* x, int64_t n) {
+  using Number = typename std::conditional_t<std::is_integral_v<C>, std::make_unsigned<C>,
+                                             std::type_identity<C>>::type;
+  typedef Number Vector [[gnu::vector_size(32)]];
+  constexpr int64_t kLanes = sizeof(Vector) / sizeof(C), kVectors = 4;
+  Vector sums[kVectors] = {};
+  int64_t i = 0;
+  for (; i + kVectors * kLanes <= n; i += kVectors * kLanes) {
+    for (int64_t v = 0; v < kVectors; ++v) {
+      Vector part;
+      std::memcpy(&part, x + i + v * kLanes, sizeof(part));
+      sums[v] += part;
+    }
+  }
+  const Vector all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  Number lanes[kLanes];
+  std::memcpy(lanes, &all, sizeof(all));
+  for (; i < n; ++i) lanes[i % kLanes] += static_cast<Number>(x[i]);
+  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
+    for (int64_t j = 0; j < width; ++j) lanes[j] += lanes[j + width];
+  }
+  return static_cast<C>(lanes[0]);
+}
+
 // In double; a sum of float is taken in float over stretches short enough to round little.
 template <typename C>
 double sum_of(const C* x, int64_t n) {
   constexpr int64_t kStretch = 512;  // 16 additions to a lane
   double total = 0;
   for (int64_t i = 0; i < n; i += kStretch) {
-    total += static_cast<double>(in_lanes<C>(
-        x + i, std::min(kStretch, n - i), C(0), [](C a, C b) { return a + b; },
-        [](C a, C b) { return a + b; }));
+    total += static_cast<double>(plain_sum(x + i, std::min(kStretch, n - i)));
   }
   return total;
 }

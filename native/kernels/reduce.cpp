@@ -93,7 +93,21 @@ struct Walker {
     for (int64_t j = 0; j < count; ++j) result(states[j], out, to + j * step);
   }
 
-  void one(int64_t base, const View& out, int64_t to) {
+  // `count` results whose elements are neighbours, `apart` from one result to the next.
+  void each(int64_t base, int64_t apart, int64_t count, const View& out, int64_t to, int64_t step) {
+    constexpr int64_t kTogether = 64;
+    alignas(64) std::byte results[kTogether * sizeof(int64_t)];
+    const size_t size = element_size(loops.result);
+    for (int64_t first = 0; first < count; first += kTogether) {
+      const int64_t n = std::min(kTogether, count - first);
+      for (int64_t r = 0; r < n; ++r) {
+        one(base + (first + r) * apart, results + static_cast<size_t>(r) * size);
+      }
+      write_block(loops.result, results, n, out.type, out.at(to + first * step), step);
+    }
+  }
+
+  void one(int64_t base, void* value) {
     alignas(16) std::byte state[kMostStateBytes];
     std::memcpy(state, initial, loops.state_size);
     elements.run([&](const auto& inner, int64_t n, const auto& steps) {
@@ -106,7 +120,7 @@ struct Walker {
                   part);
       }
     });
-    result(state, out, to);
+    loops.row_result(state, value);
   }
 
   void result(const void* state, const View& out, int64_t to) {
@@ -161,10 +175,7 @@ void run_reduction(const Reduction& plan, const View& out, const ReductionLoops&
       [&](const auto&, int64_t n, const auto& steps) { together = n < 2 || steps[0] == 1; });
   results.run([&](const auto& offsets, int64_t count, const auto& steps) {
     if (together || steps[1] != 1 || count < 2) {
-      for (int64_t r = 0; r < count; ++r) {
-        walker.one(offsets[1] + r * steps[1], out, offsets[0] + r * steps[0]);
-      }
-      return;
+      return walker.each(offsets[1], steps[1], count, out, offsets[0], steps[0]);
     }
     const int64_t most = loops.add ? kReductionBlock : Walker::kTurned;
     for (int64_t r = 0; r < count; r += most) {

@@ -21,7 +21,7 @@ struct Sum {
   Total total = 0;
   void operator()(const C* block, int64_t count) {
     if constexpr (std::is_integral_v<C>) {
-      total = wrap_add<Total>(total, in_lanes<C>(block, count, C(0), wrap_add<C>, wrap_add<C>));
+      total = wrap_add<Total>(total, plain_sum(block, count));
     } else {
       total += sum_of(block, count);
     }
