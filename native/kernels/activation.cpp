@@ -20,7 +20,7 @@ struct Relu {
 };
 struct Silu {
   static constexpr bool kFloatingOnly = true;
-  static constexpr bool kWide = true;
+  static constexpr size_t kWide = sizeof(double);
   template <typename C>
   C operator()(C x) const {
     return x / (C(1) + math::exp(-x));
@@ -49,7 +49,7 @@ struct HardSigmoid {
 };
 struct GeluErf {
   static constexpr bool kFloatingOnly = true;
-  static constexpr bool kWide = true;
+  static constexpr size_t kWide = sizeof(double);
   template <typename C>
   C operator()(C x) const {
     return C(0.5) * x * (C(1) + math::erf(x * C(0.70710678118654752440)));
@@ -57,7 +57,7 @@ struct GeluErf {
 };
 struct GeluTanh {
   static constexpr bool kFloatingOnly = true;
-  static constexpr bool kWide = true;
+  static constexpr size_t kWide = sizeof(double);
   template <typename C>
   C operator()(C x) const {
     const C inner = C(0.79788456080286535588) * (x + C(0.044715) * x * x * x);

@@ -277,7 +277,7 @@ struct Fmin {
 };
 struct Atan2 {
   static constexpr ResultRule kRule = ResultRule::kFloating;
-  static constexpr bool kWide = true;
+  static constexpr size_t kWide = sizeof(double);
   static constexpr bool kFloatingOnly = true;
   static constexpr bool kInDouble = true;
   template <typename C>
@@ -295,7 +295,7 @@ struct Atan2 {
 };
 struct Pow {
   static constexpr ResultRule kRule = ResultRule::kPromoted;
-  static constexpr bool kWide = true;
+  static constexpr size_t kWide = sizeof(float);
   template <typename C>
   C operator()(C a, C b) const {
     if constexpr (std::is_integral_v<C>) {

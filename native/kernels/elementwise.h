@@ -82,10 +82,11 @@ template <typename Op>
 concept Short = requires {
   Op::kShort;
 };
-// Takes many instructions, which the widest vectors make fewer.
-template <typename Op>
-concept Wide = requires {
-  Op::kWide;
+// Takes many instructions, which the widest vectors make fewer, for floating elements of up to
+// kWide bytes.
+template <typename Op, typename T>
+concept Wide = std::is_floating_point_v<T> && requires {
+  requires sizeof(T) <= Op::kWide;
 };
 template <typename Op>
 concept Signless = requires {
@@ -157,7 +158,7 @@ struct BlockOf<Op, T, std::index_sequence<K...>> {
   static void apply(Use& use, const std::array<const T*, sizeof...(K)>& x, R* result,
                     int64_t count) {
 #if EDGEWISE_LEVEL >= 3
-    if constexpr (Wide<Op> && std::is_floating_point_v<T>) {
+    if constexpr (Wide<Op, T>) {
       if (has_wide()) return apply_wide(use, x, result, count);
     }
 #endif

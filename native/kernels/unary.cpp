@@ -14,7 +14,7 @@ namespace {
   struct Name {                                                \
     static constexpr ResultRule kRule = ResultRule::kFloating; \
     static constexpr bool kFloatingOnly = true;                \
-    static constexpr bool kWide = true;                        \
+    static constexpr size_t kWide = sizeof(double);            \
     template <typename C>                                      \
     C operator()(C x) const {                                  \
       return expression;                                       \
@@ -26,7 +26,6 @@ EDGEWISE_FLOATING(Exp, math::exp(x))
 EDGEWISE_FLOATING(Exp2, math::exp2(x))
 EDGEWISE_FLOATING(Acos, math::acos(x))
 EDGEWISE_FLOATING(Asin, math::asin(x))
-EDGEWISE_FLOATING(Lgamma, std::lgamma(x))
 EDGEWISE_FLOATING(Reciprocal, C(1) / x)
 EDGEWISE_FLOATING(Rsqrt, C(1) / std::sqrt(x))
 EDGEWISE_FLOATING(Atan, math::atan(x))
@@ -38,6 +37,14 @@ EDGEWISE_FLOATING(Log2, math::log2(x))
 EDGEWISE_FLOATING(Sigmoid, C(1) / (C(1) + math::exp(-x)))
 EDGEWISE_FLOATING(Sqrt, std::sqrt(x))
 #undef EDGEWISE_FLOATING
+struct Lgamma {
+  static constexpr ResultRule kRule = ResultRule::kFloating;
+  static constexpr bool kFloatingOnly = true;
+  template <typename C>
+  C operator()(C x) const {
+    return std::lgamma(x);
+  }
+};
 
 // None is.
 constexpr bool never_hard(double) { return false; }
@@ -48,7 +55,7 @@ constexpr bool never_hard(double) { return false; }
     static constexpr ResultRule kRule = ResultRule::kFloating;                    \
     static constexpr bool kFloatingOnly = true;                                   \
     static constexpr bool kInDouble = true;                                       \
-    static constexpr bool kWide = true;                                           \
+    static constexpr size_t kWide = sizeof(double);                               \
     template <typename C>                                                         \
     C operator()(C x) const {                                                     \
       return math::function(x);                                                   \
