@@ -69,15 +69,20 @@ Status multiply(const Product& product) {
   View second = product.b;
   const bool turned = second.strides[1] == 1;
   if (turned) turn(second.sizes, second.strides);
-  EDGEWISE_RETURN_IF_ERROR(b.read(second));
-  if (turned) turn(b.sizes, b.strides);
+  // What one row is multiplied with is converted as it is read, which is once.
+  constexpr int64_t kHeld = 4096;
+  const bool as_read = m == 1 && turned && second.type != kTypeOf<C> && kDots * k <= kHeld;
+  if (!as_read) {
+    EDGEWISE_RETURN_IF_ERROR(b.read(second));
+    if (turned) turn(b.sizes, b.strides);
+  }
   if (product.added && beta != 0) {
     EDGEWISE_RETURN_IF_ERROR(added.read(*product.added));
     if (added.sizes.size() != 3) return error(Code::kInternal, "an addend has three dimensions");
   }
   EDGEWISE_RETURN_IF_ERROR(out.prepare(product.out));
   for (int64_t batch = 0; batch < batches; ++batch) {
-    const C* from = b.data + batch * b.strides[0];
+    const C* from = as_read ? nullptr : b.data + batch * b.strides[0];
     const auto pack = [&](int64_t first, int64_t count, C* panel) {
       for (int64_t i = 0; i < k; ++i, panel += kGemmColumns) {
         const C* row = from + i * b.strides[1] + first * b.strides[2];
@@ -105,7 +110,20 @@ Status multiply(const Product& product) {
       }
     };
     const C* rows = a.data + batch * m * k;
-    if (n == 1 && m >= kDots && (b.strides[1] == 1 || k == 1)) {
+    if (as_read) {
+      alignas(64) C held[kHeld];
+      const View columns = second.select(0, batch);
+      for (int64_t column = 0; column < n; column += kDots) {
+        const int64_t count = std::min(kDots, n - column);
+        for (int64_t r = 0; r < count; ++r) {
+          load<C>(columns.type, columns.at((column + r) * columns.strides[0]), 1, k, held + r * k);
+        }
+        if (count < kDots) std::fill(held + count * k, held + kDots * k, C(0));
+        C sums[kDots];
+        dots(rows, held, k, k, sums);
+        write(0, column, count, sums);
+      }
+    } else if (n == 1 && m >= kDots && (b.strides[1] == 1 || k == 1)) {
       // A matrix times a vector: a few of its rows at a time.
       for (int64_t row = 0; row < m; row += kDots) {
         row = std::min(row, m - kDots);
