@@ -24,10 +24,8 @@ Of core ATen these are no kernels: views (they are lowered to the `_copy` operat
 strides and storage, which a program's tensors do not have.
 
 `python benchmarks/kernel_speed.py` compares their speed with eager PyTorch's, one call a line, in
-every type, on one thread at 64 k elements. On an Intel Xeon with AVX-512, 2401 of 2414 took at most
-three times as long. The slowest of the others, at 3 to 6.5 times, are those that lowering makes
-several operators of and PyTorch one: `dot`, `linear` of one row, `hardswish` and `hardsigmoid` in
-float16 and bfloat16, norms of bfloat16.
+every type, on one thread at 64 k elements. On an Intel Xeon with AVX-512 each of the 2414 took less
+than three times as long.
 
 | operator | overloads | types | notes |
 |---|---|---|---|
