@@ -5,13 +5,13 @@
 #include <span>
 
 #include "method_memory.h"
+#include "plan_mentions.h"
 
 namespace edgewise {
 
 namespace {
 
 using Kind = InstructionPlan::Kind;
-using Args = std::vector<uint32_t>;
 
 // What a search may cost: values looked at, for all calls together.
 constexpr size_t kMostWork = size_t{1} << 24;
@@ -121,17 +121,7 @@ class Finder {
       return tensor.offset == left_out.offset && tensor.nbytes == left_out.nbytes;
     }
     if (instruction.kind != Kind::kKernel) return true;
-    const Args& args = instruction.args;
-    const std::string& name = plan_.operators[instruction.target];
-    const bool written = args.back() == value && std::ranges::count(args, value) == 2 &&
-                         !is_in_list(args, value) && name.ends_with("out");
-    return !written || name.starts_with("executorch_prim::");
-  }
-  bool is_in_list(const Args& args, uint32_t value) const {
-    return std::ranges::any_of(args, [&](uint32_t arg) {
-      const auto* list = std::get_if<TensorListPlan>(&plan_.values[arg]);
-      return list != nullptr && std::ranges::count(list->items, value) != 0;
-    });
+    return !writes_only(plan_, instruction, value, instruction.args.size() - 1);
   }
 
   // Whether the output lies where operands do that are still read when it is written.
