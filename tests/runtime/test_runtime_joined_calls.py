@@ -31,7 +31,8 @@ def _gate_too(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _norm(x: torch.Tensor, **how: Any) -> torch.Tensor:
-    return torch.linalg.vector_norm(x, **how)
+    norm: torch.Tensor = torch.linalg.vector_norm(x, **how)
+    return norm
 
 
 CASES = {
