@@ -198,10 +198,15 @@ def test_ctrl_c_leaves_whole_files_and_the_rest_goes_on(engine: Any) -> None:
     }
     plan = {"models": models, "latency": False}
     known = len(Store(store).keys())
+    # It waits after each row, so that the signal comes before the last one on a busy machine, too.
     code = (
+        "import time\n"
         "from edgewise.scale import make_plan, sweep\n"
+        "def told(*_):\n"
+        "    print('row', flush=True)\n"
+        "    time.sleep(5)\n"
         f"sweep(make_plan({plan!r}, root={str(root)!r}), out={str(store)!r}, workers=1,"
-        " on_row=lambda *_: print('row', flush=True))"
+        " on_row=told)"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True,
