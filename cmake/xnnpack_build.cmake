@@ -5,7 +5,7 @@ include_guard(GLOBAL)
 include(xnnpack_debian)
 
 # Raise it when what is built changes.
-set(edgewise_xnnpack_recipe 4)
+set(edgewise_xnnpack_recipe 5)
 set(edgewise_xnnpack_product_order "${CMAKE_CURRENT_LIST_DIR}/xnnpack_product_order.h")
 set(edgewise_xnnpack_c_flags "-fPIC -fvisibility=hidden -ffunction-sections -fdata-sections")
 
@@ -198,6 +198,27 @@ function(edgewise_xnnpack_patch_debian sources)
   file(STRINGS "${file}" old REGEX "^${line}")
   if(old)
     edgewise_xnnpack_patch("${file}" "${line}" "#define PTHREADPOOL_SPIN_WAIT_ITERATIONS 1000")
+  endif()
+  # Of later ones: how long a thread without work stays awake is told from outside, see
+  # native/backends/xnnpack/idle_threads.h. Without these functions it is what pthreadpool says.
+  set(file "${sources}/pthreadpool/src/pthreads.c")
+  set(idle "static int32_t wait_on_num_active_threads(")
+  set(next "static void wait_on_work_is_done(")
+  file(READ "${file}" text)
+  string(FIND "${text}" "${idle}" idle_at)
+  string(FIND "${text}" "${next}" next_at)
+  if(idle_at GREATER -1 AND next_at GREATER idle_at)
+    edgewise_xnnpack_patch("${file}" "${idle}"
+      "extern volatile uint32_t edgewise_idle_spins __attribute__((weak));
+#undef PTHREADPOOL_SPIN_WAIT_ITERATIONS
+#define PTHREADPOOL_SPIN_WAIT_ITERATIONS (&edgewise_idle_spins ? edgewise_idle_spins : 1000)
+#define pthreadpool_yield(step) (pthreadpool_yield)(0)
+${idle}")
+    edgewise_xnnpack_patch("${file}" "${next}"
+      "#undef pthreadpool_yield
+#undef PTHREADPOOL_SPIN_WAIT_ITERATIONS
+#define PTHREADPOOL_SPIN_WAIT_ITERATIONS 1000
+${next}")
   endif()
   # Weights larger than the cache are walked block by block; see the header.
   file(COPY "${edgewise_xnnpack_product_order}" DESTINATION "${sources}/xnnpack/src/xnnpack")

@@ -7,6 +7,7 @@
 #include "backends/xnnpack/constant_data.h"
 #include "backends/xnnpack/expand.h"
 #include "backends/xnnpack/fold.h"
+#include "backends/xnnpack/idle_threads.h"
 #include "backends/xnnpack/memory_need.h"
 #include "backends/xnnpack/node_types.h"
 #include "backends/xnnpack/payload.h"
@@ -287,6 +288,7 @@ Status XnnpackDelegate::run(std::span<Value* const> arguments, RunProfile* profi
     EDGEWISE_RETURN_IF_ERROR(executor_->set_pointers(addresses_));
     is_set_up_ = true;
   }
+  const BusyPool busy;
   run_entries(profile);
   EDGEWISE_RETURN_IF_ERROR(profile == nullptr ? executor_->run()
                                               : executor_->run_profiled(*profile));
