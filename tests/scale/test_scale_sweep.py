@@ -199,8 +199,10 @@ def test_ctrl_c_leaves_whole_files_and_the_rest_goes_on(engine: Any) -> None:
     plan = {"models": models, "latency": False}
     known = len(Store(store).keys())
     # It waits after each row, so that the signal comes before the last one on a busy machine, too.
+    # Whoever runs the tests in the background has it ignored.
     code = (
-        "import time\n"
+        "import signal, time\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from edgewise.scale import make_plan, sweep\n"
         "def told(*_):\n"
         "    print('row', flush=True)\n"
