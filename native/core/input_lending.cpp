@@ -32,11 +32,7 @@ bool leaves_in_place(const MethodPlan& plan, const InstructionPlan& instruction,
     const bool is_written = instruction.kind == Kind::kMove && instruction.destination == value;
     return instruction.target != value && !is_written;
   }
-  size_t mentions = 0;
-  any_mention(plan, instruction, [&](uint32_t mentioned) {
-    if (mentioned == value) ++mentions;
-    return false;
-  });
+  const size_t mentions = count_mentions(plan, instruction, value);
   if (mentions == 0) return true;
   if (instruction.kind != Kind::kDelegate) return false;
   size_t reads = 0;
@@ -88,10 +84,8 @@ bool are_replaced(const MethodPlan& plan, uint32_t value, const ArgumentCount& k
 bool can_lend_input(const MethodPlan& plan, size_t index, const ArgumentCount& kernel_arguments,
                     const std::function<bool(uint32_t, size_t)>& reads_within) {
   const uint32_t value = plan.inputs[index];
-  const TensorPlan* tensor = plan.tensor(value);
-  if (tensor == nullptr || tensor->storage != TensorPlan::Storage::kPlanned ||
-      tensor->has_initial() || plan.shared_arenas[tensor->arena] ||
-      std::ranges::count(plan.inputs, value) != 1 || std::ranges::count(plan.outputs, value) != 0) {
+  if (!is_planned_alone(plan, value) || std::ranges::count(plan.inputs, value) != 1 ||
+      std::ranges::count(plan.outputs, value) != 0) {
     return false;
   }
   const bool is_left = std::ranges::all_of(plan.instructions, [&](const auto& instruction) {

@@ -67,6 +67,12 @@ std::vector<bool> find_exclusive(const MethodPlan& plan) {
   return exclusive;
 }
 
+bool is_planned_alone(const MethodPlan& plan, uint32_t value) {
+  const TensorPlan* tensor = plan.tensor(value);
+  return tensor != nullptr && tensor->storage == TensorPlan::Storage::kPlanned &&
+         !tensor->has_initial() && !plan.shared_arenas[tensor->arena];
+}
+
 bool shares_memory(const MethodPlan& plan, uint32_t a, uint32_t b) {
   const TensorPlan* first = plan.tensor(a);
   const TensorPlan* second = plan.tensor(b);

@@ -29,6 +29,10 @@ class MethodMemory {
 // For every value: whether it is a planned tensor whose memory no other value shares.
 std::vector<bool> find_exclusive(const MethodPlan& plan);
 
+// Whether a value is a planned tensor, in memory that is not shared with other methods, and not
+// state.
+bool is_planned_alone(const MethodPlan& plan, uint32_t value);
+
 // Whether two values are planned tensors that share memory.
 bool shares_memory(const MethodPlan& plan, uint32_t a, uint32_t b);
 

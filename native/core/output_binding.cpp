@@ -27,10 +27,8 @@ using Kind = InstructionPlan::Kind;
 
 bool can_bind_output(const MethodPlan& plan, size_t index, const ArgumentCount& kernel_arguments) {
   const uint32_t value = plan.outputs[index];
-  const TensorPlan* tensor = plan.tensor(value);
-  if (tensor == nullptr || tensor->storage != TensorPlan::Storage::kPlanned ||
-      tensor->has_initial() || plan.shared_arenas[tensor->arena] ||
-      std::ranges::count(plan.outputs, value) != 1 || std::ranges::count(plan.inputs, value) != 0) {
+  if (!is_planned_alone(plan, value) || std::ranges::count(plan.outputs, value) != 1 ||
+      std::ranges::count(plan.inputs, value) != 0) {
     return false;
   }
   const auto aliases = [&](uint32_t other) {

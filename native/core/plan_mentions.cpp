@@ -2,19 +2,22 @@
 
 namespace edgewise {
 
+size_t count_mentions(const MethodPlan& plan, const InstructionPlan& instruction, uint32_t value) {
+  size_t mentions = 0;
+  any_mention(plan, instruction, [&](uint32_t mentioned) {
+    if (mentioned == value) ++mentions;
+    return false;
+  });
+  return mentions;
+}
+
 bool writes_only(const MethodPlan& plan, const InstructionPlan& call, uint32_t value,
                  size_t arguments) {
   const std::string& name = plan.operators[call.target];
   if (name.starts_with("executorch_prim::") || !name.ends_with("out")) return false;
   if (arguments > call.args.size()) return false;
   const auto returns = std::span(call.args).subspan(arguments);
-  if (std::ranges::count(returns, value) != 1) return false;
-  size_t mentions = 0;
-  any_mention(plan, call, [&](uint32_t mentioned) {
-    if (mentioned == value) ++mentions;
-    return false;
-  });
-  return mentions == 2;
+  return std::ranges::count(returns, value) == 1 && count_mentions(plan, call, value) == 2;
 }
 
 }  // namespace edgewise

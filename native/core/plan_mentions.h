@@ -24,6 +24,8 @@ bool any_mention(const MethodPlan& plan, const InstructionPlan& instruction, Vis
   });
 }
 
+size_t count_mentions(const MethodPlan& plan, const InstructionPlan& instruction, uint32_t value);
+
 // Whether a kernel's call writes `value` as a whole and does not read it: it is one of the returned
 // values and, among the `arguments` of the schema, there once and not inside of a list. Kernels of
 // the runtime that move pointers about (executorch_prim) are none.

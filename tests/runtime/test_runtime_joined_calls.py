@@ -13,6 +13,7 @@ import torch.nn.functional as F
 
 import edgewise
 from edgewise.runtime import Method, Runtime
+from support import Fn
 
 
 @dataclass(frozen=True)
@@ -74,20 +75,11 @@ TOLERANCE = {
 }
 
 
-class _Module(torch.nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: torch.Tensor) -> Any:
-        return self.function(*inputs)
-
-
 def _load(case: Case, inputs: tuple[torch.Tensor, ...]) -> Method:
     rows = torch.export.Dim("rows", min=2, max=16)
     shapes = (tuple({0: rows} if i == 0 else None for i in range(len(inputs))),)
     exported = torch.export.export(
-        _Module(case.function), inputs, dynamic_shapes=shapes if case.dynamic else None
+        Fn(case.function), inputs, dynamic_shapes=shapes if case.dynamic else None
     )
     program = edgewise.to_edge_transform_and_lower(exported, partitioner=[]).to_executorch()
     return Runtime.get().load_program(program.buffer, threads=1).load_method("forward")
