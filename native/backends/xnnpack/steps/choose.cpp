@@ -1,6 +1,7 @@
 #include "backends/xnnpack/steps/choose.h"
 
 #include "backends/xnnpack/steps/attention_step.h"
+#include "backends/xnnpack/steps/depthwise_step.h"
 #include "backends/xnnpack/steps/product_step.h"
 #include "backends/xnnpack/steps/winograd_step.h"
 
@@ -21,6 +22,17 @@ std::vector<Choice> choose_steps(const Graph& graph, const std::vector<Shape>& s
                            return AttentionStep::make(nodes, *kernels, state);
                          }});
       continue;
+    }
+    if (is_taken[i]) continue;
+    if (kind == NodeKind::kConv2d || kind == NodeKind::kDepthwiseConv2d) {
+      const auto nodes = depthwise_nodes(graph, shapes, readers, is_taken, i);
+      if (nodes && suits_depthwise(shapes, *nodes, *kernels)) {
+        for (size_t node : nodes->nodes) is_taken[node] = true;
+        choices.push_back({nodes->nodes, [&graph, nodes = *nodes, kernels](ProgramState& state) {
+                             return DepthwiseStep::make(graph, nodes, *kernels, state);
+                           }});
+        continue;
+      }
     }
     if (kind != NodeKind::kConv2d && kind != NodeKind::kFullyConnected) continue;
     const auto nodes = linear_nodes(graph, shapes, readers, is_taken, i);

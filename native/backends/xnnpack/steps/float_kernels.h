@@ -13,6 +13,10 @@ inline constexpr size_t kTileOut = 2;
 inline constexpr size_t kTileIn = 4;
 inline constexpr size_t kTilePositions = kTileIn * kTileIn;
 
+// Of a depthwise convolution.
+inline constexpr size_t kDepthwiseSide = 3;
+inline constexpr size_t kDepthwiseTaps = kDepthwiseSide * kDepthwiseSide;
+
 struct Product {
   size_t rows = 0;  // at most FloatKernels::rows
   size_t depth = 0;
@@ -36,6 +40,19 @@ struct Finish {
   float max = 0;
 };
 
+// Some outputs of a row, for a panel of channels: of each pixel, `FloatKernels::columns` lie side
+// by side, and so do neighbouring pixels of the input.
+struct DepthwiseRow {
+  const float* rows[kDepthwiseSide] = {};  // what the first output's taps read
+  size_t step = 0;                         // floats from one output's taps to the next one's
+  const float* weights = nullptr;          // of each tap, then the bias
+  size_t count = 0;
+  float* out = nullptr;
+  size_t out_stride = 0;
+  float min = 0;
+  float max = 0;
+};
+
 struct FloatKernels {
   const char* name;
   size_t rows;
@@ -49,6 +66,7 @@ struct FloatKernels {
   void (*transform_output)(const float* in, size_t in_stride, size_t channels, const float* bias,
                            const float* const* residual, float min, float max,
                            float* const* pixels);
+  void (*depthwise)(const DepthwiseRow& row);
   // Row by row x = exp(scale * (x - max of the row)); `sums` gets the rows' sums.
   void (*exponentials)(float* x, size_t stride, size_t rows, size_t columns, float scale,
                        float* sums);

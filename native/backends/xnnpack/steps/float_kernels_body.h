@@ -186,6 +186,38 @@ void transform_output(const float* in, size_t in_stride, size_t channels, const 
   }
 }
 
+// ---- depthwise convolutions
+
+void depthwise(const DepthwiseRow& row) {
+  const Vector min = broadcast(row.min), max = broadcast(row.max);
+  for (size_t at = 0; at < kColumns; at += kLanes) {
+    Vector weights[kDepthwiseTaps];
+#pragma GCC unroll 9
+    for (size_t i = 0; i < kDepthwiseTaps; ++i) {
+      weights[i] = Lanes<Vector>::load(row.weights + i * kColumns + at);
+    }
+    const Vector bias = Lanes<Vector>::load(row.weights + kDepthwiseTaps * kColumns + at);
+    const float* top = row.rows[0] + at;
+    const float* middle = row.rows[1] + at;
+    const float* bottom = row.rows[2] + at;
+    float* out = row.out + at;
+    for (size_t x = 0; x < row.count; ++x) {
+      Vector sum = bias;
+#pragma GCC unroll 3
+      for (size_t i = 0; i < kDepthwiseSide; ++i) {
+        sum += Lanes<Vector>::load(top + i * kColumns) * weights[i];
+        sum += Lanes<Vector>::load(middle + i * kColumns) * weights[kDepthwiseSide + i];
+        sum += Lanes<Vector>::load(bottom + i * kColumns) * weights[2 * kDepthwiseSide + i];
+      }
+      Lanes<Vector>::store(out, clamp(sum, min, max));
+      top += row.step;
+      middle += row.step;
+      bottom += row.step;
+      out += row.out_stride;
+    }
+  }
+}
+
 // ---- attention
 
 // e^x for x <= 0, within 2 units in the last place; below -87 it is zero. NaN stays NaN.
@@ -264,7 +296,7 @@ void transpose(const float* from, size_t from_stride, size_t rows, size_t column
 
 extern const FloatKernels EDGEWISE_KERNELS;
 const FloatKernels EDGEWISE_KERNELS = {
-    EDGEWISE_KERNELS_NAME, kRows,        kColumns, multiply, multiply_finish, transform_input,
-    transform_output,      exponentials, transpose};
+    EDGEWISE_KERNELS_NAME, kRows,     kColumns,     multiply, multiply_finish, transform_input,
+    transform_output,      depthwise, exponentials, transpose};
 
 }  // namespace edgewise::xnnpack

@@ -3,10 +3,8 @@
 
 #include <memory>
 
-#include "backends/xnnpack/steps/float_kernels.h"
-#include "backends/xnnpack/steps/linear_nodes.h"
+#include "backends/xnnpack/steps/products.h"
 #include "backends/xnnpack/steps/step.h"
-#include "backends/xnnpack/steps/step_weights.h"
 
 namespace edgewise::xnnpack {
 
@@ -40,9 +38,7 @@ class ProductStep final : public Step {
   LinearNodes nodes_;
   std::vector<uint32_t> reads_;
   std::vector<uint32_t> writes_;
-  StepWeights weights_;  // panels, then the bias, filled up as they are
-  size_t depth_ = 0;
-  size_t columns_ = 0;
+  PackedProduct product_;
   size_t rows_ = 0;
   size_t blocks_ = 0;  // of rows, as a kernel takes them
   const float* input_ = nullptr;

@@ -1,0 +1,56 @@
+// Products with constant weights: what the steps that compute them share.
+#pragma once
+
+#include "backends/xnnpack/steps/float_kernels.h"
+#include "backends/xnnpack/steps/linear_nodes.h"
+#include "backends/xnnpack/steps/step_weights.h"
+
+namespace edgewise::xnnpack {
+
+// A fully connected node or a 1x1 convolution.
+bool is_product(const GraphNode& node);
+
+// Some rows of a result: at most FloatKernels::rows.
+struct RowTile {
+  size_t rows = 0;
+  const float* in = nullptr;
+  size_t in_stride = 0;
+  float* out = nullptr;  // its first column, as `residual`
+  size_t out_stride = 0;
+  const float* residual = nullptr;  // null: none; strides are those of `out`
+  // Which of how many tiles a panel is multiplied with: meanwhile the next panel comes nearer.
+  size_t index = 0;
+  size_t tiles = 1;
+};
+
+// The weights of a product, packed into panels, and what is done to its results.
+class PackedProduct {
+ public:
+  PackedProduct() = default;
+  // `nodes` must begin with a product. `kernels` must outlive it.
+  static Result<PackedProduct> make(const Graph& graph, const LinearNodes& nodes,
+                                    const FloatKernels& kernels, ProgramState& state);
+
+  size_t depth() const { return depth_; }
+  size_t columns() const { return columns_; }
+  size_t panels() const { return padded_ / kernels_->columns; }
+  size_t panel_bytes() const { return depth_ * kernels_->columns * sizeof(float); }
+
+  // The columns of one panel.
+  void run(size_t panel, const RowTile& tile) const;
+  // The same, to out[0] and on, with the columns that fill the panel up.
+  void run_padded(size_t panel, const RowTile& tile) const;
+
+ private:
+  Product product_of(size_t panel, const RowTile& tile) const;
+  Finish finish_of(size_t panel) const;
+
+  const FloatKernels* kernels_ = nullptr;
+  StepWeights weights_;  // panels, then the bias, filled up as they are
+  size_t depth_ = 0;
+  size_t columns_ = 0;
+  size_t padded_ = 0;
+  float min_ = 0, max_ = 0;
+};
+
+}  // namespace edgewise::xnnpack
