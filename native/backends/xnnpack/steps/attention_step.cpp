@@ -99,8 +99,10 @@ void AttentionStep::run_rows(const float* queries, size_t rows, const float* key
                        .a_stride = query_.token_stride,
                        .panel = keys + first,
                        .panel_stride = width,
+                       .columns = std::min(kernels_.columns, key_.tokens - first),
                        .c = scores + first,
-                       .c_stride = width});
+                       .c_stride = width},
+                      nullptr);
   }
   constexpr size_t kMostRows = 16;
   float sums[kMostRows];
@@ -113,8 +115,10 @@ void AttentionStep::run_rows(const float* queries, size_t rows, const float* key
                        .a_stride = width,
                        .panel = values + first,
                        .panel_stride = value_.token_stride,
+                       .columns = kernels_.columns,
                        .c = mixed + first,
-                       .c_stride = value_.depth});
+                       .c_stride = value_.depth},
+                      nullptr);
   }
   for (size_t i = 0; i < rows; ++i) {
     const float scale = 1 / sums[i];

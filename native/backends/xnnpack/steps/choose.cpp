@@ -25,8 +25,9 @@ std::vector<Choice> choose_steps(const Graph& graph, const std::vector<Shape>& s
     }
     if (is_taken[i]) continue;
     if (kind == NodeKind::kConv2d || kind == NodeKind::kDepthwiseConv2d) {
-      const auto nodes = depthwise_nodes(graph, shapes, readers, is_taken, i);
-      if (nodes && suits_depthwise(shapes, *nodes, *kernels)) {
+      const auto found = depthwise_nodes(graph, shapes, readers, is_taken, i);
+      const auto nodes = found ? suited_depthwise(shapes, *found, *kernels) : found;
+      if (nodes) {
         for (size_t node : nodes->nodes) is_taken[node] = true;
         choices.push_back({nodes->nodes, [&graph, nodes = *nodes, kernels](ProgramState& state) {
                              return DepthwiseStep::make(graph, nodes, *kernels, state);

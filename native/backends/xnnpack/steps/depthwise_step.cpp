@@ -1,6 +1,7 @@
 #include "backends/xnnpack/steps/depthwise_step.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "backends/xnnpack/steps/panels.h"
 #include "backends/xnnpack/steps/parallel.h"
@@ -8,29 +9,51 @@
 namespace edgewise::xnnpack {
 namespace {
 
-// What stays in a core's cache while rows pass by: the weights of both products.
+// The weights of both products up to this size stay in a core's cache while rows pass by.
 constexpr size_t kCachedWeights = 512 * 1024;
+// A thread with fewer rows would compute too many of its neighbours' again. Results of the
+// depthwise convolution up to this size stay in the caches until another loop reads them.
+constexpr size_t kFewRows = 7;
+constexpr size_t kCachedResults = 640 * 1024;
 // Of a group of rows: enough for whole tiles of the products.
 constexpr size_t kGroupPixels = 56;
-// Of a band: its neighbours compute rows of the first product again.
+// Of a band, as its neighbours compute some of its first product's rows again.
 constexpr size_t kBandRows = 28;
 constexpr size_t kMostBands = 4;  // for each thread
 
-size_t product_bytes(const Shape& in, const Shape& out, const FloatKernels& kernels) {
+size_t result_bytes(const Shape& results, const FloatKernels& kernels) {
+  return results.elements() / results.last() * padded_columns(kernels, results.last()) *
+         sizeof(float);
+}
+
+size_t weight_bytes(const Shape& in, const Shape& out, const FloatKernels& kernels) {
   return in.last() * padded_columns(kernels, out.last()) * sizeof(float);
+}
+
+// Of three colours and taps, as a rule: short for a call.
+inline void copy_run(const float* from, size_t count, float* to) {
+  constexpr size_t kUsual = 9;
+  if (count == kUsual) {
+    std::memcpy(to, from, kUsual * sizeof(float));
+  } else {
+    std::copy_n(from, count, to);
+  }
 }
 
 }  // namespace
 
-bool suits_depthwise(const std::vector<Shape>& shapes, const DepthwiseNodes& nodes,
-                     const FloatKernels& kernels) {
-  const size_t channels = shapes[nodes.input].last();
-  size_t weights = product_bytes(shapes[nodes.after.input], shapes[nodes.after.output], kernels);
+std::optional<DepthwiseNodes> suited_depthwise(const std::vector<Shape>& shapes,
+                                               DepthwiseNodes nodes, const FloatKernels& kernels) {
+  const Shape& results = shapes[nodes.result];
+  // As for products: other vectors are no better than XNNPACK's.
+  if (kernels.rows <= 8 || results.last() < kernels.lanes) return {};
+  if (!nodes.after) return nodes;
+  size_t weights = weight_bytes(results, shapes[nodes.after->output], kernels);
   if (nodes.before) {
-    weights += product_bytes(shapes[nodes.before->input], shapes[nodes.input], kernels);
+    weights += weight_bytes(shapes[nodes.before->input], shapes[nodes.input], kernels);
   }
-  return kernels.rows > 8 && padded_columns(kernels, channels) * 8 <= channels * 9 &&
-         weights <= kCachedWeights;
+  if (weights > kCachedWeights) nodes.leave_products();
+  return nodes;
 }
 
 Result<std::unique_ptr<Step>> DepthwiseStep::make(const Graph& graph, const DepthwiseNodes& nodes,
@@ -38,27 +61,33 @@ Result<std::unique_ptr<Step>> DepthwiseStep::make(const Graph& graph, const Dept
                                                   ProgramState& state) {
   std::unique_ptr<DepthwiseStep> step(new DepthwiseStep(kernels, state.threadpool()));
   step->nodes_ = nodes;
-  step->reads_ = {step->input()};
-  if (nodes.after.residual != kNone) step->reads_.push_back(nodes.after.residual);
-  step->writes_ = {nodes.after.output};
+  step->reads_ = {nodes.first_value()};
+  step->writes_ = {nodes.last_value()};
   if (nodes.before) {
     auto before = PackedProduct::make(graph, *nodes.before, kernels, state);
     if (!before.ok()) return before.status();
     step->before_ = std::move(*before);
   }
+  if (nodes.after) {
+    if (nodes.after->residual != kNone) step->reads_.push_back(nodes.after->residual);
+    auto after = PackedProduct::make(graph, *nodes.after, kernels, state);
+    if (!after.ok()) return after.status();
+    step->after_ = std::move(*after);
+  }
+  const size_t side = nodes.window.kernel[0];
   const size_t channels = graph.values[nodes.filter].shape.last();
   const size_t columns = kernels.columns;
   const size_t panels = padded_columns(kernels, channels) / columns;
-  const std::string form =
-      std::string("depthwise ") + kernels.name + " " + std::to_string(channels);
+  const std::string form = std::string("depthwise ") + kernels.name + " " + std::to_string(side) +
+                           " " + std::to_string(channels);
   auto weights = StepWeights::make(
-      graph, nodes.filter, nodes.bias, panels * (kDepthwiseTaps + 1) * columns, form, state,
+      graph, nodes.filter, nodes.bias, panels * (side * side + 1) * columns, form, state,
       [&](const float* filter, const float* bias, float* packed) {
         for (size_t panel = 0; panel < panels; ++panel) {
           const size_t first = panel * columns;
           const size_t count = std::min(columns, channels - first);
-          for (size_t tap = 0; tap <= kDepthwiseTaps; ++tap, packed += columns) {
-            const float* from = tap == kDepthwiseTaps ? bias : filter + tap * channels;
+          for (size_t tap = 0; tap <= side * side; ++tap, packed += columns) {
+            const float* from = tap == side * side ? bias : filter + tap * channels;
             std::fill_n(packed, columns, 0.0f);
             if (from != nullptr) std::copy_n(from + first, count, packed);
           }
@@ -66,159 +95,258 @@ Result<std::unique_ptr<Step>> DepthwiseStep::make(const Graph& graph, const Dept
       });
   if (!weights.ok()) return weights.status();
   step->weights_ = std::move(*weights);
-  auto after = PackedProduct::make(graph, nodes.after, kernels, state);
-  if (!after.ok()) return after.status();
-  step->after_ = std::move(*after);
+  step->gathers_ = nodes.before && !is_product(graph.nodes[nodes.before->nodes[0]]);
+  step->side_ = side;
   step->channels_ = channels;
   step->panels_ = panels;
+  step->pixel_floats_ = std::min(columns, divide_up(channels, kernels.lanes) * kernels.lanes);
   return std::unique_ptr<Step>(std::move(step));
 }
 
 Status DepthwiseStep::reshape(const std::vector<Shape>& shapes) {
+  const Shape& source = shapes[nodes_.first_value()];
   const Shape& in = shapes[nodes_.input];
-  const Shape& out = shapes[nodes_.after.input];
+  const Shape& out = shapes[nodes_.result];
+  source_height_ = source[1];
+  source_width_ = source[2];
+  source_channels_ = source[3];
   images_ = in[0];
   in_height_ = in[1];
   in_width_ = in[2];
   out_height_ = out[1];
   out_width_ = out[2];
   const size_t threads = threads_of(threads_);
-  const size_t bands = threads * std::clamp<size_t>(out_height_ / (threads * kBandRows), 1,
-                                                    kMostBands);
-  bands_ = threads == 1 ? 1 : std::min(divide_up(bands, images_), out_height_);
-  group_rows_ = std::min(std::max<size_t>(kGroupPixels / out_width_, 1),
-                         divide_up(out_height_, bands_));
-  ring_rows_ = (group_rows_ - 1) * nodes_.window.stride[0] + kDepthwiseSide;
+  const bool is_small =
+      threads * kFewRows > out_height_ * images_ && result_bytes(out, kernels_) <= kCachedResults;
+  is_by_panel_ = nodes_.before && (is_small || !nodes_.after);
+  group_rows_ = 1;
+  if (is_by_panel_) {
+    const size_t items = panels_ * images_;
+    const bool is_even = items % threads == 0 || items >= 4 * threads;
+    bands_ = is_even ? 1 : std::min<size_t>(2, out_height_);
+  } else {
+    const size_t share = out_height_ * images_ / (threads * kBandRows);
+    const size_t bands = threads * std::clamp<size_t>(share, 1, kMostBands);
+    bands_ = threads == 1 ? 1 : std::min(divide_up(bands, images_), out_height_);
+    if (nodes_.after) {
+      group_rows_ =
+          std::clamp<size_t>(kGroupPixels / out_width_, 1, divide_up(out_height_, bands_));
+    }
+  }
+  ring_rows_ = (group_rows_ - 1) * nodes_.window.stride[0] + side_;
   return {};
+}
+
+size_t DepthwiseStep::result_stride() const {
+  return nodes_.after ? panels_ * kernels_.columns : channels_;
 }
 
 size_t DepthwiseStep::row_floats() const {
   const Window& w = nodes_.window;
-  const size_t read = (out_width_ - 1) * w.stride[1] + kDepthwiseSide;
-  return std::max(read, w.pad_left + in_width_) * kernels_.columns;
+  const size_t read = (out_width_ - 1) * w.stride[1] + side_;
+  return std::max(read, w.pad_left + in_width_) * pixel_floats_;
 }
 
 size_t DepthwiseStep::ring_floats() const { return ring_rows_ * row_floats(); }
 
+size_t DepthwiseStep::result_floats() const {
+  if (!nodes_.after) return 0;
+  return (is_by_panel_ ? images_ * out_height_ : group_rows_) * out_width_ * result_stride();
+}
+
+size_t DepthwiseStep::spare_floats() const {
+  const size_t results = out_width_ * kernels_.columns;
+  return gathers_ ? std::max(results, in_width_ * before_.depth()) : results;
+}
+
 size_t DepthwiseStep::thread_floats() const {
-  return panels_ * (ring_floats() + group_rows_ * out_width_ * kernels_.columns);
+  return spare_floats() +
+         (is_by_panel_ ? ring_floats() : panels_ * ring_floats() + result_floats());
 }
 
 size_t DepthwiseStep::scratch_bytes() const {
-  return threads_of(threads_) * thread_floats() * sizeof(float);
+  const size_t shared = is_by_panel_ ? result_floats() : 0;
+  return (shared + threads_of(threads_) * thread_floats()) * sizeof(float);
 }
 
 Status DepthwiseStep::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
-  input_ = static_cast<const float*>(addresses[input()]);
-  output_ = static_cast<float*>(addresses[nodes_.after.output]);
-  if (nodes_.after.residual != kNone) {
-    residual_ = static_cast<const float*>(addresses[nodes_.after.residual]);
+  input_ = static_cast<const float*>(addresses[nodes_.first_value()]);
+  output_ = static_cast<float*>(addresses[nodes_.last_value()]);
+  if (nodes_.after && nodes_.after->residual != kNone) {
+    residual_ = static_cast<const float*>(addresses[nodes_.after->residual]);
   }
   scratch_ = reinterpret_cast<float*>(scratch);
   return {};
 }
 
-void DepthwiseStep::fill_row(const float* image, size_t y, size_t panel, float* ring) const {
+const float* DepthwiseStep::image(size_t index) const {
+  return input_ + index * source_height_ * source_width_ * source_channels_;
+}
+
+void DepthwiseStep::gather_row(const float* image, size_t y, float* to) const {
+  const Window& w = nodes_.before_window;
+  const size_t channels = source_channels_;
+  const size_t run = w.kernel[1] * channels;  // of a window's row
+  const size_t depth = before_.depth();
+  for (size_t i = 0; i < w.kernel[0]; ++i, to += run) {
+    // Places before the image wrap around to beyond it.
+    const size_t from_y = y * w.stride[0] + i - w.pad_top;
+    const float* row =
+        from_y < source_height_ ? image + from_y * source_width_ * channels : nullptr;
+    for (size_t x = 0; x < in_width_; ++x) {
+      const size_t left = x * w.stride[1] - w.pad_left;
+      float* window = to + x * depth;
+      if (row == nullptr) {
+        std::fill_n(window, run, 0.0f);
+      } else if (left < source_width_ && left + w.kernel[1] <= source_width_) {
+        copy_run(row + left * channels, run, window);
+      } else {
+        for (size_t j = 0; j < run; ++j) {
+          const size_t from_x = left + j / channels;
+          window[j] = from_x < source_width_ ? row[from_x * channels + j % channels] : 0.0f;
+        }
+      }
+    }
+  }
+}
+
+void DepthwiseStep::fill_row(const float* image, size_t y, size_t panel, float* ring,
+                             float* spare) const {
   const size_t columns = kernels_.columns;
   const size_t size = row_floats();
   float* row = ring + y % ring_rows_ * size;
-  // Rows before the image wrap around to beyond it.
   y -= nodes_.window.pad_top;
   if (y >= in_height_) {
     std::fill_n(row, size, 0.0f);
     return;
   }
-  float* to = row + nodes_.window.pad_left * columns;
-  float* end = to + in_width_ * columns;
+  float* to = row + nodes_.window.pad_left * pixel_floats_;
+  float* end = to + in_width_ * pixel_floats_;
   std::fill(row, to, 0.0f);
   std::fill(end, row + size, 0.0f);
   if (!nodes_.before) {
     const size_t count = std::min(columns, channels_ - panel * columns);
     const float* from = image + y * in_width_ * channels_ + panel * columns;
-    for (; to != end; to += columns, from += channels_) std::copy_n(from, count, to);
+    for (; to != end; to += pixel_floats_, from += channels_) std::copy_n(from, count, to);
     return;
   }
   const size_t depth = before_.depth();
   const float* from = image + y * in_width_ * depth;
+  if (gathers_) {
+    gather_row(image, y, spare);
+    from = spare;
+  }
   const size_t tiles = divide_up(in_width_, kernels_.rows);
   for (size_t tile = 0; tile < tiles; ++tile) {
     const size_t first = part_start(in_width_, tiles, tile);
-    before_.run_padded(panel, {.rows = part_start(in_width_, tiles, tile + 1) - first,
-                               .in = from + first * depth,
-                               .in_stride = depth,
-                               .out = to + first * columns,
-                               .out_stride = columns,
-                               .index = tile,
-                               .tiles = tiles});
+    before_.run_padded(panel,
+                       {.rows = part_start(in_width_, tiles, tile + 1) - first,
+                        .in = from + first * depth,
+                        .in_stride = depth,
+                        .out = to + first * pixel_floats_,
+                        .out_stride = pixel_floats_},
+                       {tile, tiles});
   }
+  if (nodes_.swishes_before) kernels_.hardswish(to, in_width_ * pixel_floats_);
 }
 
-void DepthwiseStep::convolve_row(size_t y, size_t panel, const float* ring, float* out) const {
+void DepthwiseStep::convolve_row(size_t y, size_t panel, const float* ring, float* results,
+                                 float* spare) const {
   const size_t columns = kernels_.columns;
   const Window& w = nodes_.window;
-  DepthwiseRow row{.rows = {},
-                   .step = w.stride[1] * columns,
-                   .weights = weights_.data() + panel * (kDepthwiseTaps + 1) * columns,
+  const size_t count = std::min(columns, channels_ - panel * columns);
+  // Whole vectors would reach into the next pixel.
+  const bool is_beside = !nodes_.after && count % kernels_.lanes != 0;
+  results += panel * columns;
+  DepthwiseRow row{.side = side_,
+                   .rows = {},
+                   .pixel_stride = pixel_floats_,
+                   .step = w.stride[1] * pixel_floats_,
+                   .weights = weights_.data() + panel * (side_ * side_ + 1) * columns,
+                   .columns = count,
                    .count = out_width_,
-                   .out = out,
-                   .out_stride = panels_ * columns,
+                   .out = is_beside ? spare : results,
+                   .out_stride = is_beside ? columns : result_stride(),
                    .min = nodes_.min,
-                   .max = nodes_.max};
-  for (size_t i = 0; i < kDepthwiseSide; ++i) {
+                   .max = nodes_.max,
+                   .swishes = nodes_.swishes};
+  for (size_t i = 0; i < side_; ++i) {
     row.rows[i] = ring + (y * w.stride[0] + i) % ring_rows_ * row_floats();
   }
   kernels_.depthwise(row);
-}
-
-void DepthwiseStep::project(size_t first_pixel, size_t pixels, const float* in) const {
-  const size_t columns = after_.columns();
-  const size_t stride = panels_ * kernels_.columns;
-  const size_t tiles = divide_up(pixels, kernels_.rows);
-  for (size_t panel = 0; panel < after_.panels(); ++panel) {
-    for (size_t tile = 0; tile < tiles; ++tile) {
-      const size_t first = part_start(pixels, tiles, tile);
-      const size_t at = (first_pixel + first) * columns;
-      after_.run(panel, {.rows = part_start(pixels, tiles, tile + 1) - first,
-                         .in = in + first * stride,
-                         .in_stride = stride,
-                         .out = output_ + at,
-                         .out_stride = columns,
-                         .residual = residual_ == nullptr ? nullptr : residual_ + at,
-                         .index = tile,
-                         .tiles = tiles});
-    }
+  if (!is_beside) return;
+  for (size_t x = 0; x < out_width_; ++x, results += channels_, spare += columns) {
+    std::copy_n(spare, count, results);
   }
 }
 
-void DepthwiseStep::run_band(size_t image, size_t from, size_t to, float* scratch) const {
-  const size_t columns = kernels_.columns;
-  const size_t depth = nodes_.before ? before_.depth() : channels_;
-  const float* in = input_ + image * in_height_ * in_width_ * depth;
-  float* results = scratch + panels_ * ring_floats();
+Rows DepthwiseStep::after_rows(size_t first, size_t count, const float* results) const {
+  const size_t at = first * after_.columns();
+  return {.rows = count,
+          .in = results,
+          .in_stride = result_stride(),
+          .out = output_ + at,
+          .out_stride = after_.columns(),
+          .residual = residual_ == nullptr ? nullptr : residual_ + at};
+}
+
+void DepthwiseStep::run_band(size_t index, size_t from, size_t to, float* scratch) const {
+  const float* in = image(index);
+  float* spare = scratch + panels_ * ring_floats();
   const size_t stride = nodes_.window.stride[0];
+  const size_t row_results = out_width_ * result_stride();
   size_t filled = from * stride;
   for (size_t row = from; row < to; row += group_rows_) {
     const size_t end = std::min(row + group_rows_, to);
-    const size_t needed = (end - 1) * stride + kDepthwiseSide;
+    const size_t needed = (end - 1) * stride + side_;
+    const size_t first = index * out_height_ + row;
+    float* results = nodes_.after ? spare + spare_floats() : output_ + first * row_results;
     for (size_t panel = 0; panel < panels_; ++panel) {
       float* ring = scratch + panel * ring_floats();
-      for (size_t y = filled; y < needed; ++y) fill_row(in, y, panel, ring);
+      for (size_t y = filled; y < needed; ++y) fill_row(in, y, panel, ring, spare);
       for (size_t y = row; y < end; ++y) {
-        float* out = results + ((y - row) * out_width_ * panels_ + panel) * columns;
-        convolve_row(y, panel, ring, out);
+        convolve_row(y, panel, ring, results + (y - row) * row_results, spare);
       }
     }
     filled = needed;
-    project((image * out_height_ + row) * out_width_, (end - row) * out_width_, results);
+    if (!nodes_.after) continue;
+    after_.run_all(nullptr, after_rows(first * out_width_, (end - row) * out_width_, results));
+  }
+}
+
+void DepthwiseStep::run_panel(size_t panel, size_t index, size_t from, size_t to,
+                              float* scratch) const {
+  const float* in = image(index);
+  const size_t stride = nodes_.window.stride[0];
+  const size_t row_results = out_width_ * result_stride();
+  float* results = (nodes_.after ? scratch_ : output_) + index * out_height_ * row_results;
+  float* ring = scratch;
+  float* spare = ring + ring_floats();
+  size_t filled = from * stride;
+  for (size_t row = from; row < to; ++row) {
+    const size_t needed = row * stride + side_;
+    for (; filled < needed; ++filled) fill_row(in, filled, panel, ring, spare);
+    convolve_row(row, panel, ring, results + row * row_results, spare);
   }
 }
 
 Status DepthwiseStep::run() {
-  parallel_for(threads_, images_ * bands_, [&](size_t item, size_t thread) {
-    const size_t band = item % bands_;
-    run_band(item / bands_, part_start(out_height_, bands_, band),
-             part_start(out_height_, bands_, band + 1), scratch_ + thread * thread_floats());
+  float* scratch = scratch_ + (is_by_panel_ ? result_floats() : 0);
+  const size_t panels = is_by_panel_ ? panels_ : 1;
+  parallel_for(threads_, images_ * bands_ * panels, [&](size_t item, size_t thread) {
+    const size_t band = item % bands_, image = item / bands_ % images_;
+    const size_t from = part_start(out_height_, bands_, band);
+    const size_t to = part_start(out_height_, bands_, band + 1);
+    float* own = scratch + thread * thread_floats();
+    if (is_by_panel_) {
+      run_panel(item / bands_ / images_, image, from, to, own);
+    } else {
+      run_band(image, from, to, own);
+    }
   });
+  if (is_by_panel_ && nodes_.after) {
+    after_.run_all(threads_, after_rows(0, images_ * out_height_ * out_width_, scratch_));
+  }
   return {};
 }
 

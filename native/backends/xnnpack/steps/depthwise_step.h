@@ -1,9 +1,11 @@
-// An inverted residual block as one step: rows of the image pass through all its convolutions, so
-// that what lies between them never leaves a core's cache.
+// A block around a depthwise convolution as one step, so that what lies between its convolutions
+// stays in a core's cache. Channels are computed in panels, as many as a product's panel has; the
+// rows that the depthwise convolution of a panel reads are in a ring of rows, with the padding
+// around them.
 //
-// A band of output rows is computed by one thread, some rows (a group) at a time. The rows that the
-// depthwise convolution reads are in a ring of rows for each panel of channels, with the padding
-// around them; its results, all channels of a group, go to the last product.
+// By rows: each thread takes bands of rows and passes them through all convolutions, some rows (a
+// group) at a time. By panels, which suits small images: each takes panels of channels and leaves
+// the results to a second loop, the last product; neighbouring bands compute no row twice then.
 #pragma once
 
 #include <memory>
@@ -14,9 +16,9 @@
 
 namespace edgewise::xnnpack {
 
-// Whether such a step can run `nodes`, and is faster than XNNPACK.
-bool suits_depthwise(const std::vector<Shape>& shapes, const DepthwiseNodes& nodes,
-                     const FloatKernels& kernels);
+// What of `nodes` such a step runs faster than XNNPACK.
+std::optional<DepthwiseNodes> suited_depthwise(const std::vector<Shape>& shapes,
+                                               DepthwiseNodes nodes, const FloatKernels& kernels);
 
 class DepthwiseStep final : public Step {
  public:
@@ -39,15 +41,27 @@ class DepthwiseStep final : public Step {
  private:
   DepthwiseStep(const FloatKernels& kernels, pthreadpool_t threads)
       : kernels_(kernels), threads_(threads) {}
-  uint32_t input() const { return nodes_.before ? nodes_.before->input : nodes_.input; }
-  void run_band(size_t image, size_t from, size_t to, float* scratch) const;
-  // Row `y` of the depthwise convolution's input, a panel of it, into the ring.
-  void fill_row(const float* image, size_t y, size_t panel, float* ring) const;
-  void convolve_row(size_t y, size_t panel, const float* ring, float* out) const;
-  void project(size_t first_pixel, size_t pixels, const float* in) const;
-  // Of a row in the ring, in floats.
+  const float* image(size_t index) const;
+  // What the first convolution reads for row `y` of its results.
+  void gather_row(const float* image, size_t y, float* to) const;
+  // Row `y` of the depthwise convolution's padded input, a panel of it, into the ring.
+  void fill_row(const float* image, size_t y, size_t panel, float* ring, float* spare) const;
+  // Row `y` of its results, a panel of it, into the row `results`.
+  void convolve_row(size_t y, size_t panel, const float* ring, float* results, float* spare) const;
+  // What the last product makes of `count` pixels.
+  Rows after_rows(size_t first, size_t count, const float* results) const;
+  // Output rows [from, to) of an image.
+  void run_band(size_t index, size_t from, size_t to, float* scratch) const;
+  void run_panel(size_t panel, size_t index, size_t from, size_t to, float* scratch) const;
+  // Channels of a pixel among the results: those that fill up the last panel, too, if the results
+  // go no further than to the last product.
+  size_t result_stride() const;
+  // In floats: a row in a ring, a ring, the results, room for a row on its way, what a thread has
+  // for itself.
   size_t row_floats() const;
-  size_t ring_floats() const;  // of a panel
+  size_t ring_floats() const;
+  size_t result_floats() const;
+  size_t spare_floats() const;
   size_t thread_floats() const;
 
   const FloatKernels& kernels_;
@@ -57,12 +71,17 @@ class DepthwiseStep final : public Step {
   std::vector<uint32_t> writes_;
   PackedProduct before_;  // if nodes_.before
   StepWeights weights_;   // for each panel of channels: the taps, the bias
-  PackedProduct after_;
+  PackedProduct after_;   // if nodes_.after
+  bool gathers_ = false;  // what the first convolution reads
+  size_t side_ = 0;       // of the depthwise convolution's window
   size_t channels_ = 0;
   size_t panels_ = 0;
+  size_t pixel_floats_ = 0;  // in a ring
   size_t images_ = 0;
-  size_t in_height_ = 0, in_width_ = 0;
+  size_t source_height_ = 0, source_width_ = 0, source_channels_ = 0;
+  size_t in_height_ = 0, in_width_ = 0;  // of the depthwise convolution
   size_t out_height_ = 0, out_width_ = 0;
+  bool is_by_panel_ = false;
   size_t bands_ = 1;       // of an image
   size_t group_rows_ = 1;  // of the output
   size_t ring_rows_ = 0;

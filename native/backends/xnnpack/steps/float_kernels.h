@@ -13,10 +13,6 @@ inline constexpr size_t kTileOut = 2;
 inline constexpr size_t kTileIn = 4;
 inline constexpr size_t kTilePositions = kTileIn * kTileIn;
 
-// Of a depthwise convolution.
-inline constexpr size_t kDepthwiseSide = 3;
-inline constexpr size_t kDepthwiseTaps = kDepthwiseSide * kDepthwiseSide;
-
 struct Product {
   size_t rows = 0;  // at most FloatKernels::rows
   size_t depth = 0;
@@ -24,7 +20,8 @@ struct Product {
   size_t a_stride = 0;
   const float* panel = nullptr;
   size_t panel_stride = 0;
-  float* c = nullptr;  // whole panels are written
+  size_t columns = 0;  // of the panel: whole vectors are computed and written
+  float* c = nullptr;
   size_t c_stride = 0;
   // Memory that will be read next: the kernel touches `ahead_step` bytes more in each step.
   const char* ahead = nullptr;
@@ -40,25 +37,30 @@ struct Finish {
   float max = 0;
 };
 
-// Some outputs of a row, for a panel of channels: of each pixel, `FloatKernels::columns` lie side
-// by side, and so do neighbouring pixels of the input.
+// Some outputs of a row of a depthwise convolution, for a panel of channels.
 struct DepthwiseRow {
-  const float* rows[kDepthwiseSide] = {};  // what the first output's taps read
-  size_t step = 0;                         // floats from one output's taps to the next one's
-  const float* weights = nullptr;          // of each tap, then the bias
+  static constexpr size_t kMostSide = 5;
+  size_t side = 0;                    // of the window: 3 or 5
+  const float* rows[kMostSide] = {};  // what the first output's taps read
+  size_t pixel_stride = 0;            // floats between neighbouring pixels of the input
+  size_t step = 0;                    // from one output's taps to the next one's
+  const float* weights = nullptr;     // of each tap, then the bias: FloatKernels::columns each
+  size_t columns = 0;                 // of the panel: whole vectors are computed and written
   size_t count = 0;
   float* out = nullptr;
   size_t out_stride = 0;
   float min = 0;
   float max = 0;
+  bool swishes = false;  // hardswish, after the clamp
 };
 
 struct FloatKernels {
   const char* name;
   size_t rows;
   size_t columns;
-  void (*multiply)(const Product& product);
-  void (*multiply_finish)(const Product& product, const Finish& finish);
+  size_t lanes;  // of a vector
+  // `finish`: null for the bare product.
+  void (*multiply)(const Product& product, const Finish* finish);
   // `pixels`: of the tile, each `channels` floats. Position i goes to out + i * out_stride.
   void (*transform_input)(const float* const* pixels, size_t channels, float* out,
                           size_t out_stride);
@@ -67,6 +69,8 @@ struct FloatKernels {
                            const float* const* residual, float min, float max,
                            float* const* pixels);
   void (*depthwise)(const DepthwiseRow& row);
+  // In place; `count` is a multiple of `lanes`.
+  void (*hardswish)(float* x, size_t count);
   // Row by row x = exp(scale * (x - max of the row)); `sums` gets the rows' sums.
   void (*exponentials)(float* x, size_t stride, size_t rows, size_t columns, float scale,
                        float* sums);

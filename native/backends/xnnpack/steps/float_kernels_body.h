@@ -50,67 +50,83 @@ EDGEWISE_INLINE Vector broadcast(float x) { return x - Vector{}; }
 
 // ---- products
 
-enum class End { kStore, kFinish, kFinishWithResidual };
-
-template <size_t kTileRows, End kEnd>
+// `kUsed` vectors of the panel's `kVectors`.
+template <size_t kTileRows, size_t kUsed>
 void multiply_rows(const Product& product, const Finish* finish) {
-  Vector sum[kTileRows][kVectors];
+  Vector sum[kTileRows][kUsed];
+  Vector start[kUsed] = {};
+  if (finish != nullptr) {
+#pragma GCC unroll 2
+    for (size_t j = 0; j < kUsed; ++j) start[j] = Lanes<Vector>::load(finish->bias + j * kLanes);
+  }
 #pragma GCC unroll 16
   for (size_t i = 0; i < kTileRows; ++i) {
-#pragma GCC unroll 4
-    for (size_t j = 0; j < kVectors; ++j) {
-      sum[i][j] = kEnd != End::kStore ? Lanes<Vector>::load(finish->bias + j * kLanes) : Vector{};
-    }
+#pragma GCC unroll 2
+    for (size_t j = 0; j < kUsed; ++j) sum[i][j] = start[j];
   }
   const float* a = product.a;
   const size_t a_stride = product.a_stride;
   const float* panel = product.panel;
+  const size_t panel_stride = product.panel_stride;
   const char* ahead = product.ahead;
-  for (size_t p = 0; p < product.depth; ++p) {
-    Vector b[kVectors];
-#pragma GCC unroll 4
-    for (size_t j = 0; j < kVectors; ++j) b[j] = Lanes<Vector>::load(panel + j * kLanes);
-    panel += product.panel_stride;
+  const size_t ahead_step = product.ahead_step;
+  for (size_t p = product.depth; p > 0; --p) {
+    Vector b[kUsed];
+#pragma GCC unroll 2
+    for (size_t j = 0; j < kUsed; ++j) b[j] = Lanes<Vector>::load(panel + j * kLanes);
+    panel += panel_stride;
     __builtin_prefetch(ahead, 0, 2);
-    ahead += product.ahead_step;
+    ahead += ahead_step;
 #pragma GCC unroll 16
     for (size_t i = 0; i < kTileRows; ++i) {
-      const Vector x = broadcast(a[i * a_stride + p]);
-#pragma GCC unroll 4
-      for (size_t j = 0; j < kVectors; ++j) sum[i][j] += x * b[j];
+      const Vector x = broadcast(a[i * a_stride]);
+#pragma GCC unroll 2
+      for (size_t j = 0; j < kUsed; ++j) sum[i][j] += x * b[j];
+    }
+    ++a;
+  }
+  if (finish != nullptr) {
+    if (finish->residual != nullptr) {
+      const float* residual = finish->residual;
+      const size_t residual_stride = finish->residual_stride;
+#pragma GCC unroll 16
+      for (size_t i = 0; i < kTileRows; ++i) {
+#pragma GCC unroll 2
+        for (size_t j = 0; j < kUsed; ++j) {
+          sum[i][j] += Lanes<Vector>::load(residual + i * residual_stride + j * kLanes);
+        }
+      }
+    }
+    const Vector min = broadcast(finish->min), max = broadcast(finish->max);
+#pragma GCC unroll 16
+    for (size_t i = 0; i < kTileRows; ++i) {
+#pragma GCC unroll 2
+      for (size_t j = 0; j < kUsed; ++j) sum[i][j] = clamp(sum[i][j], min, max);
     }
   }
+  float* c = product.c;
+  const size_t c_stride = product.c_stride;
 #pragma GCC unroll 16
   for (size_t i = 0; i < kTileRows; ++i) {
-#pragma GCC unroll 4
-    for (size_t j = 0; j < kVectors; ++j) {
-      Vector x = sum[i][j];
-      if (kEnd == End::kFinishWithResidual) {
-        x += Lanes<Vector>::load(finish->residual + i * finish->residual_stride + j * kLanes);
-      }
-      if (kEnd != End::kStore) {
-        x = clamp(x, broadcast(finish->min), broadcast(finish->max));
-      }
-      Lanes<Vector>::store(product.c + i * product.c_stride + j * kLanes, x);
-    }
+#pragma GCC unroll 2
+    for (size_t j = 0; j < kUsed; ++j) Lanes<Vector>::store(c + j * kLanes, sum[i][j]);
+    c += c_stride;
   }
 }
 
-template <End kEnd, size_t kTileRows = kRows>
+template <size_t kUsed, size_t kTileRows = kRows>
 EDGEWISE_INLINE void multiply_any(const Product& product, const Finish* finish) {
   if constexpr (kTileRows > 0) {
-    if (product.rows == kTileRows) return multiply_rows<kTileRows, kEnd>(product, finish);
-    multiply_any<kEnd, kTileRows - 1>(product, finish);
+    if (product.rows == kTileRows) return multiply_rows<kTileRows, kUsed>(product, finish);
+    multiply_any<kUsed, kTileRows - 1>(product, finish);
   }
 }
 
-void multiply(const Product& product) { multiply_any<End::kStore>(product, nullptr); }
-
-void multiply_finish(const Product& product, const Finish& finish) {
-  if (finish.residual == nullptr) {
-    multiply_any<End::kFinish>(product, &finish);
+void multiply(const Product& product, const Finish* finish) {
+  if (product.columns <= kLanes) {
+    multiply_any<1>(product, finish);
   } else {
-    multiply_any<End::kFinishWithResidual>(product, &finish);
+    multiply_any<kVectors>(product, finish);
   }
 }
 
@@ -188,34 +204,51 @@ void transform_output(const float* in, size_t in_stride, size_t channels, const 
 
 // ---- depthwise convolutions
 
-void depthwise(const DepthwiseRow& row) {
+EDGEWISE_INLINE Vector hardswish(Vector x) {
+  return x * clamp(x + 3.0f, Vector{}, broadcast(6)) * (1.0f / 6);
+}
+
+void hardswish(float* x, size_t count) {
+  for (size_t at = 0; at < count; at += kLanes) {
+    Lanes<Vector>::store(x + at, hardswish(Lanes<Vector>::load(x + at)));
+  }
+}
+
+template <size_t kSide>
+void depthwise_taps(const DepthwiseRow& row) {
   const Vector min = broadcast(row.min), max = broadcast(row.max);
-  for (size_t at = 0; at < kColumns; at += kLanes) {
-    Vector weights[kDepthwiseTaps];
-#pragma GCC unroll 9
-    for (size_t i = 0; i < kDepthwiseTaps; ++i) {
+  const size_t pixel_stride = row.pixel_stride, step = row.step, out_stride = row.out_stride;
+  const bool swishes = row.swishes;
+  for (size_t at = 0; at < row.columns; at += kLanes) {
+    Vector weights[kSide * kSide];
+#pragma GCC unroll 25
+    for (size_t i = 0; i < kSide * kSide; ++i) {
       weights[i] = Lanes<Vector>::load(row.weights + i * kColumns + at);
     }
-    const Vector bias = Lanes<Vector>::load(row.weights + kDepthwiseTaps * kColumns + at);
-    const float* top = row.rows[0] + at;
-    const float* middle = row.rows[1] + at;
-    const float* bottom = row.rows[2] + at;
+    const Vector bias = Lanes<Vector>::load(row.weights + kSide * kSide * kColumns + at);
+    const float* from[kSide];
+#pragma GCC unroll 5
+    for (size_t i = 0; i < kSide; ++i) from[i] = row.rows[i] + at;
     float* out = row.out + at;
-    for (size_t x = 0; x < row.count; ++x) {
+    for (size_t x = row.count; x > 0; --x) {
       Vector sum = bias;
-#pragma GCC unroll 3
-      for (size_t i = 0; i < kDepthwiseSide; ++i) {
-        sum += Lanes<Vector>::load(top + i * kColumns) * weights[i];
-        sum += Lanes<Vector>::load(middle + i * kColumns) * weights[kDepthwiseSide + i];
-        sum += Lanes<Vector>::load(bottom + i * kColumns) * weights[2 * kDepthwiseSide + i];
+#pragma GCC unroll 5
+      for (size_t i = 0; i < kSide; ++i) {
+#pragma GCC unroll 5
+        for (size_t j = 0; j < kSide; ++j) {
+          sum += Lanes<Vector>::load(from[i] + j * pixel_stride) * weights[i * kSide + j];
+        }
+        from[i] += step;
       }
-      Lanes<Vector>::store(out, clamp(sum, min, max));
-      top += row.step;
-      middle += row.step;
-      bottom += row.step;
-      out += row.out_stride;
+      sum = clamp(sum, min, max);
+      Lanes<Vector>::store(out, swishes ? hardswish(sum) : sum);
+      out += out_stride;
     }
   }
+}
+
+void depthwise(const DepthwiseRow& row) {
+  row.side == 3 ? depthwise_taps<3>(row) : depthwise_taps<5>(row);
 }
 
 // ---- attention
@@ -296,7 +329,7 @@ void transpose(const float* from, size_t from_stride, size_t rows, size_t column
 
 extern const FloatKernels EDGEWISE_KERNELS;
 const FloatKernels EDGEWISE_KERNELS = {
-    EDGEWISE_KERNELS_NAME, kRows,     kColumns,     multiply, multiply_finish, transform_input,
-    transform_output,      depthwise, exponentials, transpose};
+    EDGEWISE_KERNELS_NAME, kRows,     kColumns,  kLanes,       multiply, transform_input,
+    transform_output,      depthwise, hardswish, exponentials, transpose};
 
 }  // namespace edgewise::xnnpack

@@ -31,7 +31,6 @@ class ProductStep final : public Step {
  private:
   ProductStep(const FloatKernels& kernels, pthreadpool_t threads)
       : kernels_(kernels), threads_(threads) {}
-  void run_tile(size_t panel, size_t block) const;
 
   const FloatKernels& kernels_;
   pthreadpool_t threads_;
@@ -40,7 +39,6 @@ class ProductStep final : public Step {
   std::vector<uint32_t> writes_;
   PackedProduct product_;
   size_t rows_ = 0;
-  size_t blocks_ = 0;  // of rows, as a kernel takes them
   const float* input_ = nullptr;
   const float* residual_ = nullptr;
   float* output_ = nullptr;

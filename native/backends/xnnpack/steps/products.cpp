@@ -4,8 +4,15 @@
 
 #include "backends/xnnpack/allocator.h"
 #include "backends/xnnpack/steps/panels.h"
+#include "backends/xnnpack/steps/parallel.h"
 
 namespace edgewise::xnnpack {
+namespace {
+
+// Weights up to this size stay in a core's cache while rows pass by.
+constexpr size_t kCachedWeights = 512 * 1024;
+
+}  // namespace
 
 bool is_product(const GraphNode& node) {
   const Window& w = node.window;
@@ -22,7 +29,7 @@ Result<PackedProduct> PackedProduct::make(const Graph& graph, const LinearNodes&
   PackedProduct result;
   const Shape& filter = graph.values[nodes.filter].shape;
   const bool is_transposed = (graph.nodes[nodes.nodes[0]].flags & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0;
-  const size_t depth = is_transposed ? filter[0] : filter.last();
+  const size_t depth = is_transposed ? filter[0] : filter.elements() / filter[0];
   const size_t columns = filter.elements() / depth;
   const size_t padded = padded_columns(kernels, columns);
   const std::string form = std::string("product ") + kernels.name + " " + std::to_string(depth) +
@@ -47,19 +54,24 @@ Result<PackedProduct> PackedProduct::make(const Graph& graph, const LinearNodes&
   return result;
 }
 
-Product PackedProduct::product_of(size_t panel, const RowTile& tile) const {
+size_t PackedProduct::columns_of(size_t panel) const {
+  return std::min(kernels_->columns, columns_ - panel * kernels_->columns);
+}
+
+Product PackedProduct::product_of(size_t panel, const Rows& rows, TilePlace place) const {
   const float* weights = weights_.data() + panel * kernels_->columns * depth_;
-  const size_t ahead_step = panel_bytes() / (tile.tiles * depth_);
-  return {.rows = tile.rows,
+  const size_t ahead_step = panel_bytes() / (place.tiles * depth_);
+  return {.rows = rows.rows,
           .depth = depth_,
-          .a = tile.in,
-          .a_stride = tile.in_stride,
+          .a = rows.in,
+          .a_stride = rows.in_stride,
           .panel = weights,
           .panel_stride = kernels_->columns,
-          .c = tile.out,
-          .c_stride = tile.out_stride,
+          .columns = columns_of(panel),
+          .c = rows.out,
+          .c_stride = rows.out_stride,
           .ahead = reinterpret_cast<const char*>(weights) + panel_bytes() +
-                   ahead_step * depth_ * tile.index,
+                   ahead_step * depth_ * place.index,
           .ahead_step = ahead_step};
 }
 
@@ -69,25 +81,26 @@ Finish PackedProduct::finish_of(size_t panel) const {
           .max = max_};
 }
 
-void PackedProduct::run_padded(size_t panel, const RowTile& tile) const {
-  kernels_->multiply_finish(product_of(panel, tile), finish_of(panel));
+void PackedProduct::run_padded(size_t panel, const Rows& rows, TilePlace place) const {
+  const Finish finish = finish_of(panel);
+  kernels_->multiply(product_of(panel, rows, place), &finish);
 }
 
-void PackedProduct::run(size_t panel, const RowTile& tile) const {
+void PackedProduct::run(size_t panel, const Rows& rows, TilePlace place) const {
   const size_t first = panel * kernels_->columns;
-  const size_t count = std::min(kernels_->columns, columns_ - first);
-  Product product = product_of(panel, tile);
+  const size_t count = columns_of(panel);
+  Product product = product_of(panel, rows, place);
   Finish finish = finish_of(panel);
   product.c += first;
-  if (tile.residual != nullptr) {
-    finish.residual = tile.residual + first;
-    finish.residual_stride = tile.out_stride;
+  if (rows.residual != nullptr) {
+    finish.residual = rows.residual + first;
+    finish.residual_stride = rows.out_stride;
   }
-  if (count == kernels_->columns) {
-    kernels_->multiply_finish(product, finish);
+  if (count % kernels_->lanes == 0) {
+    kernels_->multiply(product, &finish);
     return;
   }
-  // The last panel is wider than the matrix.
+  // The last vector is wider than the matrix.
   constexpr size_t kMostTile = 14 * 32;
   alignas(kBufferAlignment) float results[kMostTile];
   alignas(kBufferAlignment) float residual[kMostTile] = {};
@@ -95,16 +108,54 @@ void PackedProduct::run(size_t panel, const RowTile& tile) const {
   product.c = results;
   product.c_stride = kernels_->columns;
   if (finish.residual != nullptr) {
-    for (size_t i = 0; i < tile.rows; ++i) {
-      std::copy_n(finish.residual + i * tile.out_stride, count, residual + i * kernels_->columns);
+    for (size_t i = 0; i < rows.rows; ++i) {
+      std::copy_n(finish.residual + i * rows.out_stride, count, residual + i * kernels_->columns);
     }
     finish.residual = residual;
     finish.residual_stride = kernels_->columns;
   }
-  kernels_->multiply_finish(product, finish);
-  for (size_t i = 0; i < tile.rows; ++i) {
-    std::copy_n(results + i * kernels_->columns, count, to + i * tile.out_stride);
+  kernels_->multiply(product, &finish);
+  for (size_t i = 0; i < rows.rows; ++i) {
+    std::copy_n(results + i * kernels_->columns, count, to + i * rows.out_stride);
   }
+}
+
+void PackedProduct::run_all(pthreadpool_t pool, const Rows& all) const {
+  // Rows that are a multiple of a page apart share a set of the first cache, which has few ways.
+  constexpr size_t kPage = 4096;
+  constexpr size_t kWays = 8;
+  const bool is_crowded = all.in_stride * sizeof(float) % kPage == 0;
+  const size_t tiles =
+      divide_up(all.rows, is_crowded ? std::min(kernels_->rows, kWays) : kernels_->rows);
+  const auto run_tile = [&](size_t panel, size_t tile) {
+    const size_t first = part_start(all.rows, tiles, tile);
+    Rows rows = all;
+    rows.rows = part_start(all.rows, tiles, tile + 1) - first;
+    rows.in += first * all.in_stride;
+    rows.out += first * all.out_stride;
+    if (rows.residual != nullptr) rows.residual += first * all.out_stride;
+    run(panel, rows, {tile, tiles});
+  };
+  const size_t threads = threads_of(pool);
+  // Enough items that a thread which is late does little harm.
+  if (weight_bytes() <= kCachedWeights) {
+    const size_t items = std::min(tiles, divide_up(tiles, 4 * 8 * threads) * 8 * threads);
+    parallel_for(pool, items, [&](size_t item, size_t) {
+      for (size_t tile = part_start(tiles, items, item); tile < part_start(tiles, items, item + 1);
+           ++tile) {
+        for (size_t panel = 0; panel < panels(); ++panel) run_tile(panel, tile);
+      }
+    });
+    return;
+  }
+  const size_t chunks = std::min(tiles, divide_up(8 * threads, panels()));
+  parallel_for(pool, panels() * chunks, [&](size_t item, size_t) {
+    const size_t chunk = item % chunks;
+    for (size_t tile = part_start(tiles, chunks, chunk);
+         tile < part_start(tiles, chunks, chunk + 1); ++tile) {
+      run_tile(item / chunks, tile);
+    }
+  });
 }
 
 }  // namespace edgewise::xnnpack

@@ -10,15 +10,18 @@ namespace edgewise::xnnpack {
 // A fully connected node or a 1x1 convolution.
 bool is_product(const GraphNode& node);
 
-// Some rows of a result: at most FloatKernels::rows.
-struct RowTile {
+// Some rows of a product.
+struct Rows {
   size_t rows = 0;
   const float* in = nullptr;
   size_t in_stride = 0;
-  float* out = nullptr;  // its first column, as `residual`
+  float* out = nullptr;  // the first column
   size_t out_stride = 0;
-  const float* residual = nullptr;  // null: none; strides are those of `out`
-  // Which of how many tiles a panel is multiplied with: meanwhile the next panel comes nearer.
+  const float* residual = nullptr;  // null: none; laid out as `out`
+};
+
+// Which of how many tiles a panel is multiplied with: meanwhile the next panel comes nearer.
+struct TilePlace {
   size_t index = 0;
   size_t tiles = 1;
 };
@@ -27,7 +30,8 @@ struct RowTile {
 class PackedProduct {
  public:
   PackedProduct() = default;
-  // `nodes` must begin with a product. `kernels` must outlive it.
+  // Of a convolution with a larger window, each row of the left factor is all that a result is
+  // made of. `kernels` must outlive it.
   static Result<PackedProduct> make(const Graph& graph, const LinearNodes& nodes,
                                     const FloatKernels& kernels, ProgramState& state);
 
@@ -36,13 +40,18 @@ class PackedProduct {
   size_t panels() const { return padded_ / kernels_->columns; }
   size_t panel_bytes() const { return depth_ * kernels_->columns * sizeof(float); }
 
-  // The columns of one panel.
-  void run(size_t panel, const RowTile& tile) const;
-  // The same, to out[0] and on, with the columns that fill the panel up.
-  void run_padded(size_t panel, const RowTile& tile) const;
+  size_t weight_bytes() const { return panels() * panel_bytes(); }
+
+  // All columns; at work are all threads of the pool.
+  void run_all(pthreadpool_t threads, const Rows& all) const;
+  // The columns of one panel, at most FloatKernels::rows rows.
+  void run(size_t panel, const Rows& rows, TilePlace place) const;
+  // The same, to rows.out[0] and on, with columns that fill up the last vector.
+  void run_padded(size_t panel, const Rows& rows, TilePlace place) const;
 
  private:
-  Product product_of(size_t panel, const RowTile& tile) const;
+  size_t columns_of(size_t panel) const;
+  Product product_of(size_t panel, const Rows& rows, TilePlace place) const;
   Finish finish_of(size_t panel) const;
 
   const FloatKernels* kernels_ = nullptr;

@@ -185,11 +185,13 @@ void WinogradStep::multiply(size_t tiles, size_t from, size_t to, const float* i
                            .a_stride = in_channels_,
                            .panel = panel,
                            .panel_stride = kernels_.columns,
+                           .columns = std::min(kernels_.columns, out_channels_ - first),
                            .c = out + position * output_stride() + row * padded + first,
                            .c_stride = padded,
                            .ahead = reinterpret_cast<const char*>(panel) + panel_bytes +
                                     ahead_step * in_channels_ * block,
-                           .ahead_step = ahead_step});
+                           .ahead_step = ahead_step},
+                          nullptr);
       }
     }
   }
