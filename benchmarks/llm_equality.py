@@ -5,8 +5,9 @@ The configurations are those of `llm.py`, and 30m: 8 layers of 512, 4096 tokens.
 - learned: trained, in float32 and before it is quantized, until it knows the beginning of this text
   by heart, byte by byte. The prompt is how the text begins. So the best token is well ahead of the
   others, as in models that were trained for longer.
-- random: as they come from `transformers` they end in one token repeated, so that the text would
-  say little: matrices are `--gain` times as large and the norms' weights between 0.5 and 1.5.
+- random: as `edgewise llm export --config` draws them. Their text ends in one token repeated.
+- spread: random, but matrices are `--gain` times as large and the norms' weights between 0.5 and
+  1.5, so that tokens differ.
 
 --checkpoint: those of a model such as `examples/llm/demo.py` trains; the prompt is random.
 
@@ -27,7 +28,7 @@ quantization being the same: how far eager's float32 is from that tells what rou
 - beyond: places where ours has another best token though eager's is ahead by more than float64
   differs.
 
-The exit code is 0 if all tokens are equal; with random weights in 8da4w, if there is no place
+The exit code is 0 if all tokens are equal; with random or spread weights in 8da4w, if there is no place
 beyond and ours differs from eager at most twice as much as float64 does.
 """
 
@@ -72,7 +73,7 @@ def decode_eagerly(options: argparse.Namespace, file: Path, arrays: Path) -> Non
         prompt = text[:, : options.prompt]
         learn(model, text)
     else:
-        if options.weights == "random":
+        if options.weights == "spread":
             draw(model, options.gain, options.seed)
         generator = torch.Generator().manual_seed(options.seed)
         shape = 1, options.prompt
@@ -137,7 +138,7 @@ def compare(options: argparse.Namespace, file: Path, arrays: Path) -> tuple[dict
         "beyond": beyond,
         "different tokens": len(set(want.tolist())),
     }
-    if options.scheme == "float32" or options.weights != "random":
+    if options.scheme == "float32" or options.weights not in ("random", "spread"):
         return row, bool((free == want).all())
     return row, bool(beyond == 0 and largest <= 2 * noise)
 
@@ -152,14 +153,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--eager", nargs=2, type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--config", default="300m", choices=("tiny", "30m", "300m"))
-    parser.add_argument("--weights", default="learned", choices=("learned", "random"))
+    parser.add_argument("--weights", default="learned", choices=("learned", "random", "spread"))
     parser.add_argument("--checkpoint", type=Path, metavar="DIR", help="instead of --config")
     parser.add_argument("--scheme", default="8da4w", choices=("8da4w", "float32"))
     parser.add_argument("--group-size", type=int, default=32)
     parser.add_argument("--context", type=int, default=1024)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0, help="of the weights and the prompt")
-    parser.add_argument("--gain", type=float, default=2, help="of random weights")
+    parser.add_argument("--gain", type=float, default=2, help="of spread weights")
     parser.add_argument("--prompt", type=int, default=32, help="tokens")
     parser.add_argument("--count", type=int, default=64, help="new tokens")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
@@ -180,7 +181,7 @@ def main() -> int:
         subprocess.run([*again, "--eager", str(file), str(arrays)], check=True)
     row, as_it_should = compare(options, file, arrays)
     weights = options.weights
-    if weights == "random":
+    if weights == "spread":
         weights += f" (seed {options.seed}, gain {options.gain:g})"
     title = f"Llama {options.config}, {options.scheme}, weights {weights}: ours and eager PyTorch"
     report(title, [row], [], options.json)

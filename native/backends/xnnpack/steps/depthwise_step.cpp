@@ -47,6 +47,7 @@ std::optional<DepthwiseNodes> suited_depthwise(const std::vector<Shape>& shapes,
   const Shape& results = shapes[nodes.result];
   // As for products: other vectors are no better than XNNPACK's.
   if (kernels.rows <= 8 || results.last() < kernels.lanes) return {};
+  if (results[0] * results[1] < kFewRows) return {};
   if (!nodes.after) return nodes;
   size_t weights = weight_bytes(results, shapes[nodes.after->output], kernels);
   if (nodes.before) {

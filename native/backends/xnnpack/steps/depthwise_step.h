@@ -33,7 +33,7 @@ class DepthwiseStep final : public Step {
   Status set_pointers(std::span<void* const> addresses, std::byte* scratch) override;
   Status run() override;
   std::vector<ProfilePart> parts() const override {
-    return {{.name = std::string("edgewise Depthwise and pointwise convolutions ") + kernels_.name,
+    return {{.name = std::string("edgewise Depthwise Convolution ") + kernels_.name,
              .nodes = {},
              .counters = {}}};
   }
