@@ -30,6 +30,10 @@ size_t weight_bytes(const Shape& in, const Shape& out, const FloatKernels& kerne
   return in.last() * padded_columns(kernels, out.last()) * sizeof(float);
 }
 
+// Products of less depth take more time to begin and end a tile: the next one overlaps a small one.
+constexpr size_t kShallow = 64;
+constexpr size_t kShallowRows = 8;
+
 // Of three colours and taps, as a rule: short for a call.
 inline void copy_run(const float* from, size_t count, float* to) {
   constexpr size_t kUsual = 9;
@@ -237,7 +241,8 @@ void DepthwiseStep::fill_row(const float* image, size_t y, size_t panel, float* 
     gather_row(image, y, spare);
     from = spare;
   }
-  const size_t tiles = divide_up(in_width_, kernels_.rows);
+  const size_t tile_rows = depth < kShallow ? std::min(kernels_.rows, kShallowRows) : kernels_.rows;
+  const size_t tiles = divide_up(in_width_, tile_rows);
   for (size_t tile = 0; tile < tiles; ++tile) {
     const size_t first = part_start(in_width_, tiles, tile);
     before_.run_padded(panel,

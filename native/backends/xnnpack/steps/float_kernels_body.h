@@ -50,6 +50,8 @@ EDGEWISE_INLINE Vector broadcast(float x) { return x - Vector{}; }
 
 // ---- products
 
+constexpr size_t kRowsOfBase = 4;
+
 // `kUsed` vectors of the panel's `kVectors`.
 template <size_t kTileRows, size_t kUsed>
 void multiply_rows(const Product& product, const Finish* finish) {
@@ -64,8 +66,16 @@ void multiply_rows(const Product& product, const Finish* finish) {
 #pragma GCC unroll 2
     for (size_t j = 0; j < kUsed; ++j) sum[i][j] = start[j];
   }
-  const float* a = product.a;
+  // Rows are addressed from few pointers: from one, compilers keep a distance for each and spill
+  // them; that they belong together is hidden from them.
+  constexpr size_t kBases = (kTileRows + kRowsOfBase - 1) / kRowsOfBase;
   const size_t a_stride = product.a_stride;
+  const float* a[kBases];
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kBases; ++i) {
+    a[i] = product.a + i * kRowsOfBase * a_stride;
+    __asm__("" : "+r"(a[i]));
+  }
   const float* panel = product.panel;
   const size_t panel_stride = product.panel_stride;
   const char* ahead = product.ahead;
@@ -79,38 +89,39 @@ void multiply_rows(const Product& product, const Finish* finish) {
     ahead += ahead_step;
 #pragma GCC unroll 16
     for (size_t i = 0; i < kTileRows; ++i) {
-      const Vector x = broadcast(a[i * a_stride]);
+      const Vector x = broadcast(a[i / kRowsOfBase][i % kRowsOfBase * a_stride]);
 #pragma GCC unroll 2
       for (size_t j = 0; j < kUsed; ++j) sum[i][j] += x * b[j];
     }
-    ++a;
-  }
-  if (finish != nullptr) {
-    if (finish->residual != nullptr) {
-      const float* residual = finish->residual;
-      const size_t residual_stride = finish->residual_stride;
-#pragma GCC unroll 16
-      for (size_t i = 0; i < kTileRows; ++i) {
-#pragma GCC unroll 2
-        for (size_t j = 0; j < kUsed; ++j) {
-          sum[i][j] += Lanes<Vector>::load(residual + i * residual_stride + j * kLanes);
-        }
-      }
-    }
-    const Vector min = broadcast(finish->min), max = broadcast(finish->max);
-#pragma GCC unroll 16
-    for (size_t i = 0; i < kTileRows; ++i) {
-#pragma GCC unroll 2
-      for (size_t j = 0; j < kUsed; ++j) sum[i][j] = clamp(sum[i][j], min, max);
-    }
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kBases; ++i) ++a[i];
   }
   float* c = product.c;
   const size_t c_stride = product.c_stride;
+  if (finish == nullptr) {
 #pragma GCC unroll 16
-  for (size_t i = 0; i < kTileRows; ++i) {
+    for (size_t i = 0; i < kTileRows; ++i, c += c_stride) {
 #pragma GCC unroll 2
-    for (size_t j = 0; j < kUsed; ++j) Lanes<Vector>::store(c + j * kLanes, sum[i][j]);
-    c += c_stride;
+      for (size_t j = 0; j < kUsed; ++j) Lanes<Vector>::store(c + j * kLanes, sum[i][j]);
+    }
+    return;
+  }
+  if (finish->residual != nullptr) {
+    const float* residual = finish->residual;
+    const size_t residual_stride = finish->residual_stride;
+#pragma GCC unroll 16
+    for (size_t i = 0; i < kTileRows; ++i, residual += residual_stride) {
+#pragma GCC unroll 2
+      for (size_t j = 0; j < kUsed; ++j) sum[i][j] += Lanes<Vector>::load(residual + j * kLanes);
+    }
+  }
+  const Vector min = broadcast(finish->min), max = broadcast(finish->max);
+#pragma GCC unroll 16
+  for (size_t i = 0; i < kTileRows; ++i, c += c_stride) {
+#pragma GCC unroll 2
+    for (size_t j = 0; j < kUsed; ++j) {
+      Lanes<Vector>::store(c + j * kLanes, clamp(sum[i][j], min, max));
+    }
   }
 }
 
