@@ -28,8 +28,8 @@ quantization being the same: how far eager's float32 is from that tells what rou
 - beyond: places where ours has another best token though eager's is ahead by more than float64
   differs.
 
-The exit code is 0 if all tokens are equal; with random or spread weights in 8da4w, if there is no place
-beyond and ours differs from eager at most twice as much as float64 does.
+The exit code is 0 if all tokens are equal; with random or spread weights in 8da4w, if there is no
+place beyond and ours differs from eager at most twice as much as float64 does.
 """
 
 import argparse

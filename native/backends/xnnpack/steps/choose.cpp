@@ -32,7 +32,7 @@ std::vector<Choice> choose_steps(const Graph& graph, const std::vector<Shape>& s
         choices.push_back({nodes->nodes, [&graph, nodes = *nodes, kernels](ProgramState& state) {
                              return DepthwiseStep::make(graph, nodes, *kernels, state);
                            }});
-        continue;
+        if (is_taken[i]) continue;
       }
     }
     if (kind != NodeKind::kConv2d && kind != NodeKind::kFullyConnected) continue;

@@ -16,7 +16,7 @@
 
 namespace edgewise::xnnpack {
 
-// What of `nodes` such a step runs faster than XNNPACK.
+// What of `nodes` such a step runs faster than XNNPACK: all, or the depthwise convolution alone.
 std::optional<DepthwiseNodes> suited_depthwise(const std::vector<Shape>& shapes,
                                                DepthwiseNodes nodes, const FloatKernels& kernels);
 
