@@ -106,6 +106,22 @@ def test_operators_add_up_to_the_run() -> None:
     # On a busy machine a run may be interrupted anywhere: the best one counts.
     assert max(i / w for i, w in zip(inside, walls[3:], strict=True)) > 0.9
     assert all(i <= d <= w for i, d, w in zip(inside, delegate.totals, walls[3:], strict=True))
+    convolving = [row for row in summary.parts[0] if "Convolution" in row.name]
+    convolutions = [
+        node for row in convolving for node in row.place.nodes if node.startswith("convolution")
+    ]
+    assert len(convolutions) == len(set(convolutions)) == 52
+    # Where several convolutions are one row, its module is the block that they are in.
+    assert all(row.place.module.startswith("features") for row in convolving)
+
+
+def test_each_convolution_of_xnnpack_has_a_row() -> None:
+    spec = MODELS["mobilenet_v2"]
+    program = edgewise.compile(spec.build(), spec.example_inputs(0), verbose=False)
+    loaded = Runtime.get().load_program(bytes(program.buffer), threads=2, own_kernels=False)
+    x = spec.example_inputs(0)[0].numpy()
+    method = loaded.load_method("forward")
+    (summary,) = recorded(lambda: method.execute([x]), program.record()).summaries()
     convolutions = [row for row in summary.parts[0] if "Convolution" in row.name]
     assert len(convolutions) == 52
     assert all(row.place.type == "Conv2d" and row.place.source for row in convolutions)
