@@ -19,23 +19,38 @@ struct Spatial {
   uint32_t side = 1, stride = 1;
   uint32_t top = 0, left = 0, bottom = 0, right = 0;
 };
+constexpr Spatial kPointwise = {};
 constexpr Spatial kSame3 = {3, 1, 1, 1, 1, 1};
 constexpr Spatial kSame5 = {5, 1, 2, 2, 2, 2};
-constexpr Spatial kPointwise = {};
+constexpr Spatial kHalf3 = {3, 2, 1, 1, 1, 1};
+constexpr Spatial kHalf3Late = {3, 2, 0, 0, 1, 1};
+constexpr Spatial kHalf5 = {5, 2, 2, 2, 2, 2};
+
+// What differs from a 1x1 convolution, the depthwise one and another 1x1 convolution.
+enum Parts : unsigned {
+  kAsItIs = 0,
+  kNoBefore = 1,
+  kNoAfter = 2,
+  kSwishBefore = 4,
+  kSwish = 8,
+  kResidual = 16,
+  kNoBias = 32,
+  kRelu6 = 64,   // of the first two convolutions
+  kBounds = 128  // likewise: from -0.5 to 1
+};
 
 struct Case {
   const char* name;
   size_t batch, height, width;
   std::vector<size_t> channels;  // of the input; between; of the output
   Spatial depthwise;
-  // Empty: no such convolution.
-  std::vector<Spatial> before = {kPointwise};
-  std::vector<Spatial> after = {kPointwise};
-  bool swishes_before = false, swishes = false;
-  bool has_residual = false;
-  bool has_bias = true;
-  float min = -kInfinity, max = kInfinity;  // of the first two
+  unsigned parts = kAsItIs;
   int threads = 1;
+  Spatial before = kPointwise;
+
+  bool has(Parts part) const { return (parts & part) != 0; }
+  float min() const { return has(kRelu6) ? 0 : has(kBounds) ? -0.5f : -kInfinity; }
+  float max() const { return has(kRelu6) ? 6 : has(kBounds) ? 1 : kInfinity; }
 };
 
 // Numbers of a value, NHWC.
@@ -57,20 +72,20 @@ class Block {
     value(shape_of({test.batch, test.height, test.width, channels[at]}));
     input = random_floats(graph.values[0].shape.elements(), 1);
     image_ = {graph.values[0].shape, Doubles(input.begin(), input.end())};
-    if (!test.before.empty()) {
-      convolve(test.before[0], channels[at], channels[at + 1], false, true);
+    if (!test.has(kNoBefore)) {
+      convolve(test.before, channels[at], channels[at + 1], false, true);
       ++at;
-      if (test.swishes_before) swish();
+      if (test.has(kSwishBefore)) swish();
     }
     convolve(test.depthwise, channels[at], channels[at], true, true);
-    if (test.swishes) swish();
-    if (!test.after.empty()) {
-      convolve(test.after[0], channels[at], channels[at + 1], false, false);
-      if (test.has_residual) add();
+    if (test.has(kSwish)) swish();
+    if (!test.has(kNoAfter)) {
+      convolve(kPointwise, channels[at], channels[at + 1], false, false);
+      if (test.has(kResidual)) add();
     }
     output = last_;
     graph.inputs = {0};
-    if (test.has_residual) graph.inputs.push_back(residual_value);
+    if (test.has(kResidual)) graph.inputs.push_back(residual_value);
     graph.outputs = {output};
     graph.values[output].is_output = true;
   }
@@ -107,7 +122,7 @@ class Block {
     const uint32_t filter =
         constant(is_depthwise ? shape_of({1, side, side, outs}) : shape_of({outs, side, side, ins}),
                  1 / std::sqrt(static_cast<float>(depth)));
-    const uint32_t bias = test_.has_bias ? constant(shape_of({outs}), 1) : kNone;
+    const uint32_t bias = test_.has(kNoBias) ? kNone : constant(shape_of({outs}), 1);
     const Shape& in = image_.shape;
     const Shape out =
         shape_of({in[0], (in[1] + spatial.top + spatial.bottom - side) / spatial.stride + 1,
@@ -125,8 +140,8 @@ class Block {
                    .group_inputs = static_cast<uint32_t>(is_depthwise ? 1 : ins),
                    .group_outputs = static_cast<uint32_t>(is_depthwise ? 1 : outs)};
     if (is_bounded) {
-      node.min = test_.min;
-      node.max = test_.max;
+      node.min = test_.min();
+      node.max = test_.max();
     }
     last_ = value(out);
     node.outputs = {last_};
@@ -185,201 +200,31 @@ const Case kCases[] = {
     {"OddChannels", 1, 6, 7, {5, 17, 3}, kSame3},
     {"TailOfAPanel", 1, 9, 30, {8, 72, 24}, kSame3},
     {"FiveTaps", 1, 9, 11, {8, 40, 24}, kSame5},
-    {"Stride", 1, 11, 14, {16, 96, 24}, {3, 2, 1, 1, 1, 1}},
-    {"StrideOfFiveTaps", 1, 14, 13, {16, 96, 40}, {5, 2, 2, 2, 2, 2}},
+    {"Stride", 1, 11, 14, {16, 96, 24}, kHalf3},
+    {"StrideOfFiveTaps", 1, 14, 13, {16, 96, 40}, kHalf5},
     {"StrideWithoutTheLastColumn", 1, 8, 8, {16, 32, 16}, {3, 2, 0, 0, 0, 0}},
-    {"PaddedRightAndBottom", 1, 8, 8, {16, 32, 16}, {3, 2, 0, 0, 1, 1}},
+    {"PaddedRightAndBottom", 1, 8, 8, {16, 32, 16}, kHalf3Late},
     {"WidelyPadded", 1, 4, 4, {16, 32, 16}, {3, 1, 2, 2, 2, 2}},
     {"WideImage", 1, 20, 130, {8, 32, 16}, kSame3},
     {"Batch", 3, 9, 8, {16, 40, 24}, kSame3},
-    {"NoBias",
-     1,
-     8,
-     9,
-     {16, 48, 24},
-     kSame3,
-     {kPointwise},
-     {kPointwise},
-     false,
-     false,
-     false,
-     false},
-    {"Bounds",
-     1,
-     8,
-     9,
-     {16, 48, 24},
-     kSame3,
-     {kPointwise},
-     {kPointwise},
-     false,
-     false,
-     false,
-     true,
-     0,
-     1},
-    {"Residual",
-     2,
-     15,
-     14,
-     {16, 96, 16},
-     kSame3,
-     {kPointwise},
-     {kPointwise},
-     false,
-     false,
-     true,
-     true,
-     0,
-     6},
-    {"ResidualOfATail",
-     1,
-     15,
-     14,
-     {24, 144, 24},
-     kSame3,
-     {kPointwise},
-     {kPointwise},
-     false,
-     false,
-     true,
-     true,
-     0,
-     6,
-     2},
-    {"Hardswish", 1, 12, 10, {16, 72, 24}, kSame5, {kPointwise}, {kPointwise}, true, true},
-    {"NothingAfter", 1, 14, 14, {16, 72}, kSame3, {kPointwise}, {}, false, true},
-    {"NothingAfterForThreeThreads",
-     1,
-     14,
-     14,
-     {40, 120},
-     kSame5,
-     {kPointwise},
-     {},
-     true,
-     true,
-     false,
-     true,
-     -kInfinity,
-     kInfinity,
-     3},
-    {"NothingBefore",
-     1,
-     30,
-     31,
-     {40, 16},
-     kSame3,
-     {},
-     {kPointwise},
-     false,
-     false,
-     true,
-     true,
-     0,
-     6,
-     2},
-    {"Alone", 2, 15, 17, {40}, kSame3, {}, {}, false, true},
-    {"AloneForTwoThreads",
-     1,
-     31,
-     17,
-     {96},
-     {5, 2, 2, 2, 2, 2},
-     {},
-     {},
-     false,
-     false,
-     false,
-     true,
-     -1,
-     1,
-     2},
-    {"FewRowsForTwoThreads",
-     1,
-     7,
-     7,
-     {96, 192, 96},
-     kSame3,
-     {kPointwise},
-     {kPointwise},
-     false,
-     false,
-     true,
-     true,
-     0,
-     6,
-     2},
-    {"UnevenPanelsForTwoThreads",
-     1,
-     10,
-     9,
-     {24, 144, 32},
-     {3, 2, 1, 1, 1, 1},
-     {kPointwise},
-     {kPointwise},
-     false,
-     false,
-     false,
-     true,
-     0,
-     6,
-     2},
-    {"ManyThreads",
-     1,
-     14,
-     14,
-     {64, 384, 64},
-     kSame3,
-     {kPointwise},
-     {kPointwise},
-     false,
-     false,
-     true,
-     true,
-     0,
-     6,
-     8},
-    {"BandsForFiveThreads",
-     1,
-     60,
-     20,
-     {16, 64, 24},
-     kSame3,
-     {kPointwise},
-     {kPointwise},
-     false,
-     false,
-     false,
-     true,
-     0,
-     6,
-     5},
-    {"Colours",
-     1,
-     33,
-     30,
-     {3, 32, 16},
-     kSame3,
-     {{3, 2, 1, 1, 1, 1}},
-     {kPointwise},
-     false,
-     false,
-     false,
-     true,
-     0,
-     6,
-     2},
-    {"ColoursWithHardswish",
-     1,
-     32,
-     32,
-     {3, 16},
-     {3, 2, 1, 1, 1, 1},
-     {{3, 2, 0, 0, 1, 1}},
-     {},
-     true},
-    {"GreyImage", 1, 20, 21, {1, 24, 16}, kSame3, {{5, 1, 2, 2, 2, 2}}},
+    {"NoBias", 1, 8, 9, {16, 48, 24}, kSame3, kNoBias},
+    {"Bounds", 1, 8, 9, {16, 48, 24}, kSame3, kBounds},
+    {"Residual", 2, 15, 14, {16, 96, 16}, kSame3, kResidual | kRelu6},
+    {"ResidualOfATail", 1, 15, 14, {24, 144, 24}, kSame3, kResidual | kRelu6, 2},
+    {"Hardswish", 1, 12, 10, {16, 72, 24}, kSame5, kSwishBefore | kSwish},
+    {"HardswishOfBounds", 1, 12, 10, {16, 72, 24}, kSame3, kSwishBefore | kSwish | kBounds},
+    {"NoAfter", 1, 14, 14, {16, 72}, kSame3, kNoAfter | kSwish},
+    {"NoAfter3Threads", 1, 14, 14, {40, 120}, kSame5, kNoAfter | kSwishBefore | kSwish, 3},
+    {"NoBefore", 1, 30, 31, {40, 16}, kSame3, kNoBefore | kRelu6, 2},
+    {"Alone", 2, 15, 17, {40}, kSame3, kNoBefore | kNoAfter | kSwish},
+    {"Alone2Threads", 1, 31, 17, {96}, kHalf5, kNoBefore | kNoAfter | kBounds, 2},
+    {"FewRows2Threads", 1, 7, 7, {96, 192, 96}, kSame3, kResidual | kRelu6, 2},
+    {"UnevenPanels2Threads", 1, 10, 9, {24, 144, 32}, kHalf3, kRelu6, 2},
+    {"SmallImage8Threads", 1, 14, 14, {64, 384, 64}, kSame3, kResidual | kRelu6, 8},
+    {"Bands5Threads", 1, 60, 20, {16, 64, 24}, kSame3, kRelu6, 5},
+    {"Colours", 1, 33, 30, {3, 32, 16}, kSame3, kRelu6, 2, kHalf3},
+    {"ColoursSwish", 1, 32, 32, {3, 16}, kHalf3, kNoAfter | kSwishBefore, 1, kHalf3Late},
+    {"GreyImage", 1, 20, 21, {1, 24, 16}, kSame3, kAsItIs, 1, kSame5},
 };
 
 std::string name_of_case(const testing::TestParamInfo<Case>& info) { return info.param.name; }
@@ -412,7 +257,7 @@ TEST_P(OwnDepthwise, MatchesFloat64) {
     std::vector<void*> addresses(block.graph.values.size());
     Floats in = block.input, added = block.residual;
     addresses[0] = in.data();
-    if (test.has_residual) addresses[block.residual_value] = added.data();
+    if (test.has(kResidual)) addresses[block.residual_value] = added.data();
     addresses[block.output] = output.data() + kAround;
     ASSERT_TRUE(
         (*step)->set_pointers(addresses, reinterpret_cast<std::byte*>(scratch.data())).ok());
@@ -468,8 +313,7 @@ TEST(Depthwise, TakesWhatItIsFor) {
   size_t count;
   const FloatKernels* kernels = all_float_kernels(&count)[0];
   if (kernels->rows <= 8) GTEST_SKIP() << "only worth it with wide vectors";
-  const Case test = {"",           1,    14,   14,  {16, 64, 16}, kSame3, {kPointwise},
-                     {kPointwise}, true, true, true};
+  const Case test = {"", 1, 14, 14, {16, 64, 16}, kSame3, kSwishBefore | kSwish | kResidual};
   for (const Rule& rule : rules) {
     Block block(test);
     rule.change(&block);
