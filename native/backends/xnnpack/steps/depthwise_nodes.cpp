@@ -9,14 +9,6 @@ namespace {
 
 constexpr size_t kMostGathered = 64;
 
-bool is_plain(const Graph& graph, uint32_t value) {
-  return graph.values[value].type == DataType::kFp32 && !graph.values[value].is_constant();
-}
-
-bool is_plain_constant(const Graph& graph, uint32_t value) {
-  return graph.values[value].type == DataType::kFp32 && graph.values[value].is_constant();
-}
-
 bool can_convolve(const Graph& graph, const GraphNode& node) {
   const Window& w = node.window;
   const uint32_t side = w.kernel[0];
@@ -24,9 +16,8 @@ bool can_convolve(const Graph& graph, const GraphNode& node) {
          (side == 3 || side == 5) && w.kernel[1] == side && w.dilation[0] == 1 &&
          w.dilation[1] == 1 && std::max({w.stride[0], w.stride[1]}) < side &&
          std::max({w.pad_top, w.pad_right, w.pad_bottom, w.pad_left}) < side &&
-         is_plain_constant(graph, node.inputs[1]) &&
-         (node.inputs[2] == kNone || is_plain_constant(graph, node.inputs[2])) &&
-         is_plain(graph, node.inputs[0]) && is_plain(graph, node.outputs[0]);
+         has_plain_weights(graph, node) && is_plain(graph, node.inputs[0]) &&
+         is_plain(graph, node.outputs[0]);
 }
 
 // A convolution of few values for each of its results: what it reads is copied together.

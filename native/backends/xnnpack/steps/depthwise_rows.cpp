@@ -57,6 +57,7 @@ void DepthwiseStep::fill_row(const float* image, size_t y, size_t panel, float* 
   const size_t columns = kernels_.columns;
   const size_t size = row_floats();
   float* row = ring + y % ring_rows_ * size;
+  // Rows before the image wrap around to beyond it.
   y -= nodes_.window.pad_top;
   if (y >= in_height_) {
     std::fill_n(row, size, 0.0f);
@@ -80,15 +81,10 @@ void DepthwiseStep::fill_row(const float* image, size_t y, size_t panel, float* 
   }
   const size_t tile_rows = depth < kShallow ? std::min(kernels_.rows, kShallowRows) : kernels_.rows;
   const size_t tiles = divide_up(in_width_, tile_rows);
+  const Rows all{
+      .rows = in_width_, .in = from, .in_stride = depth, .out = to, .out_stride = pixel_floats_};
   for (size_t tile = 0; tile < tiles; ++tile) {
-    const size_t first = part_start(in_width_, tiles, tile);
-    before_.run_padded(panel,
-                       {.rows = part_start(in_width_, tiles, tile + 1) - first,
-                        .in = from + first * depth,
-                        .in_stride = depth,
-                        .out = to + first * pixel_floats_,
-                        .out_stride = pixel_floats_},
-                       {tile, tiles});
+    before_.run_padded(panel, part_of(all, {tile, tiles}), {tile, tiles});
   }
   if (nodes_.swishes_before) kernels_.hardswish(to, in_width_ * pixel_floats_);
 }

@@ -8,8 +8,6 @@
 namespace edgewise::xnnpack {
 namespace {
 
-// The weights of both products up to this size stay in a core's cache while rows pass by.
-constexpr size_t kCachedWeights = 512 * 1024;
 // A thread with fewer rows would compute too many of its neighbours' again. Results of the
 // depthwise convolution up to this size stay in the caches until another loop reads them.
 constexpr size_t kFewRows = 7;
@@ -25,10 +23,6 @@ size_t result_bytes(const Shape& results, const FloatKernels& kernels) {
          sizeof(float);
 }
 
-size_t weight_bytes(const Shape& in, const Shape& out, const FloatKernels& kernels) {
-  return in.last() * padded_columns(kernels, out.last()) * sizeof(float);
-}
-
 }  // namespace
 
 std::optional<DepthwiseNodes> suited_depthwise(const std::vector<Shape>& shapes,
@@ -38,9 +32,11 @@ std::optional<DepthwiseNodes> suited_depthwise(const std::vector<Shape>& shapes,
   if (kernels.rows <= 8 || results.last() < kernels.lanes) return {};
   if (results[0] * results[1] < kFewRows) return {};
   if (!nodes.after) return nodes;
-  size_t weights = weight_bytes(results, shapes[nodes.after->output], kernels);
+  // Of both products.
+  size_t weights = packed_bytes(kernels, results.last(), shapes[nodes.after->output].last());
   if (nodes.before) {
-    weights += weight_bytes(shapes[nodes.before->input], shapes[nodes.input], kernels);
+    weights +=
+        packed_bytes(kernels, shapes[nodes.before->input].last(), shapes[nodes.input].last());
   }
   if (weights > kCachedWeights) nodes.leave_products();
   return nodes;

@@ -5,8 +5,6 @@
 namespace edgewise::xnnpack {
 namespace {
 
-bool is_plain(const GraphValue& value) { return value.type == DataType::kFp32; }
-
 bool is_bounded(const GraphNode& node) {
   return node.min > -std::numeric_limits<float>::infinity() ||
          node.max < std::numeric_limits<float>::infinity();
@@ -27,6 +25,18 @@ size_t Readers::sole(const Graph& graph, uint32_t value) const {
   return nodes[value][0];
 }
 
+bool is_plain(const Graph& graph, uint32_t value) {
+  return graph.values[value].type == DataType::kFp32 && !graph.values[value].is_constant();
+}
+
+bool has_plain_weights(const Graph& graph, const GraphNode& node) {
+  const auto is_plain_constant = [&](uint32_t value) {
+    return graph.values[value].type == DataType::kFp32 && graph.values[value].is_constant();
+  };
+  return is_plain_constant(node.inputs[1]) &&
+         (node.inputs[2] == kNone || is_plain_constant(node.inputs[2]));
+}
+
 std::optional<LinearNodes> linear_nodes(const Graph& graph, const std::vector<Shape>& shapes,
                                         const Readers& readers, const std::vector<bool>& is_taken,
                                         size_t node) {
@@ -38,12 +48,8 @@ std::optional<LinearNodes> linear_nodes(const Graph& graph, const std::vector<Sh
                     .output = first.outputs[0],
                     .min = first.min,
                     .max = first.max};
-  const auto& values = graph.values;
-  const bool has_plain_weights =
-      values[found.filter].is_constant() && is_plain(values[found.filter]) &&
-      (found.bias == kNone || (values[found.bias].is_constant() && is_plain(values[found.bias])));
-  if (!has_plain_weights || !is_plain(values[found.input]) || values[found.input].is_constant() ||
-      !is_plain(values[found.output])) {
+  if (!has_plain_weights(graph, first) || !is_plain(graph, found.input) ||
+      !is_plain(graph, found.output)) {
     return {};
   }
   if (is_bounded(first)) return found;
@@ -53,8 +59,8 @@ std::optional<LinearNodes> linear_nodes(const Graph& graph, const std::vector<Sh
   }
   const GraphNode& sum = graph.nodes[next];
   const uint32_t other = sum.inputs[0] == found.output ? sum.inputs[1] : sum.inputs[0];
-  if (values[other].is_constant() || !is_plain(values[other]) ||
-      !(shapes[other] == shapes[found.output]) || !is_plain(values[sum.outputs[0]])) {
+  if (!is_plain(graph, other) || !(shapes[other] == shapes[found.output]) ||
+      !is_plain(graph, sum.outputs[0])) {
     return found;
   }
   found.nodes.push_back(next);
@@ -67,7 +73,7 @@ std::optional<LinearNodes> linear_nodes(const Graph& graph, const std::vector<Sh
   const GraphNode& clamp = graph.nodes[last];
   const float min = std::max(found.min, clamp.min);
   const float max = std::min(found.max, clamp.max);
-  if (!is_plain(values[clamp.outputs[0]]) || !(min <= max)) return found;
+  if (!is_plain(graph, clamp.outputs[0]) || !(min <= max)) return found;
   found.nodes.push_back(last);
   found.output = clamp.outputs[0];
   found.min = min;

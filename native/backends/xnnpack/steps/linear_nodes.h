@@ -30,6 +30,11 @@ struct Readers {
   size_t sole(const Graph& graph, uint32_t value) const;
 };
 
+// Of fp32 and computed by the graph, or given by its caller.
+bool is_plain(const Graph& graph, uint32_t value);
+// Whether filter and bias of a convolution or fully connected node are constants in fp32.
+bool has_plain_weights(const Graph& graph, const GraphNode& node);
+
 // `node` must be a convolution or fully connected. Nothing if it is not of fp32 with constant
 // weights. Does not add nodes that are taken: of two convolutions that are added, one gets that.
 std::optional<LinearNodes> linear_nodes(const Graph& graph, const std::vector<Shape>& shapes,

@@ -7,12 +7,20 @@
 #include "backends/xnnpack/steps/parallel.h"
 
 namespace edgewise::xnnpack {
-namespace {
 
-// Weights up to this size stay in a core's cache while rows pass by.
-constexpr size_t kCachedWeights = 512 * 1024;
+size_t packed_bytes(const FloatKernels& kernels, size_t depth, size_t columns) {
+  return depth * padded_columns(kernels, columns) * sizeof(float);
+}
 
-}  // namespace
+Rows part_of(const Rows& all, TilePlace place) {
+  const size_t first = part_start(all.rows, place.tiles, place.index);
+  Rows rows = all;
+  rows.rows = part_start(all.rows, place.tiles, place.index + 1) - first;
+  rows.in += first * all.in_stride;
+  rows.out += first * all.out_stride;
+  if (rows.residual != nullptr) rows.residual += first * all.out_stride;
+  return rows;
+}
 
 bool is_product(const GraphNode& node) {
   const Window& w = node.window;
@@ -128,17 +136,11 @@ void PackedProduct::run_all(pthreadpool_t pool, const Rows& all) const {
   const size_t tiles =
       divide_up(all.rows, is_crowded ? std::min(kernels_->rows, kWays) : kernels_->rows);
   const auto run_tile = [&](size_t panel, size_t tile) {
-    const size_t first = part_start(all.rows, tiles, tile);
-    Rows rows = all;
-    rows.rows = part_start(all.rows, tiles, tile + 1) - first;
-    rows.in += first * all.in_stride;
-    rows.out += first * all.out_stride;
-    if (rows.residual != nullptr) rows.residual += first * all.out_stride;
-    run(panel, rows, {tile, tiles});
+    run(panel, part_of(all, {tile, tiles}), {tile, tiles});
   };
   const size_t threads = threads_of(pool);
   // Enough items that a thread which is late does little harm.
-  if (weight_bytes() <= kCachedWeights) {
+  if (packed_bytes(*kernels_, depth_, columns_) <= kCachedWeights) {
     const size_t items = std::min(tiles, divide_up(tiles, 4 * 8 * threads) * 8 * threads);
     parallel_for(pool, items, [&](size_t item, size_t) {
       for (size_t tile = part_start(tiles, items, item); tile < part_start(tiles, items, item + 1);

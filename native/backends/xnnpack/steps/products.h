@@ -7,6 +7,11 @@
 
 namespace edgewise::xnnpack {
 
+// Weights up to this size stay in a core's cache while rows pass by.
+inline constexpr size_t kCachedWeights = 512 * 1024;
+// Of a product's weights, packed.
+size_t packed_bytes(const FloatKernels& kernels, size_t depth, size_t columns);
+
 // A fully connected node or a 1x1 convolution.
 bool is_product(const GraphNode& node);
 
@@ -25,6 +30,7 @@ struct TilePlace {
   size_t index = 0;
   size_t tiles = 1;
 };
+Rows part_of(const Rows& all, TilePlace place);
 
 // The weights of a product, packed into panels, and what is done to its results.
 class PackedProduct {
@@ -39,8 +45,6 @@ class PackedProduct {
   size_t columns() const { return columns_; }
   size_t panels() const { return padded_ / kernels_->columns; }
   size_t panel_bytes() const { return depth_ * kernels_->columns * sizeof(float); }
-
-  size_t weight_bytes() const { return panels() * panel_bytes(); }
 
   // All columns; at work are all threads of the pool.
   void run_all(pthreadpool_t threads, const Rows& all) const;
