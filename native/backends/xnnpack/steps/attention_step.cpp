@@ -54,10 +54,7 @@ bool AttentionStep::can_take(const std::vector<Shape>& shapes) const {
 Result<std::unique_ptr<Step>> AttentionStep::make(const AttentionNodes& nodes,
                                                   const FloatKernels& kernels,
                                                   ProgramState& state) {
-  std::unique_ptr<AttentionStep> step(new AttentionStep(kernels, state.threadpool()));
-  step->nodes_ = nodes;
-  step->reads_ = {nodes.queries.value, nodes.keys.value, nodes.values.value};
-  step->writes_ = {nodes.output.value};
+  std::unique_ptr<AttentionStep> step(new AttentionStep(nodes, kernels, state));
   return std::unique_ptr<Step>(std::move(step));
 }
 

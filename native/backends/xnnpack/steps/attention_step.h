@@ -11,7 +11,7 @@
 #include "backends/xnnpack/program_state.h"
 #include "backends/xnnpack/steps/float_kernels.h"
 #include "backends/xnnpack/steps/linear_nodes.h"
-#include "backends/xnnpack/steps/step.h"
+#include "backends/xnnpack/steps/own_step.h"
 
 namespace edgewise::xnnpack {
 
@@ -44,38 +44,30 @@ std::optional<AttentionNodes> attention_nodes(const Graph& graph, const Readers&
 bool suits_attention(const std::vector<Shape>& shapes, const AttentionNodes& nodes,
                      const FloatKernels& kernels);
 
-class AttentionStep final : public Step {
+class AttentionStep final : public OwnStep {
  public:
   // `state` must outlive it.
   static Result<std::unique_ptr<Step>> make(const AttentionNodes& nodes,
                                             const FloatKernels& kernels, ProgramState& state);
 
-  const std::vector<uint32_t>& reads() const override { return reads_; }
-  const std::vector<uint32_t>& writes() const override { return writes_; }
   bool can_take(const std::vector<Shape>& shapes) const override;
   Status reshape(const std::vector<Shape>& shapes) override;
   size_t scratch_bytes() const override;
   Status set_pointers(std::span<void* const> addresses, std::byte* scratch) override;
   Status run() override;
-  std::vector<ProfilePart> parts() const override {
-    return {
-        {.name = std::string("edgewise Attention ") + kernels_.name, .nodes = {}, .counters = {}}};
-  }
 
  private:
-  AttentionStep(const FloatKernels& kernels, pthreadpool_t threads)
-      : kernels_(kernels), threads_(threads) {}
+  AttentionStep(const AttentionNodes& nodes, const FloatKernels& kernels, ProgramState& state)
+      : OwnStep("Attention", kernels, state,
+                {nodes.queries.value, nodes.keys.value, nodes.values.value}, nodes.output.value),
+        nodes_(nodes) {}
   size_t floats_per_thread() const;
   // Queries [from, to) of one head.
   void run_head(size_t item, size_t head, size_t from, size_t to, float* scratch) const;
   void run_rows(const float* queries, size_t rows, const float* keys, const float* values,
                 float* scores, float* output) const;
 
-  const FloatKernels& kernels_;
-  pthreadpool_t threads_;
-  AttentionNodes nodes_;
-  std::vector<uint32_t> reads_;
-  std::vector<uint32_t> writes_;
+  const AttentionNodes nodes_;
   Heads query_, key_, value_, result_;
   const float* queries_ = nullptr;
   const float* keys_ = nullptr;

@@ -24,6 +24,7 @@ struct DepthwiseNodes {
   std::optional<LinearNodes> after;  // 1x1
 
   uint32_t first_value() const { return before ? before->input : input; }
+  uint32_t residual() const { return after ? after->residual : kNone; }
   uint32_t last_value() const { return after ? after->output : result; }
   // The depthwise convolution alone.
   void leave_products();

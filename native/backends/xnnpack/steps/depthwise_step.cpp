@@ -45,17 +45,13 @@ std::optional<DepthwiseNodes> suited_depthwise(const std::vector<Shape>& shapes,
 Result<std::unique_ptr<Step>> DepthwiseStep::make(const Graph& graph, const DepthwiseNodes& nodes,
                                                   const FloatKernels& kernels,
                                                   ProgramState& state) {
-  std::unique_ptr<DepthwiseStep> step(new DepthwiseStep(kernels, state.threadpool()));
-  step->nodes_ = nodes;
-  step->reads_ = {nodes.first_value()};
-  step->writes_ = {nodes.last_value()};
+  std::unique_ptr<DepthwiseStep> step(new DepthwiseStep(nodes, kernels, state));
   if (nodes.before) {
     auto before = PackedProduct::make(graph, *nodes.before, kernels, state);
     if (!before.ok()) return before.status();
     step->before_ = std::move(*before);
   }
   if (nodes.after) {
-    if (nodes.after->residual != kNone) step->reads_.push_back(nodes.after->residual);
     auto after = PackedProduct::make(graph, *nodes.after, kernels, state);
     if (!after.ok()) return after.status();
     step->after_ = std::move(*after);
@@ -158,8 +154,8 @@ size_t DepthwiseStep::scratch_bytes() const {
 Status DepthwiseStep::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
   input_ = static_cast<const float*>(addresses[nodes_.first_value()]);
   output_ = static_cast<float*>(addresses[nodes_.last_value()]);
-  if (nodes_.after && nodes_.after->residual != kNone) {
-    residual_ = static_cast<const float*>(addresses[nodes_.after->residual]);
+  if (nodes_.residual() != kNone) {
+    residual_ = static_cast<const float*>(addresses[nodes_.residual()]);
   }
   scratch_ = reinterpret_cast<float*>(scratch);
   return {};

@@ -11,8 +11,8 @@
 #include <memory>
 
 #include "backends/xnnpack/steps/depthwise_nodes.h"
+#include "backends/xnnpack/steps/own_step.h"
 #include "backends/xnnpack/steps/products.h"
-#include "backends/xnnpack/steps/step.h"
 
 namespace edgewise::xnnpack {
 
@@ -20,27 +20,22 @@ namespace edgewise::xnnpack {
 std::optional<DepthwiseNodes> suited_depthwise(const std::vector<Shape>& shapes,
                                                DepthwiseNodes nodes, const FloatKernels& kernels);
 
-class DepthwiseStep final : public Step {
+class DepthwiseStep final : public OwnStep {
  public:
   // `nodes` must suit it, or at least be nodes that it can run. `state` must outlive it.
   static Result<std::unique_ptr<Step>> make(const Graph& graph, const DepthwiseNodes& nodes,
                                             const FloatKernels& kernels, ProgramState& state);
 
-  const std::vector<uint32_t>& reads() const override { return reads_; }
-  const std::vector<uint32_t>& writes() const override { return writes_; }
   Status reshape(const std::vector<Shape>& shapes) override;
   size_t scratch_bytes() const override;
   Status set_pointers(std::span<void* const> addresses, std::byte* scratch) override;
   Status run() override;
-  std::vector<ProfilePart> parts() const override {
-    return {{.name = std::string("edgewise Depthwise Convolution ") + kernels_.name,
-             .nodes = {},
-             .counters = {}}};
-  }
 
  private:
-  DepthwiseStep(const FloatKernels& kernels, pthreadpool_t threads)
-      : kernels_(kernels), threads_(threads) {}
+  DepthwiseStep(const DepthwiseNodes& nodes, const FloatKernels& kernels, ProgramState& state)
+      : OwnStep("Depthwise Convolution", kernels, state, {nodes.first_value(), nodes.residual()},
+                nodes.last_value()),
+        nodes_(nodes) {}
   const float* image(size_t index) const;
   // What the first convolution reads for row `y` of its results.
   void gather_row(const float* image, size_t y, float* to) const;
@@ -64,11 +59,7 @@ class DepthwiseStep final : public Step {
   size_t spare_floats() const;
   size_t thread_floats() const;
 
-  const FloatKernels& kernels_;
-  pthreadpool_t threads_;
-  DepthwiseNodes nodes_;
-  std::vector<uint32_t> reads_;
-  std::vector<uint32_t> writes_;
+  const DepthwiseNodes nodes_;
   PackedProduct before_;  // if nodes_.before
   StepWeights weights_;   // for each panel of channels: the taps, the bias
   PackedProduct after_;   // if nodes_.after

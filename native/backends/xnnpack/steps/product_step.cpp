@@ -28,11 +28,7 @@ bool suits_product(const Graph& graph, const std::vector<Shape>& shapes, const L
 
 Result<std::unique_ptr<Step>> ProductStep::make(const Graph& graph, const LinearNodes& nodes,
                                                 const FloatKernels& kernels, ProgramState& state) {
-  std::unique_ptr<ProductStep> step(new ProductStep(kernels, state.threadpool()));
-  step->nodes_ = nodes;
-  step->reads_ = {nodes.input};
-  if (nodes.residual != kNone) step->reads_.push_back(nodes.residual);
-  step->writes_ = {nodes.output};
+  std::unique_ptr<ProductStep> step(new ProductStep(nodes, kernels, state));
   auto product = PackedProduct::make(graph, nodes, kernels, state);
   if (!product.ok()) return product.status();
   step->product_ = std::move(*product);

@@ -71,11 +71,7 @@ bool suits_winograd(const Graph& graph, const std::vector<Shape>& shapes,
 
 Result<std::unique_ptr<Step>> WinogradStep::make(const Graph& graph, const LinearNodes& nodes,
                                                  const FloatKernels& kernels, ProgramState& state) {
-  std::unique_ptr<WinogradStep> step(new WinogradStep(kernels, state.threadpool()));
-  step->nodes_ = nodes;
-  step->reads_ = {nodes.input};
-  if (nodes.residual != kNone) step->reads_.push_back(nodes.residual);
-  step->writes_ = {nodes.output};
+  std::unique_ptr<WinogradStep> step(new WinogradStep(nodes, kernels, state));
   const Window& window = graph.nodes[nodes.nodes[0]].window;
   const size_t in_channels = window.group_inputs;
   const size_t out_channels = window.group_outputs;

@@ -9,7 +9,7 @@
 
 #include "backends/xnnpack/steps/float_kernels.h"
 #include "backends/xnnpack/steps/linear_nodes.h"
-#include "backends/xnnpack/steps/step.h"
+#include "backends/xnnpack/steps/own_step.h"
 #include "backends/xnnpack/steps/step_weights.h"
 
 namespace edgewise::xnnpack {
@@ -17,27 +17,22 @@ namespace edgewise::xnnpack {
 // Whether such a step can run `nodes`, and is faster than XNNPACK.
 bool suits_winograd(const Graph& graph, const std::vector<Shape>& shapes, const LinearNodes& nodes);
 
-class WinogradStep final : public Step {
+class WinogradStep final : public OwnStep {
  public:
   // `nodes` must suit it, or at least be nodes that it can run. `state` must outlive it.
   static Result<std::unique_ptr<Step>> make(const Graph& graph, const LinearNodes& nodes,
                                             const FloatKernels& kernels, ProgramState& state);
 
-  const std::vector<uint32_t>& reads() const override { return reads_; }
-  const std::vector<uint32_t>& writes() const override { return writes_; }
   Status reshape(const std::vector<Shape>& shapes) override;
   size_t scratch_bytes() const override;
   Status set_pointers(std::span<void* const> addresses, std::byte* scratch) override;
   Status run() override;
-  std::vector<ProfilePart> parts() const override {
-    return {{.name = std::string("edgewise Convolution Winograd F(2x2, 3x3) ") + kernels_.name,
-             .nodes = {},
-             .counters = {}}};
-  }
 
  private:
-  WinogradStep(const FloatKernels& kernels, pthreadpool_t threads)
-      : kernels_(kernels), threads_(threads) {}
+  WinogradStep(const LinearNodes& nodes, const FloatKernels& kernels, ProgramState& state)
+      : OwnStep("Convolution Winograd F(2x2, 3x3)", kernels, state, {nodes.input, nodes.residual},
+                nodes.output),
+        nodes_(nodes) {}
   // One of blocks_ of tiles, one of column_parts_ of the output channels.
   void run_block(size_t block, size_t part, float* scratch) const;
   void transform_tile(size_t tile, float* out) const;
@@ -48,11 +43,7 @@ class WinogradStep final : public Step {
   size_t input_stride() const;
   size_t output_stride() const;
 
-  const FloatKernels& kernels_;
-  pthreadpool_t threads_;
-  LinearNodes nodes_;
-  std::vector<uint32_t> reads_;
-  std::vector<uint32_t> writes_;
+  const LinearNodes nodes_;
   StepWeights weights_;  // panels of each position; zeros for padding; the bias
   size_t in_channels_ = 0;
   size_t out_channels_ = 0;
