@@ -106,14 +106,13 @@ EDGEWISE_INLINE void multiply_keys(const float* query, const float* key, const f
 }
 
 // Scores become powers of e, relative to the largest of the query's up to now; the earlier sums
-// are made relative to it, too. What lies between `count` and the next multiple of kLanes becomes
-// 0.
-EDGEWISE_INLINE void soften(const Attention& attention, int64_t row, int64_t first, int64_t count,
-                            float* scores, const AttentionState& state) {
-  const int64_t seen = std::clamp<int64_t>(attention.limits[row] - first, 0, count);
+// are made relative to it, too. `seen`: how many of the `count` scores count; `mask`: what is
+// added to each, or null. What lies between `seen` and the next multiple of kLanes after `count`
+// becomes 0.
+EDGEWISE_INLINE void soften(const float* mask, int64_t seen, int64_t count, int64_t depth,
+                            float* scores, int64_t row, const AttentionState& state) {
   float most = state.most[row];
-  if (attention.mask_rows != nullptr) {
-    const float* mask = attention.mask_rows[row] + first;
+  if (mask != nullptr) {
     for (int64_t j = 0; j < seen; ++j) scores[j] += mask[j];
   }
   for (int64_t j = 0; j < seen; ++j) most = std::max(most, scores[j]);
@@ -140,8 +139,8 @@ EDGEWISE_INLINE void soften(const Attention& attention, int64_t row, int64_t fir
   const float sum = (quarter[0] + quarter[1]) + (quarter[2] + quarter[3]);
   state.total[row] = state.total[row] * earlier[0] + sum;
   if (most != state.most[row]) {
-    float* result = state.result + row * attention.depth;
-    for (int64_t d = 0; d < attention.depth; ++d) result[d] *= earlier[0];
+    float* result = state.result + row * depth;
+    for (int64_t d = 0; d < depth; ++d) result[d] *= earlier[0];
   }
   state.most[row] = most;
 }
@@ -187,7 +186,10 @@ EDGEWISE_INLINE void attend_rows(const Attention& attention, int64_t row, const 
   const int64_t depth = attention.depth;
   multiply_keys<kRows>(attention.queries + row * depth, keys, values, step, count, depth, scores);
   for (int r = 0; r < kRows; ++r) {
-    soften(attention, row + r, first, count, scores + r * kKeyBlock, state);
+    const float* mask = attention.mask_rows == nullptr ? nullptr : attention.mask_rows[row + r];
+    const int64_t seen = std::clamp<int64_t>(attention.limits[row + r] - first, 0, count);
+    soften(mask == nullptr ? nullptr : mask + first, seen, count, depth, scores + r * kKeyBlock,
+           row + r, state);
   }
   add_values<kRows>(scores, values, step, count, depth, state.result + row * depth);
 }
@@ -204,11 +206,72 @@ EDGEWISE_CLONES void attend_all(const Attention* attention, const float* keys, c
   }
 }
 
+// Products of all heads' queries with one position's keys, to scores[head * kKeyBlock].
+EDGEWISE_INLINE void multiply_position(const HeadsAttention& attention, const float* keys,
+                                       float* scores) {
+  const int64_t depth = attention.depth;
+  for (int64_t first = 0; first < attention.heads; first += 4) {
+    Lanes sums[4] = {};
+    const float* query[4];
+    const float* key[4];
+    for (int i = 0; i < 4; ++i) {
+      const int64_t head = std::min(first + i, attention.heads - 1);
+      query[i] = attention.queries + head * depth;
+      key[i] = keys + head / attention.shared * depth;
+    }
+    for (int64_t d = 0; d < depth; d += kLanes) {
+      for (int i = 0; i < 4; ++i) {
+        Lanes q, k;
+        get(query[i] + d, q);
+        get(key[i] + d, k);
+        sums[i] += q * k;
+      }
+    }
+    Quarter total;
+    sum_each(sums, total);
+    for (int i = 0; i < 4; ++i) {
+      scores[std::min(first + i, attention.heads - 1) * kKeyBlock] = total[i];
+    }
+  }
+}
+
+EDGEWISE_CLONES void attend_all_heads(const HeadsAttention* attention, const float* keys,
+                                      const float* values, const float* mask, int64_t count,
+                                      float* scores, const AttentionState* state) {
+  const int64_t heads = attention->heads, depth = attention->depth, shared = attention->shared;
+  const int64_t step = heads / shared * depth;
+  for (int64_t j = 0; j < count; ++j) multiply_position(*attention, keys + j * step, scores + j);
+  for (int64_t head = 0; head < heads; ++head) {
+    soften(mask, count, count, depth, scores + head * kKeyBlock, head, *state);
+  }
+  for (int64_t j = 0; j < count; ++j, values += step) {
+    for (int64_t head = 0; head < heads; ++head) {
+      const float* value = values + head / shared * depth;
+      const float score = scores[head * kKeyBlock + j];
+      float* result = state->result + head * depth;
+      for (int64_t d = 0; d < depth; d += kLanes) {
+        Lanes sum, v;
+        get(result + d, sum);
+        get(value + d, v);
+        sum += v * score;
+        put(sum, result + d);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void attend(const Attention& attention, const float* keys, const float* values, int64_t step,
             int64_t first, int64_t count, const AttentionState& state) {
   attend_all(&attention, keys, values, step, first, count, &state);
+}
+
+bool can_attend_heads(int64_t depth) { return depth % kLanes == 0; }
+
+void attend_heads(const HeadsAttention& attention, const float* keys, const float* values,
+                  const float* mask, int64_t count, float* scores, const AttentionState& state) {
+  attend_all_heads(&attention, keys, values, mask, count, scores, &state);
 }
 
 }  // namespace edgewise

@@ -1,4 +1,5 @@
-// Softmax attention of a few queries to many keys, which are read once.
+// Softmax attention of a few queries to many keys, which are read once: queries of one head, or
+// one of each head.
 #pragma once
 
 #include <cstdint>
@@ -29,5 +30,23 @@ inline constexpr int64_t kKeyBlock = 64;
 // numbers, `step` apart.
 void attend(const Attention& attention, const float* keys, const float* values, int64_t step,
             int64_t first, int64_t count, const AttentionState& state);
+
+// One query of each head. `shared` heads in a row have the same keys.
+struct HeadsAttention {
+  const float* queries = nullptr;  // [heads, depth], scaled
+  int64_t heads = 0;
+  int64_t shared = 1;
+  int64_t depth = 0;
+};
+
+// Whether attend_heads() can have that depth.
+bool can_attend_heads(int64_t depth);
+
+// Takes in `count` keys, at most kKeyBlock, and their values, [count, heads / shared, depth] each,
+// in the order in which they lie in memory: so the processor foresees what is read, and it comes as
+// fast as memory gives it. `mask`: null, or what is added to the products with each key.
+// `scores`: working memory, [heads, kKeyBlock]. `state`: of each head.
+void attend_heads(const HeadsAttention& attention, const float* keys, const float* values,
+                  const float* mask, int64_t count, float* scores, const AttentionState& state);
 
 }  // namespace edgewise

@@ -11,6 +11,7 @@
 #include "attend.h"
 #include "kernel_status.h"
 #include "levels.h"
+#include "position_attention.h"
 #include "view.h"
 
 namespace edgewise {
@@ -70,6 +71,7 @@ class CacheAttention {
  private:
   Status check_sizes() const;
   Status read_mask();
+  Status run_position(int64_t batch, Workers* workers) const;
   Status run_task(int64_t task) const;
   void attend_to_all(const Attention& attention, int64_t batch, int64_t key_head, float* converted,
                      const AttentionState& state) const;
@@ -79,8 +81,8 @@ class CacheAttention {
   int64_t batches_ = 0, positions_ = 0, heads_ = 0, key_heads_ = 0, depth_ = 0;
   int64_t filled_ = 0;  // keys that some query sees
   float scale_ = 1;
-  // One position: the queries of a head of keys make a task. Several: those of a block of
-  // positions and one head.
+  // One position, if attend_position() does not do it: the queries of a head of keys make a task.
+  // Several: those of a block of positions and one head.
   int64_t blocks_ = 1, groups_ = 1;
   Scratch<float> mask_;
 };
@@ -145,13 +147,38 @@ Status CacheAttention::prepare() {
 Status CacheAttention::run(Workers* workers) {
   if (call_.query->numel() == 0) return {};
   const bool is_small = filled_ * call_.query->numel() < 16384;
+  if (is_small) workers = nullptr;
+  if (positions_ == 1 && type_ == ScalarType::kFloat && can_attend_heads(depth_)) {
+    for (int64_t batch = 0; batch < batches_; ++batch) {
+      EDGEWISE_RETURN_IF_ERROR(run_position(batch, workers));
+    }
+    return {};
+  }
   std::atomic<bool> has_failed = false;
-  for_each(is_small ? nullptr : workers, static_cast<size_t>(batches_ * groups_ * blocks_),
+  for_each(workers, static_cast<size_t>(batches_ * groups_ * blocks_),
            [&](size_t task) {
              if (!run_task(static_cast<int64_t>(task)).ok()) has_failed = true;
            });
   if (has_failed) return error(Code::kOutOfMemory, "there is no working memory");
   return {};
+}
+
+Status CacheAttention::run_position(int64_t batch, Workers* workers) const {
+  const View keys = view_of(*call_.keys), values = view_of(*call_.values);
+  const int64_t begin = batch * heads_ * depth_;
+  const int64_t place = batch * call_.keys->size(1) * key_heads_ * depth_;
+  return attend_position(
+      {.queries = reinterpret_cast<const float*>(view_of(*call_.query).at(begin)),
+       .keys = reinterpret_cast<const float*>(keys.at(place)),
+       .values = reinterpret_cast<const float*>(values.at(place)),
+       .mask = call_.mask == nullptr ? nullptr : mask_.data(),
+       .heads = heads_,
+       .key_heads = key_heads_,
+       .depth = depth_,
+       .filled = call_.is_causal ? std::min(call_.start + 1, filled_) : filled_,
+       .scale = scale_,
+       .out = reinterpret_cast<float*>(view_of(*call_.out).at(begin))},
+      workers);
 }
 
 Status CacheAttention::run_task(int64_t task) const {

@@ -28,12 +28,26 @@ class Case:
     dtype: torch.dtype = torch.float32
     batch: int = 1
     scale: float | None = None
+    context: int = CONTEXT
+    hidden: int = 0
+    """Keys from the first on that the mask hides."""
 
 
 CASES: dict[str, Case] = {
     "one position, the first": Case(),
     "one position, later": Case(start=100),
     "one position, the last": Case(start=CONTEXT - 1),
+    "one position, heads in odd numbers": Case(heads=7, key_heads=7, depth=48, start=99),
+    "one position, three share keys": Case(heads=6, key_heads=2, depth=64, start=64),
+    "one position, far along": Case(heads=8, depth=64, context=700, start=650),
+    "one position, odd depth": Case(depth=19, start=101),
+    "one position, two at once": Case(batch=2, depth=32, start=45),
+    "a mask, one position, many keys hidden": Case(
+        start=100, depth=64, causal=False, masked=True, hidden=70
+    ),
+    "a mask, one position, all keys hidden": Case(
+        start=100, depth=64, causal=False, masked=True, hidden=CONTEXT
+    ),
     "a prompt": Case(length=40),
     "a prompt of one block": Case(length=16, start=3),
     "a prompt that fills the cache": Case(length=CONTEXT),
@@ -61,12 +75,13 @@ class Attention(torch.nn.Module):
         super().__init__()
         self.case, self.whole = case, whole
         generator = torch.Generator().manual_seed(1)
-        shape = (case.batch, CONTEXT, case.key_heads, case.depth)
+        shape = (case.batch, case.context, case.key_heads, case.depth)
         for name in ("keys", "values"):
             filled = torch.randn(shape, generator=generator).to(case.dtype)
             self.register_buffer(name, filled)
-        mask = torch.randn(case.length, CONTEXT, generator=generator)
+        mask = torch.randn(case.length, case.context, generator=generator)
         mask[torch.rand(mask.shape, generator=generator) < 0.3] = -torch.inf
+        mask[:, : case.hidden] = -torch.inf
         self.register_buffer("mask", mask if case.masked else None)
 
     def forward(self, q: Any, k: Any, v: Any, start: Any) -> Any:
@@ -94,18 +109,18 @@ def expected(module: Attention, inputs: tuple[torch.Tensor, ...]) -> torch.Tenso
     keys, values = (t.double().transpose(1, 2).clone() for t in (module.keys, module.values))
     end = case.start + case.length
     keys[:, :, case.start : end], values[:, :, case.start : end] = k, v
-    mask = torch.zeros(case.length, CONTEXT, dtype=torch.float64)
+    mask = torch.zeros(case.length, case.context, dtype=torch.float64)
     if case.masked:
         mask = module.mask.double()
     else:
         mask[:, end:] = -torch.inf
     if case.causal:
-        after = torch.arange(CONTEXT) > torch.arange(case.start, end).unsqueeze(1)
+        after = torch.arange(case.context) > torch.arange(case.start, end).unsqueeze(1)
         mask = mask.masked_fill(after, -torch.inf)
     result = torch.nn.functional.scaled_dot_product_attention(
         q, keys, values, attn_mask=mask, scale=case.scale, enable_gqa=True
     )
-    return result.transpose(1, 2)
+    return result.transpose(1, 2).nan_to_num(0)  # zeros where all keys are hidden
 
 
 def lowered(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> bytes:
@@ -124,6 +139,18 @@ def test_attention(name: str, whole: bool) -> None:
     error = np.abs(np.asarray(got, dtype=np.float64) - want.numpy()).max()
     limits = {torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 2e-2}
     assert error < limits[case.dtype]
+
+
+def test_the_number_of_threads_does_not_change_a_bit() -> None:
+    case = CASES["one position, far along"]
+    inputs = inputs_of(case)
+    program = lowered(Attention(case, whole=True), inputs)
+    results = []
+    for threads in (1, 2, 3):
+        method = Runtime.get().load_program(program, threads=threads).load_method("forward")
+        results.append(method.execute(list(inputs))[0])
+    assert np.array_equal(results[0], results[1])
+    assert np.array_equal(results[0], results[2])
 
 
 def test_the_cache_is_written_in_place_and_kept() -> None:
