@@ -155,10 +155,9 @@ Status CacheAttention::run(Workers* workers) {
     return {};
   }
   std::atomic<bool> has_failed = false;
-  for_each(workers, static_cast<size_t>(batches_ * groups_ * blocks_),
-           [&](size_t task) {
-             if (!run_task(static_cast<int64_t>(task)).ok()) has_failed = true;
-           });
+  for_each(workers, static_cast<size_t>(batches_ * groups_ * blocks_), [&](size_t task) {
+    if (!run_task(static_cast<int64_t>(task)).ok()) has_failed = true;
+  });
   if (has_failed) return error(Code::kOutOfMemory, "there is no working memory");
   return {};
 }

@@ -13,6 +13,7 @@
 #include "backends/xnnpack/payload.h"
 #include "backends/xnnpack/read_graph.h"
 #include "backends/xnnpack/shapes.h"
+#include "backends/xnnpack/steps/small_nodes.h"
 #include "backends/xnnpack/widen.h"
 
 namespace edgewise::xnnpack {
@@ -51,6 +52,7 @@ XnnpackDelegate::XnnpackDelegate(std::shared_ptr<ProgramState> state) : state_(s
 XnnpackDelegate::~XnnpackDelegate() {
   const std::lock_guard lock(state_->mutex());
   executor_.reset();
+  other_executor_.reset();
 }
 
 Result<std::unique_ptr<Delegate>> XnnpackDelegate::make(const DelegateInit& init,
@@ -82,6 +84,7 @@ Result<std::unique_ptr<Delegate>> XnnpackDelegate::make(const DelegateInit& init
   delegate->named_data_ = init.named_data;
   delegate->kernels_ = init.own_kernels ? float_kernels() : nullptr;
   const std::lock_guard lock(delegate->state_->mutex());
+  delegate->change_executor();
   if (auto status = delegate->make_executor(); !status.ok()) return status;
   delegate->addresses_.resize(delegate->graph_.values.size());
   return std::unique_ptr<Delegate>(std::move(delegate));
@@ -141,6 +144,12 @@ Status XnnpackDelegate::read_inputs(std::span<Value* const> arguments, bool* is_
   return {};
 }
 
+void XnnpackDelegate::change_executor() {
+  const bool is_for_small = kernels_ != nullptr && is_small(graph_, shapes_);
+  if (std::exchange(is_for_small_, is_for_small) == is_for_small) return;
+  std::swap(executor_, other_executor_);
+}
+
 Status XnnpackDelegate::make_executor() {
   executor_.reset();
   auto executor =
@@ -180,7 +189,9 @@ Status XnnpackDelegate::plan() {
   // these are the payload's bounds, which may be far above what is there.
   const size_t needed = memory_need(graph_, shapes_);
   const bool is_made_too_large = std::exchange(made_for_, 0) > needed;
-  if (!executor_ || is_made_too_large || !executor_->can_take(shapes_)) {
+  if (is_made_too_large) executor_.reset();
+  change_executor();
+  if (!executor_ || !executor_->can_take(shapes_)) {
     EDGEWISE_RETURN_IF_ERROR(make_executor());
   }
   auto status = executor_->reshape(shapes_);
@@ -245,6 +256,7 @@ Status XnnpackDelegate::prepare_profile() {
     parts.push_back({.name = "edgewise Image entry", .nodes = entry.nodes(), .counters = {}});
   }
   profile_parts_ = std::make_shared<const std::vector<ProfilePart>>(std::move(parts));
+  other_executor_.reset();
   if (!executor_ || is_idle_) {
     executor_.reset();
     is_planned_ = false;

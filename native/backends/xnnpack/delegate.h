@@ -36,6 +36,8 @@ class XnnpackDelegate final : public Delegate {
   // An entry of this input, or null.
   ImageEntry* entry_of(size_t input);
   Status plan();
+  // Makes executor_ the one for sizes like shapes_, which may be null.
+  void change_executor();
   // Makes an executor for shapes_, and lets go of the constants that only that needed.
   Status make_executor();
   Status prepare_outputs(std::span<Value* const> arguments);
@@ -48,6 +50,10 @@ class XnnpackDelegate final : public Delegate {
   const FloatKernels* kernels_ = nullptr;  // of our own steps
   Graph graph_;
   std::unique_ptr<Executor> executor_;
+  // Small sizes have steps that others have not (is_small()). A language model goes from a prompt
+  // to single tokens and back: the executor that is not in use is kept.
+  std::unique_ptr<Executor> other_executor_;
+  bool is_for_small_ = false;  // executor_
   std::vector<Shape> shapes_;
   size_t made_for_ = 0;  // bytes of intermediate results, until the first plan
   bool is_planned_ = false;

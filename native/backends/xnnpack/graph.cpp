@@ -70,6 +70,11 @@ bool GraphNode::is_windowed() const {
          kind == NodeKind::kArgMaxPool;
 }
 
+bool GraphNode::is_bounded() const {
+  return min > -std::numeric_limits<float>::infinity() ||
+         max < std::numeric_limits<float>::infinity();
+}
+
 bool GraphNode::is_concatenation() const {
   return kind == NodeKind::kConcatenate2 || kind == NodeKind::kConcatenate3 ||
          kind == NodeKind::kConcatenate4 || kind == NodeKind::kConcatenate5;

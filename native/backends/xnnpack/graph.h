@@ -142,6 +142,7 @@ struct GraphNode {
   bool is_windowed() const;
   bool is_convolution() const;  // of the three kinds
   bool is_concatenation() const;
+  bool is_bounded() const;  // by min or max
   // Its index and those of the nodes that were joined with it.
   void add_indices(std::vector<uint32_t>* indices) const;
   // "node 3 (Conv2d, debug handle 7)"

@@ -75,6 +75,63 @@ void reshape(PayloadBuilder* b, uint32_t in, uint32_t out, const Dims& shape) {
   b->node(Node::XNNStaticReshape, table);
 }
 
+void slice(PayloadBuilder* b, uint32_t in, uint32_t out, const Dims& offsets, const Dims& sizes) {
+  fb::XNNStaticSliceT table;
+  table.num_dims = static_cast<uint32_t>(sizes.size());
+  table.offsets = offsets;
+  table.sizes = sizes;
+  table.input_id = in;
+  table.output_id = out;
+  b->node(Node::XNNStaticSlice, table);
+}
+
+void concatenate(PayloadBuilder* b, uint32_t first, uint32_t second, uint32_t out, int32_t axis) {
+  fb::_XNNCatT table;
+  table.axis = axis;
+  table.input1_id = first;
+  table.input2_id = second;
+  table.output_id = out;
+  b->node(Node::XNNConcatenate2, table);
+}
+
+// x / sqrt(mean of its squares) * weights.
+void normalize(PayloadBuilder* b, uint32_t in, uint32_t out, uint32_t rows, uint32_t depth) {
+  const Dims row = {1, rows, 1}, all = {1, rows, depth};
+  const uint32_t square = b->internal(all), mean = b->internal(row), root = b->internal(row);
+  const uint32_t scaled = b->internal(all);
+  b->unary(Node::XNNSquare, in, square);
+  fb::XNNFullyConnectedT table;
+  table.input1_id = square;
+  table.filter_id = b->constant<float>({1, depth}, Floats(depth, 1 / static_cast<float>(depth)));
+  table.bias_id = b->constant<float>({1}, {1e-3f});
+  table.output_id = mean;
+  b->node(Node::XNNFullyConnected, table);
+  b->unary(Node::XNNReciprocalSquareRoot, mean, root);
+  b->binary(Node::XNNMultiply, in, root, scaled);
+  b->binary(Node::XNNMultiply, b->constant<float>({depth}, random_floats(depth, 5)), scaled, out);
+}
+
+// Halves of each head's row turn by an angle: x * cosines + (-second half, first half) * sines.
+void rotate(PayloadBuilder* b, uint32_t in, uint32_t out, uint32_t rows, uint32_t heads,
+            uint32_t depth) {
+  const Dims all = {1, rows, heads, depth}, half = {1, rows, heads, depth / 2};
+  const Dims of_row = {1, rows, 1, depth};
+  const uint32_t x = b->internal(all), first = b->internal(half), second = b->internal(half);
+  const uint32_t minus = b->internal(half), turned = b->internal(all);
+  const uint32_t cosine = b->internal(all), sine = b->internal(all);
+  const auto number = [&](uint32_t seed) {
+    return b->constant<float>(of_row, random_floats(rows * depth, seed));
+  };
+  reshape(b, in, x, all);
+  b->binary(Node::XNNMultiply, x, number(6), cosine);
+  slice(b, x, first, {0, 0, 0, 0}, half);
+  slice(b, x, second, {0, 0, 0, depth / 2}, half);
+  b->binary(Node::XNNMultiply, second, b->constant<float>({1}, {-1}), minus);
+  concatenate(b, minus, first, turned, 3);
+  b->binary(Node::XNNMultiply, turned, number(7), sine);
+  b->binary(Node::XNNAdd, cosine, sine, out);
+}
+
 struct GraphCase {
   const char* name;
   std::vector<size_t> nodes;  // of each step of our own, in order
@@ -229,6 +286,92 @@ const GraphCase kCases[] = {
        connect(b, s, y, 512, 256);
        reshape(b, y, out[0], {4, 64, 256});
      }},
+    {"SmallNormalization",
+     {5},
+     {{1, 3, 40}},
+     {{1, 3, 40}},
+     [](PayloadBuilder* b, const Ids& in, const Ids& out) { normalize(b, in[0], out[0], 3, 40); }},
+    {"SmallRotation",
+     {8},
+     {{1, 2, 96}},
+     {{1, 2, 6, 16}},
+     [](PayloadBuilder* b, const Ids& in, const Ids& out) { rotate(b, in[0], out[0], 2, 6, 16); }},
+    {"SmallNodesBetweenProducts",
+     {3, 6},
+     {{1, 1, 64}},
+     {{1, 1, 64}},
+     [](PayloadBuilder* b, const Ids& in, const Ids& out) {
+       const Dims wide = {1, 1, 96};
+       const uint32_t gate = b->internal(wide), up = b->internal(wide), power = b->internal(wide);
+       const uint32_t swish = b->internal(wide), inner = b->internal(wide);
+       const uint32_t down = b->internal({1, 1, 64}), sum = b->internal({1, 1, 64});
+       connect(b, in[0], gate, 64, 96);
+       b->unary(Node::XNNSigmoid, gate, power);
+       b->binary(Node::XNNMultiply, gate, power, swish);
+       connect(b, in[0], up, 64, 96);
+       b->binary(Node::XNNMultiply, swish, up, inner);
+       connect(b, inner, down, 96, 64);
+       b->binary(Node::XNNAdd, down, in[0], sum);
+       normalize(b, sum, out[0], 1, 64);
+     }},
+    // The product cannot wait for the second half of the nodes, nor these begin before it.
+    {"SmallNodesAroundAProduct",
+     {3, 4},
+     {{1, 20}},
+     {{1, 20}, {1, 20}},
+     [](PayloadBuilder* b, const Ids& in, const Ids& out) {
+       uint32_t ids[6];
+       for (uint32_t& id : ids) id = b->internal({1, 20});
+       b->unary(Node::XNNSigmoid, in[0], ids[0]);
+       b->binary(Node::XNNSubtract, ids[0], in[0], ids[1]);
+       b->unary(Node::XNNNegate, ids[1], ids[2]);
+       connect(b, ids[2], ids[3], 20, 20);
+       b->binary(Node::XNNSubtract, ids[2], ids[1], ids[4]);
+       b->unary(Node::XNNSquare, ids[4], ids[5]);
+       b->binary(Node::XNNMultiply, ids[3], ids[5], out[0]);
+       b->binary(Node::XNNSubtract, ids[5], ids[3], out[1]);
+     }},
+    {"SmallNodesThatOthersRead",
+     {3},
+     {{2, 30}},
+     {{2, 30}, {5, 12}, {2, 30}},
+     [](PayloadBuilder* b, const Ids& in, const Ids& out) {
+       b->unary(Node::XNNSigmoid, in[0], out[0]);
+       reshape(b, out[0], out[1], {5, 12});
+       b->binary(Node::XNNAdd, out[0], in[0], out[2]);
+     }},
+    {"TwoSmallNodes",
+     {},
+     {{2, 30}},
+     {{2, 30}},
+     [](PayloadBuilder* b, const Ids& in, const Ids& out) {
+       const uint32_t y = b->internal({2, 30});
+       b->unary(Node::XNNSigmoid, in[0], y);
+       b->binary(Node::XNNMultiply, y, in[0], out[0]);
+     }},
+    {"SmallNodesBesideALargeOne",
+     {},
+     {{1, 30}, {600, 30}},
+     {{600, 30}},
+     [](PayloadBuilder* b, const Ids& in, const Ids& out) {
+       uint32_t ids[3];
+       for (uint32_t& id : ids) id = b->internal({1, 30});
+       b->unary(Node::XNNSigmoid, in[0], ids[0]);
+       b->unary(Node::XNNSquare, ids[0], ids[1]);
+       b->unary(Node::XNNNegate, ids[1], ids[2]);
+       b->binary(Node::XNNMultiply, ids[2], in[1], out[0]);
+     }},
+    {"SmallNodesWithBounds",
+     {},
+     {{2, 30}},
+     {{2, 30}},
+     [](PayloadBuilder* b, const Ids& in, const Ids& out) {
+       const uint32_t y = b->internal({2, 30}), z = b->internal({2, 30});
+       b->unary(Node::XNNSigmoid, in[0], y);
+       b->binary(Node::XNNMultiply, y, in[0], z);
+       b->bound(0, 1);
+       b->unary(Node::XNNNegate, z, out[0]);
+     }},
     attention("BatchFirst", {2, 100, 3, 64}, {2, 100, 3, 64}, {0, 2, 1, 3}, {0, 2, 1, 3},
               {0, 2, 1, 3}),
     attention("TokensFirst", {197, 1, 3, 32}, {197, 1, 3, 32}, {1, 2, 0, 3}, {1, 2, 0, 3},
@@ -380,6 +523,37 @@ TEST(OwnSteps, FollowShapes) {
     ASSERT_TRUE(run(**plain, {&x, &expected}).ok());
     const Floats got = out.read<float>(), right = expected.read<float>();
     for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], right[i], 1e-4f) << i;
+  }
+}
+
+// Many rows run in XNNPACK, few in loops of ours, and either may come first.
+TEST(OwnSteps, SmallAndLargeSizesTakeTurns) {
+  constexpr uint32_t kDepth = 64;
+  for (const bool starts_small : {false, true}) {
+    PayloadBuilder b;
+    const Dims most = {400, kDepth};
+    const uint32_t x = b.input(most), out = b.output(most);
+    const uint32_t power = b.internal(most), swish = b.internal(most), sum = b.internal(most);
+    b.unary(Node::XNNSigmoid, x, power);
+    b.binary(Node::XNNMultiply, x, power, swish);
+    b.binary(Node::XNNAdd, swish, power, sum);
+    connect(&b, sum, out, kDepth, kDepth);
+    const auto payload = b.bytes();
+    auto delegate = make_delegate(payload, nullptr, nullptr, 2);
+    auto plain = make_delegate(payload, nullptr, nullptr, 2, false);
+    ASSERT_TRUE(delegate.ok() && plain.ok());
+    std::vector<int64_t> order = {400, 1, 3, 300, 1, 256, 257, 2};
+    if (starts_small) order.insert(order.begin(), 2);
+    for (const int64_t rows : order) {
+      const std::vector<int64_t> sizes = {rows, kDepth};
+      HostTensor in(ScalarType::kFloat, sizes);
+      in.fill(random_floats(static_cast<size_t>(in.tensor().numel()), 3));
+      HostTensor got(ScalarType::kFloat, sizes), expected(ScalarType::kFloat, sizes);
+      ASSERT_TRUE(run(**delegate, {&in, &got}).ok()) << rows;
+      ASSERT_TRUE(run(**plain, {&in, &expected}).ok()) << rows;
+      const Floats ours = got.read<float>(), theirs = expected.read<float>();
+      for (size_t i = 0; i < ours.size(); ++i) ASSERT_NEAR(ours[i], theirs[i], 2e-4f) << rows;
+    }
   }
 }
 

@@ -3,12 +3,13 @@
 #include "backends/xnnpack/steps/attention_step.h"
 #include "backends/xnnpack/steps/depthwise_step.h"
 #include "backends/xnnpack/steps/product_step.h"
+#include "backends/xnnpack/steps/small_step.h"
 #include "backends/xnnpack/steps/winograd_step.h"
 
 namespace edgewise::xnnpack {
 
 std::vector<Choice> choose_steps(const Graph& graph, const std::vector<Shape>& shapes,
-                                 const FloatKernels* kernels) {
+                                 const FloatKernels* kernels, bool with_small) {
   std::vector<Choice> choices;
   if (kernels == nullptr) return choices;
   const Readers readers(graph);
@@ -18,6 +19,7 @@ std::vector<Choice> choose_steps(const Graph& graph, const std::vector<Shape>& s
     if (kind == NodeKind::kSoftmax) {
       const auto nodes = attention_nodes(graph, readers, i);
       if (!nodes || !suits_attention(shapes, *nodes, *kernels)) continue;
+      for (size_t node : nodes->nodes) is_taken[node] = true;
       choices.push_back({nodes->nodes, [nodes = *nodes, kernels](ProgramState& state) {
                            return AttentionStep::make(nodes, *kernels, state);
                          }});
@@ -52,6 +54,11 @@ std::vector<Choice> choose_steps(const Graph& graph, const std::vector<Shape>& s
     }
     for (size_t node : choice.nodes) is_taken[node] = true;
     choices.push_back(std::move(choice));
+  }
+  if (!with_small) return choices;
+  for (std::vector<size_t>& group : small_groups(graph, shapes, is_taken)) {
+    choices.push_back(
+        {group, [&graph, group](ProgramState&) { return SmallStep::make(graph, group); }});
   }
   return choices;
 }

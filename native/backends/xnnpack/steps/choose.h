@@ -17,7 +17,8 @@ struct Choice {
 };
 
 // No node is in two of them. `graph` must outlive the choices. `kernels`: null for none.
+// `with_small`: small nodes, too, if is_small().
 std::vector<Choice> choose_steps(const Graph& graph, const std::vector<Shape>& shapes,
-                                 const FloatKernels* kernels);
+                                 const FloatKernels* kernels, bool with_small = true);
 
 }  // namespace edgewise::xnnpack

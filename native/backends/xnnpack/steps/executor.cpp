@@ -84,7 +84,7 @@ std::vector<bool> find_aliases(const Graph& graph, const std::vector<Choice>& ch
   }
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const GraphNode& node = graph.nodes[i];
-    if (node.kind != NodeKind::kReshape) continue;
+    if (node.kind != NodeKind::kReshape || is_chosen[i]) continue;
     const GraphValue& from = graph.values[node.inputs[0]];
     const GraphValue& to = graph.values[node.outputs[0]];
     if (from.type != DataType::kFp32 || to.type != from.type || from.is_constant() ||
@@ -122,15 +122,19 @@ Result<std::unique_ptr<Executor>> Executor::make(const Graph& graph,
                                                  const std::vector<Shape>& shapes,
                                                  const FloatKernels* kernels, ProgramState& state,
                                                  const NamedData* named_data, bool is_profiled) {
-  std::vector<Choice> choices = choose_steps(graph, shapes, kernels);
-  std::vector<bool> is_alias = find_aliases(graph, choices);
-  std::vector<Part> parts = split(graph, &choices, is_alias);
-  std::vector<bool> is_needed = needed_elsewhere(graph, parts_of_nodes(graph, parts));
-  if (!can_pass(graph, is_needed)) {
-    choices.clear();
+  std::vector<Choice> choices;
+  std::vector<bool> is_alias, is_needed;
+  std::vector<Part> parts;
+  const auto can_choose = [&](std::vector<Choice> chosen) {
+    choices = std::move(chosen);
     is_alias = find_aliases(graph, choices);
     parts = split(graph, &choices, is_alias);
     is_needed = needed_elsewhere(graph, parts_of_nodes(graph, parts));
+    return can_pass(graph, is_needed);
+  };
+  if (!can_choose(choose_steps(graph, shapes, kernels)) &&
+      !can_choose(choose_steps(graph, shapes, kernels, false))) {
+    can_choose({});
   }
   std::unique_ptr<Executor> executor(new Executor(graph, state));
   std::vector<ProfilePart> profile_parts;

@@ -3,15 +3,6 @@
 #include <algorithm>
 
 namespace edgewise::xnnpack {
-namespace {
-
-bool is_bounded(const GraphNode& node) {
-  return node.min > -std::numeric_limits<float>::infinity() ||
-         node.max < std::numeric_limits<float>::infinity();
-}
-
-}  // namespace
-
 Readers::Readers(const Graph& graph) : nodes(graph.values.size()) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     for (uint32_t input : graph.nodes[i].inputs) {
@@ -52,7 +43,7 @@ std::optional<LinearNodes> linear_nodes(const Graph& graph, const std::vector<Sh
       !is_plain(graph, found.output)) {
     return {};
   }
-  if (is_bounded(first)) return found;
+  if (first.is_bounded()) return found;
   const size_t next = readers.sole(graph, found.output);
   if (next == Readers::kNoNode || is_taken[next] || graph.nodes[next].kind != NodeKind::kAdd) {
     return found;

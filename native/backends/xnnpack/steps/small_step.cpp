@@ -1,0 +1,124 @@
+#include "backends/xnnpack/steps/small_step.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace edgewise::xnnpack {
+
+Result<std::unique_ptr<Step>> SmallStep::make(const Graph& graph, std::vector<size_t> nodes) {
+  std::unique_ptr<SmallStep> step(new SmallStep(graph, std::move(nodes)));
+  step->find_values();
+  EDGEWISE_RETURN_IF_ERROR(step->copy_constants());
+  return std::unique_ptr<Step>(std::move(step));
+}
+
+void SmallStep::find_values() {
+  std::vector<bool> is_read_elsewhere(graph_.values.size());
+  for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+    if (std::ranges::binary_search(nodes_, i)) continue;
+    for (uint32_t input : graph_.nodes[i].inputs) {
+      if (input != kNone) is_read_elsewhere[input] = true;
+    }
+  }
+  std::vector<bool> is_known(graph_.values.size());
+  is_inside_.resize(graph_.values.size());
+  for (size_t i : nodes_) {
+    const GraphNode& node = graph_.nodes[i];
+    for (uint32_t input : node.inputs) {
+      if (input == kNone || graph_.values[input].is_constant() || is_known[input]) continue;
+      is_known[input] = true;
+      reads_.push_back(input);
+    }
+    const uint32_t output = node.outputs[0];
+    is_known[output] = true;
+    is_inside_[output] = !is_read_elsewhere[output] && !graph_.values[output].is_output;
+    if (!is_inside_[output]) writes_.push_back(output);
+  }
+}
+
+// Aligned, and with what may be read behind them.
+Status SmallStep::copy_constants() {
+  constexpr size_t kNotYet = SIZE_MAX;
+  constant_offsets_.assign(graph_.values.size(), kNotYet);
+  size_t bytes = 0;
+  for (const bool is_copied : {false, true}) {
+    if (is_copied) {
+      auto block = MemoryBlock::allocate(bytes);
+      if (!block.ok()) return block.status();
+      constants_ = std::move(*block);
+    }
+    for (size_t i : nodes_) {
+      for (uint32_t input : graph_.nodes[i].inputs) {
+        if (input == kNone || !graph_.values[input].is_constant()) continue;
+        const auto data = graph_.values[input].data.bytes;
+        size_t& offset = constant_offsets_[input];
+        if (is_copied) {
+          std::memcpy(constants_.data() + offset, data.data(), data.size());
+        } else if (offset == kNotYet) {
+          offset = bytes;
+          bytes += (data.size() + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+        }
+      }
+    }
+  }
+  return {};
+}
+
+bool SmallStep::can_take(const std::vector<Shape>& shapes) const {
+  return std::ranges::all_of(nodes_, [&](size_t node) {
+    return small_loops(graph_, shapes, graph_.nodes[node]).has_value();
+  });
+}
+
+Status SmallStep::reshape(const std::vector<Shape>& shapes) {
+  planned_.clear();
+  inside_.clear();
+  constexpr size_t kOutside = SIZE_MAX;
+  std::vector<size_t> index(graph_.values.size(), kOutside);  // into inside_
+  for (size_t i : nodes_) {
+    const GraphNode& node = graph_.nodes[i];
+    const auto loops = small_loops(graph_, shapes, node);
+    if (!loops) return node_error(Code::kInternal, node, "it is not small");
+    for (uint32_t input : node.inputs) {
+      if (input != kNone && index[input] != kOutside) inside_[index[input]].last = i;
+    }
+    const uint32_t output = node.outputs[0];
+    if (is_inside_[output]) {
+      index[output] = inside_.size();
+      const size_t bytes = byte_size(graph_.values[output].type, shapes[output]);
+      inside_.push_back({.value = output, .bytes = bytes, .first = i, .last = i});
+    }
+    planned_.insert(planned_.end(), loops->begin(), loops->end());
+  }
+  inside_bytes_ = place(&inside_);
+  return {};
+}
+
+Status SmallStep::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
+  std::vector<std::byte*> at(graph_.values.size());
+  for (size_t i = 0; i < at.size(); ++i) at[i] = static_cast<std::byte*>(addresses[i]);
+  for (const Lifetime& value : inside_) at[value.value] = scratch + value.offset;
+  const auto address = [&](uint32_t value, size_t offset) -> float* {
+    if (value == kNone) return nullptr;
+    std::byte* start = graph_.values[value].is_constant()
+                           ? constants_.data() + constant_offsets_[value]
+                           : at[value];
+    return reinterpret_cast<float*>(start) + offset;
+  };
+  loops_.clear();
+  for (const NodeLoop& planned : planned_) {
+    SmallLoop& loop = loops_.emplace_back(planned.loop);
+    loop.a = address(planned.a, planned.a_offset);
+    loop.b = address(planned.b, 0);
+    loop.c = address(planned.c, 0);
+    loop.out = address(planned.out, planned.out_offset);
+  }
+  return {};
+}
+
+Status SmallStep::run() {
+  run_small_loops(loops_);
+  return {};
+}
+
+}  // namespace edgewise::xnnpack
