@@ -5,8 +5,9 @@ include_guard(GLOBAL)
 include(xnnpack_debian)
 
 # Raise it when what is built changes.
-set(edgewise_xnnpack_recipe 5)
-set(edgewise_xnnpack_product_order "${CMAKE_CURRENT_LIST_DIR}/xnnpack_product_order.h")
+set(edgewise_xnnpack_recipe 6)
+set(edgewise_xnnpack_headers "${CMAKE_CURRENT_LIST_DIR}/xnnpack_product_order.h"
+    "${CMAKE_CURRENT_LIST_DIR}/xnnpack_streaming_kernel.h")
 set(edgewise_xnnpack_c_flags "-fPIC -fvisibility=hidden -ffunction-sections -fdata-sections")
 
 # The folder for a version of the sources and the compiler in use.
@@ -221,12 +222,16 @@ ${idle}")
 ${next}")
   endif()
   # Weights larger than the cache are walked block by block; see the header.
-  file(COPY "${edgewise_xnnpack_product_order}" DESTINATION "${sources}/xnnpack/src/xnnpack")
+  file(COPY ${edgewise_xnnpack_headers} DESTINATION "${sources}/xnnpack/src/xnnpack")
   set(file "${sources}/xnnpack/src/operator-run.c")
   edgewise_xnnpack_patch("${file}" "#include \"pthreadpool.h\"\n"
     "#include \"pthreadpool.h\"\n#include \"xnnpack/xnnpack_product_order.h\"\n")
   edgewise_xnnpack_patch("${file}" "pthreadpool_parallelize_2d_tile_2d("
     "edgewise_parallelize_2d_tile_2d(")
+  # Those that no cache holds are read by a kernel of their own; see the other header.
+  file(APPEND
+    "${sources}/xnnpack/src/qd8-f32-qb4w-gemm/gen/qd8-f32-qb4w-gemm-1x16c8-minmax-avx512vnni-prfm.c"
+    "#include \"xnnpack/xnnpack_streaming_kernel.h\"\n")
 endfunction()
 
 # Sets `out` to the prefix, or `out_reason` to why Debian's sources cannot be had.

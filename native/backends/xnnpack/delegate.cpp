@@ -14,6 +14,7 @@
 #include "backends/xnnpack/read_graph.h"
 #include "backends/xnnpack/shapes.h"
 #include "backends/xnnpack/steps/small_nodes.h"
+#include "backends/xnnpack/weight_stream.h"
 #include "backends/xnnpack/widen.h"
 
 namespace edgewise::xnnpack {
@@ -301,6 +302,7 @@ Status XnnpackDelegate::run(std::span<Value* const> arguments, RunProfile* profi
     is_set_up_ = true;
   }
   const BusyPool busy;
+  const WeightStream stream(state_->weights().bytes());
   run_entries(profile);
   EDGEWISE_RETURN_IF_ERROR(profile == nullptr ? executor_->run()
                                               : executor_->run_profiled(*profile));

@@ -61,11 +61,13 @@ const PackedWeights::Buffer* PackedWeights::find(const std::string& key) {
   if (found == all.buffers.end()) return nullptr;
   std::shared_ptr<const Buffer> buffer = found->second.lock();
   if (buffer == nullptr) return nullptr;
+  bytes_ += buffer->size;
   return buffers_.emplace(key, std::move(buffer)).first->second.get();
 }
 
 void PackedWeights::insert(std::string key, Buffer buffer) {
   auto shared = std::make_shared<const Buffer>(std::move(buffer));
+  bytes_ += shared->size;
   Everywhere& all = Everywhere::get();
   const std::lock_guard lock(all.mutex);
   all.buffers[key] = shared;

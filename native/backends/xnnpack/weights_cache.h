@@ -41,12 +41,14 @@ class PackedWeights {
   const Buffer* find(const std::string& key);
   void insert(std::string key, Buffer buffer);
 
+  size_t bytes() const { return bytes_; }
   size_t count() const { return buffers_.size(); }
   size_t reuses() const { return reuses_; }
   void count_reuse() { ++reuses_; }
 
  private:
   std::unordered_map<std::string, std::shared_ptr<const Buffer>> buffers_;
+  size_t bytes_ = 0;
   size_t reuses_ = 0;
 };
 

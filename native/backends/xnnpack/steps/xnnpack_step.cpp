@@ -39,6 +39,11 @@ Result<std::unique_ptr<Step>> XnnpackStep::make(const Graph& graph,
       Runtime::make(part, step->part_of(shapes), state, step->cache_, named_data, is_profiled);
   if (!runtime.ok()) return runtime.status();
   step->runtime_ = std::move(*runtime);
+  // XNNPACK has them packed with the weights; of a language model they are a tenth of these.
+  for (GraphValue& value : part.values) {
+    value.channel_scales = std::vector<float>();
+    value.block_scales = std::vector<uint16_t>();
+  }
   return std::unique_ptr<Step>(std::move(step));
 }
 

@@ -1,0 +1,18 @@
+// Whether weights are read past the caches: XNNPACK asks, as edgewise builds it, see
+// cmake/xnnpack_streaming_kernel.h.
+#pragma once
+
+#include <cstddef>
+
+namespace edgewise::xnnpack {
+
+// While it lives, this thread runs a program with `bytes` of packed weights.
+class WeightStream {
+ public:
+  explicit WeightStream(size_t bytes);
+  ~WeightStream();
+  WeightStream(const WeightStream&) = delete;
+  WeightStream& operator=(const WeightStream&) = delete;
+};
+
+}  // namespace edgewise::xnnpack
