@@ -13,6 +13,12 @@ class WeightStream {
   ~WeightStream();
   WeightStream(const WeightStream&) = delete;
   WeightStream& operator=(const WeightStream&) = delete;
+
+  // How often XNNPACK asked, and weights are read past the caches. Of this thread; for tests.
+  static size_t answers();
+
+ private:
+  const bool before_;
 };
 
 }  // namespace edgewise::xnnpack
