@@ -3,8 +3,8 @@
 // XNNPACK walks a matrix product row block by row block and streams all weights through the
 // cache for each. Where the weights are larger than the cache, that is one pass over them for
 // every few rows. Here the walk goes the other way round: a block of weights that fits the
-// cache is kept until all rows have used it. Of a single row, weights larger than any cache are read
-// by a kernel that goes past the caches: see xnnpack_streaming_kernel.h.
+// cache is kept until all rows have used it. Of a single row, weights larger than any cache are
+// read by a kernel that goes past the caches: see xnnpack_streaming_kernel.h.
 #pragma once
 
 #if XNN_ARCH_X86_64 && XNN_ENABLE_AVX512VNNI

@@ -5,8 +5,8 @@
 // token, and push out of the caches what could stay there. This kernel fetches them past the
 // caches, and from far enough ahead that looking up the address of a page is over by then: 4 KiB,
 // where XNNPACK's is 896 bytes ahead.
-#ifndef EDGEWISE_STREAMING_KERNEL
-#define EDGEWISE_STREAMING_KERNEL
+#ifndef EDGEWISE_STREAMING_KERNEL_H
+#define EDGEWISE_STREAMING_KERNEL_H
 
 #define xnn_prefetch_to_l1(address) _mm_prefetch((const char*)(address) + 3200, _MM_HINT_NTA)
 #define xnn_qd8_f32_qb4w_gemm_minmax_ukernel_1x16c8__avx512vnni_prfm \
