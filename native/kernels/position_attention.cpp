@@ -19,7 +19,7 @@ constexpr int64_t kMostTasks = 16;
 // end to end, where the rows of one head lie far apart.
 class Places {
  public:
-  Places(const PositionAttention& attention)
+  explicit Places(const PositionAttention& attention)
       : attention_(attention),
         per_task_(std::max((attention.filled + kMostTasks - 1) / kMostTasks, kBlock)),
         tasks_((attention.filled + per_task_ - 1) / per_task_) {}

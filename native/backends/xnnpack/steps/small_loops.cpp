@@ -74,6 +74,15 @@ EDGEWISE_INLINE void run_row(const SmallLoop& loop, const float* a, const float*
   }
 }
 
+// `factor`: what `b` is where it does not move.
+EDGEWISE_INLINE void add_products(const float* a, const float* b, bool moves_b, const Lanes& factor,
+                                  Lanes& sum) {
+  Lanes x, y = factor;
+  get(a, x);
+  if (moves_b) get(b, y);
+  sum += x * y;
+}
+
 EDGEWISE_INLINE void run_dot(const SmallLoop& loop, const float* a, const float* b, float* out) {
   const int64_t count = loop.counts[2];
   const bool moves_b = loop.b_steps[2] != 0;
@@ -81,16 +90,13 @@ EDGEWISE_INLINE void run_dot(const SmallLoop& loop, const float* a, const float*
   Lanes factor;
   splat(*b, factor);
   int64_t i = 0;
-  const auto step = [&] [[gnu::always_inline]] (int64_t at, Lanes & sum) {
-    Lanes x;
-    get(a + at, x);
-    if (moves_b) get(b + at, factor);
-    sum += x * factor;
-  };
   for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
-    for (int64_t k = 0; k < 4; ++k) step(i + k * kLanes, sums[k]);
+    for (int64_t k = 0; k < 4; ++k) {
+      const int64_t at = i + k * kLanes;
+      add_products(a + at, b + at, moves_b, factor, sums[k]);
+    }
   }
-  for (; i + kLanes <= count; i += kLanes) step(i, sums[0]);
+  for (; i + kLanes <= count; i += kLanes) add_products(a + i, b + i, moves_b, factor, sums[0]);
   float total = sum_of((sums[0] + sums[1]) + (sums[2] + sums[3]));
   for (; i < count; ++i) total += a[i] * b[moves_b ? i : 0];
   *out = total + (loop.c == nullptr ? 0 : *loop.c);
