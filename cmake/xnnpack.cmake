@@ -76,6 +76,7 @@ function(edgewise_provide_xnnpack)
   set(provider "${EDGEWISE_XNNPACK_PROVIDER}")
   set(reasons "")
   set(prefix "")
+  set(EDGEWISE_XNNPACK_PATCHED OFF CACHE INTERNAL "XNNPACK was built with our changes")
 
   if(provider MATCHES "^(auto|source)$")
     if(EDGEWISE_XNNPACK_SOURCE_DIR)
@@ -98,6 +99,7 @@ function(edgewise_provide_xnnpack)
 
   if(NOT prefix AND provider MATCHES "^(auto|debian)$")
     edgewise_build_xnnpack_from_debian(prefix reason)
+    set(EDGEWISE_XNNPACK_PATCHED ON CACHE INTERNAL "XNNPACK was built with our changes")
     string(APPEND reasons "\n  Debian's source package: ${reason}")
   endif()
 

@@ -66,7 +66,7 @@ TEST_P(WeightStreams, GiveTheSameBits) {
     ASSERT_TRUE(run(**delegate, {&in, &out}).ok());
   }
   EXPECT_EQ(out.read<float>(), cached);
-#if defined(__x86_64__)
+#if defined(__x86_64__) && defined(EDGEWISE_XNNPACK_PATCHED)
   EXPECT_EQ(WeightStream::answers() - before, test.rows == 1 ? 1u : 0u);
 #endif
   ASSERT_TRUE(run(**delegate, {&in, &out}).ok());
