@@ -146,8 +146,8 @@ Status CacheAttention::prepare() {
 
 Status CacheAttention::run(Workers* workers) {
   if (call_.query->numel() == 0) return {};
-  const bool is_small = filled_ * call_.query->numel() < 16384;
-  if (is_small) workers = nullptr;
+  constexpr int64_t kLeastWork = 16384;  // that threads share
+  if (filled_ * call_.query->numel() < kLeastWork) workers = nullptr;
   if (positions_ == 1 && type_ == ScalarType::kFloat && can_attend_heads(depth_)) {
     for (int64_t batch = 0; batch < batches_; ++batch) {
       EDGEWISE_RETURN_IF_ERROR(run_position(batch, workers));

@@ -108,6 +108,11 @@ bool has_loops(const Graph& graph, const GraphNode& node) {
   return *kind != Small::kDot || graph.values[node.inputs[1]].shape[0] == 1;
 }
 
+bool is_few(const std::vector<Shape>& shapes, const GraphNode& node) {
+  return std::max(shapes[node.inputs[0]].elements(), shapes[node.outputs[0]].elements()) <=
+         kMostElements;
+}
+
 struct Maker {
   const std::vector<Shape>& shapes;
   const GraphNode& node;
@@ -173,10 +178,7 @@ struct Maker {
 std::optional<std::vector<NodeLoop>> small_loops(const Graph& graph,
                                                  const std::vector<Shape>& shapes,
                                                  const GraphNode& node) {
-  if (!has_loops(graph, node)) return {};
-  const size_t elements =
-      std::max(shapes[node.inputs[0]].elements(), shapes[node.outputs[0]].elements());
-  if (elements > kMostElements) return {};
+  if (!has_loops(graph, node) || !is_few(shapes, node)) return {};
   Maker maker{shapes, node, *kind_of(node.kind)};
   if (!maker.make()) return {};
   return std::move(maker.loops);
@@ -186,11 +188,8 @@ bool is_small(const Graph& graph, const std::vector<Shape>& shapes) {
   bool is_any = false;
   for (const GraphNode& node : graph.nodes) {
     if (!has_loops(graph, node)) continue;
+    if (!is_few(shapes, node)) return false;
     is_any = true;
-    if (shapes[node.inputs[0]].elements() > kMostElements ||
-        shapes[node.outputs[0]].elements() > kMostElements) {
-      return false;
-    }
   }
   return is_any;
 }

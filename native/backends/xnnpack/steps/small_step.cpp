@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/xnnpack/steps/linear_nodes.h"
+
 namespace edgewise::xnnpack {
 
 Result<std::unique_ptr<Step>> SmallStep::make(const Graph& graph, std::vector<size_t> nodes) {
@@ -13,13 +15,7 @@ Result<std::unique_ptr<Step>> SmallStep::make(const Graph& graph, std::vector<si
 }
 
 void SmallStep::find_values() {
-  std::vector<bool> is_read_elsewhere(graph_.values.size());
-  for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-    if (std::ranges::binary_search(nodes_, i)) continue;
-    for (uint32_t input : graph_.nodes[i].inputs) {
-      if (input != kNone) is_read_elsewhere[input] = true;
-    }
-  }
+  const Readers readers(graph_);
   std::vector<bool> is_known(graph_.values.size());
   is_inside_.resize(graph_.values.size());
   for (size_t i : nodes_) {
@@ -31,35 +27,33 @@ void SmallStep::find_values() {
     }
     const uint32_t output = node.outputs[0];
     is_known[output] = true;
-    is_inside_[output] = !is_read_elsewhere[output] && !graph_.values[output].is_output;
+    is_inside_[output] = !graph_.values[output].is_output &&
+                         std::ranges::all_of(readers.nodes[output], [&](size_t node) {
+                           return std::ranges::binary_search(nodes_, node);
+                         });
     if (!is_inside_[output]) writes_.push_back(output);
   }
 }
 
 // Aligned, and with what may be read behind them.
 Status SmallStep::copy_constants() {
-  constexpr size_t kNotYet = SIZE_MAX;
-  constant_offsets_.assign(graph_.values.size(), kNotYet);
-  size_t bytes = 0;
-  for (const bool is_copied : {false, true}) {
-    if (is_copied) {
-      auto block = MemoryBlock::allocate(bytes);
-      if (!block.ok()) return block.status();
-      constants_ = std::move(*block);
+  std::vector<Lifetime> constants;
+  constant_addresses_.resize(graph_.values.size());
+  std::vector<bool> is_known(graph_.values.size());
+  for (size_t i : nodes_) {
+    for (uint32_t input : graph_.nodes[i].inputs) {
+      if (input == kNone || !graph_.values[input].is_constant() || is_known[input]) continue;
+      is_known[input] = true;
+      constants.push_back({.value = input, .bytes = graph_.values[input].data.bytes.size()});
     }
-    for (size_t i : nodes_) {
-      for (uint32_t input : graph_.nodes[i].inputs) {
-        if (input == kNone || !graph_.values[input].is_constant()) continue;
-        const auto data = graph_.values[input].data.bytes;
-        size_t& offset = constant_offsets_[input];
-        if (is_copied) {
-          std::memcpy(constants_.data() + offset, data.data(), data.size());
-        } else if (offset == kNotYet) {
-          offset = bytes;
-          bytes += (data.size() + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
-        }
-      }
-    }
+  }
+  auto block = MemoryBlock::allocate(place(&constants));
+  if (!block.ok()) return block.status();
+  constants_ = std::move(*block);
+  for (const Lifetime& constant : constants) {
+    std::byte* address = constants_.data() + constant.offset;
+    std::memcpy(address, graph_.values[constant.value].data.bytes.data(), constant.bytes);
+    constant_addresses_[constant.value] = address;
   }
   return {};
 }
@@ -95,15 +89,13 @@ Status SmallStep::reshape(const std::vector<Shape>& shapes) {
 }
 
 Status SmallStep::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
-  std::vector<std::byte*> at(graph_.values.size());
-  for (size_t i = 0; i < at.size(); ++i) at[i] = static_cast<std::byte*>(addresses[i]);
+  std::vector<std::byte*> at = constant_addresses_;
+  for (const auto* list : {&reads_, &writes_}) {
+    for (uint32_t value : *list) at[value] = static_cast<std::byte*>(addresses[value]);
+  }
   for (const Lifetime& value : inside_) at[value.value] = scratch + value.offset;
-  const auto address = [&](uint32_t value, size_t offset) -> float* {
-    if (value == kNone) return nullptr;
-    std::byte* start = graph_.values[value].is_constant()
-                           ? constants_.data() + constant_offsets_[value]
-                           : at[value];
-    return reinterpret_cast<float*>(start) + offset;
+  const auto address = [&](uint32_t value, size_t offset) {
+    return value == kNone ? nullptr : reinterpret_cast<float*>(at[value]) + offset;
   };
   loops_.clear();
   for (const NodeLoop& planned : planned_) {

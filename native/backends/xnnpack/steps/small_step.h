@@ -40,7 +40,7 @@ class SmallStep final : public Step {
   std::vector<bool> is_inside_;   // by value
   size_t inside_bytes_ = 0;
   MemoryBlock constants_;
-  std::vector<size_t> constant_offsets_;  // by value
+  std::vector<std::byte*> constant_addresses_;  // by value
   std::vector<NodeLoop> planned_;
   std::vector<SmallLoop> loops_;  // ready to run
 };
