@@ -96,7 +96,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def main() -> int:
-    """Prints the table; the exit code says whether ours is 1.2 times as fast over all positions."""
+    """Prints the table; the exit code says whether ours is 1.2 times as fast at each position."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--worker", choices=("ours", "peer"), help=argparse.SUPPRESS)
     parser.add_argument("--config", default="300m", choices=("tiny", "300m"))
@@ -129,7 +129,7 @@ def main() -> int:
     notes = [f"{key}: ours {ratio:.2f} times the peer's best" for key, ratio in ratios.items()]
     title = f"Llama {options.config}, 8da4w in groups of {options.group_size}, "
     report(title + f"{options.threads} threads", rows, notes, options.json, {"ratios": ratios})
-    return 0 if ratios[OVER_ALL] >= 1.2 else 1
+    return 0 if all(r >= 1.2 for key, r in ratios.items() if " at " in key) else 1
 
 
 if __name__ == "__main__":
