@@ -1,13 +1,14 @@
 # `make demo` and `make test` do all the set-up they need; a second call starts at once.
 
 PYTHON ?= python3
-WERROR ?= OFF
+WERROR ?=  # ON: warnings end native builds; OFF: they are shown (the default)
 
 VENV := .venv
 PY := $(VENV)/bin/python
 DEV := build/dev
 SANITIZE := build/sanitize
 QUIET := tools/quiet.sh
+WARNING := 'warning:'
 PACKAGES := build/.packages
 NATIVE_FILES = $(shell find native -name '*.h' -o -name '*.cpp')
 
@@ -49,12 +50,13 @@ $(VENV)/.installed: pyproject.toml tools/install_python.sh | $(PACKAGES)
 $(DEV)/build.ninja: | $(VENV)/.installed
 	@$(QUIET) --show '^-- XNNPACK' build/logs/configure.log "configure" \
 	  cmake -S . -B $(DEV) -G Ninja -DCMAKE_BUILD_TYPE=Release \
-	  -DEDGEWISE_BUILD_PYTHON=ON -DEDGEWISE_BUILD_TESTS=ON -DEDGEWISE_WERROR=$(WERROR) \
+	  -DEDGEWISE_BUILD_PYTHON=ON -DEDGEWISE_BUILD_TESTS=ON \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(PY)
 
 # The module is put beside the Python sources, where the editable installation finds it.
 native: $(VENV)/.installed $(DEV)/build.ninja
-	@$(QUIET) build/logs/native.log "native build" \
+	$(if $(WERROR),@cmake -DEDGEWISE_WERROR=$(WERROR) $(DEV) > build/logs/configure.log)
+	@$(QUIET) --show $(WARNING) build/logs/native.log "native build" \
 	  cmake --build $(DEV) --target _native edgewise_run
 	@$(QUIET) build/logs/install.log "native install" \
 	  cmake --install $(DEV) --component python --prefix src
@@ -69,7 +71,7 @@ demo: native
 test: ctest pytest
 
 ctest: native
-	@$(QUIET) build/logs/tests.log "native tests build" cmake --build $(DEV)
+	@$(QUIET) --show $(WARNING) build/logs/tests.log "native tests build" cmake --build $(DEV)
 	@$(QUIET) --show '^[0-9]+% tests passed' build/logs/ctest.log "ctest" \
 	  ctest --test-dir $(DEV) --output-on-failure --no-tests=error
 
@@ -114,7 +116,7 @@ $(CROSS:%=cross-%): cross-%: | $(PACKAGES)
 	@tools/install_cross.sh $*
 	@$(QUIET) --show '^-- XNNPACK' build/logs/cross-$*-configure.log "configure for $*" \
 	  cmake -S . -B build/cross/$* -G Ninja -DCMAKE_BUILD_TYPE=Release \
-	  --toolchain $(CURDIR)/cmake/toolchains/linux-$*.cmake -DEDGEWISE_WERROR=$(WERROR) \
+	  --toolchain $(CURDIR)/cmake/toolchains/linux-$*.cmake $(WERROR:%=-DEDGEWISE_WERROR=%) \
 	  -DEDGEWISE_BUILD_TESTS=$(CROSS_TESTS)
 	@$(QUIET) build/logs/cross-$*.log "build for $*" cmake --build build/cross/$*
 

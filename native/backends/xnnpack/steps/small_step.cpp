@@ -28,8 +28,8 @@ void SmallStep::find_values() {
     const uint32_t output = node.outputs[0];
     is_known[output] = true;
     is_inside_[output] = !graph_.values[output].is_output &&
-                         std::ranges::all_of(readers.nodes[output], [&](size_t node) {
-                           return std::ranges::binary_search(nodes_, node);
+                         std::ranges::all_of(readers.nodes[output], [&](size_t reader) {
+                           return std::ranges::binary_search(nodes_, reader);
                          });
     if (!is_inside_[output]) writes_.push_back(output);
   }
