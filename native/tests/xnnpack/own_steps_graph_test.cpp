@@ -286,6 +286,23 @@ const GraphCase kCases[] = {
        connect(b, s, y, 512, 256);
        reshape(b, y, out[0], {4, 64, 256});
      }},
+    {"ReshapedInputs",
+     {1},
+     {{4, 30}, {256, 256}},
+     {{2, 60}, {4, 64, 512}},
+     [](PayloadBuilder* b, const Ids& in, const Ids& out) {
+       const uint32_t r = b->internal({5, 24}), s = b->internal({2, 60}), t = b->internal({2, 60});
+       const uint32_t k = b->internal({4, 64, 256}), w = b->internal({256, 256});
+       const uint32_t y = b->internal({256, 512});
+       reshape(b, in[0], r, {5, 24});
+       reshape(b, r, s, {2, 60});
+       b->unary(Node::XNNTanh, s, t);
+       reshape(b, in[1], k, {4, 64, 256});
+       reshape(b, k, w, {256, 256});
+       connect(b, w, y, 256, 512);
+       b->binary(Node::XNNAdd, t, s, out[0]);
+       reshape(b, y, out[1], {4, 64, 512});
+     }},
     {"SmallNormalization",
      {5},
      {{1, 3, 40}},

@@ -67,15 +67,16 @@ std::vector<size_t> parts_of_nodes(const Graph& graph, const std::vector<Part>& 
   return result;
 }
 
-// Reshapes beside a step of our own, where XNNPACK would copy.
+// Reshapes of an input or beside a step of our own, where XNNPACK would copy.
 std::vector<bool> find_aliases(const Graph& graph, const std::vector<Choice>& choices) {
   std::vector<bool> result(graph.nodes.size());
   std::vector<bool> is_chosen(graph.nodes.size());
   for (const Choice& choice : choices) {
     for (size_t node : choice.nodes) is_chosen[node] = true;
   }
-  std::vector<bool> is_ours(graph.values.size());    // written by a step of ours
+  std::vector<bool> is_ours(graph.values.size());    // the caller's, or written by a step of ours
   std::vector<bool> is_theirs(graph.values.size());  // read by XNNPACK
+  for (uint32_t input : graph.inputs) is_ours[input] = true;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     for (uint32_t output : graph.nodes[i].outputs) is_ours[output] = is_chosen[i];
     for (uint32_t input : graph.nodes[i].inputs) {
