@@ -181,6 +181,15 @@ Result<std::span<const std::byte>> PteFile::find(std::string_view key) const {
                std::string(key).c_str(), "with the data file (.ptd) that was written with it");
 }
 
+size_t PteFile::bytes() const {
+  size_t sum = 0;
+  for (const auto& [key, segment] : named_) sum += segments_[segment].size();
+  for (const auto& data : data_) {
+    for (const auto& [key, entry] : data->entries()) sum += entry.bytes.size();
+  }
+  return sum;
+}
+
 void PteFile::release(std::span<const std::byte> bytes) const {
   bytes_.release(bytes);
   for (const auto& data : data_) data->release(bytes);

@@ -43,6 +43,7 @@ class PteFile : public NamedData {
   Result<std::span<const std::byte>> external(const fb::Tensor& tensor, size_t nbytes) const;
   // NamedData; in the data files, too.
   Result<std::span<const std::byte>> find(std::string_view key) const override;
+  size_t bytes() const override;
   void release(std::span<const std::byte> bytes) const override;
 
  private:

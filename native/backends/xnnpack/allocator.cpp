@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "edgewise/tensor.h"
+
 namespace edgewise::xnnpack {
 namespace {
-
-constexpr size_t kHugePage = size_t{1} << 21;
 
 void* allocate(void* /*context*/, size_t size) { return std::malloc(size); }
 
@@ -34,6 +34,12 @@ void* allocate_aligned(size_t alignment, size_t size) {
   if (is_large) madvise(memory, size, MADV_HUGEPAGE);
 #endif
   return memory;
+}
+
+std::shared_ptr<std::byte> allocate_shared(size_t size) {
+  auto* memory = static_cast<std::byte*>(allocate_aligned(kBufferAlignment, size));
+  if (memory == nullptr) return nullptr;
+  return {memory, [](std::byte* bytes) { std::free(bytes); }};
 }
 
 const xnn_allocator& allocator() {

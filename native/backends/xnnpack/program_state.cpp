@@ -36,9 +36,8 @@ Result<std::shared_ptr<ProgramState>> ProgramState::make(int threads) {
 Result<std::byte*> ProgramState::memory_between_steps(size_t bytes) {
   if (bytes > between_steps_.size) {
     between_steps_ = {};
-    constexpr size_t kHugePage = size_t{1} << 21;
     if (bytes > kHugePage) bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;
-    between_steps_.memory.reset(allocate_aligned(kBufferAlignment, bytes));
+    between_steps_.memory = allocate_shared(bytes);
     if (between_steps_.memory == nullptr) {
       return error(Code::kOutOfMemory,
                    "[xnnpack] intermediate results need %zu bytes; try smaller "
@@ -47,7 +46,7 @@ Result<std::byte*> ProgramState::memory_between_steps(size_t bytes) {
     }
     between_steps_.size = bytes;
   }
-  return static_cast<std::byte*>(between_steps_.memory.get());
+  return between_steps_.memory.get();
 }
 
 ProgramState::~ProgramState() {

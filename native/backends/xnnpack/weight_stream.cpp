@@ -3,9 +3,6 @@
 namespace edgewise::xnnpack {
 namespace {
 
-// The last cache may still hold less when it is read the next time.
-constexpr size_t kMostCached = size_t{64} << 20;
-
 thread_local bool streams_weights = false;
 thread_local size_t answered = 0;
 

@@ -6,6 +6,9 @@
 
 namespace edgewise::xnnpack {
 
+// The last cache may still hold less when it is read the next time.
+inline constexpr size_t kMostCached = size_t{64} << 20;
+
 // While it lives, this thread runs a program with `bytes` of packed weights.
 class WeightStream {
  public:

@@ -2,10 +2,13 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <utility>
 
 #include "backends/xnnpack/allocator.h"
+#include "backends/xnnpack/weight_stream.h"
+#include "core/checked.h"
 #include "edgewise/tensor.h"
 
 namespace edgewise::xnnpack {
@@ -24,9 +27,17 @@ void append(std::string* text, const void* data, size_t size) {
 
 }  // namespace
 
-void PackedWeights::Buffer::Free::operator()(void* memory) const { std::free(memory); }
-
 namespace {
+
+// Whose pages cost nothing until they are used.
+constexpr size_t kChunk = size_t{64} << 20;
+
+// From one buffer to the next; 0 where that overflows.
+size_t distance_of(size_t size) {
+  size_t sum = 0;
+  if (!checked_add(size, kReadPadding, &sum) || !align_up(sum, kBufferAlignment, &sum)) return 0;
+  return sum;
+}
 
 // Of all programs. Keys hold addresses of weights: whoever has a buffer keeps the file that
 // these lie in, so that no other bytes can come to the same address meanwhile.
@@ -41,6 +52,33 @@ struct Everywhere {
 };
 
 }  // namespace
+
+PackedWeights::Buffer PackedWeights::Buffer::alone(size_t size) {
+  const size_t distance = distance_of(size);
+  return {distance == 0 ? nullptr : allocate_shared(distance), size};
+}
+
+void PackedWeights::expect(size_t bytes) { are_side_by_side_ = bytes > kMostCached; }
+
+PackedWeights::Buffer PackedWeights::allocate(size_t size) {
+  const size_t distance = distance_of(size);
+  if (!are_side_by_side_ || distance == 0 || distance >= kHugePage) return Buffer::alone(size);
+  if (chunk_ == nullptr || kChunk - chunk_used_ < distance) {
+    chunk_ = allocate_shared(kChunk);
+    chunk_used_ = 0;
+    if (chunk_ == nullptr) return {};
+  }
+  Buffer buffer = {{chunk_, chunk_.get() + chunk_used_}, size, true};
+  chunk_used_ += distance;
+  return buffer;
+}
+
+void PackedWeights::give_back(Buffer buffer) {
+  const size_t distance = distance_of(buffer.size);
+  if (buffer.is_in_chunk && buffer.memory.get() + distance == chunk_.get() + chunk_used_) {
+    chunk_used_ -= distance;
+  }
+}
 
 PackedWeights::~PackedWeights() {
   Everywhere& all = Everywhere::get();
@@ -142,12 +180,9 @@ size_t WeightsCache::look_up(const xnn_weights_cache_look_up_key& key) {
 }
 
 void* WeightsCache::reserve(size_t size) {
-  reserved_ = {};
-  void* memory = allocate_aligned(kBufferAlignment, size + kReadPadding);
-  if (memory == nullptr) return nullptr;
-  reserved_.memory.reset(memory);
-  reserved_.size = size;
-  return memory;
+  shared_->give_back(std::exchange(reserved_, {}));
+  reserved_ = shared_->allocate(size);
+  return reserved_.memory.get();
 }
 
 size_t WeightsCache::look_up_or_insert(const xnn_weights_cache_look_up_key& key, void* memory,
@@ -158,19 +193,26 @@ size_t WeightsCache::look_up_or_insert(const xnn_weights_cache_look_up_key& key,
     // Some operators pack without looking up, others ask again after they found.
     if (memory != nullptr) shared_->count_reuse();
     if (memory != nullptr && found->size != size) return kNotFound;
-    reserved_ = {};
+    shared_->give_back(std::exchange(reserved_, {}));
     return offset_of(*found);
   }
   if (memory == nullptr || memory != reserved_.memory.get()) return kNotFound;
   release_sources(key);
-  const size_t offset = offset_of(reserved_);
-  if (text.empty()) {
-    own_.push_back(std::move(reserved_));
-  } else {
-    shared_->insert(std::move(text), std::move(reserved_));
+  PackedWeights::Buffer buffer = std::exchange(reserved_, {});
+  if (!text.empty()) {
+    const size_t offset = offset_of(buffer);
+    shared_->insert(std::move(text), std::move(buffer));
+    return offset;
   }
-  reserved_ = {};
-  return offset;
+  if (buffer.is_in_chunk) {
+    // It is packed again when sizes change: beside what stays there would be ever more of it.
+    PackedWeights::Buffer alone = PackedWeights::Buffer::alone(size);
+    if (alone.memory == nullptr) return kNotFound;
+    std::memcpy(alone.memory.get(), buffer.memory.get(), size);
+    shared_->give_back(std::exchange(buffer, std::move(alone)));
+  }
+  own_.push_back(std::move(buffer));
+  return offset_of(own_.back());
 }
 
 }  // namespace edgewise::xnnpack

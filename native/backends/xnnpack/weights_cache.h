@@ -25,17 +25,26 @@ namespace edgewise::xnnpack {
 class PackedWeights {
  public:
   struct Buffer {
-    struct Free {
-      void operator()(void* memory) const;
-    };
-    std::unique_ptr<void, Free> memory;
+    std::shared_ptr<std::byte> memory;  // null: there was none
     size_t size = 0;
+    bool is_in_chunk = false;
+
+    // In memory of its own, and with what may be read behind it.
+    static Buffer alone(size_t size);
   };
 
   PackedWeights() = default;
   ~PackedWeights();
   PackedWeights(const PackedWeights&) = delete;
   PackedWeights& operator=(const PackedWeights&) = delete;
+
+  // Says how much there may be to pack, before the first of it. Small buffers of much are put side
+  // by side, so that huge pages hold them: reading 180 MB takes 3 to 7 % less time than from small
+  // pages. Of little, the part of a huge page that stays empty would cost more than that.
+  void expect(size_t bytes);
+  Buffer allocate(size_t size);
+  // What was allocated last makes room for the next.
+  void give_back(Buffer buffer);
 
   // Null if there is none.
   const Buffer* find(const std::string& key);
@@ -50,6 +59,9 @@ class PackedWeights {
   std::unordered_map<std::string, std::shared_ptr<const Buffer>> buffers_;
   size_t bytes_ = 0;
   size_t reuses_ = 0;
+  bool are_side_by_side_ = false;
+  std::shared_ptr<std::byte> chunk_;  // kept by the buffers in it, too
+  size_t chunk_used_ = 0;
 };
 
 // One delegate's view. Must outlive the delegate's runtime.

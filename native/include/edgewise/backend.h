@@ -28,6 +28,8 @@ class NamedData {
  public:
   virtual ~NamedData() = default;
   virtual Result<std::span<const std::byte>> find(std::string_view key) const = 0;
+  // Of all blobs together; 0 where it is not known.
+  virtual size_t bytes() const { return 0; }
   // Says that `bytes`, which lie in one or several blobs and between them, will hardly be read
   // again. They stay what they are, but may have to come from the file once more.
   virtual void release(std::span<const std::byte> bytes) const { static_cast<void>(bytes); }

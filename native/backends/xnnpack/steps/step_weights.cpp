@@ -1,7 +1,5 @@
 #include "backends/xnnpack/steps/step_weights.h"
 
-#include "backends/xnnpack/allocator.h"
-
 namespace edgewise::xnnpack {
 namespace {
 
@@ -29,7 +27,7 @@ Result<StepWeights> StepWeights::make(const Graph& graph, uint32_t filter, uint3
   std::string key = key_of(graph, filter, bias, form);
   if (const auto* found = key.empty() ? nullptr : state.weights().find(key); found != nullptr) {
     state.weights().count_reuse();
-    result.data_ = static_cast<const float*>(found->memory.get());
+    result.data_ = reinterpret_cast<const float*>(found->memory.get());
     return result;
   }
   Graph constants;
@@ -38,14 +36,14 @@ Result<StepWeights> StepWeights::make(const Graph& graph, uint32_t filter, uint3
   }
   auto data = ConstantData::make(constants);
   if (!data.ok()) return data.status();
-  PackedWeights::Buffer buffer;
-  buffer.size = count * sizeof(float);
-  buffer.memory.reset(allocate_aligned(kBufferAlignment, buffer.size + kReadPadding));
+  const size_t size = count * sizeof(float);
+  PackedWeights::Buffer buffer =
+      key.empty() ? PackedWeights::Buffer::alone(size) : state.weights().allocate(size);
   if (buffer.memory == nullptr) {
     return error(Code::kOutOfMemory, "[xnnpack] packed weights need %zu bytes; there are none",
-                 buffer.size);
+                 size);
   }
-  auto* packed = static_cast<float*>(buffer.memory.get());
+  auto* packed = reinterpret_cast<float*>(buffer.memory.get());
   pack(static_cast<const float*>(data->addresses[0]),
        bias == kNone ? nullptr : static_cast<const float*>(data->addresses[1]), packed);
   result.data_ = packed;
