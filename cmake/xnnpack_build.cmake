@@ -5,8 +5,9 @@ include_guard(GLOBAL)
 include(xnnpack_debian)
 
 # Raise it when what is built changes.
-set(edgewise_xnnpack_recipe 6)
+set(edgewise_xnnpack_recipe 7)
 set(edgewise_xnnpack_headers "${CMAKE_CURRENT_LIST_DIR}/xnnpack_product_order.h"
+    "${CMAKE_CURRENT_LIST_DIR}/xnnpack_row_products.h"
     "${CMAKE_CURRENT_LIST_DIR}/xnnpack_streaming_kernel.h")
 set(edgewise_xnnpack_c_flags "-fPIC -fvisibility=hidden -ffunction-sections -fdata-sections")
 
@@ -221,14 +222,19 @@ ${idle}")
 #define PTHREADPOOL_SPIN_WAIT_ITERATIONS 1000
 ${next}")
   endif()
-  # Weights larger than the cache are walked block by block; see the header.
+  # Weights larger than the cache are walked block by block, and products of one row can be run
+  # again by themselves; see the headers.
   file(COPY ${edgewise_xnnpack_headers} DESTINATION "${sources}/xnnpack/src/xnnpack")
   set(file "${sources}/xnnpack/src/operator-run.c")
   edgewise_xnnpack_patch("${file}" "#include \"pthreadpool.h\"\n"
     "#include \"pthreadpool.h\"\n#include \"xnnpack/xnnpack_product_order.h\"\n")
-  edgewise_xnnpack_patch("${file}" "pthreadpool_parallelize_2d_tile_2d("
-    "edgewise_parallelize_2d_tile_2d(")
-  # Those that no cache holds are read by a kernel of their own; see the other header.
+  set(line "uint32_t flags = PTHREADPOOL_FLAG_DISABLE_DENORMALS;")
+  edgewise_xnnpack_patch("${file}" "${line}" "edgewise_note_operator(op);\n  ${line}")
+  foreach(loop 1d 2d_tile_2d)
+    edgewise_xnnpack_patch("${file}" "pthreadpool_parallelize_${loop}("
+      "edgewise_parallelize_${loop}(")
+  endforeach()
+  # Weights that no cache holds are read by a kernel of their own; see the header.
   file(APPEND
     "${sources}/xnnpack/src/qd8-f32-qb4w-gemm/gen/qd8-f32-qb4w-gemm-1x16c8-minmax-avx512vnni-prfm.c"
     "#include \"xnnpack/xnnpack_streaming_kernel.h\"\n")

@@ -1,6 +1,7 @@
 // What the delegates of one program share: threads, workspace, packed weights.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 
@@ -24,6 +25,9 @@ class ProgramState final : public BackendProgramState, public Workers {
   xnn_workspace_t workspace() const { return workspace_; }
   pthreadpool_t threadpool() const { return threadpool_; }
   PackedWeights& weights() { return weights_; }
+  // Counts what may move the workspace, or what a runtime knows of it.
+  void count_plan() { ++plans_; }
+  uint64_t plans() const { return plans_; }
   // At least `bytes` for a delegate's values while it runs; what is in it is gone when another
   // one runs. It moves when more is asked for than ever before.
   Result<std::byte*> memory_between_steps(size_t bytes);
@@ -37,6 +41,7 @@ class ProgramState final : public BackendProgramState, public Workers {
 
   std::mutex mutex_;
   xnn_workspace_t workspace_ = nullptr;
+  uint64_t plans_ = 0;
   pthreadpool_t threadpool_ = nullptr;
   PackedWeights weights_;
   PackedWeights::Buffer between_steps_;

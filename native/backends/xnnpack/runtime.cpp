@@ -38,7 +38,7 @@ Result<std::unique_ptr<Runtime>> Runtime::make(const Graph& graph, const std::ve
     if (named_data != nullptr && value.data.is_named) cache.lies_in(*named_data, value.data.bytes);
   }
 
-  std::unique_ptr<Runtime> runtime(new Runtime(graph));
+  std::unique_ptr<Runtime> runtime(new Runtime(graph, state));
   xnn_runtime_t raw_runtime = nullptr;
   const uint32_t flags = kNoFusion | (is_profiled ? XNN_FLAG_BASIC_PROFILING : 0);
   status = check_xnn(xnn_create_runtime_v4(subgraph.get(), cache.get(), state.workspace(),
@@ -47,6 +47,7 @@ Result<std::unique_ptr<Runtime>> Runtime::make(const Graph& graph, const std::ve
   if (!status.ok()) return status;
   runtime->runtime_.reset(raw_runtime);
   if (is_profiled) runtime->operators_ = operator_count(raw_runtime);
+  if (!is_profiled) runtime->row_products_ = RowProducts::make(graph);
   runtime->constants_ = std::move(constants->in_place);
   runtime->planned_same_sizes_ = runtime->same_sizes(shapes);
   for (uint32_t i = 0; i < graph.values.size(); ++i) {
@@ -79,6 +80,7 @@ bool Runtime::can_take(const std::vector<Shape>& shapes) const {
 }
 
 Status Runtime::reshape(const std::vector<Shape>& shapes) {
+  state_.count_plan();
   for (uint32_t input : graph_.inputs) {
     const Shape& shape = shapes[input];
     auto status =
@@ -111,10 +113,15 @@ Status Runtime::reshape(const std::vector<Shape>& shapes) {
 }
 
 Status Runtime::set_pointers(std::span<const xnn_external_value> externals) {
+  state_.count_plan();
   return check_xnn(xnn_setup_runtime_v2(runtime_.get(), externals.size(), externals.data()),
                    "setting pointers");
 }
 
-Status Runtime::run() { return check_xnn(xnn_invoke_runtime(runtime_.get()), "running"); }
+Status Runtime::run() {
+  return check_xnn(row_products_ == nullptr ? xnn_invoke_runtime(runtime_.get())
+                                            : row_products_->run(runtime_.get(), state_),
+                   "running");
+}
 
 }  // namespace edgewise::xnnpack

@@ -9,6 +9,7 @@
 #include "backends/xnnpack/constant_data.h"
 #include "backends/xnnpack/operator_clock.h"
 #include "backends/xnnpack/program_state.h"
+#include "backends/xnnpack/row_products.h"
 #include "edgewise/profile.h"
 
 namespace edgewise::xnnpack {
@@ -50,15 +51,17 @@ class Runtime {
     size_t rows;   // that there is memory for
   };
 
-  explicit Runtime(const Graph& graph) : graph_(graph) {}
+  Runtime(const Graph& graph, ProgramState& state) : graph_(graph), state_(state) {}
   std::vector<bool> same_sizes(const std::vector<Shape>& shapes) const;
 
   const Graph& graph_;
+  ProgramState& state_;
   std::vector<MemoryBlock> constants_;  // that XNNPACK reads
   std::unique_ptr<xnn_runtime, Delete> runtime_;
   std::vector<bool> planned_same_sizes_;
   std::vector<Rows> rows_;
-  size_t operators_ = 0;  // that a profile tells apart
+  size_t operators_ = 0;                       // that a profile tells apart
+  std::unique_ptr<RowProducts> row_products_;  // null: XNNPACK runs all of it
 };
 
 }  // namespace edgewise::xnnpack

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <random>
 
 namespace edgewise::xnnpack {
 
@@ -129,6 +130,29 @@ void PayloadBuilder::bound(float min, float max) {
   bounds->output_min = min;
   bounds->output_max = max;
   graph.xnodes.back()->output_min_max = std::move(bounds);
+}
+
+void PayloadBuilder::group_linear(uint32_t in, uint32_t out) {
+  constexpr uint32_t kGroup = 32;
+  const uint32_t depth = tensor(in).dims.back(), columns = tensor(out).dims.back();
+  std::mt19937 engine(depth + columns);
+  const auto random = [&] { return static_cast<uint8_t>(engine()); };
+  std::vector<uint8_t> weights(size_t{columns} * depth / 2);
+  std::ranges::generate(weights, random);
+  fb::PerChannelGroupQuantT scales;
+  for (uint32_t i = 0; i < columns * depth / kGroup; ++i) {
+    scales.scale.push_back(static_cast<float>(1 + random()) / 512);
+  }
+  scales.channel_dim = 0;
+  scales.group_size = kGroup;
+  const uint32_t filter = constant<uint8_t>({columns, depth}, weights, fb::XNNDatatype::qbint4);
+  quantized(filter).quant_params.Set(scales);
+  fb::XNNFullyConnectedT table;
+  table.input1_id = in;
+  table.filter_id = filter;
+  table.bias_id = kNoId;
+  table.output_id = out;
+  node(fb::XNodeUnion::XNNFullyConnected, table);
 }
 
 std::vector<std::byte> PayloadBuilder::flatbuffer_only() const {

@@ -68,6 +68,8 @@ class PayloadBuilder {
   void unary(fb::XNodeUnion type, uint32_t in, uint32_t out, uint32_t flags = 0);
   void binary(fb::XNodeUnion type, uint32_t a, uint32_t b, uint32_t out, uint32_t flags = 0);
   void bound(float min, float max);  // the last node
+  // A linear of `in` (quantized per token) with random 4-bit weights, of which 32 share a scale.
+  void group_linear(uint32_t in, uint32_t out);
 
   std::vector<std::byte> bytes() const;            // with header
   std::vector<std::byte> flatbuffer_only() const;  // without
