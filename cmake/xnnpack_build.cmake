@@ -212,8 +212,16 @@ function(edgewise_xnnpack_patch_debian sources)
   if(idle_at GREATER -1 AND next_at GREATER idle_at)
     edgewise_xnnpack_patch("${file}" "${idle}"
       "extern volatile uint32_t edgewise_idle_spins __attribute__((weak));
+/* The most that it was since the thread began to wait: a call that begins must not send to sleep
+   who waited for it. */
+static uint32_t edgewise_spin_limit(size_t iter) {
+  static _Thread_local uint32_t most;
+  const uint32_t now = &edgewise_idle_spins ? edgewise_idle_spins : 1000;
+  if (iter == 0 || now > most) most = now;
+  return most;
+}
 #undef PTHREADPOOL_SPIN_WAIT_ITERATIONS
-#define PTHREADPOOL_SPIN_WAIT_ITERATIONS (&edgewise_idle_spins ? edgewise_idle_spins : 1000)
+#define PTHREADPOOL_SPIN_WAIT_ITERATIONS edgewise_spin_limit(iter)
 #define pthreadpool_yield(step) (pthreadpool_yield)(0)
 ${idle}")
     edgewise_xnnpack_patch("${file}" "${next}"
