@@ -52,6 +52,7 @@ class Runtime {
   };
 
   Runtime(const Graph& graph, ProgramState& state) : graph_(graph), state_(state) {}
+  Status run_all();  // each operator by XNNPACK
   std::vector<bool> same_sizes(const std::vector<Shape>& shapes) const;
 
   const Graph& graph_;

@@ -81,7 +81,7 @@ Status Runtime::run_profiled(std::vector<OperatorTime>* times) {
   const int64_t begin = profile_clock();
   {
     const OperatorClock clock(times);
-    EDGEWISE_RETURN_IF_ERROR(run());
+    EDGEWISE_RETURN_IF_ERROR(run_all());
   }
   const int64_t end = profile_clock();
   if (times->size() == operators_) return {};

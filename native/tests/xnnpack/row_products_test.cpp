@@ -98,14 +98,19 @@ class Rows : public testing::TestWithParam<Case> {
     ASSERT_TRUE(delegate.ok() && reference.ok()) << delegate.status().message();
     delegate_ = std::move(*delegate);
     reference_ = std::move(*reference);
-    // What can be profiled is left to XNNPACK.
-    ASSERT_TRUE(reference_->prepare_profile().ok());
   }
 
-  static std::vector<Floats> run_with(Delegate& delegate, Arguments& arguments) {
-    std::vector<HostTensor*> all = {&arguments.in};
-    for (HostTensor& out : arguments.outs) all.push_back(&out);
-    const Status status = run(delegate, all);
+  // What is profiled is left to XNNPACK.
+  static std::vector<Floats> run_with(Delegate& delegate, Arguments& arguments, bool is_profiled) {
+    std::vector<Value*> all = {&arguments.in.value};
+    for (HostTensor& out : arguments.outs) all.push_back(&out.value);
+    if (is_profiled) {
+      EXPECT_TRUE(delegate.prepare_profile().ok());
+    }
+    RunProfile profile;
+    profile.start(16);
+    const Status status =
+        is_profiled ? delegate.execute_profiled(all, profile) : delegate.execute(all);
     EXPECT_TRUE(status.ok()) << status.message();
     std::vector<Floats> results;
     for (HostTensor& out : arguments.outs) results.push_back(out.read<float>());
@@ -113,12 +118,12 @@ class Rows : public testing::TestWithParam<Case> {
   }
 
   // Runs with new numbers; how often it did without XNNPACK.
-  size_t check(Arguments& arguments) {
+  size_t check(Arguments& arguments, bool is_profiled = false) {
     arguments.fill(++seed_);
-    const std::vector<Floats> expected = run_with(*reference_, arguments);
+    const std::vector<Floats> expected = run_with(*reference_, arguments, true);
     arguments.fill(seed_);
     const size_t before = RowProducts::repeats();
-    EXPECT_EQ(run_with(*delegate_, arguments), expected);
+    EXPECT_EQ(run_with(*delegate_, arguments, is_profiled), expected);
     return RowProducts::repeats() - before;
   }
 
@@ -154,6 +159,16 @@ TEST_P(Rows, MayBeMoreAndOneAgain) {
     EXPECT_EQ(check(row), GetParam().repeats);
     EXPECT_EQ(check(rows), 0u);
     EXPECT_EQ(check(rows), 0u);
+  }
+}
+
+TEST_P(Rows, AreLeftToXnnpackWhileAProfileIsOpen) {
+  Arguments row(1, columns_);
+  check(row);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(check(row, true), 0u);
+    check(row);
+    EXPECT_EQ(check(row), GetParam().repeats);
   }
 }
 
