@@ -55,7 +55,8 @@ $(DEV)/build.ninja: | $(VENV)/.installed
 
 # The module is put beside the Python sources, where the editable installation finds it.
 native: $(VENV)/.installed $(DEV)/build.ninja
-	$(if $(WERROR),@cmake -DEDGEWISE_WERROR=$(WERROR) $(DEV) > build/logs/configure.log)
+	$(if $(WERROR),@$(QUIET) build/logs/configure.log "configure" \
+	  cmake -DEDGEWISE_WERROR=$(WERROR) $(DEV))
 	@$(QUIET) --show $(WARNING) build/logs/native.log "native build" \
 	  cmake --build $(DEV) --target _native edgewise_run
 	@$(QUIET) build/logs/install.log "native install" \

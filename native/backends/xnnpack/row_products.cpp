@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-// Of cmake/xnnpack_product_order.h; weak, as another build of XNNPACK does not have them.
+// Of cmake/xnnpack_row_products.h; weak, as another build of XNNPACK does not have them.
 extern "C" {
 __attribute__((weak)) size_t edgewise_row_products_size();
 __attribute__((weak)) void edgewise_record_row_products(edgewise_row_products* products);

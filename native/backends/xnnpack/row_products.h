@@ -2,7 +2,7 @@
 //
 // Threads multiply one row with a matrix in microseconds, most of which they wait for memory. What
 // XNNPACK does around that, and waiting for the last thread after each product, counts. XNNPACK as
-// edgewise builds it (cmake/xnnpack_product_order.h) can tell what it runs for such a part of a
+// edgewise builds it (cmake/xnnpack_row_products.h) can tell what it runs for such a part of a
 // program: its products run as one loop, and next time without XNNPACK's walk through its nodes.
 #pragma once
 

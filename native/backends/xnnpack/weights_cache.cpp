@@ -66,7 +66,7 @@ PackedWeights::Buffer PackedWeights::allocate(size_t size) {
   if (chunk_ == nullptr || kChunk - chunk_used_ < distance) {
     chunk_ = allocate_shared(kChunk);
     chunk_used_ = 0;
-    if (chunk_ == nullptr) return {};
+    if (chunk_ == nullptr) return Buffer::alone(size);
   }
   Buffer buffer = {{chunk_, chunk_.get() + chunk_used_}, size, true};
   chunk_used_ += distance;

@@ -22,13 +22,7 @@ PayloadBuilder linear(uint32_t rows, MemoryNamedData* named_data, uint32_t flags
   const Dims dims = flags == 0 ? Dims{kOut, kIn} : Dims{kIn, kOut};
   const uint32_t w = b.constant<float>(dims, Floats(kIn * kOut, 3));
   const uint32_t out = b.output({rows, kOut});
-  fb::XNNFullyConnectedT table;
-  table.input1_id = x;
-  table.filter_id = w;
-  table.bias_id = kNoId;
-  table.output_id = out;
-  table.flags = flags;
-  b.node(Node::XNNFullyConnected, table);
+  b.linear(x, w, kNoId, out, flags);
   if (named_data != nullptr) b.name_constant(w, "w", named_data);
   return b;
 }
@@ -103,12 +97,7 @@ TEST(XnnpackDelegate, QuantizesAsManyRowsAsThereAre) {
   reshape.output_id = r;
   b.node(Node::XNNStaticReshape, reshape);
   b.unary(Node::XNNConvert, r, q);
-  fb::XNNFullyConnectedT table;
-  table.input1_id = q;
-  table.filter_id = w;
-  table.bias_id = kNoId;
-  table.output_id = out;
-  b.node(Node::XNNFullyConnected, table);
+  b.linear(q, w, kNoId, out);
   auto delegate = make_delegate(b.bytes());
   ASSERT_TRUE(delegate.ok()) << delegate.status().message();
   for (int64_t size : {64, 4, 512, 40}) {

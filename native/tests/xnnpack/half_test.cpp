@@ -118,12 +118,7 @@ void pooling(Maker& m) {
 void fully_connected(Maker& m) {
   const uint32_t x = m.in({3, 12}), w = m.constant({5, 12}), bias = m.constant({5});
   const uint32_t out = m.out({3, 5});
-  fb::XNNFullyConnectedT table;
-  table.input1_id = x;
-  table.filter_id = w;
-  table.bias_id = bias;
-  table.output_id = out;
-  m.b.node(Node::XNNFullyConnected, table);
+  m.b.linear(x, w, bias, out);
 }
 void batch_product(Maker& m) {
   const uint32_t x = m.in({2, 3, 4}), w = m.constant({2, 4, 5}), out = m.out({2, 3, 5});

@@ -54,12 +54,7 @@ PayloadBuilder network() {
   reshape.output_id = 5;
   b.node(Node::XNNStaticReshape, reshape);
   b.unary(Node::XNNConvert, 5, 6);
-  fb::XNNFullyConnectedT linear;
-  linear.input1_id = 6;
-  linear.filter_id = 7;
-  linear.bias_id = kNoId;
-  linear.output_id = 8;
-  b.node(Node::XNNFullyConnected, linear);
+  b.linear(6, 7, kNoId, 8);
   b.binary(Node::XNNAdd, 8, 9, 10);
   return b;
 }

@@ -142,12 +142,7 @@ TEST(XnnpackNodes, FullyConnectedWithoutBias) {
   const uint32_t x = b.input({2, 3});
   const uint32_t w = b.constant<float>({2, 3}, {1, 0, -1, 2, 2, 2});
   const uint32_t out = b.output({2, 2});
-  fb::XNNFullyConnectedT table;
-  table.input1_id = x;
-  table.filter_id = w;
-  table.bias_id = kNoId;
-  table.output_id = out;
-  b.node(Node::XNNFullyConnected, table);
+  b.linear(x, w, kNoId, out);
   expect_near(run_floats(b, {{{2, 3}, {1, 2, 3, 4, 5, 7}}}, {2, 2}), {-2, 12, -3, 32});
 }
 
@@ -273,12 +268,7 @@ TEST(XnnpackNodes, DynamicallyQuantizedFullyConnected) {
   b.per_token(q, 1);
   b.per_channel(w, {1, 0.5f}, 0);
   b.unary(Node::XNNConvert, x, q);
-  fb::XNNFullyConnectedT table;
-  table.input1_id = q;
-  table.filter_id = w;
-  table.bias_id = kNoId;
-  table.output_id = out;
-  b.node(Node::XNNFullyConnected, table);
+  b.linear(q, w, kNoId, out);
   // 8 bits for numbers up to 2: off by 2/255 times the weights at most.
   expect_near(run_floats(b, {{{1, 2}, {1, 2}}}, {1, 2}), {5, 2.5f}, 0.05f);
 }

@@ -48,13 +48,10 @@ void convolve(PayloadBuilder* b, uint32_t in, uint32_t out, uint32_t seed = 7) {
 }
 
 void connect(PayloadBuilder* b, uint32_t in, uint32_t out, uint32_t depth, uint32_t columns) {
-  fb::XNNFullyConnectedT table;
-  table.input1_id = in;
-  table.filter_id =
+  const uint32_t filter =
       b->constant<float>({columns, depth}, random_floats(size_t{columns} * depth, depth));
-  table.bias_id = b->constant<float>({columns}, random_floats(columns, 3));
-  table.output_id = out;
-  b->node(Node::XNNFullyConnected, table);
+  const uint32_t bias = b->constant<float>({columns}, random_floats(columns, 3));
+  b->linear(in, filter, bias, out);
 }
 
 void transpose(PayloadBuilder* b, uint32_t in, uint32_t out, std::vector<uint32_t> order) {
@@ -100,12 +97,10 @@ void normalize(PayloadBuilder* b, uint32_t in, uint32_t out, uint32_t rows, uint
   const uint32_t square = b->internal(all), mean = b->internal(row), root = b->internal(row);
   const uint32_t scaled = b->internal(all);
   b->unary(Node::XNNSquare, in, square);
-  fb::XNNFullyConnectedT table;
-  table.input1_id = square;
-  table.filter_id = b->constant<float>({1, depth}, Floats(depth, 1 / static_cast<float>(depth)));
-  table.bias_id = b->constant<float>({1}, {1e-3f});
-  table.output_id = mean;
-  b->node(Node::XNNFullyConnected, table);
+  const uint32_t filter =
+      b->constant<float>({1, depth}, Floats(depth, 1 / static_cast<float>(depth)));
+  const uint32_t bias = b->constant<float>({1}, {1e-3f});
+  b->linear(square, filter, bias, mean);
   b->unary(Node::XNNReciprocalSquareRoot, mean, root);
   b->binary(Node::XNNMultiply, in, root, scaled);
   b->binary(Node::XNNMultiply, b->constant<float>({depth}, random_floats(depth, 5)), scaled, out);

@@ -132,6 +132,17 @@ void PayloadBuilder::bound(float min, float max) {
   graph.xnodes.back()->output_min_max = std::move(bounds);
 }
 
+void PayloadBuilder::linear(uint32_t in, uint32_t filter, uint32_t bias, uint32_t out,
+                            uint32_t flags) {
+  fb::XNNFullyConnectedT table;
+  table.input1_id = in;
+  table.filter_id = filter;
+  table.bias_id = bias;
+  table.output_id = out;
+  table.flags = flags;
+  node(fb::XNodeUnion::XNNFullyConnected, table);
+}
+
 void PayloadBuilder::group_linear(uint32_t in, uint32_t out) {
   constexpr uint32_t kGroup = 32;
   const uint32_t depth = tensor(in).dims.back(), columns = tensor(out).dims.back();
@@ -147,12 +158,7 @@ void PayloadBuilder::group_linear(uint32_t in, uint32_t out) {
   scales.group_size = kGroup;
   const uint32_t filter = constant<uint8_t>({columns, depth}, weights, fb::XNNDatatype::qbint4);
   quantized(filter).quant_params.Set(scales);
-  fb::XNNFullyConnectedT table;
-  table.input1_id = in;
-  table.filter_id = filter;
-  table.bias_id = kNoId;
-  table.output_id = out;
-  node(fb::XNodeUnion::XNNFullyConnected, table);
+  linear(in, filter, kNoId, out);
 }
 
 std::vector<std::byte> PayloadBuilder::flatbuffer_only() const {

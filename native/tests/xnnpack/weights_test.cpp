@@ -48,12 +48,7 @@ std::vector<std::byte> scaled_linear(WatchedData* data, float max = INFINITY) {
   const uint32_t w = b.constant<float>({kSize, kSize}, Floats(kSize * kSize, 2));
   const uint32_t bias = b.constant<float>({kSize}, Floats(kSize, 1));
   const uint32_t scale = b.constant<float>({kSize}, Floats(kSize, 3));
-  fb::XNNFullyConnectedT table;
-  table.input1_id = x;
-  table.filter_id = w;
-  table.bias_id = bias;
-  table.output_id = product;
-  b.node(Node::XNNFullyConnected, table);
+  b.linear(x, w, bias, product);
   if (max < INFINITY) b.bound(0, max);
   b.binary(Node::XNNMultiply, product, scale, out);
   b.name_constant(w, "w", &data->blobs);
@@ -191,12 +186,7 @@ TEST(XnnpackWeights, OfMuchGiveTheSameResults) {
     for (const auto& [from, to] : {std::pair(x, y), std::pair(y, out)}) {
       const uint32_t w = b.constant<float>({kSize, kSize}, Floats(kSize * kSize, 0.5));
       const uint32_t bias = b.constant<float>({kSize}, Floats(kSize, 1));
-      fb::XNNFullyConnectedT table;
-      table.input1_id = from;
-      table.filter_id = w;
-      table.bias_id = bias;
-      table.output_id = to;
-      b.node(Node::XNNFullyConnected, table);
+      b.linear(from, w, bias, to);
       if (!is_named) continue;
       b.name_constant(w, "w" + std::to_string(to), &data.blobs);
       b.name_constant(bias, "bias" + std::to_string(to), &data.blobs);
