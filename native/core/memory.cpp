@@ -15,14 +15,13 @@ namespace {
 // From here on blocks are mapped.
 constexpr size_t kMapThreshold = size_t{1} << 20;
 
-// Bytes to ask for; 0 where that overflows. aligned_alloc wants a multiple.
+}  // namespace
+
 size_t padded_size(size_t bytes) {
   size_t sum = 0;
   if (!checked_add(bytes, kReadPadding, &sum) || !align_up(sum, kBufferAlignment, &sum)) return 0;
   return sum;
 }
-
-}  // namespace
 
 void* allocate_padded(size_t bytes) {
   const size_t total = padded_size(bytes);

@@ -8,6 +8,10 @@
 
 namespace edgewise {
 
+// From one block to the next, where they lie side by side: `bytes` and kReadPadding, up to a
+// multiple of kBufferAlignment; 0 where that overflows.
+size_t padded_size(size_t bytes);
+
 // `bytes` zeros, aligned to kBufferAlignment and followed by kReadPadding readable
 // bytes; null if there is no memory. Large blocks are mapped: their pages cost nothing
 // until they are touched, however much a file asks for.

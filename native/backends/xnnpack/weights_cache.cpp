@@ -1,14 +1,13 @@
 #include "backends/xnnpack/weights_cache.h"
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <utility>
 
 #include "backends/xnnpack/allocator.h"
 #include "backends/xnnpack/weight_stream.h"
-#include "core/checked.h"
+#include "core/memory.h"
 #include "edgewise/tensor.h"
 
 namespace edgewise::xnnpack {
@@ -25,19 +24,8 @@ void append(std::string* text, const void* data, size_t size) {
   text->append(static_cast<const char*>(data), size);
 }
 
-}  // namespace
-
-namespace {
-
 // Whose pages cost nothing until they are used.
 constexpr size_t kChunk = size_t{64} << 20;
-
-// From one buffer to the next; 0 where that overflows.
-size_t distance_of(size_t size) {
-  size_t sum = 0;
-  if (!checked_add(size, kReadPadding, &sum) || !align_up(sum, kBufferAlignment, &sum)) return 0;
-  return sum;
-}
 
 // Of all programs. Keys hold addresses of weights: whoever has a buffer keeps the file that
 // these lie in, so that no other bytes can come to the same address meanwhile.
@@ -54,14 +42,14 @@ struct Everywhere {
 }  // namespace
 
 PackedWeights::Buffer PackedWeights::Buffer::alone(size_t size) {
-  const size_t distance = distance_of(size);
+  const size_t distance = padded_size(size);
   return {distance == 0 ? nullptr : allocate_shared(distance), size};
 }
 
 void PackedWeights::expect(size_t bytes) { are_side_by_side_ = bytes > kMostCached; }
 
 PackedWeights::Buffer PackedWeights::allocate(size_t size) {
-  const size_t distance = distance_of(size);
+  const size_t distance = padded_size(size);
   if (!are_side_by_side_ || distance == 0 || distance >= kHugePage) return Buffer::alone(size);
   if (chunk_ == nullptr || kChunk - chunk_used_ < distance) {
     chunk_ = allocate_shared(kChunk);
@@ -74,7 +62,7 @@ PackedWeights::Buffer PackedWeights::allocate(size_t size) {
 }
 
 void PackedWeights::give_back(Buffer buffer) {
-  const size_t distance = distance_of(buffer.size);
+  const size_t distance = padded_size(buffer.size);
   if (buffer.is_in_chunk && buffer.memory.get() + distance == chunk_.get() + chunk_used_) {
     chunk_used_ -= distance;
   }

@@ -2,16 +2,9 @@
 
 #include <algorithm>
 
-#include "edgewise/tensor.h"
+#include "core/memory.h"
 
 namespace edgewise::xnnpack {
-namespace {
-
-size_t room(const Lifetime& value) {
-  return (value.bytes + kReadPadding + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
-}
-
-}  // namespace
 
 // The largest first, each as low as it fits.
 size_t place(std::vector<Lifetime>* values) {
@@ -25,10 +18,10 @@ size_t place(std::vector<Lifetime>* values) {
     value->offset = 0;
     for (const Lifetime* other : placed) {
       if (other->last < value->first || value->last < other->first) continue;
-      if (value->offset + room(*value) <= other->offset) break;
-      value->offset = std::max(value->offset, other->offset + room(*other));
+      if (value->offset + padded_size(value->bytes) <= other->offset) break;
+      value->offset = std::max(value->offset, other->offset + padded_size(other->bytes));
     }
-    total = std::max(total, value->offset + room(*value));
+    total = std::max(total, value->offset + padded_size(value->bytes));
     placed.insert(
         std::upper_bound(placed.begin(), placed.end(), value,
                          [](const auto* a, const auto* b) { return a->offset < b->offset; }),
