@@ -15,7 +15,7 @@ NATIVE_FILES = $(shell find native -name '*.h' -o -name '*.cpp')
 CROSS := aarch64 armv7
 CROSS_TESTS := OFF
 
-.PHONY: help setup native demo test pytest ctest conformance lint format sanitize docs bench wheel runtime-wheel clean distclean
+.PHONY: help setup native demo test pytest ctest conformance mutation lint format sanitize docs bench wheel runtime-wheel clean distclean
 .PHONY: cross cross-test $(CROSS:%=cross-%) $(CROSS:%=cross-test-%) $(CROSS:%=cross-ctest-%)
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
@@ -25,6 +25,7 @@ help:
 	@echo "make demo       compile MobileNetV2, run it on the native runtime, show the figures"
 	@echo "make test       all tests: native (ctest), then Python (pytest)"
 	@echo "make conformance  kernels against eager PyTorch on its own samples, per operator"
+	@echo "make mutation   small faults in the sources, and whether the tests notice (hours)"
 	@echo "make lint       ruff, mypy, clang-format"
 	@echo "make format     let ruff and clang-format rewrite the sources"
 	@echo "make sanitize   the native tests under AddressSanitizer and UBSan"
@@ -79,6 +80,10 @@ ctest: native
 # As many processes as there are cores, but each takes up to 3 GB. A file's tests share models.
 pytest: native
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile
+
+# Small faults in the sources, and whether the tests of the file notice them.
+mutation: native
+	@OMP_NUM_THREADS=1 $(PY) tools/mutation
 
 conformance: native
 	@$(PY) -W ignore tests/conformance

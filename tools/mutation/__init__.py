@@ -1,0 +1,1 @@
+"""Mutation testing: small faults put into the sources, and whether the tests notice them."""

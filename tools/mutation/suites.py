@@ -1,0 +1,67 @@
+"""Which tests a developer runs for a file, as a table of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Files of one kind and their tests, the quick ones first.
+
+    files: glob patterns. programs: names of native tests. tests: files and folders for pytest.
+    native: whether the sources are compiled, so that they are built before the tests run.
+    """
+
+    files: Sequence[str]
+    tests: Sequence[str]
+    programs: Sequence[str] = field(default=())
+    native: bool = False
+
+    def paths(self) -> list[Path]:
+        """The files, relative to the project's root, in the order of their names."""
+        found = {p for pattern in self.files for p in ROOT.glob(pattern)}
+        return sorted(p.relative_to(ROOT) for p in found if p.name != "__init__.py")
+
+
+_XNNPACK = "tests/backends/xnnpack/test_xnnpack_"
+
+SUITES = {
+    "xnnpack rows": Suite(
+        ["src/edgewise/backends/xnnpack/rows/*.py"],
+        [f"{_XNNPACK}{name}.py" for name in ("rows", "quantized_rows", "static_rules", "half")],
+    ),
+    "npu rows": Suite(
+        ["src/edgewise/backends/ethosu/rows/*.py", "src/edgewise/backends/neutron/rows/*.py"],
+        [
+            "tests/backends/ethosu/test_ethosu_rows.py",
+            "tests/backends/neutron/test_neutron_rows.py",
+            "tests/backends/ethosu/test_ethosu_partitioner.py",
+            "tests/backends/neutron/test_neutron_partitioner.py",
+        ],
+    ),
+    "passes": Suite(
+        ["src/edgewise/backends/xnnpack/passes/*.py", "src/edgewise/edge/canonicalize/*.py"],
+        [
+            f"{_XNNPACK}passes.py",
+            "tests/edge",
+            *[f"{_XNNPACK}{name}.py" for name in ("quantized", "quantized_rows", "dynamic")],
+        ],
+    ),
+    "kernels": Suite(
+        ["native/kernels/*.cpp"],
+        ["tests/conformance"],
+        ["edgewise_kernels_cases_test"],
+        native=True,
+    ),
+    "loader": Suite(
+        [f"native/core/{name}.cpp" for name in ("program", "pte_*", "read_*", "data_file")],
+        ["tests/runtime/test_runtime_bad_files.py", "tests/runtime/test_runtime_loading.py"],
+        [f"edgewise_core_{name}_test" for name in ("load", "damage", "plan", "execute")],
+        native=True,
+    ),
+}
