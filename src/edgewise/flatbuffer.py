@@ -183,7 +183,7 @@ def unpack(kind: type[T], data: bytes | memoryview) -> T:
         (root,) = struct.unpack_from("<I", view, 0)
         unpacked: T = _unpack(kind, view, root)
         return unpacked
-    except (struct.error, IndexError, RecursionError) as cause:
+    except (struct.error, IndexError, RecursionError, UnicodeDecodeError) as cause:
         raise ValueError(f"[flatbuffer] not a valid {kind.__name__}: {cause}") from None
 
 

@@ -262,7 +262,7 @@ class ExecutorchProgramManager:
         self._emitted.save_data_files(outdir)
 
     def save(self, path: str | Path, record: bool = False) -> None:
-        """Writes the file at once or not at all.
+        """Writes the file, and its record, whole or not at all.
 
         record: also write `model.record.json.gz` beside `model.pte`, from which tools tell the
         user's modules and lines, where each node runs and why. It holds names and paths of the
@@ -272,11 +272,12 @@ class ExecutorchProgramManager:
         if not isinstance(given, (str, os.PathLike)):
             hint = "write_to_file(file)" if hasattr(given, "write") else "'model.pte'"
             raise TypeError(f"[save] path must be a path; got {type(given).__name__}; try {hint}")
-        self._emitted.save(path)
+        beside: dict[str | os.PathLike[str], bytes] = {}
         if record:
-            from edgewise.inspect.record import record_path
+            from edgewise.inspect.record import contents, record_path
 
-            self.record().save(record_path(path))
+            beside[record_path(path)] = contents(self.record(), compressed=True)
+        self._emitted.save(path, beside)
 
     def record(self) -> ProgramRecord:
         """What each instruction computes, and where it comes from; see `save`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -114,9 +115,9 @@ def test_save_leaves_the_old_file_if_it_fails(
     def fail(*_: Any) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(Path, "replace", fail)
+    monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match="disk full"):
-        program.save(target)
+        program.save(target, record=True)
     assert target.read_bytes() == b"the old one"
     assert [p.name for p in tmp_path.iterdir()] == ["model.pte"]
 

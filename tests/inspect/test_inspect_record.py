@@ -229,6 +229,10 @@ def test_a_record_is_not_written_unasked_nor_taken_for_another_file(tmp_path: Pa
 
 
 BAD = {
+    "damaged gzip": (gzip.compress(b"{}")[:12] + b"\xff" * 9, "must be JSON, or gzip of it"),
+    "deeper than any record": (b"[" * 100_000, "must be JSON, or gzip of it"),
+    "more than any record": (gzip.compress(b" " * (257 << 20), 1), "more than 256 MiB of text"),
+    "no text": (b'{"\xff": 1}', "got bytes that are no text"),
     "no JSON": (b"\x1f\x8bnot gzip", "must be JSON, or gzip of it"),
     "another format": (b'{"format": "other"}', "must have the format 'edgewise-record'"),
     "another version": (b'{"format": "edgewise-record", "version": 99}', "version 1; got 99"),

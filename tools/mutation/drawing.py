@@ -106,7 +106,8 @@ def _lines_of_texts(source: str) -> set[int]:
 
 
 def _without_comment(line: str) -> str:
-    return re.sub(r"\s+", "", re.sub(r"//.*|/\*.*?\*/", "", line))
+    """Without strings either, which are messages."""
+    return re.sub(r"\s+", "", re.sub(r"//.*|/\*.*?\*/|\"[^\"]*\"", "", line))
 
 
 def changed_words(mutant: Mutant) -> str:

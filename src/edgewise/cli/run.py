@@ -15,6 +15,7 @@ from edgewise.cli.inputs import Batch, Inputs, Seed, Shapes, batches, specs_of_m
 from edgewise.cli.options import DataFiles, Json, Method, PteFile, Quiet, Threads
 from edgewise.cli.output import Output
 from edgewise.cli.tables import table
+from edgewise.files import open_whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -174,6 +175,8 @@ def _write(path: Path, results: list[list[Any]]) -> None:
     if path.suffix == ".npy":
         if count != 1:
             raise CliError(f"[--output] .npy holds one output; got {count}; try .npz")
-        np.save(path, arrays[0])
+        with open_whole(path) as file:
+            np.save(file, arrays[0])
         return
-    np.savez(path, **{f"output_{i}": array for i, array in enumerate(arrays)})
+    with open_whole(path) as file:
+        np.savez(file, **{f"output_{i}": array for i, array in enumerate(arrays)})

@@ -6,6 +6,7 @@ import errno
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,6 +27,7 @@ from edgewise.emit.origins import Origins
 from edgewise.emit.scalar_types import scalar_type
 from edgewise.emit.shared_state import plan_shared_state
 from edgewise.errors import EmitError
+from edgewise.files import write_whole
 from edgewise.partition.delegate import LoweredBackendModule
 
 _PAYLOAD_ALIGNMENT = 16
@@ -52,37 +54,23 @@ class Emitted:
         for part in self.parts():
             file.write(part)
 
-    def save(self, path: str | Path) -> None:
-        """Writes the file at once or not at all."""
-        _save(Path(path), self.parts())
+    def save(self, path: str | Path, beside: Mapping[str | PathLike[str], bytes]) -> None:
+        """Writes the file, and others with it, whole or not at all. beside: contents by path."""
+        if Path(path).is_dir():
+            folder = Path(path)
+            raise IsADirectoryError(
+                errno.EISDIR, f"[save] a program is a file; try {folder / 'model.pte'}", str(folder)
+            )
+        write_whole({path: self.parts(), **{other: [data] for other, data in beside.items()}})
 
     def save_data_files(self, folder: str | Path) -> list[Path]:
         """Writes what is not in the program, `.ptd` after each name. Returns the paths."""
-        paths = []
-        for name, data in self.data_files.items():
-            paths.append(Path(folder) / (name if name.endswith(".ptd") else name + ".ptd"))
-            _save(paths[-1], data.parts())
-        return paths
-
-
-def _save(target: Path, parts: Iterator[bytes | memoryview]) -> None:
-    """Writes beside the target and renames, so that a crash leaves no half of a file."""
-    if target.is_dir():
-        raise IsADirectoryError(
-            errno.EISDIR, f"[save] a program is a file; try {target / 'model.pte'}", str(target)
-        )
-    if not target.parent.is_dir():
-        raise FileNotFoundError(
-            errno.ENOENT, "[save] no such folder; try to make it before", str(target.parent)
-        )
-    temporary = target.with_name(target.name + ".partial")
-    try:
-        with temporary.open("wb") as file:
-            for part in parts:
-                file.write(part)
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+        files = {
+            Path(folder) / (name if name.endswith(".ptd") else name + ".ptd"): data.parts()
+            for name, data in self.data_files.items()
+        }
+        write_whole(files)
+        return list(files)
 
 
 def emit_program(

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from edgewise.files import write_text
 from edgewise.inspect.chart import Point, draw
 from edgewise.inspect.tables import aligned, place, short_db, short_share
 
@@ -107,7 +108,7 @@ class Comparison:
         """All of it; also written to `path` if given."""
         text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
         if path is not None:
-            Path(path).write_text(text)
+            write_text(path, text)
         return text
 
     def to_svg(self, path: str | Path | None = None) -> str:
@@ -126,7 +127,7 @@ class Comparison:
         points += [Point(f"output {o.name}", o.sqnr_db, "output", False) for o in self.outputs]
         text = draw("Signal-to-quantization-noise ratio by layer", points)
         if path is not None:
-            Path(path).write_text(text)
+            write_text(path, text)
         return text
 
 

@@ -15,18 +15,24 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from edgewise.files import write_whole
 from edgewise.inspect.plain_data import from_plain, to_plain
 
 FORMAT = "edgewise-record"
 VERSION = 1
 """Raised by one when a reader of the former version would misread the file."""
+
+MOST_BYTES = 256 << 20
+"""Of a record's text; one of a model with 100,000 nodes has a fifth of it."""
 
 RUNTIME = "runtime"
 """The backend of what no backend took: the runtime's own kernels."""
@@ -241,17 +247,22 @@ class ProgramRecord:
     def save(self, path: str | Path) -> Path:
         """Writes JSON, compressed if the name ends in `.gz`; the same bytes for the same record."""
         target = Path(path)
-        text = json.dumps(self.to_dict(), separators=(",", ":")).encode()
-        target.write_bytes(gzip.compress(text, mtime=0) if target.suffix == ".gz" else text)
+        write_whole({target: [contents(self, compressed=target.suffix == ".gz")]})
         return target
+
+
+def contents(record: ProgramRecord, compressed: bool) -> bytes:
+    """The file's bytes: JSON, or gzip of it."""
+    text = json.dumps(record.to_dict(), separators=(",", ":")).encode()
+    return gzip.compress(text, mtime=0) if compressed else text
 
 
 def load_record(path: str | Path) -> ProgramRecord:
     """What `save` wrote. ValueError if it is something else; OSError if it cannot be read."""
     data = Path(path).read_bytes()
     try:
-        found = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
-    except (OSError, EOFError, ValueError) as cause:
+        found = json.loads(_text(data))
+    except (OSError, EOFError, ValueError, RecursionError, zlib.error) as cause:
         got = "bytes that are no text" if isinstance(cause, UnicodeDecodeError) else cause
         raise ValueError(
             f"[record] {path} must be JSON, or gzip of it; got {got}; "
@@ -268,6 +279,16 @@ def load_record(path: str | Path) -> ProgramRecord:
             f"try to compile the program again, or another version of edgewise"
         )
     return from_plain(ProgramRecord, found, "[record]")
+
+
+def _text(data: bytes) -> bytes:
+    """The JSON. ValueError if it is larger than records are: little gzip holds any amount."""
+    if data[:2] == b"\x1f\x8b":
+        with gzip.open(io.BytesIO(data)) as file:
+            data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"more than {MOST_BYTES >> 20} MiB of text")
+    return data
 
 
 def record_path(pte: str | Path) -> Path:

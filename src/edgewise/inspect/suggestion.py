@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from edgewise.files import write_text
 from edgewise.inspect.comparison import plain
 from edgewise.inspect.tables import aligned, short_db
 
@@ -107,5 +108,5 @@ class Suggestion:
         """All of it; also written to `path` if given."""
         text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
         if path is not None:
-            Path(path).write_text(text)
+            write_text(path, text)
         return text

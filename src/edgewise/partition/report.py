@@ -22,6 +22,7 @@ from edgewise.edge.graph import (
     tensor_shapes,
 )
 from edgewise.edge.provenance import whole_of
+from edgewise.files import write_text
 from edgewise.partition.delegate import is_delegate_call
 from edgewise.partition.spec import TAG, DelegationSpec, Estimates, Refusal
 from edgewise.partition.work import macs, traffic
@@ -125,7 +126,7 @@ class DelegationReport:
         """The whole report; also written to `path` if given."""
         text = json.dumps(self.to_dict(), indent=1)
         if path is not None:
-            Path(path).write_text(text)
+            write_text(path, text)
         return text
 
     def to_html(self, path: str | Path | None = None) -> str:
@@ -134,7 +135,7 @@ class DelegationReport:
 
         page = render_page(self)
         if path is not None:
-            Path(path).write_text(page)
+            write_text(path, page)
         return page
 
     def __str__(self) -> str:

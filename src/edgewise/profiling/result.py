@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgewise.files import write_text
 from edgewise.profiling.places import Place, Places
 from edgewise.profiling.runs import MethodRuns
 from edgewise.profiling.summary import Grouping, MethodSummary, Row, Stats, summarize
@@ -77,14 +78,14 @@ class Profile:
 
     def save(self, path: str | Path) -> None:
         """Writes `to_dict` as JSON."""
-        Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n")
+        write_text(path, json.dumps(self.to_dict(), indent=1) + "\n")
 
     def save_trace(self, path: str | Path) -> None:
         """Writes every run as a Chrome trace, which Perfetto and chrome://tracing open."""
         from edgewise.profiling.trace import trace
 
         pairs = [(runs, Places(self._record_of(runs))) for runs in self.methods]
-        Path(path).write_text(json.dumps(trace(pairs)) + "\n")
+        write_text(path, json.dumps(trace(pairs)) + "\n")
 
     def _record_of(self, runs: MethodRuns) -> MethodRecord | None:
         """The method's part of the record; None if there is none, or none that fits."""

@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from edgewise.files import write_text
 from edgewise.report.page_data import program_data
 from edgewise.report.subject import Subject
 
@@ -67,7 +68,7 @@ def write(
         profile = profiles[number] if number < len(profiles) else None
         comparison = comparisons[number] if number < len(comparisons) else None
         subjects.append(one if isinstance(one, Subject) else Subject.open(one, profile, comparison))
-    target.write_text(render(subjects, title), encoding="utf-8")
+    write_text(target, render(subjects, title))
     return target
 
 

@@ -1,0 +1,134 @@
+"""Files that are written whole or not at all.
+
+    write_whole({"model.pte": parts, "model.record.json.gz": [data]})
+
+Everything is written beside its place under a name of its own and flushed to the disk; only when
+all of it is there are the files renamed. A full disk, an error or an interruption leaves what was
+there before; of several writers one leaves its whole file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+Bytes = bytes | bytearray | memoryview
+AnyPath = TypeVar("AnyPath", bound="str | os.PathLike[str]")
+
+
+def write_whole(files: Mapping[AnyPath, Iterable[Bytes]]) -> None:
+    """Writes each path's parts, in order. OSError if that fails: then no path has changed, but for
+    devices and pipes, which cannot be put back."""
+    with ExitStack() as stack:
+        opened = [(stack.enter_context(_Replacement(path)), parts) for path, parts in files.items()]
+        for target, parts in opened:
+            for part in parts:
+                target.file.write(part)
+        for target, _ in opened:
+            target.finish()
+        for target, _ in opened:
+            target.rename()
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Writes text as UTF-8."""
+    write_whole({path: [text.encode()]})
+
+
+@contextmanager
+def open_whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file that takes the path's place when the block ends without an error."""
+    with _Replacement(path) as target:
+        yield target.file
+        target.finish()
+        target.rename()
+
+
+class _Replacement:
+    """A new file beside the one whose place it takes. Links are followed, so that they stay.
+
+    What is no regular file (a device, a pipe) is written as it is: it has no contents to keep.
+    """
+
+    file: BinaryIO
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._given = Path(path)
+        self._path = Path(os.path.realpath(path))
+        self._new: Path | None = None
+
+    def __enter__(self) -> _Replacement:
+        mode = self._mode()
+        if mode is not None and not stat.S_ISREG(mode):
+            # By the name given: where links of pipes and terminals lead is no path.
+            self.file = open(self._given, "wb", buffering=0)
+            return self
+        new = self._path.with_name(f".{secrets.token_hex(8)}.part")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_BINARY", 0)
+        try:
+            descriptor = os.open(new, flags, 0o666)
+        except OSError as cause:
+            raise type(cause)(cause.errno, f"[save] {cause.strerror}", str(self._given)) from None
+        self._new = new
+        self.file = os.fdopen(descriptor, "wb")
+        if mode is not None:
+            with contextlib.suppress(OSError):  # of a file system without modes
+                os.chmod(new, stat.S_IMODE(mode))
+        return self
+
+    def _mode(self) -> int | None:
+        """Of what is there already; None if nothing is. OSError if it cannot be replaced."""
+        if self._given.is_dir():
+            raise IsADirectoryError(
+                errno.EISDIR, "[save] a path must be a file's; got a folder's", str(self._given)
+            )
+        try:
+            mode = os.stat(self._given).st_mode
+        except FileNotFoundError:
+            if not self._path.parent.is_dir():
+                folder = str(self._given.parent)
+                raise FileNotFoundError(
+                    errno.ENOENT, "[save] no such folder; try making it before", folder
+                ) from None
+            return None
+        if not os.access(self._given, os.W_OK):
+            raise PermissionError(
+                errno.EACCES, "[save] the file that is there must be writable", str(self._given)
+            )
+        return mode
+
+    def finish(self) -> None:
+        """All bytes on the disk, where the file has one."""
+        self.file.flush()
+        try:
+            os.fsync(self.file.fileno())
+        except OSError as cause:
+            if cause.errno not in (errno.EINVAL, errno.ENOTSUP):  # pipes, terminals
+                raise
+        self.file.close()
+
+    def rename(self) -> None:
+        """Takes the place."""
+        if self._new is None:
+            return
+        os.replace(self._new, self._path)
+        self._new = None
+        with contextlib.suppress(OSError):  # not every system opens folders
+            folder = os.open(self._path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    def __exit__(self, *failure: object) -> None:
+        with contextlib.suppress(OSError):  # told already, by what failed
+            self.file.close()
+        if self._new is not None:
+            self._new.unlink(missing_ok=True)
