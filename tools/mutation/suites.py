@@ -60,7 +60,11 @@ SUITES = {
     ),
     "loader": Suite(
         [f"native/core/{name}.cpp" for name in ("program", "pte_*", "read_*", "data_file")],
-        ["tests/runtime/test_runtime_bad_files.py", "tests/runtime/test_runtime_loading.py"],
+        [
+            "tests/runtime/test_runtime_bad_files.py",
+            "tests/runtime/test_runtime_loading.py",
+            "tests/interop/test_interop_data_files.py",
+        ],
         [f"edgewise_core_{name}_test" for name in ("load", "damage", "plan", "execute")],
         native=True,
     ),

@@ -129,6 +129,41 @@ TEST(Load, DescribesMethods) {
   EXPECT_EQ(info.output_spec, "out");
 }
 
+TEST(Load, DescribesShapesThatAreNotFixed) {
+  for (const auto& [dynamism, expected, sizes] :
+       {std::tuple{fb::TensorShapeDynamism::STATIC, Dynamism::kStatic, std::vector<int64_t>{4}},
+        std::tuple{fb::TensorShapeDynamism::DYNAMIC_BOUND, Dynamism::kDynamicBound,
+                   std::vector<int64_t>{4}},
+        // The file's sizes are no bound: nothing is known before the first call.
+        std::tuple{fb::TensorShapeDynamism::DYNAMIC_UNBOUND, Dynamism::kDynamicUnbound,
+                   std::vector<int64_t>{0}}}) {
+    FileSpec spec = add_file();
+    spec.methods[0].values[0] = tensor({.sizes = {4}, .dynamism = dynamism});
+    const auto program = load(spec);
+    ASSERT_TRUE(program.ok()) << program.status().message();
+    const ValueInfo input = program.value()->method_info("forward").value().inputs[0];
+    EXPECT_EQ(input.dynamism, expected);
+    EXPECT_EQ(input.sizes, sizes);
+    EXPECT_EQ(input.type, ScalarType::kFloat);
+    EXPECT_EQ(input.dim_order, (std::vector<uint8_t>{0}));
+  }
+}
+
+TEST(Load, RefusesDataFilesThatAreMissingOrNone) {
+  const Bytes file = make_file(add_file());
+  LoadOptions missing, folder, bytes;
+  missing.data_files = {"/no/such/file.ptd"};
+  folder.data_files = {"/"};
+  bytes.data_buffers = {file};
+  const Status absent = Program::load_bytes(file, missing).status();
+  EXPECT_EQ(absent.code(), Code::kNotFound);
+  EXPECT_NE(absent.message().find("/no/such/file.ptd"), std::string::npos) << absent.message();
+  EXPECT_EQ(Program::load_bytes(file, folder).status().code(), Code::kIo);
+  const Status other = Program::load_bytes(file, bytes).status();
+  EXPECT_EQ(other.code(), Code::kInvalidProgram);
+  EXPECT_NE(other.message().find("bytes 0"), std::string::npos) << other.message();
+}
+
 TEST(Load, MapsFiles) {
   const std::string path = ::testing::TempDir() + "/edgewise_load_" + std::to_string(getpid());
   // With sizes around a page's: the padding behind the file must be readable.
