@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import collections.abc
+import dataclasses
+from typing import Any, get_args, get_origin, get_type_hints
+
 import torch
 from torch import nn
 
@@ -13,7 +17,6 @@ from edgewise.inspect.record import (
     MethodRecord,
     ModuleRecord,
     NodeRecord,
-    PayloadNodeRecord,
     ProgramRecord,
     TensorRecord,
     WeightRecord,
@@ -90,30 +93,33 @@ def large(nodes: int = 5000, per_block: int = 25, flat: bool = False) -> Program
     return ProgramRecord("0" * 64, 8192 * nodes, (method,), {"edgewise": "0"})
 
 
+EVIL = "</script><img src=x onerror=document.title='broken'>\"'&"
+"""Markup that leaves text, attributes and scripts, if it is not escaped."""
+
+
 def hostile() -> ProgramRecord:
-    """Every text of it is markup that must not be taken for such."""
-    evil = "</script><img src=x onerror=document.title='broken'>\"'&"
-    tensor = TensorRecord(evil, (evil, 2), 8)
-    one = NodeRecord(
-        evil,
-        "call",
-        f"aten.{evil}.default",
-        (),
-        (tensor,),
-        {evil: evil},
-        (ModuleRecord("", evil), ModuleRecord(evil, evil)),
-        evil,
-        backend=evil,
-        notes=(evil,),
-        weights=(WeightRecord(evil, tensor),),
-    )
-    method = MethodRecord(
-        evil,
-        (one,),
-        (),
-        (InstructionRecord("kernel", evil, None, (evil,)),),
-        (DelegateRecord(evil, evil, 1, 1, (PayloadNodeRecord(evil, (evil,)),)),),
-        (BlockRecord((evil,), 1, 0, 8, -1, 1),),
-        {"1": 8},
-    )
-    return ProgramRecord(evil, 8, (method,), {evil: evil})
+    """Markup in every text of a record; its first node is one that the page shows as a call."""
+    record = filled(ProgramRecord)
+    (method,) = record.methods
+    (node,) = method.nodes
+    call = dataclasses.replace(node, kind="call", modules=(ModuleRecord("", EVIL), *node.modules))
+    other = dataclasses.replace(node, name=EVIL + "2")
+    edges = (EdgeRecord(call.name, 0, other.name, 0), EdgeRecord(other.name, 0, call.name, 0))
+    arenas = {"1": 8, EVIL: 8}
+    method = dataclasses.replace(method, nodes=(call, other), edges=edges, arenas=arenas)
+    return dataclasses.replace(record, methods=(method,))
+
+
+def filled(kind: Any) -> Any:
+    """A value of the type with markup in each of its texts."""
+    if dataclasses.is_dataclass(kind):
+        return kind(**{name: filled(t) for name, t in get_type_hints(kind).items()})
+    given = [t for t in get_args(kind) if t is not type(None) and t is not ...]
+    origin = get_origin(kind)
+    if origin is tuple:
+        return (filled(given[0]),)
+    if origin is collections.abc.Mapping:
+        return {EVIL: filled(given[1])}
+    if given:  # one of several types
+        return filled(str if str in given else given[0])
+    return {str: EVIL, bool: True, int: 0, float: 1.5}[kind]

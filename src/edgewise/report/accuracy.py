@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,10 +39,10 @@ class Layers:
         waiting.remove(found)
         layer = found[1]
         return {
-            "db": layer.get("sqnr_db"),
-            "added": layer.get("added_noise"),
-            "error": layer.get("max_error"),
-            "exact": layer.get("sqnr_db") is None,
+            "db": figure(layer.get("sqnr_db")),
+            "added": figure(layer.get("added_noise")),
+            "error": figure(layer.get("max_error")),
+            "exact": figure(layer.get("sqnr_db")) is None,
         }
 
     def summary(self) -> dict[str, Any] | None:
@@ -49,16 +50,22 @@ class Layers:
         if not self._comparison:
             return None
         return {
-            "batches": self._comparison.get("batches", 0),
+            "batches": figure(self._comparison.get("batches")) or 0,
             "outputs": [
-                [o.get("name"), o.get("sqnr_db"), o.get("cosine"), o.get("max_error")]
+                [o.get("name"), *(figure(o.get(key)) for key in ("sqnr_db", "cosine", "max_error"))]
                 for o in self._comparison.get("outputs", ())
             ],
             "layers": [
-                [x.get("name"), x.get("module"), x.get("operator"), x.get("sqnr_db")]
+                [x.get("name"), x.get("module"), x.get("operator"), figure(x.get("sqnr_db"))]
                 for x in self._comparison.get("layers", ())
             ],
         }
+
+
+def figure(value: Any) -> float | None:
+    """A figure of a file as a figure; None for anything else, which the page leaves out."""
+    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value if plain and math.isfinite(value) else None
 
 
 def _base(operator: str) -> str:

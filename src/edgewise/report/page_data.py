@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgewise.inspect.record import MethodRecord, ModuleRecord, NodeRecord, TensorRecord
-from edgewise.report.accuracy import Layers
+from edgewise.report.accuracy import Layers, figure
 from edgewise.report.simplify import simplify
 from edgewise.report.subject import Subject
 
@@ -49,7 +49,7 @@ def _method(
         data = _node(node, index, modules.of(node))
         data["at"] = at.get(node.name)
         if node.name in times:
-            time, others = times[node.name].get("time"), times[node.name].get("with", ())
+            time, others = figure(times[node.name].get("time")), times[node.name].get("with", ())
             # An operation that computes several nodes has one time, which is told once.
             told = any(n in counted and times[n].get("time") == time for n in others if n in times)
             if not node.folded_into and not told:
@@ -93,14 +93,17 @@ def _method(
 
 
 def _profile(profile: Mapping[str, Any]) -> dict[str, Any] | None:
-    if not profile:
+    """The figures; None if there are none, or what a file has in their places is none."""
+    stats = profile.get("call")
+    call = {k: figure(v) for k, v in stats.items()} if isinstance(stats, Mapping) else {}
+    if None in call.values() or not {"p50", "p90"} <= call.keys():
         return None
     return {
-        "runs": profile.get("runs"),
-        "call": profile.get("call"),
-        "execute": profile.get("execute"),
+        "runs": figure(profile.get("runs")),
+        "call": call,
         "instructions": [
-            [i.get("index"), i.get("time", {}).get("p50")] for i in profile.get("instructions", ())
+            [figure(i.get("index")), figure(i.get("time", {}).get("p50"))]
+            for i in profile.get("instructions", ())
         ],
     }
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from edgewise.files import write_text
 from edgewise.report.page_data import program_data
+from edgewise.report.policy import content_policy
 from edgewise.report.subject import Subject
 
 _SCRIPTS = (
@@ -77,9 +78,10 @@ def render(subjects: Sequence[Subject], title: str | None = None) -> str:
     name = title or ", ".join(subject.name for subject in subjects)
     data = {"title": name, "programs": [program_data(subject) for subject in subjects]}
     parts = {
+        "POLICY": content_policy(_scripts()),
         "TITLE": html.escape(name),
         "STYLE": _text("style.css"),
-        "SCRIPT": "\n".join(_script(path) for path in _SCRIPTS),
+        "SCRIPT": _scripts(),
         "DATA": _embedded(data),
     }
     page = _text("index.html")
@@ -98,6 +100,12 @@ def _embedded(data: Any) -> str:
 @cache
 def _text(path: str) -> str:
     return (files("edgewise.report") / "page" / path).read_text(encoding="utf-8")
+
+
+@cache
+def _scripts() -> str:
+    text = "\n".join(_script(path) for path in _SCRIPTS)
+    return f'\n(function () {{\n"use strict";\n{text}\n}})();\n'
 
 
 @cache

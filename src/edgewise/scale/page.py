@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from edgewise.report.policy import content_policy
 from edgewise.scale.combine import Row
 from edgewise.scale.page_style import SCRIPT, STYLE
 from edgewise.scale.plot import SHAPES, Mark, draw, legend
@@ -24,6 +25,7 @@ def render(name: str, rows: Sequence[Row], total: int) -> str:
     counts += [f"{failed} failed"] if failed else []
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f"{content_policy(SCRIPT)}"
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>Sweep {html.escape(name)}</title><style>{STYLE}</style></head><body>"
         f"<header><h1>{html.escape(name)}</h1><p>{', '.join(counts)}</p></header>"
@@ -129,7 +131,7 @@ def _result(row: Row) -> str:
         kept = row.get("keep_float")
         text = f"in float: {', '.join(kept) or 'nothing'}" if kept is not None else "ok"
         return f'<td class="result" data-key="">{html.escape(text)}</td>'
-    text = f"{row['stage']}: {row['status']}"
+    text = html.escape(f"{row['stage']}: {row['status']}")
     error = html.escape(str(row["error"]))
     return (
         f'<td class="result" data-key="{text}"><b>{text}</b> <details><summary>'

@@ -174,7 +174,7 @@ class GraphView {
   }
 
   classes(item) {
-    let found = item.isGroup ? "group" : `node ${item.kind}`;
+    let found = item.isGroup ? "group" : `node ${esc(item.kind)}`;
     if (this.selected === item) found += " selected";
     if (!item.isGroup && item.refused) found += " refused";
     return found;
