@@ -42,7 +42,7 @@ Status error(Code code, const char* format, ...) {
   va_start(arguments, format);
   std::string message = format_message(format, arguments);
   va_end(arguments);
-  return {code, std::move(message)};
+  return {code, without_controls(message)};
 }
 
 }  // namespace edgewise

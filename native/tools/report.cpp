@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "core/format.h"
 #include "tools/text.h"
 
 namespace edgewise::tools {
@@ -76,7 +77,7 @@ std::string to_text(const Report& report) {
   append(text, "  latency of %zu runs: min %.3f ms, median %.3f ms, p90 %.3f ms\n",
          report.latencies_ms.size(), latency.min, latency.median, latency.p90);
   if (report.profile) text += to_text(*report.profile, method);
-  return text;
+  return without_controls(text);
 }
 
 std::string to_json(const Report& report) {

@@ -115,6 +115,17 @@ TEST(Load, NamesMethods) {
             "[load_method] the program has the methods 'forward', 'encode'; got 'decode'");
 }
 
+TEST(Load, ShowsControlCharactersOfNames) {
+  FileSpec spec = add_file();
+  spec.methods[0].name = "a\x1b[31m\x07\x7f\xc2\x9b\xc3\xa4";  // the last one is a letter
+  const auto program = load(spec);
+  ASSERT_TRUE(program.ok());
+  const Status status = program.value()->load_method("b\r").status();
+  EXPECT_EQ(status.message(),
+            "[load_method] the program has the methods "
+            "'a\\x1b[31m\\x07\\x7f\\x9b\xc3\xa4'; got 'b\\x0d'");
+}
+
 TEST(Load, DescribesMethods) {
   const auto program = load(add_file());
   const MethodInfo info = program.value()->method_info("forward").value();

@@ -13,6 +13,7 @@ from rich.console import Console
 from edgewise.cli.errors import INTERRUPTED, OK, USAGE, CliError
 from edgewise.cli.options import Json, PteFile, Quiet, Threads
 from edgewise.cli.output import Output
+from edgewise.cli.terminal import shown
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 
@@ -222,7 +223,7 @@ def run(
         for piece in continuation.pieces():
             written.append(piece)
             if not json:
-                print(piece, end="", flush=True)
+                print(shown(piece), end="", flush=True)
     except KeyboardInterrupt:
         code = INTERRUPTED
     told = {

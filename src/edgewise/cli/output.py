@@ -22,6 +22,7 @@ from rich.progress import (
 )
 
 from edgewise.cli.errors import CHECK
+from edgewise.cli.terminal import PlainConsole
 
 _PIPED_WIDTH = 120
 """Columns of tables that are written to a pipe, unless COLUMNS says otherwise."""
@@ -94,9 +95,9 @@ def _later(bar: Progress) -> Iterator[None]:
 
 def make_console(*, stderr: bool) -> Console:
     """A terminal's own width and colours; a pipe has no colours, and wide lines."""
-    console = Console(stderr=stderr, highlight=False)
+    console = PlainConsole(stderr=stderr, highlight=False)
     if not console.is_terminal and "COLUMNS" not in console._environ:
-        console = Console(stderr=stderr, highlight=False, width=_PIPED_WIDTH)
+        console = PlainConsole(stderr=stderr, highlight=False, width=_PIPED_WIDTH)
     return console
 
 
