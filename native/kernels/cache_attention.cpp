@@ -206,7 +206,7 @@ Status CacheAttention::run_task(int64_t task) const {
     for (int64_t row = 0; row < count; ++row) {
       const int64_t position = positions_ == 1 ? 0 : first + row;
       limits[row] = call_.is_causal ? std::min(call_.start + position + 1, filled_) : filled_;
-      mask_rows[row] = mask_.data() + position * filled_;
+      mask_rows[row] = call_.mask == nullptr ? nullptr : mask_.data() + position * filled_;
       most[row] = -std::numeric_limits<float>::infinity();
       total[row] = 0;
       float* query = queries + row * depth_;

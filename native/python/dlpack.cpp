@@ -105,6 +105,10 @@ nb::object export_capsule(nb::handle object, const std::string& where) {
       const auto type = nb::cast<int64_t>(nb::int_(device[0]));
       if (!is_on_cpu(type)) refuse_device(where, type);
     }
+    // torch marks a view as negated and leaves its memory as it is, which DLPack does not tell.
+    if (nb::hasattr(object, "is_neg") && nb::cast<bool>(object.attr("is_neg")())) {
+      return object.attr("resolve_neg")().attr("__dlpack__")();
+    }
     return object.attr("__dlpack__")();
   } catch (nb::python_error& error) {
     nb::object ours = nb::module_::import_("edgewise.runtime.errors").attr("Error");

@@ -26,6 +26,7 @@ LAYOUTS = {
     "torch": torch.from_numpy,
     "torch transposed": lambda x: torch.from_numpy(np.ascontiguousarray(x.T)).T,
     "torch spread": lambda x: torch.from_numpy(x).repeat_interleave(2, 1)[:, ::2],
+    "torch negated view": lambda x: torch._neg_view(torch.from_numpy(-x)),
     "torch expanded back": lambda x: torch.from_numpy(x)[:, None].expand(2, 4, 3)[:, 2],
 }
 
