@@ -1,4 +1,5 @@
 #include "backends/xnnpack/build.h"
+#include "backends/xnnpack/xnn_error.h"
 
 namespace edgewise::xnnpack {
 namespace {
@@ -36,6 +37,13 @@ xnn_status define_value(const GraphValue& value, const Shape& shape, const void*
   }
 }
 
+// Out of memory is told as such.
+Status check_value(xnn_status status, const GraphValue& value, const Shape& shape) {
+  const std::string what = "value " + std::to_string(value.serialized_id) + ", " +
+                           name_of(value.type) + shape.text() + ",";
+  return check_xnn(status, what.c_str());
+}
+
 }  // namespace
 
 Status define_values(const Graph& graph, const std::vector<Shape>& shapes,
@@ -51,11 +59,8 @@ Status define_values(const Graph& graph, const std::vector<Shape>& shapes,
   for (size_t i = 0; i < graph.values.size(); ++i) {
     const GraphValue& value = graph.values[i];
     if (!is_used[i] && !value.is_external()) continue;
-    const xnn_status status = define_value(value, shapes[i], data[i], subgraph, &(*ids)[i]);
-    if (status == xnn_status_success) continue;
-    return error(Code::kBackend, "[xnnpack] XNNPACK does not take value %u, %s%s (status %d)",
-                 value.serialized_id, name_of(value.type), shapes[i].text().c_str(),
-                 static_cast<int>(status));
+    EDGEWISE_RETURN_IF_ERROR(check_value(
+        define_value(value, shapes[i], data[i], subgraph, &(*ids)[i]), value, shapes[i]));
   }
   return {};
 }
