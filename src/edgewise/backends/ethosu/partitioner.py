@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from graphlib import CycleError
 from pathlib import Path
 
 import torch
@@ -18,9 +19,11 @@ from edgewise.backends.ethosu.quant import is_dequantize, is_quantize
 from edgewise.backends.ethosu.rejections import rejections
 from edgewise.backends.ethosu.rows import all_rows, row_of
 from edgewise.backends.ethosu.support import Support, own_dequantizations
-from edgewise.edge.graph import is_call, is_getitem, same_shape
+from edgewise.edge.graph import is_call, is_getitem, op_name, same_shape
 from edgewise.partition.grouping import group
+from edgewise.partition.ordering import topological
 from edgewise.partition.spec import TAG, DelegationSpec, Partitioner, PartitionResult, Refusal
+from edgewise.partition.work import macs
 
 logger = logging.getLogger(__name__)
 aten = torch.ops.aten
@@ -117,42 +120,47 @@ class EthosUPartitioner(Partitioner):
 
 
 def _groups(support: Support) -> list[list[Node]]:
-    """Partitions of the units, each in the graph's order."""
+    """Partitions of the units, each in the graph's order.
+
+    A unit runs at once. Of those that need each other's results the one with the least work is
+    refused, and what it takes with it.
+    """
     place = {node: i for i, node in enumerate(support.nodes)}
+    while True:
+        sources = _sources(support)
+        try:
+            ordered = topological(list(sources), sources.__getitem__)
+        except CycleError as cycle:
+            loop: list[Node] = cycle.args[1]
+            units = [unit for unit in loop if unit in support.units]
+            least = min(units, key=lambda unit: sum(macs(n) for n in support.units[unit]))
+            support.refuse_unit(least, _needs_itself(least, loop))
+            continue
+        joined = group(ordered, sources.__getitem__, support.units.__contains__)
+        return [
+            sorted((n for unit in part for n in support.units[unit]), key=place.__getitem__)
+            for part in joined
+        ]
+
+
+def _sources(support: Support) -> dict[Node, list[Node]]:
+    """What each unit, or node outside of any, reads directly, without itself."""
     first = {n: unit for unit, members in support.units.items() for n in members}
-    items: list[Node] = []
-    sources: dict[Node, list[Node]] = {}
-    for node in support.nodes:
-        item = first.setdefault(node, node)
-        if item is node:
-            items.append(node)
+    items = dict.fromkeys(first.get(n, n) for n in support.nodes)
+    sources = {}
     for item in items:
         read = [s for n in support.units.get(item, [item]) for s in n.all_input_nodes]
         sources[item] = [u for u in dict.fromkeys(first.get(s, s) for s in read) if u is not item]
-    ordered = _sorted(items, sources)
-    joined = group(ordered, sources.__getitem__, support.units.__contains__)
-    return [
-        sorted((n for unit in part for n in support.units[unit]), key=place.__getitem__)
-        for part in joined
-    ]
+    return sources
 
 
-def _sorted(items: Sequence[Node], sources: dict[Node, list[Node]]) -> list[Node]:
-    """Each after what it reads."""
-    known, done, found = set(items), set(), []
-    for item in items:
-        stack = [item]
-        while stack:
-            top = stack[-1]
-            missing = [s for s in sources[top] if s in known and s not in done]
-            if top in done:
-                stack.pop()
-            elif missing and not set(missing) & set(stack):
-                stack.extend(missing)
-            else:
-                done.add(top)
-                found.append(stack.pop())
-    return found
+def _needs_itself(unit: Node, loop: Sequence[Node]) -> Refusal:
+    other = next((n for n in loop if n is not unit), unit)
+    return Refusal(
+        "what lies between quantizations runs at once",
+        f"a path that leaves it and comes back, through {op_name(other)} ({other.name})",
+        "a quantization of the value that both read",
+    )
 
 
 def _is_quantized_around(node: Node, constants: IntegerConstants) -> bool:

@@ -49,6 +49,14 @@ class Support:
         self._settle()
         self.units = self._units()
 
+    def refuse_unit(self, unit: Node, reason: Refusal) -> None:
+        """Gives up a unit, and what computes in floating point with it."""
+        for node in self.units[unit]:
+            if node not in self.constants:
+                self.refused[node] = [reason]
+        self._settle()
+        self.units = self._units()
+
     def _lower_dry(self, program: ExportedProgram) -> None:
         """Every node as its row lowers it, without making a graph."""
         to = Lowering(Builder(Dry()), self.constants)

@@ -3,53 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from graphlib import CycleError
 
 from torch.fx import Graph, Node
 
 from edgewise.backends.neutron.quantized import Cluster
-from edgewise.edge.graph import is_call, is_size
+from edgewise.edge.graph import is_call, is_size, op_name
 from edgewise.partition.grouping import group
+from edgewise.partition.ordering import topological
+from edgewise.partition.spec import Refusal
+from edgewise.partition.work import macs
+
+Unit = Node | Cluster
 
 
 def partitions(
-    graph: Graph, found: Sequence[Cluster], accepted: Callable[[Cluster], bool]
+    graph: Graph,
+    found: Sequence[Cluster],
+    accepted: Callable[[Cluster], bool],
+    refuse: Callable[[Cluster, Refusal], None],
 ) -> list[list[Cluster]]:
-    """The accepted clusters, in groups. Nodes outside of them keep them apart."""
-    owner: dict[Node, Any] = {}
-    for cluster in found:
-        owner.update(dict.fromkeys(cluster.all_nodes, cluster))
+    """The accepted clusters, in groups. Nodes outside of them keep them apart.
+
+    A cluster runs at once. Of those that need each other's results, through floating-point values
+    in one and quantized ones in the other, the one with the least work is given to `refuse`, and
+    is no longer one of the accepted.
+    """
+    clusters = [cluster for cluster in found if accepted(cluster)]
     items = [n for n in graph.nodes if is_call(n) and not is_size(n)]
-    by_id = {id(owner.get(n, n)): owner.get(n, n) for n in items}
-    units = _sorted(list(by_id), by_id, owner)
-
-    def sources(unit: int) -> list[int]:
-        return [s for s in _read(by_id[unit], owner) if s != unit]
-
-    def supported(unit: int) -> bool:
-        item = by_id[unit]
-        return isinstance(item, Cluster) and accepted(item)
-
-    return [[by_id[u] for u in members] for members in group(units, sources, supported)]
-
-
-def _read(item: Any, owner: dict[Node, Any]) -> dict[int, None]:
-    members = item.all_nodes if isinstance(item, Cluster) else [item]
-    return dict.fromkeys(id(owner.get(s, s)) for n in members for s in n.all_input_nodes)
+    while True:
+        owner = {n: cluster for cluster in clusters for n in cluster.all_nodes}
+        read = _inputs(items, owner)
+        try:
+            ordered = topological(list(read), read.__getitem__)
+        except CycleError as cycle:
+            loop: list[Unit] = cycle.args[1]
+            least = min((u for u in loop if isinstance(u, Cluster)), key=_work)
+            refuse(least, _needs_itself(least, loop))
+            clusters.remove(least)
+            continue
+        joined = group(ordered, read.__getitem__, lambda unit: isinstance(unit, Cluster))
+        return [[u for u in members if isinstance(u, Cluster)] for members in joined]
 
 
-def _sorted(units: list[int], by_id: dict[int, Any], owner: dict[Node, Any]) -> list[int]:
-    """So that each comes after all that it reads (a cluster's nodes lie apart in the graph)."""
-    done: dict[int, None] = {}
-    for first in units:
-        stack = [first]
-        while stack:
-            unit = stack[-1]
-            read = _read(by_id[unit], owner)
-            missing = [s for s in read if s in by_id and s != unit and s not in done]
-            if missing and missing[0] not in stack:
-                stack.append(missing[0])
-                continue
-            done[unit] = None
-            stack.pop()
-    return list(done)
+def _inputs(items: Sequence[Node], owner: dict[Node, Cluster]) -> dict[Unit, list[Unit]]:
+    """What each unit reads directly, without itself."""
+    read: dict[Unit, dict[Unit, None]] = {}
+    for node in items:
+        unit = owner.get(node, node)
+        sources = (owner.get(s, s) for s in node.all_input_nodes)
+        read.setdefault(unit, {}).update((s, None) for s in sources if s is not unit)
+    return {unit: list(sources) for unit, sources in read.items()}
+
+
+def _work(cluster: Cluster) -> int:
+    return sum(macs(n) for n in cluster.nodes)
+
+
+def _needs_itself(cluster: Cluster, loop: Sequence[Unit]) -> Refusal:
+    other = next((u for u in loop if u is not cluster), cluster)
+    node = other if isinstance(other, Node) else (other.nodes or other.all_nodes)[0]
+    return Refusal(
+        "what lies between quantizations runs at once",
+        f"a path that leaves it and comes back, through {op_name(node)} ({node.name})",
+        "a quantization of the value that both read",
+    )

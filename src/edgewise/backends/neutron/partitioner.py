@@ -110,13 +110,17 @@ class NeutronPartitioner(Partitioner):
         refused = {id(c): r for c in found if (r := self._refusals(c, constants, batch))}
         tags: dict[str, DelegationSpec] = {}
         taken: list[list[Node]] = []
-        for partition in partitions(graph, found, lambda cluster: id(cluster) not in refused):
+
+        def refuse(cluster: Cluster, reason: Refusal) -> None:
+            refused[id(cluster)] = {n: [reason] for n in cluster.nodes or cluster.all_nodes}
+            if batch is not None:
+                batch.release(cluster)
+
+        for partition in partitions(graph, found, lambda c: id(c) not in refused, refuse):
             idle = self._idle(partition)
             if idle is not None:
                 for cluster in partition:
-                    refused[id(cluster)] = {n: [idle] for n in cluster.nodes or cluster.all_nodes}
-                    if batch is not None:
-                        batch.release(cluster)
+                    refuse(cluster, idle)
                 continue
             tag = f"neutron_{len(tags)}"
             tags[tag] = self.delegation_spec
