@@ -69,7 +69,7 @@ Status glu(KernelContext& context) {
     EDGEWISE_TRY(row.reserve(2 * n));
     for_rows<2>({target, source}, along, [&](const auto& firsts) {
       load<C>(source.type, firsts[1], source.strides[along], 2 * n, row.data());
-      for (int64_t i = 0; i < n; ++i) row[i] = row[i] / (C(1) + math::exp(-row[n + i]));
+      for (int64_t i = 0; i < n; ++i) row[i] = row[i] * math::sigmoid(row[n + i]);
       store<C>(target.type, row.data(), n, firsts[0], target.strides[along]);
     });
     return {};

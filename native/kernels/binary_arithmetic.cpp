@@ -259,12 +259,12 @@ struct Minimum {
     return a < b || a != a ? a : b;
   }
 };
-struct Fmax {  // NaN loses
+struct Fmax {  // NaN loses; of zeros the first is taken, as in eager float32
   static constexpr bool kNarrow = true;
   static constexpr ResultRule kRule = ResultRule::kPromoted;
   template <typename C>
   C operator()(C a, C b) const {
-    return a > b || b != b ? a : b;
+    return a >= b || b != b ? a : b;
   }
 };
 struct Fmin {
@@ -272,7 +272,7 @@ struct Fmin {
   static constexpr ResultRule kRule = ResultRule::kPromoted;
   template <typename C>
   C operator()(C a, C b) const {
-    return a < b || b != b ? a : b;
+    return a <= b || b != b ? a : b;
   }
 };
 struct Atan2 {
@@ -331,12 +331,19 @@ struct WholePower {
     return kExponent == 2 ? wrap_mul(a, a) : wrap_mul<C>(wrap_mul(a, a), a);
   }
 };
+// Eager PyTorch takes roots of all but float16, which differ from powers at -0 and -infinity.
 struct Root {
   static constexpr bool kFloatingOnly = true;
   template <typename C>
   C operator()(C a) const {
-    // pow gives +0 for -0 and infinity for minus infinity, as a root does not.
-    return a == -std::numeric_limits<C>::infinity() ? -a : std::sqrt(a) + C(0);
+    return std::sqrt(a);
+  }
+};
+struct InverseRoot {
+  static constexpr bool kFloatingOnly = true;
+  template <typename C>
+  C operator()(C a) const {
+    return C(1) / std::sqrt(a);
   }
 };
 
@@ -392,8 +399,9 @@ Status pow_tensor_scalar(KernelContext& context) {
   const double power = scalar_to<double>(exponent.number);
   if (power == 2) return run_elementwise(context, std::array{a}, out, WholePower<2>(), types);
   if (power == 3) return run_elementwise(context, std::array{a}, out, WholePower<3>(), types);
-  if (power == 0.5 && is_floating(types.common)) {
-    return run_elementwise(context, std::array{a}, out, Root(), types);
+  if (is_floating(types.common) && types.common != ScalarType::kHalf) {
+    if (power == 0.5) return run_elementwise(context, std::array{a}, out, Root(), types);
+    if (power == -0.5) return run_elementwise(context, std::array{a}, out, InverseRoot(), types);
   }
   return run_elementwise<Pow, 2>(context, {a, exponent}, out, Pow(), types);
 }

@@ -24,4 +24,12 @@ struct AssignOfLevel {
   AssignOfLevel(int level, AssignParts assign);
 };
 
+// For tests, which run what CPUs below this one would: the levels that this CPU has, the lowest
+// first (kWideLevel: level 3 with AVX-512), a level's entry for a kernel (null if it has none),
+// and the level up to which kernels call each other.
+inline constexpr int kWideLevel = 4;
+std::vector<int> kernel_levels();
+const KernelEntry* find_kernel_of_level(int level, std::string_view name);
+void limit_kernel_level(int level);
+
 }  // namespace edgewise

@@ -74,6 +74,12 @@ struct KernelEntry {
 class KernelTable {
  public:
   KernelTable(int level, std::span<const KernelEntry> entries);
+
+ private:
+  friend const KernelEntry* find_kernel_of_level(int level, std::string_view name);
+  int level_;
+  std::span<const KernelEntry> entries_;
+  const KernelTable* next_;  // the list of all, for tests of levels
 };
 
 }  // namespace edgewise

@@ -34,7 +34,7 @@ EDGEWISE_FLOATING(Log1p, math::log1p(x))
 EDGEWISE_FLOATING(Tanh, math::tanh(x))
 EDGEWISE_FLOATING(Log10, math::log10(x))
 EDGEWISE_FLOATING(Log2, math::log2(x))
-EDGEWISE_FLOATING(Sigmoid, C(1) / (C(1) + math::exp(-x)))
+EDGEWISE_FLOATING(Sigmoid, math::sigmoid(x))
 EDGEWISE_FLOATING(Sqrt, std::sqrt(x))
 #undef EDGEWISE_FLOATING
 struct Lgamma {

@@ -61,7 +61,15 @@ EDGEWISE_INLINE double exp(double x) {
   return (1.0 + parts.tail) * parts.half * parts.rest;
 }
 
-EDGEWISE_INLINE double exp2(double x) { return exp(x * 0.69314718055994531); }
+// Whole powers come out exact; x ln 2 as a whole would lose bits.
+EDGEWISE_INLINE double exp2(double x) {
+  x = x < -1080.0 ? -1080.0 : x;
+  x = x > 1030.0 ? 1030.0 : x;
+  const double n = (x + kRoundDouble) - kRoundDouble;
+  const double first = (n * 0.5 + kRoundDouble) - kRoundDouble;
+  const ExpParts parts = exp_parts((x - n) * 0.69314718055994531);
+  return (1.0 + parts.tail) * power_of_two(first) * power_of_two(n - first);
+}
 
 // |x| > 700 goes through infinity.
 EDGEWISE_INLINE double expm1(double x) {
@@ -365,8 +373,65 @@ EDGEWISE_INLINE double atanh(double x) {
   return std::copysign(0.5 * log1p(2.0 * a / (1.0 - a)), x);
 }
 
+// e^x as a product whose first factor is no subnormal number.
+template <typename C>
+struct PowerOfE {
+  C part, rest;
+};
+EDGEWISE_INLINE PowerOfE<double> power_of_e(double x) {
+  const ExpParts parts = exp_parts(x);
+  return {(1.0 + parts.tail) * parts.half, parts.rest};
+}
+EDGEWISE_INLINE PowerOfE<float> power_of_e(float x) {
+  const FloatExpParts parts = exp_parts(x);
+  return {(1.0f + parts.tail) * parts.first, parts.rest};
+}
+
+// 1 / (1 + e^-x), and that times x: from the power that does not overflow.
+template <typename C>
+EDGEWISE_INLINE C sigmoid(C x) {
+  const C e = exp(-std::abs(x));
+  return (x < 0 ? e : C(1)) / (C(1) + e);
+}
+template <typename C>
+EDGEWISE_INLINE C silu(C x) {
+  const PowerOfE<C> power = power_of_e(-std::abs(x));
+  const C e = power.part * power.rest;
+  // A subnormal power would lose bits before it is multiplied.
+  const C numerator = x < 0 ? x * power.part : x;
+  return numerator / (C(1) + e) * (x < 0 ? power.rest : C(1));
+}
+
+// x^2 and what it lost in rounding: powers of e of large squares need it.
+template <typename C>
+struct Square {
+  C high, low;
+};
+template <typename C>
+EDGEWISE_INLINE Square<C> square(C x) {
+  const C high = x * x;
+#if EDGEWISE_LEVEL >= 3 || defined(__aarch64__)
+  if constexpr (std::is_same_v<C, float>)
+    return {high, __builtin_fmaf(x, x, -high)};
+  else
+    return {high, __builtin_fma(x, x, -high)};
+#else
+  // In halves of the bits, products of which are exact.
+  using Bits = std::conditional_t<sizeof(C) == 4, uint32_t, uint64_t>;
+  constexpr Bits upper = ~Bits(0) << (sizeof(C) == 4 ? 12 : 27);
+  const C top = std::bit_cast<C>(std::bit_cast<Bits>(x) & upper), rest = x - top;
+  return {high, ((top * top - high) + C(2) * top * rest) + rest * rest};
+#endif
+}
+// e^-s. Infinity has lost nothing.
+template <typename C>
+EDGEWISE_INLINE C exp_minus(const Square<C>& s) {
+  const C e = exp(-s.high);
+  return e - (e == 0 ? C(0) : e * s.low);
+}
+
 // erfc(a) for a >= 0.5: e^(-a^2) t G(t).
-EDGEWISE_INLINE double erfc_tail(double a) {
+EDGEWISE_INLINE double erfc_tail(double a, const Square<double>& s) {
   const double t = 1.0 / (1.0 + 0.5 * a);
   const double g = polynomial(
       t, {0.28209479165730583, 0.28209480120417774, 0.24683259870411492, 0.1763167737503393,
@@ -374,8 +439,9 @@ EDGEWISE_INLINE double erfc_tail(double a) {
           -0.24976901604200108, 0.9186592968192936, -2.3219684200209794, 4.973192676869218,
           -7.930867835901536, 8.888339253553166, -6.913014938969031, 3.6617530788834016,
           -1.257246355534186, 0.24989396457328644, -0.02134149764831544});
-  return exp(-a * a) * t * g;
+  return exp_minus(s) * t * g;
 }
+EDGEWISE_INLINE double erfc_tail(double a) { return erfc_tail(a, square(a)); }
 EDGEWISE_INLINE double erf_near_zero(double x) {
   return x * polynomial(x * x, {1.1283791670955126, -0.3761263890318375, 0.11283791670954868,
                                 -0.026866170644999358, 0.005223977622008845, -0.0008548326509718547,
@@ -392,28 +458,41 @@ EDGEWISE_INLINE double erfc(double x) {
   const double far = x < 0 ? 2.0 - tail : tail;
   return a < 0.5 ? 1.0 - erf_near_zero(x) : far;
 }
-EDGEWISE_INLINE float erfc_tail(float a) {
+EDGEWISE_INLINE float erf_near_zero(float x) {
+  return x * polynomial(x * x, {1.1283791670823784f, -0.3761263852490886f, 0.1128377398554103f,
+                                -0.026863139500114524f, 0.005200395582199738f,
+                                -0.0007694212093517468f});
+}
+EDGEWISE_INLINE float erfc_tail(float a, const Square<float>& s) {
   const float t = 1.0f / (1.0f + 0.5f * a);
   const float g =
       polynomial(t, {0.28208215926502067f, 0.2824549615156878f, 0.24249424963694713f,
                      0.2051893471683424f, -0.032689158426767125f, 0.2869995421047058f,
                      -0.49505824517711994f, 0.2883698044099562f, -0.05984270284716197f});
-  return exp(-a * a) * t * g;
+  return exp_minus(s) * t * g;
 }
 EDGEWISE_INLINE float erf(float x) {
   const float a = std::abs(x);
-  const float near = x * polynomial(x * x, {1.1283791670823784f, -0.3761263852490886f,
-                                            0.1128377398554103f, -0.026863139500114524f,
-                                            0.005200395582199738f, -0.0007694212093517468f});
   // From 4 on it is 1, and powers of e below it would become subnormal.
-  const float far = std::copysign(1.0f - erfc_tail(a > 4.0f ? 4.0f : a), x);
-  return a < 0.5f ? near : far;
+  const float within = a > 4.0f ? 4.0f : a;
+  const float far = std::copysign(1.0f - erfc_tail(within, {within * within, 0.0f}), x);
+  return a < 0.5f ? erf_near_zero(x) : far;
 }
 
 EDGEWISE_INLINE float erfc(float x) {
-  const float a = std::abs(x), tail = erfc_tail(a);
+  const float a = std::abs(x), tail = erfc_tail(a, square(a));
   const float far = x < 0 ? 2.0f - tail : tail;
-  return a < 0.5f ? 1.0f - erf(x) : far;
+  return a < 0.5f ? 1.0f - erf_near_zero(x) : far;
+}
+
+// x erfc(-x / sqrt(2)) / 2: no difference of equals where x is negative.
+template <typename C>
+EDGEWISE_INLINE C gelu(C x) {
+  const C scaled = x * C(0.70710678118654752440), a = std::abs(scaled);
+  const Square<C> s = square(x);
+  const C tail = erfc_tail(a, {C(0.5) * s.high, C(0.5) * s.low});
+  const C far = x < 0 ? tail : C(2) - tail;
+  return C(0.5) * x * (a < C(0.5) ? C(1) + erf_near_zero(scaled) : far);
 }
 
 // For operands that were float: the logarithm has bits to spare.

@@ -6,7 +6,8 @@
 #include <cstring>
 #include <optional>
 
-#include "kernels/element.h"
+#include "kernels/compare.h"
+#include "kernels/levels.h"
 #include "kernels/view.h"
 
 namespace edgewise::testing {
@@ -15,14 +16,12 @@ namespace {
 struct TypeName {
   std::string_view name;
   ScalarType type;
-  double tolerance;  // relative, and absolute below 1
 };
 constexpr TypeName kTypes[] = {
-    {"f32", ScalarType::kFloat, 2e-6}, {"f64", ScalarType::kDouble, 1e-12},
-    {"f16", ScalarType::kHalf, 1e-3},  {"bf16", ScalarType::kBFloat16, 8e-3},
-    {"i8", ScalarType::kChar, 0},      {"i16", ScalarType::kShort, 0},
-    {"i32", ScalarType::kInt, 0},      {"i64", ScalarType::kLong, 0},
-    {"u8", ScalarType::kByte, 0},      {"bool", ScalarType::kBool, 0},
+    {"f32", ScalarType::kFloat},   {"f64", ScalarType::kDouble}, {"f16", ScalarType::kHalf},
+    {"bf16", ScalarType::kBFloat16}, {"i8", ScalarType::kChar},  {"i16", ScalarType::kShort},
+    {"i32", ScalarType::kInt},     {"i64", ScalarType::kLong},   {"u8", ScalarType::kByte},
+    {"u16", ScalarType::kUInt16},  {"u32", ScalarType::kUInt32}, {"bool", ScalarType::kBool},
 };
 
 void skip_spaces(std::string_view& text) {
@@ -55,61 +54,6 @@ bool take_numbers(std::string_view& text, std::string_view close, std::vector<T>
     take(text, ",");
   }
   return true;
-}
-
-// Elements of a tensor in row-major order.
-template <typename C>
-std::vector<C> elements(const Tensor& tensor) {
-  std::vector<C> result(static_cast<size_t>(tensor.numel()));
-  const View source = view_of(tensor);
-  const View target{reinterpret_cast<std::byte*>(result.data()), kTypeOf<C>, source.sizes,
-                    contiguous_strides(source.sizes)};
-  (void)assign(target, source);
-  return result;
-}
-
-std::string compare(const Tensor& got, const Tensor& expected) {
-  if (got.type() != expected.type() || !std::ranges::equal(got.sizes(), expected.sizes())) {
-    return "expected " + expected.describe() + ", got " + got.describe();
-  }
-  const double tolerance = std::ranges::find(kTypes, got.type(), &TypeName::type)->tolerance;
-  const auto a = elements<double>(got), b = elements<double>(expected);
-  const auto whole_a = elements<int64_t>(got), whole_b = elements<int64_t>(expected);
-  for (size_t i = 0; i < a.size(); ++i) {
-    const bool both_nan = std::isnan(a[i]) && std::isnan(b[i]);
-    const bool near = std::abs(a[i] - b[i]) <= tolerance * std::max(1.0, std::abs(b[i]));
-    const bool same = tolerance > 0 ? both_nan || a[i] == b[i] || near : whole_a[i] == whole_b[i];
-    if (!same) {
-      return "element " + std::to_string(i) + ": expected " + std::to_string(b[i]) + ", got " +
-             std::to_string(a[i]);
-    }
-  }
-  return "";
-}
-
-std::string compare(const Value& got, const Value& expected) {
-  if (got.kind() != expected.kind()) {
-    return "expected a " + std::string(expected.kind()) + ", got a " + std::string(got.kind());
-  }
-  if (const Tensor* tensor = got.get<Tensor>()) return compare(*tensor, *expected.get<Tensor>());
-  if (const TensorList* list = got.get<TensorList>()) {
-    for (size_t i = 0; i < list->items.size(); ++i) {
-      const std::string difference =
-          compare(*list->items[i], *expected.get<TensorList>()->items[i]);
-      if (!difference.empty()) return "item " + std::to_string(i) + ": " + difference;
-    }
-    return "";
-  }
-  if (const int64_t* number = got.get<int64_t>()) {
-    return *number == *expected.get<int64_t>() ? "" : "got " + std::to_string(*number);
-  }
-  if (const double* number = got.get<double>()) {
-    return *number == *expected.get<double>() ? "" : "got " + std::to_string(*number);
-  }
-  if (const bool* truth = got.get<bool>()) {
-    return *truth == *expected.get<bool>() ? "" : "got another bool";
-  }
-  return "a result of an unexpected kind";
 }
 
 }  // namespace
@@ -173,6 +117,14 @@ Value* CaseValues::add_list(std::string_view& text, bool output) {
 
 Value* CaseValues::add(std::string_view& text, bool output) {
   skip_spaces(text);
+  if (take(text, "$")) {
+    const size_t end = std::min(text.find(' '), text.size());
+    const auto named = names_.find(text.substr(0, end));
+    if (named == names_.end()) return nullptr;
+    text.remove_prefix(end);
+    std::string_view tensor = named->second;
+    return add_tensor(tensor, output);
+  }
   if (take(text, "none")) return keep(Value());
   if (take(text, "true")) return keep(Value(Value::Variant(true)));
   if (take(text, "false")) return keep(Value(Value::Variant(false)));
@@ -205,16 +157,25 @@ Value* CaseValues::add(std::string_view& text, bool output) {
   return add_tensor(text, output);
 }
 
-std::string check_case(std::string_view line) {
+bool take_definition(std::string_view line, CaseNames& names) {
+  const size_t equals = line.find(" = ");
+  if (!line.starts_with('$') || equals == std::string_view::npos) return false;
+  names.insert_or_assign(std::string(line.substr(1, equals - 1)),
+                         std::string(line.substr(equals + 3)));
+  return true;
+}
+
+std::string check_case(std::string_view line, const CaseNames& names, int level) {
   const size_t space = line.find(' '), arrow = line.find(" -> ");
   if (space == std::string_view::npos || arrow == std::string_view::npos) return "no case";
   const std::string_view name = line.substr(0, space);
   std::string_view input = line.substr(space, arrow - space);
   std::string_view output = line.substr(arrow + 4);
-  const Kernel* kernel = find_kernel(name);
+  const KernelEntry* kernel = find_kernel_of_level(level, name);
   if (!kernel) return "no such kernel";
+  const AccuracyRow* accuracy = find_accuracy(name);
 
-  CaseValues values;
+  CaseValues values(names);
   std::vector<Value*> arguments;
   for (skip_spaces(input); !input.empty(); skip_spaces(input)) {
     arguments.push_back(values.add(input, false));
@@ -225,7 +186,16 @@ std::string check_case(std::string_view line) {
     error = output.substr(at + 6);
     output = output.substr(0, at);
   }
-  std::vector<const Value*> expected;
+  std::string_view terms;
+  if (const size_t at = output.find(" ~ "); at != std::string_view::npos) {
+    terms = output.substr(at + 3);
+    output = output.substr(0, at);
+  }
+  std::vector<const Value*> expected, magnitudes;
+  for (skip_spaces(terms); !terms.empty(); skip_spaces(terms)) {
+    magnitudes.push_back(values.add(terms, false));
+    if (!magnitudes.back()) return "malformed magnitude";
+  }
   const size_t first_result = arguments.size();
   bool in_place = false;
   for (skip_spaces(output); !output.empty(); skip_spaces(output)) {
@@ -238,6 +208,9 @@ std::string check_case(std::string_view line) {
     if (!in_place) arguments.push_back(target);
     if (error) output = again;
   }
+  // What the call reads in place is gone when it is compared.
+  const std::vector<Value*> inputs(arguments.begin() + (in_place ? 1 : 0),
+                                   arguments.begin() + static_cast<ptrdiff_t>(first_result));
   const Status status = [&] {
     KernelContext context(kernel->name, arguments);
     return kernel->function(context);
@@ -250,7 +223,8 @@ std::string check_case(std::string_view line) {
   if (!status.ok()) return "got: " + status.message();
   for (size_t i = 0; i < expected.size(); ++i) {
     const Value& got = *arguments[in_place ? 0 : first_result + i];
-    const std::string difference = compare(got, *expected[i]);
+    const std::string difference = compare(
+        got, *expected[i], accuracy, i < magnitudes.size() ? magnitudes[i] : nullptr, inputs);
     if (!difference.empty()) return "result " + std::to_string(i) + ": " + difference;
   }
   // Results come after the arguments; the schema counts outputs, but numbers of prim ops not.

@@ -8,15 +8,20 @@ seeded generator, so that lines do not change without need.
 
 from __future__ import annotations
 
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "tests"))
 
 import torch
 import torch.ao.quantization.fx._decomposed  # defines quantized_decomposed
 import torchao.quantization  # noqa: F401  defines its own
 from case_tables import TABLES, Strided
 from case_tables_core import CORE
+from reference import magnitudes, references
+from special_tables import NAMED, SPECIAL
 
 NAMES = {
     torch.float32: "f32",
@@ -28,6 +33,8 @@ NAMES = {
     torch.int32: "i32",
     torch.int64: "i64",
     torch.uint8: "u8",
+    torch.uint16: "u16",
+    torch.uint32: "u32",
     torch.bool: "bool",
 }
 
@@ -41,6 +48,14 @@ def number(value: float | bool, type_: torch.dtype) -> str:
 
 def tensor_text(tensor: torch.Tensor) -> str:
     """The text of a tensor, with its dim_order unless that is the usual one."""
+    for name, named in NAMED.items():
+        if named is tensor:
+            return f"${name}"
+    return written_out(tensor)
+
+
+def written_out(tensor: torch.Tensor) -> str:
+    """The same with all elements."""
     sizes = ", ".join(map(str, tensor.shape))
     order = ""
     if tensor.dim() == 4 and not tensor.is_contiguous() and tensor.numel() > 0:
@@ -115,22 +130,28 @@ def case(name: str, args: tuple[Any, ...]) -> str:
         else:
             positional.append(given)
     results = call(*positional, **keywords)
+    single = isinstance(results, torch.Tensor)
+    own = [results] if single else list(results)
+    kinds = [str(a.type) for a in inputs]
+    expected = references(name, call, kinds, positional, keywords, own)
     written = " ".join(text(v, str(a.type)) for a, v in zip(inputs, values, strict=True))
     outs = [a for a in schema.arguments if a.is_out]
-    if isinstance(results, torch.Tensor):
-        results = [results]
+    shown = " ".join(map(tensor_text, expected))
     if outs and "List" in str(outs[0].type):
-        expected = "< " + " ".join(map(tensor_text, results)) + " >"
-    else:
-        expected = " ".join(map(tensor_text, results))
-    return f"{name} {written} -> {expected}"
+        return f"{name} {written} -> < {shown} >"
+    terms = magnitudes(name, call, positional, keywords)
+    if terms is not None:
+        shown += " ~ " + " ".join(tensor_text(m.float()) for m in terms)
+    return f"{name} {written} -> {shown}"
 
 
 def main() -> None:
     """Writes all tables."""
     folder = Path(__file__).parent / "cases"
-    for table, cases in {**TABLES, "core": CORE}.items():
+    for table, cases in {**TABLES, "core": CORE, "special": SPECIAL}.items():
         lines: list[str] = []
+        if table == "special":
+            lines += [f"${name} = {written_out(tensor)}" for name, tensor in NAMED.items()]
         for name, make in cases:
             torch.manual_seed(zlib.crc32(f"{table} {name} {len(lines)}".encode()))
             lines.append(case(name, make()))
