@@ -32,6 +32,7 @@ Status accumulate(KernelContext& context) {
     EDGEWISE_TRY(row.reserve(n));
     for_rows<2>({target, source}, along, [&](const auto& firsts) {
       load<C>(source.type, firsts[1], source.strides[along], n, row.data());
+      if (!kProduct) row[0] = wrap_add(row[0], C(0));  // sums begin with 0: none is -0
       for (int64_t i = 1; i < n; ++i) {
         row[i] = kProduct ? wrap_mul(row[i], row[i - 1]) : wrap_add(row[i], row[i - 1]);
       }

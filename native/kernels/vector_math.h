@@ -44,7 +44,7 @@ struct ExpParts {
 };
 
 EDGEWISE_INLINE ExpParts exp_parts(double x) {
-  x = x < -750.0 ? -750.0 : x;
+  x = x < -780.0 ? -780.0 : x;
   x = x > 720.0 ? 720.0 : x;
   const double n = (x * kInverseLn2 + kRoundDouble) - kRoundDouble;
   const double r = (x - n * kLn2High) - n * kLn2Low;
@@ -96,7 +96,7 @@ EDGEWISE_INLINE FloatExpParts exp_parts(float r, float shifted) {
 }
 
 EDGEWISE_INLINE FloatExpParts exp_parts(float x) {
-  x = x < -105.0f ? -105.0f : x;
+  x = x < -120.0f ? -120.0f : x;
   x = x > 90.0f ? 90.0f : x;
   const float shifted = x * 1.44269504f + kRoundFloat;
   const float n = shifted - kRoundFloat;
@@ -397,8 +397,9 @@ template <typename C>
 EDGEWISE_INLINE C silu(C x) {
   const PowerOfE<C> power = power_of_e(-std::abs(x));
   const C e = power.part * power.rest;
-  // A subnormal power would lose bits before it is multiplied.
-  const C numerator = x < 0 ? x * power.part : x;
+  // A subnormal power would lose bits before it is multiplied; minus infinity times 0 is NaN.
+  const C part = x < C(sizeof(C) == 4 ? -120 : -780) ? C(0) : power.part;
+  const C numerator = x < 0 ? x * part : x;
   return numerator / (C(1) + e) * (x < 0 ? power.rest : C(1));
 }
 
@@ -540,7 +541,7 @@ EDGEWISE_INLINE double exact_fmod(double a, double b) {
   return std::copysign(rest, a);
 }
 #else
-EDGEWISE_INLINE bool hard_exact_fmod(double, double) { return false; }
+EDGEWISE_INLINE bool hard_exact_fmod(double, double b) { return b == 0; }
 EDGEWISE_INLINE double exact_fmod(double a, double b) { return std::fmod(a, b); }
 #endif
 

@@ -95,4 +95,12 @@ CORE: list[Case] = [
     *table("_pdist_forward.out", [lambda p=p: (t(18, 3), p) for p in (0.0, 1.0, 2.0)]),
     *table("_cdist_forward.out", [lambda p=p: (t(2, 2, 70), t(2, 17, 70), p, None)
                                   for p in (1.0, 2.0)]),
+    *table("avg_pool1d.out", [lambda: (t(1, 2, 7), [3], [2], [1])]),
+    *table("adaptive_avg_pool1d.out", [lambda: (t(1, 2, 7), [3])]),
+    *table("adaptive_max_pool3d.out", [lambda: (t(1, 2, 3, 4, 4), [2, 2, 3])]),
+    *table("reflection_pad3d.out", [lambda: (t(1, 1, 3, 3, 3), [1, 0, 2, 1, 0, 1])]),
+    *table("searchsorted.Scalar_out", [lambda: (t(5).sort().values, 0.5)]),
+    *table("bucketize.Scalar_out", [lambda: (0.5, t(4).sort().values)]),
+    *table("upsample_linear1d.out", [lambda: (t(1, 2, 5), [8], False)]),
+    *table("upsample_nearest3d.out", [lambda: (t(1, 1, 2, 3, 2), [3, 4, 4])]),
 ]  # fmt: skip

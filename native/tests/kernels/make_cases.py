@@ -64,6 +64,12 @@ def written_out(tensor: torch.Tensor) -> str:
     return f"{NAMES[tensor.dtype]}[{sizes}]{order}{{{items}}}"
 
 
+def magnitude_text(tensor: torch.Tensor) -> str:
+    """A tensor of magnitudes, with few digits; subnormal ones are not read back."""
+    items = ", ".join(f"{max(x, 1e-300):.4g}" if x else "0" for x in tensor.flatten().tolist())
+    return f"f64[{', '.join(map(str, tensor.shape))}]{{{items}}}"
+
+
 def text(value: Any, schema_type: str) -> str:
     """The text of an argument, whose kind the schema may decide."""
     if value is None:
@@ -141,7 +147,7 @@ def case(name: str, args: tuple[Any, ...]) -> str:
         return f"{name} {written} -> < {shown} >"
     terms = magnitudes(name, call, positional, keywords)
     if terms is not None:
-        shown += " ~ " + " ".join(tensor_text(m.float()) for m in terms)
+        shown += " ~ " + " ".join(map(magnitude_text, terms))
     return f"{name} {written} -> {shown}"
 
 

@@ -32,20 +32,50 @@ EXACT: dict[str, Callable[..., Any]] = {
     "aten::cosh.out": mpmath.cosh,
     "aten::silu.out": lambda x: x / (1 + mpmath.exp(-x)),
     "aten::sigmoid.out": lambda x: 1 / (1 + mpmath.exp(-x)),
+    "aten::hardswish.out": lambda x: x * min(max(x + 3, 0), 6) / 6,
 }
 """Functions that eager computes with errors which a kernel need not have."""
+
+
+# Sleef's remainders, in loops over vectors, are NaN of large quotients; the C library's are exact.
+SCALAR_LOOP = (
+    "aten::fmod.Tensor_out",
+    "aten::fmod.Scalar_out",
+    "aten::remainder.Tensor_out",
+    "aten::remainder.Scalar_out",
+)
+
+
+def _strided(x: torch.Tensor) -> torch.Tensor:
+    """The same numbers, which eager does not take for a vector loop."""
+    return torch.stack([x, x], -1)[..., 0]
 
 
 def _exactly(
     function: Callable[..., Any], x: torch.Tensor, other: torch.Tensor, *args: Any
 ) -> torch.Tensor:
-    """Element by element with many digits; `other` where x is huge, infinite or NaN."""
+    """Element by element with many digits; `other` where that does not go."""
+
+    def value(v: float, instead: float) -> float:
+        try:
+            return float(function(mpmath.mpf(v), *args)) if np.isfinite(v) else instead
+        except (OverflowError, ValueError):
+            return instead
+
     with mpmath.workprec(400):
-        values = [
-            float(function(mpmath.mpf(v), *args)) if abs(v) < 1e4 else y
-            for v, y in zip(x.flatten().tolist(), other.double().flatten().tolist(), strict=True)
-        ]
-    return torch.tensor(values, dtype=torch.float64).reshape(x.shape)
+        pairs = zip(x.flatten().tolist(), other.double().flatten().tolist(), strict=True)
+        return torch.tensor([value(*p) for p in pairs], dtype=torch.float64).reshape(x.shape)
+
+
+def _sensitivity(function: Callable[..., Any], *args: Any) -> Callable[[Any], Any]:
+    """x f'(x), by a difference that is small and has digits left; at least the value."""
+    step = mpmath.mpf(2) ** -150
+
+    def size(x: Any) -> Any:
+        y = function(x, *args)
+        return max(abs(function(x * (1 + step), *args) - y) / step, abs(y))
+
+    return size
 
 
 def _single(value: Any) -> Any:
@@ -87,6 +117,8 @@ def references(
         other = call(_to(torch.float64)(args[0]), *args[1:], **keywords)
         exact = _exactly(EXACT[name], args[0].double(), other, *args[1:], *keywords.values())
         return [_merge(own[0], exact)]
+    if name in SCALAR_LOOP:
+        return [call(*_map(_strided, list(args)), **keywords)]
     wide = torch.float64
     if name in OWN_ROUNDING:
         wide = torch.float32 if types & {*HALVES, torch.float32} else torch.float64
@@ -110,17 +142,21 @@ def magnitudes(
     name: str, call: Callable[..., Any], args: Sequence[Any], keywords: dict[str, Any]
 ) -> list[torch.Tensor] | None:
     """For kernels whose bound counts the terms' magnitudes: of each element y of each result, the
-    sum of |dy/dx x| over all operands' elements x. Of a sum that is the sum of its terms'
+    sum of |dy/dx x| over all operands' elements x, at least |y|. Of a sum that is the sum of its terms'
     magnitudes; of others it says how much of the operands' own rounding comes through."""
     row = accuracy(name)
     if row is None or not (row.single.terms or row.double.terms):
         return None
+    if name in EXACT:
+        x, more = args[0].double(), (*args[1:], *keywords.values())
+        with mpmath.workprec(400):
+            return [_exactly(_sensitivity(EXACT[name], *more), x, torch.zeros_like(x))]
     leaves: list[torch.Tensor] = []
 
     def collect(x: torch.Tensor) -> Any:
         if not x.dtype.is_floating_point:
             return x
-        leaves.append(x.double())
+        leaves.append(x.double().clone())
         return len(leaves) - 1, "leaf"
 
     def fill(values: Any, given: Sequence[torch.Tensor]) -> Any:
@@ -136,10 +172,29 @@ def magnitudes(
         results = [results] if isinstance(results, torch.Tensor) else list(results)
         return tuple(y.double() for y in results)
 
-    shapes = [y.shape for y in function(*leaves)]
-    totals = [torch.zeros(shape, dtype=torch.float64) for shape in shapes]
-    jacobians = torch.autograd.functional.jacobian(function, tuple(leaves))
-    for k, total in enumerate(totals):
-        for leaf, part in zip(leaves, jacobians[k], strict=True):
-            total += (part * leaf).nan_to_num(0, 0, 0).abs().sum(list(range(total.dim(), part.dim())))
-    return totals
+    if not leaves:
+        return None
+    if "upsample" in name:
+        # The weights' own rounding counts, too: it grows with the position.
+        return [torch.full(y.shape, float(leaves[0].abs().max())) for y in function(*leaves)]
+    # A logarithm of about 1 and a position between pixels are rounded as numbers of about 1.
+    floor = 1.0 if "_log_softmax" in name else 0.0
+    least = 1.0 if "grid_sampler" in name else 0.0
+    values = function(*leaves)
+    totals = [torch.full(y.shape, floor, dtype=torch.float64) for y in values]
+    for leaf in leaves:
+        flat = leaf.flatten()
+        for i, held_value in enumerate(flat.tolist()):
+            size = max(abs(held_value), least)
+            if size == 0 or not np.isfinite(size):
+                continue
+            sides = []
+            for step in (2.0**-20, -(2.0**-20)):
+                flat[i] = held_value + size * step
+                leaf.copy_(flat.reshape(leaf.shape))
+                sides.append(function(*leaves))
+            flat[i] = held_value
+            for total, above, below in zip(totals, *sides, strict=True):
+                total += ((above - below) * 2.0**19).nan_to_num(np.inf, np.inf, np.inf).abs()
+        leaf.copy_(flat.reshape(leaf.shape))
+    return [torch.maximum(t, y.abs()) for t, y in zip(totals, values, strict=True)]
