@@ -460,9 +460,9 @@ EDGEWISE_INLINE double erfc(double x) {
   return a < 0.5 ? 1.0 - erf_near_zero(x) : far;
 }
 EDGEWISE_INLINE float erf_near_zero(float x) {
-  return x * polynomial(x * x, {1.1283791670823784f, -0.3761263852490886f, 0.1128377398554103f,
-                                -0.026863139500114524f, 0.005200395582199738f,
-                                -0.0007694212093517468f});
+  return x * polynomial(x * x,
+                        {1.1283791670823784f, -0.3761263852490886f, 0.1128377398554103f,
+                         -0.026863139500114524f, 0.005200395582199738f, -0.0007694212093517468f});
 }
 EDGEWISE_INLINE float erfc_tail(float a, const Square<float>& s) {
   const float t = 1.0f / (1.0f + 0.5f * a);

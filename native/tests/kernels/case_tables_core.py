@@ -95,6 +95,7 @@ CORE: list[Case] = [
     *table("_pdist_forward.out", [lambda p=p: (t(18, 3), p) for p in (0.0, 1.0, 2.0)]),
     *table("_cdist_forward.out", [lambda p=p: (t(2, 2, 70), t(2, 17, 70), p, None)
                                   for p in (1.0, 2.0)]),
+    *table("lgamma.out", [lambda: (t(5, low=1),)]),
     *table("avg_pool1d.out", [lambda: (t(1, 2, 7), [3], [2], [1])]),
     *table("adaptive_avg_pool1d.out", [lambda: (t(1, 2, 7), [3])]),
     *table("adaptive_max_pool3d.out", [lambda: (t(1, 2, 3, 4, 4), [2, 2, 3])]),

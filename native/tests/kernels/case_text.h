@@ -41,4 +41,7 @@ bool take_definition(std::string_view line, CaseNames& names);
 // written, within what the kernel declares, else what is different.
 std::string check_case(std::string_view line, const CaseNames& names, int level);
 
+// Runs a line's call and returns its status; results are passed as outputs only.
+Status run_case(std::string_view line, int level);
+
 }  // namespace edgewise::testing

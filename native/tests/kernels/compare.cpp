@@ -56,7 +56,7 @@ double epsilon_of(ScalarType type) {
 // One beyond the largest finite number, so that infinity is a neighbour of it.
 double bounded(double x, ScalarType type) {
   if (!std::isinf(x)) return x;
-  const double most = type == ScalarType::kHalf      ? 65536.0
+  const double most = type == ScalarType::kHalf     ? 65536.0
                       : type == ScalarType::kDouble ? std::numeric_limits<double>::max()
                                                     : 0x1p128;
   return std::copysign(most, x);
@@ -158,7 +158,8 @@ std::string compare(const Tensor& got, const Tensor& expected, const AccuracyRow
     std::string text = "element " + index_text(index) + ": expected " + text_of(expected, i) +
                        ", got " + text_of(got, i);
     if (apart > 0) text += ", " + text_of(apart) + " ulp away";
-    if (room > 0) text += ", " + text_of(std::abs(a[i] - b[i])) + " off, " + text_of(room) + " allowed";
+    if (room > 0)
+      text += ", " + text_of(std::abs(a[i] - b[i])) + " off, " + text_of(room) + " allowed";
     return text + "; declared: " + bound.describe() +
            "; arguments there: " + arguments_at(arguments, index, got.sizes());
   }

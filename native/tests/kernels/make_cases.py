@@ -22,6 +22,7 @@ from case_tables import TABLES, Strided
 from case_tables_core import CORE
 from reference import magnitudes, references
 from special_tables import NAMED, SPECIAL
+from type_lines import type_lines
 
 NAMES = {
     torch.float32: "f32",
@@ -66,7 +67,7 @@ def written_out(tensor: torch.Tensor) -> str:
 
 def magnitude_text(tensor: torch.Tensor) -> str:
     """A tensor of magnitudes, with few digits; subnormal ones are not read back."""
-    items = ", ".join(f"{max(x, 1e-300):.4g}" if x else "0" for x in tensor.flatten().tolist())
+    items = ", ".join(f"{min(max(x, 1e-300), 1e308):.4g}" if x else "0" for x in tensor.flatten().tolist())
     return f"f64[{', '.join(map(str, tensor.shape))}]{{{items}}}"
 
 
@@ -164,6 +165,9 @@ def main() -> None:
         header = f"# Written by make_cases.py with eager PyTorch {torch.__version__}.\n"
         (folder / f"{table}.txt").write_text(header + "\n".join(lines) + "\n")
         print(f"{table}: {len(lines)} cases")
+    lines = type_lines(folder)
+    (folder / "by_type.tsv").write_text("\n".join(lines) + "\n")
+    print(f"types: {len(lines)} kernels")
 
 
 if __name__ == "__main__":

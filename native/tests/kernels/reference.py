@@ -175,8 +175,9 @@ def magnitudes(
     if not leaves:
         return None
     if "upsample" in name:
-        # The weights' own rounding counts, too: it grows with the position.
-        return [torch.full(y.shape, float(leaves[0].abs().max())) for y in function(*leaves)]
+        # Positions between pixels are rounded as numbers up to the longest side.
+        size = float(leaves[0].abs().max()) * max(leaves[0].shape[2:])
+        return [torch.full(y.shape, size) for y in function(*leaves)]
     # A logarithm of about 1 and a position between pixels are rounded as numbers of about 1.
     floor = 1.0 if "_log_softmax" in name else 0.0
     least = 1.0 if "grid_sampler" in name else 0.0
