@@ -67,7 +67,9 @@ def written_out(tensor: torch.Tensor) -> str:
 
 def magnitude_text(tensor: torch.Tensor) -> str:
     """A tensor of magnitudes, with few digits; subnormal ones are not read back."""
-    items = ", ".join(f"{min(max(x, 1e-300), 1e308):.4g}" if x else "0" for x in tensor.flatten().tolist())
+    items = ", ".join(
+        f"{min(max(x, 1e-300), 1e308):.4g}" if x else "0" for x in tensor.flatten().tolist()
+    )
     return f"f64[{', '.join(map(str, tensor.shape))}]{{{items}}}"
 
 

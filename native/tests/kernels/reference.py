@@ -142,8 +142,8 @@ def magnitudes(
     name: str, call: Callable[..., Any], args: Sequence[Any], keywords: dict[str, Any]
 ) -> list[torch.Tensor] | None:
     """For kernels whose bound counts the terms' magnitudes: of each element y of each result, the
-    sum of |dy/dx x| over all operands' elements x, at least |y|. Of a sum that is the sum of its terms'
-    magnitudes; of others it says how much of the operands' own rounding comes through."""
+    sum of |dy/dx x| over all operands' elements x, at least |y|. Of a sum that is the sum of its
+    terms' magnitudes; of others it says how much of the operands' own rounding comes through."""
     row = accuracy(name)
     if row is None or not (row.single.terms or row.double.terms):
         return None

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from case_tables import BF16, BOOL, F16, F32, F64, I8, I16, I32, I64, U8, Case, Maker, each, table
+
 from special_values import FLOATING, pairs, special, spread
 
 INF, NAN = math.inf, math.nan
@@ -75,12 +76,14 @@ def rows(type_: torch.dtype) -> torch.Tensor:
     return torch.tensor(
         [[1.0, NAN, 2.0, -1.0], [INF, 1.0, -INF, 0.0], [-INF] * 4, [INF, 1.0, 2.0, INF],
          [-0.0, 0.0, -0.0, 0.0], [-0.0] * 4, [3.0] * 4, [most, -most, 0.5, 1.0],
-         [least, -least, 0.0, least], [NAN] * 4, [1.0, -INF, -INF, 2.0], [100.0, -100.0, 99.0, 0.0]],
+         [least, -least, 0.0, least], [NAN] * 4, [1.0, -INF, -INF, 2.0],
+         [100.0, -100.0, 99.0, 0.0]],
         dtype=type_,
     )  # fmt: skip
 
 
 def over_rows(*more: Any, types: tuple[torch.dtype, ...] = FLOATING) -> list[Maker]:
+    """Those rows of each type, before further arguments."""
     return each(types, lambda type_: (rows(type_), *more))
 
 
@@ -114,7 +117,8 @@ SPECIAL: list[Case] = [
            quotients(*WHOLE)),
     *table("pow.Tensor_Tensor_out", two(*ALL)),
     *table("pow.Tensor_Scalar_out", scalars(FLOATING, 0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.0, 3.0,
-                                            -2.0, 2.5, INF, -INF, NAN), scalars((I32,), 0, 1, 2, 3)),
+                                            -2.0, 2.5, INF, -INF, NAN),
+           scalars((I32,), 0, 1, 2, 3)),
     *table("pow.Scalar_out", [lambda p=p, t=t: (p, NAMED[SHORT[t]]) for t in FLOATING
                               for p in (0.0, -0.0, 1.0, -1.0, 2.0, -1.5, INF, NAN)]),
     *table("remainder.Scalar_out fmod.Scalar_out", scalars(FLOATING, 3.0, -2.5, INF)),

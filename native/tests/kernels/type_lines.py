@@ -5,31 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-_TENSOR = re.compile(r"(?<![\w:])(f32|f64|f16|bf16|i8|i16|i32|i64|u8|bool)\[([^]]*)\](:\d+)?\{([^}]*)\}")
+_TENSOR = re.compile(
+    r"(?<![\w:])(f32|f64|f16|bf16|i8|i16|i32|i64|u8|bool)\[([^]]*)\](:\d+)?\{([^}]*)\}"
+)
 _ORDER = ("f32", "i32", "i8", "f64", "bool", "u8", "f16", "bf16", "i16", "i64")
 """Which of a call's types is the one that is tried, the first that it has."""
-
-BY_HAND = """\
-aten::_embedding_bag.out T[3, 2]{1, 2, 1, 2, 1, 2} i64[2]{0, 1} i64[1]{0} false 0 false none false -1 -> R[0, 0]{} i64[0]{} i64[0]{} i64[0]{}
-aten::_embedding_bag_forward_only.out T[3, 2]{1, 2, 1, 2, 1, 2} i64[2]{0, 1} i64[1]{0} false 0 false none false -1 -> R[0, 0]{} i64[0]{} i64[0]{} i64[0]{}
-aten::_native_batch_norm_legit_functional.out T[1, 1, 3]{1, 2, 1} none none T[1]{1} T[1]{1} true f:0.1 f:0.1 -> R[0, 0, 0]{} R[0]{} R[0]{} R[0]{} R[0]{}
-aten::bernoulli.float_out T[2]{1, 1} f:0.5 none -> R[0]{}
-aten::bernoulli.out T[2]{1, 1} none -> R[0]{}
-aten::embedding_renorm.out T[2, 2]{1, 2, 1, 2} i64[1]{0} f:1.0 f:2.0 -> R[0, 0]{}
-aten::empty.out (2) none -> R[0]{}
-aten::empty_permuted.out (2) (0) -> R[0]{}
-aten::empty_strided.out (2) (1) -> R[0]{}
-aten::native_dropout.out T[2]{1, 1} f:0.5 true -> R[0]{} bool[0]{}
-aten::rand.out (2) -> R[0]{}
-aten::rand_like.out T[2]{1, 1} none -> R[0]{}
-aten::randint.low_out 1 5 (2) -> R[0]{}
-aten::randint.out 5 (2) -> R[0]{}
-aten::randn.out (2) -> R[0]{}
-aten::randn_like.out T[2]{1, 1} none -> R[0]{}
-aten::randperm.out 2 -> R[0]{}
-dim_order_ops::_empty_dim_order.out (2) (0) -> R[0]{}
-""".splitlines()
-"""Kernels whose results PyTorch does not give."""
 
 
 def _elements(text: str) -> str:
@@ -70,7 +50,8 @@ def _line(case: str) -> str | None:
 
 
 def type_lines(folder: Path) -> list[str]:
-    """One line for each kernel that has a case, the shortest of its cases with the first type and few others."""
+    """One line for each kernel that has a case, the shortest of its cases with the first type and
+    few others; and those written by hand, of kernels whose results PyTorch does not give."""
     best: dict[str, tuple[int, int, int, str]] = {}
     for path in sorted(folder.glob("*.txt")):
         for case in path.read_text().splitlines():
@@ -83,4 +64,5 @@ def type_lines(folder: Path) -> list[str]:
             if "self=" in case and " T[" not in line:
                 continue
             best[name] = min(best.get(name, rank), rank)
-    return sorted([*(line for *_, line in best.values()), *BY_HAND])
+    by_hand = (folder / "by_type_by_hand.tsv").read_text().splitlines()
+    return sorted([*(line for *_, line in best.values()), *by_hand])

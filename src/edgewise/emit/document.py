@@ -1,4 +1,4 @@
-"""The runtime's own operators as Markdown, made from its registry.
+"""The runtime's own operators as Markdown, made from its registry and their declared accuracy.
 
 python -m edgewise.emit.document > docs/operators.md
 """
@@ -9,122 +9,71 @@ from collections import defaultdict
 
 import torch
 
+from edgewise.emit.kernel_accuracy import PATH, Accuracy, accuracy, sets
+
 _HEAD = """# Operators of the runtime
 
-Made from the registry of kernels by `python -m edgewise.emit.document`; a test fails if it is
-stale. These run whatever no backend takes. `make conformance` compares them with eager PyTorch.
+Made by `python -m edgewise.emit.document` from the registry of kernels and from
+`native/kernels/accuracy.txt`, where kernels declare what they take and how exact they are. A test
+fails if this page is stale; the native tests call every kernel with types that are listed and types
+that are not, and hold each element of its results to its bound, at every level of vector
+instructions that the CPU has. These run whatever no backend takes. `make conformance` compares
+them with eager PyTorch on its own samples.
 
-*numbers* are float32, float16, bfloat16, float64, int64, int32, int16, int8, uint8, uint16, uint32
-and bool; *floating* the first four. Operands of different types are promoted as in PyTorch, shapes
-broadcast, dimensions may be negative, tensors may be empty or without dimensions. float16 and
-bfloat16 are computed in float32 and rounded once. Operators with a star are core ATen.
+{sets}Operands of different types are promoted as in PyTorch, shapes broadcast, dimensions may be
+negative, tensors may be empty or without dimensions. float16 and bfloat16 are computed in float32
+and rounded once. Operators with a star are core ATen.
+
+Accuracy is of float32, of float64, and of float16 and bfloat16, one for all if they are equal;
+integers and bools are exact.
+
+| accuracy | what it says of every element |
+|---|---|
+| exact | eager PyTorch's result, bit by bit, with the signs of zeros; any NaN is NaN |
+| n ulp | at most n units in the last place from the exact result, rounded to the type |
+| n eps | at most n epsilons of the type in which it is computed, times the sum of the terms' \
+magnitudes, and one unit of the result |
+
+The terms are those that are added. Of functions that are no sums they are what each operand
+contributes, abs(dy/dx x); of interpolations the largest pixel times the longest side.
+
+Where PyTorch's vector loops and its scalar loops differ, kernels give what is exact: `cosh`, `sinh`
+and `hardswish` do not overflow before their result does, `gelu` and `silu` keep their digits where
+they are tiny, `fmod` and `remainder` of huge quotients are numbers and not NaN. Of equal zeros
+`fmax` and `fmin` take the first. `add`, `sub` and `rsub` are exact where alpha is a power of 2.
 
 Of core ATen these are no kernels: views (they are lowered to the `_copy` operators),
 `_fft_r2c` and `_fft_c2r` (a file holds no complex tensors), `resize_`, and questions about
 strides and storage, which a program's tensors do not have.
 
 `python benchmarks/kernel_speed.py` compares their speed with eager PyTorch's, one call a line, in
-every type, on one thread at 64 k elements. On an Intel Xeon with AVX-512 each of the 2414 took less
-than three times as long.
+every type, on one thread.
 
-| operator | overloads | types | notes |
-|---|---|---|---|
+| operator | overloads | types | accuracy | notes |
+|---|---|---|---|---|
 """
 
-_FLOATING = {
-    "_adaptive_avg_pool2d_backward",
-    "_cdist_forward",
-    "_embedding_bag",
-    "_embedding_bag_forward_only",
-    "_log_softmax",
-    "_native_batch_norm_legit",
-    "_native_batch_norm_legit_functional",
-    "_native_batch_norm_legit_no_training",
-    "_pdist_forward",
-    "_softmax",
-    "avg_pool2d_backward",
-    "bernoulli",
-    "convolution_backward",
-    "elu",
-    "embedding_dense_backward",
-    "gelu",
-    "glu",
-    "grid_sampler_2d",
-    "grid_sampler_3d",
-    "hardsigmoid",
-    "hardswish",
-    "leaky_relu",
-    "linalg_vector_norm",
-    "max_pool2d_with_indices_backward",
-    "mean",
-    "native_batch_norm",
-    "native_dropout",
-    "native_group_norm",
-    "native_group_norm_backward",
-    "native_layer_norm",
-    "native_layer_norm_backward",
-    "rand",
-    "rand_like",
-    "randn",
-    "randn_like",
-    "silu",
-    "std",
-    "var",
-    "var_mean",
+_TYPES = {
+    "f32": "float32",
+    "f64": "float64",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "u8": "uint8",
+    "u16": "uint16",
+    "u32": "uint32",
+    "u64": "uint64",
 }
-_ANY = {
-    "_clone_dim_order",
-    "_empty_dim_order",
-    "_to_dim_order_copy",
-    "alias_copy",
-    "as_strided_copy",
-    "cat",
-    "clone",
-    "constant_pad_nd",
-    "detach_copy",
-    "diagonal_copy",
-    "embedding",
-    "empty",
-    "empty_permuted",
-    "empty_strided",
-    "expand_copy",
-    "flip",
-    "gather",
-    "index",
-    "index_select",
-    "lift_fresh_copy",
-    "masked_scatter",
-    "masked_select",
-    "narrow_copy",
-    "permute_copy",
-    "reflection_pad1d",
-    "reflection_pad2d",
-    "reflection_pad3d",
-    "repeat",
-    "replication_pad1d",
-    "replication_pad2d",
-    "replication_pad3d",
-    "roll",
-    "select_copy",
-    "select_scatter",
-    "slice_copy",
-    "slice_scatter",
-    "split_copy",
-    "split_with_sizes_copy",
-    "squeeze_copy",
-    "stack",
-    "t_copy",
-    "transpose_copy",
-    "unbind_copy",
-    "unfold_copy",
-    "unsqueeze_copy",
-    "view_copy",
-}
-_BITS = {"bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"}
 _RANDOM = "not PyTorch's numbers; the same in every run of a program that runs alone"
 _NOTES = {
     "bernoulli": _RANDOM,
     "embedding": "indices int64 or int32",
+    "embedding_2bit": "types are the packed weights'",
+    "embedding_4bit": "types are the packed weights'",
+    "embedding_byte": "types are the weights'",
     "empty": "contents undefined",
     "empty_permuted": "contents undefined; the memory plan decides the strides",
     "empty_strided": "contents undefined; the memory plan decides the strides",
@@ -147,34 +96,43 @@ def markdown() -> str:
     """The whole page. Imports the runtime."""
     from edgewise.runtime import Runtime
 
-    overloads: dict[tuple[str, str], list[str]] = defaultdict(list)
+    overloads: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
     for full in Runtime.get().operator_registry.operator_names:
         name, _, overload = full.partition(".")
         namespace, _, short = name.partition("::")
         if namespace != "executorch_prim" and not short.startswith("sym_"):
-            overloads[namespace, short].append(overload or "(in place)")
+            row = accuracy(full)
+            if row is None:
+                raise LookupError(f"[document] every kernel has a row in {PATH.name}; got {full}")
+            key = (namespace, short, _types(row.listed), _bounds(row))
+            overloads[key].append(overload or "(in place)")
     lines = []
-    for namespace, name in sorted(overloads):
+    for (namespace, name, types, bounds), found in sorted(overloads.items()):
         star = " *" if namespace == "aten" and _is_core(name) else ""
         shown = name if namespace == "aten" else f"{namespace}::{name}"
-        listed = ", ".join(f"`{o}`" for o in sorted(overloads[namespace, name]))
-        types = _types(namespace, name)
-        lines.append(f"| {shown}{star} | {listed} | {types} | {_NOTES.get(name, '')} |\n")
-    return _HEAD + "".join(lines)
+        listed = ", ".join(f"`{o}`" for o in sorted(found))
+        note = _NOTES.get(name, "")
+        lines.append(f"| {shown}{star} | {listed} | {types} | {bounds} | {note} |\n")
+    return _HEAD.format(sets=_sets()) + "".join(lines)
 
 
-def _types(namespace: str, name: str) -> str:
-    if namespace not in ("aten", "dim_order_ops"):
-        if namespace == "llama":
-            return "any" if name == "update_cache" else "float32, float16, bfloat16"
-        return "quantized integers, floating scales"
-    if name in _FLOATING:
-        return "floating"
-    if name.startswith(("upsample", "_upsample")):
-        return "floating, uint8"
-    if name in _BITS:
-        return "integers, bool"
-    return "any" if name in _ANY else "numbers"
+def _types(listed: str) -> str:
+    return ", ".join(_TYPES.get(t, f"*{t}*" if t in sets() else t) for t in listed.split())
+
+
+def _bounds(row: Accuracy) -> str:
+    if row.listed == "scalars":
+        return ""
+    bounds = [str(b) for b in (row.single, row.double, row.half)]
+    return bounds[0] if len(set(bounds)) == 1 else " / ".join(bounds)
+
+
+def _sets() -> str:
+    """A sentence for each set of types."""
+    return "".join(
+        f"*{name}*: {', '.join(_TYPES.get(t, t) for t in members)}.\n\n"
+        for name, members in sets().items()
+    )
 
 
 def _is_core(name: str) -> bool:

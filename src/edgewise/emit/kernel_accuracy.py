@@ -56,24 +56,29 @@ def _bound(text: str) -> Bound:
 
 
 @functools.cache
-def table() -> dict[str, Accuracy]:
-    """Rows by kernel's name, with or without overload."""
+def _read() -> tuple[dict[str, Accuracy], dict[str, list[str]]]:
     rows: dict[str, Accuracy] = {}
-    sets: dict[str, list[str]] = {}
+    named: dict[str, list[str]] = {}
     for line in PATH.read_text().splitlines():
         if not line or line.startswith("#"):
             continue
         if "=" in line:
             name, _, members = line.partition("=")
-            sets[name.strip()] = [t for m in members.split() for t in sets.get(m, [m])]
+            named[name.strip()] = [t for m in members.split() for t in named.get(m, [m])]
             continue
         listed, single, double, half, names = (part.strip() for part in line.split("|"))
-        types = frozenset(t for m in listed.split() for t in sets.get(m, [m]))
+        types = frozenset(t for m in listed.split() for t in named.get(m, [m]))
         row = Accuracy(listed, types, _bound(single), _bound(double), _bound(half))
-        rows.update({name: row for name in names.split()})
-    return rows
+        rows.update(dict.fromkeys(names.split(), row))
+    return rows, named
+
+
+def sets() -> dict[str, list[str]]:
+    """The named sets of types, with their members."""
+    return _read()[1]
 
 
 def accuracy(kernel: str) -> Accuracy | None:
     """The row of a kernel as registered, `aten::exp.out`."""
-    return table().get(kernel) or table().get(kernel.partition(".")[0])
+    rows, _ = _read()
+    return rows.get(kernel) or rows.get(kernel.partition(".")[0])
