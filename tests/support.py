@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 import edgewise
+from closeness import in_float64
 from edgewise.emit.file import ReadFile, read
 from edgewise.emit.program import DelegateCall, KernelCall
 
@@ -78,7 +79,7 @@ RUNTIMES = {"ours": run_ours, "peer": run_peer}
 
 def eager64(module: torch.nn.Module, inputs: Sequence[Any]) -> list[Any]:
     """The module's outputs in float64, flat. The module is not changed."""
-    module = copy.deepcopy(module).eval().double()
+    module = in_float64(module)
     return eager(module, [_double(x) for x in inputs])
 
 

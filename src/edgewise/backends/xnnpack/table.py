@@ -8,7 +8,7 @@ tests are made from the rows. `rows/` fills the table.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 from edgewise.backends.xnnpack import reshape
+from edgewise.backends.xnnpack.accuracy import EXACT
 from edgewise.backends.xnnpack.builder import Builder, Operand, Ref
 from edgewise.backends.xnnpack.graph import MAX_RANK
 from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
@@ -32,6 +33,7 @@ from edgewise.edge.graph import (
 from edgewise.edge.orders import identity
 from edgewise.edge.program import Constants
 from edgewise.edge.sizes import shown, symbol_values, symbolic_sizes
+from edgewise.partition.accuracy import Accuracies, Deviation
 from edgewise.partition.constraints import (
     Constraint,
     Query,
@@ -111,6 +113,10 @@ class OpRow:
     """Arguments that hold sizes: these may be computed, for the result's shape says as much."""
     also: str = ""
     """How it is computed where XNNPACK has no node of its own for it."""
+    accuracy: Accuracies = field(default_factory=lambda: EXACT, compare=False)
+    """Of the result's elements, by data type; of integers in `rows.quantization`."""
+    deviations: tuple[Deviation, ...] = ()
+    """Where special values give something else than in PyTorch."""
 
     def refusals(self, node: Node, constants: Constants) -> list[Refusal]:
         """Why the node cannot be delegated; empty if it can."""

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from edgewise.backends.xnnpack.accuracy import ROUNDED, floating
 from edgewise.backends.xnnpack.builder import Operand, Ref, scalar
 from edgewise.backends.xnnpack.table import Constraint, Lowering, OpRow, Query, add_row, constant
 
@@ -18,10 +19,20 @@ Args = dict[str, Any]
 # --- logarithms of sigmoids ----------------------------------------------------------------
 
 
+_ATANH = (0.28157778346500945, 0.2796515774870905, 0.4002459523043469, 0.6666632164138481, 2.0)
+"""2 atanh(z) / z as a polynomial in z^2, highest power first: within 4e-9 of it up to z = 1/3."""
+
+
 def _log_of_one_plus_exp(to: Lowering, x: Ref) -> Ref:
-    """log(1 + exp(-|x|)), which neither overflows nor cancels."""
+    """log(1 + e) with e = exp(-|x|), as 2 atanh(e / (e + 2)): exact to the last digits where e
+    is small, too, which 1 + e is not."""
     small = to.b.unary("Exp", to.b.unary("Negate", to.b.unary("Abs", x)))
-    return to.b.unary("Log", to.b.shift(small, 1.0))
+    z = to.b.binary("Div", small, to.b.shift(small, 2.0))
+    square = to.b.unary("Square", z)
+    series = to.b.shift(to.b.scale(square, _ATANH[0]), _ATANH[1])
+    for coefficient in _ATANH[2:]:
+        series = to.b.shift(to.b.binary("Multiply", series, square), coefficient)
+    return to.b.binary("Multiply", z, series)
 
 
 def _softplus(to: Lowering, node: Node, args: Args) -> Operand:
@@ -66,7 +77,8 @@ add_row(
         _softplus,
         (Constraint("beta > 0", _beta), Constraint("threshold >= 15", _threshold)),
         keep=True,
-        also="max(x, 0) + log(1 + exp(-|x|)), right to 1e-7 of the larger of 1 and x",
+        also="max(x, 0) + 2 atanh(e / (e + 2)) with e = exp(-|x|)",
+        accuracy=floating(5, 0, 4e-38),
     )
 )
 add_row(
@@ -75,7 +87,8 @@ add_row(
         (aten.log_sigmoid.default,),
         _log_sigmoid,
         keep=True,
-        also="min(x, 0) - log(1 + exp(-|x|)), right to 1e-7 of the larger of 1 and x",
+        also="min(x, 0) - 2 atanh(e / (e + 2)) with e = exp(-|x|)",
+        accuracy=floating(4, 0, 4e-38),
     )
 )
 add_row(
@@ -85,6 +98,7 @@ add_row(
         _mish,
         keep=True,
         also="x n / (n + 2), n = w (w + 2), w = exp(x)",
+        accuracy=floating(4, 0, 2e-36),
     )
 )
 
@@ -115,6 +129,7 @@ add_row(
         _general_elu,
         (Constraint("alpha and input_scale above 0", _positive_elu),),
         keep=True,
+        accuracy=floating(2.5),
     )
 )
 
@@ -139,6 +154,7 @@ add_row(
         (Constraint("alpha > 0", _positive_alpha),),
         keep=True,
         also="elu between two scales",
+        accuracy=floating(3),
     )
 )
 add_row(
@@ -148,6 +164,7 @@ add_row(
         lambda to, node, args: _elu(to, to.ref(args["self"]), SELU[0], SELU[1], 1.0),
         keep=True,
         also="elu and a scale",
+        accuracy=floating(2.5),
     )
 )
 
@@ -167,6 +184,7 @@ add_row(
         (constant("weight"),),
         keep=True,
         also="with one slope: leaky ReLU",
+        accuracy=ROUNDED,
     )
 )
 
@@ -189,6 +207,7 @@ add_row(
         (Constraint("lambd > 0", _positive_lambda),),
         keep=True,
         also="x - clamp(x, -lambd, lambd)",
+        accuracy=floating(1, 0.5),
     )
 )
 
@@ -235,6 +254,7 @@ add_row(
             ),
         ),
         also="square; square root and its reciprocal; products and quotients of these",
+        accuracy=floating(3),
     )
 )
 add_row(
@@ -243,6 +263,7 @@ add_row(
         (aten.reciprocal.default,),
         lambda to, node, args: reciprocal(to, to.ref(args["self"])),
         also="one divided by it",
+        accuracy=ROUNDED,
     )
 )
 add_row(
@@ -251,6 +272,7 @@ add_row(
         (aten.log2.default,),
         lambda to, node, args: to.b.scale(to.b.unary("Log", to.ref(args["self"])), 1 / math.log(2)),
         also="log(x) / log(2)",
+        accuracy=floating(3, 0, 2e-7),
     )
 )
 add_row(
@@ -261,5 +283,6 @@ add_row(
             to.b.unary("Log", to.ref(args["self"])), 1 / math.log(10)
         ),
         also="log(x) / log(10)",
+        accuracy=floating(3, 0, 1e-7),
     )
 )

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from edgewise.backends.xnnpack.accuracy import SUMS
 from edgewise.backends.xnnpack.builder import Operand, Ref
 from edgewise.backends.xnnpack.graph import MAX_RANK
 from edgewise.backends.xnnpack.rows.linear import batch_product
@@ -124,5 +125,6 @@ add_row(
         keep=True,
         typed_constants=False,
         also="two batch matrix products, softmax; groups of heads (enable_gqa) are broadcast",
+        accuracy=SUMS,
     )
 )

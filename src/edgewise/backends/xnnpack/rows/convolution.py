@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from edgewise.backends.xnnpack.accuracy import SUMS
 from edgewise.backends.xnnpack.builder import NHWC, Operand, Ref
 from edgewise.backends.xnnpack.table import (
     Constraint,
@@ -125,5 +126,6 @@ add_row(
             Constraint("a transposed convolution's result covers its stride", _covers_its_stride),
         ),
         also="1-D: as an image of one row",
+        accuracy=SUMS,
     )
 )

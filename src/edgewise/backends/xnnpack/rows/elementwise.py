@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from edgewise.backends.xnnpack.accuracy import EXACT, ROUNDED, floating
 from edgewise.backends.xnnpack.builder import Operand, Ref
 from edgewise.backends.xnnpack.dynamic_quant import is_one_of
 from edgewise.backends.xnnpack.precision import STATIC, ConfigPrecisionType, precision
@@ -21,6 +22,7 @@ from edgewise.backends.xnnpack.table import (
     equals,
 )
 from edgewise.edge.graph import fake
+from edgewise.partition.accuracy import Accuracies, Deviation
 
 aten = torch.ops.aten
 Args = dict[str, Any]
@@ -34,30 +36,87 @@ def _same_type(q: Query) -> str | None:
 ONE_TYPE = Constraint("operands of one data type", _same_type, "x.to(y.dtype) on one of them")
 
 
-def _unary(name: str, kind: str, *targets: torch._ops.OpOverload, also: str = "") -> None:
+SMALLEST = 2.0**-126
+"""The smallest normal number in float32; what is nearer to zero counts as zero."""
+SURE = (-200.0, 200.0)
+"""Beyond these a sigmoid and a tanh are what they are there. XNNPACK's sigmoid is NaN from 1e27
+on, on CPUs with AVX-512."""
+
+
+def _sigmoid(to: Lowering, node: Node, x: Ref) -> Ref:
+    if x.dtype == torch.float32 and not _in_8_bits(to, node):
+        x = to.b.unary("Clamp", x, clamp=SURE)
+    return to.b.unary("Sigmoid", x)
+
+
+def _in_8_bits(to: Lowering, node: Node) -> bool:
+    """Whether the node's operands and results are integers."""
+    constants = to.constants
+    if not isinstance(constants, QuantizedConstants):
+        return False
+    return precision(node, constants) == ConfigPrecisionType.STATIC_QUANT
+
+
+def _unary(
+    name: str,
+    kind: str,
+    *targets: torch._ops.OpOverload,
+    accuracy: Accuracies = EXACT,
+    deviations: tuple[Deviation, ...] = (),
+    also: str = "",
+) -> None:
     def lower(to: Lowering, node: Node, args: Args) -> Operand:
         return to.b.unary(kind, to.ref(node.args[0]))
 
-    add_row(OpRow(name, targets, lower, also=also))
+    add_row(OpRow(name, targets, lower, also=also, accuracy=accuracy, deviations=deviations))
 
 
 _unary("abs", "Abs", aten.abs.default)
 _unary("ceil", "Ceiling", aten.ceil.default)
-_unary("cos", "Cos", aten.cos.default)
-_unary("exp", "Exp", aten.exp.default)
+_unary("cos", "Cos", aten.cos.default, accuracy=floating(1))
+_unary("exp", "Exp", aten.exp.default, accuracy=floating(1))
 _unary("floor", "Floor", aten.floor.default)
-_unary("log", "Log", aten.log.default, also="denormal numbers count as zero")
+_unary(
+    "log",
+    "Log",
+    aten.log.default,
+    accuracy=floating(2, 0, 1.2e-7),
+    deviations=(
+        Deviation("above 3.3e38: infinity", lambda x: x > 3.3e38),
+        Deviation("negative denormal numbers: -inf", lambda x: (x < 0) & (x > -SMALLEST)),
+    ),
+)
 _unary("neg", "Negate", aten.neg.default)
 _unary(
     "rsqrt",
     "ReciprocalSquareRoot",
     aten.rsqrt.default,
-    also="of zero and infinity: NaN on some CPUs",
+    accuracy=floating(2),
+    deviations=(
+        Deviation(
+            "zero, infinity: NaN; above 8.5e37: half too large",
+            lambda x: (x.abs() < SMALLEST) | (x > 2.0**126),
+        ),
+    ),
 )
-_unary("sigmoid", "Sigmoid", aten.sigmoid.default)
-_unary("sin", "Sin", aten.sin.default)
-_unary("sqrt", "SquareRoot", aten.sqrt.default, also="of infinity: NaN on some CPUs")
-_unary("tanh", "Tanh", aten.tanh.default)
+add_row(
+    OpRow(
+        "sigmoid",
+        (aten.sigmoid.default,),
+        lambda to, node, args: _sigmoid(to, node, to.ref(args["self"])),
+        accuracy=floating(3),
+        also="of float32: of x between -200 and 200",
+    )
+)
+_unary("sin", "Sin", aten.sin.default, accuracy=floating(1))
+_unary(
+    "sqrt",
+    "SquareRoot",
+    aten.sqrt.default,
+    accuracy=floating(2),
+    deviations=(Deviation("infinity: NaN; above 8.5e37: half too large", lambda x: x > 2.0**126),),
+)
+_unary("tanh", "Tanh", aten.tanh.default, accuracy=floating(5.5))
 
 
 NO_NAN = "NaN among the operands may be passed over"
@@ -68,6 +127,8 @@ def _binary(
     kind: str,
     *targets: torch._ops.OpOverload,
     alpha: bool = False,
+    accuracy: Accuracies = ROUNDED,
+    deviations: tuple[Deviation, ...] = (),
     also: str = "",
 ) -> None:
     def lower(to: Lowering, node: Node, args: Args) -> Operand:
@@ -75,15 +136,16 @@ def _binary(
         return to.b.binary(kind, a, b)
 
     one = equals("alpha", 1, hint="multiplying the second operand first")
-    add_row(OpRow(name, targets, lower, (ONE_TYPE, one) if alpha else (ONE_TYPE,), also=also))
+    rules = (ONE_TYPE, one) if alpha else (ONE_TYPE,)
+    add_row(OpRow(name, targets, lower, rules, also=also, accuracy=accuracy, deviations=deviations))
 
 
 _binary("add", "Add", aten.add.Tensor, aten.add.Scalar, alpha=True)
 _binary("sub", "Subtract", aten.sub.Tensor, aten.sub.Scalar, alpha=True)
 _binary("mul", "Multiply", aten.mul.Tensor, aten.mul.Scalar)
 _binary("div", "Div", aten.div.Tensor, aten.div.Scalar)
-_binary("maximum", "Maximum", aten.maximum.default, also=NO_NAN)
-_binary("minimum", "Minimum", aten.minimum.default, also=NO_NAN)
+_binary("maximum", "Maximum", aten.maximum.default, accuracy=EXACT, also=NO_NAN)
+_binary("minimum", "Minimum", aten.minimum.default, accuracy=EXACT, also=NO_NAN)
 
 
 # --- clamps: merged into the node before by passes/fuse_clamp ---------------------------
@@ -161,27 +223,25 @@ def _hardsigmoid(to: Lowering, node: Node, args: Args) -> Operand:
 
 def _silu(to: Lowering, node: Node, args: Args) -> Operand:
     x = to.ref(args["self"])
-    return to.b.binary("Multiply", x, to.b.unary("Sigmoid", x))
+    return to.b.binary("Multiply", x, _sigmoid(to, node, x))
 
 
-def _is_in_8_bits(to: Lowering, node: Node) -> bool:
+def _rounds_to_8_bits(to: Lowering, node: Node) -> bool:
     """Rounded to steps beside which the two forms of gelu (5e-4 at most) are the same."""
-    constants = to.constants
-    assert isinstance(constants, QuantizedConstants)
-    if precision(node, constants) != ConfigPrecisionType.STATIC_QUANT:
+    if not _in_8_bits(to, node):
         return False
     return all(is_one_of(u, STATIC[:1]) and u.args[1] > 2e-3 for u in node.users)  # type: ignore[operator]
 
 
 def _gelu(to: Lowering, node: Node, args: Args) -> Operand:
     x = to.ref(args["self"])
-    if args["approximate"] == "none" or _is_in_8_bits(to, node):
+    if args["approximate"] == "none" or _rounds_to_8_bits(to, node):
         return to.b.unary("Gelu", x)
     # x * sigmoid(2u) = x / 2 * (1 + tanh(u)) with u = sqrt(2/pi) * (x + 0.044715 x^3)
     root = math.sqrt(2 / math.pi)
     square = to.b.unary("Square", x)
     inner = to.b.shift(to.b.scale(square, 2 * root * 0.044715), 2 * root)
-    gate = to.b.unary("Sigmoid", to.b.binary("Multiply", inner, x))
+    gate = to.b.unary("Sigmoid", to.b.binary("Multiply", inner, x, clamp=SURE))
     return to.b.binary("Multiply", x, gate)
 
 
@@ -196,6 +256,7 @@ add_row(
         (aten.hardswish.default,),
         lambda to, node, args: to.b.unary("Hardswish", to.ref(args["self"])),
         keep=True,
+        accuracy=floating(3, 2),
     )
 )
 add_row(
@@ -205,11 +266,23 @@ add_row(
         _hardsigmoid,
         keep=True,
         also="multiply, add and clamp",
+        accuracy=floating(2, 1),
     )
 )
-add_row(OpRow("silu", (aten.silu.default,), _silu, keep=True, also="sigmoid and multiply"))
-add_row(OpRow("gelu", (aten.gelu.default,), _gelu, keep=True))
-add_row(OpRow("leaky_relu", (aten.leaky_relu.default,), _leaky_relu, keep=True))
+add_row(
+    OpRow(
+        "silu",
+        (aten.silu.default,),
+        _silu,
+        keep=True,
+        also="sigmoid and multiply",
+        accuracy=floating(4, 0, 2e-36),
+    )
+)
+add_row(OpRow("gelu", (aten.gelu.default,), _gelu, keep=True, accuracy=floating(3, 0, 4e-7)))
+add_row(
+    OpRow("leaky_relu", (aten.leaky_relu.default,), _leaky_relu, keep=True, accuracy=floating(1))
+)
 
 
 def _softmax(to: Lowering, node: Node, args: Args) -> Operand:
@@ -227,6 +300,7 @@ add_row(
         (aten._softmax.default,),
         _softmax,
         also="over another dimension than the last: that is moved last in memory",
+        accuracy=floating(4, 1, 1e-37),
     )
 )
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from edgewise.backends.xnnpack.accuracy import SUMS
 from edgewise.backends.xnnpack.builder import Operand, Ref
 from edgewise.backends.xnnpack.graph import TRANSPOSE_B
 from edgewise.backends.xnnpack.table import (
@@ -31,7 +32,16 @@ def _linear(to: Lowering, node: Node, args: Args) -> Operand:
     )
 
 
-add_row(OpRow("linear", (aten.linear.default,), _linear, (constant("weight", "bias"),), keep=True))
+add_row(
+    OpRow(
+        "linear",
+        (aten.linear.default,),
+        _linear,
+        (constant("weight", "bias"),),
+        keep=True,
+        accuracy=SUMS,
+    )
+)
 
 
 def _addmm(to: Lowering, node: Node, args: Args) -> Operand:
@@ -50,7 +60,15 @@ def _addmm(to: Lowering, node: Node, args: Args) -> Operand:
     return to.b.binary("Add", product, to.operand(bias))
 
 
-add_row(OpRow("addmm", (aten.addmm.default,), _addmm, also="of a computed matrix: as mm, then add"))
+add_row(
+    OpRow(
+        "addmm",
+        (aten.addmm.default,),
+        _addmm,
+        also="of a computed matrix: as mm, then add",
+        accuracy=SUMS,
+    )
+)
 
 
 def batch_product(to: Lowering, a: Ref, b: Ref) -> Ref:
@@ -85,8 +103,8 @@ def _bmm(to: Lowering, node: Node, args: Args) -> Operand:
     return batch_product(to, to.ref(args["self"]), to.ref(args["mat2"]))
 
 
-add_row(OpRow("mm", (aten.mm.default,), _mm))
-add_row(OpRow("bmm", (aten.bmm.default,), _bmm))
+add_row(OpRow("mm", (aten.mm.default,), _mm, accuracy=SUMS))
+add_row(OpRow("bmm", (aten.bmm.default,), _bmm, accuracy=SUMS))
 
 
 def _matmul(to: Lowering, node: Node, args: Args) -> Operand:
@@ -111,5 +129,6 @@ add_row(
         _matmul,
         (Constraint("matrices, with more than three dimensions or symbolic sizes", _worth_it),),
         keep=True,
+        accuracy=SUMS,
     )
 )

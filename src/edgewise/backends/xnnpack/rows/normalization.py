@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from edgewise.backends.xnnpack.accuracy import NORMS
 from edgewise.backends.xnnpack.builder import Operand, Ref
 from edgewise.backends.xnnpack.table import Constraint, Lowering, OpRow, Query, add_row, constant
 
@@ -64,6 +65,7 @@ add_row(
         (constant("weight", "bias"),),
         keep=True,
         also="two means (fully connected, 1/N), subtract, square, rsqrt, multiply, add",
+        accuracy=NORMS,
     )
 )
 add_row(
@@ -76,5 +78,6 @@ add_row(
             Constraint("only the normalised tensor is used", _only_normalised_is_used),
         ),
         also="as layer_norm",
+        accuracy=NORMS,
     )
 )

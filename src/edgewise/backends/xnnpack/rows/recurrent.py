@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from edgewise.backends.xnnpack.accuracy import STATES
 from edgewise.backends.xnnpack.builder import Operand, Ref
+from edgewise.backends.xnnpack.rows.elementwise import SURE
 from edgewise.backends.xnnpack.table import Constraint, Lowering, OpRow, Query, add_row
 from edgewise.edge.graph import shape_of
 from edgewise.edge.sizes import shown
@@ -58,7 +60,8 @@ def _lstm_step(to: Lowering, gates: Ref, state: State, layer: Layer) -> State:
     """Gates in the order input, forget, output, cell: one sigmoid for three of them."""
     b, n = to.b, layer.size
     hidden, cell = state
-    gates = b.binary("Add", gates, b.fully_connected(hidden, layer.w_hidden, None))
+    own = b.fully_connected(hidden, layer.w_hidden, None)
+    gates = b.binary("Add", gates, own, clamp=SURE)
     last = gates.rank - 1
     open_ = b.unary("Sigmoid", b.slice(gates, last, 0, 3 * n))
     new = b.unary("Tanh", b.slice(gates, last, 3 * n, n))
@@ -77,7 +80,8 @@ def _gru_step(to: Lowering, gates: Ref, state: State, layer: Layer) -> State:
     (hidden,) = state
     own = b.fully_connected(hidden, layer.w_hidden, layer.b_hidden)
     last = gates.rank - 1
-    both = b.binary("Add", b.slice(gates, last, 0, 2 * n), b.slice(own, last, 0, 2 * n))
+    parts = (b.slice(x, last, 0, 2 * n) for x in (gates, own))
+    both = b.binary("Add", *parts, clamp=SURE)
     both = b.unary("Sigmoid", both)
     reset, update = (b.slice(both, last, i * n, n) for i in range(2))
     inner = b.binary("Multiply", reset, b.slice(own, last, 2 * n, n))
@@ -125,10 +129,19 @@ add_row(
         (CELL,),
         keep=True,
         also="two fully connected nodes, sigmoids, tanh, products",
+        accuracy=STATES,
     )
 )
 add_row(
-    OpRow("gru_cell", (aten.gru_cell.default,), _gru_cell, (CELL,), keep=True, also="as lstm_cell")
+    OpRow(
+        "gru_cell",
+        (aten.gru_cell.default,),
+        _gru_cell,
+        (CELL,),
+        keep=True,
+        also="as lstm_cell",
+        accuracy=STATES,
+    )
 )
 
 
@@ -248,6 +261,7 @@ add_row(
         _SEQUENCE,
         keep=True,
         also="as many cells as there are steps",
+        accuracy=STATES,
     )
 )
 add_row(
@@ -258,5 +272,6 @@ add_row(
         _SEQUENCE,
         keep=True,
         also="as many cells as there are steps",
+        accuracy=STATES,
     )
 )

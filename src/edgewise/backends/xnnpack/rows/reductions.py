@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from edgewise.backends.xnnpack.accuracy import EXACT, MEANS, NORMS, floating
 from edgewise.backends.xnnpack.builder import Operand, Ref
 from edgewise.backends.xnnpack.rows.elementwise import NO_NAN
 from edgewise.backends.xnnpack.rows.reduce import (
@@ -32,6 +33,7 @@ from edgewise.backends.xnnpack.table import (
     only_first,
 )
 from edgewise.edge.graph import fake, shape_of
+from edgewise.partition.accuracy import Accuracies
 
 aten = torch.ops.aten
 Args = dict[str, Any]
@@ -72,13 +74,14 @@ def _reduction(
     targets: tuple[torch._ops.OpOverload, ...],
     rules: tuple[Constraint, ...],
     also: str,
+    accuracy: Accuracies = EXACT,
 ) -> None:
     def lower(to: Lowering, node: Node, args: Args) -> Operand:
         x = to.b.convert(to.ref(args["self"]), fake(node).dtype)
         dims = dims_of(args, x.rank)
         return finish(to, over(to, x, dims), args, dims)
 
-    add_row(OpRow(name, targets, lower, rules, also=also))
+    add_row(OpRow(name, targets, lower, rules, also=also, accuracy=accuracy))
 
 
 _STATIC_DIMS = (HAS_DIMS, STATIC)
@@ -89,6 +92,7 @@ _reduction(
     (aten.mean.dim, aten.mean.default),
     (HAS_DIMS,),
     "over any dimensions: pooling, or, over the last ones, fully connected with 1/N",
+    MEANS,
 )
 _reduction(
     "sum",
@@ -96,6 +100,7 @@ _reduction(
     (aten.sum.dim_IntList, aten.sum.default),
     _STATIC_DIMS,
     "the mean times the number of terms",
+    MEANS,
 )
 _reduction(
     "amax", max_over, (aten.amax.default, aten.max.default), _STATIC_DIMS, f"max pooling; {NO_NAN}"
@@ -189,6 +194,7 @@ for _name, _root, _with_mean in (
             (HAS_DIMS, STATIC, ENOUGH),
             keep=True,
             also=f"{_HOW}{', square root' if _root else ''}",
+            accuracy=NORMS,
         )
     )
 
@@ -215,6 +221,7 @@ add_row(
         (HAS_DIMS, STATIC, equals("ord", 2, 1, math.inf)),
         keep=True,
         also="square, sum and square root; absolute values and their sum or maximum",
+        accuracy=floating(2, 1.5),
     )
 )
 
@@ -253,6 +260,7 @@ add_row(
         (HAS_DIMS, STATIC),
         keep=True,
         also="less the maximum: exponential, sum and logarithm",
+        accuracy=floating(2, 1, 3e-7),
     )
 )
 add_row(
@@ -263,5 +271,6 @@ add_row(
         (HAS_DIMS, STATIC),
         also="less the maximum: x - log(sum(exp(x))). A logarithm of a softmax would be shorter, "
         "and -inf below -87",
+        accuracy=floating(2, 1, 4e-7),
     )
 )

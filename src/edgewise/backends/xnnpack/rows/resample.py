@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from edgewise.backends.xnnpack.accuracy import floating
 from edgewise.backends.xnnpack.builder import NHWC, Operand, Ref
 from edgewise.backends.xnnpack.graph import MAX_RANK
 from edgewise.backends.xnnpack.rows.reduce import as_it_lies, named
@@ -190,6 +191,7 @@ add_row(
                 "the result's size instead of scale_factor, or recompute_scale_factor=True",
             ),
         ),
+        accuracy=floating(1, 24),
     )
 )
 

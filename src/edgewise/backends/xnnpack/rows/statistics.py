@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from edgewise.backends.xnnpack.accuracy import NORMS, floating
 from edgewise.backends.xnnpack.builder import Operand, Ref
 from edgewise.backends.xnnpack.rows.normalization import mean_of_last
 from edgewise.backends.xnnpack.rows.reduce import mean_over
@@ -60,6 +61,7 @@ add_row(
         (constant("weight"),),
         keep=True,
         also="square, mean (fully connected, 1/N), rsqrt, multiply; in float32",
+        accuracy=NORMS,
     )
 )
 
@@ -141,6 +143,7 @@ add_row(
         (AFFINE, CHANNELS),
         keep=True,
         also=_HOW,
+        accuracy=NORMS,
     )
 )
 add_row(
@@ -150,6 +153,7 @@ add_row(
         _native_group_norm,
         (AFFINE, CHANNELS, ONLY_RESULT),
         also="as group_norm",
+        accuracy=NORMS,
     )
 )
 
@@ -186,6 +190,7 @@ add_row(
         (AFFINE, CHANNELS, constant("running_mean", "running_var")),
         keep=True,
         also="as group_norm, each channel a group; with running statistics as batch_norm",
+        accuracy=NORMS,
     )
 )
 
@@ -201,5 +206,6 @@ add_row(
         _batch_norm,
         (constant("weight", "bias", "running_mean", "running_var"), ONLY_RESULT),
         also="multiply and add; after a convolution or linear layer it is part of that",
+        accuracy=floating(1, 1),
     )
 )

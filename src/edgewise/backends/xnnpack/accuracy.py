@@ -1,0 +1,34 @@
+"""How exact the rows are: families of bounds, measured against float64 with a little room.
+
+In float16 this project's runtime computes in float32 wherever the CPU's own 16-bit arithmetic
+would be less exact, so that a row rounds little more than its result.
+"""
+
+from __future__ import annotations
+
+from edgewise.partition.accuracy import Accuracies, Accuracy
+
+HALF = Accuracy(ulps=1, terms=1)
+"""In float16: the result is rounded, and perhaps a step in between."""
+
+
+def floating(
+    ulps: float = 0, terms: float = 0, floor: float = 0, half: Accuracy = HALF
+) -> Accuracies:
+    """The bound in float32, and that in float16."""
+    return {"float32": Accuracy(ulps, terms, floor), "float16": half}
+
+
+EXACT = floating(half=Accuracy())
+"""Elements are moved, chosen or changed in sign."""
+ROUNDED = floating(0.501, half=Accuracy(0.501))
+"""One operation, rounded once."""
+SUMS = floating(1, 2)
+"""Sums of products: no order of summation is prescribed. Of thousands of terms the error grows as
+the square root of their number."""
+MEANS = floating(1, 1.5)
+NORMS = floating(2, 2)
+STATES = floating(4, 3, 3e-7)
+"""Recurrent layers: states of magnitude 1 at most, in which an earlier one fades."""
+STEP = {"int8": Accuracy(steps=1, reference="PT2E")}
+"""Integers: a step from what dequantizing, computing in float32 and quantizing gives."""
