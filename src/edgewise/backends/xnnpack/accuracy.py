@@ -6,7 +6,7 @@ would be less exact, so that a row rounds little more than its result.
 
 from __future__ import annotations
 
-from edgewise.partition.accuracy import Accuracies, Accuracy
+from edgewise.partition.accuracy import Accuracies, Accuracy, Deviation
 
 HALF = Accuracy(ulps=1, terms=1)
 """In float16: the result is rounded, and perhaps a step in between."""
@@ -32,3 +32,28 @@ STATES = floating(4, 3, 3e-7)
 """Recurrent layers: states of magnitude 1 at most, in which an earlier one fades."""
 STEP = {"int8": Accuracy(steps=1, reference="PT2E")}
 """Integers: a step from what dequantizing, computing in float32 and quantizing gives."""
+
+
+# --- special values ------------------------------------------------------------------------
+
+SMALLEST = 2.0**-126
+"""The smallest normal number in float32. What is nearer to zero counts as zero."""
+
+NAN_LOST = Deviation(
+    "NaN beside a number: either of them", lambda x, y: x.isnan().logical_xor(y.isnan())
+)
+NAN_AMONG = Deviation("NaN among numbers may be passed over", lambda x: x.isnan())
+ROOT = Deviation("infinity: NaN; above 8.5e37: half too large", lambda x: x > 2.0**126)
+INVERSE_ROOT = Deviation(
+    "zero and infinity: NaN; above 8.5e37: half too large",
+    lambda x: (x.abs() < SMALLEST) | (x > 2.0**126),
+)
+LOGARITHM = Deviation(
+    "above 2.3e38: infinity, or the logarithm of about 2.3e38, as of NaN (x86 without AVX-512); "
+    "negative denormal numbers: -infinity",
+    lambda x: (x > 2.3e38) | x.isnan() | ((x < 0) & (x > -SMALLEST)),
+)
+CLAMPED = Deviation("NaN: one of the bounds (x86 without AVX)", lambda x: x.isnan())
+NEGATIVE_ZERO = Deviation(
+    "-0: 0 (x86 without AVX-512)", lambda x: (x.abs() < SMALLEST) & x.signbit()
+)

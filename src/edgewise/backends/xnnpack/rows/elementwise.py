@@ -8,7 +8,16 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.xnnpack.accuracy import EXACT, ROUNDED, floating
+from edgewise.backends.xnnpack.accuracy import (
+    CLAMPED,
+    EXACT,
+    INVERSE_ROOT,
+    LOGARITHM,
+    NAN_LOST,
+    ROOT,
+    ROUNDED,
+    floating,
+)
 from edgewise.backends.xnnpack.builder import Operand, Ref
 from edgewise.backends.xnnpack.dynamic_quant import is_one_of
 from edgewise.backends.xnnpack.precision import STATIC, ConfigPrecisionType, precision
@@ -22,7 +31,7 @@ from edgewise.backends.xnnpack.table import (
     equals,
 )
 from edgewise.edge.graph import fake
-from edgewise.partition.accuracy import Accuracies, Deviation
+from edgewise.partition.accuracy import Accuracies, Accuracy, Deviation
 
 aten = torch.ops.aten
 Args = dict[str, Any]
@@ -36,8 +45,6 @@ def _same_type(q: Query) -> str | None:
 ONE_TYPE = Constraint("operands of one data type", _same_type, "x.to(y.dtype) on one of them")
 
 
-SMALLEST = 2.0**-126
-"""The smallest normal number in float32; what is nearer to zero counts as zero."""
 SURE = (-200.0, 200.0)
 """Beyond these a sigmoid and a tanh are what they are there. XNNPACK's sigmoid is NaN from 1e27
 on, on CPUs with AVX-512."""
@@ -81,23 +88,14 @@ _unary(
     "Log",
     aten.log.default,
     accuracy=floating(2, 0, 1.2e-7),
-    deviations=(
-        Deviation("above 3.3e38: infinity", lambda x: x > 3.3e38),
-        Deviation("negative denormal numbers: -inf", lambda x: (x < 0) & (x > -SMALLEST)),
-    ),
+    deviations=(LOGARITHM,),
 )
-_unary("neg", "Negate", aten.neg.default)
 _unary(
     "rsqrt",
     "ReciprocalSquareRoot",
     aten.rsqrt.default,
-    accuracy=floating(2),
-    deviations=(
-        Deviation(
-            "zero, infinity: NaN; above 8.5e37: half too large",
-            lambda x: (x.abs() < SMALLEST) | (x > 2.0**126),
-        ),
-    ),
+    accuracy=floating(3),
+    deviations=(INVERSE_ROOT,),
 )
 add_row(
     OpRow(
@@ -106,6 +104,7 @@ add_row(
         lambda to, node, args: _sigmoid(to, node, to.ref(args["self"])),
         accuracy=floating(3),
         also="of float32: of x between -200 and 200",
+        deviations=(CLAMPED,),
     )
 )
 _unary("sin", "Sin", aten.sin.default, accuracy=floating(1))
@@ -113,13 +112,19 @@ _unary(
     "sqrt",
     "SquareRoot",
     aten.sqrt.default,
-    accuracy=floating(2),
-    deviations=(Deviation("infinity: NaN; above 8.5e37: half too large", lambda x: x > 2.0**126),),
+    accuracy=floating(3),
+    deviations=(ROOT,),
 )
 _unary("tanh", "Tanh", aten.tanh.default, accuracy=floating(5.5))
 
 
-NO_NAN = "NaN among the operands may be passed over"
+def _neg(to: Lowering, node: Node, args: Args) -> Operand:
+    """-x, of zero -0: XNNPACK's own node makes 0 of zero."""
+    x = to.ref(args["self"])
+    return to.b.unary("Negate", x) if _in_8_bits(to, node) else to.b.scale(x, -1.0)
+
+
+add_row(OpRow("neg", (aten.neg.default,), _neg, also="times -1"))
 
 
 def _binary(
@@ -144,8 +149,8 @@ _binary("add", "Add", aten.add.Tensor, aten.add.Scalar, alpha=True)
 _binary("sub", "Subtract", aten.sub.Tensor, aten.sub.Scalar, alpha=True)
 _binary("mul", "Multiply", aten.mul.Tensor, aten.mul.Scalar)
 _binary("div", "Div", aten.div.Tensor, aten.div.Scalar)
-_binary("maximum", "Maximum", aten.maximum.default, accuracy=EXACT, also=NO_NAN)
-_binary("minimum", "Minimum", aten.minimum.default, accuracy=EXACT, also=NO_NAN)
+_binary("maximum", "Maximum", aten.maximum.default, accuracy=EXACT, deviations=(NAN_LOST,))
+_binary("minimum", "Minimum", aten.minimum.default, accuracy=EXACT, deviations=(NAN_LOST,))
 
 
 # --- clamps: merged into the node before by passes/fuse_clamp ---------------------------
@@ -175,6 +180,7 @@ add_row(
         (aten.clamp.default,),
         lambda to, node, args: clamp(to, to.ref(args["self"]), *_bounds(args)),
         (NOT_EMPTY,),
+        deviations=(CLAMPED,),
     )
 )
 add_row(
@@ -182,6 +188,7 @@ add_row(
         "relu",
         (aten.relu.default,),
         lambda to, node, args: clamp(to, to.ref(args["self"]), 0.0, math.inf),
+        deviations=(CLAMPED,),
     )
 )
 add_row(
@@ -190,6 +197,7 @@ add_row(
         (aten.hardtanh.default,),
         lambda to, node, args: clamp(to, to.ref(args["self"]), *_bounds(args)),
         (NOT_EMPTY,),
+        deviations=(CLAMPED,),
     )
 )
 
@@ -208,7 +216,8 @@ add_row(
         (aten.clamp.Tensor,),
         _clamp_tensor,
         (ONE_TYPE,),
-        also=f"maximum and minimum; {NO_NAN}",
+        also="maximum and minimum",
+        deviations=(NAN_LOST,),
     )
 )
 
@@ -266,7 +275,8 @@ add_row(
         _hardsigmoid,
         keep=True,
         also="multiply, add and clamp",
-        accuracy=floating(2, 1),
+        deviations=(CLAMPED,),
+        accuracy=floating(2, 1, 0, Accuracy(1, 1, 2.5e-4)),
     )
 )
 add_row(
@@ -279,7 +289,16 @@ add_row(
         accuracy=floating(4, 0, 2e-36),
     )
 )
-add_row(OpRow("gelu", (aten.gelu.default,), _gelu, keep=True, accuracy=floating(3, 0, 4e-7)))
+add_row(
+    OpRow(
+        "gelu",
+        (aten.gelu.default,),
+        _gelu,
+        keep=True,
+        accuracy=floating(3, 0, 8e-7, Accuracy(1, 1, 1e-6)),
+        deviations=(Deviation("infinity: infinity", lambda x: x == math.inf),),
+    )
+)
 add_row(
     OpRow("leaky_relu", (aten.leaky_relu.default,), _leaky_relu, keep=True, accuracy=floating(1))
 )

@@ -80,8 +80,8 @@ def _gru_step(to: Lowering, gates: Ref, state: State, layer: Layer) -> State:
     (hidden,) = state
     own = b.fully_connected(hidden, layer.w_hidden, layer.b_hidden)
     last = gates.rank - 1
-    parts = (b.slice(x, last, 0, 2 * n) for x in (gates, own))
-    both = b.binary("Add", *parts, clamp=SURE)
+    given, kept = (b.slice(x, last, 0, 2 * n) for x in (gates, own))
+    both = b.binary("Add", given, kept, clamp=SURE)
     both = b.unary("Sigmoid", both)
     reset, update = (b.slice(both, last, i * n, n) for i in range(2))
     inner = b.binary("Multiply", reset, b.slice(own, last, 2 * n, n))

@@ -12,9 +12,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.xnnpack.accuracy import EXACT, MEANS, NORMS, floating
+from edgewise.backends.xnnpack.accuracy import EXACT, MEANS, NAN_AMONG, NORMS, floating
 from edgewise.backends.xnnpack.builder import Operand, Ref
-from edgewise.backends.xnnpack.rows.elementwise import NO_NAN
 from edgewise.backends.xnnpack.rows.reduce import (
     max_over,
     mean_over,
@@ -33,7 +32,7 @@ from edgewise.backends.xnnpack.table import (
     only_first,
 )
 from edgewise.edge.graph import fake, shape_of
-from edgewise.partition.accuracy import Accuracies
+from edgewise.partition.accuracy import Accuracies, Deviation
 
 aten = torch.ops.aten
 Args = dict[str, Any]
@@ -75,13 +74,14 @@ def _reduction(
     rules: tuple[Constraint, ...],
     also: str,
     accuracy: Accuracies = EXACT,
+    deviations: tuple[Deviation, ...] = (),
 ) -> None:
     def lower(to: Lowering, node: Node, args: Args) -> Operand:
         x = to.b.convert(to.ref(args["self"]), fake(node).dtype)
         dims = dims_of(args, x.rank)
         return finish(to, over(to, x, dims), args, dims)
 
-    add_row(OpRow(name, targets, lower, rules, also=also, accuracy=accuracy))
+    add_row(OpRow(name, targets, lower, rules, also=also, accuracy=accuracy, deviations=deviations))
 
 
 _STATIC_DIMS = (HAS_DIMS, STATIC)
@@ -103,14 +103,20 @@ _reduction(
     MEANS,
 )
 _reduction(
-    "amax", max_over, (aten.amax.default, aten.max.default), _STATIC_DIMS, f"max pooling; {NO_NAN}"
+    "amax",
+    max_over,
+    (aten.amax.default, aten.max.default),
+    _STATIC_DIMS,
+    "max pooling",
+    deviations=(NAN_AMONG,),
 )
 _reduction(
     "amin",
     min_over,
     (aten.amin.default, aten.min.default),
     _STATIC_DIMS,
-    f"max pooling of negated values; {NO_NAN}",
+    "max pooling of negated values",
+    deviations=(NAN_AMONG,),
 )
 
 
@@ -122,7 +128,14 @@ def _extreme_of_dim(name: str, over: Any, target: torch._ops.OpOverload) -> None
 
     rule = only_first("indices are not used", "indices", "amax or amin, if only values matter")
     add_row(
-        OpRow(name, (target,), lower, (HAS_DIMS, STATIC, rule), also=f"as a{name[:3]}; {NO_NAN}")
+        OpRow(
+            name,
+            (target,),
+            lower,
+            (HAS_DIMS, STATIC, rule),
+            also=f"as a{name[:3]}",
+            deviations=(NAN_AMONG,),
+        )
     )
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from edgewise.backends.xnnpack.accuracy import NAN_AMONG
 from edgewise.backends.xnnpack.builder import Operand, Ref
-from edgewise.backends.xnnpack.rows.elementwise import NO_NAN
 from edgewise.backends.xnnpack.rows.resample import repeat_each
 from edgewise.backends.xnnpack.table import (
     Constraint,
@@ -71,7 +71,8 @@ add_row(
         _where,
         (constant("condition"),),
         typed_constants=False,
-        also=f"minimum and maximum with infinities; {NO_NAN}",
+        also="minimum and maximum with infinities",
+        deviations=(NAN_AMONG,),
     )
 )
 
