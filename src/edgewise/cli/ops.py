@@ -11,6 +11,7 @@ from edgewise.cli.errors import CliError
 from edgewise.cli.options import Json, Quiet
 from edgewise.cli.output import Output
 from edgewise.cli.tables import table
+from edgewise.partition.accuracy import Accuracies, shown
 
 _BACKENDS = ("xnnpack", "ethos-u", "neutron", "runtime")
 
@@ -78,10 +79,20 @@ def _rows(name: str) -> list[dict[str, Any]]:
                 "operators": [str(target).removeprefix("aten.") for target in told.targets],
                 "types": _types(name, told),
                 "rules": [constraint.rule for constraint in told.constraints],
+                "accuracy": shown(_accuracies(name, told)),
+                "special_values": [d.text for d in getattr(told, "deviations", ())],
                 "computed_as": told.tflite if name == "neutron" else told.also,
             }
         )
     return found
+
+
+def _accuracies(name: str, row: Any) -> Accuracies:
+    if name != "xnnpack":
+        return row.accuracy  # type: ignore[no-any-return]
+    from edgewise.backends.xnnpack.rows.quantization import accuracies
+
+    return accuracies(row)
 
 
 def _types(name: str, row: Any) -> str:
@@ -121,8 +132,10 @@ def _show(console: Console, name: str, rows: list[dict[str, Any]]) -> None:
                 row["types"],
                 "; ".join(row["rules"]),
                 row["computed_as"],
+                "; ".join([row["accuracy"], *row["special_values"]]),
             )
             for row in rows
         ]
-        console.print(table(["operator", "of torch", "types", "rules", "computed as"], cells))
+        heads = ["operator", "of torch", "types", "rules", "computed as", "accuracy"]
+        console.print(table(heads, cells))
     console.print(f"{len(rows)} operator{'s' * (len(rows) != 1)}", style="dim")

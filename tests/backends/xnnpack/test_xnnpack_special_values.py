@@ -74,6 +74,10 @@ CASES = {
 }
 
 
+OPEN_SIGN = {"relu"}
+"""Of -0 eager's vector loops and its scalar ones give zeros of either sign."""
+
+
 def inputs_of(name: str, type_: torch.dtype) -> tuple[torch.Tensor, ...]:
     """Special values, and others of every magnitude."""
     if name in BINARY:
@@ -155,6 +159,7 @@ def test_special_values(case: str, level: str, made: Made) -> None:
     assert_bounded(got, wanted, limit, inputs=inputs, where=name, why=str(bound))
     # Zeros of a wrong sign, where the result is no rounded or flushed one.
     zeros = (held == 0) & (got == 0) & (exact == 0) & ~free
+    zeros &= name not in OPEN_SIGN
     zeros &= ~torch.stack([(x != 0) & (x.abs() < SMALLEST) for x in inputs]).any(0)
     wrong = zeros & (held.signbit() != got.signbit())
     places = [tuple(float(x[i]) for x in inputs) for i in wrong.nonzero()[:5, 0]]

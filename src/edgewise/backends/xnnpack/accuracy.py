@@ -32,6 +32,9 @@ STATES = floating(4, 3, 3e-7)
 """Recurrent layers: states of magnitude 1 at most, in which an earlier one fades."""
 STEP = {"int8": Accuracy(steps=1, reference="PT2E")}
 """Integers: a step from what dequantizing, computing in float32 and quantizing gives."""
+STEPS = {**STEP, "uint8": Accuracy(steps=1, reference="PT2E")}
+DYNAMIC = {"int8": Accuracy(steps=1, reference="PT2E")}
+"""Of scales found at run time: each operand may be rounded to the step beside."""
 
 
 # --- special values ------------------------------------------------------------------------

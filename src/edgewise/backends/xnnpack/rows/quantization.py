@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from edgewise.backends.xnnpack.accuracy import DYNAMIC, ROUNDED, STEP, STEPS
 from edgewise.backends.xnnpack.builder import Operand, Ref
 from edgewise.backends.xnnpack.dynamic_quant import CHOOSE, DEQUANTIZE, QUANTIZE, chooser, cluster
 from edgewise.backends.xnnpack.graph import Node as GraphNode
@@ -30,6 +31,7 @@ from edgewise.backends.xnnpack.table import (
 )
 from edgewise.edge.graph import arguments, dims_of, fake
 from edgewise.edge.sizes import at
+from edgewise.partition.accuracy import Accuracies
 
 Args = dict[str, Any]
 
@@ -50,6 +52,12 @@ QUANTIZED: dict[str, str] = {
     "or in blocks; weights alone, 8-bit or 4-bit per channel, 4-bit in blocks",
 }
 """By row: what it computes on integers. The passes decide node by node."""
+
+
+def accuracies(row: OpRow) -> Accuracies:
+    """The row's, and those of what it computes on integers."""
+    return {**row.accuracy, **(STEP if row.name in QUANTIZED else {})}
+
 
 EIGHT_BITS = (torch.int8, torch.uint8)
 
@@ -122,6 +130,7 @@ add_row(
         _quantize,
         _STATIC,
         dtypes=(*FLOATS, torch.float64, *EIGHT_BITS, torch.int16, torch.int32),
+        accuracy=STEPS,
     )
 )
 add_row(
@@ -131,6 +140,7 @@ add_row(
         _dequantize,
         (*_STATIC, Constraint("one scale and zero point for the same integers", _one_meaning)),
         dtypes=(*FLOATS, torch.float64, *EIGHT_BITS, torch.int16, torch.int32),
+        accuracy=ROUNDED,
     )
 )
 
@@ -175,7 +185,7 @@ _CLUSTER = (
 )
 _ANY = (*FLOATS, torch.float64, torch.bfloat16, *EIGHT_BITS, torch.int32, torch.int64)
 
-add_row(OpRow("choose_qparams", CHOOSE, _choose, _CLUSTER, dtypes=_ANY))
+add_row(OpRow("choose_qparams", CHOOSE, _choose, _CLUSTER, dtypes=_ANY, accuracy=DYNAMIC))
 add_row(
     OpRow(
         "quantize_dynamic",
@@ -183,6 +193,7 @@ add_row(
         lambda to, node, args: to.operand(args["input"]),
         _CLUSTER,
         dtypes=_ANY,
+        accuracy=DYNAMIC,
     )
 )
-add_row(OpRow("dequantize_dynamic", DEQUANTIZE, _dynamic, _CLUSTER, dtypes=_ANY))
+add_row(OpRow("dequantize_dynamic", DEQUANTIZE, _dynamic, _CLUSTER, dtypes=_ANY, accuracy=DYNAMIC))
