@@ -80,6 +80,11 @@ class Compared:
     """Of the last run, as they lie in memory."""
     outputs: Sequence[np.ndarray] = ()
     """What the TOSA reference model makes of them."""
+    place: str = ""
+    """Of the largest difference: index, both values, and the operands there."""
+
+    def __str__(self) -> str:
+        return f"{self.steps} steps off, {self.share:.1%} of the elements at all; {self.place}"
 
 
 def compare(part: ExportedProgram, seeds: int = 3) -> Compared:
@@ -89,7 +94,7 @@ def compare(part: ExportedProgram, seeds: int = 3) -> Compared:
     values = [n.meta["val"] for n in part.graph.nodes if n.op == "placeholder"]
     values = values[-len(graph.inputs) :] if graph.inputs else []
     generator = torch.Generator().manual_seed(7)
-    worst, different, total = 0, 0, 0
+    worst, different, total, place = 0, 0, 0, ""
     module = part.module()
     for _ in range(seeds):
         given = []
@@ -110,7 +115,12 @@ def compare(part: ExportedProgram, seeds: int = 3) -> Compared:
             want_array = want.permute(t.order).contiguous().numpy()
             assert y.shape == want_array.shape
             off = np.abs(y.astype(np.int64) - want_array.astype(np.int64))
-            worst = max(worst, int(off.max(initial=0)))
+            if off.max(initial=0) > worst:
+                worst = int(off.max())
+                at = np.unravel_index(int(off.argmax()), off.shape)
+                there = [x[at] for x in lying if x.shape == off.shape]
+                place = f"[{', '.join(map(str, at))}] got {y[at]}, expected {want_array[at]}"
+                place += f"; inputs {', '.join(map(str, there))}" if there else ""
             different += int((off > 0).sum())
             total += off.size
-    return Compared(worst, different / max(total, 1), graph.operators, {}, blob, lying, got)
+    return Compared(worst, different / max(total, 1), graph.operators, {}, blob, lying, got, place)

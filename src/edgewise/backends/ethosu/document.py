@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from edgewise.backends.ethosu.rows import all_rows
 from edgewise.backends.ethosu.table import ANY, FUNCTION, MAX_RANK, STORED, OpRow
+from edgewise.partition.accuracy import shown
 
 _HEAD = f"""# Operators of the Ethos-U backend
 
@@ -18,8 +19,12 @@ bits (16 where the column says so) with one scale. "operands" says what stands b
 operator: *dequantized* operands (or constants); *a function* of one dequantized tensor, whose
 functions in a row become one table; or *any* value that the NPU computes.
 
-| operator | operators of torch | operands | bits | targets | constraints | computed as |
-|---|---|---|---|---|---|---|
+"accuracy" bounds every element, in steps of the result's scale, by the type of the operands:
+against the PT2E reference, which dequantizes, computes in float32 and quantizes. "one scale" is
+where operands and result have the same one.
+
+| operator | operators of torch | operands | bits | targets | constraints | computed as | accuracy |
+|---|---|---|---|---|---|---|---|
 """
 _READS = {STORED: "dequantized", FUNCTION: "a function", ANY: "any"}
 
@@ -34,6 +39,7 @@ def _line(row: OpRow) -> str:
     rules = "; ".join(c.rule for c in row.constraints)
     bits = "8, 16" if row.int16 else "8"
     cells = (row.name, targets, _READS[row.reads], bits, families, rules, row.also)
+    cells += (shown(row.accuracy),)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 

@@ -11,12 +11,13 @@ A row reads real numbers in one of three ways:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.fx import Node
 
+from edgewise.backends.ethosu.accuracy import MOVED, STEP, TABLES
 from edgewise.backends.ethosu.builder import Builder
 from edgewise.backends.ethosu.constants import IntegerConstants
 from edgewise.backends.ethosu.quant import TYPES, Quant
@@ -25,6 +26,7 @@ from edgewise.backends.ethosu.tosa import INT8, INT16, Tensor
 from edgewise.backends.ethosu.values import Constant, Real, Stored
 from edgewise.edge.graph import arguments, dims_of, fake, is_static, op_name, tensors_of
 from edgewise.edge.sizes import shown
+from edgewise.partition.accuracy import Accuracies
 from edgewise.partition.constraints import Constraint, Query
 from edgewise.partition.rows import RowTable
 from edgewise.partition.spec import Refusal
@@ -142,6 +144,15 @@ class OpRow:
     """Why others have not."""
     also: str = ""
     """How it is computed."""
+    bounds: Accuracies | None = field(default=None, compare=False)
+    """Where the accuracy is not the one of its kind: of tables, of what is moved, of the rest."""
+
+    @property
+    def accuracy(self) -> Accuracies:
+        """By the type of the operands."""
+        kinds = {FUNCTION: TABLES, ANY: MOVED, STORED: STEP}
+        found = kinds[self.reads] if self.bounds is None else self.bounds
+        return found if self.int16 else {k: a for k, a in found.items() if k != "int16"}
 
     def refusals(self, node: Node, constants: IntegerConstants, target: Target) -> list[Refusal]:
         """Why the node cannot be delegated; empty if it can. Its quantization is asked for

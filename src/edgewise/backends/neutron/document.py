@@ -8,6 +8,7 @@ from __future__ import annotations
 from edgewise.backends.neutron.rows import all_rows
 from edgewise.backends.neutron.table import OpRow
 from edgewise.backends.neutron.targets import TARGETS, NeutronTarget
+from edgewise.partition.accuracy import shown
 
 _HEAD = """# Operators of the Neutron backend
 
@@ -20,8 +21,12 @@ stand beside it there: *moves* before or behind it, *clamps* behind it. What is 
 for a partition of its own, for it may compute nothing. What was dequantized may be quantized anew:
 that is an ADD of zero.
 
-| operator | operators of torch | between | constraints | TFLite |
-|---|---|---|---|---|
+"accuracy" bounds every element, in steps of the result's scale: what LiteRT's reference kernels
+make of the TFLite operators, against the PT2E reference, which dequantizes, computes in float32
+and quantizes. Operators in a row may add up.
+
+| operator | operators of torch | between | constraints | TFLite | accuracy |
+|---|---|---|---|---|---|
 """
 
 _TARGETS = """
@@ -45,7 +50,7 @@ def _line(row: OpRow) -> str:
     kinds = {"moves": row.moves, "clamps": row.clamps, "idle": row.idle}
     between = ", ".join(name for name, is_so in kinds.items() if is_so) or "computes"
     rules = "; ".join(c.rule for c in row.constraints)
-    return _cells(row.name, targets, between, rules, row.tflite)
+    return _cells(row.name, targets, between, rules, row.tflite, shown(row.accuracy))
 
 
 def _target(target: NeutronTarget) -> str:

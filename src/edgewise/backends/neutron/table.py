@@ -7,7 +7,7 @@ backend has the row lower the node; the documentation and the tests are made fro
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -20,9 +20,14 @@ from edgewise.backends.neutron.targets import NeutronTarget
 from edgewise.edge.graph import arguments, fake, is_getitem
 from edgewise.edge.program import Constants
 from edgewise.partition import constraints
+from edgewise.partition.accuracy import Accuracies, Accuracy
 from edgewise.partition.constraints import Constraint, equals, rank
 from edgewise.partition.rows import RowTable
 from edgewise.partition.spec import Refusal
+
+STEP: Accuracies = {"int8": Accuracy(steps=1, reference="PT2E")}
+"""A step of the result's scale: both sides round, and a factor of 31 bits stands for the scales."""
+EXACT: Accuracies = {"int8": Accuracy(steps=0, reference="PT2E")}
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,15 @@ class OpRow:
     or moved, where sizes do not tell it."""
     tflite: str = ""
     """TFLite's operators that it becomes, for the documentation."""
+    bounds: Accuracies | None = field(default=None, compare=False)
+    """Where the accuracy is not that of what computes, or of what moves."""
+
+    @property
+    def accuracy(self) -> Accuracies:
+        """Of LiteRT's reference kernels, which the NPU follows, against the PT2E reference."""
+        if self.bounds is not None:
+            return self.bounds
+        return EXACT if self.moves or self.clamps else STEP
 
     def refusals(self, query: Query) -> list[Refusal]:
         return [r for c in self.constraints if (r := c.refusal(query)) is not None]

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch.fx import Node
 
+from edgewise.backends.ethosu.accuracy import EXACT
 from edgewise.backends.ethosu.moving import NHWC
 from edgewise.backends.ethosu.quant import Quant
 from edgewise.backends.ethosu.rows.pooling import MAX_FILTER, Means
@@ -187,5 +188,6 @@ add_row(
             Constraint(f"of at most {_MAX_CHANNELS} elements, except on U85", _few_channels),
         ),
         int16=False,
+        bounds=EXACT,
     )
 )

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from edgewise.backends.ethosu.accuracy import EXACT, within
 from edgewise.backends.ethosu.rows.shape import moved, sizes
 from edgewise.backends.ethosu.table import (
     ANY,
@@ -65,6 +66,7 @@ for _name, _operator, _swapped, _negated in (
             only=_U85,
             why=_NO_BOOL,
             also="in 32 bits",
+            bounds=EXACT,
         )
     )
 
@@ -88,7 +90,14 @@ for _name, _operator in (
     ("logical_not", "LOGICAL_NOT"),
 ):
     add_row(
-        OpRow(_name, (getattr(aten, _name).default,), _logical(_operator), only=_U85, why=_NO_BOOL)
+        OpRow(
+            _name,
+            (getattr(aten, _name).default,),
+            _logical(_operator),
+            only=_U85,
+            why=_NO_BOOL,
+            bounds=within(0, 0),
+        )
     )
 
 
