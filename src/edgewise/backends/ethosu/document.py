@@ -38,8 +38,8 @@ def _line(row: OpRow) -> str:
     families = f"{', '.join(row.only)}: {row.why}" if row.only else "all"
     rules = "; ".join(c.rule for c in row.constraints)
     bits = "8, 16" if row.int16 else "8"
-    cells = (row.name, targets, _READS[row.reads], bits, families, rules, row.also)
-    cells += (shown(row.accuracy),)
+    bounds = shown(row.accuracy)
+    cells = (row.name, targets, _READS[row.reads], bits, families, rules, row.also, bounds)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
