@@ -202,6 +202,14 @@ ACCEPTED: dict[str, dict[str, Case]] = {
     **{name: {"": unary(f)} for name, f in FUNCTIONS.items()},
     "sigmoid": {"": unary(torch.sigmoid), "16 bits": Case(torch.sigmoid, (IMAGE,), bits=16)},
     **{name: {"": unary(f, True)} for name, f in POSITIVE.items()},
+    **{
+        name: {"": unary(FUNCTIONS[name]), "16 bits": Case(FUNCTIONS[name], (IMAGE,), bits=16)}
+        for name in ("cos", "exp", "gelu", "silu", "tanh")
+    },
+    "sqrt": {
+        "": unary(torch.sqrt, True),
+        "16 bits": Case(lambda x: x.abs().sqrt(), (IMAGE,), bits=16),
+    },
     "conv2d": {
         "3x3": Case(_conv(padding=1), (IMAGE,), (((8, 6, 3, 3), 0),), ((8,),)),
         "stride, odd size, no bias": Case(_conv(stride=2), (IMAGE,), (((8, 6, 3, 3), 0),)),
@@ -449,7 +457,12 @@ def _float_weight(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 
 
 NOT_U85 = ("U55", "U65")
+BENDS = "512 straight lines follow within 1024 steps of the result"
 REFUSED: dict[str, dict[str, Case]] = {
+    "quantized_decomposed.quantize_per_tensor.default": {
+        name: Case(FUNCTIONS[name], (IMAGE,), bits=16, reason=BENDS)
+        for name in ("ceil", "floor", "remainder.Scalar", "round", "tan", "trunc")
+    },
     "aten.convolution.default": {
         "weights in floating point": Case(
             _float_weight, (IMAGE,), (), ((4, 6, 1, 1),), reason="symmetric int8"

@@ -14,11 +14,14 @@ import quantized_cases
 import torch
 import torch.nn.functional as F
 from quantized import QBINT4, QCINT4, QCINT8, QDINT8, QINT8, float_kinds, kinds_of, pt2e
+from xnnpack_bounds import rows_in
 
 import edgewise
+from closeness import assert_within
 from edgewise.backends.xnnpack import XnnpackPartitioner
+from edgewise.backends.xnnpack.rows.quantization import accuracies
 from edgewise.backends.xnnpack.weight_only import EXPANDED, UNQUANTIZED
-from support import RUNTIMES, Fn, operators, payloads
+from support import RUNTIMES, Fn, assert_close, operators, payloads
 
 BOTH = ["ours", pytest.param("peer", marks=pytest.mark.peer)]
 
@@ -178,16 +181,21 @@ def test_rows(
     expected: list[str], module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], runtime: str
 ) -> None:
     exported = torch.export.export(module, inputs)
-    pte = quantized.lower(exported).buffer
+    lowered = quantized.lower(exported)
+    pte = lowered.buffer
     assert operators(pte) == ["delegate"]
     assert kinds_of(pte) == Counter(expected)
     (got,) = RUNTIMES[runtime](pte, inputs)
     (want,) = quantized.reference(exported, inputs)
     assert got[0].dtype == want.dtype
-    # A step of integers; float16's rounding; a scale for each row where eager has one for all.
-    share = 2e-2 if {"FullyConnected", "Conv2d"} & set(expected) else 1e-3
-    bound = share * float(want.abs().max()) if want.dtype.is_floating_point else 1
-    assert (got[0].float() - want.float()).abs().max() <= bound
+    if {"FullyConnected", "Conv2d"} & set(expected):
+        # XNNPACK finds a scale for each row, eager one for all: each rounds other digits, and no
+        # element has a bound of its own.
+        assert (got[0] - want).abs().max() <= 2e-2 * want.abs().max()
+        return
+    (row,) = rows_in(lowered)
+    accuracy = accuracies(row)[str(want.dtype).removeprefix("torch.")]
+    assert_within(got[0], want.double(), accuracy, inputs=inputs)
 
 
 @pytest.mark.parametrize(
@@ -275,9 +283,12 @@ def pt2e_dynamic(per_channel: bool, ours: bool = False) -> Callable[..., Any]:
     )
 
 
+EXACTLY = 1e-5
+
 # Module, inputs, flow, nodes of each kind with quantized activations, weights' type, and the
-# allowed difference to eager of the largest output: exact where both quantize row by row, 3 %
-# where eager has one scale for all rows, 2 % where block scales are rounded to bfloat16 (8 bits).
+# allowed difference to eager: of each element, where both quantize row by row; else of the largest
+# output, since other digits are rounded in each: 3 % where eager has one scale for all rows, 2 %
+# where block scales are rounded to bfloat16 (8 bits).
 DYNAMIC: dict[str, tuple[Any, tuple[Any, ...], Any, tuple[str, int], int, float]] = {
     "per channel": (
         lambda: mlp(32, 64, 8),
@@ -309,7 +320,7 @@ DYNAMIC: dict[str, tuple[Any, tuple[Any, ...], Any, tuple[str, int], int, float]
         grouped(torch.int8),
         ("FullyConnected", 2),
         QCINT8,
-        1e-5,
+        EXACTLY,
     ),
     "4 bits per channel": (
         lambda: mlp(64, 32, 8),
@@ -317,7 +328,7 @@ DYNAMIC: dict[str, tuple[Any, tuple[Any, ...], Any, tuple[str, int], int, float]
         grouped(torch.int4),
         ("FullyConnected", 2),
         QCINT4,
-        1e-5,
+        EXACTLY,
     ),
     "4 bits in blocks of 32": (
         lambda: mlp(64, 96, 8),
@@ -385,7 +396,11 @@ def test_dynamic(name: str, runtime: str, made: dict[str, Any]) -> None:
     products = [types for k, types in quantized.node_types(graph) if k == kind]
     assert [types[:2] for types in products if types[0] == QDINT8] == [[QDINT8, weights]] * count
     (got,) = RUNTIMES[runtime](pte, inputs)
-    for y, want in zip(got, quantized.reference(exported, inputs), strict=True):
+    wanted = quantized.reference(exported, inputs)
+    if bound == EXACTLY:
+        assert_close(got, wanted, bound, 4e-6, inputs=inputs)
+        return
+    for y, want in zip(got, wanted, strict=True):
         assert (y - want).abs().max() <= bound * want.abs().max()
 
 
@@ -473,7 +488,7 @@ def test_8_bit_blocks_are_integers_in_the_file() -> None:
     with torch.no_grad():
         layer = module[0]
         want = F.linear(x[0].double(), layer.weight.dequantize().double(), layer.bias.double())
-    assert (got[0] - want).abs().max() <= 1e-5 * want.abs().max()
+    assert_close(got[:1], [want], EXACTLY, 4e-6)
     (rounded,) = quantized.reference(exported, x)
     assert (got[0] - rounded).abs().max() <= 2e-2 * rounded.abs().max()
 
@@ -491,7 +506,7 @@ def test_weights_alone_stay_integers() -> None:
     assert not float_kinds(pte)
     (got,) = RUNTIMES["ours"](pte, x)
     (want,) = quantized.reference(exported, x)
-    assert (got[0] - want).abs().max() <= 1e-5 * want.abs().max()
+    assert_close(got[:1], [want], EXACTLY, 4e-6)
 
 
 def test_batches_of_other_sizes() -> None:

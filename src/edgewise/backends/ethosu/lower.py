@@ -40,7 +40,10 @@ def lower_node(to: Lowering, node: Node) -> Value | tuple[Value, ...]:
         real = to.value(source)
         if not isinstance(real, Real):
             raise Refused(Refusal("real numbers are quantized", f"{node.args[0]}: integers"))
-        return real.quantized(to.b, quant)
+        try:
+            return real.quantized(to.b, quant)
+        except ValueError as error:  # a table's, or a scale out of reach
+            raise Refused(Refusal(str(error))) from error
     if is_dequantize(node):
         return Stored(to.plain(node.args[0]), _checked(Quant.of(node), node))
     if is_getitem(node):

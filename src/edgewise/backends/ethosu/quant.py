@@ -132,12 +132,30 @@ def table_int16(source: Quant, result: Quant, function: Any) -> np.ndarray[Any, 
     return values.round().clamp(-(2**15), 2**15 - 1).numpy().astype(np.int16)
 
 
+def interpolation_error(
+    entries: np.ndarray[Any, Any], source: Quant, result: Quant, function: Any
+) -> int:
+    """How many of the result's steps the lines between a table's 513 entries are from the
+    function, at the worst of the 65536 stored numbers; NaN may become anything."""
+    stored = torch.arange(-(2**15), 2**15)
+    with torch.no_grad():
+        real = function(source.dequantize(stored.to(torch.int16)))
+    exact = result.quantize(real).double()
+    knots = torch.from_numpy(entries.astype(np.int64))
+    place = (stored + 2**15) // 128
+    rest = (stored + 2**15) % 128
+    lines = (knots[place] * 128 + (knots[place + 1] - knots[place]) * rest).double() / 128
+    lines = lines.round().clamp(result.low, result.high)
+    return int(torch.where(real.isnan(), 0.0, (lines - exact).abs()).max())
+
+
 __all__ = [
     "DEQUANTIZE",
     "DEQUANTIZE_CHANNELS",
     "QUANTIZE",
     "TYPES",
     "Quant",
+    "interpolation_error",
     "is_dequantize",
     "is_quantize",
     "multipliers",

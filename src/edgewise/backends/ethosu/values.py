@@ -12,11 +12,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 
+from edgewise.backends.ethosu.accuracy import TABLES
 from edgewise.backends.ethosu.builder import Builder
-from edgewise.backends.ethosu.quant import Quant, table_int8, table_int16
+from edgewise.backends.ethosu.quant import Quant, interpolation_error, table_int8, table_int16
 from edgewise.backends.ethosu.tosa import INT8, INT16, Tensor
 
 Function = Callable[[torch.Tensor], torch.Tensor]
@@ -90,9 +93,25 @@ class Mapped(Real):
         if tensor.dtype == INT8:
             made = b.table(tensor, table_int8(before, quant, self.function))
             return made if quant.type == INT8 else _widened(b, self, quant)
-        wide = b.table(tensor, table_int16(before, quant, self.function))
-        made = b.rescale(wide, [1 / 128], quant.type, 0, quant.zero_point)
-        return b.clamp(made, quant.low, quant.high)
+        entries = table_int16(before, quant, self.function)
+        error = interpolation_error(entries, before, quant, self.function)
+        most = MOST_ERROR if quant.type == INT16 else MOST_ERROR // 256
+        if error > most:
+            raise ValueError(
+                f"a function of 16-bit operands that 512 straight lines follow within {most} "
+                f"steps of the result; got {error}; try 8-bit operands, or a "
+                f"smaller range"
+            )
+        return _looked_up(b, tensor, entries, quant)
+
+
+MOST_ERROR = TABLES["int16"].steps or 0
+
+
+def _looked_up(b: Builder, tensor: Tensor, entries: np.ndarray[Any, Any], quant: Quant) -> Tensor:
+    """By a table of 513 entries, between which the NPU interpolates."""
+    made = b.rescale(b.table(tensor, entries), [1 / 128], quant.type, 0, quant.zero_point)
+    return b.clamp(made, quant.low, quant.high)
 
 
 def _widened(b: Builder, value: Mapped, quant: Quant) -> Tensor:
@@ -100,7 +119,7 @@ def _widened(b: Builder, value: Mapped, quant: Quant) -> Tensor:
     source = value.source
     step = Quant(source.quant.scale / 128, 0, -(2**15), 2**15 - 1, torch.int16)
     wide = b.rescale(source.tensor, [128.0], INT16, source.quant.zero_point, 0)
-    return Mapped(Stored(wide, step), value.function).quantized(b, quant)
+    return _looked_up(b, wide, table_int16(step, quant, value.function), quant)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.xnnpack.accuracy import DYNAMIC, ROUNDED, STEP, STEPS
+from edgewise.backends.xnnpack.accuracy import DYNAMIC, STEP, STEPS, floating
 from edgewise.backends.xnnpack.builder import Operand, Ref
 from edgewise.backends.xnnpack.dynamic_quant import CHOOSE, DEQUANTIZE, QUANTIZE, chooser, cluster
 from edgewise.backends.xnnpack.graph import Node as GraphNode
@@ -31,7 +31,7 @@ from edgewise.backends.xnnpack.table import (
 )
 from edgewise.edge.graph import arguments, dims_of, fake
 from edgewise.edge.sizes import at
-from edgewise.partition.accuracy import Accuracies
+from edgewise.partition.accuracy import Accuracies, Accuracy
 
 Args = dict[str, Any]
 
@@ -140,7 +140,7 @@ add_row(
         _dequantize,
         (*_STATIC, Constraint("one scale and zero point for the same integers", _one_meaning)),
         dtypes=(*FLOATS, torch.float64, *EIGHT_BITS, torch.int16, torch.int32),
-        accuracy=ROUNDED,
+        accuracy=floating(0.501, half=Accuracy(2)),
     )
 )
 
