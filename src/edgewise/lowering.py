@@ -19,11 +19,13 @@ from edgewise.edge import EdgeCompileConfig, Timings, check, to_edge_program
 from edgewise.edge.bodies import graphs_within, transform_bodies
 from edgewise.edge.graph import is_call
 from edgewise.edge.normalize import normalize
-from edgewise.edge.program import copy_program, sync_outputs
+from edgewise.edge.program import copy_program, recompile_all, sync_outputs
 from edgewise.edge.provenance import note
+from edgewise.edge.recompose import recompose
 from edgewise.edge.settle_sizes import settle_sizes
 from edgewise.emit import Emitted, ExecutorchBackendConfig, MemoryPlan, emit_program
 from edgewise.errors import EdgewiseError, PartitionError
+from edgewise.lowered_from import LoweredFrom
 from edgewise.origin import Origin
 from edgewise.partition.delegate import lower_partitions
 from edgewise.partition.report import DelegationReport, ReportBuilder
@@ -54,7 +56,13 @@ def to_edge(
     constant_methods: values that methods of these names return.
     """
     config = _checked_config(compile_config)
-    return _make_edge(_by_name(programs), None, constant_methods, config)
+    given = dict(_by_name(programs))
+    manager = _make_edge(given, None, constant_methods, config)
+    for program in manager._programs.values():
+        recompile_all(program)
+    manager._origin = Origin(given, lambda others: to_edge(others, constant_methods, config))
+    manager._lowered_from = LoweredFrom.of(given, {}, manager._programs)
+    return manager
 
 
 def to_edge_transform_and_lower(
@@ -75,7 +83,7 @@ def to_edge_transform_and_lower(
     manager = _make_edge(_by_name(programs), partitioner, constant_methods, config)
     if transform_passes:
         manager = manager.transform(transform_passes)
-    return manager.to_backend(partitioner)
+    return manager._delegate(partitioner)
 
 
 class EdgeProgramManager:
@@ -97,6 +105,7 @@ class EdgeProgramManager:
         self._reports = dict(reports or {})
         self._timings = dict(timings or {})
         self._origin = origin
+        self._lowered_from: LoweredFrom | None = None
         self._validate()
 
     @property
@@ -142,8 +151,9 @@ class EdgeProgramManager:
                 for one in chosen:
                     program = _apply(one, program)
                 sync_outputs(program)
+                recompile_all(program)
             programs[name] = program
-        return EdgeProgramManager(
+        made = EdgeProgramManager(
             programs,
             self._constant_methods,
             compile_config or self._config,
@@ -151,20 +161,49 @@ class EdgeProgramManager:
             timings=self._timings,
             origin=self._then(lambda manager: manager.transform(passes, compile_config)),
         )
+        made._lowered_from = self._lowered_from
+        return made
 
     def to_backend(self, partitioner: Partitioners) -> EdgeProgramManager:
-        """Cuts out what the partitioners tag, and has their backends compile it."""
+        """Cuts out what the partitioners tag, and has their backends compile it.
+
+        While the programs are as `to_edge` made them they are lowered from the exported ones
+        again, and what a partitioner wants whole is kept, as `to_edge_transform_and_lower` does.
+        In programs that were changed since, linear layers are put together again.
+        """
+        asked = _partitioners_by_method(partitioner, self._programs)
+        source = self._lowered_from
+        known = source is not None and source.is_worth_it(asked) and source.explains(self._programs)
+        if source is None or not known:
+            made = self._delegate(partitioner, whole_layers=True)
+        else:
+            everyone = source.and_then(asked)
+            whole = _make_edge(source.programs, everyone, self._constant_methods, self._config)
+            made = whole._delegate(everyone)
+            made._lowered_from = LoweredFrom.of(source.programs, everyone, made._programs)
+        made._origin = self._then(lambda manager: manager.to_backend(partitioner))
+        return made
+
+    def _delegate(
+        self, partitioner: Partitioners, whole_layers: bool = False
+    ) -> EdgeProgramManager:
+        """Cuts the programs as they are, or with linear layers put together again."""
         per_method = _partitioners_by_method(partitioner, self._programs)
         programs, reports, timings = {}, dict(self._reports), dict(self._timings)
         for name, program in self._programs.items():
             chosen = per_method.get(name, ())
             if not chosen:
+                recompile_all(program)
                 programs[name] = program
                 continue
             lowered = _copy_with_modules(program)
             builder = reports[name] = reports.get(name, ReportBuilder(name)).copy()
             start = time.perf_counter()
+            if whole_layers:
+                keeper = functools.partial(_keeper, partitioners=chosen, config=self._config)
+                recompose(lowered, keeper)
             _partition(lowered, chosen, builder, "")
+            recompile_all(lowered)
             before = timings.get(name, Timings()).stages
             timings[name] = Timings([*before, ("to_backend", time.perf_counter() - start)])
             programs[name] = lowered
@@ -176,7 +215,7 @@ class EdgeProgramManager:
             self._config,
             reports=reports,
             timings=timings,
-            origin=self._then(lambda manager: manager.to_backend(partitioner)),
+            origin=self._then(lambda manager: manager._delegate(partitioner)),
         )
 
     def to_executorch(

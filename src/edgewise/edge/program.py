@@ -288,6 +288,8 @@ def make_signature(inputs: Sequence[InputSpec], outputs: Sequence[str]) -> Expor
     )
 
 
-def recompile(module: GraphModule) -> None:
-    module.graph.lint()
-    module.recompile()
+def recompile_all(program: ExportedProgram) -> None:
+    """Lets `code` and `forward` of the graph, and of all graphs within, be what the graph is now."""
+    for module in program.graph_module.modules():
+        if isinstance(module, GraphModule):
+            module.recompile()
