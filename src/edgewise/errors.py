@@ -24,6 +24,10 @@ class UnsupportedOperatorError(EdgewiseError):
     """An operator can neither be delegated, decomposed nor emitted."""
 
 
+class QuantizationError(EdgewiseError, ValueError):
+    """A scale or zero point that devices cannot compute with."""
+
+
 class PartitionError(EdgewiseError):
     """A partitioner or backend broke its contract."""
 

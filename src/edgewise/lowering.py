@@ -21,6 +21,7 @@ from edgewise.edge.graph import is_call
 from edgewise.edge.normalize import normalize
 from edgewise.edge.program import copy_program, recompile_all, sync_outputs
 from edgewise.edge.provenance import note
+from edgewise.edge.quantization_parameters import check_quantization
 from edgewise.edge.recompose import recompose
 from edgewise.edge.settle_sizes import settle_sizes
 from edgewise.emit import Emitted, ExecutorchBackendConfig, MemoryPlan, emit_program
@@ -481,6 +482,7 @@ def _partition(
 
     path: of the body that `program` is, such as "true_graph_0/"; "" for a whole method.
     """
+    check_quantization(program)  # passes of the user's may have changed something
     for one in partitioners:
         _run_partitioner(one, program, builder, path)
     # What stayed behind must be something that a kernel exists for.

@@ -28,6 +28,7 @@ from edgewise.edge.inline_regions import inline_regions
 from edgewise.edge.nested_writes import flatten_nested_writes
 from edgewise.edge.normalize import decompositions, normalize
 from edgewise.edge.program import copy_program, drop_unused_constants, mark_state, sync_outputs
+from edgewise.edge.quantization_parameters import check_quantization
 from edgewise.edge.quantized_embeddings import fuse_quantized_embeddings
 from edgewise.edge.settle_sizes import settle_sizes
 from edgewise.edge.unwrap_subclasses import unwrap_subclasses
@@ -69,6 +70,7 @@ def to_edge_program(
         edge = copy_program(_functionalize_by_trace(edge))
     mark_state(edge, state)
     timings.stages.append(("functionalize", time.perf_counter() - start))
+    check_quantization(edge)
     timings.run("fold_batch_norm", lambda: fold_batch_norm(edge))
     timings.run("quantized_embeddings", lambda: fuse_quantized_embeddings(edge))
     # Before `keep` is asked: whether a row takes a node may hang on its mask being known.

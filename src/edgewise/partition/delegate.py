@@ -30,6 +30,7 @@ from edgewise.edge.program import (
 from edgewise.edge.settle_sizes import SizeMaker
 from edgewise.errors import PartitionError
 from edgewise.partition.spec import (
+    DELEGATE_INPUT,
     TAG,
     BackendDetails,
     CompileSpec,
@@ -198,7 +199,8 @@ def cut_out(
 ) -> tuple[ExportedProgram, list[Node], list[Node]]:
     """The nodes as a program of their own, its inputs, and the nodes that are its outputs.
 
-    Constants that the nodes read become the new program's parameters and buffers, by their names.
+    Constants that the nodes read become the new program's parameters and buffers, by their names;
+    inputs, if they are marked so (`DELEGATE_INPUT`).
     Sizes that they read are no inputs: the new program computes them from its inputs' shapes.
     """
     constants = Constants(program)
@@ -208,7 +210,8 @@ def cut_out(
     specs: list[InputSpec] = []
     state: dict[str, Any] = {}
     read = list(dict.fromkeys(s for n in nodes for s in n.all_input_nodes if s not in members))
-    for source in [s for s in read if s in constants]:
+    owned = [s for s in read if s in constants and not s.meta.get(DELEGATE_INPUT)]
+    for source in owned:
         old = constants.specs[source.name]
         env[source] = graph.placeholder(source.name)
         env[source].meta = dict(source.meta)
@@ -219,7 +222,7 @@ def cut_out(
         persistent = True if kind == InputKind.BUFFER else None
         argument = TensorArgument(env[source].name)
         specs.append(InputSpec(kind, argument, old.target, persistent))
-    inputs = [s for s in read if s not in constants and not is_size(s)]
+    inputs = [s for s in read if s not in owned and not is_size(s)]
     for source in inputs:
         env[source] = graph.placeholder(source.name)
         env[source].meta = dict(source.meta)

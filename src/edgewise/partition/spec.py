@@ -17,6 +17,10 @@ TAG = "delegation_tag"
 """Key of `node.meta` under which a partitioner names the partition of a node."""
 
 
+DELEGATE_INPUT = "delegate_input"
+"""Key of a constant's `node.meta`: partitions read it as an input, and do not own it."""
+
+
 @dataclass(frozen=True)
 class CompileSpec:
     """An option for a backend: written to the program, and seen by its runtime."""

@@ -131,11 +131,11 @@ REFUSED: dict[str, tuple[torch.nn.Module, tuple[torch.Tensor, ...], str, str]] =
         "quantized_decomposed.dequantize_per_tensor.default",
         f"{RANGE}; got int16 from -32768 to 32767",
     ),
-    "a zero point that is no int8": (
-        Fn(quantize(0.05, 130, -128, 127, I8)),
+    "a negative scale": (
+        Fn(quantize(-0.05, 3, -128, 127, I8)),
         (REALS,),
         "quantized_decomposed.quantize_per_tensor.default",
-        f"{SCALE}; got scale=0.05, zero_point=130",
+        f"{SCALE}; got scale=-0.05, zero_point=3",
     ),
     "bfloat16": (
         Fn(dequantize(0.1, 0, -128, 127, I8, out_dtype=torch.bfloat16)),

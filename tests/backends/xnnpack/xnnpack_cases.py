@@ -123,6 +123,10 @@ ACCEPTED: dict[str, dict[str, tuple[torch.nn.Module, tuple[torch.Tensor, ...]]]]
         "": (torch.nn.Linear(5, 4), (MATRIX,)),
         "without bias": (torch.nn.Linear(5, 4, bias=False), (MATRIX,)),
         "one dimension": (torch.nn.Linear(5, 4), (t(5),)),
+        "computed weight": (Fn(F.linear), (MATRIX, t(4, 5))),
+        "computed weight and bias": (Fn(F.linear), (MATRIX, t(4, 5), t(4))),
+        "computed bias": (Fn(lambda x, b, w: F.linear(x, w, b), w=t(4, 5)), (MATRIX, t(4))),
+        "computed weight, four dimensions": (Fn(F.linear), (t(2, 3, 1, 5), t(4, 5), t(4))),
         "four dimensions": (torch.nn.Linear(5, 4), (t(2, 3, 1, 5),)),
         "of a transposed tensor": (
             torch.nn.Sequential(Fn(lambda x: x.transpose(0, 1)), torch.nn.Linear(3, 4)),
@@ -340,7 +344,7 @@ REFUSED: dict[str, dict[str, Refused]] = {
         ),
     },
     "linear": {
-        "computed weight": (Fn(F.linear), (MATRIX, t(4, 5)), "", ""),
+        "a vector times a computed weight": (Fn(F.linear), (t(5), t(4, 5)), "", ""),
     },
     "conv2d": {
         "computed weight": (

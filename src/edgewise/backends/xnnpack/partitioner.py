@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from edgewise.backends.xnnpack.backend import XnnpackBackend
+from edgewise.backends.xnnpack.non_static import PRODUCTS, non_static_weights
 from edgewise.backends.xnnpack.precision import (
     ConfigPrecisionType,
     is_quantization,
@@ -25,7 +26,14 @@ from edgewise.edge.graph import is_call, is_getitem, is_size, may_be_empty, op_n
 from edgewise.edge.updates import partial_updates
 from edgewise.partition.delegate import is_delegate_call
 from edgewise.partition.grouping import group
-from edgewise.partition.spec import TAG, DelegationSpec, Partitioner, PartitionResult, Refusal
+from edgewise.partition.spec import (
+    DELEGATE_INPUT,
+    TAG,
+    DelegationSpec,
+    Partitioner,
+    PartitionResult,
+    Refusal,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -37,9 +45,13 @@ class XnnpackPartitioner(Partitioner):
 
     configs: names of rows of the operator table ("conv2d", "linear", ...) to delegate;
     None for all. config_precisions: one or several `ConfigPrecisionType`; None for all.
+    FP32 alone takes quantized operators, too, and computes them in floating point: linear layers
+    and what is computed elsewhere in the program between a dequantization and a quantization.
     per_op_mode: one partition for every operator, with the quantizations around it.
     verbose: say what is delegated and what is refused, by logging (INFO) where the program
     has set logging up, else on the standard error stream.
+    force_non_static_weights_for_f32_linear: weights and biases of floating-point linear layers
+    are inputs of the delegates, which the program holds. Recurrent layers still own theirs.
     """
 
     def __init__(
@@ -48,16 +60,22 @@ class XnnpackPartitioner(Partitioner):
         config_precisions: ConfigPrecisionType | Sequence[ConfigPrecisionType] | None = None,
         per_op_mode: bool = False,
         verbose: bool = False,
+        force_non_static_weights_for_f32_linear: bool = False,
     ) -> None:
         self.configs = None if configs is None else frozenset(_checked_configs(configs))
         self.config_precisions = frozenset(_checked_precisions(config_precisions))
-        for name, option in (("per_op_mode", per_op_mode), ("verbose", verbose)):
+        for name, option in (
+            ("per_op_mode", per_op_mode),
+            ("verbose", verbose),
+            ("force_non_static_weights_for_f32_linear", force_non_static_weights_for_f32_linear),
+        ):
             if not isinstance(option, bool):
                 raise TypeError(
                     f"[XnnpackPartitioner] {name} must be True or False; got {option!r}"
                 )
         self.per_op_mode = per_op_mode
         self.verbose = verbose
+        self.force_non_static_weights_for_f32_linear = force_non_static_weights_for_f32_linear
         self.delegation_spec = DelegationSpec(XnnpackBackend.backend_id, [])
 
     def ops_to_not_decompose(
@@ -71,13 +89,22 @@ class XnnpackPartitioner(Partitioner):
             for target in row.targets
             if not isinstance(target, str)
         ]
-        constants = QuantizedConstants(ep)
+        constants = self._constants(ep)
         return keep, lambda node: not self.refusals(node, constants)
 
     def reasons_to_decompose(self, ep: ExportedProgram) -> Callable[[Node], Sequence[Refusal]]:
         """What the row of a composite operator has against the node."""
-        constants = QuantizedConstants(ep)
+        constants = self._constants(ep)
         return lambda node: self.refusals(node, constants)
+
+    def _constants(self, program: ExportedProgram) -> QuantizedConstants:
+        """What partitions may own."""
+        constants = QuantizedConstants(program)
+        if self.force_non_static_weights_for_f32_linear:
+            for node in non_static_weights(program, constants):
+                node.meta[DELEGATE_INPUT] = True
+                del constants.specs[node.name]
+        return constants
 
     def refusals(self, node: Node, constants: QuantizedConstants) -> list[Refusal]:
         """Why XNNPACK does not take the node; empty if it does."""
@@ -91,15 +118,26 @@ class XnnpackPartitioner(Partitioner):
         if self.configs is not None and row.name not in self.configs:
             return [Refusal("an operator that `configs` names", row.name)]
         if len(self.config_precisions) < len(ConfigPrecisionType):
-            found = precision(node, constants)
+            found = self._precision(node, constants)
             if found not in self.config_precisions:
                 wanted = " or ".join(sorted(p.name for p in self.config_precisions))
                 return [Refusal(f"a precision of `config_precisions`: {wanted}", found.name)]
         return row.refusals(node, constants)
 
+    @property
+    def _floats_only(self) -> bool:
+        return self.config_precisions == {ConfigPrecisionType.FP32}
+
+    def _precision(self, node: Node, constants: QuantizedConstants) -> ConfigPrecisionType:
+        found = precision(node, constants)
+        # A matrix product with quantized weights is a piece of a layer that somebody took apart.
+        if self._floats_only and not is_quantization(node) and node.target not in PRODUCTS:
+            return ConfigPrecisionType.FP32
+        return found
+
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tags what the rows accept; says for everything else why not."""
-        constants = QuantizedConstants(exported_program)
+        constants = self._constants(exported_program)
         own_constants([n for n in exported_program.graph.nodes if is_call(n)], constants)
         nodes = [
             n
@@ -108,7 +146,8 @@ class XnnpackPartitioner(Partitioner):
         ]
         refused = {n: r for n in nodes if (r := self._reasons(n, constants))}
         refused |= {n: [_IN_PLACE] for n in partial_updates(exported_program).intersection(nodes)}
-        by_operator = units(nodes, constants, set(nodes) - set(refused))
+        joined = [n for n in nodes if not (self._floats_only and n in refused)]
+        by_operator = units(joined, constants, set(nodes) - set(refused))
         accepted: dict[Node, list[Node]] = {}
         for operator, members in by_operator.items():
             if self._takes(operator, members, constants, refused):
@@ -134,7 +173,7 @@ class XnnpackPartitioner(Partitioner):
         if is_getitem(node) or node in constants:
             return []
         row = row_of(node)
-        if row is not None and is_quantization(node):
+        if row is not None and is_quantization(node) and not self._floats_only:
             return row.refusals(node, constants)
         return self.refusals(node, constants)
 

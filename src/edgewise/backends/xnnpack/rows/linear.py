@@ -16,7 +16,6 @@ from edgewise.backends.xnnpack.table import (
     OpRow,
     Query,
     add_row,
-    constant,
 )
 from edgewise.edge.graph import fake, shape_of
 from edgewise.edge.orders import identity
@@ -26,10 +25,22 @@ aten = torch.ops.aten
 Args = dict[str, Any]
 
 
+def _of_matrices(q: Query) -> str | None:
+    """A constant weight may be multiplied with a vector, too."""
+    shapes = [shape_of(q.args[k]) for k in ("input", "weight")]
+    good = q.args["weight"] in q.constants or all(len(s) >= 2 for s in shapes)
+    return None if good else " and ".join(map(shown, shapes))
+
+
 def _linear(to: Lowering, node: Node, args: Args) -> Operand:
-    return to.b.fully_connected(
-        to.ref(args["input"]), to.weight(args["weight"]), to.optional(args["bias"])
-    )
+    weight, bias = args["weight"], args["bias"]
+    if weight in to.constants and (bias is None or bias in to.constants):
+        return to.b.fully_connected(to.ref(args["input"]), to.weight(weight), to.optional(bias))
+    if weight in to.constants:
+        product = to.b.fully_connected(to.ref(args["input"]), to.weight(weight), None)
+    else:
+        product = batch_product(to, to.ref(args["input"]), to.b.permute(to.ref(weight), (1, 0)))
+    return product if bias is None else to.b.binary("Add", product, to.operand(bias))
 
 
 add_row(
@@ -37,8 +48,9 @@ add_row(
         "linear",
         (aten.linear.default,),
         _linear,
-        (constant("weight", "bias"),),
+        (Constraint("a matrix, or several, times a matrix", _of_matrices),),
         keep=True,
+        also="of a computed weight: as bmm, then add",
         accuracy=SUMS,
     )
 )
