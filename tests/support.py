@@ -135,12 +135,15 @@ def payloads(pte: bytes) -> list[Any]:
     """The XNNPACK graphs of a file, in the order in which its methods list them."""
     from edgewise.backends.xnnpack.payload import from_bytes
 
+    return [from_bytes(payload) for payload in payload_bytes(pte)]
+
+
+def payload_bytes(pte: bytes) -> list[bytes | memoryview]:
+    """The payloads of a file's delegates, wherever they lie."""
     file: ReadFile = read(pte)
-    return [
-        from_bytes(file.segments[delegate.processed.index])
-        for plan in file.program.execution_plan
-        for delegate in plan.delegates
-    ]
+    inline = file.program.backend_delegate_data or []
+    places = [d.processed for plan in file.program.execution_plan for d in plan.delegates]
+    return [file.segments[p.index] if p.location == 1 else inline[p.index].data for p in places]
 
 
 def kinds(graph: Any) -> list[str]:

@@ -33,6 +33,12 @@ from edgewise.partition.delegate import LoweredBackendModule
 _PAYLOAD_ALIGNMENT = 16
 
 
+@dataclass(frozen=True)
+class _Payload:
+    blob: bytes
+    is_read_while_running: bool
+
+
 @dataclass
 class Emitted:
     """A program and what the file holds beside it."""
@@ -90,7 +96,7 @@ class _ProgramEmitter:
         self._constants = ConstantTable(config.constant_tensor_alignment)
         self._initial = ConstantTable(config.constant_tensor_alignment)
         self._payloads: dict[bytes, int] = {}
-        self._payload_blobs: list[bytes] = []
+        self._payload_blobs: list[_Payload] = []
         self._named: dict[str, bytes | memoryview] = {}
         self._delegates: list[pte.BackendDelegate] = []
         self._data_files: dict[str, DataFile] = {}
@@ -138,12 +144,12 @@ class _ProgramEmitter:
             mutable = [pte.SubsegmentOffsets(index, list(self._initial.offsets))]
         inline: list[pte.BackendDelegateInlineData] = []
         places: list[pte.BackendDelegateDataReference] = []
-        for blob in self._payload_blobs:
-            if self._config.extract_delegate_segments:
-                places.append(pte.BackendDelegateDataReference(1, segments.add(blob)))
+        for payload in self._payload_blobs:
+            if self._config.extract_delegate_segments and not payload.is_read_while_running:
+                places.append(pte.BackendDelegateDataReference(1, segments.add(payload.blob)))
             else:
                 places.append(pte.BackendDelegateDataReference(0, len(inline)))
-                inline.append(pte.BackendDelegateInlineData(blob))
+                inline.append(pte.BackendDelegateInlineData(payload.blob))
         for delegate in self._delegates:
             assert delegate.processed is not None
             delegate.processed = places[delegate.processed.index]
@@ -176,7 +182,9 @@ class _ProgramEmitter:
         digest = hashlib.sha256(lowered.processed_bytes).digest()
         if digest not in self._payloads:
             self._payloads[digest] = len(self._payload_blobs)
-            self._payload_blobs.append(lowered.processed_bytes)
+            self._payload_blobs.append(
+                _Payload(lowered.processed_bytes, lowered.is_read_while_running)
+            )
         delegate = pte.BackendDelegate(
             id=lowered.backend_id,
             processed=pte.BackendDelegateDataReference(1, self._payloads[digest]),

@@ -55,6 +55,7 @@ class LoweredBackendModule(torch.nn.Module):
         self.compile_specs: list[CompileSpec] = spec.compile_specs
         self.processed_bytes: bytes = result.processed_bytes
         self.named_data: NamedBlobs = result.named_data
+        self.is_read_while_running: bool = result.is_read_while_running
         self.notes: Mapping[str, Sequence[str]] = result.notes
         self.estimates: Estimates | None = result.estimates
         self.debug_handle_map: Mapping[int, Sequence[int]] = result.debug_handle_map

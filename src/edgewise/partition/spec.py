@@ -115,6 +115,10 @@ class PreprocessResult:
     content: the same key in two partitions is the same blob, written once. `notes` are
     for the delegation report, of nodes by name; `estimates` are of the whole
     partition.
+
+    `is_read_while_running`: the runtime reads the payload not only to make the delegate. It is
+    written into the file's flatbuffer, which stays for as long as the program; a segment of
+    its own may be freed once the delegate is made.
     """
 
     processed_bytes: bytes
@@ -122,6 +126,7 @@ class PreprocessResult:
     debug_handle_map: Mapping[int, Sequence[int]] = field(default_factory=dict)
     notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     estimates: Estimates | None = None
+    is_read_while_running: bool = False
 
 
 class BackendDetails(ABC):

@@ -48,9 +48,13 @@ class XnnpackBackend(BackendDetails):
     ) -> PreprocessResult:
         graph = build(edge_program)
         optimize(graph)
-        payload, named = serialize(graph)
-        notes = _notes(list(edge_program.graph.nodes), graph)
-        return PreprocessResult(payload, named, notes=notes)
+        written = serialize(graph)
+        return PreprocessResult(
+            written.payload,
+            written.named,
+            notes=_notes(list(edge_program.graph.nodes), graph),
+            is_read_while_running=written.has_constants,
+        )
 
 
 def _notes(nodes: Sequence[Node], graph: Graph) -> dict[str, list[str]]:

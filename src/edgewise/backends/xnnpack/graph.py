@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from edgewise.backends.xnnpack import payload
+from edgewise.backends.xnnpack.constant_places import read_in_place
 from edgewise.backends.xnnpack.quant import (
     PerBlock,
     PerChannel,
@@ -128,8 +129,17 @@ def _input_fields(kind: str) -> tuple[str, ...]:
     return ("input_id",) if one else ("input1_id", "input2_id")
 
 
-def serialize(graph: Graph) -> tuple[bytes, dict[str, memoryview]]:
-    """Payload, and constants by the hash of their contents."""
+@dataclass(frozen=True)
+class Serialized:
+    """A payload, the named data that it refers to (by the hash of its contents), and whether
+    the payload has constants of its own, which are read while the program runs."""
+
+    payload: bytes
+    named: dict[str, memoryview]
+    has_constants: bool
+
+
+def serialize(graph: Graph) -> Serialized:
     externals = len(graph.inputs) + len(graph.outputs)
     numbers: dict[Value, int] = {}
     for number, value in enumerate([*graph.inputs, *graph.outputs]):
@@ -140,13 +150,18 @@ def serialize(graph: Graph) -> tuple[bytes, dict[str, memoryview]]:
         numbers.setdefault(value, len(numbers))
 
     named: dict[str, memoryview] = {}
+    held = payload.ConstantBytes()
     offsets = [payload.ConstantDataOffset(payload.NO_OFFSET, 0, "")]
+    in_payload = read_in_place(graph)
 
-    def add(data: torch.Tensor) -> int:
+    def add(data: torch.Tensor, is_held: bool = False) -> int:
         blob = tensor_bytes(data)
-        key = hashlib.sha256(blob).hexdigest()
-        named[key] = blob
-        offsets.append(payload.ConstantDataOffset(payload.NO_OFFSET, len(blob), key))
+        if is_held:
+            offsets.append(payload.ConstantDataOffset(held.add(blob), len(blob), None))
+        else:
+            key = hashlib.sha256(blob).hexdigest()
+            named[key] = blob
+            offsets.append(payload.ConstantDataOffset(payload.NO_OFFSET, len(blob), key))
         return len(offsets) - 1
 
     xvalues = []
@@ -154,7 +169,8 @@ def serialize(graph: Graph) -> tuple[bytes, dict[str, memoryview]]:
         constant = 0
         if value.data is not None:
             four_bits = getattr(value.quant, "bits", 8) == 4
-            constant = add(pack_nibbles(value.data) if four_bits else value.data)
+            data = pack_nibbles(value.data) if four_bits else value.data
+            constant = add(data, value in in_payload)
         flags = (EXTERNAL_INPUT if value.input_index is not None else 0) | (
             EXTERNAL_OUTPUT if value.output_index is not None else 0
         )
@@ -181,7 +197,7 @@ def serialize(graph: Graph) -> tuple[bytes, dict[str, memoryview]]:
         output_ids=list(range(len(graph.inputs), externals)),
         constant_data=offsets,
     )
-    return payload.to_bytes(written), named
+    return Serialized(payload.to_bytes(written, held), named, bool(held.parts))
 
 
 def _datatype(value: Value) -> int:

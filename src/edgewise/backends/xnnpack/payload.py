@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from edgewise.flatbuffer import (
@@ -342,13 +342,43 @@ class XNNGraph(Table):
     constant_data: Any = tables(ConstantDataOffset)
 
 
-def to_bytes(graph: XNNGraph) -> bytes:
-    """Header, then the flatbuffer, each padded to 16 bytes. Constants are named data."""
+_OVERREAD = 16
+"""XNNPACK may read so many bytes beyond a tensor's end."""
+
+
+@dataclass
+class ConstantBytes:
+    """The constants that lie in the payload. Equal contents lie there once."""
+
+    parts: dict[bytes, int] = field(default_factory=dict)
+    """Offset of each content."""
+    size: int = 0
+
+    def add(self, blob: bytes | memoryview) -> int:
+        """The offset of these contents in the payload's constants."""
+        content = bytes(blob)
+        if content not in self.parts:
+            self.parts[content] = self.size
+            self.size += -(-len(content) // _ALIGNMENT) * _ALIGNMENT
+        return self.parts[content]
+
+    def to_bytes(self) -> bytes:
+        if not self.parts:
+            return b""
+        joined = b"".join(p.ljust(-(-len(p) // _ALIGNMENT) * _ALIGNMENT, b"\0") for p in self.parts)
+        return joined + bytes(_OVERREAD)
+
+
+def to_bytes(graph: XNNGraph, constants: ConstantBytes | None = None) -> bytes:
+    """Header, the flatbuffer and the constants of the payload, each padded to 16 bytes."""
     body = pack(graph, IDENTIFIER)
+    held = constants.to_bytes() if constants is not None else b""
     start = -(-_HEADER.size // _ALIGNMENT) * _ALIGNMENT
     padded = -(-len(body) // _ALIGNMENT) * _ALIGNMENT
-    header = _HEADER.pack(b"\0" * 4, b"XH00", _HEADER.size, start, len(body), start + padded, 0)
-    return header.ljust(start, b"\0") + body.ljust(padded, b"\0")
+    header = _HEADER.pack(
+        b"\0" * 4, b"XH00", _HEADER.size, start, len(body), start + padded, len(held)
+    )
+    return header.ljust(start, b"\0") + body.ljust(padded, b"\0") + held
 
 
 def from_bytes(payload: bytes | memoryview) -> XNNGraph:

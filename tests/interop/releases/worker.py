@@ -1,0 +1,151 @@
+"""Runs inside a release's environment: its runtime and its lowering, nothing of this project.
+
+    worker.py run FOLDER REPEATS    every FOLDER/*.pte, from a file and from a buffer
+    worker.py make FOLDER           lowers the nets of `nets.py` into FOLDER
+
+Writes a line of JSON for every file: {"name", "how", "result": "ok" | "wrong" | "refused" |
+"crash", "detail"}. Each run is a process of its own, so that a crash is one line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+TIMEOUT = 240
+
+
+def in_child(work: Callable[[], tuple[str, str]]) -> tuple[str, str]:
+    """What `work` returns in a child process, or ("crash", signal)."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read_end)
+        signal.alarm(TIMEOUT)
+        with tempfile.TemporaryFile() as noise:
+            os.dup2(noise.fileno(), 1)
+            os.dup2(noise.fileno(), 2)
+            try:
+                result = work()
+            except BaseException as cause:
+                noise.seek(0)
+                said = noise.read().decode(errors="replace").strip().splitlines()
+                lines = [s for s in said if "cpuinfo" not in s and "Warning" not in s]
+                result = ("refused", f"{type(cause).__name__}: {cause} | {' | '.join(lines[-3:])}")
+        os.write(write_end, json.dumps(result)[:60000].encode())
+        os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as pipe:
+        said = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        return "crash", signal.Signals(os.WTERMSIG(status)).name
+    found = json.loads(said)
+    return found[0], found[1]
+
+
+def compare(got: list[Any], expected: list[Any], tolerance: float) -> float:
+    """The largest difference, of the largest output. ValueError where there are others."""
+    if len(got) != len(expected):
+        raise ValueError(f"{len(got)} outputs for {len(expected)}")
+    worst = 0.0
+    for y, want in zip(got, expected):  # noqa: B905 (both have one length)
+        if not isinstance(want, torch.Tensor):
+            worst = max(worst, float(y != want))
+            continue
+        if tuple(y.shape) != tuple(want.shape):
+            raise ValueError(f"shape {tuple(y.shape)} for {tuple(want.shape)}")
+        difference = (y.double() - want.double()).abs().max() if want.numel() else torch.zeros(())
+        largest = want.double().abs().max() if want.numel() else torch.ones(())
+        found = float(difference / max(float(largest), 1e-6))
+        worst = max(worst, found if found == found else float("inf"))
+    return worst
+
+
+def run_file(pte: Path, how: str, repeats: int) -> tuple[str, str]:
+    """Every call of the file's record, `repeats` times; state begins anew each time."""
+    from executorch.extension.pybindings import portable_lib
+
+    torch.set_num_threads(1)
+    record = torch.load(pte.with_suffix(".pt"), weights_only=True)
+    data = pte.with_suffix(".ptd")
+    content, weights = pte.read_bytes(), data.read_bytes() if data.exists() else None
+
+    def load() -> Any:
+        if how == "file":
+            more = [str(data)] if weights is not None else []
+            return portable_lib._load_for_executorch(str(pte), *more)
+        more = [weights] if weights is not None else []
+        return portable_lib._load_for_executorch_from_buffer(content, *more)
+
+    worst, module = 0.0, load()
+    for _ in range(repeats):
+        if record["stateful"]:
+            module = load()
+        # What was freed is written over, so that it is seen.
+        litter = [bytearray(b"\xff" * size) for size in (64, 256, 1024, 4096, 65536)]
+        for call in record["calls"]:
+            got = module.run_method(call["method"], tuple(call["inputs"]))
+            worst = max(worst, compare(list(got), call["outputs"], record["tolerance"]))
+        del litter
+    return ("ok" if worst <= record["tolerance"] else "wrong"), f"{worst:.2g}"
+
+
+def make_file(variant: Any, folder: Path) -> tuple[str, str]:
+    import peer_lowering
+
+    buffer, data = peer_lowering.lower(variant)
+    write_record(variant, folder)
+    (folder / f"{variant.name}.pte").write_bytes(buffer)
+    if data is not None:
+        (folder / f"{variant.name}.ptd").write_bytes(data)
+    return "ok", f"{len(buffer)} bytes"
+
+
+def write_record(variant: Any, folder: Path) -> None:
+    """Inputs, and the outputs of eager PyTorch, beside the file."""
+    stateful = len(variant.net.calls) > 0 and variant.net.dynamic is None
+    record = {
+        "calls": variant.expected(),
+        "tolerance": variant.tolerance,
+        "stateful": stateful,
+    }
+    torch.save(record, folder / f"{variant.name}.pt")
+
+
+def results(arguments: list[str]) -> Iterator[dict[str, str]]:
+    task, folder = arguments[0], Path(arguments[1])
+    if task == "make":
+        sys.path.insert(0, str(Path(__file__).parent))
+        from nets import variants
+
+        folder.mkdir(parents=True, exist_ok=True)
+        for variant in variants().values():
+            if variant.net.peer:
+                result, detail = in_child(lambda variant=variant: make_file(variant, folder))
+                yield {"name": variant.name, "how": "make", "result": result, "detail": detail}
+        return
+    with contextlib.suppress(ImportError):  # operators of the quantized library
+        import executorch.kernels.quantized  # noqa: F401
+    with contextlib.suppress(ImportError, OSError, AssertionError):  # llama::
+        from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
+    for pte in sorted(folder.glob("*.pte")):
+        for how in ("file", "buffer"):
+            result, detail = in_child(
+                lambda pte=pte, how=how: run_file(pte, how, int(arguments[2]))
+            )
+            yield {"name": pte.stem, "how": how, "result": result, "detail": detail}
+
+
+if __name__ == "__main__":
+    for line in results(sys.argv[1:]):
+        print(json.dumps(line), flush=True)
