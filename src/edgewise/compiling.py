@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from torch.export import ExportedProgram
 from edgewise.backends.names import ETHOS_U, NEUTRON, ON_HOST, check_backend
 from edgewise.edge.export import export_module
 from edgewise.lowering import ExecutorchProgramManager, to_edge_transform_and_lower
+from edgewise.partition.report import Unquantized
 from edgewise.partition.spec import Partitioner
 from edgewise.quantize.schemes import Scheme, scheme_of
 
@@ -59,12 +61,14 @@ def compile(
         _check_unused(calibration=calibration, keep_float=keep_float, group_size=group_size)
     partitioners = _partitioners(backend)
     example_inputs = _checked_inputs(example_inputs)
-    if quantize is not None:
-        exported = _quantized(
+    left: list[Unquantized] = []
+    scheme = None if quantize is None else scheme_of(quantize, group_size)
+    if scheme is not None:
+        exported, left = _quantized(
             model,
             example_inputs,
             backend,
-            scheme_of(quantize, group_size),
+            scheme,
             calibration=calibration,
             keep_float=keep_float,
             dynamic_shapes=dynamic_shapes,
@@ -75,6 +79,10 @@ def compile(
     else:
         exported = export_module(*_checked(model, example_inputs), dynamic_shapes)
     program = to_edge_transform_and_lower(exported, partitioner=partitioners).to_executorch()
+    if scheme is not None:
+        report = program.delegation_report()
+        report.scheme, report.unquantized = scheme.name, left
+        _warn_of_floats(exported, scheme, left)
     if verbose:
         print(program.delegation_report(), file=sys.stderr)
     return program
@@ -206,6 +214,23 @@ def _checked_inputs(inputs: Any) -> tuple[Any, ...] | None:
     return tuple(inputs)
 
 
+def _warn_of_floats(exported: ExportedProgram, scheme: Scheme, left: Sequence[Unquantized]) -> None:
+    """Says that a scheme changed nothing, or which layers with weights it left alone."""
+    from edgewise.quantize.left import quantizes
+
+    layers = [one for one in left if one.has_weights]
+    if not quantizes(exported):
+        found, what = left, "changed nothing: this is the float program"
+    elif layers:
+        found, what = layers, f"left {len(layers)} layers with weights in floating point"
+    else:
+        return
+    reasons = dict.fromkeys(f"{one.operator}: {one.reason}" for one in found)
+    shown = "; ".join(list(reasons)[:3]) + ("; ..." if len(reasons) > 3 else "")
+    text = f"[compile] quantize={scheme.name!r} {what}"
+    warnings.warn(f"{text} ({shown})" if shown else text, stacklevel=3)
+
+
 def _check_unused(**options: Any) -> None:
     for name, value in options.items():
         nothing = value is None or (isinstance(value, (list, tuple)) and not value)
@@ -217,8 +242,8 @@ def _check_unused(**options: Any) -> None:
 
 def _quantized(
     model: Any, example_inputs: Any, backend: str, scheme: Scheme, **options: Any
-) -> ExportedProgram:
-    from edgewise.quantize.flow import quantize
+) -> tuple[ExportedProgram, list[Unquantized]]:
+    from edgewise.quantize.flow import quantize_and_tell
 
     if isinstance(model, ExportedProgram):
         raise TypeError(
@@ -235,4 +260,4 @@ def _quantized(
             f"try backend='xnnpack'"
         )
     model, example_inputs = _checked(model, example_inputs)
-    return quantize(model, example_inputs, scheme, quantizer_of(backend), **options)
+    return quantize_and_tell(model, example_inputs, scheme, quantizer_of(backend), **options)

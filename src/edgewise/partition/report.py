@@ -86,6 +86,20 @@ class NodeReport:
         return found
 
 
+@dataclass(frozen=True)
+class Unquantized:
+    """An operator of the model that a quantization scheme leaves in floating point."""
+
+    name: str
+    """The node's, in the program that was quantized."""
+    operator: str
+    reason: str
+    has_weights: bool
+    """Whether it is a layer with weights, such as a linear layer or a convolution."""
+    module: str
+    source: str
+
+
 @dataclass
 class DelegationReport:
     """Every node of a method: its backend or the reasons against it, its source, its work."""
@@ -94,6 +108,10 @@ class DelegationReport:
     nodes: list[NodeReport] = field(default_factory=list)
     estimates: dict[str, Estimates] = field(default_factory=dict)
     """What compilers of NPU programs expect of them, by partition. Nothing was measured."""
+    scheme: str = ""
+    """What `edgewise.compile` was asked to quantize to; empty if it was not."""
+    unquantized: list[Unquantized] = field(default_factory=list)
+    """What the scheme leaves in floating point."""
 
     @property
     def delegates(self) -> list[str]:
@@ -119,6 +137,8 @@ class DelegationReport:
             "delegates": len(self.delegates),
             "share": {q: self.share(q) for q in ("nodes", "macs", "bytes")},
             "estimates": {tag: asdict(found) for tag, found in self.estimates.items()},
+            "scheme": self.scheme,
+            "unquantized": [asdict(found) for found in self.unquantized],
             "nodes": [asdict(n) for n in self.nodes],
         }
 

@@ -9,7 +9,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from edgewise.partition.report import DelegationReport, NodeReport, RefusalReport
+from edgewise.partition.report import (
+    DelegationReport,
+    NodeReport,
+    RefusalReport,
+    Unquantized,
+)
 
 WIDTH = 100
 _NAME = re.compile(r"^\w+: ")
@@ -44,6 +49,7 @@ def render(report: DelegationReport, limit: int = 12) -> str:
         return lines[0]
     lines += _places(report)
     lines += _notes(report)
+    lines += _unquantized(report)
     lines += _estimates(report)
     groups = sorted(_groups(report), key=lambda g: (not g.splits, -g.cost))
     several = len({r.backend for g in groups for r in g.why}) > 1
@@ -95,6 +101,29 @@ def _notes(report: DelegationReport) -> list[str]:
         for note, count in counts.items()
         for line in _wrapped(f"{_count(count, 'node')}: {note}", "", "  ")
     ]
+
+
+def _unquantized(report: DelegationReport) -> list[str]:
+    """What was asked of a scheme and not done, by reason."""
+    lines = []
+    for reason, found in _by_reason(report.unquantized).items():
+        names = Counter(one.operator for one in found)
+        listed = ", ".join(f"{count} x {name}" for name, count in names.items())
+        places = list(dict.fromkeys(one.source for one in found if one.source))
+        place = f"; {_relative(places[0])}" if places else ""
+        text = (
+            f"asked for {report.scheme}; stays float: {_count(len(found), 'node')}, "
+            f"because {reason} ({listed}{place})"
+        )
+        lines += _wrapped(text, "", "  ")
+    return lines
+
+
+def _by_reason(unquantized: Sequence[Unquantized]) -> dict[str, list[Unquantized]]:
+    found: dict[str, list[Unquantized]] = {}
+    for one in unquantized:
+        found.setdefault(one.reason, []).append(one)
+    return found
 
 
 def _estimates(report: DelegationReport) -> list[str]:

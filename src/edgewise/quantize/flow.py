@@ -23,6 +23,7 @@ from edgewise.quantize._torchao import (
 )
 from edgewise.quantize.calibration import calibrate
 from edgewise.quantize.config import QuantizationConfig, get_symmetric_quantization_config
+from edgewise.quantize.left import Unquantized, left_by_modules
 from edgewise.quantize.quantizer import TableQuantizer
 from edgewise.quantize.schemes import Scheme, scheme_of
 
@@ -43,23 +44,51 @@ def quantize(
     quantizer: makes the backend's quantizer. calibration: batches of inputs (tuples, or a
     tensor for one input), for schemes that need them. keep_float: names of modules (as in
     `named_modules`) that are not quantized. ValueError if calibration data are missing or
-    do not fit, or a name is not one of the model's.
+    do not fit, or a name is not one of the model's, or no number is of a type that is quantized.
     """
+    program, _ = quantize_and_tell(
+        model,
+        example_inputs,
+        scheme,
+        quantizer,
+        calibration=calibration,
+        keep_float=keep_float,
+        dynamic_shapes=dynamic_shapes,
+        progress=progress,
+    )
+    return program
+
+
+def quantize_and_tell(
+    model: torch.nn.Module,
+    example_inputs: Sequence[Any],
+    scheme: str | Scheme,
+    quantizer: Callable[[], TableQuantizer],
+    *,
+    calibration: Iterable[Any] | None = None,
+    keep_float: Sequence[str] = (),
+    dynamic_shapes: Any = None,
+    progress: bool = True,
+) -> tuple[ExportedProgram, list[Unquantized]]:
+    """As `quantize`; and what was asked for that stays in floating point."""
     scheme = scheme_of(scheme)
     _check_names(model, keep_float)
+    chosen = configured(quantizer, scheme, keep_float)
+    _check_dtypes(model, chosen.dtypes)
     if not scheme.uses_pt2e:
         quantized = with_integer_weights(model, scheme, keep_float)
-        return export_module(quantized, example_inputs, dynamic_shapes)
+        program = export_module(quantized, example_inputs, dynamic_shapes)
+        return program, left_by_modules(program, keep_float)
     prepared = prepare(
         model,
         example_inputs,
         scheme,
-        configured(quantizer, scheme, keep_float),
+        chosen,
         calibration=calibration,
         dynamic_shapes=dynamic_shapes,
         progress=progress,
     )
-    return export_module(convert_pt2e(prepared), example_inputs, dynamic_shapes)
+    return export_module(convert_pt2e(prepared), example_inputs, dynamic_shapes), chosen.left
 
 
 def configured(
@@ -161,6 +190,19 @@ def with_integer_weights(
 
 def _listed(features: Mapping[str, int], names: Sequence[str]) -> str:
     return ", ".join(f"{name or 'the model itself'} ({features[name]})" for name in names)
+
+
+def _check_dtypes(model: torch.nn.Module, dtypes: Sequence[torch.dtype]) -> None:
+    """ValueError if the model has weights, and none is of a type that is quantized."""
+    tensors = [*model.parameters()] or [*model.buffers()]
+    found = {one.dtype for one in tensors if one.is_floating_point()}
+    if found and not found.intersection(dtypes):
+        names = [str(d).removeprefix("torch.") for d in sorted(found, key=str)]
+        wanted = " or ".join(str(d).removeprefix("torch.") for d in dtypes)
+        raise ValueError(
+            f"[quantize] weights must be {wanted} to be quantized; got {' and '.join(names)}; "
+            f"try model.float(), and inputs of float32"
+        )
 
 
 def _check_names(model: torch.nn.Module, names: Sequence[Any]) -> None:

@@ -15,14 +15,14 @@ from torch.fx import Node
 aten = torch.ops.aten
 
 
-def never(node: Node) -> bool:
-    """No node of the operator."""
-    return False
+def never(node: Node) -> str | None:
+    """Against every node of the operator."""
+    return "no kernel quantizes its activations while the model runs"
 
 
-def always(node: Node) -> bool:
-    """Every node of the operator."""
-    return True
+def always(node: Node) -> str | None:
+    """Against none."""
+    return None
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class Weighted:
     channel_axis: the weight's dimension of output channels.
     places: which arguments the three are.
     one_scale: the weight has one scale, whatever the configuration says of channels.
-    dynamic: whether the node's activation may be quantized while the model runs.
+    not_dynamic: why the node's activation may not be quantized while the model runs.
     """
 
     channel_axis: int = 0
     one_scale: bool = False
     places: tuple[int, int, int] = (0, 1, 2)
-    dynamic: Callable[[Node], bool] = never
+    not_dynamic: Callable[[Node], str | None] = never
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,12 @@ class Elementwise:
 
 @dataclass(frozen=True)
 class SameScale:
-    """The result has its operand's scale: elements are moved, chosen or averaged."""
+    """The result has its operand's scale: elements are moved, chosen or averaged.
+
+    starts: whether it is quantized behind floats, too, its operand first.
+    """
+
+    starts: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,9 +105,9 @@ FUSES_CLAMP = (Weighted, Elementwise)
 
 
 def is_float(node: Any) -> bool:
-    """Whether the node computes one float32 tensor."""
+    """Whether the node computes one tensor of numbers that can be quantized."""
     value = node.meta.get("val") if isinstance(node, Node) else None
-    return isinstance(value, torch.Tensor) and value.dtype == torch.float32
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.float32, torch.float16)
 
 
 def chain(node: Node, pattern: Pattern) -> list[Node]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -21,6 +21,15 @@ from edgewise.quantize._torchao import (
     SharedQuantizationSpec,
 )
 from edgewise.quantize.config import get_symmetric_quantization_config
+from edgewise.quantize.left import (
+    Unquantized,
+    computes_real,
+    has_weights,
+    is_product,
+    strange_dtype,
+    unquantized,
+    why_unknown,
+)
 from edgewise.quantize.patterns import (
     Elementwise,
     Fixed,
@@ -44,10 +53,14 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
     table: ClassVar[Mapping[Any, Pattern]] = {}
     starts_anywhere: ClassVar[bool] = False
     """Whether operators that keep their operand's scale are quantized behind floats, too."""
+    dtypes: ClassVar[Sequence[torch.dtype]] = (torch.float32,)
+    """What is quantized: nodes that read or compute other real numbers are left alone."""
 
     def __init__(self) -> None:
         super().__init__()
         self._selection = Selection()
+        self.left: list[Unquantized] = []
+        """What was asked for and stays in floating point, once a model was annotated."""
 
     def set_global(self, quantization_config: QuantizationConfig | None) -> Self:
         """For everything that no more specific setting names."""
@@ -89,10 +102,14 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
 
     def annotate(self, model: GraphModule) -> GraphModule:
         """Says of each node what is quantized around it. Called by `prepare_pt2e`."""
+        self.left = []
         for node in model.graph.nodes:
-            pattern = self.table.get(node.target) if node.op == "call_function" else None
-            if pattern is not None and not _is_annotated(node):
-                self._annotate(node, pattern)
+            if node.op != "call_function" or _is_annotated(node):
+                continue
+            pattern = self.table.get(node.target)
+            against = self._unknown(node) if pattern is None else self._annotate(node, pattern)
+            if against is not None and self._is_asked_for(node):
+                self.left.append(unquantized(node, against))
         for node in model.graph.nodes:  # once everything that shares a scale is annotated
             pattern = self.table.get(node.target) if node.op == "call_function" else None
             if isinstance(pattern, Elementwise) and pattern.symmetric and _is_annotated(node):
@@ -117,29 +134,48 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
             for operand, spec in node.meta[Q_ANNOTATION_KEY].input_qspec_map.items():
                 _share_around_zero(operand, config.input_activation, spec)
 
-    def _annotate(self, node: Node, pattern: Pattern) -> None:
+    def _is_asked_for(self, node: Node) -> bool:
+        """Whether the settings ask for more of the node than it gets: static scales for whatever
+        computes real numbers, all else for products."""
         config = self._selection.of(node)
-        real = not isinstance(pattern, Elementwise) or pattern.real
-        if config is None or (real and not is_float(node)):
-            return
+        if config is None or not computes_real(node):
+            return False
+        activation = config.input_activation
+        if activation is None or activation.is_dynamic:
+            return has_weights(node) or is_product(node)
+        return True
+
+    def _unknown(self, node: Node) -> str:
+        return why_unknown(node) or f"{type(self).__name__} has no pattern for it"
+
+    def _annotate(self, node: Node, pattern: Pattern) -> str | None:
+        """Why the node stays in floating point; None if it does not, or is to."""
+        config = self._selection.of(node)
+        if config is None:
+            return None
+        strange = strange_dtype(node, self.dtypes)
+        if strange is not None:
+            return strange
+        if (not isinstance(pattern, Elementwise) or pattern.real) and not is_float(node):
+            return "its result is no tensor of real numbers"
         nodes = chain(node, pattern)
         if any(self._selection.refuses(n) for n in nodes[1:]):
             nodes = [node]
         activation = config.input_activation
         is_dynamic = activation is not None and activation.is_dynamic
         if isinstance(pattern, Weighted):
-            if not is_dynamic or pattern.dynamic(node):
-                _weighted(nodes, pattern, config)
-        elif is_dynamic or activation is None:
-            return
-        elif isinstance(pattern, Elementwise):
-            _elementwise(nodes, pattern, config)
-        elif isinstance(pattern, Joined):
-            _joined(node, config)
-        elif isinstance(pattern, SameScale):
-            _same_scale(node, activation if self.starts_anywhere else None)
-        else:
-            _fixed(node, pattern, activation)
+            against = pattern.not_dynamic(node) if is_dynamic else None
+            return against or _weighted(nodes, pattern, config)
+        if is_dynamic or activation is None:
+            return "a product of two activations" if is_product(node) else None
+        if isinstance(pattern, Elementwise):
+            return _elementwise(nodes, pattern, config)
+        if isinstance(pattern, Joined):
+            return _joined(node, config)
+        if isinstance(pattern, SameScale):
+            starts = self.starts_anywhere or pattern.starts
+            return _same_scale(node, activation if starts else None)
+        return _fixed(node, pattern, activation)
 
 
 def _is_annotated(node: Node) -> bool:
@@ -155,11 +191,11 @@ def _mark(nodes: list[Node], inputs: dict[Node, Any], output: Any) -> None:
     nodes[-1].meta[Q_ANNOTATION_KEY].output_qspec = output
 
 
-def _weighted(nodes: list[Node], pattern: Weighted, config: QuantizationConfig) -> None:
+def _weighted(nodes: list[Node], pattern: Weighted, config: QuantizationConfig) -> str | None:
     args = nodes[0].args
     activation, weight, bias = (args[i] if i < len(args) else None for i in pattern.places)
     if not is_float(activation) or not isinstance(weight, Node) or weight.op != "get_attr":
-        return  # a weight that is computed has no scale of its own
+        return "its weight is computed, and so has no scale of its own"
     spec = config.weight
     by_channel = spec is not None and spec.qscheme == torch.per_channel_symmetric
     if by_channel and pattern.one_scale:
@@ -178,18 +214,23 @@ def _weighted(nodes: list[Node], pattern: Weighted, config: QuantizationConfig) 
     if isinstance(bias, Node):
         inputs[bias] = config.bias
     _mark(nodes, inputs, config.output_activation)
+    return None
 
 
-def _elementwise(nodes: list[Node], pattern: Elementwise, config: QuantizationConfig) -> None:
+def _elementwise(nodes: list[Node], pattern: Elementwise, config: QuantizationConfig) -> str | None:
     given = nodes[0].args[pattern.first : pattern.first + pattern.operands]
     operands = [a for a in given if isinstance(a, Node)]
     wanted = len(operands) == pattern.operands or (pattern.numbers and bool(operands))
-    if wanted and all(is_float(a) for a in operands):
-        spec = config.input_activation
-        if pattern.symmetric:
-            spec = around_zero(spec)
-        inputs = dict.fromkeys(operands, spec)
-        _mark(nodes, inputs, config.output_activation if pattern.real else None)
+    if not wanted:
+        return "an operand is a number that is computed, or that no scale can stand for"
+    if not all(is_float(a) for a in operands):
+        return "an operand is no tensor of real numbers"
+    spec = config.input_activation
+    if pattern.symmetric:
+        spec = around_zero(spec)
+    inputs = dict.fromkeys(operands, spec)
+    _mark(nodes, inputs, config.output_activation if pattern.real else None)
+    return None
 
 
 def around_zero(spec: QuantizationSpec) -> QuantizationSpec:
@@ -225,11 +266,11 @@ def _result_of(node: Node) -> Any:
     return None if annotation is None else annotation.output_qspec
 
 
-def _joined(node: Node, config: QuantizationConfig) -> None:
+def _joined(node: Node, config: QuantizationConfig) -> str | None:
     listed = node.args[0]
     parts: list[Any] = list(listed if isinstance(listed, (list, tuple)) else node.args)
     if not parts or not all(is_float(part) for part in parts):
-        return
+        return "an operand is no tensor of real numbers"
     first = parts[0]
     shared = SharedQuantizationSpec((first, node))
     # The first part is the first in the mapping too: what is shared with it comes later.
@@ -237,29 +278,32 @@ def _joined(node: Node, config: QuantizationConfig) -> None:
     for part in parts[1:]:
         inputs.setdefault(part, shared)
     _mark([node], inputs, shared)
+    return None
 
 
-def _same_scale(node: Node, first: QuantizationSpec | None) -> None:
+def _same_scale(node: Node, first: QuantizationSpec | None) -> str | None:
     """Behind something that is quantized. Elsewhere, if `first` is given, it quantizes."""
     source = node.args[0]
     if not is_float(source) or not isinstance(source, Node):
-        return
+        return "its operand is no tensor of real numbers"
     if not _has_quantized_result(source):
-        if first is not None:
-            _mark([node], {source: first}, SharedQuantizationSpec((source, node)))
-        return
+        if first is None:
+            return "it has its operand's scale, and the operand is in floating point"
+        _mark([node], {source: first}, SharedQuantizationSpec((source, node)))
+        return None
     shared = SharedQuantizationSpec(source)
     _mark([node], {source: shared}, shared)
+    return None
 
 
 def _has_quantized_result(node: Node) -> bool:
     return _result_of(node) is not None
 
 
-def _fixed(node: Node, pattern: Fixed, activation: QuantizationSpec) -> None:
+def _fixed(node: Node, pattern: Fixed, activation: QuantizationSpec) -> str | None:
     source = node.args[0]
     if not isinstance(source, Node) or not is_float(source):
-        return
+        return "its operand is no tensor of real numbers"
     low, high = activation.quant_min, activation.quant_max
     output = FixedQParamsQuantizationSpec(
         dtype=activation.dtype,
@@ -270,3 +314,4 @@ def _fixed(node: Node, pattern: Fixed, activation: QuantizationSpec) -> None:
         qscheme=torch.per_tensor_affine,
     )
     _mark([node], {source: activation}, output)
+    return None

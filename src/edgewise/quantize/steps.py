@@ -42,6 +42,34 @@ def multiply_by_reciprocals(model: GraphModule) -> bool:
     return changed
 
 
+def numbers_as_constants(model: GraphModule, wanted: Callable[[Node], bool]) -> bool:
+    """Constant tensors of no dimensions in the place of numbers that are added, subtracted or
+    multiplied, and of those that divide (their reciprocals); of nodes that are `wanted`."""
+    changed = False
+    for target in _WITH_NUMBERS:
+        changed |= _replace(
+            model, target, lambda node: _with_constant(model, node) if wanted(node) else None
+        )
+    return changed
+
+
+_WITH_NUMBERS = {
+    aten.add.Tensor: aten.add.Tensor,
+    aten.add_.Tensor: aten.add_.Tensor,
+    aten.sub.Tensor: aten.sub.Tensor,
+    aten.sub_.Tensor: aten.sub_.Tensor,
+    aten.rsub.Scalar: aten.sub.Tensor,
+    aten.mul.Tensor: aten.mul.Tensor,
+    aten.mul_.Tensor: aten.mul_.Tensor,
+    aten.div.Tensor: aten.mul.Tensor,
+    aten.div_.Tensor: aten.mul_.Tensor,
+}
+"""What a call with a number becomes with a constant."""
+
+_LARGEST = 2.0**50
+"""Of numbers that are made constants: torchao's histograms hold none much larger."""
+
+
 # --- one operator -------------------------------------------------------------------------
 
 
@@ -86,6 +114,39 @@ def _reciprocal(model: GraphModule, node: Node) -> Node | None:
     factor = node.graph.get_attr(name)
     factor.meta["val"] = divisor.meta["val"]
     return _step(node, aten.mul.Tensor, source, factor)
+
+
+def _with_constant(model: GraphModule, node: Node) -> Node | None:
+    args = arguments(node)
+    operand, given = args["self"], args["other"]
+    if isinstance(given, Node) or not isinstance(given, (int, float)):
+        return None
+    if not isinstance(operand, Node) or not operand.meta["val"].is_floating_point():
+        return None
+    if node.target is aten.rsub.Scalar and args["alpha"] != 1:
+        return None
+    number = float(given) * float(args.get("alpha", 1))
+    if node.target in (aten.div.Tensor, aten.div_.Tensor):
+        if number == 0:
+            return None
+        number = 1 / number
+    if not abs(number) < _LARGEST:
+        return None
+    constant = _number(model, node, operand.meta["val"], number)
+    operands = (constant, operand) if node.target is aten.rsub.Scalar else (operand, constant)
+    return _step(node, _WITH_NUMBERS[node.target], *operands)
+
+
+def _number(model: GraphModule, node: Node, like: torch.Tensor, number: float) -> Node:
+    """A constant of no dimensions, in the graph before the node."""
+    index = 0
+    while hasattr(model, f"_number_{index}"):
+        index += 1
+    model.register_buffer(f"_number_{index}", torch.tensor(number, dtype=like.dtype))
+    made = node.graph.get_attr(f"_number_{index}")
+    inherit_meta(made, node)
+    made.meta["val"] = like.new_empty(())
+    return made
 
 
 # --- the graph ----------------------------------------------------------------------------

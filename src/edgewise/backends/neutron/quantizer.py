@@ -137,12 +137,12 @@ class NeutronQuantizer(TableQuantizer):
         multiply_by_reciprocals(model)
         return model
 
-    def _annotate(self, node: Node, pattern: Pattern) -> None:
+    def _annotate(self, node: Node, pattern: Pattern) -> str | None:
         if node.target in _DIVISIONS and isinstance(node.args[1], Node):
-            return
+            return "the NPU divides by constants only"
         if self._per_channel_linear and node.target == aten.linear.default:
             pattern = Weighted()
-        super()._annotate(node, pattern)
+        return super()._annotate(node, pattern)
 
 
 __all__ = ["NeutronQuantizer"]

@@ -176,9 +176,9 @@ def _unfit(
             return None
         return f"{user.name} has scales for blocks of {quant.size}"
     transposed = kind == "convolution" and user.target is aten.convolution.default and user.args[6]
-    if quant.axis != (1 if transposed else 0) or (transposed and user.args[8] != 1):
+    if quant.axis != (1 if transposed else 0):
         return f"{user.name} has scales along dimension {quant.axis}"
-    if kind == "convolution":
+    if kind == "convolution" and not transposed:
         groups = (
             user.args[8] if user.target is aten.convolution.default else arguments(user)["groups"]
         )

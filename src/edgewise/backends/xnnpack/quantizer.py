@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
 from edgewise.edge.graph import arguments
 from edgewise.quantize.patterns import (
@@ -19,28 +19,40 @@ from edgewise.quantize.patterns import (
     always,
 )
 from edgewise.quantize.quantizer import TableQuantizer
+from edgewise.quantize.steps import numbers_as_constants
 
 aten = torch.ops.aten
 
+_TRANSPOSED = (aten.conv_transpose1d.default, aten.conv_transpose2d.input)
 
-def _is_one_group(node: Node) -> bool:
-    """XNNPACK has no depthwise kernel that quantizes its input while it runs."""
-    return bool(arguments(node)["groups"] == 1)
+
+def _not_dynamic(node: Node) -> str | None:
+    """Why XNNPACK has no kernel that quantizes a convolution's input while it runs."""
+    args = arguments(node)
+    weight = args["weight"].meta["val"]
+    # Of a transposed convolution dimension 1 holds the outputs: a kernel of its own, always.
+    transposed = node.target in _TRANSPOSED
+    if not transposed and args["groups"] > 1 and weight.shape[1] == 1:
+        return "XNNPACK has no depthwise kernel that quantizes activations while it runs"
+    return None
 
 
 def _table() -> dict[Any, Pattern]:
     table: dict[Any, Pattern] = {
-        aten.linear.default: Weighted(dynamic=always),
-        aten.conv1d.default: Weighted(),
-        aten.conv2d.default: Weighted(dynamic=_is_one_group),
-        aten.conv_transpose1d.default: Weighted(channel_axis=1),
-        aten.conv_transpose2d.input: Weighted(channel_axis=1),
+        aten.linear.default: Weighted(not_dynamic=always),
+        aten.conv1d.default: Weighted(not_dynamic=_not_dynamic),
+        aten.conv2d.default: Weighted(not_dynamic=_not_dynamic),
+        aten.conv1d.padding: Weighted(not_dynamic=_not_dynamic),
+        aten.conv2d.padding: Weighted(not_dynamic=_not_dynamic),
         aten.cat.default: Joined(),
         aten.hardsigmoid.default: Fixed(1 / 256, -128),
         aten.hardsigmoid_.default: Fixed(1 / 256, -128),
         aten.sigmoid.default: Fixed(1 / 256, -128),
+        aten.sigmoid_.default: Fixed(1 / 256, -128),
         aten.tanh.default: Fixed(1 / 128, 0),
+        aten.tanh_.default: Fixed(1 / 128, 0),
     }
+    table.update(dict.fromkeys(_TRANSPOSED, Weighted(channel_axis=1, not_dynamic=_not_dynamic)))
     for name in ("add", "sub", "mul"):
         operator = getattr(aten, name), getattr(aten, f"{name}_")
         table.update({packet.Tensor: Elementwise() for packet in operator})
@@ -50,6 +62,7 @@ def _table() -> dict[Any, Pattern]:
         aten.hardswish_.default,
         aten.gelu.default,
         aten.elu.default,
+        aten.elu_.default,
         aten.leaky_relu.default,
         aten.leaky_relu_.default,
         aten.silu.default,
@@ -57,10 +70,8 @@ def _table() -> dict[Any, Pattern]:
     ):
         table[one] = Elementwise(operands=1)
     for same in (
-        aten.adaptive_avg_pool1d.default,
-        aten.adaptive_avg_pool2d.default,
-        aten.avg_pool2d.default,
         aten.clamp.default,
+        aten.clamp_.default,
         aten.clone.default,
         aten.constant_pad_nd.default,
         aten.contiguous.default,
@@ -70,16 +81,19 @@ def _table() -> dict[Any, Pattern]:
         aten.hardtanh.default,
         aten.hardtanh_.default,
         aten.max_pool2d.default,
-        aten.mean.dim,
         aten.pad.default,
         aten.permute.default,
+        aten.permute_copy.default,
         aten.relu.default,
         aten.relu_.default,
         aten.relu6.default,
         aten.reshape.default,
         aten.select.int,
         aten.slice.Tensor,
+        aten.slice_copy.Tensor,
+        aten.squeeze.default,
         aten.squeeze.dim,
+        aten.squeeze_copy.dim,
         aten.squeeze.dims,
         aten.t.default,
         aten.transpose.int,
@@ -89,8 +103,18 @@ def _table() -> dict[Any, Pattern]:
         aten.upsample_nearest2d.default,
         aten.upsample_nearest2d.vec,
         aten.view.default,
+        aten.view_copy.default,
     ):
         table[same] = SameScale()
+    for average in (
+        aten.adaptive_avg_pool1d.default,
+        aten.adaptive_avg_pool2d.default,
+        aten.avg_pool1d.default,
+        aten.avg_pool2d.default,
+        aten.mean.default,
+        aten.mean.dim,
+    ):
+        table[average] = SameScale(starts=True)
     return table
 
 
@@ -102,6 +126,18 @@ class XNNPACKQuantizer(TableQuantizer):
     """
 
     table: ClassVar[Mapping[Any, Pattern]] = _table()
+    dtypes: ClassVar[Sequence[torch.dtype]] = (torch.float32, torch.float16)
+
+    def transform_for_annotation(self, model: GraphModule) -> GraphModule:
+        """Numbers as operands become tensors, which have scales. Called by `prepare_pt2e`."""
+        numbers_as_constants(model, self._is_static)
+        return model
+
+    def _is_static(self, node: Node) -> bool:
+        """Whether the settings give the node's operands scales that are known before."""
+        config = self._selection.of(node)
+        activation = None if config is None else config.input_activation
+        return activation is not None and not activation.is_dynamic
 
 
 __all__ = ["XNNPACKQuantizer"]
