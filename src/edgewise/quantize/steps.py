@@ -26,6 +26,37 @@ def split_attention(model: GraphModule) -> bool:
     return _replace(model, aten.scaled_dot_product_attention.default, _attention)
 
 
+def split_hardsigmoid(model: GraphModule) -> bool:
+    """A product, a sum and a clamp in the place of hardsigmoid."""
+    changed = False
+    for target in (aten.hardsigmoid.default, aten.hardsigmoid_.default):
+        changed |= _replace(model, target, _hardsigmoid)
+    return changed
+
+
+def drop_unused_indices(model: GraphModule) -> bool:
+    """Maximum pooling in the place of the one that gives indices, where nobody reads them."""
+    changed = False
+    for node in [n for n in model.graph.nodes if n.target is _WITH_INDICES]:
+        if any(item.users and not _is_first(item) for item in node.users):
+            continue
+        with model.graph.inserting_before(node):
+            made = _step(node, aten.max_pool2d.default, *node.args)
+        for item in list(node.users):
+            item.replace_all_uses_with(made)
+            model.graph.erase_node(item)
+        model.graph.erase_node(node)
+        changed = True
+    return _finished(model, changed)
+
+
+def _is_first(item: Node) -> bool:
+    return is_getitem(item) and item.args[1] == 0
+
+
+_WITH_INDICES = aten.max_pool2d_with_indices.default
+
+
 def split_pieces(model: GraphModule) -> bool:
     """Slices in the place of split and chunk, single elements in that of unbind."""
     changed = False
@@ -90,6 +121,12 @@ def _attention(node: Node) -> Node | None:
         scores = _step(node, aten.add.Tensor, scores, mask)
     weights = _step(node, aten.softmax.int, scores, -1)
     return _step(node, aten.matmul.default, weights, args["value"])
+
+
+def _hardsigmoid(node: Node) -> Node:
+    scaled = _step(node, aten.mul.Tensor, node.args[0], 1 / 6)
+    shifted = _step(node, aten.add.Tensor, scaled, 0.5)
+    return _step(node, aten.clamp.default, shifted, 0.0, 1.0)
 
 
 def _slice(node: Node, source: Node, dim: int, index: int) -> Node:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
+from edgewise.backends.neutron.positions import (
+    BUILD,
+    GENERATE,
+    in_the_order_of_any_release,
+)
 from edgewise.backends.neutron.targets import TARGETS
 from edgewise.partition.spec import CompileSpec
 
@@ -125,13 +130,14 @@ class NeutronCompileSpecBuilder:
     def __init__(self) -> None:
         self._options: NeutronOptions | None = None
 
+    @in_the_order_of_any_release(BUILD)
     def neutron_compile_spec(
         self,
         config: str,
+        *,
         neutron_converter_flavor: str | None = None,
         extra_flags: str | Sequence[str] | None = None,
         operators_not_to_delegate: Sequence[str] | None = None,
-        *,
         intermediates_dir: str | None = None,
         use_neutron_for_format_conversion: bool = True,
         fetch_constants_to_sram: bool = False,
@@ -184,8 +190,10 @@ class NeutronCompileSpecBuilder:
         return self._options.compile_specs()
 
 
+@in_the_order_of_any_release(GENERATE)
 def generate_neutron_compile_spec(
     config: str,
+    *,
     system_config: str | None = None,
     extra_flags: str | Sequence[str] | None = None,
     intermediates_dir: str | None = None,
@@ -194,10 +202,13 @@ def generate_neutron_compile_spec(
     fetch_constants_to_sram: bool = False,
     dump_kernel_selection_code: bool = False,
     use_profiling: bool = False,
-    *,
     neutron_converter_flavor: str | None = None,
 ) -> list[CompileSpec]:
     """The compile specification for `NeutronPartitioner`.
+
+    Options are given by name; by position they may stand in the order of any release of
+    ExecuTorch, whose orders differ: a flavor behind `config`, or none. TypeError if there is no
+    such option or order.
 
     config: the chip: "imxrt700", "imx95", ... (see `targets.TARGETS`).
     system_config: accepted for scripts that pass it; nothing depends on it.
@@ -215,18 +226,16 @@ def generate_neutron_compile_spec(
     "reference": none; the program runs on the host in LiteRT's reference kernels.
     """
     del system_config
-    return (
-        NeutronCompileSpecBuilder()
-        .neutron_compile_spec(
-            config,
-            neutron_converter_flavor,
-            extra_flags,
-            operators_not_to_delegate,
-            intermediates_dir=intermediates_dir,
-            use_neutron_for_format_conversion=use_neutron_for_format_conversion,
-            fetch_constants_to_sram=fetch_constants_to_sram,
-            dump_kernel_selection_code=dump_kernel_selection_code,
-            use_profiling=use_profiling,
-        )
-        .build()
+    builder = NeutronCompileSpecBuilder().neutron_compile_spec(
+        config,
+        neutron_converter_flavor=neutron_converter_flavor,
+        extra_flags=extra_flags,
+        operators_not_to_delegate=operators_not_to_delegate,
+        intermediates_dir=intermediates_dir,
+        use_neutron_for_format_conversion=use_neutron_for_format_conversion,
+        fetch_constants_to_sram=fetch_constants_to_sram,
+        dump_kernel_selection_code=dump_kernel_selection_code,
+        use_profiling=use_profiling,
     )
+    specs: list[CompileSpec] = builder.build()
+    return specs

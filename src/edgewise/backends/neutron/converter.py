@@ -147,22 +147,33 @@ def find_converter(flavor: str | None) -> NeutronConverter | None:
     None is returned where no converter is wanted ("reference") or none was asked for by name and
     none is installed. NeutronConverterError if the one that was asked for is not installed.
     """
-    if flavor == REFERENCE:
-        return None
+    found = installed_converter(flavor)
+    package = package_of(flavor)
+    if found is not None or package is None:
+        return found
     installed = installed_converters()
-    if flavor is None:
-        return installed[0] if installed else None
-    package = (
-        flavor if flavor == SDK or flavor.startswith(FLAVOR_PREFIX) else FLAVOR_PREFIX + flavor
-    )
-    for found in installed:
-        if found.package == package:
-            return found
     names = ", ".join(c.package.removeprefix(FLAVOR_PREFIX) for c in installed)
     raise NeutronConverterError(
         f"[Neutron] the converter of neutron_converter_flavor={flavor!r} must be installed; got no "
         f"module {package} (installed: {names or 'none'}); try {_how_to_get()}"
     )
+
+
+def installed_converter(flavor: str | None) -> NeutronConverter | None:
+    """As `find_converter`, but None if the one that was asked for is not installed."""
+    if flavor == REFERENCE:
+        return None
+    package = package_of(flavor)
+    among = (c for c in installed_converters() if package in (None, c.package))
+    return next(among, None)
+
+
+def package_of(flavor: str | None) -> str | None:
+    """The package of a flavor that was asked for by name; None if none was, or no converter."""
+    if flavor is None or flavor == REFERENCE:
+        return None
+    is_package = flavor == SDK or flavor.startswith(FLAVOR_PREFIX)
+    return flavor if is_package else FLAVOR_PREFIX + flavor
 
 
 def required_converter(flavor: str | None, otherwise: str = _ON_HOST) -> NeutronConverter:

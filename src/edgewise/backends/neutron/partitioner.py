@@ -12,8 +12,9 @@ from torch.fx import Node
 from edgewise.backends.neutron.backend import NeutronBackend
 from edgewise.backends.neutron.batch import FILLED, DynamicBatch
 from edgewise.backends.neutron.compile_spec import CustomDelegationOptions, NeutronOptions
-from edgewise.backends.neutron.converter import FLAVOR_PREFIX, find_converter
+from edgewise.backends.neutron.converter import FLAVOR_PREFIX, installed_converter, package_of
 from edgewise.backends.neutron.grouping import partitions
+from edgewise.backends.neutron.idle import at_the_ends, is_idle
 from edgewise.backends.neutron.quantized import (
     Cluster,
     Quant,
@@ -25,10 +26,9 @@ from edgewise.backends.neutron.quantized import (
     results,
 )
 from edgewise.backends.neutron.rows import all_rows, row_of
-from edgewise.backends.neutron.rows.activations import cuts
 from edgewise.backends.neutron.table import Rules, is_main, query_of
 from edgewise.backends.neutron.targets import target_of
-from edgewise.edge.graph import is_call, is_getitem, op_name, tensors_of
+from edgewise.edge.graph import arguments, is_call, is_getitem, op_name, tensors_of
 from edgewise.edge.program import Constants
 from edgewise.partition.delegate import is_delegate_call
 from edgewise.partition.spec import (
@@ -45,6 +45,11 @@ QUANTIZE_FIRST = "quantizing the model for this NPU: NeutronQuantizer with prepa
 
 _NAMED = Refusal("operators that operators_not_to_delegate does not name", "one that it names")
 _BORDER = Refusal("the NPU takes and gives int8", "a quantization at its border")
+_GIVES_ITS_OPERAND = Refusal(
+    "operators at the ends of a partition compute something",
+    "one whose result is its operand",
+    "leaving it out of the model, or CustomDelegationOptions(allow_no_op_partitions=True)",
+)
 _WITH_ITS_OPERATOR = Refusal("a quantization goes with its operator", "one that is refused")
 
 
@@ -60,8 +65,8 @@ class NeutronPartitioner(Partitioner):
     these is kept.
 
     Everything that cannot be decided before the program runs stays off the NPU, with its reason.
-    ValueError if the target is unknown; NeutronConverterError if the converter's flavor is not
-    installed.
+    ValueError if the target is unknown. Partitioning needs no converter; compiling what it tagged
+    does (NeutronConverterError).
     """
 
     def __init__(
@@ -78,9 +83,11 @@ class NeutronPartitioner(Partitioner):
             neutron_target_spec, custom_delegation_options = None, neutron_target_spec
         self.options = NeutronOptions.read(compile_spec)
         _check_same_target(self.options.config, neutron_target_spec)
-        converter = find_converter(self.options.neutron_converter_flavor)
+        flavor = self.options.neutron_converter_flavor
+        converter = installed_converter(flavor)
         delegation = CustomDelegationOptions.of(custom_delegation_options)
-        old = converter is not None and converter.package.startswith(FLAVOR_PREFIX)
+        package = converter.package if converter is not None else package_of(flavor)
+        old = package is not None and package.startswith(FLAVOR_PREFIX)
         self.rules = Rules(target_of(self.options.config, converter), delegation, not old)
         self.delegation_spec = DelegationSpec(NeutronBackend.backend_id, list(compile_spec))
         self._preserved = list(preserve_ops or ())
@@ -92,9 +99,13 @@ class NeutronPartitioner(Partitioner):
         """Composite operators with a row of their own, and those that the user named."""
         own = [t for row in all_rows() if row.keep for t in row.targets]
         check = self._check_op_support
-        if check is None:
-            return [*own, *self._preserved], None
-        return [*own, *self._preserved], lambda node: node.target in own or check(node)
+
+        def wanted(node: Node) -> bool:
+            if node.target is torch.ops.aten.pad.default:  # with a number it has another row
+                return bool(arguments(node)["mode"] == "reflect")
+            return node.target in own or check is None or check(node)
+
+        return [*own, *self._preserved], wanted
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tags clusters that the rows accept; says for everything else why not."""
@@ -117,7 +128,14 @@ class NeutronPartitioner(Partitioner):
                 batch.release(cluster)
 
         for partition in partitions(graph, found, lambda c: id(c) not in refused, refuse):
-            idle = self._idle(partition)
+            if not self.rules.options.allow_no_op_partitions:
+                at_ends = at_the_ends(partition, constants)
+                for cluster in at_ends:
+                    refuse(cluster, _GIVES_ITS_OPERAND)
+                partition = [c for c in partition if c not in at_ends]
+            if not partition:
+                continue
+            idle = self._idle(partition, constants)
             if idle is not None:
                 for cluster in partition:
                     refuse(cluster, idle)
@@ -233,11 +251,11 @@ class NeutronPartitioner(Partitioner):
 
     # --- all of them --------------------------------------------------------------------
 
-    def _idle(self, partition: Sequence[Cluster]) -> Refusal | None:
+    def _idle(self, partition: Sequence[Cluster], constants: Constants) -> Refusal | None:
         """A partition that computes nothing: the converter makes no program of it."""
         if self.rules.options.allow_no_op_partitions:
             return None
-        if all(_is_idle(node, cluster) for cluster in partition for node in cluster.nodes):
+        if all(is_idle(node, c, constants) for c in partition for node in c.nodes):
             return Refusal(
                 "a partition must compute something",
                 "operators that only rename or cut",
@@ -264,14 +282,6 @@ def _against_floats(cluster: Cluster) -> Refusal | None:
     what = [n.name for n in cluster.floats] or ["constants only"]
     got = f"floating point at {', '.join(what[:3])}"
     return Refusal("operands and result quantized to int8", got, QUANTIZE_FIRST)
-
-
-def _is_idle(node: Node, cluster: Cluster) -> bool:
-    """Whether the node may compute nothing. A clamp does if it cuts some of what is stored."""
-    row = row_of(node)
-    if row is None or not row.idle:
-        return row is None
-    return not (row.clamps and cuts(node, cluster))
 
 
 def _check_same_target(config: str, given: Any) -> None:

@@ -11,7 +11,13 @@ from torch.fx import GraphModule, Node
 from edgewise.quantize.config import get_symmetric_quantization_config
 from edgewise.quantize.patterns import Elementwise, Fixed, Joined, Pattern, SameScale, Weighted
 from edgewise.quantize.quantizer import TableQuantizer
-from edgewise.quantize.steps import multiply_by_reciprocals, split_attention, split_pieces
+from edgewise.quantize.steps import (
+    drop_unused_indices,
+    multiply_by_reciprocals,
+    split_attention,
+    split_hardsigmoid,
+    split_pieces,
+)
 
 aten = torch.ops.aten
 
@@ -34,8 +40,10 @@ def _table() -> dict[Any, Pattern]:
         aten.maximum.default: Joined(),
         aten.minimum.default: Joined(),
         aten.sigmoid.default: Fixed(1 / 256, -128),
+        aten.sigmoid_.default: Fixed(1 / 256, -128),
         aten.softmax.int: Fixed(1 / 256, -128),
         aten.tanh.default: Fixed(1 / 128, 0),
+        aten.tanh_.default: Fixed(1 / 128, 0),
     }
     for name in ("add", "sub", "mul", "div"):
         packets = getattr(aten, name), getattr(aten, f"{name}_")
@@ -43,13 +51,21 @@ def _table() -> dict[Any, Pattern]:
     table[aten.rsub.Scalar] = Elementwise(numbers=True)
     for one in (
         aten.abs.default,
+        aten.abs_.default,
         aten.exp.default,
+        aten.exp_.default,
+        aten.hardswish.default,
+        aten.hardswish_.default,
         aten.leaky_relu.default,
         aten.leaky_relu_.default,
         aten.log.default,
+        aten.log_.default,
         aten.neg.default,
+        aten.neg_.default,
         aten.relu.default,
         aten.relu_.default,
+        aten.rsqrt.default,
+        aten.rsqrt_.default,
     ):
         table[one] = Elementwise(operands=1)
     for same in (
@@ -133,6 +149,8 @@ class NeutronQuantizer(TableQuantizer):
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Operators that the NPU has not become several that it has. Called by `prepare_pt2e`."""
         split_attention(model)
+        split_hardsigmoid(model)
+        drop_unused_indices(model)
         split_pieces(model)
         multiply_by_reciprocals(model)
         return model

@@ -60,6 +60,21 @@ def _exactly(stream: BinaryIO, count: int) -> bytes:
     return data
 
 
+def _interpreter(model: bytes) -> Any:
+    """With LiteRT's reference kernels, or its ordinary ones where those are wrong: the reference
+    of SUM gives one number for every element."""
+    from ai_edge_litert import schema_py_generated as schema
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    read = schema.Model.GetRootAs(model)
+    codes = [read.OperatorCodes(i) for i in range(read.OperatorCodesLength())]
+    numbers = {max(code.BuiltinCode(), code.DeprecatedBuiltinCode()) for code in codes}
+    resolver = OpResolverType.BUILTIN_REF
+    if schema.BuiltinOperator.SUM in numbers:
+        resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    return Interpreter(model_content=model, experimental_op_resolver_type=resolver)
+
+
 class _Programs:
     """Interpreters by the number that the parent gave them."""
 
@@ -73,12 +88,7 @@ class _Programs:
             self._loaded.pop(number, None)
             return {}, ()
         if asked["do"] == "load":
-            from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-            interpreter = Interpreter(
-                model_content=arrays[0].tobytes(),
-                experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
-            )
+            interpreter = _interpreter(arrays[0].tobytes())
             interpreter.allocate_tensors()
             self._loaded[number] = interpreter
             counts = (interpreter.get_input_details(), interpreter.get_output_details())

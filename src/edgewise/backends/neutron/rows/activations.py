@@ -22,6 +22,7 @@ from edgewise.backends.neutron.table import (
 from edgewise.backends.neutron.tflite.schema import (
     Activation,
     BuiltinOperator,
+    HardSwishOptions,
     LeakyReluOptions,
     SubOptions,
 )
@@ -179,6 +180,41 @@ for _name, _target, _code in (
             tflite=_code.name,
         )
     )
+
+
+def _positive(q: Query) -> str | None:
+    """The kernel ends with an error at a negative number."""
+    quant = q.quant(q.args["self"])
+    good = quant is not None and quant.zero_point == quant.low
+    return None if good else f"{quant or 'a computed operand'}"
+
+
+add_row(
+    OpRow(
+        "rsqrt",
+        (aten.rsqrt.default,),
+        lambda to, node, args: elementwise(to, node, BuiltinOperator.RSQRT),
+        (
+            Constraint(
+                "an operand whose quantization has no negative numbers",
+                _positive,
+                "calibration data whose values are all at least 0 there",
+            ),
+        ),
+        tflite="RSQRT",
+    )
+)
+add_row(
+    OpRow(
+        "hardswish",
+        (aten.hardswish.default,),
+        lambda to, node, args: elementwise(
+            to, node, BuiltinOperator.HARD_SWISH, HardSwishOptions()
+        ),
+        keep=True,
+        tflite="HARD_SWISH",
+    )
+)
 
 
 def _leaky_relu(to: Lowering, node: Node, args: dict[str, Any]) -> Real:

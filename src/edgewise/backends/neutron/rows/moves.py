@@ -25,6 +25,7 @@ from edgewise.backends.neutron.tflite.schema import (
     Activation,
     BuiltinOperator,
     ConcatenationOptions,
+    MirrorPadOptions,
 )
 from edgewise.edge.graph import fake
 
@@ -77,6 +78,23 @@ def _pad(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
         return to.padded(x, amounts, x.quant.stored(float(args["value"])))
 
     return moved(to.real(args["self"]), pad)
+
+
+def _reflect(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
+    shape = tuple(int(n) for n in fake(node).shape)
+
+    def pad(x: Tensor) -> Tensor:
+        numbers, rank = list(args["pad"]), len(x.order)
+        amounts = {rank - 1 - i: numbers[2 * i : 2 * i + 2] for i in range(len(numbers) // 2)}
+        pairs = to.ints("paddings", [amounts.get(d, [0, 0]) for d in x.order])
+        made = to.result(node, shape, x.order, x.quant)
+        return to.add(BuiltinOperator.MIRROR_PAD, [x, pairs], made, MirrorPadOptions(0))
+
+    return moved(to.real(args["self"]), pad)
+
+
+def _mode(q: Query) -> str | None:
+    return None if q.args["mode"] == "reflect" else f"mode={q.args['mode']!r}"
 
 
 def _cat(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
@@ -184,6 +202,22 @@ add_row(
         moves=True,
         along=_padded_dims,
         tflite="PAD, or PADV2 with another number than zero",
+    )
+)
+add_row(
+    OpRow(
+        "pad",
+        (aten.pad.default,),
+        _reflect,
+        (
+            Constraint('mode="reflect" (constant_pad_nd: with a number)', _mode),
+            Constraint("nothing is cut off", _grows),
+            *_SAME,
+        ),
+        moves=True,
+        keep=True,
+        along=_padded_dims,
+        tflite="MIRROR_PAD",
     )
 )
 add_row(

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.fx import Node
 
-from edgewise.backends.neutron.lowering import Computed, Lowering, Real
+from edgewise.backends.neutron.lowering import Computed, Lowering, Real, Tensor
+from edgewise.backends.neutron.quantized import Quant
 from edgewise.backends.neutron.table import Constraint, OpRow, Query, add_row, along_dim
 from edgewise.backends.neutron.targets import SOFTMAX_POSITIONS_LIMIT, SOFTMAX_SIZE_LIMIT
-from edgewise.backends.neutron.tflite.schema import BuiltinOperator, SoftmaxOptions
+from edgewise.backends.neutron.tflite.schema import (
+    Activation,
+    BuiltinOperator,
+    ConcatenationOptions,
+    SoftmaxOptions,
+)
 
 aten = torch.ops.aten
 
@@ -23,15 +30,38 @@ def _softmax(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
     # TFLite sums over the last dimension.
     order = tuple(d for d in x.order if d != dim)
     x = to.in_order(x, (*order, dim))
-    made: Real = Computed(
-        lambda quant, _: to.add(
-            BuiltinOperator.SOFTMAX,
-            [x],
-            to.result(node, x.shape, x.order, quant),
-            SoftmaxOptions(1.0),
-        )
-    )
+
+    def one(part: Tensor, quant: Quant) -> Tensor:
+        made = to.result(node, part.shape, part.order, quant)
+        return to.add(BuiltinOperator.SOFTMAX, [part], made, SoftmaxOptions(1.0))
+
+    def emit(quant: Quant, _: Activation) -> Tensor:
+        cut = _cut(x.shape, dim)
+        if cut is None:
+            return one(x, quant)
+        along, count = cut
+        pieces = [
+            (start, min(count, x.shape[along] - start)) for start in range(0, x.shape[along], count)
+        ]
+        parts = [one(to.cut(x, {along: piece}, f"{node.name}_rows"), quant) for piece in pieces]
+        made = to.result(node, x.shape, x.order, quant)
+        options = ConcatenationOptions(made.place(along), Activation.NONE)
+        return to.add(BuiltinOperator.CONCATENATION, parts, made, options)
+
+    made: Real = Computed(emit)
     return made
+
+
+def _cut(shape: Sequence[int], dim: int) -> tuple[int, int] | None:
+    """The dimension to cut along and how many of its indices a piece has, so that no piece has
+    more rows than the NPU takes; None if the whole has not. (-1, 0): no dimension does."""
+    rows = math.prod(shape) // max(shape[dim], 1)
+    if rows <= SOFTMAX_POSITIONS_LIMIT:
+        return None
+    others = [d for d in range(len(shape)) if d != dim]
+    along = max(others, key=lambda d: shape[d])
+    count = SOFTMAX_POSITIONS_LIMIT // (rows // shape[along])
+    return (along, count) if count else (-1, 0)
 
 
 def _softmax_result(q: Query) -> str | None:
@@ -56,8 +86,9 @@ def _softmax_sizes(q: Query) -> str | None:
         return f"{size} channels, no multiple of {target.macs}"
     if size >= 4096 / target.pipes * 4:
         return f"{size} channels, not below {4096 // target.pipes * 4}"
-    if rows > SOFTMAX_POSITIONS_LIMIT:
-        return f"{rows} rows, above {SOFTMAX_POSITIONS_LIMIT}"
+    if (_cut(q.shape, q.args["dim"] % len(q.shape)) or (0, 0))[0] < 0:
+        return f"{rows} rows that cannot be cut to {SOFTMAX_POSITIONS_LIMIT}"
+    rows = min(rows, SOFTMAX_POSITIONS_LIMIT)
     if size * rows / target.macs > SOFTMAX_SIZE_LIMIT:
         return f"{size * rows} elements, above {SOFTMAX_SIZE_LIMIT * target.macs}"
     return None
@@ -83,6 +114,6 @@ add_row(
             ),
         ),
         along=along_dim,
-        tflite="SOFTMAX",
+        tflite="SOFTMAX; of many rows in pieces, CONCATENATION",
     )
 )

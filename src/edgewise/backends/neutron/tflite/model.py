@@ -32,6 +32,7 @@ _TYPES = {
 }
 _LARGEST_DEPRECATED_CODE = 127
 _OPERATOR_VERSIONS = {
+    BuiltinOperator.HARD_SWISH: 1,
     BuiltinOperator.PRELU: 1,
     BuiltinOperator.RESHAPE: 1,
     BuiltinOperator.RELU_0_TO_1: 1,

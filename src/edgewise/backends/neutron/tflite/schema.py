@@ -77,12 +77,15 @@ class BuiltinOperator(enum.IntEnum):
     TRANSPOSE_CONV = 67
     LOG = 73
     SUM = 74
+    RSQRT = 76
     REDUCE_MAX = 82
     REDUCE_MIN = 89
     RESIZE_NEAREST_NEIGHBOR = 97
     LEAKY_RELU = 98
+    MIRROR_PAD = 100
     ABS = 101
     QUANTIZE = 114
+    HARD_SWISH = 117
     BATCH_MATMUL = 126
     RELU_0_TO_1 = 152
 
@@ -268,6 +271,18 @@ class BatchMatMulOptions(Table):
 
 
 @dataclass
+class MirrorPadOptions(Table):
+    """MIRROR_PAD. mode: 0 without the border's elements (REFLECT), 1 with them (SYMMETRIC)."""
+
+    mode: int = scalar(UINT8)
+
+
+@dataclass
+class HardSwishOptions(Table):
+    """HARD_SWISH."""
+
+
+@dataclass
 class NoOptions(Table):
     """An operator whose options are an empty table."""
 
@@ -288,6 +303,8 @@ OPTIONS: dict[int, type[Table]] = {
     49: TransposeConvOptions,
     74: ResizeNearestNeighborOptions,
     75: LeakyReluOptions,
+    77: MirrorPadOptions,
+    91: HardSwishOptions,
     101: BatchMatMulOptions,
 }
 """Tables of options, by their number in the union BuiltinOptions."""
