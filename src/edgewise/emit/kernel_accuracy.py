@@ -39,6 +39,10 @@ class Accuracy:
     double: Bound
     half: Bound
 
+    @property
+    def exact(self) -> bool:
+        return not (self.single.count or self.double.count or self.half.count)
+
     def of(self, type_: str) -> Bound:
         """The bound of a type by the file's name: `f32`, `i8`, ..."""
         return {"f32": self.single, "f64": self.double, "f16": self.half, "bf16": self.half}.get(
@@ -82,3 +86,9 @@ def accuracy(kernel: str) -> Accuracy | None:
     """The row of a kernel as registered, `aten::exp.out`."""
     rows, _ = _read()
     return rows.get(kernel) or rows.get(kernel.partition(".")[0])
+
+
+def rows_of_operator(name: str) -> list[Accuracy]:
+    """The rows of all kernels of an operator, `aten::exp`."""
+    rows, _ = _read()
+    return [row for kernel, row in rows.items() if kernel.partition(".")[0] == name]
