@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import declared
 import pytest
 import torch
 
@@ -15,6 +16,9 @@ from operators import BACKWARD, FORWARD
 from runner import Outcome, check
 from samples import Call, table
 from suite import Result, run, stale
+
+import edgewise
+from edgewise.emit.kernel_accuracy import Bound, accuracy
 
 
 @pytest.mark.parametrize("part", range(8))
@@ -58,6 +62,37 @@ def test_a_wrong_result_is_found() -> None:
     (outcome,) = check([Call(grows, (torch.ones(2),), {})])
     assert outcome.kind == "failed"
     assert "values differ" in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("got", "exact", "count", "away"),
+    [
+        ([1.0, -0.0, float("nan")], [1.0, 0.0, float("nan")], 0, None),
+        ([1.0, 2.0000002], [1.0, 2.0], 1, None),
+        ([1.0, 2.000001], [1.0, 2.0], 1, 4.0),
+        ([float("inf")], [3.0], 9, float("inf")),
+        ([1.0], [float("nan")], 9, float("inf")),
+        ([3e-45], [0.0], 1, 2.0),
+    ],
+)
+def test_what_is_further_off_than_declared_is_found(
+    got: list[float], exact: list[float], count: int, away: float | None
+) -> None:
+    y, want = torch.tensor(got), torch.tensor(exact)
+    found = declared.worst(y, want, want.double(), Bound(count))
+    assert (found[1] if found else None) == away
+
+
+def test_results_of_one_kernel_have_its_row() -> None:
+    class Two(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return torch.exp(x).reshape(-1), torch.exp(x) + 1
+
+    exported = torch.export.export(Two(), (torch.ones(2, 3),))
+    edge = edgewise.to_edge_transform_and_lower(exported, partitioner=[])
+    one, several = declared.rows(edge.exported_program().graph)
+    assert one == accuracy("aten::exp.out")
+    assert several is None
 
 
 def test_every_operator_is_in_the_table_of_samples() -> None:
