@@ -32,6 +32,7 @@ EXACT: dict[str, Callable[..., Any]] = {
     "aten::cosh.out": mpmath.cosh,
     "aten::silu.out": lambda x: x / (1 + mpmath.exp(-x)),
     "aten::sigmoid.out": lambda x: 1 / (1 + mpmath.exp(-x)),
+    "aten::lgamma.out": lambda x: mpmath.loggamma(x).real,
     "aten::hardswish.out": lambda x: x * min(max(x + 3, 0), 6) / 6,
 }
 """Functions that eager computes with errors which a kernel need not have."""
