@@ -20,6 +20,10 @@ around 1: the floor is some sixteen units in the last place of a term of 1, for 
 terms cancel. Where terms are larger or many, a test says so."""
 
 
+DEEP = 2e-5
+"""The floor for models of many layers of sums, whose errors go through all that follow."""
+
+
 def export(
     module: torch.nn.Module, inputs: Sequence[Any], *, dynamic_shapes: Any = None
 ) -> torch.export.ExportedProgram:

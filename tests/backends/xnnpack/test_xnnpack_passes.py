@@ -245,17 +245,17 @@ CASES: dict[str, tuple[nn.Module, torch.Tensor, list[str]]] = {
     "one part stays": (
         Heads(lambda y: y[..., :8].sigmoid()),
         ROWS,
-        ["FullyConnected", "StaticSlice", "Sigmoid"],
+        ["FullyConnected", "StaticSlice", "Clamp", "Sigmoid"],
     ),
     "overlapping parts stay": (
         Heads(lambda y: y[..., :8].sigmoid() * y[..., 4:12]),
         ROWS,
-        ["FullyConnected", "StaticSlice", "Sigmoid", "StaticSlice", "Multiply"],
+        ["FullyConnected", "StaticSlice", "Clamp", "Sigmoid", "StaticSlice", "Multiply"],
     ),
     "parts of rows stay": (
         Heads(lambda y: y[:, :1].sigmoid() * y[:, 1:2]),
         ROWS,
-        ["FullyConnected", "StaticSlice", "Sigmoid", "StaticSlice", "Multiply"],
+        ["FullyConnected", "StaticSlice", "Clamp", "Sigmoid", "StaticSlice", "Multiply"],
     ),
     "parts of parts stay": (
         Heads(lambda y: (v := y.unflatten(-1, (3, 8)))[..., :4].sigmoid() * v[..., 4:]),
