@@ -67,6 +67,7 @@ ACCEPTED: dict[str, dict[str, Accepted]] = {
         "of a transposed tensor": fn(lambda x: x.transpose(1, 2).mean(1), t(2, 3, 5)),
         "adaptive, 1-D": (nn.AdaptiveAvgPool1d(1), (SEQUENCE,)),
         "many": fn(lambda x: x.mean(-1), t(2, 5000)),
+        "many of one sign": fn(lambda x: x.mean(-1), t(2, 5000) + 1000),
         "infinities": fn(lambda x: x.mean(-1), torch.tensor([[math.inf, 1.0], [0.0, -math.inf]])),
     },
     "sum": {

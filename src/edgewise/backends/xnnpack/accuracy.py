@@ -27,7 +27,7 @@ SUMS = floating(1, 2)
 """Sums of products: no order of summation is prescribed. Of thousands of terms the error grows as
 the square root of their number."""
 MEANS = floating(1, 1.5)
-NORMS = floating(2, 2)
+NORMS = floating(2, 3)
 STATES = floating(4, 3, 3e-7)
 """Recurrent layers: states of magnitude 1 at most, in which an earlier one fades."""
 STEP = {"int8": Accuracy(steps=1, reference="PT2E")}
@@ -62,3 +62,15 @@ NEGATIVE_ZERO = Deviation(
 )
 WIDE = Deviation("finite beyond 1e26: NaN (x86 with AVX-512)", lambda x: x.abs() > 1e26)
 WIDE_GATES = Deviation("gates beyond 1e26: NaN (x86 with AVX-512)", lambda x: x.abs() > 1e20)
+SQUARES = Deviation(
+    "magnitudes beyond 1e19: squares are infinite, and a root of theirs NaN; below 1e-19: zero",
+    lambda x: (x.abs() > 1e18) | (x.abs() < 1e-18),
+)
+EQUAL = Deviation(
+    "equal numbers x: up to the square of 1e-7 x instead of 0", lambda x: x == x.mean()
+)
+LONG = Deviation(
+    "n equal numbers: XNNPACK adds them one by one, and is off by up to 10 eps, by n / 15 eps where "
+    "they are pooled (over height and width, or a prime number of them)",
+    lambda x: x == x.mean(),
+)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.xnnpack.accuracy import NORMS
+from edgewise.backends.xnnpack.accuracy import NORMS, SQUARES
 from edgewise.backends.xnnpack.builder import Operand, Ref
 from edgewise.backends.xnnpack.table import Constraint, Lowering, OpRow, Query, add_row, constant
 
@@ -66,6 +66,7 @@ add_row(
         keep=True,
         also="two means (fully connected, 1/N), subtract, square, rsqrt, multiply, add",
         accuracy=NORMS,
+        deviations=(SQUARES,),
     )
 )
 add_row(
@@ -79,5 +80,6 @@ add_row(
         ),
         also="as layer_norm",
         accuracy=NORMS,
+        deviations=(SQUARES,),
     )
 )

@@ -25,9 +25,10 @@ from edgewise.edge.graph import Dim
 from edgewise.edge.orders import identity
 from edgewise.edge.sizes import symbolic_sizes
 
-MOST_WEIGHTS = 1 << 15
+MOST_WEIGHTS = 512
 """Most weights of one fully connected node that takes a mean. Longer rows are cut in pieces of
-equal length and the means of these are taken; those that cannot be are pooled."""
+equal length and the means of these are taken, which also keeps digits that a long sum loses;
+those that cannot be are pooled."""
 MOST_WINDOW = 8192
 """Most rows of a pooling window; more are cut into columns."""
 

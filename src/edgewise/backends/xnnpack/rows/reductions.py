@@ -12,7 +12,16 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.xnnpack.accuracy import EXACT, MEANS, NAN_AMONG, NORMS, floating
+from edgewise.backends.xnnpack.accuracy import (
+    EQUAL,
+    EXACT,
+    LONG,
+    MEANS,
+    NAN_AMONG,
+    NORMS,
+    SQUARES,
+    floating,
+)
 from edgewise.backends.xnnpack.builder import Operand, Ref
 from edgewise.backends.xnnpack.rows.reduce import (
     max_over,
@@ -93,6 +102,7 @@ _reduction(
     (HAS_DIMS,),
     "over any dimensions: pooling, or, over the last ones, fully connected with 1/N",
     MEANS,
+    deviations=(LONG,),
 )
 _reduction(
     "sum",
@@ -101,6 +111,7 @@ _reduction(
     _STATIC_DIMS,
     "the mean times the number of terms",
     MEANS,
+    deviations=(LONG,),
 )
 _reduction(
     "amax",
@@ -208,6 +219,7 @@ for _name, _root, _with_mean in (
             keep=True,
             also=f"{_HOW}{', square root' if _root else ''}",
             accuracy=NORMS,
+            deviations=(SQUARES, EQUAL),
         )
     )
 
@@ -235,6 +247,7 @@ add_row(
         keep=True,
         also="square, sum and square root; absolute values and their sum or maximum",
         accuracy=floating(2, 1.5),
+        deviations=(SQUARES,),
     )
 )
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.xnnpack.accuracy import NORMS, floating
+from edgewise.backends.xnnpack.accuracy import NORMS, SQUARES, floating
 from edgewise.backends.xnnpack.builder import Operand, Ref
 from edgewise.backends.xnnpack.rows.normalization import mean_of_last
 from edgewise.backends.xnnpack.rows.reduce import mean_over
@@ -62,6 +62,7 @@ add_row(
         keep=True,
         also="square, mean (fully connected, 1/N), rsqrt, multiply; in float32",
         accuracy=NORMS,
+        deviations=(SQUARES,),
     )
 )
 
@@ -144,6 +145,7 @@ add_row(
         keep=True,
         also=_HOW,
         accuracy=NORMS,
+        deviations=(SQUARES,),
     )
 )
 add_row(
@@ -154,6 +156,7 @@ add_row(
         (AFFINE, CHANNELS, ONLY_RESULT),
         also="as group_norm",
         accuracy=NORMS,
+        deviations=(SQUARES,),
     )
 )
 
@@ -191,6 +194,7 @@ add_row(
         keep=True,
         also="as group_norm, each channel a group; with running statistics as batch_norm",
         accuracy=NORMS,
+        deviations=(SQUARES,),
     )
 )
 
