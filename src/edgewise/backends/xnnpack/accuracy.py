@@ -70,7 +70,7 @@ EQUAL = Deviation(
     "equal numbers x: up to the square of 1e-7 x instead of 0", lambda x: x == x.mean()
 )
 LONG = Deviation(
-    "n equal numbers: XNNPACK adds them one by one, and is off by up to 10 eps, by n / 15 eps where "
-    "they are pooled (over height and width, or a prime number of them)",
+    "n equal numbers: XNNPACK adds them one by one, and is off by up to 10 eps; by n / 15 eps "
+    "where they are pooled (over height and width, or a prime number of them)",
     lambda x: x == x.mean(),
 )
