@@ -162,7 +162,9 @@ def with_integer_weights(
         return not any(name == kept or name.startswith(f"{kept}.") for kept in keep_float)
 
     def is_grouped(module: torch.nn.Module, name: str) -> bool:
-        return isinstance(module, torch.nn.Linear) and chosen(module, name)
+        # Attention reads this one's weight by itself, as a plain tensor.
+        read_by_parent = isinstance(module, torch.nn.modules.linear.NonDynamicallyQuantizableLinear)
+        return isinstance(module, torch.nn.Linear) and not read_by_parent and chosen(module, name)
 
     grouped = {n: m.in_features for n, m in model.named_modules() if is_grouped(m, n)}
     odd = [name for name, features in grouped.items() if features % scheme.group_size]

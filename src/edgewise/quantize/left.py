@@ -138,7 +138,9 @@ def _why_not_replaced(node: Node) -> str:
         return "its table is not that of an nn.Embedding module, which is what the scheme replaces"
     if name in _PRODUCTS:
         return "a product of two activations"
-    return "4 bits are for linear layers; try quantize='int8-weight'"
+    if name in ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d"):
+        return "4 bits are for linear layers; try quantize='int8-weight'"
+    return "4 bits are for linear layers"
 
 
 def _reads_integers(node: Node) -> bool:

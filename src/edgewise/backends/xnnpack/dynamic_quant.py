@@ -135,9 +135,10 @@ def cluster(choose: Node, constants: Constants) -> Cluster | str:
 
 
 def _unusual(node: Node) -> str | None:
-    """What about a quantization is not XNNPACK's: 8 bits, for rows or for all."""
+    """What about a quantization is not XNNPACK's: 8 bits, for rows or for all. It takes their
+    whole range, which is finer than a part."""
     args = arguments(node)
-    if (args["quant_min"], args["quant_max"]) != (-128, 127):
+    if not -128 <= args["quant_min"] < args["quant_max"] <= 127:
         return f"quant_min={args['quant_min']}, quant_max={args['quant_max']}"
     block = args.get("block_size")
     if block is not None:

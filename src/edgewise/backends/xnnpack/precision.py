@@ -21,11 +21,12 @@ from edgewise.backends.xnnpack.dynamic_quant import (
     CHOOSE,
     chooser,
     cluster,
+    is_dynamic,
     is_dynamic_product,
     is_one_of,
 )
 from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
-from edgewise.edge.graph import is_call, is_getitem
+from edgewise.edge.graph import is_call, is_getitem, op_name
 from edgewise.quantize.patterns import GATES
 
 STATIC = (
@@ -57,6 +58,10 @@ _FOLLOWERS = {
 }
 
 
+_PIECES = {"aten.addmm.default", "aten.mm.default", "aten.bmm.default", "aten.baddbmm.default"}
+"""What a linear layer is decomposed into."""
+
+
 class ConfigPrecisionType(Enum):
     """What a node computes in."""
 
@@ -74,11 +79,23 @@ def precision(node: Node, constants: QuantizedConstants) -> ConfigPrecisionType:
     """Of an operator; of a quantization that of the operators that it is for."""
     if is_dynamic_product(node) or chooser(node) is not None:
         return ConfigPrecisionType.DYNAMIC_QUANT
+    if op_name(node) in _PIECES and _reads_dynamic(node):
+        return ConfigPrecisionType.DYNAMIC_QUANT
     if is_one_of(node, STATIC) and node not in constants:
         return ConfigPrecisionType.STATIC_QUANT
     if _is_fed(node, constants) and _is_read(node):
         return ConfigPrecisionType.STATIC_QUANT
     return ConfigPrecisionType.FP32
+
+
+def _reads_dynamic(node: Node) -> bool:
+    """Whether what is multiplied was quantized at run time, before views of it."""
+    for source in node.all_input_nodes:
+        while _follows(source) and source.all_input_nodes:
+            source = source.all_input_nodes[0]
+        if is_dynamic(source):
+            return True
+    return False
 
 
 def _follows(node: Node) -> bool:

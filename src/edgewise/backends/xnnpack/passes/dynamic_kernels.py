@@ -49,9 +49,20 @@ def use_dynamic_kernels(graph: Graph) -> bool:
                 converted[key] = Value(source.dims, source.dtype, quant=PerToken(together))
                 nodes.append(Node("Convert", [source], [converted[key]], {}, None, node.origin))
             node.inputs = [converted[key], weights, _wide(node.inputs[2])]
+            if node.kind == "ConvTranspose2d" and node.outputs[0].dtype == torch.float16:
+                nodes += _in_float32(node)
+                continue
         nodes.append(node)
     graph.nodes = nodes
     return changed
+
+
+def _in_float32(node: Node) -> list[Node]:
+    """The node and a conversion of its result, for which XNNPACK has no kernel in float16."""
+    result = node.outputs[0]
+    wide = Value(result.dims, torch.float32)
+    node.outputs = [wide]
+    return [node, Node("Convert", [wide], [result], {}, None, node.origin)]
 
 
 def _weights(node: Node) -> Value | None:

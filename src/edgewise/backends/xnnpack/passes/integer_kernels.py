@@ -144,15 +144,21 @@ def _weights(node: Node, x: PerTensor, out: PerTensor) -> list[Value | None] | N
 
 
 def _uniform(weight: Value) -> Value:
-    """Weights of a mean, all 1/N, are ones with that scale."""
+    """Weights of means, a number 1/N and perhaps zeros in a row, are ones with that scale."""
     data = weight.data
     if data is None or weight.quant is not None:
         return weight
-    first = float(data.reshape(-1)[0])
-    if not is_scale(first) or not bool((data == data.reshape(-1)[0]).all()):
+    rows = data.float().reshape(data.shape[0], -1)
+    scales = rows.amax(1)
+    if not bool(((rows == 0) | (rows == scales[:, None])).all()):
         return weight
-    ones = torch.ones(data.shape, dtype=torch.int8)
-    return Value(weight.dims, weight.dtype, data=ones, quant=PerTensor(first, 0))
+    if not all(is_scale(s) for s in (float(scales.min()), float(scales.max()))):
+        return weight
+    ones = (data != 0).to(torch.int8)
+    quant: PerTensor | PerChannel = PerChannel(scales, 0)
+    if bool((scales == scales[0]).all()):
+        quant = PerTensor(float(scales[0]), 0)
+    return Value(weight.dims, weight.dtype, data=ones, quant=quant)
 
 
 def _one_number(value: Value, out: PerTensor) -> Value:

@@ -14,7 +14,11 @@ from __future__ import annotations
 import math
 
 from edgewise.backends.xnnpack.graph import Graph, Node, Value
-from edgewise.backends.xnnpack.passes.move_quantization import is_dequantize, is_quantize
+from edgewise.backends.xnnpack.passes.move_quantization import (
+    is_dequantize,
+    is_quantize,
+    move_quantization,
+)
 from edgewise.backends.xnnpack.quant import INTEGERS, PerTensor
 
 
@@ -30,6 +34,8 @@ def quantize_steps(graph: Graph) -> bool:
             nodes += _rounded(node, quant)
             changed = True
     graph.nodes = nodes
+    if changed:
+        move_quantization(graph)  # transposes between two products take integers, too
     return changed
 
 
@@ -41,6 +47,8 @@ def _of_step(
     readers = users.get(result, [])
     if len(readers) != 1 or result.output_index is not None or result.quant is not None:
         return None
+    if node.kind == "FullyConnected":
+        return _of_first_mean(node, readers[0], users, stored)
     next_step = readers[0]
     ends = users.get(next_step.outputs[0], [])
     if len(ends) != 1 or not is_quantize(ends[0]) or node.clamp is not None:
@@ -59,6 +67,41 @@ def _of_step(
         if factor is not None and factor.number() is not None:
             return _of_product(other.number(), out)
     return None
+
+
+def _of_first_mean(
+    node: Node,
+    reader: Node,
+    users: dict[Value, list[Node]],
+    stored: dict[Value, Value | None],
+) -> PerTensor | None:
+    """Of means of means, which the second averages again: half a step of the operand at most."""
+    operand = stored.get(node.inputs[0])  # type: ignore[arg-type]
+    while reader.kind in ("StaticTranspose", "StaticReshape"):
+        readers = users.get(reader.outputs[0], [])
+        if len(readers) != 1 or reader.outputs[0].output_index is not None:
+            return None
+        reader = readers[0]
+    if operand is None or reader.kind != "FullyConnected":
+        return None
+    ends = users.get(reader.outputs[0], [])
+    while len(ends) == 1 and ends[0].kind in ("StaticTranspose", "StaticReshape"):
+        ends = users.get(ends[0].outputs[0], [])
+    if len(ends) != 1 or not is_quantize(ends[0]):
+        return None
+    quant, out = operand.quant, ends[0].outputs[0].quant
+    assert isinstance(quant, PerTensor) and isinstance(out, PerTensor)
+    means = all(is_mean(n.inputs[1]) and n.inputs[2] is None for n in (node, reader))
+    return quant if means and quant.scale / 2 < 0.9 * out.scale else None
+
+
+def is_mean(weight: Value | None) -> bool:
+    """Whether each row of weights is one number and zeros, with a sum of 1."""
+    if weight is None or weight.data is None or weight.quant is not None:
+        return False
+    rows = weight.data.float()
+    same = (rows == 0) | (rows == rows.amax(1, keepdim=True))
+    return bool(same.all()) and bool(((rows.sum(1) - 1).abs() < 1e-3).all())
 
 
 def _of_gate(operand: PerTensor, factor: Value | None, out: PerTensor) -> PerTensor | None:

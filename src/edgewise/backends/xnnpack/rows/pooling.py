@@ -14,8 +14,11 @@ from torch.fx import Node
 
 from edgewise.backends.xnnpack.accuracy import MEANS
 from edgewise.backends.xnnpack.builder import NHWC, Operand, Ref
-from edgewise.backends.xnnpack.rows.windows import Pair, pad, pool
+from edgewise.backends.xnnpack.precision import ConfigPrecisionType, precision
+from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
+from edgewise.backends.xnnpack.rows.windows import Pair, averages, pad, pool
 from edgewise.backends.xnnpack.table import (
+    FEWER_SYMBOLS,
     Constraint,
     Lowering,
     OpRow,
@@ -25,6 +28,7 @@ from edgewise.backends.xnnpack.table import (
     only_first,
 )
 from edgewise.edge.graph import Dim, dims_of, shape_of, value_of
+from edgewise.edge.sizes import shown
 
 aten = torch.ops.aten
 Args = dict[str, Any]
@@ -137,11 +141,39 @@ def _avg_pool2d(to: Lowering, node: Node, args: Args) -> Operand:
     """XNNPACK leaves padding out of the average; where it counts, zeros are put in before."""
     kernel, padding = _pair(args["kernel_size"]), _pair(args["padding"])
     x = to.ref(args["self"])
+    if any(padding) and not args["count_include_pad"] and _is_in_8_bits(to, node):
+        return averages(to, x, _clipped_windows(x, node, args))
     if args["count_include_pad"] and any(padding):
         amounts = {x.rank - 2: (padding[0],) * 2, x.rank - 1: (padding[1],) * 2}
         x, padding = pad(to, x, amounts, 0.0), (0, 0)
     stride = _pair(args["stride"], kernel)
     return _window(to, "AvgPooling2d", x, _result_shape(node), kernel, stride, padding)
+
+
+def _is_in_8_bits(to: Lowering, node: Node) -> bool:
+    constants = to.constants
+    assert isinstance(constants, QuantizedConstants)
+    static = precision(node, constants) == ConfigPrecisionType.STATIC_QUANT
+    return static and all(isinstance(s, int) for s in shape_of(node)[-2:])
+
+
+def _clipped_windows(x: Ref, node: Node, args: Args) -> dict[int, list[Pair]]:
+    """What each window has of the image, by dimension."""
+    kernel, padding = _pair(args["kernel_size"]), _pair(args["padding"])
+    stride = _pair(args["stride"], kernel)
+    found: dict[int, list[Pair]] = {}
+    for i in range(2):
+        dim = x.rank - 2 + i
+        size, steps = x.shape[dim], shape_of(node)[dim]
+        assert isinstance(size, int) and isinstance(steps, int)
+        starts = [step * stride[i] - padding[i] for step in range(steps)]
+        found[dim] = [(max(s, 0), min(s + kernel[i], size)) for s in starts]
+    return found
+
+
+def _static_image(q: Query) -> str | None:
+    sizes = [*shape_of(q.args["self"])[-2:], *shape_of(q.node)[-2:]]
+    return None if all(isinstance(s, int) for s in sizes) else shown(sizes)
 
 
 def _divides_by_window(q: Query) -> str | None:
@@ -169,5 +201,27 @@ add_row(
         ),
         also="with count_include_pad=True and padding: zeros are put around first",
         accuracy=MEANS,
+    )
+)
+
+
+def _adaptive_avg_pool2d(to: Lowering, node: Node, args: Args) -> Operand:
+    """Windows of different sizes: the first to the last element of which a part belongs to one."""
+    x = to.ref(args["self"])
+    windows: dict[int, list[Pair]] = {}
+    for dim in (x.rank - 2, x.rank - 1):
+        size, steps = x.shape[dim], shape_of(node)[dim]
+        assert isinstance(size, int) and isinstance(steps, int)
+        windows[dim] = [(i * size // steps, -(-(i + 1) * size // steps)) for i in range(steps)]
+    return averages(to, x, windows)
+
+
+add_row(
+    OpRow(
+        "adaptive_avg_pool2d",
+        (aten._adaptive_avg_pool2d.default,),
+        _adaptive_avg_pool2d,
+        (Constraint("static sizes of the image", _static_image, FEWER_SYMBOLS),),
+        also="of sizes that do not divide: two products with matrices of means",
     )
 )

@@ -71,6 +71,10 @@ def _meaning(args: Args) -> PerTensor:
 
 def _quantize(to: Lowering, node: Node, args: Args) -> Operand:
     x, quant = to.ref(args["input"]), _meaning(args)
+    bounds = args["quant_min"], args["quant_max"]
+    if bounds != INTEGERS[quant.dtype]:
+        low, high = ((bound - quant.zero_point) * quant.scale for bound in bounds)
+        x = to.b.unary("Clamp", x, clamp=(low, high))
     value = Value(x.value.dims, quant.dtype, quant=quant)
     to.b.graph.nodes.append(GraphNode("Convert", [x.value], [value], {}, None, to.b.origin))
     return Ref(value, x.perm)
@@ -87,14 +91,15 @@ def _dequantize(to: Lowering, node: Node, args: Args) -> Operand:
 def _eight_bits(q: Query) -> str | None:
     dtype = q.args["dtype"]
     bounds = (q.args["quant_min"], q.args["quant_max"])
-    if dtype in EIGHT_BITS and bounds == INTEGERS[dtype]:
+    low, high = INTEGERS.get(dtype, (0, 0))
+    if dtype in EIGHT_BITS and low <= bounds[0] < bounds[1] <= high:
         return None
     return f"{str(dtype).removeprefix('torch.')} from {bounds[0]} to {bounds[1]}"
 
 
 def _good_scale(q: Query) -> str | None:
     scale, zero = float(q.args["scale"]), int(q.args["zero_point"])
-    low, high = INTEGERS.get(q.args["dtype"], (0, 0))
+    low, high = q.args["quant_min"], q.args["quant_max"]
     good = is_scale(scale) and math.isfinite(scale) and low <= zero <= high
     return None if good else f"scale={scale}, zero_point={zero}"
 
@@ -118,8 +123,8 @@ def _one_meaning(q: Query) -> str | None:
 
 
 _STATIC = (
-    Constraint("int8 or uint8 in its whole range", _eight_bits),
-    Constraint("a normal positive scale, and a zero point of the type", _good_scale),
+    Constraint("int8 or uint8, in their range or a part of it", _eight_bits),
+    Constraint("a normal positive scale, and a zero point of the range", _good_scale),
     Constraint("real numbers are float32 or float16", _real_side),
 )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import torch
+
 from edgewise.backends.xnnpack.builder import Ref
 from edgewise.backends.xnnpack.graph import Value
 from edgewise.backends.xnnpack.table import Lowering
@@ -25,6 +27,21 @@ def pad(to: Lowering, x: Ref, amounts: Mapping[int, Pair], number: float) -> Ref
         padding_value=number,
     )
     return Ref(value, x.perm)
+
+
+def averages(to: Lowering, x: Ref, windows: Mapping[int, Sequence[Pair]]) -> Ref:
+    """Means over windows from one index to before another along each dimension, one dimension
+    after the other: products with a matrix whose rows hold one number and zeros."""
+    for dim, bounds in windows.items():
+        size = x.shape[dim]
+        assert isinstance(size, int)
+        matrix = torch.zeros(len(bounds), size)
+        for row, (first, end) in zip(matrix, bounds, strict=True):
+            row[first:end] = 1 / (end - first)
+        last = [*(d for d in range(x.rank) if d != dim), dim]
+        result = to.b.fully_connected(to.b.permute(x, last), matrix.to(x.dtype), None)
+        x = to.b.permute(result, [last.index(d) for d in range(x.rank)])
+    return x
 
 
 def pool(
