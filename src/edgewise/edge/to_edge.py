@@ -30,6 +30,7 @@ from edgewise.edge.normalize import decompositions, normalize
 from edgewise.edge.program import copy_program, drop_unused_constants, mark_state, sync_outputs
 from edgewise.edge.quantization_parameters import check_quantization
 from edgewise.edge.quantized_embeddings import fuse_quantized_embeddings
+from edgewise.edge.quantized_linears import recompose_linears
 from edgewise.edge.settle_sizes import settle_sizes
 from edgewise.edge.unwrap_subclasses import unwrap_subclasses
 
@@ -63,7 +64,8 @@ def to_edge_program(
     edge = copy_program(program)
     start = time.perf_counter()
     inline_regions(edge, program.graph_module)
-    unwrap_subclasses(edge)
+    if unwrap_subclasses(edge):
+        recompose_linears(edge)
     drop_identities(edge)
     thread_caches(edge)
     if functionalize(edge) is None:

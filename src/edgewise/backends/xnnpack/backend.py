@@ -18,7 +18,13 @@ from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
 from edgewise.backends.xnnpack.reshape import OutOfReach
 from edgewise.backends.xnnpack.rows import row_of
 from edgewise.backends.xnnpack.table import Lowering
-from edgewise.backends.xnnpack.weight_only import EXPANDED, UNQUANTIZED, is_expanded
+from edgewise.backends.xnnpack.weight_only import (
+    EXPANDED,
+    PLAIN,
+    UNQUANTIZED,
+    is_expanded,
+    is_plain,
+)
 from edgewise.edge.graph import (
     arguments,
     dims_of,
@@ -63,6 +69,8 @@ def _notes(nodes: Sequence[Node], graph: Graph) -> dict[str, list[str]]:
     for number in graph.expands:
         if is_dynamic_product(nodes[number]):
             found[nodes[number].name].append(UNQUANTIZED)
+    for number in graph.plain:
+        found.setdefault(nodes[number].name, []).append(PLAIN)
     for number, reason in float_islands(graph).items():
         texts = found.setdefault(nodes[number].name, [])
         texts.append(f"in floating point between quantized values: {reason}")
@@ -99,6 +107,8 @@ def _lower(to: Lowering, node: Node) -> Operand | tuple[Operand, ...]:
     row = row_of(node)
     if isinstance(to.constants, QuantizedConstants) and is_expanded(node, to.constants):
         to.b.graph.expands.add(to.b.origin)
+    if isinstance(to.constants, QuantizedConstants) and is_plain(node, to.constants):
+        to.b.graph.plain.add(to.b.origin)
     if row is None:
         raise PartitionError(
             f"{at_node(node)} only operators of the table can be lowered; got {op_name(node)}; "

@@ -18,10 +18,18 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.xnnpack.quant import BLOCK_MULTIPLE, PerBlock, PerChannel, PerTensor
+from edgewise.backends.xnnpack.quant import (
+    BLOCK_MULTIPLE,
+    MAX_RANK,
+    SMALLEST_BLOCK,
+    PerBlock,
+    PerChannel,
+    PerTensor,
+)
 from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
-from edgewise.edge.graph import arguments, fake, is_call, is_getitem
+from edgewise.edge.graph import arguments, dims_of, fake, is_call, is_getitem
 from edgewise.edge.program import Constants
+from edgewise.edge.sizes import symbolic_sizes
 
 aten = torch.ops.aten
 
@@ -166,6 +174,14 @@ def _not_a_product(user: Node, dequantized: Node, constants: Constants) -> str |
     return _unfit(user, kind, stored.quant, fake(weight))
 
 
+def can_pad_blocks(product: Node, quant: PerBlock) -> bool:
+    """Whether blocks get zeros up to a size of XNNPACK's, weights and activations alike: 4 bits,
+    not many more zeros than numbers, and the activations can be reshaped."""
+    shape = dims_of(fake(product.args[0]).shape)  # type: ignore[arg-type]
+    reshapes = len(shape) < MAX_RANK and symbolic_sizes(shape) <= 1
+    return quant.bits == 4 and quant.size >= SMALLEST_BLOCK and reshapes
+
+
 def _unfit(
     user: Node, kind: str, quant: PerTensor | PerChannel | PerBlock, weight: torch.Tensor
 ) -> str | None:
@@ -173,7 +189,7 @@ def _unfit(
         symmetric = quant.zero_point == 0 and quant.dtype == torch.int8
         return None if symmetric else f"{user.name} has asymmetric weights"
     if isinstance(quant, PerBlock):
-        if kind == "linear" and quant.size % BLOCK_MULTIPLE == 0:
+        if kind == "linear" and (quant.size % BLOCK_MULTIPLE == 0 or can_pad_blocks(user, quant)):
             return None
         return f"{user.name} has scales for blocks of {quant.size}"
     transposed = kind == "convolution" and user.target is aten.convolution.default and user.args[6]

@@ -16,6 +16,7 @@ import torch
 from edgewise.backends.xnnpack import payload
 from edgewise.backends.xnnpack.constant_places import read_in_place
 from edgewise.backends.xnnpack.quant import (
+    MAX_RANK,
     PerBlock,
     PerChannel,
     PerTensor,
@@ -26,9 +27,6 @@ from edgewise.edge.graph import Dim
 from edgewise.edge.program import tensor_bytes
 from edgewise.edge.sizes import at, is_symbolic
 from edgewise.errors import PartitionError
-
-MAX_RANK = 6
-"""XNNPACK's limit on dimensions."""
 
 FP32, FP16 = 1, 2
 DATATYPES = {torch.float32: FP32, torch.float16: FP16}
@@ -86,6 +84,8 @@ class Graph:
     """A number for each symbol of the sizes: what is written stands for that program."""
     expands: set[int] = field(default_factory=set)
     """Origins of nodes whose weights may be integers although they compute in floating point."""
+    plain: set[int] = field(default_factory=set)
+    """Origins of nodes whose weights were integers, and are written as floating point."""
 
     def users(self) -> dict[Value, list[Node]]:
         found: dict[Value, list[Node]] = {}

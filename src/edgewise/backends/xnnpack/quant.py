@@ -18,6 +18,12 @@ INTEGERS = {torch.int8: (-128, 127), torch.uint8: (0, 255), torch.int32: (-(2**3
 BLOCK_MULTIPLE = 32
 """XNNPACK's blocks have a multiple of this many weights."""
 
+SMALLEST_BLOCK = 8
+"""Of blocks that are padded to that multiple."""
+
+MAX_RANK = 6
+"""XNNPACK's limit on dimensions."""
+
 
 @dataclass(frozen=True)
 class PerTensor:

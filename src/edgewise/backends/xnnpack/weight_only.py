@@ -14,7 +14,7 @@ from torch.fx import Node
 from edgewise.backends.xnnpack.dynamic_quant import is_dynamic_product
 from edgewise.backends.xnnpack.precision import ConfigPrecisionType, precision
 from edgewise.backends.xnnpack.quant import BLOCK_MULTIPLE, PerBlock, PerTensor, Quant
-from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
+from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants, is_dequantizer
 from edgewise.edge.graph import fake
 
 aten = torch.ops.aten
@@ -29,6 +29,12 @@ UNQUANTIZED = (
     "activations stay in floating point: XNNPACK has no kernel for 8-bit weights in groups"
 )
 """Further said of products whose activations would be quantized at run time."""
+
+PLAIN = (
+    "weights are floating point in the file: neither XNNPACK nor this runtime has products with "
+    "the scales that they have"
+)
+"""Said of products whose quantized weights are expanded when they are lowered."""
 
 _LINEAR = aten.linear.default
 _CONVOLUTION = aten.convolution.default
@@ -60,9 +66,22 @@ def is_expanded(node: Node, constants: QuantizedConstants) -> bool:
     return quant.axis == (1 if transposed else 0)
 
 
+def is_plain(node: Node, constants: QuantizedConstants) -> bool:
+    """Whether the node's weights are integers in the program, and floating point in the file."""
+    if node.target not in (_LINEAR, _CONVOLUTION):
+        return False
+    weight = node.args[1]
+    if not isinstance(weight, Node) or not is_dequantizer(weight) or weight not in constants:
+        return False
+    if precision(node, constants) != ConfigPrecisionType.FP32 or is_expanded(node, constants):
+        return False
+    stored = constants.stored_as(weight)
+    return stored is None or isinstance(stored.quant, PerBlock)
+
+
 def is_unquantized(node: Node, quant: Quant) -> bool:
     """Whether activations that should be quantized at run time are not."""
     return is_dynamic_product(node) and isinstance(quant, PerBlock) and quant.bits == 8
 
 
-__all__ = ["EXPANDED", "UNQUANTIZED", "is_expanded", "is_unquantized"]
+__all__ = ["EXPANDED", "PLAIN", "UNQUANTIZED", "is_expanded", "is_plain", "is_unquantized"]

@@ -13,6 +13,7 @@ import torch
 from edgewise.backends.xnnpack.graph import Graph, Node, Value
 from edgewise.backends.xnnpack.quant import (
     BLOCK_MULTIPLE,
+    SMALLEST_BLOCK,
     PerBlock,
     PerChannel,
     PerTensor,
@@ -26,6 +27,7 @@ _TOGETHER = {"FullyConnected": 1, "Conv2d": 3, "ConvTranspose2d": 3}
 def use_dynamic_kernels(graph: Graph) -> bool:
     real: dict[Value, Value] = {}
     converted: dict[tuple[Value, int], Value] = {}
+    padded: dict[tuple[Value, int], Value] = {}
     nodes: list[Node] = []
     changed = False
     for node in graph.nodes:
@@ -43,6 +45,13 @@ def use_dynamic_kernels(graph: Graph) -> bool:
         source = node.inputs[0]
         assert source is not None
         if weights is not None:
+            if isinstance(weights.quant, PerBlock) and weights.quant.size % BLOCK_MULTIPLE:
+                size = weights.quant.size
+                weights = _padded_weights(weights, weights.quant)
+                if (source, size) not in padded:
+                    padded[source, size], steps = _padded(source, size, node.origin)
+                    nodes += steps
+                source = padded[source, size]
             together = _TOGETHER[node.kind]
             key = (source, together)
             if key not in converted:
@@ -55,6 +64,42 @@ def use_dynamic_kernels(graph: Graph) -> bool:
         nodes.append(node)
     graph.nodes = nodes
     return changed
+
+
+def _padded_size(size: int) -> int:
+    return -(-size // BLOCK_MULTIPLE) * BLOCK_MULTIPLE
+
+
+def _padded_weights(weights: Value, quant: PerBlock) -> Value:
+    """Each block with zeros behind it, up to a size that XNNPACK has."""
+    assert weights.data is not None
+    rows, size = weights.data.shape[0], _padded_size(quant.size)
+    blocks = weights.data.reshape(rows, -1, quant.size)
+    data = torch.nn.functional.pad(blocks, (0, size - quant.size)).reshape(rows, -1)
+    meaning = PerBlock(quant.scales, size, quant.bits)
+    return Value(tuple(data.shape), weights.dtype, data=data, quant=meaning)
+
+
+def _padded(x: Value, size: int, origin: int) -> tuple[Value, list[Node]]:
+    """The activations with zeros where the weights have them, and the nodes that make that."""
+    *lead, last = x.dims
+    assert isinstance(last, int)
+    blocks, wide = last // size, _padded_size(size)
+    split = Value((*lead, blocks, size), x.dtype)
+    longer = Value((*lead, blocks, wide), x.dtype)
+    joined = Value((*lead, blocks * wide), x.dtype)
+    amounts = [0] * len(lead) + [0, wide - size]
+    around = {"pre_paddings": [0] * len(amounts), "post_paddings": amounts, "padding_value": 0.0}
+    return joined, [
+        _reshape(x, split, origin),
+        Node("StaticConstantPad", [split], [longer], around, None, origin),
+        _reshape(longer, joined, origin),
+    ]
+
+
+def _reshape(x: Value, result: Value, origin: int) -> Node:
+    params = {"num_dims": len(result.dims), "new_shape": list(result.dims)}
+    return Node("StaticReshape", [x], [result], params, None, origin)
 
 
 def _in_float32(node: Node) -> list[Node]:
@@ -83,7 +128,7 @@ def _weights(node: Node) -> Value | None:
             return None
         if quant.bits == 4 and (node.kind != "FullyConnected" or inputs % 2 == 1):
             quant = PerChannel(quant.scales, 0)
-    elif isinstance(quant, PerBlock) and (quant.bits != 4 or quant.size % BLOCK_MULTIPLE != 0):
+    elif isinstance(quant, PerBlock) and (quant.bits != 4 or quant.size < SMALLEST_BLOCK):
         return None
     return Value(weight.dims, weight.dtype, data=data, quant=quant)
 
