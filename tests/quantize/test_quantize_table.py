@@ -25,7 +25,7 @@ WEIGHTED = {
     "conv_transpose1d": (nn.ConvTranspose1d(8, 4, 3), LINE),
     "conv_transpose2d": (nn.ConvTranspose2d(8, 4, 3, groups=2), IMAGE),
 }
-DYNAMIC = {"linear", "conv2d"}
+DYNAMIC = {"linear", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d"}
 ELEMENTWISE = {
     "add": Fn(lambda x, y: x + y),
     "sub": Fn(lambda x, y: x - y),
@@ -118,7 +118,8 @@ def test_elementwise_operators_have_a_scale_for_each_operand(name: str) -> None:
 
 
 def test_an_operand_that_is_a_number_or_an_integer_tensor_is_no_operand() -> None:
-    assert observed(prepare(Fn(lambda x: x + 2), ROWS)) == {}
+    number = prepare(Fn(lambda x: x + 2), ROWS)
+    assert observed(number) == {"add": "ii>o"}  # as a tensor of no dimensions
     integers = torch.ones(3, 8, dtype=torch.int64)
     assert observed(prepare(Fn(lambda x, y: x * y), (*ROWS, integers))) == {}
 

@@ -67,17 +67,15 @@ def recompose_linears(program: ExportedProgram) -> bool:
 
 
 def _layer(product: Node, constants: Constants) -> _Layer | None:
-    weight = _behind(product.args[1], _CASTS)
-    if weight.target is not aten.t.default:
-        return None
-    weight = weight.args[0]  # type: ignore[assignment]
-    if weight not in constants or fake(weight).dtype != torch.int8:
+    turned = _behind(product.args[1], _CASTS)
+    weight = turned.args[0] if turned.target is aten.t.default else None
+    if not isinstance(weight, Node) or weight not in constants or fake(weight).dtype != torch.int8:
         return None
     x = _behind(product.args[0], _STEPS if product.target is aten._int_mm.default else _VIEWS)
     quantize = x if str(x.target) == _QUANTIZE else None
     if (product.target is aten._int_mm.default) != (quantize is not None):
         return None
-    scales = None
+    scales: Node | None = None
     node = product
     # Up to the product with the weights' scales, by way of the activations' and the offset of
     # unsigned integers.
@@ -93,6 +91,7 @@ def _layer(product: Node, constants: Constants) -> _Layer | None:
         elif quantize is None or user.target not in (*_CASTS, aten.sub.Tensor, aten.sub_.Tensor):
             return None
         node = user
+    assert isinstance(scales, Node)
     if fake(scales).numel() != fake(weight).shape[0]:
         return None
     user = _reader(node)
@@ -101,9 +100,9 @@ def _layer(product: Node, constants: Constants) -> _Layer | None:
     bias = None
     if user is not None and user.target in _SUMS and user.args[0] is node:
         given = user.args[1]
-        fits = isinstance(given, Node) and given in constants
-        if fits and list(fake(given).shape) == [fake(weight).shape[0]]:  # type: ignore[arg-type]
-            node, bias = user, given
+        if isinstance(given, Node) and given in constants:
+            if list(fake(given).shape) == [fake(weight).shape[0]]:
+                node, bias = user, given
     source = x if quantize is None else quantize.args[0]
     assert isinstance(source, Node)
     user = _reader(node)
@@ -114,7 +113,7 @@ def _layer(product: Node, constants: Constants) -> _Layer | None:
         return None
     if fake(node).shape[:-1] != fake(source).shape[:-1]:
         return None
-    return _Layer(product, weight, scales, node, bias, quantize, source)  # type: ignore[arg-type]
+    return _Layer(product, weight, scales, node, bias, quantize, source)
 
 
 def _behind(node: Any, targets: set[Any]) -> Node:
@@ -155,7 +154,7 @@ def _dequantize(
 ) -> Node:
     operator = torch.ops.torchao.dequantize_affine.default
     args = (source, list(block), scale, zero, torch.int8, -128, 127)
-    options = {} if dtype == torch.float32 else {"output_dtype": dtype}
+    options: dict[str, Any] = {} if dtype == torch.float32 else {"output_dtype": dtype}
     node = source.graph.call_function(operator, args, options)
     inherit_meta(node, layer.product)
     node.meta["val"] = fake(source).new_empty(fake(source).shape, dtype=dtype)

@@ -196,7 +196,8 @@ def _listed(features: Mapping[str, int], names: Sequence[str]) -> str:
 
 def _check_dtypes(model: torch.nn.Module, dtypes: Sequence[torch.dtype]) -> None:
     """ValueError if the model has weights, and none is of a type that is quantized."""
-    tensors = [*model.parameters()] or [*model.buffers()]
+    tensors: list[torch.Tensor] = [*model.parameters()]
+    tensors = tensors or [*model.buffers()]
     found = {one.dtype for one in tensors if one.is_floating_point()}
     if found and not found.intersection(dtypes):
         names = [str(d).removeprefix("torch.") for d in sorted(found, key=str)]

@@ -84,7 +84,7 @@ def numbers_as_constants(model: GraphModule, wanted: Callable[[Node], bool]) -> 
     return changed
 
 
-_WITH_NUMBERS = {
+_WITH_NUMBERS: dict[Any, Any] = {
     aten.add.Tensor: aten.add.Tensor,
     aten.add_.Tensor: aten.add_.Tensor,
     aten.sub.Tensor: aten.sub.Tensor,

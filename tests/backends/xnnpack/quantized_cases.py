@@ -88,6 +88,11 @@ ACCEPTED = {
         "int8": (["Convert"], Fn(quantize(0.05, 3, -128, 127, I8)), (REALS,)),
         "uint8": (["Convert"], Fn(quantize(0.05, 3, 0, 255, U8)), (REALS,)),
         "of float16": (["Convert"], Fn(quantize(0.05, 3, -128, 127, I8)), (REALS.half(),)),
+        "a part of the range": (
+            ["Clamp", "Convert"],
+            Fn(quantize(0.01, 3, -127, 90, I8)),
+            (REALS,),
+        ),
     },
     "dequantize_per_tensor": {
         "int8": (["Convert"], Fn(dequantize(0.05, 3, -128, 127, I8)), (BYTES,)),
@@ -110,8 +115,8 @@ ACCEPTED = {
     "dequantize_dynamic": {"": (["Convert", "FullyConnected"], DynamicLinear(30, 4), (REALS,))},
 }
 
-RANGE = "int8 or uint8 in its whole range"
-SCALE = "a normal positive scale, and a zero point of the type"
+RANGE = "int8 or uint8, in their range or a part of it"
+SCALE = "a normal positive scale, and a zero point of the range"
 REAL = "real numbers are float32 or float16"
 ONE = "one scale and zero point for the same integers"
 CLUSTER = "8-bit activations of linear layers or convolutions with quantized weights, no other use"
@@ -119,12 +124,6 @@ FLOATING = "what is quantized at run time is float32 or float16"
 
 # Operator and reason that the report gives.
 REFUSED: dict[str, tuple[torch.nn.Module, tuple[torch.Tensor, ...], str, str]] = {
-    "part of the range": (
-        Fn(quantize(0.1, 0, -127, 127, I8)),
-        (REALS,),
-        "quantized_decomposed.quantize_per_tensor.default",
-        f"{RANGE}; got int8 from -127 to 127",
-    ),
     "sixteen bits": (
         Fn(dequantize(0.1, 0, -32768, 32767, I16)),
         (BYTES.to(I16),),
@@ -173,11 +172,11 @@ REFUSED: dict[str, tuple[torch.nn.Module, tuple[torch.Tensor, ...], str, str]] =
         "quantized_decomposed.dequantize_per_tensor.tensor",
         f"{CLUSTER}; got the result is read by exp, no linear layer or convolution",
     ),
-    "seven bits": (
-        DynamicLinear(30, 4, low=0),
+    "a zero point outside of the part of the range": (
+        Fn(quantize(0.05, -128, -127, 127, I8)),
         (REALS,),
-        "quantized_decomposed.choose_qparams.tensor",
-        f"{CLUSTER}; got quantize_per_tensor with quant_min=0, quant_max=127",
+        "quantized_decomposed.quantize_per_tensor.default",
+        f"{SCALE}; got scale=0.05, zero_point=-128",
     ),
     "bfloat16 at run time": (
         Bfloat16Linear(),

@@ -50,6 +50,11 @@ ACCEPTED: dict[str, dict[str, Accepted]] = {
             (IMAGE,),
         ),
     },
+    "adaptive_avg_pool2d": {
+        "": (nn.AdaptiveAvgPool2d((2, 3)), (t(1, 4, 7, 11),)),
+        "without a batch": (nn.AdaptiveAvgPool2d((3, 5)), (t(4, 7, 11),)),
+        "more than there are": (nn.AdaptiveAvgPool2d((9, 4)), (t(1, 4, 7, 11),)),
+    },
     "avg_pool2d": {
         "": (nn.AvgPool2d(2), (IMAGE,)),
         "one row of windows": (nn.AvgPool2d((7, 2), (1, 3)), (IMAGE,)),

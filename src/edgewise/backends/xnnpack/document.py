@@ -5,7 +5,7 @@ python -m edgewise.backends.xnnpack.document > docs/xnnpack-operators.md
 
 from __future__ import annotations
 
-from edgewise.backends.xnnpack.graph import MAX_RANK
+from edgewise.backends.xnnpack.quant import MAX_RANK
 from edgewise.backends.xnnpack.rows import all_rows
 from edgewise.backends.xnnpack.rows.quantization import QUANTIZED, accuracies
 from edgewise.backends.xnnpack.table import OpRow

@@ -16,7 +16,6 @@ import torch
 from edgewise.backends.xnnpack import payload
 from edgewise.backends.xnnpack.constant_places import read_in_place
 from edgewise.backends.xnnpack.quant import (
-    MAX_RANK,
     PerBlock,
     PerChannel,
     PerTensor,

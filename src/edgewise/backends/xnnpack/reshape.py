@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edgewise.backends.xnnpack.graph import MAX_RANK
+from edgewise.backends.xnnpack.quant import MAX_RANK
 from edgewise.edge.graph import Dim
 from edgewise.edge.sizes import groups, is_symbolic, same_sizes, shown, symbolic_sizes
 

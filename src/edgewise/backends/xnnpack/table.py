@@ -18,7 +18,7 @@ from torch.fx.node import map_arg
 from edgewise.backends.xnnpack import reshape
 from edgewise.backends.xnnpack.accuracy import EXACT
 from edgewise.backends.xnnpack.builder import Builder, Operand, Ref
-from edgewise.backends.xnnpack.graph import MAX_RANK
+from edgewise.backends.xnnpack.quant import MAX_RANK
 from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
 from edgewise.edge.graph import (
     arguments,

@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from edgewise.backends.xnnpack.accuracy import SUMS
 from edgewise.backends.xnnpack.builder import Operand, Ref
-from edgewise.backends.xnnpack.graph import MAX_RANK
+from edgewise.backends.xnnpack.quant import MAX_RANK
 from edgewise.backends.xnnpack.rows.linear import batch_product
 from edgewise.backends.xnnpack.table import (
     Constraint,

@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from edgewise.backends.xnnpack.accuracy import floating
 from edgewise.backends.xnnpack.builder import NHWC, Operand, Ref
-from edgewise.backends.xnnpack.graph import MAX_RANK
+from edgewise.backends.xnnpack.quant import MAX_RANK
 from edgewise.backends.xnnpack.rows.reduce import as_it_lies, named
 from edgewise.backends.xnnpack.table import (
     Constraint,

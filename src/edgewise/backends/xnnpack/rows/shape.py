@@ -11,7 +11,7 @@ from torch.fx import Node
 
 from edgewise.backends.xnnpack import reshape
 from edgewise.backends.xnnpack.builder import Operand, Ref
-from edgewise.backends.xnnpack.graph import MAX_RANK
+from edgewise.backends.xnnpack.quant import MAX_RANK
 from edgewise.backends.xnnpack.rows.reduce import as_it_lies, named, pad_after
 from edgewise.backends.xnnpack.rows.windows import pad
 from edgewise.backends.xnnpack.table import (

@@ -1,0 +1,155 @@
+"""What each scheme quantizes, and that the rest is told: in the report, and as a warning."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import edgewise
+from support import Fn
+
+SCHEMES = ("int8", "int8-dynamic", "int8-weight", "int4-dynamic", "int4-weight")
+IMAGE, SEQUENCE, ROWS = (1, 16, 6, 6), (1, 16, 12), (2, 4, 64)
+
+
+class _Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(64, 4, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.attention(x, x, x, need_weights=False)[0]
+
+
+class _Twice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(self.layer(x).relu())
+
+
+PRODUCT = "a product of two activations"
+FOUR = "4 bits are for linear layers"
+RECURRENT = "a recurrent layer is one operator"
+EMBEDDING = "tables of embeddings are quantized by int4-weight"
+DEPTHWISE = "XNNPACK has no depthwise kernel"
+MODULE = "its weight is not that of an nn.Linear module"
+UNKNOWN = "XNNPACKQuantizer has no pattern for it"
+
+# Model, shape, then for each scheme what is told of it ("" where it is quantized).
+CASES: dict[str, tuple[Any, tuple[int, ...], tuple[str, str, str, str, str]]] = {
+    "linear of three dimensions": (lambda: nn.Linear(64, 32), ROWS, ("", "", "", "", "")),
+    "a linear layer twice": (_Twice, ROWS, ("", "", "", "", "")),
+    "conv1d": (lambda: nn.Conv1d(16, 8, 3), SEQUENCE, ("", "", "", FOUR, FOUR)),
+    "conv2d, padding by reflection": (
+        lambda: nn.Conv2d(16, 8, 3, padding=1, padding_mode="reflect"),
+        IMAGE,
+        ("", "", "", FOUR, FOUR),
+    ),
+    "conv2d, same": (lambda: nn.Conv2d(16, 8, 3, padding="same"), IMAGE, ("", "", "", FOUR, FOUR)),
+    "grouped": (lambda: nn.Conv2d(16, 8, 3, groups=4), IMAGE, ("", "", "", FOUR, FOUR)),
+    "depthwise": (lambda: nn.Conv2d(16, 16, 3, groups=16), IMAGE, ("", DEPTHWISE, "", FOUR, FOUR)),
+    "transposed": (lambda: nn.ConvTranspose2d(16, 8, 3), IMAGE, ("", "", "", FOUR, FOUR)),
+    "transposed, grouped": (
+        lambda: nn.ConvTranspose2d(16, 8, 3, groups=4),
+        IMAGE,
+        ("", "", "", FOUR, FOUR),
+    ),
+    "transposed, 1-D": (lambda: nn.ConvTranspose1d(16, 8, 3), SEQUENCE, ("", "", "", FOUR, FOUR)),
+    "conv3d": (
+        lambda: nn.Conv3d(2, 4, 2),
+        (1, 2, 4, 4, 4),
+        (UNKNOWN, UNKNOWN, UNKNOWN, FOUR, FOUR),
+    ),
+    "bmm": (lambda: Fn(lambda x: x @ x.transpose(1, 2)), ROWS, (PRODUCT,) * 5),
+    "embedding": (
+        lambda: nn.Sequential(Fn(lambda x: (x * 2).abs().long()), nn.Embedding(64, 32)),
+        (2, 4),
+        (EMBEDDING, EMBEDDING, EMBEDDING, "", ""),
+    ),
+    "attention": (_Attention, (1, 8, 64), ("", PRODUCT, PRODUCT, MODULE, MODULE)),
+    "lstm": (
+        lambda: nn.Sequential(nn.LSTM(16, 8), Fn(lambda pair: pair[0])),
+        (4, 1, 16),
+        (RECURRENT, RECURRENT, RECURRENT, FOUR, FOUR),
+    ),
+}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("name", CASES)
+def test_each_layer_is_quantized_or_told(name: str, scheme: str) -> None:
+    build, shape, told = CASES[name]
+    torch.manual_seed(0)
+    model, x = build().eval(), torch.randn(shape)
+    because = told[SCHEMES.index(scheme)]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        program = edgewise.compile(
+            model, x, quantize=scheme, calibration=[x] if scheme == "int8" else None, verbose=False
+        )
+    report = program.delegation_report()
+    reasons = [one.reason for one in report.unquantized]
+    said = [str(one.message) for one in caught if "[compile]" in str(one.message)]
+    if not because:
+        assert not any(one.has_weights for one in report.unquantized)
+        assert said == []
+        integers = edgewise.compile(model, x, verbose=False)
+        if name not in ("depthwise",):
+            assert len(program.buffer) < len(integers.buffer)
+    else:
+        assert any(because in reason for reason in reasons)
+        line = f"asked for {scheme}; stays float: "
+        assert line in " ".join(str(report).split())
+        # An activation's product is no layer: it is in the report alone where others are quantized.
+        assert bool(said) == (any(o.has_weights for o in report.unquantized) or name == "bmm")
+    if name != "embedding":
+        want = model(x).detach().numpy()
+        got = np.asarray(edgewise.load(program.buffer)(x))
+        assert np.abs(got - want).max() <= (0.15 if "int4" in scheme else 0.04) * np.abs(want).max()
+
+
+def test_nothing_changed_is_said_once_and_with_its_reason() -> None:
+    depthwise = nn.Conv2d(8, 8, 3, groups=8)
+    with pytest.warns(UserWarning, match=r"'int8-dynamic' changed nothing: .*depthwise kernel"):
+        edgewise.compile(depthwise, torch.randn(1, 8, 5, 5), quantize="int8-dynamic", verbose=False)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64], ids=["bfloat16", "float64"])
+def test_other_types_are_refused_with_the_remedy(dtype: torch.dtype, scheme: str) -> None:
+    x = torch.randn(2, 64, dtype=dtype)
+    rule = r"weights must be float32 or float16 to be quantized; got \w+; try model\.float\(\)"
+    with pytest.raises(ValueError, match=rule):
+        edgewise.compile(nn.Linear(64, 8).to(dtype), x, quantize=scheme, calibration=[x])
+
+
+HALF = {
+    "linear": (lambda: nn.Linear(64, 32), ROWS),
+    "conv2d": (lambda: nn.Conv2d(16, 8, 3), IMAGE),
+    "transposed": (lambda: nn.ConvTranspose2d(16, 8, 3), IMAGE),
+}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES[:3])
+@pytest.mark.parametrize("name", HALF)
+def test_float16_is_quantized_in_one_delegate(name: str, scheme: str) -> None:
+    build, shape = HALF[name]
+    torch.manual_seed(0)
+    model, x = build().half().eval(), torch.randn(shape).half()
+    program = edgewise.compile(
+        model, x, quantize=scheme, calibration=[x] if scheme == "int8" else None, verbose=False
+    )
+    report = program.delegation_report()
+    assert len(report.delegates) == 1 and report.share() == 1
+    assert len(program.buffer) < 0.85 * len(edgewise.compile(model, x, verbose=False).buffer)
+    want = model(x).detach().float().numpy()
+    got = np.asarray(edgewise.load(program.buffer)(x)).astype(np.float32)
+    assert np.abs(got - want).max() <= 0.03 * np.abs(want).max()
