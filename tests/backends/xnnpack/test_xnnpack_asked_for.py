@@ -1,0 +1,146 @@
+"""Quantization that users ask for by other ways than a layer's own pattern: it happens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import edgewise
+from edgewise.backends.xnnpack import (
+    ConfigPrecisionType,
+    XnnpackPartitioner,
+    XNNPACKQuantizer,
+    get_symmetric_quantization_config,
+)
+from edgewise.quantize import quantize
+from quantized import pt2e
+from support import Fn, kinds, payloads
+
+IMAGE = (1, 8, 13, 17)
+IN_FLOAT = {"AvgPooling2d"}
+
+STATIC: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
+    "x * number": (Fn(lambda x: x * 0.37), IMAGE),
+    "x + number": (Fn(lambda x: x + 0.37), IMAGE),
+    "x - number": (Fn(lambda x: x - 1.5), IMAGE),
+    "number - x": (Fn(lambda x: 1 - x), IMAGE),
+    "x / number": (Fn(lambda x: x / 3), IMAGE),
+    "x *= number": (Fn(lambda x: (x + x).mul_(-2)), IMAGE),
+    "x += number, with alpha": (Fn(lambda x: (x + x).add_(0.1, alpha=3)), IMAGE),
+    "pooling to one, alone": (nn.AdaptiveAvgPool2d(1), IMAGE),
+    "pooling first": (nn.Sequential(nn.AdaptiveAvgPool2d((13, 1)), nn.Conv2d(8, 8, 1)), IMAGE),
+    "padding that does not count": (nn.AvgPool2d(3, 2, 1, count_include_pad=False), IMAGE),
+    "padding that counts": (nn.AvgPool2d(3, 1, 1), IMAGE),
+    "sizes that do not divide": (nn.AdaptiveAvgPool2d((5, 7)), IMAGE),
+    "sizes that do not divide, between layers": (
+        nn.Sequential(
+            nn.Conv2d(8, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d((5, 7)), nn.Conv2d(8, 4, 1)
+        ),
+        IMAGE,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_integers_in_integers_out_within_a_step(name: str) -> None:
+    torch.manual_seed(1)
+    model, shape = STATIC[name]
+    x = torch.randn(shape)
+    exported = quantize(model.eval(), (x,), "int8", XNNPACKQuantizer, calibration=[x])
+    want = exported.module()(x).detach().numpy()
+    edge = edgewise.to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
+    report = edge.delegation_report()
+    assert report.share() == 1 and not any(n.notes for n in report.nodes)
+    buffer = edge.to_executorch().buffer
+    (graph,) = payloads(buffer)
+    assert kinds(graph).count("Convert") == 2 and not IN_FLOAT.intersection(kinds(graph))
+    step = [n.args[1] for n in exported.graph.nodes if "dequantize_per_tensor" in str(n.target)][-1]
+    got = np.asarray(edgewise.load(buffer)(x))
+    assert np.abs(got - want).max() <= 1.001 * step  # type: ignore[operator]
+
+
+def _configs() -> dict[str, tuple[Any, float]]:
+    from torchao.quantization import (
+        Int8DynamicActivationInt8WeightConfig,
+        Int8DynamicActivationIntxWeightConfig,
+        Int8WeightOnlyConfig,
+        PerGroup,
+    )
+
+    four = {"weight_dtype": torch.int4, "weight_granularity": PerGroup(16)}
+    # The bound on the difference to torchao's result: of the steps of activations, which are
+    # found anew with XNNPACK's rule.
+    return {
+        "Int8WeightOnlyConfig": (Int8WeightOnlyConfig(), 1e-6),
+        "Int8DynamicActivationInt8WeightConfig": (Int8DynamicActivationInt8WeightConfig(), 0.015),
+        "8da4w in groups of 16": (Int8DynamicActivationIntxWeightConfig(**four), 0.015),
+    }
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(4, 64), (2, 3, 64)], ids=["rows", "three dimensions"])
+@pytest.mark.parametrize(
+    "name",
+    ["Int8WeightOnlyConfig", "Int8DynamicActivationInt8WeightConfig", "8da4w in groups of 16"],
+)
+def test_linear_layers_of_quantize_are_products_of_integers(
+    name: str, shape: tuple[int, ...], bias: bool
+) -> None:
+    from torchao.quantization import quantize_
+
+    config, bound = _configs()[name]
+    torch.manual_seed(0)
+    layers = nn.Linear(64, 96, bias=bias), nn.ReLU(), nn.Linear(96, 64, bias=bias)
+    model, x = nn.Sequential(*layers).eval(), torch.randn(shape)
+    size = len(edgewise.compile(model, x, verbose=False).buffer)
+    quantize_(model, config)
+    want = model(x).detach().numpy()
+    edge = edgewise.to_edge_transform_and_lower(
+        torch.export.export(model, (x,)), partitioner=[XnnpackPartitioner()]
+    )
+    report = edge.delegation_report()
+    assert report.share() == 1 and not any(n.notes for n in report.nodes)
+    buffer = edge.to_executorch().buffer
+    assert len(buffer) < 0.45 * size
+    got = np.asarray(edgewise.load(buffer)(x))
+    assert np.abs(got - want).max() <= bound * np.abs(want).max()
+
+
+def test_weights_in_groups_of_16_without_activations_are_said_to_be_floats() -> None:
+    from torchao.quantization import IntxWeightOnlyConfig, PerGroup, quantize_
+
+    model = nn.Sequential(nn.Linear(64, 32)).eval()
+    quantize_(model, IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(16)))
+    exported = torch.export.export(model, (torch.randn(2, 64),))
+    edge = edgewise.to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
+    assert "weights are floating point in the file" in str(edge.delegation_report())
+
+
+@pytest.mark.parametrize("shape", [(4, 16), (2, 3, 16)], ids=["rows", "three dimensions"])
+def test_float_partitions_leave_out_what_is_quantized_at_run_time(shape: tuple[int, ...]) -> None:
+    exported = pt2e(nn.Linear(16, 8), (torch.randn(shape),), dynamic=True, ours=True)
+    partitioner = XnnpackPartitioner(config_precisions=ConfigPrecisionType.FP32)
+    edge = edgewise.to_edge_transform_and_lower(exported, partitioner=[partitioner])
+    assert edge.delegation_report().delegates == []
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+def test_a_part_of_the_range_is_delegated(dynamic: bool) -> None:
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    torch.manual_seed(0)
+    model, x = nn.Linear(16, 8), torch.randn(4, 16)
+    config = get_symmetric_quantization_config(True, is_dynamic=dynamic, act_qmin=-127)
+    graph = torch.export.export(model, (x,)).module()
+    prepared = prepare_pt2e(graph, XNNPACKQuantizer().set_global(config))
+    prepared(x)
+    exported = torch.export.export(convert_pt2e(prepared), (x,))
+    edge = edgewise.to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
+    assert edge.delegation_report().share() == 1
+    want = exported.module()(3 * x).detach().numpy()
+    got = np.asarray(edgewise.load(edge.to_executorch().buffer)(3 * x))
+    assert np.abs(got - want).max() <= 0.012 * np.abs(want).max()
