@@ -148,7 +148,8 @@ def test_float16_is_quantized_in_one_delegate(name: str, scheme: str) -> None:
         model, x, quantize=scheme, calibration=[x] if scheme == "int8" else None, verbose=False
     )
     report = program.delegation_report()
-    assert len(report.delegates) == 1 and report.share() == 1
+    assert len(report.delegates) == 1
+    assert report.share() == 1
     assert len(program.buffer) < 0.85 * len(edgewise.compile(model, x, verbose=False).buffer)
     want = model(x).detach().float().numpy()
     got = np.asarray(edgewise.load(program.buffer)(x)).astype(np.float32)

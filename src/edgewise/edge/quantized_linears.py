@@ -100,9 +100,9 @@ def _layer(product: Node, constants: Constants) -> _Layer | None:
     bias = None
     if user is not None and user.target in _SUMS and user.args[0] is node:
         given = user.args[1]
-        if isinstance(given, Node) and given in constants:
-            if list(fake(given).shape) == [fake(weight).shape[0]]:
-                node, bias = user, given
+        stored = isinstance(given, Node) and given in constants
+        if stored and list(fake(given).shape) == [fake(weight).shape[0]]:
+            node, bias = user, given
     source = x if quantize is None else quantize.args[0]
     assert isinstance(source, Node)
     user = _reader(node)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from quantized import pt2e
 from torch import nn
 
 import edgewise
@@ -17,7 +18,6 @@ from edgewise.backends.xnnpack import (
     get_symmetric_quantization_config,
 )
 from edgewise.quantize import quantize
-from quantized import pt2e
 from support import Fn, kinds, payloads
 
 IMAGE = (1, 8, 13, 17)
@@ -54,10 +54,12 @@ def test_integers_in_integers_out_within_a_step(name: str) -> None:
     want = exported.module()(x).detach().numpy()
     edge = edgewise.to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
     report = edge.delegation_report()
-    assert report.share() == 1 and not any(n.notes for n in report.nodes)
+    assert report.share() == 1
+    assert not any(n.notes for n in report.nodes)
     buffer = edge.to_executorch().buffer
     (graph,) = payloads(buffer)
-    assert kinds(graph).count("Convert") == 2 and not IN_FLOAT.intersection(kinds(graph))
+    assert kinds(graph).count("Convert") == 2
+    assert not IN_FLOAT.intersection(kinds(graph))
     step = [n.args[1] for n in exported.graph.nodes if "dequantize_per_tensor" in str(n.target)][-1]
     got = np.asarray(edgewise.load(buffer)(x))
     assert np.abs(got - want).max() <= 1.001 * step  # type: ignore[operator]
@@ -103,7 +105,8 @@ def test_linear_layers_of_quantize_are_products_of_integers(
         torch.export.export(model, (x,)), partitioner=[XnnpackPartitioner()]
     )
     report = edge.delegation_report()
-    assert report.share() == 1 and not any(n.notes for n in report.nodes)
+    assert report.share() == 1
+    assert not any(n.notes for n in report.nodes)
     buffer = edge.to_executorch().buffer
     assert len(buffer) < 0.45 * size
     got = np.asarray(edgewise.load(buffer)(x))

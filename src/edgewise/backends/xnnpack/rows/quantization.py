@@ -46,6 +46,7 @@ QUANTIZED: dict[str, str] = {
     **dict.fromkeys(("constant_pad_nd", "permute_copy", "slice_copy", "select_copy"), _STATIC_INT8),
     **dict.fromkeys(("view_copy", "squeeze_copy", "unsqueeze_copy", "clone"), _STATIC_INT8),
     "upsample_bilinear2d": _STATIC_INT8,
+    "adaptive_avg_pool2d": _STATIC_INT8,
     "conv2d": f"static or dynamic int8 (depthwise: static), {_WEIGHTS}; weights alone, 8-bit or "
     "4-bit, symmetric",
     "linear": f"static or dynamic int8, {_WEIGHTS}; dynamic int8, 4-bit weights per channel "
