@@ -1,12 +1,12 @@
 """Numbers by which a program quantizes must be ones that devices can compute with.
 
 PyTorch takes any: with a scale of infinity or a denormal number it still computes something,
-each runtime and each kernel something else. So lowering refuses them.
+each runtime and each kernel something else, or nothing. So lowering refuses them.
 
 | what                            | rule                                                        |
 |---------------------------------|-------------------------------------------------------------|
-| a scale, also of a channel      | finite, and 0 or at least float32's least normal number     |
-| `eps` of scales chosen in a run | the same                                                    |
+| a scale, also of a channel      | finite, and at least float32's least normal number          |
+| `eps` of scales chosen in a run | the same, or 0                                              |
 | a zero point                    | of the range of the integers' type                          |
 | quant_min, quant_max            | of the range of the integers' type, the first not the larger |
 """
@@ -50,7 +50,13 @@ def check_quantization(program: ExportedProgram) -> None:
 
 def _check(node: Node, named: dict[str, Any], constants: Constants) -> None:
     for name in (*_SCALES, "eps"):
-        _check_scales(node, name, _numbers(named.get(name), constants))
+        values = _numbers(named.get(name), constants)
+        good = torch.isfinite(values) & (values >= _LEAST)
+        if name == "eps":
+            good |= values == 0
+        if not bool(good.all()):
+            rule = f"{name} must be finite and positive, and no denormal number of float32"
+            raise _error(node, rule, name, values, ~good)
     limits = _limits(node, named)
     if limits is None:
         return
@@ -67,13 +73,6 @@ def _check(node: Node, named: dict[str, Any], constants: Constants) -> None:
             f"{at_node(node)} quant_min must not be larger than quant_max; got {first.item():g} "
             f"and {last.item():g}"
         )
-
-
-def _check_scales(node: Node, name: str, values: torch.Tensor) -> None:
-    good = torch.isfinite(values) & ((values == 0) | (values.abs() >= _LEAST))
-    if not bool(good.all()):
-        rule = f"{name} must be finite, and no denormal number of float32"
-        raise _error(node, rule, name, values, ~good)
 
 
 def _error(

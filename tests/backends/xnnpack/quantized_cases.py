@@ -116,7 +116,6 @@ ACCEPTED = {
 }
 
 RANGE = "int8 or uint8, in their range or a part of it"
-SCALE = "a normal positive scale, and a zero point of the range"
 REAL = "real numbers are float32 or float16"
 ONE = "one scale and zero point for the same integers"
 CLUSTER = "8-bit activations of linear layers or convolutions with quantized weights, no other use"
@@ -129,12 +128,6 @@ REFUSED: dict[str, tuple[torch.nn.Module, tuple[torch.Tensor, ...], str, str]] =
         (BYTES.to(I16),),
         "quantized_decomposed.dequantize_per_tensor.default",
         f"{RANGE}; got int16 from -32768 to 32767",
-    ),
-    "a negative scale": (
-        Fn(quantize(-0.05, 3, -128, 127, I8)),
-        (REALS,),
-        "quantized_decomposed.quantize_per_tensor.default",
-        f"{SCALE}; got scale=-0.05, zero_point=3",
     ),
     "bfloat16": (
         Fn(dequantize(0.1, 0, -128, 127, I8, out_dtype=torch.bfloat16)),

@@ -343,9 +343,6 @@ REFUSED: dict[str, dict[str, Refused]] = {
             "min < max; got min=1.0, max=1.0",
         ),
     },
-    "linear": {
-        "a vector times a computed weight": (Fn(F.linear), (t(5), t(4, 5)), "", ""),
-    },
     "conv2d": {
         "computed weight": (
             Fn(F.conv2d),
@@ -485,6 +482,14 @@ UNREACHED["slice_copy", "the size along dim is static"] = "as view_copy"
 UNREACHED["slice_copy", "with a step: static shapes only"] = "as view_copy"
 UNREACHED["select_copy", "a negative index only where the size is static"] = "as view_copy"
 ASKED |= xnnpack_more_cases.ASKED
+for _row in ("quantize_per_tensor", "dequantize_per_tensor"):
+    _scale = "a normal positive scale, and a zero point of the type"
+    UNREACHED[_row, _scale] = "not lowered at all: test_edge_quantization_parameters.py"
+ASKED["linear: a vector times a computed weight"] = (
+    Fn(F.linear),
+    (t(5), t(4, 5)),
+    "a matrix, or several, times a matrix; got [5] and [4, 5]",
+)
 ASKED["matmul: two dimensions"] = (
     Fn(torch.matmul),
     (MATRIX, t(5, 4)),
