@@ -97,11 +97,9 @@ PRODUCT = ["aten::permute_copy.out", "aten::mm.out", "aten::linear.out"]
         (XnnpackPartitioner(), {FP32, STATIC, DYNAMIC}, 1),
         (XnnpackPartitioner(config_precisions=[STATIC, DYNAMIC]), {STATIC, DYNAMIC}, 1),
         (XnnpackPartitioner(config_precisions=[FP32, DYNAMIC]), {FP32, DYNAMIC}, 1),
-        (XnnpackPartitioner(config_precisions=FP32), {FP32}, 1),
         (XnnpackPartitioner(config_precisions=STATIC), {STATIC}, 1),
         (XnnpackPartitioner(config_precisions=(DYNAMIC,)), {DYNAMIC}, 1),
         (XnnpackDynamicallyQuantizedPartitioner(), {DYNAMIC}, 1),
-        (XnnpackFloatingPointPartitioner(), {FP32}, 1),
         (XnnpackPartitioner(["linear"]), {DYNAMIC}, 1),
         (XnnpackPartitioner(["mul", "exp"]), {FP32}, 1),
     ],
@@ -121,6 +119,63 @@ def test_of_mixed_precision(partitioner: Any, taken: set[Any], delegates: int) -
         assert any(r.startswith("a precision of `config_precisions`: ") for r in reasons)
     (want,) = quantized.reference(exported, x)
     assert (run_ours(pte, x)[0][0] - want).abs().max() <= 2e-2 * want.abs().max()
+
+
+@pytest.mark.parametrize(
+    "partitioner", [XnnpackPartitioner(config_precisions=FP32), XnnpackFloatingPointPartitioner()]
+)
+@pytest.mark.parametrize("steps", [1, 2])
+def test_floating_point_alone_takes_quantized_operators_too(partitioner: Any, steps: int) -> None:
+    """The quantizations around them stay where they are; weights come dequantized."""
+    x = (torch.randn(3, 32),)
+    exported = torch.export.export(Mixed().eval(), x)
+    if steps == 1:
+        edge = edgewise.to_edge_transform_and_lower(exported, partitioner=[partitioner])
+    else:
+        edge = edgewise.to_edge(exported).to_backend(partitioner)
+    found = operators(edge.to_executorch().buffer)
+    static = [f"{Q}.out", f"{DQ}.out"]
+    dynamic = [CHOOSE, f"{Q}.Tensor_out", f"{DQ}.Tensor_out"]
+    assert found == [*static, "delegate", *static, *dynamic, "delegate"]
+    assert all(reason.startswith("a precision of `config_precisions`") for reason in reasons(edge))
+    (want,) = quantized.reference(exported, x)
+    assert_close(run_ours(edge.to_executorch().buffer, x)[0], [want])
+
+
+def reasons(edge: edgewise.EdgeProgramManager) -> list[str]:
+    return [r for n in edge.delegation_report().refused for rs in n.reasons.values() for r in rs]
+
+
+NON_STATIC: dict[str, tuple[torch.nn.Module, list[str]]] = {
+    "a layer": (torch.nn.Linear(4, 3), ["weight", "bias"]),
+    "without bias": (torch.nn.Linear(4, 3, bias=False), ["weight"]),
+    "several": (net(), ["0.weight", "0.bias", "2.weight", "2.bias"]),
+    "a matrix product": (Fn(lambda x, w: x @ w, w=torch.randn(4, 3)), ["w"]),
+    "beside others": (
+        torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4)),
+        ["0.weight", "0.bias"],
+    ),
+    "quantized": (DynamicLinear(4, 3), []),
+}
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize("name", NON_STATIC)
+def test_weights_that_delegates_do_not_own(name: str, steps: int) -> None:
+    module, held = NON_STATIC[name]
+    x = (torch.randn(5, 4),)
+    partitioner = XnnpackPartitioner(force_non_static_weights_for_f32_linear=True)
+    program = export(module, x)
+    if steps == 1:
+        edge = edgewise.to_edge_transform_and_lower(program, partitioner=[partitioner])
+    else:
+        edge = edgewise.to_edge(program).to_backend(partitioner)
+    specs = edge.exported_program().graph_signature.input_specs
+    assert sorted(str(s.target) for s in specs if s.target is not None) == sorted(held)
+    pte = edge.to_executorch().buffer
+    assert operators(pte) == ["delegate"]
+    if held:
+        assert_close(run_ours(pte, x)[0], eager64(module, x))
 
 
 def test_per_op_mode_keeps_quantizations_with_their_operator() -> None:

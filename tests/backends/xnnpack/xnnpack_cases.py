@@ -452,11 +452,6 @@ ASKED: dict[str, tuple[torch.nn.Module, tuple[torch.Tensor, ...], str]] = {
         (*HEADS, MASK),
         "data type must be float32 or float16; got inputs_3: bool",
     ),
-    "linear: computed weight": (
-        Fn(F.linear),
-        (MATRIX, t(4, 5)),
-        "constant weight and bias; got weight is computed by",
-    ),
     "layer_norm: computed bias": (
         Fn(lambda x, b: F.layer_norm(x, (5,), None, b)),
         (MATRIX, t(5)),
