@@ -35,6 +35,7 @@ class LoweredFrom:
         asked: ByMethod,
         made: Mapping[str, ExportedProgram],
     ) -> LoweredFrom:
+        """Remembers both sides as they are now."""
         return cls(programs, asked, _snapshots(programs), _snapshots(made))
 
     def explains(self, made: Mapping[str, ExportedProgram]) -> bool:

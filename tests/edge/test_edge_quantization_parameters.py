@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.ao.quantization.fx._decomposed  # defines quantized_decomposed
-import torchao.quantization.quant_primitives  # defines torchao's operators
+import torchao.quantization.quant_primitives  # noqa: F401  (defines torchao's operators)
 
 import edgewise
 from edgewise.backends.ethosu import EthosUCompileSpec, EthosUPartitioner

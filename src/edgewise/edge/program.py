@@ -289,7 +289,7 @@ def make_signature(inputs: Sequence[InputSpec], outputs: Sequence[str]) -> Expor
 
 
 def recompile_all(program: ExportedProgram) -> None:
-    """Lets `code` and `forward` of the graph, and of all within, be what the graph is now."""
+    """Lets `code` and `forward` of the graph, and of graphs within, be what the graph is now."""
     for module in program.graph_module.modules():
         if isinstance(module, GraphModule):
             module.recompile()

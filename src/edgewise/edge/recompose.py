@@ -67,7 +67,8 @@ def recompose(
 def _parts(node: Node, constants: Constants) -> _Parts | None:
     named = arguments(node)
     bias = None
-    source, weight = named.get("mat1", named.get("self")), named["mat2"]
+    source: Any = named.get("mat1", named.get("self"))
+    weight: Any = named["mat2"]
     if node.target is aten.addmm.default:
         bias = named["self"]
         plain = named["alpha"] == 1 and named["beta"] == 1

@@ -116,6 +116,7 @@ ACCEPTED = {
 }
 
 RANGE = "int8 or uint8, in their range or a part of it"
+SCALE = "a normal positive scale, and a zero point of the range"
 REAL = "real numbers are float32 or float16"
 ONE = "one scale and zero point for the same integers"
 CLUSTER = "8-bit activations of linear layers or convolutions with quantized weights, no other use"

@@ -54,7 +54,8 @@ def exported(case: Any) -> ExportedProgram:
         shapes: Any = (case.dims,)
         shapes = (shapes,) if isinstance(case.module, Fn) else shapes
         return export(case.module, case.inputs(case.example), dynamic_shapes=shapes)
-    module, inputs, *_ = case[1:] if isinstance(case[0], list) else case
+    kinds_first = isinstance(case[0], list)
+    module, inputs, *_ = case[1:] if kinds_first else case
     return export(module, inputs)
 
 
@@ -68,8 +69,7 @@ def rows() -> Iterator[Any]:
     }
     for title, table in tables.items():
         for row, cases in table.items():
-            wrapped = [c if isinstance(c, tuple) or hasattr(c, "dims") else (c,) for c in cases.values()]
-            yield pytest.param(wrapped, id=f"{title} {row}".strip())
+            yield pytest.param(list(cases.values()), id=f"{title} {row}".strip())
 
 
 @pytest.mark.parametrize("cases", rows())
@@ -219,7 +219,7 @@ def test_the_manager_that_is_asked_stays_as_it_was() -> None:
 def stale(edge: edgewise.EdgeProgramManager) -> list[str]:
     module = edge.exported_program().graph_module
     found = {"": module, **dict(graphs_within(module))}
-    return [name for name, graph in found.items() if graph.code != graph.graph.python_code("self").src]
+    return [name for name, g in found.items() if g.code != g.graph.python_code("self").src]
 
 
 class Branches(torch.nn.Module):

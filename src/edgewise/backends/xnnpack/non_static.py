@@ -7,6 +7,7 @@ between runs, or shares with others, hands them over with each call instead.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -20,7 +21,7 @@ aten = torch.ops.aten
 PRODUCTS = (aten.mm.default, aten.addmm.default)
 """What a linear layer becomes that nobody keeps whole."""
 
-_OPERANDS = {
+_OPERANDS: dict[Any, tuple[str, ...]] = {
     aten.linear.default: ("weight", "bias"),
     aten.addmm.default: ("mat2", "self"),
     aten.mm.default: ("mat2",),
@@ -32,7 +33,7 @@ def non_static_weights(program: ExportedProgram, constants: Constants) -> Iterat
     """The parameters, buffers and constants that linear layers of floats read as they are."""
     found: dict[Node, None] = {}
     for node in calls(program.graph):
-        names = _OPERANDS.get(node.target)  # type: ignore[arg-type]
+        names = _OPERANDS.get(node.target)
         if names is None or not fake(node).is_floating_point():
             continue
         named = arguments(node)
