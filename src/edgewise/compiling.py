@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 
 from edgewise.backends.names import ETHOS_U, NEUTRON, ON_HOST, check_backend
 from edgewise.edge.export import export_module
+from edgewise.emit import ExecutorchBackendConfig
 from edgewise.lowering import ExecutorchProgramManager, to_edge_transform_and_lower
 from edgewise.partition.report import Unquantized
 from edgewise.partition.spec import Partitioner
@@ -33,6 +34,7 @@ def compile(
     calibration: Iterable[Any] | None = None,
     keep_float: Sequence[str] = (),
     group_size: int | None = None,
+    runtime: str | None = None,
     verbose: bool = True,
 ) -> ExecutorchProgramManager:
     """Exports, lowers and writes a model; quantizes it before if asked.
@@ -51,11 +53,16 @@ def compile(
     of inputs, each a tuple, or a tensor for one input. keep_float: names of modules that
     are not quantized. group_size: weights that share a scale, for 4-bit schemes.
 
+    runtime: what the file is for: None for every release of ExecuTorch from 1.0 on,
+    "executorch>=1.5" for those from then on, "edgewise" for this project's runtime; later ones
+    take smaller files (see docs/file-format.md).
+
     verbose: print the delegation report (what runs where, and why not elsewhere) to
     standard error, and a bar while calibrating. The result has `save`, `buffer` and
     `delegation_report`.
     """
     check_backend("compile", backend)
+    config = ExecutorchBackendConfig(runtime=runtime)
     _check_order(model, example_inputs)
     if quantize is None:
         _check_unused(calibration=calibration, keep_float=keep_float, group_size=group_size)
@@ -78,7 +85,8 @@ def compile(
         exported = model
     else:
         exported = export_module(*_checked(model, example_inputs), dynamic_shapes)
-    program = to_edge_transform_and_lower(exported, partitioner=partitioners).to_executorch()
+    edge = to_edge_transform_and_lower(exported, partitioner=partitioners)
+    program = edge.to_executorch(config)
     if scheme is not None:
         report = program.delegation_report()
         report.scheme, report.unquantized = scheme.name, left

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from torch.fx import Node
 
+from edgewise.releases import target_of
+
 
 @dataclass(frozen=True)
 class MemoryPlanningConfig:
@@ -33,8 +35,11 @@ class ExecutorchBackendConfig:
     all, delegates' too, in one file. A function: asked for each constant's placeholder outside
     of delegates; the name of the file for it, or None to leave it in the program.
     extract_delegate_segments: payloads as segments of the file rather than inside the
-    flatbuffer. emit_stacktrace: write source lines of instructions. missing_kernels: what to do
-    about operators that this project's runtime has no kernel for: "warn", "error" or "ignore"."""
+    flatbuffer (those that are read while the program runs lie inside of it in any case).
+    runtime: what the file is for: None, every release of ExecuTorch from 1.0 on;
+    "executorch>=1.5", those from then on; "edgewise", this project's runtime.
+    emit_stacktrace: write source lines of instructions. missing_kernels: what to do about
+    operators that this project's runtime has no kernel for: "warn", "error" or "ignore"."""
 
     segment_alignment: int = 128
     constant_tensor_alignment: int = 16
@@ -42,11 +47,13 @@ class ExecutorchBackendConfig:
     emit_stacktrace: bool = False
     external_constants: bool | Callable[[Node], str | None] = False
     missing_kernels: str = "warn"
+    runtime: str | None = None
     memory_planning: MemoryPlanningConfig = field(default_factory=MemoryPlanningConfig)
 
     def __post_init__(self) -> None:
         for name in ("segment_alignment", "constant_tensor_alignment"):
             _power_of_two("ExecutorchBackendConfig", name, getattr(self, name))
+        target_of(self.runtime)
         if self.missing_kernels not in ("warn", "error", "ignore"):
             raise ValueError(
                 f"[ExecutorchBackendConfig] missing_kernels must be 'warn', 'error' or 'ignore'; "

@@ -29,6 +29,7 @@ from edgewise.emit.shared_state import plan_shared_state
 from edgewise.errors import EmitError
 from edgewise.files import write_whole
 from edgewise.partition.delegate import LoweredBackendModule
+from edgewise.releases import target_of
 
 _PAYLOAD_ALIGNMENT = 16
 
@@ -93,6 +94,7 @@ def emit_program(
 class _ProgramEmitter:
     def __init__(self, config: ExecutorchBackendConfig) -> None:
         self._config = config
+        self._target = target_of(config.runtime)
         self._constants = ConstantTable(config.constant_tensor_alignment)
         self._initial = ConstantTable(config.constant_tensor_alignment)
         self._payloads: dict[bytes, int] = {}
@@ -172,19 +174,18 @@ class _ProgramEmitter:
         return self._data_files.setdefault(name, DataFile(self._config.segment_alignment))
 
     def _add_payload(self, lowered: LoweredBackendModule) -> pte.BackendDelegate:
-        for key, blob in lowered.named_data.items():
+        made = lowered.for_target(self._target)
+        for key, blob in made.named_data.items():
             known = self._named.setdefault(key, blob)
             if len(known) != len(blob):
                 raise EmitError(
                     f"[{lowered.backend_id}] named data with one key must have one content; "
                     f"got {len(known)} and {len(blob)} bytes for {key}"
                 )
-        digest = hashlib.sha256(lowered.processed_bytes).digest()
+        digest = hashlib.sha256(made.processed_bytes).digest()
         if digest not in self._payloads:
             self._payloads[digest] = len(self._payload_blobs)
-            self._payload_blobs.append(
-                _Payload(lowered.processed_bytes, lowered.is_read_while_running)
-            )
+            self._payload_blobs.append(_Payload(made.processed_bytes, made.is_read_while_running))
         delegate = pte.BackendDelegate(
             id=lowered.backend_id,
             processed=pte.BackendDelegateDataReference(1, self._payloads[digest]),

@@ -39,6 +39,7 @@ from edgewise.partition.spec import (
     NamedBlobs,
     PreprocessResult,
 )
+from edgewise.releases import Target
 
 
 class LoweredBackendModule(torch.nn.Module):
@@ -53,13 +54,18 @@ class LoweredBackendModule(torch.nn.Module):
         super().__init__()
         self.backend_id: str = spec.backend_id
         self.compile_specs: list[CompileSpec] = spec.compile_specs
+        self._result = result
         self.processed_bytes: bytes = result.processed_bytes
         self.named_data: NamedBlobs = result.named_data
-        self.is_read_while_running: bool = result.is_read_while_running
         self.notes: Mapping[str, Sequence[str]] = result.notes
         self.estimates: Estimates | None = result.estimates
         self.debug_handle_map: Mapping[int, Sequence[int]] = result.debug_handle_map
         self.original_module: ExportedProgram = original
+
+    def for_target(self, target: Target) -> PreprocessResult:
+        """What is written into a file for that runtime."""
+        make = self._result.for_target
+        return self._result if make is None or target == Target() else make(target)
 
     def forward(self, *args: Any) -> Any:
         return self.original_module.module()(*args)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from edgewise.errors import PartitionError
+from edgewise.releases import Target
 
 if TYPE_CHECKING:
     import torch
@@ -119,6 +120,9 @@ class PreprocessResult:
     `is_read_while_running`: the runtime reads the payload not only to make the delegate. It is
     written into the file's flatbuffer, which stays for as long as the program; a segment of
     its own may be freed once the delegate is made.
+
+    `for_target`: makes it again for another runtime than every release of ExecuTorch; None if
+    it would be the same.
     """
 
     processed_bytes: bytes
@@ -127,6 +131,7 @@ class PreprocessResult:
     notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     estimates: Estimates | None = None
     is_read_while_running: bool = False
+    for_target: Callable[[Target], PreprocessResult] | None = None
 
 
 class BackendDetails(ABC):

@@ -11,12 +11,12 @@ import torch
 from xnnpack_bounds import assert_as_promised
 from xnnpack_cases import ACCEPTED
 
+from edgewise.emit import ExecutorchBackendConfig
 from support import (
     RUNTIMES,
     assert_close,
     eager,
     eager64,
-    kinds,
     lower,
     operators,
     payloads,
@@ -44,7 +44,8 @@ divides by zero."""
 PEER_DIFFERS = {("sqrt", "zero, negative")}
 """The root of zero is not a number in its float16 kernel for this CPU."""
 
-_CONVOLUTIONS = {"Conv2d", "DepthwiseConv2d", "ConvTranspose2d"}
+SMALL = ExecutorchBackendConfig(runtime="edgewise")
+"""Earlier releases of ExecuTorch take convolutions' weights in float32 only."""
 
 
 def half(x: Any) -> Any:
@@ -82,9 +83,6 @@ def test_accepted(row: str, name: str, runtime: str, lowered: Callable) -> None:
     if (row, name) in CASTS:
         found = [o for o in found if not o.endswith("_to_dim_order_copy.out")][:1]
     assert found == ["delegate"], program.delegation_report()
-    nodes = {kind for graph in payloads(program.buffer) for kind in kinds(graph)}
-    if runtime == "peer" and nodes & _CONVOLUTIONS:
-        pytest.skip("the peer's XNNPACK takes convolutions' filters in float32 only")
     if runtime == "peer" and (row, name) in PEER_DIFFERS:
         pytest.skip("the peer's XNNPACK computes it differently")
     (outputs,) = RUNTIMES[runtime](program.buffer, inputs)
@@ -111,7 +109,8 @@ def test_weights_are_16_bit_in_the_file() -> None:
         torch.nn.Flatten(), torch.nn.Linear(16 * 36, 40), torch.nn.LayerNorm(40),
     )  # fmt: skip
     x = torch.randn(1, 3, 8, 8)
-    full, small = lower(net, (x,)), lower(copy.deepcopy(net).half(), (x.half(),))
+    full = lower(net, (x,))
+    small = lower(copy.deepcopy(net).half(), (x.half(),), config=SMALL)
     wide = [count for datatype, count in float_constants(small.buffer) if datatype != 2]
     assert sum(wide) < 100  # 1/N for the means
     assert len(small.buffer) < 0.55 * len(full.buffer)
@@ -201,7 +200,7 @@ def test_models(name: str) -> None:
     inputs = spec.example_inputs(0)
     full = len(lower(model, inputs).buffer)
     model, inputs = model.half(), tuple(half(x) for x in inputs)
-    program = lower(model, inputs)
+    program = lower(model, inputs, config=SMALL)
     assert len(program.buffer) < 0.55 * full
     assert len(program.delegation_report().delegates) == 1
     (outputs,) = run_ours(program.buffer, inputs)

@@ -246,9 +246,9 @@ class Cond(nn.Module):
 class While(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         start = torch.zeros((), dtype=torch.int64)
-        return torch.while_loop(
-            lambda i, y: i < 3, lambda i, y: (i + 1, y * 0.5 + 1), (start, x)
-        )[1]
+        return torch.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 0.5 + 1), (start, x))[
+            1
+        ]
 
 
 class Map(nn.Module):
@@ -297,9 +297,7 @@ NETS: dict[str, Net] = {
         lambda: Fn(lambda x, c: torch.cat([x, c], 1) * 2, c=_random(3, 4, seed=8)), (M,)
     ),
     "masked": Net(
-        lambda: Fn(
-            lambda x, c: (x @ x.transpose(1, 2) + c).softmax(-1), c=_random(5, 5, seed=9)
-        ),
+        lambda: Fn(lambda x, c: (x @ x.transpose(1, 2) + c).softmax(-1), c=_random(5, 5, seed=9)),
         (ROWS,),
     ),
     "constant_returned": Net(lambda: Fn(lambda x, c: (x * c, c + 0), c=C), (M,)),
@@ -341,7 +339,10 @@ NETS: dict[str, Net] = {
         config="external",
     ),
     "conv": Net(
-        lambda: nn.Conv2d(4, 6, 3, padding=1), (IMAGE,), half=True, quantize=("int8", "int8-dynamic")
+        lambda: nn.Conv2d(4, 6, 3, padding=1),
+        (IMAGE,),
+        half=True,
+        quantize=("int8", "int8-dynamic"),
     ),
     "conv_no_bias": Net(
         lambda: nn.Conv2d(4, 6, 3, bias=False), (IMAGE,), half=True, quantize=("int8-dynamic",)
@@ -377,9 +378,7 @@ NETS: dict[str, Net] = {
         (IMAGE, _random(1, 5, 5, 2, seed=4)),
     ),
     # Whole blocks.
-    "attention": Net(
-        Attention, (ROWS,), half=True, quantize=("int8", "int8-dynamic")
-    ),
+    "attention": Net(Attention, (ROWS,), half=True, quantize=("int8", "int8-dynamic")),
     "attention_causal": Net(lambda: Attention(True), (ROWS,)),
     "block": Net(Block, (ROWS,), half=True, quantize=("int8", "int8-dynamic")),
     "gated": Net(Gated, (ROWS,), half=True, quantize=("int8-dynamic",)),
@@ -421,7 +420,9 @@ NETS: dict[str, Net] = {
         peer=False,
     ),
     "undelegated_between": Net(
-        lambda: nn.Sequential(nn.Linear(8, 8), Fn(torch.atan), nn.Linear(8, 8), Fn(lambda x: x + 1)),
+        lambda: nn.Sequential(
+            nn.Linear(8, 8), Fn(torch.atan), nn.Linear(8, 8), Fn(lambda x: x + 1)
+        ),
         (M,),
     ),
 }
@@ -433,5 +434,8 @@ def variants() -> dict[str, Variant]:
     for name, net in NETS.items():
         if net.half:
             found.append(Variant(f"{name}.fp16", net, torch.float16))
-        found += [Variant(f"{name}.{scheme}", net, quantize=scheme) for scheme in net.quantize]
+        for scheme in net.quantize:
+            found.append(Variant(f"{name}.{scheme}", net, quantize=scheme))
+            if net.half and scheme.endswith("dynamic"):
+                found.append(Variant(f"{name}.fp16.{scheme}", net, torch.float16, scheme))
     return {one.name: one for one in found}

@@ -1,4 +1,4 @@
-"""This project's side of the matrix: its files of the nets, and its runtime on files of releases."""
+"""This project in the matrix: its files of the nets, and its runtime on files of releases."""
 
 from __future__ import annotations
 
@@ -44,6 +44,4 @@ def lower(variant: Variant) -> Any:
             for name, module in modules.items()
         }
     edge = edgewise.to_edge_transform_and_lower(programs, partitioner=[XnnpackPartitioner()])
-    return edge.to_executorch(
-        ExecutorchBackendConfig(external_constants=net.config == "external")
-    )
+    return edge.to_executorch(ExecutorchBackendConfig(external_constants=net.config == "external"))

@@ -9,7 +9,6 @@ Writes a line of JSON for every file: {"name", "how", "result": "ok" | "wrong" |
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -134,10 +133,10 @@ def results(arguments: list[str]) -> Iterator[dict[str, str]]:
                 result, detail = in_child(lambda variant=variant: make_file(variant, folder))
                 yield {"name": variant.name, "how": "make", "result": result, "detail": detail}
         return
-    with contextlib.suppress(ImportError):  # operators of the quantized library
-        import executorch.kernels.quantized  # noqa: F401
-    with contextlib.suppress(ImportError, OSError, AssertionError):  # llama::
-        from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
+    sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
+    from release_facts import load_libraries
+
+    load_libraries()
     for pte in sorted(folder.glob("*.pte")):
         for how in ("file", "buffer"):
             result, detail = in_child(

@@ -14,6 +14,7 @@ from edgewise.backends.xnnpack.dynamic_quant import is_dynamic_product
 from edgewise.backends.xnnpack.float_islands import float_islands
 from edgewise.backends.xnnpack.graph import Graph, serialize
 from edgewise.backends.xnnpack.passes import optimize
+from edgewise.backends.xnnpack.passes.widen_filters import widen_filters
 from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
 from edgewise.backends.xnnpack.reshape import OutOfReach
 from edgewise.backends.xnnpack.rows import row_of
@@ -41,6 +42,7 @@ from edgewise.edge.program import output_node
 from edgewise.edge.sizes import at, symbol_values
 from edgewise.errors import PartitionError, at_node
 from edgewise.partition.spec import BackendDetails, CompileSpec, PreprocessResult
+from edgewise.releases import Target
 
 
 class XnnpackBackend(BackendDetails):
@@ -54,13 +56,19 @@ class XnnpackBackend(BackendDetails):
     ) -> PreprocessResult:
         graph = build(edge_program)
         optimize(graph)
-        written = serialize(graph)
-        return PreprocessResult(
-            written.payload,
-            written.named,
-            notes=_notes(list(edge_program.graph.nodes), graph),
-            is_read_while_running=written.has_constants,
-        )
+        notes = _notes(list(edge_program.graph.nodes), graph)
+
+        def written(target: Target) -> PreprocessResult:
+            made = serialize(widen_filters(graph, target))
+            return PreprocessResult(
+                made.payload,
+                made.named,
+                notes=notes,
+                is_read_while_running=made.has_constants,
+                for_target=written,
+            )
+
+        return written(Target())
 
 
 def _notes(nodes: Sequence[Node], graph: Graph) -> dict[str, list[str]]:
