@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
@@ -31,8 +32,10 @@ from edgewise.origin import Origin
 from edgewise.partition.delegate import lower_partitions
 from edgewise.partition.report import DelegationReport, ReportBuilder
 from edgewise.partition.spec import TAG, Partitioner
+from edgewise.releases import Target, target_of
 
 if TYPE_CHECKING:
+    from edgewise.inspect.needs import Need
     from edgewise.inspect.record import ProgramRecord
 
 logger = logging.getLogger(__name__)
@@ -235,9 +238,12 @@ class EdgeProgramManager:
         emitted = emit_program(self._programs, config, self._constant_methods)
         seconds = time.perf_counter() - start
         reports = {name: self.delegation_report(name) for name in self._programs}
-        return ExecutorchProgramManager(
+        made = ExecutorchProgramManager(
             self._programs, emitted, reports, seconds, origin=self._origin
         )
+        if config is not None and config.runtime is not None:
+            _warn_of_needs(made.needs(), target_of(config.runtime))
+        return made
 
     def _then(self, step: Callable[[EdgeProgramManager], EdgeProgramManager]) -> Origin | None:
         return self._origin.then(step) if self._origin is not None else None
@@ -248,6 +254,18 @@ class EdgeProgramManager:
         allowed = [*self._config._core_aten_ops_exception_list, *self._config.preserve_ops]
         for program in self._programs.values():
             check(program, allowed)
+
+
+def _warn_of_needs(needs: Sequence[Need], target: Target) -> None:
+    from edgewise.inspect.needs import beyond
+
+    more = [] if target.is_ours else beyond(needs, target)
+    if more:
+        warnings.warn(
+            f"[to_executorch] the file is to run on {target}; it uses {', '.join(map(str, more))}; "
+            f"try a later release, or other operators",
+            stacklevel=3,
+        )
 
 
 class ExecutorchProgramManager:
@@ -286,6 +304,12 @@ class ExecutorchProgramManager:
     def buffer(self) -> bytes:
         """The file's bytes. Copies the weights; `write_to_file` does not."""
         return self._emitted.to_bytes()
+
+    def needs(self) -> list[Need]:
+        """What of the file not every release of ExecuTorch has, with the first that has it."""
+        from edgewise.inspect.needs import needs_of_program
+
+        return needs_of_program(self._emitted.program, self._emitted.segments.blobs)
 
     def write_to_file(self, open_file: BinaryIO) -> None:
         """Writes the file's bytes to `open_file`, weights straight from the model's memory."""

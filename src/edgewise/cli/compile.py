@@ -14,6 +14,7 @@ from edgewise.cli.compiling import (
     GroupSize,
     KeepFloat,
     Limit,
+    RuntimeTarget,
     Way,
     check,
     check_used,
@@ -76,6 +77,7 @@ def command(
     limit: Limit = 128,
     keep_float: KeepFloat = None,
     group_size: GroupSize = None,
+    runtime: RuntimeTarget = None,
     shape: ExampleShapes = None,
     record: Annotated[
         bool,
@@ -97,11 +99,12 @@ def command(
     With several backends or ways to quantize, one file for each combination. Prints what runs
     where, and why not elsewhere.
     """
+    from edgewise.inspect.needs import runs_on
     from edgewise.inspect.record import record_path
 
     out = Output(json=json, quiet=quiet)
     ways = [
-        check(Way(b, scheme(q), tuple(keep_float or ()), group_size), calibration)
+        check(Way(b, scheme(q), tuple(keep_float or ()), group_size, runtime), calibration)
         for b in backend or ["xnnpack"]
         for q in quantize or ["none"]
     ]
@@ -123,7 +126,8 @@ def command(
         made = compile_one(loaded, way, out, batches)
         made.program.save(path, record=record)
         report = made.program.delegation_report()
-        reports.append(str(report))
+        needs = made.program.needs()
+        reports.append("\n  uses ".join([f"{report}\nruns on {runs_on(needs)}", *map(str, needs)]))
         row: dict[str, Any] = {
             "file": str(path),
             "backend": way.backend,
@@ -134,6 +138,7 @@ def command(
             "delegates": len(report.delegates),
             "delegated_nodes": report.share("nodes"),
             "delegated_macs": report.share("macs"),
+            "runs_on": runs_on(needs),
         }
         if record:
             row["record"] = str(record_path(path))

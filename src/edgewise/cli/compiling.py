@@ -77,6 +77,15 @@ GroupSize = Annotated[
     int | None,
     typer.Option("--group-size", metavar="N", help="Weights that share a scale, for 4 bits."),
 ]
+RuntimeTarget = Annotated[
+    str | None,
+    typer.Option(
+        "--runtime",
+        metavar="TARGET",
+        help="What the files are for: executorch>=1.5, or edgewise; default: every release of "
+        "ExecuTorch.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -87,6 +96,7 @@ class Way:
     quantize: str | None = None
     keep_float: tuple[str, ...] = ()
     group_size: int | None = None
+    runtime: str | None = None
 
     def __str__(self) -> str:
         return self.backend + (f" {self.quantize}" if self.quantize else "")
@@ -105,8 +115,10 @@ def check(way: Way, calibration: Sequence[str] | None) -> Way:
     or made: with several ways, none is compiled before all were checked."""
     from edgewise.backends.names import check_backend
     from edgewise.quantize.schemes import SCHEMES, scheme_of
+    from edgewise.releases import target_of
 
     check_backend("--backend", way.backend)
+    target_of(way.runtime)
     if way.quantize is None:
         return way
     if way.backend == "none":
@@ -194,6 +206,7 @@ def compile_one(
             calibration=counted() if calibration else None,
             keep_float=way.keep_float if way.quantize else (),
             group_size=way.group_size if way.quantize else None,
+            runtime=way.runtime,
             verbose=False,
         )
     return Compiled(program, time.perf_counter() - start)

@@ -48,6 +48,7 @@ def command(
     everything is told, whatever else is asked for.
     """
     from edgewise.cli.files import chosen_methods
+    from edgewise.inspect.needs import needs_of, runs_on
     from edgewise.inspect.reading import read_contents
     from edgewise.inspect.record import find_record, record_path
 
@@ -57,8 +58,13 @@ def command(
     record = find_record(file) if contents.methods else None
     known = {one.name: one for one in record.methods} if record else {}
 
+    needs = needs_of(file.read_bytes()) if contents.methods else []
+
     def show(console: Console) -> None:
         _file(console, file, contents, record)
+        if contents.methods:
+            console.print()
+            console.print(f"runs on {runs_on(needs)}", *needs, sep="\n  uses ", markup=False)
         for one in methods:
             _method(console, one)
             if instructions or everything:
@@ -71,6 +77,8 @@ def command(
                 _weights(console, one)
 
     data = {"file": str(file), **contents.to_dict()}
+    if contents.methods:
+        data |= {"runs_on": runs_on(needs), "needs": [str(need) for need in needs]}
     data["record"] = str(record_path(file)) if record else None
     data["methods"] = [one for one in data["methods"] if one["name"] in {m.name for m in methods}]
     out.result(data, show)
