@@ -15,7 +15,7 @@ NATIVE_FILES = $(shell find native -name '*.h' -o -name '*.cpp')
 CROSS := aarch64 armv7
 CROSS_TESTS := OFF
 
-.PHONY: help setup native demo test pytest ctest conformance mutation lint format sanitize docs bench wheel runtime-wheel clean distclean
+.PHONY: help setup native demo test pytest ctest conformance interop mutation lint format sanitize docs bench wheel runtime-wheel clean distclean
 .PHONY: cross cross-test $(CROSS:%=cross-%) $(CROSS:%=cross-test-%) $(CROSS:%=cross-ctest-%)
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
@@ -25,7 +25,11 @@ help:
 	@echo "make demo       compile MobileNetV2, run it on the native runtime, show the figures"
 	@echo "make test       all tests: native (ctest), then Python (pytest)"
 	@echo "make conformance  kernels against eager PyTorch on its own samples, per operator"
+<<<<<<< HEAD
 	@echo "make mutation   small faults in the sources, and whether the tests notice (hours)"
+=======
+	@echo "make interop    files of both sides on every release of ExecuTorch (downloads 6 GB once)"
+>>>>>>> 0e85004 (make interop: files of both sides on every release of ExecuTorch; which release a file needs is documented)
 	@echo "make lint       ruff, mypy, clang-format"
 	@echo "make format     let ruff and clang-format rewrite the sources"
 	@echo "make sanitize   the native tests under AddressSanitizer and UBSan"
@@ -87,6 +91,10 @@ mutation: native
 
 conformance: native
 	@$(PY) -W ignore tests/conformance
+
+# Environments of the releases are kept in ~/.cache/edgewise/releases.
+interop: native
+	@OMP_NUM_THREADS=1 $(PY) -W ignore tests/interop/releases/matrix.py
 
 lint: $(VENV)/.installed
 	@$(VENV)/bin/ruff check --quiet .

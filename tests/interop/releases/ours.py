@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 from nets import Variant
-from worker import write_record
+from worker import compare, in_child, write_record
 
 import edgewise
 from edgewise.backends.xnnpack import XnnpackPartitioner
 from edgewise.emit import ExecutorchBackendConfig
 from edgewise.emit.data_file import DEFAULT_NAME
+from edgewise.runtime import Runtime
 
 
 def write(variant: Variant, folder: Path) -> None:
@@ -45,3 +46,31 @@ def lower(variant: Variant) -> Any:
         }
     edge = edgewise.to_edge_transform_and_lower(programs, partitioner=[XnnpackPartitioner()])
     return edge.to_executorch(ExecutorchBackendConfig(external_constants=net.config == "external"))
+
+
+def run_all(folder: Path) -> list[dict[str, str]]:
+    """Every file of a release on this project's runtime, as `worker.py run` tells it."""
+    rows = []
+    for pte in sorted(folder.glob("*.pte")):
+        result, detail = in_child(lambda pte=pte: run_file(pte))
+        rows.append({"name": pte.stem, "how": "here", "result": result, "detail": detail})
+    return rows
+
+
+def run_file(pte: Path) -> tuple[str, str]:
+    """Every call of the file's record, once."""
+    record = torch.load(pte.with_suffix(".pt"), weights_only=True)
+    program = Runtime.get().load_program(pte)
+    methods: dict[str, Any] = {}
+    worst = 0.0
+    for call in record["calls"]:
+        name = call["method"]
+        if name not in methods:
+            methods[name] = program.load_method(name)
+        outputs = [_tensor(y) for y in methods[name].execute(list(call["inputs"]))]
+        worst = max(worst, compare(outputs, call["outputs"]))
+    return ("ok" if worst <= record["tolerance"] else "wrong"), f"{worst:.2g}"
+
+
+def _tensor(y: Any) -> Any:
+    return torch.from_numpy(y.copy()) if hasattr(y, "shape") else y

@@ -1,0 +1,127 @@
+"""`make interop`: files of both sides on all releases of ExecuTorch, in both directions.
+
+    python tests/interop/releases/matrix.py [--releases 1.3.1,1.4.1] [--repeats 3]
+
+Each release has an environment of its own, made once, in ~/.cache/edgewise/releases: its wheel and
+the torch that it was made for; pure Python comes from this environment. On x86-64 other torches
+than this one's come as CUDA builds: tools/cuda_stubs.py makes them import without CUDA (1 to 2 GB
+each on disk). Ends with 1 if a file crashes or computes something else, or is refused although
+`edgewise inspect` says that the release runs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+CACHE = Path.home() / ".cache" / "edgewise" / "releases"
+RELEASES = {
+    "1.0.1": ("2.9.1", "0.14.0"),
+    "1.1.0": ("2.10.0", "0.15.0"),
+    "1.2.0": ("2.11.0", "0.17.0"),
+    "1.3.1": ("2.12.0", "0.17.0"),
+    "1.4.1": ("2.13.0", "0.18.0"),
+    "1.5.1": ("2.13.0", "0.18.0"),
+}
+"""torch and torchao of each release."""
+
+Row = dict[str, str]
+
+
+def environment(release: str) -> Path:
+    """The folder with the release's packages, made if it is not there."""
+    folder = CACHE / release
+    if (folder / ".complete").exists():
+        return folder
+    torch, torchao = RELEASES[release]
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-cache-dir"]
+    packages = [f"executorch=={release}", f"torch=={torch}", f"torchao=={torchao}"]
+    print(f"environment for {release}: {', '.join(packages)}", flush=True)
+    subprocess.run([*pip, "--upgrade", "--target", str(folder), *packages], check=True)
+    if (folder / "torch" / "lib" / "libtorch_cuda.so").exists():
+        stubs = [sys.executable, str(ROOT / "tools" / "cuda_stubs.py"), str(folder)]
+        subprocess.run(stubs, check=True, stdout=subprocess.DEVNULL)
+    (folder / ".complete").touch()
+    return folder
+
+
+def worker(release: str, *arguments: str) -> Iterator[Row]:
+    """Lines of `worker.py` in the release's environment."""
+    found = {**os.environ, "PYTHONPATH": str(environment(release)), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "ignore", str(HERE / "worker.py"), *arguments]
+    with subprocess.Popen(
+        command, env=found, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("{"):
+                yield json.loads(line)
+    if process.returncode:
+        yield {"name": "worker", "how": arguments[0], "result": "crash", "detail": release}
+
+
+def failures(rows: list[Row], folder: Path, release: str) -> list[Row]:
+    """Rows that must not be: a refusal counts unless `inspect` told of it."""
+    from edgewise.inspect.needs import beyond, needs_of
+    from edgewise.releases import target_of
+
+    found = []
+    for row in rows:
+        pte = folder / f"{row['name']}.pte"
+        told = False
+        if row["result"] == "refused" and pte.exists():
+            told = bool(beyond(needs_of(pte.read_bytes()), target_of(f"executorch>={release}")))
+        if row["result"] in ("crash", "wrong") or (row["result"] == "refused" and not told):
+            found.append(row)
+    return found
+
+
+def show(title: str, rows: list[Row], bad: list[Row]) -> None:
+    """Counts, then what must not be."""
+    counts = Counter(row["result"] for row in rows)
+    print(f"{title}: " + ", ".join(f"{n} {what}" for what, n in sorted(counts.items())), flush=True)
+    for row in bad:
+        print(f"  {row['name']} ({row['how']}): {row['result']}: {row['detail'][:300]}", flush=True)
+
+
+def main() -> int:
+    """Runs what the arguments say."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--releases", default=",".join(RELEASES))
+    parser.add_argument("--repeats", default="3")
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "interop")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    import ours
+    from nets import variants
+
+    mine = arguments.folder / "ours"
+    mine.mkdir(parents=True, exist_ok=True)
+    for variant in variants().values():
+        ours.write(variant, mine)
+    bad = 0
+    for release in arguments.releases.split(","):
+        rows = list(worker(release, "run", str(mine), arguments.repeats))
+        wrong = failures(rows, mine, release)
+        show(f"our files on {release}", rows, wrong)
+        theirs = arguments.folder / release
+        made = list(worker(release, "make", str(theirs)))
+        show(f"lowered by {release}", made, [])
+        here = ours.run_all(theirs)
+        worse = [row for row in here if row["result"] != "ok"]
+        show(f"files of {release} here", here, worse)
+        bad += len(wrong) + len(worse)
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

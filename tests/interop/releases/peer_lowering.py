@@ -1,0 +1,48 @@
+"""A release's own lowering of a net of the matrix. Runs in the release's environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+def lower(variant: Any) -> tuple[bytes, bytes | None]:
+    """The `.pte` file, and None: weights stay in it."""
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+
+    model, inputs = variant.model(), variant.calls()[0]
+    modules = model if isinstance(model, dict) else {"forward": model}
+    if variant.quantize is not None:
+        modules = {name: quantized(m, inputs, variant) for name, m in modules.items()}
+    with torch.no_grad():
+        programs = {
+            name: torch.export.export(m, inputs, dynamic_shapes=variant.net.dynamic)
+            for name, m in modules.items()
+        }
+    made = to_edge_transform_and_lower(programs, partitioner=[XnnpackPartitioner()])
+    return made.to_executorch().buffer, None
+
+
+def quantized(module: Any, inputs: tuple[Any, ...], variant: Any) -> Any:
+    """Its XNNPACKQuantizer for 8 bits, torchao's configuration for 4."""
+    if variant.quantize == "int4-dynamic":
+        from torchao.quantization import Int8DynamicActivationInt4WeightConfig, quantize_
+
+        quantize_(module, Int8DynamicActivationInt4WeightConfig(group_size=32))
+        return module
+    if variant.quantize not in ("int8", "int8-dynamic"):
+        raise NotImplementedError(f"no {variant.quantize} in the release's recipes")
+    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+        XNNPACKQuantizer,
+        get_symmetric_quantization_config,
+    )
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    dynamic = variant.quantize == "int8-dynamic"
+    config = get_symmetric_quantization_config(is_per_channel=True, is_dynamic=dynamic)
+    exported = torch.export.export(module, inputs, dynamic_shapes=variant.net.dynamic).module()
+    prepared = prepare_pt2e(exported, XNNPACKQuantizer().set_global(config))
+    prepared(*inputs)
+    return convert_pt2e(prepared)
