@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+from executorch.exir import to_edge_transform_and_lower
 
 
 def lower(variant: Any) -> tuple[bytes, bytes | None]:
     """The `.pte` file, and None: weights stay in it."""
-    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.exir import to_edge_transform_and_lower
-
     model, inputs = variant.model(), variant.calls()[0]
     modules = model if isinstance(model, dict) else {"forward": model}
     if variant.quantize is not None:
