@@ -25,11 +25,8 @@ help:
 	@echo "make demo       compile MobileNetV2, run it on the native runtime, show the figures"
 	@echo "make test       all tests: native (ctest), then Python (pytest)"
 	@echo "make conformance  kernels against eager PyTorch on its own samples, per operator"
-<<<<<<< HEAD
 	@echo "make mutation   small faults in the sources, and whether the tests notice (hours)"
-=======
 	@echo "make interop    files of both sides on every release of ExecuTorch (downloads 6 GB once)"
->>>>>>> 0e85004 (make interop: files of both sides on every release of ExecuTorch; which release a file needs is documented)
 	@echo "make lint       ruff, mypy, clang-format"
 	@echo "make format     let ruff and clang-format rewrite the sources"
 	@echo "make sanitize   the native tests under AddressSanitizer and UBSan"
