@@ -37,6 +37,7 @@ def compile(
     group_size: int | None = None,
     runtime: str | None = None,
     verbose: bool = True,
+    missing_kernels: str = "error",
 ) -> ExecutorchProgramManager:
     """Exports, lowers and writes a model; quantizes it before if asked.
 
@@ -57,6 +58,8 @@ def compile(
     runtime: what the file is for: None for every release of ExecuTorch from 1.0 on,
     "executorch>=1.5" for those from then on, "edgewise" for this project's runtime; later ones
     take smaller files (see docs/file-format.md).
+    missing_kernels: "error", "warn" or "ignore": what to do about operators that the runtime has no
+    kernel for, nor this process; see docs/custom-operators.md.
 
     verbose: print the delegation report (what runs where, and why not elsewhere) to
     standard error, and a bar while calibrating. The result has `save`, `buffer` and
@@ -67,6 +70,7 @@ def compile(
     _check_order(model, example_inputs)
     if quantize is None:
         _check_unused(calibration=calibration, keep_float=keep_float, group_size=group_size)
+    config = ExecutorchBackendConfig(missing_kernels=missing_kernels)
     partitioners = _partitioners(backend)
     example_inputs = _checked_inputs(example_inputs)
     left: list[Unquantized] = []

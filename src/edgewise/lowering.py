@@ -10,6 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
@@ -18,7 +19,7 @@ from torch.fx import GraphModule, Node
 
 from edgewise.edge import EdgeCompileConfig, Timings, check, to_edge_program
 from edgewise.edge.bodies import graphs_within, transform_bodies
-from edgewise.edge.graph import is_call
+from edgewise.edge.graph import REPORTED_AS, is_call
 from edgewise.edge.normalize import normalize
 from edgewise.edge.program import copy_program, recompile_all, sync_outputs
 from edgewise.edge.provenance import note
@@ -26,11 +27,12 @@ from edgewise.edge.quantization_parameters import check_quantization
 from edgewise.edge.recompose import recompose
 from edgewise.edge.settle_sizes import settle_sizes
 from edgewise.emit import Emitted, ExecutorchBackendConfig, MemoryPlan, emit_program
-from edgewise.errors import EdgewiseError, PartitionError
+from edgewise.emit.missing_kernels import missing_kernels
+from edgewise.errors import EdgewiseError, PartitionError, as_users, internal_errors, users_code
 from edgewise.lowered_from import LoweredFrom
 from edgewise.origin import Origin
 from edgewise.partition.delegate import lower_partitions
-from edgewise.partition.report import DelegationReport, ReportBuilder
+from edgewise.partition.report import DelegationReport, ReportBuilder, chosen_report
 from edgewise.partition.spec import TAG, Partitioner
 from edgewise.releases import Target, target_of
 
@@ -126,16 +128,24 @@ class EdgeProgramManager:
         """The method in the edge dialect. KeyError if there is none of that name."""
         return _of_method("exported_program", self._programs, method_name)
 
-    def delegation_report(self, method_name: str = "forward") -> DelegationReport:
-        """Where each node of the method goes, and why not elsewhere."""
-        program = self.exported_program(method_name)
+    def delegation_report(self, method_name: str | None = None) -> DelegationReport:
+        """Where each node of the method goes, and why not elsewhere.
+
+        Without a name that of the only method, or of "forward"; printed, it shows all methods.
+        """
+        return chosen_report({name: self._report(name) for name in self._programs}, method_name)
+
+    def _report(self, method_name: str) -> DelegationReport:
+        program = self._programs[method_name]
         builder = self._reports.get(method_name)
         if builder is None:
             builder = ReportBuilder(method_name)
             builder.left(list(program.graph.nodes))
             for path, body in graphs_within(program.graph_module):
                 builder.left(list(body.graph.nodes), f"{path}/")
-        return builder.finish()
+        report = builder.finish()
+        report.missing_kernels = _missing_kernels(program)
+        return report
 
     @property
     def timings(self) -> Mapping[str, Timings]:
@@ -157,7 +167,7 @@ class EdgeProgramManager:
                 sync_outputs(program)
                 recompile_all(program)
             programs[name] = program
-        made = EdgeProgramManager(
+        made = type(self)(
             programs,
             self._constant_methods,
             compile_config or self._config,
@@ -203,17 +213,18 @@ class EdgeProgramManager:
             lowered = _copy_with_modules(program)
             builder = reports[name] = reports.get(name, ReportBuilder(name)).copy()
             start = time.perf_counter()
-            if whole_layers:
-                keeper = functools.partial(_keeper, partitioners=chosen, config=self._config)
-                recompose(lowered, keeper)
-            _partition(lowered, chosen, builder, "")
-            recompile_all(lowered)
+            with internal_errors("to_backend"):
+                if whole_layers:
+                    keeper = functools.partial(_keeper, partitioners=chosen, config=self._config)
+                    recompose(lowered, keeper)
+                _partition(lowered, chosen, builder, "")
+                recompile_all(lowered)
             before = timings.get(name, Timings()).stages
             timings[name] = Timings([*before, ("to_backend", time.perf_counter() - start)])
             programs[name] = lowered
             if any(getattr(one, "verbose", False) for one in chosen):
                 print(builder.finish(), file=sys.stderr)
-        return EdgeProgramManager(
+        return type(self)(
             programs,
             self._constant_methods,
             self._config,
@@ -235,9 +246,10 @@ class EdgeProgramManager:
             if any(n.meta.get(TAG) for n in program.graph.nodes if is_call(n)):
                 logger.debug("%s has tagged nodes that were not lowered", name)
         start = time.perf_counter()
-        emitted = emit_program(self._programs, config, self._constant_methods)
+        with internal_errors("to_executorch"):
+            emitted = emit_program(self._programs, config, self._constant_methods)
         seconds = time.perf_counter() - start
-        reports = {name: self.delegation_report(name) for name in self._programs}
+        reports = {name: self._report(name) for name in self._programs}
         made = ExecutorchProgramManager(
             self._programs, emitted, reports, seconds, origin=self._origin
         )
@@ -349,9 +361,12 @@ class ExecutorchProgramManager:
 
         return record_program(self._programs, self._emitted, self._reports)
 
-    def delegation_report(self, method_name: str = "forward") -> DelegationReport:
-        """Where each node of the method goes, and why not elsewhere."""
-        return _of_method("delegation_report", self._reports, method_name)
+    def delegation_report(self, method_name: str | None = None) -> DelegationReport:
+        """Where each node of the method goes, and why not elsewhere.
+
+        Without a name that of the only method, or of "forward"; printed, it shows all methods.
+        """
+        return chosen_report(self._reports, method_name)
 
     def memory_plan(self, method_name: str = "forward") -> MemoryPlan:
         """Where the method's tensors lie in its arena."""
@@ -452,7 +467,8 @@ def _make_edge(
     for name, program in methods.items():
         chosen = partitioners.get(name, ())
         keeper = functools.partial(_keeper, partitioners=chosen, config=config)
-        programs[name] = to_edge_program(program, keeper, timings[name])
+        with internal_errors("to_edge"):
+            programs[name] = to_edge_program(program, keeper, timings[name])
     # What one method writes changes under another one that only reads it.
     written = {t for p in programs.values() for t in p.graph_signature.buffers_to_mutate.values()}
     for name, program in methods.items():
@@ -460,7 +476,8 @@ def _make_edge(
         if (written - own) & set(program.graph_signature.buffers):
             chosen = partitioners.get(name, ())
             keeper = functools.partial(_keeper, partitioners=chosen, config=config)
-            programs[name] = to_edge_program(program, keeper, timings[name], written)
+            with internal_errors("to_edge"):
+                programs[name] = to_edge_program(program, keeper, timings[name], written)
     origin = Origin(
         dict(methods), lambda others: _make_edge(others, partitioner, constant_methods, config)
     )
@@ -474,8 +491,11 @@ def _keeper(
     preserved = set(config.preserve_ops)
     wanted = []
     for one in partitioners:
-        ops, wants = one.ops_to_not_decompose(program)
+        with _whose_code(one):
+            ops, wants = one.ops_to_not_decompose(program)
         asks = getattr(one, "reasons_to_decompose", lambda program: None)
+        if wants is not None and not _is_ours(one):
+            wants = as_users(wants)
         wanted.append((_backend_name(one), set(ops), wants, asks(program)))
 
     def keep(node: Node) -> bool:
@@ -522,7 +542,8 @@ def _partition(
 def _run_partitioner(
     partitioner: Partitioner, program: ExportedProgram, builder: ReportBuilder, path: str
 ) -> None:
-    result = partitioner.partition(program)
+    with _whose_code(partitioner):
+        result = partitioner.partition(program)
     if result.tagged_exported_program is not program:
         raise PartitionError(
             f"[{type(partitioner).__name__}] partition must return the program that it was given, "
@@ -535,6 +556,26 @@ def _run_partitioner(
         builder.noted(module.notes, path)
         if module.estimates is not None:
             builder.estimated(path + tag, module.estimates)
+
+
+def _missing_kernels(program: ExportedProgram) -> dict[str, str]:
+    """By the report's names of nodes, those of the kernels that this process lacks."""
+    graphs = [("", program.graph_module)]
+    graphs += [(f"{path}/", body) for path, body in graphs_within(program.graph_module)]
+    return {
+        str(node.meta.get(REPORTED_AS, path + node.name)): kernel
+        for path, module in graphs
+        for node, kernel in missing_kernels(module.graph.nodes).items()
+    }
+
+
+def _whose_code(one: object) -> AbstractContextManager[None]:
+    """What a partitioner of the user's own raises is no defect of edgewise."""
+    return nullcontext() if _is_ours(one) else users_code()
+
+
+def _is_ours(partitioner: object) -> bool:
+    return type(partitioner).__module__.startswith("edgewise.")
 
 
 def _backend_name(partitioner: Partitioner) -> str:

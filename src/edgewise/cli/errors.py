@@ -71,8 +71,10 @@ class Failure:
 
 def failure_of(error: BaseException) -> Failure:
     """What a user is told, and the exit code."""
-    from edgewise.errors import EdgewiseError
+    from edgewise.errors import EdgewiseError, InternalError
 
+    if isinstance(error, InternalError):
+        return Failure(str(error), DEFECT, is_defect=True)
     if isinstance(error, KeyboardInterrupt):
         return Failure("interrupted", INTERRUPTED)
     if isinstance(error, CliError):

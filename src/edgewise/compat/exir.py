@@ -12,7 +12,7 @@ from edgewise import lowering
 from edgewise.edge import EdgeCompileConfig as _EdgeCompileConfig
 from edgewise.emit import ExecutorchBackendConfig as _ExecutorchBackendConfig
 from edgewise.emit import MemoryPlanningConfig
-from edgewise.lowering import EdgeProgramManager, Partitioners, Passes, Programs
+from edgewise.lowering import Partitioners, Passes, Programs
 
 # Scripts of the time when torch had it call it by this name.
 if not hasattr(torch.export, "export_for_training"):
@@ -118,7 +118,26 @@ class ExecutorchBackendConfig(_ExecutorchBackendConfig):
             emit_stacktrace=emit_stacktrace,
             external_constants=external_constants,
             memory_planning=(memory_planning_pass or MemoryPlanningPass()).config,
+            # Scripts written for the peer make files for runtimes with kernels of their own.
+            missing_kernels="warn",
         )
+
+
+class EdgeProgramManager(lowering.EdgeProgramManager):
+    """As ExecuTorch's: operators without a kernel here are a warning, not an error."""
+
+    @classmethod
+    def of(cls, manager: lowering.EdgeProgramManager) -> EdgeProgramManager:
+        """The same manager, as this class."""
+        made = cls.__new__(cls)
+        made.__dict__.update(vars(manager))
+        return made
+
+    def to_executorch(
+        self, config: _ExecutorchBackendConfig | None = None
+    ) -> lowering.ExecutorchProgramManager:
+        """As `edgewise.lowering.EdgeProgramManager.to_executorch`."""
+        return super().to_executorch(config or ExecutorchBackendConfig())
 
 
 def to_edge(
@@ -129,7 +148,8 @@ def to_edge(
 ) -> EdgeProgramManager:
     """`edgewise.to_edge`, with the peer's further argument."""
     _no_etrecord(generate_etrecord)
-    return lowering.to_edge(programs, constant_methods, compile_config)
+    made = lowering.to_edge(programs, constant_methods, compile_config)
+    return EdgeProgramManager.of(made)
 
 
 def to_edge_transform_and_lower(
@@ -142,9 +162,10 @@ def to_edge_transform_and_lower(
 ) -> EdgeProgramManager:
     """`edgewise.to_edge_transform_and_lower`, with the peer's further argument."""
     _no_etrecord(generate_etrecord)
-    return lowering.to_edge_transform_and_lower(
+    made = lowering.to_edge_transform_and_lower(
         programs, transform_passes, partitioner, constant_methods, compile_config
     )
+    return EdgeProgramManager.of(made)
 
 
 class _Ops:

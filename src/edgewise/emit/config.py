@@ -46,7 +46,7 @@ class ExecutorchBackendConfig:
     extract_delegate_segments: bool = True
     emit_stacktrace: bool = False
     external_constants: bool | Callable[[Node], str | None] = False
-    missing_kernels: str = "warn"
+    missing_kernels: str = "error"
     runtime: str | None = None
     memory_planning: MemoryPlanningConfig = field(default_factory=MemoryPlanningConfig)
 

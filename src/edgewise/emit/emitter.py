@@ -41,7 +41,7 @@ from edgewise.emit.out_variants import (
 from edgewise.emit.scalar_types import scalar_type
 from edgewise.emit.shapes import DYNAMIC_UNBOUND, has_unbounded_inputs, upper_bounds
 from edgewise.emit.shared_state import ARENA, SharedState
-from edgewise.errors import EmitError, UnsupportedOperatorError, at_node
+from edgewise.errors import EmitError, UnsupportedOperatorError, as_users, at_node
 from edgewise.flatbuffer import Table
 from edgewise.partition.delegate import LoweredBackendModule, is_delegate_call
 
@@ -85,7 +85,7 @@ class MethodEmitter:
         self._bytes: dict[int, int] = {}
         self._lifetimes = Lifetimes()
         self._origins = Origins(program.graph)
-        self.called: dict[str, Any] = {}
+        self.called: dict[str, Node | None] = {}
         self._module = program.graph_module
 
     @property
@@ -274,7 +274,7 @@ class MethodEmitter:
         args = [self._argument(a, "number", node) for a in sources]
         result = self._add(_symbol(node.meta.get("val")))
         self._of_node[node] = result
-        self._kernel(variant.name, variant.overload, [*args, result])
+        self._kernel(variant.name, variant.overload, [*args, result], node)
 
     def _emit_mutable(self, node: Node) -> None:
         """A custom operator that writes its arguments gets copies of them to write."""
@@ -304,7 +304,7 @@ class MethodEmitter:
         # In the file a call returns what it writes.
         returned = self._add(pte.TensorList(written)) if len(written) > 1 else written[0]
         self._touch(args, len(self._instructions))
-        self._kernel(variant.name, variant.overload, [*args, returned], target)
+        self._kernel(variant.name, variant.overload, [*args, returned], node)
         self._of_node[node] = [self._atom(pte.Null()), *written]
 
     def _emit_kernel(self, node: Node) -> None:
@@ -339,15 +339,17 @@ class MethodEmitter:
         else:
             returned = self._add(pte.TensorList(outputs)) if len(outputs) > 1 else outputs[0]
         if outputs[0] == args[0] and is_row_update(node):
-            self._kernel("aten::index_put_", "", [*args, returned], node.target)
+            self._kernel("aten::index_put_", "", [*args, returned], node)
         else:
             called = [*args, *([returned] if as_list else outputs), returned]
-            self._kernel(variant.name, variant.overload, called, node.target)
+            self._kernel(variant.name, variant.overload, called, node)
 
-    def _kernel(self, name: str, overload: str, args: Sequence[int], target: Any = None) -> None:
-        """target: the operator that the call computes, for the report of missing kernels."""
+    def _kernel(
+        self, name: str, overload: str, args: Sequence[int], node: Node | None = None
+    ) -> None:
+        """node: what the call computes, for the report of missing kernels."""
         index = self._operators.setdefault((name, overload), len(self._operators))
-        self.called.setdefault(f"{name}.{overload}".removesuffix("."), target)
+        self.called.setdefault(f"{name}.{overload}".removesuffix("."), node)
         self._instructions.append(pte.Instruction(pte.KernelCall(index, list(args))))
 
     def _trace(self, node: Node) -> None:
@@ -470,7 +472,7 @@ class MethodEmitter:
         choose = self._config.external_constants
         if not choose or "lifted_tensor" in node.name:
             return None
-        return DEFAULT_NAME if choose is True else choose(node)
+        return DEFAULT_NAME if choose is True else as_users(choose)(node)
 
     def _constant(self, tensor: torch.Tensor) -> int:
         return self._add(

@@ -59,7 +59,7 @@ def read_payload(backend: str, payload: memoryview, named: Blobs) -> DelegateGra
         return reader(payload, named)
     except (IndexError, KeyError, TypeError, AttributeError, OverflowError) as cause:
         # Numbers in a damaged payload that point to nothing.
-        raise ValueError(f"[{backend}] the payload must be whole; got {cause!r}") from None
+        raise ValueError(f"[{backend}] the payload must be whole; got {cause!r}") from cause
 
 
 # ---- XNNPACK

@@ -28,7 +28,7 @@ from edgewise.edge.program import (
     tensor_of,
 )
 from edgewise.edge.settle_sizes import SizeMaker
-from edgewise.errors import PartitionError
+from edgewise.errors import PartitionError, internal_errors, users_code
 from edgewise.partition.spec import (
     DELEGATE_INPUT,
     TAG,
@@ -178,7 +178,9 @@ def _replace(
     part, inputs, outputs = cut_out(program, nodes)
     members = set(nodes)
     backend = BackendDetails.find(spec.backend_id)
-    result = backend.preprocess(part, spec.compile_specs)
+    ours = backend.__module__.startswith("edgewise.")
+    with internal_errors(f"{spec.backend_id}.preprocess") if ours else users_code():
+        result = backend.preprocess(part, spec.compile_specs)
     lowered = LoweredBackendModule(spec, part, result)
     number = 0
     while hasattr(program.graph_module, f"lowered_module_{number}"):

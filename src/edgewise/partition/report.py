@@ -112,6 +112,10 @@ class DelegationReport:
     """What `edgewise.compile` was asked to quantize to; empty if it was not."""
     unquantized: list[Unquantized] = field(default_factory=list)
     """What the scheme leaves in floating point."""
+    missing_kernels: dict[str, str] = field(default_factory=dict)
+    """By node's name, kernels that the program calls and that were not there when it was made."""
+    others: tuple[DelegationReport, ...] = ()
+    """Of the program's other methods, which are printed, too, where no method was asked for."""
 
     @property
     def delegates(self) -> list[str]:
@@ -139,6 +143,7 @@ class DelegationReport:
             "estimates": {tag: asdict(found) for tag, found in self.estimates.items()},
             "scheme": self.scheme,
             "unquantized": [asdict(found) for found in self.unquantized],
+            "missing_kernels": dict(self.missing_kernels),
             "nodes": [asdict(n) for n in self.nodes],
         }
 
@@ -161,7 +166,20 @@ class DelegationReport:
     def __str__(self) -> str:
         from edgewise.partition.report_text import render
 
-        return render(self)
+        return "\n\n".join(render(one) for one in (self, *self.others))
+
+
+def chosen_report(reports: Mapping[str, DelegationReport], method: str | None) -> DelegationReport:
+    """The method's. Without a name: "forward"'s or the first one's, with the others behind it.
+    KeyError if there is no such method."""
+    if method is None and len(reports) > 1:
+        first = "forward" if "forward" in reports else next(iter(reports))
+        others = tuple(one for name, one in reports.items() if name != first)
+        return replace(reports[first], others=others)
+    if method not in reports:
+        known = ", ".join(sorted(reports))
+        raise KeyError(f"[delegation_report] must be one of {known}; got {method!r}")
+    return reports[method]
 
 
 class ReportBuilder:

@@ -50,6 +50,7 @@ def render(report: DelegationReport, limit: int = 12) -> str:
     lines += _places(report)
     lines += _notes(report)
     lines += _unquantized(report)
+    lines += _missing_kernels(report)
     lines += _estimates(report)
     groups = sorted(_groups(report), key=lambda g: (not g.splits, -g.cost))
     several = len({r.backend for g in groups for r in g.why}) > 1
@@ -124,6 +125,21 @@ def _by_reason(unquantized: Sequence[Unquantized]) -> dict[str, list[Unquantized
     for one in unquantized:
         found.setdefault(one.reason, []).append(one)
     return found
+
+
+def _missing_kernels(report: DelegationReport) -> list[str]:
+    """What cannot run before its kernel is registered, by kernel."""
+    lines = []
+    sources = {n.name: n.source for n in report.nodes}
+    for kernel in dict.fromkeys(report.missing_kernels.values()):
+        names = [name for name, one in report.missing_kernels.items() if one == kernel]
+        place = _relative(sources.get(names[0], ""))
+        where = f" ({', '.join(names[:3])}{'; ' + place if place else ''})"
+        lines += _wrapped(f"no kernel: {kernel}{where}", "  ", "      ")
+        lines += _wrapped(
+            f'try @edgewise.runtime.register_kernel("{kernel}")', "      ", "        "
+        )
+    return lines
 
 
 def _estimates(report: DelegationReport) -> list[str]:

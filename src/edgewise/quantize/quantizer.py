@@ -10,6 +10,7 @@ import torch
 from torch.fx import GraphModule, Node
 from typing_extensions import Self
 
+from edgewise.errors import as_users, internal_errors
 from edgewise.quantize._torchao import (
     Q_ANNOTATION_KEY,
     FakeQuantize,
@@ -97,11 +98,15 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
 
     def set_filter_function(self, filter_fn: NodeFilter) -> Self:
         """Only nodes for which it is true are quantized."""
-        self._selection.accepts = filter_fn
+        self._selection.accepts = as_users(filter_fn)
         return self
 
     def annotate(self, model: GraphModule) -> GraphModule:
         """Says of each node what is quantized around it. Called by `prepare_pt2e`."""
+        with internal_errors(f"{type(self).__name__}.annotate"):
+            return self._annotated(model)
+
+    def _annotated(self, model: GraphModule) -> GraphModule:
         self.left = []
         for node in model.graph.nodes:
             if node.op != "call_function" or _is_annotated(node):

@@ -8,7 +8,7 @@ from torch.fx import Node
 
 from edgewise.backends.ethosu.builder import Builder
 from edgewise.backends.ethosu.constants import IntegerConstants
-from edgewise.backends.ethosu.quant import TYPES, Quant, is_dequantize, is_quantize
+from edgewise.backends.ethosu.quant import TYPES, Quant, ScaleOutOfReach, is_dequantize, is_quantize
 from edgewise.backends.ethosu.rows import row_of
 from edgewise.backends.ethosu.table import Lowering, Refused, Value
 from edgewise.backends.ethosu.tosa import INT8, INT16, Tensor, Tosa
@@ -16,7 +16,7 @@ from edgewise.backends.ethosu.values import Real, Stored
 from edgewise.edge.graph import arguments, fake, is_call, is_getitem, op_name
 from edgewise.edge.layout import dim_order
 from edgewise.edge.program import output_node
-from edgewise.errors import PartitionError, at_node
+from edgewise.errors import PartitionError, at_node, internal_errors
 from edgewise.partition.spec import Refusal
 
 
@@ -60,10 +60,11 @@ def lower_node(to: Lowering, node: Node) -> Value | tuple[Value, ...]:
             value = to.done.get(operand)
             if isinstance(value, Stored) and value.quant.type == INT16:
                 raise Refused(Refusal(f"{row.name} of 8-bit operands", f"{operand.name}: int16"))
-    try:
-        return row.lower(to, node, arguments(node))
-    except ValueError as error:  # a scale out of reach
-        raise Refused(Refusal(str(error))) from error
+    with internal_errors(f"lowering {row.name} for Ethos-U", node):
+        try:
+            return row.lower(to, node, arguments(node))
+        except ScaleOutOfReach as error:
+            raise Refused(Refusal(str(error))) from error
 
 
 def _checked(quant: Quant, node: Node) -> Quant:

@@ -94,10 +94,14 @@ class Quant:
         ) and ((other.low <= self.low and self.high <= other.high) or other.full)
 
 
+class ScaleOutOfReach(ValueError):
+    """A scale that a rescale has no shift for."""
+
+
 def multipliers(scales: Sequence[float]) -> tuple[list[int], list[int]]:
     """For each positive scale: `multiplier / 2**shift` next to it, the multiplier of 31 bits.
 
-    ValueError where a scale is so large that no shift is left.
+    ScaleOutOfReach where a scale is so large that no shift is left.
     """
     found = [_multiplier(float(scale)) for scale in scales]
     return [m for m, _ in found], [s for _, s in found]
@@ -111,7 +115,7 @@ def _multiplier(scale: float) -> tuple[int, int]:
     if shift > MAX_SHIFT:
         multiplier, shift = multiplier >> min(shift - MAX_SHIFT, 31), MAX_SHIFT
     if shift < MIN_SHIFT:
-        raise ValueError(f"[rescale] scales must be below 2**29; got {scale}")
+        raise ScaleOutOfReach(f"[rescale] scales must be below 2**29; got {scale}")
     return multiplier, shift
 
 

@@ -22,7 +22,16 @@ from edgewise.backends.ethosu.rows import row_of
 from edgewise.backends.ethosu.table import QUANTIZE_IT, Lowering, Refused
 from edgewise.backends.ethosu.targets import Target
 from edgewise.backends.ethosu.tosa import Dry
-from edgewise.edge.graph import is_call, is_getitem, is_size, is_static, op_name, tensors_of
+from edgewise.edge.graph import (
+    is_call,
+    is_getitem,
+    is_size,
+    is_static,
+    op_name,
+    tensors_of,
+    value_of,
+)
+from edgewise.errors import users_code
 from edgewise.partition.delegate import is_delegate_call
 from edgewise.partition.spec import TAG, Refusal
 
@@ -83,10 +92,10 @@ class Support:
         # A number taken from a dynamic size would fix it, for the other backends, too.
         if len(values) != 1 or is_size(node) or not is_static(values[0].shape):
             return
-        if not values[0].is_floating_point():
+        if value_of(node) is values[0] and not values[0].is_floating_point():
             try:
                 to.done[node] = input_tensor(to.b, node)
-            except (Refused, TypeError):
+            except Refused:
                 return
 
     def _reasons(self, node: Node) -> list[Refusal]:
@@ -101,7 +110,9 @@ class Support:
         if row is not None:
             found = row.refusals(node, self.constants, self._target)
         for check in self._checks:
-            if not check.is_node_supported(self._modules, node):
+            with users_code():
+                supported = check.is_node_supported(self._modules, node)
+            if not supported:
                 found.append(Refusal(f"Rejected by {type(check).__name__}"))
         return found
 

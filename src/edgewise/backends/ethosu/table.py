@@ -26,6 +26,7 @@ from edgewise.backends.ethosu.tosa import INT8, INT16, Tensor
 from edgewise.backends.ethosu.values import Constant, Real, Stored
 from edgewise.edge.graph import arguments, dims_of, fake, is_static, op_name, tensors_of
 from edgewise.edge.sizes import shown
+from edgewise.errors import EdgewiseError
 from edgewise.partition.accuracy import Accuracies
 from edgewise.partition.constraints import Constraint, Query
 from edgewise.partition.rows import RowTable
@@ -37,7 +38,7 @@ MAX_RANK = 6
 Value = Real | Tensor
 
 
-class Refused(Exception):
+class Refused(EdgewiseError):
     """A node that cannot be lowered, and why."""
 
     def __init__(self, refusal: Refusal) -> None:

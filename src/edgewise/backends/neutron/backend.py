@@ -20,7 +20,7 @@ from edgewise.edge.graph import arguments, fake, is_call, is_getitem, op_name
 from edgewise.edge.layout import dim_order
 from edgewise.edge.orders import Perm, identity
 from edgewise.edge.program import Constants, output_node
-from edgewise.errors import PartitionError, at_node
+from edgewise.errors import PartitionError, at_node, internal_errors
 from edgewise.partition.spec import BackendDetails, CompileSpec, PreprocessResult
 
 
@@ -165,7 +165,8 @@ def _lower(to: Lowering, node: Node) -> None:
                 f"{at_node(node)} only operators of the table can be lowered; got "
                 f"{op_name(node)}; try a partitioner that tags what NeutronPartitioner accepts"
             )
-        to.done[node] = row.lower(to, node, arguments(node))
+        with internal_errors(f"lowering {row.name} for Neutron", node):
+            to.done[node] = row.lower(to, node, arguments(node))
 
 
 def _dump(options: NeutronOptions, tag: str, what: str, data: bytes) -> None:

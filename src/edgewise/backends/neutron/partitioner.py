@@ -30,6 +30,7 @@ from edgewise.backends.neutron.table import Rules, is_main, query_of
 from edgewise.backends.neutron.targets import target_of
 from edgewise.edge.graph import arguments, is_call, is_getitem, op_name, tensors_of
 from edgewise.edge.program import Constants
+from edgewise.errors import as_users
 from edgewise.partition.delegate import is_delegate_call
 from edgewise.partition.spec import (
     TAG,
@@ -91,7 +92,7 @@ class NeutronPartitioner(Partitioner):
         self.rules = Rules(target_of(self.options.config, converter), delegation, not old)
         self.delegation_spec = DelegationSpec(NeutronBackend.backend_id, list(compile_spec))
         self._preserved = list(preserve_ops or ())
-        self._check_op_support = check_op_support
+        self._check_op_support = check_op_support and as_users(check_op_support)
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram

@@ -40,7 +40,7 @@ from edgewise.edge.layout import dim_order
 from edgewise.edge.orders import identity
 from edgewise.edge.program import output_node
 from edgewise.edge.sizes import at, symbol_values
-from edgewise.errors import PartitionError, at_node
+from edgewise.errors import PartitionError, at_node, internal_errors
 from edgewise.partition.spec import BackendDetails, CompileSpec, PreprocessResult
 from edgewise.releases import Target
 
@@ -122,15 +122,16 @@ def _lower(to: Lowering, node: Node) -> Operand | tuple[Operand, ...]:
             f"{at_node(node)} only operators of the table can be lowered; got {op_name(node)}; "
             f"try a partitioner that tags what XnnpackPartitioner accepts"
         )
-    try:
-        result = row.lower(to, node, arguments(node))
-    except OutOfReach:
-        # With symbolic sizes some orders are harder than the one that the row was asked about.
-        for source in node.all_input_nodes:
-            operand = to.done.get(source)
-            if isinstance(operand, Ref):
-                to.done[source] = to.b.in_order(operand, identity(operand.rank))
-        result = row.lower(to, node, arguments(node))
+    with internal_errors(f"lowering {row.name} for XNNPACK", node):
+        try:
+            result = row.lower(to, node, arguments(node))
+        except OutOfReach:
+            # With symbolic sizes some orders are harder than the one that the row was asked about.
+            for source in node.all_input_nodes:
+                operand = to.done.get(source)
+                if isinstance(operand, Ref):
+                    to.done[source] = to.b.in_order(operand, identity(operand.rank))
+            result = row.lower(to, node, arguments(node))
     _check_shape(node, result, to.b.graph.symbols)
     return result
 

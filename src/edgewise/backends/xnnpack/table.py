@@ -20,6 +20,7 @@ from edgewise.backends.xnnpack.accuracy import EXACT
 from edgewise.backends.xnnpack.builder import Builder, Operand, Ref
 from edgewise.backends.xnnpack.quant import MAX_RANK
 from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
+from edgewise.backends.xnnpack.static_sizes import NeedsNumber
 from edgewise.edge.graph import (
     arguments,
     dims_of,
@@ -148,8 +149,7 @@ class OpRow:
             self.lower(to, node, query.args)
         except reshape.OutOfReach as error:
             return [Refusal("shapes that XNNPACK can make", str(error), "a static batch size")]
-        except TypeError:
-            # What the row computes from sizes needs numbers.
+        except NeedsNumber:
             shapes = ", ".join(shown(dims_of(t.shape)) for t in tensors)
             return [Refusal(STATIC_ONLY, shapes, FEWER_SYMBOLS)]
         return []
