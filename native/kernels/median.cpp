@@ -50,13 +50,6 @@ Status check(KernelContext& context, const Tensor* self, const Tensor* values) {
                       self->describe().c_str(), values->describe().c_str());
 }
 
-template <typename C>
-Status read_row(const C* row, int64_t n, Scratch<Item<C>>& items) {
-  EDGEWISE_TRY(items.reserve(n));
-  for (int64_t i = 0; i < n; ++i) items[i] = {row[i], i};
-  return {};
-}
-
 template <bool kIgnoreNan>
 Status median(KernelContext& context) {
   const Tensor* self = context.tensor(0);
@@ -74,7 +67,8 @@ Status median(KernelContext& context) {
       ComputeInput<C> all;
       Scratch<Item<C>> items;
       EDGEWISE_TRY(all.read(source, true));
-      EDGEWISE_TRY(read_row(all.data, n, items));
+      EDGEWISE_TRY(items.reserve(n));
+      for (int64_t i = 0; i < n; ++i) items[i] = {all.data[i], i};
       found = median_of(items.data(), n, kIgnoreNan).value;
     }
     store<C>(target.type, &found, 1, target.data, 1);

@@ -38,8 +38,8 @@ _PARTITIONERS = (
     "XnnpackDynamicallyQuantizedPartitioner XnnpackFloatingPointPartitioner XnnpackPartitioner"
 )
 _EDGE_CONFIGS = "EdgeCompileConfig ExecutorchBackendConfig"
-_LOWERING = "to_edge to_edge_transform_and_lower"
-_MANAGERS = "EdgeProgramManager ExecutorchProgramManager"
+_LOWERING = "EdgeProgramManager to_edge to_edge_transform_and_lower"
+_MANAGERS = "ExecutorchProgramManager"
 _ARM_QUANTIZER = "EthosUQuantizer get_symmetric_a16w8_quantization_config"
 _PORTABLE_LIB = (
     "ExecuTorchMethod ExecuTorchModule ExecuTorchProgram _get_operator_names "

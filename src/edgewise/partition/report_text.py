@@ -136,9 +136,8 @@ def _missing_kernels(report: DelegationReport) -> list[str]:
         place = _relative(sources.get(names[0], ""))
         where = f" ({', '.join(names[:3])}{'; ' + place if place else ''})"
         lines += _wrapped(f"no kernel: {kernel}{where}", "  ", "      ")
-        lines += _wrapped(
-            f'try @edgewise.runtime.register_kernel("{kernel}")', "      ", "        "
-        )
+        remedy = f'try @edgewise.runtime.register_kernel("{kernel}")'
+        lines += _wrapped(remedy, "      ", "        ")
     return lines
 
 

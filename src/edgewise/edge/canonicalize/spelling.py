@@ -209,6 +209,43 @@ def _matmul(graph: Graph, node: Node) -> Node | None:
     return None
 
 
+_SHIFTS = {
+    aten.__lshift__.Tensor: aten.bitwise_left_shift.Tensor,
+    aten.__rshift__.Tensor: aten.bitwise_right_shift.Tensor,
+    aten.__lshift__.Scalar: aten.bitwise_left_shift.Tensor_Scalar,
+    aten.__rshift__.Scalar: aten.bitwise_right_shift.Tensor_Scalar,
+    aten.bitwise_left_shift.Scalar_Tensor: aten.bitwise_left_shift.Tensor,
+    aten.bitwise_right_shift.Scalar_Tensor: aten.bitwise_right_shift.Tensor,
+}
+
+
+@rule(*_SHIFTS)
+def _shift(graph: Graph, node: Node) -> Node | None:
+    """`x << y` of integers; a number on the left as a tensor of it."""
+    left, right = node.args
+    if not isinstance(left, Node):
+        assert isinstance(right, Node)
+        kind = fake(node).dtype
+        like = fake(right).new_empty([], dtype=kind)
+        left = call(graph, aten.full.default, ([], left), node, like, dtype=kind)
+    elif not isinstance(right, Node) and not isinstance(right, int):
+        return None  # floating numbers multiply by powers of two
+    if fake(node).dtype.is_floating_point:
+        return None
+    return call(graph, _SHIFTS[node.target], (left, right), node, fake(node))
+
+
+@rule(aten._int_mm.default)
+def _int_mm(graph: Graph, node: Node) -> Node | None:
+    """A product of int32, to which the operands are widened."""
+    wide = [
+        call(graph, aten._to_copy.default, (x,), node, fake(x).int(), dtype=torch.int32)
+        for x in node.all_input_nodes
+    ]
+    a, b = wide if len(wide) == 2 else wide * 2
+    return call(graph, aten.mm.default, (a, b), node, fake(node))
+
+
 def _view(graph: Graph, like: Node, node: Node | None, shape: Sequence[Any]) -> Node | None:
     """None if more sizes than one are symbolic: the general decomposition computes them."""
     size = sizes_as_arguments(shape)
