@@ -66,11 +66,10 @@ def compile(
     `delegation_report`.
     """
     check_backend("compile", backend)
-    config = ExecutorchBackendConfig(runtime=runtime)
     _check_order(model, example_inputs)
     if quantize is None:
         _check_unused(calibration=calibration, keep_float=keep_float, group_size=group_size)
-    config = ExecutorchBackendConfig(missing_kernels=missing_kernels)
+    config = ExecutorchBackendConfig(missing_kernels=missing_kernels, runtime=runtime)
     partitioners = _partitioners(backend)
     example_inputs = _checked_inputs(example_inputs)
     left: list[Unquantized] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import io
 import logging
@@ -113,6 +114,12 @@ class EdgeProgramManager:
         self._origin = origin
         self._lowered_from: LoweredFrom | None = None
         self._validate()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> EdgeProgramManager:
+        """One whose graphs may be edited apart from this one's. Weights are shared."""
+        made = copy.copy(self)
+        made._programs = {name: _copy_with_modules(p) for name, p in self._programs.items()}
+        return made
 
     @property
     def methods(self) -> set[str]:
@@ -297,6 +304,10 @@ class ExecutorchProgramManager:
         self._reports = dict(reports)
         self.emit_seconds = emit_seconds
         self.origin = origin
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ExecutorchProgramManager:
+        """Itself: nothing changes it, and its weights are views of the model's memory."""
+        return self
 
     @property
     def methods(self) -> set[str]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edgewise.compat.importer import install
+from edgewise.compat.loggers import show_without_handlers
 
 USAGE = """usage: python -m edgewise.compat SCRIPT.py [arguments]
        python -m edgewise.compat -m MODULE [arguments]
@@ -28,6 +29,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     target = rest[0]
     install()
+    show_without_handlers()
     sys.argv = list(rest)
     if is_module:
         sys.path.insert(0, "")

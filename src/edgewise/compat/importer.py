@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from edgewise.compat.advice import advice
+from edgewise.compat.loggers import connect, disconnect
 from edgewise.compat.table import ROOT, SERVED, paths
 
 _MARK = "__edgewise__"
@@ -90,12 +91,14 @@ def install() -> None:
             f"{getattr(imported, '__path__', ['?'])[0]}; try import edgewise.compat.executorch "
             "as the first line"
         )
+    connect()
     sys.meta_path.insert(0, _FINDERS[0])
     sys.meta_path.append(_FINDERS[1])
 
 
 def uninstall() -> None:
     """Undoes `install`: later imports find the real ExecuTorch again."""
+    disconnect()
     for finder in _FINDERS:
         if finder in sys.meta_path:
             sys.meta_path.remove(finder)

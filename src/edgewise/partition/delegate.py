@@ -67,6 +67,10 @@ class LoweredBackendModule(torch.nn.Module):
         make = self._result.for_target
         return self._result if make is None or target == Target() else make(target)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> LoweredBackendModule:
+        """Itself: nothing changes it, and its weights are views of the model's memory."""
+        return self
+
     def forward(self, *args: Any) -> Any:
         return self.original_module.module()(*args)
 

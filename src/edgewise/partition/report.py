@@ -176,10 +176,11 @@ def chosen_report(reports: Mapping[str, DelegationReport], method: str | None) -
         first = "forward" if "forward" in reports else next(iter(reports))
         others = tuple(one for name, one in reports.items() if name != first)
         return replace(reports[first], others=others)
-    found = reports.get(method or "forward")
+    name = next(iter(reports), "forward") if method is None else method
+    found = reports.get(name)
     if found is None:
         known = ", ".join(sorted(reports))
-        raise KeyError(f"[delegation_report] must be one of {known}; got {method!r}")
+        raise KeyError(f"[delegation_report] must be one of {known}; got {name!r}")
     return found
 
 
