@@ -106,10 +106,31 @@ def copy_program(program: ExportedProgram) -> ExportedProgram:
     )
     # graph_copy gives a node another name only where the name is a keyword or taken.
     names = {old.name: new.name for old, new in renamed.items() if old.name != new.name}
-    if names:
-        for name, other in names.items():
-            signature.replace_all_uses(name, other)
+    names.update(_renamed_by_deepcopy(graph, signature))
+    for name, other in names.items():
+        signature.replace_all_uses(name, other)
     return make_program(graph, signature, like=program, root=program.graph_module)
+
+
+def _renamed_by_deepcopy(graph: Graph, signature: ExportGraphSignature) -> dict[str, str]:
+    """Names of the signature that no node has, and the names that nodes in their places have.
+
+    `copy.deepcopy` of a program names what is called as a function of Python's is, such as
+    `input`, anew, but not in the signature.
+    """
+    known = {node.name for node in graph.nodes}
+    inputs = [node for node in graph.nodes if node.op == "placeholder"]
+    returned = next(iter(reversed(graph.nodes))).args[0]
+    outputs = list(returned) if isinstance(returned, (tuple, list)) else []
+    found: dict[str, str] = {}
+    for nodes, specs in ((inputs, signature.input_specs), (outputs, signature.output_specs)):
+        if len(nodes) != len(specs):
+            continue
+        for node, spec in zip(nodes, specs, strict=True):
+            name = getattr(spec.arg, "name", None)
+            if isinstance(node, Node) and isinstance(name, str) and name not in known:
+                found[name] = node.name
+    return found
 
 
 def placeholders(program: ExportedProgram) -> dict[str, Node]:

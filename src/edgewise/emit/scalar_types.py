@@ -24,7 +24,7 @@ _NUMBERS: dict[torch.dtype, int] = {
 
 
 def scalar_type(dtype: torch.dtype) -> int:
-    """EmitError for a type that the format has no number for."""
+    """EmitError for a type that the format has no number for; `check_types` tells the node."""
     try:
         return _NUMBERS[dtype]
     except KeyError:

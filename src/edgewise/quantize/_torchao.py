@@ -15,6 +15,7 @@ try:
         MinMaxObserver,
         MovingAverageMinMaxObserver,
         MovingAveragePerChannelMinMaxObserver,
+        ObserverBase,
         PerChannelMinMaxObserver,
         PlaceholderObserver,
     )
@@ -48,6 +49,7 @@ __all__ = [
     "MinMaxObserver",
     "MovingAverageMinMaxObserver",
     "MovingAveragePerChannelMinMaxObserver",
+    "ObserverBase",
     "PerAxis",
     "PerChannelMinMaxObserver",
     "PerGroup",

@@ -22,6 +22,7 @@ from edgewise.quantize._torchao import (
     quantize_,
 )
 from edgewise.quantize.calibration import calibrate
+from edgewise.quantize.checks import check_weights, finite_activations
 from edgewise.quantize.config import QuantizationConfig, get_symmetric_quantization_config
 from edgewise.quantize.left import Unquantized, left_by_modules
 from edgewise.quantize.quantizer import TableQuantizer
@@ -75,6 +76,7 @@ def quantize_and_tell(
     _check_names(model, keep_float)
     chosen = configured(quantizer, scheme, keep_float)
     _check_dtypes(model, chosen.dtypes)
+    check_weights(model, keep_float)
     if not scheme.uses_pt2e:
         quantized = with_integer_weights(model, scheme, keep_float)
         program = export_module(quantized, example_inputs, dynamic_shapes)
@@ -123,13 +125,14 @@ def prepare(
     prepared: torch.fx.GraphModule = prepare_pt2e(graph, quantizer)
     if scheme.needs_calibration:
         assert calibration is not None
-        calibrate(
-            prepared,
-            calibration,
-            example_inputs,
-            any_size=dynamic_shapes is not None,
-            progress=progress,
-        )
+        with finite_activations(prepared):
+            calibrate(
+                prepared,
+                calibration,
+                example_inputs,
+                any_size=dynamic_shapes is not None,
+                progress=progress,
+            )
     else:
         with torch.no_grad():
             prepared(*example_inputs)  # observers of weights look at them when called

@@ -1,0 +1,66 @@
+"""What cannot be quantized: weights and activations that are not finite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch.fx import GraphModule, Node
+
+from edgewise.errors import at_node
+from edgewise.quantize._torchao import ObserverBase
+
+
+def check_weights(model: torch.nn.Module, keep_float: Sequence[str] = ()) -> None:
+    """ValueError for a parameter with NaN or infinity in it: no scale covers it.
+
+    keep_float: modules whose parameters are not looked at.
+    """
+    for name, value in model.named_parameters():
+        kept = any(name.startswith(f"{module}.") for module in keep_float)
+        if kept or not value.is_floating_point() or bool(value.detach().isfinite().all()):
+            continue
+        raise ValueError(
+            f"[quantize] weights must be finite; got NaN or infinity in {name} "
+            f"{list(value.shape)}; try weights that are, or keep_float=[{_module(name)!r}]"
+        )
+
+
+def _module(parameter: str) -> str:
+    return parameter.rpartition(".")[0]
+
+
+@contextmanager
+def finite_activations(prepared: GraphModule) -> Iterator[None]:
+    """While calibrating: ValueError where an observer is shown NaN or infinity, with the node."""
+    hooks = []
+    for node in prepared.graph.nodes:
+        observer = _observer(prepared, node)
+        source = node.args[0] if node.args else None
+        if observer is None or not isinstance(source, Node):
+            continue
+
+        def check(
+            module: torch.nn.Module, given: tuple[torch.Tensor, ...], source: Node = source
+        ) -> None:
+            value = given[0]
+            if value.is_floating_point() and not bool(value.isfinite().all()):
+                raise ValueError(
+                    f"{at_node(source)} calibration must show finite values; got NaN or infinity; "
+                    f"try other calibration data, or keep_float for the module"
+                )
+
+        hooks.append(observer.register_forward_pre_hook(check))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _observer(prepared: GraphModule, node: Node) -> torch.nn.Module | None:
+    if node.op != "call_module":
+        return None
+    module = prepared.get_submodule(str(node.target))
+    return module if isinstance(module, ObserverBase) else None
