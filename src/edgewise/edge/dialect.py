@@ -22,7 +22,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from edgewise.edge.bodies import control_flow, graphs_within
-from edgewise.edge.graph import AUTO_FUNCTIONALIZED, op_name
+from edgewise.edge.graph import AUTO_FUNCTIONALIZED, op_name, tensors_of
 from edgewise.errors import InvalidGraphError, at_node
 
 aten = torch.ops.aten
@@ -87,6 +87,11 @@ def _check_call(node: Node) -> None:
         raise InvalidGraphError(
             f"{at_node(node)} calls must be of operators; got {op_name(node)}; "
             f"other higher-order operators and Python functions are not part of the dialect"
+        )
+    if any(t.is_complex() for n in [*node.all_input_nodes, node] for t in tensors_of(n)):
+        raise InvalidGraphError(
+            f"{at_node(node)} operators must compute real numbers; got {op_name(node)} of complex "
+            f"ones; try real and imaginary parts as tensors of their own"
         )
     schema = target._schema
     if schema.is_mutable:

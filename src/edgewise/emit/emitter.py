@@ -38,7 +38,7 @@ from edgewise.emit.out_variants import (
     out_variant,
     special_arguments,
 )
-from edgewise.emit.scalar_types import scalar_type
+from edgewise.emit.scalar_types import check_types, scalar_type
 from edgewise.emit.shapes import DYNAMIC_UNBOUND, has_unbounded_inputs, upper_bounds
 from edgewise.emit.shared_state import ARENA, SharedState
 from edgewise.errors import EmitError, UnsupportedOperatorError, as_users, at_node
@@ -94,6 +94,7 @@ class MethodEmitter:
         return self._origins
 
     def emit(self) -> tuple[pte.ExecutionPlan, MemoryPlan]:
+        check_types(self._module.graph.nodes)
         self._takes_any_size = has_unbounded_inputs(self._program)
         inputs = self._emit_inputs()
         self._emit_nodes()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Iterable
 
-from edgewise.errors import EmitError
+import torch
+from torch.fx import Node
+
+from edgewise.edge.graph import tensors_of
+from edgewise.errors import EmitError, at_node
 
 _NUMBERS: dict[torch.dtype, int] = {
     torch.uint8: 0,
@@ -23,8 +27,25 @@ _NUMBERS: dict[torch.dtype, int] = {
 }
 
 
+def check_types(nodes: Iterable[Node]) -> None:
+    """EmitError, with node and line, for a value of a type that the format has no number for."""
+    for node in nodes:
+        for value in tensors_of(node):
+            if value.dtype not in _NUMBERS:
+                kind = str(value.dtype).removeprefix("torch.")
+                hint = (
+                    "real and imaginary parts as real tensors: torch.view_as_real"
+                    if value.is_complex()
+                    else "x.to(torch.float32)"
+                )
+                raise EmitError(
+                    f"{at_node(node)} tensors must be of integers, bools or real floating numbers "
+                    f"that files know; got {kind}; try {hint}"
+                )
+
+
 def scalar_type(dtype: torch.dtype) -> int:
-    """EmitError for a type that the format has no number for; `check_types` tells the node."""
+    """EmitError for a type that the format has no number for."""
     try:
         return _NUMBERS[dtype]
     except KeyError:

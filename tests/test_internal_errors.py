@@ -1,0 +1,142 @@
+"""Faults of edgewise are told as such: with the stage, the node, the user's line, their cause."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+import edgewise
+from edgewise.backends.ethosu import EthosUCompileSpec, EthosUPartitioner
+from edgewise.backends.ethosu.table import BY_TARGET as ETHOSU_ROWS
+from edgewise.backends.neutron.table import BY_TARGET as NEUTRON_ROWS
+from edgewise.backends.xnnpack import XnnpackPartitioner, XNNPACKQuantizer
+from edgewise.backends.xnnpack.table import BY_TARGET as XNNPACK_ROWS
+from edgewise.cli.errors import DEFECT, failure_of
+from edgewise.errors import EdgewiseError, InternalError
+from edgewise.partition import DelegationSpec, Partitioner, PartitionResult
+from support import export
+
+FAULTS = (TypeError("fault"), KeyError("fault"), ValueError("fault"), AttributeError("fault"))
+INPUTS = (torch.randn(2, 8),)
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.linear(x) + x)
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def fail(*args: Any, **options: Any) -> Any:
+        raise error
+
+    return fail
+
+
+def told(error: Exception, stage: str, line: bool = True) -> str:
+    place = rf"\[\w+: aten\.\S+, \S*{re.escape(__file__.rpartition('/')[2])}:\d+\] " if line else ""
+    return rf"(?s){place}.*{stage}.* must not fail; got {type(error).__name__}: .*fault.*report"
+
+
+@pytest.mark.parametrize("error", FAULTS, ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize(
+    ("rows", "backend", "quantize"),
+    [
+        (XNNPACK_ROWS, "xnnpack", None),
+        (ETHOSU_ROWS, "ethos-u55-128", "int8"),
+        (NEUTRON_ROWS, "neutron-imxrt700-reference", "int8"),
+    ],
+    ids=["xnnpack", "ethosu", "neutron"],
+)
+def test_a_fault_in_a_row(
+    rows: dict, backend: str, quantize: str | None, error: Exception, monkeypatch: Any
+) -> None:
+    target = torch.ops.aten.add.Tensor
+    monkeypatch.setitem(rows, target, replace(rows[target], lower=raising(error)))
+    calibration = [INPUTS] if quantize else None
+    with pytest.raises(InternalError, match=told(error, "lowering")) as raised:
+        edgewise.compile(
+            Model(),
+            INPUTS,
+            backend=backend,
+            quantize=quantize,
+            calibration=calibration,
+            verbose=False,
+        )
+    assert raised.value.__cause__ is error
+    assert failure_of(raised.value).code == DEFECT
+
+
+@pytest.mark.parametrize("error", FAULTS, ids=lambda e: type(e).__name__)
+def test_a_fault_in_the_trial_of_symbolic_sizes(error: Exception, monkeypatch: Any) -> None:
+    """Is no advice to export with static shapes."""
+    target = torch.ops.aten.relu.default
+    row = replace(XNNPACK_ROWS[target], lower=raising(error))
+    monkeypatch.setitem(XNNPACK_ROWS, target, row)
+    program = export(Model(), INPUTS, dynamic_shapes=({0: Dim.AUTO},))
+    with pytest.raises(InternalError, match=told(error, r"to_\w+")) as raised:
+        edgewise.to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
+    assert raised.value.__cause__ is error
+
+
+STAGES = {
+    "to_edge": "edgewise.edge.to_edge.normalize",
+    "to_backend": "edgewise.lowering.lower_partitions",
+    "XnnpackBackend.preprocess": "edgewise.backends.xnnpack.backend.optimize",
+    "to_executorch": "edgewise.emit.emit.StructuredEmitter.emit",
+}
+
+
+@pytest.mark.parametrize("error", FAULTS, ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_fault_in_a_stage(stage: str, error: Exception, monkeypatch: Any) -> None:
+    monkeypatch.setattr(STAGES[stage], raising(error))
+    with pytest.raises(InternalError, match=told(error, stage, line=False)) as raised:
+        edgewise.compile(Model(), INPUTS, verbose=False)
+    assert raised.value.__cause__ is error
+
+
+def test_a_fault_in_a_quantizer(monkeypatch: Any) -> None:
+    monkeypatch.setattr(XNNPACKQuantizer, "_annotate", raising(FAULTS[0]))
+    with pytest.raises(InternalError, match=told(FAULTS[0], "annotate")):
+        edgewise.compile(Model(), INPUTS, quantize="int8", calibration=[INPUTS], verbose=False)
+
+
+def test_what_is_the_users_stays_as_it_is() -> None:
+    class Own(Partitioner):
+        def partition(self, exported_program: Any) -> PartitionResult:
+            raise TypeError("mine")
+
+    def check(node: Any) -> bool:
+        raise KeyError("mine")
+
+    program = export(Model(), INPUTS)
+    with pytest.raises(TypeError, match="^mine$"):
+        edgewise.to_edge_transform_and_lower(program, partitioner=[Own()])
+    with pytest.raises(KeyError, match="mine"):
+        edgewise.to_edge(program).to_executorch(
+            edgewise.ExecutorchBackendConfig(external_constants=check)
+        )
+
+
+def test_own_conditions_stay_as_they_are() -> None:
+    with pytest.raises(EdgewiseError, match="tagged; got another one"):
+
+        class Other(Partitioner):
+            def partition(self, exported_program: Any) -> PartitionResult:
+                return PartitionResult(program, {"a": DelegationSpec("Nothing")})
+
+        program = export(Model(), INPUTS)
+        edgewise.to_edge_transform_and_lower(program, partitioner=[Other()])
+    spec = EthosUPartitioner(EthosUCompileSpec("ethos-u55-128"))
+    assert edgewise.to_edge_transform_and_lower(program, partitioner=[spec]).delegation_report()
