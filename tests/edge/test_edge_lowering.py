@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from pathlib import Path
 from typing import Any
@@ -394,3 +395,71 @@ def test_compile_leaves_the_model_in_its_mode() -> None:
     compiled = edgewise.compile(model, X[0])
     assert model.training
     assert_close(run_ours(compiled.buffer, X)[0], eager64(model, X))
+
+
+class NamedLikeAFunction(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 2)
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return self.linear(input)
+
+
+@pytest.mark.parametrize("what", ["exported", "edge", "lowered", "finished"])
+def test_copies_lower(what: str) -> None:
+    """copy.deepcopy renames `input` in the graph, not in the signature."""
+    module, inputs = NamedLikeAFunction().eval(), (torch.randn(4, 3),)
+    exported = export(module, inputs)
+    if what == "exported":
+        exported = copy.deepcopy(exported)
+    edge = edgewise.to_edge(exported)
+    edge = copy.deepcopy(edge) if what == "edge" else edge
+    lowered = edge.to_backend(XnnpackPartitioner())
+    program = (copy.deepcopy(lowered) if what == "lowered" else lowered).to_executorch()
+    program = copy.deepcopy(program) if what == "finished" else program
+    assert_close(run_ours(program.buffer, inputs)[0], module(*inputs))
+
+
+def test_the_report_of_several_methods_shows_all() -> None:
+    programs = {n: export(NamedLikeAFunction(), (torch.randn(4, 3),)) for n in ("encode", "decode")}
+    edge = edgewise.to_edge(programs)
+    for report in (edge.delegation_report(), edge.to_executorch().delegation_report()):
+        assert [line for line in str(report).splitlines() if line.startswith("method")] == [
+            "method encode: 2 nodes, 0 delegates",
+            "method decode: 2 nodes, 0 delegates",
+        ]
+    assert str(edge.delegation_report("decode")).startswith("method decode")
+    assert "encode" not in str(edge.delegation_report("decode"))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.view_as_complex(x.reshape(2, 3, 2)).abs(),
+        lambda x: torch.fft.rfft(x).abs(),
+        lambda x: torch.complex(x, x).real,
+    ],
+    ids=["view_as_complex", "rfft", "complex"],
+)
+def test_complex_numbers_are_refused_with_their_line(function: Any) -> None:
+    with pytest.raises(EdgewiseError, match=r"\[\w+: aten\.\S+, \S*:\d+\] .*complex.*; try real"):
+        edgewise.to_edge(export(Fn(function), (torch.randn(3, 4),))).to_executorch()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x << 2,
+        lambda x: x >> 1,
+        lambda x: 3 << x.abs(),
+        lambda x: torch.bitwise_right_shift(1000, x.abs()),
+        lambda x: torch.bitwise_left_shift(x, x.abs()),
+        lambda x: torch._int_mm(x.to(torch.int8).repeat(8, 4), x.to(torch.int8).repeat(8, 4).T),
+    ],
+)
+def test_shifts_and_products_of_integers(function: Any) -> None:
+    x = torch.randint(-5, 6, (4, 8))
+    module = Fn(function)
+    pte = edgewise.to_edge(export(module, (x,))).to_executorch().buffer
+    assert torch.equal(torch.as_tensor(run_ours(pte, (x,))[0]), module(x))

@@ -211,10 +211,14 @@ def test_names_are_registered_once() -> None:
 def test_a_missing_kernel_is_said_at_lowering_and_at_load() -> None:
     edge = edgewise.to_edge(export(Fn(lambda x: ops.nowhere(x, 2.0).sin()), (X,)))
     call = r'register_kernel\("edgewise_test::nowhere\.out"\)'
-    with pytest.warns(MissingKernelWarning, match=rf"(?s)Tensor x, float k\) -> Tensor.*{call}"):
-        pte = edge.to_executorch().buffer
-    with pytest.raises(UnsupportedOperatorError, match=call):
-        edge.to_executorch(ExecutorchBackendConfig(missing_kernels="error"))
+    said = rf"(?s)nowhere\S*default, \S+:\d+\].*Tensor x, float k\) -> Tensor.*{call}"
+    with pytest.warns(MissingKernelWarning, match=said):
+        pte = edge.to_executorch(ExecutorchBackendConfig(missing_kernels="warn")).buffer
+    with pytest.raises(UnsupportedOperatorError, match=said):
+        edge.to_executorch()
+    report = edge.delegation_report()
+    assert list(report.missing_kernels.values()) == ["edgewise_test::nowhere.out"]
+    assert "no kernel: edgewise_test::nowhere.out" in str(report)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         edge.to_executorch(ExecutorchBackendConfig(missing_kernels="ignore"))
@@ -258,8 +262,11 @@ def _build(source: Path, folder: Path) -> Path:
 def test_a_library_of_kernels(tmp_path: Path) -> None:
     library = _build(Path(__file__).parent / "kernel_library", tmp_path)
     module = Fn(lambda x: ops.axpb(x.cos(), 2.0, 0.5) + 1)
+    with pytest.raises(UnsupportedOperatorError, match=r"axpb\.out"):
+        lower(module, (X,))
+    edge = edgewise.to_edge(export(module, (X,)))
     with pytest.warns(MissingKernelWarning):
-        pte = lower(module, (X,)).buffer
+        pte = edge.to_executorch(ExecutorchBackendConfig(missing_kernels="warn")).buffer
     assert operators(pte).count("edgewise_test::axpb.out") == 1
     assert runtime.load_kernels(library) == ["edgewise_test::axpb.out"]
     assert_close(run_ours(pte, (X,))[0], eager(module, (X,)))
