@@ -97,11 +97,12 @@ def _layer(product: Node, constants: Constants) -> _Layer | None:
     user = _reader(node)
     if user is not None and user.target in _VIEWS:
         node, user = user, _reader(user)
-    bias = None
+    bias: Node | None = None
     if user is not None and user.target in _SUMS and user.args[0] is node:
         given = user.args[1]
-        stored = isinstance(given, Node) and given in constants
-        if stored and list(fake(given).shape) == [fake(weight).shape[0]]:
+        if not isinstance(given, Node):
+            return None
+        if given in constants and list(fake(given).shape) == [fake(weight).shape[0]]:
             node, bias = user, given
     source = x if quantize is None else quantize.args[0]
     assert isinstance(source, Node)
