@@ -477,9 +477,6 @@ UNREACHED["slice_copy", "the size along dim is static"] = "as view_copy"
 UNREACHED["slice_copy", "with a step: static shapes only"] = "as view_copy"
 UNREACHED["select_copy", "a negative index only where the size is static"] = "as view_copy"
 ASKED |= xnnpack_more_cases.ASKED
-for _row in ("quantize_per_tensor", "dequantize_per_tensor"):
-    _scale = "a normal positive scale, and a zero point of the type"
-    UNREACHED[_row, _scale] = "not lowered at all: test_edge_quantization_parameters.py"
 ASKED["linear: a vector times a computed weight"] = (
     Fn(F.linear),
     (t(5), t(4, 5)),
