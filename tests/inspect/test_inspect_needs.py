@@ -33,7 +33,7 @@ CASES: dict[str, tuple[nn.Module, Any, dict[str, Any], str, str]] = {
         Fn(lambda x: torch.var_mean(x, -1)),
         (M,),
         {"partitioner": None},
-        LATER.format("1.1"),
+        LATER.format("1.3"),
         "aten::var_mean.correction_out",
     ),
     "pooling to a size": (
