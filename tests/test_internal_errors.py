@@ -13,6 +13,7 @@ from torch import nn
 from torch.export import Dim
 
 import edgewise
+import edgewise.backends.ethosu.rows  # fills the table
 import edgewise.backends.neutron.rows  # fills the table
 from edgewise.backends.ethosu.table import BY_TARGET as ETHOSU_ROWS
 from edgewise.backends.neutron.table import BY_TARGET as NEUTRON_ROWS

@@ -82,7 +82,7 @@ def test_needs(name: str) -> None:
 
 def test_integer_weights_in_floating_point() -> None:
     program = edgewise.compile(
-        nn.Linear(32, 8), (torch.rand(2, 32),), quantize="int4-weight", group_size=32, verbose=False
+        nn.Linear(64, 8), (torch.rand(2, 64),), quantize="int4-weight", group_size=32, verbose=False
     )
     assert runs_on(program.needs()) == OURS
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graphlib import CycleError
+from itertools import pairwise
 
 import pytest
 from hypothesis import example, given
@@ -58,8 +59,7 @@ def test_a_cycle_is_told(graph: Graph, data: st.DataObject) -> None:
     cycle = failure.value.args[1]
     assert cycle[0] == cycle[-1]
     assert all(
-        before in graph[after] or after in graph[before]
-        for before, after in zip(cycle, cycle[1:], strict=False)
+        before in graph[after] or after in graph[before] for before, after in pairwise(cycle)
     )
 
 

@@ -123,11 +123,13 @@ def _renamed_by_deepcopy(graph: Graph, signature: ExportGraphSignature) -> dict[
     returned = next(iter(reversed(graph.nodes))).args[0]
     outputs = list(returned) if isinstance(returned, (tuple, list)) else []
     found: dict[str, str] = {}
-    for nodes, specs in ((inputs, signature.input_specs), (outputs, signature.output_specs)):
-        if len(nodes) != len(specs):
+    input_args = [spec.arg for spec in signature.input_specs]
+    output_args = [spec.arg for spec in signature.output_specs]
+    for nodes, args in ((inputs, input_args), (outputs, output_args)):
+        if len(nodes) != len(args):
             continue
-        for node, spec in zip(nodes, specs, strict=True):
-            name = getattr(spec.arg, "name", None)
+        for node, arg in zip(nodes, args, strict=True):
+            name = getattr(arg, "name", None)
             if isinstance(node, Node) and isinstance(name, str) and name not in known:
                 found[name] = node.name
     return found

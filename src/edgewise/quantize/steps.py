@@ -51,7 +51,7 @@ def drop_unused_indices(model: GraphModule) -> bool:
 
 
 def _is_first(item: Node) -> bool:
-    return is_getitem(item) and item.args[1] == 0
+    return is_getitem(item) and bool(item.args[1] == 0)
 
 
 _WITH_INDICES = aten.max_pool2d_with_indices.default

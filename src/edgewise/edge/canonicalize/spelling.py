@@ -209,7 +209,7 @@ def _matmul(graph: Graph, node: Node) -> Node | None:
     return None
 
 
-_SHIFTS = {
+_SHIFTS: dict[Any, Any] = {
     aten.__lshift__.Tensor: aten.bitwise_left_shift.Tensor,
     aten.__rshift__.Tensor: aten.bitwise_right_shift.Tensor,
     aten.__lshift__.Scalar: aten.bitwise_left_shift.Tensor_Scalar,
