@@ -7,6 +7,9 @@ VENV := .venv
 PY := $(VENV)/bin/python
 DEV := build/dev
 SANITIZE := build/sanitize
+THREADS := build/threads
+FUZZ := build/fuzz
+FUZZ_SECONDS ?= 300
 QUIET := tools/quiet.sh
 WARNING := 'warning:'
 PACKAGES := build/.packages
@@ -15,7 +18,7 @@ NATIVE_FILES = $(shell find native -name '*.h' -o -name '*.cpp')
 CROSS := aarch64 armv7
 CROSS_TESTS := OFF
 
-.PHONY: help setup native demo test pytest ctest conformance interop mutation lint format sanitize docs bench wheel runtime-wheel clean distclean
+.PHONY: help setup native demo test pytest ctest conformance interop mutation fuzz lint format sanitize docs bench wheel runtime-wheel clean distclean
 .PHONY: cross cross-test $(CROSS:%=cross-%) $(CROSS:%=cross-test-%) $(CROSS:%=cross-ctest-%)
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
@@ -29,7 +32,8 @@ help:
 	@echo "make interop    files of both sides on every release of ExecuTorch (downloads 6 GB once)"
 	@echo "make lint       ruff, mypy, clang-format"
 	@echo "make format     let ruff and clang-format rewrite the sources"
-	@echo "make sanitize   the native tests under AddressSanitizer and UBSan"
+	@echo "make sanitize   the native tests under AddressSanitizer and UBSan, threads under TSan"
+	@echo "make fuzz       damaged files of each kind, made by libFuzzer (FUZZ_SECONDS=300)"
 	@echo "make cross      the runtime for 64-bit and 32-bit Arm Linux, in build/cross"
 	@echo "make cross-test  the one for 64-bit Arm, built and run under qemu-user;"
 	@echo "                cross-test-armv7: the one for 32-bit Arm"
@@ -118,6 +122,26 @@ sanitize: $(SANITIZE)/build.ninja
 	@UBSAN_OPTIONS=print_stacktrace=1 $(QUIET) --show '^[0-9]+% tests passed' \
 	  build/logs/sanitize-ctest.log "ctest under sanitizers" \
 	  ctest --test-dir $(SANITIZE) --output-on-failure --no-tests=error
+	@$(QUIET) build/logs/threads-configure.log "configure" \
+	  cmake -S . -B $(THREADS) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+	  "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g" -DEDGEWISE_SANITIZE=thread \
+	  -DEDGEWISE_BUILD_TESTS=ON -DEDGEWISE_BUILD_C=OFF -DEDGEWISE_BUILD_TOOLS=OFF
+	@$(QUIET) build/logs/threads.log "build for ThreadSanitizer" \
+	  cmake --build $(THREADS) --target edgewise_xnnpack_threads_test
+	@$(QUIET) build/logs/threads-test.log "threads under ThreadSanitizer" \
+	  $(THREADS)/native/tests/edgewise_xnnpack_threads_test
+
+# Fuzzers of each kind of file, for FUZZ_SECONDS each.
+fuzz: | $(PACKAGES)
+	@command -v clang++ > /dev/null || { echo "[fuzz] libFuzzer is clang's; try:" \
+	  "apt-get install clang libclang-rt-14-dev" >&2; exit 1; }
+	@$(QUIET) --show '^-- XNNPACK' build/logs/fuzz-configure.log "configure" \
+	  cmake -S . -B $(FUZZ) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+	  "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g" -DCMAKE_C_COMPILER=clang \
+	  -DCMAKE_CXX_COMPILER=clang++ -DEDGEWISE_SANITIZE=ON -DEDGEWISE_BUILD_FUZZERS=ON \
+	  -DEDGEWISE_BUILD_C=OFF -DEDGEWISE_BUILD_TOOLS=OFF
+	@$(QUIET) build/logs/fuzz.log "fuzzers" cmake --build $(FUZZ)
+	@tools/run_fuzzers.sh $(FUZZ) $(FUZZ_SECONDS)
 
 # ---- other processors
 

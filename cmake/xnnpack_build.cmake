@@ -250,7 +250,7 @@ endfunction()
 
 # Sets `out` to the prefix, or `out_reason` to why Debian's sources cannot be had.
 function(edgewise_build_xnnpack_from_debian out out_reason)
-  edgewise_xnnpack_prefix(prefix "${edgewise_debian_xnnpack_version}")
+  edgewise_xnnpack_prefix(prefix "${edgewise_debian_xnnpack_version}" ${edgewise_debian_pins})
   if(NOT IS_DIRECTORY "${prefix}")
     find_program(EDGEWISE_APT_GET apt-get)
     mark_as_advanced(EDGEWISE_APT_GET)

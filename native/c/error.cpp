@@ -20,6 +20,7 @@ LastError& last_error() {
 static_assert(EDGEWISE_INVALID_PROGRAM == static_cast<int>(Code::kInvalidProgram));
 static_assert(EDGEWISE_OUT_OF_MEMORY == static_cast<int>(Code::kOutOfMemory));
 static_assert(EDGEWISE_INTERNAL == static_cast<int>(Code::kInternal));
+static_assert(EDGEWISE_CANCELLED == static_cast<int>(Code::kCancelled));
 
 }  // namespace
 

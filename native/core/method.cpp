@@ -158,12 +158,21 @@ Status MethodInstance::run(RunProfile* profile) {
       status = error(Code::kUnsupported, "loops may take %llu rounds in one call; got more",
                      static_cast<unsigned long long>(kMaxRounds));
     }
+    if (status.ok() && cancel_check_ && is_cancelled()) [[unlikely]]
+      status = error(Code::kCancelled, "the caller cancelled the call");
     if (!status.ok()) return status.within(describe(at));
     if (profile != nullptr) [[unlikely]]
       profile->end_instruction();
     at = next;
   }
   return Status::ok_status();
+}
+
+bool MethodInstance::is_cancelled() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_check_) return false;
+  next_check_ = now + std::chrono::milliseconds(50);
+  return cancel_check_();
 }
 
 Status MethodInstance::run_call(const InstructionPlan& instruction,
@@ -206,7 +215,7 @@ Status MethodInstance::move(uint32_t from, uint32_t to) {
     return Status::ok_status();
   }
   // A shared buffer would leave one of the two with a stale pointer when the other grows.
-  auto buffer = std::make_shared<DynamicBuffer>();
+  auto buffer = std::make_shared<DynamicBuffer>(tensor->buffer()->limit());
   EDGEWISE_RETURN_IF_ERROR(buffer->reserve(tensor->nbytes()));
   if (tensor->nbytes() != 0 && tensor->data<void>() != nullptr) {
     std::memcpy(buffer->data(), tensor->data<void>(), tensor->nbytes());

@@ -1,6 +1,7 @@
 // One instance of a method: its memory, value table, delegates and interpreter.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -19,10 +20,10 @@ using DelegateFactory = std::function<Result<std::unique_ptr<Delegate>>(size_t i
 
 class MethodInstance : public Method {
  public:
-  // `plan` lives as long as `program`.
+  // `plan` lives as long as `program`. max_memory: as LoadOptions.
   static Result<std::unique_ptr<Method>> create(std::shared_ptr<const Program> program,
                                                 const MethodPlan& plan,
-                                                std::shared_ptr<Session> session,
+                                                std::shared_ptr<Session> session, size_t max_memory,
                                                 const DelegateFactory& make_delegate);
 
   const MethodInfo& info() const override { return plan_.info; }
@@ -30,6 +31,7 @@ class MethodInstance : public Method {
   Status lend_input(size_t index, const Value& value) override;
   using Method::execute;
   Status execute(RunProfile* profile) override;
+  void set_cancel_check(std::function<bool()> check) override { cancel_check_ = std::move(check); }
   const Value* output(size_t index) const override;
   bool bind_output(size_t index, void* data, size_t capacity_bytes) override;
   Status reset() override;
@@ -43,8 +45,8 @@ class MethodInstance : public Method {
     std::vector<Value*> arguments;
   };
 
-  MethodInstance(std::shared_ptr<const Program> program, const MethodPlan& plan)
-      : program_(std::move(program)), plan_(plan) {}
+  MethodInstance(std::shared_ptr<const Program> program, const MethodPlan& plan, size_t max_memory)
+      : program_(std::move(program)), plan_(plan), max_memory_(max_memory) {}
 
   Status resolve_kernels();
   void join_calls();
@@ -59,6 +61,7 @@ class MethodInstance : public Method {
   Status run_guarded(RunProfile* profile);
 
   Status run(RunProfile* profile);
+  bool is_cancelled();
   Status run_profiled(RunProfile& profile);
   Status run_call(const InstructionPlan& instruction, std::span<Value* const> arguments,
                   RunProfile* profile);
@@ -71,6 +74,7 @@ class MethodInstance : public Method {
 
   std::shared_ptr<const Program> program_;  // first, so that it goes last
   const MethodPlan& plan_;
+  const size_t max_memory_;  // as LoadOptions
   MethodMemory memory_;
   std::vector<Value> values_;           // never resized: lists point into it
   std::vector<const Kernel*> kernels_;  // of plan_.operators; null if not used
@@ -88,7 +92,9 @@ class MethodInstance : public Method {
   std::vector<Known> bindable_;
   std::vector<Known> lendable_;
   std::vector<bool> input_lent_;  // is in the caller's memory
-  size_t last_events_ = 0;        // of the last run that was profiled
+  std::function<bool()> cancel_check_;
+  std::chrono::steady_clock::time_point next_check_;
+  size_t last_events_ = 0;  // of the last run that was profiled
 };
 
 }  // namespace edgewise

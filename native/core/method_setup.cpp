@@ -66,8 +66,9 @@ Status missing_operators(const MethodPlan& plan, const std::map<uint32_t, size_t
 Result<std::unique_ptr<Method>> MethodInstance::create(std::shared_ptr<const Program> program,
                                                        const MethodPlan& plan,
                                                        std::shared_ptr<Session> session,
+                                                       size_t max_memory,
                                                        const DelegateFactory& make_delegate) {
-  std::unique_ptr<MethodInstance> method(new MethodInstance(std::move(program), plan));
+  std::unique_ptr<MethodInstance> method(new MethodInstance(std::move(program), plan, max_memory));
   EDGEWISE_RETURN_IF_ERROR(method->resolve_kernels());
   Result<MethodMemory> memory = MethodMemory::allocate(plan, std::move(session));
   if (!memory) return memory.status().within(plan.name);
@@ -151,7 +152,7 @@ Status MethodInstance::fill_value(const ValuePlan& source, Value& value) {
                                          dynamic ? 0 : plan->nbytes, plan->dynamism);
     if (!tensor) return tensor.status();
     tensor->set_writable(!constant);
-    if (dynamic) tensor->set_buffer(std::make_shared<DynamicBuffer>());
+    if (dynamic) tensor->set_buffer(std::make_shared<DynamicBuffer>(max_memory_));
     // The memory is zero, and stays untouched where nothing else is wanted. What is shared may have
     // changed already: the session filled it.
     const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };

@@ -1,5 +1,6 @@
 #include "edgewise/program.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <new>
@@ -20,11 +21,12 @@ namespace {
 class LoadedProgram : public Program {
  public:
   LoadedProgram(std::unique_ptr<PteFile> file, std::vector<MethodPlan> methods, int threads,
-                bool own_kernels)
+                const LoadOptions& options)
       : file_(std::move(file)),
         methods_(std::move(methods)),
         threads_(threads),
-        own_kernels_(own_kernels) {}
+        own_kernels_(options.own_kernels),
+        max_memory_(options.max_memory) {}
 
   std::vector<std::string> method_names() const override {
     std::vector<std::string> names;
@@ -39,6 +41,10 @@ class LoadedProgram : public Program {
   }
 
   Result<std::shared_ptr<Session>> new_session() override {
+    size_t shared = 0;
+    for (const MethodPlan& method : methods_)
+      shared = std::max(shared, planned_bytes(method, true));
+    EDGEWISE_RETURN_IF_ERROR(check_memory(shared).within("session"));
     try {
       return Session::create(this, methods_);
     } catch (const std::bad_alloc&) {
@@ -51,6 +57,7 @@ class LoadedProgram : public Program {
                                               std::shared_ptr<Session> session) override {
     const MethodPlan* method = find_method(name);
     if (method == nullptr) return no_method(name);
+    EDGEWISE_RETURN_IF_ERROR(check_memory(planned_bytes(*method, false)).within(method->name));
     if (session == nullptr) {
       Result<std::shared_ptr<Session>> own = new_session();
       if (!own) return own.status();
@@ -61,7 +68,7 @@ class LoadedProgram : public Program {
     }
     try {
       return MethodInstance::create(
-          shared_from_this(), *method, std::move(session),
+          shared_from_this(), *method, std::move(session), max_memory_,
           [this, method](size_t index) { return make_delegate(*method, index); });
     } catch (const std::bad_alloc&) {
       return error(Code::kOutOfMemory, "[%s] there is no memory left", method->name.c_str());
@@ -78,6 +85,21 @@ class LoadedProgram : public Program {
       if (method.name == name) return &method;
     }
     return nullptr;
+  }
+
+  // Of one arena after the other: reading the plan made sure that the sum is a number.
+  static size_t planned_bytes(const MethodPlan& method, bool only_shared) {
+    size_t total = 0;
+    for (size_t arena = 0; arena < method.arenas.size(); ++arena) {
+      if (!only_shared || method.shared_arenas[arena]) total += method.arenas[arena];
+    }
+    return total;
+  }
+
+  Status check_memory(size_t planned) const {
+    if (max_memory_ == 0 || planned <= max_memory_) return Status::ok_status();
+    return error(Code::kOutOfMemory, "max_memory is %zu bytes; the program plans %zu", max_memory_,
+                 planned);
   }
 
   Status no_method(std::string_view name) const {
@@ -129,6 +151,7 @@ class LoadedProgram : public Program {
   const std::vector<MethodPlan> methods_;
   const int threads_;
   const bool own_kernels_;
+  const size_t max_memory_;
   std::mutex mutex_;  // of states_ and of making delegates
   std::map<std::string, std::shared_ptr<BackendProgramState>> states_;
 };
@@ -187,8 +210,8 @@ Result<std::shared_ptr<Program>> load(Result<FileBytes> bytes, const LoadOptions
   Result<std::vector<MethodPlan>> methods = read_methods(**file);
   if (!methods) return methods.status();
   const int threads = options.threads > 0 ? options.threads : physical_core_count();
-  return std::shared_ptr<Program>(std::make_shared<LoadedProgram>(
-      std::move(*file), std::move(*methods), threads, options.own_kernels));
+  return std::shared_ptr<Program>(
+      std::make_shared<LoadedProgram>(std::move(*file), std::move(*methods), threads, options));
 }
 
 // `make_bytes` runs inside, as it allocates, too.

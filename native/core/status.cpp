@@ -24,6 +24,8 @@ std::string_view to_string(Code code) {
       return "input/output";
     case Code::kBackend:
       return "backend";
+    case Code::kCancelled:
+      return "cancelled";
     case Code::kInternal:
       return "internal";
   }

@@ -21,6 +21,10 @@ DynamicBuffer::~DynamicBuffer() { release(); }
 
 Status DynamicBuffer::reserve(size_t bytes) {
   if (data_ != nullptr && bytes <= capacity_) return Status::ok_status();
+  if (limit_ != 0 && bytes > limit_) {
+    return error(Code::kOutOfMemory, "[tensor] max_memory is %zu bytes; got a tensor of %zu",
+                 limit_, bytes);
+  }
   void* data = allocate_padded(bytes);
   if (data == nullptr) {
     return error(Code::kOutOfMemory, "[tensor] %zu bytes could not be allocated", bytes);

@@ -59,7 +59,8 @@ typedef enum edgewise_code {
   EDGEWISE_OUT_OF_MEMORY = 5,
   EDGEWISE_IO = 6,
   EDGEWISE_BACKEND = 7, /* a delegate failed */
-  EDGEWISE_INTERNAL = 8
+  EDGEWISE_INTERNAL = 8,
+  EDGEWISE_CANCELLED = 9 /* a check of the caller's asked for it: in C++ only */
 } edgewise_code;
 
 /* "[where] rule; got X; try Y" of the last call that failed in this thread; empty if none did.

@@ -1,5 +1,6 @@
 // Scalars of a program: arithmetic on symbolic sizes, sizes of tensors, and the value of
 // a tensor of one element. The result is written to the value after the arguments.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -215,8 +216,10 @@ Status keep_rows(Tensor* target, size_t row, int64_t index) {
     return error(Code::kOutOfMemory, "[et_copy_index] the rows do not fit memory");
   }
   if (used + row <= buffer->capacity()) return Status::ok_status();
-  auto larger = std::make_shared<DynamicBuffer>();
-  EDGEWISE_RETURN_IF_ERROR(larger->reserve(2 * (used + row)));
+  auto larger = std::make_shared<DynamicBuffer>(buffer->limit());
+  size_t wanted = 2 * (used + row);
+  if (buffer->limit() != 0) wanted = std::max(used + row, std::min(wanted, buffer->limit()));
+  EDGEWISE_RETURN_IF_ERROR(larger->reserve(wanted));
   if (used != 0 && used <= buffer->capacity()) std::memcpy(larger->data(), buffer->data(), used);
   target->set_data(larger->data(), larger->capacity());
   target->set_buffer(std::move(larger));

@@ -2,17 +2,29 @@
 
 #include "levels.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace edgewise {
 namespace {
+
+#if defined(__x86_64__) && EDGEWISE_HIGHEST_LEVEL >= 3
+// Clang before 15 does not know the name in __builtin_cpu_supports.
+bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
 
 int best_level() {
 #if defined(__x86_64__) && EDGEWISE_HIGHEST_LEVEL >= 3
   __builtin_cpu_init();
   // The features of the level that the compiler is told to use. It also asks whether the
   // system saves the wider registers.
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi") &&
-      __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt")) {
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c() &&
+      __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+      __builtin_cpu_supports("popcnt")) {
     return 3;
   }
 #endif

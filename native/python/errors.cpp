@@ -36,8 +36,10 @@ const char* class_name(Code code) {
 
 void raise(const Status& status) {
   nb::object cause = take_exception();
-  if (cause.is_valid() && !PyObject_IsInstance(cause.ptr(), PyExc_Exception)) {
-    // KeyboardInterrupt and the like are not failures of a backend: let them through.
+  if (cause.is_valid() &&
+      (status.code() == Code::kCancelled || !PyObject_IsInstance(cause.ptr(), PyExc_Exception))) {
+    // What a handler of signals raises is no failure of the method, and KeyboardInterrupt none of
+    // a backend: let them through.
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(cause.ptr())), cause.ptr());
     throw nb::python_error();
   }

@@ -46,12 +46,22 @@ class MethodFace::Turn {
 
 MethodFace::MethodFace(std::unique_ptr<Method> method, std::shared_ptr<SessionLock> lock)
     : method_(std::move(method)), lock_(std::move(lock)) {
+  method_->set_cancel_check(was_signalled);
   for (const ValueInfo& output : info().outputs) {
     may_bind_.push_back(output.kind == "Tensor" && output.dynamism == Dynamism::kStatic);
   }
 }
 
 MethodFace::~MethodFace() = default;
+
+// Runs the handlers of signals that came meanwhile. Python runs them in its main thread only.
+bool MethodFace::was_signalled() {
+  nb::gil_scoped_acquire acquire;
+  if (PyErr_CheckSignals() == 0) return false;
+  nb::python_error exception;
+  keep_exception(exception);
+  return true;
+}
 
 nb::tuple MethodFace::profile(nb::handle sequence) {
   auto call = std::make_unique<CallProfile>();

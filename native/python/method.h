@@ -48,6 +48,7 @@ class MethodFace {
   class Turn;
   struct Input;
 
+  static bool was_signalled();
   Input read_input(nanobind::handle object, size_t index) const;
   nanobind::list execute(nanobind::handle inputs, RunProfile* profile);
   Status run(std::vector<Input>& inputs, std::vector<ArrayMemory>& bound, RunProfile* profile);

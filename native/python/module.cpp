@@ -64,13 +64,14 @@ class ProgramFace {
   std::shared_ptr<Program> program_;
 };
 
-LoadOptions make_options(bool verify, int threads, bool own_kernels,
+LoadOptions make_options(bool verify, int threads, bool own_kernels, size_t max_memory,
                          const std::vector<std::string>& data_files) {
   LoadOptions options;
   options.data_files = data_files;
   options.verification = verify ? Verification::kInternalConsistency : Verification::kMinimal;
   options.threads = threads;
   options.own_kernels = own_kernels;
+  options.max_memory = max_memory;
   return options;
 }
 
@@ -83,11 +84,12 @@ std::vector<std::string> to_paths(const nb::list& paths) {
   return result;
 }
 
-ProgramFace load_file(nb::bytes path, bool verify, int threads, bool own_kernels,
+ProgramFace load_file(nb::bytes path, bool verify, int threads, bool own_kernels, size_t max_memory,
                       nb::list data_files) {
   forget_exception();
   const std::string name(path.c_str(), path.size());
-  const LoadOptions options = make_options(verify, threads, own_kernels, to_paths(data_files));
+  const LoadOptions options =
+      make_options(verify, threads, own_kernels, max_memory, to_paths(data_files));
   auto program = [&] {
     nb::gil_scoped_release release;
     return Program::load_file(name, options);
@@ -114,10 +116,11 @@ class BufferLock {
 };
 
 ProgramFace load_bytes(nb::handle data, bool verify, int threads, bool own_kernels,
-                       nb::list data_files) {
+                       size_t max_memory, nb::list data_files) {
   forget_exception();
   const BufferLock buffer(data);
-  const LoadOptions options = make_options(verify, threads, own_kernels, to_paths(data_files));
+  const LoadOptions options =
+      make_options(verify, threads, own_kernels, max_memory, to_paths(data_files));
   auto program = [&] {
     nb::gil_scoped_release release;
     return Program::load_bytes(buffer.bytes(), options);
@@ -181,9 +184,9 @@ NB_MODULE(_native, module) {
       .def("new_session", &ProgramFace::new_session)
       .def("load_method", &ProgramFace::load_method, "name"_a, "session"_a);
   module.def("load_file", &load_file, "path"_a, "verify"_a, "threads"_a, "own_kernels"_a,
-             "data_files"_a);
+             "max_memory"_a, "data_files"_a);
   module.def("load_bytes", &load_bytes, "data"_a, "verify"_a, "threads"_a, "own_kernels"_a,
-             "data_files"_a);
+             "max_memory"_a, "data_files"_a);
   module.def("backend_names", &backend_names);
   module.def("is_backend_available", &is_backend_available, "name"_a);
   module.def("operator_names", &kernel_names);

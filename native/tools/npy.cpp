@@ -184,7 +184,11 @@ Result<Array> read_npy(const std::string& path) {
     return error(errno == ENOENT ? Code::kNotFound : Code::kIo, "[npy] '%s' cannot be opened: %s",
                  path.c_str(), std::strerror(errno));
   }
-  Result<Header> header = read_header(path, file.get());
+  return read_npy(file.get(), path);
+}
+
+Result<Array> read_npy(std::FILE* file, const std::string& path) {
+  Result<Header> header = read_header(path, file);
   if (!header) return header.status();
   const TypeRow* row = nullptr;
   for (const TypeRow& candidate : kTypes) {
@@ -213,7 +217,7 @@ Result<Array> read_npy(const std::string& path) {
     const size_t begin = array.bytes.size();
     const size_t step = std::min(kStep, nbytes - begin);
     array.bytes.resize(begin + step);
-    if (std::fread(array.bytes.data() + begin, 1, step, file.get()) != step) {
+    if (std::fread(array.bytes.data() + begin, 1, step, file) != step) {
       return broken(path, "the file is truncated: " + std::to_string(nbytes) + " bytes expected");
     }
   }

@@ -5,6 +5,7 @@
 //   then the elements, little-endian
 #pragma once
 
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct Array {
 
 // Failures name the file, the field and what is taken.
 Result<Array> read_npy(const std::string& path);
+// The same of a file that is open; `name` is what messages call it.
+Result<Array> read_npy(std::FILE* file, const std::string& name);
 // Writes the elements in row-major order.
 Status write_npy(const std::string& path, const Tensor& tensor);
 

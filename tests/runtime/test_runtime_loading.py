@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import edgewise
 import edgewise.runtime as runtime
-from edgewise.runtime import NotFoundError, Runtime, Verification
+from edgewise.runtime import NotFoundError, OutOfMemoryError, Runtime, Verification
 
 
 def test_every_source_gives_the_same_program(add_pte: bytes, x: np.ndarray, tmp_path: Path) -> None:
@@ -85,12 +86,21 @@ def test_missing_method_lists_those_there_are(two_methods_pte: bytes) -> None:
         ({"threads": True}, TypeError),
         ({"verification": 1}, TypeError),
         ({"own_kernels": 1}, TypeError),
+        ({"max_memory": 0}, ValueError),
+        ({"max_memory": 1.5}, ValueError),
+        ({"max_memory": True}, ValueError),
     ],
 )
 def test_wrong_arguments(add_pte: bytes, arguments: dict, error: type[Exception]) -> None:
     arguments = {"data": add_pte} | arguments
     with pytest.raises(error, match=r"^\[load_program\].*got"):
         Runtime.get().load_program(arguments.pop("data"), **arguments)
+
+
+def test_max_memory(add_pte: bytes) -> None:
+    assert edgewise.load(add_pte, max_memory=1 << 20) is not None
+    with pytest.raises(OutOfMemoryError, match="max_memory is 8 bytes; the program plans"):
+        edgewise.load(add_pte, max_memory=8)
 
 
 def test_metadata(add_pte: bytes) -> None:

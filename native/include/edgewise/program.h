@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -33,6 +34,10 @@ struct LoadOptions {
   std::vector<std::span<const std::byte>> data_buffers = {};
   // Whether backends may use kernels of their own where these are faster than their library's.
   bool own_kernels = true;
+  // The most bytes that a method may plan for, with the state that methods share, and that a tensor
+  // whose size only the run tells may grow to; checked before anything is allocated. 0: no bound.
+  // What delegates' libraries take is not counted.
+  size_t max_memory = 0;
 };
 
 // What a caller needs to know of an input or output before running.
@@ -127,6 +132,9 @@ class Method {
   Status execute() { return execute(nullptr); }
   // The same, and says where the time went if `profile` is given; of no use after a failure.
   virtual Status execute(RunProfile* profile) = 0;
+  // `check` is asked about twenty times a second between instructions, in execute()'s thread; true
+  // ends the call with Code::kCancelled, after which the method can be run again. Empty: never.
+  virtual void set_cancel_check(std::function<bool()> check) = 0;
   // Valid until the next execute(). Null if out of range.
   virtual const Value* output(size_t index) const = 0;
   // Makes output `index` (a tensor) be written straight to the caller's memory from the

@@ -23,6 +23,7 @@ enum class Code : uint8_t {
   kIo,
   kBackend,  // a delegate failed
   kInternal,
+  kCancelled,  // the caller's own check asked for it
 };
 
 // The code's name as it is printed: "invalid program", "not found", ...

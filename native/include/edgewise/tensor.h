@@ -31,7 +31,8 @@ enum class Dynamism : uint8_t {
 // Memory of a tensor without a plan; grows on resize, freed by `release`.
 class DynamicBuffer {
  public:
-  DynamicBuffer() = default;
+  // `limit`: the most bytes that it may grow to; 0: no bound.
+  explicit DynamicBuffer(size_t limit = 0) : limit_(limit) {}
   ~DynamicBuffer();
   DynamicBuffer(const DynamicBuffer&) = delete;
   DynamicBuffer& operator=(const DynamicBuffer&) = delete;
@@ -42,10 +43,12 @@ class DynamicBuffer {
   void release();
   void* data() const { return data_; }
   size_t capacity() const { return capacity_; }
+  size_t limit() const { return limit_; }
 
  private:
   void* data_ = nullptr;
   size_t capacity_ = 0;
+  size_t limit_ = 0;
 };
 
 class Tensor {

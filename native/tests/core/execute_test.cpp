@@ -132,6 +132,25 @@ TEST(Execute, JumpsOnTensors) {
             std::string::npos);
 }
 
+TEST(Execute, IsCancelledByACheckOfTheCaller) {
+  FileSpec spec = branch_file();
+  // Back to the start as long as x[0] is not positive.
+  spec.methods[0].instructions = {kernel(1, {0, 3}), jump_false(3, 0), kernel(0, {0, 1, 2, 2})};
+  const auto method = load_forward(spec);
+  int asked = 0;
+  method->set_cancel_check([&asked] { return ++asked == 3; });
+  const Status status = run(*method, {-1, 2, 3, 4});
+  EXPECT_EQ(status.code(), Code::kCancelled) << status.message();
+  EXPECT_NE(status.message().find("cancelled"), std::string::npos) << status.message();
+  EXPECT_EQ(asked, 3);
+  // The method runs again, with a check or without.
+  for (const bool with_check : {true, false}) {
+    if (!with_check) method->set_cancel_check({});
+    ASSERT_TRUE(run(*method, {1, 2, 3, 4}).ok());
+    EXPECT_EQ(floats(method->output(0)), (std::vector<float>{11, 22, 33, 44}));
+  }
+}
+
 // y has a shape that only the run tells; z is a moved copy.
 FileSpec unbound_file() {
   FileSpec spec = add_file();

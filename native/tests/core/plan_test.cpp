@@ -235,5 +235,40 @@ TEST(Plan, SurvivesPlansLargerThanTheMachine) {
   EXPECT_EQ(loaded.status().code(), loaded.ok() ? Code::kOk : Code::kOutOfMemory);
 }
 
+TEST(Plan, KeepsToTheCallersBound) {
+  FileSpec spec = add_file();
+  method(spec).arenas = {0, 4096, 1024};
+  const auto file = make_file(spec);
+  for (const auto& [most, fits] : {std::pair<size_t, bool>{0, true}, {5120, true}, {5119, false}}) {
+    const auto program = Program::load_bytes(file, {.max_memory = most}).value();
+    const Status status = program->load_method("forward").status();
+    EXPECT_EQ(status.ok(), fits) << most << ": " << status.message();
+    if (fits) continue;
+    EXPECT_EQ(status.code(), Code::kOutOfMemory);
+    EXPECT_NE(status.message().find("max_memory is 5119 bytes; the program plans 5120"),
+              std::string::npos)
+        << status.message();
+  }
+}
+
+// What only the run tells: a tensor that grows.
+TEST(Plan, KeepsToTheCallersBoundWhileItRuns) {
+  using fb::TensorShapeDynamism;
+  FileSpec spec = add_file();
+  method(spec).values = {integer(3),
+                         tensor({.sizes = {9}, .dynamism = TensorShapeDynamism::DYNAMIC_UNBOUND})};
+  method(spec).inputs = {0};
+  method(spec).outputs = {1};
+  method(spec).operators = {{"test::ramp", "out"}};
+  method(spec).instructions = {kernel(0, {0, 1, 1})};
+  const auto program = Program::load_bytes(make_file(spec), {.max_memory = 2048}).value();
+  const auto loaded = program->load_method("forward").value();
+  for (const int64_t count : {512, 513, 100}) {
+    ASSERT_TRUE(loaded->set_input(0, Value(Value::Variant(count))).ok());
+    const Status status = loaded->execute();
+    EXPECT_EQ(status.code(), count * 4 > 2048 ? Code::kOutOfMemory : Code::kOk) << status.message();
+  }
+}
+
 }  // namespace
 }  // namespace edgewise::test

@@ -183,6 +183,7 @@ def load(
     threads: int | None = None,
     method: str | None = None,
     data_path: str | Path | Sequence[str | Path] | None = None,
+    max_memory: int | None = None,
 ) -> Model:
     """Loads a `.pte` file as a callable.
 
@@ -190,13 +191,16 @@ def load(
         path: the file, or its contents.
         threads: for delegates that use several; None: one per physical core.
         data_path: files (`.ptd`) with weights that are not in the program.
+        max_memory: the most bytes that a method may plan for (see `Runtime.load_program`).
         method: what `model(...)` runs; None: "forward", or a program's only method.
 
     Raises:
         NotFoundError: no such method.
         As `Runtime.load_program` and `Program.load_method`.
     """
-    program = Runtime.get().load_program(path, threads=threads, data_path=data_path)
+    program = Runtime.get().load_program(
+        path, threads=threads, data_path=data_path, max_memory=max_memory
+    )
     names = program.method_names
     if method is None:
         method = next(iter(names)) if len(names) == 1 else "forward"

@@ -177,6 +177,7 @@ class Runtime:
         threads: int | None = None,
         data_path: str | Path | Sequence[str | Path] | None = None,
         own_kernels: bool = True,
+        max_memory: int | None = None,
     ) -> Program:
         """Loads a `.pte` file.
 
@@ -188,6 +189,9 @@ class Runtime:
                 They are mapped; programs that name the same file share its memory.
             own_kernels: whether backends may use kernels of their own where these are faster
                 than their library's; False: to compare the two.
+            max_memory: the most bytes that a method may plan for, with the state that methods
+                share, and that a tensor whose size only the run tells may grow to: for files of
+                others. What delegates' libraries take is not counted. None: no bound.
 
         Raises:
             FileNotFoundError, OSError: the file cannot be read.
@@ -198,12 +202,18 @@ class Runtime:
         count = _check_threads(threads)
         if not isinstance(own_kernels, bool):
             raise TypeError(f"[load_program] own_kernels must be a bool; got {own_kernels!r}")
+        if max_memory is not None and (type(max_memory) is not int or max_memory <= 0):
+            raise ValueError(
+                f"[load_program] max_memory must be a number of bytes, 1 or more, or None; "
+                f"got {max_memory!r}"
+            )
+        most = max_memory or 0
         paths = [data_path] if isinstance(data_path, (str, os.PathLike)) else data_path or []
         files = [_readable(path) for path in paths]
         if isinstance(data, (str, os.PathLike)):
             path = _readable(data)
             try:
-                program = _native.load_file(path, verify, count, own_kernels, files)
+                program = _native.load_file(path, verify, count, own_kernels, most, files)
             except InvalidProgramError as error:
                 with open(path, "rb") as file:
                     raise _explained(error, file.read(64), str(data)) from None
@@ -224,7 +234,7 @@ class Runtime:
         if isinstance(data, memoryview) and not data.c_contiguous:
             data = bytes(data)
         try:
-            return Program(_native.load_bytes(data, verify, count, own_kernels, files))
+            return Program(_native.load_bytes(data, verify, count, own_kernels, most, files))
         except InvalidProgramError as error:
             raise _explained(error, bytes(data[:64]), "") from None
 

@@ -13,7 +13,7 @@ import quantized
 import quantized_cases
 import torch
 import torch.nn.functional as F
-from quantized import QBINT4, QCINT4, QCINT8, QDINT8, QINT8, float_kinds, kinds_of, pt2e
+from quantized import FLOAT, QBINT4, QCINT4, QCINT8, QDINT8, QINT8, float_kinds, kinds_of, pt2e
 from xnnpack_bounds import rows_in
 
 import edgewise
@@ -537,6 +537,32 @@ def test_integers_cross_the_border_of_a_program() -> None:
     assert kinds_of(pte) == {"Add": 1}
     (graph,) = payloads(pte)
     assert quantized.node_types(graph) == [("Add", [QINT8] * 3)]
+    (got,) = RUNTIMES["ours"](pte, x)
+    (want,) = quantized.reference(exported, x)
+    assert (got[0].int() - want.int()).abs().max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("scale", "nodes"),
+    [
+        (0.06, [("Convert", [QINT8, QINT8])]),
+        (0.05, [("Copy", [QINT8, QINT8])]),
+        (0.05 * 300, [("Convert", [QINT8, FLOAT]), ("Convert", [FLOAT, QINT8])]),
+    ],
+    ids=["another scale", "the same", "beyond what XNNPACK converts at once"],
+)
+def test_requantizing(scale: float, nodes: list[Any]) -> None:
+    qd = torch.ops.quantized_decomposed
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        real = qd.dequantize_per_tensor(x, 0.05, 3, -128, 127, torch.int8)
+        return qd.quantize_per_tensor(real, scale, 3, -128, 127, torch.int8)
+
+    x = (torch.randint(-128, 128, (3, 5), dtype=torch.int8),)
+    exported = torch.export.export(Fn(function), x)
+    pte = quantized.lower(exported).buffer
+    (graph,) = payloads(pte)
+    assert quantized.node_types(graph) == nodes
     (got,) = RUNTIMES["ours"](pte, x)
     (want,) = quantized.reference(exported, x)
     assert (got[0].int() - want.int()).abs().max() <= 1

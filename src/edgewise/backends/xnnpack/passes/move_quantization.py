@@ -245,10 +245,9 @@ def _common_quant(node: Node, integers: dict[Value, Value]) -> PerTensor | None:
 
 
 def _share_conversions(graph: Graph) -> None:
-    """One conversion for each value and type."""
+    """One conversion for each value and type; nobody reads the others, which drop_dead drops."""
     known: dict[tuple[Value | None, Quant | None, torch.dtype, str], Value] = {}
     same: dict[Value, Value] = {}
-    nodes: list[Node] = []
     for node in graph.nodes:
         node.inputs = [same.get(v, v) if v is not None else None for v in node.inputs]
         result = node.outputs[0]
@@ -256,7 +255,5 @@ def _share_conversions(graph: Graph) -> None:
             key = (node.inputs[0], result.quant, result.dtype, node.kind)
             if key in known:
                 same[result] = known[key]
-                continue
-            known[key] = result
-        nodes.append(node)
-    graph.nodes = nodes
+            else:
+                known[key] = result
