@@ -18,7 +18,7 @@ from cli_support import Command
 import edgewise
 from edgewise import to_edge, to_edge_transform_and_lower
 from edgewise.backends.xnnpack import XnnpackPartitioner, XNNPACKQuantizer
-from edgewise.errors import ExportError
+from edgewise.errors import ExportError, UnsupportedOperatorError
 from edgewise.runtime import (
     InvalidArgumentError,
     InvalidProgramError,
@@ -341,7 +341,8 @@ def test_calibration(given: Given) -> None:
 
 
 def test_missing_kernel() -> None:
-    """Of an operator of one's own: said while compiling, and again by a runtime without it."""
+    """Of an operator of one's own: an error when compiling, which may be a warning; a runtime without
+    it says so again."""
     library = torch.library.Library("newcomers", "FRAGMENT")
     library.define("twice(Tensor x) -> Tensor")
     library.impl("twice", lambda x: 2 * x, "CompositeExplicitAutograd")
@@ -351,8 +352,11 @@ def test_missing_kernel() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.ops.newcomers.twice(x) + 1
 
-    with pytest.warns(UserWarning, match=r"got none for\n +newcomers::twice.out.*\n.*try @edgew"):
-        program = edgewise.compile(Twice(), (X,), verbose=False)
+    told = r"got none for\n.*newcomers::twice.out.*\n.*try @edgew"
+    with pytest.raises(UnsupportedOperatorError, match=told):
+        edgewise.compile(Twice(), (X,), verbose=False)
+    with pytest.warns(UserWarning, match=told):
+        program = edgewise.compile(Twice(), (X,), verbose=False, missing_kernels="warn")
     with pytest.raises(NotFoundError, match=r"newcomers::twice\.out.*; try .*load_kernels"):
         edgewise.load(program.buffer)
 
@@ -423,7 +427,7 @@ COMMANDS: list[tuple[str, int, str]] = [
     ("compare {}/float.pte", 1, "got a .pte file; try model.py:make, or edgewise inspect"),
     ("bench {}/model.py:make", 1, "must be a .pte file; got"),
     ("profile {}/nope.pte", 1, "no such file; looked from"),
-    ("profile {}/float.pte -n 1 --trace {}/no/t.json", 1, "there is no folder"),
+    ("profile {}/float.pte -n 1 --trace {}/no/t.json", 1, "/no: no such folder"),
     ("profile {}/float.pte --by layer", 2, "is not one of 'operator', 'kind', 'module', 'line'"),
     ("report {}/nope.pte", 1, "No such file or directory"),
     ("report {}/float.pte -o {}/no/r.html", 1, "[report] no such folder"),

@@ -18,6 +18,8 @@ from support import Fn, export, partitioners
 aten = torch.ops.aten
 M = torch.linspace(-2, 3, 12).reshape(3, 4)
 T = torch.linspace(-2, 3, 24).reshape(2, 3, 4)
+N = torch.arange(6).reshape(2, 3)
+EIGHT_BITS = torch.arange(-128, 144).reshape(17, 16).to(torch.int8)
 IMAGE = torch.linspace(-2, 3, 120).reshape(1, 4, 6, 5)
 LAST = torch.channels_last
 DIM = torch.export.Dim("n", min=3, max=8)
@@ -458,6 +460,29 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
         ["_native_batch_norm_legit_no_training.default"],
     ),
     (aten.cat.default, lambda x: torch.cat([x]) + 1, (M,), ["add.Scalar"]),
+    # integers
+    (aten.__lshift__.Scalar, lambda x: x << 2, (N,), ["bitwise_left_shift.Tensor_Scalar"]),
+    (aten.__rshift__.Scalar, lambda x: x >> 2, (N,), ["bitwise_right_shift.Tensor_Scalar"]),
+    (aten.__lshift__.Tensor, lambda x: x << x, (N,), ["bitwise_left_shift.Tensor"]),
+    (aten.__rshift__.Tensor, lambda x: x >> x, (N,), ["bitwise_right_shift.Tensor"]),
+    (
+        aten.bitwise_left_shift.Scalar_Tensor,
+        lambda x: torch.bitwise_left_shift(3, x),
+        (N,),
+        ["full.default", "bitwise_left_shift.Tensor"],
+    ),
+    (
+        aten.bitwise_right_shift.Scalar_Tensor,
+        lambda x: torch.bitwise_right_shift(300, x),
+        (N,),
+        ["full.default", "bitwise_right_shift.Tensor"],
+    ),
+    (
+        aten._int_mm.default,
+        torch._int_mm,
+        (EIGHT_BITS, EIGHT_BITS.t()),
+        ["_to_copy.default", "_to_copy.default", "mm.default"],
+    ),
 ]
 
 

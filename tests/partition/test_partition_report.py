@@ -14,6 +14,7 @@ from torch import nn
 
 import edgewise
 from edgewise.backends.xnnpack import ConfigPrecisionType, XnnpackPartitioner
+from edgewise.inspect.needs import runs_on
 from support import Fn, export, lower, partitioners
 
 
@@ -264,7 +265,8 @@ def test_a_package_s_lines_are_shown_from_the_package_on() -> None:
 def test_compile_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
     program = edgewise.compile(nn.ReLU(), IMAGE)
     printed = capsys.readouterr()
-    assert printed.err == f"{program.delegation_report()}\n"
+    releases = f"runs on {runs_on(program.needs())}"
+    assert printed.err == f"{program.delegation_report()}\n{releases}\n"
     assert not printed.out
     edgewise.compile(nn.ReLU(), IMAGE, verbose=False)
     assert capsys.readouterr().err == ""

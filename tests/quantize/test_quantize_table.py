@@ -117,9 +117,9 @@ def test_elementwise_operators_have_a_scale_for_each_operand(name: str) -> None:
     assert len({id(o) for o in [*before, after]}) == 3
 
 
-def test_an_operand_that_is_a_number_or_an_integer_tensor_is_no_operand() -> None:
+def test_a_number_is_an_operand_and_an_integer_tensor_is_none() -> None:
     number = prepare(Fn(lambda x: x + 2), ROWS)
-    assert observed(number) == {"add": "ii>o"}  # as a tensor of no dimensions
+    assert observed(number) == {"add": "iw>o"}  # as a constant of its own
     integers = torch.ones(3, 8, dtype=torch.int64)
     assert observed(prepare(Fn(lambda x, y: x * y), (*ROWS, integers))) == {}
 
@@ -155,9 +155,13 @@ def test_what_moves_chooses_or_averages_shares_its_operands_scale(name: str) -> 
     assert before is after
 
 
+AVERAGES = {"adaptive_avg_pool2d", "avg_pool2d", "mean"}
+
+
 @pytest.mark.parametrize("name", SAME)
-def test_what_moves_is_not_quantized_for_its_own_sake(name: str) -> None:
-    assert observed(prepare(Fn(SAME[name]), IMAGE)) == {}
+def test_what_moves_is_not_quantized_for_its_own_sake_but_averages_are(name: str) -> None:
+    expected = {name: "i>o"} if name in AVERAGES else {}
+    assert observed(prepare(Fn(SAME[name]), IMAGE)) == expected
 
 
 def test_all_parts_of_a_cat_and_its_result_share_one_observer() -> None:
@@ -184,17 +188,22 @@ def test_a_weight_that_is_computed_stays_in_float() -> None:
     assert observed(prepare(Fn(lambda x, w: F.linear(x, w)), (*ROWS, torch.randn(4, 8)))) == {}
 
 
-def test_only_float32_is_quantized() -> None:
-    half = (ROWS[0].half(),)
-    assert observed(prepare(nn.Linear(8, 4).half(), half)) == {}
+@pytest.mark.parametrize(
+    ("dtype", "quantized"),
+    [(torch.float32, True), (torch.float16, True), (torch.bfloat16, False), (torch.float64, False)],
+)
+def test_of_floating_types_two_are_quantized(dtype: torch.dtype, quantized: bool) -> None:
+    prepared = prepare(nn.Linear(8, 4).to(dtype), (ROWS[0].to(dtype),))
+    assert observed(prepared) == ({"linear": "iw>o"} if quantized else {})
 
 
 def test_the_table_is_covered_here() -> None:
     """Every operator of the table but spellings of those above has a case."""
-    same = {"adaptive_avg_pool1d", "clone", "constant_pad_nd", "contiguous", "dropout", "expand"}
+    same = {"adaptive_avg_pool1d", "avg_pool1d", "clone", "constant_pad_nd", "contiguous", "dropout", "expand"}
     same |= {"flatten", "relu6", "select", "squeeze", "t", "unsqueeze"}
     named = {n.strip().rstrip("_") for n in [*WEIGHTED, *ELEMENTWISE, *ALONE, *SAME, *same, "cat"]}
-    table = {op._schema.name.split("::")[-1].rstrip("_") for op in XNNPACKQuantizer.table}
+    table = {op._schema.name.split("::")[-1] for op in XNNPACKQuantizer.table}
+    table = {name.removesuffix("_copy").rstrip("_") for name in table}
     assert table <= named
 
 

@@ -108,9 +108,12 @@ def _not_installed(error: ModuleNotFoundError) -> str:
 
 def _of_file(error: OSError) -> str:
     name = f" {error.filename}" if error.filename else ""
-    told = (error.strerror or str(error)).removeprefix("[load_program] ")
+    told = error.strerror or str(error)
+    for where in ("[load_program] ", "[save] "):
+        told = told.removeprefix(where)
     folder = os.path.dirname(str(error.filename or ""))
-    if error.errno == errno.ENOENT and folder and not os.path.isdir(folder):
+    known = "folder" in told
+    if error.errno == errno.ENOENT and folder and not os.path.isdir(folder) and not known:
         told += f"; there is no folder {folder}"
     if error.errno == errno.ENOSPC:
         told += "; try another disk"

@@ -33,8 +33,8 @@ CASES: dict[str, tuple[nn.Module, str | None, str]] = {
     ),
     "windows of several sizes": (
         between_convolutions(nn.AvgPool2d(3, 1, 1, count_include_pad=False)),
-        "aten.avg_pool2d.default",
-        "XNNPACK has no integer kernel for AvgPooling2d",
+        None,
+        "",
     ),
     "hardsigmoid": (between_convolutions(nn.Hardsigmoid()), None, ""),
     "hardsigmoid alone": (

@@ -97,6 +97,7 @@ PRODUCT = ["aten::permute_copy.out", "aten::mm.out", "aten::linear.out"]
         (XnnpackPartitioner(), {FP32, STATIC, DYNAMIC}, 1),
         (XnnpackPartitioner(config_precisions=[STATIC, DYNAMIC]), {STATIC, DYNAMIC}, 1),
         (XnnpackPartitioner(config_precisions=[FP32, DYNAMIC]), {FP32, DYNAMIC}, 1),
+        (XnnpackPartitioner(config_precisions=FP32), {FP32}, 1),
         (XnnpackPartitioner(config_precisions=STATIC), {STATIC}, 1),
         (XnnpackPartitioner(config_precisions=(DYNAMIC,)), {DYNAMIC}, 1),
         (XnnpackDynamicallyQuantizedPartitioner(), {DYNAMIC}, 1),
@@ -121,12 +122,10 @@ def test_of_mixed_precision(partitioner: Any, taken: set[Any], delegates: int) -
     assert (run_ours(pte, x)[0][0] - want).abs().max() <= 2e-2 * want.abs().max()
 
 
-@pytest.mark.parametrize(
-    "partitioner", [XnnpackPartitioner(config_precisions=FP32), XnnpackFloatingPointPartitioner()]
-)
 @pytest.mark.parametrize("steps", [1, 2])
-def test_floating_point_alone_takes_quantized_operators_too(partitioner: Any, steps: int) -> None:
+def test_floating_point_alone_takes_quantized_operators_too(steps: int) -> None:
     """The quantizations around them stay where they are; weights come dequantized."""
+    partitioner = XnnpackFloatingPointPartitioner()
     x = (torch.randn(3, 32),)
     exported = torch.export.export(Mixed().eval(), x)
     if steps == 1:

@@ -420,6 +420,7 @@ UNREACHED = {
     ("minimum", "operands of one data type"): "as add",
     ("slice_copy", "start and end are numbers"): "symbolic operands are refused before",
     ("_to_dim_order_copy", "no dtype conversion"): "another type is refused before",
+    ("adaptive_avg_pool2d", "static sizes of the image"): "test_xnnpack_dynamic.py",
 }
 
 # Operators that are kept whole only if the row takes them: refused ones are decomposed before the

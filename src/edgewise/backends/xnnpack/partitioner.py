@@ -45,14 +45,15 @@ class XnnpackPartitioner(Partitioner):
 
     configs: names of rows of the operator table ("conv2d", "linear", ...) to delegate;
     None for all. config_precisions: one or several `ConfigPrecisionType`; None for all.
-    FP32 alone takes quantized operators, too, and computes them in floating point: linear layers
-    and what is computed elsewhere in the program between a dequantization and a quantization.
+    Quantized operators are of the other two: `XnnpackFloatingPointPartitioner` takes them, too.
     per_op_mode: one partition for every operator, with the quantizations around it.
     verbose: say what is delegated and what is refused, by logging (INFO) where the program
     has set logging up, else on the standard error stream.
     force_non_static_weights_for_f32_linear: weights and biases of floating-point linear layers
     are inputs of the delegates, which the program holds. Recurrent layers still own theirs.
     """
+
+    _computes_in_floats = False  # quantized operators, too
 
     def __init__(
         self,
@@ -124,14 +125,10 @@ class XnnpackPartitioner(Partitioner):
                 return [Refusal(f"a precision of `config_precisions`: {wanted}", found.name)]
         return row.refusals(node, constants)
 
-    @property
-    def _floats_only(self) -> bool:
-        return self.config_precisions == {ConfigPrecisionType.FP32}
-
     def _precision(self, node: Node, constants: QuantizedConstants) -> ConfigPrecisionType:
         found = precision(node, constants)
         # A matrix product with quantized weights is a piece of a layer that somebody took apart.
-        if self._floats_only and not is_quantization(node) and node.target not in PRODUCTS:
+        if self._computes_in_floats and not is_quantization(node) and node.target not in PRODUCTS:
             return ConfigPrecisionType.FP32
         return found
 
@@ -146,7 +143,7 @@ class XnnpackPartitioner(Partitioner):
         ]
         refused = {n: r for n in nodes if (r := self._reasons(n, constants))}
         refused |= {n: [_IN_PLACE] for n in partial_updates(exported_program).intersection(nodes)}
-        joined = [n for n in nodes if not (self._floats_only and n in refused)]
+        joined = [n for n in nodes if not (self._computes_in_floats and n in refused)]
         by_operator = units(joined, constants, set(nodes) - set(refused))
         accepted: dict[Node, list[Node]] = {}
         for operator, members in by_operator.items():
@@ -173,7 +170,7 @@ class XnnpackPartitioner(Partitioner):
         if is_getitem(node) or node in constants:
             return []
         row = row_of(node)
-        if row is not None and is_quantization(node) and not self._floats_only:
+        if row is not None and is_quantization(node) and not self._computes_in_floats:
             return row.refusals(node, constants)
         return self.refusals(node, constants)
 
@@ -253,7 +250,13 @@ class XnnpackDynamicallyQuantizedPartitioner(XnnpackPartitioner):
 
 
 class XnnpackFloatingPointPartitioner(XnnpackPartitioner):
-    """Delegates only what is computed in floating point."""
+    """Delegates only what is computed in floating point.
+
+    Of a quantized program these are linear layers and what is computed between a dequantization and
+    a quantization: both stay outside, and weights come dequantized.
+    """
+
+    _computes_in_floats = True
 
     def __init__(self, per_op_mode: bool = False, verbose: bool = False) -> None:
         super().__init__(None, ConfigPrecisionType.FP32, per_op_mode, verbose)

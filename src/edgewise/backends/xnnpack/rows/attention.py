@@ -12,6 +12,7 @@ from edgewise.backends.xnnpack.accuracy import SUMS
 from edgewise.backends.xnnpack.builder import Operand, Ref
 from edgewise.backends.xnnpack.quant import MAX_RANK
 from edgewise.backends.xnnpack.rows.linear import batch_product
+from edgewise.backends.xnnpack.static_sizes import number, numbers
 from edgewise.backends.xnnpack.table import (
     Constraint,
     Lowering,
@@ -28,7 +29,9 @@ aten = torch.ops.aten
 
 def _attention(to: Lowering, node: Node, args: dict[str, Any]) -> Operand:
     query, key, value = (to.ref(args[k]) for k in ("query", "key", "value"))
-    factor = args["scale"] if args["scale"] is not None else 1 / math.sqrt(query.shape[-1])
+    factor = args["scale"]
+    if factor is None:
+        factor = 1 / math.sqrt(number(query.shape[-1]))
     query = to.b.scale(query, float(factor))
     mask = _mask(to, args, (query.shape[-2], key.shape[-2]), query.dtype)
     if args["enable_gqa"] and query.shape[-3] != key.shape[-3]:
@@ -68,7 +71,7 @@ def _mask(
 ) -> Operand | None:
     """What is added to the scores; None for nothing."""
     if args["is_causal"]:
-        return torch.full(shape, -math.inf, dtype=dtype).triu(1)
+        return torch.full(numbers(shape), -math.inf, dtype=dtype).triu(1)
     if args["attn_mask"] is None:
         return None
     mask = to.operand(args["attn_mask"])

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.xnnpack.accuracy import MEANS
+from edgewise.backends.xnnpack.accuracy import MEANS, floating
 from edgewise.backends.xnnpack.builder import NHWC, Operand, Ref
 from edgewise.backends.xnnpack.precision import ConfigPrecisionType, precision
 from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
@@ -223,5 +223,6 @@ add_row(
         _adaptive_avg_pool2d,
         (Constraint("static sizes of the image", _static_image, FEWER_SYMBOLS),),
         also="of sizes that do not divide: two products with matrices of means",
+        accuracy=floating(2, 4),
     )
 )
