@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import edgewise
-from edgewise.runtime import Program
+from edgewise.runtime import Method, Runtime
 
 ROUNDS = 90_000_000
 """More than a minute's work, below the most that a loop may take."""
@@ -32,9 +32,10 @@ class Stopped(Exception):
 
 
 @pytest.fixture(scope="module")
-def count() -> edgewise.runtime.Method:
+def count() -> Method:
     example = (torch.tensor(3),)
-    return Program(edgewise.compile(Count(), example, verbose=False).buffer).load_method("forward")
+    program = edgewise.compile(Count(), example, verbose=False)
+    return Runtime.get().load_program(program.buffer).load_method("forward")
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def stop(*_: object) -> None:
     ids=["KeyboardInterrupt", "an exception of the program's"],
 )
 def test_a_loop_hears_ctrl_c(
-    count: edgewise.runtime.Method,
+    count: Method,
     alarm: threading.Timer,
     handler: object,
     raised: type[BaseException],
@@ -71,7 +72,7 @@ def test_a_loop_hears_ctrl_c(
 
 
 def test_a_handler_that_raises_nothing_ends_nothing(
-    count: edgewise.runtime.Method, alarm: threading.Timer
+    count: Method, alarm: threading.Timer
 ) -> None:
     heard: list[int] = []
     signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
