@@ -199,7 +199,9 @@ class EdgeProgramManager:
             made = self._delegate(partitioner, whole_layers=True)
         else:
             everyone = source.and_then(asked)
-            whole = _make_edge(source.programs, everyone, self._constant_methods, self._config)
+            whole = _make_edge(
+                source.programs, everyone, self._constant_methods, self._config, type(self)
+            )
             made = whole._delegate(everyone)
             made._lowered_from = LoweredFrom.of(source.programs, everyone, made._programs)
         made._origin = self._then(lambda manager: manager.to_backend(partitioner))
@@ -471,7 +473,9 @@ def _make_edge(
     partitioner: Partitioners,
     constant_methods: Mapping[str, Any] | None,
     config: EdgeCompileConfig,
+    manager: type[EdgeProgramManager] | None = None,
 ) -> EdgeProgramManager:
+    """manager: the class of what is made."""
     partitioners = _partitioners_by_method(partitioner, methods)
     timings = {name: Timings() for name in methods}
     programs = {}
@@ -490,9 +494,11 @@ def _make_edge(
             with internal_errors("to_edge"):
                 programs[name] = to_edge_program(program, keeper, timings[name], written)
     origin = Origin(
-        dict(methods), lambda others: _make_edge(others, partitioner, constant_methods, config)
+        dict(methods),
+        lambda others: _make_edge(others, partitioner, constant_methods, config, manager),
     )
-    return EdgeProgramManager(programs, constant_methods, config, timings=timings, origin=origin)
+    made = manager or EdgeProgramManager
+    return made(programs, constant_methods, config, timings=timings, origin=origin)
 
 
 def _keeper(

@@ -341,8 +341,8 @@ def test_calibration(given: Given) -> None:
 
 
 def test_missing_kernel() -> None:
-    """Of an operator of one's own: an error when compiling, which may be a warning; a runtime without
-    it says so again."""
+    """Of an operator of one's own: an error when compiling, or a warning; a runtime without it says
+    so again."""
     library = torch.library.Library("newcomers", "FRAGMENT")
     library.define("twice(Tensor x) -> Tensor")
     library.impl("twice", lambda x: 2 * x, "CompositeExplicitAutograd")

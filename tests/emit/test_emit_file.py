@@ -16,7 +16,8 @@ import edgewise
 from edgewise.emit import ExecutorchBackendConfig, MemoryPlanningConfig
 from edgewise.emit import program as pte
 from edgewise.emit.file import read
-from edgewise.errors import EmitError, UnsupportedOperatorError
+from edgewise.emit.scalar_types import scalar_type
+from edgewise.errors import EmitError, InvalidGraphError, UnsupportedOperatorError
 from support import Fn, assert_close, eager64, export, lower, partitioners, run_ours
 
 X = (torch.randn(3, 8),)
@@ -260,6 +261,8 @@ def test_an_operator_without_out_variant() -> None:
 
 def test_a_type_without_number() -> None:
     with pytest.raises(EmitError, match=r"must be one of uint8, .*; got torch.complex64"):
+        scalar_type(torch.complex64)
+    with pytest.raises(InvalidGraphError, match=r"must compute real numbers; got aten.mul.Scalar"):
         lower(Fn(lambda x: x * 2), (torch.zeros(2, dtype=torch.complex64),))
 
 

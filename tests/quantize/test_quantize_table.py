@@ -199,7 +199,15 @@ def test_of_floating_types_two_are_quantized(dtype: torch.dtype, quantized: bool
 
 def test_the_table_is_covered_here() -> None:
     """Every operator of the table but spellings of those above has a case."""
-    same = {"adaptive_avg_pool1d", "avg_pool1d", "clone", "constant_pad_nd", "contiguous", "dropout", "expand"}
+    same = {
+        "adaptive_avg_pool1d",
+        "avg_pool1d",
+        "clone",
+        "constant_pad_nd",
+        "contiguous",
+        "dropout",
+        "expand",
+    }
     same |= {"flatten", "relu6", "select", "squeeze", "t", "unsqueeze"}
     named = {n.strip().rstrip("_") for n in [*WEIGHTED, *ELEMENTWISE, *ALONE, *SAME, *same, "cat"]}
     table = {op._schema.name.split("::")[-1] for op in XNNPACKQuantizer.table}

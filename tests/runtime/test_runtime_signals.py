@@ -71,9 +71,7 @@ def test_a_loop_hears_ctrl_c(
     assert count.execute([np.array(5)])[0] == 5
 
 
-def test_a_handler_that_raises_nothing_ends_nothing(
-    count: Method, alarm: threading.Timer
-) -> None:
+def test_a_handler_that_raises_nothing_ends_nothing(count: Method, alarm: threading.Timer) -> None:
     heard: list[int] = []
     signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
     alarm.start()

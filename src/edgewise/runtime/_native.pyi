@@ -83,7 +83,12 @@ class Program:
 def instructions(info: MethodInfo) -> list[tuple[str, str | int | None]]: ...
 def profile_cost() -> float: ...
 def load_file(
-    path: bytes, verify: bool, threads: int, own_kernels: bool, max_memory: int, data_files: list[bytes]
+    path: bytes,
+    verify: bool,
+    threads: int,
+    own_kernels: bool,
+    max_memory: int,
+    data_files: list[bytes],
 ) -> Program: ...
 def load_bytes(
     data: bytes | bytearray | memoryview,

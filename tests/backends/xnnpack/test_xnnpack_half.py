@@ -207,11 +207,10 @@ def test_models(name: str) -> None:
     exact = eager(
         copy.deepcopy(model).float(), [x.float() if x.is_floating_point() else x for x in inputs]
     )
-    assert_close(outputs, exact, TO_FLOAT64)
+    # Errors of all layers are in each element, however small it is. Eager's own are larger.
+    (want,) = exact
+    floor = 0.03 * float(want.double().square().mean().sqrt())
+    assert_close(outputs, exact, TO_FLOAT64, floor)
     rounded = eager(model, inputs)
-    # Eager is itself up to a hundredth away from exact results.
-    own = max(
-        float((y - want).abs().max() / want.abs().max())
-        for y, want in zip(rounded, exact, strict=True)
-    )
-    assert_close(outputs, rounded, TO_EAGER + own)
+    own = float((rounded[0] - want).abs().max())
+    assert_close(outputs, rounded, TO_EAGER, floor + own)

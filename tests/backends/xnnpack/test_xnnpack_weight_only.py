@@ -13,7 +13,7 @@ from quantized import FLOAT, QBINT4, QBINT8, QCINT4, QCINT8, node_types, referen
 
 import edgewise
 from edgewise.backends.xnnpack import XnnpackPartitioner, XNNPACKQuantizer
-from edgewise.backends.xnnpack.weight_only import EXPANDED
+from edgewise.backends.xnnpack.weight_only import EXPANDED, PLAIN
 from edgewise.quantize.flow import quantize
 from support import RUNTIMES, assert_close, payloads
 
@@ -132,7 +132,8 @@ def test_weight_only(case: Case) -> None:
     products = [types for kind, types in node_types(graph) if "Conv" in kind or "Fully" in kind]
     assert [types[1] for types in products if len(types) > 2] == [case.filter]
     notes = [note for node in report.nodes for note in node.notes]
-    assert notes == ([] if case.both else [EXPANDED])
+    plain = [PLAIN] if case.filter == FLOAT else []
+    assert notes == (plain if case.both else [EXPANDED])
     assert ("on this runtime only" in str(report)) == (not case.both)
     (want,) = reference(program, (x,))
     # Scales of groups are bfloat16 in the file: a relative error of 2^-9 of each product.
