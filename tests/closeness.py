@@ -61,7 +61,9 @@ def _magnitudes(
     points = tuple(x.detach().clone() for x in points)
     with torch.no_grad():
         exact = outputs(*points)
-    if sum(y.numel() for y in exact) * sum(x.numel() for x in points) > MOST_SLOPES:
+    results = sum(y.numel() for y in exact)
+    # autograd makes a matrix of as many rows and columns as there are results, too.
+    if max(results * sum(x.numel() for x in points), results * results // 4) > MOST_SLOPES:
         return [torch.zeros(y.shape, dtype=torch.float64) for y in exact]
     sums = []
     for row in torch.autograd.functional.jacobian(outputs, points, vectorize=True):

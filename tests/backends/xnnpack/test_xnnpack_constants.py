@@ -185,4 +185,4 @@ def test_convolutions_in_float16_have_weights_in_float32(module: nn.Module, runt
     (outputs,) = RUNTIMES[runtime](pte, inputs)
     assert outputs[0].dtype == torch.float16
     # Of two layers, the first one's result is rounded to float16 between them.
-    assert_close(outputs, eager64(module, inputs), rel=4e-3, floor=2e-4)
+    assert_close(outputs, eager64(module, inputs), rel=4e-3, floor=2e-3)
