@@ -14,6 +14,7 @@ from edgewise.backends.ethosu import vela
 from edgewise.backends.ethosu.compile_spec import EthosUCompileSpec
 from edgewise.backends.ethosu.lower import build
 from edgewise.backends.ethosu.payload import to_bytes
+from edgewise.backends.ethosu.trial import compiled
 from edgewise.partition.spec import BackendDetails, CompileSpec, Estimates, PreprocessResult
 
 
@@ -31,18 +32,11 @@ class EthosUBackend(BackendDetails):
         folder = _folder(spec, tosa)
         if folder is not None:
             (folder / "graph.tosa").write_bytes(tosa)
-        compiled = vela.compile_tosa(
-            tosa,
-            spec.target,
-            spec.system_config,
-            spec.memory_mode,
-            spec.extra_flags,
-            spec.config_ini,
-        )
+        made = compiled(tosa, spec)
         if folder is not None:
-            figures = asdict(compiled.figures)
+            figures = asdict(made.figures)
             (folder / "vela.json").write_text(json.dumps(figures, indent=1) + "\n")
-        return PreprocessResult(to_bytes(compiled.program), estimates=estimates(compiled.figures))
+        return PreprocessResult(to_bytes(made.program), estimates=estimates(made.figures))
 
 
 def _folder(spec: EthosUCompileSpec, tosa: bytes) -> Path | None:

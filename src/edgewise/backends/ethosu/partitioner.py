@@ -19,6 +19,7 @@ from edgewise.backends.ethosu.quant import is_dequantize, is_quantize
 from edgewise.backends.ethosu.rejections import rejections
 from edgewise.backends.ethosu.rows import all_rows, row_of
 from edgewise.backends.ethosu.support import Support, own_dequantizations
+from edgewise.backends.ethosu.trial import offenders, refusal_of
 from edgewise.edge.graph import is_call, is_getitem, op_name, same_shape
 from edgewise.partition.grouping import group
 from edgewise.partition.ordering import topological
@@ -90,14 +91,7 @@ class EthosUPartitioner(Partitioner):
         own_dequantizations(exported_program)
         support = Support(exported_program, self.compile_spec.processor, self.additional_checks)
         tags: dict[str, DelegationSpec] = {}
-        for members in _groups(support):
-            if all(_does_nothing(n, support.constants) for n in members):
-                idle = Refusal(
-                    "a partition computes something",
-                    "only operators that lowering removes",
-                )
-                support.refused.update((n, [idle]) for n in members)
-                continue
+        for members in self._compiled(exported_program, support):
             tag = f"ethosu_{len(tags)}"
             tags[tag] = self.delegation_spec
             for node in members:
@@ -105,6 +99,37 @@ class EthosUPartitioner(Partitioner):
         self._report(support)
         reasons = {n.name: found for n, found in support.refused.items()}
         return PartitionResult(exported_program, tags, reasons)
+
+    def _compiled(self, program: ExportedProgram, support: Support) -> list[list[Node]]:
+        """The partitions, all of which Vela compiles: what it does not is refused, and the rest
+        joined anew."""
+        spec = self.compile_spec
+        fine: set[tuple[Node, ...]] = set()
+        while True:
+            groups = _groups(support)
+            found = [g for g in groups if not _is_idle(support, g)]
+            against: dict[Node, Refusal] = {}
+            for members in found:
+                if tuple(members) in fine:
+                    continue
+                if refusal_of(program, members, spec) is None:
+                    fine.add(tuple(members))
+                    continue
+                inside = set(members)
+                first = {n: u for u, nodes in support.units.items() for n in nodes if n in inside}
+                units = list(dict.fromkeys(first[n] for n in members))
+                busy = [u for u in units if not _is_idle(support, support.units[u])]
+                against.update(
+                    offenders(busy, lambda part: refusal_of(program, _joined(support, part), spec))
+                )
+            if not against:
+                for members in groups:
+                    if _is_idle(support, members):
+                        support.refused.update((n, [_IDLE]) for n in members)
+                return found
+            for unit, refusal in against.items():
+                if unit in support.units:
+                    support.refuse_unit(unit, refusal)
 
     def _report(self, support: Support) -> None:
         """The table of rejected nodes, at level INFO and into the folder of artifacts."""
@@ -117,6 +142,19 @@ class EthosUPartitioner(Partitioner):
             Path(folder).mkdir(parents=True, exist_ok=True)
             with (Path(folder) / "partition_report.txt").open("a") as file:
                 file.write(text + "\n")
+
+
+_IDLE = Refusal("a partition computes something", "only operators that lowering removes")
+
+
+def _is_idle(support: Support, nodes: Sequence[Node]) -> bool:
+    return all(_does_nothing(n, support.constants) for n in nodes)
+
+
+def _joined(support: Support, units: Sequence[Node]) -> list[Node]:
+    """The units' nodes in the graph's order."""
+    inside = {n for unit in units for n in support.units[unit]}
+    return [n for n in support.nodes if n in inside]
 
 
 def _groups(support: Support) -> list[list[Node]]:

@@ -119,19 +119,39 @@ def _multiplier(scale: float) -> tuple[int, int]:
     return multiplier, shift
 
 
+def at_borders(function: Any, real: torch.Tensor, step: float) -> torch.Tensor:
+    """The function of each number. A number where it has no value stands for the border of the
+    function's domain if that is less than half a step away: -1.0039 of acos for -1."""
+    with torch.no_grad():
+        values: torch.Tensor = function(real)
+        for way in (-0.5, 0.5):
+            missing = values.isnan()
+            outside, inside = real[missing], real[missing] + way * step
+            within = ~function(inside).isnan() if bool(missing.any()) else missing[:0]
+            if not bool(within.any()):
+                continue
+            for _ in range(40):
+                middle = (outside + inside) / 2
+                known = ~function(middle).isnan()
+                inside = torch.where(known, middle, inside)
+                outside = torch.where(known, outside, middle)
+            values[missing] = torch.where(within, function(inside), torch.nan)
+    return values
+
+
 def table_int8(source: Quant, result: Quant, function: Any) -> np.ndarray[Any, Any]:
     """The function of each stored number, from -128 to 127: exactly what the program computes."""
     stored = torch.arange(-128, 128, dtype=torch.int8)
-    with torch.no_grad():
-        return result.quantize(function(source.dequantize(stored))).numpy().astype(np.int8)
+    values = at_borders(function, source.dequantize(stored), source.scale)
+    return result.quantize(values).numpy().astype(np.int8)
 
 
 def table_int16(source: Quant, result: Quant, function: Any) -> np.ndarray[Any, Any]:
     """The function at every 128th stored number, from -32768 to 32768: TOSA interpolates."""
     stored = torch.arange(-256, 257, dtype=torch.float64) * 128
     real = (stored - source.zero_point) * source.scale
-    with torch.no_grad():
-        values = function(real.float()).double() / result.scale + result.zero_point
+    found = at_borders(function, real.float(), 256 * source.scale).double()
+    values = found / result.scale + result.zero_point
     values = torch.where(values.isnan(), torch.full_like(values, result.zero_point), values)
     return values.round().clamp(-(2**15), 2**15 - 1).numpy().astype(np.int16)
 
@@ -142,8 +162,7 @@ def interpolation_error(
     """How many of the result's steps the lines between a table's 513 entries are from the
     function, at the worst of the 65536 stored numbers; NaN may become anything."""
     stored = torch.arange(-(2**15), 2**15)
-    with torch.no_grad():
-        real = function(source.dequantize(stored.to(torch.int16)))
+    real = at_borders(function, source.dequantize(stored.to(torch.int16)), source.scale)
     exact = result.quantize(real).double()
     knots = torch.from_numpy(entries.astype(np.int64))
     place = (stored + 2**15) // 128

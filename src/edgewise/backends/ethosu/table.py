@@ -67,7 +67,7 @@ class Lowering:
     def value(self, node: Any) -> Value:
         """The argument; a constant or a number as real numbers."""
         if not isinstance(node, Node):
-            return Constant(torch.tensor([float(node)]))
+            return Constant(torch.tensor(float(node)))
         if node in self.constants:
             return self._constant(node)
         found = self.done.get(node)
@@ -169,6 +169,8 @@ class OpRow:
                 return [Refusal(f"at most {MAX_RANK} dimensions", f"{value.dim()}")]
             if value.numel() == 0:
                 return [Refusal("tensors must have elements", str(list(value.shape)))]
+            if value.dtype == torch.bool and target.family != "U85":
+                return [Refusal("booleans only on U85", target.name)]
         query = Ask(node, arguments(node), constants, target)
         return [r for c in self.constraints if (r := c.refusal(query)) is not None]
 

@@ -23,6 +23,16 @@ class VelaError(EdgewiseError):
     """Vela is not there, does not know what it is asked for, or refuses a graph."""
 
 
+class VelaRefusal(VelaError):
+    """A graph that the target cannot run. `words`: Vela's own, in one line."""
+
+    def __init__(self, target: str, words: str) -> None:
+        self.words = "; ".join(
+            line.strip(" -:") for line in words.splitlines() if line.strip(" -:")
+        )
+        super().__init__(f"[vela] {target} cannot run the graph; got: {self.words}")
+
+
 @dataclass(frozen=True)
 class Family:
     """What the targets of one NPU generation have in common."""
@@ -139,9 +149,7 @@ def compile_tosa(
             verbose=False,
         )
     except RuntimeError as error:
-        raise VelaError(
-            f"[vela] {target} cannot run the graph; got: {str(error).strip()}"
-        ) from error
+        raise VelaRefusal(target, str(error)) from error
     program = NpuProgram(
         commands=model.command_stream,
         weights=model.read_only.data,

@@ -6,6 +6,7 @@ from torch.fx import Node
 
 from edgewise.backends.ethosu.rows import (
     arithmetic,
+    comparisons,
     convolution,
     functions,
     normalization,
@@ -31,6 +32,7 @@ def row_of(node: Node) -> OpRow | None:
 __all__ = [
     "all_rows",
     "arithmetic",
+    "comparisons",
     "convolution",
     "functions",
     "normalization",

@@ -51,6 +51,8 @@ def mapped(to: Lowering, node: Node) -> Mapped | None:
 
 
 def _function(to: Lowering, node: Node, args: Args) -> Real:
+    for operand in node.all_input_nodes:
+        to.real(operand)
     found = mapped(to, node)
     if found is None:
         raise Refused(Refusal("a function of one quantized tensor", "several", QUANTIZE_BETWEEN))

@@ -10,6 +10,7 @@ import torch
 from torch.fx import Node
 
 from edgewise.backends.ethosu.accuracy import EXACT
+from edgewise.backends.ethosu.builder import Builder
 from edgewise.backends.ethosu.moving import NHWC
 from edgewise.backends.ethosu.quant import Quant
 from edgewise.backends.ethosu.rows.pooling import MAX_FILTER, Means
@@ -21,12 +22,14 @@ from edgewise.backends.ethosu.table import (
     Constraint,
     Lowering,
     OpRow,
+    Refused,
     Value,
     add_row,
 )
-from edgewise.backends.ethosu.tosa import INT32, Tensor, identity
+from edgewise.backends.ethosu.tosa import INT8, INT32, Tensor, identity
 from edgewise.backends.ethosu.values import Combined, Real, Stored, Sums
 from edgewise.edge.graph import fake
+from edgewise.partition.spec import Refusal
 
 aten = torch.ops.aten
 
@@ -63,11 +66,33 @@ def _spatial(x: Stored, dims: Sequence[int], divisor: int | None) -> Real | None
     return Means(x, kernel, (1, 1), (0, 0), shape, True, divisor)  # type: ignore[arg-type]
 
 
+_ROW = 1024
+_MOST = 2**16
+"""Elements that Vela sums at once: U55 and U65 do not take more, U85 sums others wrongly."""
+
+
 def _summed(to: Lowering, x: Stored, dims: Sequence[int], count: int) -> Real:
-    t = to.b.rescale(x.tensor, [1.0], INT32, x.quant.zero_point, 0)
+    added, bits = math.prod(x.shape[d] for d in dims), 8 if x.tensor.dtype == INT8 else 16
+    if added > 2 ** (31 - bits):
+        raise Refused(Refusal(f"at most 2**{31 - bits} summands of {bits} bits", f"{added}"))
+    folded, dims = _folded(to.b, x, dims)
+    t = to.b.rescale(folded, [1.0], INT32, x.quant.zero_point, 0)
     for dim in dims:
         t = to.b.reduce("REDUCE_SUM", t, dim)
     return Sums(t, (x.quant.scale / count,))
+
+
+def _folded(b: Builder, x: Stored, dims: Sequence[int]) -> tuple[Tensor, list[int]]:
+    """A dimension of too many elements as two, filled up with zeros; and what is summed then."""
+    t, found = x.tensor, list(dims)
+    for dim in sorted(dims, reverse=True):
+        size = t.shape[dim]
+        if size <= _MOST:
+            continue
+        t = b.in_order(b.pad(t, {dim: (0, -size % _ROW)}, x.quant.zero_point), identity(t.rank))
+        t = b.reshape(t, (*t.shape[:dim], t.shape[dim] // _ROW, _ROW, *t.shape[dim + 1 :]))
+        found = [d + (d > dim) for d in found] + [dim + 1]
+    return t, sorted(found)
 
 
 _IN_32 = "in 32 bits; over height and width a filter of ones"

@@ -1,4 +1,4 @@
-"""Comparisons, choices and elements by index: what only U85 has."""
+"""Logic, choices and elements by index: what only U85 has."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.accuracy import EXACT, within
+from edgewise.backends.ethosu.accuracy import within
 from edgewise.backends.ethosu.rows.shape import moved, sizes
 from edgewise.backends.ethosu.table import (
     ANY,
-    STORED,
     Args,
     Ask,
     Constraint,
@@ -29,46 +28,7 @@ from edgewise.partition.spec import Refusal
 
 aten = torch.ops.aten
 _U85 = ("U85",)
-_NO_BOOL = "others have no booleans"
-
-
-def _comparison(operator: str, swapped: bool, negated: bool) -> Any:
-    def lower(to: Lowering, node: Node, args: Args) -> Tensor:
-        b, x, y = to.b, to.stored(args["self"]), to.stored(args["other"])
-        step = max(x.quant.scale, y.quant.scale) / 2**19
-        parts = [
-            b.rescale(s.tensor, [s.quant.scale / step], INT32, s.quant.zero_point) for s in (x, y)
-        ]
-        if swapped:
-            parts.reverse()
-        made = b.binary(operator, parts[0], parts[1], BOOL)
-        return b.unary("LOGICAL_NOT", made) if negated else made
-
-    return lower
-
-
-for _name, _operator, _swapped, _negated in (
-    ("eq", "EQUAL", False, False),
-    ("ne", "EQUAL", False, True),
-    ("gt", "GREATER", False, False),
-    ("ge", "GREATER_EQUAL", False, False),
-    ("lt", "GREATER", True, False),
-    ("le", "GREATER_EQUAL", True, False),
-):
-    _packet = getattr(aten, _name)
-    add_row(
-        OpRow(
-            _name,
-            (_packet.Tensor, _packet.Scalar),
-            _comparison(_operator, _swapped, _negated),
-            reads=STORED,
-            int16=False,
-            only=_U85,
-            why=_NO_BOOL,
-            also="in 32 bits",
-            bounds=EXACT,
-        )
-    )
+NO_BOOL = "others have no booleans"
 
 
 def _logical(operator: str) -> Any:
@@ -95,7 +55,7 @@ for _name, _operator in (
             (getattr(aten, _name).default,),
             _logical(_operator),
             only=_U85,
-            why=_NO_BOOL,
+            why=NO_BOOL,
             bounds=within(0, 0),
         )
     )
@@ -107,7 +67,7 @@ def _where(to: Lowering, node: Node, args: Args) -> Real:
     return Combined(pair, sizes(node), lambda ts, quant: to.b.select(condition, *ts))
 
 
-add_row(OpRow("where", (aten.where.self,), _where, reads=ANY, only=_U85, why=_NO_BOOL))
+add_row(OpRow("where", (aten.where.self,), _where, reads=ANY, only=_U85, why=NO_BOOL))
 
 
 def _chosen(to: Lowering, node: Node, value: Value, index: Tensor, dim: int) -> Value:
@@ -172,6 +132,13 @@ def _count(dims: Sequence[int]) -> int:
     return total
 
 
+def _no_booleans(name: str) -> Constraint:
+    def check(q: Ask) -> str | None:
+        return "booleans" if fake(q.args[name]).dtype == torch.bool else None
+
+    return Constraint("gathers numbers", check)
+
+
 def _not_int64(name: str) -> Constraint:
     def check(q: Ask) -> str | None:
         index = q.args[name]
@@ -188,7 +155,7 @@ add_row(
         "index_select",
         (aten.index_select.default,),
         _index_select,
-        (_not_int64("index"),),
+        (_not_int64("index"), _no_booleans("self")),
         reads=ANY,
         only=_U85,
         why=_GATHER,
@@ -199,7 +166,7 @@ add_row(
         "embedding",
         (aten.embedding.default,),
         _embedding,
-        (_not_int64("indices"),),
+        (_not_int64("indices"), _no_booleans("weight")),
         only=_U85,
         why=_GATHER,
     )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.quant import Quant
 from edgewise.backends.ethosu.table import (
     ANY,
     Args,
@@ -21,7 +20,7 @@ from edgewise.backends.ethosu.table import (
     add_row,
 )
 from edgewise.backends.ethosu.tosa import Tensor
-from edgewise.backends.ethosu.values import Combined, Constant, Mapped, Real, Stored
+from edgewise.backends.ethosu.values import Combined, Constant, Mapped, Stored
 from edgewise.edge.graph import fake, shape_of
 
 aten = torch.ops.aten
@@ -183,21 +182,24 @@ add_row(OpRow("cat", (aten.cat.default,), _cat, (Constraint("parts of one rank",
 
 def _pad(to: Lowering, node: Node, args: Args) -> Value:
     value, rank = to.value(args["self"]), fake(node).dim()
-    pads, number = args["pad"], float(args["value"])
+    pads, number = args["pad"], args["value"]
     amounts = {rank - 1 - i: (pads[2 * i], pads[2 * i + 1]) for i in range(len(pads) // 2)}
 
-    def pad(ts: Sequence[Tensor], quant: Quant) -> Tensor:
+    def padded(t: Tensor, around: int) -> Tensor:
         cut = {d: (min(b, 0), min(a, 0)) for d, (b, a) in amounts.items()}
         t = to.b.slice(
-            ts[0],
+            t,
             {d: -b for d, (b, _) in cut.items()},
-            {d: ts[0].shape[d] + b + a for d, (b, a) in cut.items()},
+            {d: t.shape[d] + b + a for d, (b, a) in cut.items()},
         )
         grown = {d: (max(b, 0), max(a, 0)) for d, (b, a) in amounts.items()}
-        return to.b.pad(t, grown, quant.number(number))
+        return to.b.pad(t, grown, around)
 
-    assert isinstance(value, Real)
-    return Combined((value,), sizes(node), pad)
+    if isinstance(value, Tensor):
+        return padded(value, int(number))
+    return Combined(
+        (value,), sizes(node), lambda ts, quant: padded(ts[0], quant.number(float(number)))
+    )
 
 
 add_row(OpRow("constant_pad_nd", (aten.constant_pad_nd.default,), _pad, reads=ANY))
