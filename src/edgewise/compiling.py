@@ -65,7 +65,7 @@ def compile(
     standard error, and a bar while calibrating. The result has `save`, `buffer` and
     `delegation_report`.
     """
-    check_backend("compile", backend)
+    backend = check_backend("compile", backend)
     _check_order(model, example_inputs)
     if quantize is None:
         _check_unused(calibration=calibration, keep_float=keep_float, group_size=group_size)

@@ -36,6 +36,8 @@ def check_backend(where: str, name: object) -> str:
             f"try edgewise.to_edge_transform_and_lower for partitioners of your own"
         )
     known = backend_names()
+    if name.lower().startswith(ETHOS_U) and name.lower() in known:
+        return name.lower()
     # The converter may know more chips than the table: it is asked later.
     is_neutron = name.startswith(NEUTRON) and not name.endswith(ON_HOST)
     if name in known or (is_neutron and name != NEUTRON):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -117,7 +117,7 @@ def check(way: Way, calibration: Sequence[str] | None) -> Way:
     from edgewise.quantize.schemes import SCHEMES, scheme_of
     from edgewise.releases import target_of
 
-    check_backend("--backend", way.backend)
+    way = replace(way, backend=check_backend("--backend", way.backend))
     target_of(way.runtime)
     if way.quantize is None:
         return way

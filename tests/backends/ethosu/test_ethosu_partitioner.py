@@ -387,6 +387,9 @@ BAD_SPECS = {
     "another family's": (
         {"system_config": "Ethos_U85_SYS_DRAM_Mid"}, ValueError, "must describe an U55",
     ),
+    "no memory for the arena": (
+        {"memory_mode": "Dedicated_Sram"}, EdgewiseError, "arena_mem_area .* got OffChipFlash",
+    ),
     "memory_mode": ({"memory_mode": "None"}, EdgewiseError, "one that .*Sram_Only"),
     "flag": ({"extra_flags": ["--turbo"]}, EdgewiseError, "unrecognized arguments: --turbo"),
     "text": ({"extra_flags": "--optimise=Size"}, TypeError, "must be a list of flags"),
@@ -410,6 +413,17 @@ def test_compile_spec_survives_the_file() -> None:
     assert again.extra_flags == ["--optimise=Size"]
     assert all(isinstance(s, CompileSpec) for s in spec.to_list())
     assert spec.tosa_spec == "TOSA-1.0+INT+int16+int4+u55"
+
+
+def test_compile_spec_as_the_peer_takes_it() -> None:
+    plain = EthosUCompileSpec("ethos-u85-256")
+    assert EthosUCompileSpec("Ethos-U85-256", config_ini=None) == plain
+    assert not plain.get_output_order_workaround()
+    changed = EthosUCompileSpec("ethos-u85-256").set_output_order_workaround(True)
+    assert "ouput_reorder_workaround" in {s.key for s in changed.to_list()}
+    again = EthosUCompileSpec.from_list(changed.to_list())
+    assert again == changed
+    assert again.get_output_order_workaround()
 
 
 def test_compile_refuses_other_schemes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 from typing import Any
 
@@ -17,6 +18,7 @@ from tosa_graph import TosaGraph
 
 from edgewise.backends.ethosu import payload, vela
 from edgewise.backends.ethosu.payload import NpuProgram, NpuTensor
+from edgewise.backends.ethosu.simulator import NpuError, Simulator
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +67,7 @@ def test_payload_of_every_length_and_with_every_bit_of_a_header_changed() -> Non
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"commands": b"COP2abcd"}, "begins with b'COP1'"),
+        ({"commands": b"COP3abcd"}, "begins with b'COP1' or b'COP2'"),
         ({"inputs": (NpuTensor((1, 1, 1, 8, 8, 0), 1, 0, 1),)}, r"inputs\[0\] has sizes"),
         ({"inputs": (NpuTensor((1, 1, 1, 8, 8, 1), 3, 0, 1),)}, "elements of"),
         ({"outputs": (NpuTensor((1, 1, 1, 8, 8, 1), 1, -4, 1),)}, "offset"),
@@ -106,6 +108,48 @@ def test_options_reach_vela(tosa: bytes) -> None:
     assert fast.figures.encoded_weight_bytes != slow.figures.encoded_weight_bytes
 
 
+SAID = {
+    "--verbose-performance": "Conv2D .* cycles, .* MACs",
+    "--verbose-cycle-estimate": "cycles: .* of the NPU",
+    "--verbose-weights": "weights: .* encoded",
+    "--verbose-config": "memory mode Shared_Sram",
+    "--verbose-register-command-stream": "NPU_OP_STOP",
+    "--verbose-operators": "^$",
+}
+
+
+@pytest.mark.parametrize("flag", SAID)
+def test_what_verbose_flags_print(
+    flag: str, tosa: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plain = vela.compile_tosa(tosa, "ethos-u55-128")
+    assert not capfd.readouterr().out
+    assert vela.compile_tosa(tosa, "ethos-u55-128", flags=[flag]) == plain
+    assert re.search(SAID[flag], capfd.readouterr().out)
+
+
+DIRECT = ["--cop-format=COP2", "--separate-io-regions"]
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u65-512", "ethos-u85-256"])
+def test_inputs_and_outputs_in_regions_of_their_own(target: str, tosa: bytes) -> None:
+    """With the second format of driver actions; the simulator computes the same."""
+    image = np.random.default_rng(1).integers(-128, 128, (1, 9, 8, 8), np.int8)
+    plain = Simulator(vela.compile_tosa(tosa, target).program).run([image])
+    for flags, regions in ((DIRECT[:1], {1}), (DIRECT, {3, 4})):
+        program = vela.compile_tosa(tosa, target, flags=flags).program
+        assert program.commands[:4] == b"COP2"
+        assert {t.region for t in (*program.inputs, *program.outputs)} == regions
+        again = payload.from_bytes(payload.to_bytes(program))
+        for mine, expected in zip(Simulator(again).run([image]), plain, strict=True):
+            np.testing.assert_array_equal(mine, expected)
+        for place in (4, 8, 20, 24, 28):
+            damaged = bytearray(program.commands)
+            damaged[place] ^= 1
+            with pytest.raises(NpuError, match="driver actions"):
+                Simulator(dataclasses.replace(program, commands=bytes(damaged)))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -114,7 +158,14 @@ def test_options_reach_vela(tosa: bytes) -> None:
         ({"memory_mode": "None_Such"}, "Shared_Sram.*got 'None_Such'"),
         ({"ini": "Arm/none.ini"}, "readable .ini file; got 'Arm/none.ini'"),
         ({"flags": ["--none-such"]}, "extra_flags.*--none-such"),
-        ({"flags": ["--cop-format=COP2"]}, "extra_flags.*COP2"),
+        ({"flags": ["--cop-format=COP3"]}, "extra_flags.*COP3"),
+        ({"flags": ["--separate-io-regions"]}, "without --cop-format=COP2"),
+        ({"flags": ["--cpu-tensor-alignment=24"]}, "a power of 2 from 16 on"),
+        ({"flags": ["--debug-force-legacy-core"]}, "extra_flags.*legacy-core"),
+        ({"flags": ["--arena-cache-size=-1"]}, "try 0 or more"),
+        ({"flags": ["--arena-cache-size=99999999999"]}, r"at most 2\*\*32"),
+        ({"memory_mode": "Dedicated_Sram"}, "arena_mem_area .* must lie in Sram or Dram; got OffC"),
+        ({"memory_mode": "Dedicated_Sram_384KB"}, "got OffChipFlash, by Ethos_U55_High_End"),
         ({"tosa": b"not a graph" * 10}, "cannot run the graph"),
     ],
 )
@@ -130,16 +181,30 @@ def test_names_the_extra(tosa: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.peer
+def weightless() -> bytes:
+    graph = TosaGraph()
+    x = graph.input([1, 4, 4, 8])
+    return graph.finish(graph.op("IDENTITY", [x], [1, 4, 4, 8], "int8"))
+
+
+@pytest.mark.parametrize("flags", [[], DIRECT], ids=["one region", "regions of their own"])
+@pytest.mark.parametrize("weights", [True, False], ids=["weights", "no weights"])
 @pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u65-512", "ethos-u85-256"])
-def test_payload_is_the_peers(target: str, tosa: bytes, capsys: Any) -> None:
+def test_payload_is_the_peers(
+    target: str, weights: bool, flags: list[str], tosa: bytes, capsys: Any
+) -> None:
+    graph = tosa if weights else weightless()
     arm_vela = pytest.importorskip("executorch.backends.arm.arm_vela")
     family = vela.TARGETS[target][0]
-    flags = [
+    options = [
+        *flags,
         f"--accelerator-config={target}",
         "--config=Arm/vela.ini",
         "--output-format=raw",
         f"--system-config={family.system_config}",
         f"--memory-mode={family.memory_mode}",
     ]
-    theirs = arm_vela.vela_compile(tosa, flags)
-    assert payload.to_bytes(vela.compile_tosa(tosa, target).program) == theirs
+    theirs = arm_vela.vela_compile(graph, options)
+    mine = vela.compile_tosa(graph, target, flags=flags).program
+    assert bool(mine.weights) == weights
+    assert payload.to_bytes(mine) == theirs

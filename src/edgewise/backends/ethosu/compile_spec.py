@@ -10,6 +10,8 @@ from edgewise.backends.ethosu import vela
 from edgewise.backends.ethosu.targets import Target, target_named
 from edgewise.partition.spec import CompileSpec
 
+_REORDER = "ouput_reorder_workaround"
+"""Spelt as in ExecuTorch's files."""
 _OWN = ("--accelerator-config", "--config", "--output-format", "--system-config", "--memory-mode")
 
 
@@ -17,7 +19,7 @@ class EthosUCompileSpec:
     """target: `ethos-u55-{32,64,128,256}`, `ethos-u65-{256,512}`,
     `ethos-u85-{128,256,512,1024,2048}`. system_config, memory_mode: sections of `config_ini`;
     None for the target's default. extra_flags: of Vela's command line. config_ini: a path, or
-    one of the files that come with Vela.
+    one of the files that come with Vela; None for its own.
 
     Raises ValueError for an unknown target, EdgewiseError for what Vela does not know.
     """
@@ -28,7 +30,7 @@ class EthosUCompileSpec:
         system_config: str | None = None,
         memory_mode: str | None = None,
         extra_flags: Sequence[str] | None = None,
-        config_ini: str = vela.DEFAULT_INI,
+        config_ini: str | None = vela.DEFAULT_INI,
     ) -> None:
         self._target = target_named(target)
         if isinstance(extra_flags, str):
@@ -38,8 +40,9 @@ class EthosUCompileSpec:
         self.system_config = system_config or self._target.system_config
         self.memory_mode = memory_mode or self._target.memory_mode
         self.extra_flags = list(extra_flags or [])
-        self.config_ini = str(config_ini)
+        self.config_ini = vela.DEFAULT_INI if config_ini is None else str(config_ini)
         self.path_for_intermediates: str | None = None
+        self.output_order_workaround = False
         vela.check(self.system_config, self.memory_mode, self.extra_flags, self.config_ini)
         other = _family_of(self.system_config)
         if other not in ("", self._target.family):
@@ -78,6 +81,14 @@ class EthosUCompileSpec:
         self.path_for_intermediates = None if output_path is None else str(output_path)
         return self
 
+    def set_output_order_workaround(self, output_order_workaround: bool) -> EthosUCompileSpec:
+        """Outputs are in the program's order with it and without; the file says which."""
+        self.output_order_workaround = bool(output_order_workaround)
+        return self
+
+    def get_output_order_workaround(self) -> bool:
+        return self.output_order_workaround
+
     def to_list(self) -> list[CompileSpec]:
         """As they are written to the program."""
         specs = [
@@ -87,6 +98,8 @@ class EthosUCompileSpec:
             CompileSpec("preserve_io_quantization", b"False"),
             CompileSpec("target", self.target.encode()),
         ]
+        if self.output_order_workaround:
+            specs.append(CompileSpec(_REORDER, b"true"))
         if self.path_for_intermediates is not None:
             specs.append(CompileSpec("debug_artifact_path", self.path_for_intermediates.encode()))
         return specs
@@ -104,6 +117,7 @@ class EthosUCompileSpec:
             [f for f in flags if not f.startswith(_OWN)],
             own.get("--config", vela.DEFAULT_INI),
         )
+        spec.set_output_order_workaround(found.get(_REORDER, "").lower() in ("1", "true", "yes"))
         return spec.dump_intermediate_artifacts_to(found.get("debug_artifact_path"))
 
     def __eq__(self, other: Any) -> bool:

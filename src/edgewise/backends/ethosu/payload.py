@@ -25,6 +25,10 @@ _NAMES = (
 )
 _SIZES = (1, 2, 4, 8)
 MAX_TENSORS = 1 << 12
+FORMATS = (b"COP1", b"COP2")
+"""Of driver actions."""
+_NO_WEIGHTS = b"\0"
+"""Stands for none, as in ExecuTorch's files."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class NpuProgram:
     """What Vela makes of a graph, and what a delegate's payload holds."""
 
     commands: bytes
-    """Driver actions and the command stream; begins with "COP1"."""
+    """Driver actions and the command stream; begins with one of FORMATS."""
     weights: bytes
     """Region 0: encoded weights, scales, constants."""
     scratch_size: int
@@ -62,7 +66,7 @@ def to_bytes(program: NpuProgram) -> bytes:
     contents = (
         b"",
         program.commands,
-        program.weights,
+        program.weights or _NO_WEIGHTS,
         struct.pack("<I", program.scratch_size),
         _pack_tensors(program.inputs),
         _pack_tensors(program.outputs),
@@ -89,14 +93,15 @@ def read_from(view: memoryview, position: int) -> tuple[NpuProgram, int]:
         if len(contents[name]):
             raise _error(f"block {name} is empty; got {len(contents[name])} bytes")
     commands = bytes(contents["cmd_data"])
-    if commands[:4] != b"COP1":
-        raise _error(f"cmd_data begins with b'COP1'; got {commands[:4]!r}")
+    if commands[:4] not in FORMATS:
+        raise _error(f"cmd_data begins with b'COP1' or b'COP2'; got {commands[:4]!r}")
     if len(contents["scratch_size"]) != 4:
         raise _error(f"scratch_size has 4 bytes; got {len(contents['scratch_size'])}")
     (scratch_size,) = struct.unpack("<I", contents["scratch_size"])
+    weights = bytes(contents["weight_data"])
     program = NpuProgram(
         commands=commands,
-        weights=bytes(contents["weight_data"]),
+        weights=b"" if weights == _NO_WEIGHTS else weights,
         scratch_size=scratch_size,
         inputs=_unpack_tensors("inputs", contents["inputs"]),
         outputs=_unpack_tensors("outputs", contents["outputs"]),

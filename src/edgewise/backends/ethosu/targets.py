@@ -33,9 +33,9 @@ TARGETS: dict[str, Target] = {
 
 
 def target_named(name: str) -> Target:
-    """ValueError if there is no such target."""
-    if name not in TARGETS:
+    """In any case. ValueError if there is no such target."""
+    if not isinstance(name, str) or name.lower() not in TARGETS:
         raise ValueError(
             f"[EthosUCompileSpec] target must be one of {', '.join(TARGETS)}; got {name!r}"
         )
-    return TARGETS[name]
+    return TARGETS[name.lower()]

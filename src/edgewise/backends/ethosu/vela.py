@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import argparse
 import configparser
 import importlib
 import importlib.metadata
 import importlib.util
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from edgewise.backends.ethosu.payload import NpuProgram, NpuTensor
-from edgewise.errors import EdgewiseError
+from edgewise.backends.ethosu.vela_options import (
+    VelaError,
+    compiler_options,
+    parse_flags,
+    prints,
+    wants,
+)
 
 VERSION = "5.1.0"
 DEFAULT_INI = "Arm/vela.ini"
-
-
-class VelaError(EdgewiseError):
-    """Vela is not there, does not know what it is asked for, or refuses a graph."""
 
 
 class VelaRefusal(VelaError):
@@ -125,16 +127,21 @@ def compile_tosa(
     if target not in TARGETS:
         raise VelaError(f"[vela] target must be one of {', '.join(TARGETS)}; got {target!r}")
     family, macs, cores = TARGETS[target]
-    options = _parse_flags(flags)
+    options = parse_flags(flags)
     regor = _import_regor()
     ini_text = read_ini(ini)
     system_config = system_config or family.system_config
     memory_mode = memory_mode or family.memory_mode
     config = _Ini(ini_text, ini)
     clock = float(config.get("System_Config", system_config, "core_clock", "1"))
+    _check_memories(config, system_config, memory_mode)
     limit = int(config.get("Memory_Mode", memory_mode, "arena_cache_size", "0"))
     if options.arena_cache_size is not None:
         limit = options.arena_cache_size
+    if limit > 1 << family.address_bits:
+        raise VelaError(
+            f"[vela] arena_cache_size must be at most 2**{family.address_bits}; got {limit}"
+        )
     system = (
         f"[architecture]\nmacs={macs}\ncores={cores}\n"
         f"[vela]\nsystem_config_name={system_config}\nmemory_mode_name={memory_mode}\n{ini_text}"
@@ -145,8 +152,8 @@ def compile_tosa(
             tosa,
             "TOSA",
             system,
-            options=_compiler_options(options, limit or 1 << family.address_bits),
-            verbose=False,
+            options=compiler_options(options, limit or 1 << family.address_bits),
+            verbose=prints(options),
         )
     except RuntimeError as error:
         raise VelaRefusal(target, str(error)) from error
@@ -157,7 +164,62 @@ def compile_tosa(
         inputs=tuple(_tensor(t) for t in model.inputs),
         outputs=tuple(_tensor(t) for t in model.outputs),
     )
-    return VelaProgram(program, model.scratch_fast.size, _figures(model, clock))
+    figures = _figures(model, clock)
+    for line in _lines(figures, system_config, memory_mode, options):
+        print(line)
+    return VelaProgram(program, model.scratch_fast.size, figures)
+
+
+def _lines(figures: VelaFigures, system: str, mode: str, options: Namespace) -> list[str]:
+    """What the flags ask for, in words of ours."""
+    lines = []
+    if wants(options, "config"):
+        lines.append(f"Vela {VERSION}: system configuration {system}, memory mode {mode}")
+    if wants(options, "weights"):
+        lines.append(
+            f"weights: {figures.original_weight_bytes} bytes, "
+            f"{figures.encoded_weight_bytes} encoded"
+        )
+    if wants(options, "cycle-estimate"):
+        lines.append(f"cycles: {figures.total_cycles}, {figures.npu_cycles} of the NPU")
+        lines += [
+            f"  {name}: {memory.access_cycles} of access"
+            for name, memory in figures.memories.items()
+        ]
+    if wants(options, "performance"):
+        lines += [
+            f"{layer.operator} {layer.name}: {layer.cycles} cycles, {layer.macs} MACs, "
+            f"{layer.staging_bytes} bytes"
+            for layer in figures.layers
+        ]
+    return lines
+
+
+_PLACES = {
+    "const_mem_area": ("Dram", "OnChipFlash", "OffChipFlash"),
+    "arena_mem_area": ("Sram", "Dram"),
+    "cache_mem_area": ("Sram",),
+}
+"""In which memories each of a memory mode's areas may lie."""
+
+
+def _check_memories(config: _Ini, system_config: str, memory_mode: str) -> None:
+    """Raises VelaError where an area lies in a memory that cannot hold it."""
+    ports = {
+        port: config.get("System_Config", system_config, f"{port.lower()}_port", "Sram")
+        for port in ("Axi0", "Axi1")
+    }
+    areas = {area: config.get("Memory_Mode", memory_mode, area, "Axi0") for area in _PLACES}
+    for area, allowed in _PLACES.items():
+        found = ports.get(areas[area], areas[area])
+        if area == "const_mem_area" and found == "Sram" and len(set(areas.values())) == 1:
+            continue  # all in one: read-only data counts as flash of the same speed
+        if found not in allowed:
+            raise VelaError(
+                f"[vela] {area} of memory mode {memory_mode} must lie in "
+                f"{' or '.join(allowed)}; got {found}, by {system_config}; "
+                f"try another memory_mode or system_config"
+            )
 
 
 def read_ini(ini: str) -> str:
@@ -218,56 +280,6 @@ class _Ini:
         return default
 
 
-class _Flags(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise VelaError(f"[vela] extra_flags must be flags that regor takes; got: {message}")
-
-
-def _parse_flags(flags: Sequence[str]) -> argparse.Namespace:
-    parser = _Flags(prog="vela", add_help=False, allow_abbrev=False)
-    parser.add_argument("--optimise", choices=("Size", "Performance"), default="Performance")
-    parser.add_argument("--arena-cache-size", type=int)
-    parser.add_argument("--cpu-tensor-alignment", type=int, default=16)
-    parser.add_argument(
-        "--tensor-allocator", choices=("LinearAlloc", "Greedy", "HillClimb"), default="HillClimb"
-    )
-    parser.add_argument("--cop-format", choices=("COP1",), default="COP1")
-    parser.add_argument("--experimental-softmax-int16-neg-exp-range", type=float, default=10.0)
-    for flag in _FEATURES:
-        parser.add_argument(f"--disable-{flag}", action="store_true")
-    # What these print elsewhere is in VelaFigures here, always.
-    for flag in ("verbose-performance", "enable-debug-db"):
-        parser.add_argument(f"--{flag}", action="store_true")
-    return parser.parse_args(list(flags))
-
-
-_FEATURES = {
-    "chaining": "Grouping",
-    "fwd": "FWD",
-    "cascading": "Cascading",
-    "buffering": "WeightBuffering",
-    "ifm-reuse": "ReuseIFM",
-}
-
-
-def _compiler_options(options: argparse.Namespace, arena_size_limit: int) -> str:
-    disabled = [
-        name
-        for flag, name in _FEATURES.items()
-        if getattr(options, f"disable_{flag.replace('-', '_')}")
-    ]
-    return (
-        "[compiler]\noutput_format=Raw\nenable_db=true\n"
-        f"cop_format={options.cop_format}\n"
-        f"[scheduler]\noptimize={options.optimise}\narena_size_limit={arena_size_limit}\n"
-        f"disable_feature={'|'.join(disabled)}\n"
-        f"cpu_tensor_alignment={options.cpu_tensor_alignment}\n"
-        f"tensor_allocator={options.tensor_allocator}\n"
-        "[graph]\n"
-        f"softmax_int16_neg_exp_range={options.experimental_softmax_int16_neg_exp_range}\n"
-    )
-
-
 def _tensor(tensor: Any) -> NpuTensor:
     return NpuTensor(
         tuple(int(size) for size in tensor.shape),
@@ -324,9 +336,10 @@ def _layers(table: Any, memories: list[str]) -> list[LayerFigures]:
 
 def check(system_config: str, memory_mode: str, flags: Sequence[str], ini: str) -> None:
     """Raises VelaError for what `compile_tosa` would not know."""
-    _parse_flags(flags)
+    parse_flags(flags)
     if importlib.util.find_spec("ethosu") is None:
         _import_regor()
     config = _Ini(read_ini(ini), ini)
     config.get("System_Config", system_config, "core_clock", "1")
     config.get("Memory_Mode", memory_mode, "arena_cache_size", "0")
+    _check_memories(config, system_config, memory_mode)

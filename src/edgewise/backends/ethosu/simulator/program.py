@@ -15,6 +15,8 @@ from edgewise.backends.ethosu.simulator.stream import parse
 FAST_SCRATCH = 1 << 24
 """Bytes of region 2: as much as any memory mode has; a payload does not tell."""
 MAX_SCRATCH = 1 << 31
+_INPUTS, _OUTPUTS = 3, 4
+"""Regions of their own, which only the second format of driver actions has."""
 
 
 class Simulator:
@@ -29,13 +31,23 @@ class Simulator:
                 f"[ethosu payload] scratch memory has at most {MAX_SCRATCH} bytes; "
                 f"got {program.scratch_size}"
             )
+        own = {"input": _INPUTS, "output": _OUTPUTS}
+        self._sizes = {1: program.scratch_size}
         for kind, tensors in (("input", program.inputs), ("output", program.outputs)):
             for index, tensor in enumerate(tensors):
-                if tensor.region != 1 or tensor.offset + tensor.size > program.scratch_size:
+                end = tensor.offset + tensor.size
+                if tensor.region == own[kind] and program.commands[:4] == b"COP2":
+                    self._sizes[tensor.region] = max(self._sizes.get(tensor.region, 0), end)
+                elif tensor.region != 1 or end > program.scratch_size:
                     raise NpuError(
                         f"[ethosu payload] {kind} {index} is in region 1 of "
                         f"{program.scratch_size} bytes; got {tensor}"
                     )
+        for region, size in self._sizes.items():
+            if size > MAX_SCRATCH:
+                raise NpuError(
+                    f"[ethosu payload] region {region} has at most {MAX_SCRATCH} bytes; got {size}"
+                )
 
     def run(self, inputs: Sequence[Array], observer: Observer | None = None) -> list[Array]:
         """inputs: arrays of the sizes that the program gives, of any shape and integer type.
@@ -47,8 +59,8 @@ class Simulator:
         memory = Memory(
             {
                 0: Region(len(program.weights), program.weights),
-                1: Region(program.scratch_size),
                 2: Region(FAST_SCRATCH),
+                **{region: Region(size) for region, size in self._sizes.items()},
                 INTERNAL: Region(self._target.internal_bytes),
             }
         )
@@ -58,14 +70,14 @@ class Simulator:
             data = np.frombuffer(np.ascontiguousarray(values).tobytes(), np.uint8)
             if data.size != tensor.size:
                 raise NpuError(f"[run] input {index} has {tensor.size} bytes; got {data.size}")
-            memory.write(1, tensor.offset, (1,), data)
+            memory.write(tensor.region, tensor.offset, (1,), data)
         self._machine.run(self._commands, memory, observer)
         return [_output(memory, index, tensor) for index, tensor in enumerate(program.outputs)]
 
 
 def _output(memory: Memory, index: int, tensor: NpuTensor) -> Array:
     try:
-        data = memory.bytes_at(1, tensor.offset, tensor.size)
+        data = memory.bytes_at(tensor.region, tensor.offset, tensor.size)
     except NpuError as error:
         raise NpuError(f"[run, output {index}] {error}") from error
     return np.frombuffer(data, f"<i{tensor.element_size}").reshape(tensor.shape).copy()

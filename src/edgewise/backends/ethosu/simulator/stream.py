@@ -92,12 +92,15 @@ class Command:
 
 def parse(stream: bytes) -> tuple[Target, list[Command]]:
     """The target and all commands. Raises NpuError where the stream is malformed."""
-    if len(stream) % 4 or stream[:4] != b"COP1":
+    if len(stream) % 4 or stream[:4] not in (b"COP1", b"COP2"):
         raise NpuError(
-            f"[command stream] driver actions are words, the first b'COP1'; "
+            f"[command stream] driver actions are words, the first b'COP1' or b'COP2'; "
             f"got {bytes(stream[:4])!r} in {len(stream)} bytes"
         )
     words = struct.unpack(f"<{len(stream) // 4}I", stream)
+    if stream[:4] == b"COP2":
+        target, body = _second_format(words)
+        return target, list(_commands(target, body))
     target: Target | None = None
     position = 1
     while position < len(words):
@@ -121,6 +124,33 @@ def parse(stream: bytes) -> tuple[Target, list[Command]]:
                 f"got {words[position]:#010x} at byte {4 * position}"
             )
     raise NpuError("[command stream] commands follow the driver actions; got none")
+
+
+_HEADER = 16
+"""Words before the commands in the second format."""
+_MODEL = int.from_bytes(b"VEUM", "little")
+
+
+def _second_format(words: tuple[int, ...]) -> tuple[Target, tuple[int, ...]]:
+    """The target, and the words of the commands.
+
+    COP2, version, bytes behind the first four words, 0; one record: its kind, bytes behind these
+    two words; bytes of its header, which is VEUM, version, bytes of what follows up to the
+    configuration's end, configuration, product; then memory that the driver reads. Read off
+    what Vela writes.
+    """
+    size = 4 * len(words)
+    wanted = {
+        1: 1, 2: size - 16, 3: 0, 4: 1, 5: size - 24, 6: 4 * (_HEADER - 7), 7: _MODEL, 8: 1,
+    }  # fmt: skip
+    for place, value in wanted.items():
+        found = words[place] if place < len(words) else None
+        if found != value or len(words) < _HEADER:
+            raise NpuError(
+                f"[command stream] word {place} of the driver actions is {value:#x}; "
+                f"got {'the end' if found is None else hex(found)} in {size} bytes"
+            )
+    return _target(words[10]), words[_HEADER:]
 
 
 def disassemble(stream: bytes) -> str:
