@@ -14,7 +14,7 @@ pytest.importorskip("ethosu", reason="extra [ethosu]")
 pytest.importorskip("tosa_serializer", reason="extra [ethosu]")
 
 from tosa_cases import conv2d
-from tosa_graph import TosaGraph
+from tosa_graph import TosaGraph, attribute
 
 from edgewise.backends.ethosu import payload, vela
 from edgewise.backends.ethosu.payload import NpuProgram, NpuTensor
@@ -184,7 +184,7 @@ def test_names_the_extra(tosa: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
 def weightless() -> bytes:
     graph = TosaGraph()
     x = graph.input([1, 4, 4, 8])
-    return graph.finish(graph.op("IDENTITY", [x], [1, 4, 4, 8], "int8"))
+    return graph.finish(graph.op("IDENTITY", [x], [1, 4, 4, 8], "int8", attribute("Identity")))
 
 
 @pytest.mark.parametrize("flags", [[], DIRECT], ids=["one region", "regions of their own"])
