@@ -110,12 +110,16 @@ def is_float(node: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.dtype in (torch.float32, torch.float16)
 
 
-def chain(node: Node, pattern: Pattern) -> list[Node]:
-    """The node, a batch normalisation and a clamp that belong to it."""
+def chain(node: Node, pattern: Pattern, gates: bool = True) -> list[Node]:
+    """The node, a batch normalisation and a clamp that belong to it.
+
+    gates: whether a hardsigmoid does, too.
+    """
     found = [node]
     if isinstance(pattern, Weighted):
         _extend(found, BATCH_NORMS)
-        _extend(found, GATES)
+        if gates:
+            _extend(found, GATES)
     if isinstance(pattern, FUSES_CLAMP):
         _extend(found, ACTIVATIONS)
     return found

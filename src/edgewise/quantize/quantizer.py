@@ -54,6 +54,8 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
     table: ClassVar[Mapping[Any, Pattern]] = {}
     starts_anywhere: ClassVar[bool] = False
     """Whether operators that keep their operand's scale are quantized behind floats, too."""
+    absorbs_gates: ClassVar[bool] = True
+    """Whether an operator with weights computes the hardsigmoid behind it, too."""
     dtypes: ClassVar[Sequence[torch.dtype]] = (torch.float32,)
     """What is quantized: nodes that read or compute other real numbers are left alone."""
 
@@ -163,7 +165,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
             return strange
         if (not isinstance(pattern, Elementwise) or pattern.real) and not is_float(node):
             return "its result is no tensor of real numbers"
-        nodes = chain(node, pattern)
+        nodes = chain(node, pattern, self.absorbs_gates)
         if any(self._selection.refuses(n) for n in nodes[1:]):
             nodes = [node]
         activation = config.input_activation

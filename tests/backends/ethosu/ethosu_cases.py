@@ -82,8 +82,8 @@ class Quantized(torch.nn.Module):
     def _zero(self, random: torch.Generator, positive: bool) -> int:
         if self.case.bits == 16:
             return 0
-        # So that every stored number stands for a positive one.
-        return -129 if positive else int(torch.randint(-20, 20, (1,), generator=random))
+        # So that no stored number stands for a negative one.
+        return -128 if positive else int(torch.randint(-20, 20, (1,), generator=random))
 
     def _compute(self, *stored: torch.Tensor) -> Any:
         args = [
@@ -329,7 +329,13 @@ ACCEPTED: dict[str, dict[str, Case]] = {
         "last": Case(lambda x: x.mean(-1), ((3, 16),)),
         "all": Case(lambda x: x.mean(), ((3, 16),)),
     },
-    "sum": {"": Case(lambda x: x.sum(1), ((3, 16, 4),)), "all": Case(torch.sum, ((3, 16),))},
+    "sum": {
+        "": Case(lambda x: x.sum(1), ((3, 16, 4),)),
+        "all": Case(torch.sum, ((3, 16),)),
+        "very many": Case(torch.sum, ((65537,),)),
+        "very many, of a row each": Case(lambda x: x.sum(1), ((2, 65537),)),
+        "16 bits": Case(lambda x: x.sum(1), ((3, 16, 4),), bits=16),
+    },
     "amax": {"": Case(lambda x: x.amax(1), ((3, 16, 4),)), "all": Case(torch.max, ((3, 16),))},
     "amin": {"": Case(lambda x: x.amin((0, 1)), ((3, 16, 4),), same=True)},
     "argmax": {
@@ -429,6 +435,14 @@ ACCEPTED: dict[str, dict[str, Case]] = {
             "a number": Case(
                 lambda x, f=f: f(x, 0.25), (IMAGE,), boolean=True,
                 families=U85,
+            ),
+            "one scale": pair(f, boolean=True, families=U85, same=True),
+            "constants first": Case(
+                lambda x, y, f=f: f(y, x), (IMAGE,), floats=((6, 1, 1),), boolean=True,
+                families=U85,
+            ),
+            "16 bits": Case(
+                lambda x, f=f: f(x, 0.25), (IMAGE,), boolean=True, families=U85, bits=16
             ),
         }
         for name, f in COMPARISONS.items()

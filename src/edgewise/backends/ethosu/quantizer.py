@@ -43,7 +43,7 @@ _SAME = """
 adaptive_avg_pool1d.default adaptive_avg_pool2d.default
 amax.default amin.default avg_pool1d.default avg_pool2d.default
 clamp.default clamp_.default clone.default constant_pad_nd.default
-contiguous.default dropout.default expand.default expand_as.default flatten.using_ints flip.default
+contiguous.default dropout.default dropout_.default expand.default expand_as.default flatten.using_ints flip.default
 hardtanh.default hardtanh_.default index_select.default max_pool1d.default max_pool2d.default
 movedim.int narrow.default pad.default permute.default pixel_shuffle.default
 pixel_unshuffle.default relu.default relu_.default relu6.default repeat.default
@@ -94,6 +94,7 @@ class EthosUQuantizer(TableQuantizer):
 
     table: ClassVar[Mapping[Any, Pattern]] = _table()
     starts_anywhere: ClassVar[bool] = True
+    absorbs_gates: ClassVar[bool] = False
 
     def __init__(self, compile_spec: EthosUCompileSpec | None = None) -> None:
         super().__init__()
