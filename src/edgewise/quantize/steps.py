@@ -73,6 +73,34 @@ def multiply_by_reciprocals(model: GraphModule) -> bool:
     return changed
 
 
+def split_gates(model: GraphModule) -> bool:
+    """A product with a sigmoid in the place of a gated linear unit."""
+    return _replace(model, aten.glu.default, _gated)
+
+
+def split_divisions(model: GraphModule) -> bool:
+    """Products with reciprocals in the place of divisions by what is computed, and of remainders;
+    a rounding of its own where the division rounds."""
+    changed = False
+    for target in (
+        aten.div.Tensor,
+        aten.div_.Tensor,
+        aten.div.Tensor_mode,
+        aten.div_.Tensor_mode,
+        aten.floor_divide.default,
+    ):
+        changed |= _replace(model, target, _divided)
+    return _replace(model, aten.remainder.Tensor, _remainder) or changed
+
+
+def split_clamps(model: GraphModule) -> bool:
+    """Maxima and minima in the place of clamps by tensors."""
+    changed = False
+    for target in (aten.clamp.Tensor, aten.clamp_.Tensor):
+        changed |= _replace(model, target, _clamped)
+    return changed
+
+
 def numbers_as_constants(model: GraphModule, wanted: Callable[[Node], bool]) -> bool:
     """Constant tensors of no dimensions in the place of numbers that are added, subtracted or
     multiplied, and of those that divide (their reciprocals); of nodes that are `wanted`."""
@@ -121,6 +149,66 @@ def _attention(node: Node) -> Node | None:
         scores = _step(node, aten.add.Tensor, scores, mask)
     weights = _step(node, aten.softmax.int, scores, -1)
     return _step(node, aten.matmul.default, weights, args["value"])
+
+
+def _gated(node: Node) -> Node:
+    args = arguments(node)
+    source, dim = args["self"], args["dim"]
+    half = source.meta["val"].shape[dim] // 2
+    value = _step(node, aten.slice.Tensor, source, dim, 0, half)
+    gate = _step(node, aten.slice.Tensor, source, dim, half, 2 * half)
+    return _step(node, aten.mul.Tensor, value, _step(node, aten.sigmoid.default, gate))
+
+
+_ROUNDINGS = {"floor": aten.floor.default, "trunc": aten.trunc.default}
+
+
+def _divided(node: Node) -> Node | None:
+    args = arguments(node)
+    mode = "floor" if node.target is aten.floor_divide.default else args.get("rounding_mode")
+    made = _quotient(node, args["self"], args["other"], mode is not None)
+    return made if made is None or mode is None else _step(node, _ROUNDINGS[mode], made)
+
+
+def _quotient(node: Node, source: Any, divisor: Any, rounds: bool) -> Node | None:
+    """The exact one, if it is rounded next or the divisor is computed; else None."""
+    if not _is_real(node):
+        return None
+    if not isinstance(divisor, Node):
+        return _step(node, aten.div.Tensor, source, divisor) if rounds else None
+    if not _is_real(divisor):
+        return None
+    if divisor.op == "get_attr":
+        return _step(node, aten.div.Tensor, source, divisor) if rounds else None
+    inverse = _step(node, aten.reciprocal.default, divisor)
+    return _step(node, aten.mul.Tensor, inverse, source)
+
+
+def _remainder(node: Node) -> Node | None:
+    args = arguments(node)
+    source, divisor = args["self"], args["other"]
+    ratio = _quotient(node, source, divisor, True)
+    if ratio is None:
+        return None
+    whole = _step(node, aten.floor.default, ratio)
+    return _step(node, aten.sub.Tensor, source, _step(node, aten.mul.Tensor, whole, divisor))
+
+
+def _is_real(node: Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def _clamped(node: Node) -> Node | None:
+    args = arguments(node)
+    made = args["self"]
+    for operator, bound in (
+        (aten.maximum.default, args["min"]),
+        (aten.minimum.default, args["max"]),
+    ):
+        if bound is not None:
+            made = _step(node, operator, made, bound)
+    return made if made is not args["self"] else None
 
 
 def _hardsigmoid(node: Node) -> Node:

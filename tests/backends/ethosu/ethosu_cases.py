@@ -238,6 +238,14 @@ ACCEPTED: dict[str, dict[str, Case]] = {
             lambda x, w: F.conv_transpose2d(x, w, None, 3),
             ((1, 6, 5, 4),), (((6, 4, 3, 3), 1),), families=U85,
         ),
+        "transposed, steps of two lengths": Case(
+            lambda x, w: F.conv_transpose2d(x, w, None, (1, 2), (0, 1)),
+            ((1, 6, 5, 8),), (((6, 4, 1, 4), 1),), families=U85,
+        ),
+        "transposed, steps of two lengths, one row": Case(
+            lambda x, w: F.conv_transpose2d(x, w, None, (1, 2)),
+            ((1, 6, 1, 8),), (((6, 4, 1, 4), 1),),
+        ),
         "depthwise, stride 5": Case(
             _conv(groups=6, stride=5), ((1, 6, 17, 17),), (((6, 1, 5, 5), 0),), families=U85
         ),
@@ -318,6 +326,10 @@ ACCEPTED: dict[str, dict[str, Case]] = {
             lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), (IMAGE,), same=True
         ),
         "divisor": Case(lambda x: F.avg_pool2d(x, 2, divisor_override=3), (IMAGE,)),
+        "large steps": Case(lambda x: F.avg_pool2d(x, 4), ((1, 2, 8, 8),), same=True),
+        "large, with padding": Case(
+            lambda x: F.avg_pool2d(x, (2, 9), 1, 1), ((1, 2, 6, 20),), same=True
+        ),
     },
     "adaptive_avg_pool2d": {
         "global": Case(lambda x: F.adaptive_avg_pool2d(x, 1), (IMAGE,)),
@@ -496,6 +508,11 @@ REFUSED: dict[str, dict[str, Case]] = {
             lambda x, w: F.conv_transpose2d(x, w, None, 3),
             ((1, 6, 5, 4),), (((6, 4, 3, 3), 1),), families=NOT_U85, reason="strides up to 3",
         ),
+        "transposed, steps of two lengths": Case(
+            lambda x, w: F.conv_transpose2d(x, w, None, (1, 2), (0, 1)),
+            ((1, 6, 5, 8),), (((6, 4, 1, 4), 1),), families=NOT_U85,
+            reason="equal strides if transposed",
+        ),
         "transposed, dilated": Case(
             lambda x, w: F.conv_transpose2d(x, w, dilation=2),
             ((1, 6, 5, 4),), (((6, 4, 3, 3), 1),), reason="without dilation",
@@ -519,6 +536,14 @@ REFUSED: dict[str, dict[str, Case]] = {
         )
     },
     "aten.avg_pool2d.default": {
+        "large, with padding that is not counted": Case(
+            lambda x: F.avg_pool2d(x, (2, 9), 1, 1, count_include_pad=False),
+            ((1, 2, 6, 20),), families=NOT_U85, reason="windows of at most 8 x 8 where padding",
+        ),
+        "large steps, another scale": Case(
+            lambda x: F.avg_pool2d(x, 4), ((1, 2, 8, 8),), families=NOT_U85,
+            reason="strides up to 3 where scale or divisor change",
+        ),
         "large": Case(lambda x: F.avg_pool2d(x, 65), ((1, 1, 65, 65),), reason="at most 64 x 64"),
         "past its padding": Case(
             lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), ((1, 2, 8, 8),),

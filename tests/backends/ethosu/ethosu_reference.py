@@ -87,8 +87,10 @@ class Compared:
         return f"{self.steps} steps off, {self.share:.1%} of the elements at all; {self.place}"
 
 
-def compare(part: ExportedProgram, seeds: int = 3) -> Compared:
-    """Random integers through both."""
+def compare(
+    part: ExportedProgram, seeds: int = 3, inputs: Sequence[torch.Tensor] | None = None
+) -> Compared:
+    """Random integers, or `inputs`, through both."""
     graph = build(part)
     blob = graph.serialize()
     values = [n.meta["val"] for n in part.graph.nodes if n.op == "placeholder"]
@@ -103,6 +105,7 @@ def compare(part: ExportedProgram, seeds: int = 3) -> Compared:
             low, high = (info.min, info.max) if info else (0, 1)
             x = torch.randint(low, high + 1, value.shape, generator=generator).to(value.dtype)
             given.append(x)
+        given = given if inputs is None else list(inputs)
         with torch.no_grad():
             expected = module(*given)
         lying = [

@@ -3,10 +3,12 @@ what Vela makes of the graph equals the reference model bit by bit, in the simul
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
-from ethosu_cases import ACCEPTED, REFUSED, Case, Quantized
+from ethosu_cases import ACCEPTED, BENDS, FUNCTIONS, POSITIVE, REFUSED, Case, Quantized
 from ethosu_reference import SPECS, compare, partitioned, parts
 
 import edgewise
@@ -14,6 +16,7 @@ from closeness import assert_bounded
 from edgewise.backends.ethosu import EthosUCompileSpec, EthosUPartitioner, vela
 from edgewise.backends.ethosu.accuracy import ONE_SCALE
 from edgewise.backends.ethosu.builder import Builder
+from edgewise.backends.ethosu.quant import Quant, table_int8
 from edgewise.backends.ethosu.rows import all_rows
 from edgewise.backends.ethosu.simulator import Simulator
 from edgewise.backends.ethosu.tosa import INT32, Dry
@@ -57,6 +60,59 @@ def test_shifts_to_the_right_are_refused() -> None:
     assert b.binary("LOGICAL_LEFT_SHIFT", value, b.number(1, value)).dims == (2, 3)
     with pytest.raises(ValueError, match="shifts to the right are rescales"):
         b.binary("ARITHMETIC_RIGHT_SHIFT", value, b.number(1, value), round=False)
+
+
+WIDE = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16)
+TABLES_16 = {**FUNCTIONS, **POSITIVE}
+FOLLOWED = """
+abs acos acosh add.Scalar asinh asin atan atanh celu cos cosh div.Scalar elu erf erfinv exp exp2 expm1 gelu
+hardsigmoid hardswish leaky_relu log_sigmoid logit mish mul.Scalar neg pow.Scalar pow.Tensor_Scalar
+rsub.Scalar selu sigmoid silu sin sinh softplus softshrink sqrt square sub.Scalar tanh
+"""
+
+
+def wide(function: Any) -> Quantized:
+    """At each of the 65536 stored numbers, from -3 to 3."""
+    module = Quantized(Case(function, ((2**16,),), bits=16))
+    module.inputs, module.scales = (WIDE,), [3 / 2**15]
+    return module
+
+
+@pytest.mark.parametrize("name", TABLES_16)
+def test_functions_of_16_bits_at_every_number(name: str) -> None:
+    """Within what the row declares, or refused with what lines would be off."""
+    module = wide(TABLES_16[name])
+    result = partitioned(torch.export.export(module, module.inputs), "U55")
+    if not result.partition_tags:
+        assert name not in FOLLOWED.split()
+        assert any(BENDS in str(r) for found in result.refusals.values() for r in found)
+        return
+    (part,) = parts(result)
+    values = compare(part, seeds=1, inputs=[WIDE])
+    assert values.steps <= declared(name, module.case), values
+    assert name in FOLLOWED.split(), values
+
+
+BORDERS_8 = {
+    # function, scale and zero point of its operand; stored, and the exact result
+    "acos": (torch.acos, 2 / 255, 0, {-128: np.pi, 127: 0.0887}),
+    "acos, beyond": (torch.acos, 2 / 255, 0, {-127: 3.0527}),
+    "acosh": (torch.acosh, 2 / 255, -255, {-128: 0.0, 127: 1.7627}),
+    "asin": (torch.asin, 1 / 127, 0, {-127: -np.pi / 2, 127: np.pi / 2}),
+    "sqrt": (torch.sqrt, 4 / 255, -128, {-128: 0.0, 127: 2.0}),
+    "log of less than nothing": (torch.log, 4 / 255, 0, {-1: 0.0, 100: 0.4503}),
+}
+
+
+@pytest.mark.parametrize("name", BORDERS_8)
+def test_tables_at_the_border_of_a_domain(name: str) -> None:
+    """A stored number beyond it stands for the border if that is less than half a step away."""
+    function, scale, zero, known = BORDERS_8[name]
+    source = Quant(scale, zero, -128, 127, torch.int8)
+    result = Quant(4 / 255, -128, -128, 127, torch.int8)
+    table = table_int8(source, result, function)
+    for stored, exact in known.items():
+        assert abs((int(table[stored + 128]) + 128) * result.scale - exact) <= result.scale
 
 
 @pytest.mark.parametrize("row", ["softmax", "layer_norm", "rms_norm", "group_norm"])

@@ -13,18 +13,25 @@ from edgewise.quantize._torchao import HistogramObserver, QuantizationConfig, Qu
 from edgewise.quantize.config import SMALLEST_SCALE, get_symmetric_quantization_config
 from edgewise.quantize.patterns import Elementwise, Joined, Pattern, SameScale, Weighted
 from edgewise.quantize.quantizer import TableQuantizer
-from edgewise.quantize.steps import split_attention
+from edgewise.quantize.steps import (
+    split_attention,
+    split_clamps,
+    split_divisions,
+    split_gates,
+    split_pieces,
+)
 
 aten = torch.ops.aten
 
 _FUNCTIONS = """
 abs.default acos.default acosh.default asin.default asinh.default atan.default atanh.default
 ceil.default celu.default celu_.default cos.default cosh.default cumsum.default elu.default
-elu_.default erf.default exp.default expm1.default floor.default gelu.default
+elu_.default erf.default erfinv.default exp.default exp2.default expm1.default floor.default gelu.default
 hardsigmoid.default hardsigmoid_.default hardswish.default hardswish_.default
 leaky_relu.default leaky_relu_.default log.default log10.default log1p.default log2.default
-log_sigmoid.default logit.default mish.default mish_.default neg.default pow.Tensor_Scalar
-prelu.default reciprocal.default round.default rsqrt.default selu.default selu_.default
+log_sigmoid.default logit.default mish.default mish_.default neg.default pow.Scalar pow.Tensor_Scalar
+hardshrink.default prelu.default reciprocal.default remainder.Scalar
+round.default rsub.Scalar softshrink.default rsqrt.default selu.default selu_.default
 sigmoid.default sigmoid_.default sign.default silu.default silu_.default sin.default
 sinh.default softplus.default sqrt.default square.default tan.default tanh.default
 tanh_.default trunc.default
@@ -33,7 +40,7 @@ mean.dim rms_norm.default softmax.int sum.default sum.dim_IntList
 """
 _PAIRS = """
 add.Tensor add_.Tensor bmm.default div.Tensor div_.Tensor matmul.default maximum.default
-minimum.default mm.default mul.Tensor mul_.Tensor sub.Tensor sub_.Tensor
+minimum.default mm.default mul.Tensor mul_.Tensor rsub.Tensor sub.Tensor sub_.Tensor
 """
 _COMPARISONS = """
 eq.Scalar eq.Tensor ge.Scalar ge.Tensor gt.Scalar gt.Tensor le.Scalar le.Tensor lt.Scalar
@@ -43,9 +50,10 @@ _SAME = """
 adaptive_avg_pool1d.default adaptive_avg_pool2d.default
 amax.default amin.default avg_pool1d.default avg_pool2d.default
 clamp.default clamp_.default clone.default constant_pad_nd.default
-contiguous.default dropout.default dropout_.default expand.default expand_as.default flatten.using_ints flip.default
+contiguous.default dropout.default dropout_.default expand.default expand_as.default
+flatten.using_ints flip.default
 hardtanh.default hardtanh_.default index_select.default max_pool1d.default max_pool2d.default
-movedim.int narrow.default pad.default permute.default pixel_shuffle.default
+moveaxis.int moveaxis.intlist movedim.int movedim.intlist narrow.default pad.default permute.default pixel_shuffle.default
 pixel_unshuffle.default relu.default relu_.default relu6.default repeat.default
 reshape.default select.int slice.Tensor squeeze.default
 squeeze.dim squeeze.dims swapaxes.default t.default tile.default transpose.int
@@ -71,7 +79,9 @@ def _table() -> dict[Any, Pattern]:
         aten.conv2d.padding: Weighted(),
         aten.conv_transpose1d.default: Weighted(channel_axis=1),
         aten.conv_transpose2d.input: Weighted(channel_axis=1),
+        aten.addmm.default: Weighted(channel_axis=1, places=(1, 2, 0)),
         aten.cat.default: Joined(),
+        aten.stack.default: Joined(),
         aten.concat.default: Joined(),
     }
     table.update(dict.fromkeys(_targets(_FUNCTIONS), Elementwise(operands=1)))
@@ -107,8 +117,13 @@ class EthosUQuantizer(TableQuantizer):
         self.set_global(get_symmetric_quantization_config(is_per_channel=True))
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
-        """Attention becomes products and a softmax. Called by `prepare_pt2e`."""
+        """Composite operators become steps that the table has: attention, gates, divisions by
+        what is computed, clamps by tensors, pieces. Called by `prepare_pt2e`."""
         split_attention(model)
+        split_gates(model)
+        split_divisions(model)
+        split_clamps(model)
+        split_pieces(model)
         return model
 
 

@@ -190,6 +190,15 @@ def _small_steps(q: Ask) -> str | None:
     return f"stride={stride}" if depthwise or q.args["transposed"] else None
 
 
+def _even_steps(q: Ask) -> str | None:
+    """Rows are left out by another number than columns only of images of one row."""
+    stride, x = q.args["stride"], fake(q.args["input"])
+    if q.target.family == "U85" or not q.args["transposed"] or len(set(stride)) == 1:
+        return None
+    rows = (int(x.shape[2]), int(fake(q.args["weight"]).shape[2]))
+    return None if rows == (1, 1) else f"stride={stride} with {rows[0]} and {rows[1]} rows"
+
+
 def _transposed_in_16(q: Ask) -> str | None:
     source = q.args["input"]
     if not q.args["transposed"] or q.target.family == "U85" or not is_dequantize(source):
@@ -221,6 +230,10 @@ add_row(
             Constraint("transposed convolution without dilation", _no_dilated_transpose),
             Constraint(
                 "strides up to 3 if depthwise, up to 2 if transposed, except on U85", _small_steps
+            ),
+            Constraint(
+                "equal strides if transposed, or one row in image and filter, except on U85",
+                _even_steps,
             ),
             Constraint("a transposed convolution in 8 bits, except on U85", _transposed_in_16),
             Constraint(

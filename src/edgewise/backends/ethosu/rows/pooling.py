@@ -10,7 +10,7 @@ import torch
 from torch.fx import Node
 
 from edgewise.backends.ethosu.builder import Builder
-from edgewise.backends.ethosu.quant import Quant
+from edgewise.backends.ethosu.quant import Quant, is_dequantize, is_quantize
 from edgewise.backends.ethosu.rows.shape import sizes
 from edgewise.backends.ethosu.table import (
     ANY,
@@ -143,6 +143,9 @@ class Means(Real):
         )
 
 
+_MAX_AT_BORDER = 8
+
+
 def _avg_pool(to: Lowering, node: Node, args: Args) -> Value:
     kernel = pair(args["kernel_size"], (1, 1))
     return Means(
@@ -156,13 +159,40 @@ def _avg_pool(to: Lowering, node: Node, args: Args) -> Value:
     )
 
 
-def _countable(q: Ask) -> str | None:
-    """Windows that reach past the padding divide by what they see of it."""
+def _of_mean(q: Ask) -> tuple[Pair, Pair, Pair, bool]:
+    """Kernel, stride, padding; whether windows reach past the padding."""
     kernel = pair(q.args["kernel_size"], (1, 1))
-    pad = pair(q.args["padding"], (0, 0))
-    stride = pair(q.args["stride"], kernel)
+    pad, stride = pair(q.args["padding"], (0, 0)), pair(q.args["stride"], kernel)
     before, after = fake(q.args["self"]).shape[2:], fake(q.node).shape[2:]
     over = any((after[i] - 1) * stride[i] + kernel[i] > before[i] + 2 * pad[i] for i in range(2))
+    return kernel, stride, pad, over
+
+
+def _small_at_borders(q: Ask) -> str | None:
+    """What windows at the border divide by is counted by the NPU, for few of them."""
+    kernel, _, pad, over = _of_mean(q)
+    counted = not (any(pad) or over) or q.args["count_include_pad"]
+    if q.target.family == "U85" or counted or max(kernel) <= _MAX_AT_BORDER:
+        return None
+    return f"{kernel[0]} x {kernel[1]}"
+
+
+def _small_steps(q: Ask) -> str | None:
+    """A filter of ones is a depthwise convolution, needed where the scale changes."""
+    _, stride, pad, over = _of_mean(q)
+    source, (user, *_) = q.args["self"], [*q.node.users, None]
+    if q.target.family == "U85" or max(stride) <= 3 or not is_dequantize(source):
+        return None
+    if (any(pad) or over) and not q.args["count_include_pad"]:
+        return None
+    alike = is_quantize(user) and Quant.of(source).same_numbers(Quant.of(user))
+    plain = q.args["divisor_override"] is None and not any(pad)
+    return None if alike and plain else f"stride={list(stride)}"
+
+
+def _countable(q: Ask) -> str | None:
+    """Windows that reach past the padding divide by what they see of it."""
+    _, _, pad, over = _of_mean(q)
     return "ceil_mode=True" if over and any(pad) and q.args["count_include_pad"] else None
 
 
@@ -179,6 +209,14 @@ add_row(
         (
             rank("self", 4),
             Constraint(f"windows of at most {MAX_FILTER} x {MAX_FILTER}", _small),
+            Constraint(
+                f"windows of at most {_MAX_AT_BORDER} x {_MAX_AT_BORDER} where padding is not "
+                "counted, except on U85",
+                _small_at_borders,
+            ),
+            Constraint(
+                "strides up to 3 where scale or divisor change, except on U85", _small_steps
+            ),
             Constraint(
                 "no windows past padding that is counted", _countable, "count_include_pad=False"
             ),
