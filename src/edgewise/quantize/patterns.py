@@ -69,7 +69,12 @@ class SameScale:
 
 @dataclass(frozen=True)
 class Joined:
-    """The tensors (a list as argument 0, or arguments) and the result have one scale."""
+    """The tensors (a list as argument 0, or arguments) and the result have one scale.
+
+    operands: how many of the arguments are tensors; None for all.
+    """
+
+    operands: int | None = None
 
 
 @dataclass(frozen=True)

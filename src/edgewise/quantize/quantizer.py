@@ -178,7 +178,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         if isinstance(pattern, Elementwise):
             return _elementwise(nodes, pattern, config)
         if isinstance(pattern, Joined):
-            return _joined(node, config)
+            return _joined(node, pattern, config)
         if isinstance(pattern, SameScale):
             starts = self.starts_anywhere or pattern.starts
             return _same_scale(node, activation if starts else None)
@@ -273,9 +273,11 @@ def _result_of(node: Node) -> Any:
     return None if annotation is None else annotation.output_qspec
 
 
-def _joined(node: Node, config: QuantizationConfig) -> str | None:
+def _joined(node: Node, pattern: Joined, config: QuantizationConfig) -> str | None:
     listed = node.args[0]
-    parts: list[Any] = list(listed if isinstance(listed, (list, tuple)) else node.args)
+    parts: list[Any] = list(
+        listed if isinstance(listed, (list, tuple)) else node.args[: pattern.operands]
+    )
     if not parts or not all(is_float(part) for part in parts):
         return "an operand is no tensor of real numbers"
     first = parts[0]

@@ -78,6 +78,19 @@ def split_gates(model: GraphModule) -> bool:
     return _replace(model, aten.glu.default, _gated)
 
 
+def split_deviations(model: GraphModule) -> bool:
+    """Roots of variances in the place of standard deviations."""
+    changed = False
+    for name in ("correction", "dim", "default"):
+        variance = getattr(aten.var, name)
+        changed |= _replace(
+            model,
+            getattr(aten.std, name),
+            lambda node, variance=variance: _deviation(node, variance),  # type: ignore[misc]
+        )
+    return changed
+
+
 def split_divisions(model: GraphModule) -> bool:
     """Products with reciprocals in the place of divisions by what is computed, and of remainders;
     a rounding of its own where the division rounds."""
@@ -149,6 +162,13 @@ def _attention(node: Node) -> Node | None:
         scores = _step(node, aten.add.Tensor, scores, mask)
     weights = _step(node, aten.softmax.int, scores, -1)
     return _step(node, aten.matmul.default, weights, args["value"])
+
+
+def _deviation(node: Node, variance: Any) -> Node:
+    made = node.graph.call_function(variance, node.args, dict(node.kwargs))
+    inherit_meta(made, node)
+    made.meta["val"] = node.meta["val"]
+    return _step(node, aten.sqrt.default, made)
 
 
 def _gated(node: Node) -> Node:

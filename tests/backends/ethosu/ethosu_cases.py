@@ -198,6 +198,12 @@ LOGICAL = {
     "logical_xor": torch.logical_xor,
 }
 
+BITWISE = {
+    "and": torch.bitwise_and,
+    "or": torch.bitwise_or,
+    "xor": torch.bitwise_xor,
+}
+
 ACCEPTED: dict[str, dict[str, Case]] = {
     **{name: {"": unary(f)} for name, f in FUNCTIONS.items()},
     "sigmoid": {"": unary(torch.sigmoid), "16 bits": Case(torch.sigmoid, (IMAGE,), bits=16)},
@@ -439,7 +445,11 @@ ACCEPTED: dict[str, dict[str, Case]] = {
     "upsample_bilinear2d": {
         "": Case(
             lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), (IMAGE,), families=U85
-        )
+        ),
+        "corners": Case(
+            lambda x: F.interpolate(x, size=(17, 12), mode="bilinear", align_corners=True),
+            (IMAGE,), families=U85,
+        ),
     },
     **{
         name: {
@@ -467,6 +477,67 @@ ACCEPTED: dict[str, dict[str, Case]] = {
     },
     "logical_not": {
         "": pair(lambda x, y: torch.logical_not(x > y), boolean=True, families=U85)
+    },
+    **{
+        f"bitwise_{name}": {
+            "booleans": pair(
+                lambda x, y, f=f: f(x > y, y > 0), boolean=True, families=U85
+            ),
+            "integers": Case(
+                lambda x, f=f: f(x.argmax(1).int(), x.argmax(0).int()),
+                ((9, 9),), boolean=True, families=U85,
+            ),
+        }
+        for name, f in BITWISE.items()
+    },
+    "bitwise_not": {
+        "booleans": pair(lambda x, y: torch.bitwise_not(x > y), boolean=True, families=U85),
+        "integers": Case(lambda x: ~x.argmax(1).int(), ((5, 9),), boolean=True, families=U85),
+    },
+    "bitwise_left_shift": {
+        "": Case(lambda x: x.argmax(1).int() << 3, ((5, 9),), boolean=True, families=U85)
+    },
+    "bitwise_right_shift": {
+        "": Case(lambda x: x.argmax(1).int() >> 1, ((5, 9),), boolean=True, families=U85),
+        "of less than nothing": Case(
+            lambda x: (~x.argmax(1).int()) >> 2, ((7, 9),), boolean=True, families=U85
+        ),
+    },
+    **{
+        name: {
+            "": pair(lambda x, y, f=f: f(x > y), boolean=True, families=U85),
+            "rows": pair(lambda x, y, f=f: f(x > y, 1), boolean=True, families=U85),
+        }
+        for name, f in {"any": torch.any, "all": torch.all}.items()
+    },
+    "slice_scatter": {
+        "": Case(
+            lambda x, y: torch.slice_scatter(x, y, 1, 2, 4), (IMAGE, (1, 2, 9, 8)), same=True
+        ),
+        "to the end": Case(
+            lambda x, y: torch.slice_scatter(x, y, -1, -3), (IMAGE, (1, 6, 9, 3)), same=True
+        ),
+    },
+    "select_scatter": {
+        "": Case(lambda x, y: torch.select_scatter(x, y, 2, -1), (IMAGE, (1, 6, 8)), same=True)
+    },
+    "pad": {
+        mode: Case(lambda x, m=mode: F.pad(x, (2, 1, 3, 0), mode=m), (IMAGE,), same=True)
+        for mode in ("reflect", "replicate", "circular")
+    },
+    "roll": {
+        "": Case(lambda x: x.roll((1, -2), (1, 3)), (IMAGE,), same=True),
+        "of all": Case(lambda x: x.roll(7), ((5, 6),), same=True),
+    },
+    "unfold_copy": {
+        "": Case(lambda x: x.unfold(1, 3, 2), ((2, 9, 5),), same=True),
+        "last": Case(lambda x: x.unfold(-1, 4, 1), ((2, 9),), same=True),
+    },
+    "var": {
+        "": Case(lambda x: x.var(-1), ((3, 16),)),
+        "population": Case(lambda x: x.var(1, correction=0), ((3, 16, 4),)),
+        "images": Case(lambda x: x.var((2, 3), keepdim=True), (IMAGE,)),
+        "all": Case(lambda x: x.var(), ((3, 16),)),
     },
     "where": {"": pair(lambda x, y: torch.where(x > y, x, y), families=U85)},
     "index_select": {

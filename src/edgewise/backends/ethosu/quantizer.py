@@ -16,6 +16,7 @@ from edgewise.quantize.quantizer import TableQuantizer
 from edgewise.quantize.steps import (
     split_attention,
     split_clamps,
+    split_deviations,
     split_divisions,
     split_gates,
     split_pieces,
@@ -26,17 +27,17 @@ aten = torch.ops.aten
 _FUNCTIONS = """
 abs.default acos.default acosh.default asin.default asinh.default atan.default atanh.default
 ceil.default celu.default celu_.default cos.default cosh.default cumsum.default elu.default
-elu_.default erf.default erfinv.default exp.default exp2.default expm1.default floor.default gelu.default
-hardsigmoid.default hardsigmoid_.default hardswish.default hardswish_.default
+elu_.default erf.default erfinv.default exp.default exp2.default expm1.default floor.default
+gelu.default group_norm.default hardshrink.default hardsigmoid.default hardsigmoid_.default
+hardswish.default hardswish_.default instance_norm.default layer_norm.default
 leaky_relu.default leaky_relu_.default log.default log10.default log1p.default log2.default
-log_sigmoid.default logit.default mish.default mish_.default neg.default pow.Scalar pow.Tensor_Scalar
-hardshrink.default prelu.default reciprocal.default remainder.Scalar
-round.default rsub.Scalar softshrink.default rsqrt.default selu.default selu_.default
-sigmoid.default sigmoid_.default sign.default silu.default silu_.default sin.default
-sinh.default softplus.default sqrt.default square.default tan.default tanh.default
-tanh_.default trunc.default
-group_norm.default instance_norm.default layer_norm.default log_softmax.int mean.default
-mean.dim rms_norm.default softmax.int sum.default sum.dim_IntList
+log_sigmoid.default log_softmax.int logit.default masked_fill.Scalar mean.default mean.dim
+mish.default mish_.default neg.default pow.Scalar pow.Tensor_Scalar prelu.default
+reciprocal.default remainder.Scalar rms_norm.default round.default rsqrt.default rsub.Scalar
+selu.default selu_.default sigmoid.default sigmoid_.default sign.default silu.default
+silu_.default sin.default sinh.default softmax.int softplus.default softshrink.default
+sqrt.default square.default sum.default sum.dim_IntList tan.default tanh.default tanh_.default
+threshold.default trunc.default var.correction var.dim var.default
 """
 _PAIRS = """
 add.Tensor add_.Tensor bmm.default div.Tensor div_.Tensor matmul.default maximum.default
@@ -47,18 +48,17 @@ eq.Scalar eq.Tensor ge.Scalar ge.Tensor gt.Scalar gt.Tensor le.Scalar le.Tensor 
 lt.Tensor ne.Scalar ne.Tensor
 """
 _SAME = """
-adaptive_avg_pool1d.default adaptive_avg_pool2d.default
-amax.default amin.default avg_pool1d.default avg_pool2d.default
-clamp.default clamp_.default clone.default constant_pad_nd.default
-contiguous.default dropout.default dropout_.default expand.default expand_as.default
-flatten.using_ints flip.default
-hardtanh.default hardtanh_.default index_select.default max_pool1d.default max_pool2d.default
-moveaxis.int moveaxis.intlist movedim.int movedim.intlist narrow.default pad.default permute.default pixel_shuffle.default
-pixel_unshuffle.default relu.default relu_.default relu6.default repeat.default
-reshape.default select.int slice.Tensor squeeze.default
-squeeze.dim squeeze.dims swapaxes.default t.default tile.default transpose.int
-unflatten.int unsqueeze.default upsample_bilinear2d.default upsample_bilinear2d.vec
-upsample_nearest2d.default upsample_nearest2d.vec view.default
+adaptive_avg_pool1d.default adaptive_avg_pool2d.default amax.default amin.default
+avg_pool1d.default avg_pool2d.default clamp.default clamp_.default clone.default
+constant_pad_nd.default contiguous.default dropout.default dropout_.default expand.default
+expand_as.default flatten.using_ints flip.default hardtanh.default hardtanh_.default
+index_select.default max_pool1d.default max_pool2d.default moveaxis.int moveaxis.intlist
+movedim.int movedim.intlist narrow.default pad.default permute.default pixel_shuffle.default
+pixel_unshuffle.default relu.default relu6.default relu_.default repeat.default reshape.default
+roll.default select.int slice.Tensor squeeze.default squeeze.dim squeeze.dims swapaxes.default
+t.default tile.default transpose.int unflatten.int unfold.default unsqueeze.default
+upsample_bilinear2d.default upsample_bilinear2d.vec upsample_nearest2d.default
+upsample_nearest2d.vec view.default
 """
 
 
@@ -82,6 +82,8 @@ def _table() -> dict[Any, Pattern]:
         aten.addmm.default: Weighted(channel_axis=1, places=(1, 2, 0)),
         aten.cat.default: Joined(),
         aten.stack.default: Joined(),
+        aten.slice_scatter.default: Joined(2),
+        aten.select_scatter.default: Joined(2),
         aten.concat.default: Joined(),
     }
     table.update(dict.fromkeys(_targets(_FUNCTIONS), Elementwise(operands=1)))
@@ -121,6 +123,7 @@ class EthosUQuantizer(TableQuantizer):
         what is computed, clamps by tensors, pieces. Called by `prepare_pt2e`."""
         split_attention(model)
         split_gates(model)
+        split_deviations(model)
         split_divisions(model)
         split_clamps(model)
         split_pieces(model)

@@ -6,10 +6,12 @@ from torch.fx import Node
 
 from edgewise.backends.ethosu.rows import (
     arithmetic,
+    bits,
     comparisons,
     convolution,
     functions,
     normalization,
+    pieces,
     pooling,
     reductions,
     resample,
@@ -32,10 +34,12 @@ def row_of(node: Node) -> OpRow | None:
 __all__ = [
     "all_rows",
     "arithmetic",
+    "bits",
     "comparisons",
     "convolution",
     "functions",
     "normalization",
+    "pieces",
     "pooling",
     "reductions",
     "resample",

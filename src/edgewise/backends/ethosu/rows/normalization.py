@@ -25,21 +25,33 @@ _KEPT = 17
 _WEIGHT = 12
 
 
-def _normalized(to: Lowering, x: Stored, shape: Sequence[int], eps: float, centred: bool) -> Sums:
-    """Rows of x ([rows, n]) by their deviation."""
+def centred_squares(
+    to: Lowering, x: Stored, shape: Sequence[int], small: float, centred: bool
+) -> tuple[Tensor, Tensor, float]:
+    """Of rows of x ([rows, n]): deviations in steps of x.scale / fine, sums of their squares, and
+    fine.
+
+    small: what is added to a mean square, in square steps of x. centred: deviations from the mean.
+    """
     b = to.b
     n = shape[1]
     t = b.rescale(b.reshape(x.tensor, shape), [1.0], INT32, x.quant.zero_point)
     # So finely that squares just fit: those around a mean are a quarter as large.
     reach = (127.5 if centred else 255.0) + 1
-    small = eps / x.quant.scale**2
     fine = math.sqrt(_LARGEST / (n * (reach**2 + small)))
     if centred:
         whole = b.binary("MUL", t, b.number(n, t))
         t = b.rescale(b.binary("SUB", whole, b.reduce("REDUCE_SUM", t, 1)), [fine / n], INT32)
     else:
         t = b.rescale(t, [fine], INT32)
-    squares = b.reduce("REDUCE_SUM", b.binary("MUL", t, t), 1)
+    return t, b.reduce("REDUCE_SUM", b.binary("MUL", t, t), 1), fine
+
+
+def _normalized(to: Lowering, x: Stored, shape: Sequence[int], eps: float, centred: bool) -> Sums:
+    """Rows of x ([rows, n]) by their deviation."""
+    b, n = to.b, shape[1]
+    small = eps / x.quant.scale**2
+    t, squares, fine = centred_squares(to, x, shape, small, centred)
     least = max(round(small * n * fine**2), 1)
     root, half = inverse_root(b, b.binary("ADD", squares, b.number(least, squares)))
     product = b.binary("MUL", t, root)

@@ -13,6 +13,7 @@ from edgewise.backends.ethosu.accuracy import EXACT
 from edgewise.backends.ethosu.builder import Builder
 from edgewise.backends.ethosu.moving import NHWC
 from edgewise.backends.ethosu.quant import Quant
+from edgewise.backends.ethosu.rows.normalization import centred_squares
 from edgewise.backends.ethosu.rows.pooling import MAX_FILTER, Means
 from edgewise.backends.ethosu.rows.shape import sizes
 from edgewise.backends.ethosu.table import (
@@ -99,6 +100,45 @@ _IN_32 = "in 32 bits; over height and width a filter of ones"
 add_row(OpRow("mean", (aten.mean.dim, aten.mean.default), _reduced(True), also=_IN_32))  # type: ignore[arg-type]
 add_row(OpRow("sum", (aten.sum.dim_IntList, aten.sum.default), _reduced(False), also=_IN_32))  # type: ignore[arg-type]
 
+
+def _variance(to: Lowering, node: Node, args: Args) -> Value:
+    x, b = to.stored(args["self"]), to.b
+    rank = len(x.shape)
+    dims = dims_reduced(args.get("dim"), rank)
+    others = [d for d in range(rank) if d not in dims]
+    count = math.prod(x.shape[d] for d in dims)
+    lying = b.permute(x.tensor, [*others, *dims])
+    rows = (math.prod(x.shape[d] for d in others), count)
+    _, squares, fine = centred_squares(to, Stored(lying, x.quant), rows, 0.0, True)
+    scale = (x.quant.scale / fine) ** 2 / max(count - _correction(args), 0.0)
+    return Combined(
+        (Sums(squares, (scale,)),), sizes(node), lambda ts, q: b.reshape(ts[0], sizes(node))
+    )
+
+
+def _correction(args: Args) -> float:
+    if "unbiased" in args:
+        return float(args["unbiased"])
+    found = args["correction"]
+    return 1.0 if found is None else float(found)
+
+
+def _several(q: Ask) -> str | None:
+    shape = fake(q.args["self"]).shape
+    count = math.prod(int(shape[d]) for d in dims_reduced(q.args.get("dim"), len(shape)))
+    return None if _correction(q.args) < count <= 2**15 else f"{count}"
+
+
+add_row(
+    OpRow(
+        "var",
+        (aten.var.correction, aten.var.dim, aten.var.default),
+        _variance,
+        (Constraint("of more elements than are corrected for, and at most 2**15", _several),),
+        int16=False,
+        also="in 32 bits",
+    )
+)
 
 _MAX_RUN = 1024
 

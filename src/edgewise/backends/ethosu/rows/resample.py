@@ -23,20 +23,23 @@ from edgewise.backends.ethosu.table import (
 from edgewise.backends.ethosu.tosa import INT8, INT32, INT48, Tensor
 from edgewise.backends.ethosu.values import Real, Sums
 from edgewise.edge.graph import fake
-from edgewise.partition.constraints import equals
 
 aten = torch.ops.aten
 
 
-def _resize(b: Builder, t: Tensor, after: tuple[int, int], bilinear: bool) -> tuple[Tensor, int]:
-    """[N, C, H, W] in another size, and how many times too large its numbers are."""
+def _resize(
+    b: Builder, t: Tensor, after: tuple[int, int], bilinear: bool, corners: bool = False
+) -> tuple[Tensor, int]:
+    """[N, C, H, W] in another size, and how many times too large its numbers are.
+
+    corners: centres of the pixels at the corners stay where they are.
+    """
     t = b.in_order(t, NHWC)
     scale, offset, border, factor = [], [], [], 1
     for before, size in zip(t.dims[1:3], after, strict=True):
-        common = math.gcd(before, size)
-        n, d = size // common, before // common
+        n, d = _fraction(before, size, corners)
         # Centres of pixels on each other; or TOSA's nearest, half a pixel off, made a floor.
-        shift = d - n if bilinear else 1 - n
+        shift = 0 if corners else d - n if bilinear else 1 - n
         scale += [2 * n, 2 * d]
         offset.append(shift)
         border.append((size - 1) * 2 * d - (before - 1) * 2 * n + shift)
@@ -53,6 +56,16 @@ def _resize(b: Builder, t: Tensor, after: tuple[int, int], bilinear: bool) -> tu
         mode=b.tosa.enum("ResizeMode", "BILINEAR" if bilinear else "NEAREST"),
     )
     return made, factor
+
+
+def _fraction(before: int, after: int, corners: bool) -> tuple[int, int]:
+    """By how much a dimension grows."""
+    if corners:
+        if after == 1 or before == 1:
+            return 1, 1
+        before, after = before - 1, after - 1
+    common = math.gcd(before, after)
+    return after // common, before // common
 
 
 def _repeated(b: Builder, t: Tensor, after: tuple[int, int]) -> Tensor:
@@ -88,7 +101,7 @@ def _nearest(to: Lowering, node: Node, args: Args) -> Value:
 def _bilinear(to: Lowering, node: Node, args: Args) -> Real:
     x, after = to.stored(node.args[0]), sizes(node)[2:]
     # Without the zero point, of which the weights' sum would be another multiple.
-    made, factor = _resize(to.b, x.tensor, (after[0], after[1]), True)
+    made, factor = _resize(to.b, x.tensor, (after[0], after[1]), True, bool(args["align_corners"]))
     if x.quant.zero_point:
         made = to.b.binary("SUB", made, to.b.number(x.quant.zero_point * factor, made))
     return Sums(made, (x.quant.scale / factor,))
@@ -105,9 +118,8 @@ def _few_steps(q: Ask) -> str | None:
     """TOSA's scale is a fraction of at most 11 bits, and at least a sixteenth."""
     before, after = fake(q.node.all_input_nodes[0]).shape[2:], fake(q.node).shape[2:]
     for b, a in zip(before, after, strict=True):
-        common = math.gcd(int(b), int(a))
-        n, d = 2 * int(a) // common, 2 * int(b) // common
-        if n > 2**11 or d >= 16 * n:
+        n, d = _fraction(int(b), int(a), bool(q.args.get("align_corners")))
+        if 2 * n > 2**11 or d >= 16 * n:
             return f"{b} to {a}"
     return None
 
@@ -133,7 +145,7 @@ add_row(
         "upsample_bilinear2d",
         (aten.upsample_bilinear2d.vec, aten.upsample_bilinear2d.default),
         _bilinear,
-        (equals("align_corners", False), _FRACTION),
+        (_FRACTION,),
         keep=True,
         int16=False,
         only=("U85",),
