@@ -92,7 +92,7 @@ def test_a_fault_in_the_trial_of_symbolic_sizes(error: Exception, monkeypatch: A
 
 STAGES = {
     "to_edge": "edgewise.edge.to_edge.normalize",
-    "to_backend": "edgewise.lowering.lower_partitions",
+    "to_backend": "edgewise.partition.running.lower_partitions",
     "XnnpackBackend.preprocess": "edgewise.backends.xnnpack.backend.optimize",
     "to_executorch": "edgewise.emit.emit.StructuredEmitter.emit",
 }

@@ -11,7 +11,6 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
@@ -29,11 +28,11 @@ from edgewise.edge.recompose import recompose
 from edgewise.edge.settle_sizes import settle_sizes
 from edgewise.emit import Emitted, ExecutorchBackendConfig, MemoryPlan, emit_program
 from edgewise.emit.missing_kernels import missing_kernels
-from edgewise.errors import EdgewiseError, PartitionError, as_users, internal_errors, users_code
+from edgewise.errors import EdgewiseError, PartitionError, as_users, internal_errors
 from edgewise.lowered_from import LoweredFrom
 from edgewise.origin import Origin
-from edgewise.partition.delegate import lower_partitions
 from edgewise.partition.report import DelegationReport, ReportBuilder, chosen_report
+from edgewise.partition.running import backend_name, is_ours, run_partitioner, whose_code
 from edgewise.partition.spec import TAG, Partitioner
 from edgewise.releases import Target, target_of
 
@@ -508,12 +507,12 @@ def _keeper(
     preserved = set(config.preserve_ops)
     wanted = []
     for one in partitioners:
-        with _whose_code(one):
+        with whose_code(one):
             ops, wants = one.ops_to_not_decompose(program)
         asks = getattr(one, "reasons_to_decompose", lambda program: None)
-        if wants is not None and not _is_ours(one):
+        if wants is not None and not is_ours(one):
             wants = as_users(wants)
-        wanted.append((_backend_name(one), set(ops), wants, asks(program)))
+        wanted.append((backend_name(one), set(ops), wants, asks(program)))
 
     def keep(node: Node) -> bool:
         if node.target in preserved:
@@ -545,7 +544,7 @@ def _partition(
     """
     check_quantization(program)  # passes of the user's may have changed something
     for one in partitioners:
-        _run_partitioner(one, program, builder, path)
+        run_partitioner(one, program, builder, path)
     # What stayed behind must be something that a kernel exists for.
     normalize(program)
     transform_bodies(
@@ -554,25 +553,6 @@ def _partition(
     settle_sizes(program)
     sync_outputs(program)
     return program
-
-
-def _run_partitioner(
-    partitioner: Partitioner, program: ExportedProgram, builder: ReportBuilder, path: str
-) -> None:
-    with _whose_code(partitioner):
-        result = partitioner.partition(program)
-    if result.tagged_exported_program is not program:
-        raise PartitionError(
-            f"[{type(partitioner).__name__}] partition must return the program that it was given, "
-            f"tagged; got another one"
-        )
-    backend = next((spec.backend_id for spec in result.partition_tags.values()), None)
-    name = backend or _backend_name(partitioner)
-    builder.asked(list(program.graph.nodes), result.partition_tags, result.refusals, name, path)
-    for tag, module in lower_partitions(program, result.partition_tags).items():
-        builder.noted(module.notes, path)
-        if module.estimates is not None:
-            builder.estimated(path + tag, module.estimates)
 
 
 def _missing_kernels(program: ExportedProgram) -> dict[str, str]:
@@ -584,20 +564,6 @@ def _missing_kernels(program: ExportedProgram) -> dict[str, str]:
         for path, module in graphs
         for node, kernel in missing_kernels(module.graph.nodes).items()
     }
-
-
-def _whose_code(one: object) -> AbstractContextManager[None]:
-    """What a partitioner of the user's own raises is no defect of edgewise."""
-    return nullcontext() if _is_ours(one) else users_code()
-
-
-def _is_ours(partitioner: object) -> bool:
-    return type(partitioner).__module__.startswith("edgewise.")
-
-
-def _backend_name(partitioner: Partitioner) -> str:
-    spec = getattr(partitioner, "delegation_spec", None)
-    return getattr(spec, "backend_id", None) or type(partitioner).__name__
 
 
 def _copy_with_modules(program: ExportedProgram) -> ExportedProgram:

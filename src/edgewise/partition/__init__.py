@@ -14,9 +14,11 @@ from edgewise.partition.spec import (
     CompileSpec,
     DelegationSpec,
     Partitioner,
+    PartitionRefused,
     PartitionResult,
     PreprocessResult,
     Refusal,
+    refused_before,
 )
 
 __all__ = [
@@ -27,10 +29,12 @@ __all__ = [
     "DelegationSpec",
     "LoweredBackendModule",
     "NodeReport",
+    "PartitionRefused",
     "PartitionResult",
     "Partitioner",
     "PreprocessResult",
     "Refusal",
     "call_delegate",
     "group",
+    "refused_before",
 ]

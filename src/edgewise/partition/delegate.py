@@ -8,7 +8,7 @@ replaced in one sweep, in time linear in nodes and edges.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -37,6 +37,7 @@ from edgewise.partition.spec import (
     DelegationSpec,
     Estimates,
     NamedBlobs,
+    PartitionRefused,
     PreprocessResult,
 )
 from edgewise.releases import Target
@@ -85,10 +86,14 @@ def is_delegate_call(node: Node) -> bool:
 
 
 def lower_partitions(
-    program: ExportedProgram, tags: dict[str, DelegationSpec]
+    program: ExportedProgram,
+    tags: dict[str, DelegationSpec],
+    on_refusal: Callable[[list[Node], PartitionRefused], None] | None = None,
 ) -> dict[str, LoweredBackendModule]:
     """Compiles the nodes tagged with a key of `tags`, in place. Returns what each tag became.
 
+    on_refusal: called with the nodes of each partition that its backend refuses; they stay in the
+    program, without their tag. Without it the refusal is raised.
     PartitionError if a tag is unknown or a partition depends on itself through nodes
     outside of it.
     """
@@ -104,8 +109,17 @@ def lower_partitions(
             )
         groups.setdefault(tag, []).append(node)
     _order_by_partition(program.graph, groups)
-    made = {tag: _replace(program, nodes, tags[tag]) for tag, nodes in groups.items()}
-    if groups:
+    made: dict[str, LoweredBackendModule] = {}
+    for tag, nodes in groups.items():
+        try:
+            made[tag] = _replace(program, nodes, tags[tag])
+        except PartitionRefused as refusal:
+            if on_refusal is None:
+                raise
+            for node in nodes:
+                del node.meta[TAG]
+            on_refusal(nodes, refusal)
+    if made:
         sync_outputs(program)
         drop_unused_constants(program)
     return made

@@ -230,6 +230,16 @@ class ReportBuilder:
         self._splits.difference_update(here)
         self._splits.update(path + name for name in _between_delegates(nodes, tags))
 
+    def gave_back(
+        self, refusals: Mapping[str, Sequence[Refusal]], backend: str, path: str = ""
+    ) -> None:
+        """Notes nodes (by name) that were tagged, and that the backend then did not compile."""
+        for name, given in refusals.items():
+            self._taken.pop(path + name, None)
+            self._refusals.setdefault(path + name, {})[backend] = [
+                _refusal(backend, r) for r in given
+            ]
+
     def noted(self, notes: Mapping[str, Sequence[str]], path: str = "") -> None:
         """Adds what a backend says of nodes that it compiled."""
         for name, texts in notes.items():

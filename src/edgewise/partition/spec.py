@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from edgewise.errors import PartitionError
+from edgewise.errors import EdgewiseError, PartitionError
 from edgewise.releases import Target
 
 if TYPE_CHECKING:
@@ -20,6 +20,10 @@ TAG = "delegation_tag"
 
 DELEGATE_INPUT = "delegate_input"
 """Key of a constant's `node.meta`: partitions read it as an input, and do not own it."""
+
+
+REFUSED = "delegation_refused"
+"""Key of `node.meta`: what a backend had against the node while compiling (`PartitionRefused`)."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,27 @@ class Refusal:
         if self.hint:
             text += f"; try {self.hint}"
         return text
+
+
+class PartitionRefused(EdgewiseError):
+    """Raised by `BackendDetails.preprocess`: the compiler behind it does not take the partition.
+
+    Lowering goes on, and the nodes stay undelegated with the reason in the report. `reason` is
+    against the partition. `nodes` (by name) says what is against some of its nodes: then the
+    partitioner is asked again, to tag the others without those (see `refused_before`).
+    """
+
+    def __init__(self, reason: Refusal, nodes: Mapping[str, Refusal] | None = None) -> None:
+        super().__init__(f"[partition] {reason}")
+        self.reason = reason
+        self.nodes: Mapping[str, Refusal] = dict(nodes or {})
+
+
+def refused_before(node: torch.fx.Node) -> Sequence[Refusal]:
+    """What the partitioner's backend had against the node when it compiled a partition with it.
+    A partitioner does not tag such a node again; the report has the reasons without its help."""
+    found: Sequence[Refusal] = node.meta.get(REFUSED, ())
+    return found
 
 
 @dataclass
@@ -148,7 +173,10 @@ class BackendDetails(ABC):
     def preprocess(
         edge_program: ExportedProgram, compile_specs: list[CompileSpec]
     ) -> PreprocessResult:
-        """Compiles a partition; its inputs and outputs are the delegate call's arguments."""
+        """Compiles a partition; its inputs and outputs are the delegate call's arguments.
+
+        PartitionRefused if the compiler does not take it; any other error ends the lowering.
+        """
 
     @staticmethod
     def find(backend_id: str) -> type[BackendDetails]:

@@ -20,6 +20,7 @@ from edgewise.backends.neutron.targets import TARGETS, target_of
 from edgewise.backends.neutron.tflite.model import ModelBuilder, Quantization
 from edgewise.backends.neutron.tflite.schema import AddOptions, BuiltinOperator
 from edgewise.errors import PartitionError
+from edgewise.partition import PartitionRefused
 
 pytest.importorskip("ai_edge_litert")
 pytestmark = pytest.mark.litert
@@ -114,20 +115,28 @@ def test_failures(stand_in: Callable[..., None], model: bytes, failing: str, mes
 
 
 @pytest.mark.parametrize(
-    ("failing", "found"),
+    ("failing", "error", "found"),
     [
-        ("two_operators", "NeutronGraph, NeutronGraph"),
-        ("no_graph", "operators none"),
-        ("cut", "cannot be read"),
+        ("two_operators", PartitionRefused, "got NeutronGraph, NeutronGraph"),
+        ("no_graph", PartitionRefused, "got no operators"),
+        ("unchanged", PartitionRefused, "got ADD, RELU"),
+        ("no_input", PartitionRefused, "an input that is none of the program's"),
+        ("cut", PartitionError, "cannot be read"),
     ],
 )
 def test_wrong_output(
-    stand_in: Callable[..., None], model: bytes, failing: str, found: str
+    stand_in: Callable[..., None],
+    model: bytes,
+    failing: str,
+    error: type[Exception],
+    found: str,
 ) -> None:
     stand_in("sdk", failing=failing)
     converted = required_converter(None).convert(model, OPTIONS, NAMES, "tag0")
-    with pytest.raises(PartitionError, match=found):
+    with pytest.raises(error, match=found) as raised:
         read_artifacts(converted)
+    named = list(getattr(raised.value, "nodes", {}))
+    assert named == (["aten_add", "aten_relu"] if failing == "unchanged" else [])
 
 
 def test_version_1(stand_in: Callable[..., None], model: bytes) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,11 @@ import edgewise
 from edgewise.backends.neutron import (
     NeutronConverterError,
 )
+from edgewise.backends.neutron.reference import _interpreters
 from edgewise.backends.xnnpack import XnnpackPartitioner, XNNPACKQuantizer
-from edgewise.lowering import ExecutorchProgramManager
+from edgewise.edge.graph import is_call
+from edgewise.lowering import ExecutorchProgramManager, to_edge_program
+from edgewise.partition.spec import TAG
 from edgewise.runtime import BackendError, load
 from support import export
 
@@ -168,25 +170,85 @@ def test_programs_for_the_npu_do_not_run_here(stand_in: Callable[..., None]) -> 
         load(bytes(made.buffer))
 
 
-def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """LiteRT is imported in a process of its own."""
     made = lowered(quantized(conv(8, 8, 3), torch.randn(IMAGE)))
-    monkeypatch.setitem(sys.modules, "ai_edge_litert", None)
-    monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
-    with pytest.raises(BackendError, match=r"pip install 'edgewise\[neutron\]'"):
+    (tmp_path / "ai_edge_litert.py").write_text("raise ImportError('not here')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    _interpreters.stop()
+    with pytest.raises(BackendError, match=r"not here; try pip install 'edgewise\[neutron\]'"):
         load(bytes(made.buffer))
+    _interpreters.stop()
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("options", "message"),
     [
-        ({"config": "imxrt701"}, ValueError, "got 'imxrt701'; try one of imxrt700"),
-        ({"config": "imx943"}, ValueError, "known to NXP's converter only"),
-        ({"neutron_converter_flavor": "SDK_1"}, NeutronConverterError, "installed: none"),
+        ({"config": "imxrt701"}, "got 'imxrt701'; try one of imxrt700"),
+        ({"config": "imx943"}, "known to NXP's converter only"),
     ],
 )
-def test_wrong_options(options: dict[str, Any], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
+def test_wrong_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         partitioner(**options)
+
+
+@pytest.mark.parametrize("flavor", [None, "SDK_25_06", "SDK_1", "neutron_converter_no"])
+def test_without_the_converter(flavor: str | None) -> None:
+    """Partitioning tells which nodes the NPU takes; compiling them says what to install."""
+    program = quantized(Interrupted(), torch.randn(IMAGE))
+    asked = partitioner(neutron_converter_flavor=flavor)
+    kept, _ = asked.ops_to_not_decompose(program)
+    edge = to_edge_program(program, lambda _: lambda node: node.target in kept)
+    result = asked.partition(edge)
+    places = {n.name: n.meta.get(TAG, "") for n in edge.graph.nodes if is_call(n)}
+    assert sorted(set(places.values())) == ["", "neutron_0", "neutron_1"]
+    assert all(result.refusals[name] for name, tag in places.items() if not tag)
+    assert [n for n in result.refusals if "gelu" in n]
+    with pytest.raises(NeutronConverterError, match="try installing eiq_neutron_sdk") as missing:
+        lowered(program, partitioner(neutron_converter_flavor=flavor))
+    assert flavor is None or f"{flavor} (installed: none)" in str(missing.value)
+
+
+class Branches(nn.Module):
+    """Operators on the NPU before and behind one that it has not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.after = nn.Conv2d(8, 8, 1), nn.Conv2d(8, 8, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.tanh(self.before(x))
+        return self.after(torch.nn.functional.gelu(y)) - torch.sigmoid(y)
+
+
+@pytest.mark.parametrize(
+    ("failing", "delegates", "refused", "reason"),
+    [
+        ("", 2, [], ""),
+        ("no_graph", 0, ["convolution", "convolution", "sigmoid", "sub", "tanh"], "no operators"),
+        ("unchanged", 0, ["convolution", "convolution", "sigmoid", "sub", "tanh"], "CONV_2D"),
+        ("two_operators", 0, ["convolution", "convolution", "sigmoid", "sub", "tanh"], "NeutronGr"),
+        ("leaves:tanh", 3, ["tanh"], "turns into a program; got TANH"),
+        ("leaves:sigmoid", 2, ["sigmoid"], "turns into a program; got LOGISTIC"),
+    ],
+)
+def test_what_the_converter_does_not_convert(
+    stand_in: Callable[..., None], failing: str, delegates: int, refused: list[str], reason: str
+) -> None:
+    """Stays with the runtime's kernels, with the reason; the rest of its partition does not."""
+    stand_in("sdk", failing=failing)
+    x = torch.randn(IMAGE, generator=torch.Generator().manual_seed(3))
+    program = quantized(Branches(), x)
+    made = lowered(program, partitioner(neutron_converter_flavor=None))
+    assert backends(made) == ["NeutronBackend"] * delegates
+    report = made.delegation_report()
+    assert len(report.delegates) == delegates
+    assert "gelu" in reasons(made)
+    left = [n for n in report.refused if "NXP's converter" in str(n.refusals)]
+    assert sorted(n.operator.split(".")[1] for n in left if "quant" not in n.operator) == refused
+    assert any(reason in str(r) for n in left for r in n.refusals) or not reason
+    assert not [n.name for n in report.refused if not n.refusals]
 
 
 # --- edgewise.compile -----------------------------------------------------------------

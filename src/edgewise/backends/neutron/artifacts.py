@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from edgewise.backends.neutron.tflite.schema import BuiltinOperator, Model, SubGraph
 from edgewise.errors import PartitionError
 from edgewise.flatbuffer import unpack
+from edgewise.partition.spec import PartitionRefused, Refusal
 
 NEUTRON_GRAPH = "NeutronGraph"
+_ONE_GRAPH = f"partitions that NXP's converter turns into one {NEUTRON_GRAPH}"
 _CONSTANTS = 3
 """Last inputs of the NeutronGraph: microcode, weights, kernels."""
 
@@ -33,7 +35,8 @@ class NeutronArtifacts:
 
 
 def read_artifacts(converted: bytes) -> NeutronArtifacts:
-    """From the converter's TFLite file. PartitionError if it is not one NeutronGraph."""
+    """From the converter's TFLite file. PartitionRefused if it is not one NeutronGraph, with the
+    names of the tensors that other operators compute; PartitionError if it cannot be read."""
     try:
         model = unpack(Model, converted)
         graphs = model.subgraphs or []
@@ -47,7 +50,7 @@ def read_artifacts(converted: bytes) -> NeutronArtifacts:
 def _read(model: Model, graph: SubGraph) -> NeutronArtifacts:
     names = [_operator_name(model, op.opcode_index) for op in graph.operators or []]
     if names != [NEUTRON_GRAPH]:
-        raise _unexpected(f"the operators {', '.join(names) or 'none'}")
+        raise _refused(graph, names)
     (node,) = graph.operators
     sources, results = list(node.inputs or []), list(node.outputs or [])
     inputs, constants = sources[:-_CONSTANTS], sources[-_CONSTANTS:]
@@ -84,8 +87,25 @@ def _operator_name(model: Model, index: int) -> str:
 
 def _positions(tensors: Sequence[int], among: Sequence[int], what: str) -> tuple[int, ...]:
     if any(among.count(tensor) != 1 for tensor in tensors):
-        raise _unexpected(f"an {what} of the NeutronGraph that is none of the program")
+        raise PartitionRefused(
+            Refusal(_ONE_GRAPH, f"one with an {what} that is none of the program's")
+        )
     return tuple(among.index(tensor) for tensor in tensors)
+
+
+def _refused(graph: SubGraph, names: Sequence[str]) -> PartitionRefused:
+    """names: of the graph's operators. Those that the converter does not turn into programs it
+    leaves as they are, with their tensors' names; those that compute nothing it removes."""
+    left = {
+        graph.tensors[i].name: Refusal("operators that NXP's converter turns into a program", name)
+        for op, name in zip(graph.operators or [], names, strict=True)
+        if name != NEUTRON_GRAPH
+        for i in op.outputs or []
+    }
+    return PartitionRefused(
+        Refusal(_ONE_GRAPH, ", ".join(names) or "no operators"),
+        left,
+    )
 
 
 def _unexpected(found: str) -> PartitionError:

@@ -33,7 +33,8 @@ class NeutronBackend(BackendDetails):
     def preprocess(
         edge_program: ExportedProgram, compile_specs: list[CompileSpec]
     ) -> PreprocessResult:
-        """PartitionError or NeutronConverterError if NXP's converter does not make it."""
+        """PartitionRefused if NXP's converter makes no program of it; PartitionError or
+        NeutronConverterError if it fails."""
         options = NeutronOptions.read(compile_specs)
         program = lower(edge_program, options.use_neutron_for_format_conversion)
         tag = f"neutron_{edge_program.graph_signature.user_outputs[0]}"

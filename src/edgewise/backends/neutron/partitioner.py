@@ -39,6 +39,7 @@ from edgewise.partition.spec import (
     Partitioner,
     PartitionResult,
     Refusal,
+    refused_before,
 )
 
 DYNAMIC_BATCH = "CustomDelegationOptions(allow_dynamic_batch=True)"
@@ -154,7 +155,8 @@ class NeutronPartitioner(Partitioner):
         for node in free:
             if TAG not in node.meta and (is_quantize(node) or is_dequantize(node)):
                 reasons.setdefault(node.name, [_BORDER])
-        self._report_unused_names(free, reasons)
+        if not any(refused_before(n) for n in free):  # else it was told before
+            self._report_unused_names(free, reasons)
         return PartitionResult(exported_program, tags, reasons)
 
     # --- one cluster --------------------------------------------------------------------
@@ -183,7 +185,7 @@ class NeutronPartitioner(Partitioner):
 
     def _against_operators(self, cluster: Cluster) -> dict[Node, list[Refusal]]:
         """Of the nodes that the user keeps off the NPU, or that it has not."""
-        given = {}
+        given = {n: list(r) for n in cluster.all_nodes if (r := refused_before(n))}
         for node in cluster.nodes:
             if self._is_named(node):
                 given[node] = [_NAMED]

@@ -48,19 +48,6 @@ GENERATE: tuple[Layout, ...] = (
 
 BUILD: tuple[Layout, ...] = (
     (
-        "neutron_converter_flavor",
-        "extra_flags",
-        "operators_not_to_delegate",
-        "use_neutron_for_format_conversion",
-    ),  # 1.0, 1.1
-    (
-        "extra_flags",
-        "operators_not_to_delegate",
-        "use_neutron_for_format_conversion",
-        "fetch_constants_to_sram",
-        "dump_kernel_selection_code",
-    ),  # 1.2, 1.3
-    (
         "intermediates_dir",
         "extra_flags",
         "operators_not_to_delegate",
@@ -69,6 +56,19 @@ BUILD: tuple[Layout, ...] = (
         "dump_kernel_selection_code",
         "use_profiling",
     ),  # 1.4
+    (
+        "extra_flags",
+        "operators_not_to_delegate",
+        "use_neutron_for_format_conversion",
+        "fetch_constants_to_sram",
+        "dump_kernel_selection_code",
+    ),  # 1.2, 1.3
+    (
+        "neutron_converter_flavor",
+        "extra_flags",
+        "operators_not_to_delegate",
+        "use_neutron_for_format_conversion",
+    ),  # 1.0, 1.1
 )
 """Behind `config`, of `NeutronCompileSpecBuilder.neutron_compile_spec`."""
 
@@ -76,20 +76,28 @@ _FLAVOR = re.compile(r"(SDK_\w+|neutron_converter_\w+|eiq_neutron_sdk|reference)
 _FLAGS = re.compile(r"-.*|.*=.*|")
 
 
+def _is_flavor(value: Any) -> bool:
+    return isinstance(value, str) and bool(_FLAVOR.fullmatch(value))
+
+
+def _is_folder(value: Any) -> bool:
+    """A word alone may be a flag, too; where both may stand it is a folder, which must exist."""
+    if isinstance(value, str):
+        return not (_is_flavor(value) or _FLAGS.fullmatch(value))
+    return isinstance(value, os.PathLike)
+
+
 def _is_names(value: Any) -> bool:
     return not isinstance(value, str) and isinstance(value, Sequence)
 
 
 _FITS: Mapping[str, Callable[[Any], bool]] = {
-    "neutron_converter_flavor": lambda v: isinstance(v, str) and bool(_FLAVOR.fullmatch(v)),
+    "neutron_converter_flavor": _is_flavor,
     # Nothing depends on it, in no release: what stands there and is not None may be meant for
     # something else.
     "system_config": lambda v: False,
-    "extra_flags": lambda v: isinstance(v, str) and bool(_FLAGS.fullmatch(v)),
-    "intermediates_dir": lambda v: (
-        isinstance(v, (str, os.PathLike))
-        and not (isinstance(v, str) and (_FLAVOR.fullmatch(v) or _FLAGS.fullmatch(v)))
-    ),
+    "extra_flags": lambda v: isinstance(v, str) and not _is_flavor(v),
+    "intermediates_dir": _is_folder,
     "operators_not_to_delegate": _is_names,
 }
 

@@ -66,11 +66,16 @@ def convertModel(model: list[int], context: CompilationContext) -> list[int]:
     kind, _, detail = failure.partition(":")
     if kind not in ("", "version1", "fixed"):
         _FAILURES[kind](detail)
+    if kind == "unchanged":
+        return list(data)
     if context.compilationOpts.dumpKernelSelectionCode:
         Path("_kernel_selection.c").write_text("/* kernels */\n")
     graphs = {"two_operators": 2, "no_graph": 0}.get(kind, 1)
     seed = b"" if kind == "fixed" else data  # the blocks then do not depend on the program
-    converted = _converted(data, seed, context, version=int(kind == "version1"), graphs=graphs)
+    left = detail if kind == "leaves" else None
+    converted = _converted(data, seed, context, int(kind == "version1"), graphs, left)
+    if kind == "no_input":
+        converted = _without_an_input(converted)
     return list(converted[: len(converted) // 2] if kind == "cut" else converted)
 
 
@@ -110,12 +115,35 @@ _FAILURES = {
     "cut": _nothing,
     "two_operators": _nothing,
     "no_graph": _nothing,
+    "no_input": _nothing,
+    "leaves": _nothing,
+    "unchanged": _nothing,
 }
 
 
+def _without_an_input(converted: bytes) -> bytes:
+    """The NeutronGraph reads a tensor that is none of the program's inputs."""
+    model = tfl.ModelT.InitFromPackedBuf(converted, 0)
+    graph = model.subgraphs[0]
+    graph.inputs = list(graph.inputs)[1:]
+    return _packed(model)
+
+
+def _packed(model: Any) -> bytes:
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
+    return bytes(builder.Output())
+
+
 def _converted(
-    data: bytes, seed: bytes, context: CompilationContext, version: int, graphs: int
+    data: bytes,
+    seed: bytes,
+    context: CompilationContext,
+    version: int,
+    graphs: int,
+    left: str | None,
 ) -> bytes:
+    """left: beside the NeutronGraph stay the operators whose result's name has this in it."""
     model = tfl.ModelT.InitFromPackedBuf(data, 0)
     (graph,) = model.subgraphs
     digest = hashlib.sha256(seed).digest()
@@ -148,15 +176,25 @@ def _converted(
     code = tfl.OperatorCodeT()
     code.builtinCode = code.deprecatedBuiltinCode = tfl.BuiltinOperator.CUSTOM
     code.customCode = "NeutronGraph"
+    stay = [op for op in graph.operators if left and left in _name(graph, op)]
+    codes = [model.operatorCodes[op.opcodeIndex] for op in stay]
+    for number, op in enumerate(stay):
+        tensor = graph.tensors[op.outputs[0]]
+        tensor.buffer = 0
+        tensors.append(tensor)
+        op.inputs, op.outputs, op.opcodeIndex = [], [len(tensors) - 1], 1 + number
     graph.tensors = tensors
     graph.inputs = [place[i] for i in inputs]
     graph.outputs = results
-    graph.operators = [node] * graphs
-    model.operatorCodes = [code]
+    graph.operators = [node] * graphs + stay
+    model.operatorCodes = [code, *codes]
     model.buffers = buffers
-    builder = flatbuffers.Builder(1024)
-    builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
-    return bytes(builder.Output())
+    return _packed(model)
+
+
+def _name(graph: Any, op: Any) -> str:
+    name = graph.tensors[op.outputs[0]].name
+    return name.decode() if isinstance(name, bytes) else str(name)
 
 
 def _bytes(tensors: list[Any], name: str, size: int, buffer: int) -> int:
