@@ -222,6 +222,19 @@ def test_what_was_tried_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(compiled) == 1
 
 
+def test_a_partition_that_was_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another partitioner's, say: Vela refuses it once it is compiled."""
+    monkeypatch.setattr("edgewise.backends.ethosu.partitioner.refusal_of", lambda *asked: None)
+    function = Fn(lambda x: torch.sigmoid(torch.tanh(x).permute(1, 0)) + 1)
+    program = quantized(function, (image(70000, 2),))
+    spec = EthosUCompileSpec("ethos-u55-128")
+    edge = edgewise.to_edge_transform_and_lower(program, partitioner=[EthosUPartitioner(spec)])
+    report = edge.delegation_report()
+    assert not report.estimates
+    (node,) = [n for n in report.nodes if n.operator == "aten.permute_copy.default"]
+    assert str(node.refusals[0]).startswith("Vela compiles it for ethos-u55-128; got Non-pass")
+
+
 @pytest.mark.parametrize("name", ["mobilenet_v3_small"])
 def test_squeeze_and_excitation_is_one_delegate(name: str) -> None:
     from examples.models import MODELS

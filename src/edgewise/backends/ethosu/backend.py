@@ -14,8 +14,15 @@ from edgewise.backends.ethosu import vela
 from edgewise.backends.ethosu.compile_spec import EthosUCompileSpec
 from edgewise.backends.ethosu.lower import build
 from edgewise.backends.ethosu.payload import to_bytes
-from edgewise.backends.ethosu.trial import compiled
-from edgewise.partition.spec import BackendDetails, CompileSpec, Estimates, PreprocessResult
+from edgewise.backends.ethosu.trial import compiled, refusal
+from edgewise.backends.ethosu.vela import VelaRefusal
+from edgewise.partition.spec import (
+    BackendDetails,
+    CompileSpec,
+    Estimates,
+    PartitionRefused,
+    PreprocessResult,
+)
 
 
 class EthosUBackend(BackendDetails):
@@ -32,7 +39,10 @@ class EthosUBackend(BackendDetails):
         folder = _folder(spec, tosa)
         if folder is not None:
             (folder / "graph.tosa").write_bytes(tosa)
-        made = compiled(tosa, spec)
+        try:
+            made = compiled(tosa, spec)
+        except VelaRefusal as error:  # of a partition that another partitioner made
+            raise PartitionRefused(refusal(spec, error)) from error
         if folder is not None:
             figures = asdict(made.figures)
             (folder / "vela.json").write_text(json.dumps(figures, indent=1) + "\n")

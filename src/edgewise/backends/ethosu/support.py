@@ -33,7 +33,7 @@ from edgewise.edge.graph import (
 )
 from edgewise.errors import users_code
 from edgewise.partition.delegate import is_delegate_call
-from edgewise.partition.spec import TAG, Refusal
+from edgewise.partition.spec import TAG, Refusal, refused_before
 
 
 class Support:
@@ -102,6 +102,9 @@ class Support:
         """What the row and the user's checks say, before anything is lowered."""
         if is_getitem(node):
             return []
+        before = refused_before(node)
+        if before:
+            return list(before)
         row = row_of(node)
         if row is not None and not self.quantized and _is_float(node):
             rule = "the program is quantized: the NPU computes in integers"

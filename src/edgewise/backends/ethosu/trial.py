@@ -44,7 +44,7 @@ def refusal_of(
         try:
             _tried[key] = _compile(tosa, spec)
         except VelaRefusal as error:
-            return Refusal(f"Vela compiles it for {spec.target}", error.words)
+            return refusal(spec, error)
         while len(_tried) > _KEPT:
             _tried.popitem(last=False)
     return None
@@ -72,6 +72,10 @@ def offenders(
             high, words = middle, found
     assert words is not None
     return {units[high - 1]: words}
+
+
+def refusal(spec: EthosUCompileSpec, error: VelaRefusal) -> Refusal:
+    return Refusal(f"Vela compiles it for {spec.target}", error.words)
 
 
 def _compile(tosa: bytes, spec: EthosUCompileSpec) -> VelaProgram:
