@@ -40,10 +40,10 @@ def _bitwise(name: str) -> Any:
         kind = "LOGICAL" if first.dtype == BOOL else "BITWISE"
         if name == "NOT":
             return to.b.unary(f"{kind}_NOT", first)
-        pair = [_operand(to, args[k], first) for k in ("self", "other")]
-        if pair[0].dtype != pair[1].dtype:
-            raise Refused(Refusal("operands of one type", ", ".join(t.dtype for t in pair)))
-        return to.b.binary(f"{kind}_{name}", *pair)
+        a, b = (_operand(to, args[k], first) for k in ("self", "other"))
+        if a.dtype != b.dtype:
+            raise Refused(Refusal("operands of one type", f"{a.dtype}, {b.dtype}"))
+        return to.b.binary(f"{kind}_{name}", a, b)
 
     return lower
 

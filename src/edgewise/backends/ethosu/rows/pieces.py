@@ -43,9 +43,9 @@ def _replaced(to: Lowering, node: Node, args: Args, dim: int, start: int, end: i
             parts.append(_cut(to, t, dim, end, whole[dim]))
         return to.b.concat(parts, dim) if len(parts) > 1 else new
 
-    pair = to.value(args["self"]), to.value(args["src"])
-    if isinstance(pair[0], Tensor) and isinstance(pair[1], Tensor):
-        return make(*pair)
+    old, new = to.value(args["self"]), to.value(args["src"])
+    if isinstance(old, Tensor) and isinstance(new, Tensor):
+        return make(old, new)
     reals = to.real(args["self"]), to.real(args["src"])
     return Combined(reals, whole, lambda ts, quant: make(ts[0], ts[1]))
 

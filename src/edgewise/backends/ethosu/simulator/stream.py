@@ -99,8 +99,8 @@ def parse(stream: bytes) -> tuple[Target, list[Command]]:
         )
     words = struct.unpack(f"<{len(stream) // 4}I", stream)
     if stream[:4] == b"COP2":
-        target, body = _second_format(words)
-        return target, list(_commands(target, body))
+        named, commands = _second_format(words)
+        return named, list(_commands(named, commands))
     target: Target | None = None
     position = 1
     while position < len(words):
