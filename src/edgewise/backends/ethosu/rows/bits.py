@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.accuracy import EXACT
+from edgewise.backends.ethosu.accuracy import within
 from edgewise.backends.ethosu.rows.reductions import dims_reduced
 from edgewise.backends.ethosu.rows.selection import NO_BOOL
 from edgewise.backends.ethosu.rows.shape import sizes
 from edgewise.backends.ethosu.table import (
+    ANY,
     Args,
     Ask,
     Constraint,
@@ -57,7 +58,8 @@ for _name in ("and", "or", "xor", "not"):
             _bitwise(_name.upper()),
             only=_U85,
             why="others have no such operations",
-            bounds=EXACT,
+            reads=ANY,
+            bounds=within(0, 0),
         )
     )
 
@@ -94,7 +96,8 @@ for _name, _left in (("left", True), ("right", False)):
             (Constraint("signed integers by a number of places that they have", _places),),
             only=_U85,
             why="others round",
-            bounds=EXACT,
+            reads=ANY,
+            bounds=within(0, 0),
         )
     )
 
@@ -120,6 +123,7 @@ for _name in ("any", "all"):
             _reduced(f"REDUCE_{_name.upper()}"),
             only=_U85,
             why=NO_BOOL,
-            bounds=EXACT,
+            reads=ANY,
+            bounds=within(0, 0),
         )
     )
