@@ -190,7 +190,7 @@ def _is_annotated(node: Node) -> bool:
     return annotation is not None and annotation._annotated
 
 
-def _mark(nodes: list[Node], inputs: dict[Node, Any], output: Any) -> None:
+def mark(nodes: list[Node], inputs: dict[Node, Any], output: Any) -> None:
     """Inputs belong to the first node, the output to the last."""
     for node in nodes:
         node.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(_annotated=True)
@@ -220,7 +220,7 @@ def _weighted(nodes: list[Node], pattern: Weighted, config: QuantizationConfig) 
     inputs = {activation: config.input_activation, weight: spec}
     if isinstance(bias, Node):
         inputs[bias] = config.bias
-    _mark(nodes, inputs, config.output_activation)
+    mark(nodes, inputs, config.output_activation)
     return None
 
 
@@ -236,7 +236,7 @@ def _elementwise(nodes: list[Node], pattern: Elementwise, config: QuantizationCo
     if pattern.symmetric:
         spec = around_zero(spec)
     inputs = dict.fromkeys(operands, spec)
-    _mark(nodes, inputs, config.output_activation if pattern.real else None)
+    mark(nodes, inputs, config.output_activation if pattern.real else None)
     return None
 
 
@@ -286,7 +286,7 @@ def _joined(node: Node, pattern: Joined, config: QuantizationConfig) -> str | No
     inputs: dict[Any, Any] = {first: config.input_activation}
     for part in parts[1:]:
         inputs.setdefault(part, shared)
-    _mark([node], inputs, shared)
+    mark([node], inputs, shared)
     return None
 
 
@@ -298,10 +298,10 @@ def _same_scale(node: Node, first: QuantizationSpec | None) -> str | None:
     if not _has_quantized_result(source):
         if first is None:
             return "it has its operand's scale, and the operand is in floating point"
-        _mark([node], {source: first}, SharedQuantizationSpec((source, node)))
+        mark([node], {source: first}, SharedQuantizationSpec((source, node)))
         return None
     shared = SharedQuantizationSpec(source)
-    _mark([node], {source: shared}, shared)
+    mark([node], {source: shared}, shared)
     return None
 
 
@@ -322,5 +322,5 @@ def _fixed(node: Node, pattern: Fixed, activation: QuantizationSpec) -> str | No
         quant_max=high,
         qscheme=torch.per_tensor_affine,
     )
-    _mark([node], {source: activation}, output)
+    mark([node], {source: activation}, output)
     return None

@@ -18,12 +18,17 @@ from edgewise.edge.graph import arguments, inherit_meta, is_getitem
 aten = torch.ops.aten
 
 
-def split_attention(model: GraphModule) -> bool:
+def split_attention(model: GraphModule, causal: bool = False) -> bool:
     """Products and a softmax in the place of attention.
 
-    Attention with a causal flag, a mask of booleans, dropout or shared heads stays whole.
+    Attention with a mask of booleans, dropout or shared heads stays whole; with a causal flag, too,
+    unless asked for: then a constant of zeros and minus infinities is added.
     """
-    return _replace(model, aten.scaled_dot_product_attention.default, _attention)
+    return _replace(
+        model,
+        aten.scaled_dot_product_attention.default,
+        lambda node: _attention(model, node, causal),
+    )
 
 
 def split_hardsigmoid(model: GraphModule) -> bool:
@@ -145,10 +150,16 @@ _LARGEST = 2.0**50
 # --- one operator -------------------------------------------------------------------------
 
 
-def _attention(node: Node) -> Node | None:
+def _attention(model: GraphModule, node: Node, causal: bool) -> Node | None:
     args = arguments(node)
     mask = args["attn_mask"]
-    if args["is_causal"] or args["enable_gqa"] or args["dropout_p"]:
+    if args["is_causal"]:
+        query, key = args["query"].meta["val"], args["key"].meta["val"]
+        sizes = (query.shape[-2], key.shape[-2])
+        if not causal or not all(isinstance(size, int) for size in sizes):
+            return None
+        mask = _constant(model, node, torch.full(sizes, -math.inf).triu(1).to(query.dtype))
+    if args["enable_gqa"] or args["dropout_p"]:
         return None
     if mask is not None and not mask.meta["val"].is_floating_point():
         return None
@@ -284,13 +295,20 @@ def _with_constant(model: GraphModule, node: Node) -> Node | None:
 
 def _number(model: GraphModule, node: Node, like: torch.Tensor, number: float) -> Node:
     """A constant of no dimensions, in the graph before the node."""
+    made = _constant(model, node, torch.tensor(number, dtype=like.dtype))
+    made.meta["val"] = like.new_empty(())
+    return made
+
+
+def _constant(model: GraphModule, node: Node, value: torch.Tensor) -> Node:
+    """A constant in the graph at its insertion point, with the node's provenance."""
     index = 0
     while hasattr(model, f"_number_{index}"):
         index += 1
-    model.register_buffer(f"_number_{index}", torch.tensor(number, dtype=like.dtype))
+    model.register_buffer(f"_number_{index}", value)
     made = node.graph.get_attr(f"_number_{index}")
     inherit_meta(made, node)
-    made.meta["val"] = like.new_empty(())
+    made.meta["val"] = node.meta["val"].new_empty(value.shape, dtype=value.dtype)
     return made
 
 

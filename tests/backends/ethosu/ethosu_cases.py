@@ -372,6 +372,9 @@ ACCEPTED: dict[str, dict[str, Case]] = {
         "": Case(lambda x: F.softmax(x, -1), ((4, 10),)),
         "channels": Case(lambda x: F.softmax(x, 1), (IMAGE,)),
         "one of many": Case(lambda x: F.softmax(x, -1), ((2, 1000),)),
+        "masked": Case(
+            lambda x: F.softmax(x + torch.full((7, 7), -torch.inf).triu(1), -1), ((2, 7, 7),)
+        ),
     },
     "log_softmax": {"": Case(lambda x: F.log_softmax(x, -1), ((4, 10),))},
     "layer_norm": {

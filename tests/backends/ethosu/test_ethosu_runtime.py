@@ -95,7 +95,7 @@ def run_file(data: bytes) -> None:
     ("old", "new", "message"),
     [
         (b"vela_bin_stream", b"vela_bin_strean", "block at 0x0 is vela_bin_stream"),
-        (b"COP1", b"COP9", "cmd_data begins with b'COP1'; got b'COP9'"),
+        (b"COP1", b"COP9", "cmd_data begins with b'COP1' or b'COP2'; got b'COP9'"),
         (b"weight_data\0", b"weight_dat\0\0", "is weight_data; got b'weight_dat'"),
         (b"vela_end_stream", b"vela_end_streem", "is vela_end_stream"),
     ],

@@ -172,6 +172,12 @@ def interpolation_error(
     return int(torch.where(real.isnan(), 0.0, (lines - exact).abs()).max())
 
 
+def is_mask(values: torch.Tensor) -> bool:
+    """Whether it leaves numbers as they are, or makes them minus infinity."""
+    infinite = values == -math.inf
+    return bool(infinite.any()) and bool(((values == 0) | infinite).all())
+
+
 __all__ = [
     "DEQUANTIZE",
     "DEQUANTIZE_CHANNELS",
@@ -180,6 +186,7 @@ __all__ = [
     "Quant",
     "interpolation_error",
     "is_dequantize",
+    "is_mask",
     "is_quantize",
     "multipliers",
     "table_int8",

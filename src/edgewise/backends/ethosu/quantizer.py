@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from edgewise.backends.ethosu.compile_spec import EthosUCompileSpec
+from edgewise.backends.ethosu.quant import is_mask
 from edgewise.quantize._torchao import HistogramObserver, QuantizationConfig, QuantizationSpec
 from edgewise.quantize.config import SMALLEST_SCALE, get_symmetric_quantization_config
 from edgewise.quantize.patterns import Elementwise, Joined, Pattern, SameScale, Weighted
-from edgewise.quantize.quantizer import TableQuantizer
+from edgewise.quantize.quantizer import TableQuantizer, mark
 from edgewise.quantize.steps import (
     split_attention,
     split_clamps,
@@ -95,6 +97,18 @@ def _table() -> dict[Any, Pattern]:
     return table
 
 
+def _masked_softmax(node: Node) -> Node | None:
+    """What alone reads a sum with a constant of zeros and minus infinities, if it is a softmax."""
+    mask = node.args[1] if node.target is aten.add.Tensor else None
+    users = list(node.users)
+    if not isinstance(mask, Node) or mask.op != "get_attr" or len(users) != 1:
+        return None
+    if users[0].target is not aten.softmax.int:
+        return None
+    values = attrgetter(str(mask.target))(node.graph.owning_module)
+    return users[0] if is_mask(values) else None
+
+
 class EthosUQuantizer(TableQuantizer):
     """Quantizes what the NPU runs, all of it: nothing is computed in floating point there.
 
@@ -118,10 +132,19 @@ class EthosUQuantizer(TableQuantizer):
         self.compile_spec = compile_spec
         self.set_global(get_symmetric_quantization_config(is_per_channel=True))
 
+    def _annotate(self, node: Node, pattern: Pattern) -> str | None:
+        """A mask of minus infinities belongs to the softmax behind it."""
+        config = self._selection.of(node)
+        masked = _masked_softmax(node)
+        if masked is None or config is None or config.input_activation is None:
+            return super()._annotate(node, pattern)
+        mark([node, masked], {node.args[0]: config.input_activation}, config.output_activation)
+        return None
+
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Composite operators become steps that the table has: attention, gates, divisions by
         what is computed, clamps by tensors, pieces. Called by `prepare_pt2e`."""
-        split_attention(model)
+        split_attention(model, causal=True)
         split_gates(model)
         split_deviations(model)
         split_divisions(model)

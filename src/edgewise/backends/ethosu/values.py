@@ -179,6 +179,22 @@ class Combined(Real):
         return self.make([o.quantized(b, quant) for o in self.operands], quant)
 
 
+@dataclass(frozen=True, eq=False)
+class Masked(Real):
+    """What is minus infinity except where it is kept: only a softmax can be computed of it."""
+
+    value: Stored
+    keep: torch.Tensor
+    """Booleans that can be broadcast to the value's shape."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.shape
+
+    def quantized(self, b: Builder, quant: Quant) -> Tensor:
+        raise ValueError("numbers that can be quantized; got minus infinity")
+
+
 def clamped(value: Real, low: float, high: float) -> Real:
     """A clamp; of a function of one tensor that, too, is one."""
     if isinstance(value, Mapped):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.quant import Quant
+from edgewise.backends.ethosu.quant import Quant, is_mask
 from edgewise.backends.ethosu.rows.functions import mapped
 from edgewise.backends.ethosu.table import (
     ANY,
@@ -21,7 +21,16 @@ from edgewise.backends.ethosu.table import (
     add_row,
 )
 from edgewise.backends.ethosu.tosa import INT8, INT32, Tensor
-from edgewise.backends.ethosu.values import Combined, Constant, Mapped, Real, Stored, Sums, clamped
+from edgewise.backends.ethosu.values import (
+    Combined,
+    Constant,
+    Mapped,
+    Masked,
+    Real,
+    Stored,
+    Sums,
+    clamped,
+)
 from edgewise.edge.graph import shape_of
 
 aten = torch.ops.aten
@@ -35,6 +44,9 @@ def _sum(operator: str) -> object:
         found = mapped(to, node)
         if found is not None:
             return found
+        mask = to.value(args["other"])
+        if isinstance(mask, Constant) and is_mask(mask.values) and operator == "ADD":
+            return Masked(to.stored(args["self"]), mask.values == 0)
         a, b = to.stored(args["self"]), to.stored(args["other"])
         factor = float(args["alpha"])
         return added(to, operator, a, b, factor)

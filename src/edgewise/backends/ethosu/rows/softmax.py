@@ -11,19 +11,30 @@ from torch.fx import Node
 from edgewise.backends.ethosu.rows.fixed_point import looked_up, mantissa, of_mantissa
 from edgewise.backends.ethosu.table import Args, Lowering, OpRow, add_row
 from edgewise.backends.ethosu.tosa import INT16, INT32, Tensor
-from edgewise.backends.ethosu.values import Real, Stored, Sums
+from edgewise.backends.ethosu.values import Masked, Real, Stored, Sums
 
 aten = torch.ops.aten
 
 _ONE = 2**15 - 1
 
 
-def _exponentials(to: Lowering, x: Stored, dim: int) -> tuple[Tensor, Tensor, Tensor]:
+def _exponentials(to: Lowering, given: Real, dim: int) -> tuple[Tensor, Tensor, Tensor]:
     """x - max(x) in steps of x, its exponentials with 15 bits, and their sums."""
     b = to.b
+    x = given.value if isinstance(given, Masked) else given
+    assert isinstance(x, Stored)
     zero = x.quant.zero_point
-    most = b.rescale(b.reduce("REDUCE_MAX", x.tensor, dim), [1.0], INT32, zero)
-    below = b.binary("SUB", b.rescale(x.tensor, [1.0], INT32, zero), most)
+    t = b.rescale(x.tensor, [1.0], INT32, zero)
+    if isinstance(given, Masked):
+        # What is not kept must not be the maximum, and counts nothing.
+        keep = given.keep.reshape((1,) * (len(x.shape) - given.keep.dim()) + given.keep.shape)
+        limits = np.where(keep.numpy(), 2**15, -128 - zero)
+        t = b.binary("MINIMUM", t, b.const(limits, INT32))
+        narrow = b.rescale(t, [1.0], x.quant.type, 0, zero)
+    else:
+        narrow = x.tensor
+    most = b.rescale(b.reduce("REDUCE_MAX", narrow, dim), [1.0], INT32, zero)
+    below = b.binary("SUB", t, most)
     # The table has an entry for each of the 256 differences.
     index = b.rescale(below, [128.0], INT16)
     scale = x.quant.scale
@@ -32,11 +43,18 @@ def _exponentials(to: Lowering, x: Stored, dim: int) -> tuple[Tensor, Tensor, Te
         return np.exp(np.minimum(i / 128, 0) * scale) * (_ONE / 2**15)
 
     powers = looked_up(b, index, exponential, 15)
+    if isinstance(given, Masked):
+        powers = b.binary("MUL", powers, b.const(keep.numpy().astype(np.int32), INT32))
     return below, powers, b.reduce("REDUCE_SUM", powers, dim)
 
 
+def _operand(to: Lowering, node: Any) -> Stored | Masked:
+    found = to.real(node)
+    return found if isinstance(found, Masked) else to.stored(node)
+
+
 def _softmax(to: Lowering, node: Node, args: Args) -> Real:
-    b, x = to.b, to.stored(args["self"])
+    b, x = to.b, _operand(to, args["self"])
     _, powers, total = _exponentials(to, x, args["dim"] % len(x.shape))
     index, zeros = mantissa(b, total)
     inverse = looked_up(b, index, of_mantissa(lambda m: 1 / m * (_ONE / 2**15)), 15)
