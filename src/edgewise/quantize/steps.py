@@ -24,7 +24,7 @@ def split_attention(model: GraphModule, causal: bool = False) -> bool:
     Attention with a mask of booleans, dropout or shared heads stays whole; with a causal flag, too,
     unless asked for: then a constant of zeros and minus infinities is added.
     """
-    return _replace(
+    return replace_calls(
         model,
         aten.scaled_dot_product_attention.default,
         lambda node: _attention(model, node, causal),
@@ -35,7 +35,7 @@ def split_hardsigmoid(model: GraphModule) -> bool:
     """A product, a sum and a clamp in the place of hardsigmoid."""
     changed = False
     for target in (aten.hardsigmoid.default, aten.hardsigmoid_.default):
-        changed |= _replace(model, target, _hardsigmoid)
+        changed |= replace_calls(model, target, _hardsigmoid)
     return changed
 
 
@@ -46,7 +46,7 @@ def drop_unused_indices(model: GraphModule) -> bool:
         if any(item.users and not _is_first(item) for item in node.users):
             continue
         with model.graph.inserting_before(node):
-            made = _step(node, aten.max_pool2d.default, *node.args)
+            made = step(node, aten.max_pool2d.default, *node.args)
         for item in list(node.users):
             item.replace_all_uses_with(made)
             model.graph.erase_node(item)
@@ -74,48 +74,7 @@ def multiply_by_reciprocals(model: GraphModule) -> bool:
     """A product in the place of a division by a parameter without zeros."""
     changed = False
     for target in (aten.div.Tensor, aten.div_.Tensor):
-        changed |= _replace(model, target, lambda node: _reciprocal(model, node))
-    return changed
-
-
-def split_gates(model: GraphModule) -> bool:
-    """A product with a sigmoid in the place of a gated linear unit."""
-    return _replace(model, aten.glu.default, _gated)
-
-
-def split_deviations(model: GraphModule) -> bool:
-    """Roots of variances in the place of standard deviations."""
-    changed = False
-    for name in ("correction", "dim", "default"):
-        variance = getattr(aten.var, name)
-        changed |= _replace(
-            model,
-            getattr(aten.std, name),
-            lambda node, variance=variance: _deviation(node, variance),  # type: ignore[misc]
-        )
-    return changed
-
-
-def split_divisions(model: GraphModule) -> bool:
-    """Products with reciprocals in the place of divisions by what is computed, and of remainders;
-    a rounding of its own where the division rounds."""
-    changed = False
-    for target in (
-        aten.div.Tensor,
-        aten.div_.Tensor,
-        aten.div.Tensor_mode,
-        aten.div_.Tensor_mode,
-        aten.floor_divide.default,
-    ):
-        changed |= _replace(model, target, _divided)
-    return _replace(model, aten.remainder.Tensor, _remainder) or changed
-
-
-def split_clamps(model: GraphModule) -> bool:
-    """Maxima and minima in the place of clamps by tensors."""
-    changed = False
-    for target in (aten.clamp.Tensor, aten.clamp_.Tensor):
-        changed |= _replace(model, target, _clamped)
+        changed |= replace_calls(model, target, lambda node: _reciprocal(model, node))
     return changed
 
 
@@ -124,7 +83,7 @@ def numbers_as_constants(model: GraphModule, wanted: Callable[[Node], bool]) -> 
     multiplied, and of those that divide (their reciprocals); of nodes that are `wanted`."""
     changed = False
     for target in _WITH_NUMBERS:
-        changed |= _replace(
+        changed |= replace_calls(
             model, target, lambda node: _with_constant(model, node) if wanted(node) else None
         )
     return changed
@@ -166,96 +125,29 @@ def _attention(model: GraphModule, node: Node, causal: bool) -> Node | None:
     scale = args["scale"]
     if scale is None:
         scale = 1 / math.sqrt(args["query"].meta["val"].shape[-1])
-    turned = _step(node, aten.transpose.int, args["key"], -2, -1)
-    scores = _step(node, aten.matmul.default, args["query"], turned)
-    scores = _step(node, aten.mul.Tensor, scores, scale)
+    turned = step(node, aten.transpose.int, args["key"], -2, -1)
+    scores = step(node, aten.matmul.default, args["query"], turned)
+    scores = step(node, aten.mul.Tensor, scores, scale)
     if mask is not None:
-        scores = _step(node, aten.add.Tensor, scores, mask)
-    weights = _step(node, aten.softmax.int, scores, -1)
-    return _step(node, aten.matmul.default, weights, args["value"])
-
-
-def _deviation(node: Node, variance: Any) -> Node:
-    made = node.graph.call_function(variance, node.args, dict(node.kwargs))
-    inherit_meta(made, node)
-    made.meta["val"] = node.meta["val"]
-    return _step(node, aten.sqrt.default, made)
-
-
-def _gated(node: Node) -> Node:
-    args = arguments(node)
-    source, dim = args["self"], args["dim"]
-    half = source.meta["val"].shape[dim] // 2
-    value = _step(node, aten.slice.Tensor, source, dim, 0, half)
-    gate = _step(node, aten.slice.Tensor, source, dim, half, 2 * half)
-    return _step(node, aten.mul.Tensor, value, _step(node, aten.sigmoid.default, gate))
-
-
-_ROUNDINGS = {"floor": aten.floor.default, "trunc": aten.trunc.default}
-
-
-def _divided(node: Node) -> Node | None:
-    args = arguments(node)
-    mode = "floor" if node.target is aten.floor_divide.default else args.get("rounding_mode")
-    made = _quotient(node, args["self"], args["other"], mode is not None)
-    return made if made is None or mode is None else _step(node, _ROUNDINGS[mode], made)
-
-
-def _quotient(node: Node, source: Any, divisor: Any, rounds: bool) -> Node | None:
-    """The exact one, if it is rounded next or the divisor is computed; else None."""
-    if not _is_real(node):
-        return None
-    if not isinstance(divisor, Node):
-        return _step(node, aten.div.Tensor, source, divisor) if rounds else None
-    if not _is_real(divisor):
-        return None
-    if divisor.op == "get_attr":
-        return _step(node, aten.div.Tensor, source, divisor) if rounds else None
-    inverse = _step(node, aten.reciprocal.default, divisor)
-    return _step(node, aten.mul.Tensor, inverse, source)
-
-
-def _remainder(node: Node) -> Node | None:
-    args = arguments(node)
-    source, divisor = args["self"], args["other"]
-    ratio = _quotient(node, source, divisor, True)
-    if ratio is None:
-        return None
-    whole = _step(node, aten.floor.default, ratio)
-    return _step(node, aten.sub.Tensor, source, _step(node, aten.mul.Tensor, whole, divisor))
-
-
-def _is_real(node: Node) -> bool:
-    value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
-
-
-def _clamped(node: Node) -> Node | None:
-    args = arguments(node)
-    made = args["self"]
-    for operator, bound in (
-        (aten.maximum.default, args["min"]),
-        (aten.minimum.default, args["max"]),
-    ):
-        if bound is not None:
-            made = _step(node, operator, made, bound)
-    return made if made is not args["self"] else None
+        scores = step(node, aten.add.Tensor, scores, mask)
+    weights = step(node, aten.softmax.int, scores, -1)
+    return step(node, aten.matmul.default, weights, args["value"])
 
 
 def _hardsigmoid(node: Node) -> Node:
-    scaled = _step(node, aten.mul.Tensor, node.args[0], 1 / 6)
-    shifted = _step(node, aten.add.Tensor, scaled, 0.5)
-    return _step(node, aten.clamp.default, shifted, 0.0, 1.0)
+    scaled = step(node, aten.mul.Tensor, node.args[0], 1 / 6)
+    shifted = step(node, aten.add.Tensor, scaled, 0.5)
+    return step(node, aten.clamp.default, shifted, 0.0, 1.0)
 
 
 def _slice(node: Node, source: Node, dim: int, index: int) -> Node:
     sizes = [value.shape[dim] for value in node.meta["val"]]
     start = sum(sizes[:index])
-    return _step(node, aten.slice.Tensor, source, dim, start, start + sizes[index])
+    return step(node, aten.slice.Tensor, source, dim, start, start + sizes[index])
 
 
 def _select(node: Node, source: Node, dim: int, index: int) -> Node:
-    return _step(node, aten.select.int, source, dim, index)
+    return step(node, aten.select.int, source, dim, index)
 
 
 def _reciprocal(model: GraphModule, node: Node) -> Node | None:
@@ -269,7 +161,7 @@ def _reciprocal(model: GraphModule, node: Node) -> Node | None:
     model.register_buffer(name, stored.detach().reciprocal())
     factor = node.graph.get_attr(name)
     factor.meta["val"] = divisor.meta["val"]
-    return _step(node, aten.mul.Tensor, source, factor)
+    return step(node, aten.mul.Tensor, source, factor)
 
 
 def _with_constant(model: GraphModule, node: Node) -> Node | None:
@@ -290,7 +182,7 @@ def _with_constant(model: GraphModule, node: Node) -> Node | None:
         return None
     constant = _number(model, node, operand.meta["val"], number)
     operands = (constant, operand) if node.target is aten.rsub.Scalar else (operand, constant)
-    return _step(node, _WITH_NUMBERS[node.target], *operands)
+    return step(node, _WITH_NUMBERS[node.target], *operands)
 
 
 def _number(model: GraphModule, node: Node, like: torch.Tensor, number: float) -> Node:
@@ -315,7 +207,8 @@ def _constant(model: GraphModule, node: Node, value: torch.Tensor) -> Node:
 # --- the graph ----------------------------------------------------------------------------
 
 
-def _replace(model: GraphModule, target: Any, make: Callable[[Node], Node | None]) -> bool:
+def replace_calls(model: GraphModule, target: Any, make: Callable[[Node], Node | None]) -> bool:
+    """Each call of the operator by what `make` puts before it; None leaves it alone."""
     found = [n for n in model.graph.nodes if n.target is target]
     changed = False
     for node in found:
@@ -355,7 +248,7 @@ def _finished(model: GraphModule, changed: bool) -> bool:
     return changed
 
 
-def _step(like: Node, target: Any, *operands: Any) -> Node:
+def step(like: Node, target: Any, *operands: Any) -> Node:
     """A call at the graph's insertion point, with the provenance of the node that it replaces."""
     made = like.graph.call_function(target, operands)
     inherit_meta(made, like)
@@ -371,4 +264,10 @@ def _attribute(model: GraphModule, name: str) -> torch.Tensor:
     return value
 
 
-__all__ = ["multiply_by_reciprocals", "split_attention", "split_pieces"]
+__all__ = [
+    "multiply_by_reciprocals",
+    "replace_calls",
+    "split_attention",
+    "split_pieces",
+    "step",
+]

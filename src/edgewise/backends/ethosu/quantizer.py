@@ -12,17 +12,16 @@ from torch.fx import GraphModule, Node
 from edgewise.backends.ethosu.compile_spec import EthosUCompileSpec
 from edgewise.backends.ethosu.quant import is_mask
 from edgewise.quantize._torchao import HistogramObserver, QuantizationConfig, QuantizationSpec
-from edgewise.quantize.config import SMALLEST_SCALE, get_symmetric_quantization_config
-from edgewise.quantize.patterns import Elementwise, Joined, Pattern, SameScale, Weighted
-from edgewise.quantize.quantizer import TableQuantizer, mark
-from edgewise.quantize.steps import (
-    split_attention,
+from edgewise.quantize.arithmetic_steps import (
     split_clamps,
     split_deviations,
     split_divisions,
     split_gates,
-    split_pieces,
 )
+from edgewise.quantize.config import SMALLEST_SCALE, get_symmetric_quantization_config
+from edgewise.quantize.patterns import Elementwise, Joined, Pattern, SameScale, Weighted
+from edgewise.quantize.quantizer import TableQuantizer, mark
+from edgewise.quantize.steps import split_attention, split_pieces
 
 aten = torch.ops.aten
 

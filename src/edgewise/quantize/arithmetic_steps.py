@@ -1,0 +1,124 @@
+"""Arithmetic in steps, each of which can be quantized: gates, deviations, divisions, clamps.
+
+For quantizers' `transform_for_annotation`, as `edgewise.quantize.steps`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from edgewise.edge.graph import arguments, inherit_meta
+from edgewise.quantize.steps import replace_calls, step
+
+aten = torch.ops.aten
+
+
+def split_gates(model: GraphModule) -> bool:
+    """A product with a sigmoid in the place of a gated linear unit."""
+    return replace_calls(model, aten.glu.default, _gated)
+
+
+def split_deviations(model: GraphModule) -> bool:
+    """Roots of variances in the place of standard deviations."""
+    changed = False
+    for name in ("correction", "dim", "default"):
+        variance = getattr(aten.var, name)
+        changed |= replace_calls(
+            model,
+            getattr(aten.std, name),
+            lambda node, variance=variance: _deviation(node, variance),  # type: ignore[misc]
+        )
+    return changed
+
+
+def split_divisions(model: GraphModule) -> bool:
+    """Products with reciprocals in the place of divisions by what is computed, and of remainders;
+    a rounding of its own where the division rounds."""
+    changed = False
+    for target in (
+        aten.div.Tensor,
+        aten.div_.Tensor,
+        aten.div.Tensor_mode,
+        aten.div_.Tensor_mode,
+        aten.floor_divide.default,
+    ):
+        changed |= replace_calls(model, target, _divided)
+    return replace_calls(model, aten.remainder.Tensor, _remainder) or changed
+
+
+def split_clamps(model: GraphModule) -> bool:
+    """Maxima and minima in the place of clamps by tensors."""
+    changed = False
+    for target in (aten.clamp.Tensor, aten.clamp_.Tensor):
+        changed |= replace_calls(model, target, _clamped)
+    return changed
+
+
+def _deviation(node: Node, variance: Any) -> Node:
+    made = node.graph.call_function(variance, node.args, dict(node.kwargs))
+    inherit_meta(made, node)
+    made.meta["val"] = node.meta["val"]
+    return step(node, aten.sqrt.default, made)
+
+
+def _gated(node: Node) -> Node:
+    args = arguments(node)
+    source, dim = args["self"], args["dim"]
+    half = source.meta["val"].shape[dim] // 2
+    value = step(node, aten.slice.Tensor, source, dim, 0, half)
+    gate = step(node, aten.slice.Tensor, source, dim, half, 2 * half)
+    return step(node, aten.mul.Tensor, value, step(node, aten.sigmoid.default, gate))
+
+
+_ROUNDINGS = {"floor": aten.floor.default, "trunc": aten.trunc.default}
+
+
+def _divided(node: Node) -> Node | None:
+    args = arguments(node)
+    mode = "floor" if node.target is aten.floor_divide.default else args.get("rounding_mode")
+    made = _quotient(node, args["self"], args["other"], mode is not None)
+    return made if made is None or mode is None else step(node, _ROUNDINGS[mode], made)
+
+
+def _quotient(node: Node, source: Any, divisor: Any, rounds: bool) -> Node | None:
+    """The exact one, if it is rounded next or the divisor is computed; else None."""
+    if not _is_real(node):
+        return None
+    if not isinstance(divisor, Node):
+        return step(node, aten.div.Tensor, source, divisor) if rounds else None
+    if not _is_real(divisor):
+        return None
+    if divisor.op == "get_attr":
+        return step(node, aten.div.Tensor, source, divisor) if rounds else None
+    inverse = step(node, aten.reciprocal.default, divisor)
+    return step(node, aten.mul.Tensor, inverse, source)
+
+
+def _remainder(node: Node) -> Node | None:
+    args = arguments(node)
+    source, divisor = args["self"], args["other"]
+    ratio = _quotient(node, source, divisor, True)
+    if ratio is None:
+        return None
+    whole = step(node, aten.floor.default, ratio)
+    return step(node, aten.sub.Tensor, source, step(node, aten.mul.Tensor, whole, divisor))
+
+
+def _is_real(node: Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def _clamped(node: Node) -> Node | None:
+    args = arguments(node)
+    made = args["self"]
+    for operator, bound in (
+        (aten.maximum.default, args["min"]),
+        (aten.minimum.default, args["max"]),
+    ):
+        if bound is not None:
+            made = step(node, operator, made, bound)
+    return made if made is not args["self"] else None
