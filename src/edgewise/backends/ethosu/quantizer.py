@@ -135,9 +135,12 @@ class EthosUQuantizer(TableQuantizer):
         """A mask of minus infinities belongs to the softmax behind it."""
         config = self._selection.of(node)
         masked = _masked_softmax(node)
-        if masked is None or config is None or config.input_activation is None:
+        scores = node.args[0] if node.args else None
+        activation = None if config is None else config.input_activation
+        if masked is None or activation is None or not isinstance(scores, Node):
             return super()._annotate(node, pattern)
-        mark([node, masked], {node.args[0]: config.input_activation}, config.output_activation)
+        assert config is not None
+        mark([node, masked], {scores: activation}, config.output_activation)
         return None
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
