@@ -15,7 +15,6 @@ from torch.export import ExportedProgram
 from edgewise.backends.names import ETHOS_U, NEUTRON, ON_HOST, check_backend
 from edgewise.edge.export import export_module
 from edgewise.emit import ExecutorchBackendConfig
-from edgewise.inspect.needs import runs_on
 from edgewise.lowering import ExecutorchProgramManager, to_edge_transform_and_lower
 from edgewise.partition.report import Unquantized
 from edgewise.partition.spec import Partitioner
@@ -96,9 +95,10 @@ def compile(
         report.scheme, report.unquantized = scheme.name, left
         _warn_of_floats(exported, scheme, left)
     if verbose:
-        needs = program.needs()
-        print(program.delegation_report(), file=sys.stderr)
-        print(f"runs on {runs_on(needs)}", *needs, sep="\n  uses ", file=sys.stderr)
+        report = program.delegation_report()
+        print(report, file=sys.stderr)
+        if not report.uses:
+            print(f"runs on {report.runs_on}", file=sys.stderr)
     return program
 
 

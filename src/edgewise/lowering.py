@@ -9,7 +9,6 @@ import logging
 import os
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
@@ -21,20 +20,21 @@ from edgewise.edge import EdgeCompileConfig, Timings, check, to_edge_program
 from edgewise.edge.bodies import graphs_within, transform_bodies
 from edgewise.edge.graph import REPORTED_AS, is_call
 from edgewise.edge.normalize import normalize
-from edgewise.edge.program import copy_program, recompile_all, sync_outputs
+from edgewise.edge.program import copy_program, copy_with_modules, recompile_all, sync_outputs
 from edgewise.edge.provenance import note
 from edgewise.edge.quantization_parameters import check_quantization
 from edgewise.edge.recompose import recompose
 from edgewise.edge.settle_sizes import settle_sizes
-from edgewise.emit import Emitted, ExecutorchBackendConfig, MemoryPlan, emit_program
+from edgewise.emit import Emitted, ExecutorchBackendConfig, MemoryPlan
 from edgewise.emit.missing_kernels import missing_kernels
 from edgewise.errors import EdgewiseError, PartitionError, as_users, internal_errors
+from edgewise.inspect.needs import runs_on
 from edgewise.lowered_from import LoweredFrom
 from edgewise.origin import Origin
 from edgewise.partition.report import DelegationReport, ReportBuilder, chosen_report
 from edgewise.partition.running import backend_name, is_ours, run_partitioner, whose_code
 from edgewise.partition.spec import TAG, Partitioner
-from edgewise.releases import Target, target_of
+from edgewise.targeting import emit_for
 
 if TYPE_CHECKING:
     from edgewise.inspect.needs import Need
@@ -117,7 +117,7 @@ class EdgeProgramManager:
     def __deepcopy__(self, memo: dict[int, Any]) -> EdgeProgramManager:
         """One whose graphs may be edited apart from this one's. Weights are shared."""
         made = copy.copy(self)
-        made._programs = {name: _copy_with_modules(p) for name, p in self._programs.items()}
+        made._programs = {name: copy_with_modules(p) for name, p in self._programs.items()}
         return made
 
     @property
@@ -218,7 +218,7 @@ class EdgeProgramManager:
                 recompile_all(program)
                 programs[name] = program
                 continue
-            lowered = _copy_with_modules(program)
+            lowered = copy_with_modules(program)
             builder = reports[name] = reports.get(name, ReportBuilder(name)).copy()
             start = time.perf_counter()
             with internal_errors("to_backend"):
@@ -255,14 +255,14 @@ class EdgeProgramManager:
                 logger.debug("%s has tagged nodes that were not lowered", name)
         start = time.perf_counter()
         with internal_errors("to_executorch"):
-            emitted = emit_program(self._programs, config, self._constant_methods)
+            programs, emitted, cost = emit_for(self._programs, config, self._constant_methods)
         seconds = time.perf_counter() - start
         reports = {name: self._report(name) for name in self._programs}
-        made = ExecutorchProgramManager(
-            self._programs, emitted, reports, seconds, origin=self._origin
-        )
-        if config is not None and config.runtime is not None:
-            _warn_of_needs(made.needs(), target_of(config.runtime))
+        made = ExecutorchProgramManager(programs, emitted, reports, seconds, origin=self._origin)
+        needs = made.needs()
+        for report in reports.values():
+            report.runs_on, report.uses = runs_on(needs), [str(need) for need in needs]
+            report.cost_of_target = cost
         return made
 
     def _then(self, step: Callable[[EdgeProgramManager], EdgeProgramManager]) -> Origin | None:
@@ -274,18 +274,6 @@ class EdgeProgramManager:
         allowed = [*self._config._core_aten_ops_exception_list, *self._config.preserve_ops]
         for program in self._programs.values():
             check(program, allowed)
-
-
-def _warn_of_needs(needs: Sequence[Need], target: Target) -> None:
-    from edgewise.inspect.needs import beyond
-
-    more = [] if target.is_ours else beyond(needs, target)
-    if more:
-        warnings.warn(
-            f"[to_executorch] the file is to run on {target}; it uses {', '.join(map(str, more))}; "
-            f"try a later release, or other operators",
-            stacklevel=3,
-        )
 
 
 class ExecutorchProgramManager:
@@ -566,13 +554,6 @@ def _missing_kernels(program: ExportedProgram) -> dict[str, str]:
     }
 
 
-def _copy_with_modules(program: ExportedProgram) -> ExportedProgram:
-    """A copy that also has the lowered modules of partitions cut out before."""
-    copied = copy_program(program)
-    for name, module in program.graph_module.named_children():
-        if not hasattr(copied.graph_module, name):
-            copied.graph_module.add_module(name, module)
-    return copied
 
 
 def _apply(one: PassType, program: ExportedProgram) -> ExportedProgram:

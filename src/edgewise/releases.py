@@ -14,9 +14,11 @@ KNOWN: tuple[Release, ...] = ((1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (1, 5))
 @dataclass(frozen=True)
 class Target:
     """oldest: the first release of ExecuTorch that must run the file; None: this project's
-    runtime alone."""
+    runtime alone. is_strict: somebody asked for that release, so the file uses nothing that it
+    lacks, whatever that costs; else only what costs neither size nor speed is left out."""
 
     oldest: Release | None = KNOWN[0]
+    is_strict: bool = False
 
     @property
     def is_ours(self) -> bool:
@@ -54,4 +56,4 @@ def target_of(text: str | None) -> Target:
             f"[runtime] known are the releases {shown(KNOWN[0])} to {shown(KNOWN[-1])}; "
             f"got {shown(oldest)}; try 'executorch>={shown(KNOWN[-1])}'"
         )
-    return Target(oldest)
+    return Target(oldest, is_strict=True)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 import edgewise
+from edgewise.backends.xnnpack.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.passes.older_nodes import replace_newer
 from edgewise.emit import ExecutorchBackendConfig
+from edgewise.errors import EmitError
 from edgewise.inspect.needs import facts, needs_of, runs_on
 from edgewise.releases import KNOWN, Target, target_of
-from support import Fn, export, lower
+from edgewise.runtime import Runtime
+from support import Fn, lower
 
 M = torch.linspace(-2, 3, 24).reshape(3, 8)
 IMAGE = torch.linspace(-2, 3, 240).reshape(2, 4, 6, 5)
@@ -39,9 +46,9 @@ CASES: dict[str, tuple[nn.Module, Any, dict[str, Any], str, str]] = {
     "pooling to a size": (
         nn.AdaptiveAvgPool2d((4, 3)),
         (IMAGE,),
-        {},
-        ALL,
-        "",
+        {"partitioner": None},
+        LATER.format("1.3"),
+        "aten::_adaptive_avg_pool2d.out",
     ),
     "sorting": (Fn(lambda x: x.sort()[0]), (M,), {}, OURS, "aten::sort.values"),
     "no bound": (nn.Linear(8, 8), (M,), {"dynamic_shapes": ({0: N},)}, OURS, "without a bound"),
@@ -99,8 +106,8 @@ def test_the_table_is_of_the_releases() -> None:
     [
         (None, Target((1, 0))),
         ("edgewise", Target(None)),
-        ("executorch>=1.3", Target((1, 3))),
-        ("executorch >= 1.4.1", Target((1, 4))),
+        ("executorch>=1.3", Target((1, 3), is_strict=True)),
+        ("executorch >= 1.4.1", Target((1, 4), is_strict=True)),
     ],
 )
 def test_targets(text: str | None, target: Target) -> None:
@@ -113,28 +120,103 @@ def test_other_targets_are_refused(text: str) -> None:
         ExecutorchBackendConfig(runtime=text)
 
 
-def test_what_a_target_lacks_is_said() -> None:
+def _weighed(module: nn.Module, bits: int) -> nn.Module:
+    """torchao's integer weights, which edgewise computes in floating point."""
+    from torchao.quantization import quantize_
+    from torchao.quantization.granularity import PerGroup
+    from torchao.quantization.quant_api import IntxWeightOnlyConfig
+
+    kind = {4: torch.int4, 8: torch.int8}[bits]
+    quantize_(module, IntxWeightOnlyConfig(weight_dtype=kind, granularity=PerGroup(32)))
+    return module
+
+
+ANGLES = torch.linspace(-9000, 9000, 4001)
+COUNTS = torch.arange(-6, 6).reshape(3, 4)
+GRID = torch.linspace(-1.2, 1.2, 40).reshape(2, 5, 2, 2)
+
+# Module, inputs, partitioner | what the default needs, the largest difference from eager PyTorch.
+# What no release has, or not the first, and what `runtime="executorch>=1.0"` makes of it.
+AROUND: dict[str, tuple[Callable[[], nn.Module], Any, bool, str, float]] = {
+    "sine": (lambda: Fn(torch.sin), (ANGLES,), True, "node Sin", 1e-6),
+    "cosine": (lambda: Fn(lambda x: x.cos() * 2), (ANGLES,), True, "node Cos", 2e-6),
+    "variance": (lambda: Fn(lambda x: torch.var_mean(x, 1)), (M,), False, "var_mean", 1e-6),
+    "pooling to a size": (
+        lambda: nn.AdaptiveAvgPool2d((4, 3)), (IMAGE,), False, "_adaptive_avg_pool2d", 1e-6,
+    ),
+    "a grid": (
+        lambda: Fn(lambda x, g: F.grid_sample(x, g, align_corners=False)),
+        (IMAGE, GRID), True, "grid_sampler_2d", 1e-5,
+    ),
+    "sorting": (lambda: Fn(lambda x: x.sort(0, descending=True)), (M,), True, "sort", 0.0),
+    "shifts": (
+        lambda: Fn(lambda i: (i << 2, i >> 1, i << (i & 3))), (COUNTS,), True, "shift", 0.0,
+    ),
+    "cubic": (
+        lambda: nn.Upsample(scale_factor=2, mode="bicubic"), (IMAGE,), True, "bicubic2d", 1e-5,
+    ),
+    "integer weights": (
+        lambda: _weighed(nn.Linear(64, 8), 4), (torch.rand(2, 64),), True, "integer weights", 1e-5,
+    ),
+    "in a branch": (
+        lambda: Fn(
+            lambda x: torch.cond(x.sum() > 0, lambda x: x.sort()[0], lambda x: x.sin(), (x,))
+        ),
+        (M,), True, "sort", 1e-6,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AROUND)
+def test_what_a_release_lacks_is_made_of_what_it_has(name: str) -> None:
+    make, inputs, delegated, why, tolerance = AROUND[name]
+    module = make()
+    options: dict[str, Any] = {} if delegated else {"partitioner": None}
+    assert any(why in str(need) for need in lower(module, inputs, **options).needs())
     config = ExecutorchBackendConfig(runtime="executorch>=1.0")
-    with pytest.warns(UserWarning, match=r"executorch>=1.0; it uses XNNPACK node Sin \(from 1.1"):
-        lower(Fn(torch.sin), (M,), config=config)
+    program = lower(module, inputs, config=config, **options)
+    assert program.needs() == []
+    cost = program.delegation_report().cost_of_target
+    assert why in cost
+    assert cost in " ".join(str(program.delegation_report()).split())
+    method = Runtime.get().load_program(program.buffer).load_method("forward")
+    outputs = method.execute(list(inputs))
+    for y, expected in zip(outputs, tree_leaves(module(*inputs)), strict=True):
+        wide = expected.double()
+        scale = max(1.0, float(wide.abs().max()))
+        assert float((torch.from_numpy(y).double() - wide).abs().max()) <= tolerance * scale
 
 
-def test_compile_takes_a_target(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    module = nn.Conv2d(16, 16, 3).half()
-    inputs = (torch.rand(1, 16, 8, 8).half(),)
-    plain = edgewise.compile(module, inputs)
-    small = edgewise.compile(module, inputs, runtime="executorch>=1.5")
-    assert len(small.buffer) < 0.8 * len(plain.buffer)
-    said = capsys.readouterr().err
-    assert f"runs on {ALL}" in said
-    assert "runs on ExecuTorch 1.5 and later" in said
+def test_a_copy_is_a_clamp_without_bounds() -> None:
+    source, copied = Value((2, 3), torch.float32), Value((2, 3), torch.float32)
+    graph = Graph([Node("Copy", [source], [copied])], [source], [copied])
+    for text, kind in {"executorch>=1.0": "Clamp", "executorch>=1.1": "Copy"}.items():
+        (node,) = replace_newer(graph, target_of(text)).nodes
+        assert (node.kind, node.inputs, node.outputs) == (kind, [source], [copied])
+        assert node.clamp == ((-math.inf, math.inf) if kind == "Clamp" else None)
 
 
-@pytest.mark.peer
-def test_files_of_the_peer() -> None:
-    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.exir import to_edge_transform_and_lower
+# Module, inputs, options | what is refused.
+REFUSED: dict[str, tuple[nn.Module, Any, dict[str, Any], str]] = {
+    "a stable sort": (Fn(lambda x: x.sort(stable=True)[0]), (M,), {}, "aten::sort.values_stable"),
+    "a running product": (Fn(lambda x: x.cumprod(1)), (M,), {}, "aten::cumprod.out"),
+    "no bound": (nn.Linear(8, 8), (M,), {"dynamic_shapes": ({0: N},)}, "a size without a bound"),
+}
 
-    program = export(nn.Linear(8, 8), (M,))
-    edge = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
-    assert runs_on(needs_of(edge.to_executorch().buffer)) == ALL
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_target_lacks_is_refused(name: str) -> None:
+    module, inputs, options, why = REFUSED[name]
+    config = ExecutorchBackendConfig(runtime="executorch>=1.0")
+    with pytest.raises(EmitError, match=rf"a file for executorch>=1\.0.*{why}"):
+        lower(module, inputs, config=config, **options)
+    config = ExecutorchBackendConfig(runtime="executorch>=1.0", missing_kernels="warn")
+    with pytest.warns(UserWarning, match=why):
+        assert lower(module, inputs, config=config, **options).needs()
+
+
+def test_the_report_marks_what_needs_a_later_release() -> None:
+    report = lower(Fn(torch.sin), (M,)).delegation_report()
+    assert report.uses == ["XNNPACK node Sin (from 1.1 on)"]
+    assert "runs on ExecuTorch 1.1 and later, edgewise\n  uses XNNPACK node Sin" in str(report)
+    assert report.to_dict()["uses"] == report.uses

@@ -99,7 +99,6 @@ def command(
     With several backends or ways to quantize, one file for each combination. Prints what runs
     where, and why not elsewhere.
     """
-    from edgewise.inspect.needs import runs_on
     from edgewise.inspect.record import record_path
 
     out = Output(json=json, quiet=quiet)
@@ -126,8 +125,8 @@ def command(
         made = compile_one(loaded, way, out, batches)
         made.program.save(path, record=record)
         report = made.program.delegation_report()
-        needs = made.program.needs()
-        reports.append("\n  uses ".join([f"{report}\nruns on {runs_on(needs)}", *map(str, needs)]))
+        # What needs a later release stands in the report.
+        reports.append(str(report) + ("" if report.uses else f"\nruns on {report.runs_on}"))
         row: dict[str, Any] = {
             "file": str(path),
             "backend": way.backend,
@@ -138,7 +137,9 @@ def command(
             "delegates": len(report.delegates),
             "delegated_nodes": report.share("nodes"),
             "delegated_macs": report.share("macs"),
-            "runs_on": runs_on(needs),
+            "runs_on": report.runs_on,
+            "uses": report.uses,
+            "cost_of_target": report.cost_of_target,
         }
         if record:
             row["record"] = str(record_path(path))

@@ -9,7 +9,7 @@ whole program is never traced again for this.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -29,7 +29,7 @@ Keep = Callable[[Node], bool]
 
 def normalize(program: ExportedProgram, keep: Keep = lambda node: False) -> bool:
     """Requires a functional graph. Ensures the edge dialect. Returns whether it modified."""
-    tracer = _CallTracer(program)
+    tracer = CallTracer(program)
     graph = program.graph
     changed = False
     worklist = list(calls(graph))
@@ -136,7 +136,11 @@ def _rename(fresh: Container[Any], made: Sequence[Any], old: Sequence[Any]) -> N
             new.node.shape_env._rename_unbacked_to(new.node.expr, known.node.expr)
 
 
-class _CallTracer:
+def _is_prim(target: Any) -> bool:
+    return isinstance(target, torch._ops.OpOverload) and target.namespace == "prims"
+
+
+class CallTracer:
     """Traces single calls into smaller ones and puts those into the graph."""
 
     def __init__(self, program: ExportedProgram) -> None:
@@ -144,8 +148,13 @@ class _CallTracer:
         self._mode: Any = None
         self._constants: Constants | None = None
 
-    def inline(self, node: Node) -> list[Node] | None:
-        """The nodes that now stand for the call, or None if torch has nothing smaller."""
+    def inline(
+        self, node: Node, more: Mapping[Any, Callable[..., Any]] | None = None
+    ) -> list[Node] | None:
+        """The nodes that now stand for the call, or None if torch has nothing smaller.
+
+        more: decompositions beside torch's to core ATen.
+        """
         from torch.fx.experimental.proxy_tensor import make_fx
 
         target: Any = node.target
@@ -163,12 +172,15 @@ class _CallTracer:
         if self._mode is None:
             self._mode = fake_mode(self._program)
         values = [source.meta["val"] for source in sources]
+        table = {**decompositions(), **(more or {})}
         # Without oneDNN, whose recurrent layers no file can hold.
         with torch.no_grad(), self._mode, torch.backends.mkldnn.flags(enabled=False):
-            traced = make_fx(run, decomposition_table=decompositions())(*values)
+            traced = make_fx(run, decomposition_table=table)(*values)
             if not is_functional(traced.graph):
                 traced = make_fx(torch.func.functionalize(traced, remove="mutations"))(*values)
         inner = [n for n in traced.graph.nodes if n.op == "call_function"]
+        if more is not None and any(_is_prim(n.target) for n in inner):
+            return None  # no kernels
         # An operator that comes out of itself has nothing smaller; a write into an operand that
         # its schema hides (running statistics) is such a one, which the dialect's check refuses.
         if any(n.target is target for n in inner):

@@ -112,6 +112,15 @@ def copy_program(program: ExportedProgram) -> ExportedProgram:
     return make_program(graph, signature, like=program, root=program.graph_module)
 
 
+def copy_with_modules(program: ExportedProgram) -> ExportedProgram:
+    """A copy that also has the lowered modules of partitions cut out before."""
+    copied = copy_program(program)
+    for name, module in program.graph_module.named_children():
+        if not hasattr(copied.graph_module, name):
+            copied.graph_module.add_module(name, module)
+    return copied
+
+
 def _renamed_by_deepcopy(graph: Graph, signature: ExportGraphSignature) -> dict[str, str]:
     """Names of the signature that no node has, and the names that nodes in their places have.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -50,9 +50,12 @@ def report_missing_kernels(method: str, called: Mapping[str, Node | None], actio
     warnings.warn(text, MissingKernelWarning, stacklevel=4)
 
 
-def missing_kernels(nodes: Iterable[Node]) -> dict[Node, str]:
-    """Which of the nodes call a kernel that this process does not have, and its name."""
-    known = known_kernels()
+def missing_kernels(nodes: Iterable[Node], known: Container[str] | None = None) -> dict[Node, str]:
+    """Which of the nodes call a kernel that is not known, and its name.
+
+    known: names of kernels; default: those that this process has.
+    """
+    known = known_kernels() if known is None else known
     if known is None:
         return {}
     found: dict[Node, str] = {}

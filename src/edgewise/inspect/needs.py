@@ -64,6 +64,11 @@ def runs_on(needs: Sequence[Need]) -> str:
     return f"ExecuTorch {shown(oldest)} and later, edgewise"
 
 
+def kernels_of(target: Target) -> set[str]:
+    """Names of the kernels that the target's releases have. `target.oldest` is not None."""
+    return {name for name, since in facts()["operators"].items() if target.covers(since)}
+
+
 def _needs(program: Program, segments: Sequence[Any]) -> Iterator[Need]:
     table = facts()
     for plan in program.execution_plan or []:

@@ -114,6 +114,12 @@ class DelegationReport:
     """What the scheme leaves in floating point."""
     missing_kernels: dict[str, str] = field(default_factory=dict)
     """By node's name, kernels that the program calls and that were not there when it was made."""
+    runs_on: str = ""
+    """In words, which releases of ExecuTorch run the program; empty before it is written."""
+    uses: list[str] = field(default_factory=list)
+    """What not every release has, with the first that has it."""
+    cost_of_target: str = ""
+    """What it took to run on the releases that were asked for."""
     others: tuple[DelegationReport, ...] = ()
     """Of the program's other methods, which are printed, too, where no method was asked for."""
 
@@ -144,6 +150,9 @@ class DelegationReport:
             "scheme": self.scheme,
             "unquantized": [asdict(found) for found in self.unquantized],
             "missing_kernels": dict(self.missing_kernels),
+            "runs_on": self.runs_on,
+            "uses": list(self.uses),
+            "cost_of_target": self.cost_of_target,
             "nodes": [asdict(n) for n in self.nodes],
         }
 

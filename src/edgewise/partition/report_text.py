@@ -52,6 +52,7 @@ def render(report: DelegationReport, limit: int = 12) -> str:
     lines += _unquantized(report)
     lines += _missing_kernels(report)
     lines += _estimates(report)
+    lines += _releases(report)
     groups = sorted(_groups(report), key=lambda g: (not g.splits, -g.cost))
     several = len({r.backend for g in groups for r in g.why}) > 1
     total = max(1, sum(n.bytes for n in report.nodes))
@@ -125,6 +126,16 @@ def _by_reason(unquantized: Sequence[Unquantized]) -> dict[str, list[Unquantized
     for one in unquantized:
         found.setdefault(one.reason, []).append(one)
     return found
+
+
+def _releases(report: DelegationReport) -> list[str]:
+    """What runs the file, and what it took to make it so."""
+    lines = [f"runs on {report.runs_on}"] if report.uses else []
+    for use in report.uses:
+        lines += _wrapped(f"uses {use}", "  ", "      ")
+    if report.cost_of_target:
+        lines += _wrapped(report.cost_of_target, "", "  ")
+    return lines
 
 
 def _missing_kernels(report: DelegationReport) -> list[str]:

@@ -106,8 +106,8 @@ def main() -> int:
 
     mine = arguments.folder / "ours"
     mine.mkdir(parents=True, exist_ok=True)
-    for variant in variants().values():
-        ours.write(variant, mine)
+    unmade = ours.write_all(variants().values(), mine)
+    show("lowered here", unmade, unmade)
     bad = 0
     for release in arguments.releases.split(","):
         rows = list(worker(release, "run", str(mine), arguments.repeats))

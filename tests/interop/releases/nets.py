@@ -430,8 +430,11 @@ NETS: dict[str, Net] = {
 
 def variants() -> dict[str, Variant]:
     """Every file of the matrix, by name."""
-    found = [Variant(name, net) for name, net in NETS.items()]
-    for name, net in NETS.items():
+    from more_nets import MORE
+
+    nets = {**NETS, **MORE}
+    found = [Variant(name, net) for name, net in nets.items()]
+    for name, net in nets.items():
         if net.half:
             found.append(Variant(f"{name}.fp16", net, torch.float16))
         for scheme in net.quantize:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,22 @@ from edgewise.backends.xnnpack import XnnpackPartitioner
 from edgewise.emit import ExecutorchBackendConfig
 from edgewise.emit.data_file import DEFAULT_NAME
 from edgewise.runtime import Runtime
+
+
+def write_all(variants: Iterable[Variant], folder: Path) -> list[dict[str, str]]:
+    """Every net's file into the folder. Returns a row for each that is refused."""
+    rows = []
+    for variant in variants:
+        for old in folder.glob(f"{variant.name}.pt*"):
+            old.unlink()
+        try:
+            write(variant, folder)
+        except Exception as cause:
+            detail = f"{type(cause).__name__}: {cause}"
+            rows.append(
+                {"name": variant.name, "how": "make", "result": "refused", "detail": detail}
+            )
+    return rows
 
 
 def write(variant: Variant, folder: Path) -> None:

@@ -14,6 +14,7 @@ from edgewise.backends.xnnpack.dynamic_quant import is_dynamic_product
 from edgewise.backends.xnnpack.float_islands import float_islands
 from edgewise.backends.xnnpack.graph import Graph, serialize
 from edgewise.backends.xnnpack.passes import optimize
+from edgewise.backends.xnnpack.passes.older_nodes import replace_newer
 from edgewise.backends.xnnpack.passes.widen_filters import widen_filters
 from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
 from edgewise.backends.xnnpack.reshape import OutOfReach
@@ -59,7 +60,7 @@ class XnnpackBackend(BackendDetails):
         notes = _notes(list(edge_program.graph.nodes), graph)
 
         def written(target: Target) -> PreprocessResult:
-            made = serialize(widen_filters(graph, target))
+            made = serialize(widen_filters(replace_newer(graph, target), target))
             return PreprocessResult(
                 made.payload,
                 made.named,
