@@ -79,7 +79,7 @@ def _left_shift(x: torch.Tensor, by: Any) -> torch.Tensor:
     return x * 2**by
 
 
-def _right_shift(x: torch.Tensor, by: Any) -> torch.Tensor:
+def _right_shift(x: torch.Tensor, by: Any) -> Any:
     """Arithmetic: towards minus infinity."""
     return torch.div(x, 2**by, rounding_mode="floor")
 

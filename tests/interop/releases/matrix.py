@@ -1,6 +1,9 @@
 """`make interop`: files of both sides on all releases of ExecuTorch, in both directions.
 
     python tests/interop/releases/matrix.py [--releases 1.3.1,1.4.1] [--repeats 3]
+    ... --runtime "executorch>=1.0"      our files as they are for that target
+    ... --nets add_one,conv.fp16 --repeats 100 --ours     these nets only, our files only
+    ... --record                          small files of each release into tests/data/releases
 
 Each release has an environment of its own, made once, in ~/.cache/edgewise/releases: its wheel and
 the torch that it was made for; pure Python comes from this environment. On x86-64 other torches
@@ -14,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -56,7 +60,8 @@ def environment(release: str) -> Path:
 
 def worker(release: str, *arguments: str) -> Iterator[Row]:
     """Lines of `worker.py` in the release's environment."""
-    found = {**os.environ, "PYTHONPATH": str(environment(release)), "OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join([str(environment(release)), str(ROOT / "tools")])
+    found = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-W", "ignore", str(HERE / "worker.py"), *arguments]
     with subprocess.Popen(
         command, env=found, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -85,6 +90,26 @@ def failures(rows: list[Row], folder: Path, release: str) -> list[Row]:
     return found
 
 
+RECORDED = (
+    "add_one", "layer_norm", "linear.int8", "mlp.int4-dynamic", "conv", "conv.fp16", "conv.int8",
+    "attention", "gru_head", "kv_cache", "llama_cache", "cond", "map", "three_methods", "bag_8",
+    "bag_4", "dynamic_linear", "mlp_external", "top", "trigonometry",
+)  # fmt: skip
+"""Files of each release that the ordinary tests run."""
+
+
+def record(made: Path, release: str) -> None:
+    """Copies what the release lowered of `RECORDED` to where the tests read it."""
+    folder = ROOT / "tests" / "data" / "releases" / release
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    for name in RECORDED:
+        for suffix in (".pte", ".pt", ".ptd"):
+            if (made / f"{name}{suffix}").exists():
+                shutil.copyfile(made / f"{name}{suffix}", folder / f"{name}{suffix}")
+
+
 def show(title: str, rows: list[Row], bad: list[Row]) -> None:
     """Counts, then what must not be."""
     counts = Counter(row["result"] for row in rows)
@@ -98,28 +123,44 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--releases", default=",".join(RELEASES))
     parser.add_argument("--repeats", default="3")
+    parser.add_argument("--runtime")
+    parser.add_argument("--nets", default="")
+    parser.add_argument("--ours", action="store_true", help="no files of releases")
+    parser.add_argument("--record", action="store_true")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "interop")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
+    sys.path.insert(0, str(ROOT / "tools"))
     import ours
     from nets import variants
 
+    if arguments.record:
+        for release in arguments.releases.split(","):
+            record(arguments.folder / release, release)
+        return 0
+    names = set(filter(None, arguments.nets.split(",")))
+    chosen = [v for v in variants().values() if not names or {v.name, v.name.split(".")[0]} & names]
     mine = arguments.folder / "ours"
     mine.mkdir(parents=True, exist_ok=True)
-    unmade = ours.write_all(variants().values(), mine)
+    for old in mine.glob("*.pt*"):
+        old.unlink()
+    unmade = ours.write_all(chosen, mine, arguments.runtime)
     show("lowered here", unmade, unmade)
     bad = 0
     for release in arguments.releases.split(","):
         rows = list(worker(release, "run", str(mine), arguments.repeats))
         wrong = failures(rows, mine, release)
         show(f"our files on {release}", rows, wrong)
+        bad += len(wrong)
+        if arguments.ours:
+            continue
         theirs = arguments.folder / release
-        made = list(worker(release, "make", str(theirs)))
+        made = list(worker(release, "make", str(theirs), arguments.nets))
         show(f"lowered by {release}", made, [])
         here = ours.run_all(theirs)
         worse = [row for row in here if row["result"] != "ok"]
         show(f"files of {release} here", here, worse)
-        bad += len(wrong) + len(worse)
+        bad += len(worse)
     return int(bad > 0)
 
 

@@ -17,14 +17,14 @@ from edgewise.emit.data_file import DEFAULT_NAME
 from edgewise.runtime import Runtime
 
 
-def write_all(variants: Iterable[Variant], folder: Path) -> list[dict[str, str]]:
+def write_all(
+    variants: Iterable[Variant], folder: Path, runtime: str | None = None
+) -> list[dict[str, str]]:
     """Every net's file into the folder. Returns a row for each that is refused."""
     rows = []
     for variant in variants:
-        for old in folder.glob(f"{variant.name}.pt*"):
-            old.unlink()
         try:
-            write(variant, folder)
+            write(variant, folder, runtime)
         except Exception as cause:
             detail = f"{type(cause).__name__}: {cause}"
             rows.append(
@@ -33,9 +33,9 @@ def write_all(variants: Iterable[Variant], folder: Path) -> list[dict[str, str]]
     return rows
 
 
-def write(variant: Variant, folder: Path) -> None:
+def write(variant: Variant, folder: Path, runtime: str | None = None) -> None:
     """The net's file, and what it must compute, into the folder."""
-    program = lower(variant)
+    program = lower(variant, runtime)
     program.save(folder / f"{variant.name}.pte")
     write_record(variant, folder)
     if variant.net.config == "external":
@@ -43,7 +43,7 @@ def write(variant: Variant, folder: Path) -> None:
         (folder / f"{DEFAULT_NAME}.ptd").rename(folder / f"{variant.name}.ptd")
 
 
-def lower(variant: Variant) -> Any:
+def lower(variant: Variant, runtime: str | None = None) -> Any:
     model, net, inputs = variant.model(), variant.net, variant.calls()[0]
     if variant.quantize is not None:
         return edgewise.compile(
@@ -53,6 +53,7 @@ def lower(variant: Variant) -> Any:
             calibration=variant.calls() if variant.quantize == "int8" else None,
             group_size=32 if variant.quantize.startswith("int4") else None,
             dynamic_shapes=net.dynamic,
+            runtime=runtime,
             verbose=False,
         )
     modules = model if isinstance(model, dict) else {"forward": model}
@@ -62,7 +63,8 @@ def lower(variant: Variant) -> Any:
             for name, module in modules.items()
         }
     edge = edgewise.to_edge_transform_and_lower(programs, partitioner=[XnnpackPartitioner()])
-    return edge.to_executorch(ExecutorchBackendConfig(external_constants=net.config == "external"))
+    external = net.config == "external"
+    return edge.to_executorch(ExecutorchBackendConfig(external_constants=external, runtime=runtime))
 
 
 def run_all(folder: Path) -> list[dict[str, str]]:
@@ -77,7 +79,8 @@ def run_all(folder: Path) -> list[dict[str, str]]:
 def run_file(pte: Path) -> tuple[str, str]:
     """Every call of the file's record, once."""
     record = torch.load(pte.with_suffix(".pt"), weights_only=True)
-    program = Runtime.get().load_program(pte)
+    data = pte.with_suffix(".ptd")
+    program = Runtime.get().load_program(pte, data_path=data if data.exists() else None)
     methods: dict[str, Any] = {}
     worst = 0.0
     for call in record["calls"]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import torch
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-from executorch.exir import to_edge_transform_and_lower
+from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 
 
 def lower(variant: Any) -> tuple[bytes, bytes | None]:
-    """The `.pte` file, and None: weights stay in it."""
+    """The `.pte` file, and the weights beside it, or None if they stay in it."""
     model, inputs = variant.model(), variant.calls()[0]
     modules = model if isinstance(model, dict) else {"forward": model}
     if variant.quantize is not None:
@@ -21,7 +23,13 @@ def lower(variant: Any) -> tuple[bytes, bytes | None]:
             for name, m in modules.items()
         }
     made = to_edge_transform_and_lower(programs, partitioner=[XnnpackPartitioner()])
-    return made.to_executorch().buffer, None
+    if variant.net.config != "external":
+        return made.to_executorch().buffer, None
+    program = made.to_executorch(ExecutorchBackendConfig(external_constants=True))
+    with tempfile.TemporaryDirectory() as folder:
+        program.write_tensor_data_to_file(folder)
+        (file,) = Path(folder).iterdir()
+        return program.buffer, file.read_bytes()
 
 
 def quantized(module: Any, inputs: tuple[Any, ...], variant: Any) -> Any:

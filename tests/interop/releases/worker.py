@@ -1,7 +1,7 @@
 """Runs inside a release's environment: its runtime and its lowering, nothing of this project.
 
     worker.py run FOLDER REPEATS    every FOLDER/*.pte, from a file and from a buffer
-    worker.py make FOLDER           lowers the nets of `nets.py` into FOLDER
+    worker.py make FOLDER [NAMES]   lowers the nets of `nets.py` into FOLDER
 
 Writes a line of JSON for every file: {"name", "how", "result": "ok" | "wrong" | "refused" |
 "crash", "detail"}. Each run is a process of its own, so that a crash is one line.
@@ -70,6 +70,13 @@ def compare(got: list[Any], expected: list[Any]) -> float:
     return worst
 
 
+def takes_data() -> bool:
+    """Whether the release loads weights beside a program that is given as a buffer."""
+    from executorch.extension.pybindings import portable_lib
+
+    return "data_map_buffer" in (portable_lib._load_for_executorch_from_buffer.__doc__ or "")
+
+
 def run_file(pte: Path, how: str, repeats: int) -> tuple[str, str]:
     """Every call of the file's record, `repeats` times; state begins anew each time."""
     from executorch.extension.pybindings import portable_lib
@@ -136,8 +143,10 @@ def results(arguments: list[str]) -> Iterator[dict[str, str]]:
         from nets import variants
 
         folder.mkdir(parents=True, exist_ok=True)
+        names = set(filter(None, "".join(arguments[2:]).split(",")))
         for variant in variants().values():
-            if variant.net.peer:
+            asked = not names or {variant.name, variant.name.split(".")[0]} & names
+            if variant.net.peer and asked:
                 result, detail = lowered(variant, folder)
                 yield {"name": variant.name, "how": "make", "result": result, "detail": detail}
         return
@@ -147,6 +156,8 @@ def results(arguments: list[str]) -> Iterator[dict[str, str]]:
     load_libraries()
     for pte in sorted(folder.glob("*.pte")):
         for how in ("file", "buffer"):
+            if how == "buffer" and pte.with_suffix(".ptd").exists() and not takes_data():
+                continue
             result, detail = in_child(
                 lambda pte=pte, how=how: run_file(pte, how, int(arguments[2]))
             )
