@@ -554,8 +554,6 @@ def _missing_kernels(program: ExportedProgram) -> dict[str, str]:
     }
 
 
-
-
 def _apply(one: PassType, program: ExportedProgram) -> ExportedProgram:
     result = one(program.graph_module)
     module = getattr(result, "graph_module", result)

@@ -75,7 +75,7 @@ def _var_mean(
     return variance, aten.mean.dim(x, dims, keepdim)
 
 
-def _left_shift(x: torch.Tensor, by: Any) -> torch.Tensor:
+def _left_shift(x: torch.Tensor, by: Any) -> Any:
     return x * 2**by
 
 

@@ -78,7 +78,7 @@ ROWS = {
     "avg_pool2d with padding": image(lambda x: F.avg_pool2d(x, 3, 2, 1), "DepthwiseConv2d"),
     "avg_pool2d that does not count padding": image(
         lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
-        "DepthwiseConv2d",
+        "FullyConnected",
     ),
     "adaptive_avg_pool2d": image(lambda x: F.adaptive_avg_pool2d(x, (3, 7)), "DepthwiseConv2d"),
     "adaptive_avg_pool2d to one": image(lambda x: F.adaptive_avg_pool2d(x, 1)),
