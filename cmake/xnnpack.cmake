@@ -24,7 +24,7 @@ if(NOT IS_ABSOLUTE "${EDGEWISE_CACHE_DIR}")
   message(FATAL_ERROR "[edgewise] EDGEWISE_CACHE_DIR must be an absolute path; "
     "got '${EDGEWISE_CACHE_DIR}'")
 endif()
-find_package(Threads REQUIRED)
+find_package(Threads REQUIRED GLOBAL)  # for those, too, who add this project as a folder
 
 # Sets `out_libraries` and `out_include` if an installed XNNPACK can be used, else `out_reason`.
 function(edgewise_find_system_xnnpack out_libraries out_include out_reason)
