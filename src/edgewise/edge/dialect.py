@@ -103,7 +103,7 @@ def _check_call(node: Node) -> None:
         raise InvalidGraphError(
             f"{at_node(node)} operators must not return views; got {op_name(node)}"
         )
-    if "val" not in node.meta:
+    if schema.returns and "val" not in node.meta:
         raise InvalidGraphError(
             f"{at_node(node)} nodes must carry a value; got none in meta['val']"
         )

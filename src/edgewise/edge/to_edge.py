@@ -25,6 +25,7 @@ from edgewise.edge.functionalize import (
     writes_in_custom_operators,
 )
 from edgewise.edge.inline_regions import inline_regions
+from edgewise.edge.move_before_choice import move_before_choice
 from edgewise.edge.nested_writes import flatten_nested_writes
 from edgewise.edge.normalize import decompositions, normalize
 from edgewise.edge.program import copy_program, drop_unused_constants, mark_state, sync_outputs
@@ -78,6 +79,7 @@ def to_edge_program(
     # Before `keep` is asked: whether a row takes a node may hang on its mask being known.
     timings.run("fold_masks", lambda: fold_masks(edge))
     timings.run("normalize", lambda: _normalize(edge, keep))
+    timings.run("move_before_choice", lambda: move_before_choice(edge))
     timings.run("nested_writes", lambda: flatten_nested_writes(edge))
     timings.run("fold_constants", lambda: fold_constants(edge))
     timings.run("bodies", lambda: transform_bodies(edge, lambda b, _: to_edge_program(b, keep)))

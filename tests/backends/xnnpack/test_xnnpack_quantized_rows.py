@@ -237,6 +237,10 @@ WEIGHTED: dict[str, tuple[Callable[[], torch.nn.Module], torch.Tensor]] = {
         lambda: torch.nn.ConvTranspose2d(8, 6, 3, 2, 1, 1, groups=2),
         IMAGE,
     ),
+    "dilated transposed": (
+        lambda: torch.nn.ConvTranspose2d(8, 6, 3, 2, 1, dilation=2),
+        IMAGE,
+    ),
     "depthwise transposed": (lambda: torch.nn.ConvTranspose2d(8, 16, 3, 2, groups=8), IMAGE),
 }
 BEHIND: dict[str, Callable[[torch.nn.Module], torch.nn.Module]] = {

@@ -350,12 +350,6 @@ REFUSED: dict[str, dict[str, Refused]] = {
             "aten.convolution.default",
             "constant weight and bias; got weight is computed by",
         ),
-        "dilated and transposed": (
-            deconv(4, 6, 3, dilation=2),
-            (IMAGE,),
-            "aten.convolution.default",
-            "transposed convolution without dilation; got dilation=[2, 2]",
-        ),
     },
     "native_layer_norm": {
         "statistics": (

@@ -44,6 +44,14 @@ ACCEPTED: dict[str, dict[str, Accepted]] = {
             (SEQUENCE,),
         ),
         "1-D, transposed, groups": (made(nn.ConvTranspose1d, 4, 6, 3, groups=2), (SEQUENCE,)),
+        "transposed, dilation": (
+            made(nn.ConvTranspose2d, 4, 6, (3, 2), (2, 1), (1, 0), dilation=(2, 3)),
+            (IMAGE,),
+        ),
+        "transposed, dilation, groups": (
+            made(nn.ConvTranspose2d, 4, 6, 3, 2, 1, 1, groups=2, dilation=2),
+            (IMAGE,),
+        ),
         "large padding": (made(nn.Conv2d, 4, 6, 3, padding=7), (IMAGE,)),
         "reflected padding": (
             made(nn.Conv2d, 4, 6, 3, padding=2, padding_mode="reflect"),

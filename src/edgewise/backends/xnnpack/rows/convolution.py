@@ -107,12 +107,6 @@ def _covers_its_stride(q: Query) -> str | None:
     return f"size {sizes}, stride {stride}" if q.args["transposed"] and small else None
 
 
-def _no_dilated_transpose(q: Query) -> str | None:
-    if q.args["transposed"] and any(d != 1 for d in q.args["dilation"]):
-        return f"dilation={q.args['dilation']}"
-    return None
-
-
 add_row(
     OpRow(
         "conv2d",
@@ -122,7 +116,6 @@ add_row(
             rank("input", 3, 4),
             Constraint("1-D or 2-D convolution", _two_dimensional),
             constant("weight", "bias"),
-            Constraint("transposed convolution without dilation", _no_dilated_transpose),
             Constraint("a transposed convolution's result covers its stride", _covers_its_stride),
         ),
         also="1-D: as an image of one row",
