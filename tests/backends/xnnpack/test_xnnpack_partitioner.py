@@ -97,7 +97,6 @@ PRODUCT = ["aten::permute_copy.out", "aten::mm.out", "aten::linear.out"]
         (XnnpackPartitioner(), {FP32, STATIC, DYNAMIC}, 1),
         (XnnpackPartitioner(config_precisions=[STATIC, DYNAMIC]), {STATIC, DYNAMIC}, 1),
         (XnnpackPartitioner(config_precisions=[FP32, DYNAMIC]), {FP32, DYNAMIC}, 1),
-        (XnnpackPartitioner(config_precisions=FP32), {FP32}, 1),
         (XnnpackPartitioner(config_precisions=STATIC), {STATIC}, 1),
         (XnnpackPartitioner(config_precisions=(DYNAMIC,)), {DYNAMIC}, 1),
         (XnnpackDynamicallyQuantizedPartitioner(), {DYNAMIC}, 1),
@@ -139,6 +138,21 @@ def test_floating_point_alone_takes_quantized_operators_too(steps: int) -> None:
     assert all(reason.startswith("a precision of `config_precisions`") for reason in reasons(edge))
     (want,) = quantized.reference(exported, x)
     assert_close(run_ours(edge.to_executorch().buffer, x)[0], [want])
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_the_precision_of_floats_leaves_out_what_is_quantized_at_run_time(steps: int) -> None:
+    """What is between fixed scales it takes, as ExecuTorch's does."""
+    partitioner = XnnpackPartitioner(config_precisions=FP32)
+    x = (torch.randn(3, 32),)
+    exported = torch.export.export(Mixed().eval(), x)
+    if steps == 1:
+        edge = edgewise.to_edge_transform_and_lower(exported, partitioner=[partitioner])
+    else:
+        edge = edgewise.to_edge(exported).to_backend(partitioner)
+    static = [f"{Q}.out", f"{DQ}.out"]
+    found = [o for o in operators(edge.to_executorch().buffer) if o not in PRODUCT]
+    assert found == [*static, "delegate", *static, *OUTSIDE[DYNAMIC], "delegate"]
 
 
 def reasons(edge: edgewise.EdgeProgramManager) -> list[str]:

@@ -45,7 +45,8 @@ class XnnpackPartitioner(Partitioner):
 
     configs: names of rows of the operator table ("conv2d", "linear", ...) to delegate;
     None for all. config_precisions: one or several `ConfigPrecisionType`; None for all.
-    Quantized operators are of the other two: `XnnpackFloatingPointPartitioner` takes them, too.
+    FP32 alone takes operators between fixed scales, too, and computes them in floating point; what
+    is quantized at run time only `XnnpackFloatingPointPartitioner` does.
     per_op_mode: one partition for every operator, with the quantizations around it.
     verbose: say what is delegated and what is refused, by logging (INFO) where the program
     has set logging up, else on the standard error stream.
@@ -53,7 +54,7 @@ class XnnpackPartitioner(Partitioner):
     are inputs of the delegates, which the program holds. Recurrent layers still own theirs.
     """
 
-    _computes_in_floats = False  # quantized operators, too
+    _takes_dynamic_as_floats = False
 
     def __init__(
         self,
@@ -125,12 +126,18 @@ class XnnpackPartitioner(Partitioner):
                 return [Refusal(f"a precision of `config_precisions`: {wanted}", found.name)]
         return row.refusals(node, constants)
 
+    @property
+    def _floats_only(self) -> bool:
+        return self.config_precisions == {ConfigPrecisionType.FP32}
+
     def _precision(self, node: Node, constants: QuantizedConstants) -> ConfigPrecisionType:
         found = precision(node, constants)
         # A matrix product with quantized weights is a piece of a layer that somebody took apart.
-        if self._computes_in_floats and not is_quantization(node) and node.target not in PRODUCTS:
-            return ConfigPrecisionType.FP32
-        return found
+        if not self._floats_only or is_quantization(node) or node.target in PRODUCTS:
+            return found
+        if found == ConfigPrecisionType.DYNAMIC_QUANT and not self._takes_dynamic_as_floats:
+            return found
+        return ConfigPrecisionType.FP32
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tags what the rows accept; says for everything else why not."""
@@ -143,7 +150,7 @@ class XnnpackPartitioner(Partitioner):
         ]
         refused = {n: r for n in nodes if (r := self._reasons(n, constants))}
         refused |= {n: [_IN_PLACE] for n in partial_updates(exported_program).intersection(nodes)}
-        joined = [n for n in nodes if not (self._computes_in_floats and n in refused)]
+        joined = [n for n in nodes if not (self._floats_only and n in refused)]
         by_operator = units(joined, constants, set(nodes) - set(refused))
         accepted: dict[Node, list[Node]] = {}
         for operator, members in by_operator.items():
@@ -170,7 +177,7 @@ class XnnpackPartitioner(Partitioner):
         if is_getitem(node) or node in constants:
             return []
         row = row_of(node)
-        if row is not None and is_quantization(node) and not self._computes_in_floats:
+        if row is not None and is_quantization(node) and not self._floats_only:
             return row.refusals(node, constants)
         return self.refusals(node, constants)
 
@@ -256,7 +263,7 @@ class XnnpackFloatingPointPartitioner(XnnpackPartitioner):
     a quantization: both stay outside, and weights come dequantized.
     """
 
-    _computes_in_floats = True
+    _takes_dynamic_as_floats = True
 
     def __init__(self, per_op_mode: bool = False, verbose: bool = False) -> None:
         super().__init__(None, ConfigPrecisionType.FP32, per_op_mode, verbose)
