@@ -35,11 +35,54 @@ class _Twice(nn.Module):
         return self.layer(self.layer(x).relu())
 
 
+class _OfWeights(nn.Module):
+    """Layers whose weights are computed, from weights alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turned = nn.Parameter(torch.randn(64, 32))
+        self.normed = nn.utils.parametrizations.weight_norm(nn.Linear(32, 64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.normed(nn.functional.linear(x, self.turned.t()))
+
+
+class _StandardWeights(nn.Conv2d):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        w = self.weight - self.weight.mean((1, 2, 3), keepdim=True)
+        w = w / (w.std((1, 2, 3), keepdim=True) + 1e-5)
+        return nn.functional.conv2d(x, w, self.bias)
+
+
+class _WrittenWeights(nn.Module):
+    """The weight is another at each call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(32, 64))
+        self.register_buffer("gain", torch.ones(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.gain.mul_(1.0)
+        return nn.functional.linear(x, self.weight * self.gain)
+
+
+class _Product(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(64, 32))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.weight
+
+
 PRODUCT = "a product of two activations"
 FOUR = "4 bits are for linear layers"
 RECURRENT = "a recurrent layer is one operator"
 EMBEDDING = "tables of embeddings are quantized by int4-weight"
 DEPTHWISE = "XNNPACK has no depthwise kernel"
+COMPUTED = "its weight is computed"
+NO_LAYER = "a product with a weight that is no layer's"
 MODULE = "its weight is not that of an nn.Linear module"
 UNKNOWN = "XNNPACKQuantizer has no pattern for it"
 
@@ -47,7 +90,32 @@ UNKNOWN = "XNNPACKQuantizer has no pattern for it"
 CASES: dict[str, tuple[Any, tuple[int, ...], tuple[str, str, str, str, str]]] = {
     "linear of three dimensions": (lambda: nn.Linear(64, 32), ROWS, ("", "", "", "", "")),
     "a linear layer twice": (_Twice, ROWS, ("", "", "", "", "")),
+    "weights of weights": (_OfWeights, ROWS, ("", "", "", MODULE, MODULE)),
+    "weights of mean 0": (lambda: _StandardWeights(16, 8, 3), IMAGE, ("", "", "", FOUR, FOUR)),
+    "weights that are written": (_WrittenWeights, ROWS, (COMPUTED,) * 3 + (MODULE,) * 2),
+    "a weight of no layer": (_Product, ROWS, (NO_LAYER,) * 3 + (PRODUCT,) * 2),
     "conv1d": (lambda: nn.Conv1d(16, 8, 3), SEQUENCE, ("", "", "", FOUR, FOUR)),
+    "conv1d, even": (
+        lambda: nn.Conv1d(16, 8, 4, padding="same"),
+        SEQUENCE,
+        ("", "", "", FOUR, FOUR),
+    ),
+    "conv1d, no batch": (
+        lambda: nn.Conv1d(16, 8, 2, padding="same"),
+        SEQUENCE[1:],
+        ("", "", "", FOUR, FOUR),
+    ),
+    "conv2d, no batch": (lambda: nn.Conv2d(16, 8, 3), IMAGE[1:], ("", "", "", FOUR, FOUR)),
+    "transposed, no batch": (
+        lambda: nn.ConvTranspose2d(16, 8, 3),
+        IMAGE[1:],
+        ("", "", "", FOUR, FOUR),
+    ),
+    "transposed, dilated": (
+        lambda: nn.ConvTranspose2d(16, 8, 3, 2, dilation=2),
+        IMAGE,
+        ("", "", "", FOUR, FOUR),
+    ),
     "conv2d, padding by reflection": (
         lambda: nn.Conv2d(16, 8, 3, padding=1, padding_mode="reflect"),
         IMAGE,
@@ -109,7 +177,10 @@ def test_each_layer_is_quantized_or_told(name: str, scheme: str) -> None:
         line = f"asked for {scheme}; stays float: "
         assert line in " ".join(str(report).split())
         # An activation's product is no layer: it is in the report alone where others are quantized.
-        assert bool(said) == (any(o.has_weights for o in report.unquantized) or name == "bmm")
+        assert bool(said) == (
+            any(o.has_weights for o in report.unquantized)
+            or name in ("bmm", "a weight of no layer")
+        )
     if name != "embedding":
         want = model(x).detach().numpy()
         got = np.asarray(edgewise.load(program.buffer)(x))
@@ -154,3 +225,20 @@ def test_float16_is_quantized_in_one_delegate(name: str, scheme: str) -> None:
     want = model(x).detach().float().numpy()
     got = np.asarray(edgewise.load(program.buffer)(x)).astype(np.float32)
     assert np.abs(got - want).max() <= 0.03 * np.abs(want).max()
+
+
+@pytest.mark.parametrize(
+    ("pooling", "because"),
+    [
+        (nn.AvgPool2d(3, 2, ceil_mode=True), "got ceil_mode=True"),
+        (nn.AvgPool2d(2, divisor_override=3), "got divisor_override=3"),
+    ],
+)
+def test_averages_without_a_kernel_stay_in_float_and_are_told(
+    pooling: nn.Module, because: str
+) -> None:
+    model, x = nn.Sequential(nn.Conv2d(16, 8, 3), pooling).eval(), torch.randn(1, 16, 8, 8)
+    program = edgewise.compile(model, x, quantize="int8", calibration=[x], verbose=False)
+    (left,) = program.delegation_report().unquantized
+    assert left.operator == "aten.avg_pool2d.default"
+    assert because in left.reason

@@ -250,3 +250,13 @@ def test_a_result_that_is_read_elsewhere_is_quantized_before_the_clamp() -> None
 def test_two_clamps_are_one_fused_and_one_of_the_same_scale() -> None:
     model = Layers(lambda x, fc: F.relu(fc(x)).clamp(max=0.5), fc=nn.Linear(8, 4))
     assert observed(prepare(model, ROWS)) == {"linear": "iw>", "relu": ">o", "clamp": "i>o"}
+
+
+def test_integers_are_moved_as_integers_behind_what_alone_is_set() -> None:
+    """A setting for one operator: what only moves its result goes along, but for a None."""
+    model = nn.Sequential(nn.Conv2d(8, 8, 1), nn.MaxPool2d(2), nn.Flatten(), nn.Softmax(-1))
+    quantizer = XNNPACKQuantizer().set_operator_type(aten.conv2d.default, STATIC)
+    found = observed(prepare(model, IMAGE, quantizer))
+    assert found.keys() - {"softmax"} == {"conv2d", "max_pool2d", "flatten"}
+    quantizer.set_module_name("1", None)
+    assert observed(prepare(model, IMAGE, quantizer)).keys() - {"max_pool2d"} == {"conv2d"}

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.nn.utils import parametrize
 
 from edgewise.edge.export import export_module
 from edgewise.quantize._torchao import (
@@ -158,6 +159,7 @@ def with_integer_weights(
     """
     assert scheme.group_size is not None
     model = copy.deepcopy(model).eval()
+    model = _with_plain_layers(model)
     bits = getattr(torch, f"int{scheme.weights}")
     group = PerGroup(scheme.group_size)
 
@@ -190,6 +192,20 @@ def with_integer_weights(
     else:
         config = IntxWeightOnlyConfig(weight_dtype=bits, granularity=group)
     quantize_(model, config, is_grouped)
+    return model
+
+
+def _with_plain_layers(model: torch.nn.Module) -> torch.nn.Module:
+    """Linear layers whose weight is computed from others (`weight_norm`, ...) hold what it is."""
+    for name, module in list(model.named_modules()):
+        if not isinstance(module, torch.nn.Linear) or not parametrize.is_parametrized(module):
+            continue
+        size = module.in_features, module.out_features
+        plain = torch.nn.Linear(*size, bias=module.bias is not None, dtype=module.weight.dtype)
+        plain.load_state_dict({k: getattr(module, k) for k, _ in plain.named_parameters()})
+        if not name:
+            return plain.eval()
+        model.set_submodule(name, plain.eval())
     return model
 
 

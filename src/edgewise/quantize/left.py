@@ -43,7 +43,7 @@ _WEIGHTS = {
 """Operators that a scheme for weights means, by name; products of activations besides."""
 _PRODUCTS = {"matmul", "mm", "bmm", "baddbmm", "einsum", "scaled_dot_product_attention"}
 _RECURRENT = ("lstm", "gru", "rnn_")
-_MOVES = {"detach", "alias", "lift_fresh_copy", "_assert_tensor_metadata", "to", "_to_copy"}
+_MOVES = {"detach", "alias", "copy", "lift_fresh_copy", "_assert_tensor_metadata", "to", "_to_copy"}
 
 
 def _name(node: Node) -> str:

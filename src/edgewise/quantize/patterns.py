@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx import Node
+from torch.fx import Graph, Node
 
 aten = torch.ops.aten
 
@@ -62,9 +62,11 @@ class SameScale:
     """The result has its operand's scale: elements are moved, chosen or averaged.
 
     starts: whether it is quantized behind floats, too, its operand first.
+    against: why the node is not computed in integers.
     """
 
     starts: bool = False
+    against: Callable[[Node], str | None] = always
 
 
 @dataclass(frozen=True)
@@ -134,3 +136,31 @@ def _extend(found: list[Node], targets: frozenset[Any]) -> None:
     users = list(found[-1].users)
     if len(users) == 1 and users[0].target in targets and users[0].args[0] is found[-1]:
         found.append(users[0])
+
+
+def made_of_weights(graph: Graph) -> frozenset[Node]:
+    """Weights that nobody writes, and what is computed from them alone: `convert_pt2e` folds it."""
+    written = {
+        node.all_input_nodes[0].target
+        for node in graph.nodes
+        if _writes(node) and node.all_input_nodes and node.all_input_nodes[0].op == "get_attr"
+    }
+    found: set[Node] = set()
+    for node in graph.nodes:
+        if node.op == "get_attr":
+            known = node.target not in written
+        else:
+            target = node.target
+            pure = isinstance(target, torch._ops.OpOverload) and not (
+                _writes(node) or torch.Tag.nondeterministic_seeded in target.tags
+            )
+            sources = node.all_input_nodes
+            known = pure and bool(sources) and found.issuperset(sources)
+        if known:
+            found.add(node)
+    return frozenset(found)
+
+
+def _writes(node: Node) -> bool:
+    target = node.target
+    return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable

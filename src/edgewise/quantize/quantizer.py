@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -40,6 +40,7 @@ from edgewise.quantize.patterns import (
     Weighted,
     chain,
     is_float,
+    made_of_weights,
 )
 from edgewise.quantize.selection import NodeFilter, Selection, type_name
 
@@ -62,6 +63,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self._selection = Selection()
+        self._weights: frozenset[Node] = frozenset()
         self.left: list[Unquantized] = []
         """What was asked for and stays in floating point, once a model was annotated."""
 
@@ -110,8 +112,9 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
 
     def _annotated(self, model: GraphModule) -> GraphModule:
         self.left = []
+        self._weights = made_of_weights(model.graph)
         for node in model.graph.nodes:
-            if node.op != "call_function" or _is_annotated(node):
+            if node.op != "call_function" or node in self._weights or _is_annotated(node):
                 continue
             pattern = self.table.get(node.target)
             against = self._unknown(node) if pattern is None else self._annotate(node, pattern)
@@ -153,12 +156,15 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         return True
 
     def _unknown(self, node: Node) -> str:
+        if is_product(node) and not self._weights.isdisjoint(node.all_input_nodes):
+            return "a product with a weight that is no layer's; try torch.nn.functional.linear"
         return why_unknown(node) or f"{type(self).__name__} has no pattern for it"
 
     def _annotate(self, node: Node, pattern: Pattern) -> str | None:
         """Why the node stays in floating point; None if it does not, or is to."""
         config = self._selection.of(node)
         if config is None:
+            self._follow(node, pattern)
             return None
         strange = strange_dtype(node, self.dtypes)
         if strange is not None:
@@ -172,7 +178,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         is_dynamic = activation is not None and activation.is_dynamic
         if isinstance(pattern, Weighted):
             against = pattern.not_dynamic(node) if is_dynamic else None
-            return against or _weighted(nodes, pattern, config)
+            return against or _weighted(nodes, pattern, config, self._weights)
         if is_dynamic or activation is None:
             return "a product of two activations" if is_product(node) else None
         if isinstance(pattern, Elementwise):
@@ -181,8 +187,16 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
             return _joined(node, pattern, config)
         if isinstance(pattern, SameScale):
             starts = self.starts_anywhere or pattern.starts
-            return _same_scale(node, activation if starts else None)
+            return pattern.against(node) or _same_scale(node, activation if starts else None)
         return _fixed(node, pattern, activation)
+
+    def _follow(self, node: Node, pattern: Pattern) -> None:
+        """Integers are moved as integers where no setting says anything of the node."""
+        if not isinstance(pattern, SameScale) or self._selection.refuses(node):
+            return
+        strange = strange_dtype(node, self.dtypes) or pattern.against(node)
+        if strange is None and is_float(node):
+            _same_scale(node, None)
 
 
 def _is_annotated(node: Node) -> bool:
@@ -198,10 +212,12 @@ def mark(nodes: list[Node], inputs: dict[Node, Any], output: Any) -> None:
     nodes[-1].meta[Q_ANNOTATION_KEY].output_qspec = output
 
 
-def _weighted(nodes: list[Node], pattern: Weighted, config: QuantizationConfig) -> str | None:
+def _weighted(
+    nodes: list[Node], pattern: Weighted, config: QuantizationConfig, weights: Container[Node]
+) -> str | None:
     args = nodes[0].args
     activation, weight, bias = (args[i] if i < len(args) else None for i in pattern.places)
-    if not is_float(activation) or not isinstance(weight, Node) or weight.op != "get_attr":
+    if not is_float(activation) or not isinstance(weight, Node) or weight not in weights:
         return "its weight is computed, and so has no scale of its own"
     spec = config.weight
     by_channel = spec is not None and spec.qscheme == torch.per_channel_symmetric

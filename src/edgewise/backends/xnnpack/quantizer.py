@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -35,6 +36,19 @@ def _not_dynamic(node: Node) -> str | None:
     if not transposed and args["groups"] > 1 and weight.shape[1] == 1:
         return "XNNPACK has no depthwise kernel that quantizes activations while it runs"
     return None
+
+
+def _not_by_window(node: Node) -> str | None:
+    """Why XNNPACK has no kernel for the pooling: it divides by what the window has."""
+    args = arguments(node)
+    if args["ceil_mode"]:
+        return "XNNPACK averages no windows that reach beyond the image; got ceil_mode=True"
+    divisor = args.get("divisor_override")
+    kernel = args["kernel_size"]
+    size = math.prod(kernel if len(kernel) == 2 else [kernel[0]] * 2)
+    if divisor is None or (divisor == size and args["count_include_pad"]):
+        return None
+    return f"XNNPACK divides by the window's size; got divisor_override={divisor}"
 
 
 def _table() -> dict[Any, Pattern]:
@@ -109,12 +123,12 @@ def _table() -> dict[Any, Pattern]:
     for average in (
         aten.adaptive_avg_pool1d.default,
         aten.adaptive_avg_pool2d.default,
-        aten.avg_pool1d.default,
-        aten.avg_pool2d.default,
         aten.mean.default,
         aten.mean.dim,
     ):
         table[average] = SameScale(starts=True)
+    for pooling in (aten.avg_pool1d.default, aten.avg_pool2d.default):
+        table[pooling] = SameScale(starts=True, against=_not_by_window)
     return table
 
 
