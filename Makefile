@@ -18,7 +18,7 @@ NATIVE_FILES = $(shell find native -name '*.h' -o -name '*.cpp')
 CROSS := aarch64 armv7
 CROSS_TESTS := OFF
 
-.PHONY: help setup native demo test pytest ctest conformance interop mutation fuzz lint format sanitize docs bench wheel runtime-wheel clean distclean
+.PHONY: help setup native demo test pytest ctest conformance interop mutation fuzz lint format sanitize sanitize-threads docs bench wheel runtime-wheel clean distclean
 .PHONY: cross cross-test $(CROSS:%=cross-%) $(CROSS:%=cross-test-%) $(CROSS:%=cross-ctest-%)
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
@@ -32,7 +32,8 @@ help:
 	@echo "make interop    files of both sides on every release of ExecuTorch (downloads 6 GB once)"
 	@echo "make lint       ruff, mypy, clang-format"
 	@echo "make format     let ruff and clang-format rewrite the sources"
-	@echo "make sanitize   the native tests under AddressSanitizer and UBSan, threads under TSan"
+	@echo "make sanitize   the native tests under AddressSanitizer and UBSan"
+	@echo "make sanitize-threads  many threads at once under ThreadSanitizer"
 	@echo "make fuzz       damaged files of each kind, made by libFuzzer (FUZZ_SECONDS=300)"
 	@echo "make cross      the runtime for 64-bit and 32-bit Arm Linux, in build/cross"
 	@echo "make cross-test  the one for 64-bit Arm, built and run under qemu-user;"
@@ -122,6 +123,9 @@ sanitize: $(SANITIZE)/build.ninja
 	@UBSAN_OPTIONS=print_stacktrace=1 $(QUIET) --show '^[0-9]+% tests passed' \
 	  build/logs/sanitize-ctest.log "ctest under sanitizers" \
 	  ctest --test-dir $(SANITIZE) --output-on-failure --no-tests=error
+
+# Threads alone: a second instrumented build takes minutes, and is not part of .ci/run.
+sanitize-threads: | $(PACKAGES)
 	@$(QUIET) build/logs/threads-configure.log "configure" \
 	  cmake -S . -B $(THREADS) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
 	  "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g" -DEDGEWISE_SANITIZE=thread \

@@ -1,5 +1,5 @@
 // Many threads at once over programs, methods, sessions and profiles: every result is what one
-// thread computes. Built with EDGEWISE_SANITIZE=thread, it also finds races (`make sanitize`).
+// thread computes. Built with EDGEWISE_SANITIZE=thread, it also finds races (`make sanitize-threads`).
 #include <gtest/gtest.h>
 
 #include <atomic>
