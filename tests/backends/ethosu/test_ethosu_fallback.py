@@ -101,54 +101,63 @@ BOOLEAN_MOVES: dict[str, Callable[..., Any]] = {
 }
 TRUTHS = image(3, 4) > 0
 
-CASES = {
-    **{
-        f"booleans: {name}": Lowered(Fn(f), (TRUTHS,), NOT_U85, 0, {name: BOOLEANS}, False)
-        for name, f in BOOLEAN_MOVES.items()
-    },
-    **{
-        f"booleans on U85: {name}": Lowered(Fn(f), (TRUTHS,), ("U85",), 1, {}, False)
-        for name, f in BOOLEAN_MOVES.items()
-    },
-    "booleans by index": Lowered(
-        Fn(lambda c: c.index_select(1, torch.tensor([2, 0]))), (TRUTHS,), ("U85",), 0,
-        {"aten.index_select.default": "gathers numbers; got booleans"}, False,
-    ),
-    "integers, padded": Lowered(Fn(lambda x: F.pad(x, (1, 2), value=7)), (integers(3, 4),), ALL, 1),
-    "integers, a function of them": Lowered(
-        Fn(torch.abs), (integers(3, 4),), ALL, 0,
-        {"aten.abs.default": "operands are quantized real numbers"}, False,
-    ),
-    "a transposed convolution": Lowered(
-        Around(nn.ConvTranspose2d(4, 6, (1, 4), stride=(1, 2), padding=(0, 1)), after=6),
-        (image(),), NOT_U85, 2, {"aten.convolution.default": "equal strides if transposed"},
-    ),
-    "a large permutation": Lowered(
-        Fn(lambda x: torch.sigmoid(torch.tanh(x).permute(1, 0)) + 1),
-        (image(70000, 2),), NOT_U85, 2,
-        {"aten.permute_copy.default": "Vela compiles it for .*; got .*Transpose"},
-    ),
-    "windows with padding that is not counted": Lowered(
-        Around(nn.AvgPool2d((2, 9), 1, 1, count_include_pad=False)),
-        (image(),), NOT_U85, 2, {"aten.avg_pool2d.default": "windows of at most 8 x 8"},
-    ),
-    "windows with padding": Lowered(Around(nn.AvgPool2d((2, 9), 1, 1)), (image(),), ALL, 1),
-    "a convolution of large steps": Lowered(
-        nn.Conv2d(4, 4, 3, stride=(4, 7)), (image(),), ALL, 1
-    ),
-    "a sum of many": Lowered(Fn(torch.sum), (image(65537),), ALL, 1),
-    "a sum compared": Lowered(Fn(lambda a: a.sum() > 0.5), (image(3, 4),), ("U85",), 1),
-    "a sum compared elsewhere": Lowered(
-        Fn(lambda a: a.sum() > 0.5), (image(3, 4),), NOT_U85, 1,
-        {"aten.gt.Scalar": "others have no booleans"},
-    ),
-    "two paths": Lowered(Diamond(torch.sigmoid), (image(),), ALL, 1),
-    "two paths, hardsigmoid": Lowered(Diamond(F.hardsigmoid), (image(),), ALL, 1),
-    "branches": Lowered(
-        Branches(), (image(4), integers(4, 6)), ALL, 2, {}, False,
-        frozenset({"aten.sum.dim_IntList", "aten.gt.Scalar"}),
-    ),
-}  # fmt: skip
+
+def _cases() -> dict[str, Lowered]:
+    return {
+        **{
+            f"booleans: {name}": Lowered(Fn(f), (TRUTHS,), NOT_U85, 0, {name: BOOLEANS}, False)
+            for name, f in BOOLEAN_MOVES.items()
+        },
+        **{
+            f"booleans on U85: {name}": Lowered(Fn(f), (TRUTHS,), ("U85",), 1, {}, False)
+            for name, f in BOOLEAN_MOVES.items()
+        },
+        "booleans by index": Lowered(
+            Fn(lambda c: c.index_select(1, torch.tensor([2, 0]))), (TRUTHS,), ("U85",), 0,
+            {"aten.index_select.default": "gathers numbers; got booleans"}, False,
+        ),
+        "integers, padded": Lowered(
+            Fn(lambda x: F.pad(x, (1, 2), value=7)), (integers(3, 4),), ALL, 1
+        ),
+        "integers, a function of them": Lowered(
+            Fn(torch.abs), (integers(3, 4),), ALL, 0,
+            {"aten.abs.default": "operands are quantized real numbers"}, False,
+        ),
+        "a transposed convolution": Lowered(
+            Around(nn.ConvTranspose2d(4, 6, (1, 4), stride=(1, 2), padding=(0, 1)), after=6),
+            (image(),), NOT_U85, 2, {"aten.convolution.default": "equal strides if transposed"},
+        ),
+        "a large permutation": Lowered(
+            Fn(lambda x: torch.sigmoid(torch.tanh(x).permute(1, 0)) + 1),
+            (image(70000, 2),), NOT_U85, 2,
+            {"aten.permute_copy.default": "Vela compiles it for .*; got .*Transpose"},
+        ),
+        "windows with padding that is not counted": Lowered(
+            Around(nn.AvgPool2d((2, 9), 1, 1, count_include_pad=False)),
+            (image(),), NOT_U85, 2, {"aten.avg_pool2d.default": "windows of at most 8 x 8"},
+        ),
+        "windows with padding": Lowered(Around(nn.AvgPool2d((2, 9), 1, 1)), (image(),), ALL, 1),
+        "a convolution of large steps": Lowered(
+            nn.Conv2d(4, 4, 3, stride=(4, 7)), (image(),), ALL, 1
+        ),
+        "a sum of many": Lowered(Fn(torch.sum), (image(65537),), ALL, 1),
+        "a sum compared": Lowered(Fn(lambda a: a.sum() > 0.5), (image(3, 4),), ("U85",), 1),
+        "a sum compared elsewhere": Lowered(
+            Fn(lambda a: a.sum() > 0.5), (image(3, 4),), NOT_U85, 1,
+            {"aten.gt.Scalar": "others have no booleans"},
+        ),
+        "two paths": Lowered(Diamond(torch.sigmoid), (image(),), ALL, 1),
+        "two paths, hardsigmoid": Lowered(Diamond(F.hardsigmoid), (image(),), ALL, 1),
+        "branches": Lowered(
+            Branches(), (image(4), integers(4, 6)), ALL, 2, {}, False,
+            frozenset({"aten.sum.dim_IntList", "aten.gt.Scalar"}),
+        ),
+    }  # fmt: skip
+
+
+with torch.random.fork_rng(devices=[]):
+    torch.manual_seed(0)
+    CASES = _cases()  # each with the same weights in every run
 FLAT = [
     pytest.param(name, family, id=f"{name}, {family}")
     for name, case in CASES.items()
@@ -179,9 +188,9 @@ def test_falls_back_node_by_node(name: str, family: str) -> None:
         off = (found.int() - expected.int()).abs().max()
         assert off <= (0 if expected.dtype == torch.bool else 1)
         return
-    # Of 255 the range has: one of each of at most two quantizations in a row.
-    step = float(expected.max() - expected.min()) / 200
-    assert float((found - expected).abs().max()) <= 2 * step
+    # At least of the result's steps: what one operator rounds differently the next one enlarges.
+    step = float(expected.max() - expected.min()) / 255
+    assert float((found - expected).abs().max()) <= 3.5 * step
 
 
 BORDERS = ("quantized_decomposed.", "getitem", "_operator.getitem")
