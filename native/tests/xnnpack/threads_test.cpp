@@ -1,5 +1,6 @@
 // Many threads at once over programs, methods, sessions and profiles: every result is what one
-// thread computes. Built with EDGEWISE_SANITIZE=thread, it also finds races (`make sanitize-threads`).
+// thread computes. Built with EDGEWISE_SANITIZE=thread, it also finds races (`make
+// sanitize-threads`).
 #include <gtest/gtest.h>
 
 #include <atomic>
