@@ -167,12 +167,37 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "clamp": (lambda: Fn(lambda x: x.clamp(-0.5, 0.7)), (IMAGE,)),
     "sigmoid": (nn.Sigmoid, (IMAGE,)),
     "tanh": (nn.Tanh, (IMAGE,)),
+    "tanh_": (lambda: Fn(lambda x: (x + x).tanh_()), (IMAGE,)),
+    "sigmoid_": (lambda: act(conv(8, 8, 1), Fn(torch.sigmoid_)), (IMAGE,)),
+    "abs_": (lambda: act(conv(8, 8, 1), Fn(torch.abs_)), (IMAGE,)),
+    "neg_": (lambda: act(conv(8, 8, 1), Fn(torch.neg_)), (IMAGE,)),
+    "exp_": (lambda: Fn(lambda x: torch.tanh(x).exp_()), (IMAGE,)),
+    "log_": (lambda: Fn(lambda x: torch.exp(x).log_()), (IMAGE,)),
+    "relu_": (lambda: act(conv(8, 8, 1), nn.ReLU(inplace=True)), (IMAGE,)),
+    "leaky_relu_": (lambda: act(conv(8, 8, 1), nn.LeakyReLU(0.2, inplace=True)), (IMAGE,)),
+    "hardswish": (nn.Hardswish, (IMAGE,)),
+    "hardswish_": (lambda: act(conv(8, 8, 1), nn.Hardswish(inplace=True)), (IMAGE,)),
+    "conv-hardswish": (lambda: act(conv(8, 8, 3), nn.Hardswish()), (IMAGE,)),
+    "hardsigmoid": (nn.Hardsigmoid, (IMAGE,)),
+    "hardsigmoid_": (lambda: act(conv(8, 8, 1), nn.Hardsigmoid(inplace=True)), (IMAGE,)),
+    "rsqrt": (lambda: Fn(lambda x: torch.rsqrt(x.abs() + 0.5)), (IMAGE,)),
+    "rsqrt_": (lambda: Fn(lambda x: (x.abs() + 0.5).rsqrt_()), (IMAGE,)),
     "softmax": (lambda: nn.Softmax(-1), ((4, 16),)),
     "softmax-channels": (lambda: nn.Softmax(1), (SQUARE,)),
+    "softmax-channels-many": (lambda: nn.Softmax(1), ((1, 8, 100, 100),)),
+    "softmax-rows-many": (lambda: nn.Softmax(-1), ((5000, 8),)),
     # pooling, reductions
     "max_pool": (lambda: nn.MaxPool2d(2), (SQUARE,)),
     "max_pool-padded": (lambda: nn.MaxPool2d(3, 2, 1), (SQUARE,)),
     "max_pool-padded-odd": (lambda: nn.MaxPool2d(3, 2, 1), (IMAGE,)),
+    "max_pool-indices": (
+        lambda: Fn(lambda x: F.max_pool2d(x, 2, return_indices=True)[0]),
+        (SQUARE,),
+    ),
+    "max_pool-indices-aten": (
+        lambda: Fn(lambda x: torch.ops.aten.max_pool2d_with_indices(x, [3, 3], [2, 2], [1, 1])[0]),
+        (SQUARE,),
+    ),
     "avg_pool": (lambda: nn.AvgPool2d(2), (SQUARE,)),
     "avg_pool-counted": (lambda: nn.AvgPool2d(3, 2, 1), (IMAGE,)),
     "avg_pool-same": (lambda: nn.AvgPool2d(3, 1, 1, count_include_pad=False), (IMAGE,)),
@@ -185,6 +210,14 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "mean-kept": (lambda: Fn(lambda x: x.mean((2, 3), keepdim=True)), (IMAGE,)),
     "mean-all": (lambda: Fn(lambda x: x.mean()), (IMAGE,)),
     "sum": (lambda: Fn(lambda x: x.sum(1)), ((1, 4, 3, 3),)),
+    "sum-rows": (lambda: Fn(lambda x: x.sum(-1)), ((2, 4),)),
+    "sum-columns": (lambda: Fn(lambda x: x.sum(0)), ((5, 3),)),
+    "sum-kept": (lambda: Fn(lambda x: x.sum(-1, keepdim=True)), ((3, 7),)),
+    "sum-dims": (lambda: Fn(lambda x: x.sum((1, 3))), (IMAGE,)),
+    "sum-dims-kept": (lambda: Fn(lambda x: x.sum((-1, -2), keepdim=True)), (IMAGE,)),
+    "sum-3d": (lambda: Fn(lambda x: x.sum(1)), ((2, 30, 4),)),
+    "sum-all": (lambda: Fn(lambda x: x.sum()), ((3, 5),)),
+    "conv-sum": (lambda: act(conv(8, 8, 3), Fn(lambda x: x.sum((2, 3)))), (IMAGE,)),
     "amax": (lambda: Fn(lambda x: torch.amax(x, 1)), (IMAGE,)),
     "amin": (lambda: Fn(lambda x: torch.amin(x, (1, 2))), (IMAGE,)),
     # moves (beside something that computes)
@@ -192,6 +225,12 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "cat-rows": (lambda: Fn(lambda a, b: torch.cat([a, b], 2)), (IMAGE, (1, 8, 2, 7))),
     "pad": (lambda: Fn(lambda x: F.pad(x, (1, 2, 0, 1))), (IMAGE,)),
     "pad-value": (lambda: Fn(lambda x: F.pad(x, (1, 2, 0, 1), value=0.5)), (IMAGE,)),
+    "pad-reflect": (
+        lambda: Fn(lambda x: torch.tanh(F.pad(x, (1, 2, 0, 1), mode="reflect"))),
+        (IMAGE,),
+    ),
+    "pad-reflect-1d": (lambda: act(nn.ReflectionPad1d(2), nn.Tanh()), ((2, 8, 9),)),
+    "conv-reflect": (lambda: conv(8, 8, 3, padding=1, padding_mode="reflect"), (IMAGE,)),
     "slice": (lambda: Fn(lambda x: x[:, 2:6, :, 1:]), (IMAGE,)),
     "slice-back": (lambda: Fn(lambda x: x[..., -3:-1]), (IMAGE,)),
     "select": (lambda: Fn(lambda x: torch.tanh(x[:, 3])), (IMAGE,)),
@@ -253,3 +292,69 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...], str]] = {
     "idle-clamp": (lambda: Fn(lambda x: x.clamp(-99, 99)), (IMAGE,), "must compute something"),
     "no-op": (lambda: Fn(lambda x: x.reshape(1, -1)), (IMAGE,), "must compute something|int8"),
 }
+
+ONES: Shape = (1, 1, 9, 7)
+CONV = "convolution"
+
+
+def behind(function: Callable[..., Tensor], channels: int = 8) -> nn.Module:
+    """Of a convolution's result."""
+    return act(conv(8, channels, 1), Fn(function))
+
+
+def before(function: Callable[..., Tensor]) -> nn.Module:
+    return act(Fn(function), conv(8, 8, 1))
+
+
+IDLE: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...], list[str]]] = {
+    # alone
+    "add-zero": (lambda: Fn(lambda x: x + 0), (IMAGE,), []),
+    "zero-add": (lambda: Fn(lambda x: 0 + x), (IMAGE,), []),
+    "add-zeros": (lambda: Fn(lambda x: x + torch.zeros(8, 1, 1)), (IMAGE,), []),
+    "sub-zero": (lambda: Fn(lambda x: x - 0.0), (IMAGE,), []),
+    "sub-zeros": (lambda: Fn(lambda x: x - torch.zeros(IMAGE)), (IMAGE,), []),
+    "mul-one": (lambda: Fn(lambda x: x * 1), (IMAGE,), []),
+    "mul-ones": (lambda: Fn(lambda x: torch.ones(1) * x), (IMAGE,), []),
+    "div-one": (lambda: Fn(lambda x: x / 1), (IMAGE,), []),
+    "mean": (lambda: Fn(lambda x: x.mean(1, keepdim=True)), (ONES,), []),
+    "mean-dims": (lambda: Fn(lambda x: x.mean((0, 1), keepdim=True)), (ONES,), []),
+    "sum": (lambda: Fn(lambda x: x.sum(1, keepdim=True)), (ONES,), []),
+    "amax": (lambda: Fn(lambda x: x.amax(1, keepdim=True)), (ONES,), []),
+    "amin": (lambda: Fn(lambda x: x.amin(1, keepdim=True)), (ONES,), []),
+    "amax-cut": (lambda: Fn(lambda x: x.amax(1)), (ONES,), []),
+    "nearest": (lambda: nn.Upsample(scale_factor=1.0), (IMAGE,), []),
+    "bilinear": (lambda: nn.Upsample(size=(9, 7), mode="bilinear"), (IMAGE,), []),
+    "max_pool": (lambda: nn.MaxPool2d(1), (IMAGE,), []),
+    "avg_pool": (lambda: nn.AvgPool2d(1), (IMAGE,), []),
+    "adaptive": (lambda: nn.AdaptiveAvgPool2d((9, 7)), (IMAGE,), []),
+    "max-itself": (lambda: Fn(lambda x: torch.maximum(x, x)), (IMAGE,), []),
+    "min-itself": (lambda: Fn(lambda x: torch.minimum(x, x)), (IMAGE,), []),
+    "leaky_relu": (lambda: nn.LeakyReLU(1.0), (IMAGE,), []),
+    "two": (lambda: Fn(lambda x: (x + 0) * 1), (IMAGE,), []),
+    # at the ends of a partition: the rest is delegated
+    "behind-add": (lambda: behind(lambda x: x + 0), (IMAGE,), [CONV]),
+    "before-add": (lambda: before(lambda x: 0 + x), (IMAGE,), [CONV]),
+    "behind-two": (lambda: behind(lambda x: (x - 0) / 1), (IMAGE,), [CONV]),
+    "before-mul": (lambda: before(lambda x: x * 1), (IMAGE,), [CONV]),
+    "behind-max_pool": (lambda: act(conv(8, 8, 1), nn.MaxPool2d(1)), (IMAGE,), [CONV]),
+    "before-avg_pool": (lambda: act(nn.AvgPool2d(1), conv(8, 8, 1)), (IMAGE,), [CONV]),
+    "behind-mean": (lambda: behind(lambda x: x.mean(1, keepdim=True), 1), (IMAGE,), [CONV]),
+    "before-amax": (
+        lambda: act(Fn(lambda x: x.amax(1, keepdim=True)), conv(1, 8, 1)),
+        (ONES,),
+        [CONV],
+    ),
+    "behind-max-itself": (lambda: behind(lambda x: torch.maximum(x, x)), (IMAGE,), [CONV]),
+    "both": (
+        lambda: act(Fn(lambda x: x + 0), conv(8, 8, 1), nn.LeakyReLU(1.0)),
+        (IMAGE,),
+        [CONV],
+    ),
+    # inside of one they go with it
+    "inside": (
+        lambda: act(conv(8, 8, 1), Fn(lambda x: x + 0), conv(8, 8, 1)),
+        (IMAGE,),
+        ["add", CONV, CONV],
+    ),
+}
+"""Operators whose result is their operand, and what is delegated of the model."""

@@ -198,7 +198,7 @@ def test_padding_that_depends_on_a_size() -> None:
         assert steps_off(program, made, torch.randn(rows, 8)) <= 1
 
 
-WIDE = (1, 8, 9, 8)
+SIX = (1, 6, 9, 8)
 CAT = CustomDelegationOptions(force_delegate_cat=True)
 PADDED = CustomDelegationOptions(allow_padded_channels=True)
 
@@ -222,11 +222,18 @@ def joined(dim: int) -> nn.Module:
         (lambda: Fn(lambda x: x * x), (1, 8, 3, 3), "SDK_25_06", None, True),
         (lambda: Fn(lambda x: x * x), (1, 3, 3, 3), "SDK_25_06", None, False),
         (lambda: Fn(lambda x: x * x), (1, 3, 3, 3), "SDK_25_06", PADDED, True),
-        (lambda: joined(2), WIDE, "SDK_25_06", None, True),
-        (lambda: joined(2), IMAGE, "SDK_25_06", None, False),  # 7 may be the channels
-        (lambda: joined(2), IMAGE, "SDK_25_06", CAT, True),
-        (lambda: joined(2), IMAGE, "SDK_25_06", PADDED, True),
-        (lambda: joined(2), IMAGE, "reference", None, True),
+        (lambda: joined(2), IMAGE, "SDK_25_06", None, True),
+        (lambda: joined(1), IMAGE, "SDK_25_06", None, True),
+        (lambda: joined(2), SIX, "SDK_25_06", None, False),
+        (lambda: joined(1), SIX, "SDK_25_06", None, False),
+        (lambda: joined(2), SIX, "SDK_25_06", CAT, True),
+        (lambda: joined(2), SIX, "SDK_25_06", PADDED, True),
+        (lambda: joined(2), SIX, "reference", None, True),
+        (lambda: joined(1), (1, 5, 8), "SDK_25_06", None, True),  # of tokens
+        (lambda: joined(2), (1, 8, 5), "SDK_25_06", None, True),  # of a signal
+        (lambda: joined(2), (1, 5, 6), "SDK_25_06", None, False),
+        (lambda: joined(0), (5, 8), "SDK_25_06", None, True),
+        (lambda: joined(0), (8, 5), "SDK_25_06", None, False),
     ],
 )
 def test_channels_of_older_converters(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,15 +69,94 @@ def test_round_trip(options: dict[str, Any]) -> None:
         assert (list(found) if isinstance(value, list) else found) == value
 
 
-def test_specification_s_arguments() -> None:
-    """config, neutron_converter_flavor, extra_flags, operators_not_to_delegate, by position."""
-    builder = NeutronCompileSpecBuilder()
-    specs = builder.neutron_compile_spec("imxrt700", "SDK_25_06", "f", ["aten::add"]).build()
-    read = NeutronOptions.read(specs)
-    assert read.neutron_converter_flavor == "SDK_25_06"
-    assert read.extra_flags == ("f",)
+def test_once() -> None:
+    builder = NeutronCompileSpecBuilder().neutron_compile_spec("imxrt700")
     with pytest.raises(ValueError, match="called once"):
         builder.neutron_compile_spec("imxrt700")
+
+
+ADD = ["aten::add"]
+NAMED = {"operators_not_to_delegate": ("aten_add",)}
+FLAVOR = {"neutron_converter_flavor": "SDK_25_06"}
+FLAG = {"extra_flags": ("--a=1",)}
+OUT = {"intermediates_dir": "out"}
+BUILDER = lambda *given: NeutronCompileSpecBuilder().neutron_compile_spec(*given).build()  # noqa: E731
+
+
+@pytest.mark.parametrize(
+    ("call", "given", "read"),
+    [
+        # 1.0, 1.1: flavor, system_config, extra_flags, operators[, format conversion]
+        (generate_neutron_compile_spec, ("SDK_25_06",), FLAVOR),
+        (generate_neutron_compile_spec, ("SDK_25_06", None, "--a=1", ADD), FLAVOR | FLAG | NAMED),
+        (
+            generate_neutron_compile_spec,
+            ("SDK_25_06", None, "verbose", None, False),
+            FLAVOR | {"extra_flags": ("verbose",), "use_neutron_for_format_conversion": False},
+        ),
+        (generate_neutron_compile_spec, (None, None, "--a=1"), FLAG),
+        # 1.2, 1.3: system_config, extra_flags, operators, format, fetch, dump
+        (generate_neutron_compile_spec, (None, "--a=1", ADD), FLAG | NAMED),
+        (
+            generate_neutron_compile_spec,
+            (None, "--a=1", ADD, False, True, True),
+            FLAG
+            | NAMED
+            | {
+                "use_neutron_for_format_conversion": False,
+                "fetch_constants_to_sram": True,
+                "dump_kernel_selection_code": True,
+            },
+        ),
+        # 1.4: system_config, extra_flags, intermediates_dir, operators, format, fetch, dump, ...
+        (generate_neutron_compile_spec, (None, "--a=1", "out", ADD), FLAG | OUT | NAMED),
+        (generate_neutron_compile_spec, (None, None, Path("out")), OUT),
+        (
+            generate_neutron_compile_spec,
+            (None, None, "out", None, True, True, False, True),
+            OUT | {"fetch_constants_to_sram": True, "use_profiling": True},
+        ),
+        # the builder, of 1.0 and 1.1: flavor, extra_flags, operators, format
+        (BUILDER, ("SDK_25_06", "f", ADD), FLAVOR | {"extra_flags": ("f",)} | NAMED),
+        (BUILDER, ("reference",), {"neutron_converter_flavor": "reference"}),
+        # 1.2, 1.3: extra_flags, operators, format, fetch, dump
+        (
+            BUILDER,
+            ("--a=1", ADD, False),
+            FLAG | NAMED | {"use_neutron_for_format_conversion": False},
+        ),
+        (BUILDER, (None, ADD), NAMED),
+        # 1.4: intermediates_dir, extra_flags, operators, ...
+        (BUILDER, ("out", "--a=1", ADD), OUT | FLAG | NAMED),
+        (BUILDER, (None, "--a=1"), FLAG),
+    ],
+)
+def test_the_order_of_any_release(
+    call: Callable[..., list[CompileSpec]], given: tuple[Any, ...], read: dict[str, Any]
+) -> None:
+    assert NeutronOptions.read(call("imxrt700", *given)) == NeutronOptions("imxrt700", **read)
+
+
+@pytest.mark.parametrize(
+    ("call", "given", "shown"),
+    [
+        (generate_neutron_compile_spec, ("SDK 25.06",), "got 'SDK 25.06'; try"),
+        (generate_neutron_compile_spec, ("imx95",), "got 'imx95'; try"),
+        (generate_neutron_compile_spec, (None, "SDK_25_06"), "got None, 'SDK_25_06'; try"),
+        (generate_neutron_compile_spec, (None, None, None, "SDK_25_06"), "'SDK_25_06'; try"),
+        (generate_neutron_compile_spec, (None,) * 9, "got None, None"),
+        (generate_neutron_compile_spec, (None, 3), "got None, 3; try"),
+        (BUILDER, (None, "SDK_25_06"), "got None, 'SDK_25_06'; try"),
+        (BUILDER, ("SDK_25_06", "SDK_25_06"), "by name: .*neutron_converter_flavor="),
+        (BUILDER, ("SDK_25_06", ADD), r"got 'SDK_25_06', \['aten::add'\]"),
+    ],
+)
+def test_no_release_s_order(
+    call: Callable[..., list[CompileSpec]], given: tuple[Any, ...], shown: str
+) -> None:
+    """Nothing that stands by position is dropped."""
+    with pytest.raises(TypeError, match=rf"in the order of a release of ExecuTorch; .*{shown}"):
+        call("imxrt700", *given)
 
 
 @pytest.mark.parametrize(

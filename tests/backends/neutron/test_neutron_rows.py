@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from neutron_cases import ACCEPTED, REFUSED, Shape
+from neutron_cases import ACCEPTED, IDLE, REFUSED, Fn, Shape
 from torch import nn
 from torch.export import ExportedProgram
 
@@ -29,12 +29,40 @@ pytest.importorskip("ai_edge_litert")
 pytestmark = pytest.mark.litert
 
 
-def quantized(make: Callable[[], nn.Module], shapes: tuple[Shape, ...]) -> ExportedProgram:
+Make = Callable[[], nn.Module]
+
+
+def quantized(make: Make, batches: Sequence[tuple[torch.Tensor, ...]]) -> ExportedProgram:
+    """Calibrated with the batches."""
     torch.manual_seed(0)
-    batches = [tuple(torch.randn(s) for s in shapes) for _ in range(4)]
     return quantize(
         make().eval(), batches[0], "int8", NeutronQuantizer, calibration=batches, progress=False
     )
+
+
+def around_zero(shapes: tuple[Shape, ...]) -> list[tuple[torch.Tensor, ...]]:
+    generator = torch.Generator().manual_seed(0)
+    return [tuple(torch.randn(s, generator=generator) for s in shapes) for _ in range(4)]
+
+
+def beside_zero(shapes: tuple[Shape, ...]) -> list[tuple[torch.Tensor, ...]]:
+    """Each operand has a range of its own, not around zero."""
+    generator = torch.Generator().manual_seed(2)
+    return [
+        tuple((2 + i) * torch.rand(s, generator=generator) - 0.3 for i, s in enumerate(shapes))
+        for _ in range(4)
+    ]
+
+
+def with_another_result(program: ExportedProgram, factor: float, offset: int) -> ExportedProgram:
+    """The same with other steps of the result, than which calibration found."""
+    last = [n for n in program.graph.nodes if "quantize_per_tensor" in str(n.target)][-1]
+    quantize_ = last.args[0]
+    for node in (quantize_, last):
+        scale, zero = node.args[1] * factor, max(-128, min(127, node.args[2] + offset))
+        node.args = (node.args[0], scale, zero, *node.args[3:])
+    program.graph_module.recompile()
+    return program
 
 
 def lowered(program: ExportedProgram, **options: Any) -> ExecutorchProgramManager:
@@ -43,10 +71,6 @@ def lowered(program: ExportedProgram, **options: Any) -> ExecutorchProgramManage
     )
     partitioner = NeutronPartitioner(spec)
     return edgewise.to_edge_transform_and_lower(program, partitioner=[partitioner]).to_executorch()
-
-
-WRAPS = {"sum"}
-"""LiteRT's reference kernel does not cut what is outside of int8."""
 
 
 ROWS = {str(target): row for row in all_rows() for target in row.targets}
@@ -60,16 +84,16 @@ def declared(lowered: ExecutorchProgramManager) -> int:
 
 
 def assert_within_steps(
-    program: ExportedProgram, lowered: ExecutorchProgramManager, shapes: Any, saturates: bool
+    program: ExportedProgram,
+    lowered: ExecutorchProgramManager,
+    batches: Sequence[tuple[torch.Tensor, ...]],
 ) -> None:
     """Each element is near enough to the PT2E reference, in steps of the result's scale."""
     scale = [n for n in program.graph.nodes if "quantize_per_tensor" in str(n.target)][-1].args[1]
     reference = program.module()
     run = load(bytes(lowered.buffer))
-    generator = torch.Generator().manual_seed(1)
     steps = declared(lowered)
-    for size in (1.0, 3.0) if saturates else (0.2,):
-        inputs = [size * torch.randn(s, generator=generator) for s in shapes]
+    for inputs in batches:
         want = reference(*inputs).detach()
         found = torch.from_numpy(np.ascontiguousarray(run(*(x.numpy() for x in inputs))))
         bound = torch.full(want.shape, (steps + 1e-3) * scale)
@@ -77,23 +101,74 @@ def assert_within_steps(
         assert_bounded(found.reshape(want.shape), want, bound, inputs=inputs, why=why)
 
 
+BORDER = {
+    "quantized_decomposed.quantize_per_tensor.default",
+    "quantized_decomposed.dequantize_per_tensor.default",
+}
+
+
+def is_whole(made: ExecutorchProgramManager) -> bool:
+    return {n.operator for n in made.delegation_report().refused} <= BORDER
+
+
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_accepted(name: str) -> None:
     make, shapes = ACCEPTED[name]
-    program = quantized(make, shapes)
+    batches = around_zero(shapes)
+    program = quantized(make, batches)
+    made = lowered(program)
+    assert is_whole(made), str(made.delegation_report())
+    beyond = [tuple(3 * x for x in batch) for batch in batches[:1]]  # saturates
+    assert_within_steps(program, made, [batches[1], *beyond])
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_ranges_that_differ(name: str) -> None:
+    """Operands beside zero, results in other steps; where the row wants the operand's, these."""
+    make, shapes = ACCEPTED[name]
+    batches = beside_zero(shapes)
+    program = with_another_result(quantized(make, batches), 1.37, 5)
+    made = lowered(program)
+    if is_whole(made):
+        assert_within_steps(program, made, batches[:2])
+        return
+    told = {str(r) for n in made.delegation_report().refused for r in n.refusals}
+    assert any(re.search("quantized alike|a result with the scale", r) for r in told), told
+    program = quantized(make, batches)
+    made = lowered(program)
+    assert_within_steps(program, made, batches[:2])
+    assert is_whole(made), str(made.delegation_report())
+
+
+def test_sum_of_a_few_numbers() -> None:
+    x = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.0, 0.1, 0.1, 0.1]])
+    program = quantized(lambda: Fn(lambda x: x.sum(-1)), [(x,)])
+    made = lowered(program)
+    assert is_whole(made)
+    assert_within_steps(program, made, [(x,)])
+    found = torch.tensor(np.asarray(load(bytes(made.buffer))(x)))
+    assert_bounded(found, torch.tensor([1.0, 0.3]), torch.full((2,), 4 * 0.5 / 255), inputs=(x,))
+
+
+@pytest.mark.parametrize("name", IDLE)
+def test_what_gives_its_operand(name: str) -> None:
+    """The converter removes it, and makes no program of a partition that has nothing else."""
+    make, shapes, delegated = IDLE[name]
+    batches = around_zero(shapes)
+    program = quantized(make, batches)
     made = lowered(program)
     report = made.delegation_report()
-    left = {n.operator for n in report.refused}
-    assert left <= {
-        "quantized_decomposed.quantize_per_tensor.default",
-        "quantized_decomposed.dequantize_per_tensor.default",
-    }, str(report)
-    assert_within_steps(program, made, shapes, saturates=name not in WRAPS)
+    taken = [n.operator for n in report.nodes if n.partition and n.operator in ROWS]
+    assert sorted(n.split(".")[1] for n in taken) == delegated, str(report)
+    idle = [n for n in report.refused if n.operator not in BORDER]
+    assert all("compute something" in str(n.refusals) for n in idle)
+    assert bool(idle) == (name != "inside")
+    assert_within_steps(program, made, batches[:2])
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str) -> None:
     make, shapes, message = REFUSED[name]
-    made = lowered(quantized(make, shapes))
+    made = lowered(quantized(make, around_zero(shapes)))
     reasons = [str(r) for n in made.delegation_report().refused for r in n.refusals]
     assert any(re.search(message, r) for r in reasons), reasons

@@ -133,12 +133,15 @@ def _grows(q: Query) -> str | None:
 
 
 def _cat_channels(q: Query) -> str | None:
-    """Which dimension will be the channels depends on what else is delegated: of a concatenation
-    of images the second, else the last. None may have to be padded."""
-    if q.rules.options.force_delegate_cat or len(q.shape) < 2:
+    """Channels are the second dimension of images, else the last. With three dimensions either
+    may be: what else is delegated decides it."""
+    rank = len(q.shape)
+    if q.rules.options.force_delegate_cat or rank < 2:
         return None
-    shapes = [tuple(fake(part).shape) for part in q.args["tensors"]]
-    return padded(q, [shape[dim] for shape in (*shapes, q.shape) for dim in (1, -1)])
+    shapes = [*(tuple(fake(part).shape) for part in q.args["tensors"]), q.shape]
+    dims = {3: (1, -1), 4: (1,)}.get(rank, (-1,))
+    found = [padded(q, [shape[dim] for shape in shapes]) for dim in dims]
+    return None if None in found else found[0]
 
 
 def _padded_dims(args: dict[str, Any]) -> Sequence[int]:
@@ -227,7 +230,7 @@ add_row(
         _cat,
         (
             Constraint(
-                "second and last dimensions that the target's multiply-accumulates divide "
+                "channels of operands and result that the target's multiply-accumulates divide "
                 "(converters before 2026)",
                 _cat_channels,
                 PADDED_HINT,
