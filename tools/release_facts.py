@@ -23,6 +23,9 @@ def load_libraries() -> None:
     import executorch
     import torch
 
+    # First: kernels register with the runtime that is loaded already.
+    from executorch.extension.pybindings import portable_lib  # noqa: F401
+
     with contextlib.suppress(ImportError):
         import executorch.kernels.quantized
     try:

@@ -54,9 +54,9 @@ def compile(
     of inputs, each a tuple, or a tensor for one input. keep_float: names of modules that
     are not quantized. group_size: weights that share a scale, for 4-bit schemes.
 
-    runtime: what the file is for: None for every release of ExecuTorch from 1.0 on,
-    "executorch>=1.5" for those from then on, "edgewise" for this project's runtime; later ones
-    take smaller files (see docs/file-format.md).
+    runtime: what the file is for: None for every release of ExecuTorch from 1.0 on where that
+    costs neither size nor speed (the report marks the rest), "executorch>=1.0" for those from then
+    on, whatever it costs, "edgewise" for this project's runtime (see docs/releases.md).
     missing_kernels: "error", "warn" or "ignore": what to do about operators that the runtime has no
     kernel for, nor this process; see docs/custom-operators.md.
 

@@ -60,6 +60,13 @@ CASES: dict[str, tuple[nn.Module, Any, dict[str, Any], str, str]] = {
         LATER.format("1.5"),
         "float16 weights of Conv2d",
     ),
+    "volumes": (
+        nn.Conv3d(1, 2, 2),
+        (IMAGE.reshape(1, 1, 4, 6, 10),),
+        {},
+        OURS,
+        "aten::convolution.out of volumes",
+    ),
     "transposed, for 1.5": (
         nn.ConvTranspose2d(4, 4, 3).half(),
         (HALF,),

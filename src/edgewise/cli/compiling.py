@@ -82,8 +82,8 @@ RuntimeTarget = Annotated[
     typer.Option(
         "--runtime",
         metavar="TARGET",
-        help="What the files are for: executorch>=1.5, or edgewise; default: every release of "
-        "ExecuTorch.",
+        help="What the files are for: executorch>=1.0 (or a later one), or edgewise; default: "
+        "every release of ExecuTorch where that costs nothing.",
     ),
 ]
 

@@ -36,10 +36,12 @@ class ExecutorchBackendConfig:
     of delegates; the name of the file for it, or None to leave it in the program.
     extract_delegate_segments: payloads as segments of the file rather than inside the
     flatbuffer (those that are read while the program runs lie inside of it in any case).
-    runtime: what the file is for: None, every release of ExecuTorch from 1.0 on;
-    "executorch>=1.5", those from then on; "edgewise", this project's runtime.
+    runtime: what the file is for: None, every release of ExecuTorch from 1.0 on where that costs
+    neither size nor speed; "executorch>=1.0", those from then on, whatever it costs; "edgewise",
+    this project's runtime.
     emit_stacktrace: write source lines of instructions. missing_kernels: what to do about
-    operators that this project's runtime has no kernel for: "warn", "error" or "ignore"."""
+    operators that this project's runtime has no kernel for, and about what a release that was asked
+    for lacks: "warn", "error" or "ignore"."""
 
     segment_alignment: int = 128
     constant_tensor_alignment: int = 16

@@ -21,19 +21,22 @@ from edgewise.releases import KNOWN, Release, Target, shown
 _UNBOUNDED = 2
 _CONVOLUTIONS = ("Conv2d", "DepthwiseConv2d", "ConvTranspose2d")
 _PACKING = ("FullyConnected", *_CONVOLUTIONS)
-_FP32, _FP16, _QCINT8, _QCINT4, _QBINT8 = 1, 2, 6, 8, 15
-_STORED = (3, _QCINT8, _QCINT4, 10, _QBINT8)
+_FP32, _FP16, _QCINT8, _QCINT4, _QBINT4, _QBINT8 = 1, 2, 6, 8, 10, 15
+_STORED = (3, _QCINT8, _QCINT4, _QBINT4, _QBINT8)
 
 
 @dataclass(frozen=True)
 class Need:
-    """What a file uses, and the first release that has it; None: no release has."""
+    """What a file uses, and the first release that has it; None: no release has. processor: where
+    earlier ones lack it; empty: everywhere."""
 
     what: str
     since: Release | None
+    processor: str = ""
 
     def __str__(self) -> str:
-        return f"{self.what} ({f'from {shown(self.since)} on' if self.since else 'no release'})"
+        since = f"from {shown(self.since)} on" if self.since else "no release"
+        return f"{self.what} ({since}{f', on {self.processor}' if self.processor else ''})"
 
 
 def needs_of(data: bytes | memoryview) -> list[Need]:
@@ -80,6 +83,10 @@ def _needs(program: Program, segments: Sequence[Any]) -> Iterator[Need]:
                     one = operators[call.op_index]
                     name = f"{one.name}.{one.overload}".removesuffix(".")
                     yield Need(f"operator {name}", table["operators"].get(name))
+                    if name == "aten::convolution.out":
+                        weights = (plan.values or [])[(call.args or [])[1]].val
+                        if isinstance(weights, Tensor) and len(weights.sizes or []) > 4:
+                            yield Need("operator aten::convolution.out of volumes", None)
         for value in plan.values or []:
             if isinstance(value.val, Tensor) and value.val.shape_dynamism == _UNBOUNDED:
                 yield Need("a size without a bound", None)
@@ -118,6 +125,9 @@ def _of_payload(payload: Any, nodes: Mapping[str, Release]) -> Iterator[Need]:
             if name.endswith("_id") and not name.startswith("output") and id_ != INVALID_ID
         }
         yield from _of_weights(kind, read_from)
+        grouped = kind == "FullyConnected" and read_from["filter_id"].datatype == _QBINT4
+        if grouped and tensors[table.output_id].datatype == _FP16:
+            yield Need("4-bit weights in groups beside float16", (1, 5), "x86-64")
         for name, tensor in read_from.items():
             packed = kind in _PACKING and name in ("filter_id", "bias_id")
             if packed and read_from["filter_id"].constant_buffer_idx:
