@@ -18,10 +18,8 @@ from ours import run_file
 RECORDED = Path(__file__).parents[1] / "data" / "releases"
 FILES = sorted(RECORDED.glob("*/*.pte"))
 RELEASES = ("1.0.1", "1.1.0", "1.2.0", "1.4.1")
-REFUSED = {
-    f"{release}-{name}" for release in ("1.0.1", "1.1.0", "1.2.0") for name in ("kv_cache", "map")
-}
-"""Their lists of optional tensors lie on multiples of 4 bytes; this runtime asks for 8."""
+REFUSED = {f"{release}-{name}" for release in ("1.0.1", "1.1.0") for name in ("kv_cache", "map")}
+"""Lists in them do not lie on multiples of 8 bytes, which this runtime asks for: a gap of its."""
 
 
 def test_each_release_has_files() -> None:
