@@ -46,7 +46,7 @@ def move_before_choice(program: ExportedProgram) -> bool:
 
 def _moves(node: Node) -> bool:
     if node.target is aten.constant_pad_nd.default:
-        return len(node.args) < 3 or node.args[2] == 0
+        return len(node.args) < 3 or bool(node.args[2] == 0)
     return node.target in (aten.unsqueeze_copy.default, aten.unsqueeze.default)
 
 
