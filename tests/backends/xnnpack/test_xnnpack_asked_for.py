@@ -62,7 +62,9 @@ def test_integers_in_integers_out_within_a_step(name: str) -> None:
     assert not IN_FLOAT.intersection(kinds(graph))
     step = [n.args[1] for n in exported.graph.nodes if "dequantize_per_tensor" in str(n.target)][-1]
     got = np.asarray(edgewise.load(buffer)(x))
-    assert np.abs(got - want).max() <= 1.001 * step  # type: ignore[operator]
+    # Behind several layers, a step of one is some steps of the next one's results.
+    most = 4 if "layers" in name else 1
+    assert np.abs(got - want).max() <= 1.001 * most * step  # type: ignore[operator]
 
 
 def _configs() -> dict[str, tuple[Any, float]]:
