@@ -160,7 +160,8 @@ def test_the_program_is_the_example() -> None:
     example = ROOT / "examples" / "cpp"
     assert (example / "CMakeLists.txt").read_text() in blocks("cpp.md", "cmake")
     assert (example / "main.cpp").read_text() in blocks("cpp.md", "cpp")
-    assert len(blocks("cpp.md", "cmake")) == 1
+    # The other one is run by test_package_subdirectory.py.
+    assert len(blocks("cpp.md", "cmake")) == 2
 
 
 def test_cpp(built: Path, place: Path) -> None:
