@@ -69,6 +69,10 @@ void operator delete[](void* data) noexcept { std::free(data); }
 void operator delete(void* data, size_t) noexcept { std::free(data); }
 void operator delete[](void* data, size_t) noexcept { std::free(data); }
 
+// XNNPACK itself leaves what it had made when it cannot make the rest.
+extern "C" __attribute__((visibility("default"))) const char* __lsan_default_suppressions();
+extern "C" const char* __lsan_default_suppressions() { return "leak:xnn_\nleak:^create_\n"; }
+
 namespace edgewise::test {
 namespace {
 
