@@ -34,6 +34,17 @@ edgewise_code take_input(Status (edgewise::Method::*take)(size_t, const edgewise
   });
 }
 
+Status after_execute(const edgewise_method& method, const edgewise::Value& value,
+                     edgewise_value* result) {
+  if (!method.has_outputs) {
+    return error(Code::kInvalidArgument,
+                 "[%s] results are there after edgewise_method_execute has succeeded; got none",
+                 method.method->info().name.c_str());
+  }
+  edgewise::c::to_c(value, result);
+  return Status::ok_status();
+}
+
 }  // namespace
 
 extern "C" {
@@ -109,13 +120,23 @@ edgewise_code edgewise_method_output(const edgewise_method* method, size_t index
       return error(Code::kInvalidArgument, "[%s] the method has %zu outputs; got output %zu",
                    info.name.c_str(), info.outputs.size(), index);
     }
-    if (!method->has_outputs) {
+    return after_execute(*method, *output, result);
+  });
+}
+
+edgewise_code edgewise_method_written_input(const edgewise_method* method, size_t index,
+                                            edgewise_value* result) {
+  EDGEWISE_C_NOT_NULL(method);
+  EDGEWISE_C_NOT_NULL(result);
+  return guarded([&]() -> Status {
+    const edgewise::Value* input = method->method->written_input(index);
+    if (input == nullptr) {
       return error(Code::kInvalidArgument,
-                   "[%s] outputs are there after edgewise_method_execute has succeeded; got none",
-                   info.name.c_str());
+                   "[%s] the method only reads input %zu; got a call for "
+                   "what it has written there",
+                   method->method->info().name.c_str(), index);
     }
-    edgewise::c::to_c(*output, result);
-    return Status::ok_status();
+    return after_execute(*method, *input, result);
   });
 }
 

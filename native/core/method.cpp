@@ -66,6 +66,11 @@ void MethodInstance::take_back(size_t index) {
   input_set_[index] = false;
 }
 
+const Value* MethodInstance::written_input(size_t index) const {
+  const bool is_written = index < input_written_.size() && input_written_[index];
+  return is_written ? &values_[plan_.inputs[index]] : nullptr;
+}
+
 const Value* MethodInstance::output(size_t index) const {
   return index < plan_.outputs.size() ? &values_[plan_.outputs[index]] : nullptr;
 }

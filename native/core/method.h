@@ -29,6 +29,7 @@ class MethodInstance : public Method {
   const MethodInfo& info() const override { return plan_.info; }
   Status set_input(size_t index, const Value& value) override;
   Status lend_input(size_t index, const Value& value) override;
+  const Value* written_input(size_t index) const override;
   using Method::execute;
   Status execute(RunProfile* profile) override;
   void set_cancel_check(std::function<bool()> check) override { cancel_check_ = std::move(check); }
@@ -86,7 +87,8 @@ class MethodInstance : public Method {
   std::vector<Joined> joined_;
   std::vector<const Joined*> joined_at_;  // of each instruction: that begins here; or empty
   std::vector<bool> input_set_;
-  std::vector<bool> input_kept_;   // stays as it is over an execution
+  std::vector<bool> input_kept_;  // stays as it is over an execution
+  std::vector<bool> input_written_;
   std::vector<bool> input_fixed_;  // a number that no instruction reads
   std::vector<void*> bindings_;    // of outputs: the caller's memory, or null
   std::vector<Known> bindable_;

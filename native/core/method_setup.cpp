@@ -3,6 +3,7 @@
 #include <map>
 
 #include "method.h"
+#include "plan_mentions.h"
 
 namespace edgewise {
 
@@ -189,6 +190,7 @@ Status MethodInstance::fill_value(const ValuePlan& source, Value& value) {
 void MethodInstance::find_input_rules() {
   const std::vector<bool> exclusive = find_exclusive(plan_);
   std::vector<bool> read(plan_.values.size(), false);
+  std::vector<bool> written(plan_.values.size(), false);
   for (const InstructionPlan& instruction : plan_.instructions) {
     for (const uint32_t arg : instruction.args) {
       read[arg] = true;
@@ -199,6 +201,11 @@ void MethodInstance::find_input_rules() {
     const bool is_call = instruction.kind == InstructionPlan::Kind::kKernel ||
                          instruction.kind == InstructionPlan::Kind::kDelegate;
     if (!is_call) read[instruction.target] = true;
+    if (instruction.kind != InstructionPlan::Kind::kKernel) continue;
+    const size_t arguments = kernels_[instruction.target]->argument_count;
+    for (const uint32_t value : returned_values(plan_, instruction, arguments)) {
+      written[value] = true;
+    }
   }
   // An input handed on as an output may change, too.
   for (const uint32_t output : plan_.outputs) read[output] = true;
@@ -208,6 +215,7 @@ void MethodInstance::find_input_rules() {
     input_fixed_.push_back(!is_tensor && !read[input]);
     // What is not a tensor has the value of export time until it is set.
     input_set_.push_back(!is_tensor);
+    input_written_.push_back(is_tensor && written[input]);
   }
 }
 

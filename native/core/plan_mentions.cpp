@@ -15,9 +15,15 @@ bool writes_only(const MethodPlan& plan, const InstructionPlan& call, uint32_t v
                  size_t arguments) {
   const std::string& name = plan.operators[call.target];
   if (name.starts_with("executorch_prim::") || !name.ends_with("out")) return false;
-  if (arguments > call.args.size()) return false;
-  const auto returns = std::span(call.args).subspan(arguments);
-  return std::ranges::count(returns, value) == 1 && count_mentions(plan, call, value) == 2;
+  const auto returned = returned_values(plan, call, arguments);
+  return std::ranges::count(returned, value) == 1 && count_mentions(plan, call, value) == 2;
+}
+
+std::span<const uint32_t> returned_values(const MethodPlan& plan, const InstructionPlan& call,
+                                          size_t arguments) {
+  if (call.kind != InstructionPlan::Kind::kKernel || arguments > call.args.size()) return {};
+  if (plan.operators[call.target].starts_with("executorch_prim::")) return {};
+  return std::span(call.args).subspan(arguments);
 }
 
 }  // namespace edgewise

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 
 #include "method_plan.h"
 
@@ -31,5 +32,10 @@ size_t count_mentions(const MethodPlan& plan, const InstructionPlan& instruction
 // the runtime that move pointers about (executorch_prim) are none.
 bool writes_only(const MethodPlan& plan, const InstructionPlan& call, uint32_t value,
                  size_t arguments);
+
+// What a kernel's call returns, and so writes, as a whole or in part: what follows the `arguments`
+// of the schema.
+std::span<const uint32_t> returned_values(const MethodPlan& plan, const InstructionPlan& call,
+                                          size_t arguments);
 
 }  // namespace edgewise

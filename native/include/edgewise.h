@@ -215,6 +215,12 @@ EDGEWISE_API edgewise_code edgewise_method_execute(edgewise_method* method);
 EDGEWISE_API edgewise_code edgewise_method_output(const edgewise_method* method, size_t index,
                                                   edgewise_value* result);
 
+/* After execute: what the run has left in an input that the program writes (x.add_(1)); set_input
+ * copied it, so that the caller's own is as it was. Valid until the input is set again.
+ * EDGEWISE_INVALID_ARGUMENT for inputs that are only read. */
+EDGEWISE_API edgewise_code edgewise_method_written_input(const edgewise_method* method,
+                                                         size_t index, edgewise_value* result);
+
 /* Lets the program write output `index` straight to `data` from the next execute on, if its plan
  * allows: *bound is then 1, else 0. `data` must come from edgewise_buffer_new, with room for the
  * largest size of the output, and outlive the method or the binding. Null undoes it. */

@@ -67,6 +67,7 @@ ArrayView view_buffer(nb::object memory, const std::string& where) {
   view.rank = static_cast<size_t>(buffer->ndim);
   std::copy_n(buffer->shape, view.rank, view.sizes.begin());
   std::copy_n(buffer->strides, view.rank, view.strides.begin());
+  view.is_read_only = buffer->readonly != 0;
   view.owner = std::move(memory);
   return view;
 }
@@ -93,6 +94,13 @@ bool ArrayView::is_dense(std::span<const uint8_t> dim_order) const {
     expected *= sizes[dim];
   }
   return true;
+}
+
+bool ArrayView::overlaps() const {
+  for (size_t i = 0; i < rank; ++i) {
+    if (sizes[i] > 1 && strides[i] == 0) return true;
+  }
+  return false;
 }
 
 ArrayView view_array(nb::handle object, const std::string& where) {
@@ -125,39 +133,42 @@ struct Loop {
   int64_t stride;
 };
 
+// Elements of a dense row and of the caller's.
 template <size_t kSize>
-void copy_row(const std::byte* from, Loop row, std::byte* to) {
-  for (int64_t i = 0; i < row.count; ++i) {
-    std::memcpy(to + static_cast<size_t>(i) * kSize, from + i * row.stride, kSize);
+void copy_items(const std::byte* from, int64_t from_stride, std::byte* to, int64_t to_stride,
+                int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    std::memcpy(to + i * to_stride, from + i * from_stride, kSize);
   }
 }
 
-void copy_row(const std::byte* from, Loop row, size_t item, std::byte* to) {
-  if (row.stride == static_cast<int64_t>(item)) {
-    std::memcpy(to, from, static_cast<size_t>(row.count) * item);
+void copy_row(const std::byte* from, int64_t from_stride, std::byte* to, int64_t to_stride,
+              int64_t count, size_t item) {
+  if (from_stride == to_stride) {  // both dense
+    std::memcpy(to, from, static_cast<size_t>(count) * item);
     return;
   }
   switch (item) {
     case 1:
-      return copy_row<1>(from, row, to);
+      return copy_items<1>(from, from_stride, to, to_stride, count);
     case 2:
-      return copy_row<2>(from, row, to);
+      return copy_items<2>(from, from_stride, to, to_stride, count);
     case 4:
-      return copy_row<4>(from, row, to);
+      return copy_items<4>(from, from_stride, to, to_stride, count);
     default:
-      return copy_row<8>(from, row, to);
+      return copy_items<8>(from, from_stride, to, to_stride, count);
   }
 }
 
-}  // namespace
-
-void copy_dense(const ArrayView& from, std::span<const uint8_t> dim_order, void* to) {
-  if (from.numel() == 0) return;
+// Calls visit(offset into the array, offset into the dense copy, the row) for each innermost row.
+template <typename Visit>
+void for_each_row(const ArrayView& array, std::span<const uint8_t> dim_order, Visit visit) {
+  if (array.numel() == 0) return;
   // Outermost to innermost; neighbours that step evenly become one loop.
   std::array<Loop, kMaxDims + 1> loops;
   size_t depth = 0;
   for (uint8_t dim : dim_order) {
-    const Loop loop{from.sizes[dim], from.strides[dim]};
+    const Loop loop{array.sizes[dim], array.strides[dim]};
     if (loop.count == 1) continue;
     if (depth > 0 && loops[depth - 1].stride == loop.stride * loop.count) {
       loops[depth - 1] = {loops[depth - 1].count * loop.count, loop.stride};
@@ -165,26 +176,44 @@ void copy_dense(const ArrayView& from, std::span<const uint8_t> dim_order, void*
       loops[depth++] = loop;
     }
   }
-  const size_t item = element_size(from.type);
-  if (depth == 0) loops[depth++] = {1, static_cast<int64_t>(item)};
+  const auto item = static_cast<int64_t>(element_size(array.type));
+  if (depth == 0) loops[depth++] = {1, item};
 
   const Loop row = loops[--depth];
   std::array<int64_t, kMaxDims> position{};
-  const std::byte* source = from.data;
-  std::byte* target = static_cast<std::byte*>(to);
+  int64_t strided = 0;
+  int64_t dense = 0;
   while (true) {
-    copy_row(source, row, item, target);
-    target += static_cast<size_t>(row.count) * item;
+    visit(strided, dense, row);
+    dense += row.count * item;
     size_t level = depth;
     while (level > 0) {
       const Loop& loop = loops[level - 1];
-      source += loop.stride;
+      strided += loop.stride;
       if (++position[level - 1] < loop.count) break;
-      source -= loop.stride * loop.count;
+      strided -= loop.stride * loop.count;
       position[--level] = 0;
     }
     if (level == 0) return;
   }
+}
+
+}  // namespace
+
+void copy_dense(const ArrayView& from, std::span<const uint8_t> dim_order, void* to) {
+  const size_t item = element_size(from.type);
+  for_each_row(from, dim_order, [&](int64_t strided, int64_t dense, Loop row) {
+    copy_row(from.data + strided, row.stride, static_cast<std::byte*>(to) + dense,
+             static_cast<int64_t>(item), row.count, item);
+  });
+}
+
+void fill_from_dense(const ArrayView& to, std::span<const uint8_t> dim_order, const void* from) {
+  const size_t item = element_size(to.type);
+  for_each_row(to, dim_order, [&](int64_t strided, int64_t dense, Loop row) {
+    copy_row(static_cast<const std::byte*>(from) + dense, static_cast<int64_t>(item),
+             const_cast<std::byte*>(to.data) + strided, row.stride, row.count, item);
+  });
 }
 
 }  // namespace edgewise::python

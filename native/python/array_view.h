@@ -20,12 +20,15 @@ struct ArrayView {
   size_t rank = 0;
   std::array<int64_t, kMaxDims> sizes{};
   std::array<int64_t, kMaxDims> strides{};  // in bytes; may be negative or zero
-  nanobind::object owner;                   // keeps the memory alive
+  bool is_read_only = false;
+  nanobind::object owner;  // keeps the memory alive
 
   std::span<const int64_t> shape() const { return {sizes.data(), rank}; }
   size_t numel() const;
   // Whether the elements lie densely in the order that `dim_order` gives.
   bool is_dense(std::span<const uint8_t> dim_order) const;
+  // Whether elements share memory, as those of a broadcast array do.
+  bool overlaps() const;
 };
 
 // Reads `object`, which `where` ("[execute] input 0") names in errors. Needs the GIL.
@@ -35,5 +38,7 @@ ArrayView view_array(nanobind::handle object, const std::string& where);
 
 // Writes the elements densely to `to` in the order that `dim_order` gives. Without the GIL.
 void copy_dense(const ArrayView& from, std::span<const uint8_t> dim_order, void* to);
+// The way back, into the caller's array, which must not be read-only.
+void fill_from_dense(const ArrayView& to, std::span<const uint8_t> dim_order, const void* from);
 
 }  // namespace edgewise::python

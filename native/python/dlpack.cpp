@@ -43,6 +43,10 @@ constexpr int32_t kCpu = 1;
 constexpr int32_t kCudaHost = 3;  // pinned, readable by the CPU
 constexpr int32_t kRocmHost = 11;
 
+// Flags of version 1: the memory must not be written, or is a copy that nobody else sees.
+constexpr uint64_t kReadOnly = 1;
+constexpr uint64_t kIsCopied = 2;
+
 enum TypeCode : uint8_t { kInt = 0, kUInt = 1, kFloat = 2, kBfloat = 4, kBool = 6 };
 
 std::string device_name(int64_t type) {
@@ -98,6 +102,10 @@ std::optional<ScalarType> scalar_type(const DlTensor& tensor) {
   }
 }
 
+bool is_negated(nb::handle object) {
+  return nb::hasattr(object, "is_neg") && nb::cast<bool>(object.attr("is_neg")());
+}
+
 nb::object export_capsule(nb::handle object, const std::string& where) {
   try {
     if (nb::hasattr(object, "__dlpack_device__")) {
@@ -106,7 +114,7 @@ nb::object export_capsule(nb::handle object, const std::string& where) {
       if (!is_on_cpu(type)) refuse_device(where, type);
     }
     // torch marks a view as negated and leaves its memory as it is, which DLPack does not tell.
-    if (nb::hasattr(object, "is_neg") && nb::cast<bool>(object.attr("is_neg")())) {
+    if (is_negated(object)) {
       return object.attr("resolve_neg")().attr("__dlpack__")();
     }
     return object.attr("__dlpack__")();
@@ -127,6 +135,7 @@ ArrayView view_dlpack(nb::handle object, const std::string& where) {
   nb::object capsule = export_capsule(object, where);
   // The capsule is kept, not consumed: when it goes, it releases the tensor itself.
   const DlTensor* tensor = nullptr;
+  bool is_read_only = is_negated(object);
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor")) {
     tensor = &static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"))->tensor;
   } else if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
@@ -136,6 +145,7 @@ ArrayView view_dlpack(nb::handle object, const std::string& where) {
       refuse(where, "must follow DLPack 1; got version " + std::to_string(managed->major));
     }
     tensor = &managed->tensor;
+    is_read_only = is_read_only || (managed->flags & (kReadOnly | kIsCopied)) != 0;
   } else {
     refuse(where, "must give a DLPack capsule from __dlpack__; got another object");
   }
@@ -162,6 +172,7 @@ ArrayView view_dlpack(nb::handle object, const std::string& where) {
     view.strides[i] = tensor->strides ? tensor->strides[i] * item : dense;
     dense *= std::max<int64_t>(tensor->shape[i], 1);
   }
+  view.is_read_only = is_read_only;
   view.owner = std::move(capsule);
   return view;
 }

@@ -44,6 +44,18 @@ class MethodFace::Turn {
   SessionLock& lock_;
 };
 
+namespace {
+
+void check_writable(const ArrayView& array, const std::string& where) {
+  if (!array.is_read_only && !array.overlaps()) return;
+  refuse(where, std::string("is written by the method; got an array ") +
+                    (array.is_read_only ? "that must not be written"
+                                        : "whose elements share memory, as a broadcast one's") +
+                    "; try a copy of it");
+}
+
+}  // namespace
+
 MethodFace::MethodFace(std::unique_ptr<Method> method, std::shared_ptr<SessionLock> lock)
     : method_(std::move(method)), lock_(std::move(lock)) {
   method_->set_cancel_check(was_signalled);
@@ -142,7 +154,9 @@ MethodFace::Input MethodFace::read_input(nb::handle object, size_t index) const 
   } else if (PyUnicode_Check(raw)) {
     input.value = Value(Value::Variant(nb::cast<std::string>(object)));
   } else {
-    input.array = view_array(object, "[execute] input " + std::to_string(index));
+    const std::string where = "[execute] input " + std::to_string(index);
+    input.array = view_array(object, where);
+    if (method_->written_input(index) != nullptr) check_writable(*input.array, where);
   }
   return input;
 }
@@ -164,20 +178,37 @@ Status MethodFace::run(std::vector<Input>& inputs, std::vector<ArrayMemory>& bou
       may_bind_[i] = false;
     }
   }
-  return method_->execute(profile);
+  EDGEWISE_RETURN_IF_ERROR(method_->execute(profile));
+  give_back(inputs);
+  return Status::ok_status();
+}
+
+// The method's own order of dimensions, or the plain one: then the core says what it takes.
+std::span<const uint8_t> MethodFace::dim_order(const ArrayView& array, size_t index,
+                                               std::array<uint8_t, kMaxDims>& plain) const {
+  const ValueInfo& expected = info().inputs[index];
+  if (expected.dim_order.size() == array.rank) return expected.dim_order;
+  std::iota(plain.begin(), plain.end(), uint8_t{0});
+  return {plain.data(), array.rank};
+}
+
+void MethodFace::give_back(const std::vector<Input>& inputs) const {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Value* written = method_->written_input(i);
+    if (written == nullptr || !inputs[i].array) continue;
+    const Tensor* tensor = written->get<Tensor>();
+    if (tensor == nullptr || tensor->numel() != static_cast<int64_t>(inputs[i].array->numel()))
+      continue;
+    std::array<uint8_t, kMaxDims> plain{};
+    fill_from_dense(*inputs[i].array, dim_order(*inputs[i].array, i, plain), tensor->data<void>());
+  }
 }
 
 Status MethodFace::give(Input& input, size_t index) {
   if (!input.array) return method_->set_input(index, input.value);
   const ArrayView& array = *input.array;
-  const ValueInfo& expected = info().inputs[index];
-
-  // The method's own order of dimensions, or the plain one: then the core says what it takes.
   std::array<uint8_t, kMaxDims> plain{};
-  std::iota(plain.begin(), plain.end(), uint8_t{0});
-  std::span<const uint8_t> order(plain.data(), array.rank);
-  if (expected.dim_order.size() == array.rank) order = expected.dim_order;
-
+  const std::span<const uint8_t> order = dim_order(array, index, plain);
   const size_t bytes = array.numel() * element_size(array.type);
   void* data = const_cast<std::byte*>(array.data);  // the core only reads inputs
   std::unique_ptr<std::byte[]> dense;

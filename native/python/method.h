@@ -53,6 +53,10 @@ class MethodFace {
   nanobind::list execute(nanobind::handle inputs, RunProfile* profile);
   Status run(std::vector<Input>& inputs, std::vector<ArrayMemory>& bound, RunProfile* profile);
   Status give(Input& input, size_t index);
+  // What the method has written to inputs, into the caller's arrays.
+  void give_back(const std::vector<Input>& inputs) const;
+  std::span<const uint8_t> dim_order(const ArrayView& array, size_t index,
+                                     std::array<uint8_t, kMaxDims>& plain) const;
 
   std::unique_ptr<Method> method_;
   std::vector<bool> may_bind_;  // outputs of a shape known ahead

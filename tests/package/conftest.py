@@ -63,11 +63,12 @@ def image() -> torch.Tensor:
 def files(
     tmp_path_factory: pytest.TempPathFactory, model: torch.nn.Module, image: torch.Tensor
 ) -> Path:
-    """A folder with model.pte, input.bin, state.pte and kinds.pte."""
+    """A folder with model.pte, input.bin, state.pte, written.pte and kinds.pte."""
     folder = tmp_path_factory.mktemp("models")
     lower(model, (image,)).save(folder / "model.pte")
     (folder / "input.bin").write_bytes(image.numpy().tobytes())
     lower(Counter(), (torch.zeros(2),)).save(folder / "state.pte")
+    lower(Fn(lambda x: x.add_(1) * 2), (torch.zeros(2),)).save(folder / "written.pte")
     rows = torch.export.Dim("rows", min=1, max=4)
     lower(
         Fn(lambda x, n: (x * 2, n, None)),

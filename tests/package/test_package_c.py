@@ -202,6 +202,24 @@ def test_bytes_and_options(c: Library, files: Path, image: torch.Tensor) -> None
     c.raw.edgewise_program_free(program)
 
 
+def test_written_inputs(c: Library, files: Path) -> None:
+    method = c.load(files / "written.pte")
+    zeros = np.zeros(2, np.float32)
+    value, index = Value(), c_size_t(0)
+    assert c.raw.edgewise_method_written_input(method, index, byref(value)) != 0  # no run yet
+    c.set(method, 0, zeros)
+    c.call("method_execute", method)
+    np.testing.assert_array_equal(array_of(c.value("method_written_input", method, 0)), [1, 1])
+    np.testing.assert_array_equal(zeros, [0, 0])
+    c.raw.edgewise_method_free(method)
+    method = c.load(files / "state.pte")
+    c.set(method, 0, zeros)
+    c.call("method_execute", method)
+    assert c.raw.edgewise_method_written_input(method, index, byref(value)) != 0
+    assert "only reads input 0" in c.error()
+    c.raw.edgewise_method_free(method)
+
+
 def test_state(c: Library, files: Path) -> None:
     program = c.make("program_load_file", str(files / "state.pte").encode(), None)
     session = c.make("session_new", program)

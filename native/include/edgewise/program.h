@@ -135,6 +135,10 @@ class Method {
   // `check` is asked about twenty times a second between instructions, in execute()'s thread; true
   // ends the call with Code::kCancelled, after which the method can be run again. Empty: never.
   virtual void set_cancel_check(std::function<bool()> check) = 0;
+  // What the last execute() has left in input `index` if it is a tensor that the method writes
+  // (x.add_(1)): set_input() copied it, so that the caller's is as it was. Null for inputs that are
+  // only read. Valid until the input is set again.
+  virtual const Value* written_input(size_t index) const = 0;
   // Valid until the next execute(). Null if out of range.
   virtual const Value* output(size_t index) const = 0;
   // Makes output `index` (a tensor) be written straight to the caller's memory from the

@@ -47,6 +47,24 @@ TEST(Execute, WritesNoConstant) {
             std::string::npos);
 }
 
+TEST(Execute, KeepsWhatIsWrittenToAnInput) {
+  const auto reads = load_forward(add_file());
+  ASSERT_TRUE(run(*reads, {1, 2, 3, 4}).ok());
+  EXPECT_EQ(reads->written_input(0), nullptr);
+  EXPECT_EQ(reads->written_input(1), nullptr);
+
+  FileSpec spec = add_file();
+  spec.methods[0].instructions = {kernel(0, {0, 1, 0, 0}), kernel(0, {0, 1, 2, 2})};
+  const auto writes = load_forward(spec);
+  ASSERT_NE(writes->written_input(0), nullptr);
+  std::vector<float> given{1, 2, 3, 4};
+  ASSERT_TRUE(writes->lend_input(0, over(given, ScalarType::kFloat, {4})).ok());
+  ASSERT_TRUE(writes->execute().ok());
+  EXPECT_EQ(floats(writes->written_input(0)), (std::vector<float>{11, 22, 33, 44}));
+  EXPECT_EQ(floats(writes->output(0)), (std::vector<float>{21, 42, 63, 84}));
+  EXPECT_EQ(given, (std::vector<float>{1, 2, 3, 4}));
+}
+
 TEST(Execute, SaysWhereItFailed) {
   FileSpec spec = add_file();
   MethodSpec& method = spec.methods[0];

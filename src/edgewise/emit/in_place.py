@@ -14,6 +14,9 @@ in the buffer itself. Three forms are known:
 All write the buffer when the operator runs, not in the end. So nothing may read what the
 buffer held before from then on: all users of the older value come earlier in the graph,
 and none of them is the method's output, which is read last.
+
+An input is written by kernels alone, whose calls say what they write: that is how a runtime knows
+which inputs its caller wants to see changed. Delegates do not say it.
 """
 
 from __future__ import annotations
@@ -60,12 +63,15 @@ def is_row_update(node: Node) -> bool:
 def plan_in_place(program: ExportedProgram) -> Mapping[Place, Node]:
     """The placeholder in whose memory a result is to be computed, for results where it can."""
     order = {node: position for position, node in enumerate(program.graph.nodes)}
+    of_user = set(program.graph_signature.user_inputs_to_mutate.values())
     plan: dict[Place, Node] = {}
     for state, value in written_state(program):
         if value is state or not _same_kind(value, state):
             continue
         found = (form(state, value, order) for form in _FORMS)
         places: list[Place] = next(filter(None, found), [])
+        if state.name in of_user and any(is_delegate_call(node) for node, _ in places):
+            continue
         # A value that two buffers take is computed in one of them.
         if places and not any(place in plan for place in places):
             plan.update(dict.fromkeys(places, state))

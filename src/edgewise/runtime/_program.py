@@ -53,7 +53,8 @@ class Method:
         Args:
             inputs: one item for each input. For a tensor: a numpy array or any object with
                 `__dlpack__` in CPU memory, of the input's element type and shape, with any
-                strides. For a number or None: that.
+                strides. For a number or None: that. What the method writes (`x.add_(1)`) is written
+                to the array after the run, which must be writable.
 
         Returns:
             One item for each output: a numpy array of its own, a number, or None. bfloat16
