@@ -20,6 +20,7 @@ from edgewise.edge import EdgeCompileConfig, Timings, check, to_edge_program
 from edgewise.edge.bodies import graphs_within, transform_bodies
 from edgewise.edge.graph import REPORTED_AS, is_call
 from edgewise.edge.normalize import normalize
+from edgewise.edge.open_sizes import sizes_stay_open
 from edgewise.edge.program import copy_program, copy_with_modules, recompile_all, sync_outputs
 from edgewise.edge.provenance import note
 from edgewise.edge.quantization_parameters import check_quantization
@@ -221,7 +222,7 @@ class EdgeProgramManager:
             lowered = copy_with_modules(program)
             builder = reports[name] = reports.get(name, ReportBuilder(name)).copy()
             start = time.perf_counter()
-            with internal_errors("to_backend"):
+            with internal_errors("to_backend"), sizes_stay_open(program, "to_backend"):
                 if whole_layers:
                     keeper = functools.partial(_keeper, partitioners=chosen, config=self._config)
                     recompose(lowered, keeper)
@@ -469,7 +470,7 @@ def _make_edge(
     for name, program in methods.items():
         chosen = partitioners.get(name, ())
         keeper = functools.partial(_keeper, partitioners=chosen, config=config)
-        with internal_errors("to_edge"):
+        with internal_errors("to_edge"), sizes_stay_open(program, "to_edge"):
             programs[name] = to_edge_program(program, keeper, timings[name])
     # What one method writes changes under another one that only reads it.
     written = {t for p in programs.values() for t in p.graph_signature.buffers_to_mutate.values()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from edgewise.edge import canonicalize
 from edgewise.edge.functionalize import is_functional
 from edgewise.edge.graph import calls, erase_dead, inherit_meta, is_composite, op_name
 from edgewise.edge.layout import settle
+from edgewise.edge.open_sizes import has_symbols, sizes_stay_open_at
 from edgewise.edge.program import Constants, fake_mode
 from edgewise.edge.provenance import forget, note
 
@@ -155,6 +157,7 @@ class CallTracer:
 
         more: decompositions beside torch's to core ATen.
         """
+        from torch._dispatch.python import enable_python_dispatcher
         from torch.fx.experimental.proxy_tensor import make_fx
 
         target: Any = node.target
@@ -174,7 +177,14 @@ class CallTracer:
         values = [source.meta["val"] for source in sources]
         table = {**decompositions(), **(more or {})}
         # Without oneDNN, whose recurrent layers no file can hold.
-        with torch.no_grad(), self._mode, torch.backends.mkldnn.flags(enabled=False):
+        with ExitStack() as stack:
+            stack.enter_context(torch.no_grad())
+            stack.enter_context(self._mode)
+            stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
+            if any(has_symbols(value) for value in values):
+                # Torch's decompositions in Python: those in C++ take sizes for numbers.
+                stack.enter_context(enable_python_dispatcher())
+                stack.enter_context(sizes_stay_open_at(node, self._mode))
             traced = make_fx(run, decomposition_table=table)(*values)
             if not is_functional(traced.graph):
                 traced = make_fx(torch.func.functionalize(traced, remove="mutations"))(*values)

@@ -7,7 +7,7 @@ before the node and returns it, or returns None where the rule does not apply (t
 is then decomposed by `edge.normalize`). Shapes come from the node's own value.
 """
 
-from edgewise.edge.canonicalize import composites, copies, pooling, spelling, views
+from edgewise.edge.canonicalize import composites, copies, numbers, pooling, spelling, views
 from edgewise.edge.canonicalize.registry import RULES, apply_rule, is_nothing
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "composites",
     "copies",
     "is_nothing",
+    "numbers",
     "pooling",
     "spelling",
     "views",

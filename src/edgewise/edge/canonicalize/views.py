@@ -204,20 +204,43 @@ def _split(graph: Graph, node: Node) -> Node | None:
     parts = node.meta["val"]
     sizes = [part.shape[dim] for part in parts]
     if not is_static(sizes):
-        return None
+        if node.target not in _SPLITS_WITH_SIZES:
+            return None
+        sizes = list(node.args[1])  # type: ignore[arg-type]
     dim %= parts[0].dim()
-    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    ends = _running_sums(graph, node, sizes)
+    starts = [0, *ends]
     return _replace_items(
         graph,
         node,
         lambda i: call(
             graph,
             aten.slice_copy.Tensor,
-            (first_operand(node), dim, starts[i], starts[i] + sizes[i]),
+            (first_operand(node), dim, starts[i], ends[i]),
             node,
             parts[i],
         ),
     )
+
+
+_SPLITS_WITH_SIZES = (
+    aten.split_with_sizes.default,
+    aten.split_with_sizes_copy.default,
+    aten.split.sizes,
+)
+
+
+def _running_sums(graph: Graph, like: Node, sizes: list[Any]) -> list[Any]:
+    """Of numbers and of nodes that compute them."""
+    sums, made = [], 0
+    for size in sizes:
+        values = [n.meta["val"] if isinstance(n, Node) else n for n in (made, size)]
+        if isinstance(made, int) and (made == 0 or isinstance(size, int)):
+            made = made + size if isinstance(size, int) else size
+        else:
+            made = call(graph, operator.add, (made, size), like, values[0] + values[1])
+        sums.append(made)
+    return sums
 
 
 @rule(aten.unbind.int, aten.unbind_copy.int)

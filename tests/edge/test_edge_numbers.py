@@ -1,0 +1,93 @@
+"""Numbers and pieces that depend on sizes which only the run tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.export import Dim
+
+import edgewise
+from edgewise.backends.xnnpack import XnnpackPartitioner
+from edgewise.errors import InvalidGraphError
+from support import Fn, assert_close, eager64
+
+Shape = tuple[int, ...]
+
+
+def halves(x: torch.Tensor) -> torch.Tensor:
+    a, b = x.split(x.shape[1] // 2, 1)
+    return a * b
+
+
+def thirds(x: torch.Tensor) -> torch.Tensor:
+    n = x.shape[0]
+    a, b, c = torch.split(x, [n // 3, 1, n - 1 - n // 3])
+    return a.sum() - b.sum() * c.sum()
+
+
+def gated(x: torch.Tensor) -> torch.Tensor:
+    a, b = x.chunk(2, 1)
+    return a * torch.sigmoid(b)
+
+
+def grouped_attention(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.scaled_dot_product_attention(q, k, k, enable_gqa=True)
+
+
+upsample = torch.nn.Upsample(scale_factor=2)
+PAIRS: dict[str, tuple[Any, tuple[Shape, ...], tuple[Shape, ...]]] = {
+    "power of minus a half": (lambda x: x * x.shape[-1] ** -0.5, ((2, 6),), ((3, 9),)),
+    "power of two": (lambda x: x * x.shape[-1] ** 2, ((2, 6),), ((3, 9),)),
+    "power of nine": (lambda x: x * x.shape[-1] ** 9, ((2, 6),), ((3, 4),)),
+    "size as a power": (lambda x: x * 0.5 ** x.shape[0], ((2, 6),), ((5, 3),)),
+    "root": (lambda x: x / torch.sym_sqrt(x.shape[-1]), ((2, 6),), ((4, 16),)),
+    "root of a product": (lambda x: x / torch.sym_sqrt(x.numel()), ((2, 6),), ((4, 16),)),
+    "sum": (lambda x: x.new_ones(sum(x.shape)), ((2, 6, 3),), ((4, 5, 7),)),
+    "upsample 1-D": (upsample, ((2, 3, 8),), ((1, 4, 5),)),
+    "upsample 2-D": (upsample, ((2, 3, 8, 4),), ((1, 4, 5, 6),)),
+    "upsample 3-D": (upsample, ((2, 3, 4, 5, 6),), ((3, 2, 5, 2, 3),)),
+    "chunk": (gated, ((2, 6),), ((3, 10),)),
+    "split": (halves, ((2, 6),), ((3, 10),)),
+    "split with sizes": (thirds, ((7, 2),), ((12, 3),)),
+    "groups of heads": (
+        grouped_attention,
+        ((2, 4, 5, 8), (2, 2, 5, 8)),
+        ((1, 4, 3, 12), (1, 2, 3, 12)),
+    ),
+}
+
+
+@pytest.mark.parametrize("delegated", [False, True])
+@pytest.mark.parametrize("name", PAIRS)
+def test_sizes_of_the_run(name: str, delegated: bool) -> None:
+    function, exported, run = PAIRS[name]
+    module = Fn(function)
+    inputs = tuple(torch.randn(shape) for shape in exported)
+    free = tuple(dict.fromkeys(range(x.dim()), Dim.AUTO) for x in inputs)
+    program = torch.export.export(module, inputs, dynamic_shapes=(free,))
+    lowered = edgewise.to_edge_transform_and_lower(
+        program, partitioner=[XnnpackPartitioner()] if delegated else []
+    )
+    model = edgewise.load(lowered.to_executorch().buffer)
+    for shapes in (exported, run):
+        inputs = tuple(torch.randn(shape) for shape in shapes)
+        assert_close([model(*inputs)], eager64(module, inputs), 1e-5)
+
+
+def test_a_backend_must_not_fix_a_size() -> None:
+    """Asked for its number, a symbolic size becomes one, for all users of the program."""
+
+    class Careless(XnnpackPartitioner):
+        def partition(self, program: torch.export.ExportedProgram) -> Any:
+            for node in program.graph.nodes:
+                if node.op == "placeholder":
+                    int(node.meta["val"].shape[0])
+            return super().partition(program)
+
+    x = torch.randn(4, 3)
+    program = torch.export.export(Fn(lambda x: x + 1), (x,), dynamic_shapes=(({0: Dim.DYNAMIC},),))
+    manager = edgewise.to_edge(program)
+    with pytest.raises(InvalidGraphError, match=r"to_backend.*dimension 0 of inputs_0 fixed to 4"):
+        manager.to_backend(Careless())
