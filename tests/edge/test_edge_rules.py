@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import pytest
@@ -506,8 +507,18 @@ def test_spelling(
     assert_equals_eager(program, module, inputs, 1e-5)
 
 
+OF_OPEN_SIZES = {
+    operator.pow,
+    torch.sym_sqrt,
+    torch.sym_sum,
+    aten.size.default,
+    aten.sym_size.default,
+}
+"""Rows of test_edge_numbers.py: in programs of fixed sizes there are none."""
+
+
 def test_every_rule_has_a_row() -> None:
-    assert {row[0] for row in TABLE if row[0] is not None} >= set(RULES)
+    assert {row[0] for row in TABLE if row[0] is not None} == set(RULES) - OF_OPEN_SIZES
 
 
 def test_dynamic_shapes_are_kept() -> None:
