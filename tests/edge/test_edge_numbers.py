@@ -91,3 +91,18 @@ def test_a_backend_must_not_fix_a_size() -> None:
     manager = edgewise.to_edge(program)
     with pytest.raises(InvalidGraphError, match=r"to_backend.*dimension 0 of inputs_0 fixed to 4"):
         manager.to_backend(Careless())
+
+
+def test_operands_that_take_one_size_only_are_told() -> None:
+    mask = torch.ones(5, 5).tril().bool()
+    module = Fn(
+        lambda q, k, v, mask: torch.nn.functional.scaled_dot_product_attention(q, k, v, mask),
+        mask=mask,
+    )
+    inputs = tuple(torch.randn(2, 3, 5, 4) for _ in range(3))
+    free = tuple(dict.fromkeys(range(4), Dim.AUTO) for _ in inputs)
+    program = torch.export.export(module, inputs, dynamic_shapes=(free,))
+    with pytest.warns(UserWarning, match=r"attention.*takes one size only.*= 5"):
+        lowered = edgewise.to_edge_transform_and_lower(program)
+    model = edgewise.load(lowered.to_executorch().buffer)
+    assert_close([model(*inputs)], eager64(module, inputs), 1e-5)

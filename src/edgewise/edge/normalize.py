@@ -22,7 +22,7 @@ from edgewise.edge import canonicalize
 from edgewise.edge.functionalize import is_functional
 from edgewise.edge.graph import calls, erase_dead, inherit_meta, is_composite, op_name
 from edgewise.edge.layout import settle
-from edgewise.edge.open_sizes import has_symbols, sizes_stay_open_at
+from edgewise.edge.open_sizes import has_symbols, told_if_fixed
 from edgewise.edge.program import Constants, fake_mode
 from edgewise.edge.provenance import forget, note
 
@@ -184,7 +184,7 @@ class CallTracer:
             if any(has_symbols(value) for value in values):
                 # Torch's decompositions in Python: those in C++ take sizes for numbers.
                 stack.enter_context(enable_python_dispatcher())
-                stack.enter_context(sizes_stay_open_at(node, self._mode))
+                stack.enter_context(told_if_fixed(node, self._mode))
             traced = make_fx(run, decomposition_table=table)(*values)
             if not is_functional(traced.graph):
                 traced = make_fx(torch.func.functionalize(traced, remove="mutations"))(*values)

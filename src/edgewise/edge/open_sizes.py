@@ -7,15 +7,20 @@ other sizes, which no file format of ours can tell a runtime.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from torch.export import ExportedProgram
 from torch.fx import Node
 
 from edgewise.edge.program import fake_mode
 from edgewise.errors import InvalidGraphError, at_node
+
+_TOLD: WeakKeyDictionary[Any, set[Any]] = WeakKeyDictionary()
+"""By shape environment, the symbols whose number a warning has told."""
 
 
 @contextmanager
@@ -28,16 +33,25 @@ def sizes_stay_open(program: ExportedProgram, where: str) -> Iterator[None]:
     before = _fixed(environment)
     places = _places(program) if environment is not None else {}
     yield
-    _check(environment, before, places, f"[{where}]")
+    _check(environment, before, places, where)
 
 
 @contextmanager
-def sizes_stay_open_at(node: Node, mode: Any) -> Iterator[None]:
-    """The same for what is done with one node."""
+def told_if_fixed(node: Node, mode: Any) -> Iterator[None]:
+    """Warns if the decomposition of a node fixes a size: it says so of operands that only go
+    together for one number, such as a query of an open length and a mask of five rows."""
     environment = getattr(mode, "shape_env", None)
     before = _fixed(environment)
     yield
-    _check(environment, before, {}, at_node(node))
+    new = _new(environment, before)
+    if new:
+        _TOLD.setdefault(environment, set()).update(new)
+        shown = ", ".join(f"{symbol} = {value}" for symbol, value in new.items())
+        warnings.warn(
+            f"{at_node(node)} takes one size only where the export left it open; got {shown}: the "
+            f"program takes that size alone; try an export in which it is a number",
+            stacklevel=2,
+        )
 
 
 def has_symbols(value: Any) -> bool:
@@ -64,12 +78,17 @@ def _places(program: ExportedProgram) -> dict[Any, str]:
     return places
 
 
+def _new(environment: Any, before: dict[Any, int]) -> dict[Any, int]:
+    return {s: value for s, value in _fixed(environment).items() if s not in before}
+
+
 def _check(environment: Any, before: dict[Any, int], places: dict[Any, str], where: str) -> None:
-    new = {s: value for s, value in _fixed(environment).items() if s not in before}
+    told = _TOLD.get(environment, set()) if environment is not None else set()
+    new = {s: value for s, value in _new(environment, before).items() if s not in told}
     if not new:
         return
     shown = ", ".join(f"{places.get(s, s)} fixed to {value}" for s, value in new.items())
     raise InvalidGraphError(
-        f"{where} sizes that the export left open must stay open; got {shown}; try an export in "
+        f"[{where}] sizes that the export left open must stay open; got {shown}; try an export in "
         f"which it is a number"
     )

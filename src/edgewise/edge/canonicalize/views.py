@@ -232,7 +232,8 @@ _SPLITS_WITH_SIZES = (
 
 def _running_sums(graph: Graph, like: Node, sizes: list[Any]) -> list[Any]:
     """Of numbers and of nodes that compute them."""
-    sums, made = [], 0
+    sums: list[Any] = []
+    made: Any = 0
     for size in sizes:
         values = [n.meta["val"] if isinstance(n, Node) else n for n in (made, size)]
         if isinstance(made, int) and (made == 0 or isinstance(size, int)):
