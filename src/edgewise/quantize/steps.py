@@ -62,12 +62,13 @@ def _is_first(item: Node) -> bool:
 _WITH_INDICES = aten.max_pool2d_with_indices.default
 
 
-def split_pieces(model: GraphModule) -> bool:
-    """Slices in the place of split and chunk, single elements in that of unbind."""
+def split_pieces(model: GraphModule, wanted: Callable[[Node], bool] = lambda node: True) -> bool:
+    """Slices in the place of split and chunk, single elements in that of unbind; of nodes that
+    are `wanted`."""
     changed = False
     for target in (aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default):
-        changed |= _replace_pieces(model, target, _slice)
-    return _replace_pieces(model, aten.unbind.int, _select) or changed
+        changed |= _replace_pieces(model, target, _slice, wanted)
+    return _replace_pieces(model, aten.unbind.int, _select, wanted) or changed
 
 
 def multiply_by_reciprocals(model: GraphModule) -> bool:
@@ -222,11 +223,14 @@ def replace_calls(model: GraphModule, target: Any, make: Callable[[Node], Node |
 
 
 def _replace_pieces(
-    model: GraphModule, target: Any, make: Callable[[Node, Node, int, int], Node]
+    model: GraphModule,
+    target: Any,
+    make: Callable[[Node, Node, int, int], Node],
+    wanted: Callable[[Node], bool],
 ) -> bool:
     """make: of a call, its operand, the dimension and a piece's index."""
     changed = False
-    for node in [n for n in model.graph.nodes if n.target is target]:
+    for node in [n for n in model.graph.nodes if n.target is target and wanted(n)]:
         args = arguments(node)
         source, dim = args["self"], int(args["dim"])
         shape = source.meta["val"].shape

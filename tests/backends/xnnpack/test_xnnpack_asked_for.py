@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from quantized import pt2e
 from torch import nn
 
@@ -22,6 +23,31 @@ from support import Fn, kinds, payloads
 
 IMAGE = (1, 8, 13, 17)
 IN_FLOAT = {"AvgPooling2d"}
+
+MOVES: dict[str, Any] = {
+    "dropout in place": lambda x: F.dropout(x, 0.5, False, True),
+    "dropout of channels": lambda x: F.dropout2d(x, 0.5, False),
+    "detached": lambda x: x.detach(),
+    "expand_as": lambda x: x[:, :, :1].expand_as(x),
+    "movedim": lambda x: x.movedim(2, 3),
+    "moveaxis": lambda x: x.moveaxis((2, 3), (3, 2)),
+    "swapaxes": lambda x: x.swapaxes(2, 3),
+    "narrow": lambda x: x.narrow(2, 1, 4),
+    "pixel shuffle": lambda x: F.pixel_unshuffle(F.pixel_shuffle(x, 2), 2),
+    "unflatten": lambda x: x.flatten(1).unflatten(1, (8, 13, 17)),
+    "view_as": lambda x: x.view_as(x),
+    "channel shuffle": lambda x: torch.channel_shuffle(x, 2),
+    "chunk": lambda x: torch.cat(x.chunk(2, 1)[::-1], 1),
+    "split": lambda x: torch.cat(x.split((1, 2, 5), 1)[::-1], 1),
+    "flip": lambda x: x.flip(2),
+    "roll": lambda x: x.roll(1, 2),
+    "repeat": lambda x: x.repeat(1, 1, 2, 1),
+}
+
+
+def between_convolutions(move: Any) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), Fn(move), nn.Conv2d(8, 4, 1))
+
 
 STATIC: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
     "x * number": (Fn(lambda x: x * 0.37), IMAGE),
@@ -42,6 +68,7 @@ STATIC: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
         ),
         IMAGE,
     ),
+    **{f"{name}, between layers": (between_convolutions(m), IMAGE) for name, m in MOVES.items()},
 }
 
 

@@ -52,7 +52,8 @@ _SAME = """
 adaptive_avg_pool1d.default adaptive_avg_pool2d.default amax.default amin.default
 avg_pool1d.default avg_pool2d.default clamp.default clamp_.default clone.default
 constant_pad_nd.default contiguous.default dropout.default dropout_.default expand.default
-expand_as.default flatten.using_ints flip.default hardtanh.default hardtanh_.default
+expand_as.default feature_dropout.default feature_dropout_.default flatten.using_ints
+flip.default hardtanh.default hardtanh_.default
 index_select.default max_pool1d.default max_pool2d.default moveaxis.int moveaxis.intlist
 movedim.int movedim.intlist narrow.default pad.default permute.default pixel_shuffle.default
 pixel_unshuffle.default relu.default relu6.default relu_.default repeat.default reshape.default

@@ -20,7 +20,7 @@ from edgewise.quantize.patterns import (
     always,
 )
 from edgewise.quantize.quantizer import TableQuantizer
-from edgewise.quantize.steps import numbers_as_constants
+from edgewise.quantize.steps import numbers_as_constants, split_pieces
 
 aten = torch.ops.aten
 
@@ -85,23 +85,40 @@ def _table() -> dict[Any, Pattern]:
         table[one] = Elementwise(operands=1)
     for same in (
         aten.clamp.default,
+        aten.channel_shuffle.default,
         aten.clamp_.default,
         aten.clone.default,
         aten.constant_pad_nd.default,
         aten.contiguous.default,
+        aten.detach.default,
         aten.dropout.default,
+        aten.dropout_.default,
         aten.expand.default,
+        aten.expand_as.default,
+        aten.feature_dropout.default,
+        aten.feature_dropout_.default,
         aten.flatten.using_ints,
+        aten.flip.default,
         aten.hardtanh.default,
         aten.hardtanh_.default,
         aten.max_pool2d.default,
+        aten.moveaxis.int,
+        aten.moveaxis.intlist,
+        aten.movedim.int,
+        aten.movedim.intlist,
+        aten.narrow.default,
         aten.pad.default,
         aten.permute.default,
         aten.permute_copy.default,
+        aten.pixel_shuffle.default,
+        aten.pixel_unshuffle.default,
         aten.relu.default,
         aten.relu_.default,
         aten.relu6.default,
+        aten.repeat.default,
         aten.reshape.default,
+        aten.reshape_as.default,
+        aten.roll.default,
         aten.select.int,
         aten.slice.Tensor,
         aten.slice_copy.Tensor,
@@ -109,14 +126,18 @@ def _table() -> dict[Any, Pattern]:
         aten.squeeze.dim,
         aten.squeeze_copy.dim,
         aten.squeeze.dims,
+        aten.swapaxes.default,
+        aten.swapdims.default,
         aten.t.default,
         aten.transpose.int,
+        aten.unflatten.int,
         aten.unsqueeze.default,
         aten.upsample_bilinear2d.default,
         aten.upsample_bilinear2d.vec,
         aten.upsample_nearest2d.default,
         aten.upsample_nearest2d.vec,
         aten.view.default,
+        aten.view_as.default,
         aten.view_copy.default,
     ):
         table[same] = SameScale()
@@ -143,8 +164,10 @@ class XNNPACKQuantizer(TableQuantizer):
     dtypes: ClassVar[Sequence[torch.dtype]] = (torch.float32, torch.float16)
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
-        """Numbers as operands become tensors, which have scales. Called by `prepare_pt2e`."""
+        """Numbers as operands become tensors, which have scales; pieces become slices, each with
+        a scale of its own. Called by `prepare_pt2e`."""
         numbers_as_constants(model, self._is_static)
+        split_pieces(model, self._is_static)
         return model
 
     def _is_static(self, node: Node) -> bool:
