@@ -84,10 +84,29 @@ Status MethodInstance::execute(RunProfile* profile) {
                    plan_.name.c_str(), i);
     }
   }
+  EDGEWISE_RETURN_IF_ERROR(check_equal_sizes());
   for (size_t i = 0; i < input_set_.size(); ++i) input_set_[i] = input_kept_[i];
   Status status = run_guarded(profile);
   for (size_t i = 0; i < input_lent_.size(); ++i) take_back(i);
   return status;
+}
+
+Status MethodInstance::check_equal_sizes() const {
+  for (const EqualSizes& pair : equal_sizes_) {
+    const Tensor* one = values_[plan_.inputs[pair.input]].get<Tensor>();
+    const Tensor* other = values_[plan_.inputs[pair.other_input]].get<Tensor>();
+    if (one == nullptr || other == nullptr || one->rank() <= pair.dim ||
+        other->rank() <= pair.other_dim) {
+      continue;  // replaced by the program: the next set_input() says so
+    }
+    if (one->size(pair.dim) == other->size(pair.other_dim)) continue;
+    return error(Code::kInvalidArgument,
+                 "[%s] dimension %zu of input %zu must equal dimension %zu of input %zu, as when "
+                 "the model was exported; got %s and %s",
+                 plan_.name.c_str(), pair.other_dim, pair.other_input, pair.dim, pair.input,
+                 other->describe().c_str(), one->describe().c_str());
+  }
+  return Status::ok_status();
 }
 
 Status MethodInstance::run_guarded(RunProfile* profile) {

@@ -10,6 +10,7 @@
 #include "edgewise/backend.h"
 #include "edgewise/kernel.h"
 #include "edgewise/program.h"
+#include "input_sizes.h"
 #include "method_memory.h"
 #include "method_plan.h"
 
@@ -59,6 +60,7 @@ class MethodInstance : public Method {
   Status take_input(size_t index, const std::function<Status(const ValueInfo&, Value&)>& give);
   bool can_lend(size_t index);
   void take_back(size_t index);
+  Status check_equal_sizes() const;
   Status run_guarded(RunProfile* profile);
 
   Status run(RunProfile* profile);
@@ -89,8 +91,9 @@ class MethodInstance : public Method {
   std::vector<bool> input_set_;
   std::vector<bool> input_kept_;  // stays as it is over an execution
   std::vector<bool> input_written_;
-  std::vector<bool> input_fixed_;  // a number that no instruction reads
-  std::vector<void*> bindings_;    // of outputs: the caller's memory, or null
+  std::vector<EqualSizes> equal_sizes_;  // of inputs
+  std::vector<bool> input_fixed_;        // a number that no instruction reads
+  std::vector<void*> bindings_;          // of outputs: the caller's memory, or null
   std::vector<Known> bindable_;
   std::vector<Known> lendable_;
   std::vector<bool> input_lent_;  // is in the caller's memory

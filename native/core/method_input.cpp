@@ -3,15 +3,39 @@
 #include <algorithm>
 
 #include "format.h"
+#include "input_sizes.h"
 #include "tensor_copy.h"
 
 namespace edgewise {
 
 namespace {
 
-// "float32[1, 3, 224, 224]", "float32 of at most [8, 128]", "float32 of rank 2"
+// The size that the dimension must have; negative: there is none.
+int64_t fixed_size(const ValueInfo& rule, size_t dim) {
+  if (rule.dynamism == Dynamism::kStatic) return rule.sizes[dim];
+  return rule.size_symbols.empty() ? kAnySize : rule.size_symbols[dim];
+}
+
+// "[?, 6]", "[<=8, 6]"
+std::string describe_mixed(const ValueInfo& rule) {
+  std::string text;
+  for (size_t dim = 0; dim < rule.sizes.size(); ++dim) {
+    const bool is_bound = rule.dynamism == Dynamism::kDynamicBound;
+    const int64_t fixed = fixed_size(rule, dim);
+    text += dim == 0 ? "[" : ", ";
+    if (fixed >= 0) {
+      text += std::to_string(fixed);
+    } else {
+      text += is_bound ? "<=" + std::to_string(rule.sizes[dim]) : "?";
+    }
+  }
+  return text + "]";
+}
+
+// "float32[1, 3, 224, 224]", "float32 of at most [8, 128]", "float32 of rank 2", "float32[?, 6]"
 std::string describe(const ValueInfo& rule) {
   std::string text(to_string(rule.type));
+  if (!rule.size_symbols.empty()) return text + describe_mixed(rule);
   switch (rule.dynamism) {
     case Dynamism::kStatic:
       return text + format_sizes(rule.sizes);
@@ -44,7 +68,8 @@ Status check_tensor(const ValueInfo& rule, const Tensor& got) {
                     "try a tensor of " + std::to_string(rule.sizes.size()) + " dimensions");
   }
   for (size_t dim = 0; dim < rule.sizes.size(); ++dim) {
-    if (rule.dynamism == Dynamism::kStatic && got.size(dim) != rule.sizes[dim]) {
+    const int64_t fixed = fixed_size(rule, dim);
+    if (fixed >= 0 && got.size(dim) != fixed) {
       if (is_transposed_picture(rule, got)) {
         return mismatch(rule, got, "try moving the channels: transpose(0, 3, 1, 2)");
       }

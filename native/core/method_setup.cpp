@@ -188,6 +188,7 @@ Status MethodInstance::fill_value(const ValuePlan& source, Value& value) {
 }
 
 void MethodInstance::find_input_rules() {
+  equal_sizes_ = find_equal_sizes(plan_.info);
   const std::vector<bool> exclusive = find_exclusive(plan_);
   std::vector<bool> read(plan_.values.size(), false);
   std::vector<bool> written(plan_.values.size(), false);

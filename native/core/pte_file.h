@@ -43,6 +43,8 @@ class PteFile : public NamedData {
   Result<std::span<const std::byte>> external(const fb::Tensor& tensor, size_t nbytes) const;
   // NamedData; in the data files, too.
   Result<std::span<const std::byte>> find(std::string_view key) const override;
+  // Whether the program itself, not a data file, has data of that name.
+  bool contains(std::string_view key) const { return named_.contains(key); }
   size_t bytes() const override;
   void release(std::span<const std::byte> bytes) const override;
 

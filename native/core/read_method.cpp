@@ -1,3 +1,4 @@
+#include "input_sizes.h"
 #include "method_plan.h"
 
 namespace edgewise {
@@ -131,6 +132,8 @@ Result<MethodPlan> read_method(const PteFile& file, const fb::ExecutionPlan& sou
   const Status status = read_parts(file, source, budget, plan);
   if (!status.ok()) return status.within(plan.name);
   fill_info(source, plan);
+  const Status sizes = read_input_sizes(file, plan.info);
+  if (!sizes.ok()) return sizes.within(plan.name);
   return plan;
 }
 

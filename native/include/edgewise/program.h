@@ -41,6 +41,8 @@ struct LoadOptions {
 };
 
 // What a caller needs to know of an input or output before running.
+inline constexpr int64_t kAnySize = -1;
+
 struct ValueInfo {
   std::string kind;  // as Value::kind()
   ScalarType type = ScalarType::kFloat;
@@ -48,6 +50,10 @@ struct ValueInfo {
   std::vector<uint8_t> dim_order;
   Dynamism dynamism = Dynamism::kStatic;
   size_t nbytes = 0;
+  // Of an input of a dynamic shape, where the file says more of it, by dimension: the size where it
+  // is fixed all the same, kAnySize, or another negative number, of which equal ones stand for
+  // equal sizes. Else empty.
+  std::vector<int64_t> size_symbols;
 };
 
 struct DelegateInfo {

@@ -21,6 +21,8 @@ from edgewise.emit.constants import ConstantTable
 from edgewise.emit.control_flow import StructuredEmitter
 from edgewise.emit.data_file import DEFAULT_NAME, DataFile
 from edgewise.emit.file import Segments, file_parts
+from edgewise.emit.input_sizes import KEY as INPUT_SIZES
+from edgewise.emit.input_sizes import describe_input_sizes
 from edgewise.emit.memory import MemoryPlan
 from edgewise.emit.missing_kernels import report_missing_kernels
 from edgewise.emit.origins import Origins
@@ -100,6 +102,7 @@ class _ProgramEmitter:
         self._payloads: dict[bytes, int] = {}
         self._payload_blobs: list[_Payload] = []
         self._named: dict[str, bytes | memoryview] = {}
+        self._input_sizes: dict[str, bytes] = {}
         self._delegates: list[pte.BackendDelegate] = []
         self._data_files: dict[str, DataFile] = {}
 
@@ -127,6 +130,9 @@ class _ProgramEmitter:
             plan, memory[name] = emitter.emit()
             origins[name] = emitter.origins
             plans.append(plan)
+            sizes = describe_input_sizes(method)
+            if sizes is not None:
+                self._input_sizes[INPUT_SIZES + name] = sizes
             report_missing_kernels(name, emitter.called, self._config.missing_kernels)
         plans += [self._constant_method(n, v) for n, v in constant_methods.items()]
         program, segments = self._assemble(plans)
@@ -159,7 +165,8 @@ class _ProgramEmitter:
             for key in sorted(self._named):
                 self._data_file(DEFAULT_NAME).add(key, self._named[key])
             self._named = {}
-        named = [pte.NamedData(key, segments.add(self._named[key])) for key in sorted(self._named)]
+        blobs = {**self._named, **self._input_sizes}
+        named = [pte.NamedData(key, segments.add(blobs[key])) for key in sorted(blobs)]
         return pte.Program(
             version=0,
             execution_plan=plans,
