@@ -24,6 +24,12 @@ settings.register_profile(
 settings.load_profile("edgewise")
 
 
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Tables of cases make their layers when they are imported: the same weights every time."""
+    if isinstance(collector, pytest.Module):
+        torch.manual_seed(0)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests with the markers `peer` and `browser` are skipped where these are not installed."""
     from importlib.util import find_spec

@@ -126,13 +126,15 @@ def server(pte: Path) -> Iterator[str]:
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT) as process:
         address = f"http://127.0.0.1:{port}"
         try:
-            for _ in range(300):
+            for _ in range(1200):  # it imports much
                 try:
                     urllib.request.urlopen(f"{address}/check_health", timeout=2)
                     break
                 except OSError:
                     assert process.poll() is None, "the server ended"
                     time.sleep(0.1)
+            else:
+                pytest.fail("the server did not answer in two minutes")
             yield address
         finally:
             process.terminate()
@@ -150,4 +152,4 @@ def test_it_is_drawn(server: str, pte: Path) -> None:
         # Nodes are drawn by WebGL; how many there are is text.
         text = "return document.body.innerText"
         shown = "forward: modules\n6 nodes"
-        WebDriverWait(driver, 40, 0.2).until(lambda d: shown in d.execute_script(text))
+        WebDriverWait(driver, 90, 0.2).until(lambda d: shown in d.execute_script(text))
