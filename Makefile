@@ -19,7 +19,7 @@ CROSS := aarch64 armv7
 CROSS_TESTS := OFF
 
 .PHONY: help setup native demo test pytest ctest conformance interop mutation fuzz lint format sanitize sanitize-threads docs bench wheel runtime-wheel clean distclean
-.PHONY: cross cross-test $(CROSS:%=cross-%) $(CROSS:%=cross-test-%) $(CROSS:%=cross-ctest-%)
+.PHONY: cross cross-test firmware-test $(CROSS:%=cross-%) $(CROSS:%=cross-test-%) $(CROSS:%=cross-ctest-%)
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -38,6 +38,7 @@ help:
 	@echo "make cross      the runtime for 64-bit and 32-bit Arm Linux, in build/cross"
 	@echo "make cross-test  the one for 64-bit Arm, built and run under qemu-user;"
 	@echo "                cross-test-armv7: the one for 32-bit Arm"
+	@echo "make firmware-test  what firmware is given, compiled for a Cortex-M"
 	@echo "make docs       the documentation as a site, its links checked, in build/docs"
 	@echo "make bench      the figures of benchmarks/, against the peers"
 	@echo "make wheel      a wheel in dist/"
@@ -170,6 +171,11 @@ $(CROSS:%=cross-ctest-%): CROSS_TESTS := ON
 $(CROSS:%=cross-ctest-%): cross-ctest-%: cross-%
 	@$(QUIET) --show '^[0-9]+% tests passed' build/logs/ctest-$*.log "ctest for $*" \
 	  ctest --test-dir build/cross/$* --output-on-failure --no-tests=error -j 2
+
+# What `edgewise ethosu package` writes, compiled for a Cortex-M.
+firmware-test: native
+	@tools/install_cross.sh cortex-m
+	@$(PY) -m pytest -q tests/package/test_package_firmware.py
 
 docs: $(VENV)/.installed
 	@$(QUIET) build/logs/docs.log "documentation in build/docs" \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# install_cross.sh aarch64|armv7
-# Installs Debian's cross compiler for a target, qemu-user, which runs its programs, and GoogleTest's
-# sources if they are missing and root runs this; else names them and fails.
+# install_cross.sh aarch64|armv7|cortex-m
+# Installs Debian's cross compiler for a target if it is missing and root runs this, for Linux with
+# qemu-user, which runs its programs, and GoogleTest's sources; else names them and fails.
 set -euo pipefail
 
 here=$(dirname "$0")
@@ -9,15 +9,20 @@ missing=()
 case $1 in
   aarch64) compiler=aarch64-linux-gnu emulator=qemu-aarch64 ;;
   armv7) compiler=arm-linux-gnueabihf emulator=qemu-arm ;;
+  cortex-m) compiler="" emulator="" ;;
   *)
-    echo "[cross] the target must be aarch64 or armv7; got $1" >&2
+    echo "[cross] the target must be aarch64, armv7 or cortex-m; got $1" >&2
     exit 2
     ;;
 esac
-command -v "$compiler-g++" > /dev/null || missing+=("g++-$compiler")
-command -v "$emulator" > /dev/null || command -v "$emulator-static" > /dev/null \
-  || missing+=(qemu-user)
-[ -e /usr/src/googletest/googletest/CMakeLists.txt ] || missing+=(googletest)
+if [ -z "$compiler" ]; then
+  command -v arm-none-eabi-gcc > /dev/null || missing+=(gcc-arm-none-eabi)
+else
+  command -v "$compiler-g++" > /dev/null || missing+=("g++-$compiler")
+  command -v "$emulator" > /dev/null || command -v "$emulator-static" > /dev/null \
+    || missing+=(qemu-user)
+  [ -e /usr/src/googletest/googletest/CMakeLists.txt ] || missing+=(googletest)
+fi
 
 [ "${#missing[@]}" -gt 0 ] || exit 0
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get > /dev/null; then

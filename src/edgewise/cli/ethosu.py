@@ -51,3 +51,50 @@ def disassemble(
         main([str(file)])
 
     out.result({"file": str(file), "delegates": told}, show)
+
+
+@app.command(help="What firmware needs of a program: C arrays, sizes of memory, operators.")
+def package(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .pte file with NPU delegates.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="Default: the file's name + _firmware."),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="Of the C arrays. Default: the file's name."),
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Files for the build of a firmware; see docs/ethosu.md."""
+    from edgewise.backends.ethosu.firmware import read_firmware, write_firmware
+    from edgewise.cli.output import Output
+
+    try:
+        firmware = read_firmware(file, name)
+    except ValueError as error:
+        raise CliError(str(error)) from error
+    folder = file.with_name(f"{file.stem}_firmware") if output is None else output
+    paths = write_firmware(firmware, folder)
+    told = {
+        "folder": str(folder),
+        "files": [path.name for path in paths],
+        "program_bytes": len(firmware.data),
+        "planned_bytes": firmware.arenas,
+        "npu_scratch_bytes": firmware.scratch,
+        "operators": firmware.operators,
+    }
+
+    def show(console: Console) -> None:
+        planned = sum(firmware.arenas.values())
+        console.print(
+            f"{folder}: program {len(firmware.data):,} bytes, planned memory {planned:,}, "
+            f"NPU scratch memory {firmware.scratch:,}, {len(firmware.operators)} operators",
+            highlight=False,
+            markup=False,
+        )
+        for path in paths:
+            console.print(f"  {path.name}", highlight=False, markup=False)
+
+    Output(json=json, quiet=quiet).result(told, show)

@@ -13,17 +13,17 @@ from edgewise.backends.ethosu import payload
 from edgewise.backends.ethosu.payload import NpuProgram
 from edgewise.backends.ethosu.simulator.stream import disassemble
 
-_START = b"vela_bin_stream\0"
+STREAM = b"vela_bin_stream\0"
 
 
 def programs(data: bytes) -> Iterator[NpuProgram]:
     """Every Ethos-U program in a file, or in a payload. ValueError where one is damaged."""
     view = memoryview(data)
-    start = data.find(_START)
+    start = data.find(STREAM)
     while start >= 0:
         program, end = payload.read_from(view, start)
         yield program
-        start = data.find(_START, end)
+        start = data.find(STREAM, end)
 
 
 def main(arguments: list[str]) -> int:
