@@ -125,11 +125,10 @@ Status read_indices(const flatbuffers::Vector<T>* items, size_t value_count, con
                     ItemBudget& budget, std::vector<uint32_t>* result) {
   result->clear();
   if (items == nullptr) return Status::ok_status();
-  if (!is_aligned(items)) return error(Code::kInvalidProgram, "%s are not aligned", what);
   EDGEWISE_RETURN_IF_ERROR(budget.take(items->size()));
   result->reserve(items->size());
   for (uint32_t i = 0; i < items->size(); ++i) {
-    const int64_t index = items->Get(i);
+    const int64_t index = item(*items, i);
     if (index < 0 || static_cast<uint64_t>(index) >= value_count) {
       return error(Code::kInvalidProgram, "%s refer to value %lld; the method has %zu", what,
                    static_cast<long long>(index), value_count);

@@ -106,12 +106,9 @@ Result<std::span<const std::byte>> PteFile::subsegment(const fb::SubsegmentOffse
     return error(Code::kInvalidProgram, "data entry %u does not exist; the list has %u", index,
                  offsets == nullptr ? 0 : offsets->size());
   }
-  if (!is_aligned(offsets)) {
-    return error(Code::kInvalidProgram, "the list of data offsets is not aligned");
-  }
   Result<std::span<const std::byte>> whole = segment(list.segment_index());
   if (!whole) return whole;
-  const uint64_t offset = offsets->Get(index);
+  const uint64_t offset = item(*offsets, index);
   if (!in_range(offset, nbytes, whole->size())) {
     return error(Code::kInvalidProgram,
                  "data entry %u has %zu bytes at offset %llu, and its segment has %zu bytes", index,
@@ -217,12 +214,16 @@ template <typename T, typename U>
 bool equal(const flatbuffers::Vector<T>* a, const flatbuffers::Vector<U>* b) {
   if (a == nullptr || b == nullptr)
     return (a == nullptr || a->size() == 0) && (b == nullptr || b->size() == 0);
-  return is_aligned(a) && is_aligned(b) && std::equal(a->begin(), a->end(), b->begin(), b->end());
+  if (a->size() != b->size()) return false;
+  for (uint32_t i = 0; i < a->size(); ++i) {
+    if (item(*a, i) != item(*b, i)) return false;
+  }
+  return true;
 }
 
 std::string describe(fb::ScalarType type, const flatbuffers::Vector<int32_t>* sizes) {
   std::vector<int64_t> wide_sizes;
-  if (sizes != nullptr && is_aligned(sizes)) wide_sizes.assign(sizes->begin(), sizes->end());
+  if (sizes != nullptr) copy_items(*sizes, &wide_sizes);
   return std::string(to_string(static_cast<ScalarType>(type))) + format_sizes(wide_sizes);
 }
 

@@ -32,7 +32,7 @@ Status read_shape(const fb::Tensor& source, ItemBudget& budget, TensorPlan& plan
   }
   if (const auto* sizes = source.sizes()) {
     EDGEWISE_RETURN_IF_ERROR(budget.take(sizes->size()));
-    plan.sizes.assign(sizes->begin(), sizes->end());
+    copy_items(*sizes, &plan.sizes);
   }
   if (const auto* order = source.dim_order()) {
     EDGEWISE_RETURN_IF_ERROR(budget.take(order->size()));

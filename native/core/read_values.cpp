@@ -77,11 +77,9 @@ Result<ValuePlan> read_value(const PteFile& file, const fb::EValue& source, size
     }
     case fb::KernelTypes::DoubleList: {
       DoubleList list;
-      const auto* items = source.val_as_DoubleList()->items();
-      if (!is_aligned(items)) return error(Code::kInvalidProgram, "list items are not aligned");
-      if (items != nullptr) {
+      if (const auto* items = source.val_as_DoubleList()->items()) {
         EDGEWISE_RETURN_IF_ERROR(budget.take(items->size()));
-        list.items.assign(items->begin(), items->end());
+        copy_items(*items, &list.items);
       }
       return ValuePlan(std::move(list));
     }
@@ -133,9 +131,6 @@ Status ItemBudget::take(size_t items) {
 Status read_arenas(const fb::ExecutionPlan& source, MethodPlan& plan) {
   plan.arenas.assign(1, 0);
   const auto* sizes = source.non_const_buffer_sizes();
-  if (!is_aligned(sizes)) {
-    return error(Code::kInvalidProgram, "non_const_buffer_sizes is not aligned");
-  }
   if (const auto* devices = source.non_const_buffer_device()) {
     for (const fb::NonConstBufferDevice* device : *devices) {
       if (device->device_type() != fb::DeviceType::CPU) {
@@ -147,7 +142,7 @@ Status read_arenas(const fb::ExecutionPlan& source, MethodPlan& plan) {
   }
   size_t total = 0;
   for (uint32_t i = 1; sizes != nullptr && i < sizes->size(); ++i) {
-    const int64_t size = sizes->Get(i);
+    const int64_t size = item(*sizes, i);
     if (size < 0 || !in_range(total, static_cast<uint64_t>(size), kMaxPlannedBytes)) {
       return error(Code::kInvalidProgram,
                    "planned memory must be in 0..%zu bytes together; buffer %u has %lld",

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,8 +17,6 @@ from ours import run_file
 RECORDED = Path(__file__).parents[1] / "data" / "releases"
 FILES = sorted(RECORDED.glob("*/*.pte"))
 RELEASES = ("1.0.1", "1.1.0", "1.2.0", "1.4.1")
-REFUSED = {f"{release}-{name}" for release in ("1.0.1", "1.1.0") for name in ("kv_cache", "map")}
-"""Lists in them do not lie on multiples of 8 bytes, which this runtime asks for: a gap of its."""
 
 
 def test_each_release_has_files() -> None:
@@ -28,13 +25,7 @@ def test_each_release_has_files() -> None:
     assert sum(file.stat().st_size for file in RECORDED.rglob("*.p*")) < 1_500_000
 
 
-def _case(file: Path) -> Any:
-    name = f"{file.parent.name}-{file.stem}"
-    refused = pytest.mark.xfail(reason="list items are not aligned", strict=True)
-    return pytest.param(file, id=name, marks=[refused] if name in REFUSED else [])
-
-
-@pytest.mark.parametrize("file", map(_case, FILES))
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}-{file.stem}")
 def test_a_recorded_file_runs(file: Path) -> None:
     result, detail = run_file(file)
     assert result == "ok", detail

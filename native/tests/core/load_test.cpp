@@ -61,6 +61,46 @@ TEST(Load, TakesBothHeaderLengths) {
   EXPECT_TRUE(load(spec).ok()) << load(spec).status().message();
 }
 
+// Where the items of a list begin in the file, past a multiple of 8.
+template <typename T>
+size_t alignment_of(const flatbuffers::Vector<T>* items, const Bytes& file) {
+  return static_cast<size_t>(items->Data() - reinterpret_cast<const uint8_t*>(file.data())) % 8;
+}
+
+TEST(Load, TakesItemsOf8BytesAtMultiplesOf4) {
+  FileSpec spec = add_file();
+  spec.odd_lists = true;
+  MethodSpec& method = spec.methods[0];
+  method.values.insert(method.values.end(),
+                       {integer(7), integer(-2), odd_int_list({3, 4}), odd_double_list({0.5, 1e3}),
+                        tensor({.sizes = {4}, .memory_id = 1, .offset = 32})});
+  method.outputs = {2, 7};
+  method.operators.push_back({"test::lists", "out"});
+  method.instructions.push_back(kernel(1, {5, 6, 7}));
+
+  const Bytes file = make_file(spec);
+  const fb::Program* program = fb::GetProgram(file.data());
+  const fb::ExecutionPlan* plan = program->execution_plan()->Get(0);
+  const auto* values = plan->values();
+  ASSERT_EQ(alignment_of(plan->non_const_buffer_sizes(), file), 4);
+  ASSERT_EQ(alignment_of(program->constant_segment()->offsets(), file), 4);
+  ASSERT_EQ(alignment_of(values->Get(5)->val_as_IntList()->items(), file), 4);
+  ASSERT_EQ(alignment_of(values->Get(6)->val_as_DoubleList()->items(), file), 4);
+
+  for (const Verification verification :
+       {Verification::kInternalConsistency, Verification::kMinimal}) {
+    const auto loaded = load(spec, verification);
+    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+    const auto running = loaded.value()->load_method("forward");
+    ASSERT_TRUE(running.ok()) << running.status().message();
+    std::vector<float> x = {0, 1, 2, 3};
+    ASSERT_TRUE(running.value()->set_input(0, over(x, ScalarType::kFloat, {4})).ok());
+    ASSERT_TRUE(running.value()->execute().ok());
+    EXPECT_EQ(floats(running.value()->output(0)), (std::vector<float>{10, 21, 32, 43}));
+    EXPECT_EQ(floats(running.value()->output(1)), (std::vector<float>{7, -2, 0.5, 1e3}));
+  }
+}
+
 TEST(Load, TakesFilesWithoutHeaderAndWithInlineConstants) {
   FileSpec spec = add_file();
   spec.extended_header = false;

@@ -103,6 +103,7 @@ const std::vector<PlanCase>& cases() {
       {"unplanned", output({.sizes = {1 << 30, 1 << 12}, .type = ScalarType::BYTE}),
        "without a plan need more than"},
       {"int list", value(int_list({0, 99})), "list items refer to value 99"},
+      {"odd int list", value(odd_int_list({0, 99})), "list items refer to value 99"},
       {"negative item", value(int_list({-1})), "list items refer to value -1"},
       {"tensor list", value(tensor_list({99})), "list items refer to value 99"},
       {"None in a tensor list", value(tensor_list({-1})), "list items refer to value -1"},

@@ -1,4 +1,5 @@
 // The kernels and the backend of test_program.h.
+#include <algorithm>
 #include <numeric>
 #include <stdexcept>
 #include <string_view>
@@ -48,6 +49,19 @@ Status ramp(KernelContext& context) {
   return Status::ok_status();
 }
 
+Status lists(KernelContext& context) {
+  const std::vector<int64_t> a = context.int_list(0);
+  const auto b = context.optional_double_list(1);
+  Tensor* out = context.out(2);
+  if (!context.ok()) return context.status();
+  std::vector<float> all(a.begin(), a.end());
+  if (b) all.insert(all.end(), b->begin(), b->end());
+  const int64_t sizes[] = {static_cast<int64_t>(all.size())};
+  EDGEWISE_RETURN_IF_ERROR(out->resize(sizes));
+  std::ranges::copy(all, out->data<float>());
+  return Status::ok_status();
+}
+
 Status positive(KernelContext& context) {
   const Tensor* a = context.tensor(0);
   Value* result = context.value(1);
@@ -64,9 +78,10 @@ Status fail(KernelContext& context) { return context.fail(Code::kUnsupported, "a
 Status throws(KernelContext&) { throw std::runtime_error("thrown"); }
 
 const KernelRegistration registrations[] = {
-    {"test::add.out", 3, add},   {"test::add_", 2, add_in_place},
-    {"test::ramp.out", 2, ramp}, {"test::positive", 2, positive},
-    {"test::fail.out", 1, fail}, {"test::throws.out", 1, throws},
+    {"test::add.out", 3, add},     {"test::add_", 2, add_in_place},
+    {"test::ramp.out", 2, ramp},   {"test::positive", 2, positive},
+    {"test::fail.out", 1, fail},   {"test::throws.out", 1, throws},
+    {"test::lists.out", 3, lists},
 };
 
 struct TestState : BackendProgramState {};

@@ -26,7 +26,17 @@ void pad(Bytes& file, size_t alignment) {
   while (file.size() % alignment != 0) file.push_back(std::byte{0});
 }
 
-flatbuffers::Offset<fb::ExecutionPlan> make_plan(Fbb& fbb, const MethodSpec& spec) {
+// Items of 8 bytes that begin at 4 past a multiple of 8, as flatc leaves some.
+template <typename T>
+flatbuffers::Offset<flatbuffers::Vector<T>> odd_vector(Fbb& fbb, const std::vector<T>& items) {
+  while (fbb.GetSize() % 8 != 4) fbb.PushElement(uint8_t{0});
+  const size_t bytes = items.size() * sizeof(T);
+  fbb.StartVector(bytes, 1, 1);
+  fbb.PushBytes(reinterpret_cast<const uint8_t*>(items.data()), bytes);
+  return flatbuffers::Offset<flatbuffers::Vector<T>>(fbb.EndVector(items.size()));
+}
+
+flatbuffers::Offset<fb::ExecutionPlan> make_plan(Fbb& fbb, const MethodSpec& spec, bool odd) {
   std::vector<flatbuffers::Offset<fb::EValue>> values;
   for (const MakeValue& make : spec.values) values.push_back(make(fbb));
   std::vector<flatbuffers::Offset<fb::Instruction>> instructions;
@@ -42,9 +52,16 @@ flatbuffers::Offset<fb::ExecutionPlan> make_plan(Fbb& fbb, const MethodSpec& spe
   }
   const std::vector chains = {fb::CreateChainDirect(fbb, nullptr, nullptr, &instructions)};
   const auto meta = fb::CreateContainerMetadataDirect(fbb, "in", "out");
-  return fb::CreateExecutionPlanDirect(fbb, spec.name.c_str(), meta, &values, &spec.inputs,
-                                       &spec.outputs, &chains, &operators, &delegates,
-                                       &spec.arenas);
+  const auto name = fbb.CreateString(spec.name);
+  const auto value_list = fbb.CreateVector(values);
+  const auto inputs = fbb.CreateVector(spec.inputs);
+  const auto outputs = fbb.CreateVector(spec.outputs);
+  const auto chain_list = fbb.CreateVector(chains);
+  const auto operator_list = fbb.CreateVector(operators);
+  const auto delegate_list = fbb.CreateVector(delegates);
+  const auto arenas = odd ? odd_vector(fbb, spec.arenas) : fbb.CreateVector(spec.arenas);
+  return fb::CreateExecutionPlan(fbb, name, meta, value_list, inputs, outputs, chain_list,
+                                 operator_list, delegate_list, arenas);
 }
 
 }  // namespace
@@ -69,6 +86,18 @@ MakeValue text(const std::string& value) {
 MakeValue int_list(const std::vector<int64_t>& items) {
   return [=](Fbb& fbb) {
     return wrap(fbb, fb::KernelTypes::IntList, fb::CreateIntListDirect(fbb, &items));
+  };
+}
+MakeValue odd_int_list(const std::vector<int64_t>& items) {
+  return [=](Fbb& fbb) {
+    const auto list = odd_vector(fbb, items);
+    return wrap(fbb, fb::KernelTypes::IntList, fb::CreateIntList(fbb, list));
+  };
+}
+MakeValue odd_double_list(const std::vector<double>& items) {
+  return [=](Fbb& fbb) {
+    const auto list = odd_vector(fbb, items);
+    return wrap(fbb, fb::KernelTypes::DoubleList, fb::CreateDoubleList(fbb, list));
   };
 }
 MakeValue tensor_list(const std::vector<int32_t>& items) {
@@ -138,7 +167,9 @@ MakeInstruction free_value(int value) {
 Bytes make_file(const FileSpec& spec) {
   Fbb fbb;
   std::vector<flatbuffers::Offset<fb::ExecutionPlan>> plans;
-  for (const MethodSpec& method : spec.methods) plans.push_back(make_plan(fbb, method));
+  for (const MethodSpec& method : spec.methods) {
+    plans.push_back(make_plan(fbb, method, spec.odd_lists));
+  }
   std::vector<flatbuffers::Offset<fb::Buffer>> buffers;
   for (const Bytes& bytes : spec.constant_buffer) {
     fbb.ForceVectorAlignment(bytes.size(), 1, 16);
@@ -158,7 +189,9 @@ Bytes make_file(const FileSpec& spec) {
   }
   flatbuffers::Offset<fb::SubsegmentOffsets> constants;
   if (!spec.constant_offsets.empty()) {
-    constants = fb::CreateSubsegmentOffsetsDirect(fbb, 0, &spec.constant_offsets);
+    const auto offsets = spec.odd_lists ? odd_vector(fbb, spec.constant_offsets)
+                                        : fbb.CreateVector(spec.constant_offsets);
+    constants = fb::CreateSubsegmentOffsets(fbb, 0, offsets);
   }
   std::vector<flatbuffers::Offset<fb::NamedData>> named;
   for (const auto& [key, segment] : spec.named_data) {

@@ -40,6 +40,9 @@ MakeValue number(double value);
 MakeValue text(const std::string& value);
 MakeValue tensor(const TensorSpec& spec);
 MakeValue int_list(const std::vector<int64_t>& items);
+// Their items begin at 4 past a multiple of 8.
+MakeValue odd_int_list(const std::vector<int64_t>& items);
+MakeValue odd_double_list(const std::vector<double>& items);
 MakeValue tensor_list(const std::vector<int32_t>& items);
 MakeValue optional_tensor_list(const std::vector<int32_t>& items);
 
@@ -81,6 +84,7 @@ struct FileSpec {
   std::map<std::string, uint32_t> named_data;
   uint32_t version = 0;
   bool extended_header = true;
+  bool odd_lists = false;  // arenas and constant_offsets begin at 4 past a multiple of 8
   int header_bytes = 32;
 };
 
@@ -113,6 +117,7 @@ FileSpec add_file();
 // Kernels:
 //   test::add.out(Tensor a, Tensor b, Tensor out)     float
 //   test::ramp.out(int n, Tensor out)                 out = [0, 1, ... n - 1], resized
+//   test::lists.out(int[] a, float[] b, Tensor out)   out = a, then b, resized
 //   test::add_.(Tensor self, Tensor other) -> self    in place, no overload
 //   test::positive(Tensor a, bool result)             sets the value
 //   test::fail.out(Tensor out)                        fails

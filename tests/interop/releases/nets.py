@@ -430,9 +430,11 @@ NETS: dict[str, Net] = {
 
 def variants() -> dict[str, Variant]:
     """Every file of the matrix, by name."""
+    from model_nets import MODELS
     from more_nets import MORE
+    from operator_nets import OPERATORS
 
-    nets = {**NETS, **MORE}
+    nets = {**NETS, **MORE, **MODELS, **OPERATORS}
     found = [Variant(name, net) for name, net in nets.items()]
     for name, net in nets.items():
         if net.half:
