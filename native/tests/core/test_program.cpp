@@ -30,10 +30,11 @@ void pad(Bytes& file, size_t alignment) {
 template <typename T>
 flatbuffers::Offset<flatbuffers::Vector<T>> odd_vector(Fbb& fbb, const std::vector<T>& items) {
   while (fbb.GetSize() % 8 != 4) fbb.PushElement(uint8_t{0});
-  const size_t bytes = items.size() * sizeof(T);
-  fbb.StartVector(bytes, 1, 1);
-  fbb.PushBytes(reinterpret_cast<const uint8_t*>(items.data()), bytes);
-  return flatbuffers::Offset<flatbuffers::Vector<T>>(fbb.EndVector(items.size()));
+  std::vector<uint32_t> halves(items.size() * sizeof(T) / sizeof(uint32_t));
+  std::memcpy(halves.data(), items.data(), items.size() * sizeof(T));
+  const auto made = fbb.CreateVector(halves);
+  flatbuffers::WriteScalar(fbb.GetCurrentBufferPointer(), static_cast<uint32_t>(items.size()));
+  return flatbuffers::Offset<flatbuffers::Vector<T>>(made.o);
 }
 
 flatbuffers::Offset<fb::ExecutionPlan> make_plan(Fbb& fbb, const MethodSpec& spec, bool odd) {

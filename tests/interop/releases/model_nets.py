@@ -440,7 +440,8 @@ MODELS: dict[str, Net] = {
         calls=tuple((_random(1, 1, 16, seed=i), torch.tensor([i])) for i in range(6)),
     ),
     "branches": Net(
-        Branches, calls=tuple((SERIES + d, torch.tensor([f])) for d in (-1, 1) for f in (0 > 1, 1 > 0))
+        Branches,
+        calls=tuple((SERIES + d, torch.tensor([f])) for d in (-1, 1) for f in (False, True)),
     ),
     "while_pair": Net(WhilePair, (M,), peer=False),
     # Sizes.
