@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from xnnpack_bounds import assert_as_promised
-from xnnpack_cases import ACCEPTED
+from xnnpack_cases import ACCEPTED, Fn
 
 from edgewise.emit import ExecutorchBackendConfig
 from support import (
@@ -116,6 +117,45 @@ def test_weights_are_16_bit_in_the_file() -> None:
     assert len(small.buffer) < 0.55 * len(full.buffer)
 
 
+# --- beside float32 ----------------------------------------------------------------------
+
+WEIGHT, BIAS = torch.linspace(0.5, 2, 8), torch.linspace(-1, 1, 8)
+
+MIXED = {
+    "cat": (Fn(lambda x, y: torch.cat([x, y, x * 2], 1) * 2), ["delegate"]),
+    "cat with a constant": (
+        Fn(lambda x, y, w: torch.cat([x, w[None]]) * 2, w=WEIGHT),
+        ["delegate"],
+    ),
+    "stack": (Fn(lambda x, y: torch.stack([y, x])), ["delegate"]),
+    "slice_scatter": (Fn(lambda x, y: torch.slice_scatter(y, x[:, :3], 1, 2, 5)), ["delegate"]),
+    "layer_norm": (
+        Fn(lambda x, y, w, b: F.layer_norm(x, (8,), w, b), w=WEIGHT, b=BIAS),
+        ["delegate"],
+    ),
+    "group_norm": (
+        Fn(lambda x, y, w, b: F.group_norm(x, 2, w, b), w=WEIGHT, b=BIAS),
+        ["delegate"],
+    ),
+    "rms_norm": (Fn(lambda x, y, w: F.rms_norm(x, (8,), w), w=WEIGHT), ["delegate"]),
+    "add": (Fn(lambda x, y: x + y), ["aten::add.out"]),
+}
+"""Functions of float16 and float32, and the file's operators."""
+
+
+@pytest.mark.parametrize("runtime", ["ours", pytest.param("peer", marks=pytest.mark.peer)])
+@pytest.mark.parametrize("name", MIXED)
+def test_beside_float32(name: str, runtime: str) -> None:
+    module, expected = MIXED[name]
+    inputs = (torch.rand(3, 8).half(), torch.rand(3, 8))
+    program = lower(module, inputs)
+    assert operators(program.buffer) == expected
+    (outputs,) = RUNTIMES[runtime](program.buffer, inputs)
+    (wanted,) = eager(module, inputs)
+    assert outputs[0].dtype == wanted.dtype
+    assert_close(outputs, [wanted], 2e-3)
+
+
 # --- numbers at the edges of float16 -----------------------------------------------------
 
 
@@ -132,6 +172,15 @@ def test_epsilons_below_float16_count() -> None:
     x = (torch.randn(3, 64) * 1e-3).half()
     (outputs,) = run_ours(lower(norm, (x,)).buffer, (x,))
     assert_close(outputs, eager64(norm, (x,)), 2e-3)
+
+
+@pytest.mark.parametrize("weight", [None, WEIGHT.half(), WEIGHT])
+def test_the_epsilon_that_rms_norm_has_by_itself(weight: torch.Tensor | None) -> None:
+    """Numbers whose squares are less than float16's own epsilon."""
+    norm = Fn(lambda x, w=None: F.rms_norm(x, (8,), w), **({} if weight is None else {"w": weight}))
+    x = (torch.rand(3, 8) * 1e-2).half()
+    (outputs,) = run_ours(lower(norm, (x,)).buffer, (x,))
+    assert_close(outputs, eager(norm, (x,)), 2e-3)
 
 
 @pytest.mark.parametrize("n", [100, 5000, 100_000])

@@ -39,13 +39,16 @@ def _layer_norm(to: Lowering, node: Node, args: dict[str, Any]) -> Operand:
     centred = to.b.binary("Subtract", x, mean_of_last(to, x))
     variance = mean_of_last(to, to.b.unary("Square", centred))
     inverse = to.b.unary("ReciprocalSquareRoot", to.b.shift(variance, float(args["eps"])))
-    result: Ref = to.b.convert(to.b.binary("Multiply", centred, inverse), dtype)
     weight, bias = to.optional(args["weight"]), to.optional(args["bias"])
+    # Parameters of float32 beside float16: multiplied and added in float32, as in PyTorch.
+    mixed = any(p is not None and p.dtype != dtype for p in (weight, bias))
+    kept = torch.float32 if mixed else dtype
+    result: Ref = to.b.convert(to.b.binary("Multiply", centred, inverse), kept)
     if weight is not None:
-        result = to.b.binary("Multiply", result, weight.reshape(-1))
+        result = to.b.binary("Multiply", result, weight.reshape(-1).to(kept))
     if bias is not None:
-        result = to.b.binary("Add", result, bias.reshape(-1))
-    return to.b.view(result, shape)
+        result = to.b.binary("Add", result, bias.reshape(-1).to(kept))
+    return to.b.view(to.b.convert(result, dtype), shape)
 
 
 def _native_layer_norm(to: Lowering, node: Node, args: dict[str, Any]) -> tuple[Operand, ...]:

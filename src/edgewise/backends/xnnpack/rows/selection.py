@@ -266,7 +266,8 @@ add_row(
 
 
 def _slice_scatter(to: Lowering, node: Node, args: Args) -> Operand:
-    x, part = to.ref(args["self"]), to.ref(args["src"])
+    x = to.ref(args["self"])
+    part = to.b.convert(to.ref(args["src"]), x.dtype)
     dim = args["dim"] % x.rank
     size, length = x.shape[dim], part.shape[dim]
     assert isinstance(size, int) and isinstance(length, int)

@@ -166,9 +166,11 @@ def _cat(to: Lowering, node: Node, args: Args) -> Operand:
     of = len(node.meta["val"].shape)
     dim = args["dim"] % of
     perm = next(o.perm for o in operands if isinstance(o, Ref))
-    physical = perm.index(dim)
+    physical, dtype = perm.index(dim), fake(node).dtype
     values = [
-        to.b.in_order(o, perm).value if isinstance(o, Ref) else to.b.constant(o, perm)
+        to.b.in_order(to.b.convert(o, dtype), perm).value
+        if isinstance(o, Ref)
+        else to.b.constant(o.to(dtype), perm)
         for o in operands
     ]
     return Ref(to.b.concatenate(values, physical), perm)

@@ -27,7 +27,7 @@ from edgewise.backends.xnnpack.table import (
     constant,
     only_first,
 )
-from edgewise.edge.graph import shape_of
+from edgewise.edge.graph import fake, shape_of
 
 aten = torch.ops.aten
 Args = dict[str, Any]
@@ -41,16 +41,19 @@ ONLY_RESULT = only_first("only the normalised tensor is used", "statistics")
 def _rms_norm(to: Lowering, node: Node, args: Args) -> Operand:
     x, normalized = to.ref(args["input"]), args["normalized_shape"]
     shape, dtype, weight = x.shape, x.dtype, to.optional(args["weight"])
-    eps = torch.finfo(dtype).eps if args["eps"] is None else float(args["eps"])
+    # PyTorch's own is that of the type in which it computes, of float16, too.
+    eps = torch.finfo(torch.float32).eps if args["eps"] is None else float(args["eps"])
     if len(normalized) > 1:
         x = to.b.view(x, (*shape[: -len(normalized)], math.prod(normalized)))
     wide = to.b.convert(x, torch.float32)
     mean = mean_of_last(to, to.b.unary("Square", wide))
     scale = to.b.unary("ReciprocalSquareRoot", to.b.shift(mean, eps))
-    result = to.b.convert(to.b.binary("Multiply", wide, scale), dtype)
+    # With weights of another type, multiplied in float32.
+    kept = dtype if weight is None or weight.dtype == dtype else torch.float32
+    result = to.b.convert(to.b.binary("Multiply", wide, scale), kept)
     if weight is not None:
-        result = to.b.binary("Multiply", result, weight.reshape(-1))
-    return to.b.view(result, shape)
+        result = to.b.binary("Multiply", result, weight.reshape(-1).to(kept))
+    return to.b.view(to.b.convert(result, fake(node).dtype), shape)
 
 
 add_row(
