@@ -49,8 +49,24 @@ std::optional<ScalarType> scalar_type(std::string_view format, Py_ssize_t item_s
   }
 }
 
+// What a memoryview says of itself. Its memory stays where it is as long as the memoryview lives,
+// also once this is released.
+class BufferInfo {
+ public:
+  explicit BufferInfo(nb::handle memory) {
+    if (PyObject_GetBuffer(memory.ptr(), &buffer_, PyBUF_FULL_RO) != 0) throw nb::python_error();
+  }
+  ~BufferInfo() { PyBuffer_Release(&buffer_); }
+  BufferInfo(const BufferInfo&) = delete;
+  BufferInfo& operator=(const BufferInfo&) = delete;
+  const Py_buffer* operator->() const { return &buffer_; }
+
+ private:
+  Py_buffer buffer_{};
+};
+
 ArrayView view_buffer(nb::object memory, const std::string& where) {
-  const Py_buffer* buffer = PyMemoryView_GET_BUFFER(memory.ptr());
+  const BufferInfo buffer(memory);
   ArrayView view;
   const std::string_view format = buffer->format ? buffer->format : "B";
   const auto type = scalar_type(format, buffer->itemsize);

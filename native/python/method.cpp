@@ -150,7 +150,7 @@ MethodFace::Input MethodFace::read_input(nb::handle object, size_t index) const 
     }
     input.value = Value(Value::Variant(static_cast<int64_t>(number)));
   } else if (PyFloat_CheckExact(raw) || (expected.kind == "float" && PyFloat_Check(raw))) {
-    input.value = Value(Value::Variant(PyFloat_AS_DOUBLE(raw)));
+    input.value = Value(Value::Variant(PyFloat_AsDouble(raw)));
   } else if (PyUnicode_Check(raw)) {
     input.value = Value(Value::Variant(nb::cast<std::string>(object)));
   } else {

@@ -139,6 +139,7 @@ def _weighed(module: nn.Module, bits: int) -> nn.Module:
 
 
 ANGLES = torch.linspace(-9000, 9000, 4001)
+TOKENS = torch.tensor([1, 5, 3, 7, 3, 0])
 COUNTS = torch.arange(-6, 6).reshape(3, 4)
 GRID = torch.linspace(-1.2, 1.2, 40).reshape(2, 5, 2, 2)
 
@@ -154,6 +155,25 @@ AROUND: dict[str, tuple[Callable[[], nn.Module], Any, bool, str, float]] = {
     "a grid": (
         lambda: Fn(lambda x, g: F.grid_sample(x, g, align_corners=False)),
         (IMAGE, GRID), True, "grid_sampler_2d", 1e-5,
+    ),
+    "greatest of windows": (
+        lambda: nn.AdaptiveMaxPool2d((4, 5), return_indices=True), (torch.rand(1, 2, 7, 8),), True,
+        "max_pool2d", 0.0,
+    ),
+    "sums of bags": (
+        lambda: nn.EmbeddingBag(8, 4, mode="sum"), (TOKENS, torch.tensor([0, 2, 2])), True,
+        "_embedding_bag", 1e-6,
+    ),
+    "means of bags": (
+        lambda: nn.EmbeddingBag(8, 4, padding_idx=3), (TOKENS.reshape(2, 3),), True,
+        "_embedding_bag", 1e-6,
+    ),
+    "weighted bags": (
+        lambda: Fn(
+            lambda i, w, t: F.embedding_bag(i, t, mode="sum", per_sample_weights=w),
+            t=torch.rand(8, 4),
+        ),
+        (TOKENS.reshape(3, 2), torch.rand(3, 2)), True, "_embedding_bag", 1e-6,
     ),
     "sorting": (lambda: Fn(lambda x: x.sort(0, descending=True)), (M,), True, "sort", 0.0),
     "shifts": (

@@ -84,10 +84,64 @@ def _right_shift(x: torch.Tensor, by: Any) -> Any:
     return torch.div(x, 2**by, rounding_mode="floor")
 
 
+def _embedding_bag(
+    weight: torch.Tensor,
+    indices: torch.Tensor,
+    offsets: torch.Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: torch.Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> Any:
+    """Sums and means: a matrix of which row is in which bag, times the rows. Of finite tables."""
+    if mode not in (_SUM, _MEAN):
+        return NotImplemented
+    bags = offsets.shape[0] - int(include_last_offset)
+    places = torch.arange(indices.shape[0], device=indices.device)
+    bag = (places[:, None] >= offsets[None, :bags]).sum(1) - 1
+    inside = torch.arange(bags, device=indices.device)[:, None] == bag[None]
+    if padding_idx >= 0:
+        inside = inside & (indices != padding_idx)
+    count, share = inside.sum(1), inside.to(weight.dtype)
+    if per_sample_weights is not None:
+        share = share * per_sample_weights
+    result = share @ aten.embedding.default(weight, indices)
+    if mode == _MEAN:
+        result = result / count.clamp(min=1)[:, None].to(weight.dtype)
+    return result, bag, count, count
+
+
+_SUM, _MEAN = 0, 1
+
+
+def _adaptive_max_pool2d(x: torch.Tensor, output_size: list[int]) -> Any:
+    """The greatest of what is gathered for each window, the last rows and columns repeated."""
+    (height, width), (rows, columns) = x.shape[-2:], output_size
+    y, x_ = _windows(height, rows), _windows(width, columns)
+    places = (y[:, None, :, None] * width + x_[None, :, None]).reshape(rows * columns, -1)
+    greatest, at = x.flatten(-2)[..., places].max(-1)
+    found = places.expand(*at.shape, -1).gather(-1, at[..., None])
+    shape = (*x.shape[:-2], rows, columns)
+    return greatest.reshape(shape), found.reshape(shape)
+
+
+def _windows(size: int, count: int) -> torch.Tensor:
+    """[count, longest]: places of each window, the last one repeated to the longest's length."""
+    i = torch.arange(count)
+    start, end = i * size // count, ((i + 1) * size + count - 1) // count
+    longest = max(-(-(k + 1) * size // count) - k * size // count for k in range(count))
+    return torch.minimum(start[:, None] + torch.arange(longest), end[:, None] - 1)
+
+
 _OWN: dict[Any, Callable[..., Any]] = {
     aten.sort.default: _sort,
     aten.sort.stable: _sort_stable,
     aten.var_mean.correction: _var_mean,
+    aten._embedding_bag.default: _embedding_bag,
+    aten._embedding_bag_forward_only.default: _embedding_bag,
+    aten.adaptive_max_pool2d.default: _adaptive_max_pool2d,
     aten.bitwise_left_shift.Tensor: _left_shift,
     aten.bitwise_left_shift.Tensor_Scalar: _left_shift,
     aten.bitwise_right_shift.Tensor: _right_shift,

@@ -126,6 +126,7 @@ def main() -> int:
     parser.add_argument("--runtime")
     parser.add_argument("--nets", default="")
     parser.add_argument("--ours", action="store_true", help="no files of releases")
+    parser.add_argument("--theirs", action="store_true", help="no files of ours")
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "interop")
     arguments = parser.parse_args()
@@ -142,16 +143,18 @@ def main() -> int:
     chosen = [v for v in variants().values() if not names or {v.name, v.name.split(".")[0]} & names]
     mine = arguments.folder / "ours"
     mine.mkdir(parents=True, exist_ok=True)
-    for old in mine.glob("*.pt*"):
-        old.unlink()
-    unmade = ours.write_all(chosen, mine, arguments.runtime)
-    show("lowered here", unmade, unmade)
+    if not arguments.theirs:
+        for old in mine.glob("*.pt*"):
+            old.unlink()
+        unmade = ours.write_all(chosen, mine, arguments.runtime)
+        show("lowered here", unmade, unmade)
     bad = 0
     for release in arguments.releases.split(","):
-        rows = list(worker(release, "run", str(mine), arguments.repeats))
-        wrong = failures(rows, mine, release)
-        show(f"our files on {release}", rows, wrong)
-        bad += len(wrong)
+        if not arguments.theirs:
+            rows = list(worker(release, "run", str(mine), arguments.repeats))
+            wrong = failures(rows, mine, release)
+            show(f"our files on {release}", rows, wrong)
+            bad += len(wrong)
         if arguments.ours:
             continue
         theirs = arguments.folder / release

@@ -300,7 +300,9 @@ class Graph(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         pairs = torch.cat([x[self.edges[0]], x[self.edges[1]]], -1)
-        sums = torch.zeros(3, 8).index_add(0, self.edges[1], self.message(pairs).relu())
+        sums = torch.zeros(3, 8, dtype=x.dtype).index_add(
+            0, self.edges[1], self.message(pairs).relu()
+        )
         return self.update(torch.cat([x, sums], -1))
 
 
