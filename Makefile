@@ -18,7 +18,7 @@ NATIVE_FILES = $(shell find native -name '*.h' -o -name '*.cpp')
 CROSS := aarch64 armv7
 CROSS_TESTS := OFF
 
-.PHONY: help setup native demo test pytest ctest conformance interop mutation fuzz lint format sanitize sanitize-threads docs bench wheel runtime-wheel clean distclean
+.PHONY: help setup native demo test pytest ctest conformance interop matrix mutation fuzz lint format sanitize sanitize-threads docs bench wheel runtime-wheel clean distclean
 .PHONY: cross cross-test firmware-test $(CROSS:%=cross-%) $(CROSS:%=cross-test-%) $(CROSS:%=cross-ctest-%)
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
@@ -30,6 +30,7 @@ help:
 	@echo "make conformance  kernels against eager PyTorch on its own samples, per operator"
 	@echo "make mutation   small faults in the sources, and whether the tests notice (hours)"
 	@echo "make interop    files of both sides on every release of ExecuTorch (downloads 6 GB once)"
+	@echo "make matrix     the oldest and the newest Python and torch (downloads 2 GB once)"
 	@echo "make lint       ruff, mypy, clang-format"
 	@echo "make format     let ruff and clang-format rewrite the sources"
 	@echo "make sanitize   the native tests under AddressSanitizer and UBSan"
@@ -98,6 +99,10 @@ conformance: native
 # Environments of the releases are kept in ~/.cache/edgewise/releases.
 interop: native
 	@OMP_NUM_THREADS=1 $(PY) -W ignore tests/interop/releases/matrix.py
+
+# Their environments are kept in ~/.cache/edgewise/matrix.
+matrix: native
+	@OMP_NUM_THREADS=1 $(PY) tests/versions/matrix.py
 
 lint: $(VENV)/.installed
 	@$(VENV)/bin/ruff check --quiet .

@@ -1,0 +1,36 @@
+"""Lowers and runs every net of tests/interop/releases with the packages that are installed. Ends
+with 1 if one crashes or computes something else, or is refused without being known to be."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests" / "interop" / "releases"), str(ROOT / "tools")]
+
+NEEDS_EXECUTORCH = {"llama_cache"}
+"""ExecuTorch's own operators are in its package."""
+
+
+def main() -> int:
+    warnings.simplefilter("ignore")
+    import ours
+    from nets import variants
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        chosen = [v for v in variants().values() if v.name not in NEEDS_EXECUTORCH]
+        rows = ours.write_all(chosen, folder)
+        rows += ours.run_all(folder)
+    bad = [row for row in rows if row["result"] != "ok"]
+    print(f"nets: {len(rows) - len(bad)} of {len(chosen)} lowered, run, and right")
+    for row in bad:
+        print(f"  {row['name']} ({row['how']}): {row['result']}: {row['detail'][:300]}")
+    return int(bool(bad))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
