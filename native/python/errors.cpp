@@ -79,7 +79,7 @@ std::string describe(nb::python_error& error) {
     return text;
   }
   nb::object owner = nb::steal(message);
-  if (const char* utf8 = PyUnicode_AsUTF8(message)) {
+  if (const char* utf8 = PyUnicode_AsUTF8AndSize(message, nullptr)) {
     if (*utf8 != '\0') text += std::string(": ") + utf8;
   } else {
     PyErr_Clear();

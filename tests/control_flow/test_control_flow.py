@@ -20,6 +20,8 @@ from edgewise.partition.delegate import is_delegate_call
 from support import RUNTIMES, Fn, assert_close, eager, export, lower, operators, partitioners
 from support import run_ours as run
 
+pytestmark = pytest.mark.matrix
+
 Tensor = torch.Tensor
 X = torch.linspace(-2, 3, 12).reshape(3, 4)
 IMAGE = torch.linspace(-2, 3, 240).reshape(2, 4, 6, 5)

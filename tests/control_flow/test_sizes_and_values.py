@@ -16,6 +16,8 @@ import edgewise
 from edgewise.errors import EmitError
 from support import RUNTIMES, Fn, assert_close, eager, export, lower
 
+pytestmark = pytest.mark.matrix
+
 Tensor = torch.Tensor
 X = torch.linspace(-2, 3, 12).reshape(3, 4)
 LONG = torch.cat([X, -X])

@@ -17,6 +17,8 @@ from edgewise.edge.functionalize import functionalize, is_functional
 from edgewise.edge.program import copy_program
 from support import Fn, assert_close, eager, export
 
+pytestmark = pytest.mark.matrix
+
 X = (torch.linspace(-2, 3, 12).reshape(3, 4),)
 SQUARE = (torch.linspace(-2, 3, 9).reshape(3, 3),)
 

@@ -19,6 +19,8 @@ from edgewise.errors import EdgewiseError, InvalidGraphError, PartitionError
 from edgewise.partition import CompileSpec, DelegationSpec, Partitioner, PartitionResult
 from support import Fn, assert_close, eager64, export, operators, partitioners, run_ours
 
+pytestmark = pytest.mark.matrix
+
 aten = torch.ops.aten
 X = (torch.randn(3, 4),)
 

@@ -9,6 +9,8 @@ import torch
 
 from support import RUNTIMES, assert_close, eager, lower
 
+pytestmark = pytest.mark.matrix
+
 
 class Counter(torch.nn.Module):
     def __init__(self) -> None:

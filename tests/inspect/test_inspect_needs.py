@@ -22,6 +22,8 @@ from edgewise.releases import KNOWN, Target, target_of
 from edgewise.runtime import Runtime
 from support import Fn, lower
 
+pytestmark = pytest.mark.matrix
+
 M = torch.linspace(-2, 3, 24).reshape(3, 8)
 IMAGE = torch.linspace(-2, 3, 240).reshape(2, 4, 6, 5)
 HALF = IMAGE.half()

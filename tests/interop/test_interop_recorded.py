@@ -14,6 +14,8 @@ from edgewise.releases import target_of
 sys.path.insert(0, str(Path(__file__).parent / "releases"))
 from ours import run_file
 
+pytestmark = pytest.mark.matrix
+
 RECORDED = Path(__file__).parents[1] / "data" / "releases"
 FILES = sorted(RECORDED.glob("*/*.pte"))
 RELEASES = ("1.0.1", "1.1.0", "1.2.0", "1.4.1")

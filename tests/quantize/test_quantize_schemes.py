@@ -16,6 +16,8 @@ from edgewise.quantize import SCHEMES, quantize
 from edgewise.quantize.schemes import scheme_of
 from examples.models import MODELS
 
+pytestmark = pytest.mark.matrix
+
 # Decibels that the worst output keeps of the signal, about 3 below what was measured. 8 bits
 # give some 40 for one layer; noise of many layers adds up, and 4 bits take 20 more.
 BOUNDS = {

@@ -10,6 +10,8 @@ import torch
 
 from edgewise.runtime import Error, InvalidArgumentError, Method, Runtime
 
+pytestmark = pytest.mark.matrix
+
 
 def load(data: bytes) -> Method:
     return Runtime.get().load_program(data).load_method("forward")

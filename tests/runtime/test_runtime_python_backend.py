@@ -22,6 +22,8 @@ from edgewise.runtime import (
     register_backend,
 )
 
+pytestmark = pytest.mark.matrix
+
 numbers = itertools.count()
 
 

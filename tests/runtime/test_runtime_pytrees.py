@@ -14,6 +14,8 @@ from torch.utils import _pytree as torch_pytree
 import edgewise.runtime as runtime
 from edgewise.runtime import InvalidArgumentError, InvalidProgramError, _pytree
 
+pytestmark = pytest.mark.matrix
+
 STRUCTURES = [
     1,
     (1,),

@@ -28,6 +28,8 @@ from support import (
     run_ours,
 )
 
+pytestmark = pytest.mark.matrix
+
 N = Dim("n", min=1, max=5)
 T = Dim("t", min=2, max=9)
 LENGTH = Dim("length", min=3, max=9)

@@ -22,6 +22,8 @@ from edgewise.backends.xnnpack import XNNPACKQuantizer
 from edgewise.backends.xnnpack.rows.quantization import accuracies
 from support import RUNTIMES, Fn, operators
 
+pytestmark = pytest.mark.matrix
+
 qd = torch.ops.quantized_decomposed
 I8 = torch.int8
 BOTH = ["ours", pytest.param("peer", marks=pytest.mark.peer)]

@@ -14,6 +14,8 @@ from edgewise.backends.xnnpack.rows import all_rows
 from edgewise.edge.program import Constants
 from support import RUNTIMES, assert_close, eager64, export, lower, operators, run_ours
 
+pytestmark = pytest.mark.matrix
+
 
 def flat(table: dict) -> list:
     return [
