@@ -18,7 +18,7 @@ pytestmark = pytest.mark.matrix
 
 RECORDED = Path(__file__).parents[1] / "data" / "releases"
 FILES = sorted(RECORDED.glob("*/*.pte"))
-RELEASES = ("1.0.1", "1.1.0", "1.2.0", "1.4.1")
+RELEASES = ("1.0.1", "1.1.0", "1.2.0", "1.3.1", "1.4.1", "1.5.1")
 
 
 def test_each_release_has_files() -> None:

@@ -105,8 +105,10 @@ struct NodeReader {
     pool(source);
     node->window.stride[0] = source.stride_height();
     node->window.stride[1] = source.stride_width();
-    node->window.dilation[0] = source.dilation_height();
-    node->window.dilation[1] = source.dilation_width();
+    if (node->kind == NodeKind::kMaxPool) {  // of averages it means nothing, and may be 0
+      node->window.dilation[0] = source.dilation_height();
+      node->window.dilation[1] = source.dilation_width();
+    }
     output(source.output_id());
     node->flags = source.flags();
   }

@@ -181,14 +181,15 @@ TEST(XnnpackNodes, PoolingOfAllKinds) {
   for (const Node type : {Node::XNNMaxPooling2d, Node::XNNAvgPooling2d}) {
     PayloadBuilder b;
     const uint32_t x = b.input({1, 3, 3, 1}), out = b.output({1, 2, 2, 1});
+    const bool is_max = type == Node::XNNMaxPooling2d;
     fb::_XNNPooling2DT table;
     table.pooling_height = table.pooling_width = 2;
     table.stride_height = table.stride_width = 1;
-    table.dilation_height = table.dilation_width = 1;
+    // Averages have none: ExecuTorch 1.5 writes 0.
+    table.dilation_height = table.dilation_width = is_max ? 1 : 0;
     table.input_id = x;
     table.output_id = out;
     b.node(type, table);
-    const bool is_max = type == Node::XNNMaxPooling2d;
     expect_near(run_floats(b, {{{1, 3, 3, 1}, kImage}}, {1, 2, 2, 1}),
                 is_max ? Floats{5, 6, 8, 9} : Floats{3, 4, 6, 7});
   }

@@ -94,6 +94,7 @@ RECORDED = (
     "add_one", "layer_norm", "linear.int8", "mlp.int4-dynamic", "conv", "conv.fp16", "conv.int8",
     "attention", "gru_head", "kv_cache", "llama_cache", "cond", "map", "three_methods", "bag_8",
     "bag_4", "dynamic_linear", "mlp_external", "top", "trigonometry",
+    "pooling",
 )  # fmt: skip
 """Files of each release that the ordinary tests run."""
 
