@@ -13,8 +13,6 @@ import edgewise
 from edgewise.backends.xnnpack import XnnpackPartitioner
 from support import Fn, assert_close, eager64, export, lower, operators, run_ours, run_peer
 
-pytestmark = pytest.mark.matrix
-
 TRUE, ROW = torch.ones(4, dtype=torch.bool), torch.tensor([True, False, True, True])
 TOKENS = torch.tensor([[3, 1, 2, 0]])
 BATCH, PLACES = torch.arange(1)[:, None, None, None], torch.arange(4)[None, None, None]
