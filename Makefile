@@ -149,6 +149,7 @@ fuzz: | $(PACKAGES)
 	  cmake -S . -B $(FUZZ) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
 	  "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g" -DCMAKE_C_COMPILER=clang \
 	  -DCMAKE_CXX_COMPILER=clang++ -DEDGEWISE_SANITIZE=ON -DEDGEWISE_BUILD_FUZZERS=ON \
+	  -DEDGEWISE_HIGHEST_LEVEL=0 \
 	  -DEDGEWISE_BUILD_C=OFF -DEDGEWISE_BUILD_TOOLS=OFF
 	@$(QUIET) build/logs/fuzz.log "fuzzers" cmake --build $(FUZZ)
 	@tools/run_fuzzers.sh $(FUZZ) $(FUZZ_SECONDS)

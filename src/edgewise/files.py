@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import secrets
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 Bytes = bytes | bytearray | memoryview
 AnyPath = TypeVar("AnyPath", bound="str | os.PathLike[str]")
@@ -35,6 +36,17 @@ def write_whole(files: Mapping[AnyPath, Iterable[Bytes]]) -> None:
             target.finish()
         for target, _ in opened:
             target.rename()
+
+
+def read_json(data: bytes) -> Any:
+    """What a file of JSON holds. ValueError, with a text that goes on after "got", if it is none,
+    or more deeply nested than Python reads."""
+    try:
+        return json.loads(data)
+    except UnicodeDecodeError:
+        raise ValueError("bytes that are no text") from None
+    except RecursionError:
+        raise ValueError("values nested too deeply") from None
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

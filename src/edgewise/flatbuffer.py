@@ -177,26 +177,47 @@ def _pack_vector(builder: Any, kind: _Scalar, items: Any, align: int) -> int:
 
 
 def unpack(kind: type[T], data: bytes | memoryview) -> T:
-    """The tables of a flatbuffer. ValueError if it is cut short or points outside of itself."""
-    view = memoryview(data)
+    """The tables of a flatbuffer. ValueError if it is cut short, points outside of itself, or
+    points to the same place so often that it stands for much more than its size."""
+    view = _Bounded(memoryview(data))
     try:
-        (root,) = struct.unpack_from("<I", view, 0)
+        (root,) = struct.unpack_from("<I", view.bytes, 0)
         unpacked: T = _unpack(kind, view, root)
         return unpacked
     except (struct.error, IndexError, RecursionError, UnicodeDecodeError) as cause:
         raise ValueError(f"[flatbuffer] not a valid {kind.__name__}: {cause}") from None
 
 
-def _unpack(kind: Any, view: memoryview, at: int) -> Any:
-    (vtable_distance,) = struct.unpack_from("<i", view, at)
+_LEAST_TABLE = 8
+"""Bytes: the distance to its vtable, and the offset that leads to it."""
+_SHARED = 16
+"""How often a file's bytes may be read, on average: names are shared, and vtables."""
+
+
+class _Bounded:
+    """A file's bytes, and how many more of them may be read."""
+
+    def __init__(self, data: memoryview) -> None:
+        self.bytes = data
+        self._left = _SHARED * len(data)
+
+    def take(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise IndexError(f"it stands for more than {_SHARED} times its size")
+
+
+def _unpack(kind: Any, view: _Bounded, at: int) -> Any:
+    view.take(_LEAST_TABLE)
+    (vtable_distance,) = struct.unpack_from("<i", view.bytes, at)
     vtable = at - vtable_distance
-    (vtable_size,) = struct.unpack_from("<H", view, vtable)
+    (vtable_size,) = struct.unpack_from("<H", view.bytes, vtable)
 
     def position(slot: int) -> int:
         offset = 4 + 2 * slot
         if offset >= vtable_size:
             return 0
-        (relative,) = struct.unpack_from("<H", view, vtable + offset)
+        (relative,) = struct.unpack_from("<H", view.bytes, vtable + offset)
         return at + relative if relative else 0
 
     values = {}
@@ -205,12 +226,12 @@ def _unpack(kind: Any, view: memoryview, at: int) -> Any:
         if spec.kind == "scalar":
             assert spec.scalar is not None
             values[name] = (
-                struct.unpack_from("<" + spec.scalar.code, view, place)[0]
+                struct.unpack_from("<" + spec.scalar.code, view.bytes, place)[0]
                 if place
                 else spec.default
             )
         elif spec.kind == "union":
-            number = view[place] if place else 0
+            number = view.bytes[place] if place else 0
             value = position(slot + 1)
             if number and value and number <= len(spec.types):
                 target = _unpack(spec.types[number - 1], view, _follow(view, value))
@@ -225,24 +246,30 @@ def _unpack(kind: Any, view: memoryview, at: int) -> Any:
     return kind(**values)
 
 
-def _follow(view: memoryview, at: int) -> int:
-    return at + int(struct.unpack_from("<I", view, at)[0])
+def _follow(view: _Bounded, at: int) -> int:
+    return at + int(struct.unpack_from("<I", view.bytes, at)[0])
 
 
-def _unpack_reference(spec: _Field, view: memoryview, at: int) -> Any:
+def _unpack_reference(spec: _Field, view: _Bounded, at: int) -> Any:
     if spec.kind == "table":
         return _unpack(spec.types[0], view, at)
-    (count,) = struct.unpack_from("<I", view, at)
+    (count,) = struct.unpack_from("<I", view.bytes, at)
     if spec.kind == "string":
-        return bytes(view[at + 4 : at + 4 + count]).decode()
+        data = bytes(view.bytes[at + 4 : at + 4 + count])
+        view.take(len(data))
+        return data.decode()
     if spec.kind == "vector":
         assert spec.scalar is not None
-        if at + 4 + count * spec.scalar.size > len(view):
+        if at + 4 + count * spec.scalar.size > len(view.bytes):
             raise IndexError("a vector reaches beyond the end")
+        view.take(count * spec.scalar.size)
         if spec.scalar is UINT8:
-            return bytes(view[at + 4 : at + 4 + count])
-        found = np.frombuffer(view, dtype=spec.scalar.numpy, count=count, offset=at + 4)
+            return bytes(view.bytes[at + 4 : at + 4 + count])
+        found = np.frombuffer(view.bytes, dtype=spec.scalar.numpy, count=count, offset=at + 4)
         return found.tolist()
+    if at + 4 + 4 * count > len(view.bytes):
+        raise IndexError("a vector reaches beyond the end")
+    view.take(4 * count)
     places = [_follow(view, at + 4 + 4 * i) for i in range(count)]
     if spec.kind == "strings":
         return [_unpack_reference(_Field("string"), view, p) for p in places]

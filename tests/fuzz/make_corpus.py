@@ -1,4 +1,5 @@
-"""Makes the small files from which fuzzing starts: `python tests/fuzz/make_corpus.py`.
+"""Makes the small files from which fuzzing of native code starts: `python
+tests/fuzz/make_corpus.py`. What readers in Python start from is made by `make_python_corpus.py`.
 
 One file for each kind of thing that a program may hold: instructions, delegates, constants, state,
 shared and external weights, shapes of each dynamism. Files are kept below 8 kB.

@@ -24,7 +24,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from edgewise.files import write_whole
+from edgewise.files import read_json, write_whole
 from edgewise.inspect.plain_data import from_plain, to_plain
 
 FORMAT = "edgewise-record"
@@ -261,11 +261,10 @@ def load_record(path: str | Path) -> ProgramRecord:
     """What `save` wrote. ValueError if it is something else; OSError if it cannot be read."""
     data = Path(path).read_bytes()
     try:
-        found = json.loads(_text(data))
-    except (OSError, EOFError, ValueError, RecursionError, zlib.error) as cause:
-        got = "bytes that are no text" if isinstance(cause, UnicodeDecodeError) else cause
+        found = read_json(_text(data))
+    except (OSError, EOFError, ValueError, zlib.error) as cause:
         raise ValueError(
-            f"[record] {path} must be JSON, or gzip of it; got {got}; "
+            f"[record] {path} must be JSON, or gzip of it; got {cause}; "
             f"try the file that program.save('model.pte', record=True) writes beside model.pte"
         ) from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:

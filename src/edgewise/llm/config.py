@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
+
+from edgewise.files import read_json
 
 PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {
@@ -46,7 +47,7 @@ def read_config(name: str) -> dict[str, Any]:
             f"[config] must be one of {', '.join(PRESETS)}, or a config.json; got {name}"
         )
     try:
-        values = json.loads(path.read_text())
+        values = read_json(path.read_bytes())
     except ValueError as failure:
         raise ValueError(f"[config] must be JSON; got {path}: {failure}") from None
     kind = values.get("model_type", "llama") if isinstance(values, dict) else type(values).__name__

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -165,7 +164,7 @@ def _unreadable(path: Path, failure: Exception) -> ValueError:
     hint = "a tokenizer.json of the library tokenizers, or a sentencepiece .model"
     if path.suffix == ".json":
         try:
-            json.loads(path.read_bytes())
+            read_json(path.read_bytes())
         except ValueError:
             hint = "JSON"
     return ValueError(f"[tokenizer] a tokenizer must be {hint}; got {path}: {failure}")

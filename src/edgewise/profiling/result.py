@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgewise.files import write_text
+from edgewise.files import read_json, write_text
 from edgewise.profiling.places import Place, Places
 from edgewise.profiling.runs import MethodRuns
 from edgewise.profiling.summary import Grouping, MethodSummary, Row, Stats, summarize
@@ -127,11 +127,10 @@ class Profile:
 def read_profile(path: str | Path) -> dict[str, Any]:
     """What `Profile.save` wrote, as `Profile.to_dict`. ValueError if it is something else."""
     try:
-        found = json.loads(Path(path).read_bytes())
+        found = read_json(Path(path).read_bytes())
     except ValueError as cause:
-        got = "bytes that are no text" if isinstance(cause, UnicodeDecodeError) else cause
         raise ValueError(
-            f"[profile] {path} must be JSON; got {got}; try what profile.save('profile.json') wrote"
+            f"[profile] {path} must be JSON; got {cause}; try what profile.save('profile.json') wrote"
         ) from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ValueError(

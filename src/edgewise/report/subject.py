@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from edgewise.files import read_json
 from edgewise.inspect.reading import open_program
 from edgewise.inspect.record import ProgramRecord
 
@@ -42,10 +42,9 @@ class Subject:
 
 def _read(path: str | Path, key: str, wanted: str) -> Mapping[str, Any]:
     try:
-        found = json.loads(Path(path).read_bytes())
+        found = read_json(Path(path).read_bytes())
     except ValueError as cause:
-        got = "bytes that are no text" if isinstance(cause, UnicodeDecodeError) else cause
-        raise ValueError(f"[report] {path} must be JSON; got {got}; try {wanted}") from None
+        raise ValueError(f"[report] {path} must be JSON; got {cause}; try {wanted}") from None
     if not isinstance(found, dict) or key not in found:
         raise ValueError(f"[report] {path} must have {key!r}; try {wanted}")
     return found

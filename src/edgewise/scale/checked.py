@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+_MOST_SIZE = 1e18
 
 
 class PlanError(ValueError):
@@ -68,8 +69,8 @@ class Section:
         value = self.get(name)
         if value is None:
             return None
-        found = re.fullmatch(r"([0-9.]+)\s*([kmg]?i?)b?", str(value).strip().lower())
-        if found is None or found[2] not in _UNITS or not float(found[1]) > 0:
+        found = re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)\s*([kmg]?i?)b?", str(value).strip().lower())
+        if found is None or found[2] not in _UNITS or not 0 < float(found[1]) < _MOST_SIZE:
             raise fail(self.at(name), "must be a size", _shown(value), "2 GiB")
         return int(float(found[1]) * _UNITS[found[2]])
 

@@ -11,20 +11,19 @@ from edgewise.quantize.schemes import SCHEMES, scheme_of
 from edgewise.scale.checked import PlanError, Section, fail, one_of
 from edgewise.scale.metrics import METRICS
 from edgewise.scale.plan import DataSpec, Latency, ModelSpec, Plan, Search, Setting
+from edgewise.scale.plan_text import read_yaml
 from edgewise.scale.sources import is_exported
 from edgewise.scale.task import Limits
 
 
 def read_plan(path: str | Path) -> Plan:
     """Of a YAML file; its paths start from the file's folder. PlanError if it cannot be run."""
-    import yaml
-
     path = Path(path)
     try:
-        value = yaml.safe_load(path.read_text())
+        value = read_yaml(path)
     except FileNotFoundError:
         raise PlanError(f"[plan] a file must be there; got none at {path}") from None
-    except yaml.YAMLError as failure:
+    except ValueError as failure:
         raise PlanError(f"[plan] {path} must be YAML; got {failure}") from failure
     return make_plan(value, root=path.resolve().parent, name=path.stem)
 
