@@ -1,4 +1,5 @@
 // Programs and sessions of the C interface.
+#include <cstddef>
 #include <utility>
 
 #include "c/error.h"
@@ -12,8 +13,13 @@ using edgewise::Status;
 namespace edgewise::c {
 namespace {
 
-// Members up to this one exist in every version.
-constexpr size_t kSmallestOptions = sizeof(edgewise_load_options);
+// Members before this one exist in every version.
+constexpr size_t kSmallestOptions = offsetof(edgewise_load_options, max_memory);
+
+// Whether the caller's header has the member that begins at `offset` and has `size` bytes.
+bool has(const edgewise_load_options& given, size_t offset, size_t size) {
+  return given.struct_size >= offset + size;
+}
 
 Result<LoadOptions> read_options(const edgewise_load_options* given) {
   LoadOptions options;
@@ -49,6 +55,9 @@ Result<LoadOptions> read_options(const edgewise_load_options* given) {
                    given->data_file_count, i);
     }
     options.data_files.emplace_back(given->data_files[i]);
+  }
+  if (has(*given, offsetof(edgewise_load_options, max_memory), sizeof(given->max_memory))) {
+    options.max_memory = given->max_memory;
   }
   return options;
 }

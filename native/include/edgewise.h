@@ -154,10 +154,14 @@ typedef struct edgewise_load_options {
   int32_t no_own_kernels;        /* not 0: backends use only their library's kernels */
   const char* const* data_files; /* `.ptd` files with weights outside of the program */
   size_t data_file_count;
+  /* The most bytes that a method may plan for, with the state that methods share, and that a
+   * tensor whose size only the run tells may grow to; checked before anything is allocated. 0: no
+   * bound. What delegates' libraries take is not counted. */
+  size_t max_memory;
 } edgewise_load_options;
 
 #define EDGEWISE_LOAD_OPTIONS_INIT \
-  { sizeof(edgewise_load_options), 0, 0, 0, NULL, 0 }
+  { sizeof(edgewise_load_options), 0, 0, 0, NULL, 0, 0 }
 
 /* Maps the file; it must not change while the program is in use. `options` may be null. */
 EDGEWISE_API edgewise_code edgewise_program_load_file(const char* path,

@@ -1,8 +1,10 @@
 // Runs a `.pte` file: see kUsage in options.cpp.
 #include <sys/resource.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include "edgewise/program.h"
@@ -60,6 +62,14 @@ Status write_outputs(const Method& method, const std::string& folder, Report& re
   return Status::ok_status();
 }
 
+// A disk may be full, and a pipe closed.
+Status print(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) {
+    return Status::ok_status();
+  }
+  return error(Code::kIo, "[edgewise_run] the output cannot be written: %s", std::strerror(errno));
+}
+
 Status run(const Options& options) {
   Report report;
   report.model = options.model;
@@ -67,6 +77,7 @@ Status run(const Options& options) {
   LoadOptions load;
   load.threads = options.threads;
   load.own_kernels = options.own_kernels;
+  load.max_memory = options.max_memory;
   Result<std::shared_ptr<Program>> program = Program::load_file(options.model, load);
   if (!program) return program.status();
   Result<std::unique_ptr<Method>> loaded = (*program)->load_method(options.method);
@@ -93,8 +104,7 @@ Status run(const Options& options) {
   }
   EDGEWISE_RETURN_IF_ERROR(write_outputs(method, options.output_dir, report));
   report.peak_memory_bytes = peak_memory_bytes();
-  std::fputs((options.json ? to_json(report) : to_text(report)).c_str(), stdout);
-  return Status::ok_status();
+  return print(options.json ? to_json(report) : to_text(report));
 }
 
 int run_main(int argc, const char* const* argv) {
@@ -104,8 +114,7 @@ int run_main(int argc, const char* const* argv) {
     return 2;
   }
   if (options.value().help) {
-    std::fputs(kUsage, stdout);
-    return 0;
+    return print(kUsage).ok() ? 0 : 1;
   }
   const Status status = run(options.value());
   if (status.ok()) return 0;

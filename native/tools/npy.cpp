@@ -9,6 +9,7 @@
 
 #include "core/checked.h"
 #include "core/tensor_copy.h"
+#include "tools/whole_file.h"
 
 namespace edgewise::tools {
 
@@ -257,17 +258,9 @@ Status write_npy(const std::string& path, const Tensor& tensor) {
   head += static_cast<char>(text.size() & 0xff);
   head += static_cast<char>(text.size() >> 8);
 
-  File file = open_file(path, "wb");
-  const auto put = [&file](const void* data, size_t size) {
-    return size == 0 || std::fwrite(data, 1, size, file.get()) == size;
-  };
-  bool written = file != nullptr && put(head.data(), head.size()) &&
-                 put(text.data(), text.size()) && put(elements.data(), elements.size());
-  if (file != nullptr) written = std::fclose(file.release()) == 0 && written;
-  if (!written) {
-    return error(Code::kIo, "[npy] '%s' cannot be written: %s", path.c_str(), std::strerror(errno));
-  }
-  return Status::ok_status();
+  return write_whole(path, {std::as_bytes(std::span(head)), std::as_bytes(std::span(text)),
+                            std::span<const std::byte>(elements)})
+      .within("npy");
 }
 
 }  // namespace edgewise::tools

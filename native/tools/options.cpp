@@ -22,6 +22,7 @@ latency and memory.
   --no-own-kernels    backends use only their library's kernels, for comparison
   --iterations N      timed runs (1)
   --warmup N          runs before them that are not timed (0)
+  --max-memory BYTES  refuse a method that plans for more, and tensors that grow beyond it
   --profile           where the time of the timed runs goes: by step of the program and, inside
                       delegates, by operator
   --json              print one JSON object instead of text
@@ -36,14 +37,18 @@ Status usage_error(const std::string& message) {
   return error(Code::kInvalidArgument, "[edgewise_run] %s; try --help", message.c_str());
 }
 
-constexpr std::string_view kWithValue[] = {"--method",  "--input",      "--output-dir",
-                                           "--threads", "--iterations", "--warmup"};
+constexpr std::string_view kWithValue[] = {"--method",     "--input",  "--output-dir", "--threads",
+                                           "--iterations", "--warmup", "--max-memory"};
 
-Status parse_count(std::string_view name, const std::string& text, int least, int* result) {
-  int value = 0;
+constexpr int kMostCount = 1'000'000'000;
+constexpr size_t kMostMemory = size_t{1} << (8 * sizeof(size_t) - 2);
+
+template <typename T>
+Status parse_count(std::string_view name, const std::string& text, T least, T most, T* result) {
+  T value = 0;
   const char* end = text.data() + text.size();
   const auto [stop, failure] = std::from_chars(text.data(), end, value);
-  if (failure != std::errc() || stop != end || value < least || value > 1'000'000'000) {
+  if (failure != std::errc() || stop != end || value < least || value > most) {
     return usage_error(std::string(name) + " takes a number from " + std::to_string(least) +
                        " on; got '" + text + "'");
   }
@@ -100,11 +105,13 @@ Result<Options> parse_options(int argc, const char* const* argv) {
     } else if (name == "--output-dir") {
       options.output_dir = value;
     } else if (name == "--threads") {
-      status = parse_count(name, value, 0, &options.threads);
+      status = parse_count(name, value, 0, kMostCount, &options.threads);
     } else if (name == "--iterations") {
-      status = parse_count(name, value, 1, &options.iterations);
+      status = parse_count(name, value, 1, kMostCount, &options.iterations);
     } else if (name == "--warmup") {
-      status = parse_count(name, value, 0, &options.warmup);
+      status = parse_count(name, value, 0, kMostCount, &options.warmup);
+    } else if (name == "--max-memory") {
+      status = parse_count(name, value, size_t{1}, kMostMemory, &options.max_memory);
     } else {
       status = usage_error("the option '" + name + "' is not known");
     }

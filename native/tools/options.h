@@ -16,6 +16,7 @@ struct Options {
   int threads = 0;
   int iterations = 1;
   int warmup = 0;
+  size_t max_memory = 0;  // bytes; 0: no bound
   bool own_kernels = true;
   bool profile = false;
   bool json = false;

@@ -60,6 +60,7 @@ def fuzz(
     rng = random.Random(f"{name} {seed}")
     report = Report()
     begin = time.monotonic()
+    kind.run(corpus(name)[0])  # imports what it needs, which takes its time
     for given, data in files:
         one(kind, folder / given, data, report)
     start = [data for _, data in files]

@@ -10,6 +10,9 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
+_LARGEST_INTEGER = 2**1023
+"""That is a float, too."""
+
 
 def to_plain(value: Any) -> Any:
     """Dataclasses as dicts, tuples as lists; numbers, text, None as they are."""
@@ -58,12 +61,12 @@ def _read(kind: Any, data: Any, where: str) -> Any:
         return _read_one_of(given, data, where)
     if origin is tuple and isinstance(data, list):
         return tuple(_read(given[0], item, where) for item in data)
-    if origin is not None and isinstance(data, dict):
+    if origin not in (None, tuple) and isinstance(data, dict):
         return {key: _read(given[1], item, where) for key, item in data.items()}
     plain = origin is None and isinstance(data, kind)
     if plain and not (isinstance(data, bool) and kind is not bool):
         return data
-    if kind is float and isinstance(data, int):
+    if kind is float and isinstance(data, int) and abs(data) <= _LARGEST_INTEGER:
         return float(data)
     name = getattr(kind, "__name__", str(kind))
     raise ValueError(f"{where} must hold {name}; got {_shown(data)}")

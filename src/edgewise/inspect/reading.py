@@ -12,6 +12,8 @@ from __future__ import annotations
 import errno
 import hashlib
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -73,15 +75,24 @@ def record_of_file(path: str | Path) -> ProgramRecord:
     """What the file itself tells, in the form of a record: no modules, lines or reasons."""
     data = Path(path).read_bytes()
     digest = hashlib.sha256(data).hexdigest()
-    return record_of_contents(_contents(memoryview(data), str(path)), digest)
+    with _damage(str(path)):
+        return record_of_contents(_contents(memoryview(data), str(path)), digest)
 
 
 def _contents(data: memoryview, where: str) -> Contents:
-    try:
+    with _damage(where):
         if bytes(data[4:6]) == b"FT":
             return _data_file(data)
         return _program(data, read(data))
-    except (ValueError, IndexError, TypeError, AttributeError, OverflowError) as cause:
+
+
+@contextmanager
+def _damage(where: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError) as cause:
+        if f"in {where}; try" in str(cause):
+            raise
         # What is no `.pte` says so; other failures come of damaged numbers inside of one.
         told = str(cause) if str(cause).startswith("[") else f"[pte] damaged: {cause!r}"
         raise ValueError(f"{told} in {where}; try making or copying the file again") from None

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
+
+from edgewise.files import read_json
+from edgewise.llm import tokenizer_process
 
 __all__ = ["StopStrings", "TextStream", "Tokenizer", "check_fit", "load_tokenizer"]
 
 _SMALLEST = 0.9
 """Of the model's vocabulary, that a tokenizer must know: models pad theirs a little."""
+
+MOST_BYTES = 4 << 30
+"""Of memory for the process with a tokenizer's library."""
+TIME_LIMIT = 60.0
+"""Seconds for reading a file, for a text, for some tokens."""
 
 
 class Tokenizer(Protocol):
@@ -24,41 +41,83 @@ class Tokenizer(Protocol):
         """The tokens' text, without special ones."""
 
 
-class _JsonTokenizer:
-    """A `tokenizer.json` of the library tokenizers."""
+class _ProcessTokenizer:
+    """A tokenizer file with the library that reads it, in a process of its own."""
 
-    def __init__(self, path: Path) -> None:
-        library = _library("tokenizers", path)
-        try:
-            self._tokenizer = library.Tokenizer.from_file(str(path))
-        except Exception as failure:  # the library has no class of its own for what it refuses
-            raise _unreadable(path, failure) from None
-        self.size = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
-
-    def encode(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text).ids)
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        return str(self._tokenizer.decode(list(tokens)))
-
-
-class _SentencePieceTokenizer:
-    """A `tokenizer.model` of sentencepiece."""
-
-    def __init__(self, path: Path) -> None:
-        library = _library("sentencepiece", path)
-        try:
-            self._tokenizer = library.SentencePieceProcessor(model_file=str(path))
-        except (OSError, RuntimeError) as failure:
-            raise _unreadable(path, failure) from None
-        self.size = int(self._tokenizer.vocab_size())
+    def __init__(self, library: str, path: Path) -> None:
+        self._library, self._path = library, path
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed by _stop
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", tokenizer_process.__name__, library, str(path), str(MOST_BYTES)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            # Ctrl-C is for this process, which then ends the other one.
+            start_new_session=True,
+        )
+        weakref.finalize(self, _stop, self._process, self._log)
+        self._lock = threading.Lock()
+        self.size = int(self._ask(None)["size"])
 
     def encode(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text))
+        return list(self._ask({"text": text})["tokens"])
 
     def decode(self, tokens: Sequence[int]) -> str:
-        known = [t for t in tokens if t < self.size]
-        return str(self._tokenizer.decode(known))
+        return str(self._ask({"tokens": [int(token) for token in tokens]})["text"])
+
+    def _ask(self, message: dict[str, Any] | None) -> dict[str, Any]:
+        """The answer to a request, or to having been started. ValueError if it is an error."""
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        slow = threading.Timer(TIME_LIMIT, process.kill)
+        slow.daemon = True
+        with self._lock:
+            slow.start()
+            try:
+                if message is not None:
+                    process.stdin.write(json.dumps(message).encode() + b"\n")
+                    process.stdin.flush()
+                answer: dict[str, Any] = json.loads(process.stdout.readline())
+            except (OSError, ValueError):
+                raise _unreadable(self._path, self._ending()) from None
+            except BaseException:  # Ctrl-C: what is in the pipes belongs to no later call
+                process.kill()
+                raise
+            finally:
+                slow.cancel()
+        if "missing" in answer:
+            package = "edgewise[llm]" if self._library == "tokenizers" else self._library
+            raise ModuleNotFoundError(
+                f"[tokenizer] reading {self._path} needs the package {self._library}; "
+                f"try pip install {package}",
+                name=answer["missing"],
+            )
+        if "error" in answer:
+            raise _unreadable(self._path, answer["error"])
+        return answer
+
+    def _ending(self) -> str:
+        """Of the process, which gave no answer."""
+        self._process.kill()
+        code = self._process.wait()
+        if code == -signal.SIGKILL:
+            return f"its process was stopped, having worked for {TIME_LIMIT:g} s"
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return f"its process ended with {how}"
+
+
+def _stop(process: subprocess.Popen[bytes], log: BinaryIO) -> None:
+    """Also in a forked child, which leaves its parent's process alone."""
+    for pipe in (process.stdin, process.stdout, log):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    try:
+        process.wait(5)  # it ends with its input
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
@@ -77,7 +136,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
         path = found[0]
     if not path.is_file():
         raise FileNotFoundError(f"[tokenizer] no such file: {path}")
-    return _SentencePieceTokenizer(path) if path.suffix == ".model" else _JsonTokenizer(path)
+    return _ProcessTokenizer("sentencepiece" if path.suffix == ".model" else "tokenizers", path)
 
 
 def check_fit(tokenizer: Tokenizer, vocab_size: int) -> None:
@@ -147,20 +206,7 @@ class StopStrings:
         return taken
 
 
-def _library(name: str, path: Path) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError:
-        package = "edgewise[llm]" if name == "tokenizers" else name
-        raise ModuleNotFoundError(
-            f"[tokenizer] reading {path} needs the package {name}; try pip install {package}",
-            name=name,
-        ) from None
-
-
-def _unreadable(path: Path, failure: Exception) -> ValueError:
+def _unreadable(path: Path, failure: str) -> ValueError:
     hint = "a tokenizer.json of the library tokenizers, or a sentencepiece .model"
     if path.suffix == ".json":
         try:

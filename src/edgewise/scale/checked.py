@@ -69,7 +69,9 @@ class Section:
         value = self.get(name)
         if value is None:
             return None
-        found = re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)\s*([kmg]?i?)b?", str(value).strip().lower())
+        found = re.fullmatch(
+            r"([0-9]+\.?[0-9]*|\.[0-9]+)\s*([kmg]?i?)b?", str(value).strip().lower()
+        )
         if found is None or found[2] not in _UNITS or not 0 < float(found[1]) < _MOST_SIZE:
             raise fail(self.at(name), "must be a size", _shown(value), "2 GiB")
         return int(float(found[1]) * _UNITS[found[2]])
