@@ -134,7 +134,7 @@ sanitize: $(SANITIZE)/build.ninja
 sanitize-threads: | $(PACKAGES)
 	@$(QUIET) build/logs/threads-configure.log "configure" \
 	  cmake -S . -B $(THREADS) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-	  "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g" -DEDGEWISE_SANITIZE=thread \
+	  "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g" -DEDGEWISE_SANITIZE=thread -DEDGEWISE_HIGHEST_LEVEL=0 \
 	  -DEDGEWISE_BUILD_TESTS=ON -DEDGEWISE_BUILD_C=OFF -DEDGEWISE_BUILD_TOOLS=OFF
 	@$(QUIET) build/logs/threads.log "build for ThreadSanitizer" \
 	  cmake --build $(THREADS) --target edgewise_xnnpack_threads_test

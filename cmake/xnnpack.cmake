@@ -66,8 +66,9 @@ function(edgewise_add_xnnpack_dep include_dir)
   list(JOIN ARGN "," group)
   target_link_libraries(edgewise_xnnpack_dep INTERFACE
     "$<LINK_GROUP:RESCAN,${group}>" Threads::Threads ${CMAKE_DL_LIBS} m)
-  if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
-    # Other libraries in a process (torch, ExecuTorch) carry an XNNPACK too: ours stays inside.
+  # Other libraries in a process (torch, ExecuTorch) carry an XNNPACK too: ours stays inside. Of
+  # clang's sanitizers, which are archives, too, all of a process must see the allocator.
+  if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND NOT EDGEWISE_SANITIZE)
     target_link_options(edgewise_xnnpack_dep INTERFACE "LINKER:--exclude-libs,ALL")
   endif()
 endfunction()

@@ -130,7 +130,8 @@ def read_profile(path: str | Path) -> dict[str, Any]:
         found = read_json(Path(path).read_bytes())
     except ValueError as cause:
         raise ValueError(
-            f"[profile] {path} must be JSON; got {cause}; try what profile.save('profile.json') wrote"
+            f"[profile] {path} must be JSON; got {cause}; "
+            "try what profile.save('profile.json') wrote"
         ) from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ValueError(
