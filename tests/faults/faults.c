@@ -1,10 +1,5 @@
-// A layer for LD_PRELOAD: one call that writes to a file, renames it or puts it on the disk fails.
-//
-//   FAULT_AT      which of the calls, from 1; 0: none
-//   FAULT_KIND    "ENOSPC" or "EIO" of the call, "short": half of the bytes are written, and the
-//                 next call has no space; "SIGINT": the signal is sent, and the call is done
-//   FAULT_FOLDER  calls on files below this folder count
-//   FAULT_LOG     a descriptor's number, to which a byte is written for each call that counts
+// A layer for LD_PRELOAD: the n-th call that writes to a file below a folder, renames one or puts
+// it on the disk fails. Set by FAULT_AT, FAULT_KIND and FAULT_FOLDER, or by fault_arm.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -12,17 +7,37 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/types.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
+static int at = 0;
 static int seen = 0;
+static char kind[16] = "";
+static char folder[4096] = "";
+
+// Of the calls from now on the `number`-th, from 1, fails; 0: none. what: "ENOSPC" or "EIO" of the
+// call; "short": half of the bytes are written, and the next call has no space; "SIGINT": the
+// signal is sent, and the call is done.
+void fault_arm(int number, const char* what, const char* below) {
+  seen = 0;
+  snprintf(kind, sizeof kind, "%s", what);
+  snprintf(folder, sizeof folder, "%s", below);
+  at = number;
+}
+
+// How many calls counted since then.
+int fault_count(void) { return seen; }
+
+__attribute__((constructor)) static void start(void) {
+  const char* number = getenv("FAULT_AT");
+  if (number != NULL) fault_arm(atoi(number), getenv("FAULT_KIND"), getenv("FAULT_FOLDER"));
+}
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
 static int is_ours(const char* path) {
-  const char* folder = getenv("FAULT_FOLDER");
-  return folder != NULL && strncmp(path, folder, strlen(folder)) == 0;
+  return folder[0] != 0 && strncmp(path, folder, strlen(folder)) == 0;
 }
 
 static int is_ours_open(int file) {
@@ -36,20 +51,15 @@ static int is_ours_open(int file) {
 
 enum fault { NONE, FAIL, SHORT };
 
-// Whether this call, which counts, is the one; errno is set where it is to fail.
+// What is to happen to this call, which counts; errno is set where it is to fail.
 static enum fault next_fault(void) {
-  const char* log = getenv("FAULT_LOG");
-  if (log != NULL) (void)!REAL(write)(atoi(log), ".", 1);
-  const char* at = getenv("FAULT_AT");
-  const char* kind = getenv("FAULT_KIND");
-  if (at == NULL || kind == NULL || atoi(at) == 0) return NONE;
   ++seen;
   const int is_short = strcmp(kind, "short") == 0;
-  if (is_short && seen == atoi(at) + 1) {
+  if (at > 0 && is_short && seen == at + 1) {
     errno = ENOSPC;
     return FAIL;
   }
-  if (seen != atoi(at)) return NONE;
+  if (seen != at) return NONE;
   if (strcmp(kind, "SIGINT") == 0) {
     kill(getpid(), SIGINT);
     return NONE;
@@ -65,12 +75,6 @@ ssize_t write(int file, const void* data, size_t size) {
   return REAL(write)(file, data, fault == SHORT ? size / 2 : size);
 }
 
-ssize_t writev(int file, const struct iovec* parts, int count) {
-  const enum fault fault = is_ours_open(file) ? next_fault() : NONE;
-  if (fault == FAIL) return -1;
-  return REAL(writev)(file, parts, fault == SHORT && count > 1 ? count - 1 : count);
-}
-
 int fsync(int file) {
   if (is_ours_open(file) && next_fault() == FAIL) return -1;
   return REAL(fsync)(file);
@@ -79,11 +83,6 @@ int fsync(int file) {
 int rename(const char* from, const char* to) {
   if (is_ours(to) && next_fault() == FAIL) return -1;
   return REAL(rename)(from, to);
-}
-
-int renameat(int from_folder, const char* from, int to_folder, const char* to) {
-  if (is_ours(to) && next_fault() == FAIL) return -1;
-  return REAL(renameat)(from_folder, from, to_folder, to);
 }
 
 int mkdir(const char* path, mode_t mode) {
