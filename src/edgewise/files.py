@@ -35,7 +35,11 @@ def write_whole(files: Mapping[AnyPath, Iterable[Bytes]]) -> None:
         for target, _ in opened:
             target.finish()
         for target, _ in opened:
-            target.rename()
+            target.rename(may_undo=len(opened) > 1)
+        for target, _ in opened:
+            target.keep()
+        for target, _ in opened:
+            target.settle()
 
 
 def read_json(data: bytes) -> Any:
@@ -61,6 +65,8 @@ def open_whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         yield target.file
         target.finish()
         target.rename()
+        target.keep()
+        target.settle()
 
 
 class _Replacement:
@@ -75,6 +81,8 @@ class _Replacement:
         self._given = Path(path)
         self._path = Path(os.path.realpath(path))
         self._new: Path | None = None
+        self._old: Path | None = None
+        self._may_undo = self._is_kept = False
 
     def __enter__(self) -> _Replacement:
         mode = self._mode()
@@ -126,12 +134,27 @@ class _Replacement:
                 raise
         self.file.close()
 
-    def rename(self) -> None:
-        """Takes the place."""
+    def rename(self, may_undo: bool = False) -> None:
+        """Takes the place; until `keep`, leaving the block puts back what was there."""
         if self._new is None:
             return
+        self._may_undo = may_undo
+        if may_undo and self._path.exists():
+            try:
+                os.link(self._path, old := self._new.with_suffix(".old"))
+                self._old = old
+            except OSError:  # of a file system without links
+                self._may_undo = False
         os.replace(self._new, self._path)
-        self._new = None
+
+    def keep(self) -> None:
+        """From here on the new file stays."""
+        self._is_kept = True
+
+    def settle(self) -> None:
+        """That the file has its new name is on the disk, too."""
+        if self._new is None:
+            return
         with contextlib.suppress(OSError):  # not every system opens folders
             folder = os.open(self._path.parent, os.O_RDONLY)
             try:
@@ -142,5 +165,14 @@ class _Replacement:
     def __exit__(self, *failure: object) -> None:
         with contextlib.suppress(OSError):  # told already, by what failed
             self.file.close()
-        if self._new is not None:
-            self._new.unlink(missing_ok=True)
+        if self._new is None:
+            return
+        if self._may_undo and not self._is_kept and not self._new.exists():
+            with contextlib.suppress(OSError):
+                if self._old is not None:
+                    os.replace(self._old, self._path)
+                else:
+                    self._path.unlink()
+        self._new.unlink(missing_ok=True)
+        if self._old is not None:
+            self._old.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """Runs commands of `edgewise` while calls that write fail; started by test_faults.py with the layer
 of faults.c in LD_PRELOAD: `worker.py FOLDER`.
 
-Reads a line of JSON for each command, {"words": [...], "kinds": [...]}; "{out}" in words is a folder
-that is empty, or holds files of a run before. Answers with a line: what is wrong, as texts.
+Reads a line of JSON for each command, {"words": [...], "kinds": [...]}; "{out}" in words is a
+folder that is empty, or holds files of a run before. Answers with a line: what is wrong, as texts.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def answer(asked: dict[str, list[str]], folder: Path) -> list[str]:
     return [
         wrong
         for kind in asked["kinds"]
-        for before in ({}, {name: b"of a run before" for name in made})
+        for before in ({}, dict.fromkeys(made, b"of a run before"))
         for wrong in check(asked["words"], kind, out, before)
     ]
 

@@ -7,6 +7,7 @@ imports nothing heavy at its top: torch, numpy and the runtime only inside funct
 
 from __future__ import annotations
 
+import errno
 import inspect
 import os
 import re
@@ -130,14 +131,31 @@ def _root(
 def run(arguments: Sequence[str]) -> int:
     """Runs one command; the exit code. No exception leaves this."""
     given = list(arguments) or ["--help"]
+    if sys.stderr is None:  # closed; nobody reads it
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  until the process ends
+    try:
+        if sys.stdout is None:
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+            raise OSError(errno.EBADF, "must be open, for results", "standard output")
+        code = _run(given)
+        sys.stdout.flush()
+        return code
+    except OSError as error:
+        # Of standard output itself. Python's own flush at exit must not fail, too.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+        # `edgewise ... | head`: nobody reads the rest.
+        if not isinstance(error, BrokenPipeError):
+            complain(failure_of(error).message, json=False, code=FAILED)
+        return FAILED
+
+
+def _run(given: Sequence[str]) -> int:
     try:
         code = typer.main.get_command(app).main(given, "edgewise", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else OK
     except BrokenPipeError:
-        # `edgewise ... | head`: nobody reads the rest; Python's own flush at exit must not fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+        raise
     except (Exception, KeyboardInterrupt) as error:
         return _tell(error, given)
 
