@@ -141,8 +141,8 @@ sanitize-threads: | $(PACKAGES)
 	@$(QUIET) build/logs/threads-test.log "threads under ThreadSanitizer" \
 	  $(THREADS)/native/tests/edgewise_xnnpack_threads_test
 
-# Fuzzers of each kind of file, for FUZZ_SECONDS each.
-fuzz: | $(PACKAGES)
+# Fuzzers of each kind of file, for FUZZ_SECONDS each. Level 0: the loops of others are the same.
+fuzz: native
 	@command -v clang++ > /dev/null || { echo "[fuzz] libFuzzer is clang's; try:" \
 	  "apt-get install clang libclang-rt-14-dev" >&2; exit 1; }
 	@$(QUIET) --show '^-- XNNPACK' build/logs/fuzz-configure.log "configure" \

@@ -48,7 +48,9 @@ TEST(Threads, GetWhatOneThreadComputes) {
     file.path = path;
     file.program = load(path);
     file.session = file.program->new_session().value();
-    file.method = file.program->load_method("forward", file.session).value();
+    auto method = file.program->load_method("forward", file.session);
+    ASSERT_TRUE(method.ok()) << path << ": " << method.status().message();
+    file.method = std::move(method.value());
     file.expected = run(*file.method, nullptr);
   }
   ASSERT_GT(shared.size(), 20U);
