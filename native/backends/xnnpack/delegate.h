@@ -27,7 +27,10 @@ class XnnpackDelegate final : public Delegate {
     return run(arguments, &profile);
   }
   bool reads_within(size_t index) const override;
-  Workers* workers() override { return state_->threadpool() == nullptr ? nullptr : state_.get(); }
+  Workers* workers() override {
+    const bool has_threads = state_->threadpool() != nullptr && !state_->is_without_threads();
+    return has_threads ? state_.get() : nullptr;
+  }
 
  private:
   explicit XnnpackDelegate(std::shared_ptr<ProgramState> state);

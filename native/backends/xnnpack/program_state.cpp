@@ -1,6 +1,9 @@
 #include "backends/xnnpack/program_state.h"
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <atomic>
 
 #include "backends/xnnpack/allocator.h"
 #include "backends/xnnpack/xnn_error.h"
@@ -10,6 +13,15 @@ namespace edgewise::xnnpack {
 namespace {
 
 constexpr int kMaxThreads = 256;
+
+// How often the process was forked, from its first program with threads on, counted in each child.
+std::atomic<unsigned> fork_count = 0;
+
+void count_forks() {
+  static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { fork_count.fetch_add(1, std::memory_order_relaxed); });
+  (void)registered;
+}
 
 }  // namespace
 
@@ -24,6 +36,8 @@ Result<std::shared_ptr<ProgramState>> ProgramState::make(int threads) {
   auto status = check_xnn(xnn_create_workspace(&state->workspace_), "making a workspace");
   if (!status.ok()) return status;
   if (threads > 1) {
+    count_forks();
+    state->forks_ = fork_count.load(std::memory_order_relaxed);
     state->threadpool_ = pthreadpool_create(static_cast<size_t>(std::min(threads, kMaxThreads)));
     if (state->threadpool_ == nullptr) {
       return error(Code::kOutOfMemory, "[xnnpack] %d threads could not be started; try fewer",
@@ -49,9 +63,14 @@ Result<std::byte*> ProgramState::memory_between_steps(size_t bytes) {
   return between_steps_.memory.get();
 }
 
+bool ProgramState::is_without_threads() const {
+  return threadpool_ != nullptr && forks_ != fork_count.load(std::memory_order_relaxed);
+}
+
 ProgramState::~ProgramState() {
   if (workspace_ != nullptr) xnn_release_workspace(workspace_);
-  if (threadpool_ != nullptr) pthreadpool_destroy(threadpool_);
+  // A forked child would wait for threads that it does not have.
+  if (threadpool_ != nullptr && !is_without_threads()) pthreadpool_destroy(threadpool_);
 }
 
 }  // namespace edgewise::xnnpack

@@ -24,6 +24,8 @@ class ProgramState final : public BackendProgramState, public Workers {
   std::mutex& mutex() { return mutex_; }
   xnn_workspace_t workspace() const { return workspace_; }
   pthreadpool_t threadpool() const { return threadpool_; }
+  // Whether its threads are those of the process that this one was forked from.
+  bool is_without_threads() const;
   PackedWeights& weights() { return weights_; }
   // Counts what may move the workspace, or what a runtime knows of it.
   void count_plan() { ++plans_; }
@@ -43,6 +45,7 @@ class ProgramState final : public BackendProgramState, public Workers {
   xnn_workspace_t workspace_ = nullptr;
   uint64_t plans_ = 0;
   pthreadpool_t threadpool_ = nullptr;
+  unsigned forks_ = 0;  // before it was made
   PackedWeights weights_;
   PackedWeights::Buffer between_steps_;
 };
