@@ -16,7 +16,7 @@ from package_support import ROOT, configure_and_build, expected_top, run, top
 import edgewise
 
 HEADER = ROOT / "native" / "include" / "edgewise.h"
-INVALID_PROGRAM, INVALID_ARGUMENT, NOT_FOUND, UNSUPPORTED = 1, 2, 3, 4
+INVALID_PROGRAM, INVALID_ARGUMENT, NOT_FOUND, UNSUPPORTED, OUT_OF_MEMORY = 1, 2, 3, 4, 5
 NONE, TENSOR, INTEGER, NUMBER = 0, 1, 2, 3
 INT64, FLOAT32 = 4, 6
 
@@ -45,6 +45,7 @@ class Options(ctypes.Structure):
         ("no_own_kernels", c_int32),
         ("data_files", POINTER(c_char_p)),
         ("data_file_count", c_size_t),
+        ("max_memory", c_size_t),
     )
 
 
@@ -200,6 +201,17 @@ def test_bytes_and_options(c: Library, files: Path, image: torch.Tensor) -> None
     c.call("method_execute", method)
     c.raw.edgewise_method_free(method)
     c.raw.edgewise_program_free(program)
+
+
+def test_a_bound_of_memory(c: Library, files: Path) -> None:
+    """A caller whose header has no such member sets none, whatever follows its struct."""
+    path = str(files / "model.pte").encode()
+    for size, code in ((ctypes.sizeof(Options), OUT_OF_MEMORY), (Options.max_memory.offset, 0)):
+        options = Options(size, 1, 0, 0, None, 0, 64)
+        program = c.make("program_load_file", path, byref(options))
+        assert c.code("method_load", program, b"forward", None, byref(c_void_p())) == code
+        assert code == 0 or "max_memory is 64 bytes" in c.error()
+        c.raw.edgewise_program_free(program)
 
 
 def test_written_inputs(c: Library, files: Path) -> None:

@@ -52,6 +52,16 @@ def test_outputs(file: Path, model: torch.nn.Module, tmp_path: Path) -> None:
     assert "profile" not in told
 
 
+def test_a_bound_of_memory(file: Path) -> None:
+    assert run(file, "--max-memory", 1 << 30).returncode == 0
+    refused = run(file, "--max-memory", 64)
+    assert refused.returncode == 1
+    assert "max_memory is 64 bytes; the program plans" in refused.stderr
+    wrong = run(file, "--max-memory", "0")
+    assert wrong.returncode == 2
+    assert "--max-memory takes a number from 1 on; got '0'" in wrong.stderr
+
+
 def test_profile(file: Path) -> None:
     """The rows are those that Python's profile has, and their times are the runs'."""
     told = _profile(file)
