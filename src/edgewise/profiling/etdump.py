@@ -32,7 +32,7 @@ _KINDS = {"OPERATOR_CALL": "kernel", "DELEGATE_CALL": "delegate"}
 _KERNEL = "native_call_"
 """Begins the name that a kernel gives itself, inside of its OPERATOR_CALL."""
 _NONE = -1
-_MOST_INSTRUCTIONS = 1 << 20
+_MOST_INSTRUCTIONS = 1 << 16
 """That a method may have; a larger index is damage."""
 
 
@@ -148,7 +148,8 @@ def read_etdump(
             f"{_MOST_INSTRUCTIONS}; got {max(indices)}"
         )
     count = max([count, *(index + 1 for index in indices)])
-    listed = [instructions.get(i, Instruction("other")) for i in range(count)]
+    unknown = Instruction("other")
+    listed = [instructions.get(i, unknown) for i in range(count)]
     file = str(program) if program is not None else ""
     found = [MethodRuns(method, file, listed, runs)]
     return Profile(lambda: found, record, origin="etdump")
