@@ -23,7 +23,15 @@ std::span<const uint32_t> returned_values(const MethodPlan& plan, const Instruct
                                           size_t arguments) {
   if (call.kind != InstructionPlan::Kind::kKernel || arguments > call.args.size()) return {};
   if (plan.operators[call.target].starts_with("executorch_prim::")) return {};
-  return std::span(call.args).subspan(arguments);
+  const std::span<const uint32_t> args = call.args;
+  if (arguments != 0) return args.subspan(arguments);
+  // A kernel in Python takes any number; what it returns is named among its arguments before.
+  size_t first = args.size();
+  while (first > 0 && std::ranges::find(args.first(first - 1), args[first - 1]) !=
+                          args.begin() + static_cast<std::ptrdiff_t>(first - 1)) {
+    --first;
+  }
+  return args.subspan(first);
 }
 
 }  // namespace edgewise

@@ -34,7 +34,7 @@ bool writes_only(const MethodPlan& plan, const InstructionPlan& call, uint32_t v
                  size_t arguments);
 
 // What a kernel's call returns, and so writes, as a whole or in part: what follows the `arguments`
-// of the schema.
+// of the schema, or, if that number is not known (0), the last arguments that repeat others.
 std::span<const uint32_t> returned_values(const MethodPlan& plan, const InstructionPlan& call,
                                           size_t arguments);
 

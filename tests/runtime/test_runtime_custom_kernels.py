@@ -325,3 +325,15 @@ def test_the_peers_file(maker: str) -> None:
         pte = to_edge(export(module, (X,)), compile_config=config).to_executorch().buffer
     assert "edgewise_peer::twice.out" in operators(pte)
     assert_close(run_ours(pte, (X,))[0], eager(module, (X,)))
+
+
+def test_inputs_that_a_kernel_in_python_writes() -> None:
+    """And no others: its schema is not known here."""
+    x, y = X.numpy().copy(), X.numpy().copy()
+    pte = lower(
+        Fn(lambda x, y: (ops.scale_(x, 3.0), ops.affine(y, 2.0, 3))[1] + x), (X, X + 1)
+    ).buffer
+    (got,) = run_ours(pte, (x, y))[0]
+    np.testing.assert_allclose(x, X * 3)
+    np.testing.assert_array_equal(y, X)
+    np.testing.assert_allclose(got, X * 2 + 3 + X * 3)
