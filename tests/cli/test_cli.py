@@ -13,7 +13,7 @@ import edgewise
 from edgewise.cli.app import COMMANDS
 from edgewise.cli.errors import EXIT_CODES
 
-GROUPS = {"ethosu": ["disassemble"], "llm": ["export", "run"]}
+GROUPS = {"ethosu": ["disassemble", "package", "trace"], "llm": ["export", "run"]}
 """Commands that have commands."""
 
 _WITHOUT = """

@@ -443,6 +443,7 @@ COMMANDS: list[tuple[str, int, str]] = [
     ("ops xnnpack -f fft", 1, "xnnpack takes no operator with 'fft'"),
     ("doctor --need exprot", 1, "must be an extra: "),
     ("ethosu disassemble {}/float.pte", 1, "has no Ethos-U delegate"),
+    ("ethosu trace {}/float.pte", 1, "has no Ethos-U delegate"),
 ]
 
 

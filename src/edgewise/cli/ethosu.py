@@ -98,3 +98,52 @@ def package(
             console.print(f"  {path.name}", highlight=False, markup=False)
 
     Output(json=json, quiet=quiet).result(told, show)
+
+
+@app.command(help="Modelled cycles of a file's Ethos-U delegates: NPU, DMA, waiting.")
+def trace(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .pte file, or a payload.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="A trace file, for Perfetto or chrome://tracing."),
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Prints how many cycles each delegate takes; with -o writes when each command runs."""
+    from edgewise.backends.ethosu.disassemble import programs
+    from edgewise.backends.ethosu.simulator.timing import DMA, NPU, WAITING, timeline
+    from edgewise.backends.ethosu.simulator.trace import trace as text
+    from edgewise.cli.output import Output
+    from edgewise.files import write_text
+
+    found = [timeline(program.commands) for program in programs(file.read_bytes())]
+    if not found:
+        raise CliError(f"[trace] {file} has no Ethos-U delegate; try edgewise inspect {file}")
+    if output is not None:
+        write_text(output, text(found))
+    told = [
+        {
+            "target": one.target,
+            "cycles": one.cycles,
+            "clock": one.clock,
+            "npu_cycles": one.busy(NPU),
+            "dma_cycles": one.busy(DMA),
+            "waiting_cycles": one.busy(WAITING),
+        }
+        for one in found
+    ]
+    out = Output(json=json, quiet=quiet)
+
+    def show(console: Console) -> None:
+        for number, one in enumerate(told):
+            console.print(
+                f"delegate {number}, {one['target']}: {one['cycles']} cycles (NPU "
+                f"{one['npu_cycles']}, DMA {one['dma_cycles']}, waiting {one['waiting_cycles']})",
+                markup=False,
+                highlight=False,
+            )
+        if output is not None:
+            console.print(str(output), markup=False, highlight=False, soft_wrap=True)
+
+    out.result({"file": str(file), "delegates": told}, show)

@@ -21,7 +21,7 @@ from edgewise.backends.ethosu.simulator.stream import Command, Target
 from edgewise.backends.ethosu.simulator.weights import streams
 from edgewise.backends.ethosu.simulator.weights_u85 import WeightReaderU85, read_scales_u85
 
-_TRANSPOSES = {
+TRANSPOSES = {
     "HWC": (0, 1, 2),
     "WHC": (1, 0, 2),
     "HCW": (0, 2, 1),
@@ -51,7 +51,7 @@ class RunU85(Run):
         registers = self.registers
         shape = self.output_shape()
         storage = registers.enum("OFM_PRECISION", "activation_storage")
-        order = _TRANSPOSES[registers.enum("OFM_PRECISION", "activation_transpose")]
+        order = TRANSPOSES[registers.enum("OFM_PRECISION", "activation_transpose")]
         ofm = None
         accesses: list[Access] = []
         if storage in ("TILE2X2", "TILE3X1"):
