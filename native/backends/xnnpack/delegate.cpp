@@ -285,9 +285,10 @@ Status XnnpackDelegate::run(std::span<Value* const> arguments, RunProfile* profi
                  graph_.externals, arguments.size());
   }
   if (state_->is_without_threads()) {
-    return error(Code::kUnsupported,
-                 "[xnnpack] a process must run what it loaded itself: the threads of this program "
-                 "stayed in the process that was forked; try loading it in the child, or threads=1");
+    return error(
+        Code::kUnsupported,
+        "[xnnpack] a process must run what it loaded itself: the threads of this program "
+        "stayed in the process that was forked; try loading it in the child, or threads=1");
   }
   const std::lock_guard lock(state_->mutex());
   bool is_changed = !is_planned_;
