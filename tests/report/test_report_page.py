@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from report_support import EVIL, RANKING_INPUTS, Ranking, hostile, large
+from torch import nn
 
 import edgewise
 from browser_support import browser, look, show
@@ -83,6 +86,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "large": write(folder / "large.html", [Subject("large.pte", large())]),
         "flat": write(folder / "flat.html", [Subject("flat.pte", large(flat=True))]),
         "hostile": write(folder / "hostile.html", [Subject(EVIL, hostile())], title="<b>"),
+        "npu": write(folder / "npu.html", [npu_program(folder)]),
+        "hostile npu": write(folder / "hostile_npu.html", [hostile_npu(program.record())]),
         "hostile figures": write(folder / "figures.html", [hostile_figures(program.record())]),
     }
 
@@ -130,6 +135,32 @@ def hostile_figures(record: Any) -> Subject:
     return Subject(EVIL, record, *(spoiled(one) for one in measurements(record)))
 
 
+def npu_program(folder: Path) -> Path:
+    """A file with two delegates of Ethos-U around an operator that is none of its."""
+    torch.manual_seed(0)
+    stem = nn.Sequential(nn.Conv2d(3, 16, 3, 2), nn.ReLU(), nn.Conv2d(16, 16, 3))
+    model = nn.Sequential(stem, Sorted(), nn.Conv2d(16, 8, 1)).eval()
+    x = torch.randn(1, 3, 32, 32)
+    program = edgewise.compile(
+        model, x, backend="ethos-u55-128", quantize="int8", calibration=[x], verbose=False
+    )
+    path = folder / "npu.pte"
+    program.save(path, record=True)
+    return path
+
+
+class Sorted(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sort(dim=1).values
+
+
+def hostile_npu(record: Any) -> Subject:
+    lane = {"busy": EVIL, "spans": [[EVIL, EVIL, EVIL], [0, 1, EVIL]]}
+    told = {"delegate": EVIL, "target": EVIL, "clock": EVIL, "cycles": EVIL, "lanes": {EVIL: lane}}
+    problem = {"delegate": 0, "problem": EVIL}
+    return Subject(EVIL, record, npu={"forward": [told, problem]})
+
+
 def texts(driver: Any, selector: str) -> list[str]:
     script = "return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent.trim())"
     found: list[str] = driver.execute_script(script, selector)
@@ -152,7 +183,7 @@ def errors(driver: Any) -> list[str]:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("page", ["one", "bare", "several", "measured", "delegation"])
+@pytest.mark.parametrize("page", ["one", "bare", "several", "measured", "delegation", "npu"])
 def test_it_opens_and_is_legible(
     driver: Any, pages: dict[str, Path], page: str, size: str, scheme: str
 ) -> None:
@@ -293,7 +324,26 @@ def test_five_thousand_nodes_stay_usable(driver: Any, pages: dict[str, Path], pa
     assert errors(driver) == []
 
 
-SAFE = ("one", "measured", "hostile", "hostile figures")
+def test_the_npus_timeline(driver: Any, pages: dict[str, Path]) -> None:
+    look(driver, *SIZES["wide"], "light")
+    show(driver, pages["npu"])
+    told = texts(driver, "#npu h3 small")
+    assert len(told) == 2
+    for text in told:
+        assert re.search(
+            r"^ethos-u55-128: [\d,]+ cycles, .*; NPU [\d.<> ]+%, DMA [\d.<> ]+%, waiting", text
+        ), text
+    assert texts(driver, "#npu svg.npu text")[:1] == ["NPU"]
+    script = "return [...document.querySelectorAll('#npu g[data-tip]')].map((g) => g.dataset.tip)"
+    tips = driver.execute_script(script)
+    assert any(re.match(r"CONV, [\d,]+ MACs, .*: [\d,]+ cycles from", tip) for tip in tips), tips
+    assert any(tip.startswith("transfer") for tip in tips)
+    boxes = "return [...document.querySelectorAll('#npu rect')].map((r) => r.getBBox().width)"
+    assert min(driver.execute_script(boxes)) > 0
+    assert errors(driver) == []
+
+
+SAFE = ("one", "measured", "hostile", "hostile figures", "hostile npu")
 
 
 @pytest.mark.parametrize("page", SAFE)

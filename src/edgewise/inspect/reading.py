@@ -233,13 +233,32 @@ def _plan(
     return found
 
 
-def _delegate(delegate: Any, parsed: ReadFile, named: dict[str, memoryview]) -> DelegateContents:
+def delegate_payloads(path: str | Path) -> Iterator[tuple[str, int, str, memoryview]]:
+    """Method, number in it, backend and payload of each delegate. None of a file of weights.
+
+    OSError if the file cannot be read, ValueError if it is damaged.
+    """
+    data = memoryview(Path(path).read_bytes())
+    if bytes(data[4:6]) != b"ET":
+        return
+    with _damage(str(path)):
+        parsed = read(data)
+        for plan in parsed.program.execution_plan or []:
+            for number, delegate in enumerate(plan.delegates or []):
+                yield plan.name or "", number, delegate.id or "", _payload(delegate, parsed)
+
+
+def _payload(delegate: Any, parsed: ReadFile) -> memoryview:
     place = delegate.processed
     if place is not None and place.location == 1:
-        payload = parsed.segments[place.index]
-    else:
-        index = place.index if place is not None else 0
-        payload = memoryview(parsed.program.backend_delegate_data[index].data or b"")
+        segment: memoryview = parsed.segments[place.index]
+        return segment
+    index = place.index if place is not None else 0
+    return memoryview(parsed.program.backend_delegate_data[index].data or b"")
+
+
+def _delegate(delegate: Any, parsed: ReadFile, named: dict[str, memoryview]) -> DelegateContents:
+    payload = _payload(delegate, parsed)
     graph, problem = None, ""
     try:
         graph = read_payload(delegate.id or "", payload, named)

@@ -18,7 +18,9 @@ def program_data(subject: Subject) -> dict[str, Any]:
     methods = []
     for method in record.methods:
         layers = Layers(subject.comparison if method.name == "forward" else {})
-        methods.append(_method(method, record.complete, profiles.get(method.name, {}), layers))
+        data = _method(method, record.complete, profiles.get(method.name, {}), layers)
+        data["npu"] = list(subject.npu.get(method.name, ()))
+        methods.append(data)
     return {
         "name": subject.name,
         "sha256": record.sha256,

@@ -81,6 +81,25 @@ function memoryChart(method, arena, blocks, width) {
   return `<svg class="chart" width="${width}" height="${height + top + 26}" role="img" aria-label="Memory plan: ${plural(blocks.length, "block")} in ${bytes(size)}">${ticks.join("")}${rects.join("")}${marks.join("")}</svg>`;
 }
 
+// What the NPU, its transfers and its waiting take, from left to right. Returns SVG.
+function npuChart(told, width) {
+  const [row, left, top] = [34, 66, 8];
+  const cycles = number(told.cycles);
+  const x = (t) => left + (number(t) / Math.max(1, cycles)) * (width - left - 12);
+  const hues = { NPU: backendColour("EthosUBackend"), DMA: "var(--io)", waiting: "var(--line)" };
+  const lanes = Object.entries(told.lanes).map(([lane, { spans }], at) => {
+    const y = top + at * row;
+    const rects = spans.map(([begin, end, what]) => {
+      const text = `${what}: ${count(end - begin)} cycles from ${count(begin)}`;
+      return `<g data-tip="${esc(text)}"><rect x="${x(begin).toFixed(2)}" y="${y + 4}" width="${Math.max(0.5, x(end) - x(begin)).toFixed(2)}" height="${row - 8}" style="--c:${hues[lane] || "var(--line)"}"/></g>`;
+    });
+    return `<text class="axis" x="${left - 8}" y="${y + row / 2 + 4}" text-anchor="end">${esc(lane)}</text><line class="grid" x1="${left}" x2="${width - 12}" y1="${y + row}" y2="${y + row}"/>${rects.join("")}`;
+  });
+  const height = top + lanes.length * row;
+  const marks = [0, 0.25, 0.5, 0.75, 1].map((s) => `<text class="axis" x="${x(s * cycles)}" y="${height + 18}" text-anchor="${s === 0 ? "start" : s === 1 ? "end" : "middle"}">${count(Math.round(s * cycles))}</text>`);
+  return `<svg class="chart npu" width="${width}" height="${height + 26}" role="img" aria-label="NPU timeline: ${count(cycles)} cycles">${lanes.join("")}${marks.join("")}</svg>`;
+}
+
 // Decibels along the layers; the lower, the noisier. series: [name, layers] for each program.
 function accuracyChart(series, width) {
   const [height, left, top] = [240, 54, 12];

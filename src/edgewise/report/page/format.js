@@ -3,6 +3,7 @@
 const ESCAPES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
 const esc = (text) => String(text ?? "").replace(/[&<>"']/g, (c) => ESCAPES[c]);
 
+const number = (n) => (Number.isFinite(Number(n)) ? Number(n) : 0);
 const count = (n) => Number(n).toLocaleString("en-US");
 const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
 

@@ -38,6 +38,7 @@ function showMethod(name) {
 function drawCharts() {
   const width = $("overview").clientWidth;
   fill("accuracy", accuracySection(state.methods, width));
+  fill("npu", npuSection(state.methods, width));
   fill("memory", memorySection(state.methods, width));
 }
 

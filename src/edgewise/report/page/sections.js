@@ -121,3 +121,15 @@ function accuracySection(methods, width) {
   const keys = series.length > 1 ? `<div class="legend">${series.map(([name], s) => `<span class="key s${s % 4}"><i></i>${esc(name)}</span>`).join("")}</div>` : "";
   return `<h2 id="accuracy-h">Accuracy</h2><p class="lead">Signal-to-quantization-noise ratio of each layer next to the float model; lower is noisier.</p>${keys}${chart}`;
 }
+
+// When the commands of NPU programs run, by the model of their streams.
+function npuSection(methods, width) {
+  const parts = methods.flatMap((m, i) => m.data.npu.map((d) => {
+    const name = `${methods.length > 1 ? `${esc(m.program.name)} ` : ""}delegate ${Number(d.delegate)}`;
+    if (d.problem) return `<div data-program="${i}"><h3>${name}</h3><p class="empty">No timeline: ${esc(d.problem)}</p></div>`;
+    const busy = Object.entries(d.lanes).map(([lane, l]) => `${esc(lane)} ${percent(l.busy, d.cycles)}`).join(", ");
+    return `<div data-program="${i}"><h3>${name} <small>${esc(d.target)}: ${count(d.cycles)} cycles, ${time((1e6 * d.cycles) / d.clock)} at ${count(d.clock / 1e6)} MHz; ${busy}</small></h3>${npuChart(d, width)}</div>`;
+  }));
+  if (!parts.length) return "";
+  return `<h2 id="npu-h">On the NPU</h2><p class="lead">When its kernels and transfers run, by a model of the command stream. Nothing of it was measured.</p>${parts.join("")}`;
+}
