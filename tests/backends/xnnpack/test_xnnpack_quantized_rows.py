@@ -61,6 +61,26 @@ def resize(size: tuple[int, int], mode: str, **options: Any) -> Callable[..., to
     return lambda x: F.interpolate(x, size, mode=mode, **options)
 
 
+# Data movers that torch decomposes, each with something behind it that computes.
+MOVES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "detach": lambda x: x.detach(),
+    "expand_as": lambda x: x[:1].expand_as(x),
+    "feature_dropout": lambda x: torch.feature_dropout(x, 0.5, False),
+    "flip": lambda x: x.flip(0),
+    "movedim and moveaxis": lambda x: x.movedim(0, 1).moveaxis(1, 0).movedim(1, 0),
+    "narrow": lambda x: x.narrow(1, 3, 100),
+    "repeat": lambda x: x.repeat(2, 3),
+    "roll": lambda x: x.roll(5, 1),
+    "swapaxes and swapdims": lambda x: x.unsqueeze(0).swapaxes(0, 1).swapdims(1, 2),
+    "unflatten": lambda x: x.unflatten(1, (8, 32)),
+    "view_as and reshape_as": lambda x: x.view_as(x.reshape(8, 128)).reshape_as(x.t()),
+}
+IMAGE_MOVES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "channel_shuffle": lambda x: F.channel_shuffle(x, 4),
+    "pixel_shuffle": lambda x: F.pixel_shuffle(x, 2),
+    "pixel_unshuffle": lambda x: F.pixel_unshuffle(x[:, :, :8, :6], 2),
+}
+
 ROWS = {
     "add": Row(torch.add, (LINE, OTHER), ("Add",)),
     "add a number": Row(lambda x: x + 0.7, kinds=("Add",)),
@@ -118,6 +138,11 @@ ROWS = {
         lambda x: x.unsqueeze(1).squeeze(1).unsqueeze(0).squeeze((0,)).abs(), same=True
     ),
     "expand": Row(lambda x: x[:1].expand(5, 256).abs(), same=True),
+    **{name: Row(lambda x, move=move: move(x).abs(), same=True) for name, move in MOVES.items()},
+    **{
+        name: Row(lambda x, move=move: move(x).abs(), (IMAGE,), same=True)
+        for name, move in IMAGE_MOVES.items()
+    },
     "clone, contiguous, dropout": Row(
         lambda x: F.dropout(x.t().contiguous().clone(), training=False).abs(), same=True
     ),

@@ -19,6 +19,7 @@ from edgewise.quantize.arithmetic_steps import (
     split_gates,
 )
 from edgewise.quantize.config import SMALLEST_SCALE, get_symmetric_quantization_config
+from edgewise.quantize.decompose import RECURRENT, decompose
 from edgewise.quantize.patterns import Elementwise, Joined, Pattern, SameScale, Weighted
 from edgewise.quantize.quantizer import TableQuantizer, mark
 from edgewise.quantize.steps import split_attention, split_pieces
@@ -62,6 +63,23 @@ t.default tile.default transpose.int unflatten.int unfold.default unsqueeze.defa
 upsample_bilinear2d.default upsample_bilinear2d.vec upsample_nearest2d.default
 upsample_nearest2d.vec view.default
 """
+
+
+_COMPOSITES = {
+    *RECURRENT,
+    aten.addcdiv.default,
+    aten.addcmul.default,
+    aten.addmm.default,
+    aten.baddbmm.default,
+    aten.clamp_max.default,
+    aten.clamp_min.default,
+    aten.dot.default,
+    aten.einsum.default,
+    aten.linalg_vector_norm.default,
+    aten.repeat_interleave.self_int,
+    aten.stack.default,
+}
+"""Of torch's smaller operators, which the table has."""
 
 
 def _targets(names: str) -> list[Any]:
@@ -145,8 +163,10 @@ class EthosUQuantizer(TableQuantizer):
         return None
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
-        """Composite operators become steps that the table has: attention, gates, divisions by
-        what is computed, clamps by tensors, pieces. Called by `prepare_pt2e`."""
+        """Composite operators become steps that the table has: recurrent layers, attention,
+        gates, divisions by what is computed, clamps by tensors, pieces. Called by
+        `prepare_pt2e`."""
+        decompose(model, _COMPOSITES)
         split_attention(model, causal=True)
         split_gates(model)
         split_deviations(model)
