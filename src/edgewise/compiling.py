@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,8 +135,8 @@ def _neutron(target: str) -> Partitioner:
     )
 
 
-def quantizer_of(backend: str) -> type[TableQuantizer]:
-    """The quantizer class that goes with a backend's name."""
+def quantizer_of(backend: str) -> Callable[[], TableQuantizer]:
+    """What makes the quantizer that goes with a backend's name."""
     if backend == "xnnpack":
         from edgewise.backends.xnnpack.quantizer import XNNPACKQuantizer
 
@@ -144,9 +145,9 @@ def quantizer_of(backend: str) -> type[TableQuantizer]:
         from edgewise.backends.neutron.quantizer import NeutronQuantizer
 
         return NeutronQuantizer
-    from edgewise.backends.ethosu.quantizer import EthosUQuantizer
+    from edgewise.backends.ethosu import EthosUCompileSpec, EthosUQuantizer
 
-    return EthosUQuantizer
+    return partial(EthosUQuantizer, EthosUCompileSpec(backend))
 
 
 def _check_order(model: Any, example_inputs: Any) -> None:

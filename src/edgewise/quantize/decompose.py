@@ -1,37 +1,45 @@
-"""Composite operators as torch's smaller ones, each of which can be quantized.
+"""Composite operators as smaller ones, each of which can be quantized.
 
 For quantizers' `transform_for_annotation`: recurrent layers become a linear layer and gates for
-each step, `einsum` a product of matrices. Torch's own decompositions say how.
+each step, `einsum` a product of matrices. Torch's own decompositions say how, or a function of
+tensors (`edgewise.quantize.composites` has some).
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
+from torch.nn import Parameter
 from torch.utils import _pytree as pytree
 
 from edgewise.edge.graph import inherit_meta
+from edgewise.quantize.steps import attribute, constant
 
 aten = torch.ops.aten
 
-RECURRENT = (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input)
+Decomposition = Callable[..., Any]
+"""Takes the operator's arguments. Gives its result, with None for those of several tensors that it
+does not compute, or NotImplemented, and the call stays."""
 
 
-def decompose(model: GraphModule, targets: Collection[Any]) -> bool:
+def decompose(model: GraphModule, targets: Mapping[Any, Decomposition | None]) -> bool:
     """Puts smaller operators in the place of calls of `targets`, in place; whether it did.
 
-    What comes out is decomposed again where it is one of the targets. Calls whose sizes are
-    symbolic stay: the number of steps of a recurrent layer would be the example's.
+    targets: None stands for torch's decomposition. What comes out is decomposed again where it is
+    one of them. What is computed from constants alone becomes a constant; of parameters, a
+    parameter. Calls whose sizes are symbolic stay: the number of steps of a recurrent layer would
+    be the example's.
     """
     changed = False
     pending = [n for n in model.graph.nodes if n.op == "call_function" and n.target in targets]
     while pending:
         node = pending.pop()
-        made = _inline(node)
+        made = _inline(model, node, targets[node.target])
         changed |= made is not None
         pending += [n for n in made or [] if n.target in targets]
     if changed:
@@ -40,39 +48,60 @@ def decompose(model: GraphModule, targets: Collection[Any]) -> bool:
     return changed
 
 
-def _inline(node: Node) -> list[Node] | None:
+class _Declined(Exception):
+    """The decomposition does not do this call."""
+
+
+def _inline(model: GraphModule, node: Node, given: Decomposition | None) -> list[Node] | None:
     """The nodes that now stand for the call; None if it stays."""
     from torch._guards import detect_fake_mode
     from torch.fx.experimental.proxy_tensor import make_fx
 
+    target: Any = node.target
+    table = {} if given else {target: _decomposition(target)}
+    compute = given or target
     flat, spec = pytree.tree_flatten((node.args, node.kwargs))
-    sources = [a for a in flat if isinstance(a, Node)]
-    values = [a.meta.get("val") for a in sources]
+    places = [i for i, a in enumerate(flat) if isinstance(a, Node)]
+    values = [flat[i].meta.get("val") for i in places]
     if not all(isinstance(v, torch.Tensor) and _is_static(v) for v in values):
         return None
-    places = [i for i, a in enumerate(flat) if isinstance(a, Node)]
-    target: Any = node.target
 
-    def run(*given: Any) -> Any:
+    def run(*tensors: Any) -> Any:
         filled = list(flat)
-        for place, value in zip(places, given, strict=True):
+        for place, value in zip(places, tensors, strict=True):
             filled[place] = value
         args, kwargs = pytree.tree_unflatten(filled, spec)
-        return target(*args, **kwargs)
+        result = compute(*args, **kwargs)
+        if result is NotImplemented:
+            raise _Declined
+        return result
 
     mode = detect_fake_mode(values)
     if mode is None:
         return None
-    table = {target: _decomposition(target)}
     # Before dispatch, so that what comes out is what modules call: linear layers stay whole.
-    with torch.no_grad(), mode, torch.backends.mkldnn.flags(enabled=False):
-        traced = make_fx(run, decomposition_table=table, pre_dispatch=True)(*values)
+    try:
+        with torch.no_grad(), mode, _without_onednn():
+            traced = make_fx(run, decomposition_table=table, pre_dispatch=True)(*values)
+    except _Declined:
+        return None
     inner = [n for n in traced.graph.nodes if n.op == "call_function"]
     if any(n.op == "get_attr" for n in traced.graph.nodes) or any(
         n.target is target for n in inner
     ):
         return None
-    return _splice(node, traced, sources)
+    return _splice(model, node, traced, [flat[i] for i in places])
+
+
+@contextmanager
+def _without_onednn() -> Iterator[None]:
+    """Its recurrent layers are one operator. (torch.backends.mkldnn.flags warns of devices.)"""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
 
 
 def _is_static(value: torch.Tensor) -> bool:
@@ -85,37 +114,77 @@ def _decomposition(target: Any) -> Any:
     return decomposition_table.get(target, target.decompose)
 
 
-def _splice(node: Node, traced: GraphModule, sources: list[Node]) -> list[Node]:
-    graph = node.graph
-    env: dict[Node, Any] = {}
-    arguments = iter(sources)
-    made: list[Node] = []
-    result: Any = None
-    with graph.inserting_before(node):
-        for inner in traced.graph.nodes:
-            if inner.op == "placeholder":
-                env[inner] = next(arguments)
-            elif inner.op == "output":
-                result = torch.fx.node.map_arg(inner.args[0], lambda n: env[n])
-            elif _changes_nothing(inner):
-                env[inner] = env[inner.args[0]]
-            else:
-                env[inner] = copy = graph.node_copy(inner, lambda n: env[n])
-                for key in ("stack_trace", "nn_module_stack", "seq_nr", "original_aten"):
-                    copy.meta.pop(key, None)
-                inherit_meta(copy, node)
-                made.append(copy)
-    if isinstance(result, (list, tuple)):
-        for user in list(node.users):
-            assert user.target is operator.getitem
-            index = user.args[1]
-            assert isinstance(index, int)
-            user.replace_all_uses_with(result[index])
-            graph.erase_node(user)
+def _splice(
+    model: GraphModule, node: Node, traced: GraphModule, sources: list[Node]
+) -> list[Node] | None:
+    results: Any = traced.graph.output_node().args[0]
+    if isinstance(results, (list, tuple)):
+        users = {user: results[_index(user)] for user in node.users}
+        if any(result is None and user.users for user, result in users.items()):
+            return None
     else:
-        node.replace_all_uses_with(result)
-    graph.erase_node(node)
+        users = {node: results}
+    known = _constants(model, traced, sources)
+    inside = [n for n in traced.graph.nodes if n.op == "placeholder"]
+    env: dict[Node, Any] = dict(zip(inside, sources, strict=True))
+    made: list[Node] = []
+
+    def outside(inner: Node) -> Any:
+        """The node of the model that stands for one of the traced."""
+        if inner not in env:
+            env[inner] = constant(model, node, known[inner])
+        return env[inner]
+
+    with model.graph.inserting_before(node):
+        for inner in traced.graph.nodes:
+            if inner.op != "call_function" or inner in known:
+                continue
+            if _changes_nothing(inner):
+                env[inner] = outside(inner.all_input_nodes[0])
+                continue
+            env[inner] = copy = model.graph.node_copy(inner, outside)
+            for key in ("stack_trace", "nn_module_stack", "seq_nr", "original_aten"):
+                copy.meta.pop(key, None)
+            inherit_meta(copy, node)
+            made.append(copy)
+        for user, result in users.items():
+            if user.users:
+                user.replace_all_uses_with(outside(result))
+    for user in users:
+        model.graph.erase_node(user)
+    if node not in users:
+        model.graph.erase_node(node)
     return made
+
+
+def _constants(
+    model: GraphModule, traced: GraphModule, sources: list[Node]
+) -> dict[Node, torch.Tensor]:
+    """What traced nodes compute from constants alone."""
+    known: dict[Node, torch.Tensor] = {}
+    outside = iter(sources)
+    for inner in traced.graph.nodes:
+        if inner.op == "placeholder":
+            source = next(outside)
+            if source.op == "get_attr":
+                known[inner] = attribute(model, str(source.target))
+        elif inner.op == "call_function" and all(n in known for n in inner.all_input_nodes):
+            args, kwargs = torch.fx.node.map_arg((inner.args, inner.kwargs), known.__getitem__)
+            with torch.no_grad():
+                value = inner.target(*args, **kwargs)
+            if isinstance(value, torch.Tensor):
+                learned = any(isinstance(known[n], Parameter) for n in inner.all_input_nodes)
+                keep = learned and value.is_floating_point()
+                known[inner] = Parameter(value) if keep else value
+    return {inner: value for inner, value in known.items() if inner.op == "call_function"}
+
+
+def _index(user: Node) -> int:
+    """Which of several results it takes."""
+    assert user.target is operator.getitem
+    index = user.args[1]
+    assert isinstance(index, int)
+    return index
 
 
 def _changes_nothing(node: Node) -> bool:
@@ -124,3 +193,6 @@ def _changes_nothing(node: Node) -> bool:
     if node.target is not aten.to.dtype or not isinstance(before, Node):
         return False
     return bool(node.meta["val"].dtype == before.meta["val"].dtype)
+
+
+__all__ = ["Decomposition", "decompose"]

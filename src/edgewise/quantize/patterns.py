@@ -71,12 +71,12 @@ class SameScale:
 
 @dataclass(frozen=True)
 class Joined:
-    """The tensors (a list as argument 0, or arguments) and the result have one scale.
+    """The tensors and the result have one scale.
 
-    operands: how many of the arguments are tensors; None for all.
+    places: which arguments the tensors are; None for a list of them as the first.
     """
 
-    operands: int | None = None
+    places: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -290,9 +290,9 @@ def _result_of(node: Node) -> Any:
 
 
 def _joined(node: Node, pattern: Joined, config: QuantizationConfig) -> str | None:
-    listed = node.args[0]
+    places = pattern.places
     parts: list[Any] = list(
-        listed if isinstance(listed, (list, tuple)) else node.args[: pattern.operands]
+        node.args[0] if places is None else (node.args[i] for i in places)  # type: ignore[arg-type]
     )
     if not parts or not all(is_float(part) for part in parts):
         return "an operand is no tensor of real numbers"

@@ -21,8 +21,9 @@ aten = torch.ops.aten
 def split_attention(model: GraphModule, causal: bool = False) -> bool:
     """Products and a softmax in the place of attention.
 
-    Attention with a mask of booleans, dropout or shared heads stays whole; with a causal flag, too,
-    unless asked for: then a constant of zeros and minus infinities is added.
+    Attention with dropout, shared heads, or a mask of booleans that is computed stays whole; with a
+    causal flag, too, unless asked for: then a constant of zeros and minus infinities is added, as
+    in the place of a constant mask of booleans.
     """
     return replace_calls(
         model,
@@ -85,7 +86,7 @@ def numbers_as_constants(model: GraphModule, wanted: Callable[[Node], bool]) -> 
     changed = False
     for target in _WITH_NUMBERS:
         changed |= replace_calls(
-            model, target, lambda node: _with_constant(model, node) if wanted(node) else None
+            model, target, lambda node: _withconstant(model, node) if wanted(node) else None
         )
     return changed
 
@@ -118,11 +119,15 @@ def _attention(model: GraphModule, node: Node, causal: bool) -> Node | None:
         sizes = (query.shape[-2], key.shape[-2])
         if not causal or not all(isinstance(size, int) for size in sizes):
             return None
-        mask = _constant(model, node, torch.full(sizes, -math.inf).triu(1).to(query.dtype))
+        mask = constant(model, node, torch.full(sizes, -math.inf).triu(1).to(query.dtype))
     if args["enable_gqa"] or args["dropout_p"]:
         return None
     if mask is not None and not mask.meta["val"].is_floating_point():
-        return None
+        shown = attribute(model, str(mask.target)) if mask.op == "get_attr" else None
+        if shown is None or shown.dtype != torch.bool or not bool(shown.any(-1).all()):
+            return None
+        added = torch.zeros(shown.shape).masked_fill(~shown, -math.inf)
+        mask = constant(model, node, added.to(args["query"].meta["val"].dtype))
     scale = args["scale"]
     if scale is None:
         scale = 1 / math.sqrt(args["query"].meta["val"].shape[-1])
@@ -155,7 +160,7 @@ def _reciprocal(model: GraphModule, node: Node) -> Node | None:
     source, divisor = node.args[:2]
     if not isinstance(divisor, Node) or divisor.op != "get_attr":
         return None
-    stored = _attribute(model, str(divisor.target))
+    stored = attribute(model, str(divisor.target))
     if not stored.is_floating_point() or not bool((stored != 0).all()):
         return None
     name = f"{str(divisor.target).replace('.', '_')}_reciprocal"
@@ -165,7 +170,7 @@ def _reciprocal(model: GraphModule, node: Node) -> Node | None:
     return step(node, aten.mul.Tensor, source, factor)
 
 
-def _with_constant(model: GraphModule, node: Node) -> Node | None:
+def _withconstant(model: GraphModule, node: Node) -> Node | None:
     args = arguments(node)
     operand, given = args["self"], args["other"]
     if isinstance(given, Node) or not isinstance(given, (int, float)):
@@ -188,18 +193,23 @@ def _with_constant(model: GraphModule, node: Node) -> Node | None:
 
 def _number(model: GraphModule, node: Node, like: torch.Tensor, number: float) -> Node:
     """A constant of no dimensions, in the graph before the node."""
-    made = _constant(model, node, torch.tensor(number, dtype=like.dtype))
+    made = constant(model, node, torch.tensor(number, dtype=like.dtype))
     made.meta["val"] = like.new_empty(())
     return made
 
 
-def _constant(model: GraphModule, node: Node, value: torch.Tensor) -> Node:
-    """A constant in the graph at its insertion point, with the node's provenance."""
+def constant(model: GraphModule, node: Node, value: torch.Tensor) -> Node:
+    """A constant in the graph at its insertion point, with the node's provenance: a buffer, or a
+    parameter if the value is one."""
     index = 0
-    while hasattr(model, f"_number_{index}"):
+    while hasattr(model, f"_constant_{index}"):
         index += 1
-    model.register_buffer(f"_number_{index}", value)
-    made = node.graph.get_attr(f"_number_{index}")
+    name = f"_constant_{index}"
+    if isinstance(value, torch.nn.Parameter):
+        model.register_parameter(name, value)
+    else:
+        model.register_buffer(name, value)
+    made = node.graph.get_attr(name)
     inherit_meta(made, node)
     made.meta["val"] = node.meta["val"].new_empty(value.shape, dtype=value.dtype)
     return made
@@ -260,7 +270,8 @@ def step(like: Node, target: Any, *operands: Any) -> Node:
     return made
 
 
-def _attribute(model: GraphModule, name: str) -> torch.Tensor:
+def attribute(model: GraphModule, name: str) -> torch.Tensor:
+    """The parameter or buffer of a `get_attr` node, by its dotted name."""
     value: Any = model
     for part in name.split("."):
         value = getattr(value, part)
@@ -269,6 +280,8 @@ def _attribute(model: GraphModule, name: str) -> torch.Tensor:
 
 
 __all__ = [
+    "attribute",
+    "constant",
     "multiply_by_reciprocals",
     "replace_calls",
     "split_attention",

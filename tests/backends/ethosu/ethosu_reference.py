@@ -88,10 +88,13 @@ class Compared:
 
 
 def compare(
-    part: ExportedProgram, seeds: int = 3, inputs: Sequence[torch.Tensor] | None = None
+    part: ExportedProgram,
+    seeds: int = 3,
+    inputs: Sequence[torch.Tensor] | None = None,
+    family: str = "U85",
 ) -> Compared:
     """Random integers, or `inputs`, through both."""
-    graph = build(part)
+    graph = build(part, family)
     blob = graph.serialize()
     values = [n.meta["val"] for n in part.graph.nodes if n.op == "placeholder"]
     values = values[-len(graph.inputs) :] if graph.inputs else []

@@ -97,10 +97,10 @@ def _user_inputs(program: torch.export.ExportedProgram) -> set[str]:
 def test_layouts_cost_two_transposes_or_none() -> None:
     program = quantized(Net(), INPUT)
     (part,) = parts(partitioned(program))
-    assert build(part).operators.count("TRANSPOSE") == 1  # pooled to one pixel at the end
+    assert build(part, "U85").operators.count("TRANSPOSE") == 1  # pooled to one pixel at the end
     last = (INPUT[0].to(memory_format=torch.channels_last),)
     (part,) = parts(partitioned(quantized(Net(), last)))
-    graph = build(part)
+    graph = build(part, "U85")
     assert graph.operators.count("TRANSPOSE") == 0
     assert graph.inputs[0].dims == (1, 16, 16, 3)
     assert compare(part).steps <= 1
@@ -371,7 +371,7 @@ def test_payload_is_the_peers(family: str, capfd: pytest.CaptureFixture[str]) ->
     assert delegate.id == "EthosUBackend"
     mine = bytes(file.segments[delegate.processed.index])
     (part,) = parts(partitioned(program, family))
-    tosa = build(part).serialize()
+    tosa = build(part, "U85").serialize()
     assert vela_compile(tosa, list(spec.compiler_flags)) == mine
     assert len(mine) % 16 == 0
     assert file.program.segments[delegate.processed.index].offset % 16 == 0
@@ -443,4 +443,4 @@ def test_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     (part,) = parts(partitioned(quantized(Net(), INPUT)))
     monkeypatch.setattr("edgewise.backends.ethosu.extra.import_module", without)
     with pytest.raises(ModuleNotFoundError, match=r"pip install edgewise\[ethosu\]"):
-        build(part)
+        build(part, "U85")

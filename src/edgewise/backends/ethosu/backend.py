@@ -35,7 +35,7 @@ class EthosUBackend(BackendDetails):
         edge_program: ExportedProgram, compile_specs: list[CompileSpec]
     ) -> PreprocessResult:
         spec = EthosUCompileSpec.from_list(compile_specs)
-        tosa = build(edge_program).serialize()
+        tosa = build(edge_program, spec.processor.family).serialize()
         folder = _folder(spec, tosa)
         if folder is not None:
             (folder / "graph.tosa").write_bytes(tosa)

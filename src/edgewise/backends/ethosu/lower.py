@@ -76,11 +76,14 @@ def _checked(quant: Quant, node: Node) -> Quant:
     return quant
 
 
-def build(program: ExportedProgram) -> Tosa:
-    """The graph of a partition: inputs and outputs in the program's order and layout."""
+def build(program: ExportedProgram, family: str) -> Tosa:
+    """The graph of a partition: inputs and outputs in the program's order and layout.
+
+    family: of processors (`Target.family`), some of which have operators that others have not.
+    """
     constants = IntegerConstants(program)
     builder = Builder()
-    to = Lowering(builder, constants)
+    to = Lowering(builder, constants, family)
     for node in program.graph.nodes:
         if node.op == "placeholder" and node not in constants:
             to.done[node] = input_tensor(builder, node)

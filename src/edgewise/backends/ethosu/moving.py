@@ -19,14 +19,16 @@ class MovingBuilder:
     def __init__(self, tosa: Tosa | None = None) -> None:
         self.tosa = tosa or Tosa()
         self._ordered: dict[tuple[str, Order], Tensor] = {}
-        self._known: dict[str, Any] = {}
+        self._known: dict[tuple[str, Order], Any] = {}
+        """The values of constants, by their name and the order in which they lie."""
 
     def in_order(self, t: Tensor, order: Order) -> Tensor:
         """The same tensor, lying as `order` says."""
         if t.order == order:
             return t
-        if t.name in self._known:
-            return self.const(self._known[t.name], t.dtype, order)
+        values = self._known.get((t.name, t.order))
+        if values is not None:
+            return self.const(values, t.dtype, order)
         key = (t.name, (*t.order, -1, *order))
         if key not in self._ordered:
             perms = [t.order.index(dim) for dim in order]
@@ -52,15 +54,19 @@ class MovingBuilder:
         return self.tosa.add("RESHAPE", [t, self.tosa.shape(dims)], dims, t.dtype, kept)
 
     def permute(self, t: Tensor, dims: Sequence[int]) -> Tensor:
-        return permuted(t, dims)
+        made = permuted(t, dims)
+        values = self._known.get((t.name, t.order))
+        if values is not None:
+            self._known[made.name, made.order] = values.transpose(dims)
+        return made
 
     def with_rank(self, t: Tensor, rank: int) -> Tensor:
         """Dimensions of size 1 put before all others, up to the rank."""
         extra = rank - t.rank
         if extra == 0:
             return t
-        if t.name in self._known:
-            values = self._known[t.name]
+        values = self._known.get((t.name, t.order))
+        if values is not None:
             return self.const(values.reshape((*(1,) * extra, *values.shape)), t.dtype)
         order = (*range(extra), *(d + extra for d in t.order))
         dims = (*(1,) * extra, *t.dims)
@@ -75,7 +81,7 @@ class MovingBuilder:
         if made.order != order:
             # Of one content, known by its name in one order.
             made = Tensor(made.name, made.dims, dtype, order)
-        self._known[made.name] = array
+        self._known[made.name, made.order] = array
         return made
 
     def number(self, value: int, like: Tensor, dtype: str = INT32) -> Tensor:

@@ -8,9 +8,11 @@ from typing import Any, ClassVar
 
 import torch
 from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
 
 from edgewise.backends.ethosu.compile_spec import EthosUCompileSpec
 from edgewise.backends.ethosu.quant import is_mask
+from edgewise.edge.graph import arguments
 from edgewise.quantize._torchao import HistogramObserver, QuantizationConfig, QuantizationSpec
 from edgewise.quantize.arithmetic_steps import (
     split_clamps,
@@ -18,11 +20,19 @@ from edgewise.quantize.arithmetic_steps import (
     split_divisions,
     split_gates,
 )
+from edgewise.quantize.composites import (
+    ARITHMETIC,
+    MOVES,
+    RECURRENT,
+    VOLUMES,
+    WINDOWS,
+    multiply_as_linear,
+)
 from edgewise.quantize.config import SMALLEST_SCALE, get_symmetric_quantization_config
-from edgewise.quantize.decompose import RECURRENT, decompose
+from edgewise.quantize.decompose import decompose
 from edgewise.quantize.patterns import Elementwise, Joined, Pattern, SameScale, Weighted
 from edgewise.quantize.quantizer import TableQuantizer, mark
-from edgewise.quantize.steps import split_attention, split_pieces
+from edgewise.quantize.steps import replace_calls, split_attention, split_pieces, step
 
 aten = torch.ops.aten
 
@@ -30,16 +40,16 @@ _FUNCTIONS = """
 abs.default acos.default acosh.default asin.default asinh.default atan.default atanh.default
 ceil.default celu.default celu_.default cos.default cosh.default cumsum.default elu.default
 elu_.default erf.default erfinv.default exp.default exp2.default expm1.default floor.default
-gelu.default group_norm.default hardshrink.default hardsigmoid.default hardsigmoid_.default
-hardswish.default hardswish_.default instance_norm.default layer_norm.default
-leaky_relu.default leaky_relu_.default log.default log10.default log1p.default log2.default
-log_sigmoid.default log_softmax.int logit.default masked_fill.Scalar mean.default mean.dim
-mish.default mish_.default neg.default pow.Scalar pow.Tensor_Scalar prelu.default
+fmod.Scalar gelu.default group_norm.default hardshrink.default hardsigmoid.default
+hardsigmoid_.default hardswish.default hardswish_.default instance_norm.default
+layer_norm.default leaky_relu.default leaky_relu_.default log.default log10.default
+log1p.default log2.default log_sigmoid.default log_softmax.int logit.default masked_fill.Scalar
+mean.default mean.dim mish.default mish_.default neg.default pow.Tensor_Scalar prelu.default
 reciprocal.default remainder.Scalar rms_norm.default round.default rsqrt.default rsub.Scalar
 selu.default selu_.default sigmoid.default sigmoid_.default sign.default silu.default
 silu_.default sin.default sinh.default softmax.int softplus.default softshrink.default
 sqrt.default square.default sum.default sum.dim_IntList tan.default tanh.default tanh_.default
-threshold.default trunc.default var.correction var.dim var.default
+threshold.default trunc.default var.correction var.default var.dim
 """
 _PAIRS = """
 add.Tensor add_.Tensor bmm.default div.Tensor div_.Tensor matmul.default maximum.default
@@ -52,9 +62,9 @@ lt.Tensor ne.Scalar ne.Tensor
 _SAME = """
 adaptive_avg_pool1d.default adaptive_avg_pool2d.default amax.default amin.default
 avg_pool1d.default avg_pool2d.default clamp.default clamp_.default clone.default
-constant_pad_nd.default contiguous.default dropout.default dropout_.default expand.default
-expand_as.default feature_dropout.default feature_dropout_.default flatten.using_ints
-flip.default hardtanh.default hardtanh_.default
+constant_pad_nd.default contiguous.default dropout.default dropout_.default embedding.default
+expand.default expand_as.default feature_dropout.default feature_dropout_.default
+flatten.using_ints flip.default gather.default hardtanh.default hardtanh_.default index.Tensor
 index_select.default max_pool1d.default max_pool2d.default moveaxis.int moveaxis.intlist
 movedim.int movedim.intlist narrow.default pad.default permute.default pixel_shuffle.default
 pixel_unshuffle.default relu.default relu6.default relu_.default repeat.default reshape.default
@@ -66,20 +76,14 @@ upsample_nearest2d.vec view.default
 
 
 _COMPOSITES = {
-    *RECURRENT,
-    aten.addcdiv.default,
-    aten.addcmul.default,
-    aten.addmm.default,
-    aten.baddbmm.default,
-    aten.clamp_max.default,
-    aten.clamp_min.default,
-    aten.dot.default,
-    aten.einsum.default,
-    aten.linalg_vector_norm.default,
-    aten.repeat_interleave.self_int,
-    aten.stack.default,
+    **ARITHMETIC,
+    **MOVES,
+    **RECURRENT,
+    **VOLUMES,
+    **WINDOWS,
+    aten.addmm.default: None,
 }
-"""Of torch's smaller operators, which the table has."""
+"""Of smaller operators, which the table has."""
 
 
 def _targets(names: str) -> list[Any]:
@@ -99,15 +103,17 @@ def _table() -> dict[Any, Pattern]:
         aten.conv2d.padding: Weighted(),
         aten.conv_transpose1d.default: Weighted(channel_axis=1),
         aten.conv_transpose2d.input: Weighted(channel_axis=1),
-        aten.addmm.default: Weighted(channel_axis=1, places=(1, 2, 0)),
+        aten.pow.Scalar: Elementwise(operands=1, first=1),
         aten.cat.default: Joined(),
         aten.stack.default: Joined(),
-        aten.slice_scatter.default: Joined(2),
-        aten.select_scatter.default: Joined(2),
+        aten.slice_scatter.default: Joined((0, 1)),
+        aten.select_scatter.default: Joined((0, 1)),
+        aten.index_put.default: Joined((0, 2)),
         aten.concat.default: Joined(),
     }
     table.update(dict.fromkeys(_targets(_FUNCTIONS), Elementwise(operands=1)))
     table.update(dict.fromkeys(_targets(_PAIRS), Elementwise(numbers=True)))
+    table[aten.argmax.default] = Elementwise(operands=1, real=False)
     compared = Elementwise(numbers=True, real=False)
     table.update(dict.fromkeys(_targets(_COMPARISONS), compared))
     table[aten.where.self] = Elementwise(first=1)
@@ -125,6 +131,37 @@ def _masked_softmax(node: Node) -> Node | None:
         return None
     values = attrgetter(str(mask.target))(node.graph.owning_module)
     return users[0] if is_mask(values) else None
+
+
+_TRANSPOSED = (aten.conv_transpose1d.default, aten.conv_transpose2d.input)
+_INDEXED = {
+    aten.embedding.default: 1,
+    aten.gather.default: 2,
+    aten.index.Tensor: 1,
+    aten.index_select.default: 2,
+}
+"""Where the indices are."""
+
+
+def _use_int32(model: GraphModule, gathers: bool) -> None:
+    """The NPU's indices have 32 bits: they are converted behind it and, where it gathers, before
+    it."""
+
+    def largest(node: Node) -> Node:
+        made = step(node, aten.argmax.default, *node.args)
+        return step(node, aten.to.dtype, step(node, aten.to.dtype, made, torch.int32), torch.int64)
+
+    def converted(index: Node) -> Node:
+        if index.op == "get_attr" or index.meta["val"].dtype != torch.int64:
+            return index
+        return step(node, aten.to.dtype, index, torch.int32)
+
+    replace_calls(model, aten.argmax.default, largest)
+    for node in [n for n in model.graph.nodes if gathers and n.target in _INDEXED]:
+        place = _INDEXED[node.target]
+        with model.graph.inserting_before(node):
+            node.update_arg(place, map_arg(node.args[place], converted))
+    model.recompile()
 
 
 class EthosUQuantizer(TableQuantizer):
@@ -151,7 +188,10 @@ class EthosUQuantizer(TableQuantizer):
         self.set_global(get_symmetric_quantization_config(is_per_channel=True))
 
     def _annotate(self, node: Node, pattern: Pattern) -> str | None:
-        """A mask of minus infinities belongs to the softmax behind it."""
+        """A mask of minus infinities belongs to the softmax behind it; transposed convolutions in
+        groups have one scale."""
+        if node.target in _TRANSPOSED and arguments(node)["groups"] > 1:
+            return super()._annotate(node, Weighted(one_scale=True))
         config = self._selection.of(node)
         masked = _masked_softmax(node)
         scores = node.args[0] if node.args else None
@@ -166,8 +206,11 @@ class EthosUQuantizer(TableQuantizer):
         """Composite operators become steps that the table has: recurrent layers, attention,
         gates, divisions by what is computed, clamps by tensors, pieces. Called by
         `prepare_pt2e`."""
-        decompose(model, _COMPOSITES)
+        spec = self.compile_spec
+        _use_int32(model, gathers=spec is not None and spec.processor.family == "U85")
         split_attention(model, causal=True)
+        multiply_as_linear(model)
+        decompose(model, _COMPOSITES)
         split_gates(model)
         split_deviations(model)
         split_divisions(model)

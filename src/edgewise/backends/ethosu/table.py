@@ -57,11 +57,13 @@ def not_quantized(node: Node, reader: str) -> Refused:
 
 
 class Lowering:
-    """What a row needs in order to lower a node: the builder and what is computed so far."""
+    """What a row needs in order to lower a node: the builder, the family of processors, and what
+    is computed so far."""
 
-    def __init__(self, builder: Builder, constants: IntegerConstants) -> None:
+    def __init__(self, builder: Builder, constants: IntegerConstants, family: str) -> None:
         self.b = builder
         self.constants = constants
+        self.family = family
         self.done: dict[Node, Value | tuple[Value, ...]] = {}
 
     def value(self, node: Any) -> Value:

@@ -38,7 +38,7 @@ def refusal_of(
     program: ExportedProgram, nodes: Sequence[Node], spec: EthosUCompileSpec
 ) -> Refusal | None:
     """Vela's words against the nodes as a partition; None if it compiles them."""
-    tosa = build(cut_out(program, nodes)[0]).serialize()
+    tosa = build(cut_out(program, nodes)[0], spec.processor.family).serialize()
     key = _key(tosa, spec)
     if key not in _tried:
         try:

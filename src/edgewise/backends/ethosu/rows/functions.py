@@ -80,5 +80,5 @@ _rows(_CORE.split())
 _rows(_KEPT.split(), keep=True)
 _rows(["pow"], "Tensor_Scalar")
 _rows(["pow"], "Scalar")
-for _scalar in ("add", "sub", "mul", "div", "rsub", "remainder"):
+for _scalar in ("add", "sub", "mul", "div", "rsub", "remainder", "fmod"):
     _rows([_scalar], "Scalar")

@@ -9,7 +9,8 @@ from torch.fx import Node
 
 from edgewise.backends.ethosu.builder import Builder
 from edgewise.backends.ethosu.moving import NHWC
-from edgewise.backends.ethosu.rows.shape import moved, sizes
+from edgewise.backends.ethosu.rows.selection import take
+from edgewise.backends.ethosu.rows.shape import MOST_PIECES, moved, sizes
 from edgewise.backends.ethosu.table import (
     ANY,
     Args,
@@ -93,7 +94,13 @@ def _nearest(to: Lowering, node: Node, args: Args) -> Value:
 
     def move(t: Tensor) -> Tensor:
         pair = (after[0], after[1])
-        return _repeated(to.b, t, pair) if whole else _resize(to.b, t, pair, False)[0]
+        if whole:
+            return _repeated(to.b, t, pair)
+        if to.family == "U85":
+            return _resize(to.b, t, pair, False)[0]
+        for dim, (size, n) in enumerate(zip(pair, before, strict=True), 2):
+            t = take(to, t, dim, [i * n // size for i in range(size)])
+        return t
 
     return moved(node, to.value(node.args[0]), move)
 
@@ -110,6 +117,8 @@ def _bilinear(to: Lowering, node: Node, args: Args) -> Real:
 def _whole_times(q: Ask) -> str | None:
     before, after = fake(q.node.all_input_nodes[0]).shape[2:], fake(q.node).shape[2:]
     if q.target.family == "U85" or all(a % b == 0 for a, b in zip(after, before, strict=True)):
+        return None
+    if max(int(size) for size in after) <= MOST_PIECES:
         return None
     return f"{list(before)} to {list(after)}"
 
@@ -132,12 +141,16 @@ add_row(
         _nearest,
         (
             Constraint("images", lambda q: None if fake(q.node).dim() == 4 else "no image"),
-            Constraint("whole multiples of the size, except on U85", _whole_times),
+            Constraint(
+                f"whole multiples of the size, or at most {MOST_PIECES} rows and columns, "
+                f"except on U85",
+                _whole_times,
+            ),
             _FRACTION,
         ),
         reads=ANY,
         keep=True,
-        also="whole multiples by copies",
+        also="whole multiples by copies, others than U85 by slices",
     )
 )
 add_row(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.fx import Node
 
 from edgewise.backends.ethosu.accuracy import within
-from edgewise.backends.ethosu.rows.shape import moved, sizes
+from edgewise.backends.ethosu.constants import IntegerConstants
+from edgewise.backends.ethosu.rows.shape import MOST_PIECES, moved, sizes
 from edgewise.backends.ethosu.table import (
     ANY,
     Args,
@@ -22,13 +24,14 @@ from edgewise.backends.ethosu.table import (
     add_row,
 )
 from edgewise.backends.ethosu.tosa import BOOL, INT32, Tensor, identity
-from edgewise.backends.ethosu.values import Combined, Real
+from edgewise.backends.ethosu.values import Combined, Real, Stored
 from edgewise.edge.graph import fake
 from edgewise.partition.spec import Refusal
 
 aten = torch.ops.aten
 _U85 = ("U85",)
 NO_BOOL = "others have no booleans"
+_AS_INT32 = "indices.to(torch.int32)"
 
 
 def _logical(operator: str) -> Any:
@@ -70,66 +73,135 @@ def _where(to: Lowering, node: Node, args: Args) -> Real:
 add_row(OpRow("where", (aten.where.self,), _where, reads=ANY, only=_U85, why=NO_BOOL))
 
 
-def _chosen(to: Lowering, node: Node, value: Value, index: Tensor, dim: int) -> Value:
-    """Slices along a dimension by a vector of int32 indices."""
+def _chosen(to: Lowering, node: Node, source: Node, index: Node, dim: int) -> Value:
+    """Elements of a dimension by indices of any shape, which takes its place."""
+    size, places = sizes(source)[dim], sizes(index)
+    if to.family == "U85":
+        found = to.b.reshape(_indices(to, index, size), (math.prod(places),))
+        return moved(node, to.value(source), lambda t: _gathered(to, t, found, dim, sizes(node)))
+    listed = _listed(to.constants, index, size)
+    return moved(
+        node, to.value(source), lambda t: to.b.reshape(take(to, t, dim, listed), sizes(node))
+    )
 
-    def move(t: Tensor) -> Tensor:
-        b, shape = to.b, t.shape
-        order = (*range(dim), dim, *range(dim + 1, t.rank))
-        t = b.in_order(t, order)
-        before, behind = 1, 1
-        for d, size in enumerate(shape):
-            before *= size if d < dim else 1
-            behind *= size if d > dim else 1
-        count = index.dims[-1]
-        table = b.reshape(t, (before, shape[dim], behind))
-        places = b.tile(b.reshape(index, (1, count)), (before, 1))
-        made = b.tosa.add("GATHER", [table, places], [before, count, behind], t.dtype, identity(3))
-        return b.reshape(made, (*shape[:dim], count, *shape[dim + 1 :]))
 
-    return moved(node, value, move)
+def take(to: Lowering, t: Tensor, dim: int, indices: Sequence[int]) -> Tensor:
+    """Elements of a dimension as slices, concatenated: one for each run of rising indices."""
+    parts = [to.b.slice(t, {dim: start}, {dim: length}) for start, length in runs(indices)]
+    return parts[0] if len(parts) == 1 else to.b.concat(parts, dim)
+
+
+def runs(indices: Sequence[int]) -> list[tuple[int, int]]:
+    """Starts and lengths of the runs in which each index is the one before plus one."""
+    found: list[tuple[int, int]] = []
+    for index in indices:
+        if found and sum(found[-1]) == index:
+            found[-1] = found[-1][0], found[-1][1] + 1
+        else:
+            found.append((index, 1))
+    return found
+
+
+def _gathered(to: Lowering, t: Tensor, index: Tensor, dim: int, after: Sequence[int]) -> Tensor:
+    """By a vector of int32 indices. after: the result's sizes."""
+    b, shape = to.b, t.shape
+    t = b.in_order(t, identity(t.rank))
+    before, behind = math.prod(shape[:dim]), math.prod(shape[dim + 1 :])
+    count = index.dims[-1]
+    table = b.reshape(t, (before, shape[dim], behind))
+    places = b.tile(b.reshape(index, (1, count)), (before, 1))
+    made = b.tosa.add("GATHER", [table, places], [before, count, behind], t.dtype, identity(3))
+    return b.reshape(made, after)
 
 
 def _indices(to: Lowering, node: Node, size: int) -> Tensor:
     if node in to.constants:
-        values = to.constants.tensor(node)
-        values = torch.where(values < 0, values + size, values)
-        return to.b.const(values.reshape(-1).numpy(), INT32)
+        return to.b.const(_positive(to.constants.tensor(node), size).numpy(), INT32)
     found = to.plain(node)
     if found.dtype != INT32:
         raise Refused(Refusal("constant indices, or indices of int32", f"{node}: {found.dtype}"))
-    return found
+    return to.b.in_order(found, identity(found.rank))
+
+
+def _positive(values: torch.Tensor, size: int) -> torch.Tensor:
+    return torch.where(values < 0, values + size, values)
+
+
+def _listed(constants: IntegerConstants, index: Node, size: int) -> list[int]:
+    return [int(i) for i in _positive(constants.tensor(index), size).reshape(-1)]
 
 
 def _index_select(to: Lowering, node: Node, args: Args) -> Value:
-    before = sizes(args["self"])
-    dim = args["dim"] % len(before)
-    index = _indices(to, args["index"], before[dim])
-    return _chosen(to, node, to.value(args["self"]), index, dim)
+    dim = args["dim"] % fake(args["self"]).dim()
+    return _chosen(to, node, args["self"], args["index"], dim)
+
+
+def _only_index(q: Ask) -> tuple[int, Node] | None:
+    """The dimension that is indexed, and by what, if it is one."""
+    given = [(d, index) for d, index in enumerate(q.args["indices"]) if index is not None]
+    return given[0] if len(given) == 1 else None
+
+
+def _index(to: Lowering, node: Node, args: Args) -> Value:
+    ((dim, index),) = [(d, i) for d, i in enumerate(args["indices"]) if i is not None]
+    return _chosen(to, node, args["self"], index, dim)
+
+
+def _gather(to: Lowering, node: Node, args: Args) -> Value:
+    dim, rank = args["dim"] % fake(args["self"]).dim(), fake(args["self"]).dim()
+    index, b = args["index"], to.b
+    order = (*(d for d in range(rank) if d != dim), dim)
+    places = sizes(index)
+    turned = [places[d] for d in order]
+    rows = math.prod(turned[:-1])
+    flat = b.permute(_indices(to, index, sizes(args["self"])[dim]), order)
+    flat = b.reshape(b.in_order(flat, identity(rank)), (rows, turned[-1]))
+
+    def move(t: Tensor) -> Tensor:
+        t = b.slice(t, {}, {d: places[d] for d in range(rank) if d != dim})
+        size = t.shape[dim]
+        t = b.in_order(b.permute(t, order), identity(rank))
+        shapes = b.reshape(t, (rows, size, 1)), flat
+        made = b.tosa.add("GATHER", list(shapes), [rows, turned[-1], 1], t.dtype, identity(3))
+        back = [order.index(d) for d in range(rank)]
+        return b.permute(b.reshape(made, turned), back)
+
+    return moved(node, to.value(args["self"]), move)
+
+
+def _index_put(to: Lowering, node: Node, args: Args) -> Value:
+    """What lies between the indices, and the values at them, concatenated."""
+    ((dim, index),) = [(d, i) for d, i in enumerate(args["indices"]) if i is not None]
+    shape = sizes(args["self"])
+    listed = _listed(to.constants, index, shape[dim])
+    whole = (*shape[:dim], len(listed), *shape[dim + 1 :])
+
+    def put(ts: Sequence[Tensor], quant: object) -> Tensor:
+        b = to.b
+        x, values = ts
+        values = b.with_rank(values, len(shape))
+        values = b.tile(values, [n // m for n, m in zip(whole, values.shape, strict=True)])
+        source = {place: at for at, place in enumerate(listed)}
+        parts, kept = [], 0
+        for place in sorted(source):
+            if place > kept:
+                parts.append(b.slice(x, {dim: kept}, {dim: place - kept}))
+            parts.append(b.slice(values, {dim: source[place]}, {dim: 1}))
+            kept = place + 1
+        if kept < shape[dim]:
+            parts.append(b.slice(x, {dim: kept}, {dim: shape[dim] - kept}))
+        return parts[0] if len(parts) == 1 else b.concat(parts, dim)
+
+    return Combined((to.real(args["self"]), to.real(args["values"])), shape, put)
 
 
 def _embedding(to: Lowering, node: Node, args: Args) -> Value:
-    rows = sizes(args["weight"])[0]
-    index = _indices(to, args["indices"], rows)
-    flat = to.b.reshape(index, (1, -1 if not index.dims else _count(index.dims)))
-    value, whole = to.value(args["weight"]), sizes(node)
-    table = value if isinstance(value, Tensor) else to.stored(args["weight"])
-
-    def move(t: Tensor) -> Tensor:
-        b = to.b
-        shaped = b.reshape(t, (1, *t.shape))
-        count = flat.dims[-1]
-        made = b.tosa.add("GATHER", [shaped, flat], [1, count, t.shape[1]], t.dtype, identity(3))
-        return b.reshape(made, whole)
-
-    return moved(node, table, move)
-
-
-def _count(dims: Sequence[int]) -> int:
-    total = 1
-    for size in dims:
-        total *= size
-    return total
+    value = to.value(args["weight"])
+    if not isinstance(value, Tensor | Stored):
+        value = to.stored(args["weight"])
+    index = _indices(to, args["indices"], sizes(args["weight"])[0])
+    flat = to.b.reshape(index, (math.prod(index.dims),))
+    return moved(node, value, lambda t: _gathered(to, t, flat, 0, sizes(node)))
 
 
 def _no_booleans(name: str) -> Constraint:
@@ -140,21 +212,114 @@ def _no_booleans(name: str) -> Constraint:
 
 
 def _not_int64(name: str) -> Constraint:
-    def check(q: Ask) -> str | None:
-        index = q.args[name]
-        if index in q.constants or fake(index).dtype == torch.int32:
-            return None
-        return str(fake(index).dtype).removeprefix("torch.")
+    return Constraint(
+        "constant indices, or indices of int32",
+        lambda q: _not_int64_of(q, q.args[name]),
+        _AS_INT32,
+    )
 
-    return Constraint("constant indices, or indices of int32", check, "indices.to(torch.int32)")
+
+def _not_int64_of(q: Ask, index: Node) -> str | None:
+    if index in q.constants or fake(index).dtype == torch.int32:
+        return None
+    return str(fake(index).dtype).removeprefix("torch.")
 
 
 _GATHER = "others cannot gather"
+
+
+def _few_runs(index: Callable[[Ask], Node | None], dim: Callable[[Ask], int]) -> Constraint:
+    """Others than U85 copy slices."""
+
+    def check(q: Ask) -> str | None:
+        found = index(q)
+        if q.target.family == "U85" or found is None:
+            return None
+        if found not in q.constants:
+            return f"computed indices on {q.target.name}"
+        size = sizes(q.args["self"])[dim(q)]
+        count = len(runs(_listed(q.constants, found, size)))
+        return None if count <= MOST_PIECES else f"{count} on {q.target.name}"
+
+    return Constraint(f"constant indices of at most {MOST_PIECES} runs, except on U85", check)
+
+
+def _one_index(q: Ask) -> str | None:
+    found = _only_index(q)
+    if found is None:
+        return f"{sum(i is not None for i in q.args['indices'])}"
+    return "a mask of booleans" if fake(found[1]).dtype == torch.bool else None
+
+
+def _index_type(q: Ask) -> str | None:
+    found = _only_index(q)
+    return None if found is None else _not_int64_of(q, found[1])
+
+
+def _put(q: Ask) -> str | None:
+    found = _only_index(q)
+    if found is None or q.args["accumulate"]:
+        return None
+    dim, index = found
+    if index not in q.constants:
+        return "computed indices"
+    listed = _listed(q.constants, index, sizes(q.args["self"])[dim])
+    if len(set(listed)) != len(listed):
+        return "an index twice"
+    return None if len(listed) <= MOST_PIECES else f"{len(listed)}"
+
+
+_INDEXED = Constraint("one dimension is indexed, by numbers", _one_index)
 add_row(
     OpRow(
         "index_select",
         (aten.index_select.default,),
         _index_select,
+        (
+            _not_int64("index"),
+            _no_booleans("self"),
+            _few_runs(lambda q: q.args["index"], lambda q: q.args["dim"]),
+        ),
+        reads=ANY,
+        also="others than U85: slices, concatenated",
+    )
+)
+add_row(
+    OpRow(
+        "index",
+        (aten.index.Tensor,),
+        _index,
+        (
+            _INDEXED,
+            Constraint("constant indices, or indices of int32", _index_type, _AS_INT32),
+            _no_booleans("self"),
+            _few_runs(
+                lambda q: (_only_index(q) or (0, None))[1], lambda q: (_only_index(q) or (0, 0))[0]
+            ),
+        ),
+        reads=ANY,
+        also="others than U85: slices, concatenated",
+    )
+)
+add_row(
+    OpRow(
+        "index_put",
+        (aten.index_put.default,),
+        _index_put,
+        (
+            _INDEXED,
+            Constraint(f"constant indices, at most {MOST_PIECES}, each once", _put),
+            Constraint("without accumulate", lambda q: "True" if q.args["accumulate"] else None),
+        ),
+        reads=ANY,
+        also="slices, concatenated",
+    )
+)
+add_row(
+    OpRow(
+        "gather",
+        (aten.gather.default,),
+        _gather,
         (_not_int64("index"), _no_booleans("self")),
         reads=ANY,
         only=_U85,

@@ -25,6 +25,8 @@ from edgewise.edge.graph import fake, shape_of
 
 aten = torch.ops.aten
 Move = Callable[[Tensor], Tensor]
+MOST_PIECES = 64
+"""Slices that one operator may become."""
 
 
 def moved(node: Node, value: Value, move: Move) -> Value:
@@ -118,10 +120,25 @@ def _flip(to: Lowering, node: Node, args: Args) -> Move:
 
     def move(t: Tensor) -> Tensor:
         for dim in args["dims"]:
-            t = to.b.reverse(t, dim % rank)
+            t = _reversed(to, t, dim % rank)
         return t
 
     return move
+
+
+def _reversed(to: Lowering, t: Tensor, dim: int) -> Tensor:
+    if to.family == "U85":
+        return to.b.reverse(t, dim)
+    places = range(t.shape[dim])[::-1]
+    return to.b.concat([to.b.slice(t, {dim: i}, {dim: 1}) for i in places], dim)
+
+
+def _short(q: Ask) -> str | None:
+    if q.target.family == "U85":
+        return None
+    shape = fake(q.args["self"]).shape
+    longest = max((int(shape[d]) for d in q.args["dims"]), default=0)
+    return None if longest <= MOST_PIECES else f"{longest} on {q.target.name}"
 
 
 def _same(to: Lowering, node: Node, args: Args) -> Move:
@@ -156,9 +173,9 @@ add_row(
         "flip",
         (aten.flip.default,),
         lambda to, node, args: moved(node, to.value(node.args[0]), _flip(to, node, args)),
+        (Constraint(f"dimensions of at most {MOST_PIECES}, except on U85", _short),),
         reads=ANY,
-        only=("U85",),
-        why="reversing needs its memory unit",
+        also="others than U85: slices, concatenated",
     )
 )
 

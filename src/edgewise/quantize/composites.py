@@ -1,0 +1,388 @@
+"""Composite operators as functions of smaller ones, for `edgewise.quantize.decompose`.
+
+Where torch's own decomposition would be computed worse in integers (a volume's convolution as one
+sum instead of a sum of sums, a window's maximum without its indices), or has steps that quantizers
+do not know. The arguments are those of the ATen operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.fx import GraphModule, Node
+
+from edgewise.edge.graph import arguments
+from edgewise.quantize.decompose import Decomposition
+from edgewise.quantize.steps import attribute, constant, replace_calls, step
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+MOST_PIECES = 64
+"""Slices that one call may become."""
+
+
+def _three(value: Any) -> list[int]:
+    found = [int(v) for v in value] if isinstance(value, Sequence) else [int(value)]
+    return found * 3 if len(found) == 1 else found
+
+
+def _conv3d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    """Each slice of the result is a convolution of images, the depth's places as channels."""
+    if x.dim() != 5:
+        return NotImplemented
+    steps, gaps, kernel = _three(stride), _three(dilation), weight.shape[2:]
+    if isinstance(padding, str):
+        around = [
+            gap * (k - 1) if padding == "same" else 0 for gap, k in zip(gaps, kernel, strict=True)
+        ]
+        pads = [(total // 2, total - total // 2) for total in around]
+    else:
+        pads = [(p, p) for p in _three(padding)]
+    symmetric = all(before == after for before, after in pads[1:])
+    flat = [p for pair in (pads[:1] if symmetric else pads)[::-1] for p in pair]
+    if any(flat):
+        x = F.pad(x, [0, 0, 0, 0, *flat] if symmetric else flat)
+    batch, channels, depth, height, width = x.shape
+    reach = gaps[0] * (kernel[0] - 1) + 1
+    starts = range(0, depth - reach + 1, steps[0])
+    if len(starts) > MOST_PIECES:
+        return NotImplemented
+    windows = [
+        x[:, :, start : start + reach : gaps[0]].reshape(batch, channels * kernel[0], height, width)
+        for start in starts
+    ]
+    images = windows[0] if len(windows) == 1 else torch.cat(windows)
+    flattened = weight.reshape(weight.shape[0], -1, kernel[1], kernel[2])
+    sides = [pads[1][0], pads[2][0]] if symmetric else [0, 0]
+    y = F.conv2d(images, flattened, bias, steps[1:], sides, gaps[1:], groups)
+    y = y.reshape(len(windows), batch, *y.shape[1:])
+    return y.permute(1, 2, 0, 3, 4)
+
+
+def _conv3d_padding(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: str = "valid",
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    return _conv3d(x, weight, bias, stride, padding, dilation, groups)
+
+
+def _in_two(pool: Any, x: Tensor, kernel: list[int], stride: list[int], around: list[int]) -> Any:
+    """Pooling of volumes: of their images, then of their depths. `pool`: of images."""
+    if x.dim() != 5:
+        return NotImplemented
+    batch, channels, depth, height, width = x.shape
+    y = pool(x.reshape(batch, channels * depth, height, width), kernel[1:], stride[1:], around[1:])
+    height, width = y.shape[2:]
+    y = y.reshape(batch, channels, depth, height * width)
+    y = pool(y, [kernel[0], 1], [stride[0], 1], [around[0], 0])
+    return y.reshape(batch, channels, y.shape[2], height, width)
+
+
+def _max_pool3d(
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    if ceil_mode or set(_three(dilation)) != {1}:
+        return NotImplemented
+    kernel = _three(kernel_size)
+    return _in_two(F.max_pool2d, x, kernel, _three(stride) if stride else kernel, _three(padding))
+
+
+def _avg_pool3d(
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    if ceil_mode or divisor_override:
+        return NotImplemented
+    kernel = _three(kernel_size)
+
+    def pool(images: Tensor, *how: Any) -> Tensor:
+        kernel, stride, padding = how
+        return F.avg_pool2d(images, kernel, stride, padding, False, count_include_pad)
+
+    return _in_two(pool, x, kernel, _three(stride) if stride else kernel, _three(padding))
+
+
+def _first_of_max(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Any, None]:
+    """Without its indices."""
+    return torch.amax(x, [dim], keepdim), None
+
+
+def _first_of_min(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Any, None]:
+    return torch.amin(x, [dim], keepdim), None
+
+
+def _batch_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor | None,
+    variance: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Any:
+    """A factor and a number for each channel: a depthwise convolution with one weight each."""
+    if training or mean is None or variance is None or x.dim() not in (2, 3, 4, 5):
+        return NotImplemented
+    factor = torch.rsqrt(variance + eps)
+    if weight is not None:
+        factor = factor * weight
+    offset = -mean * factor
+    if bias is not None:
+        offset = offset + bias
+    if x.dim() == 2:
+        return x * factor + offset
+    shape = x.shape
+    images = x.reshape(shape[0], shape[1], -1, shape[-1])
+    channels = factor.reshape(-1, 1, 1, 1)
+    return F.conv2d(images, channels, offset, groups=shape[1]).reshape(shape)
+
+
+def _bins(before: int, after: int) -> list[tuple[int, int]]:
+    return [(i * before // after, -(-(i + 1) * before // after)) for i in range(after)]
+
+
+def _adaptive_avg_pool2d(x: Tensor, output_size: Any) -> Any:
+    """A pool for each place of the result, where the sizes do not divide."""
+    height, width = x.shape[-2:]
+    rows = int(output_size[0]) if output_size[0] is not None else height
+    columns = int(output_size[1]) if output_size[1] is not None else width
+    divide = height % rows == 0 and width % columns == 0
+    if divide or rows * columns > MOST_PIECES or x.dim() != 4:
+        return NotImplemented
+    lines = []
+    for top, bottom in _bins(height, rows):
+        strip = x[:, :, top:bottom]
+        pools = [
+            F.avg_pool2d(strip[:, :, :, left:right], [bottom - top, right - left])
+            for left, right in _bins(width, columns)
+        ]
+        lines.append(pools[0] if columns == 1 else torch.cat(pools, 3))
+    return lines[0] if rows == 1 else torch.cat(lines, 2)
+
+
+def _adaptive_avg_pool1d(x: Tensor, output_size: Any) -> Any:
+    size = int(output_size[0])
+    if x.dim() != 3 or x.shape[-1] % size == 0 or size > MOST_PIECES:
+        return NotImplemented
+    pools = [
+        F.avg_pool1d(x[:, :, start:end], [end - start]) for start, end in _bins(x.shape[-1], size)
+    ]
+    return torch.cat(pools, 2)
+
+
+def _im2col(
+    x: Tensor,
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Any:
+    """The elements of each window: a slice with steps for each place in it."""
+    if x.dim() != 4 or kernel_size[0] * kernel_size[1] > MOST_PIECES:
+        return NotImplemented
+    if any(padding):
+        x = F.pad(x, [padding[1], padding[1], padding[0], padding[0]])
+    counts = [
+        (size - gap * (k - 1) - 1) // step + 1
+        for size, k, gap, step in zip(x.shape[2:], kernel_size, dilation, stride, strict=True)
+    ]
+
+    def place(at: int, axis: int) -> slice:
+        start = at * dilation[axis]
+        return slice(start, start + (counts[axis] - 1) * stride[axis] + 1, stride[axis])
+
+    pieces = [
+        x[:, :, place(i, 0), :][:, :, :, place(j, 1)].reshape(x.shape[0], x.shape[1], 1, -1)
+        for i in range(kernel_size[0])
+        for j in range(kernel_size[1])
+    ]
+    return torch.cat(pieces, 2).reshape(x.shape[0], x.shape[1] * len(pieces), -1)
+
+
+def _product(x: Tensor, dim: int, keepdim: bool = False, dtype: Any = None) -> Any:
+    """Of halves, and their halves."""
+    if dtype is not None or x.dim() == 0 or x.shape[dim] > MOST_PIECES:
+        return NotImplemented
+    while x.shape[dim] > 1:
+        size = x.shape[dim]
+        half = size // 2
+        y = x.narrow(dim, 0, half) * x.narrow(dim, half, half)
+        x = torch.cat([y, x.narrow(dim, size - 1, 1)], dim) if size % 2 else y
+    return x if keepdim else x.squeeze(dim)
+
+
+def _product_of_all(x: Tensor, dtype: Any = None) -> Any:
+    return _product(x.reshape(-1), 0, False, dtype) if x.dim() else NotImplemented
+
+
+def _logsumexp(x: Tensor, dim: Sequence[int], keepdim: bool = False) -> Tensor:
+    largest = torch.amax(x, list(dim), True)
+    result = torch.log(torch.sum(torch.exp(x - largest), list(dim), True)) + largest
+    return result if keepdim else result.squeeze(list(dim))
+
+
+def _cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> Any:
+    norms = [torch.linalg.vector_norm(t, dim=[dim], keepdim=True) for t in (x, y)]
+    x, y = (t / torch.clamp_min(n, eps) for t, n in zip((x, y), norms, strict=True))
+    return (x * y).sum([dim])
+
+
+def _lerp(x: Tensor, end: Tensor, weight: Any) -> Any:
+    return x + (end - x) * weight
+
+
+def _fmod(x: Tensor, y: Tensor) -> Tensor:
+    return x - torch.trunc(x * torch.reciprocal(y)) * y
+
+
+def _tril(x: Tensor, diagonal: int = 0) -> Tensor:
+    return x * (_diagonals(x) <= diagonal).to(x.dtype)
+
+
+def _triu(x: Tensor, diagonal: int = 0) -> Tensor:
+    return x * (_diagonals(x) >= diagonal).to(x.dtype)
+
+
+def _diagonals(x: Tensor) -> Tensor:
+    """For each place of a matrix, how far above the main diagonal."""
+    rows, columns = (torch.arange(size, device=x.device) for size in x.shape[-2:])
+    return columns - rows.unsqueeze(1)
+
+
+def _mv(x: Tensor, vector: Tensor) -> Tensor:
+    return torch.mm(x, vector.unsqueeze(1)).squeeze(1)
+
+
+def _matmul(x: Tensor, y: Tensor) -> Any:
+    """Of a vector."""
+    if y.dim() == 1 and x.dim() > 1:
+        rows = x.reshape(-1, x.shape[-1])
+        return torch.mm(rows, y.unsqueeze(1)).reshape(x.shape[:-1])
+    if x.dim() == 1 and y.dim() == 2:
+        return torch.mm(x.unsqueeze(0), y).squeeze(0)
+    return torch.sum(x * y, [0]) if x.dim() == y.dim() == 1 else NotImplemented
+
+
+def _meshgrid(tensors: Sequence[Tensor], indexing: str = "ij") -> Any:
+    if indexing != "ij" or any(t.dim() != 1 for t in tensors):
+        return NotImplemented
+    sizes = [t.shape[0] for t in tensors]
+    return [
+        t.reshape([-1 if i == j else 1 for j in range(len(sizes))]).expand(sizes)
+        for i, t in enumerate(tensors)
+    ]
+
+
+VOLUMES: dict[object, Decomposition | None] = {
+    aten.conv3d.default: _conv3d,
+    aten.conv3d.padding: _conv3d_padding,
+    aten.max_pool3d.default: _max_pool3d,
+    aten.avg_pool3d.default: _avg_pool3d,
+}
+RECURRENT: dict[object, Decomposition | None] = dict.fromkeys(
+    (
+        aten.lstm.input,
+        aten.lstm_cell.default,
+        aten.gru.input,
+        aten.gru_cell.default,
+        aten.rnn_tanh.input,
+        aten.rnn_tanh_cell.default,
+        aten.rnn_relu.input,
+        aten.rnn_relu_cell.default,
+    )
+)
+WINDOWS: dict[object, Decomposition | None] = {
+    aten.adaptive_avg_pool1d.default: _adaptive_avg_pool1d,
+    aten.adaptive_avg_pool2d.default: _adaptive_avg_pool2d,
+    aten.im2col.default: _im2col,
+}
+ARITHMETIC: dict[object, Decomposition | None] = {
+    aten.addcdiv.default: None,
+    aten.addcmul.default: None,
+    aten.baddbmm.default: None,
+    aten.batch_norm.default: _batch_norm,
+    aten.clamp_max.default: None,
+    aten.clamp_min.default: None,
+    aten.cosine_similarity.default: _cosine_similarity,
+    aten.dot.default: None,
+    aten.einsum.default: None,
+    aten.fmod.Tensor: _fmod,
+    aten.lerp.Scalar: _lerp,
+    aten.lerp.Tensor: _lerp,
+    aten.linalg_vector_norm.default: None,
+    aten.logsumexp.default: _logsumexp,
+    aten.matmul.default: _matmul,
+    aten.max.dim: _first_of_max,
+    aten.min.dim: _first_of_min,
+    aten.mv.default: _mv,
+    aten.prod.default: _product_of_all,
+    aten.prod.dim_int: _product,
+    aten.tril.default: _tril,
+    aten.triu.default: _triu,
+}
+MOVES: dict[object, Decomposition | None] = {
+    aten.meshgrid.default: _meshgrid,
+    aten.meshgrid.indexing: _meshgrid,
+    aten.repeat_interleave.self_int: None,
+    aten.stack.default: None,
+}
+
+
+def multiply_as_linear(model: GraphModule) -> bool:
+    """Linear layers in the place of products with a constant matrix."""
+    changed = False
+    for target in (aten.mm.default, aten.matmul.default, aten.addmm.default):
+        changed |= replace_calls(model, target, lambda node: _linear(model, node))
+    return changed
+
+
+def _linear(model: GraphModule, node: Node) -> Node | None:
+    args = arguments(node)
+    x, matrix = (args["mat1"], args["mat2"]) if "mat1" in args else list(args.values())[:2]
+    if matrix.op != "get_attr" or x.op == "get_attr":
+        return None
+    weight = attribute(model, str(matrix.target))
+    if weight.dim() != 2 or x.meta["val"].dim() < 2 or not weight.is_floating_point():
+        return None
+    bias: Node | None = None
+    if "beta" in args:
+        bias = args["self"]
+        plain = args["beta"] == args["alpha"] == 1 and bias.op == "get_attr"
+        if not plain or bias.meta["val"].shape != weight.shape[1:]:
+            return None
+    turned = weight.detach().t().contiguous()
+    learned = isinstance(weight, torch.nn.Parameter)
+    made = constant(model, node, torch.nn.Parameter(turned) if learned else turned)
+    return step(node, aten.linear.default, x, made, bias)
+
+
+__all__ = ["ARITHMETIC", "MOVES", "RECURRENT", "VOLUMES", "WINDOWS", "multiply_as_linear"]
