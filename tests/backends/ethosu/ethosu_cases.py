@@ -172,6 +172,7 @@ FUNCTIONS = {
     "pow.Tensor_Scalar": lambda x: x**3,
     "pow.Scalar": lambda x: aten.pow.Scalar(2.0, x),
     "remainder.Scalar": lambda x: torch.remainder(x, 0.7),
+    "fmod.Scalar": lambda x: torch.fmod(x, 0.7),
 }
 POSITIVE = {
     "acosh": lambda x: torch.acosh(x + 1),
@@ -419,7 +420,11 @@ ACCEPTED: dict[str, dict[str, Case]] = {
     },
     "expand_copy": {"": Case(lambda x: x.expand(3, 4, 5), ((1, 4, 1),), same=True)},
     "repeat": {"": Case(lambda x: x.repeat(2, 1, 3), ((1, 4, 5),), same=True)},
-    "flip": {"": Case(lambda x: x.flip(1), ((3, 4, 5),), same=True, families=U85)},
+    "flip": {
+        "": Case(lambda x: x.flip(1), ((3, 4, 5),), same=True),
+        "two": Case(lambda x: x.flip(0, -1), ((3, 4, 5),), same=True),
+        "images": Case(lambda x: x.flip(3), (IMAGE,), same=True),
+    },
     "clone": {
         "": Case(
             lambda x: F.relu(x).clone(memory_format=torch.channels_last), (IMAGE,), same=True
@@ -441,8 +446,7 @@ ACCEPTED: dict[str, dict[str, Case]] = {
     "upsample_nearest2d": {
         "twice": Case(lambda x: F.interpolate(x, scale_factor=2), (IMAGE,), same=True),
         "half as large again": Case(
-            lambda x: F.interpolate(x, size=(15, 12)), ((1, 3, 10, 8),), same=True,
-            families=U85,
+            lambda x: F.interpolate(x, size=(15, 12)), ((1, 3, 10, 8),), same=True
         ),
     },
     "upsample_bilinear2d": {
@@ -545,9 +549,39 @@ ACCEPTED: dict[str, dict[str, Case]] = {
     "where": {"": pair(lambda x, y: torch.where(x > y, x, y), families=U85)},
     "index_select": {
         "": Case(
-            lambda x: x.index_select(1, torch.tensor([2, 0, 2])), (IMAGE,), same=True,
-            families=U85,
-        )
+            lambda x: x.index_select(1, torch.tensor([2, 0, 2])), (IMAGE,), same=True
+        ),
+        "runs": Case(
+            lambda x: x.index_select(0, torch.tensor([4, 5, 0, 1, 2])), ((6, 5),), same=True
+        ),
+    },
+    "index": {
+        "": Case(lambda x: x[:, torch.tensor([2, 0, -1])], (IMAGE,), same=True),
+        "by a matrix": Case(
+            lambda x: x[torch.tensor([[2, 0], [1, 1]])], ((3, 5),), same=True
+        ),
+        "computed": Case(
+            lambda x: x[torch.argmax(x, 1).to(torch.int32)], ((5, 5),), same=True, families=U85
+        ),
+    },
+    "index_put": {
+        "": Case(
+            lambda x, y: x.index_put((torch.tensor([2, 0]),), y), ((3, 5), (2, 5)), same=True
+        ),
+        "columns": Case(
+            lambda x, y: aten.index_put(x, [None, torch.tensor([0, 4])], y), ((3, 5), (3, 1)),
+            same=True,
+        ),
+    },
+    "gather": {
+        "": Case(
+            lambda x: x.gather(1, torch.tensor([[2, 0], [1, 1], [4, 0]])), ((3, 5),),
+            same=True, families=U85,
+        ),
+        "first of three": Case(
+            lambda x: x.gather(0, torch.ones(2, 3, 4, dtype=torch.int64)), ((3, 4, 5),),
+            same=True, families=U85,
+        ),
     },
 }  # fmt: skip
 
@@ -561,7 +595,7 @@ BENDS = "512 straight lines follow within 1024 steps of the result"
 REFUSED: dict[str, dict[str, Case]] = {
     "quantized_decomposed.quantize_per_tensor.default": {
         name: Case(FUNCTIONS[name], (IMAGE,), bits=16, reason=BENDS)
-        for name in ("ceil", "floor", "remainder.Scalar", "round", "tan", "trunc")
+        for name in ("ceil", "floor", "fmod.Scalar", "remainder.Scalar", "round", "tan", "trunc")
     },
     "aten.convolution.default": {
         "weights in floating point": Case(
@@ -631,7 +665,41 @@ REFUSED: dict[str, dict[str, Case]] = {
         )
     },
     "aten.flip.default": {
-        "": Case(lambda x: x.flip(1), (IMAGE,), families=NOT_U85, reason="only on U85")
+        "": Case(
+            lambda x: x.flip(1), ((2, 65),), families=NOT_U85, reason="at most 64, except on U85"
+        )
+    },
+    "aten.index_select.default": {
+        "computed": Case(
+            lambda x: x.index_select(0, x.argmax(1)), ((5, 5),),
+            families=NOT_U85, reason="indices of int32",
+        ),
+        "many": Case(
+            lambda x: x.index_select(1, torch.arange(130)[::2]), ((2, 130),),
+            families=NOT_U85, reason="at most 64 runs, except on U85; got 65",
+        ),
+    },
+    "aten.index.Tensor": {
+        "two dimensions": Case(
+            lambda x: x[torch.tensor([0, 1]), torch.tensor([2, 0])], ((3, 5),),
+            reason="one dimension is indexed",
+        ),
+    },
+    "aten.index_put.default": {
+        "accumulate": Case(
+            lambda x, y: x.index_put((torch.tensor([2, 0]),), y, True), ((3, 5), (2, 5)),
+            reason="without accumulate",
+        ),
+        "twice": Case(
+            lambda x, y: x.index_put((torch.tensor([2, 2]),), y), ((3, 5), (2, 5)),
+            reason="each once; got an index twice",
+        ),
+    },
+    "aten.upsample_nearest2d.vec": {
+        "many": Case(
+            lambda x: F.interpolate(x, size=(15, 66)), ((1, 3, 10, 8),), families=NOT_U85,
+            reason="at most 64 rows and columns, except on U85",
+        ),
     },
     "aten.gt.Tensor": {
         "": pair(torch.gt, boolean=True, families=NOT_U85, reason="others have no booleans")
