@@ -33,6 +33,7 @@ class DataFile {
   const Entry* find(std::string_view key) const;
   const std::unordered_map<std::string_view, Entry>& entries() const { return entries_; }
   void release(std::span<const std::byte> part) const { bytes_.release(part); }
+  Status check_whole() const { return bytes_.check_whole(); }
 
  private:
   Status read_flatbuffer(Verification verification);

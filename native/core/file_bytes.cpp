@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "checked.h"
+#include "cut_short.h"
 
 namespace edgewise {
 
@@ -40,15 +41,28 @@ Identity identity_of(const struct stat& info) {
           info.st_mtim.tv_nsec, info.st_ctim.tv_sec, info.st_ctim.tv_nsec};
 }
 
+class Pages {
+ public:
+  Pages(void* base, size_t size) : base_(base), size_(size) {}
+  ~Pages() { munmap(base_, size_); }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  const void* base() const { return base_; }
+
+ private:
+  void* base_;
+  size_t size_;
+};
+
 }  // namespace
 
 class FileBytes::Mapping {
  public:
-  Mapping(void* base, size_t size) : base_(base), size_(size) {}
-  ~Mapping() { munmap(base_, size_); }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  const void* base() const { return base_; }
+  Mapping(void* base, size_t size, std::string name)
+      : pages_(base, size), guard_(base, size), name_(std::move(name)) {}
+  const void* base() const { return pages_.base(); }
+  bool is_whole() const { return guard_.is_whole(); }
+  const std::string& name() const { return name_; }
 
   // The mappings of this process.
   static std::mutex& mutex() {
@@ -61,8 +75,9 @@ class FileBytes::Mapping {
   }
 
  private:
-  void* base_;
-  size_t size_;
+  Pages pages_;
+  CutShortGuard guard_;  // goes before the pages do
+  std::string name_;
 };
 
 Result<FileBytes> FileBytes::map(const std::string& path) {
@@ -89,7 +104,8 @@ Result<FileBytes> FileBytes::map(const std::string& path) {
   const std::lock_guard lock(Mapping::mutex());
   const auto known = Mapping::all().find(identity);
   if (known != Mapping::all().end()) {
-    if ((result.mapping_ = known->second.lock())) {
+    result.mapping_ = known->second.lock();
+    if (result.mapping_ != nullptr && result.mapping_->is_whole()) {
       result.bytes_ = {static_cast<const std::byte*>(result.mapping_->base()), size};
       return result;
     }
@@ -106,7 +122,7 @@ Result<FileBytes> FileBytes::map(const std::string& path) {
     return error(Code::kOutOfMemory, "[load] no address space for the %zu bytes of '%s'", size,
                  name);
   }
-  auto mapping = std::make_shared<const Mapping>(base, reserved);
+  auto mapping = std::make_shared<const Mapping>(base, reserved, path);
   if (mmap(base, size, PROT_READ, MAP_PRIVATE | MAP_FIXED, file.get(), 0) == MAP_FAILED) {
     return error(Code::kIo, "[load] '%s' cannot be mapped: %s", name, std::strerror(errno));
   }
@@ -129,6 +145,24 @@ void FileBytes::release(std::span<const std::byte> part) const {
   if (start >= end) return;
   // Private and never written, so there is nothing to lose.
   static_cast<void>(madvise(reinterpret_cast<void*>(start), end - start, MADV_DONTNEED));
+}
+
+Status FileBytes::check_whole() const {
+  if (mapping_ == nullptr || mapping_->is_whole()) return {};
+  return error(
+      Code::kIo,
+      "'%s' must stay as it is while it is loaded; got pages that cannot be read any more, "
+      "as of a file that was cut short; try loading it again, with full verification if "
+      "others write to it",
+      mapping_->name().c_str());
+}
+
+Result<FileBytes> FileBytes::read(const std::string& path) {
+  Result<FileBytes> mapped = map(path);
+  if (!mapped) return mapped;
+  Result<FileBytes> result = copy(mapped->bytes());
+  EDGEWISE_RETURN_IF_ERROR(mapped->check_whole().within("load"));
+  return result;
 }
 
 Result<FileBytes> FileBytes::copy(std::span<const std::byte> bytes) {

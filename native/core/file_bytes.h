@@ -11,16 +11,20 @@
 
 namespace edgewise {
 
-// Bytes aligned to kBufferAlignment and followed by kReadPadding readable bytes. A
-// mapped file must not be truncated by anybody while it is in use.
+// Bytes aligned to kBufferAlignment and followed by kReadPadding readable bytes. What others write
+// to a mapped file while it is in use is seen as it is; where they cut it short, zeros are read.
 class FileBytes {
  public:
   // A file that is mapped already, and unchanged since, is not mapped again: its bytes have
   // one address in the process, by which programs find what others made of them.
   static Result<FileBytes> map(const std::string& path);
+  static Result<FileBytes> read(const std::string& path);
   static Result<FileBytes> copy(std::span<const std::byte> bytes);
 
   std::span<const std::byte> bytes() const { return bytes_; }
+
+  // An error from when bytes were read that the file has no more.
+  Status check_whole() const;
 
   // Gives the memory of whole pages of `part` back to the system if they are this file's and
   // it is mapped; reading them again reads the file.

@@ -8,6 +8,7 @@
 #include "input_lending.h"
 #include "method_input.h"
 #include "output_binding.h"
+#include "pte_file.h"
 
 namespace edgewise {
 
@@ -85,10 +86,19 @@ Status MethodInstance::execute(RunProfile* profile) {
     }
   }
   EDGEWISE_RETURN_IF_ERROR(check_equal_sizes());
+  EDGEWISE_RETURN_IF_ERROR(check_file());
   for (size_t i = 0; i < input_set_.size(); ++i) input_set_[i] = input_kept_[i];
   Status status = run_guarded(profile);
   for (size_t i = 0; i < input_lent_.size(); ++i) take_back(i);
+  if (Status lost = check_file(); !lost.ok())
+    return lost;  // of which `status` may be a consequence
   return status;
+}
+
+// Between two calls of it every byte of the file could be read, if both say so.
+Status MethodInstance::check_file() const {
+  const Status status = file_.check_whole();
+  return status.ok() ? status : status.within(plan_.name);
 }
 
 Status MethodInstance::check_equal_sizes() const {
@@ -316,7 +326,7 @@ Status MethodInstance::reset() {
     input_set_[i] = plan_.tensor(plan_.inputs[i]) == nullptr;
     input_lent_[i] = false;
   }
-  return Status::ok_status();
+  return check_file();
 }
 
 }  // namespace edgewise

@@ -16,14 +16,16 @@
 
 namespace edgewise {
 
+class PteFile;
+
 // Makes delegate `index` of the method.
 using DelegateFactory = std::function<Result<std::unique_ptr<Delegate>>(size_t index)>;
 
 class MethodInstance : public Method {
  public:
-  // `plan` lives as long as `program`. max_memory: as LoadOptions.
+  // `file` and `plan` live as long as `program`. max_memory: as LoadOptions.
   static Result<std::unique_ptr<Method>> create(std::shared_ptr<const Program> program,
-                                                const MethodPlan& plan,
+                                                const PteFile& file, const MethodPlan& plan,
                                                 std::shared_ptr<Session> session, size_t max_memory,
                                                 const DelegateFactory& make_delegate);
 
@@ -47,8 +49,9 @@ class MethodInstance : public Method {
     std::vector<Value*> arguments;
   };
 
-  MethodInstance(std::shared_ptr<const Program> program, const MethodPlan& plan, size_t max_memory)
-      : program_(std::move(program)), plan_(plan), max_memory_(max_memory) {}
+  MethodInstance(std::shared_ptr<const Program> program, const PteFile& file,
+                 const MethodPlan& plan, size_t max_memory)
+      : program_(std::move(program)), file_(file), plan_(plan), max_memory_(max_memory) {}
 
   Status resolve_kernels();
   void join_calls();
@@ -61,6 +64,7 @@ class MethodInstance : public Method {
   bool can_lend(size_t index);
   void take_back(size_t index);
   Status check_equal_sizes() const;
+  Status check_file() const;
   Status run_guarded(RunProfile* profile);
 
   Status run(RunProfile* profile);
@@ -76,6 +80,7 @@ class MethodInstance : public Method {
   std::string describe(size_t instruction) const;
 
   std::shared_ptr<const Program> program_;  // first, so that it goes last
+  const PteFile& file_;
   const MethodPlan& plan_;
   const size_t max_memory_;  // as LoadOptions
   MethodMemory memory_;

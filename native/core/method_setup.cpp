@@ -65,11 +65,12 @@ Status missing_operators(const MethodPlan& plan, const std::map<uint32_t, size_t
 }  // namespace
 
 Result<std::unique_ptr<Method>> MethodInstance::create(std::shared_ptr<const Program> program,
-                                                       const MethodPlan& plan,
+                                                       const PteFile& file, const MethodPlan& plan,
                                                        std::shared_ptr<Session> session,
                                                        size_t max_memory,
                                                        const DelegateFactory& make_delegate) {
-  std::unique_ptr<MethodInstance> method(new MethodInstance(std::move(program), plan, max_memory));
+  std::unique_ptr<MethodInstance> method(
+      new MethodInstance(std::move(program), file, plan, max_memory));
   EDGEWISE_RETURN_IF_ERROR(method->resolve_kernels());
   Result<MethodMemory> memory = MethodMemory::allocate(plan, std::move(session));
   if (!memory) return memory.status().within(plan.name);
@@ -88,6 +89,7 @@ Result<std::unique_ptr<Method>> MethodInstance::create(std::shared_ptr<const Pro
     if (method->workers_ == nullptr) method->workers_ = (*delegate)->workers();
     method->delegates_.push_back(std::move(*delegate));
   }
+  EDGEWISE_RETURN_IF_ERROR(method->check_file());
   return std::unique_ptr<Method>(std::move(method));
 }
 

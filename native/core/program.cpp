@@ -46,7 +46,9 @@ class LoadedProgram : public Program {
       shared = std::max(shared, planned_bytes(method, true));
     EDGEWISE_RETURN_IF_ERROR(check_memory(shared).within("session"));
     try {
-      return Session::create(this, methods_);
+      Result<std::shared_ptr<Session>> session = Session::create(this, methods_);
+      EDGEWISE_RETURN_IF_ERROR(file_->check_whole().within("session"));
+      return session;
     } catch (const std::bad_alloc&) {
       return error(Code::kOutOfMemory, "[session] there is no memory left");
     }
@@ -68,7 +70,7 @@ class LoadedProgram : public Program {
     }
     try {
       return MethodInstance::create(
-          shared_from_this(), *method, std::move(session), max_memory_,
+          shared_from_this(), *file_, *method, std::move(session), max_memory_,
           [this, method](size_t index) { return make_delegate(*method, index); });
     } catch (const std::bad_alloc&) {
       return error(Code::kOutOfMemory, "[%s] there is no memory left", method->name.c_str());
@@ -177,6 +179,10 @@ Result<std::vector<MethodPlan>> read_methods(const PteFile& file) {
   return methods;
 }
 
+Result<FileBytes> open_bytes(const std::string& path, const LoadOptions& options) {
+  return options.verification == Verification::kFull ? FileBytes::read(path) : FileBytes::map(path);
+}
+
 Result<std::vector<std::unique_ptr<DataFile>>> open_data(const LoadOptions& options) {
   std::vector<std::unique_ptr<DataFile>> files;
   const auto add = [&](Result<FileBytes> bytes, std::string name) -> Status {
@@ -187,7 +193,7 @@ Result<std::vector<std::unique_ptr<DataFile>>> open_data(const LoadOptions& opti
     return {};
   };
   for (const std::string& path : options.data_files) {
-    EDGEWISE_RETURN_IF_ERROR(add(FileBytes::map(path), path));
+    EDGEWISE_RETURN_IF_ERROR(add(open_bytes(path, options), path));
   }
   for (size_t i = 0; i < options.data_buffers.size(); ++i) {
     EDGEWISE_RETURN_IF_ERROR(
@@ -208,6 +214,7 @@ Result<std::shared_ptr<Program>> load(Result<FileBytes> bytes, const LoadOptions
       PteFile::open(std::move(*bytes), std::move(*data), options.verification);
   if (!file) return file.status();
   Result<std::vector<MethodPlan>> methods = read_methods(**file);
+  EDGEWISE_RETURN_IF_ERROR((*file)->check_whole().within("load"));
   if (!methods) return methods.status();
   const int threads = options.threads > 0 ? options.threads : physical_core_count();
   return std::shared_ptr<Program>(
@@ -230,7 +237,7 @@ Result<std::shared_ptr<Program>> load_guarded(MakeBytes make_bytes, const LoadOp
 
 Result<std::shared_ptr<Program>> Program::load_file(const std::string& path,
                                                     const LoadOptions& options) {
-  return load_guarded([&] { return FileBytes::map(path); }, options);
+  return load_guarded([&] { return open_bytes(path, options); }, options);
 }
 
 Result<std::shared_ptr<Program>> Program::load_bytes(std::span<const std::byte> bytes,

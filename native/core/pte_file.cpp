@@ -192,6 +192,12 @@ void PteFile::release(std::span<const std::byte> bytes) const {
   for (const auto& data : data_) data->release(bytes);
 }
 
+Status PteFile::check_whole() const {
+  EDGEWISE_RETURN_IF_ERROR(bytes_.check_whole());
+  for (const auto& data : data_) EDGEWISE_RETURN_IF_ERROR(data->check_whole());
+  return {};
+}
+
 Status PteFile::check_data_files() const {
   for (size_t i = 0; i < data_.size(); ++i) {
     for (const auto& [key, entry] : data_[i]->entries()) {

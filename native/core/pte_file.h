@@ -48,6 +48,8 @@ class PteFile : public NamedData {
   bool contains(std::string_view key) const { return named_.contains(key); }
   size_t bytes() const override;
   void release(std::span<const std::byte> bytes) const override;
+  // Of this file and the data files, as FileBytes::check_whole.
+  Status check_whole() const;
 
  private:
   Status read_segments(std::span<const std::byte> data);

@@ -64,11 +64,11 @@ class ProgramFace {
   std::shared_ptr<Program> program_;
 };
 
-LoadOptions make_options(bool verify, int threads, bool own_kernels, size_t max_memory,
+LoadOptions make_options(int verification, int threads, bool own_kernels, size_t max_memory,
                          const std::vector<std::string>& data_files) {
   LoadOptions options;
   options.data_files = data_files;
-  options.verification = verify ? Verification::kInternalConsistency : Verification::kMinimal;
+  options.verification = static_cast<Verification>(verification);  // numbered as in _program.py
   options.threads = threads;
   options.own_kernels = own_kernels;
   options.max_memory = max_memory;
@@ -84,12 +84,12 @@ std::vector<std::string> to_paths(const nb::list& paths) {
   return result;
 }
 
-ProgramFace load_file(nb::bytes path, bool verify, int threads, bool own_kernels, size_t max_memory,
-                      nb::list data_files) {
+ProgramFace load_file(nb::bytes path, int verification, int threads, bool own_kernels,
+                      size_t max_memory, nb::list data_files) {
   forget_exception();
   const std::string name(path.c_str(), path.size());
   const LoadOptions options =
-      make_options(verify, threads, own_kernels, max_memory, to_paths(data_files));
+      make_options(verification, threads, own_kernels, max_memory, to_paths(data_files));
   auto program = [&] {
     nb::gil_scoped_release release;
     return Program::load_file(name, options);
@@ -115,12 +115,12 @@ class BufferLock {
   Py_buffer buffer_{};
 };
 
-ProgramFace load_bytes(nb::handle data, bool verify, int threads, bool own_kernels,
+ProgramFace load_bytes(nb::handle data, int verification, int threads, bool own_kernels,
                        size_t max_memory, nb::list data_files) {
   forget_exception();
   const BufferLock buffer(data);
   const LoadOptions options =
-      make_options(verify, threads, own_kernels, max_memory, to_paths(data_files));
+      make_options(verification, threads, own_kernels, max_memory, to_paths(data_files));
   auto program = [&] {
     nb::gil_scoped_release release;
     return Program::load_bytes(buffer.bytes(), options);
@@ -183,9 +183,9 @@ NB_MODULE(_native, module) {
       .def("method_info", &ProgramFace::method_info, "name"_a)
       .def("new_session", &ProgramFace::new_session)
       .def("load_method", &ProgramFace::load_method, "name"_a, "session"_a);
-  module.def("load_file", &load_file, "path"_a, "verify"_a, "threads"_a, "own_kernels"_a,
+  module.def("load_file", &load_file, "path"_a, "verification"_a, "threads"_a, "own_kernels"_a,
              "max_memory"_a, "data_files"_a);
-  module.def("load_bytes", &load_bytes, "data"_a, "verify"_a, "threads"_a, "own_kernels"_a,
+  module.def("load_bytes", &load_bytes, "data"_a, "verification"_a, "threads"_a, "own_kernels"_a,
              "max_memory"_a, "data_files"_a);
   module.def("backend_names", &backend_names);
   module.def("is_backend_available", &is_backend_available, "name"_a);

@@ -23,13 +23,15 @@ namespace edgewise {
 enum class Verification : uint8_t {
   kMinimal,              // header, magic and bounds only: for files that are trusted
   kInternalConsistency,  // the whole flatbuffer and every index, offset and size
+  kFull,                 // the same of a copy: nobody can change what was checked
 };
 
 struct LoadOptions {
   Verification verification = Verification::kInternalConsistency;
   int threads = 0;  // for delegates that use several; 0: one per physical core
-  // Files (.ptd) that hold data of the program outside of it, by path (mapped) and by content
-  // (copied). Programs that map one file share its memory, and what backends make of it.
+  // Files (.ptd) that hold data of the program outside of it, by path (opened as the
+  // program is) and by content (copied). Programs that map one file share its memory, and what
+  // backends make of it.
   std::vector<std::string> data_files = {};
   std::vector<std::span<const std::byte>> data_buffers = {};
   // Whether backends may use kernels of their own where these are faster than their library's.
@@ -98,7 +100,9 @@ class Program : public std::enable_shared_from_this<Program> {
  public:
   virtual ~Program() = default;
 
-  // Maps the file.
+  // Maps the file, or copies it if it is to be verified in full. Others must not write to a file
+  // that is mapped. Where they cut it short, calls that read what is gone fail with Code::kIo: for
+  // that, a handler of SIGBUS is installed for as long as a file is mapped (docs/runtime.md).
   static Result<std::shared_ptr<Program>> load_file(const std::string& path,
                                                     const LoadOptions& options);
   // Copies `bytes` to aligned memory.

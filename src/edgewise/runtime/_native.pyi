@@ -84,7 +84,7 @@ def instructions(info: MethodInfo) -> list[tuple[str, str | int | None]]: ...
 def profile_cost() -> float: ...
 def load_file(
     path: bytes,
-    verify: bool,
+    verification: int,
     threads: int,
     own_kernels: bool,
     max_memory: int,
@@ -92,7 +92,7 @@ def load_file(
 ) -> Program: ...
 def load_bytes(
     data: bytes | bytearray | memoryview,
-    verify: bool,
+    verification: int,
     threads: int,
     own_kernels: bool,
     max_memory: int,

@@ -38,6 +38,8 @@ class Verification(enum.Enum):
     """Header, magic and bounds: for files that are trusted."""
     InternalConsistency = 1
     """The whole file, every index, offset and size in it: safe for any bytes."""
+    Full = 2
+    """The same of a copy in memory, and not of the mapped file, for files that others write to."""
 
 
 class Method:
@@ -183,8 +185,10 @@ class Runtime:
         """Loads a `.pte` file.
 
         Args:
-            data: a path, whose file is mapped, or the contents of a file, which are copied.
-            verification: how much of it is checked.
+            data: a path, whose file is mapped, or the contents of a file, which are copied. What
+                becomes of a mapped file is seen: nobody may write to it. Where it was cut short,
+                calls that read what is gone raise Error.
+            verification: how much of it is checked; Full: of a copy, also of `data_path`'s files.
             threads: for delegates that use several; None: one per physical core.
             data_path: the file or files (`.ptd`) with the weights that are not in the program.
                 They are mapped; programs that name the same file share its memory.
@@ -199,7 +203,7 @@ class Runtime:
             InvalidProgramError: it is no valid program.
             TypeError: `data` is something else.
         """
-        verify = _check_verification(verification)
+        checks = _check_verification(verification)
         count = _check_threads(threads)
         if not isinstance(own_kernels, bool):
             raise TypeError(f"[load_program] own_kernels must be a bool; got {own_kernels!r}")
@@ -214,7 +218,7 @@ class Runtime:
         if isinstance(data, (str, os.PathLike)):
             path = _readable(data)
             try:
-                program = _native.load_file(path, verify, count, own_kernels, most, files)
+                program = _native.load_file(path, checks, count, own_kernels, most, files)
             except InvalidProgramError as error:
                 with open(path, "rb") as file:
                     raise _explained(error, file.read(64), str(data)) from None
@@ -235,7 +239,7 @@ class Runtime:
         if isinstance(data, memoryview) and not data.c_contiguous:
             data = bytes(data)
         try:
-            return Program(_native.load_bytes(data, verify, count, own_kernels, most, files))
+            return Program(_native.load_bytes(data, checks, count, own_kernels, most, files))
         except InvalidProgramError as error:
             raise _explained(error, bytes(data[:64]), "") from None
 
@@ -288,13 +292,13 @@ def _as_list(inputs: Any) -> list[Any]:
         ) from None
 
 
-def _check_verification(verification: Verification) -> bool:
+def _check_verification(verification: Verification) -> int:
     if not isinstance(verification, Verification):
         raise TypeError(
             "[load_program] verification must be of the enum Verification; "
             f"got {verification!r}; try Verification.InternalConsistency"
         )
-    return verification is Verification.InternalConsistency
+    return verification.value
 
 
 def _check_threads(threads: int | None) -> int:
