@@ -11,6 +11,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from edgewise.files import own_folder
+
 ROOT = Path(__file__).resolve().parent.parent
 IMAGE_MODELS = ("mobilenet_v2", "mobilenet_v3_small", "resnet18", "resnet50", "vit_b_16")
 _PACKAGES = ("edgewise", "executorch", "torch", "onnxruntime", "numpy")
@@ -130,7 +132,9 @@ def add_cache_options(parser: argparse.ArgumentParser) -> None:
     """Where lowered files are kept between runs."""
     default = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser()
     default = default / "edgewise" / "benchmarks"
-    parser.add_argument("--cache", type=Path, default=default, help="lowered files are kept here")
+    parser.add_argument(
+        "--cache", type=own_folder, default=str(default), help="lowered files are kept here"
+    )
     parser.add_argument(
         "--refresh", action="store_true", help="lower ours again although a file is there"
     )

@@ -2,6 +2,7 @@
 # EDGEWISE_CACHE_DIR: include/, lib/ and licenses/. A folder that exists is complete: it is
 # built under another name and renamed at the end, under a lock.
 include_guard(GLOBAL)
+include(private_cache)
 include(xnnpack_debian)
 
 # Raise it when what is built changes.
@@ -16,6 +17,7 @@ function(edgewise_xnnpack_prefix out version)
   set(key "${edgewise_xnnpack_recipe};${CMAKE_SYSTEM_NAME};${CMAKE_SYSTEM_PROCESSOR}")
   list(APPEND key "${CMAKE_C_COMPILER_ID};${CMAKE_C_COMPILER_VERSION};${CMAKE_C_FLAGS}"
        "${CMAKE_CXX_COMPILER_ID};${CMAKE_CXX_COMPILER_VERSION};${CMAKE_CXX_FLAGS}" ${ARGN})
+  edgewise_private_cache("${EDGEWISE_CACHE_DIR}")
   string(SHA256 key "${key}")
   string(SUBSTRING "${key}" 0 12 key)
   string(TOLOWER "${CMAKE_C_COMPILER_ID}${CMAKE_C_COMPILER_VERSION}" compiler)
@@ -126,7 +128,6 @@ endfunction()
 # Takes the cache's lock for the rest of the calling function and sets `work` there to a new
 # folder of the cache.
 macro(edgewise_xnnpack_begin)
-  file(MAKE_DIRECTORY "${EDGEWISE_CACHE_DIR}")
   file(LOCK "${EDGEWISE_CACHE_DIR}/lock" GUARD FUNCTION TIMEOUT 0 RESULT_VARIABLE edgewise_locked)
   if(NOT edgewise_locked EQUAL 0)
     message(STATUS "XNNPACK: waiting for another build that holds ${EDGEWISE_CACHE_DIR}/lock")

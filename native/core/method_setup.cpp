@@ -89,7 +89,6 @@ Result<std::unique_ptr<Method>> MethodInstance::create(std::shared_ptr<const Pro
     if (method->workers_ == nullptr) method->workers_ = (*delegate)->workers();
     method->delegates_.push_back(std::move(*delegate));
   }
-  EDGEWISE_RETURN_IF_ERROR(method->check_file());
   return std::unique_ptr<Method>(std::move(method));
 }
 

@@ -69,9 +69,12 @@ class LoadedProgram : public Program {
                    "[load_method] the session must be of this program; got another one's");
     }
     try {
-      return MethodInstance::create(
+      Result<std::unique_ptr<Method>> made = MethodInstance::create(
           shared_from_this(), *file_, *method, std::move(session), max_memory_,
           [this, method](size_t index) { return make_delegate(*method, index); });
+      // Of which what `made` says may be a consequence.
+      EDGEWISE_RETURN_IF_ERROR(file_->check_whole().within(method->name));
+      return made;
     } catch (const std::bad_alloc&) {
       return error(Code::kOutOfMemory, "[%s] there is no memory left", method->name.c_str());
     } catch (const std::exception& failure) {

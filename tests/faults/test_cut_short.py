@@ -1,5 +1,5 @@
-"""A file that is cut short while it is mapped is an error of the calls that read it, and not the end
-of the process; faults that are not the runtime's go to whoever handled them before."""
+"""A file that is cut short while it is mapped is an error of the calls that read it, and not the
+end of the process; faults that are not the runtime's go to whoever handled them before."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ OURS = (0, "done")
 DIES = (-signal.SIGBUS, "")
 CASES = {
     "between_calls": OURS,
+    "made_anew": OURS,
     "before_the_method": OURS,
     "many_threads": OURS,
     "a_model": OURS,

@@ -13,6 +13,7 @@ import pytest
 from fuzzing import fuzz
 
 from edgewise.flatbuffer import unpack
+from edgewise.inspect.delegate_graphs import read_payload as read_delegate
 from edgewise.inspect.plain_data import from_plain
 from edgewise.inspect.record import EstimateRecord, load_record
 from edgewise.llm.config import read_config
@@ -133,6 +134,13 @@ def test_offsets_that_all_lead_to_one_place() -> None:
     data += struct.pack("<i", event - 8) + bytes(4)
     with pytest.raises(ValueError, match="more than 16 times its size"):
         unpack(ETDump, bytes(data))
+
+
+@pytest.mark.parametrize("size", range(30))
+def test_a_header_of_a_delegate_that_is_cut_off(size: int) -> None:
+    whole = bytes(4) + b"XH00" + bytes(22)
+    with pytest.raises(ValueError, match=r"^\[xnnpack\] "):
+        read_delegate("XnnpackBackend", memoryview(whole)[:size], {})
 
 
 @pytest.mark.parametrize("vocabulary", [{"a": 4_000_000_000}, {"a": -1}, {"": 0}])

@@ -17,6 +17,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgewise.files import own_folder
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CACHE = Path.home() / ".cache" / "edgewise" / "matrix"
@@ -36,10 +38,12 @@ PAIRS = {
     "newest": Pair("3.14", "2.15.0", "0.18.0"),
 }
 PACKAGES = (
-    "numpy", "flatbuffers>=25,<26", "tqdm>=4.66,<5", "sympy", "networkx", "jinja2", "filelock",
-    "fsspec", "typing_extensions", "setuptools", "pytest>=9,<10", "hypothesis>=6,<7",
+    "numpy>=1.26,<3", "flatbuffers>=25,<26", "tqdm>=4.66,<5", "sympy>=1.13,<2", "networkx>=3,<4",
+    "jinja2>=3.1,<4", "filelock>=3,<5", "fsspec>=2024.6,<2027", "typing_extensions>=4.12,<5",
+    "setuptools>=70,<90", "pytest>=9,<10", "hypothesis>=6,<7",
 )  # fmt: skip
 """What torch, this package and its tests import."""
+BUILD_PACKAGES = ("pip>=23,<30", "scikit-build-core>=1.1,<2", "nanobind>=3.1,<4", "numpy>=1.26,<3")
 
 
 def run(*command: str | Path, **more: str) -> None:
@@ -64,7 +68,7 @@ def _runs(python: Path) -> bool:
 
 def environment(pair: Pair) -> Path:
     """The pair's Python, with torch and what else is needed."""
-    folder = CACHE / f"py{pair.python}-torch{pair.torch}"
+    folder = own_folder(CACHE) / f"py{pair.python}-torch{pair.torch}"
     python = folder / "bin" / "python"
     if (folder / ".complete").exists():
         return python
@@ -106,7 +110,7 @@ def wheel(version: str) -> Path:
     if not (tools / ".complete").exists():
         run(python, "-m", "venv", "--clear", "--without-pip", tools)
         pip = [sys.executable, "-m", "pip", "--python", str(tools / "bin" / "python")]
-        run(*pip, "install", "-q", "pip", "scikit-build-core>=1.1,<2", "nanobind>=3.1,<4", "numpy")
+        run(*pip, "install", "-q", *BUILD_PACKAGES)
         (tools / ".complete").touch()
     shutil.rmtree(folder, ignore_errors=True)
     options = ["-q", "--no-deps", "--no-build-isolation", "-w", folder]

@@ -6,14 +6,14 @@ among them, and are gone with the process that had them.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
-import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from edgewise.files import own_folder
 
 
 @contextmanager
@@ -23,28 +23,14 @@ def turn(alone: bool, folder: str | None = None) -> Iterator[None]:
     Who waits to be alone holds the gate: nobody new comes in, so it is not put off for ever.
     folder: of the lock files; None: the temporary one, by user.
     """
-    place = Path(folder or tempfile.gettempdir()) / f"edgewise-turns-{os.getuid()}"
-    place.mkdir(mode=0o700, exist_ok=True)
-    _must_be_own(place)
+    # Others who held the locks would keep this user waiting.
+    place = own_folder(Path(folder or tempfile.gettempdir()) / f"edgewise-turns-{os.getuid()}")
     with _locked(place / "gate", fcntl.LOCK_EX):
         inside = _lock(place / "inside", fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
     try:
         yield
     finally:
         os.close(inside)
-
-
-def _must_be_own(place: Path) -> None:
-    """Anybody can make a folder of that name in /tmp: one of another user's, or a link, would let
-    others hold the locks or have files made elsewhere."""
-    found = os.lstat(place)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        raise PermissionError(
-            errno.EPERM,
-            "[scale] the folder of locks must be this user's own, and writable by no one else; "
-            "try removing it, or TMPDIR=a folder of your own",
-            str(place),
-        )
 
 
 @contextmanager

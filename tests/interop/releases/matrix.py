@@ -25,6 +25,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from edgewise.files import own_folder
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 CACHE = Path.home() / ".cache" / "edgewise" / "releases"
@@ -43,7 +45,7 @@ Row = dict[str, str]
 
 def environment(release: str) -> Path:
     """The folder with the release's packages, made if it is not there."""
-    folder = CACHE / release
+    folder = own_folder(CACHE) / release
     if (folder / ".complete").exists():
         return folder
     torch, torchao = RELEASES[release]

@@ -385,6 +385,10 @@ def from_bytes(payload: bytes | memoryview) -> XNNGraph:
     """The graph of a payload, this project's or the peer's. ValueError if it is neither."""
     view = memoryview(payload)
     if bytes(view[4:8]) == b"XH00":
+        if len(view) < _HEADER.size:
+            raise ValueError(
+                f"[xnnpack] a payload's header has {_HEADER.size} bytes; got {len(view)}"
+            )
         _, _, _, start, size, _, _ = _HEADER.unpack_from(view)
         view = view[start : start + size]
     if bytes(view[4:8]) != IDENTIFIER:
