@@ -464,7 +464,9 @@ def _make_edge(
     manager: type[EdgeProgramManager] | None = None,
 ) -> EdgeProgramManager:
     """manager: the class of what is made."""
+    exported = dict(methods)
     partitioners = _partitioners_by_method(partitioner, methods)
+    methods = {name: _transformed(p, partitioners.get(name, ())) for name, p in exported.items()}
     timings = {name: Timings() for name in methods}
     programs = {}
     for name, program in methods.items():
@@ -482,11 +484,27 @@ def _make_edge(
             with internal_errors("to_edge"):
                 programs[name] = to_edge_program(program, keeper, timings[name], written)
     origin = Origin(
-        dict(methods),
+        exported,
         lambda others: _make_edge(others, partitioner, constant_methods, config, manager),
     )
     made = manager or EdgeProgramManager
     return made(programs, constant_methods, config, timings=timings, origin=origin)
+
+
+def _transformed(program: ExportedProgram, partitioners: Sequence[Partitioner]) -> ExportedProgram:
+    """What the partitioners make of the exported program. Each gets a copy."""
+    for one in partitioners:
+        transform = getattr(type(one), "transform_for_pre_decomposition", None)
+        if transform in (None, Partitioner.transform_for_pre_decomposition):
+            continue
+        with whose_code(one):
+            program = transform(one, copy_with_modules(program))
+        if not isinstance(program, ExportedProgram):
+            raise TypeError(
+                f"[to_edge] transform_for_pre_decomposition of {type(one).__name__} must return an "
+                f"ExportedProgram; got {type(program).__name__}"
+            )
+    return program
 
 
 def _keeper(

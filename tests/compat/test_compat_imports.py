@@ -20,6 +20,7 @@ REFUSED = {
     "import executorch.backends.qualcomm": "try one of these partitioners",
     "from executorch.backends.apple.coreml.partition import CoreMLPartitioner": "try Xnnpack",
     "from executorch.export import export": "try edgewise.compile",
+    "from executorch.backends.arm.ethosu import VelaExternalBlockPlacements": "stay in the .pte",
     "from executorch.devtools import BundledProgram": "try edgewise.inspect, or the command",
     "from executorch.devtools.inspector import compare_results": "edgewise.inspect.compare",
     "from executorch.devtools.etrecord import ETRecord": "delegation_report()",
@@ -33,6 +34,7 @@ ACCEPTED = {
     "import executorch.runtime as r; print(r.Runtime.get().load_program.__module__)": (
         "edgewise.compat.runtime"
     ),
+    "import executorch.extension.pybindings._C as c; print(c.TensorInfo.__name__)": "TensorInfo",
     "import executorch.kernels.quantized as q; print(q.__name__)": "executorch.kernels.quantized",
     "from executorch.runtime import *; print(Verification.Minimal.name)": "Minimal",
     "from executorch import runtime; print('Runtime' in dir(runtime))": "True",
@@ -107,9 +109,10 @@ def test_the_command(tmp_path: Path, arguments: list[str], code: int, said: str)
     assert said in done.stdout + done.stderr
 
 
-# A native module, and a name that its package does not bind yet.
+# Native modules, and a name that its package does not bind yet.
 UNSEEN = {
     "executorch.backends.xnnpack.partition.config.EluConfig",
+    "executorch.extension.pybindings._C",
     "executorch.extension.pybindings._portable_lib",
 }
 

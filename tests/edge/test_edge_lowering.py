@@ -171,6 +171,51 @@ def test_transform_passes(one: Any, partitioner: str | None) -> None:
     assert_close(run_ours(edge.to_executorch().buffer, X)[0], [X[0].cos()])
 
 
+class SinesFirst(Partitioner):
+    """Wants sines in place of gelu, which would be decomposed; in turn, cosines for sines."""
+
+    def __init__(self, old: Any, new: Any) -> None:
+        self.old, self.new, self.asked = old, new, 0
+
+    def transform_for_pre_decomposition(
+        self, exported_program: torch.export.ExportedProgram
+    ) -> torch.export.ExportedProgram:
+        self.asked += 1
+        for node in calls(exported_program.graph):
+            if node.target == self.old:
+                node.target, node.kwargs = self.new, {}
+        return exported_program
+
+    def partition(self, exported_program: torch.export.ExportedProgram) -> PartitionResult:
+        return PartitionResult(exported_program, {})
+
+
+def test_partitioners_transform_what_was_exported() -> None:
+    """In turn, before decomposition, a copy of the user's program; only the methods they are of."""
+    gelu, sin, cos = aten.gelu.default, aten.sin.default, aten.cos.default
+    net = Fn(lambda x: torch.nn.functional.gelu(x, approximate="tanh") * 2)
+    programs = {"forward": export(net, X), "other": export(net, X)}
+    before = snapshot(programs["forward"])
+    first, second = SinesFirst(gelu, sin), SinesFirst(sin, cos)
+    edge = edgewise.to_edge_transform_and_lower(programs, partitioner={"forward": [first, second]})
+    assert (first.asked, second.asked) == (1, 1)
+    program = edge.to_executorch()
+    assert_close(run_ours(program.buffer, X)[0], [X[0].cos() * 2])
+    assert_close(run_ours(program.buffer, X, method="other")[0], [net(*X)])
+    assert same(snapshot(programs["forward"]), before)
+
+
+def test_a_transform_that_returns_nothing() -> None:
+    class Forgetful(SinesFirst):
+        def transform_for_pre_decomposition(self, exported_program: Any) -> Any:
+            return None
+
+    with pytest.raises(TypeError, match="Forgetful must return an ExportedProgram; got NoneType"):
+        edgewise.to_edge_transform_and_lower(
+            export(Fn(torch.sin), X), partitioner=[Forgetful(None, None)]
+        )
+
+
 def test_transform_passes_by_method() -> None:
     programs = {"a": export(Fn(torch.sin), X), "b": export(Fn(torch.sin), X)}
     pte = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import struct
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,17 @@ def _run_peer(pte: Path, data: Path) -> list[Any]:
     from executorch.extension.pybindings.portable_lib import _load_for_executorch
 
     return list(_load_for_executorch(str(pte), str(data)).forward((X,)))
+
+
+@pytest.mark.parametrize(
+    "names", ["edgewise.compat", pytest.param("executorch", marks=pytest.mark.peer)]
+)
+def test_data_path_of_load_program(module: Mlp, tmp_path: Path, names: str) -> None:
+    """ExecuTorch's keyword (from 1.5 on), by its runtime and by ours under its name."""
+    runtime = importlib.import_module(f"{names}.runtime").Runtime.get()
+    pte = _write(module, tmp_path, "xnnpack")
+    program = runtime.load_program(pte, data_path=next(tmp_path.glob("*.ptd")))
+    assert_close(list(program.load_method("forward").execute([X])), eager(module, (X,)))
 
 
 @pytest.mark.parametrize("partitioner", ["xnnpack", None])

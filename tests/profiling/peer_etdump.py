@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 _CLASS = "_ZN10executorch6etdump9ETDumpGen"
@@ -42,9 +43,10 @@ class Writer:
     """An ETDumpGen."""
 
     def __init__(self) -> None:
-        from executorch.extension.pybindings import _portable_lib
+        from executorch.extension.pybindings import portable_lib  # loads what the library needs
 
-        self._library = ctypes.CDLL(_portable_lib.__file__)
+        root = Path(portable_lib.__file__).parents[2]
+        self._library = ctypes.CDLL(str(root / "lib" / "libexecutorch_etdump.so"))
         self._object = ctypes.create_string_buffer(_OBJECT_BYTES)
         self._call("C1ENS_7runtime4SpanIhEE", None, [_Span])(_Span(None, 0))
 

@@ -13,6 +13,14 @@ ADVICE = (
         "Core ML and MPS are not backends of edgewise: try XnnpackPartitioner",
     ),
     ("executorch.backends.arm.tosa", "TOSA is compiled for Ethos-U only: try EthosUPartitioner"),
+    (
+        "executorch.backends.arm.ethosu.VelaExternalBlockPlacements",
+        "an Ethos-U's commands and weights stay in the .pte file: leave it out",
+    ),
+    (
+        "executorch.backends.arm.ethosu.compile_spec.VelaExternalBlockPlacements",
+        "an Ethos-U's commands and weights stay in the .pte file: leave it out",
+    ),
     ("executorch.backends.arm.vgf", "VGF is not a backend of edgewise: try EthosUPartitioner"),
     (
         "executorch.backends.xnnpack.recipes",

@@ -133,8 +133,9 @@ def _load_program(
     enable_etdump: bool = False,
     debug_buffer_size: int = 0,
     program_verification: Verification = Verification.InternalConsistency,
+    data_path: str | Path | None = None,
 ) -> ExecuTorchProgram:
-    return ExecuTorchProgram(_load(path, None, enable_etdump, program_verification))
+    return ExecuTorchProgram(_load(path, data_path, enable_etdump, program_verification))
 
 
 def _load_program_from_buffer(
@@ -142,8 +143,9 @@ def _load_program_from_buffer(
     enable_etdump: bool = False,
     debug_buffer_size: int = 0,
     program_verification: Verification = Verification.InternalConsistency,
+    data_path: str | Path | None = None,
 ) -> ExecuTorchProgram:
-    return ExecuTorchProgram(_load(buffer, None, enable_etdump, program_verification))
+    return ExecuTorchProgram(_load(buffer, data_path, enable_etdump, program_verification))
 
 
 def _is_available(backend_name: str) -> bool:

@@ -10,7 +10,13 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from edgewise import runtime
-from edgewise.runtime import BackendRegistry, MethodMeta, OperatorRegistry, Verification
+from edgewise.runtime import (
+    BackendRegistry,
+    MethodMeta,
+    OperatorRegistry,
+    TensorInfo,
+    Verification,
+)
 
 __all__ = [
     "BackendRegistry",
@@ -19,6 +25,7 @@ __all__ = [
     "OperatorRegistry",
     "Program",
     "Runtime",
+    "TensorInfo",
     "Verification",
 ]
 
@@ -99,12 +106,15 @@ class Runtime:
         verification: Verification = Verification.InternalConsistency,
         enable_etdump: bool = False,
         debug_buffer_size: int = 0,
+        data_path: str | Path | None = None,
     ) -> Program:
         """Loads a file, or its contents. Raises as `edgewise.runtime.Runtime.load_program`."""
         del debug_buffer_size  # of ETDumps
         if enable_etdump:
             raise _no_etdump()
-        return Program(runtime.Runtime.get().load_program(data, verification=verification))
+        return Program(
+            runtime.Runtime.get().load_program(data, verification=verification, data_path=data_path)
+        )
 
 
 def _no_etdump() -> NotImplementedError:

@@ -46,6 +46,7 @@ _PORTABLE_LIB = (
     "_get_registered_backend_names _is_available _load_for_executorch "
     "_load_for_executorch_from_buffer _load_program _load_program_from_buffer"
 )
+_METADATA = "MethodMeta TensorInfo Verification"
 
 ROWS = (
     # lowering
@@ -156,10 +157,15 @@ ROWS = (
     # the runtime
     Row("executorch.runtime", _RUNTIME, "BackendRegistry Method MethodMeta OperatorRegistry"),
     Row("executorch.runtime", _RUNTIME, "Program Runtime Verification"),
-    Row("executorch.extension.pybindings.portable_lib", _LEGACY, _PORTABLE_LIB),
-    Row("executorch.extension.pybindings.portable_lib", _RUNTIME, "MethodMeta Verification"),
-    Row("executorch.extension.pybindings._portable_lib", _LEGACY, _PORTABLE_LIB),
-    Row("executorch.extension.pybindings._portable_lib", _RUNTIME, "MethodMeta Verification"),
+    # `_portable_lib` is the native module up to 1.4, `_C` the one since.
+    *(
+        row
+        for module in ("portable_lib", "_portable_lib", "_C")
+        for row in (
+            Row(f"executorch.extension.pybindings.{module}", _LEGACY, _PORTABLE_LIB),
+            Row(f"executorch.extension.pybindings.{module}", _RUNTIME, _METADATA),
+        )
+    ),
     Row("executorch.kernels.quantized", "", ""),
     # looking into programs
     Row("executorch.devtools", _DEVTOOLS, "Inspector generate_etrecord parse_etrecord"),

@@ -108,6 +108,11 @@ class Partitioner(ABC):
         """
         return [], None
 
+    def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
+        """The program to lower in place of this one, a copy of what was exported, before anything
+        of it is decomposed. Several partitioners transform it in turn."""
+        return exported_program
+
     def reasons_to_decompose(
         self, ep: ExportedProgram
     ) -> Callable[[torch.fx.Node], Sequence[Refusal]] | None:

@@ -396,6 +396,9 @@ BAD_SPECS = {
     "memory_mode": ({"memory_mode": "None"}, EdgewiseError, "one that .*Sram_Only"),
     "flag": ({"extra_flags": ["--turbo"]}, EdgewiseError, "unrecognized arguments: --turbo"),
     "text": ({"extra_flags": "--optimise=Size"}, TypeError, "must be a list of flags"),
+    "blocks outside": (
+        {"external_block_placements": {"cmd_data": "x"}}, ValueError, "stay in the .pte file",
+    ),
     "file": ({"config_ini": "none.ini"}, EdgewiseError, "config_ini must be a readable"),
 }  # fmt: skip
 

@@ -100,6 +100,7 @@ PRODUCT = ["aten::permute_copy.out", "aten::mm.out", "aten::linear.out"]
         (XnnpackPartitioner(config_precisions=STATIC), {STATIC}, 1),
         (XnnpackPartitioner(config_precisions=(DYNAMIC,)), {DYNAMIC}, 1),
         (XnnpackDynamicallyQuantizedPartitioner(), {DYNAMIC}, 1),
+        (XnnpackDynamicallyQuantizedPartitioner(configs=["linear"]), {DYNAMIC}, 1),
         (XnnpackPartitioner(["linear"]), {DYNAMIC}, 1),
         (XnnpackPartitioner(["mul", "exp"]), {FP32}, 1),
     ],

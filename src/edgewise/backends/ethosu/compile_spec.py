@@ -19,7 +19,8 @@ class EthosUCompileSpec:
     """target: `ethos-u55-{32,64,128,256}`, `ethos-u65-{256,512}`,
     `ethos-u85-{128,256,512,1024,2048}`. system_config, memory_mode: sections of `config_ini`;
     None for the target's default. extra_flags: of Vela's command line. config_ini: a path, or
-    one of the files that come with Vela; None for its own.
+    one of the files that come with Vela; None for its own. external_block_placements: of
+    ExecuTorch's, refused.
 
     Raises ValueError for an unknown target, EdgewiseError for what Vela does not know.
     """
@@ -31,7 +32,13 @@ class EthosUCompileSpec:
         memory_mode: str | None = None,
         extra_flags: Sequence[str] | None = None,
         config_ini: str | None = vela.DEFAULT_INI,
+        external_block_placements: object = None,
     ) -> None:
+        if external_block_placements is not None:
+            raise ValueError(
+                "[EthosUCompileSpec] the processor's commands and weights stay in the .pte file; "
+                f"got external_block_placements={external_block_placements!r}; try without"
+            )
         self._target = target_named(target)
         if isinstance(extra_flags, str):
             raise TypeError(

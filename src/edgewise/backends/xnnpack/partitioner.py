@@ -252,8 +252,20 @@ class XnnpackDynamicallyQuantizedPartitioner(XnnpackPartitioner):
     """Delegates only linear layers and convolutions whose activations are quantized at run
     time, with the quantization."""
 
-    def __init__(self, per_op_mode: bool = False, verbose: bool = False) -> None:
-        super().__init__(None, ConfigPrecisionType.DYNAMIC_QUANT, per_op_mode, verbose)
+    def __init__(
+        self,
+        per_op_mode: bool = False,
+        verbose: bool = False,
+        configs: Sequence[str] | None = None,
+        force_non_static_weights_for_f32_linear: bool = False,
+    ) -> None:
+        super().__init__(
+            configs,
+            ConfigPrecisionType.DYNAMIC_QUANT,
+            per_op_mode,
+            verbose,
+            force_non_static_weights_for_f32_linear,
+        )
 
 
 class XnnpackFloatingPointPartitioner(XnnpackPartitioner):
