@@ -6,6 +6,9 @@
 A fault that the tests notice is killed; one that they do not is printed with its line, and with
 the reason why it changes nothing if equivalent.py has one. Files are changed where they are and
 put back; a file with changes that are not committed is left alone, and the tool stops.
+
+A group's tests run once without a fault. Of Python files that tells which tests run which line,
+and a mutant is given those: what no test runs survives.
 """
 
 from __future__ import annotations
@@ -14,26 +17,26 @@ import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from mutation import running
 from mutation.drawing import Mutant, changed_words, draw
 from mutation.equivalent import EQUIVALENT
+from mutation.reach import Reach
+from mutation.running import Verdict
 from mutation.suites import ROOT, SUITES, Suite
 
-_BUILD = ROOT / "build" / "dev"
-_LIMIT = 900.0  # seconds for one step of a mutant's tests
 _REQUIRED = 0.9
-_NO_TESTS = (2, 3, 4, 5)  # pytest: the tests could not begin
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a mutant. kind: killed, survived, or stillborn (it does not compile)."""
+    """What became of a mutant."""
 
     mutant: Mutant
     kind: str
@@ -53,6 +56,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=15, help="mutants of each group")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
+    parser.add_argument(
+        "--again", action="store_true", help="as the last run found which test runs which line"
+    )
     options = parser.parse_args()
     groups = options.group or [*SUITES]
     if options.list:
@@ -60,100 +66,79 @@ def main() -> None:
             for mutant in islice(draw(SUITES[group], options.seed), options.count):
                 print(mutant.diff())
         return
-    outcomes: list[Outcome] = []
+    outcomes: dict[str, list[Outcome]] = {}
     for group in groups:
         suite = SUITES[group]
         _must_be_committed(suite)
-        if suite.native and not (_BUILD / "build.ninja").exists():
+        if suite.native and not (running.BUILD / "build.ninja").exists():
             sys.exit("[mutation] native files need the development build; try `make setup`")
-        found: list[Outcome] = []
-        for mutant in draw(suite, options.seed):
-            if sum(o.kind != "stillborn" for o in found) == options.count:
-                break
-            outcome = _try(suite, mutant)
-            found.append(outcome)
-            print(
-                f"{group}: {outcome.kind:9} {outcome.seconds:5.0f} s  "
-                f"{mutant.path}:{mutant.number}  {changed_words(mutant)}  {outcome.by}",
-                flush=True,
-            )
-        outcomes += [o for o in found if o.kind != "stillborn"]
-    if any(SUITES[group].native for group in groups):
-        _build(["_native"])
-        _install()
+        reach = running.measure(group, suite, again=options.again)
+        mutants = draw(suite, options.seed)
+        outcomes[group] = list(_outcomes(group, suite, reach, mutants, options.count))
+        if suite.native:
+            running.install()
     _report(outcomes)
 
 
-def _report(outcomes: Sequence[Outcome]) -> None:
-    survivors = [o for o in outcomes if o.kind == "survived"]
-    for outcome in survivors:
-        print(f"\nsurvived: {outcome.mutant.diff()}")
-        print(f"  {outcome.reason or 'no reason known: add a test, or say why it is equivalent'}")
-    count = len(outcomes) - sum(o.reason is not None for o in survivors)
-    killed = len(outcomes) - len(survivors)
-    print(
-        f"\n{killed} of {count} mutants killed ({killed / max(count, 1):.1%}); "
-        f"{len(outcomes) - count} more are equivalent"
-    )
-    if killed < _REQUIRED * count:
-        sys.exit(1)
+def _outcomes(
+    group: str, suite: Suite, reach: Reach | None, mutants: Iterator[Mutant], count: int
+) -> Iterator[Outcome]:
+    """Of `count` mutants that compile."""
+    while count:
+        mutant = next(mutants, None)
+        if mutant is None:
+            return
+        outcome = _try(suite, reach, mutant)
+        print(
+            f"{group}: {outcome.kind:9} {outcome.seconds:5.0f} s  "
+            f"{mutant.path}:{mutant.number}  {changed_words(mutant)}  {outcome.by}",
+            flush=True,
+        )
+        if outcome.kind != "stillborn":
+            count -= 1
+            yield outcome
 
 
-def _try(suite: Suite, mutant: Mutant) -> Outcome:
+def _try(suite: Suite, reach: Reach | None, mutant: Mutant) -> Outcome:
     """Runs the tests with the fault in its place, and takes it out again."""
     path = ROOT / mutant.path
     original = path.read_text()
     started = time.monotonic()
     try:
         path.write_text(mutant.text())
-        kind, by = _tests(suite, mutant)
+        verdict = _tests(suite, reach, mutant, original)
     finally:
         path.write_text(original)
-    return Outcome(mutant, kind, by, time.monotonic() - started)
+    return Outcome(mutant, verdict.kind, verdict.by, time.monotonic() - started)
 
 
-def _tests(suite: Suite, mutant: Mutant) -> tuple[str, str]:
-    if suite.native:
-        if not _build(suite.programs):
-            return "stillborn", ""
-        for program in suite.programs:
-            if _run([str(_BUILD / "native" / "tests" / program), "--gtest_brief=1"]) != 0:
-                return "killed", program
-        if not _build(["_native"]):
-            return "stillborn", ""
-        _install()
-    base = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-    for test in suite.tests:
-        code = _run([*base, test])
-        if code in _NO_TESTS:
-            return "stillborn", ""
-        if code != 0:
-            return "killed", test
-    return "survived", ""
+def _tests(suite: Suite, reach: Reach | None, mutant: Mutant, original: str) -> Verdict:
+    if reach is None:
+        return running.native(suite)
+    return running.python(suite, reach.of(mutant.path, original, mutant.number))
 
 
-def _run(command: Sequence[str]) -> int:
-    """The exit code; 1 for what does not end."""
-    try:
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=_LIMIT,
-        )
-    except subprocess.TimeoutExpired:
-        return 1
-    return done.returncode
+def _report(outcomes: dict[str, list[Outcome]]) -> None:
+    for outcome in [o for found in outcomes.values() for o in found if o.kind == "survived"]:
+        print(f"\nsurvived: {outcome.mutant.diff()}")
+        print(f"  {outcome.reason or 'no reason known: add a test, or say why it is equivalent'}")
+    print(f"\n{'':14}mutants  killed  equivalent  survived")
+    for group, found in outcomes.items():
+        _print_row(group, found)
+    whole = [o for found in outcomes.values() for o in found]
+    different, killed = _print_row("all", whole)
+    print(f"{killed / max(different, 1):.1%} of those that change something are killed")
+    if killed < _REQUIRED * different:
+        sys.exit(1)
 
 
-def _build(targets: Sequence[str]) -> bool:
-    return _run(["cmake", "--build", str(_BUILD), "--target", *targets]) == 0
-
-
-def _install() -> None:
-    _run(["cmake", "--install", str(_BUILD), "--component", "python", "--prefix", "src"])
+def _print_row(name: str, outcomes: Sequence[Outcome]) -> tuple[int, int]:
+    """How many change something, and how many of them were killed."""
+    survived = [o for o in outcomes if o.kind == "survived"]
+    equivalent = sum(o.reason is not None for o in survived)
+    count, killed = len(outcomes), len(outcomes) - len(survived)
+    print(f"{name:14}{count:7}{killed:8}{equivalent:12}{len(survived) - equivalent:10}")
+    return count - equivalent, killed
 
 
 def _must_be_committed(suite: Suite) -> None:

@@ -80,7 +80,20 @@ def _mutants(path: Path, number: int, line: str) -> list[Mutant]:
 
 def _possible_native(mutant: Mutant) -> bool:
     """Whether the code differs; that it compiles is seen by compiling it."""
-    return _without_comment(mutant.before) != _without_comment(mutant.after)
+    lines = (ROOT / mutant.path).read_text().splitlines()
+    return not _ends_a_message(lines, mutant.number) and _without_comment(
+        mutant.before
+    ) != _without_comment(mutant.after)
+
+
+def _ends_a_message(lines: list[str], number: int) -> bool:
+    """Whether the line has values of an error's text, which begins on a line above it."""
+    for line in reversed(lines[max(0, number - 6) : number - 1]):
+        if re.search(r"[;{}]\s*$", line):
+            return False
+        if re.search(r"\b(fail|error|corrupt|unsupported)\w*\(", line, re.IGNORECASE):
+            return True
+    return False
 
 
 def _possible_python(mutant: Mutant) -> bool:

@@ -29,15 +29,21 @@ class Suite:
 
 
 _XNNPACK = "tests/backends/xnnpack/test_xnnpack_"
+_TABLES = "tests/docs/test_generated_docs.py"  # a row's accuracy is what its tests take it to be
 
 SUITES = {
     "xnnpack rows": Suite(
         ["src/edgewise/backends/xnnpack/rows/*.py"],
-        [f"{_XNNPACK}{name}.py" for name in ("rows", "quantized_rows", "static_rules", "half")],
+        [
+            _TABLES,
+            *[f"{_XNNPACK}{name}.py" for name in ("rows", "quantized_rows", "static_rules")],
+            *[f"{_XNNPACK}{name}.py" for name in ("half", "special_values")],
+        ],
     ),
     "npu rows": Suite(
         ["src/edgewise/backends/ethosu/rows/*.py", "src/edgewise/backends/neutron/rows/*.py"],
         [
+            _TABLES,
             "tests/backends/ethosu/test_ethosu_rows.py",
             "tests/backends/neutron/test_neutron_rows.py",
             "tests/backends/ethosu/test_ethosu_partitioner.py",
