@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from itertools import accumulate
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -20,6 +21,8 @@ from typing import Any
 import pytest
 
 _NOTE = "__reached__"
+_ENOUGH = 60.0
+"""Seconds of tests for one mutant: who changes a line does not wait for longer."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,10 @@ class Reach:
         return Reach(json.loads(path.read_text()))
 
     def of(self, path: Path, source: str, number: int) -> list[str]:
-        """The tests that run the line, the shortest first; all if it runs at import."""
+        """The tests that run the line, the shortest first; of one that runs at import, all.
+
+        Those that run other lines of the file come before the rest. At most a minute of them.
+        """
         lines = _statement(ast.parse(source), number)
         reached = [
             (seconds, test)
@@ -42,7 +48,9 @@ class Reach:
             if not lines or lines.intersection(files.get(str(path), ()))
         ]
         near = {test for test, (_, files) in self.tests.items() if str(path) in files}
-        return [test for _, test in sorted(reached, key=lambda r: (r[1] not in near, *r))]
+        ordered = sorted(reached, key=lambda r: (r[1] not in near, *r))
+        ends = accumulate(seconds for seconds, _ in ordered)
+        return [test for (_, test), end in zip(ordered, ends, strict=True) if end <= _ENOUGH]
 
 
 def _statement(tree: ast.Module, number: int) -> set[int]:
