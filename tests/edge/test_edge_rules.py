@@ -185,6 +185,12 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
         (M,),
         ["add.Scalar", "view_copy.default", "view_copy.default", "mul.Scalar"],
     ),
+    (
+        aten.resize.default,
+        lambda x: aten.resize(x + 1, (5, 1)) * 2,
+        (M,),
+        ["add.Scalar", "view_copy.default", "slice_copy.Tensor", "view_copy.default", "mul.Scalar"],
+    ),
     (aten.narrow.default, lambda x: x.narrow(1, 1, 2), (M,), ["slice_copy.Tensor"]),
     (aten.narrow.default, lambda x: x.narrow(-1, -3, 2), (M,), ["slice_copy.Tensor"]),
     (aten.select.int, lambda x: x[:, -1], (M,), ["select_copy.int"]),

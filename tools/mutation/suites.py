@@ -56,12 +56,14 @@ SUITES = {
             f"{_XNNPACK}passes.py",
             "tests/edge",
             *[f"{_XNNPACK}{name}.py" for name in ("quantized", "quantized_rows", "dynamic")],
+            *[f"{_XNNPACK}{name}.py" for name in ("asked_for", "weight_only")],
+            "tests/inspect/test_inspect_needs.py",
         ],
     ),
     "kernels": Suite(
         ["native/kernels/*.cpp"],
         ["tests/conformance"],
-        ["edgewise_kernels_cases_test"],
+        ["edgewise_kernels_cases_test", "edgewise_kernels_types_test"],
         native=True,
     ),
     "loader": Suite(

@@ -34,6 +34,20 @@ TEST(Execute, CallsKernels) {
   EXPECT_EQ(method->output(1), nullptr);
 }
 
+// Tensors that the file does not plan do not share memory.
+TEST(Execute, KeepsTensorsWithoutAPlanApart) {
+  FileSpec spec = add_file();
+  MethodSpec& method = spec.methods[0];
+  method.values[2] = tensor({.sizes = {4}});
+  method.values.push_back(tensor({.sizes = {4}}));
+  method.instructions.push_back(kernel(0, {2, 1, 3, 3}));
+  method.outputs = {2, 3};
+  const auto running = load_forward(spec);
+  ASSERT_TRUE(run(*running, {1, 2, 3, 4}).ok());
+  EXPECT_EQ(floats(running->output(0)), (std::vector<float>{11, 22, 33, 44}));
+  EXPECT_EQ(floats(running->output(1)), (std::vector<float>{21, 42, 63, 84}));
+}
+
 TEST(Execute, WritesNoConstant) {
   FileSpec spec = add_file();
   spec.methods[0].instructions = {kernel(0, {0, 1, 1, 1})};

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 
+#include "core/pte_header.h"
 #include "test_program.h"
 
 namespace edgewise::test {
@@ -52,6 +53,20 @@ TEST(Load, RefusesByField) {
     EXPECT_EQ(program.status().code(), Code::kInvalidProgram) << c.name;
     EXPECT_NE(program.status().message().find(c.message), std::string::npos)
         << c.name << ": " << program.status().message();
+  }
+}
+
+// Only the header is read: the bytes behind it need not be there.
+TEST(Load, RefusesProgramsOf2GiB) {
+  const uint64_t most = (uint64_t{1} << 31) - 2;
+  Bytes file = make_file(add_file());
+  for (const uint64_t size : {most, most + 1}) {
+    put<uint64_t>(file, 16, size);
+    put<uint64_t>(file, 24, 0);
+    put<uint64_t>(file, 32, 0);
+    const auto header = read_pte_header({file.data(), static_cast<size_t>(size)});
+    const std::string message = header.status().message();
+    EXPECT_EQ(message.find("at most 2^31") == std::string::npos, size == most) << message;
   }
 }
 

@@ -210,6 +210,17 @@ std::string check_case(std::string_view line, const CaseNames& names, int level)
     if (!in_place) arguments.push_back(target);
     if (error) output = again;
   }
+  // Results that are numbers are returned, and no arguments.
+  const auto is_number = [](const Value* v) {
+    return v->get<int64_t>() != nullptr || v->get<double>() != nullptr || v->get<bool>() != nullptr;
+  };
+  const auto returned = std::count_if(arguments.begin() + static_cast<ptrdiff_t>(first_result),
+                                      arguments.end(), is_number);
+  const size_t count = arguments.size() - static_cast<size_t>(returned);
+  if (!error && count != kernel->argument_count) {
+    return "has " + std::to_string(count) + " arguments; registered with " +
+           std::to_string(kernel->argument_count);
+  }
   // What the call reads in place is gone when it is compared.
   const std::vector<Value*> inputs(arguments.begin() + (in_place ? 1 : 0),
                                    arguments.begin() + static_cast<ptrdiff_t>(first_result));

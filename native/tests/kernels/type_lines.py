@@ -50,9 +50,9 @@ def _line(case: str) -> str | None:
 
 
 def type_lines(folder: Path) -> list[str]:
-    """One line for each kernel that has a case, the shortest of its cases with the first type and
-    few others; and those written by hand, of kernels whose results PyTorch does not give."""
-    best: dict[str, tuple[int, int, int, str]] = {}
+    """One line for each kernel that has a case, the shortest of its cases with the first type, few
+    others and elements (some functions of none refuse integers); and those written by hand, of kernels whose results PyTorch does not give."""
+    best: dict[str, tuple[int, int, bool, int, str]] = {}
     for path in sorted(folder.glob("*.txt")):
         for case in path.read_text().splitlines():
             line = None if case.startswith(("#", "$")) else _line(case)
@@ -60,7 +60,8 @@ def type_lines(folder: Path) -> list[str]:
                 continue
             name = line.partition(" ")[0]
             kinds = [m.group(1) for m in _TENSOR.finditer(case.partition(" -> ")[0])]
-            rank = (0 if "f32" in kinds else 1, len(set(kinds)), len(line), line)
+            empty = "{}" in line.partition(" -> ")[0]
+            rank = (0 if "f32" in kinds else 1, len(set(kinds)), empty, len(line), line)
             if "self=" in case and " T[" not in line:
                 continue
             best[name] = min(best.get(name, rank), rank)

@@ -23,9 +23,10 @@ def pt2e(
     dynamic_shapes: Any = None,
     ours: bool = False,
     calibration: tuple[Any, ...] | None = None,
+    **weights: int,
 ) -> torch.export.ExportedProgram:
     """The exported program of the PT2E flow with torchao's XNNPACK quantizer, or with ours;
-    calibrated on `inputs` if on nothing else."""
+    calibrated on `inputs` if on nothing else. weights: weight_qmin and weight_qmax."""
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
     if ours:
@@ -39,7 +40,9 @@ def pt2e(
 
     with torch.no_grad():
         graph = torch.export.export(module.eval(), inputs, dynamic_shapes=dynamic_shapes).module()
-        config = get_symmetric_quantization_config(is_per_channel=per_channel, is_dynamic=dynamic)
+        config = get_symmetric_quantization_config(
+            is_per_channel=per_channel, is_dynamic=dynamic, **weights
+        )
         prepared = prepare_pt2e(graph, XNNPACKQuantizer().set_global(config))
         prepared(*(calibration or inputs))
         return torch.export.export(convert_pt2e(prepared), inputs, dynamic_shapes=dynamic_shapes)

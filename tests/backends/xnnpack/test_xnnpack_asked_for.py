@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from quantized import pt2e
+from quantized import QCINT4, QCINT8, node_types, pt2e
 from torch import nn
 
 import edgewise
@@ -175,4 +176,30 @@ def test_a_part_of_the_range_is_delegated(dynamic: bool) -> None:
     assert edge.delegation_report().share() == 1
     want = exported.module()(3 * x).detach().numpy()
     got = np.asarray(edgewise.load(edge.to_executorch().buffer)(3 * x))
+    assert np.abs(got - want).max() <= 0.012 * np.abs(want).max()
+
+
+@pytest.mark.parametrize(
+    ("make", "shape", "filter"),
+    [
+        (lambda: nn.Linear(24, 10), (3, 24), QCINT4),
+        (lambda: nn.Linear(25, 10), (3, 25), QCINT8),
+        (lambda: nn.Conv2d(4, 6, 3), (1, 4, 6, 5), QCINT8),
+    ],
+    ids=["linear", "linear of odd rows", "convolution"],
+)
+def test_4_bits_a_channel_are_8_where_there_is_no_kernel(
+    make: Callable[[], nn.Module], shape: tuple[int, ...], filter: int
+) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(shape)
+    exported = pt2e(make(), (x,), dynamic=True, ours=True, weight_qmin=-8, weight_qmax=7)
+    edge = edgewise.to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
+    assert edge.delegation_report().share() == 1
+    buffer = edge.to_executorch().buffer
+    (graph,) = payloads(buffer)
+    (types,) = [types for kind, types in node_types(graph) if "Conv2d" in kind or "Fully" in kind]
+    assert types[1] == filter
+    want = exported.module()(x).detach().numpy()
+    got = np.asarray(edgewise.load(buffer)(x))
     assert np.abs(got - want).max() <= 0.012 * np.abs(want).max()
