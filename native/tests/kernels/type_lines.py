@@ -51,7 +51,8 @@ def _line(case: str) -> str | None:
 
 def type_lines(folder: Path) -> list[str]:
     """One line for each kernel that has a case, the shortest of its cases with the first type, few
-    others and elements (some functions of none refuse integers); and those written by hand, of kernels whose results PyTorch does not give."""
+    others and elements (some functions of none refuse integers); and those written by hand, of
+    kernels whose results PyTorch does not give."""
     best: dict[str, tuple[int, int, bool, int, str]] = {}
     for path in sorted(folder.glob("*.txt")):
         for case in path.read_text().splitlines():
