@@ -12,7 +12,18 @@ from xnnpack_cases import ACCEPTED, ASKED, REFUSED, UNREACHED
 
 from edgewise.backends.xnnpack.rows import all_rows
 from edgewise.edge.program import Constants
-from support import RUNTIMES, assert_close, eager64, export, lower, operators, run_ours
+from support import (
+    RUNTIMES,
+    Fn,
+    assert_close,
+    eager64,
+    export,
+    kinds,
+    lower,
+    operators,
+    payloads,
+    run_ours,
+)
 
 pytestmark = pytest.mark.matrix
 
@@ -102,3 +113,32 @@ def test_documentation_table_is_made_of_the_rows() -> None:
         assert row.name
         assert row.targets
         assert all(c.rule for c in row.constraints)
+
+
+ROWS = torch.linspace(-2, 2, 12).reshape(2, 6)
+SQUARE = torch.linspace(-1, 1, 24).reshape(6, 4)
+NODES = {
+    "sigmoid": (Fn(torch.sigmoid), ROWS, ["Clamp", "Sigmoid"]),
+    "sigmoid: half": (Fn(torch.sigmoid), ROWS.half(), ["Sigmoid"]),
+    "addmm: a layer": (
+        Fn(lambda x, w, b: torch.addmm(b, x, w), w=SQUARE, b=torch.arange(4.0)),
+        ROWS,
+        ["FullyConnected"],
+    ),
+    "addmm: one number": (
+        Fn(lambda x, w, b: torch.addmm(b, x, w), w=SQUARE, b=torch.tensor([0.5])),
+        ROWS,
+        ["FullyConnected"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_nodes(name: str) -> None:
+    """Which nodes a row makes, and that they compute the same."""
+    module, x, expected = NODES[name]
+    pte = lower(module, (x,)).buffer
+    (graph,) = payloads(pte)
+    assert kinds(graph) == expected
+    bound = {} if x.dtype == torch.float32 else {"rel": 1e-3}
+    assert_close(run_ours(pte, (x,))[0], eager64(module, (x,)), **bound)
