@@ -142,3 +142,10 @@ def test_nodes(name: str) -> None:
     assert kinds(graph) == expected
     bound = {} if x.dtype == torch.float32 else {"rel": 1e-3}
     assert_close(run_ours(pte, (x,))[0], eager64(module, (x,)), **bound)
+
+
+@pytest.mark.parametrize("name", ["LSTMCell", "GRUCell"])
+def test_cells_are_kept_whole(name: str) -> None:
+    module = getattr(torch.nn, name)(6, 4)
+    report = lower(module, (ROWS,)).delegation_report()
+    assert {n.operator for n in report.nodes} >= {f"aten.{name[:-4].lower()}_cell.default"}
