@@ -184,6 +184,7 @@ TEST(Load, ShowsControlCharactersOfNames) {
 TEST(Load, DescribesMethods) {
   const auto program = load(add_file());
   const MethodInfo info = program.value()->method_info("forward").value();
+  EXPECT_EQ(info.name, "forward");
   EXPECT_EQ(info.inputs.size(), 1u);
   EXPECT_EQ(info.inputs[0].kind, "Tensor");
   EXPECT_EQ(info.inputs[0].nbytes, 16u);

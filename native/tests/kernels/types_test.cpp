@@ -58,6 +58,19 @@ TEST(KernelTable, HasARowForEveryKernel) {
   }
 }
 
+// No kernel reads an argument before it has seen that all are of their kind.
+TEST(KernelTable, RefusesArgumentsOfOtherKinds) {
+  for (const std::string& name : kernel_names()) {
+    const KernelEntry* kernel = find_kernel_of_level(kernel_level(), name);
+    ASSERT_NE(kernel, nullptr) << name;
+    std::vector<Value> texts(kernel->argument_count + 1, Value(std::string("text")));
+    std::vector<Value*> arguments;
+    for (Value& text : texts) arguments.push_back(&text);
+    KernelContext context(kernel->name, arguments);
+    EXPECT_FALSE(kernel->function(context).ok()) << name;
+  }
+}
+
 TEST(KernelTable, ListsTheTypesThatKernelsTake) {
   std::ifstream file(std::filesystem::path(__FILE__).parent_path() / "cases" / "by_type.tsv");
   std::string line;
