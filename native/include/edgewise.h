@@ -163,7 +163,8 @@ typedef struct edgewise_load_options {
 #define EDGEWISE_LOAD_OPTIONS_INIT \
   { sizeof(edgewise_load_options), 0, 0, 0, NULL, 0, 0 }
 
-/* Maps the file; it must not change while the program is in use. `options` may be null. */
+/* Maps the file; it must not change while the program is in use (where it is cut short, calls that
+ * read what is gone fail). `options` may be null. */
 EDGEWISE_API edgewise_code edgewise_program_load_file(const char* path,
                                                       const edgewise_load_options* options,
                                                       edgewise_program** result);

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 import torch
 
 import edgewise
+from edgewise.cli import main
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD of a layer for Linux")
 
@@ -48,8 +50,20 @@ COMMANDS = {
     "run, .npy": ["run", "{in}/net.pte", "-o", "{out}/y.npy"],
     "run, .npz": ["run", "{in}/net.pte", "-o", "{out}/y.npz"],
     "profile": ["profile", "{in}/net.pte", "-o", "{out}/profile.json"],
+    "profile, a trace": ["profile", "{in}/net.pte", "--trace", "{out}/trace.json"],
     "report": ["report", "{in}/net.pte", "-o", "{out}/report.html"],
+    "ethosu trace": ["ethosu", "trace", "{npu}", "-o", "{out}/trace.json"],
 }
+"""All that write files, with those of the slow tests below. {npu}: a payload."""
+SLOW = {
+    "compile, ethosu": [
+        *["compile", "{in}/model.py:net", "-q", "--backend", "ethos-u55-128"],
+        *["--quantize", "int8", "-o", "{out}/npu.pte"],
+    ],
+    "compare": ["compare", "{in}/model.py:net", "-q", "--svg", "{out}/layers.svg"],
+    "ethosu package": ["ethosu", "package", "{in}/npu.pte", "-o", "{out}/firmware"],
+}
+PAYLOAD = HERE.parent / "fuzz" / "corpus" / "ethosu" / "ethos-u55-128.bin"
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +103,10 @@ def worker(layer: Path, folder: Path) -> Iterator[subprocess.Popen[str]]:
 def wrong(process: subprocess.Popen[str], words: list[str], folder: Path) -> Any:
     assert process.stdin is not None
     assert process.stdout is not None
-    given = [word.replace("{in}", str(folder)) for word in words]
+    places = {"{in}": str(folder), "{npu}": str(PAYLOAD)}
+    given = words
+    for sign, path in places.items():
+        given = [word.replace(sign, path) for word in given]
     process.stdin.write(json.dumps({"words": given, "kinds": KINDS}) + "\n")
     process.stdin.flush()
     return json.loads(process.stdout.readline() or '["the process ended"]')
@@ -100,6 +117,61 @@ def test_each_call_that_writes_fails(
     name: str, worker: subprocess.Popen[str], folder: Path
 ) -> None:
     assert wrong(worker, COMMANDS[name], folder) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOW)
+def test_each_call_that_writes_fails_slowly(
+    name: str, worker: subprocess.Popen[str], folder: Path
+) -> None:
+    words = SLOW[name]
+    if "ethosu" in name:
+        pytest.importorskip("ethosu.vela")
+    if "{in}/npu.pte" in words:
+        npu = folder / "npu.pte"
+        made = [word.replace("{in}", str(folder)) for word in SLOW["compile, ethosu"]]
+        assert main([word.replace("{out}/npu.pte", str(npu)) for word in made]) == 0
+    assert wrong(worker, words, folder) == []
+
+
+SWEEP = """
+models: {net: "model.py:net"}
+backends: [xnnpack]
+quantize: [none]
+latency: false
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ENOSPC", "EIO", "short"])
+def test_a_sweep_goes_on_after_a_fault(
+    kind: str, layer: Path, folder: Path, tmp_path: Path
+) -> None:
+    """The n-th call that writes fails in each of its processes: what is there is whole, and the
+    next run makes the rest."""
+    (folder / "plan.yaml").write_text(SWEEP)
+    out = tmp_path / "results"
+    command = [sys.executable, "-m", "edgewise", "sweep", folder / "plan.yaml", "-q", "-j", "1"]
+
+    def sweep(**faults: str) -> subprocess.CompletedProcess[str]:
+        given = {**os.environ, **faults}
+        words = [*command, "--retry-errors", "-o", out]
+        return subprocess.run(words, env=given, capture_output=True, text=True)
+
+    for number in (1, 2, 3, 5, 8):
+        shutil.rmtree(out, ignore_errors=True)
+        done = sweep(
+            LD_PRELOAD=str(layer), FAULT_AT=str(number), FAULT_KIND=kind, FAULT_FOLDER=str(out)
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        told = done.stderr + done.stdout
+        assert "[Errno" in told or "space" in told or "output error" in told, told
+        assert not list(out.rglob("*.part"))
+        done = sweep()
+        assert done.returncode == 0, done.stderr
+        (row,) = [json.loads(line) for line in (out / "rows.jsonl").read_text().splitlines()]
+        assert row["status"] == "ok", row
+        assert (out / "index.html").stat().st_size
 
 
 @pytest.mark.slow
@@ -158,8 +230,6 @@ NOWHERE = {
 
 @pytest.mark.parametrize("name", NOWHERE)
 def test_no_place_to_write(name: str, folder: Path, tmp_path: Path, capsys: Any) -> None:
-    from edgewise.cli import main
-
     if "{closed}" in str(NOWHERE[name]) and os.geteuid() == 0:
         pytest.skip("nothing is closed to root")
     tmp_path.chmod(0o500)

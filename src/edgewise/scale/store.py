@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import uuid
 from pathlib import Path
 from typing import Any
 
+from edgewise.files import write_whole
 from edgewise.scale.task import Outcome, digest
 
 _RESULTS = "results"
@@ -77,11 +77,5 @@ class Store:
             self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
             self._fs.pipe_file(path, data)
             return
-        final = Path(path)
-        final.parent.mkdir(parents=True, exist_ok=True)
-        part = final.with_name(f".{final.name}.{uuid.uuid4().hex[:8]}.part")
-        try:
-            part.write_bytes(data)
-            os.replace(part, final)
-        finally:
-            part.unlink(missing_ok=True)
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        write_whole({path: [data]})
