@@ -58,7 +58,7 @@ COMMANDS = {
 SLOW = {
     "compile, ethosu": [
         *["compile", "{in}/model.py:net", "-q", "--backend", "ethos-u55-128"],
-        *["--quantize", "int8", "-o", "{out}/npu.pte"],
+        *["--quantize", "int8", "--calibration", "{in}/x.npy", "-o", "{out}/npu.pte"],
     ],
     "compare": ["compare", "{in}/model.py:net", "-q", "--svg", "{out}/layers.svg"],
     "ethosu package": ["ethosu", "package", "{in}/npu.pte", "-o", "{out}/firmware"],
