@@ -1,18 +1,12 @@
 # What a build takes from a cache is linked into it: caches are this user's alone.
 include_guard(GLOBAL)
 
-# Makes `folder` if it is not there, for this user alone. Stops if others may have put something into
-# it: it is another user's, no folder, or others may write to it, or something in it is another user's.
-function(edgewise_private_cache folder)
-  if(NOT EXISTS "${folder}" AND NOT IS_SYMLINK "${folder}")
-    file(MAKE_DIRECTORY "${folder}")
-    file(CHMOD "${folder}" DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
-  endif()
-  # -H: a cache on another disk may be reached through a link.
+# Stops if something in `folder` is another user's, or ARGN, further conditions of find, finds some.
+function(edgewise_require_own folder)
   execute_process(COMMAND id -u OUTPUT_VARIABLE user OUTPUT_STRIP_TRAILING_WHITESPACE)
+  # -H: a cache on another disk may be reached through a link.
   execute_process(
-    COMMAND find -H "${folder}" "(" ! -user "${user}" -o -path "${folder}" "(" ! -type d -o -perm -020
-            -o -perm -002 ")" ")" -print
+    COMMAND find -H "${folder}" ${ARGN} ! -user "${user}" -print
     OUTPUT_VARIABLE others ERROR_VARIABLE failure RESULT_VARIABLE result)
   if(others OR NOT result EQUAL 0)
     string(REGEX REPLACE "\n.*" "" first "${others}${failure}")
@@ -20,5 +14,16 @@ function(edgewise_private_cache folder)
       "one else; got '${first}'; try removing it, chmod go-w, or "
       "-DEDGEWISE_CACHE_DIR=/a/folder/of/your/own")
   endif()
+endfunction()
+
+# Makes the cache if it is not there, and has it for this user alone. Stops if others may have put
+# something into it. Deeper than its first level is looked where something is taken from.
+function(edgewise_private_cache folder)
+  if(NOT EXISTS "${folder}" AND NOT IS_SYMLINK "${folder}")
+    file(MAKE_DIRECTORY "${folder}")
+    file(CHMOD "${folder}" DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+  endif()
+  edgewise_require_own("${folder}" -maxdepth 1 -path "${folder}"
+    "(" ! -type d -o -perm -020 -o -perm -002 ")" -print -o)
   file(CHMOD "${folder}" DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
 endfunction()

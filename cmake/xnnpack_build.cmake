@@ -21,8 +21,12 @@ function(edgewise_xnnpack_prefix out version)
   string(SHA256 key "${key}")
   string(SUBSTRING "${key}" 0 12 key)
   string(TOLOWER "${CMAKE_C_COMPILER_ID}${CMAKE_C_COMPILER_VERSION}" compiler)
-  set(${out} "${EDGEWISE_CACHE_DIR}/xnnpack-${version}-${CMAKE_SYSTEM_PROCESSOR}-${compiler}-${key}"
-      PARENT_SCOPE)
+  set(prefix
+      "${EDGEWISE_CACHE_DIR}/xnnpack-${version}-${CMAKE_SYSTEM_PROCESSOR}-${compiler}-${key}")
+  if(IS_DIRECTORY "${prefix}")
+    edgewise_require_own("${prefix}")
+  endif()
+  set(${out} "${prefix}" PARENT_SCOPE)
 endfunction()
 
 # Runs a step of the build; on failure shows the end of its log and stops.

@@ -194,12 +194,21 @@ def test_a_cache_of_the_build(tmp_path: Path) -> None:
         place.chmod(0o755)
 
 
-def cmake_cache(place: Path) -> str:
+def test_a_library_of_another_deep_in_what_is_linked(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    place = tmp_path / "a" / "xnnpack"
+    (place / "lib").mkdir(parents=True)
+    place.chmod(0o775)  # as with umask 002: nobody else comes through the cache to it
+    assert cmake_cache(place, "edgewise_require_own") == ""
+    holds_another(place / "lib" / "deep")
+    assert "deep/libXNNPACK.a" in cmake_cache(place, "edgewise_require_own")
+
+
+def cmake_cache(place: Path, function: str = "edgewise_private_cache") -> str:
     """What CMake says of a cache, on one line."""
     script = place.parent.parent / f"{place.parent.name}.cmake"
-    script.write_text(
-        f'include("{ROOT}/cmake/private_cache.cmake")\nedgewise_private_cache("{place}")\n'
-    )
+    script.write_text(f'include("{ROOT}/cmake/private_cache.cmake")\n{function}("{place}")\n')
     done = subprocess.run(["cmake", "-P", script], capture_output=True, text=True)
     assert (done.returncode != 0) == ("CMake Error" in done.stderr)
     return " ".join(done.stderr.split())
