@@ -254,8 +254,8 @@ MORE: dict[str, Net] = {
     "norms": Net(lambda: nn.Sequential(Rms(), nn.LayerNorm(16), nn.Linear(16, 4)), (ROWS,)),
     "normalized": Net(lambda: Fn(lambda x: F.normalize(x, dim=-1)), (M,)),
     # Embeddings.
-    "bag_8": Net(lambda: Bag(8), (LETTERS,)),
-    "bag_4": Net(lambda: Bag(4), (LETTERS,)),
+    "bag_8": Net(lambda: Bag(8), (LETTERS,), config="packed"),
+    "bag_4": Net(lambda: Bag(4), (LETTERS,), config="packed"),
     "bag_padding": Net(lambda: nn.Embedding(8, 16, padding_idx=0), (IDS,), half=True),
     # Control flow.
     "cond_nested": Net(NestedCond, calls=((M + 2,), (M - 2,), (abs(M),))),

@@ -32,6 +32,7 @@ class Net:
     quantize: tuple[str, ...] = ()
     dynamic: Any = None
     config: str = ""
+    """"external": weights beside the file. "packed": the peer packs its embeddings."""
     peer: bool = True
     """Whether the peer lowers it, too."""
 

@@ -8,7 +8,12 @@ from typing import Any
 
 import torch
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from executorch.exir import (
+    EdgeCompileConfig,
+    ExecutorchBackendConfig,
+    to_edge,
+    to_edge_transform_and_lower,
+)
 
 
 def lower(variant: Any) -> tuple[bytes, bytes | None]:
@@ -22,7 +27,7 @@ def lower(variant: Any) -> tuple[bytes, bytes | None]:
             name: torch.export.export(m, inputs, dynamic_shapes=variant.net.dynamic)
             for name, m in modules.items()
         }
-    made = to_edge_transform_and_lower(programs, partitioner=[XnnpackPartitioner()])
+    made = with_packed_embeddings(programs) if variant.net.config == "packed" else edge(programs)
     if variant.net.config != "external":
         return made.to_executorch().buffer, None
     program = made.to_executorch(ExecutorchBackendConfig(external_constants=True))
@@ -30,6 +35,32 @@ def lower(variant: Any) -> tuple[bytes, bytes | None]:
         program.write_tensor_data_to_file(folder)
         (file,) = Path(folder).iterdir()
         return program.buffer, file.read_bytes()
+
+
+def edge(programs: dict[str, Any]) -> Any:
+    """In one step; in two where the release keeps linear layers of branches whole, and then
+    refuses them."""
+    try:
+        return to_edge_transform_and_lower(programs, partitioner=[XnnpackPartitioner()])
+    except RuntimeError as cause:
+        if "was not decomposed or delegated" not in str(cause):
+            raise
+        return to_edge(programs).to_backend(XnnpackPartitioner())
+
+
+def with_packed_embeddings(programs: dict[str, Any]) -> Any:
+    """Its embedding kernels on packed 4 and 8 bits, in place of torchao's dequantization. Nothing
+    is delegated: its passes for XNNPACK do not take such a program."""
+    from executorch.exir.passes.constant_prop_pass import constant_prop_pass
+    from executorch.exir.passes.quant_fusion_pass import QuantFusionPass, _get_node_value_dict
+    from release_facts import load_libraries
+
+    load_libraries()
+    made = to_edge(programs, compile_config=EdgeCompileConfig(_check_ir_validity=False))
+    values = _get_node_value_dict(made.exported_program())
+    made = made.transform([QuantFusionPass(_fix_node_meta_val=True, node_value_dict=values)])
+    constant_prop_pass(made.exported_program())
+    return made
 
 
 def quantized(module: Any, inputs: tuple[Any, ...], variant: Any) -> Any:
