@@ -159,12 +159,17 @@ def lowered() -> Callable[[dict[str, Case], str], Any]:
     return once
 
 
+NEEDS_2_13 = ("max_pool2d", "avg_pool2d")
+"""Torch's own export of them guards the width before 2.13."""
+
 BOTH = ["ours", pytest.param("peer", marks=pytest.mark.peer)]
 
 
 @pytest.mark.parametrize("runtime", BOTH)
 @pytest.mark.parametrize("name", DELEGATED)
 def test_delegated(name: str, runtime: str, lowered: Callable) -> None:
+    if name in NEEDS_2_13 and str(torch.__version__) < "2.13":
+        pytest.skip("torch.export of 2.12 takes it for every other width only")
     case, program = DELEGATED[name], lowered(DELEGATED, name)
     assert operators(program.buffer) == ["delegate"], program.delegation_report()
     check(case, program.buffer, runtime)
