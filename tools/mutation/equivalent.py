@@ -15,9 +15,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "src/edgewise/backends/xnnpack/rows/elementwise.py",
         "SURE = (-200.0, 200.0)",
         "SURE = (-(2 * 200.0), 200.0)",
-    ): (
-        "exp(-104) rounds to 0 in float32: a sigmoid is 0 at both bounds; NaN begins at 1e26"
-    ),
+    ): ("exp(-104) rounds to 0 in float32: a sigmoid is 0 at both bounds; NaN begins at 1e26"),
     ("native/core/data_file.cpp", "uint64_t end = 0;", "uint64_t end = 1;"): (
         "checked_add writes it before it is read, or the function has returned"
     ),
