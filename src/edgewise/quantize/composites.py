@@ -7,7 +7,7 @@ do not know. The arguments are those of the ATen operator.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -357,11 +357,13 @@ MOVES: dict[object, Decomposition | None] = {
 }
 
 
-def multiply_as_linear(model: GraphModule) -> bool:
-    """Linear layers in the place of products with a constant matrix."""
+def multiply_as_linear(model: GraphModule, wanted: Callable[[Node], bool]) -> bool:
+    """Linear layers in the place of products with a constant matrix; of nodes that are `wanted`."""
     changed = False
     for target in (aten.mm.default, aten.matmul.default, aten.addmm.default):
-        changed |= replace_calls(model, target, lambda node: _linear(model, node))
+        changed |= replace_calls(
+            model, target, lambda node: _linear(model, node) if wanted(node) else None
+        )
     return changed
 
 

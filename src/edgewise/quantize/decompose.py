@@ -27,8 +27,13 @@ Decomposition = Callable[..., Any]
 does not compute, or NotImplemented, and the call stays."""
 
 
-def decompose(model: GraphModule, targets: Mapping[Any, Decomposition | None]) -> bool:
-    """Puts smaller operators in the place of calls of `targets`, in place; whether it did.
+def decompose(
+    model: GraphModule,
+    targets: Mapping[Any, Decomposition | None],
+    wanted: Callable[[Node], bool] = lambda node: True,
+) -> bool:
+    """Puts smaller operators in the place of calls of `targets` that are `wanted`, in place;
+    whether it did.
 
     targets: None stands for torch's decomposition. What comes out is decomposed again where it is
     one of them. What is computed from constants alone becomes a constant; of parameters, a
@@ -36,7 +41,11 @@ def decompose(model: GraphModule, targets: Mapping[Any, Decomposition | None]) -
     be the example's.
     """
     changed = False
-    pending = [n for n in model.graph.nodes if n.op == "call_function" and n.target in targets]
+    pending = [
+        n
+        for n in model.graph.nodes
+        if n.op == "call_function" and n.target in targets and wanted(n)
+    ]
     while pending:
         node = pending.pop()
         made = _inline(model, node, targets[node.target])

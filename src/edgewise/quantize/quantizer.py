@@ -155,6 +155,12 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
             return has_weights(node) or is_product(node)
         return True
 
+    def _is_static(self, node: Node) -> bool:
+        """Whether the settings give the node's operands scales that are known before."""
+        config = self._selection.of(node)
+        activation = None if config is None else config.input_activation
+        return activation is not None and not activation.is_dynamic
+
     def _unknown(self, node: Node) -> str:
         if is_product(node) and not self._weights.isdisjoint(node.all_input_nodes):
             return "a product with a weight that is no layer's; try torch.nn.functional.linear"

@@ -13,8 +13,9 @@ import torch.nn.functional as F
 from ethosu_reference import SPECS, compare, partitioned, parts, quantized
 from torch import nn
 
-from edgewise.backends.ethosu import vela
+from edgewise.backends.ethosu import EthosUQuantizer, vela
 from edgewise.backends.ethosu.simulator import Simulator
+from edgewise.quantize._torchao import prepare_pt2e
 from support import Fn
 
 Shape = tuple[int, ...]
@@ -215,3 +216,10 @@ def test_all_of_it_is_one_delegate(name: str) -> None:
         simulator = Simulator(vela.compile_tosa(found.tosa, SPECS[family]).program)
         for got, want in zip(simulator.run(found.inputs), found.outputs, strict=True):
             np.testing.assert_array_equal(got.reshape(want.shape), want, family)
+
+
+def test_what_stays_in_floating_point_stays_whole() -> None:
+    quantizer = EthosUQuantizer().set_module_name("layer", None)
+    model, x = Recurrent(nn.LSTM).eval(), torch.randn(2, 2, 6)
+    prepared = prepare_pt2e(torch.export.export(model, (x,)).module(), quantizer)
+    assert torch.ops.aten.lstm.input in {n.target for n in prepared.graph.nodes}

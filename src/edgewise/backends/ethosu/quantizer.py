@@ -205,12 +205,12 @@ class EthosUQuantizer(TableQuantizer):
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Composite operators become steps that the table has: recurrent layers, attention,
         gates, divisions by what is computed, clamps by tensors, pieces. Called by
-        `prepare_pt2e`."""
+        `prepare_pt2e`. What is to stay in floating point stays whole."""
         spec = self.compile_spec
         _use_int32(model, gathers=spec is not None and spec.processor.family == "U85")
         split_attention(model, causal=True)
-        multiply_as_linear(model)
-        decompose(model, _COMPOSITES)
+        multiply_as_linear(model, self._is_static)
+        decompose(model, _COMPOSITES, self._is_static)
         split_gates(model)
         split_deviations(model)
         split_divisions(model)

@@ -170,11 +170,5 @@ class XNNPACKQuantizer(TableQuantizer):
         split_pieces(model, self._is_static)
         return model
 
-    def _is_static(self, node: Node) -> bool:
-        """Whether the settings give the node's operands scales that are known before."""
-        config = self._selection.of(node)
-        activation = None if config is None else config.input_activation
-        return activation is not None and not activation.is_dynamic
-
 
 __all__ = ["XNNPACKQuantizer"]
