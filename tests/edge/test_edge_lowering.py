@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.matrix
 
 aten = torch.ops.aten
 X = (torch.randn(3, 4),)
+lstm = torch.nn.LSTM(4, 2, batch_first=True)
 
 
 def snapshot(program: torch.export.ExportedProgram) -> tuple[Any, ...]:
@@ -203,6 +205,18 @@ def test_partitioners_transform_what_was_exported() -> None:
     assert_close(run_ours(program.buffer, X)[0], [X[0].cos() * 2])
     assert_close(run_ours(program.buffer, X, method="other")[0], [net(*X)])
     assert same(snapshot(programs["forward"]), before)
+
+
+@pytest.mark.parametrize("used", [0, 1, 2])
+def test_lstm_states_of_another_shape(used: int) -> None:
+    """As torch.export of 2.12 records them: refused, if they are used."""
+    program = export(Fn(lambda x: lstm(x)[0] if used == 0 else lstm(x)[1][used - 1]), (X[0][None],))
+    (node,) = (n for n in calls(program.graph) if n.target == aten.lstm.input)
+    y, *states = node.meta["val"]
+    rule = r"first, \(1, 1, 2\); got \(1, 1, 1, 2\)"
+    node.meta["val"] = (y, *(s if s.dim() == 4 else s.unsqueeze(0) for s in states))
+    with pytest.raises(InvalidGraphError, match=rule) if used else nullcontext():
+        edgewise.to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
 
 
 def test_a_transform_that_returns_nothing() -> None:

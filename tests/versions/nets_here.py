@@ -8,9 +8,13 @@ import tempfile
 import warnings
 from pathlib import Path
 
+import torch
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "interop" / "releases"), str(ROOT / "tools")]
 
+# torch.export of 2.12 gives an LSTM's last states a dimension more.
+NEEDS_2_13 = {"lstm"} if torch.__version__ < "2.13" else set()
 NEEDS_EXECUTORCH = {"llama_cache"}
 """ExecuTorch's own operators are in its package."""
 
@@ -22,7 +26,8 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        chosen = [v for v in variants().values() if v.name not in NEEDS_EXECUTORCH]
+        left_out = NEEDS_EXECUTORCH | NEEDS_2_13
+        chosen = [v for v in variants().values() if v.name not in left_out]
         rows = ours.write_all(chosen, folder)
         rows += ours.run_all(folder)
     bad = [row for row in rows if row["result"] != "ok"]

@@ -32,6 +32,7 @@ from edgewise.edge.program import copy_program, drop_unused_constants, mark_stat
 from edgewise.edge.quantization_parameters import check_quantization
 from edgewise.edge.quantized_embeddings import fuse_quantized_embeddings
 from edgewise.edge.quantized_linears import recompose_linears
+from edgewise.edge.recurrent_states import check_recurrent_states
 from edgewise.edge.settle_sizes import settle_sizes
 from edgewise.edge.unwrap_subclasses import unwrap_subclasses
 
@@ -62,6 +63,7 @@ def to_edge_program(
     once, for torch to functionalise it. Bodies of control flow are programs of their own.
     """
     timings = timings or Timings()
+    check_recurrent_states(program)
     edge = copy_program(program)
     start = time.perf_counter()
     inline_regions(edge, program.graph_module)

@@ -1,0 +1,36 @@
+"""Last states of LSTMs have the shapes of their first ones.
+
+torch.export of torch 2.12 gives those of `aten.lstm` a leading dimension more than PyTorch itself
+(recorded as (1, 1, 2, 8) for (1, 2, 8)), and traces with that what is computed from them.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+from torch.export import ExportedProgram
+
+from edgewise.edge.graph import arguments, calls
+from edgewise.errors import InvalidGraphError, at_node
+
+_LSTMS = (torch.ops.aten.lstm.input, torch.ops.aten.lstm.data)
+
+
+def check_recurrent_states(program: ExportedProgram) -> None:
+    """Raises InvalidGraphError where a last state that is used has another shape than the first."""
+    for node in calls(program.graph):
+        if node.target not in _LSTMS:
+            continue
+        first = arguments(node)["hx"]
+        for user in node.users:
+            if user.target is not operator.getitem or user.args[1] == 0 or not user.users:
+                continue
+            found = tuple(node.meta["val"][user.args[1]].shape)
+            want = tuple(first[user.args[1] - 1].meta["val"].shape)
+            if found != want:
+                raise InvalidGraphError(
+                    f"{at_node(node)} the last state of an LSTM must have the shape of its first, "
+                    f"{want}; got {found} of torch.export {torch.__version__}; try torch 2.13 or "
+                    "later, or a model that uses the sequence alone"
+                )
