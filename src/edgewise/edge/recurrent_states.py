@@ -7,6 +7,7 @@ torch.export of torch 2.12 gives those of `aten.lstm` a leading dimension more t
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -22,12 +23,13 @@ def check_recurrent_states(program: ExportedProgram) -> None:
     for node in calls(program.graph):
         if node.target not in _LSTMS:
             continue
-        first = arguments(node)["hx"]
+        first: Any = arguments(node)["hx"]
         for user in node.users:
-            if user.target is not operator.getitem or user.args[1] == 0 or not user.users:
+            place: Any = user.args[1] if user.target is operator.getitem else 0
+            if place == 0 or not user.users:
                 continue
-            found = tuple(node.meta["val"][user.args[1]].shape)
-            want = tuple(first[user.args[1] - 1].meta["val"].shape)
+            found = tuple(node.meta["val"][place].shape)
+            want = tuple(first[place - 1].meta["val"].shape)
             if found != want:
                 raise InvalidGraphError(
                     f"{at_node(node)} the last state of an LSTM must have the shape of its first, "
