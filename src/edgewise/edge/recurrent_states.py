@@ -19,7 +19,7 @@ _LSTMS = (torch.ops.aten.lstm.input, torch.ops.aten.lstm.data)
 
 
 def check_recurrent_states(program: ExportedProgram) -> None:
-    """Raises InvalidGraphError where a last state that is used has another shape than the first."""
+    """Raises InvalidGraphError where a last state that is used has other dimensions than the first."""
     for node in calls(program.graph):
         if node.target not in _LSTMS:
             continue
@@ -30,7 +30,7 @@ def check_recurrent_states(program: ExportedProgram) -> None:
                 continue
             found = tuple(node.meta["val"][place].shape)
             want = tuple(first[place - 1].meta["val"].shape)
-            if found != want:
+            if len(found) != len(want):  # sizes may be symbolic
                 raise InvalidGraphError(
                     f"{at_node(node)} the last state of an LSTM must have the shape of its first, "
                     f"{want}; got {found} of torch.export {torch.__version__}; try torch 2.13 or "
