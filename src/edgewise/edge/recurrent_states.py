@@ -19,7 +19,7 @@ _LSTMS = (torch.ops.aten.lstm.input, torch.ops.aten.lstm.data)
 
 
 def check_recurrent_states(program: ExportedProgram) -> None:
-    """Raises InvalidGraphError where a last state that is used has other dimensions than the first."""
+    """Raises InvalidGraphError where a last state that is used has too many dimensions."""
     for node in calls(program.graph):
         if node.target not in _LSTMS:
             continue
