@@ -6,72 +6,6 @@
 namespace edgewise::xnnpack {
 namespace {
 
-xnn_unary_operator unary_operator(NodeKind kind) {
-  switch (kind) {
-    case NodeKind::kSigmoid:
-      return xnn_unary_sigmoid;
-    case NodeKind::kClamp:
-      return xnn_unary_clamp;
-    case NodeKind::kFloor:
-      return xnn_unary_floor;
-    case NodeKind::kConvert:
-      return xnn_unary_convert;
-    case NodeKind::kSquareRoot:
-      return xnn_unary_square_root;
-    case NodeKind::kCeiling:
-      return xnn_unary_ceiling;
-    case NodeKind::kHardswish:
-      return xnn_unary_hardswish;
-    case NodeKind::kLeakyRelu:
-      return xnn_unary_leaky_relu;
-    case NodeKind::kNegate:
-      return xnn_unary_negate;
-    case NodeKind::kSquare:
-      return xnn_unary_square;
-    case NodeKind::kElu:
-      return xnn_unary_elu;
-    case NodeKind::kAbs:
-      return xnn_unary_abs;
-    case NodeKind::kReciprocalSquareRoot:
-      return xnn_unary_reciprocal_square_root;
-    case NodeKind::kLog:
-      return xnn_unary_log;
-    case NodeKind::kGelu:
-      return xnn_unary_gelu;
-    case NodeKind::kTanh:
-      return xnn_unary_tanh;
-    case NodeKind::kExp:
-      return xnn_unary_exp;
-    case NodeKind::kSin:
-      return xnn_unary_sine;
-    case NodeKind::kCos:
-      return xnn_unary_cosine;
-    default:
-      return xnn_unary_invalid;
-  }
-}
-
-xnn_binary_operator binary_operator(NodeKind kind) {
-  switch (kind) {
-    case NodeKind::kAdd:
-      return xnn_binary_add;
-    case NodeKind::kDivide:
-      return xnn_binary_divide;
-    case NodeKind::kMinimum:
-      return xnn_binary_minimum;
-    case NodeKind::kMultiply:
-      return xnn_binary_multiply;
-    case NodeKind::kSubtract:
-      return xnn_binary_subtract;
-    case NodeKind::kMaximum:
-      return xnn_binary_maximum;
-    case NodeKind::kPrelu:
-      return xnn_binary_prelu;
-    default:
-      return xnn_binary_invalid;
-  }
-}
-
 // XNNPACK takes lists of sizes as size_t.
 struct Sizes {
   size_t items[kMaxRank] = {};
@@ -99,12 +33,12 @@ struct NodeBuilder {
 };
 
 xnn_status NodeBuilder::define_unary() const {
-  const xnn_unary_operator type = unary_operator(node.kind);
+  const xnn_unary_operator type = traits_of(node.kind).unary;
   if (type == xnn_unary_invalid) return xnn_status_unsupported_parameter;
   xnn_unary_params params{};
   if (node.kind == NodeKind::kClamp) params.clamp = {node.min, node.max};
-  if (node.kind == NodeKind::kElu) params.elu = {node.number};
-  if (node.kind == NodeKind::kLeakyRelu) params.leaky_relu = {node.number};
+  if (node.kind == NodeKind::kELU) params.elu = {node.number};
+  if (node.kind == NodeKind::kLeakyReLU) params.leaky_relu = {node.number};
   return xnn_define_unary(subgraph, type, &params, in(0), out(), 0);
 }
 
@@ -131,12 +65,12 @@ xnn_status NodeBuilder::define_convolution() const {
 
 xnn_status NodeBuilder::define_pooling() const {
   const Window& w = node.window;
-  if (node.kind == NodeKind::kAvgPool) {
+  if (node.kind == NodeKind::kAvgPooling2d) {
     return xnn_define_average_pooling_2d(subgraph, w.pad_top, w.pad_right, w.pad_bottom, w.pad_left,
                                          w.kernel[0], w.kernel[1], w.stride[0], w.stride[1],
                                          node.min, node.max, in(0), out(), node.flags);
   }
-  if (node.kind == NodeKind::kArgMaxPool) {
+  if (node.kind == NodeKind::kArgMaxPooling2d) {
     return xnn_define_argmax_pooling_2d(subgraph, w.pad_top, w.pad_right, w.pad_bottom, w.pad_left,
                                         w.kernel[0], w.kernel[1], in(0), out(0), out(1), 0);
   }
@@ -191,7 +125,7 @@ xnn_status NodeBuilder::define() const {
   if (node.is_convolution()) return define_convolution();
   if (node.is_windowed()) return define_pooling();
   if (node.is_concatenation()) return define_concatenation();
-  if (const auto type = binary_operator(node.kind); type != xnn_binary_invalid) {
+  if (const auto type = traits_of(node.kind).binary; type != xnn_binary_invalid) {
     const xnn_binary_params params{node.min, node.max};
     return xnn_define_binary(subgraph, type, &params, in(0), in(1), out(), 0);
   }
@@ -203,24 +137,24 @@ xnn_status NodeBuilder::define() const {
       return xnn_define_softmax(subgraph, in(0), out(), 0);
     case NodeKind::kStaticTranspose:
       return xnn_define_static_transpose(subgraph, node.list.size(), list.items, in(0), out(), 0);
-    case NodeKind::kResizeBilinear:
+    case NodeKind::kStaticResizeBilinear2D:
       return xnn_define_static_resize_bilinear_2d(subgraph, list.items[0], list.items[1], in(0),
                                                   out(), node.flags);
-    case NodeKind::kConstantPad:
+    case NodeKind::kStaticConstantPad:
       return xnn_define_static_constant_pad(subgraph, list.items, list2.items, node.number, in(0),
                                             out(), 0);
-    case NodeKind::kGlobalAvgPool:
+    case NodeKind::kGlobalAvgPooling2d:
       return define_global_pool();
-    case NodeKind::kReshape:
+    case NodeKind::kStaticReshape:
       return xnn_define_static_reshape(subgraph, node.list.size(), list.items, in(0), out(), 0);
-    case NodeKind::kSlice:
+    case NodeKind::kStaticSlice:
       return xnn_define_static_slice(subgraph, node.list.size(), list.items, list2.items, in(0),
                                      out(), 0);
-    case NodeKind::kAttention:
+    case NodeKind::kScaledDotProductAttention:
       return xnn_define_scaled_dot_product_attention(subgraph, xnn_attention_logits_cap_type_none,
                                                      nullptr, in(0), in(1), in(2), in(3), in(4),
                                                      out(), 0);
-    case NodeKind::kBatchMatMul:
+    case NodeKind::kBatchMatrixMultiply:
       return xnn_define_batch_matrix_multiply(subgraph, in(0), in(1), out(), node.flags);
     case NodeKind::kCopy:
       return xnn_define_copy(subgraph, in(0), out(), 0);

@@ -5,20 +5,6 @@
 namespace edgewise::xnnpack {
 namespace {
 
-bool takes_bounds(NodeKind kind) {
-  switch (kind) {
-    case NodeKind::kFullyConnected:
-    case NodeKind::kConv2d:
-    case NodeKind::kDepthwiseConv2d:
-    case NodeKind::kConvTranspose2d:
-    case NodeKind::kAvgPool:
-    case NodeKind::kMaxPool:
-      return true;
-    default:
-      return false;
-  }
-}
-
 struct Folder {
   Graph& graph;
   std::vector<uint32_t> readers;   // of each value; an output has one more
@@ -34,7 +20,7 @@ struct Folder {
 
 bool Folder::fold_clamp(GraphNode* clamp) {
   GraphNode* before = sole_writer(clamp->inputs[0]);
-  if (before == nullptr || !takes_bounds(before->kind)) return false;
+  if (before == nullptr || traits_of(before->kind).bounds != Bounds::kAlways) return false;
   const GraphValue& from = graph.values[clamp->inputs[0]];
   const GraphValue& to = graph.values[clamp->outputs[0]];
   if (from.scale != to.scale || from.zero_point != to.zero_point) return false;
@@ -53,7 +39,7 @@ bool Folder::fold_clamp(GraphNode* clamp) {
 
 bool Folder::fold_pad(GraphNode* convolution) {
   GraphNode* pad = sole_writer(convolution->inputs[0]);
-  if (pad == nullptr || pad->kind != NodeKind::kConstantPad || pad->number != 0) return false;
+  if (pad == nullptr || pad->kind != NodeKind::kStaticConstantPad || pad->number != 0) return false;
   if ((convolution->flags & XNN_FLAG_TENSORFLOW_SAME_PADDING) != 0) return false;
   const auto& before = pad->list;
   const auto& after = pad->list2;

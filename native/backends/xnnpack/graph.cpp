@@ -5,69 +5,14 @@
 
 namespace edgewise::xnnpack {
 
-const char* name_of(NodeKind kind) {
-  static constexpr const char* kNames[] = {
-      "none",
-      "Add",
-      "FullyConnected",
-      "Softmax",
-      "Sigmoid",
-      "StaticTranspose",
-      "Clamp",
-      "Conv2d",
-      "Div",
-      "StaticResizeBilinear2D",
-      "StaticConstantPad",
-      "AvgPooling2d",
-      "Minimum",
-      "DepthwiseConv2d",
-      "MaxPooling2d",
-      "Multiply",
-      "Subtract",
-      "Floor",
-      "Convert",
-      "GlobalAvgPooling2d",
-      "StaticReshape",
-      "ArgMaxPooling2d",
-      "SquareRoot",
-      "Ceiling",
-      "Hardswish",
-      "LeakyReLU",
-      "Maximum",
-      "Negate",
-      "Square",
-      "ELU",
-      "Abs",
-      "PReLU",
-      "Concatenate2",
-      "Concatenate3",
-      "Concatenate4",
-      "StaticSlice",
-      "ScaledDotProductAttention",
-      "BatchMatrixMultiply",
-      "Concatenate5",
-      "ConvTranspose2d",
-      "ReciprocalSquareRoot",
-      "Log",
-      "Gelu",
-      "Tanh",
-      "Exp",
-      "Sin",
-      "Copy",
-      "Cos",
-  };
-  const auto index = static_cast<size_t>(kind);
-  return index < std::size(kNames) ? kNames[index] : "unknown";
-}
-
 bool GraphNode::is_convolution() const {
   return kind == NodeKind::kConv2d || kind == NodeKind::kDepthwiseConv2d ||
          kind == NodeKind::kConvTranspose2d;
 }
 
 bool GraphNode::is_windowed() const {
-  return is_convolution() || kind == NodeKind::kAvgPool || kind == NodeKind::kMaxPool ||
-         kind == NodeKind::kArgMaxPool;
+  return is_convolution() || kind == NodeKind::kAvgPooling2d || kind == NodeKind::kMaxPooling2d ||
+         kind == NodeKind::kArgMaxPooling2d;
 }
 
 bool GraphNode::is_bounded() const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backends/xnnpack/datatype.h"
+#include "backends/xnnpack/node_kinds.h"
 #include "backends/xnnpack/shape.h"
 #include "edgewise/status.h"
 
@@ -53,59 +54,6 @@ struct GraphValue {
   bool is_constant() const { return static_cast<bool>(data); }
   bool is_converted() const { return stored != DataType::kInvalid; }
 };
-
-// The numbers are those of the payload's union.
-enum class NodeKind : uint8_t {
-  kNothing = 0,
-  kAdd,
-  kFullyConnected,
-  kSoftmax,
-  kSigmoid,
-  kStaticTranspose,
-  kClamp,
-  kConv2d,
-  kDivide,
-  kResizeBilinear,
-  kConstantPad,
-  kAvgPool,
-  kMinimum,
-  kDepthwiseConv2d,
-  kMaxPool,
-  kMultiply,
-  kSubtract,
-  kFloor,
-  kConvert,
-  kGlobalAvgPool,
-  kReshape,
-  kArgMaxPool,
-  kSquareRoot,
-  kCeiling,
-  kHardswish,
-  kLeakyRelu,
-  kMaximum,
-  kNegate,
-  kSquare,
-  kElu,
-  kAbs,
-  kPrelu,
-  kConcatenate2,
-  kConcatenate3,
-  kConcatenate4,
-  kSlice,
-  kAttention,
-  kBatchMatMul,
-  kConcatenate5,
-  kConvTranspose2d,
-  kReciprocalSquareRoot,
-  kLog,
-  kGelu,
-  kTanh,
-  kExp,
-  kSin,
-  kCopy,
-  kCos,
-};
-const char* name_of(NodeKind kind);
 
 // Numbers for nodes with a window: height, then width.
 struct Window {

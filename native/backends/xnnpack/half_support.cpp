@@ -31,30 +31,8 @@ bool is_plain_conversion(const Graph& graph, const GraphNode& node) {
 }
 
 bool is_elementwise(NodeKind kind) {
-  switch (kind) {
-    case NodeKind::kSigmoid:
-    case NodeKind::kClamp:
-    case NodeKind::kFloor:
-    case NodeKind::kSquareRoot:
-    case NodeKind::kCeiling:
-    case NodeKind::kHardswish:
-    case NodeKind::kLeakyRelu:
-    case NodeKind::kNegate:
-    case NodeKind::kSquare:
-    case NodeKind::kElu:
-    case NodeKind::kAbs:
-    case NodeKind::kReciprocalSquareRoot:
-    case NodeKind::kLog:
-    case NodeKind::kGelu:
-    case NodeKind::kTanh:
-    case NodeKind::kExp:
-    case NodeKind::kSin:
-    case NodeKind::kCos:
-    case NodeKind::kSoftmax:
-      return true;
-    default:
-      return false;
-  }
+  const bool is_unary = traits_of(kind).unary != xnn_unary_invalid;
+  return (is_unary && kind != NodeKind::kConvert) || kind == NodeKind::kSoftmax;
 }
 
 GraphValue half_value(uint32_t external_id) {

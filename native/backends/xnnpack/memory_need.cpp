@@ -22,7 +22,7 @@ size_t saturating_mul(size_t a, size_t b) {
 // it resizes).
 size_t table_bytes(const Graph&, const GraphNode& node, const std::vector<Shape>& shapes) {
   const Shape& out = shapes[node.outputs[0]];
-  if (node.kind == NodeKind::kResizeBilinear) {
+  if (node.kind == NodeKind::kStaticResizeBilinear2D) {
     return saturating_mul(out[1] * out[2], 4 * sizeof(void*));
   }
   if (!node.is_windowed()) return 0;

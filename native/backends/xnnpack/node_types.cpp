@@ -56,8 +56,12 @@ constexpr Filtered kFullyConnected[] = {
     {T::kQuint8, T::kQuint8, T::kQint32, T::kQuint8},
 };
 
-bool any_of(T type, std::initializer_list<T> types) {
-  return std::find(types.begin(), types.end(), type) != types.end();
+// The bit of TypeSet that the type is, or 0.
+uint8_t type_bit(T type) {
+  if (type == T::kFp32) return kFloat32;
+  if (type == T::kFp16) return kFloat16;
+  if (is_quantized_8bit(type)) return kQuantized;
+  return type == T::kInt32 ? kInt32 : 0;
 }
 
 struct Checker {
@@ -82,26 +86,27 @@ struct Checker {
   Status check_unary() const;
   Status check_binary() const;
   Status check_bounds() const;
-  // All inputs and the result have one type, of `types`.
-  Status check_same(std::initializer_list<T> types) const;
+  // All inputs and the result have one type, of those that the kind takes.
+  Status check_same() const;
   // What only moves elements must not change what they mean.
-  Status check_moved(std::initializer_list<T> types) const;
+  Status check_moved() const;
+  bool takes(T type) const { return (type_bit(type) & traits_of(node.kind).types) != 0; }
   bool ratio_within(float scale, float low, float high) const {
     const float ratio = scale / out().scale;
     return ratio >= low && ratio < high;
   }
 };
 
-Status Checker::check_same(std::initializer_list<T> types) const {
+Status Checker::check_same() const {
   const T type = out().type;
   for (uint32_t input : node.inputs) {
     if (graph.values[input].type != type) return refuse("its types must be the same");
   }
-  return any_of(type, types) ? Status() : refuse("it does not take these types");
+  return takes(type) ? Status() : refuse("it does not take these types");
 }
 
-Status Checker::check_moved(std::initializer_list<T> types) const {
-  if (auto status = check_same(types); !status.ok()) return status;
+Status Checker::check_moved() const {
+  if (auto status = check_same(); !status.ok()) return status;
   if (!is_quantized_8bit(out().type)) return {};
   for (uint32_t input : node.inputs) {
     const GraphValue& value = graph.values[input];
@@ -154,8 +159,7 @@ Status Checker::check_unary() const {
     if (output == T::kQdint8) {
       return is_float(input) ? Status() : refuse("only fp32 and fp16 are quantized at run time");
     }
-    const auto types = {T::kFp32, T::kFp16, T::kQint8, T::kQuint8};
-    if (!any_of(input, types) || !any_of(output, types)) {
+    if (!takes(input) || !takes(output)) {
       return refuse("it does not take these types together");
     }
     if (input == output && is_quantized_8bit(input) &&
@@ -164,11 +168,9 @@ Status Checker::check_unary() const {
     }
     return {};
   }
-  if (auto status = check_same({T::kFp32, T::kFp16, T::kQint8, T::kQuint8}); !status.ok()) {
-    return status;
-  }
+  if (auto status = check_same(); !status.ok()) return status;
   const bool is_q8 = is_quantized_8bit(output);
-  if (node.kind == NodeKind::kLeakyRelu) {
+  if (node.kind == NodeKind::kLeakyReLU) {
     const float slope = node.number;
     if (!std::isfinite(slope)) return refuse("its slope must be finite");
     if (is_q8 && (!std::isnormal(slope) || !ratio_within(in(0).scale, 0x1p-8f, 0x1p7f) ||
@@ -176,16 +178,14 @@ Status Checker::check_unary() const {
       return refuse("its scales and slope must be closer together");
     }
   }
-  if (node.kind == NodeKind::kElu && !(node.number > 0 && std::isnormal(node.number))) {
+  if (node.kind == NodeKind::kELU && !(node.number > 0 && std::isnormal(node.number))) {
     return refuse("its alpha must be a normal positive number");
   }
   return {};
 }
 
 Status Checker::check_binary() const {
-  auto status = check_same({T::kFp32, T::kFp16, T::kQint8, T::kQuint8, T::kInt32});
-  if (!status.ok()) return status;
-  if (out().type == T::kInt32 && node.kind == NodeKind::kPrelu) return refuse("it takes no int32");
+  if (auto status = check_same(); !status.ok()) return status;
   if (!is_quantized_8bit(out().type)) return {};
   // What XNNPACK's fixed-point arithmetic can express.
   const bool is_sum = node.kind == NodeKind::kAdd || node.kind == NodeKind::kSubtract;
@@ -202,19 +202,10 @@ Status Checker::check_binary() const {
 // Bounds are only carried out by nodes that have them in XNNPACK.
 Status Checker::check_bounds() const {
   if (!node.has_bounds || node.kind == NodeKind::kClamp) return {};
-  switch (node.kind) {
-    case NodeKind::kFullyConnected:
-    case NodeKind::kConv2d:
-    case NodeKind::kDepthwiseConv2d:
-    case NodeKind::kConvTranspose2d:
-    case NodeKind::kAvgPool:
-    case NodeKind::kMaxPool:
+  switch (traits_of(node.kind).bounds) {
+    case Bounds::kAlways:
       return {};
-    case NodeKind::kAdd:
-    case NodeKind::kSubtract:
-    case NodeKind::kMultiply:
-    case NodeKind::kDivide:
-    case NodeKind::kGlobalAvgPool:
+    case Bounds::kFloating:
       return out().type == T::kInt32 ? refuse("int32 results must not be bounded") : Status();
     default:
       return refuse("its result must not be bounded");
@@ -223,48 +214,24 @@ Status Checker::check_bounds() const {
 
 Status Checker::check() const {
   if (auto status = check_bounds(); !status.ok()) return status;
-  switch (node.kind) {
-    case NodeKind::kConv2d:
-    case NodeKind::kDepthwiseConv2d:
-    case NodeKind::kConvTranspose2d:
-    case NodeKind::kFullyConnected:
+  switch (traits_of(node.kind).rule) {
+    case TypeRule::kFiltered:
       return check_filtered();
-    case NodeKind::kAdd:
-    case NodeKind::kDivide:
-    case NodeKind::kMinimum:
-    case NodeKind::kMultiply:
-    case NodeKind::kSubtract:
-    case NodeKind::kMaximum:
-    case NodeKind::kPrelu:
+    case TypeRule::kBinary:
       return check_binary();
-    case NodeKind::kConcatenate2:
-    case NodeKind::kConcatenate3:
-    case NodeKind::kConcatenate4:
-    case NodeKind::kConcatenate5:
-    case NodeKind::kStaticTranspose:
-    case NodeKind::kSlice:
-    case NodeKind::kMaxPool:
-    case NodeKind::kResizeBilinear:
-      return check_moved({T::kFp32, T::kFp16, T::kQint8, T::kQuint8});
-    case NodeKind::kConstantPad:
-      if (is_quantized_8bit(out().type) && !std::isfinite(node.number)) {
+    case TypeRule::kMoved:
+      if (node.kind == NodeKind::kStaticConstantPad && is_quantized_8bit(out().type) &&
+          !std::isfinite(node.number)) {
         return refuse("what it pads with must be finite");
       }
-      return check_moved({T::kFp32, T::kFp16, T::kQint8, T::kQuint8});
-    case NodeKind::kReshape:
-    case NodeKind::kCopy:
-      return check_moved({T::kFp32, T::kFp16, T::kQint8, T::kQuint8, T::kInt32});
-    case NodeKind::kGlobalAvgPool:
-      return check_same({T::kFp32, T::kFp16, T::kQint8, T::kQuint8});
-    case NodeKind::kSoftmax:
-    case NodeKind::kAvgPool:
-    case NodeKind::kBatchMatMul:
-    case NodeKind::kAttention:
-      return check_same({T::kFp32, T::kFp16});
-    case NodeKind::kArgMaxPool:
+      return check_moved();
+    case TypeRule::kSame:
       // Some writers call the index fp32.
-      if (!any_of(out(1).type, {T::kInt32, T::kFp32})) return refuse("its index must be int32");
-      return check_same({T::kFp32});
+      if (node.kind == NodeKind::kArgMaxPooling2d && out(1).type != T::kInt32 &&
+          out(1).type != T::kFp32) {
+        return refuse("its index must be int32");
+      }
+      return check_same();
     default:
       return check_unary();
   }

@@ -12,27 +12,6 @@ using Union = fb::XNodeUnion;
 constexpr uint32_t kIgnoredFlags = XNN_FLAG_KEEP_DIMS | XNN_FLAG_YIELD_WORKERS |
                                    XNN_FLAG_TRANSIENT_INDIRECTION_BUFFER | 0x80 | 0x100;
 
-// Flags that a node understands.
-uint32_t known_flags(NodeKind kind) {
-  switch (kind) {
-    case NodeKind::kFullyConnected:
-      return XNN_FLAG_TRANSPOSE_WEIGHTS | XNN_FLAG_TENSORFLOW_RESHAPE_2D;
-    case NodeKind::kConv2d:
-    case NodeKind::kDepthwiseConv2d:
-    case NodeKind::kAvgPool:
-    case NodeKind::kMaxPool:
-      return XNN_FLAG_TENSORFLOW_SAME_PADDING;
-    case NodeKind::kBatchMatMul:
-      return XNN_FLAG_TRANSPOSE_B;
-    case NodeKind::kResizeBilinear:
-      return XNN_FLAG_ALIGN_CORNERS | XNN_FLAG_TENSORFLOW_LEGACY_MODE;
-    case NodeKind::kGlobalAvgPool:
-      return XNN_FLAG_KEEP_DIMS;
-    default:
-      return 0;
-  }
-}
-
 struct NodeReader {
   const ValueIndex& index;
   GraphNode* node;
@@ -72,10 +51,7 @@ struct NodeReader {
   void read(const fb::_XNNCat& source) {
     const uint32_t ids[] = {source.input1_id(), source.input2_id(), source.input3_id(),
                             source.input4_id(), source.input5_id()};
-    const size_t count = node->kind == NodeKind::kConcatenate2   ? 2
-                         : node->kind == NodeKind::kConcatenate3 ? 3
-                         : node->kind == NodeKind::kConcatenate4 ? 4
-                                                                 : 5;
+    const size_t count = traits_of(node->kind).inputs;
     for (size_t i = 0; i < count; ++i) input(ids[i]);
     output(source.output_id());
     node->axis = static_cast<int32_t>(source.axis());
@@ -105,7 +81,7 @@ struct NodeReader {
     pool(source);
     node->window.stride[0] = source.stride_height();
     node->window.stride[1] = source.stride_width();
-    if (node->kind == NodeKind::kMaxPool) {  // of averages it means nothing, and may be 0
+    if (node->kind == NodeKind::kMaxPooling2d) {  // of averages it means nothing, and may be 0
       node->window.dilation[0] = source.dilation_height();
       node->window.dilation[1] = source.dilation_width();
     }
@@ -193,49 +169,13 @@ struct NodeReader {
 // The verifier has checked that the table is of the union's type.
 void NodeReader::read_union(Union type, const void* source) {
   switch (type) {
-    case Union::XNNAdd:
-    case Union::XNNDiv:
-    case Union::XNNMinimum:
-    case Union::XNNMultiply:
-    case Union::XNNSubtract:
-    case Union::XNNMaximum:
-    case Union::XNNPReLU:
-    case Union::XNNBatchMatrixMultiply:
-      return read(*static_cast<const fb::_XNNNode2x1*>(source));
-    case Union::XNNConv2d:
-    case Union::XNNDepthwiseConv2d:
-    case Union::XNNConvTranspose2d:
-      return read(*static_cast<const fb::_XNNNodeConv*>(source));
-    case Union::XNNAvgPooling2d:
-    case Union::XNNMaxPooling2d:
-      return read(*static_cast<const fb::_XNNPooling2D*>(source));
-    case Union::XNNConcatenate2:
-    case Union::XNNConcatenate3:
-    case Union::XNNConcatenate4:
-    case Union::XNNConcatenate5:
-      return read(*static_cast<const fb::_XNNCat*>(source));
-    case Union::XNNFullyConnected:
-      return read(*static_cast<const fb::XNNFullyConnected*>(source));
-    case Union::XNNStaticTranspose:
-      return read(*static_cast<const fb::XNNStaticTranspose*>(source));
-    case Union::XNNStaticResizeBilinear2D:
-      return read(*static_cast<const fb::XNNStaticResizeBilinear2D*>(source));
-    case Union::XNNStaticConstantPad:
-      return read(*static_cast<const fb::XNNStaticConstantPad*>(source));
-    case Union::XNNStaticReshape:
-      return read(*static_cast<const fb::XNNStaticReshape*>(source));
-    case Union::XNNStaticSlice:
-      return read(*static_cast<const fb::XNNStaticSlice*>(source));
-    case Union::XNNArgMaxPooling2d:
-      return read(*static_cast<const fb::XNNArgMaxPooling2d*>(source));
-    case Union::XNNLeakyReLU:
-      return read(*static_cast<const fb::XNNLeakyReLU*>(source));
-    case Union::XNNELU:
-      return read(*static_cast<const fb::XNNELU*>(source));
-    case Union::XNNScaledDotProductAttention:
-      return read(*static_cast<const fb::XNNScaledDotProductAttention*>(source));
+#define EDGEWISE_XNNPACK_NODE(name, table, ...) \
+  case Union::XNN##name:                        \
+    return read(*static_cast<const fb::table*>(source));
+#include "backends/xnnpack/node_kinds.inc"
+#undef EDGEWISE_XNNPACK_NODE
     default:
-      return read(*static_cast<const fb::_XNNNode1x1*>(source));
+      return;
   }
 }
 
@@ -263,7 +203,7 @@ Status read_node(const fb::XNode& source, const ValueIndex& index, GraphNode* no
                         static_cast<double>(node->min), static_cast<double>(node->max));
     }
   }
-  const uint32_t known = known_flags(node->kind);
+  const uint32_t known = traits_of(node->kind).flags;
   const uint32_t unknown = node->flags & ~(known | kIgnoredFlags);
   if (unknown != 0) {
     return node_error(Code::kUnsupported, *node, "flags 0x%x are not supported", unknown);
@@ -281,7 +221,7 @@ Status read_nodes(const Payload& payload, const ValueIndex& index, Graph* graph)
     GraphNode* node = &graph->nodes[i];
     node->index = i;
     if (auto status = read_node(*sources.Get(i), index, node); !status.ok()) return status;
-    if (node->kind == NodeKind::kArgMaxPool) graph->values[node->outputs[1]].is_index = true;
+    if (node->kind == NodeKind::kArgMaxPooling2d) graph->values[node->outputs[1]].is_index = true;
   }
   return {};
 }

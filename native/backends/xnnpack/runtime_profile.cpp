@@ -26,7 +26,7 @@ std::vector<const GraphNode*> nodes_by_operator(const Graph& graph) {
   std::vector<const GraphNode*> result;
   for (const GraphNode& node : graph.nodes) {
     // A mean, and a clamp.
-    if (node.kind == NodeKind::kGlobalAvgPool && node.has_bounds) result.push_back(&node);
+    if (node.kind == NodeKind::kGlobalAvgPooling2d && node.has_bounds) result.push_back(&node);
     result.push_back(&node);
   }
   return result;

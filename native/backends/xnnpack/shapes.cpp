@@ -242,34 +242,27 @@ Status infer_unary(const Graph& graph, const GraphNode& node, const Shape& input
 Status infer_node(const Graph& graph, const GraphNode& node, const std::vector<Shape>& shapes,
                   Shape* out) {
   const Shape& input = shapes[node.inputs[0]];
-  if (node.is_windowed() || node.kind == NodeKind::kResizeBilinear) {
+  if (node.is_windowed() || node.kind == NodeKind::kStaticResizeBilinear2D) {
     return infer_spatial(graph, node, shapes, out);
   }
   if (node.is_concatenation()) return infer_concatenation(node, shapes, out);
+  if (is_binary(node.kind)) return infer_binary(node, input, shapes[node.inputs[1]], out);
   switch (node.kind) {
-    case NodeKind::kAdd:
-    case NodeKind::kDivide:
-    case NodeKind::kMinimum:
-    case NodeKind::kMultiply:
-    case NodeKind::kSubtract:
-    case NodeKind::kMaximum:
-    case NodeKind::kPrelu:
-      return infer_binary(node, input, shapes[node.inputs[1]], out);
     case NodeKind::kFullyConnected:
       return infer_fully_connected(graph, node, shapes, out);
-    case NodeKind::kBatchMatMul:
+    case NodeKind::kBatchMatrixMultiply:
       return infer_batch_mat_mul(node, input, shapes[node.inputs[1]], out);
     case NodeKind::kStaticTranspose:
       return infer_transpose(node, input, out);
-    case NodeKind::kReshape:
+    case NodeKind::kStaticReshape:
       return infer_reshape(node, input, out);
-    case NodeKind::kSlice:
+    case NodeKind::kStaticSlice:
       return infer_slice(node, input, out);
-    case NodeKind::kConstantPad:
+    case NodeKind::kStaticConstantPad:
       return infer_pad(node, input, out);
-    case NodeKind::kAttention:
+    case NodeKind::kScaledDotProductAttention:
       return infer_attention(node, shapes, out);
-    case NodeKind::kGlobalAvgPool:
+    case NodeKind::kGlobalAvgPooling2d:
       return infer_global_pool(node, input, out);
     default:
       return infer_unary(graph, node, input, out);

@@ -169,7 +169,7 @@ Status infer_spatial(const Graph& graph, const GraphNode& node, const std::vecto
     return SHAPE_ERROR("its input must have four dimensions, none of them 0; got %s",
                        input.text().c_str());
   }
-  if (node.kind == NodeKind::kResizeBilinear) return infer_resize(node, input, out);
+  if (node.kind == NodeKind::kStaticResizeBilinear2D) return infer_resize(node, input, out);
   if (auto status = check_window(node); !status.ok()) return status;
   *out = input;
   if (node.kind == NodeKind::kConvTranspose2d) {

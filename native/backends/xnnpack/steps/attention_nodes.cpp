@@ -46,11 +46,12 @@ std::optional<AttentionNodes> attention_nodes(const Graph& graph, const Readers&
   found.nodes.push_back(softmax);
   const uint32_t weights = graph.nodes[softmax].outputs[0];
   const GraphNode* scores =
-      finder.sole_source(graph.nodes[softmax].inputs[0], NodeKind::kBatchMatMul);
+      finder.sole_source(graph.nodes[softmax].inputs[0], NodeKind::kBatchMatrixMultiply);
   const size_t mix = readers.sole(graph, weights);
   if (scores == nullptr || mix == Readers::kNoNode) return {};
   const GraphNode& mixing = graph.nodes[mix];
-  if (mixing.kind != NodeKind::kBatchMatMul || mixing.flags != 0 || mixing.inputs[0] != weights) {
+  if (mixing.kind != NodeKind::kBatchMatrixMultiply || mixing.flags != 0 ||
+      mixing.inputs[0] != weights) {
     return {};
   }
   const size_t last = readers.sole(graph, mixing.outputs[0]);

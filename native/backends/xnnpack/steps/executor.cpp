@@ -85,7 +85,7 @@ std::vector<bool> find_aliases(const Graph& graph, const std::vector<Choice>& ch
   }
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const GraphNode& node = graph.nodes[i];
-    if (node.kind != NodeKind::kReshape || is_chosen[i]) continue;
+    if (node.kind != NodeKind::kStaticReshape || is_chosen[i]) continue;
     const GraphValue& from = graph.values[node.inputs[0]];
     const GraphValue& to = graph.values[node.outputs[0]];
     if (from.type != DataType::kFp32 || to.type != from.type || from.is_constant() ||

@@ -64,8 +64,8 @@ std::optional<SmallLoop> loop_over(Small kind, const Shape& shape, const Steps& 
 
 std::optional<Small> kind_of(NodeKind kind) {
   switch (kind) {
-    case NodeKind::kReshape:
-    case NodeKind::kSlice:
+    case NodeKind::kStaticReshape:
+    case NodeKind::kStaticSlice:
     case NodeKind::kConcatenate2:
     case NodeKind::kConcatenate3:
     case NodeKind::kConcatenate4:
@@ -164,7 +164,7 @@ struct Maker {
   }
   bool make() {
     if (kind == Small::kDot) return make_dot();
-    if (node.kind == NodeKind::kSlice) return make_slice();
+    if (node.kind == NodeKind::kStaticSlice) return make_slice();
     if (node.is_concatenation()) return make_concatenation();
     const Steps steps = row_major(out());
     if (node.inputs.size() == 1) return add(out(), steps, node.inputs[0], steps);

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from edgewise.backends.xnnpack.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.node_kinds import BY_NAME
 from edgewise.backends.xnnpack.quant import PerChannel, PerTensor, Quant
 from edgewise.backends.xnnpack.quantized_constants import Stored, store
 from edgewise.backends.xnnpack.reshape import Drop, Insert, Merge, OutOfReach, Step, plan
@@ -31,8 +32,6 @@ from edgewise.edge.sizes import (
 )
 
 NHWC = (0, 2, 3, 1)
-ONLY_FLOAT32 = frozenset({"Cos", "Exp", "Gelu", "Log", "Sin"})
-"""Kinds that XNNPACK does not compute in float16 on any CPU."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +146,7 @@ class Builder:
 
     def unary(self, kind: str, x: Ref, clamp: Any = None, **params: Any) -> Ref:
         """An elementwise node: any order will do."""
-        if kind in ONLY_FLOAT32 and x.dtype != torch.float32:
+        if not BY_NAME[kind].float16 and x.dtype != torch.float32:
             wide = self.unary(kind, self.convert(x, torch.float32), clamp, **params)
             return self.convert(wide, x.dtype)
         return Ref(self.node(kind, [x.value], x.value.dims, x.dtype, clamp, **params), x.perm)

@@ -15,6 +15,7 @@ import torch
 
 from edgewise.backends.xnnpack import payload
 from edgewise.backends.xnnpack.constant_places import read_in_place
+from edgewise.backends.xnnpack.node_kinds import BY_NAME, NUMBERS_IN_PAYLOAD
 from edgewise.backends.xnnpack.quant import (
     PerBlock,
     PerChannel,
@@ -104,28 +105,6 @@ class Graph:
             seen.update(dict.fromkeys(v for v in node.inputs if v is not None))
             seen.update(dict.fromkeys(node.outputs))
         return seen
-
-
-# Names of the id fields of each kind, in the order of Node.inputs.
-_INPUT_FIELDS = {
-    "FullyConnected": ("input1_id", "filter_id", "bias_id"),
-    "Conv2d": ("input1_id", "filter_id", "bias_id"),
-    "DepthwiseConv2d": ("input1_id", "filter_id", "bias_id"),
-    "ConvTranspose2d": ("input1_id", "filter_id", "bias_id"),
-    "ScaledDotProductAttention": ("query_id", "key_id", "value_id", "scale_id", "mask_id"),
-}
-# Sizes that are left open (0) where they are symbolic: of a slice, all that there is.
-_OPEN_SIZES = {"StaticReshape": ("new_shape",), "StaticSlice": ("sizes",)}
-_CONCATENATE = tuple(f"input{i}_id" for i in range(1, 6))
-
-
-def _input_fields(kind: str) -> tuple[str, ...]:
-    if kind.startswith("Concatenate"):
-        return _CONCATENATE[: int(kind[-1])]
-    if kind in _INPUT_FIELDS:
-        return _INPUT_FIELDS[kind]
-    one = payload.KINDS[kind] is not payload.Node2x1
-    return ("input_id",) if one else ("input1_id", "input2_id")
 
 
 @dataclass(frozen=True)
@@ -230,15 +209,15 @@ def _write_quant(quant: Quant, add: Callable[[torch.Tensor], int]) -> Any:
 
 
 def _write_node(node: Node, numbers: dict[Value, int]) -> payload.XNode:
+    kind = BY_NAME[node.kind]
     fields: dict[str, Any] = {"flags": 0, **node.params}
-    for name in _OPEN_SIZES.get(node.kind, ()):
+    for name in kind.layout.open_sizes:
         fields[name] = [0 if is_symbolic(size) else size for size in fields[name]]
-    for name, value in zip(_input_fields(node.kind), node.inputs, strict=True):
+    for name, value in zip(kind.input_fields, node.inputs, strict=True):
         fields[name] = payload.INVALID_ID if value is None else numbers[value]
-    if node.kind.startswith("Concatenate"):
-        for name in _CONCATENATE[len(node.inputs) :]:
-            fields[name] = payload.INVALID_ID
-    fields["output_id"] = numbers[node.outputs[0]]
+    fields.update(dict.fromkeys(kind.unused_fields, payload.INVALID_ID))
+    for name, value in zip(kind.layout.outputs, node.outputs, strict=True):
+        fields[name] = numbers[value]
     clamp = payload.OutputMinMax(*node.clamp) if node.clamp is not None else None
-    table = payload.KINDS[node.kind](**fields)
-    return payload.XNode((payload.NUMBERS[node.kind], table), node.origin, clamp)
+    member = (NUMBERS_IN_PAYLOAD[node.kind], payload.KINDS[node.kind](**fields))
+    return payload.XNode(member, node.origin, clamp)

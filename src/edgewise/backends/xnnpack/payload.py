@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from dataclasses import dataclass, field
 from typing import Any
 
+from edgewise.backends.xnnpack.node_kinds import NODE_KINDS, Layout
 from edgewise.flatbuffer import (
     FLOAT32,
     INT16,
@@ -80,223 +82,22 @@ class QuantizedTensorValue(Table):
     )
 
 
-@dataclass
-class Node2x1(Table):
-    input1_id: int = scalar(UINT32)
-    input2_id: int = scalar(UINT32)
-    output_id: int = scalar(UINT32)
-    flags: int = scalar(UINT32)
-
-
-@dataclass
-class Node1x1(Table):
-    input_id: int = scalar(UINT32)
-    output_id: int = scalar(UINT32)
-    flags: int = scalar(UINT32)
-
-
-@dataclass
-class NodeFullyConnected(Table):
-    input1_id: int = scalar(UINT32)
-    filter_id: int = scalar(UINT32)
-    bias_id: int = scalar(UINT32)
-    output_id: int = scalar(UINT32)
-    flags: int = scalar(UINT32)
-
-
-@dataclass
-class NodeStaticTranspose(Table):
-    num_dims: int = scalar(UINT32)
-    perm: Any = vector(UINT32)
-    input_id: int = scalar(UINT32)
-    output_id: int = scalar(UINT32)
-    flags: int = scalar(UINT32)
-
-
-@dataclass
-class NodeConv(Table):
-    padding_top: int = scalar(UINT32)
-    padding_right: int = scalar(UINT32)
-    padding_bottom: int = scalar(UINT32)
-    padding_left: int = scalar(UINT32)
-    kernel_height: int = scalar(UINT32)
-    kernel_width: int = scalar(UINT32)
-    subsampling_height: int = scalar(UINT32)
-    subsampling_width: int = scalar(UINT32)
-    dilation_height: int = scalar(UINT32)
-    dilation_width: int = scalar(UINT32)
-    group_input_channels: int = scalar(UINT32)
-    group_output_channels: int = scalar(UINT32)
-    groups: int = scalar(UINT32)
-    adjustment_height: int = scalar(UINT32)
-    adjustment_width: int = scalar(UINT32)
-    input1_id: int = scalar(UINT32)
-    filter_id: int = scalar(UINT32)
-    bias_id: int = scalar(UINT32)
-    output_id: int = scalar(UINT32)
-    flags: int = scalar(UINT32)
-
-
-@dataclass
-class NodeStaticResizeBilinear2D(Table):
-    new_height: int = scalar(UINT32)
-    new_width: int = scalar(UINT32)
-    input_id: int = scalar(UINT32)
-    output_id: int = scalar(UINT32)
-    flags: int = scalar(UINT32)
-
-
-@dataclass
-class NodeStaticConstantPad(Table):
-    pre_paddings: Any = vector(UINT32)
-    post_paddings: Any = vector(UINT32)
-    padding_value: float = scalar(FLOAT32)
-    input_id: int = scalar(UINT32)
-    output_id: int = scalar(UINT32)
-    flags: int = scalar(UINT32)
-
-
-@dataclass
-class NodePooling2D(Table):
-    padding_top: int = scalar(UINT32)
-    padding_right: int = scalar(UINT32)
-    padding_bottom: int = scalar(UINT32)
-    padding_left: int = scalar(UINT32)
-    pooling_height: int = scalar(UINT32)
-    pooling_width: int = scalar(UINT32)
-    stride_height: int = scalar(UINT32)
-    stride_width: int = scalar(UINT32)
-    dilation_height: int = scalar(UINT32)
-    dilation_width: int = scalar(UINT32)
-    input_id: int = scalar(UINT32)
-    output_id: int = scalar(UINT32)
-    flags: int = scalar(UINT32)
-
-
-@dataclass
-class NodeStaticReshape(Table):
-    num_dims: int = scalar(UINT32)
-    new_shape: Any = vector(UINT32)
-    input_id: int = scalar(UINT32)
-    output_id: int = scalar(UINT32)
-    flags: int = scalar(UINT32)
-
-
-@dataclass
-class NodeArgMaxPooling2D(Table):
-    padding_top: int = scalar(UINT32)
-    padding_right: int = scalar(UINT32)
-    padding_bottom: int = scalar(UINT32)
-    padding_left: int = scalar(UINT32)
-    pooling_height: int = scalar(UINT32)
-    pooling_width: int = scalar(UINT32)
-    input_id: int = scalar(UINT32)
-    output_value_id: int = scalar(UINT32)
-    output_index_id: int = scalar(UINT32)
-    flags: int = scalar(UINT32)
-
-
-@dataclass
-class NodeLeakyReLU(Table):
-    negative_slope: float = scalar(FLOAT32)
-    input_id: int = scalar(UINT32)
-    output_id: int = scalar(UINT32)
-    flags: int = scalar(UINT32)
-
-
-@dataclass
-class NodeELU(Table):
-    alpha: float = scalar(FLOAT32)
-    input_id: int = scalar(UINT32)
-    output_id: int = scalar(UINT32)
-    flags: int = scalar(UINT32)
-
-
-@dataclass
-class NodeConcatenate(Table):
-    axis: int = scalar(UINT32)
-    input1_id: int = scalar(UINT32)
-    input2_id: int = scalar(UINT32)
-    input3_id: int = scalar(UINT32)
-    input4_id: int = scalar(UINT32)
-    output_id: int = scalar(UINT32)
-    flags: int = scalar(UINT32)
-    input5_id: int = scalar(UINT32)
-
-
-@dataclass
-class NodeStaticSlice(Table):
-    num_dims: int = scalar(UINT32)
-    offsets: Any = vector(UINT32)
-    sizes: Any = vector(UINT32)
-    input_id: int = scalar(UINT32)
-    output_id: int = scalar(UINT32)
-    flags: int = scalar(UINT32)
-
-
-@dataclass
-class NodeScaledDotProductAttention(Table):
-    query_id: int = scalar(UINT32)
-    key_id: int = scalar(UINT32)
-    value_id: int = scalar(UINT32)
-    scale_id: int = scalar(UINT32)
-    mask_id: int = scalar(UINT32)
-    output_id: int = scalar(UINT32)
-    flags: int = scalar(UINT32)
-
-
-KINDS: dict[str, type[Table]] = {
-    "Add": Node2x1,
-    "FullyConnected": NodeFullyConnected,
-    "Softmax": Node1x1,
-    "Sigmoid": Node1x1,
-    "StaticTranspose": NodeStaticTranspose,
-    "Clamp": Node1x1,
-    "Conv2d": NodeConv,
-    "Div": Node2x1,
-    "StaticResizeBilinear2D": NodeStaticResizeBilinear2D,
-    "StaticConstantPad": NodeStaticConstantPad,
-    "AvgPooling2d": NodePooling2D,
-    "Minimum": Node2x1,
-    "DepthwiseConv2d": NodeConv,
-    "MaxPooling2d": NodePooling2D,
-    "Multiply": Node2x1,
-    "Subtract": Node2x1,
-    "Floor": Node1x1,
-    "Convert": Node1x1,
-    "GlobalAvgPooling2d": Node1x1,
-    "StaticReshape": NodeStaticReshape,
-    "ArgMaxPooling2d": NodeArgMaxPooling2D,
-    "SquareRoot": Node1x1,
-    "Ceiling": Node1x1,
-    "Hardswish": Node1x1,
-    "LeakyReLU": NodeLeakyReLU,
-    "Maximum": Node2x1,
-    "Negate": Node1x1,
-    "Square": Node1x1,
-    "ELU": NodeELU,
-    "Abs": Node1x1,
-    "PReLU": Node2x1,
-    "Concatenate2": NodeConcatenate,
-    "Concatenate3": NodeConcatenate,
-    "Concatenate4": NodeConcatenate,
-    "StaticSlice": NodeStaticSlice,
-    "ScaledDotProductAttention": NodeScaledDotProductAttention,
-    "BatchMatrixMultiply": Node2x1,
-    "Concatenate5": NodeConcatenate,
-    "ConvTranspose2d": NodeConv,
-    "ReciprocalSquareRoot": Node1x1,
-    "Log": Node1x1,
-    "Gelu": Node1x1,
-    "Tanh": Node1x1,
-    "Exp": Node1x1,
-    "Sin": Node1x1,
-    "Copy": Node1x1,
-    "Cos": Node1x1,
+_TYPES = {
+    "uint": lambda: scalar(UINT32),
+    "float": lambda: scalar(FLOAT32),
+    "[uint]": lambda: vector(UINT32),
 }
-"""The node union's members in the order of the schema: the number of a kind is its position."""
 
-NUMBERS = {name: number for number, name in enumerate(KINDS, 1)}
+
+def _table_of(layout: Layout) -> type[Table]:
+    fields = [(name, Any, _TYPES[kind]()) for name, kind in layout.fields.items()]
+    return dataclasses.make_dataclass(layout.name.lstrip("_"), fields, bases=(Table,))
+
+
+_TABLES = {kind.layout: _table_of(kind.layout) for kind in NODE_KINDS}
+
+KINDS: dict[str, type[Table]] = {kind.name: _TABLES[kind.layout] for kind in NODE_KINDS}
+"""The members of the node union in their order: the number of a kind is its position."""
 
 
 @dataclass

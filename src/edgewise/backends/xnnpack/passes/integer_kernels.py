@@ -15,29 +15,10 @@ from __future__ import annotations
 import torch
 
 from edgewise.backends.xnnpack.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.node_kinds import BINARY_ON_INTEGERS, UNARY_ON_INTEGERS
 from edgewise.backends.xnnpack.passes.move_quantization import is_dequantize, is_quantize
 from edgewise.backends.xnnpack.quant import INTEGERS, PerChannel, PerTensor, is_scale
 
-_UNARY = {
-    "Abs",
-    "Ceiling",
-    "Cos",
-    "ELU",
-    "Exp",
-    "Floor",
-    "Gelu",
-    "Hardswish",
-    "LeakyReLU",
-    "Log",
-    "Negate",
-    "ReciprocalSquareRoot",
-    "Sigmoid",
-    "Sin",
-    "Square",
-    "SquareRoot",
-    "Tanh",
-}
-_BINARY = {"Add", "Subtract", "Multiply"}
 # Dimension of the filter that is the output channel.
 _WEIGHTED = {"FullyConnected": 0, "Conv2d": 0, "ConvTranspose2d": 0, "DepthwiseConv2d": 3}
 
@@ -67,7 +48,7 @@ def _to_integers(node: Node, target: Value, integers: dict[Value, Value]) -> boo
     out = target.quant
     assert isinstance(out, PerTensor)
     stored = [integers.get(v, v) if v is not None else None for v in operands]
-    if node.kind in _BINARY:
+    if node.kind in BINARY_ON_INTEGERS:
         stored = [_one_number(v, out) if v is not None else None for v in stored]
     quants = [v.quant if v is not None else None for v in stored]
     if not all(isinstance(q, PerTensor) and q.dtype == out.dtype for q in quants):
@@ -100,7 +81,7 @@ def _fits(node: Node, ins: list[PerTensor], out: PerTensor) -> bool:
         slope = node.params["negative_slope"]
         steep = abs(slope) * ratios[0]
         return 2.0**-8 <= ratios[0] < 2.0**7 and 2.0**-8 <= steep < 2.0**7
-    return node.kind in _UNARY or node.kind == "GlobalAvgPooling2d"
+    return node.kind in UNARY_ON_INTEGERS or node.kind == "GlobalAvgPooling2d"
 
 
 def _weights(node: Node, x: PerTensor, out: PerTensor) -> list[Value | None] | None:
