@@ -302,6 +302,15 @@ def _meshgrid(tensors: Sequence[Tensor], indexing: str = "ij") -> Any:
     ]
 
 
+def _flip(x: Tensor, dims: Sequence[int]) -> Any:
+    """Slices of one element, joined in the other order."""
+    for dim in dims:
+        if x.shape[dim] > MOST_PIECES:
+            return NotImplemented
+        x = torch.cat([x.narrow(dim, i, 1) for i in reversed(range(x.shape[dim]))], dim)
+    return x
+
+
 VOLUMES: dict[object, Decomposition | None] = {
     aten.conv3d.default: _conv3d,
     aten.conv3d.padding: _conv3d_padding,
@@ -349,6 +358,8 @@ ARITHMETIC: dict[object, Decomposition | None] = {
     aten.tril.default: _tril,
     aten.triu.default: _triu,
 }
+SLICES: dict[object, Decomposition | None] = {aten.flip.default: _flip}
+"""For processors that only cut and join."""
 MOVES: dict[object, Decomposition | None] = {
     aten.meshgrid.default: _meshgrid,
     aten.meshgrid.indexing: _meshgrid,
@@ -387,4 +398,4 @@ def _linear(model: GraphModule, node: Node) -> Node | None:
     return step(node, aten.linear.default, x, made, bias)
 
 
-__all__ = ["ARITHMETIC", "MOVES", "RECURRENT", "VOLUMES", "WINDOWS", "multiply_as_linear"]
+__all__ = ["ARITHMETIC", "MOVES", "RECURRENT", "SLICES", "VOLUMES", "WINDOWS", "multiply_as_linear"]

@@ -22,6 +22,8 @@ from edgewise.quantize._torchao import (
     SharedQuantizationSpec,
 )
 from edgewise.quantize.config import get_symmetric_quantization_config
+from edgewise.quantize.fold import fold_constants
+from edgewise.quantize.infinities import infinite_values
 from edgewise.quantize.left import (
     Unquantized,
     computes_real,
@@ -64,6 +66,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         super().__init__()
         self._selection = Selection()
         self._weights: frozenset[Node] = frozenset()
+        self._infinite: frozenset[Node] = frozenset()
         self.left: list[Unquantized] = []
         """What was asked for and stays in floating point, once a model was annotated."""
 
@@ -105,6 +108,11 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         self._selection.accepts = as_users(filter_fn)
         return self
 
+    def transform_for_annotation(self, model: GraphModule) -> GraphModule:
+        """Rewrites the model so that it can be annotated. Called by `prepare_pt2e`."""
+        fold_constants(model)
+        return model
+
     def annotate(self, model: GraphModule) -> GraphModule:
         """Says of each node what is quantized around it. Called by `prepare_pt2e`."""
         with internal_errors(f"{type(self).__name__}.annotate"):
@@ -113,6 +121,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
     def _annotated(self, model: GraphModule) -> GraphModule:
         self.left = []
         self._weights = made_of_weights(model.graph)
+        self._infinite = infinite_values(model, dict(self.table))
         for node in model.graph.nodes:
             if node.op != "call_function" or node in self._weights or _is_annotated(node):
                 continue
@@ -175,6 +184,8 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         strange = strange_dtype(node, self.dtypes)
         if strange is not None:
             return strange
+        if not self._infinite.isdisjoint([node, *node.all_input_nodes]):
+            return "it computes with infinities, which no scale stands for"
         if (not isinstance(pattern, Elementwise) or pattern.real) and not is_float(node):
             return "its result is no tensor of real numbers"
         nodes = chain(node, pattern, self.absorbs_gates)

@@ -211,7 +211,9 @@ def constant(model: GraphModule, node: Node, value: torch.Tensor) -> Node:
         model.register_buffer(name, value)
     made = node.graph.get_attr(name)
     inherit_meta(made, node)
-    made.meta["val"] = node.meta["val"].new_empty(value.shape, dtype=value.dtype)
+    like = node.meta["val"]
+    like = like[0] if isinstance(like, (tuple, list)) else like
+    made.meta["val"] = like.new_empty(value.shape, dtype=value.dtype)
     return made
 
 

@@ -206,6 +206,7 @@ class EthosUQuantizer(TableQuantizer):
         """Composite operators become steps that the table has: recurrent layers, attention,
         gates, divisions by what is computed, clamps by tensors, pieces. Called by
         `prepare_pt2e`. What is to stay in floating point stays whole."""
+        super().transform_for_annotation(model)
         spec = self.compile_spec
         _use_int32(model, gathers=spec is not None and spec.processor.family == "U85")
         split_attention(model, causal=True)

@@ -8,9 +8,21 @@ from typing import Any, ClassVar
 import torch
 from torch.fx import GraphModule, Node
 
+from edgewise.quantize.arithmetic_steps import split_gates
+from edgewise.quantize.composites import (
+    ARITHMETIC,
+    MOVES,
+    RECURRENT,
+    SLICES,
+    VOLUMES,
+    WINDOWS,
+    multiply_as_linear,
+)
 from edgewise.quantize.config import get_symmetric_quantization_config
+from edgewise.quantize.decompose import decompose
 from edgewise.quantize.patterns import Elementwise, Fixed, Joined, Pattern, SameScale, Weighted
 from edgewise.quantize.quantizer import TableQuantizer
+from edgewise.quantize.smooth_and_norms import NORMALIZATIONS, SMOOTH
 from edgewise.quantize.steps import (
     drop_unused_indices,
     multiply_by_reciprocals,
@@ -78,8 +90,10 @@ def _table() -> dict[Any, Pattern]:
         aten.clamp.default,
         aten.clamp_.default,
         aten.clone.default,
+        aten.channel_shuffle.default,
         aten.constant_pad_nd.default,
         aten.contiguous.default,
+        aten.detach.default,
         aten.dropout.default,
         aten.dropout_.default,
         aten.feature_dropout.default,
@@ -91,10 +105,18 @@ def _table() -> dict[Any, Pattern]:
         aten.max_pool2d.default,
         aten.mean.default,
         aten.mean.dim,
+        aten.moveaxis.int,
+        aten.moveaxis.intlist,
+        aten.movedim.int,
+        aten.movedim.intlist,
+        aten.narrow.default,
         aten.pad.default,
         aten.permute.default,
+        aten.pixel_shuffle.default,
+        aten.pixel_unshuffle.default,
         aten.relu6.default,
         aten.reshape.default,
+        aten.reshape_as.default,
         aten.select.int,
         aten.slice.Tensor,
         aten.squeeze.default,
@@ -102,16 +124,32 @@ def _table() -> dict[Any, Pattern]:
         aten.squeeze.dims,
         aten.sum.default,
         aten.sum.dim_IntList,
+        aten.swapaxes.default,
+        aten.swapdims.default,
         aten.t.default,
         aten.transpose.int,
+        aten.unflatten.int,
         aten.unsqueeze.default,
         aten.upsample_bilinear2d.vec,
         aten.upsample_nearest2d.vec,
         aten.view.default,
+        aten.view_as.default,
     ):
         table[same] = SameScale()
     return table
 
+
+_COMPOSITES = {
+    **ARITHMETIC,
+    **MOVES,
+    **NORMALIZATIONS,
+    **RECURRENT,
+    **SLICES,
+    **SMOOTH,
+    **VOLUMES,
+    **WINDOWS,
+}
+"""Of smaller operators, which the table has."""
 
 _DIVISIONS = (aten.div.Tensor, aten.div_.Tensor)
 """The NPU has none by what is computed."""
@@ -151,7 +189,11 @@ class NeutronQuantizer(TableQuantizer):
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Operators that the NPU has not become several that it has. Called by `prepare_pt2e`."""
-        split_attention(model)
+        super().transform_for_annotation(model)
+        split_attention(model, causal=True)
+        multiply_as_linear(model, self._is_static)
+        decompose(model, _COMPOSITES, self._is_static)
+        split_gates(model)
         split_hardsigmoid(model)
         drop_unused_indices(model)
         split_pieces(model)

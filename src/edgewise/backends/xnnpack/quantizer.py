@@ -166,6 +166,7 @@ class XNNPACKQuantizer(TableQuantizer):
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Numbers as operands become tensors, which have scales; pieces become slices, each with
         a scale of its own. Called by `prepare_pt2e`."""
+        super().transform_for_annotation(model)
         numbers_as_constants(model, self._is_static)
         split_pieces(model, self._is_static)
         return model

@@ -1,0 +1,109 @@
+"""What a model computes from nothing (positions by `arange`, masks, filters of `ones`) as
+constants, so that quantizers find constants there and observers need not watch them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
+
+from edgewise.edge.fold_constants import GROWTH_LIMIT, may_fold
+from edgewise.quantize.steps import attribute, constant
+
+
+def fold_constants(model: GraphModule) -> bool:
+    """Buffers in the place of calls that nothing but such calls, and buffers that nobody writes,
+    leads to; in place; whether there were any.
+
+    Parameters are left alone: they may be trained. So are results much larger than what they are
+    made of, which the device can compute, and random ones.
+    """
+    known: dict[Node, Any] = {}
+    written = _written(model)
+    for node in model.graph.nodes:
+        if node.op != "call_function" or node in written or not may_fold(node):
+            continue
+        sources = node.all_input_nodes
+        if all(n in known or _is_buffer(model, n, written) for n in sources):
+            value = _evaluate(model, node, known)
+            if value is not None:
+                known[node] = value
+    made: set[Node] = set()  # what is made of buffers alone is found anyway
+    for node in known:
+        sources = node.all_input_nodes
+        if not sources or not made.isdisjoint(sources):
+            made.add(node)
+    changed = False
+    for node in made:
+        value = known[node]
+        if isinstance(value, torch.Tensor) and any(user not in made for user in node.users):
+            with model.graph.inserting_before(node):
+                new = constant(model, node, value.contiguous())
+            node.replace_all_uses_with(new, delete_user_cb=lambda user: user not in made)
+            changed = True
+    if changed:
+        model.graph.eliminate_dead_code()
+        model.recompile()
+    return changed
+
+
+def _is_buffer(model: GraphModule, node: Node, written: set[Node]) -> bool:
+    """Whether the node is a buffer that nobody writes."""
+    if node.op != "get_attr" or node in written:
+        return False
+    return not isinstance(attribute(model, str(node.target)), torch.nn.Parameter)
+
+
+def _written(model: GraphModule) -> set[Node]:
+    """What in-place calls write, and what that is a view of."""
+    pending = [n.all_input_nodes[0] for n in model.graph.nodes if _writes(n)]
+    found: set[Node] = set()
+    while pending:
+        node = pending.pop()
+        if node in found:
+            continue
+        found.add(node)
+        if node.op == "get_attr":
+            same = [n for n in model.graph.nodes if n.op == "get_attr"]
+            pending += [n for n in same if n.target == node.target]
+        elif _may_be_view(node):
+            pending += node.all_input_nodes
+    return found
+
+
+def _may_be_view(node: Node) -> bool:
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return True
+    return any(r.alias_info is not None for r in target._schema.returns)
+
+
+def _writes(node: Node) -> bool:
+    target = node.target
+    return (
+        isinstance(target, torch._ops.OpOverload)
+        and target._schema.is_mutable
+        and bool(node.all_input_nodes)
+    )
+
+
+def _evaluate(model: GraphModule, node: Node, known: dict[Node, Any]) -> Any:
+    """None if it is too large."""
+
+    def operand(source: Node) -> Any:
+        return known[source] if source in known else attribute(model, str(source.target))
+
+    operands = [operand(n) for n in node.all_input_nodes]
+    size = sum(t.nbytes for t in operands if isinstance(t, torch.Tensor))
+    value = node.meta["val"]
+    results = value if isinstance(value, (tuple, list)) else [value]
+    if sum(v.numel() * v.element_size() for v in results) > size + GROWTH_LIMIT:
+        return None
+    args, kwargs = map_arg((node.args, node.kwargs), operand)
+    with torch.no_grad():
+        return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+__all__ = ["fold_constants"]

@@ -1,0 +1,78 @@
+"""Where a program computes with infinities on purpose: masks, added to scores or filled in."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch.fx import GraphModule, Node
+
+from edgewise.quantize.patterns import SameScale, is_float
+from edgewise.quantize.steps import attribute
+
+aten = torch.ops.aten
+
+_PASSED_ON = frozenset(
+    {
+        aten.add.Scalar,
+        aten.add.Tensor,
+        aten.add_.Tensor,
+        aten.detach.default,
+        aten.detach_.default,
+        aten.lift_fresh_copy.default,
+        aten.masked_fill.Scalar,
+        aten.masked_fill.Tensor,
+        aten.mul.Tensor,
+        aten.sub.Tensor,
+        aten.where.self,
+        aten.where.ScalarOther,
+        aten.where.ScalarSelf,
+    }
+)
+_CHOOSE = frozenset(
+    {
+        aten.adaptive_avg_pool1d.default,
+        aten.adaptive_avg_pool2d.default,
+        aten.amax.default,
+        aten.amin.default,
+        aten.avg_pool1d.default,
+        aten.avg_pool2d.default,
+        aten.clamp.default,
+        aten.clamp_.default,
+        aten.hardtanh.default,
+        aten.hardtanh_.default,
+        aten.max_pool1d.default,
+        aten.max_pool2d.default,
+        aten.relu.default,
+        aten.relu_.default,
+        aten.relu6.default,
+    }
+)
+"""Of the operators that keep a scale, those that do more than move elements."""
+
+
+def infinite_values(model: GraphModule, movers: dict[object, object]) -> frozenset[Node]:
+    """The nodes whose results hold infinities: constants, and what adds, fills in or moves these.
+
+    movers: patterns by operator, of which those that keep their operand's scale count.
+    """
+    found: set[Node] = set()
+    for node in model.graph.nodes:
+        if not is_float(node):
+            continue
+        if node.op == "get_attr":
+            value = attribute(model, str(node.target))
+            learned = isinstance(value, torch.nn.Parameter)
+            if not learned and bool(value.isinf().any()):
+                found.add(node)
+            continue
+        moves = isinstance(movers.get(node.target), SameScale) and node.target not in _CHOOSE
+        if node.target not in _PASSED_ON and not moves:
+            continue
+        numbers = [a for a in node.args if isinstance(a, float)]
+        if any(map(math.isinf, numbers)) or not found.isdisjoint(node.all_input_nodes):
+            found.add(node)
+    return frozenset(found)
+
+
+__all__ = ["infinite_values"]

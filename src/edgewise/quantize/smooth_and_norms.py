@@ -1,0 +1,131 @@
+"""Smooth activations and normalizations of sums, products and functions that integer units have.
+
+For processors with a logistic function and a reciprocal root, and no table of one's own. Each
+step has a scale of its own; the steps are chosen so that their roundings stay below a step of the
+result for signals of ordinary spread. The arguments are those of the ATen operators.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from edgewise.quantize.decompose import Decomposition
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+_SURE = 3.3
+"""Beyond it the normal distribution is 0 or 1 within half a step of 1/256."""
+_SLOPE = 2 * math.sqrt(2 / math.pi)
+_CUBIC = 0.044715
+
+
+def _silu(x: Tensor) -> Tensor:
+    return x * torch.sigmoid(x)
+
+
+def _gelu(x: Tensor, approximate: str = "none") -> Tensor:
+    """x times a logistic function of a cubic: both forms of the operator within 5e-4."""
+    near = torch.clamp(x, -_SURE, _SURE)
+    steep = near * near * (_SLOPE * _CUBIC) + _SLOPE
+    return x * torch.sigmoid(near * steep)
+
+
+def _power(x: Tensor, exponent: Any) -> Any:
+    """Products, of the second and the third power."""
+    if exponent == 2:
+        return x * x
+    return x * x * x if exponent == 3 else NotImplemented
+
+
+def _mean(x: Tensor) -> Tensor:
+    """Over the last dimension, which stays, as a linear layer: the result has its own scale."""
+    count = x.shape[-1]
+    return F.linear(x, torch.full((1, count), 1 / count, dtype=x.dtype))
+
+
+def _scaled_to_one(x: Tensor, eps: float) -> Tensor:
+    """x divided by the root of its mean square over the last dimension."""
+    return x * torch.rsqrt(_mean(x * x) + eps)
+
+
+def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    x = x if weight is None else x * weight
+    return x if bias is None else x + bias
+
+
+def _layer_norm(
+    x: Tensor,
+    shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Tensor:
+    del cudnn_enable
+    flat = x.flatten(-len(shape)) if len(shape) > 1 else x
+    normal = _scaled_to_one(flat - _mean(flat), eps)
+    return _affine(normal.reshape(x.shape), weight, bias)
+
+
+def _rms_norm(
+    x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    flat = x.flatten(-len(shape)) if len(shape) > 1 else x
+    small = torch.finfo(x.dtype).eps if eps is None else eps
+    return _affine(_scaled_to_one(flat, small).reshape(x.shape), weight, None)
+
+
+def _group_norm(
+    x: Tensor,
+    groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    del cudnn_enabled
+    flat = x.reshape(x.shape[0], groups, -1)
+    normal = _scaled_to_one(flat - _mean(flat), eps).reshape(x.shape)
+    ones = [1] * (x.dim() - 2)
+    shaped = [None if p is None else p.reshape(-1, *ones) for p in (weight, bias)]
+    return _affine(normal, *shaped)
+
+
+def _instance_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Any:
+    del running_mean, running_var, momentum, cudnn_enabled
+    if not use_input_stats:
+        return NotImplemented
+    return _group_norm(x, x.shape[1], weight, bias, eps)
+
+
+SMOOTH: dict[object, Decomposition | None] = {
+    aten.gelu.default: _gelu,
+    aten.pow.Tensor_Scalar: _power,
+    aten.square.default: lambda x: x * x,
+    aten.silu.default: _silu,
+    aten.silu_.default: _silu,
+}
+NORMALIZATIONS: dict[object, Decomposition | None] = {
+    aten.group_norm.default: _group_norm,
+    aten.instance_norm.default: _instance_norm,
+    aten.layer_norm.default: _layer_norm,
+    aten.rms_norm.default: _rms_norm,
+}
+
+__all__ = ["NORMALIZATIONS", "SMOOTH"]

@@ -1,0 +1,121 @@
+"""What is computed from nothing is a constant before observers are put in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from edgewise.quantize.fold import fold_constants
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Case:
+    function: Callable[..., torch.Tensor]
+    left: set[str]
+    """Calls that stay."""
+    size: tuple[int, ...] = (4, 6)
+
+
+def _positions(x: torch.Tensor) -> torch.Tensor:
+    index = torch.arange(x.shape[1])
+    far = (torch.log(index.float()) * 2).clamp(0, 7)  # of 0 minus infinity, which nobody reads
+    return x + torch.where(index < 1, torch.zeros(()), far)
+
+
+def _written(x: torch.Tensor) -> torch.Tensor:
+    total = torch.zeros(6)
+    total.add_(x[0])
+    return total + torch.ones(6)
+
+
+def _written_view(x: torch.Tensor) -> torch.Tensor:
+    total = torch.zeros(4, 6)
+    total.view(24)[:6].add_(x[0])
+    return total + x
+
+
+CASES = {
+    "positions": Case(_positions, {"aten.add.Tensor"}),
+    "a filter of ones": Case(
+        lambda x: F.conv2d(x, torch.ones(3, 1, 3, 3) / 9, groups=3),
+        {"aten.conv2d.default"},
+        (1, 3, 5, 5),
+    ),
+    "a mask": Case(
+        lambda x: x.masked_fill(torch.ones(4, 6).tril() == 0, 0.0), {"aten.masked_fill.Scalar"}
+    ),
+    "written": Case(
+        _written, {"aten.zeros.default", "aten.select.int", "aten.add_.Tensor", "aten.add.Tensor"}
+    ),
+    "random": Case(
+        lambda x: x + torch.rand(6) * 0, {"aten.rand.default", "aten.mul.Tensor", "aten.add.Tensor"}
+    ),
+    "large": Case(
+        lambda x: x + torch.ones(600, 600).sum(),
+        {"aten.ones.default", "aten.sum.default", "aten.add.Tensor"},
+    ),
+}
+
+
+class Function(nn.Module):
+    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+def _exported(function: Callable[..., torch.Tensor], x: torch.Tensor) -> torch.fx.GraphModule:
+    return torch.export.export(Function(function), (x,)).module()
+
+
+def _calls(model: torch.fx.GraphModule) -> set[str]:
+    return {
+        str(n.target)
+        for n in model.graph.nodes
+        if isinstance(n.target, torch._ops.OpOverload)
+        and n.target is not aten._assert_tensor_metadata.default
+    }
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_what_is_computed_from_nothing_is_a_constant(case: Case) -> None:
+    x = torch.randn(case.size, generator=torch.Generator().manual_seed(0))
+    model = _exported(case.function, x)
+    fold_constants(model)
+    assert _calls(model) == case.left
+    for _ in range(2):  # nothing that was folded is written
+        torch.testing.assert_close(model(x), case.function(x), equal_nan=True)
+
+
+def test_views_of_what_is_written_stay() -> None:
+    x = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
+    model = _exported(_written_view, x)
+    fold_constants(model)
+    for _ in range(2):
+        torch.testing.assert_close(model(x), _written_view(x))
+
+
+def test_parameters_are_left_alone() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(6))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * (self.weight * torch.full((6,), 2.0))
+
+    model = torch.export.export(Scaled(), (torch.randn(4, 6),)).module()
+    fold_constants(model)
+    assert _calls(model) == {"aten.mul.Tensor"}
+    assert [name for name, _ in model.named_parameters()] == ["weight"]
+    model(torch.randn(4, 6)).sum().backward()
+    assert model.weight.grad is not None
