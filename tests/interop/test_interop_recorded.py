@@ -33,3 +33,8 @@ def test_a_recorded_file_runs(file: Path) -> None:
     assert result == "ok", detail
     target = target_of(f"executorch>={file.parent.name}")
     assert beyond(needs_of(file.read_bytes()), target) == []
+
+
+def test_packed_embeddings_and_branches_are_recorded() -> None:
+    names = {file.stem for file in FILES}
+    assert {"bag_4", "bag_8", "cond"} <= names
