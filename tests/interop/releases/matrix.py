@@ -102,7 +102,7 @@ RECORDED = (
 
 
 def record(made: Path, release: str) -> None:
-    """Copies what the release lowered of `RECORDED` to where the tests read it. Other files stay."""
+    """Copies what the release lowered of `RECORDED` to where the tests read it; the rest stays."""
     folder = ROOT / "tests" / "data" / "releases" / release
     folder.mkdir(parents=True, exist_ok=True)
     for name in RECORDED:
