@@ -1,8 +1,12 @@
 """Runs commands of `edgewise` while calls that write fail; started by test_faults.py with the layer
 of faults.c in LD_PRELOAD: `worker.py FOLDER`.
 
-Reads a line of JSON for each command, {"words": [...], "kinds": [...]}; "{out}" in words is a
-folder that is empty, or holds files of a run before. Answers with a line: what is wrong, as texts.
+Reads a line of JSON for each command, {"words": [...], "kinds": [...], "again": bool}; "{out}" in
+words is a folder that is empty, or holds files of a run before. Answers with a line: what is wrong,
+as texts. again: a run with a fault may do a part of the work; the next run has to do the rest.
+
+A command runs up to where it first writes. There the process forks for each fault, and the child
+goes on with it: what comes before (imports, export, lowering) is done once.
 """
 
 from __future__ import annotations
@@ -11,68 +15,190 @@ import contextlib
 import ctypes
 import io
 import json
+import os
 import shutil
+import signal
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+from forked import ForkedProcess
 
 from edgewise.cli import main
+from edgewise.scale import supervisor
 
 LAYER = ctypes.CDLL(None)
-MOST = 60
+LAYER.fault_written.restype = ctypes.c_long
+MOST = 200
 """Calls that write, of one command."""
-CODES = {"ENOSPC": (1,), "EIO": (1,), "short": (1,), "SIGINT": (130,)}
-TELLS = {"ENOSPC": "No space left", "EIO": "Input/output error", "short": "No space left"}
+SECONDS = 60
+"""For one run with a fault."""
+CODES = {"ENOSPC": (1,), "EIO": (1,), "EROFS": (1,), "short": (1,), "SIGINT": (130,)}
+TELLS = {
+    "ENOSPC": "No space left",
+    "EIO": "Input/output error",
+    "EROFS": "Read-only file system",
+    "short": "No space left",
+}
+ONCE = ("EROFS",)
+"""Of the first call and all others: a folder that takes nothing."""
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
-def run(words: list[str], out: Path) -> tuple[int, str]:
+class Place:
+    """FOLDER/disk with `out`, what the command is to write, and `tmp`, for temporary files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.disk = folder / "disk"
+        self.out, self.tmp = self.disk / "out", self.disk / "tmp"
+
+    def fill(self, files: dict[str, bytes]) -> None:
+        """With these files, and no others."""
+        shutil.rmtree(self.disk, ignore_errors=True)
+        self.out.mkdir(parents=True)
+        self.tmp.mkdir()
+        for name, data in files.items():
+            (self.out / name).parent.mkdir(exist_ok=True, parents=True)
+            (self.out / name).write_bytes(data)
+
+    def files(self) -> dict[str, bytes]:
+        return {
+            str(p.relative_to(self.out)): p.read_bytes() for p in self.out.rglob("*") if p.is_file()
+        }
+
+    def arm(self, number: int = 0, kind: str = "") -> None:
+        """number: of the call to fail; 0: none, but calls are counted."""
+        LAYER.fault_arm(number, kind.encode(), str(self.disk).encode())
+
+
+def run(words: list[str], place: Place) -> tuple[int, str]:
     """The exit code, and what was printed to the person."""
     told = io.StringIO()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(told):
-        code = main([word.replace("{out}", str(out)) for word in words])
+    with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
+        code = main([word.replace("{out}", str(place.out)) for word in words])
     return code, told.getvalue()
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+class Faults:
+    """The forks of one command. before: what the folder holds when it begins."""
 
+    waiting: Faults | None = None
+    """For the first call that writes."""
 
-def check(words: list[str], kind: str, out: Path, before: dict[str, bytes]) -> Iterator[str]:
-    """What is wrong, of each call that writes. before: what the folder holds when a run begins."""
-    number = 0
-    while number < MOST:
-        number += 1
-        shutil.rmtree(out, ignore_errors=True)
-        out.mkdir()
-        for name, data in before.items():
-            (out / name).parent.mkdir(exist_ok=True, parents=True)
-            (out / name).write_bytes(data)
-        LAYER.fault_arm(number, kind.encode(), str(out).encode())
-        code, told = run(words, out)
+    def __init__(self, asked: dict[str, Any], place: Place, before: dict[str, bytes]) -> None:
+        self.words, self.kinds, self.again = asked["words"], asked["kinds"], asked["again"]
+        self.place, self.before = place, before
+        self.wrong: list[str] = []
+        self.fault: tuple[str, int] | None = None
+        """Of this process, which is a fork then."""
+
+    def check(self) -> list[str]:
+        """What is wrong."""
+        self.place.fill(self.before)
+        self.place.arm()
+        Faults.waiting = self
+        code, told = run(self.words, self.place)
+        if self.fault is not None:
+            self._end(code, told)
+        what = self.words[0]
+        if code != 0:
+            return [f"{what}: exit code {code} without a fault, {told}"]
+        if Faults.waiting is not None:
+            return [f"{what}: writes nothing"]
+        written = LAYER.fault_written()
+        size = sum(len(data) for data in self.place.files().values())
+        if size > written + sum(len(data) for data in self.before.values()) * self.again:
+            self.wrong.append(f"{what}: of {size} bytes only {written} were seen to be written")
+        return self.wrong
+
+    def fork(self) -> None:
+        """Before the first call that writes: all faults, in children; then goes on without one."""
+        if LAYER.fault_count() != 0:
+            self.wrong.append(f"{self.words[0]}: had written before")
+        for kind in self.kinds:
+            number = 0
+            while number < (1 if kind in ONCE else MOST):
+                number += 1
+                self.place.fill(self.before)
+                answers, answer = os.pipe()
+                child = os.fork()
+                if child == 0:
+                    os.close(answers)
+                    self.fault, self.answer = (kind, number), answer
+                    signal.alarm(SECONDS)
+                    self.place.arm(number, kind)
+                    return
+                os.close(answer)
+                with os.fdopen(answers) as pipe:
+                    text = pipe.read()
+                status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+                if not text:
+                    self.wrong.append(f"{self.words[0]} {kind} at call {number}: ended, {status}")
+                    break
+                told = json.loads(text)
+                self.wrong += told["wrong"]
+                if told["count"] < number:
+                    break
+            else:
+                if kind not in ONCE:
+                    self.wrong.append(f"{self.words[0]} {kind}: more than {MOST} calls")
+        self.place.fill(self.before)
+        self.place.arm()
+
+    def _end(self, code: int, told: str) -> NoReturn:
+        """Of a child."""
+        assert self.fault is not None
+        kind, number = self.fault
         count = LAYER.fault_count()
-        LAYER.fault_arm(0, b"", b"")
+        self.place.arm()
+        wrong = list(self._wrong(kind, f"at call {number} of {count}", code, told))
         if count < number:
-            if number == 1:
-                yield f"{words[0]} {kind}: writes nothing"
-            return
-        where = f"{words[0]} {kind} at call {number} of {count}"
-        found = contents(out)
-        whole = code == 0 or kind == "SIGINT"  # what was done before Ctrl-C stays
+            wrong = []  # all is done, without a fault
+        with os.fdopen(self.answer, "w") as pipe:
+            json.dump({"wrong": wrong, "count": count}, pipe)
+        os._exit(0)
+
+    def _wrong(self, kind: str, call: str, code: int, told: str) -> Iterator[str]:
+        where = f"{self.words[0]} {kind} {call}"
+        found, before = self.place.files(), self.before
         if code not in CODES[kind] and code != 0:
             yield f"{where}: exit code {code}, {told[-300:]!r}"
-        if code == 1 and TELLS.get(kind, "") not in told:
-            yield f"{where}: told {told[-300:]!r}"
-        if code == 0 and kind in ("ENOSPC", "EIO", "short") and not is_done(found, before):
-            yield f"{where}: exit code 0, and files are missing"
-        if not whole and found != before:
-            changed = sorted(k for k in {*found, *before} if found.get(k) != before.get(k))
-            yield f"{where}: {', '.join(changed)} changed"
-        parts = [name for name in found if name.endswith(".part")]
+        if "Traceback" in told:
+            yield f"{where}: {told[-2000:]}"
+        parts = [str(p.relative_to(self.place.disk)) for p in self.place.disk.rglob("*.part")]
+        parts += [str(p.relative_to(self.place.disk)) for p in self.place.tmp.iterdir()]
         if parts:
             yield f"{where}: left {', '.join(parts)}"
+        if code == 1 and TELLS.get(kind, "") not in told:
+            yield f"{where}: told {told[-300:]!r}"
+        if self.again:
+            yield from self._rest(where)
+            return
+        if code == 0 and kind != "SIGINT" and not is_done(found, before):
+            yield f"{where}: exit code 0, and files are missing"
+        if code not in (0, 130) and found != before:  # what was done before Ctrl-C stays
+            changed = sorted(k for k in {*found, *before} if found.get(k) != before.get(k))
+            yield f"{where}: {', '.join(changed)} changed"
         for name, data in before.items():
             if not found.get(name):
                 yield f"{where}: {name} of {len(data)} bytes is lost"
+
+    def _rest(self, where: str) -> Iterator[str]:
+        """After a run that may have done a part."""
+        code, told = run(self.words, self.place)
+        if code != 0:
+            yield f"{where}: exit code {code} of the next run, {told[-300:]!r}"
+            return
+        rows = (self.place.out / "rows.jsonl").read_text().splitlines()
+        for row in map(json.loads, rows):
+            if row["status"] != "ok":
+                yield f"{where}: a row of the next run is {row}"
+        if not (self.place.out / "index.html").stat().st_size:
+            yield f"{where}: the next run's page is empty"
 
 
 def is_done(found: dict[str, bytes], before: dict[str, bytes]) -> bool:
@@ -80,24 +206,40 @@ def is_done(found: dict[str, bytes], before: dict[str, bytes]) -> bool:
     return all(found.values()) and (not before or {*found} == {*before})
 
 
-def answer(asked: dict[str, list[str]], folder: Path) -> list[str]:
-    out = folder / "out"
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir()
-    code, told = run(asked["words"], out)
+def watch(event: str, arguments: tuple[Any, ...]) -> None:
+    """Python's hook for what it is about to do."""
+    waiting = Faults.waiting
+    if waiting is None or event not in ("open", "os.mkdir", "os.rename", "os.link"):
+        return
+    path = arguments[0]
+    if not isinstance(path, (str, bytes)) or (event == "open" and not arguments[2] & WRITES):
+        return
+    if os.fsdecode(path).startswith(str(waiting.place.disk)):
+        Faults.waiting = None
+        waiting.fork()
+
+
+def answer(asked: dict[str, Any], folder: Path) -> list[str]:
+    place = Place(folder)
+    place.fill({})
+    tempfile.tempdir = str(place.tmp)
+    os.environ["TMPDIR"] = str(place.tmp)
+    code, told = run(asked["words"], place)
     if code != 0:
         return [f"{asked['words'][0]}: exit code {code} without a fault, {told}"]
-    made = contents(out)
+    made = place.files()
     if not made:
         return [f"{asked['words'][0]}: writes nothing"]
-    return [
-        wrong
-        for kind in asked["kinds"]
-        for before in ({}, dict.fromkeys(made, b"of a run before"))
-        for wrong in check(asked["words"], kind, out, before)
-    ]
+    over = made if asked["again"] else dict.fromkeys(made, b"of a run before")
+    return Faults(asked, place, {}).check() + Faults(asked, place, over).check()
 
 
 if __name__ == "__main__":
+    # A shell that runs the tests in the background has it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A sweep's worker: torch is imported already.
+    forking = {**vars(subprocess), "Popen": ForkedProcess}
+    supervisor.subprocess = SimpleNamespace(**forking)  # type: ignore[attr-defined]
+    sys.addaudithook(watch)
     for line in sys.stdin:
         print(json.dumps(answer(json.loads(line), Path(sys.argv[1]))), flush=True)
