@@ -143,6 +143,7 @@ class LoadedProgram : public Program {
     init.method = method.name;
     init.threads = threads_;
     init.own_kernels = own_kernels_;
+    init.max_memory = max_memory_;
     init.program_state = &states_[plan.backend];
     Result<std::unique_ptr<Delegate>> delegate = backend->init(init);
     if (delegate.ok() && *delegate != nullptr) return delegate;

@@ -154,9 +154,10 @@ typedef struct edgewise_load_options {
   int32_t no_own_kernels;        /* not 0: backends use only their library's kernels */
   const char* const* data_files; /* `.ptd` files with weights outside of the program */
   size_t data_file_count;
-  /* The most bytes that a method may plan for, with the state that methods share, and that a
-   * tensor whose size only the run tells may grow to; checked before anything is allocated. 0: no
-   * bound. What delegates' libraries take is not counted. */
+  /* The most bytes that a method may plan for, with the state that methods share, that a tensor
+   * whose size only the run tells may grow to, and that an XNNPACK delegate may plan for its
+   * intermediate results; checked before anything is allocated. 0: no bound. Not counted: weights
+   * that libraries pack, and what they take besides. */
   size_t max_memory;
 } edgewise_load_options;
 

@@ -28,17 +28,17 @@ def write_whole(files: Mapping[AnyPath, Iterable[Bytes]]) -> None:
     """Writes each path's parts, in order. OSError if that fails: then no path has changed, but for
     devices and pipes, which cannot be put back."""
     with ExitStack() as stack:
-        opened = [(stack.enter_context(_Replacement(path)), parts) for path, parts in files.items()]
-        for target, parts in opened:
+        targets = [stack.enter_context(_Replacement(path)) for path in files]
+        for file, parts in zip([target.open() for target in targets], files.values(), strict=True):
             for part in parts:
-                target.file.write(part)
-        for target, _ in opened:
+                file.write(part)
+        for target in targets:
             target.finish()
-        for target, _ in opened:
-            target.rename(may_undo=len(opened) > 1)
-        for target, _ in opened:
+        for target in targets:
+            target.rename(may_undo=len(targets) > 1)
+        for target in targets:
             target.keep()
-        for target, _ in opened:
+        for target in targets:
             target.settle()
 
 
@@ -84,7 +84,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 def open_whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file that takes the path's place when the block ends without an error."""
     with _Replacement(path) as target:
-        yield target.file
+        yield target.open()
         target.finish()
         target.rename()
         target.keep()
@@ -97,7 +97,7 @@ class _Replacement:
     What is no regular file (a device, a pipe) is written as it is: it has no contents to keep.
     """
 
-    file: BinaryIO
+    file: BinaryIO | None = None
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._given = Path(path)
@@ -107,23 +107,27 @@ class _Replacement:
         self._may_undo = self._is_kept = False
 
     def __enter__(self) -> _Replacement:
+        return self
+
+    def open(self) -> BinaryIO:
+        """In a block of its own, as Ctrl-C may come when the file is there and not yet known."""
         mode = self._mode()
         if mode is not None and not stat.S_ISREG(mode):
             # By the name given: where links of pipes and terminals lead is no path.
-            self.file = open(self._given, "wb", buffering=0)
-            return self
+            self.file = open(self._given, "wb")
+            return self.file
         new = self._path.with_name(f".{secrets.token_hex(8)}.part")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_BINARY", 0)
-        try:
-            descriptor = os.open(new, flags, 0o666)
-        except OSError as cause:
-            raise type(cause)(cause.errno, f"[save] {cause.strerror}", str(self._given)) from None
         self._new = new
-        self.file = os.fdopen(descriptor, "wb")
+        try:
+            self.file = os.fdopen(os.open(new, flags, 0o666), "wb")
+        except OSError as cause:
+            self._new = None
+            raise type(cause)(cause.errno, f"[save] {cause.strerror}", str(self._given)) from None
         if mode is not None:
             with contextlib.suppress(OSError):  # of a file system without modes
                 os.chmod(new, stat.S_IMODE(mode))
-        return self
+        return self.file
 
     def _mode(self) -> int | None:
         """Of what is there already; None if nothing is. OSError if it cannot be replaced."""
@@ -148,6 +152,7 @@ class _Replacement:
 
     def finish(self) -> None:
         """All bytes on the disk, where the file has one."""
+        assert self.file is not None
         self.file.flush()
         try:
             os.fsync(self.file.fileno())
@@ -185,8 +190,9 @@ class _Replacement:
                 os.close(folder)
 
     def __exit__(self, *failure: object) -> None:
-        with contextlib.suppress(OSError):  # told already, by what failed
-            self.file.close()
+        if self.file is not None:
+            with contextlib.suppress(OSError):  # told already, by what failed
+                self.file.close()
         if self._new is None:
             return
         if self._may_undo and not self._is_kept and not self._new.exists():

@@ -25,11 +25,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
+from zipfile import is_zipfile
 
 from forked import ForkedProcess
 
 from edgewise.cli import main
-from edgewise.scale import supervisor
+from edgewise.scale import process, supervisor, sweeping, warm
+from edgewise.scale.task import digest
 
 LAYER = ctypes.CDLL(None)
 LAYER.fault_written.restype = ctypes.c_long
@@ -44,8 +46,11 @@ TELLS = {
     "EROFS": "Read-only file system",
     "short": "No space left",
 }
-ONCE = ("EROFS",)
+ONCE = ["EROFS"]
 """Of the first call and all others: a folder that takes nothing."""
+ROWS = ["rows.jsonl"]
+LOCKS = "edgewise-turns-"
+"""In the temporary folder, to stay."""
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
@@ -119,9 +124,10 @@ class Faults:
         """Before the first call that writes: all faults, in children; then goes on without one."""
         if LAYER.fault_count() != 0:
             self.wrong.append(f"{self.words[0]}: had written before")
-        for kind in self.kinds:
+        for kinds in self._rows():
             number = 0
-            while number < (1 if kind in ONCE else MOST):
+            while number < (1 if kinds == ONCE else MOST):
+                kind = kinds[number % len(kinds)]
                 number += 1
                 self.place.fill(self.before)
                 answers, answer = os.pipe()
@@ -144,10 +150,17 @@ class Faults:
                 if told["count"] < number:
                     break
             else:
-                if kind not in ONCE:
+                if kinds != ONCE:
                     self.wrong.append(f"{self.words[0]} {kind}: more than {MOST} calls")
         self.place.fill(self.before)
         self.place.arm()
+
+    def _rows(self) -> list[list[str]]:
+        """Of each row, every call that writes fails once, in one of these ways. What does all its
+        work anew at each fault takes a second for each: there the ways take turns."""
+        if self.again and not self.before:
+            return [[kind for kind in self.kinds if [kind] != ONCE], ONCE]
+        return [[kind] for kind in self.kinds]
 
     def _end(self, code: int, told: str) -> NoReturn:
         """Of a child."""
@@ -155,28 +168,30 @@ class Faults:
         kind, number = self.fault
         count = LAYER.fault_count()
         self.place.arm()
-        wrong = list(self._wrong(kind, f"at call {number} of {count}", code, told))
+        wrong = list(self._wrong(kind, number, count, code, told))
         if count < number:
             wrong = []  # all is done, without a fault
         with os.fdopen(self.answer, "w") as pipe:
             json.dump({"wrong": wrong, "count": count}, pipe)
         os._exit(0)
 
-    def _wrong(self, kind: str, call: str, code: int, told: str) -> Iterator[str]:
-        where = f"{self.words[0]} {kind} {call}"
+    def _wrong(self, kind: str, number: int, count: int, code: int, told: str) -> Iterator[str]:
+        where = f"{self.words[0]} {kind} at call {number} of {count}"
         found, before = self.place.files(), self.before
         if code not in CODES[kind] and code != 0:
             yield f"{where}: exit code {code}, {told[-300:]!r}"
         if "Traceback" in told:
             yield f"{where}: {told[-2000:]}"
         parts = [str(p.relative_to(self.place.disk)) for p in self.place.disk.rglob("*.part")]
-        parts += [str(p.relative_to(self.place.disk)) for p in self.place.tmp.iterdir()]
+        parts += [p.name for p in self.place.tmp.iterdir() if not p.name.startswith(LOCKS)]
         if parts:
             yield f"{where}: left {', '.join(parts)}"
         if code == 1 and TELLS.get(kind, "") not in told:
             yield f"{where}: told {told[-300:]!r}"
         if self.again:
-            yield from self._rest(where)
+            yield from (f"{where}: {name} is a part" for name in found if not is_whole(name, found))
+            if self.before or number % 4 == 0:
+                yield from self._rest(where)
             return
         if code == 0 and kind != "SIGINT" and not is_done(found, before):
             yield f"{where}: exit code 0, and files are missing"
@@ -206,6 +221,18 @@ def is_done(found: dict[str, bytes], before: dict[str, bytes]) -> bool:
     return all(found.values()) and (not before or {*found} == {*before})
 
 
+def is_whole(name: str, files: dict[str, bytes]) -> bool:
+    """A file of a sweep."""
+    path, data = Path(name), files[name]
+    if path.suffix == ".pt":
+        return is_zipfile(io.BytesIO(data))
+    if path.suffix == ".pte":
+        return digest(data) == path.stem
+    if path.suffix == ".html":
+        return data.rstrip().endswith(b"</html>")
+    return all(json.loads(text) for text in (data.splitlines() if name in ROWS else [data]))
+
+
 def watch(event: str, arguments: tuple[Any, ...]) -> None:
     """Python's hook for what it is about to do."""
     waiting = Faults.waiting
@@ -219,7 +246,18 @@ def watch(event: str, arguments: tuple[Any, ...]) -> None:
         waiting.fork()
 
 
+def fork_sweeps() -> None:
+    """A sweep's worker is a fork that has what a process would import, and warm up, first."""
+    for name in sweeping.PRELOAD:
+        process._prepare(name)
+    warm.lowering = lambda: None
+    forking = {**vars(subprocess), "Popen": ForkedProcess}
+    supervisor.subprocess = SimpleNamespace(**forking)  # type: ignore[attr-defined]
+
+
 def answer(asked: dict[str, Any], folder: Path) -> list[str]:
+    if asked["words"][0] == "sweep":
+        fork_sweeps()
     place = Place(folder)
     place.fill({})
     tempfile.tempdir = str(place.tmp)
@@ -237,9 +275,6 @@ def answer(asked: dict[str, Any], folder: Path) -> list[str]:
 if __name__ == "__main__":
     # A shell that runs the tests in the background has it ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # A sweep's worker: torch is imported already.
-    forking = {**vars(subprocess), "Popen": ForkedProcess}
-    supervisor.subprocess = SimpleNamespace(**forking)  # type: ignore[attr-defined]
     sys.addaudithook(watch)
     for line in sys.stdin:
         print(json.dumps(answer(json.loads(line), Path(sys.argv[1]))), flush=True)

@@ -13,8 +13,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fuzzing import fuzz
-from kinds import KINDS
+sys.path.append(str(Path(__file__).parents[1]))  # of `forked`
+
+from fuzzing import fuzz  # noqa: E402
+from kinds import KINDS  # noqa: E402
 
 
 def main() -> int:

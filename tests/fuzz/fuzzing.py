@@ -76,7 +76,7 @@ def fuzz(
 def one(kind: Kind, path: Path, data: bytes, report: Report) -> bool:
     """Reads one file. Whether its outcome was new."""
     path.write_bytes(data)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = _peaks()
     try:
         with _limit():
             kind.run(path)
@@ -91,13 +91,20 @@ def one(kind: Kind, path: Path, data: bytes, report: Report) -> bool:
     except BaseException as error:  # PanicException of pyo3 is one
         outcome = f"escaped: {_place(error)}"
         report.failures.setdefault(outcome, Failure(data, _told(error)))
-    taken = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    taken = max(after - found for after, found in zip(_peaks(), before, strict=True))
     if taken > MEMORY:
         report.failures.setdefault("memory", Failure(data, f"took {taken >> 20} MiB"))
     new = outcome not in report.outcomes
     report.outcomes[outcome] = report.outcomes.get(outcome, 0) + 1
     report.executions += 1
     return new
+
+
+def _peaks() -> tuple[int, int]:
+    """Most bytes that this process took, and one that it started and that has ended."""
+    who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    own, others = (resource.getrusage(one).ru_maxrss * 1024 for one in who)
+    return own, others
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import edgewise
+from edgewise.emit.file import read
 
 FOLDER = Path(__file__).parent / "corpus"
 
@@ -139,6 +140,16 @@ def write(kind: str, name: str, data: bytes) -> None:
     print(f"{path.relative_to(FOLDER)}: {len(data)} bytes")
 
 
+def payload(program: bytes) -> bytes:
+    """The first delegate's."""
+    parsed = read(program)
+    plan = (parsed.program.execution_plan or [])[0]
+    place = (plan.delegates or [])[0].processed
+    if place.location == 1:
+        return bytes(parsed.segments[place.index])
+    return bytes((parsed.program.backend_delegate_data or [])[place.index].data)
+
+
 def main() -> None:
     for prefix, backend, nets in (("portable", "none", PORTABLE), ("xnnpack", "xnnpack", XNNPACK)):
         for name, (module, inputs, options) in nets.items():
@@ -147,6 +158,8 @@ def main() -> None:
                 module.eval(), inputs, backend=backend, verbose=False, **options
             )
             write("pte", f"{prefix}_{name}.pte", program.buffer)
+            if backend == "xnnpack":
+                write("xnnpack", f"{name}.bin", payload(program.buffer))
     torch.manual_seed(0)
     exported = torch.export.export(nn.Linear(4, 3).eval(), (X,))
     config = edgewise.ExecutorchBackendConfig(external_constants=True)

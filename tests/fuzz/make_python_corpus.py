@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from make_corpus import write
+from make_corpus import payload, write
 from torch import nn
 
 import edgewise
-from edgewise.emit.file import read
 
 IMAGE = torch.linspace(-1, 1, 48).reshape(1, 3, 4, 4)
 
@@ -57,17 +56,12 @@ class Net(nn.Module):
         return nn.functional.max_pool2d(y, 2) + nn.functional.avg_pool2d(y, 2)
 
 
-def payload(backend: str) -> bytes:
+def net_payload(backend: str) -> bytes:
     """The first delegate's of Net."""
     program = edgewise.compile(
         Net().eval(), (IMAGE,), backend=backend, quantize="int8", calibration=[IMAGE], verbose=False
     )
-    parsed = read(program.buffer)
-    plan = (parsed.program.execution_plan or [])[0]
-    place = (plan.delegates or [])[0].processed
-    if place.location == 1:
-        return bytes(parsed.segments[place.index])
-    return bytes((parsed.program.backend_delegate_data or [])[place.index].data)
+    return payload(program.buffer)
 
 
 def records() -> dict[str, bytes]:
@@ -150,8 +144,8 @@ def main() -> None:
         write("config", name, data)
     write("etdump", "two.etdp", etdump())
     for target in ("ethos-u55-128", "ethos-u85-256"):
-        write("ethosu", f"{target}.bin", payload(target))
-    write("neutron", "reference.bin", payload("neutron-imxrt700-reference"))
+        write("ethosu", f"{target}.bin", net_payload(target))
+    write("neutron", "reference.bin", net_payload("neutron-imxrt700-reference"))
 
 
 if __name__ == "__main__":

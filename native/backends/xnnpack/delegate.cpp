@@ -69,7 +69,7 @@ Result<std::unique_ptr<Delegate>> XnnpackDelegate::make(const DelegateInit& init
   widen_half(&*graph, is_fast_in_half);
   std::vector<Shape> shapes = graph->serialized_shapes();
   if (auto status = infer_shapes(*graph, &shapes); !status.ok()) return status;
-  if (auto status = check_memory(*graph, shapes); !status.ok()) return status;
+  if (auto status = check_memory(*graph, shapes, init.max_memory); !status.ok()) return status;
   for (uint32_t output : graph->outputs) {
     const GraphValue& value = graph->values[output];
     if (shapes[output].rank == value.shape.rank) continue;
@@ -83,6 +83,7 @@ Result<std::unique_ptr<Delegate>> XnnpackDelegate::make(const DelegateInit& init
   delegate->made_for_ = memory_need(delegate->graph_, shapes);
   delegate->shapes_ = std::move(shapes);
   delegate->named_data_ = init.named_data;
+  delegate->max_memory_ = init.max_memory;
   delegate->kernels_ = init.own_kernels ? float_kernels() : nullptr;
   const std::lock_guard lock(delegate->state_->mutex());
   delegate->change_executor();
@@ -185,7 +186,7 @@ Status XnnpackDelegate::plan() {
                    shape.text().c_str());
     }
   }
-  if (auto status = check_memory(graph_, shapes_); !status.ok()) return status;
+  if (auto status = check_memory(graph_, shapes_, max_memory_); !status.ok()) return status;
   // XNNPACK plans no less than for the sizes that a runtime was made with. Before the first run
   // these are the payload's bounds, which may be far above what is there.
   const size_t needed = memory_need(graph_, shapes_);

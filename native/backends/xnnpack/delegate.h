@@ -51,6 +51,7 @@ class XnnpackDelegate final : public Delegate {
   std::shared_ptr<ProgramState> state_;
   const NamedData* named_data_ = nullptr;
   const FloatKernels* kernels_ = nullptr;  // of our own steps
+  size_t max_memory_ = 0;                  // as LoadOptions
   Graph graph_;
   std::unique_ptr<Executor> executor_;
   // Small sizes have steps that others have not (is_small()). A language model goes from a prompt

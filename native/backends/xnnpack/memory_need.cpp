@@ -64,14 +64,19 @@ size_t memory_need(const Graph& graph, const std::vector<Shape>& shapes) {
   return saturating_add(peak, tables);
 }
 
-Status check_memory(const Graph& graph, const std::vector<Shape>& shapes) {
+Status check_memory(const Graph& graph, const std::vector<Shape>& shapes, size_t most) {
+  const size_t needed = memory_need(graph, shapes);
+  if (most != 0 && needed > most) {
+    return error(Code::kOutOfMemory,
+                 "[xnnpack] max_memory is %zu bytes; a delegate's intermediate results need %zu",
+                 most, needed);
+  }
   const long pages = sysconf(_SC_PHYS_PAGES);
   const long page = sysconf(_SC_PAGESIZE);
   if (pages <= 0 || page <= 0) return {};
   // A 32-bit program may have less room than its machine, and sums must fit.
   const size_t all = saturating_mul(static_cast<size_t>(pages), static_cast<size_t>(page));
   const size_t available = std::min(all, std::numeric_limits<size_t>::max() / 4);
-  const size_t needed = memory_need(graph, shapes);
   if (needed <= available) return {};
   return error(Code::kOutOfMemory,
                "[xnnpack] a delegate must find memory for its intermediate results; got %zu MiB of "

@@ -11,7 +11,7 @@ namespace edgewise::xnnpack {
 // Bytes of internal values at the busiest node, and of tables that windows need. A lower bound.
 size_t memory_need(const Graph& graph, const std::vector<Shape>& shapes);
 
-// Fails if that is more than this machine has.
-Status check_memory(const Graph& graph, const std::vector<Shape>& shapes);
+// Fails if that is more than this machine has, or than `most`. 0: no such bound.
+Status check_memory(const Graph& graph, const std::vector<Shape>& shapes, size_t most);
 
 }  // namespace edgewise::xnnpack

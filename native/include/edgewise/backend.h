@@ -49,6 +49,7 @@ struct DelegateInit {
   std::string_view method;                // name of the method that the delegate is part of
   int threads = 1;                        // that the caller asked for; >= 1
   bool own_kernels = true;                // as LoadOptions
+  size_t max_memory = 0;                  // as LoadOptions, for what the delegate plans
   // Shared by this backend's delegates of the program; null at first, the backend sets it.
   std::shared_ptr<BackendProgramState>* program_state = nullptr;
 };

@@ -36,9 +36,10 @@ struct LoadOptions {
   std::vector<std::span<const std::byte>> data_buffers = {};
   // Whether backends may use kernels of their own where these are faster than their library's.
   bool own_kernels = true;
-  // The most bytes that a method may plan for, with the state that methods share, and that a tensor
-  // whose size only the run tells may grow to; checked before anything is allocated. 0: no bound.
-  // What delegates' libraries take is not counted.
+  // The most bytes that a method may plan for, with the state that methods share, that a tensor
+  // whose size only the run tells may grow to, and that an XNNPACK delegate may plan for its
+  // intermediate results; checked before anything is allocated. 0: no bound. Not counted: weights
+  // that libraries pack, and what they take besides.
   size_t max_memory = 0;
 };
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
+from zipfile import ZipFile
 
 import typer
 from rich.console import Console
@@ -176,7 +178,11 @@ def _write(path: Path, results: list[list[Any]]) -> None:
         if count != 1:
             raise CliError(f"[--output] .npy holds one output; got {count}; try .npz")
         with open_whole(path) as file:
-            np.save(file, arrays[0])
+            # Not to the file itself: numpy then writes past it, and says not what went wrong.
+            np.save(SimpleNamespace(write=file.write), arrays[0])  # type: ignore[arg-type]
         return
-    with open_whole(path) as file:
-        np.savez(file, **{f"output_{i}": array for i, array in enumerate(arrays)})
+    # np.savez leaves its archive open when it fails.
+    with open_whole(path) as file, ZipFile(file, "w") as archive:
+        for i, array in enumerate(arrays):
+            with archive.open(f"output_{i}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)

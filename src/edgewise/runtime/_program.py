@@ -195,8 +195,9 @@ class Runtime:
             own_kernels: whether backends may use kernels of their own where these are faster
                 than their library's; False: to compare the two.
             max_memory: the most bytes that a method may plan for, with the state that methods
-                share, and that a tensor whose size only the run tells may grow to: for files of
-                others. What delegates' libraries take is not counted. None: no bound.
+                share, that a tensor whose size only the run tells may grow to, and that an XNNPACK
+                delegate may plan for its intermediate results: for files of others. Not counted:
+                weights that libraries pack, and what they take besides. None: no bound.
 
         Raises:
             FileNotFoundError, OSError: the file cannot be read.

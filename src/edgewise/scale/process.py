@@ -70,13 +70,18 @@ def _fork(folder: Path, own: list[int]) -> int:
         if os.getppid() != server:
             os._exit(1)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        log = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            log = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        except OSError:  # a full disk, or the parent's Ctrl-C: the supervisor finds no log
+            log = os.open(os.devnull, os.O_WRONLY)
         os.dup2(log, 1)
         os.dup2(log, 2)
         for descriptor in own:
             os.close(descriptor)
         _answer(folder)
         code = 0
+    except OSError as failure:  # of the answer's own file
+        print(describe(failure), file=sys.stderr)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -109,6 +114,16 @@ def describe(failure: BaseException) -> str:
     return text if text.startswith("[") else f"{type(failure).__name__}: {text}"
 
 
+def kill_task(child: int) -> None:
+    """And what it started."""
+    for kill in (os.killpg, os.kill):
+        try:
+            kill(child, signal.SIGKILL)
+            return
+        except ProcessLookupError:
+            continue  # not yet the leader of its group
+
+
 def _wait(child: int, parent: int) -> tuple[int, int]:
     """The child's wait status and peak memory in bytes; ends with it if the parent is gone."""
     watched = os.pidfd_open(child)
@@ -116,7 +131,7 @@ def _wait(child: int, parent: int) -> tuple[int, int]:
         ready, _, _ = select.select([watched, parent], [], [])
         if watched not in ready:
             # The parent sends nothing while a task runs: its end of the pipe was closed.
-            os.killpg(child, signal.SIGKILL)
+            kill_task(child)
             os._exit(1)
     finally:
         os.close(watched)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from edgewise.scale.machine import turn
-from edgewise.scale.process import LOG, REQUEST, RESULT
+from edgewise.scale.process import LOG, REQUEST, RESULT, kill_task
 from edgewise.scale.task import Limits, Outcome, Status, Task
 
 RETRIES = 3
@@ -186,7 +186,7 @@ class Supervisor:
             elif limits.seconds is not None and time.monotonic() - start > limits.seconds:
                 passed = ("time", f"longer than its {limits.seconds:g} s")
             if passed is not None:
-                _kill(child)
+                kill_task(child)
         return passed
 
     def _output(self) -> int:
@@ -250,6 +250,8 @@ def _verdict(
             text += "; perhaps the system was out of memory"
     else:
         text = f"ended with exit code {os.waitstatus_to_exitcode(status)}"
+    if not (folder / LOG).exists():
+        return "crash", None, f"{text}, and could write no log; is the folder {folder.parent} full?"
     log = _tail(folder / LOG)
     return "crash", None, f"{text}{'; last lines: ' + log if log else ''}"
 
@@ -260,15 +262,6 @@ def _tail(path: Path) -> str:
     except OSError:
         return ""
     return "\n".join(lines[-_LOG_LINES:])
-
-
-def _kill(child: int) -> None:
-    for kill in (os.killpg, os.kill):
-        try:
-            kill(child, signal.SIGKILL)
-            return
-        except ProcessLookupError:
-            continue  # not yet the leader of its group
 
 
 def _size(count: int) -> str:
