@@ -26,6 +26,12 @@ MEMORY = 512 << 20
 _KEPT = 2000
 
 
+_OWN = re.compile(
+    r"/\S+|'[^']*'|\"[^\"]*\"|`[^`]*`|[0-9a-fx]*[0-9][0-9a-fx.]*|\{.*|(?<=.)\[.{30,}", re.DOTALL
+)
+"""Of an error's text, what is this file's own: paths, names, numbers, lists."""
+
+
 class TooSlow(BaseException):
     """No `except Exception` of a reader hides it."""
 
@@ -129,8 +135,8 @@ def _place(error: BaseException) -> str:
     where = ""
     for frame, line in traceback.walk_tb(first.__traceback__):
         where = f"{Path(frame.f_code.co_filename).name}:{line}"
-    text = re.sub(r"'[^']*'|\"[^\"]*\"|[0-9a-fx]*[0-9][0-9a-fx.]*|\{.*|\[.{30,}", "#", str(error))
-    return f"{type(error).__name__} {where} {text[:50]}"
+    text = _OWN.sub("#", str(error))
+    return f"{type(error).__name__} {where} {text[:50]}...{text[-50:]}"
 
 
 def _told(error: BaseException) -> str:
