@@ -83,7 +83,8 @@ def _be(module: str, arguments: Sequence[str], environment: Mapping[str, str]) -
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.environ.update(environment)
         sys.stdin, sys.stdout, sys.stderr = (
-            open(number, mode, closefd=False) for number, mode in enumerate(("r", "w", "w"))
+            open(number, mode, closefd=False)  # noqa: SIM115
+            for number, mode in enumerate(("r", "w", "w"))
         )
         sys.argv = [module, *arguments]
         warnings.simplefilter("ignore")  # that it was imported already

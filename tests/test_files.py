@@ -127,7 +127,32 @@ def test_a_block_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["out.npz"]
 
 
+def test_a_full_disk_names_the_file() -> None:
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        write_whole({"/dev/null": [NEW], "/dev/full": [NEW], "/dev/zero": [NEW]})
+    assert caught.value.filename == "/dev/full"
+
+
+def test_ctrl_c_when_the_file_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anybody was told of it."""
+    made = os.open
+
+    def interrupted(*given: Any) -> int:
+        os.close(made(*given))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "open", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_text(tmp_path / "model.pte", "x")
+    monkeypatch.undo()
+    assert list(tmp_path.iterdir()) == []
+
+
 REFUSED = {
+    "a name with a zero byte": ("a\0.pte", ValueError, "no file can have this name"),
+    "a name with half a character": ("a\ud800.pte", ValueError, "no file can have this name"),
+    "a name too long": ("a" * 256, OSError, "File name too long"),
+    "within a file": ("/dev/null/model.pte", OSError, "Not a directory"),
     "a folder": ("", IsADirectoryError, "a path must be a file's"),
     "no folder": ("missing/model.pte", FileNotFoundError, "no such folder; try making it"),
 }

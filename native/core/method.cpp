@@ -10,6 +10,10 @@
 #include "output_binding.h"
 #include "pte_file.h"
 
+#ifndef EDGEWISE_CANCEL_CHECK_MS
+#define EDGEWISE_CANCEL_CHECK_MS 50
+#endif
+
 namespace edgewise {
 
 using Kind = InstructionPlan::Kind;
@@ -204,7 +208,7 @@ Status MethodInstance::run(RunProfile* profile) {
 bool MethodInstance::is_cancelled() {
   const auto now = std::chrono::steady_clock::now();
   if (now < next_check_) return false;
-  next_check_ = now + std::chrono::milliseconds(50);
+  next_check_ = now + std::chrono::milliseconds(EDGEWISE_CANCEL_CHECK_MS);
   return cancel_check_();
 }
 

@@ -57,7 +57,8 @@ Status write_whole(const std::string& path,
     std::free(real);
     if (access(target.c_str(), W_OK) != 0) return failed();
   }
-  std::string beside = target + ".XXXXXX";
+  // A name of its own: the target's may be as long as names can be.
+  std::string beside = target.substr(0, target.rfind('/') + 1) + ".edgewise.XXXXXX";
   const int file = mkstemp(beside.data());
   if (file < 0) return failed();
   // mkstemp's are its owner's alone; files get what the process gives others.

@@ -29,9 +29,10 @@ def write_whole(files: Mapping[AnyPath, Iterable[Bytes]]) -> None:
     devices and pipes, which cannot be put back."""
     with ExitStack() as stack:
         targets = [stack.enter_context(_Replacement(path)) for path in files]
-        for file, parts in zip([target.open() for target in targets], files.values(), strict=True):
-            for part in parts:
-                file.write(part)
+        for target in targets:
+            target.open()
+        for target, parts in zip(targets, files.values(), strict=True):
+            target.write(parts)
         for target in targets:
             target.finish()
         for target in targets:
@@ -75,6 +76,18 @@ def own_folder(path: str | os.PathLike[str]) -> Path:
     return place
 
 
+def is_special(path: str | os.PathLike[str]) -> bool:
+    """Whether a device, a pipe or the like is there, or a name for what is open (`/dev/stdout`):
+    nothing can lie beside it."""
+    if os.path.abspath(path).startswith(("/dev/", "/proc/")):
+        return True
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Writes text as UTF-8."""
     write_whole({path: [text.encode()]})
@@ -91,6 +104,13 @@ def open_whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         target.settle()
 
 
+def _can_be_a_name(path: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+
+
 class _Replacement:
     """A new file beside the one whose place it takes. Links are followed, so that they stay.
 
@@ -101,6 +121,8 @@ class _Replacement:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._given = Path(path)
+        if not _can_be_a_name(str(path)):
+            raise ValueError(f"[save] no file can have this name; got {str(path)!r}")
         self._path = Path(os.path.realpath(path))
         self._new: Path | None = None
         self._old: Path | None = None
@@ -114,7 +136,7 @@ class _Replacement:
         mode = self._mode()
         if mode is not None and not stat.S_ISREG(mode):
             # By the name given: where links of pipes and terminals lead is no path.
-            self.file = open(self._given, "wb")
+            self.file = open(self._given, "wb")  # noqa: SIM115  closed by __exit__
             return self.file
         new = self._path.with_name(f".{secrets.token_hex(8)}.part")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_BINARY", 0)
@@ -150,16 +172,33 @@ class _Replacement:
             )
         return mode
 
+    def write(self, parts: Iterable[Bytes]) -> None:
+        assert self.file is not None
+        with self._named():
+            for part in parts:
+                self.file.write(part)
+
     def finish(self) -> None:
         """All bytes on the disk, where the file has one."""
         assert self.file is not None
-        self.file.flush()
+        with self._named():
+            self.file.flush()
+            try:
+                os.fsync(self.file.fileno())
+            except OSError as cause:
+                if cause.errno not in (errno.EINVAL, errno.ENOTSUP):  # pipes, terminals
+                    raise
+            self.file.close()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Errors of writing say which file it was."""
         try:
-            os.fsync(self.file.fileno())
-        except OSError as cause:
-            if cause.errno not in (errno.EINVAL, errno.ENOTSUP):  # pipes, terminals
-                raise
-        self.file.close()
+            yield
+        except OSError as failure:
+            if failure.errno and failure.filename is None:
+                failure.filename = str(self._given)
+            raise
 
     def rename(self, may_undo: bool = False) -> None:
         """Takes the place; until `keep`, leaving the block puts back what was there."""

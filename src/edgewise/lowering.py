@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import functools
 import io
 import logging
@@ -29,6 +30,7 @@ from edgewise.edge.settle_sizes import settle_sizes
 from edgewise.emit import Emitted, ExecutorchBackendConfig, MemoryPlan
 from edgewise.emit.missing_kernels import missing_kernels
 from edgewise.errors import EdgewiseError, PartitionError, as_users, internal_errors
+from edgewise.files import is_special
 from edgewise.inspect.needs import runs_on
 from edgewise.lowered_from import LoweredFrom
 from edgewise.origin import Origin
@@ -349,10 +351,19 @@ class ExecutorchProgramManager:
         if not isinstance(given, (str, os.PathLike)):
             hint = "write_to_file(file)" if hasattr(given, "write") else "'model.pte'"
             raise TypeError(f"[save] path must be a path; got {type(given).__name__}; try {hint}")
+        if Path(path).is_dir():
+            raise IsADirectoryError(
+                errno.EISDIR, f"[save] a program is a file; try {Path(path) / 'model.pte'}", str(path)
+            )
         beside: dict[str | os.PathLike[str], bytes] = {}
         if record:
             from edgewise.inspect.record import contents, record_path
 
+            if is_special(path):
+                raise ValueError(
+                    f"[save] a record lies beside a regular file; got {os.fspath(path)}, a device "
+                    f"or a pipe; try record=False"
+                )
             beside[record_path(path)] = contents(self.record(), compressed=True)
         self._emitted.save(path, beside)
 

@@ -1,15 +1,15 @@
-"""Every call by which a command writes fails once: the disk is full, broken, writes half, or Ctrl-C
-comes. What was there stays or is replaced as a whole, the error is told, nothing is left behind."""
+"""Every call by which a command writes fails once: the disk is full, broken, takes half, the folder
+takes nothing, or Ctrl-C comes. What was there stays or is replaced as a whole, the error is told,
+nothing is left behind, also of temporary files."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD of a
 
 HERE = Path(__file__).parent
 RUNNER = HERE.parents[1] / "build" / "dev" / "native" / "tools" / "edgewise_run"
-KINDS = ["ENOSPC", "EIO", "short", "SIGINT"]
+KINDS = ["ENOSPC", "EIO", "EROFS", "short", "SIGINT"]
+"""As in faults.c."""
 MODEL = """
 import torch
 
@@ -42,6 +43,12 @@ TINY = {
     "vocab_size": 32,
     "max_position_embeddings": 32,
 }
+SWEEP = """
+models: {net: "model.py:net"}
+backends: [xnnpack]
+quantize: [none]
+latency: false
+"""
 COMMANDS = {
     "compile": ["compile", "{in}/model.py:net", "-q", "-o", "{out}/net.pte"],
     "compile, quantized": [
@@ -53,17 +60,27 @@ COMMANDS = {
     "profile": ["profile", "{in}/net.pte", "-o", "{out}/profile.json"],
     "profile, a trace": ["profile", "{in}/net.pte", "--trace", "{out}/trace.json"],
     "report": ["report", "{in}/net.pte", "-o", "{out}/report.html"],
+    "compare": ["compare", "{in}/model.py:net", "-q", "--svg", "{out}/layers.svg"],
     "ethosu trace": ["ethosu", "trace", "{npu}", "-o", "{out}/trace.json"],
+    "ethosu package": ["ethosu", "package", "{in}/npu.pte", "-o", "{out}/firmware"],
 }
-"""All that write files, with those of the slow tests below. {npu}: a payload."""
+"""All that write files, with those of the slow test below. {npu}: a payload."""
 SLOW = {
     "compile, ethosu": [
         *["compile", "{in}/model.py:net", "-q", "--backend", "ethos-u55-128"],
         *["--quantize", "int8", "--calibration", "{in}/x.npy", "-o", "{out}/npu.pte"],
     ],
-    "compare": ["compare", "{in}/model.py:net", "-q", "--svg", "{out}/layers.svg"],
-    "ethosu package": ["ethosu", "package", "{in}/npu.pte", "-o", "{out}/firmware"],
+    "llm export": [
+        *["llm", "export", "--config", "{in}/llama.json", "-o", "{out}/llama.pte"],
+        *["--max-context-len", "16", "--max-seq-len", "8", "--quantize", "none"],
+    ],
+    "sweep": [
+        *["sweep", "{in}/plan.yaml", "-q", "-j", "1", "--retry-errors", "--parquet"],
+        *["-o", "{out}"],
+    ],
 }
+NEEDS = {"compile, ethosu": "ethosu.vela", "llm export": "transformers"}
+Workers = Callable[[str], "subprocess.Popen[str]"]
 PAYLOAD = HERE.parent / "fuzz" / "corpus" / "ethosu" / "ethos-u55-128.bin"
 
 
@@ -77,10 +94,11 @@ def layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`model.py`, its `net.pte` with a record, `x.npy`, `llama.json`."""
+    """`model.py`, its `net.pte` with a record, `x.npy`, `llama.json`, `plan.yaml`."""
     place = tmp_path_factory.mktemp("faults")
     (place / "model.py").write_text(MODEL)
     (place / "llama.json").write_text(json.dumps(TINY))
+    (place / "plan.yaml").write_text(SWEEP)
     torch.manual_seed(0)
     program = edgewise.compile(torch.nn.Linear(4, 3).eval(), (torch.ones(2, 4),), verbose=False)
     program.save(place / "net.pte", record=True)
@@ -89,102 +107,64 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def worker(layer: Path, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-W", "ignore", HERE / "worker.py", folder],
-        env={**os.environ, "LD_PRELOAD": str(layer), "TERM": "dumb"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    yield process
-    process.communicate()
+def workers(layer: Path, folder: Path) -> Iterator[Workers]:
+    """A process for each kind of command, as forks of small ones are cheap: those without torch,
+    those with it, sweeps."""
+    started: dict[str, subprocess.Popen[str]] = {}
+
+    def worker(command: str) -> subprocess.Popen[str]:
+        kind = command if command in ("sweep", "compile", "compare", "llm") else "small"
+        if kind not in started:
+            started[kind] = subprocess.Popen(
+                [sys.executable, "-W", "ignore", HERE / "worker.py", folder / kind],
+                env={
+                    **os.environ,
+                    "LD_PRELOAD": str(layer),
+                    "TERM": "dumb",
+                    "PYTHONPATH": str(HERE.parent),
+                    "OMP_NUM_THREADS": "1",  # its forks would miss the others
+                },
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        return started[kind]
+
+    yield worker
+    for process in started.values():
+        process.communicate()
 
 
-def wrong(process: subprocess.Popen[str], words: list[str], folder: Path) -> Any:
+def wrong(workers: Workers, words: list[str], folder: Path) -> Any:
+    process = workers(words[0])
     assert process.stdin is not None
     assert process.stdout is not None
     places = {"{in}": str(folder), "{npu}": str(PAYLOAD)}
     given = words
     for sign, path in places.items():
         given = [word.replace(sign, path) for word in given]
-    process.stdin.write(json.dumps({"words": given, "kinds": KINDS}) + "\n")
+    asked = {"words": given, "kinds": KINDS, "again": words[0] == "sweep"}
+    process.stdin.write(json.dumps(asked) + "\n")
     process.stdin.flush()
     return json.loads(process.stdout.readline() or '["the process ended"]')
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_each_call_that_writes_fails(
-    name: str, worker: subprocess.Popen[str], folder: Path
-) -> None:
-    assert wrong(worker, COMMANDS[name], folder) == []
+def test_each_call_that_writes_fails(name: str, workers: Workers, folder: Path) -> None:
+    words = COMMANDS[name]
+    if "{in}/npu.pte" in words:
+        pytest.importorskip("ethosu.vela")
+        made = [word.replace("{in}", str(folder)) for word in SLOW["compile, ethosu"]]
+        assert main([word.replace("{out}", str(folder)) for word in made]) == 0
+    assert wrong(workers, words, folder) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SLOW)
-def test_each_call_that_writes_fails_slowly(
-    name: str, worker: subprocess.Popen[str], folder: Path
-) -> None:
-    words = SLOW[name]
-    if "ethosu" in name:
-        pytest.importorskip("ethosu.vela")
-    if "{in}/npu.pte" in words:
-        npu = folder / "npu.pte"
-        made = [word.replace("{in}", str(folder)) for word in SLOW["compile, ethosu"]]
-        assert main([word.replace("{out}/npu.pte", str(npu)) for word in made]) == 0
-    assert wrong(worker, words, folder) == []
-
-
-SWEEP = """
-models: {net: "model.py:net"}
-backends: [xnnpack]
-quantize: [none]
-latency: false
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "numbers"), [("ENOSPC", (1, 2, 5)), ("EIO", (3,)), ("short", (8,))]
-)
-def test_a_sweep_goes_on_after_a_fault(
-    kind: str, numbers: tuple[int, ...], layer: Path, folder: Path, tmp_path: Path
-) -> None:
-    """The n-th call that writes fails in each of its processes: what is there is whole, and the
-    next run makes the rest."""
-    (folder / "plan.yaml").write_text(SWEEP)
-    out = tmp_path / "results"
-    command = [sys.executable, "-m", "edgewise", "sweep", folder / "plan.yaml", "-q", "-j", "1"]
-
-    def sweep(**faults: str) -> subprocess.CompletedProcess[str]:
-        given = {**os.environ, **faults}
-        words = [*command, "--retry-errors", "-o", out]
-        return subprocess.run(words, env=given, capture_output=True, text=True)
-
-    for number in numbers:
-        shutil.rmtree(out, ignore_errors=True)
-        done = sweep(
-            LD_PRELOAD=str(layer), FAULT_AT=str(number), FAULT_KIND=kind, FAULT_FOLDER=str(out)
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        told = done.stderr + done.stdout
-        assert "[Errno" in told or "space" in told or "output error" in told, told
-        assert not list(out.rglob("*.part"))
-        done = sweep()
-        assert done.returncode == 0, done.stderr
-        (row,) = [json.loads(line) for line in (out / "rows.jsonl").read_text().splitlines()]
-        assert row["status"] == "ok", row
-        assert (out / "index.html").stat().st_size
-
-
-@pytest.mark.slow
-def test_each_call_that_writes_fails_for_a_language_model(
-    worker: subprocess.Popen[str], folder: Path
-) -> None:
-    pytest.importorskip("transformers")
-    words = ["llm", "export", "--config", "{in}/llama.json", "-o", "{out}/llama.pte"]
-    sizes = ["--max-context-len", "16", "--max-seq-len", "8", "--quantize", "none"]
-    assert wrong(worker, [*words, *sizes], folder) == []
+def test_each_call_that_writes_fails_slowly(name: str, workers: Workers, folder: Path) -> None:
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
+    assert wrong(workers, SLOW[name], folder) == []
 
 
 @pytest.mark.skipif(not RUNNER.exists(), reason="not built: make native")

@@ -15,8 +15,8 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1]))  # of `forked`
 
-from fuzzing import fuzz  # noqa: E402
-from kinds import KINDS  # noqa: E402
+from fuzzing import fuzz
+from kinds import KINDS
 
 
 def main() -> int:

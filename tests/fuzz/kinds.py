@@ -68,9 +68,9 @@ def _config(path: Path) -> None:
 def _tokenizer(path: Path) -> None:
     """Each file in a process of its own, as always; but a fork, which has the library already."""
     import tokenizers  # noqa: F401
-    from forked import ForkedProcess
 
     from edgewise.llm import text
+    from forked import ForkedProcess
 
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # threads would stay behind in forks
     forking = SimpleNamespace(**{**vars(subprocess), "Popen": ForkedProcess})

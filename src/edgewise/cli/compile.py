@@ -99,6 +99,7 @@ def command(
     With several backends or ways to quantize, one file for each combination. Prints what runs
     where, and why not elsewhere.
     """
+    from edgewise.files import is_special
     from edgewise.inspect.record import record_path
 
     out = Output(json=json, quiet=quiet)
@@ -123,7 +124,8 @@ def command(
     reports: list[str] = []
     for way, path in zip(ways, paths, strict=True):
         made = compile_one(loaded, way, out, batches)
-        made.program.save(path, record=record)
+        has_record = record and not is_special(path)  # /dev/stdout
+        made.program.save(path, record=has_record)
         report = made.program.delegation_report()
         # What needs a later release stands in the report.
         reports.append(str(report) + ("" if report.uses else f"\nruns on {report.runs_on}"))
@@ -141,7 +143,7 @@ def command(
             "uses": report.uses,
             "cost_of_target": report.cost_of_target,
         }
-        if record:
+        if has_record:
             row["record"] = str(record_path(path))
         rows.append(row)
     out.result(

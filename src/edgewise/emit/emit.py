@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -65,11 +64,6 @@ class Emitted:
 
     def save(self, path: str | Path, beside: Mapping[str | PathLike[str], bytes]) -> None:
         """Writes the file, and others with it, whole or not at all. beside: contents by path."""
-        if Path(path).is_dir():
-            folder = Path(path)
-            raise IsADirectoryError(
-                errno.EISDIR, f"[save] a program is a file; try {folder / 'model.pte'}", str(folder)
-            )
         write_whole({path: self.parts(), **{other: [data] for other, data in beside.items()}})
 
     def save_data_files(self, folder: str | Path) -> list[Path]:

@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
+_GRACE = 1.0
+"""Seconds that a task has to end when nobody wants its result; `Supervisor` waits for two."""
 REQUEST, RESULT, LOG = "request.pickle", "result.pickle", "log.txt"
 
 
@@ -69,7 +71,7 @@ def _fork(folder: Path, own: list[int]) -> int:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != server:
             os._exit(1)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             log = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         except OSError:  # a full disk, or the parent's Ctrl-C: the supervisor finds no log
@@ -114,11 +116,11 @@ def describe(failure: BaseException) -> str:
     return text if text.startswith("[") else f"{type(failure).__name__}: {text}"
 
 
-def kill_task(child: int) -> None:
+def kill_task(child: int, how: signal.Signals = signal.SIGKILL) -> None:
     """And what it started."""
     for kill in (os.killpg, os.kill):
         try:
-            kill(child, signal.SIGKILL)
+            kill(child, how)
             return
         except ProcessLookupError:
             continue  # not yet the leader of its group
@@ -130,7 +132,10 @@ def _wait(child: int, parent: int) -> tuple[int, int]:
     try:
         ready, _, _ = select.select([watched, parent], [], [])
         if watched not in ready:
-            # The parent sends nothing while a task runs: its end of the pipe was closed.
+            # The parent sends nothing while a task runs: its end of the pipe was closed. A task
+            # that is writing to the store takes back what is half done.
+            kill_task(child, signal.SIGINT)
+            select.select([watched], [], [], _GRACE)
             kill_task(child)
             os._exit(1)
     finally:
