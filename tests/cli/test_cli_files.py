@@ -69,6 +69,10 @@ def test_run(folder: Path, command: Command, tmp_path: Path) -> None:
     assert "abcd"[int(np.argmax(wanted[0]))] in shown.out.partition("class")[2].split()
     seeds = [command("run", folder / "float.pte", "--seed", s, "--json").out for s in (1, 1, 2)]
     assert seeds[0] == seeds[1] != seeds[2]
+    assert command(*arguments, "--max-memory", "1000000").code == 0
+    refused = command(*arguments, "--max-memory", "8")
+    assert refused.code == 1
+    assert "max_memory is 8 bytes; the program plans" in refused.err
 
 
 def test_inspect(folder: Path, command: Command) -> None:

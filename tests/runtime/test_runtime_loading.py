@@ -103,6 +103,24 @@ def test_max_memory(add_pte: bytes) -> None:
         edgewise.load(add_pte, max_memory=8)
 
 
+def test_max_memory_of_a_delegate() -> None:
+    """What XNNPACK plans between a delegate's nodes: 3 rows of 20,000 numbers, then 2."""
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Sequential(
+        torch.nn.Linear(2, 20_000), torch.nn.Softmax(-1), torch.nn.Linear(20_000, 2)
+    )
+    rows = torch.export.Dim("rows", max=3)
+    data = edgewise.compile(
+        net.eval(), (torch.ones(2, 2),), dynamic_shapes=({0: rows},), verbose=False
+    ).buffer
+    needed = 2 * 3 * 20_000 * 4
+    model = edgewise.load(data, max_memory=needed)
+    assert model(np.ones((3, 2), np.float32))[0].shape == (3, 2)
+    told = f"max_memory is {needed - 1} bytes; a delegate's intermediate results need {needed}"
+    with pytest.raises(OutOfMemoryError, match=told):
+        edgewise.load(data, max_memory=needed - 1)
+
+
 def test_metadata(add_pte: bytes) -> None:
     program = Runtime.get().load_program(add_pte)
     for meta in (program.metadata("forward"), program.load_method("forward").metadata):

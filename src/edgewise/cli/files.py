@@ -24,7 +24,12 @@ def chosen_methods(contents: Contents, wanted: str | None) -> list[MethodContent
     return found
 
 
-def open_program(file: Path, threads: int | None, data: Sequence[Path] | None) -> Program:
+def open_program(
+    file: Path,
+    threads: int | None,
+    data: Sequence[Path] | None,
+    max_memory: int | None = None,
+) -> Program:
     """The program, loaded. Raises as `Runtime.load_program`."""
     from edgewise.runtime import Runtime
 
@@ -33,14 +38,20 @@ def open_program(file: Path, threads: int | None, data: Sequence[Path] | None) -
             f"[FILE] must be a .pte file; got {file}; try edgewise compile {file} -o model.pte, "
             f"then model.pte"
         )
-    return Runtime.get().load_program(file, threads=threads, data_path=list(data or []))
+    return Runtime.get().load_program(
+        file, threads=threads, data_path=list(data or []), max_memory=max_memory
+    )
 
 
 def open_method(
-    file: Path, wanted: str | None, threads: int | None, data: Sequence[Path] | None
+    file: Path,
+    wanted: str | None,
+    threads: int | None,
+    data: Sequence[Path] | None,
+    max_memory: int | None = None,
 ) -> Method:
     """A program's method, ready to run; the only one, or "forward", if none is named."""
-    program = open_program(file, threads, data)
+    program = open_program(file, threads, data, max_memory)
     return program.load_method(method_name(program.method_names, wanted))
 
 

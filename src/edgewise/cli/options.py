@@ -21,6 +21,16 @@ Threads = Annotated[
         "--threads", "-t", min=1, max=1024, metavar="N", help="Default: one for each physical core."
     ),
 ]
+MaxMemory = Annotated[
+    int | None,
+    typer.Option(
+        "--max-memory",
+        min=1,
+        max=2**62,
+        metavar="BYTES",
+        help="Refuse a program that plans for more, and tensors that grow beyond it.",
+    ),
+]
 Method = Annotated[
     str | None,
     typer.Option(

@@ -14,7 +14,7 @@ from rich.console import Console
 from edgewise.cli.errors import CliError
 from edgewise.cli.images import Mean, Preprocess, Resize, Std, Stretch, preprocessing
 from edgewise.cli.inputs import Batch, Inputs, Seed, Shapes, batches, specs_of_method
-from edgewise.cli.options import DataFiles, Json, Method, PteFile, Quiet, Threads
+from edgewise.cli.options import DataFiles, Json, MaxMemory, Method, PteFile, Quiet, Threads
 from edgewise.cli.output import Output
 from edgewise.cli.tables import table
 from edgewise.files import open_whole
@@ -49,6 +49,7 @@ def command(
     ] = None,
     method: Method = None,
     threads: Threads = None,
+    max_memory: MaxMemory = None,
     data: DataFiles = None,
     seed: Seed = 0,
     shape: Shapes = None,
@@ -74,7 +75,7 @@ def command(
     names = labels.read_text().splitlines() if labels is not None else []
     if names and not top:
         top = 5
-    loaded = open_method(file, method, threads, data)
+    loaded = open_method(file, method, threads, data, max_memory)
     given = batches(inputs, specs_of_method(loaded.metadata), how, seed=seed, shapes=shape)
     results = []
     with out.progress("running", len(given)) as advance:
