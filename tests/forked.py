@@ -36,7 +36,9 @@ class ForkedProcess:
         self.args, self.returncode, self.stderr = words, None, None
         asked, ask = os.pipe()
         answered, answer = os.pipe()
-        self.pid = os.fork()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads: the child uses none
+            self.pid = os.fork()
         if self.pid == 0:
             if start_new_session:
                 os.setsid()

@@ -353,7 +353,9 @@ class ExecutorchProgramManager:
             raise TypeError(f"[save] path must be a path; got {type(given).__name__}; try {hint}")
         if Path(path).is_dir():
             raise IsADirectoryError(
-                errno.EISDIR, f"[save] a program is a file; try {Path(path) / 'model.pte'}", str(path)
+                errno.EISDIR,
+                f"[save] a program is a file; try {Path(path) / 'model.pte'}",
+                str(path),
             )
         beside: dict[str | os.PathLike[str], bytes] = {}
         if record:

@@ -44,7 +44,8 @@ def test_damage(name: str, tmp_path: Path) -> None:
 
 def test_damaged_tokenizers(tmp_path: Path) -> None:
     pytest.importorskip("tokenizers")
-    report = fuzz("tokenizer", tmp_path, count=8)
+    report = fuzz("tokenizer", tmp_path, count=100)
+    assert len(report.outcomes) > 5
     assert {what: failure.told for what, failure in report.failures.items()} == {}
 
 
