@@ -180,10 +180,11 @@ def _write(path: Path, results: list[list[Any]]) -> None:
             raise CliError(f"[--output] .npy holds one output; got {count}; try .npz")
         with open_whole(path) as file:
             # Not to the file itself: numpy then writes past it, and says not what went wrong.
-            np.save(SimpleNamespace(write=file.write), arrays[0])  # type: ignore[arg-type]
+            np.save(SimpleNamespace(write=file.write), arrays[0])
         return
+    write_array: Any = np.lib.format.write_array
     # np.savez leaves its archive open when it fails.
     with open_whole(path) as file, ZipFile(file, "w") as archive:
         for i, array in enumerate(arrays):
             with archive.open(f"output_{i}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, array, allow_pickle=False)
+                write_array(member, array, allow_pickle=False)
