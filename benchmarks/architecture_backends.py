@@ -1,9 +1,9 @@
 """Whole architectures of `transformers` on every backend: delegates, share of the work, accuracy.
 
 Each is compiled for XNNPACK in float32 and int8, for two Ethos-U processors and for Neutron, and
-run on this machine: on the runtime, the simulator, LiteRT's kernels. Float results are compared with
-eager PyTorch in float64, int8 ones with the same quantized program in PyTorch (PT2E), as the ratio
-of signal to noise. Weights are random, so that nothing here is said of the accuracy of int8 itself.
+runs on this machine: on the runtime, the simulator, LiteRT's kernels. Float results are compared
+with eager PyTorch in float64, int8 ones with the same quantized program in PyTorch (PT2E), as the
+ratio of signal to noise. Weights are random: nothing here is said of the accuracy of int8 itself.
 
 `--write docs/architectures.md` puts the table into the page. Exit code 1 if a cell failed.
 """
