@@ -78,3 +78,56 @@ def test_masks_of_infinities(name: str, backend: str) -> None:
     noise = (found - expected).double().square().sum() / expected.double().square().sum()
     assert noise < 2e-3, f"{10 * math.log10(noise):.1f} dB"
     assert program.delegation_report().share("macs") == 1
+
+
+class Padded(nn.Module):
+    """Two layers of attention over positions that an input says are words."""
+
+    def __init__(self, mask: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.mask = mask
+
+    def forward(self, x: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
+        mask = self.mask(words[:, None, :])
+        y = self.first(x)
+        y = y + F.scaled_dot_product_attention(y, y, y, attn_mask=mask)
+        y = self.second(y)
+        return F.scaled_dot_product_attention(y, y, y, attn_mask=mask)
+
+
+WORDS = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+PADDED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "booleans": lambda words: words.bool(),
+    "compared": lambda words: words != 0,
+    "largest numbers": lambda words: (1.0 - words) * torch.finfo(torch.float32).min,
+    "filled": lambda words: torch.zeros(()).masked_fill(words == 0, -math.inf),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", PADDED)
+def test_masks_that_are_computed(name: str, backend: str) -> None:
+    if backend.startswith("neutron"):
+        pytest.importorskip("ai_edge_litert")
+    if backend.startswith("ethos"):
+        pytest.importorskip("ethosu")
+    torch.manual_seed(0)
+    model, inputs = Padded(PADDED[name]).eval(), (torch.randn(2, 5, 8), WORDS)
+    program = edgewise.compile(
+        model, inputs, backend=backend, quantize="int8", calibration=[inputs], verbose=False
+    )
+    run = edgewise.load(program.buffer)
+    with torch.no_grad():
+        expected = model(*inputs)
+    found = torch.as_tensor(run(*inputs))
+    noise = (found - expected).double().square().sum() / expected.double().square().sum()
+    assert noise < 2e-3, f"{10 * math.log10(noise):.1f} dB"
+    # What is no word changes nothing for words.
+    other = inputs[0].clone()
+    other[0, 3:] += 1
+    changed = torch.as_tensor(run(other, WORDS))
+    torch.testing.assert_close(changed[0, :3], found[0, :3], rtol=0, atol=0.1)
+    on_npu = backend.startswith("ethos") and name in ("booleans", "compared")
+    if on_npu:
+        assert program.delegation_report().share("macs") == 1

@@ -1,14 +1,13 @@
-"""Where a program computes with infinities on purpose: masks, added to scores or filled in."""
+"""Where a program computes with infinities, or the type's largest numbers in their place, on
+purpose: masks, added to scores or filled in."""
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch.fx import GraphModule, Node
 
 from edgewise.quantize.patterns import SameScale, is_float
-from edgewise.quantize.steps import attribute
+from edgewise.quantize.steps import LARGEST, attribute
 
 aten = torch.ops.aten
 
@@ -22,6 +21,7 @@ _PASSED_ON = frozenset(
         aten.lift_fresh_copy.default,
         aten.masked_fill.Scalar,
         aten.masked_fill.Tensor,
+        aten.mul.Scalar,
         aten.mul.Tensor,
         aten.sub.Tensor,
         aten.where.self,
@@ -52,7 +52,8 @@ _CHOOSE = frozenset(
 
 
 def infinite_values(model: GraphModule, movers: dict[object, object]) -> frozenset[Node]:
-    """The nodes whose results hold infinities: constants, and what adds, fills in or moves these.
+    """The nodes whose results hold infinities or numbers almost as large: constants, and what adds,
+    multiplies by, fills in or moves these.
 
     movers: patterns by operator, of which those that keep their operand's scale count.
     """
@@ -63,14 +64,14 @@ def infinite_values(model: GraphModule, movers: dict[object, object]) -> frozens
         if node.op == "get_attr":
             value = attribute(model, str(node.target))
             learned = isinstance(value, torch.nn.Parameter)
-            if not learned and bool(value.isinf().any()):
+            if not learned and bool((value.abs() > LARGEST).any()):
                 found.add(node)
             continue
         moves = isinstance(movers.get(node.target), SameScale) and node.target not in _CHOOSE
         if node.target not in _PASSED_ON and not moves:
             continue
-        numbers = [a for a in node.args if isinstance(a, float)]
-        if any(map(math.isinf, numbers)) or not found.isdisjoint(node.all_input_nodes):
+        large = any(isinstance(a, float) and abs(a) > LARGEST for a in node.args)
+        if large or not found.isdisjoint(node.all_input_nodes):
             found.add(node)
     return frozenset(found)
 

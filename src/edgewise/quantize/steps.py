@@ -18,18 +18,28 @@ from edgewise.edge.graph import arguments, inherit_meta, is_getitem
 aten = torch.ops.aten
 
 
-def split_attention(model: GraphModule, causal: bool = False) -> bool:
+def split_attention(model: GraphModule, causal: bool = False, computed: bool = False) -> bool:
     """Products and a softmax in the place of attention.
 
-    Attention with dropout, shared heads, or a mask of booleans that is computed stays whole; with a
-    causal flag, too, unless asked for: then a constant of zeros and minus infinities is added, as
-    in the place of a constant mask of booleans.
+    Attention with dropout or shared heads stays whole. In the place of a constant mask of booleans,
+    and, if `causal`, of a causal flag, a constant of zeros and minus infinities is added; in the
+    place of booleans that are computed, if `computed`, the logarithm of zeros and ones.
     """
     return replace_calls(
         model,
         aten.scaled_dot_product_attention.default,
-        lambda node: _attention(model, node, causal),
+        lambda node: _attention(model, node, causal, computed),
     )
+
+
+def is_kept(node: Node) -> bool:
+    """Whether the node is the rounding of zeros and ones that `split_attention` puts before the
+    logarithm."""
+    source = node.args[0] if node.target is aten.round.default else None
+    if not isinstance(source, Node) or source.target is not aten.to.dtype:
+        return False
+    mask = source.args[0]
+    return isinstance(mask, Node) and mask.meta["val"].dtype == torch.bool
 
 
 def split_hardsigmoid(model: GraphModule) -> bool:
@@ -104,14 +114,14 @@ _WITH_NUMBERS: dict[Any, Any] = {
 }
 """What a call with a number becomes with a constant."""
 
-_LARGEST = 2.0**50
+LARGEST = 2.0**50
 """Of numbers that are made constants: torchao's histograms hold none much larger."""
 
 
 # --- one operator -------------------------------------------------------------------------
 
 
-def _attention(model: GraphModule, node: Node, causal: bool) -> Node | None:
+def _attention(model: GraphModule, node: Node, causal: bool, computed: bool) -> Node | None:
     args = arguments(node)
     mask = args["attn_mask"]
     if args["is_causal"]:
@@ -124,10 +134,20 @@ def _attention(model: GraphModule, node: Node, causal: bool) -> Node | None:
         return None
     if mask is not None and not mask.meta["val"].is_floating_point():
         shown = attribute(model, str(mask.target)) if mask.op == "get_attr" else None
-        if shown is None or shown.dtype != torch.bool or not bool(shown.any(-1).all()):
+        real = args["query"].meta["val"].dtype
+        if mask.meta["val"].dtype != torch.bool:
             return None
-        added = torch.zeros(shown.shape).masked_fill(~shown, -math.inf)
-        mask = constant(model, node, added.to(args["query"].meta["val"].dtype))
+        if shown is not None:
+            if not bool(shown.any(-1).all()):
+                return None
+            added = torch.zeros(shown.shape).masked_fill(~shown, -math.inf)
+            mask = constant(model, node, added.to(real))
+        elif computed:
+            # Rounded, for what quantizes the zeros and ones to be a mask whatever it stores.
+            kept = step(node, aten.round.default, step(node, aten.to.dtype, mask, real))
+            mask = step(node, aten.log.default, kept)
+        else:
+            return None
     scale = args["scale"]
     if scale is None:
         scale = 1 / math.sqrt(args["query"].meta["val"].shape[-1])
@@ -184,7 +204,7 @@ def _withconstant(model: GraphModule, node: Node) -> Node | None:
         if number == 0:
             return None
         number = 1 / number
-    if not abs(number) < _LARGEST:
+    if not abs(number) < LARGEST:
         return None
     constant = _number(model, node, operand.meta["val"], number)
     operands = (constant, operand) if node.target is aten.rsub.Scalar else (operand, constant)
@@ -284,6 +304,7 @@ def attribute(model: GraphModule, name: str) -> torch.Tensor:
 __all__ = [
     "attribute",
     "constant",
+    "is_kept",
     "multiply_by_reciprocals",
     "replace_calls",
     "split_attention",

@@ -13,7 +13,12 @@ from torch.fx.node import map_arg
 from edgewise.backends.ethosu.compile_spec import EthosUCompileSpec
 from edgewise.backends.ethosu.quant import is_mask
 from edgewise.edge.graph import arguments
-from edgewise.quantize._torchao import HistogramObserver, QuantizationConfig, QuantizationSpec
+from edgewise.quantize._torchao import (
+    FixedQParamsQuantizationSpec,
+    HistogramObserver,
+    QuantizationConfig,
+    QuantizationSpec,
+)
 from edgewise.quantize.arithmetic_steps import (
     split_clamps,
     split_deviations,
@@ -32,7 +37,7 @@ from edgewise.quantize.config import SMALLEST_SCALE, get_symmetric_quantization_
 from edgewise.quantize.decompose import decompose
 from edgewise.quantize.patterns import Elementwise, Joined, Pattern, SameScale, Weighted
 from edgewise.quantize.quantizer import TableQuantizer, mark
-from edgewise.quantize.steps import replace_calls, split_attention, split_pieces, step
+from edgewise.quantize.steps import is_kept, replace_calls, split_attention, split_pieces, step
 
 aten = torch.ops.aten
 
@@ -121,13 +126,25 @@ def _table() -> dict[Any, Pattern]:
     return table
 
 
+_ZERO_OR_ONE = FixedQParamsQuantizationSpec(
+    dtype=torch.int8,
+    scale=1 / 255,
+    zero_point=-128,
+    quant_min=-128,
+    quant_max=127,
+    qscheme=torch.per_tensor_affine,
+)
+
+
 def _masked_softmax(node: Node) -> Node | None:
-    """What alone reads a sum with a constant of zeros and minus infinities, if it is a softmax."""
+    """What alone reads a sum with zeros and minus infinities, if it is a softmax."""
     mask = node.args[1] if node.target is aten.add.Tensor else None
     users = list(node.users)
-    if not isinstance(mask, Node) or mask.op != "get_attr" or len(users) != 1:
+    if not isinstance(mask, Node) or len(users) != 1 or users[0].target is not aten.softmax.int:
         return None
-    if users[0].target is not aten.softmax.int:
+    if mask.target is aten.log.default and is_kept(mask.all_input_nodes[0]):
+        return users[0]
+    if mask.op != "get_attr":
         return None
     values = attrgetter(str(mask.target))(node.graph.owning_module)
     return users[0] if is_mask(values) else None
@@ -193,6 +210,10 @@ class EthosUQuantizer(TableQuantizer):
         if node.target in _TRANSPOSED and arguments(node)["groups"] > 1:
             return super()._annotate(node, Weighted(one_scale=True))
         config = self._selection.of(node)
+        if is_kept(node) and self._is_static(node):
+            (logarithm,) = node.users
+            mark([node, logarithm], {node.all_input_nodes[0]: _ZERO_OR_ONE}, None)
+            return None
         masked = _masked_softmax(node)
         scores = node.args[0] if node.args else None
         activation = None if config is None else config.input_activation
@@ -209,7 +230,7 @@ class EthosUQuantizer(TableQuantizer):
         super().transform_for_annotation(model)
         spec = self.compile_spec
         _use_int32(model, gathers=spec is not None and spec.processor.family == "U85")
-        split_attention(model, causal=True)
+        split_attention(model, causal=True, computed=True)
         multiply_as_linear(model, self._is_static)
         decompose(model, _COMPOSITES, self._is_static)
         split_gates(model)

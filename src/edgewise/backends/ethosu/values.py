@@ -184,8 +184,9 @@ class Masked(Real):
     """What is minus infinity except where it is kept: only a softmax can be computed of it."""
 
     value: Stored
-    keep: torch.Tensor
-    """Booleans that can be broadcast to the value's shape."""
+    keep: torch.Tensor | Tensor
+    """Booleans, or, where they are computed, zeros and ones in 8 bits. They can be broadcast to the
+    value's shape."""
 
     @property
     def shape(self) -> tuple[int, ...]:

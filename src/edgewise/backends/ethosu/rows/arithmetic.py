@@ -45,13 +45,28 @@ def _sum(operator: str) -> object:
         if found is not None:
             return found
         mask = to.value(args["other"])
-        if isinstance(mask, Constant) and is_mask(mask.values) and operator == "ADD":
-            return Masked(to.stored(args["self"]), mask.values == 0)
+        keep = _kept(to, mask) if operator == "ADD" and isinstance(mask, Real) else None
+        if keep is not None:
+            return Masked(to.stored(args["self"]), keep)
         a, b = to.stored(args["self"]), to.stored(args["other"])
         factor = float(args["alpha"])
         return added(to, operator, a, b, factor)
 
     return lower
+
+
+def _kept(to: Lowering, mask: Real) -> torch.Tensor | Tensor | None:
+    """Where a mask of zeros and minus infinities is zero; None if it is no such mask."""
+    if isinstance(mask, Constant):
+        return mask.values == 0 if is_mask(mask.values) else None
+    if not isinstance(mask, Mapped) or mask.source.tensor.dtype != INT8:
+        return None
+    quant, function = mask.source.quant, mask.function
+    stored = torch.arange(quant.low, quant.high + 1)
+    if not is_mask(function((stored - quant.zero_point).float() * quant.scale)):
+        return None
+    ones = Quant(1.0, 0, -128, 127, torch.int8)
+    return Mapped(mask.source, lambda x: (function(x) == 0).to(x.dtype)).quantized(to.b, ones)
 
 
 def added(to: Lowering, operator: str, a: Stored, b: Stored, factor: float = 1.0) -> Sums:

@@ -27,9 +27,8 @@ def _exponentials(to: Lowering, given: Real, dim: int) -> tuple[Tensor, Tensor, 
     t = b.rescale(x.tensor, [1.0], INT32, zero)
     if isinstance(given, Masked):
         # What is not kept must not be the maximum, and counts nothing.
-        keep = given.keep.reshape((1,) * (len(x.shape) - given.keep.dim()) + given.keep.shape)
-        limits = np.where(keep.numpy(), 2**15, -128 - zero)
-        t = b.binary("MINIMUM", t, b.const(limits, INT32))
+        keep, limits = _limits(to, given, -128 - zero)
+        t = b.binary("MINIMUM", t, limits)
         narrow = b.rescale(t, [1.0], x.quant.type, 0, zero)
     else:
         narrow = x.tensor
@@ -44,8 +43,21 @@ def _exponentials(to: Lowering, given: Real, dim: int) -> tuple[Tensor, Tensor, 
 
     powers = looked_up(b, index, exponential, 15)
     if isinstance(given, Masked):
-        powers = b.binary("MUL", powers, b.const(keep.numpy().astype(np.int32), INT32))
+        powers = b.binary("MUL", powers, keep)
     return below, powers, b.reduce("REDUCE_SUM", powers, dim)
+
+
+def _limits(to: Lowering, given: Masked, least: int) -> tuple[Tensor, Tensor]:
+    """In 32 bits: ones where numbers are kept, else zeros; and what numbers may be there: anything,
+    or `least`."""
+    b, keep = to.b, given.keep
+    shape = (1,) * (len(given.shape) - len(keep.shape)) + tuple(keep.shape)
+    if isinstance(keep, torch.Tensor):
+        known = keep.reshape(shape).numpy()
+        return b.const(known, INT32), b.const(np.where(known, 2**15, least), INT32)
+    ones = b.rescale(b.reshape(keep, shape), [1.0], INT32)
+    raised = b.binary("MUL", ones, b.number(2**15 - least, ones))
+    return ones, b.binary("ADD", raised, b.number(least, raised))
 
 
 def _operand(to: Lowering, node: Any) -> Stored | Masked:
