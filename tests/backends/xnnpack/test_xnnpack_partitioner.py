@@ -192,6 +192,13 @@ def test_weights_that_delegates_do_not_own(name: str, steps: int) -> None:
         assert_close(run_ours(pte, x)[0], eager64(module, x))
 
 
+def test_weights_of_recurrent_layers_are_told() -> None:
+    partitioner = XnnpackPartitioner(force_non_static_weights_for_f32_linear=True)
+    program = export(torch.nn.LSTM(4, 3), (torch.randn(5, 1, 4),))
+    with pytest.warns(UserWarning, match=r"for linear layers; got aten\.lstm\.input, whose"):
+        edgewise.to_edge_transform_and_lower(program, partitioner=[partitioner])
+
+
 def test_per_op_mode_keeps_quantizations_with_their_operator() -> None:
     x = (torch.randn(3, 32),)
     exported = torch.export.export(Mixed().eval(), x)

@@ -43,5 +43,14 @@ def non_static_weights(program: ExportedProgram, constants: Constants) -> Iterat
     return iter(list(found))
 
 
+RECURRENT = (
+    aten.lstm.input,
+    aten.lstm_cell.default,
+    aten.gru.input,
+    aten.gru_cell.default,
+)
+"""Layers with linear ones inside, which their delegate owns."""
+
+
 def _is_held(source: object, constants: Constants) -> bool:
     return isinstance(source, Node) and source.op == "placeholder" and source in constants

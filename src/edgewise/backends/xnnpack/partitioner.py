@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from edgewise.backends.xnnpack.backend import XnnpackBackend
-from edgewise.backends.xnnpack.non_static import PRODUCTS, non_static_weights
+from edgewise.backends.xnnpack.non_static import PRODUCTS, RECURRENT, non_static_weights
 from edgewise.backends.xnnpack.precision import (
     ConfigPrecisionType,
     is_quantization,
@@ -149,6 +150,7 @@ class XnnpackPartitioner(Partitioner):
             if is_call(n) and not (is_delegate_call(n) or TAG in n.meta or is_size(n))
         ]
         refused = {n: r for n in nodes if (r := self._reasons(n, constants))}
+        self._warn_of_owned([n for n in nodes if n.target in RECURRENT and n not in refused])
         refused |= {n: [_IN_PLACE] for n in partial_updates(exported_program).intersection(nodes)}
         joined = [n for n in nodes if not (self._floats_only and n in refused)]
         by_operator = units(joined, constants, set(nodes) - set(refused))
@@ -171,6 +173,15 @@ class XnnpackPartitioner(Partitioner):
             self._say(f"not delegated: {_counted(names)}: {reason}")
         reasons = {n.name: r for n, r in refused.items()}
         return PartitionResult(exported_program, tags, reasons)
+
+    def _warn_of_owned(self, recurrent: Sequence[Node]) -> None:
+        if recurrent and self.force_non_static_weights_for_f32_linear:
+            warnings.warn(
+                f"[XnnpackPartitioner] force_non_static_weights_for_f32_linear is for linear "
+                f"layers; got {_counted(op_name(n) for n in recurrent)}, whose weights stay with "
+                f"the delegate; try `configs` without lstm and gru, or layers of nn.Linear",
+                stacklevel=4,
+            )
 
     def _reasons(self, node: Node, constants: QuantizedConstants) -> list[Refusal]:
         """What is said against the node itself. Quantizations are asked for with `_takes`."""
