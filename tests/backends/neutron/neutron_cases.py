@@ -265,7 +265,7 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "cube": (lambda: Fn(lambda x: x**3), (IMAGE,)),
     "layer_norm": (lambda: act(nn.LayerNorm(8), nn.Linear(8, 8)), ((3, 5, 8),)),
     "layer_norm-2d": (lambda: act(nn.LayerNorm((5, 8)), nn.Linear(8, 8)), ((3, 5, 8),)),
-    "rms_norm": (lambda: nn.RMSNorm(8), ((3, 5, 8),)),
+    "rms_norm": (lambda: act(nn.RMSNorm(8), nn.Linear(8, 8)), ((3, 5, 8),)),
     "group_norm": (lambda: act(nn.GroupNorm(2, 8), conv(8, 8, 1)), (IMAGE,)),
     "instance_norm": (lambda: act(nn.InstanceNorm2d(8), conv(8, 8, 1)), (IMAGE,)),
     "glu": (lambda: nn.GLU(1), (IMAGE,)),
