@@ -317,6 +317,7 @@ def programs(draw: st.DrawFn) -> list[tuple[str, int, int]]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(programs())
 def test_random_programs(steps: list[tuple[str, int, int]]) -> None:

@@ -59,6 +59,7 @@ def test_digits_reach_the_npu(tmp_path: Path) -> None:
     assert abs(percent(output, "ethos-u55-128") - percent(output, "PyTorch")) <= 4
 
 
+@pytest.mark.slow
 def test_notebook_runs(tmp_path: Path) -> None:
     nbformat = pytest.importorskip("nbformat")
     client = pytest.importorskip("nbclient")

@@ -234,6 +234,7 @@ def test_state_runs_along() -> None:
     assert not model.total.any()
 
 
+@pytest.mark.slow
 def test_training_that_simulates_rounding_is_matched() -> None:
     """There batch normalisation is spelt out while training, and folded at the end."""
     from torchao.quantization.pt2e import move_exported_model_to_eval

@@ -51,6 +51,7 @@ def test_our_file_on_both_runtimes(name: str, backend: str, case: Callable[[str]
     assert_close(run_peer(pte, inputs)[0], expected, floor=DEEP)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_the_peers_file_on_our_runtime(
     name: str, case: Callable[[str], Case], peer_pte: Callable[..., bytes]

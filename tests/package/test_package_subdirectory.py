@@ -67,6 +67,7 @@ def built() -> Path:
     return FOLDER
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["printed", "released"])
 def test_a_program_that_links_their_names_runs_a_model(
     name: str, built: Path, files: Path, model: torch.nn.Module, image: torch.Tensor

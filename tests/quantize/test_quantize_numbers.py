@@ -127,6 +127,7 @@ class Digits(nn.Module):
         return self.fc(F.relu(self.up(x)).mean((2, 3)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_channel", [True, False])
 def test_training_that_simulates_rounding(per_channel: bool) -> None:
     from torchao.quantization.pt2e import move_exported_model_to_eval

@@ -117,6 +117,7 @@ def pair(batch: Any) -> Any:
     return torch.as_tensor(batch["x"].copy()), torch.as_tensor(batch["y"].copy())
 
 
+@pytest.mark.slow
 def test_datasets_of_ray_data(engine: RayEngine) -> None:
     import ray.data
 

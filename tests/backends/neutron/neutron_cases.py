@@ -279,7 +279,7 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "channel_shuffle": (lambda: act(nn.ChannelShuffle(2), conv(8, 8, 1)), (IMAGE,)),
     "flip": (lambda: Fn(lambda x: torch.tanh(x.flip(1, 2))), ((2, 4, 8),)),
     "lstm": (lambda: First(nn.LSTM(6, 8)), ((4, 2, 6),)),
-    "lstm-both-ways": (lambda: First(nn.LSTM(6, 8, 2, bidirectional=True)), ((3, 1, 6),)),
+    "lstm-both-ways": (lambda: First(nn.LSTM(4, 4, bidirectional=True)), ((2, 1, 4),)),
     "gru": (lambda: First(nn.GRU(6, 8)), ((3, 2, 6),)),
     "rnn": (lambda: First(nn.RNN(6, 8)), ((3, 2, 6),)),
     "bilinear-corners": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -34,6 +35,7 @@ def cases(draw: st.DrawFn) -> tuple[str, list[int], list[int], list[int], bool]:
     return draw(st.sampled_from(list(FUNCTIONS))), shape, order, dims, draw(st.booleans())
 
 
+@pytest.mark.slow
 @example(("mean", [2, 3, 4, 5, 2], [0, 1, 2, 3, 4], [0, 2, 4], False))
 @example(("amax", [1, 3, 1, 2], [3, 1, 0, 2], [1], True))
 @settings(max_examples=150)

@@ -319,6 +319,7 @@ TRAINED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runtime", BOTH)
 @pytest.mark.parametrize("per_channel", [True, False])
 @pytest.mark.parametrize("name", TRAINED)
