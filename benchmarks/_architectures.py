@@ -217,6 +217,16 @@ ARCHITECTURES: dict[str, Architecture] = {
     "gemma": Architecture(
         "GemmaForCausalLM", "GemmaConfig", _text(**_KV, head_dim=32), _tokens(), "logits"
     ),
+    "gemma2": Architecture(
+        "Gemma2ForCausalLM", "Gemma2Config", _text(**_KV, head_dim=32), _tokens(), "logits"
+    ),
+    "olmo2": Architecture("Olmo2ForCausalLM", "Olmo2Config", _text(**_KV), _tokens(), "logits"),
+    "granite": Architecture(
+        "GraniteForCausalLM", "GraniteConfig", _text(**_KV), _tokens(), "logits"
+    ),
+    "smollm3": Architecture(
+        "SmolLM3ForCausalLM", "SmolLM3Config", _text(**_KV), _tokens(), "logits"
+    ),
     "phi": Architecture("PhiForCausalLM", "PhiConfig", _text(), _tokens(), "logits"),
     "mamba": Architecture(
         "MambaForCausalLM",
@@ -240,6 +250,24 @@ ARCHITECTURES: dict[str, Architecture] = {
         "ConvNextModel",
         "ConvNextConfig",
         {"hidden_sizes": [32, 64, 96, 128], "depths": [1, 1, 2, 1]},
+        _image(128),
+    ),
+    "convnext_v2": Architecture(
+        "ConvNextV2Model",
+        "ConvNextV2Config",
+        {"hidden_sizes": [32, 64, 96, 128], "depths": [1, 1, 2, 1]},
+        _image(128),
+    ),
+    "poolformer": Architecture(
+        "PoolFormerModel",
+        "PoolFormerConfig",
+        {"hidden_sizes": [32, 64, 96, 128], "depths": [1, 1, 1, 1]},
+        _image(128),
+    ),
+    "mobilenet_v1": Architecture(
+        "MobileNetV1Model",
+        "MobileNetV1Config",
+        {"image_size": 128, "depth_multiplier": 0.5},
         _image(128),
     ),
     "mobilevit": Architecture(

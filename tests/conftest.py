@@ -31,8 +31,7 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with the markers `peer` and `browser` are skipped where these are not installed. Files
-    with slow tests come first, so that none of several processes is left alone with one."""
+    """Tests with the markers `peer` and `browser` are skipped where these are not installed."""
     from importlib.util import find_spec
     from shutil import which
 
@@ -45,8 +44,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for marker, reason in missing.items():
             if item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(autouse=True)
