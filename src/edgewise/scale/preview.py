@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 from edgewise.scale.combine import Tasks, row_of
 from edgewise.scale.measure import cpu
@@ -67,8 +66,11 @@ def _count(limit: int | None) -> str:
 
 
 def _not_installed(backend: str) -> str:
-    if backend.startswith("ethos-u") and find_spec("ethosu") is None:
-        return "Vela is not installed; try pip install 'edgewise[ethosu]'"
+    if backend.startswith("ethos-u"):
+        from edgewise.backends.ethosu.extra import vela_folder
+
+        if vela_folder() is None:
+            return "Vela is not installed; try pip install 'edgewise[ethosu]'"
     if backend.startswith("neutron-") and not backend.endswith("-reference"):
         from edgewise.backends.neutron.converter import find_converter
 

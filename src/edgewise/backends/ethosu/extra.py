@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 
@@ -24,6 +26,11 @@ def serializer() -> Any:
     return _required("tosa_serializer", "tosa-tools", "writing TOSA")
 
 
-def vela_package() -> Any:
-    """`ethosu`, Vela's package."""
-    return _required("ethosu", "ethos-u-vela", "compiling for Ethos-U")
+def vela_folder() -> Path | None:
+    """Vela's package, None if it is not installed. `ethosu` alone is a namespace, to which any
+    folder of that name belongs."""
+    try:
+        spec = find_spec("ethosu.vela")
+    except ModuleNotFoundError:
+        return None
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent

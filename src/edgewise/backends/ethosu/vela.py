@@ -5,13 +5,13 @@ from __future__ import annotations
 import configparser
 import importlib
 import importlib.metadata
-import importlib.util
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edgewise.backends.ethosu.extra import vela_folder
 from edgewise.backends.ethosu.payload import NpuProgram, NpuTensor
 from edgewise.backends.ethosu.vela_options import (
     VelaError,
@@ -226,7 +226,11 @@ def read_ini(ini: str) -> str:
     """The text of a configuration file. Raises VelaError if there is none."""
     path = Path(ini).expanduser()
     if not path.is_absolute() and len(path.parts) == 2 and not ini.startswith("."):
-        path = Path(next(iter(importlib.import_module("ethosu").__path__))) / "config_files" / ini
+        folder = vela_folder()
+        if folder is None:
+            _import_regor()
+        else:
+            path = folder.parent / "config_files" / ini
     try:
         return path.read_text()
     except OSError as error:
@@ -337,8 +341,6 @@ def _layers(table: Any, memories: list[str]) -> list[LayerFigures]:
 def check(system_config: str, memory_mode: str, flags: Sequence[str], ini: str) -> None:
     """Raises VelaError for what `compile_tosa` would not know."""
     parse_flags(flags)
-    if importlib.util.find_spec("ethosu") is None:
-        _import_regor()
     config = _Ini(read_ini(ini), ini)
     config.get("System_Config", system_config, "core_clock", "1")
     config.get("Memory_Mode", memory_mode, "arena_cache_size", "0")

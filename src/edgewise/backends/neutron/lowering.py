@@ -87,7 +87,7 @@ class Lowering:
         self.b = ModelBuilder()
         self.constants = constants
         self.done: dict[Node, Real | Tensor] = {}
-        self._ordered: dict[tuple[int, Perm], Tensor] = {}
+        self._ordered: dict[tuple[int, Perm, Perm], Tensor] = {}
 
     # --- operands -----------------------------------------------------------------------
 
@@ -166,7 +166,8 @@ class Lowering:
         """The same tensor with its dimensions lying otherwise."""
         if t.order == order:
             return t
-        key = (t.value.index, order)
+        # A permuted tensor is the same value in another order: both belong to the key.
+        key = (t.value.index, t.order, order)
         if key not in self._ordered:
             perm = [t.order.index(dim) for dim in order]
             made = self.result(f"{t.value.name}_moved", t.shape, order, t.quant)
@@ -176,7 +177,7 @@ class Lowering:
             else:
                 self.add(BuiltinOperator.TRANSPOSE, [t, self.ints("perm", perm)], made)
             self._ordered[key] = made
-            self._ordered[made.value.index, t.order] = t
+            self._ordered[made.value.index, order, t.order] = t
         return self._ordered[key]
 
     def reshape(self, t: Tensor, shape: Sequence[int], name: str = "view") -> Tensor:

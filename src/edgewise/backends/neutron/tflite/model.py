@@ -95,7 +95,7 @@ class ModelBuilder:
         quantization: Quantization | None = None,
     ) -> Value:
         """A constant; one with the same contents and meaning is kept once."""
-        data = np.ascontiguousarray(data)
+        data = np.ascontiguousarray(data).reshape(data.shape)  # alone, it makes 0-d data 1-d
         key = (data.shape, data.dtype, data.tobytes(), quantization)
         if key not in self._constants:
             self._buffers.append(Buffer(data.tobytes()))
