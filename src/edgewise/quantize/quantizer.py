@@ -45,6 +45,7 @@ from edgewise.quantize.patterns import (
     made_of_weights,
 )
 from edgewise.quantize.selection import NodeFilter, Selection, type_name
+from edgewise.quantize.sharing import refer_to_one_place
 
 
 class TableQuantizer(Quantizer):  # type: ignore[misc]
@@ -133,6 +134,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
             pattern = self.table.get(node.target) if node.op == "call_function" else None
             if isinstance(pattern, Elementwise) and pattern.symmetric and _is_annotated(node):
                 self._share_around_zero(node)
+        refer_to_one_place(model)
         return model
 
     def validate(self, model: GraphModule) -> None:

@@ -36,6 +36,7 @@ _OPERATOR_VERSIONS = {
     BuiltinOperator.PRELU: 1,
     BuiltinOperator.RESHAPE: 1,
     BuiltinOperator.RELU_0_TO_1: 1,
+    BuiltinOperator.RELU_N1_TO_1: 1,
     BuiltinOperator.CONV_2D: 3,
     BuiltinOperator.DEPTHWISE_CONV_2D: 3,
     BuiltinOperator.FULLY_CONNECTED: 5,
