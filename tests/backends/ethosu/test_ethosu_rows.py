@@ -55,7 +55,7 @@ def test_accepted(row: str, case: Case) -> None:
 
 
 def test_shifts_to_the_right_are_refused() -> None:
-    b = Builder(Dry())
+    b = Builder("U55", Dry())
     value = b.tosa.input((2, 3), INT32, (0, 1))
     assert b.binary("LOGICAL_LEFT_SHIFT", value, b.number(1, value)).dims == (2, 3)
     with pytest.raises(ValueError, match="shifts to the right are rescales"):

@@ -50,7 +50,7 @@ class Builder(MovingBuilder):
             self.tosa.const([zero], t.dtype),
             self.tosa.const([to_zero], dtype),
         ]
-        return self.tosa.add(
+        made = self.tosa.add(
             "RESCALE",
             inputs,
             t.dims,
@@ -62,6 +62,7 @@ class Builder(MovingBuilder):
             input_unsigned=False,
             output_unsigned=False,
         )
+        return self._seen_through(t, made)
 
     def clamp(self, t: Tensor, low: int, high: int) -> Tensor:
         least, most = RANGE[t.dtype]
@@ -95,7 +96,7 @@ class Builder(MovingBuilder):
         U65 round them whatever TOSA's attribute says, and TOSA rounds in another way."""
         if operator.endswith("RIGHT_SHIFT"):
             raise ValueError(f"shifts to the right are rescales; got {operator}")
-        a, b = self.aligned([a, b])
+        a, b = self._broadcast_once(*self.aligned([a, b]))
         dims = [max(m, n) if 0 not in (m, n) else 0 for m, n in zip(a.dims, b.dims, strict=True)]
         inputs = [a, b]
         if operator == "MUL":
@@ -104,13 +105,43 @@ class Builder(MovingBuilder):
             attributes["nan_mode"] = self.tosa.enum("NanPropagationMode", "PROPAGATE")
         return self.tosa.add(operator, inputs, dims, dtype or a.dtype, a.order, **attributes)
 
+    def _broadcast_once(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        """U55 and U65 broadcast one operand. Where both must be, Vela makes one of them larger,
+        and takes the other one for it if they come from one tensor."""
+        grows_a = any(m == 1 < n for m, n in zip(a.dims, b.dims, strict=True))
+        grows_b = any(n == 1 < m for m, n in zip(a.dims, b.dims, strict=True))
+        if not (self.takes_apart and grows_a and grows_b):
+            return a, b
+        return self.tile(a, [n if m == 1 else 1 for m, n in zip(a.shape, b.shape, strict=True)]), b
+
+    def _complement(self, t: Tensor) -> Tensor:
+        """-1 - t, exactly, of 8 or 16 bits."""
+        if t.dtype == INT8:
+            return self.table(t, np.arange(-128, 128)[::-1])
+        wide = self.rescale(t, [1.0], INT32)
+        return self.rescale(self.binary("SUB", self.number(-1, wide), wide), [1.0], t.dtype)
+
+    def _whole(self, t: Tensor) -> Tensor:
+        """A slice as a tensor of its own: where Vela gives an operator's input another shape, it
+        reads a slice from where the whole tensor begins."""
+        return self.written(t) if t.name in self._sliced else t
+
     def select(self, where: Tensor, a: Tensor, b: Tensor) -> Tensor:
         where, a, b = self.aligned([where, a, b])
+        # Vela makes three operators of it, and mistakes the shapes of what is reshaped elsewhere.
+        a, b = (self.written(t) if t.name in self._reshaped else t for t in (a, b))
+        self._selected |= {a.name, b.name}
         dims = [max(sizes) for sizes in zip(where.dims, a.dims, b.dims, strict=True)]
         return self.tosa.add("SELECT", [where, a, b], dims, a.dtype, a.order)
 
     def reduce(self, operator: str, t: Tensor, dim: int) -> Tensor:
         """Keeps the dimension, with size 1."""
+        if t.shape[dim] == 1:
+            return t  # Vela reads a padded result from outside its memory
+        if operator == "REDUCE_MIN" and self.takes_apart:
+            # Vela negates, too, and mistakes where the result lies if it is reshaped.
+            return self._complement(self.reduce("REDUCE_MAX", self._complement(t), dim))
+        t = self._whole(t)
         axis = t.place(dim)
         dims = [1 if i == axis else n for i, n in enumerate(t.dims)]
         attributes: dict[str, Any] = {"axis": axis}
@@ -240,6 +271,8 @@ class Builder(MovingBuilder):
     def matmul(self, a: Tensor, b: Tensor, zero_a: int, zero_b: int) -> Tensor:
         """[N, H, C] times [N, C, W]"""
         a, b = self.in_order(a, identity(3)), self.in_order(b, identity(3))
+        if self.takes_apart:
+            a, b = self._whole(a), self._whole(b)
         sums = INT48 if a.dtype == INT16 else INT32
         inputs = [a, b, self.tosa.const([zero_a], a.dtype), self.tosa.const([zero_b], b.dtype)]
         return self.tosa.add("MATMUL", inputs, [*a.dims[:2], b.dims[2]], sums)

@@ -82,7 +82,7 @@ def build(program: ExportedProgram, family: str) -> Tosa:
     family: of processors (`Target.family`), some of which have operators that others have not.
     """
     constants = IntegerConstants(program)
-    builder = Builder()
+    builder = Builder(family)
     to = Lowering(builder, constants, family)
     for node in program.graph.nodes:
         if node.op == "placeholder" and node not in constants:
@@ -102,7 +102,7 @@ def build(program: ExportedProgram, family: str) -> Tosa:
         tensor = to.plain(result)
         lying = builder.in_order(tensor, dim_order(fake(result)))
         if lying.name in given:
-            lying = builder.copy(lying)
+            lying = builder.written(lying)
         given.add(lying.name)
         builder.tosa.output(lying)
     return builder.tosa

@@ -8,7 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from edgewise.backends.ethosu.tosa import INT32, Order, Tensor, Tosa, identity, permuted
+from edgewise.backends.ethosu.tosa import (
+    BOOL,
+    INT32,
+    RANGE,
+    Order,
+    Tensor,
+    Tosa,
+    identity,
+    little_endian,
+    permuted,
+)
 
 NHWC: Order = (0, 2, 3, 1)
 
@@ -16,11 +26,18 @@ NHWC: Order = (0, 2, 3, 1)
 class MovingBuilder:
     """Adds what moves, joins and cuts tensors to a TOSA graph, and constants."""
 
-    def __init__(self, tosa: Tosa | None = None) -> None:
+    def __init__(self, family: str, tosa: Tosa | None = None) -> None:
         self.tosa = tosa or Tosa()
+        self.takes_apart = family != "U85"
+        """U55 and U65 have no units for reductions and products: Vela takes these apart."""
         self._ordered: dict[tuple[str, Order], Tensor] = {}
         self._known: dict[tuple[str, Order], Any] = {}
         """The values of constants, by their name and the order in which they lie."""
+        self._sliced: set[str] = set()
+        """Names of slices, and of the same elements in another shape or order."""
+        self._selected: set[str] = set()
+        self._reshaped: set[str] = set()
+        """Names of what SELECT reads, and of what has a second shape: nothing may be both."""
 
     def in_order(self, t: Tensor, order: Order) -> Tensor:
         """The same tensor, lying as `order` says."""
@@ -38,6 +55,7 @@ class MovingBuilder:
                 made = self.tosa.add("RESHAPE", [t, self.tosa.shape(dims)], dims, t.dtype, order)
             else:
                 made = self.tosa.add("TRANSPOSE", [t], dims, t.dtype, order, perms=perms)
+            self._seen_through(t, made)
             self._ordered[key] = made
             # Nothing has to be moved back either.
             self._ordered[made.name, (*order, -1, *t.order)] = t
@@ -51,7 +69,28 @@ class MovingBuilder:
         if kept is None:
             t, kept = self.in_order(t, identity(t.rank)), identity(len(shape))
         dims = [shape[d] for d in kept]
-        return self.tosa.add("RESHAPE", [t, self.tosa.shape(dims)], dims, t.dtype, kept)
+        if t.name in self._selected:
+            t = self.written(t)
+        self._reshaped.add(t.name)
+        made = self.tosa.add("RESHAPE", [t, self.tosa.shape(dims)], dims, t.dtype, kept)
+        return self._seen_through(t, made)
+
+    def written(self, t: Tensor) -> Tensor:
+        """The same elements as a tensor of its own, by an operator that Vela does not drop."""
+        if t.dtype == BOOL:
+            return self.tosa.add("LOGICAL_OR", [t, t], t.dims, t.dtype, t.order)
+        nan_mode = self.tosa.enum("NanPropagationMode", "PROPAGATE")
+        if t.dtype == INT32:
+            return self.tosa.add("MAXIMUM", [t, t], t.dims, t.dtype, t.order, nan_mode=nan_mode)
+        low, high = (little_endian(n, t.dtype) for n in RANGE[t.dtype])
+        return self.tosa.add(
+            "CLAMP", [t], t.dims, t.dtype, t.order, min_val=low, max_val=high, nan_mode=nan_mode
+        )
+
+    def _seen_through(self, t: Tensor, made: Tensor) -> Tensor:
+        if t.name in self._sliced:
+            self._sliced.add(made.name)
+        return made
 
     def permute(self, t: Tensor, dims: Sequence[int]) -> Tensor:
         made = permuted(t, dims)
@@ -70,7 +109,8 @@ class MovingBuilder:
             return self.const(values.reshape((*(1,) * extra, *values.shape)), t.dtype)
         order = (*range(extra), *(d + extra for d in t.order))
         dims = (*(1,) * extra, *t.dims)
-        return self.tosa.add("RESHAPE", [t, self.tosa.shape(dims)], dims, t.dtype, order)
+        made = self.tosa.add("RESHAPE", [t, self.tosa.shape(dims)], dims, t.dtype, order)
+        return self._seen_through(t, made)
 
     def const(self, values: Any, dtype: str, order: Order | None = None) -> Tensor:
         """values: an array in logical order, laid out as `order` says."""
@@ -104,7 +144,9 @@ class MovingBuilder:
         if sizes == list(t.dims):
             return t
         shapes = [self.tosa.shape(first), self.tosa.shape(sizes)]
-        return self.tosa.add("SLICE", [t, *shapes], sizes, t.dtype, t.order)
+        made = self.tosa.add("SLICE", [t, *shapes], sizes, t.dtype, t.order)
+        self._sliced.add(made.name)
+        return made
 
     def pad(self, t: Tensor, amounts: Mapping[int, tuple[int, int]], number: int) -> Tensor:
         pairs = [amounts.get(d, (0, 0)) for d in t.order]
@@ -125,9 +167,6 @@ class MovingBuilder:
     def reverse(self, t: Tensor, dim: int) -> Tensor:
         axis = t.place(dim)
         return self.tosa.add("REVERSE", [t], t.dims, t.dtype, t.order, axis=axis)
-
-    def copy(self, t: Tensor) -> Tensor:
-        return self.tosa.add("IDENTITY", [t], t.dims, t.dtype, t.order)
 
     def aligned(self, parts: Sequence[Tensor]) -> list[Tensor]:
         """Of one rank and order: that of the largest."""

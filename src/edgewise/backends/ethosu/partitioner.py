@@ -118,10 +118,13 @@ class EthosUPartitioner(Partitioner):
                 inside = set(members)
                 first = {n: u for u, nodes in support.units.items() for n in nodes if n in inside}
                 units = list(dict.fromkeys(first[n] for n in members))
+
+                def tried(part: Sequence[Node]) -> Refusal | None:
+                    return refusal_of(program, _joined(support, part), spec)
+
                 busy = [u for u in units if not _is_idle(support, support.units[u])]
-                against.update(
-                    offenders(busy, lambda part: refusal_of(program, _joined(support, part), spec))
-                )
+                # What only moves elements is tried last: it may be what Vela stumbles over.
+                against.update(offenders(busy if tried(busy) is not None else units, tried))
             if not against:
                 for members in groups:
                     if _is_idle(support, members):

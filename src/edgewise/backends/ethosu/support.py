@@ -68,7 +68,7 @@ class Support:
 
     def _lower_dry(self, program: ExportedProgram) -> None:
         """Every node as its row lowers it, without making a graph."""
-        to = Lowering(Builder(Dry()), self.constants, self._target.family)
+        to = Lowering(Builder(self._target.family, Dry()), self.constants, self._target.family)
         asked = set(self.nodes)
         for node in program.graph.nodes:
             if node.op == "output" or node in self.constants:
