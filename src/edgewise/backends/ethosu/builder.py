@@ -62,7 +62,9 @@ class Builder(MovingBuilder):
             input_unsigned=False,
             output_unsigned=False,
         )
-        return self._seen_through(t, made)
+        if t.name in self._sliced:
+            self._sliced.add(made.name)  # done while the operator behind it reads
+        return made
 
     def clamp(self, t: Tensor, low: int, high: int) -> Tensor:
         least, most = RANGE[t.dtype]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
@@ -96,15 +98,13 @@ def build(program: ExportedProgram, family: str) -> Tosa:
                     f"EthosUPartitioner accepts"
                 ) from refused
             _check_shape(node, made)
-    given = {t.name for t in builder.tosa.inputs}
-    for result in output_node(program.graph).args[0]:  # type: ignore[union-attr]
-        assert isinstance(result, Node)
-        tensor = to.plain(result)
-        lying = builder.in_order(tensor, dim_order(fake(result)))
-        if lying.name in given:
-            lying = builder.written(lying)
-        given.add(lying.name)
-        builder.tosa.output(lying)
+    results: list[Node] = list(output_node(program.graph).args[0])  # type: ignore[arg-type]
+    lying = [builder.in_order(to.plain(n), dim_order(fake(n))) for n in results]
+    # Vela drops results that are another one, or an input, in another shape or order.
+    sources = Counter([*(t.name for t in builder.tosa.inputs), *map(builder.source, lying)])
+    for tensor in lying:
+        alone = sources[builder.source(tensor)] == 1
+        builder.tosa.output(tensor if alone else builder.written(tensor))
     return builder.tosa
 
 

@@ -33,6 +33,7 @@ class MovingBuilder:
         self._ordered: dict[tuple[str, Order], Tensor] = {}
         self._known: dict[tuple[str, Order], Any] = {}
         """The values of constants, by their name and the order in which they lie."""
+        self._sources: dict[str, str] = {}
         self._sliced: set[str] = set()
         """Names of slices, and of the same elements in another shape or order."""
         self._selected: set[str] = set()
@@ -88,9 +89,14 @@ class MovingBuilder:
         )
 
     def _seen_through(self, t: Tensor, made: Tensor) -> Tensor:
+        self._sources[made.name] = self.source(t)
         if t.name in self._sliced:
             self._sliced.add(made.name)
         return made
+
+    def source(self, t: Tensor) -> str:
+        """The name of the tensor that `t` is in another shape or order, or its own."""
+        return self._sources.get(t.name, t.name)
 
     def permute(self, t: Tensor, dims: Sequence[int]) -> Tensor:
         made = permuted(t, dims)

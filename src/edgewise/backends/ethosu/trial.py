@@ -38,7 +38,8 @@ def refusal_of(
     program: ExportedProgram, nodes: Sequence[Node], spec: EthosUCompileSpec
 ) -> Refusal | None:
     """Vela's words against the nodes as a partition; None if it compiles them."""
-    tosa = build(cut_out(program, nodes)[0], spec.processor.family).serialize()
+    graph = build(cut_out(program, nodes)[0], spec.processor.family)
+    tosa = graph.serialize()
     key = _key(tosa, spec)
     if key not in _tried:
         try:
@@ -47,6 +48,9 @@ def refusal_of(
             return refusal(spec, error)
         while len(_tried) > _KEPT:
             _tried.popitem(last=False)
+    kept, wanted = len(_tried[key].program.outputs), len(graph.outputs)
+    if kept != wanted:
+        return Refusal(f"Vela keeps every result for {spec.target}", f"{kept} of {wanted}")
     return None
 
 

@@ -1,0 +1,133 @@
+"""Slices, reshaped and repeated results around operators that compilers take apart: all of it on
+the NPU, and every element within a step of PT2E."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import edgewise
+from edgewise.compiling import quantizer_of
+from edgewise.quantize.flow import quantize
+
+TARGETS = ["ethos-u55-128", "ethos-u65-256", "ethos-u85-256", "neutron-imxrt700-reference"]
+
+
+@dataclass(frozen=True)
+class Case:
+    forward: Callable[[torch.Tensor], Any]
+    shape: tuple[int, ...]
+    on_cpu: tuple[str, ...] = ()
+    """Targets on which something of it stays with the CPU."""
+    steps: int = 1
+
+
+class Net(nn.Module):
+    def __init__(self, case: Case) -> None:
+        super().__init__()
+        self.case = case
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.case.forward(x)
+
+
+def _times_own(y: torch.Tensor) -> torch.Tensor:
+    return y @ y.transpose(-1, -2)
+
+
+def _outer_behind(x: torch.Tensor) -> torch.Tensor:
+    return torch.cat([x, x.transpose(0, 1) * x], 0)
+
+
+def _chosen_behind(x: torch.Tensor) -> torch.Tensor:
+    y = x.transpose(-1, -2)
+    return torch.cat([torch.where(y > 0, y, y * 0.5).flatten(1), x.flatten(1)], 1)
+
+
+def _again(x: torch.Tensor) -> Any:
+    y = torch.sigmoid(x).flatten(1)
+    return y, y.clone().permute(1, 0)
+
+
+def _grown(x: torch.Tensor) -> torch.Tensor:
+    y = torch.relu(x)
+    return torch.cat([torch.cat([y, x], 1)[:, :6], y], 1)
+
+
+def _grown_twice(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    return torch.cat([torch.cat([y, x], 1).clone(), y], 1)
+
+
+U55 = ("ethos-u55-128", "ethos-u65-256")
+NEUTRON = ("neutron-imxrt700-reference",)
+CASES = {
+    "matmul of halves": Case(lambda x: x[..., :3] @ x[..., 3:].transpose(-1, -2), (2, 5, 6)),
+    "matmul of rows": Case(lambda x: _times_own(x[..., 1:, :]), (1, 5, 6)),
+    "matmul of one": Case(lambda x: _times_own(x.select(1, 1)), (2, 5, 6), NEUTRON),
+    "amax of columns": Case(lambda x: x[..., 3:5].amax(1, keepdim=True), (1, 4, 6, 6)),
+    "amax of a transposed slice": Case(
+        lambda x: x[..., 1:-1].transpose(-1, -2).amax(1), (1, 4, 6, 6)
+    ),
+    "softmax of columns": Case(lambda x: x[..., 3:5].softmax(1), (1, 4, 6, 6), NEUTRON),
+    "sum of one": Case(lambda x: x.select(1, 1).sum(1, keepdim=True), (1, 4, 6, 6)),
+    "amin, reshaped": Case(lambda x: x.amin(1, keepdim=True).reshape(36, 1), (1, 4, 6, 6)),
+    "amin, transposed": Case(
+        lambda x: x.amin(1, keepdim=True).transpose(1, 2), (1, 4, 6, 6), NEUTRON
+    ),
+    "amin of nothing, padded": Case(
+        lambda x: F.pad(x.amin(0, keepdim=True), (0, 1)), (1, 4, 6, 6), NEUTRON
+    ),
+    "an outer product behind its operand": Case(_outer_behind, (1, 5), NEUTRON),
+    "chosen behind what it is of": Case(_chosen_behind, (1, 4, 5), (*U55, *NEUTRON)),
+    "a result twice": Case(_again, (1, 3, 6), NEUTRON),
+    "a concatenation that is read again": Case(_grown, (1, 6, 6)),
+    "copies that are read again": Case(_grown_twice, (1, 6, 6)),
+    "hardtanh": Case(lambda x: F.hardtanh(x * 2), (1, 4, 6, 6)),
+    "hardtanh alone": Case(lambda x: F.hardtanh(x), (1, 4, 6, 6)),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_is_on_the_npu_and_right(case: Case, target: str) -> None:
+    pytest.importorskip("ethosu.vela" if target.startswith("ethos") else "ai_edge_litert")
+    torch.manual_seed(0)
+    x = torch.randn(case.shape)
+    program = quantize(
+        Net(case), (x,), "int8", quantizer_of(target), calibration=[(x,)], progress=False
+    )
+    compiled = edgewise.compile(program, backend=target, verbose=False)
+    left = {
+        n.operator
+        for n in compiled.delegation_report().refused
+        if "quantize_per_tensor" not in n.operator
+    }
+    assert bool(left) == (target in case.on_cpu), left
+    found = edgewise.load(compiled.buffer)(x)
+    with torch.no_grad():
+        expected = program.module()(x)
+    results = next(n for n in program.graph.nodes if n.op == "output").args[0]
+    for result, got, want in zip(results, _all(found), _all(expected), strict=True):
+        assert tuple(got.shape) == tuple(want.shape)
+        off = np.abs(np.asarray(got) - want.numpy()) / _scale(result)
+        at = np.unravel_index(int(off.argmax()), off.shape)
+        assert off.max() <= case.steps + 1e-3, (at, np.asarray(got)[at], want[at])
+
+
+def _all(results: Any) -> list[Any]:
+    return list(results) if isinstance(results, (tuple, list)) else [results]
+
+
+def _scale(result: torch.fx.Node) -> float:
+    """Of the quantization that a result comes from, through what only moves it."""
+    while "dequantize_per_tensor" not in str(result.target):
+        result = result.args[0]  # type: ignore[assignment]
+    return float(result.args[1])  # type: ignore[arg-type]
