@@ -66,6 +66,8 @@ def _grown_twice(x: torch.Tensor) -> torch.Tensor:
     return torch.cat([torch.cat([y, x], 1).clone(), y], 1)
 
 
+_WEIGHT = torch.randn(1, 4, 6, 3, generator=torch.Generator().manual_seed(1))
+
 U55 = ("ethos-u55-128", "ethos-u65-256")
 NEUTRON = ("neutron-imxrt700-reference",)
 CASES = {
@@ -90,6 +92,7 @@ CASES = {
     "a result twice": Case(_again, (1, 3, 6), NEUTRON),
     "a concatenation that is read again": Case(_grown, (1, 6, 6)),
     "copies that are read again": Case(_grown_twice, (1, 6, 6)),
+    "a constant in another shape": Case(lambda x: (x * 2) @ _WEIGHT, (1, 4, 5, 6)),
     "hardtanh": Case(lambda x: F.hardtanh(x * 2), (1, 4, 6, 6)),
     "hardtanh alone": Case(lambda x: F.hardtanh(x), (1, 4, 6, 6)),
 }

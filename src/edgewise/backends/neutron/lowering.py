@@ -92,6 +92,8 @@ class Lowering:
     # --- operands -----------------------------------------------------------------------
 
     def real(self, node: Any) -> Real:
+        if node not in self.done:
+            return Stored(self._constant(node))
         found = self.done[node]
         assert not isinstance(found, Tensor)
         return found
