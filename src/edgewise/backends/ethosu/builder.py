@@ -43,27 +43,29 @@ class Builder(MovingBuilder):
             # Of 48 bits TOSA multiplies by 16.
             pairs = [_short(m, s) for m, s in zip(factors, shifts, strict=True)]
             factors, shifts = [m for m, _ in pairs], [s for _, s in pairs]
-        inputs = [
-            t,
+        constants = [
             self.tosa.const(factors, INT16 if wide else INT32),
             self.tosa.const(shifts, INT8),
             self.tosa.const([zero], t.dtype),
             self.tosa.const([to_zero], dtype),
         ]
-        made = self.tosa.add(
-            "RESCALE",
-            inputs,
-            t.dims,
-            dtype,
-            t.order,
-            scale32=not wide,
-            rounding_mode=self.tosa.enum("RoundingMode", "SINGLE_ROUND"),
-            per_channel=len(factors) > 1,
-            input_unsigned=False,
-            output_unsigned=False,
-        )
-        if t.name in self._sliced:
-            self._sliced.add(made.name)  # done while the operator behind it reads
+
+        def again(source: Tensor) -> Tensor:
+            return self.tosa.add(
+                "RESCALE",
+                [source, *constants],
+                source.dims,
+                dtype,
+                source.order,
+                scale32=not wide,
+                rounding_mode=self.tosa.enum("RoundingMode", "SINGLE_ROUND"),
+                per_channel=len(factors) > 1,
+                input_unsigned=False,
+                output_unsigned=False,
+            )
+
+        made = again(t)
+        self._lies_as(t, made, again)  # the operator behind it does both
         return made
 
     def clamp(self, t: Tensor, low: int, high: int) -> Tensor:
@@ -123,11 +125,6 @@ class Builder(MovingBuilder):
         wide = self.rescale(t, [1.0], INT32)
         return self.rescale(self.binary("SUB", self.number(-1, wide), wide), [1.0], t.dtype)
 
-    def _whole(self, t: Tensor) -> Tensor:
-        """A slice as a tensor of its own: where Vela gives an operator's input another shape, it
-        reads a slice from where the whole tensor begins."""
-        return self.written(t) if t.name in self._sliced else t
-
     def select(self, where: Tensor, a: Tensor, b: Tensor) -> Tensor:
         where, a, b = self.aligned([where, a, b])
         # Vela makes three operators of it, and mistakes the shapes of what is reshaped elsewhere.
@@ -143,7 +140,7 @@ class Builder(MovingBuilder):
         if operator == "REDUCE_MIN" and self.takes_apart:
             # Vela negates, too, and mistakes where the result lies if it is reshaped.
             return self._complement(self.reduce("REDUCE_MAX", self._complement(t), dim))
-        t = self._whole(t)
+        t = self.whole(t)
         axis = t.place(dim)
         dims = [1 if i == axis else n for i, n in enumerate(t.dims)]
         attributes: dict[str, Any] = {"axis": axis}
@@ -274,7 +271,7 @@ class Builder(MovingBuilder):
         """[N, H, C] times [N, C, W]"""
         a, b = self.in_order(a, identity(3)), self.in_order(b, identity(3))
         if self.takes_apart:
-            a, b = self._whole(a), self._whole(b)
+            a, b = self.whole(a), self.whole(b)
         sums = INT48 if a.dtype == INT16 else INT32
         inputs = [a, b, self.tosa.const([zero_a], a.dtype), self.tosa.const([zero_b], b.dtype)]
         return self.tosa.add("MATMUL", inputs, [*a.dims[:2], b.dims[2]], sums)

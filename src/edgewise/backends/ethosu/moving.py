@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,10 @@ from edgewise.backends.ethosu.tosa import (
 NHWC: Order = (0, 2, 3, 1)
 
 
+Again = Callable[[Tensor], Tensor]
+"""Adds the same operator to another tensor of the same sizes."""
+
+
 class MovingBuilder:
     """Adds what moves, joins and cuts tensors to a TOSA graph, and constants."""
 
@@ -34,8 +39,9 @@ class MovingBuilder:
         self._known: dict[tuple[str, Order], Any] = {}
         """The values of constants, by their name and the order in which they lie."""
         self._sources: dict[str, str] = {}
-        self._sliced: set[str] = set()
-        """Names of slices, and of the same elements in another shape or order."""
+        self._slices: dict[str, tuple[Tensor, Again] | None] = {}
+        """Names of slices, and of what lies as they do: of what, and how it is made of that."""
+        self._whole: dict[str, Tensor] = {}
         self._selected: set[str] = set()
         self._reshaped: set[str] = set()
         """Names of what SELECT reads, and of what has a second shape: nothing may be both."""
@@ -53,10 +59,12 @@ class MovingBuilder:
             dims = [t.dims[p] for p in perms]
             moved = [p for p in perms if t.dims[p] != 1]
             if moved == sorted(moved):  # only dimensions of size 1 change place
-                made = self.tosa.add("RESHAPE", [t, self.tosa.shape(dims)], dims, t.dtype, order)
+                made = self._reshaped_to(t, dims, order)
             else:
-                made = self.tosa.add("TRANSPOSE", [t], dims, t.dtype, order, perms=perms)
-            self._seen_through(t, made)
+                made = self._view(
+                    t,
+                    lambda s: self.tosa.add("TRANSPOSE", [s], dims, s.dtype, order, perms=perms),
+                )
             self._ordered[key] = made
             # Nothing has to be moved back either.
             self._ordered[made.name, (*order, -1, *t.order)] = t
@@ -73,8 +81,11 @@ class MovingBuilder:
         if t.name in self._selected:
             t = self.written(t)
         self._reshaped.add(t.name)
-        made = self.tosa.add("RESHAPE", [t, self.tosa.shape(dims)], dims, t.dtype, kept)
-        return self._seen_through(t, made)
+        return self._reshaped_to(t, dims, kept)
+
+    def _reshaped_to(self, t: Tensor, dims: Sequence[int], order: Order) -> Tensor:
+        shape = self.tosa.shape(dims)
+        return self._view(t, lambda s: self.tosa.add("RESHAPE", [s, shape], dims, s.dtype, order))
 
     def written(self, t: Tensor) -> Tensor:
         """The same elements as a tensor of its own, by an operator that Vela does not drop."""
@@ -88,11 +99,25 @@ class MovingBuilder:
             "CLAMP", [t], t.dims, t.dtype, t.order, min_val=low, max_val=high, nan_mode=nan_mode
         )
 
-    def _seen_through(self, t: Tensor, made: Tensor) -> Tensor:
+    def _view(self, t: Tensor, again: Again) -> Tensor:
+        made = again(t)
         self._sources[made.name] = self.source(t)
-        if t.name in self._sliced:
-            self._sliced.add(made.name)
+        self._lies_as(t, made, again)
         return made
+
+    def _lies_as(self, t: Tensor, made: Tensor, again: Again) -> None:
+        if t.name in self._slices:
+            self._slices[made.name] = (t, again)
+
+    def whole(self, t: Tensor) -> Tensor:
+        """A slice, or what lies as one, as a tensor of its own: where Vela gives an operator's
+        input another shape, it reads a slice from where the whole tensor begins."""
+        if t.name not in self._slices:
+            return t
+        if t.name not in self._whole:
+            of = self._slices[t.name]
+            self._whole[t.name] = self.written(t) if of is None else of[1](self.whole(of[0]))
+        return replace(self._whole[t.name], order=t.order)
 
     def source(self, t: Tensor) -> str:
         """The name of the tensor that `t` is in another shape or order, or its own."""
@@ -115,8 +140,7 @@ class MovingBuilder:
             return self.const(values.reshape((*(1,) * extra, *values.shape)), t.dtype)
         order = (*range(extra), *(d + extra for d in t.order))
         dims = (*(1,) * extra, *t.dims)
-        made = self.tosa.add("RESHAPE", [t, self.tosa.shape(dims)], dims, t.dtype, order)
-        return self._seen_through(t, made)
+        return self._reshaped_to(t, dims, order)
 
     def const(self, values: Any, dtype: str, order: Order | None = None) -> Tensor:
         """values: an array in logical order, laid out as `order` says."""
@@ -151,7 +175,7 @@ class MovingBuilder:
             return t
         shapes = [self.tosa.shape(first), self.tosa.shape(sizes)]
         made = self.tosa.add("SLICE", [t, *shapes], sizes, t.dtype, t.order)
-        self._sliced.add(made.name)
+        self._slices[made.name] = None
         return made
 
     def pad(self, t: Tensor, amounts: Mapping[int, tuple[int, int]], number: int) -> Tensor:
