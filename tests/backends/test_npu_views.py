@@ -93,6 +93,37 @@ CASES = {
     "a concatenation that is read again": Case(_grown, (1, 6, 6)),
     "copies that are read again": Case(_grown_twice, (1, 6, 6)),
     "a constant in another shape": Case(lambda x: (x * 2) @ _WEIGHT, (1, 4, 5, 6)),
+    "amax of a column": Case(lambda x: x.select(1, 1).amax(0), (4, 6)),
+    "softmax of a column": Case(lambda x: x.select(1, 1).softmax(0), (4, 6), NEUTRON),
+    "amax of a column that is computed": Case(lambda x: (x + x).reshape(4).amax(0), (4, 1)),
+    "amin of rows that are computed": Case(lambda x: (x + x).reshape(2, 1, 2).amin(2), (2, 2)),
+    "amin in batches": Case(lambda x: x.amin(3), (3, 1, 2, 2)),
+    "amax, then a table, in batches": Case(
+        lambda x: x.amax(1, keepdim=True).sigmoid(), (2, 3, 20, 17)
+    ),
+    "amax, then a clamp, in batches": Case(
+        lambda x: x.amax(2, keepdim=True).clamp(-0.3, 0.4), (3, 2, 2, 2)
+    ),
+    "amax, then a sum, in batches": Case(lambda x: x.amax(3, keepdim=True) + 0.5, (3, 1, 5, 6)),
+    "amax and amin, in batches": Case(
+        lambda x: x.amax(3, keepdim=True) + x.amin(3, keepdim=True), (3, 2, 5, 6), steps=2
+    ),
+    "a mean, then a table, in batches": Case(
+        lambda x: x.mean(1, keepdim=True).sigmoid(), (3, 2, 2, 2)
+    ),
+    "amax of five dimensions": Case(lambda x: -x.amax(2, keepdim=True), (2, 2, 2, 2, 2)),
+    "amax of heads, in another order": Case(
+        lambda x: x.amax(1, keepdim=True).transpose(0, 1).tanh(), (3, 2, 4, 5)
+    ),
+    "amax of amax, reshaped": Case(
+        lambda x: x.amax(3, keepdim=True).reshape(3, 1, 2, 5).amax(2, keepdim=True).relu(),
+        (3, 2, 5, 4),
+    ),
+    "chosen by amax, reshaped": Case(
+        lambda x: torch.where(x.amax(3, keepdim=True) > 1, x.amin(3, keepdim=True), 0.5 * x),
+        (3, 2, 5, 4),
+        (*U55, *NEUTRON),
+    ),
     "hardtanh": Case(lambda x: F.hardtanh(x * 2), (1, 4, 6, 6)),
     "hardtanh alone": Case(lambda x: F.hardtanh(x), (1, 4, 6, 6)),
 }

@@ -64,7 +64,7 @@ class Builder(MovingBuilder):
                 output_unsigned=False,
             )
 
-        made = again(t)
+        made = self.of_each(t, again)
         self._lies_as(t, made, again)  # the operator behind it does both
         return made
 
@@ -73,25 +73,27 @@ class Builder(MovingBuilder):
         if low <= least and high >= most:
             return t
         low, high = max(low, least), min(high, most)
-        return self.tosa.add(
-            "CLAMP",
-            [t],
-            t.dims,
-            t.dtype,
-            t.order,
-            min_val=little_endian(low, t.dtype),
-            max_val=little_endian(high, t.dtype),
-            nan_mode=self.tosa.enum("NanPropagationMode", "PROPAGATE"),
+        attributes = {
+            "min_val": little_endian(low, t.dtype),
+            "max_val": little_endian(high, t.dtype),
+            "nan_mode": self.tosa.enum("NanPropagationMode", "PROPAGATE"),
+        }
+        return self.of_each(
+            t, lambda s: self.tosa.add("CLAMP", [s], s.dims, s.dtype, s.order, **attributes)
         )
 
     def table(self, t: Tensor, values: Any) -> Tensor:
         """int8: 256 results. int16: 513, between which is interpolated; int32 with 7 bits more."""
         dtype = INT8 if t.dtype == INT8 else INT32
         entries = self.tosa.const(values, t.dtype)
-        return self.tosa.add("TABLE", [t, entries], t.dims, dtype, t.order)
+        return self.of_each(
+            t, lambda s: self.tosa.add("TABLE", [s, entries], s.dims, dtype, s.order)
+        )
 
     def unary(self, operator: str, t: Tensor, dtype: str | None = None) -> Tensor:
-        return self.tosa.add(operator, [t], t.dims, dtype or t.dtype, t.order)
+        return self.of_each(
+            t, lambda s: self.tosa.add(operator, [s], s.dims, dtype or s.dtype, s.order)
+        )
 
     def binary(
         self, operator: str, a: Tensor, b: Tensor, dtype: str = "", **attributes: Any
@@ -137,16 +139,21 @@ class Builder(MovingBuilder):
         """Keeps the dimension, with size 1."""
         if t.shape[dim] == 1:
             return t  # Vela reads a padded result from outside its memory
+        t = self.whole(t)
+        if self.source(t) != t.name:
+            # The memory of a reshaped tensor may be too small for the order that Vela gives it.
+            t = self.written(t)
         if operator == "REDUCE_MIN" and self.takes_apart:
             # Vela negates, too, and mistakes where the result lies if it is reshaped.
             return self._complement(self.reduce("REDUCE_MAX", self._complement(t), dim))
-        t = self.whole(t)
         axis = t.place(dim)
         dims = [1 if i == axis else n for i, n in enumerate(t.dims)]
         attributes: dict[str, Any] = {"axis": axis}
         if operator in ("REDUCE_MAX", "REDUCE_MIN"):
             attributes["nan_mode"] = self.tosa.enum("NanPropagationMode", "PROPAGATE")
-        return self.tosa.add(operator, [t], dims, t.dtype, t.order, **attributes)
+        made = self.tosa.add(operator, [t], dims, t.dtype, t.order, **attributes)
+        self._reduced.add(made.name)
+        return made
 
     # --- images -------------------------------------------------------------------------
 

@@ -45,6 +45,8 @@ class MovingBuilder:
         self._selected: set[str] = set()
         self._reshaped: set[str] = set()
         """Names of what SELECT reads, and of what has a second shape: nothing may be both."""
+        self._reduced: set[str] = set()
+        """Names of what reductions give, and of what is computed from each element of that."""
 
     def in_order(self, t: Tensor, order: Order) -> Tensor:
         """The same tensor, lying as `order` says."""
@@ -89,6 +91,9 @@ class MovingBuilder:
 
     def written(self, t: Tensor) -> Tensor:
         """The same elements as a tensor of its own, by an operator that Vela does not drop."""
+        return self.of_each(t, self._copy)
+
+    def _copy(self, t: Tensor) -> Tensor:
         if t.dtype == BOOL:
             return self.tosa.add("LOGICAL_OR", [t, t], t.dims, t.dtype, t.order)
         nan_mode = self.tosa.enum("NanPropagationMode", "PROPAGATE")
@@ -99,9 +104,26 @@ class MovingBuilder:
             "CLAMP", [t], t.dims, t.dtype, t.order, min_val=low, max_val=high, nan_mode=nan_mode
         )
 
+    def of_each(self, t: Tensor, operator: Again) -> Tensor:
+        """An operator on each element. Vela makes one of it and of a reduction before it, and
+        of what that has more than three dimensions it computes something else."""
+        if t.name not in self._reduced:
+            return operator(t)
+        before = math.prod(t.dims[:-3])
+        if before == 1:
+            made = operator(t)
+        else:
+            dims = (before * t.dims[-3], *t.dims[-2:])
+            flat = operator(self._reshaped_to(t, dims, identity(3)))
+            made = self._reshaped_to(flat, t.dims, t.order)
+        self._reduced.add(made.name)
+        return made
+
     def _view(self, t: Tensor, again: Again) -> Tensor:
         made = again(t)
         self._sources[made.name] = self.source(t)
+        if t.name in self._reduced:
+            self._reduced.add(made.name)
         self._lies_as(t, made, again)
         return made
 
@@ -116,7 +138,14 @@ class MovingBuilder:
             return t
         if t.name not in self._whole:
             of = self._slices[t.name]
-            self._whole[t.name] = self.written(t) if of is None else of[1](self.whole(of[0]))
+            if of is None:
+                made = self.written(t)
+            else:
+                whole = self.whole(of[0])
+                made = of[1](whole)
+                if t.name in self._sources:  # a view
+                    self._sources[made.name] = self.source(whole)
+            self._whole[t.name] = made
         return replace(self._whole[t.name], order=t.order)
 
     def source(self, t: Tensor) -> str:
