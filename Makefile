@@ -18,7 +18,7 @@ NATIVE_FILES = $(shell find native -name '*.h' -o -name '*.cpp')
 CROSS := aarch64 armv7
 CROSS_TESTS := OFF
 
-.PHONY: help setup native demo test pytest ctest conformance interop matrix mutation fuzz lint format sanitize sanitize-threads docs bench wheel runtime-wheel clean distclean
+.PHONY: help setup native demo test pytest ctest conformance interop matrix mutation fuzz lint format sanitize sanitize-threads audit docs bench wheel runtime-wheel clean distclean
 .PHONY: cross cross-test firmware-test $(CROSS:%=cross-%) $(CROSS:%=cross-test-%) $(CROSS:%=cross-ctest-%)
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
@@ -36,6 +36,7 @@ help:
 	@echo "make sanitize   the native tests under AddressSanitizer and UBSan"
 	@echo "make sanitize-threads  many threads at once under ThreadSanitizer"
 	@echo "make fuzz       damaged files of each kind, made by libFuzzer (FUZZ_SECONDS=300)"
+	@echo "make audit      known vulnerabilities of the Python packages (osv.dev)"
 	@echo "make cross      the runtime for 64-bit and 32-bit Arm Linux, in build/cross"
 	@echo "make cross-test  the one for 64-bit Arm, built and run under qemu-user;"
 	@echo "                cross-test-armv7: the one for 32-bit Arm"
@@ -153,6 +154,9 @@ fuzz: native
 	  -DEDGEWISE_BUILD_C=OFF -DEDGEWISE_BUILD_TOOLS=OFF
 	@$(QUIET) build/logs/fuzz.log "fuzzers" cmake --build $(FUZZ)
 	@tools/run_fuzzers.sh $(FUZZ) $(FUZZ_SECONDS)
+
+audit: $(VENV)/.installed
+	@$(VENV)/bin/python tools/audit.py
 
 # ---- other processors
 
