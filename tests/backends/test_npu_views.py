@@ -124,6 +124,15 @@ CASES = {
         (3, 2, 5, 4),
         (*U55, *NEUTRON),
     ),
+    "a slice with a fifth dimension": Case(
+        lambda x: x[:, :, 1:3].unsqueeze(0).sigmoid(), (2, 3, 4, 5)
+    ),
+    "a slice with a fifth dimension, repeated": Case(
+        lambda x: x[:, :, 1:3].unsqueeze(0).repeat(2, 1, 1, 1, 1), (2, 3, 4, 5), NEUTRON
+    ),
+    "slices with a fifth dimension, joined": Case(
+        lambda x: torch.cat([x[:, 1:3].unsqueeze(0), x[:, :2].unsqueeze(0)], 0), (1, 3, 4, 5)
+    ),
     "hardtanh": Case(lambda x: F.hardtanh(x * 2), (1, 4, 6, 6)),
     "hardtanh alone": Case(lambda x: F.hardtanh(x), (1, 4, 6, 6)),
 }

@@ -86,6 +86,8 @@ class MovingBuilder:
         return self._reshaped_to(t, dims, kept)
 
     def _reshaped_to(self, t: Tensor, dims: Sequence[int], order: Order) -> Tensor:
+        if len(dims) > 4:
+            t = self.whole(t)  # Vela folds dimensions, and then reads a slice from elsewhere
         shape = self.tosa.shape(dims)
         return self._view(t, lambda s: self.tosa.add("RESHAPE", [s, shape], dims, s.dtype, order))
 
