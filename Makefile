@@ -131,7 +131,7 @@ sanitize: $(SANITIZE)/build.ninja
 	  build/logs/sanitize-ctest.log "ctest under sanitizers" \
 	  ctest --test-dir $(SANITIZE) --output-on-failure --no-tests=error
 
-# Threads alone: a second instrumented build takes minutes, and is not part of .ci/run.
+# Threads alone: ThreadSanitizer cannot share a build with the other sanitizers.
 sanitize-threads: | $(PACKAGES)
 	@$(QUIET) build/logs/threads-configure.log "configure" \
 	  cmake -S . -B $(THREADS) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \

@@ -10,6 +10,7 @@ import numpy as np
 from edgewise.backends.ethosu.moving import NHWC, MovingBuilder
 from edgewise.backends.ethosu.quant import multipliers
 from edgewise.backends.ethosu.tosa import (
+    BOOL,
     INT4,
     INT8,
     INT16,
@@ -119,6 +120,15 @@ class Builder(MovingBuilder):
         if not (self.takes_apart and grows_a and grows_b):
             return a, b
         return self.tile(a, [n if m == 1 else 1 for m, n in zip(a.shape, b.shape, strict=True)]), b
+
+    def reverse(self, t: Tensor, dim: int) -> Tensor:
+        if not self.takes_apart and t.dtype != BOOL:
+            # Vela makes one operator of a table or clamp, this and one behind it, and drops one.
+            wide = t if t.dtype == INT32 else self.rescale(t, [1.0], INT32)
+            total = self.binary("ADD", wide, self.number(0, wide))
+            t = total if t.dtype == INT32 else self.rescale(total, [1.0], t.dtype)
+        axis = t.place(dim)
+        return self.tosa.add("REVERSE", [t], t.dims, t.dtype, t.order, axis=axis)
 
     def _complement(self, t: Tensor) -> Tensor:
         """-1 - t, exactly, of 8 or 16 bits."""

@@ -225,10 +225,6 @@ class MovingBuilder:
         dims = [n * r for n, r in zip(t.dims, times, strict=True)]
         return self.tosa.add("TILE", [t, self.tosa.shape(times)], dims, t.dtype, t.order)
 
-    def reverse(self, t: Tensor, dim: int) -> Tensor:
-        axis = t.place(dim)
-        return self.tosa.add("REVERSE", [t], t.dims, t.dtype, t.order, axis=axis)
-
     def aligned(self, parts: Sequence[Tensor]) -> list[Tensor]:
         """Of one rank and order: that of the largest."""
         rank = max(p.rank for p in parts)
