@@ -5,7 +5,7 @@ A backend's quantizer is a mapping from ATen overload to one of these.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +67,20 @@ class SameScale:
 
     starts: bool = False
     against: Callable[[Node], str | None] = always
+
+
+def with_copies(targets: Iterable[Any]) -> list[Any]:
+    """The overloads, and those of the same name that return a copy in the place of a view:
+    `aten.select_copy.int` beside `aten.select.int`."""
+    found = []
+    for target in targets:
+        packet, _, overload = target.name().removeprefix("aten::").partition(".")
+        copies = getattr(aten, f"{packet}_copy", None)
+        overload = overload or "default"
+        found.append(target)
+        if copies is not None and overload in copies.overloads():
+            found.append(getattr(copies, overload))
+    return found
 
 
 @dataclass(frozen=True)

@@ -123,6 +123,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         self.left = []
         self._weights = made_of_weights(model.graph)
         self._infinite = infinite_values(model, dict(self.table))
+        self._annotate_io(model)
         for node in model.graph.nodes:
             if node.op != "call_function" or node in self._weights or _is_annotated(node):
                 continue
@@ -136,6 +137,9 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
                 self._share_around_zero(node)
         refer_to_one_place(model)
         return model
+
+    def _annotate_io(self, model: GraphModule) -> None:
+        """For quantizers that can say something of the model's inputs and outputs themselves."""
 
     def validate(self, model: GraphModule) -> None:
         """Warns of settings that matched nothing."""

@@ -14,6 +14,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from edgewise.edge.graph import arguments, inherit_meta, is_getitem
+from edgewise.quantize.patterns import with_copies
 
 aten = torch.ops.aten
 
@@ -77,9 +78,12 @@ def split_pieces(model: GraphModule, wanted: Callable[[Node], bool] = lambda nod
     """Slices in the place of split and chunk, single elements in that of unbind; of nodes that
     are `wanted`."""
     changed = False
-    for target in (aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default):
+    pieces = aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default
+    for target in with_copies(pieces):
         changed |= _replace_pieces(model, target, _slice, wanted)
-    return _replace_pieces(model, aten.unbind.int, _select, wanted) or changed
+    for target in with_copies([aten.unbind.int]):
+        changed |= _replace_pieces(model, target, _select, wanted)
+    return changed
 
 
 def multiply_by_reciprocals(model: GraphModule) -> bool:

@@ -275,6 +275,8 @@ ACCEPTED: dict[str, dict[str, Case]] = {
         "four dimensions": Case(torch.matmul, ((1, 2, 5, 12), (1, 2, 12, 4))),
         "of a constant": Case(torch.matmul, ((5, 12),), (((12, 7), 1),)),
         "mm": Case(torch.mm, ((5, 12), (12, 4))),
+        "16 bits": Case(torch.bmm, ((2, 5, 12), (2, 12, 4)), bits=16, families=("U85",)),
+        "16 bits, mm": Case(torch.mm, ((5, 12), (12, 4)), bits=16, families=("U85",)),
     },
     "add": {
         "": pair(torch.add),
@@ -632,7 +634,13 @@ REFUSED: dict[str, dict[str, Case]] = {
     },
     "aten.div.Tensor": {"": pair(torch.div, reason="a number or constant as divisor")},
     "aten.bmm.default": {
-        "16 bits": Case(torch.bmm, ((2, 5, 12), (2, 12, 4)), bits=16, reason="of 8-bit operands")
+        "16 bits": Case(
+            torch.bmm,
+            ((2, 5, 12), (2, 12, 4)),
+            bits=16,
+            families=("U55", "U65"),
+            reason="both computed matrices of 8 bits, or of 16 on U85",
+        )
     },
     "aten._softmax.default": {
         "16 bits": Case(lambda x: F.softmax(x, -1), ((4, 10),), bits=16, reason="of 8-bit operands")

@@ -95,6 +95,23 @@ CASES = {
     "glu of images": Reach(nn.GLU(1), IMAGE),
     "rsub of a number": Reach(lambda x: 1 - x, ROWS),
     "rsub": Reach(torch.rsub, PAIR),
+    "means by a divisor": Reach(lambda x: F.avg_pool2d(x, 3, 2, divisor_override=2), IMAGE),
+    "means by a divisor, padded": Reach(
+        lambda x: F.avg_pool2d(x, 3, 2, 1, False, False, 2), IMAGE
+    ),
+    "means by a divisor, past the padding": Reach(
+        lambda x: F.avg_pool2d(x, 3, 2, 1, True, False, 2), IMAGE
+    ),
+    "means by a divisor, past counted padding": Reach(
+        lambda x: F.avg_pool2d(x, 3, 2, 1, True, True, 2), IMAGE
+    ),
+    "means past the border": Reach(lambda x: F.avg_pool2d(x, 3, 2, ceil_mode=True), IMAGE),
+    "copy of one index": Reach(lambda x: torch.select_copy(x, 1, 2) * 2, ROWS),
+    "copy transposed": Reach(lambda x: torch.t_copy(x) * 2, ROWS),
+    "copy of another shape": Reach(lambda x: torch.view_copy(x, (3, 8)) * 2, ROWS),
+    "copy of windows": Reach(lambda x: torch.unfold_copy(x, 1, 3, 2) * 2, ROWS),
+    "copies of pieces": Reach(lambda x: [a * 2 for a in torch.split_copy(x, 2, 1)], ROWS),
+    "copies of single rows": Reach(lambda x: [a * 2 for a in torch.unbind_copy(x)], ROWS),
     "stack": Reach(lambda x, y: torch.stack([x, y], 1), PAIR),
     "stack, last": Reach(lambda x, y: torch.stack([x, y], -1), PAIR),
     "split": Reach(lambda x: [a + 1 for a in x.split(2, 1)], ROWS),

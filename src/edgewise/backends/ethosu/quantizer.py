@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
+from typing_extensions import Self
 
 from edgewise.backends.ethosu.compile_spec import EthosUCompileSpec
 from edgewise.backends.ethosu.quant import is_mask
@@ -35,7 +36,15 @@ from edgewise.quantize.composites import (
 )
 from edgewise.quantize.config import SMALLEST_SCALE, get_symmetric_quantization_config
 from edgewise.quantize.decompose import decompose
-from edgewise.quantize.patterns import Elementwise, Joined, Pattern, SameScale, Weighted
+from edgewise.quantize.patterns import (
+    Elementwise,
+    Joined,
+    Pattern,
+    SameScale,
+    Weighted,
+    is_float,
+    with_copies,
+)
 from edgewise.quantize.quantizer import TableQuantizer, mark
 from edgewise.quantize.steps import is_kept, replace_calls, split_attention, split_pieces, step
 
@@ -67,16 +76,18 @@ lt.Tensor ne.Scalar ne.Tensor
 _SAME = """
 adaptive_avg_pool1d.default adaptive_avg_pool2d.default amax.default amin.default
 avg_pool1d.default avg_pool2d.default clamp.default clamp_.default clone.default
-constant_pad_nd.default contiguous.default dropout.default dropout_.default embedding.default
+constant_pad_nd.default contiguous.default detach.default diagonal.default dropout.default
+dropout_.default embedding.default
 expand.default expand_as.default feature_dropout.default feature_dropout_.default
 flatten.using_ints flip.default gather.default hardtanh.default hardtanh_.default index.Tensor
 index_select.default max_pool1d.default max_pool2d.default moveaxis.int moveaxis.intlist
 movedim.int movedim.intlist narrow.default pad.default permute.default pixel_shuffle.default
 pixel_unshuffle.default relu.default relu6.default relu_.default repeat.default reshape.default
-roll.default select.int slice.Tensor squeeze.default squeeze.dim squeeze.dims swapaxes.default
+reshape_as.default roll.default select.int slice.Tensor squeeze.default squeeze.dim squeeze.dims
+swapaxes.default swapdims.default
 t.default tile.default transpose.int unflatten.int unfold.default unsqueeze.default
 upsample_bilinear2d.default upsample_bilinear2d.vec upsample_nearest2d.default
-upsample_nearest2d.vec view.default
+upsample_nearest2d.vec view.default view_as.default
 """
 
 
@@ -122,7 +133,7 @@ def _table() -> dict[Any, Pattern]:
     compared = Elementwise(numbers=True, real=False)
     table.update(dict.fromkeys(_targets(_COMPARISONS), compared))
     table[aten.where.self] = Elementwise(first=1)
-    table.update(dict.fromkeys(_targets(_SAME), SameScale()))
+    table.update(dict.fromkeys(with_copies(_targets(_SAME)), SameScale()))
     return table
 
 
@@ -202,7 +213,24 @@ class EthosUQuantizer(TableQuantizer):
                 f"got {type(compile_spec).__name__}"
             )
         self.compile_spec = compile_spec
+        self._io: QuantizationConfig | None = None
         self.set_global(get_symmetric_quantization_config(is_per_channel=True))
+
+    def set_io(self, quantization_config: QuantizationConfig | None) -> Self:
+        """For the model's inputs and outputs of real numbers. None, the default: an input is
+        quantized as what reads it asks, an output as what computes it."""
+        self._io = self._checked(quantization_config)
+        return self
+
+    def _annotate_io(self, model: GraphModule) -> None:
+        if self._io is None:
+            return
+        for node in model.graph.nodes:
+            if node.op == "placeholder" and node.users and is_float(node):
+                mark([node], {}, self._io.input_activation)
+            elif node.op == "output":
+                results = [n for n in node.all_input_nodes if is_float(n)]
+                mark([node], dict.fromkeys(results, self._io.output_activation), None)
 
     def _annotate(self, node: Node, pattern: Pattern) -> str | None:
         """A mask of minus infinities belongs to the softmax behind it; transposed convolutions in

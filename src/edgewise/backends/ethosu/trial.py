@@ -48,9 +48,14 @@ def refusal_of(
             return refusal(spec, error)
         while len(_tried) > _KEPT:
             _tried.popitem(last=False)
-    kept, wanted = len(_tried[key].program.outputs), len(graph.outputs)
-    if kept != wanted:
-        return Refusal(f"Vela keeps every result for {spec.target}", f"{kept} of {wanted}")
+    made = _tried[key].program
+    # The runtime hands over what the program has by position: one that is dropped moves the rest.
+    for kind, kept, wanted in (
+        ("input", len(made.inputs), len(graph.inputs)),
+        ("result", len(made.outputs), len(graph.outputs)),
+    ):
+        if kept != wanted:
+            return Refusal(f"Vela keeps every {kind} for {spec.target}", f"{kept} of {wanted}")
     return None
 
 

@@ -133,10 +133,13 @@ add_row(
 
 
 def _extreme(operator: str) -> object:
-    def lower(to: Lowering, node: Node, args: Args) -> Real:
+    def lower(to: Lowering, node: Node, args: Args) -> Real | Tensor:
         found = mapped(to, node)
         if found is not None:
             return found
+        values = [to.value(args[name]) for name in ("self", "other")]
+        if all(isinstance(v, Tensor) and v.dtype == INT32 for v in values):
+            return to.b.binary(operator, *values)  # type: ignore[arg-type]
         pair = to.real(args["self"]), to.real(args["other"])
 
         def make(ts: Sequence[Tensor], quant: Quant) -> Tensor:

@@ -18,13 +18,15 @@ from edgewise.backends.ethosu.table import (
     Constraint,
     Lowering,
     OpRow,
+    Refused,
     add_row,
     integer_weight,
 )
-from edgewise.backends.ethosu.tosa import INT8, Tensor, identity
+from edgewise.backends.ethosu.tosa import INT8, INT16, Tensor, identity
 from edgewise.backends.ethosu.values import Combined, Real, Stored, Sums
 from edgewise.edge.graph import fake, shape_of
 from edgewise.partition.constraints import constant, rank
+from edgewise.partition.spec import Refusal
 
 aten = torch.ops.aten
 
@@ -333,6 +335,10 @@ def _product(to: Lowering, node: Node, args: Args) -> Real:
     if b in to.constants and fake(b).dim() == 2 and to.constants.weight(b) is not None:
         return _fully(to, node, a, b, None, flip=True)
     x, y = to.stored(a), to.stored(b)
+    kinds = x.quant.type, y.quant.type
+    if kinds != (INT8, INT8) and (to.family != "U85" or kinds != (INT16, INT16)):
+        rule = "both computed matrices of 8 bits, or of 16 on U85"
+        raise Refused(Refusal(rule, f"{kinds[0]} and {kinds[1]}"))
     shape = tuple(int(s) for s in shape_of(node))
     batch = t_rows(shape[:-1])
     left = _batched(to, x, (batch, *x.shape[-2:]))
@@ -363,7 +369,6 @@ add_row(
         (aten.mm.default, aten.bmm.default, aten.matmul.default),
         _product,
         (Constraint("matrices of one batch; a constant one of symmetric int8", _alike),),
-        int16=False,
         also="MATMUL; with a constant matrix as linear",
     )
 )

@@ -60,13 +60,22 @@ def _no_dilation(q: Ask) -> str | None:
     return None if found == (1, 1) else f"dilation={found}"
 
 
+_MAX_AREA = 2**16
+
+
+def _area(q: Ask) -> str | None:
+    height, width = pair(q.args["kernel_size"], (1, 1))
+    return None if height * width <= _MAX_AREA else f"{height} x {width}"
+
+
+_SMALL_AREA = Constraint(f"windows of at most {_MAX_AREA} elements", _area)
 NO_DILATION = Constraint("windows without dilation", _no_dilation)
 add_row(
     OpRow(
         "max_pool2d",
         (aten.max_pool2d.default,),
         _max_pool,
-        (rank("self", 4), NO_DILATION),
+        (rank("self", 4), NO_DILATION, _SMALL_AREA),
         reads=ANY,
         keep=True,
     )
@@ -76,7 +85,12 @@ add_row(
         "max_pool2d_with_indices",
         (aten.max_pool2d_with_indices.default,),
         _max_pool,
-        (rank("self", 4), NO_DILATION, only_first("maxima without places", "indices")),
+        (
+            rank("self", 4),
+            NO_DILATION,
+            _SMALL_AREA,
+            only_first("maxima without places", "indices"),
+        ),
         reads=ANY,
     )
 )
@@ -105,10 +119,10 @@ class Means(Real):
     def quantized(self, b: Builder, quant: Quant) -> Tensor:
         mine = self.value
         padded = any(self.pad) or not self._fits()
-        plain = self.divisor is None and not (padded and self.counts_padding)
+        seen = self.divisor is None and padded and not (self.counts_padding and any(self.pad))
+        plain = self.divisor is None and not padded
         around = (self.pad[0], self.pad[0], self.pad[1], self.pad[1])
-        small = max(self.kernel) <= MAX_FILTER
-        if (plain and mine.quant.same_numbers(quant)) or (padded and not self.counts_padding):
+        if seen or (plain and mine.quant.same_numbers(quant)):
             tensor = b.pool(
                 "AVG_POOL2D",
                 mine.tensor,
@@ -119,7 +133,7 @@ class Means(Real):
                 mine.quant.zero_point,
             )
             return Stored(tensor, mine.quant).quantized(b, quant)
-        assert small
+        assert max(self.kernel) <= MAX_FILTER
         channels = mine.shape[1]
         ones = np.ones((*self.kernel, channels, 1), np.int8)
         made = b.conv2d(
@@ -128,19 +142,20 @@ class Means(Real):
             np.zeros(channels, np.int64),
             mine.quant.zero_point,
             stride=self.stride,
-            pad=around,
+            pad=(around[0], around[1] + self._past(0), around[2], around[3] + self._past(1)),
             depthwise=True,
         )
         count = self.divisor or self.kernel[0] * self.kernel[1]
         return Sums(made, (mine.quant.scale / count,)).quantized(b, quant)
 
+    def _past(self, i: int) -> int:
+        """By how many rows (columns) the last window reaches past the padding, as with
+        ceil_mode."""
+        reach = (self.sizes[2 + i] - 1) * self.stride[i] + self.kernel[i]
+        return max(0, reach - self.value.shape[2 + i] - 2 * self.pad[i])
+
     def _fits(self) -> bool:
-        """Whether no window reaches past the padding (as with ceil_mode)."""
-        return all(
-            (self.sizes[2 + i] - 1) * self.stride[i] + self.kernel[i]
-            <= self.value.shape[2 + i] + 2 * self.pad[i]
-            for i in range(2)
-        )
+        return not (self._past(0) or self._past(1))
 
 
 _MAX_AT_BORDER = 8
@@ -168,22 +183,28 @@ def _of_mean(q: Ask) -> tuple[Pair, Pair, Pair, bool]:
     return kernel, stride, pad, over
 
 
+def _divides_by_seen(q: Ask) -> bool:
+    """Whether windows at the border divide by how much of the input they see."""
+    _, _, pad, over = _of_mean(q)
+    counts_padding = q.args["count_include_pad"] and any(pad)
+    return q.args["divisor_override"] is None and (any(pad) or over) and not counts_padding
+
+
 def _small_at_borders(q: Ask) -> str | None:
     """What windows at the border divide by is counted by the NPU, for few of them."""
-    kernel, _, pad, over = _of_mean(q)
-    counted = not (any(pad) or over) or q.args["count_include_pad"]
-    if q.target.family == "U85" or counted or max(kernel) <= _MAX_AT_BORDER:
+    kernel, _, _, _ = _of_mean(q)
+    if q.target.family == "U85" or not _divides_by_seen(q) or max(kernel) <= _MAX_AT_BORDER:
         return None
     return f"{kernel[0]} x {kernel[1]}"
 
 
 def _small_steps(q: Ask) -> str | None:
     """A filter of ones is a depthwise convolution, needed where the scale changes."""
-    _, stride, pad, over = _of_mean(q)
+    _, stride, pad, _ = _of_mean(q)
     source, (user, *_) = q.args["self"], [*q.node.users, None]
     if q.target.family == "U85" or max(stride) <= 3 or not is_dequantize(source):
         return None
-    if (any(pad) or over) and not q.args["count_include_pad"]:
+    if _divides_by_seen(q):
         return None
     alike = is_quantize(user) and Quant.of(source).same_numbers(Quant.of(user))
     plain = q.args["divisor_override"] is None and not any(pad)
@@ -193,7 +214,8 @@ def _small_steps(q: Ask) -> str | None:
 def _countable(q: Ask) -> str | None:
     """Windows that reach past the padding divide by what they see of it."""
     _, _, pad, over = _of_mean(q)
-    return "ceil_mode=True" if over and any(pad) and q.args["count_include_pad"] else None
+    counted = q.args["divisor_override"] is None and q.args["count_include_pad"]
+    return "ceil_mode=True" if over and any(pad) and counted else None
 
 
 def _small(q: Ask) -> str | None:

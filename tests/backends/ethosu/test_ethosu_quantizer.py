@@ -1,0 +1,102 @@
+"""What the quantizer's settings and the types of integers bring onto the NPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from ethosu_reference import SPECS, compare, partitioned, parts, quantized
+from torch import nn
+
+from edgewise.backends.ethosu import (
+    EthosUQuantizer,
+    get_symmetric_a16w8_quantization_config,
+    get_symmetric_quantization_config,
+    vela,
+)
+from edgewise.backends.ethosu.quant import QUANTIZE
+from edgewise.backends.ethosu.simulator import Simulator
+from edgewise.edge.graph import arguments, op_name
+from support import Fn
+
+CONFIGS = {
+    torch.int8: get_symmetric_quantization_config(),
+    torch.int16: get_symmetric_a16w8_quantization_config(),
+}
+NETS = {
+    "linear": nn.Linear(6, 5),
+    "a move": Fn(lambda x: x.permute(1, 0)),
+    "a function": nn.Sigmoid(),
+    "two layers": nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)),
+}
+
+
+@pytest.mark.parametrize("net", NETS)
+@pytest.mark.parametrize("inside", CONFIGS, ids=str)
+@pytest.mark.parametrize("outside", CONFIGS, ids=str)
+def test_inputs_and_outputs_have_a_setting(
+    net: str, inside: torch.dtype, outside: torch.dtype
+) -> None:
+    torch.manual_seed(0)
+    quantizer = EthosUQuantizer().set_global(CONFIGS[inside]).set_io(CONFIGS[outside])
+    program = quantized(NETS[net], (torch.rand(4, 6),), quantizer=quantizer)
+    calls = [n for n in program.graph.nodes if op_name(n) == QUANTIZE]
+    (given,) = [n for n in calls if n.args[0].op == "placeholder"]
+    (result,) = program.graph.output_node().args[0]
+    assert arguments(given)["dtype"] == arguments(result)["dtype"] == outside
+    (part,) = parts(partitioned(program, "U55"))
+    found = compare(part, seeds=1, family="U55")
+    assert found.steps <= (1 if inside == outside == torch.int8 else 2), found
+
+
+def test_without_the_setting_io_is_quantized_as_the_rest() -> None:
+    quantizer = EthosUQuantizer().set_io(CONFIGS[torch.int16]).set_io(None)
+    program = quantized(nn.Linear(6, 5), (torch.rand(4, 6),), quantizer=quantizer)
+    kinds = {arguments(n)["dtype"] for n in program.graph.nodes if "_per_tensor" in op_name(n)}
+    assert kinds == {torch.int8}
+
+
+@pytest.mark.parametrize("family", SPECS)
+@pytest.mark.parametrize("function", [torch.maximum, torch.minimum])
+def test_extremes_of_32_bits(family: str, function: Callable[..., torch.Tensor]) -> None:
+    inputs = tuple(torch.randint(-9, 9, s, dtype=torch.int32) for s in ((2, 3, 4), (3, 1)))
+    program = torch.export.export(Fn(function), inputs)
+    (part,) = parts(partitioned(program, family))
+    found = compare(part, seeds=1, family=family)
+    assert found.steps == 0, found
+    simulator = Simulator(vela.compile_tosa(found.tosa, SPECS[family]).program)
+    for got, want in zip(simulator.run(found.inputs), found.outputs, strict=True):
+        np.testing.assert_array_equal(got.reshape(want.shape), want)
+
+
+@pytest.mark.parametrize("family", ["U55", "U85"])
+def test_inputs_that_nothing_reads_stay_outside(family: str) -> None:
+    """The runtime hands inputs over by position."""
+    net = Fn(lambda x, y: x.select_scatter(y, 0, 0))
+    program = quantized(net, (torch.rand(1, 6), torch.rand(6)))
+    result = partitioned(program, family)
+    assert not result.partition_tags
+    against = {str(r) for found in result.refusals.values() for r in found}
+    rule = f"Vela keeps every input for {SPECS[family]}; got 1 of 2"
+    assert any(rule in text for text in against), against
+
+
+@pytest.mark.parametrize("family", ["U55", "U65"])
+def test_products_of_16_bits_are_refused_but_on_u85(family: str) -> None:
+    program = quantized(
+        Fn(torch.bmm), (torch.rand(2, 3, 4), torch.rand(2, 4, 5)), CONFIGS[torch.int16]
+    )
+    result = partitioned(program, family)
+    assert not result.partition_tags
+    against = {str(r) for found in result.refusals.values() for r in found}
+    assert any("both computed matrices of 8 bits, or of 16 on U85" in text for text in against)
+
+
+def test_windows_have_an_area() -> None:
+    program = quantized(nn.MaxPool2d((800, 90), 1), (torch.rand(1, 1, 900, 100),))
+    result = partitioned(program)
+    assert not result.partition_tags
+    against = {str(r) for found in result.refusals.values() for r in found}
+    assert any("windows of at most 65536 elements; got 800 x 90" in text for text in against)
