@@ -69,20 +69,6 @@ class SameScale:
     against: Callable[[Node], str | None] = always
 
 
-def with_copies(targets: Iterable[Any]) -> list[Any]:
-    """The overloads, and those of the same name that return a copy in the place of a view:
-    `aten.select_copy.int` beside `aten.select.int`."""
-    found = []
-    for target in targets:
-        packet, _, overload = target.name().removeprefix("aten::").partition(".")
-        copies = getattr(aten, f"{packet}_copy", None)
-        overload = overload or "default"
-        found.append(target)
-        if copies is not None and overload in copies.overloads():
-            found.append(getattr(copies, overload))
-    return found
-
-
 @dataclass(frozen=True)
 class Joined:
     """The tensors and the result have one scale.
@@ -123,6 +109,64 @@ BATCH_NORMS = frozenset(
     {aten.batch_norm.default, aten._native_batch_norm_legit.default, aten.cudnn_batch_norm.default}
 )
 FUSES_CLAMP = (Weighted, Elementwise)
+
+
+MOVED = (
+    aten.clamp.default,
+    aten.clamp_.default,
+    aten.clone.default,
+    aten.constant_pad_nd.default,
+    aten.contiguous.default,
+    aten.detach.default,
+    aten.dropout.default,
+    aten.dropout_.default,
+    aten.feature_dropout.default,
+    aten.feature_dropout_.default,
+    aten.flatten.using_ints,
+    aten.hardtanh.default,
+    aten.hardtanh_.default,
+    aten.max_pool2d.default,
+    aten.moveaxis.int,
+    aten.moveaxis.intlist,
+    aten.movedim.int,
+    aten.movedim.intlist,
+    aten.narrow.default,
+    aten.pad.default,
+    aten.permute.default,
+    aten.pixel_shuffle.default,
+    aten.pixel_unshuffle.default,
+    aten.relu6.default,
+    aten.reshape.default,
+    aten.reshape_as.default,
+    aten.select.int,
+    aten.slice.Tensor,
+    aten.squeeze.default,
+    aten.squeeze.dim,
+    aten.squeeze.dims,
+    aten.swapaxes.default,
+    aten.swapdims.default,
+    aten.t.default,
+    aten.transpose.int,
+    aten.unflatten.int,
+    aten.unsqueeze.default,
+    aten.upsample_bilinear2d.vec,
+    aten.upsample_nearest2d.vec,
+    aten.view.default,
+    aten.view_as.default,
+)
+"""What each backend does with integers as they are: their scale stays."""
+
+
+def with_copies(targets: Iterable[Any]) -> list[Any]:
+    """The overloads, and those of the same name that return a copy in the place of a view:
+    `aten.select_copy.int` beside `aten.select.int`."""
+    found = []
+    for target in targets:
+        found.append(target)
+        copies = getattr(aten, f"{target.overloadpacket.__name__}_copy", None)
+        if copies is not None and target._overloadname in copies.overloads():
+            found.append(getattr(copies, target._overloadname))
+    return found
 
 
 def is_float(node: Any) -> bool:

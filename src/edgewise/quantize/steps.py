@@ -78,12 +78,15 @@ def split_pieces(model: GraphModule, wanted: Callable[[Node], bool] = lambda nod
     """Slices in the place of split and chunk, single elements in that of unbind; of nodes that
     are `wanted`."""
     changed = False
-    pieces = aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default
-    for target in with_copies(pieces):
+    for target in _SPLITS:
         changed |= _replace_pieces(model, target, _slice, wanted)
-    for target in with_copies([aten.unbind.int]):
+    for target in _UNBINDS:
         changed |= _replace_pieces(model, target, _select, wanted)
     return changed
+
+
+_SPLITS = with_copies([aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default])
+_UNBINDS = with_copies([aten.unbind.int])
 
 
 def multiply_by_reciprocals(model: GraphModule) -> bool:

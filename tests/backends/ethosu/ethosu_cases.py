@@ -277,6 +277,7 @@ ACCEPTED: dict[str, dict[str, Case]] = {
         "mm": Case(torch.mm, ((5, 12), (12, 4))),
         "16 bits": Case(torch.bmm, ((2, 5, 12), (2, 12, 4)), bits=16, families=("U85",)),
         "16 bits, mm": Case(torch.mm, ((5, 12), (12, 4)), bits=16, families=("U85",)),
+        "16 bits, of a constant": Case(torch.matmul, ((5, 12),), (((12, 7), 1),), bits=16),
     },
     "add": {
         "": pair(torch.add),

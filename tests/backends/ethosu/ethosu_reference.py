@@ -11,8 +11,9 @@ import torch
 import tosa_reference_model
 from torch.export import ExportedProgram
 
-from edgewise.backends.ethosu import EthosUCompileSpec, EthosUPartitioner, EthosUQuantizer
+from edgewise.backends.ethosu import EthosUCompileSpec, EthosUPartitioner, EthosUQuantizer, vela
 from edgewise.backends.ethosu.lower import build
+from edgewise.backends.ethosu.simulator import Simulator
 from edgewise.edge.to_edge import to_edge_program
 from edgewise.partition.delegate import cut_out
 from edgewise.partition.spec import TAG, PartitionResult
@@ -130,3 +131,10 @@ def compare(
             different += int((off > 0).sum())
             total += off.size
     return Compared(worst, different / max(total, 1), graph.operators, {}, blob, lying, got, place)
+
+
+def assert_simulated(found: Compared, target: str) -> None:
+    """What Vela makes of the graph for `target` equals the reference model, bit by bit."""
+    simulator = Simulator(vela.compile_tosa(found.tosa, target).program)
+    for got, want in zip(simulator.run(found.inputs), found.outputs, strict=True):
+        np.testing.assert_array_equal(got.reshape(want.shape), want, target)

@@ -37,6 +37,7 @@ from edgewise.quantize.composites import (
 from edgewise.quantize.config import SMALLEST_SCALE, get_symmetric_quantization_config
 from edgewise.quantize.decompose import decompose
 from edgewise.quantize.patterns import (
+    MOVED,
     Elementwise,
     Joined,
     Pattern,
@@ -75,19 +76,10 @@ lt.Tensor ne.Scalar ne.Tensor
 """
 _SAME = """
 adaptive_avg_pool1d.default adaptive_avg_pool2d.default amax.default amin.default
-avg_pool1d.default avg_pool2d.default clamp.default clamp_.default clone.default
-constant_pad_nd.default contiguous.default detach.default diagonal.default dropout.default
-dropout_.default embedding.default
-expand.default expand_as.default feature_dropout.default feature_dropout_.default
-flatten.using_ints flip.default gather.default hardtanh.default hardtanh_.default index.Tensor
-index_select.default max_pool1d.default max_pool2d.default moveaxis.int moveaxis.intlist
-movedim.int movedim.intlist narrow.default pad.default permute.default pixel_shuffle.default
-pixel_unshuffle.default relu.default relu6.default relu_.default repeat.default reshape.default
-reshape_as.default roll.default select.int slice.Tensor squeeze.default squeeze.dim squeeze.dims
-swapaxes.default swapdims.default
-t.default tile.default transpose.int unflatten.int unfold.default unsqueeze.default
-upsample_bilinear2d.default upsample_bilinear2d.vec upsample_nearest2d.default
-upsample_nearest2d.vec view.default view_as.default
+avg_pool1d.default avg_pool2d.default diagonal.default embedding.default expand.default
+expand_as.default flip.default gather.default index.Tensor index_select.default max_pool1d.default
+relu.default relu_.default repeat.default roll.default tile.default unfold.default
+upsample_bilinear2d.default upsample_nearest2d.default
 """
 
 
@@ -133,7 +125,7 @@ def _table() -> dict[Any, Pattern]:
     compared = Elementwise(numbers=True, real=False)
     table.update(dict.fromkeys(_targets(_COMPARISONS), compared))
     table[aten.where.self] = Elementwise(first=1)
-    table.update(dict.fromkeys(with_copies(_targets(_SAME)), SameScale()))
+    table.update(dict.fromkeys(with_copies([*MOVED, *_targets(_SAME)]), SameScale()))
     return table
 
 

@@ -21,6 +21,7 @@ from edgewise.quantize.composites import (
 from edgewise.quantize.config import get_symmetric_quantization_config
 from edgewise.quantize.decompose import decompose
 from edgewise.quantize.patterns import (
+    MOVED,
     Elementwise,
     Fixed,
     Joined,
@@ -88,64 +89,22 @@ def _table() -> dict[Any, Pattern]:
         aten.rsqrt_.default,
     ):
         table[one] = Elementwise(operands=1)
-    for same in with_copies(
-        (
-            aten.adaptive_avg_pool1d.default,
-            aten.adaptive_avg_pool2d.default,
-            aten.amax.default,
-            aten.amin.default,
-            aten.avg_pool1d.default,
-            aten.avg_pool2d.default,
-            aten.clamp.default,
-            aten.clamp_.default,
-            aten.clone.default,
-            aten.channel_shuffle.default,
-            aten.constant_pad_nd.default,
-            aten.contiguous.default,
-            aten.detach.default,
-            aten.dropout.default,
-            aten.dropout_.default,
-            aten.feature_dropout.default,
-            aten.feature_dropout_.default,
-            aten.flatten.using_ints,
-            aten.hardtanh.default,
-            aten.hardtanh_.default,
-            aten.max_pool1d.default,
-            aten.max_pool2d.default,
-            aten.mean.default,
-            aten.mean.dim,
-            aten.moveaxis.int,
-            aten.moveaxis.intlist,
-            aten.movedim.int,
-            aten.movedim.intlist,
-            aten.narrow.default,
-            aten.pad.default,
-            aten.permute.default,
-            aten.pixel_shuffle.default,
-            aten.pixel_unshuffle.default,
-            aten.relu6.default,
-            aten.reshape.default,
-            aten.reshape_as.default,
-            aten.select.int,
-            aten.slice.Tensor,
-            aten.squeeze.default,
-            aten.squeeze.dim,
-            aten.squeeze.dims,
-            aten.sum.default,
-            aten.sum.dim_IntList,
-            aten.swapaxes.default,
-            aten.swapdims.default,
-            aten.t.default,
-            aten.transpose.int,
-            aten.unflatten.int,
-            aten.unsqueeze.default,
-            aten.upsample_bilinear2d.vec,
-            aten.upsample_nearest2d.vec,
-            aten.view.default,
-            aten.view_as.default,
-        )
-    ):
-        table[same] = SameScale()
+    same = (
+        *MOVED,
+        aten.adaptive_avg_pool1d.default,
+        aten.adaptive_avg_pool2d.default,
+        aten.amax.default,
+        aten.amin.default,
+        aten.avg_pool1d.default,
+        aten.avg_pool2d.default,
+        aten.channel_shuffle.default,
+        aten.max_pool1d.default,
+        aten.mean.default,
+        aten.mean.dim,
+        aten.sum.default,
+        aten.sum.dim_IntList,
+    )
+    table.update(dict.fromkeys(with_copies(same), SameScale()))
     return table
 
 

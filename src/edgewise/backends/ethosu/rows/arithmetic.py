@@ -31,7 +31,7 @@ from edgewise.backends.ethosu.values import (
     Sums,
     clamped,
 )
-from edgewise.edge.graph import shape_of
+from edgewise.edge.graph import fake, shape_of
 
 aten = torch.ops.aten
 
@@ -137,10 +137,10 @@ def _extreme(operator: str) -> object:
         found = mapped(to, node)
         if found is not None:
             return found
-        values = [to.value(args[name]) for name in ("self", "other")]
-        if all(isinstance(v, Tensor) and v.dtype == INT32 for v in values):
-            return to.b.binary(operator, *values)  # type: ignore[arg-type]
-        pair = to.real(args["self"]), to.real(args["other"])
+        operands = args["self"], args["other"]
+        if all(fake(x).dtype == torch.int32 for x in operands):
+            return to.b.binary(operator, to.plain(operands[0]), to.plain(operands[1]))
+        pair = tuple(map(to.real, operands))
 
         def make(ts: Sequence[Tensor], quant: Quant) -> Tensor:
             # TOSA compares integers of 32 bits only.
@@ -157,8 +157,9 @@ def _shape(node: Node) -> tuple[int, ...]:
     return tuple(int(s) for s in shape_of(node))
 
 
-add_row(OpRow("maximum", (aten.maximum.default,), _extreme("MAXIMUM"), reads=ANY))  # type: ignore[arg-type]
-add_row(OpRow("minimum", (aten.minimum.default,), _extreme("MINIMUM"), reads=ANY))  # type: ignore[arg-type]
+_WIDE = "integers of 32 bits as they are"
+add_row(OpRow("maximum", (aten.maximum.default,), _extreme("MAXIMUM"), reads=ANY, also=_WIDE))  # type: ignore[arg-type]
+add_row(OpRow("minimum", (aten.minimum.default,), _extreme("MINIMUM"), reads=ANY, also=_WIDE))  # type: ignore[arg-type]
 
 
 def _clamp(to: Lowering, node: Node, args: Args) -> Real:

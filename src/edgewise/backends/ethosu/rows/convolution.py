@@ -336,7 +336,8 @@ def _product(to: Lowering, node: Node, args: Args) -> Real:
         return _fully(to, node, a, b, None, flip=True)
     x, y = to.stored(a), to.stored(b)
     kinds = x.quant.type, y.quant.type
-    if kinds != (INT8, INT8) and (to.family != "U85" or kinds != (INT16, INT16)):
+    allowed = {INT8, INT16} if to.family == "U85" else {INT8}
+    if kinds[0] != kinds[1] or kinds[0] not in allowed:
         rule = "both computed matrices of 8 bits, or of 16 on U85"
         raise Refused(Refusal(rule, f"{kinds[0]} and {kinds[1]}"))
     shape = tuple(int(s) for s in shape_of(node))
@@ -369,6 +370,6 @@ add_row(
         (aten.mm.default, aten.bmm.default, aten.matmul.default),
         _product,
         (Constraint("matrices of one batch; a constant one of symmetric int8", _alike),),
-        also="MATMUL; with a constant matrix as linear",
+        also="MATMUL, of 16 bits on U85; with a constant matrix as linear",
     )
 )

@@ -99,123 +99,128 @@ MAX_FILTER = 64
 """Rows or columns of a filter that all families take."""
 
 
+_MAX_AT_BORDER = 8
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Of a mean, over rows and columns. before, after: the sizes of the image and the result."""
+
+    kernel: Pair
+    stride: Pair
+    pad: Pair
+    before: Pair
+    after: Pair
+    counts_padding: bool = False
+    divisor: int | None = None
+
+    @property
+    def past(self) -> Pair:
+        """By how much the last window reaches past the padding, as with ceil_mode."""
+        sides = zip(self.kernel, self.stride, self.pad, self.before, self.after, strict=True)
+        height, width = (max(0, (a - 1) * s + k - b - 2 * p) for k, s, p, b, a in sides)
+        return height, width
+
+    @property
+    def padded(self) -> bool:
+        return any(self.pad) or any(self.past)
+
+    @property
+    def plain(self) -> bool:
+        """Whether each window lies in the image and divides by its size."""
+        return self.divisor is None and not self.padded
+
+    @property
+    def divides_by_seen(self) -> bool:
+        """Whether windows at the border divide by how much of the image they see."""
+        counted = self.counts_padding and any(self.pad)
+        return self.divisor is None and self.padded and not counted
+
+
 @dataclass(frozen=True)
 class Means(Real):
     """Of windows: by TOSA's own pooling where no scale changes, else by a filter of ones, whose
     sums are rounded once."""
 
     value: Stored
-    kernel: Pair
-    stride: Pair
-    pad: Pair
-    sizes: tuple[int, ...]
-    counts_padding: bool
-    divisor: int | None
+    windows: Windows
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.sizes
+        return (*self.value.shape[:2], *self.windows.after)
 
     def quantized(self, b: Builder, quant: Quant) -> Tensor:
-        mine = self.value
-        padded = any(self.pad) or not self._fits()
-        seen = self.divisor is None and padded and not (self.counts_padding and any(self.pad))
-        plain = self.divisor is None and not padded
-        around = (self.pad[0], self.pad[0], self.pad[1], self.pad[1])
-        if seen or (plain and mine.quant.same_numbers(quant)):
+        mine, w = self.value, self.windows
+        (rows, columns), past = w.pad, w.past
+        if w.divides_by_seen or (w.plain and mine.quant.same_numbers(quant)):
             tensor = b.pool(
                 "AVG_POOL2D",
                 mine.tensor,
-                self.kernel,
-                self.stride,
-                around,
-                self.sizes[2:],
+                w.kernel,
+                w.stride,
+                (rows, rows, columns, columns),
+                w.after,
                 mine.quant.zero_point,
             )
             return Stored(tensor, mine.quant).quantized(b, quant)
-        assert max(self.kernel) <= MAX_FILTER
+        assert max(w.kernel) <= MAX_FILTER
         channels = mine.shape[1]
-        ones = np.ones((*self.kernel, channels, 1), np.int8)
+        ones = np.ones((*w.kernel, channels, 1), np.int8)
         made = b.conv2d(
             mine.tensor,
             ones,
             np.zeros(channels, np.int64),
             mine.quant.zero_point,
-            stride=self.stride,
-            pad=(around[0], around[1] + self._past(0), around[2], around[3] + self._past(1)),
+            stride=w.stride,
+            pad=(rows, rows + past[0], columns, columns + past[1]),
             depthwise=True,
         )
-        count = self.divisor or self.kernel[0] * self.kernel[1]
+        count = w.divisor or w.kernel[0] * w.kernel[1]
         return Sums(made, (mine.quant.scale / count,)).quantized(b, quant)
 
-    def _past(self, i: int) -> int:
-        """By how many rows (columns) the last window reaches past the padding, as with
-        ceil_mode."""
-        reach = (self.sizes[2 + i] - 1) * self.stride[i] + self.kernel[i]
-        return max(0, reach - self.value.shape[2 + i] - 2 * self.pad[i])
 
-    def _fits(self) -> bool:
-        return not (self._past(0) or self._past(1))
-
-
-_MAX_AT_BORDER = 8
-
-
-def _avg_pool(to: Lowering, node: Node, args: Args) -> Value:
+def _windows(node: Node, args: Args) -> Windows:
     kernel = pair(args["kernel_size"], (1, 1))
-    return Means(
-        to.stored(args["self"]),
+    return Windows(
         kernel,
         pair(args["stride"], kernel),
         pair(args["padding"], (0, 0)),
-        sizes(node),
+        pair(fake(args["self"]).shape[2:], (1, 1)),
+        pair(fake(node).shape[2:], (1, 1)),
         bool(args["count_include_pad"]),
         args["divisor_override"],
     )
 
 
-def _of_mean(q: Ask) -> tuple[Pair, Pair, Pair, bool]:
-    """Kernel, stride, padding; whether windows reach past the padding."""
-    kernel = pair(q.args["kernel_size"], (1, 1))
-    pad, stride = pair(q.args["padding"], (0, 0)), pair(q.args["stride"], kernel)
-    before, after = fake(q.args["self"]).shape[2:], fake(q.node).shape[2:]
-    over = any((after[i] - 1) * stride[i] + kernel[i] > before[i] + 2 * pad[i] for i in range(2))
-    return kernel, stride, pad, over
-
-
-def _divides_by_seen(q: Ask) -> bool:
-    """Whether windows at the border divide by how much of the input they see."""
-    _, _, pad, over = _of_mean(q)
-    counts_padding = q.args["count_include_pad"] and any(pad)
-    return q.args["divisor_override"] is None and (any(pad) or over) and not counts_padding
+def _avg_pool(to: Lowering, node: Node, args: Args) -> Value:
+    return Means(to.stored(args["self"]), _windows(node, args))
 
 
 def _small_at_borders(q: Ask) -> str | None:
     """What windows at the border divide by is counted by the NPU, for few of them."""
-    kernel, _, _, _ = _of_mean(q)
-    if q.target.family == "U85" or not _divides_by_seen(q) or max(kernel) <= _MAX_AT_BORDER:
+    w = _windows(q.node, q.args)
+    if q.target.family == "U85" or not w.divides_by_seen or max(w.kernel) <= _MAX_AT_BORDER:
         return None
-    return f"{kernel[0]} x {kernel[1]}"
+    return f"{w.kernel[0]} x {w.kernel[1]}"
 
 
 def _small_steps(q: Ask) -> str | None:
     """A filter of ones is a depthwise convolution, needed where the scale changes."""
-    _, stride, pad, _ = _of_mean(q)
+    w = _windows(q.node, q.args)
     source, (user, *_) = q.args["self"], [*q.node.users, None]
-    if q.target.family == "U85" or max(stride) <= 3 or not is_dequantize(source):
+    if q.target.family == "U85" or max(w.stride) <= 3 or not is_dequantize(source):
         return None
-    if _divides_by_seen(q):
+    if w.divides_by_seen:
         return None
     alike = is_quantize(user) and Quant.of(source).same_numbers(Quant.of(user))
-    plain = q.args["divisor_override"] is None and not any(pad)
-    return None if alike and plain else f"stride={list(stride)}"
+    return None if alike and w.plain else f"stride={list(w.stride)}"
 
 
 def _countable(q: Ask) -> str | None:
     """Windows that reach past the padding divide by what they see of it."""
-    _, _, pad, over = _of_mean(q)
-    counted = q.args["divisor_override"] is None and q.args["count_include_pad"]
-    return "ceil_mode=True" if over and any(pad) and counted else None
+    w = _windows(q.node, q.args)
+    by_size = w.divisor is None and w.counts_padding and any(w.pad)
+    return "ceil_mode=True" if by_size and any(w.past) else None
 
 
 def _small(q: Ask) -> str | None:
@@ -250,9 +255,9 @@ add_row(
 
 def _adaptive(to: Lowering, node: Node, args: Args) -> Value:
     value = to.stored(args["self"])
-    after = sizes(node)
-    kernel = (value.shape[2] // after[2], value.shape[3] // after[3])
-    return Means(value, kernel, kernel, (0, 0), after, True, None)
+    before, after = pair(value.shape[2:], (1, 1)), pair(sizes(node)[2:], (1, 1))
+    kernel = (before[0] // after[0], before[1] // after[1])
+    return Means(value, Windows(kernel, kernel, (0, 0), before, after))
 
 
 def _even(q: Ask) -> str | None:
@@ -270,4 +275,4 @@ add_row(
     )
 )
 
-__all__ = ["INT8", "Means"]
+__all__ = ["INT8", "Means", "Windows"]

@@ -14,7 +14,7 @@ from edgewise.backends.ethosu.builder import Builder
 from edgewise.backends.ethosu.moving import NHWC
 from edgewise.backends.ethosu.quant import Quant
 from edgewise.backends.ethosu.rows.normalization import centred_squares
-from edgewise.backends.ethosu.rows.pooling import MAX_FILTER, Means
+from edgewise.backends.ethosu.rows.pooling import MAX_FILTER, Means, Windows, pair
 from edgewise.backends.ethosu.rows.shape import sizes
 from edgewise.backends.ethosu.table import (
     ANY,
@@ -62,9 +62,11 @@ def _spatial(x: Stored, dims: Sequence[int], divisor: int | None) -> Real | None
     inner = set(dims) <= {2, 3} and len(x.shape) == 4
     if not inner or any(x.shape[d] > MAX_FILTER for d in dims):
         return None
-    kernel = tuple(x.shape[d] if d in dims else 1 for d in (2, 3))
-    shape = tuple(1 if d in dims else n for d, n in enumerate(x.shape))
-    return Means(x, kernel, (1, 1), (0, 0), shape, True, divisor)  # type: ignore[arg-type]
+    before = pair(x.shape[2:], (1, 1))
+    kernel = before[0] if 2 in dims else 1, before[1] if 3 in dims else 1
+    after = before[0] // kernel[0], before[1] // kernel[1]
+    windows = Windows(kernel, (1, 1), (0, 0), before, after, divisor=divisor)
+    return Means(x, windows)
 
 
 _ROW = 1024
