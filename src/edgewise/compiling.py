@@ -4,32 +4,34 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import torch
 from torch.export import ExportedProgram
 
-from edgewise.backends.names import ETHOS_U, NEUTRON, ON_HOST, check_backend
-from edgewise.edge.export import export_module
+from edgewise.backends.choosing import VelaOptions, partitioners_of, quantizer_of
+from edgewise.backends.names import ETHOS_U, NEUTRON, check_backends
+from edgewise.compile_inputs import Call, check_order, checked_call, checked_model
+from edgewise.edge.arguments import argument_names, arguments_of, note_arguments
+from edgewise.edge.export import export_module, open_sizes
 from edgewise.emit import ExecutorchBackendConfig
 from edgewise.lowering import ExecutorchProgramManager, to_edge_transform_and_lower
 from edgewise.partition.report import Unquantized
-from edgewise.partition.spec import Partitioner
 from edgewise.quantize.schemes import Scheme, scheme_of
-
-if TYPE_CHECKING:
-    from edgewise.quantize.quantizer import TableQuantizer
 
 
 def compile(
-    model: torch.nn.Module | ExportedProgram,
+    model: torch.nn.Module | ExportedProgram | str | Path,
     example_inputs: Sequence[Any] | torch.Tensor | None = None,
     *,
-    backend: str = "xnnpack",
+    example_kwargs: Mapping[str, Any] | None = None,
+    backend: str | Sequence[str] = "xnnpack",
+    system_config: str | None = None,
+    memory_mode: str | None = None,
+    task: str | None = None,
+    sequence_length: int | None = None,
     dynamic_shapes: Any = None,
     quantize: str | None = None,
     calibration: Iterable[Any] | None = None,
@@ -41,18 +43,26 @@ def compile(
 ) -> ExecutorchProgramManager:
     """Exports, lowers and writes a model; quantizes it before if asked.
 
-    model: a module (put into evaluation mode for the export), or a program exported
-    already. example_inputs: a tuple of inputs; needed for a module. backend: "xnnpack", a
-    target of Ethos-U ("ethos-u55-128", ...) or of Neutron ("neutron-imxrt700"; with "-reference"
-    behind it for the host, without NXP's converter), or "none" for the runtime's own kernels alone.
-    dynamic_shapes: as for `torch.export.export`.
+    model: a module (put into evaluation mode for the export), a program exported already, or a
+    local folder of Hugging Face's with `task` (see docs/huggingface.md). example_inputs: a tuple of
+    inputs, tensors or nestings of them; example_kwargs: those given by name. One of the two is
+    needed for a module. backend: "xnnpack", a target of Ethos-U ("ethos-u55-128", ...) or of
+    Neutron ("neutron-imxrt700"; with "-reference" behind it for the host, without NXP's converter),
+    or "none" for the runtime's own kernels alone. Several, in a list or with commas between them
+    ("ethos-u55-128,xnnpack"), are asked in order: the second takes what the first refuses.
+    dynamic_shapes: as for `torch.export.export`. system_config, memory_mode: sections of Vela's
+    configuration file, for Ethos-U; None for the target's default.
+
+    task: what a folder's model is for: "text-classification", "feature-extraction", ... (see
+    `edgewise.huggingface.TASKS`). sequence_length: tokens of a text, samples of a sound.
 
     Raises ValueError or TypeError for arguments that do not fit, ExportError if torch cannot
     export the model, other EdgewiseErrors if it cannot be lowered.
 
     quantize: a scheme: "int8" (static; needs calibration), "int8-dynamic", "int8-weight",
     "int4-dynamic" or "int4-weight" (see `edgewise.quantize.SCHEMES`). calibration: batches
-    of inputs, each a tuple, or a tensor for one input. keep_float: names of modules that
+    of inputs, each a tuple, or a tensor for one input; with example_kwargs each a dict of them, or
+    a pair of tuple and dict; for a folder texts, pictures or sounds. keep_float: names of modules that
     are not quantized. group_size: weights that share a scale, for 4-bit schemes.
 
     runtime: what the file is for: None for every release of ExecuTorch from 1.0 on where that
@@ -65,21 +75,37 @@ def compile(
     standard error, and a bar while calibrating. The result has `save`, `buffer` and
     `delegation_report`.
     """
-    backend = check_backend("compile", backend)
-    _check_order(model, example_inputs)
+    backends = check_backends("compile", backend)
+    vela = VelaOptions(system_config, memory_mode)
+    _check_vela(backends, vela)
+    check_order(model, example_inputs)
     if quantize is None:
         _check_unused(calibration=calibration, keep_float=keep_float, group_size=group_size)
     config = ExecutorchBackendConfig(missing_kernels=missing_kernels, runtime=runtime)
-    partitioners = _partitioners(backend)
-    example_inputs = _checked_inputs(example_inputs)
+    partitioners = partitioners_of(backends, vela)
+    pipeline = None
+    if isinstance(model, (str, Path)) and Path(model).is_dir():
+        from edgewise.huggingface import open_folder
+
+        _check_folder(example_inputs, example_kwargs, dynamic_shapes)
+        pipeline = open_folder(model, task, sequence_length)
+        model, example_kwargs = pipeline.module, pipeline.example_kwargs
+        calibration = None if calibration is None else map(pipeline.prepare, calibration)
+    elif task is not None or sequence_length is not None:
+        raise ValueError(
+            "[compile] task and sequence_length are for a folder of Hugging Face's; got "
+            f"{type(model).__name__}; try the folder's path, or without them"
+        )
+    call = checked_call(example_inputs, example_kwargs)
     left: list[Unquantized] = []
     scheme = None if quantize is None else scheme_of(quantize, group_size)
     if scheme is not None:
         exported, left = _quantized(
             model,
-            example_inputs,
-            backend,
+            call,
+            backends[0],
             scheme,
+            vela,
             calibration=calibration,
             keep_float=keep_float,
             dynamic_shapes=dynamic_shapes,
@@ -88,145 +114,23 @@ def compile(
     elif isinstance(model, ExportedProgram):
         exported = model
     else:
-        exported = export_module(*_checked(model, example_inputs), dynamic_shapes)
+        module, call = checked_model(model, call)
+        exported = export_module(module, call.inputs, dynamic_shapes, call.keywords)
+        note_arguments(exported, argument_names(module, call.inputs, call.keywords))
     edge = to_edge_transform_and_lower(exported, partitioner=partitioners)
     program = edge.to_executorch(config)
     if scheme is not None:
         report = program.delegation_report()
         report.scheme, report.unquantized = scheme.name, left
         _warn_of_floats(exported, scheme, left)
+    if pipeline is not None:
+        program.beside = pipeline.files()
     if verbose:
         report = program.delegation_report()
         print(report, file=sys.stderr)
         if not report.uses:
             print(f"runs on {report.runs_on}", file=sys.stderr)
     return program
-
-
-def _partitioners(backend: str) -> list[Partitioner]:
-    if backend == "xnnpack":
-        from edgewise.backends.xnnpack import XnnpackPartitioner
-
-        return [XnnpackPartitioner()]
-    if backend.startswith(ETHOS_U):
-        from edgewise.backends.ethosu import EthosUCompileSpec, EthosUPartitioner
-
-        return [EthosUPartitioner(EthosUCompileSpec(backend))]
-    if backend.startswith(NEUTRON):
-        return [_neutron(backend.removeprefix(NEUTRON))]
-    return []
-
-
-def _neutron(target: str) -> Partitioner:
-    from edgewise.backends.neutron import NeutronPartitioner, generate_neutron_compile_spec
-    from edgewise.backends.neutron.converter import required_converter
-
-    if target.endswith(ON_HOST):
-        flavor = "reference"
-        target = target.removesuffix(ON_HOST)
-    else:
-        flavor = None
-        required_converter(
-            flavor,
-            f"backend='neutron-{target}{ON_HOST}' (neutron_converter_flavor='reference')",
-        )
-    return NeutronPartitioner(
-        generate_neutron_compile_spec(target, neutron_converter_flavor=flavor)
-    )
-
-
-def quantizer_of(backend: str) -> Callable[[], TableQuantizer]:
-    """What makes the quantizer that goes with a backend's name."""
-    if backend == "xnnpack":
-        from edgewise.backends.xnnpack.quantizer import XNNPACKQuantizer
-
-        return XNNPACKQuantizer
-    if backend.startswith(NEUTRON):
-        from edgewise.backends.neutron.quantizer import NeutronQuantizer
-
-        return NeutronQuantizer
-    from edgewise.backends.ethosu import EthosUCompileSpec, EthosUQuantizer
-
-    return partial(EthosUQuantizer, EthosUCompileSpec(backend))
-
-
-def _check_order(model: Any, example_inputs: Any) -> None:
-    swapped = isinstance(example_inputs, (torch.nn.Module, ExportedProgram))
-    if swapped and not isinstance(model, (torch.nn.Module, ExportedProgram)):
-        raise TypeError(
-            f"[compile] the model comes first; got {type(model).__name__}, then "
-            f"{type(example_inputs).__name__}; try compile(model, example_inputs)"
-        )
-
-
-def _check_device(model: torch.nn.Module, inputs: Sequence[Any]) -> None:
-    for what, tensors, hint in (
-        ("the model", [*model.parameters(), *model.buffers()], "model.cpu()"),
-        ("example_inputs", [x for x in inputs if isinstance(x, torch.Tensor)], "x.cpu()"),
-    ):
-        elsewhere = next((str(one.device) for one in tensors if one.device.type != "cpu"), None)
-        if elsewhere == "meta":
-            hint = "real tensors: there are no values on this device"
-        if elsewhere is not None:
-            raise ValueError(
-                f"[compile] {what} must be in the CPU's memory; got {elsewhere}; try {hint}"
-            )
-
-
-def _checked(model: Any, example_inputs: Sequence[Any] | None) -> tuple[torch.nn.Module, Any]:
-    if not isinstance(model, torch.nn.Module):
-        raise TypeError(
-            f"[compile] model must be a torch.nn.Module or an ExportedProgram; "
-            f"got {type(model).__name__}{_model_hint(model)}"
-        )
-    if example_inputs is None:
-        raise TypeError(
-            "[compile] example_inputs must be given for a module; got None; "
-            "try a tuple of tensors, one for each argument of forward"
-        )
-    if isinstance(model, torch.jit.ScriptModule):
-        raise TypeError(
-            f"[compile] model must be Python's module, which torch.export can trace; got "
-            f"{type(model).__name__} of torch.jit; try the torch.nn.Module that it was made from"
-        )
-    _check_device(model, example_inputs)
-    return model, tuple(example_inputs)
-
-
-def _model_hint(model: Any) -> str:
-    if isinstance(model, type):
-        return f"; try an instance, such as {model.__name__}(...)"
-    if isinstance(model, Mapping):
-        return "; try the module, after model.load_state_dict(...)"
-    if isinstance(model, (str, Path)):
-        if str(model).endswith(".pt2"):
-            return f"; try torch.export.load({str(model)!r})"
-        return "; try the module itself, with its weights loaded"
-    if callable(model):
-        return "; try a torch.nn.Module whose forward calls it"
-    return ""
-
-
-def _checked_inputs(inputs: Any) -> tuple[Any, ...] | None:
-    """As a tuple; a tensor alone is the only input. TypeError for what torch does not export."""
-    if inputs is None:
-        return None
-    if isinstance(inputs, torch.Tensor):
-        return (inputs,)
-    rule = "[compile] example_inputs must be a tuple with one item for each argument of forward"
-    if isinstance(inputs, Mapping):
-        raise TypeError(f"{rule}; got {type(inputs).__name__}; try tuple(inputs.values())")
-    if isinstance(inputs, np.ndarray):
-        raise TypeError(f"{rule}; got ndarray; try (torch.from_numpy(x),)")
-    if not isinstance(inputs, Sequence) or isinstance(inputs, (str, bytes)):
-        raise TypeError(f"{rule}; got {type(inputs).__name__}; try (torch.randn(1, 3, 224, 224),)")
-    for index, one in enumerate(inputs):
-        if isinstance(one, np.ndarray):
-            raise TypeError(
-                f"[compile] example_inputs must be tensors, or numbers; got ndarray for input "
-                f"{index}; try torch.from_numpy"
-            )
-    return tuple(inputs)
 
 
 def _warn_of_floats(exported: ExportedProgram, scheme: Scheme, left: Sequence[Unquantized]) -> None:
@@ -255,16 +159,41 @@ def _check_unused(**options: Any) -> None:
             )
 
 
+def _check_vela(backends: Sequence[str], vela: VelaOptions) -> None:
+    if vela != VelaOptions() and not any(name.startswith(ETHOS_U) for name in backends):
+        raise ValueError(
+            f"[compile] system_config and memory_mode are for Ethos-U; got backend="
+            f"{','.join(backends)!r}; try backend='ethos-u55-128'"
+        )
+
+
+def _check_folder(example_inputs: Any, example_kwargs: Any, dynamic_shapes: Any) -> None:
+    given = {
+        "example_inputs": example_inputs,
+        "example_kwargs": example_kwargs,
+        "dynamic_shapes": dynamic_shapes,
+    }
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(
+                f"[compile] a folder's task says what the model takes; got {name}; try without, "
+                f"or the model itself with transformers"
+            )
+
+
 def _quantized(
-    model: Any, example_inputs: Any, backend: str, scheme: Scheme, **options: Any
+    model: Any,
+    call: Call | None,
+    backend: str,
+    scheme: Scheme,
+    vela: VelaOptions,
+    *,
+    keep_float: Sequence[str],
+    dynamic_shapes: Any,
+    **options: Any,
 ) -> tuple[ExportedProgram, list[Unquantized]]:
     from edgewise.quantize.flow import quantize_and_tell
 
-    if isinstance(model, ExportedProgram):
-        raise TypeError(
-            "[compile] model must be a torch.nn.Module to be quantized; got an ExportedProgram; "
-            "try the module that it was exported from"
-        )
     if backend.startswith((ETHOS_U, NEUTRON)) and scheme.name != "int8":
         raise ValueError(
             f"[compile] {backend} computes in integers; got {scheme.name}; try quantize='int8'"
@@ -274,5 +203,48 @@ def _quantized(
             f"[compile] quantize needs a backend with a quantizer; got {backend!r}; "
             f"try backend='xnnpack'"
         )
-    model, example_inputs = _checked(model, example_inputs)
-    return quantize_and_tell(model, example_inputs, scheme, quantizer_of(backend), **options)
+    names: Sequence[str]
+    if isinstance(model, ExportedProgram):
+        model, call, names, dynamic_shapes = _reopened(
+            model, call, scheme, keep_float, dynamic_shapes
+        )
+    else:
+        model, call = checked_model(model, call)
+        names = argument_names(model, call.inputs, call.keywords)
+    exported, left = quantize_and_tell(
+        model,
+        call.inputs,
+        scheme,
+        quantizer_of(backend, vela),
+        keep_float=keep_float,
+        dynamic_shapes=dynamic_shapes,
+        example_kwargs=call.keywords,
+        **options,
+    )
+    note_arguments(exported, names)
+    return exported, left
+
+
+def _reopened(
+    program: ExportedProgram,
+    call: Call | None,
+    scheme: Scheme,
+    keep_float: Sequence[str],
+    dynamic_shapes: Any,
+) -> tuple[torch.nn.Module, Call, Sequence[str], Any]:
+    """A program's graph as a module to be quantized: its operators are, its layers are gone."""
+    if not scheme.uses_pt2e or keep_float:
+        what = "keep_float" if keep_float else f"quantize={scheme.name!r}"
+        raise ValueError(
+            f"[compile] {what} is of layers, which an exported program has no more; got an "
+            f"ExportedProgram; try the module that it was exported from, or quantize='int8'"
+        )
+    if call is None and program.example_inputs is not None:
+        call = Call(*program.example_inputs)
+    if call is None:
+        raise ValueError(
+            "[compile] example_inputs must be given to quantize a program that holds none; got "
+            "None; try a tuple of tensors, one for each argument of forward"
+        )
+    sizes = dynamic_shapes if dynamic_shapes is not None else open_sizes(program)
+    return program.module(check_guards=False), call, arguments_of(program), sizes

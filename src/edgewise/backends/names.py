@@ -25,6 +25,23 @@ def backend_names() -> list[str]:
     return [*PLAIN, *ETHOS_U_TARGETS, *neutron, *described]
 
 
+def check_backends(where: str, given: object) -> tuple[str, ...]:
+    """Names that are asked in order, from a list or a text with commas between them.
+
+    Raises as `check_backend`; ValueError for none, for one twice, for "none" among others.
+    """
+    names = given.split(",") if isinstance(given, str) else given
+    if not isinstance(names, (list, tuple)):
+        names = [names]
+    found = tuple(check_backend(where, n.strip() if isinstance(n, str) else n) for n in names)
+    if not found or len(set(found)) < len(found) or ("none" in found and len(found) > 1):
+        raise ValueError(
+            f"[{where}] several backends must be different ones, in the order in which they are "
+            f"asked; got {given!r}; try 'ethos-u55-128,xnnpack'"
+        )
+    return found
+
+
 def check_backend(where: str, name: object) -> str:
     """The name. ValueError if it is none of a backend; TypeError if it is no string.
 

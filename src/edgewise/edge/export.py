@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.export import ExportedProgram
+from torch.export import Dim, ExportedProgram
 from torch.fx import GraphModule
+from torch.utils import _pytree as pytree
 
 from edgewise.errors import ExportError
 
@@ -23,7 +24,10 @@ _HINTS = {
 
 
 def export_module(
-    model: torch.nn.Module, inputs: Sequence[Any], dynamic_shapes: Any = None
+    model: torch.nn.Module,
+    inputs: Sequence[Any],
+    dynamic_shapes: Any = None,
+    keywords: Mapping[str, Any] | None = None,
 ) -> ExportedProgram:
     """In evaluation mode and without gradients; the module's own mode is as before.
 
@@ -37,21 +41,61 @@ def export_module(
             model.eval()
         with torch.no_grad():
             try:
-                return torch.export.export(model, tuple(inputs), dynamic_shapes=dynamic_shapes)
+                return torch.export.export(
+                    model, tuple(inputs), dict(keywords or {}), dynamic_shapes=dynamic_shapes
+                )
             except Exception as error:  # torch has no one class for it
-                raise ExportError(_reason(model, inputs, error)) from error
+                raise ExportError(_reason(model, inputs, keywords or {}, error)) from error
     finally:
         if has_mode:
             model.train(training)
 
 
-def _reason(model: torch.nn.Module, inputs: Sequence[Any], error: Exception) -> str:
+def open_sizes(program: ExportedProgram) -> Any:
+    """`dynamic_shapes` with which the program's own module is exported with the same sizes open;
+    None if none is. By name where there are keywords, else by position."""
+    values = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
+    dims: dict[str, Any] = {}
+    leaves = []
+    for name in program.graph_signature.user_inputs:
+        value = values.get(str(name))
+        sizes = value.shape if isinstance(value, torch.Tensor) else ()
+        found = {i: _open(program, size, dims) for i, size in enumerate(sizes)}
+        leaves.append({i: dim for i, dim in found.items() if dim is not None} or None)
+    entry = program.module_call_graph[0].signature
+    if not any(leaves) or entry is None:
+        return None
+    inputs, keywords = pytree.tree_unflatten(leaves, entry.in_spec)
+    if not keywords:
+        return tuple(inputs)
+    return dict(zip(entry.forward_arg_names or (), [*inputs, *keywords.values()], strict=True))
+
+
+def _open(program: ExportedProgram, size: Any, dims: dict[str, Any]) -> Any:
+    """The Dim of a size that is a symbol; Dim.AUTO for what is computed from one."""
+    if isinstance(size, int):
+        return None
+    expression = size.node.expr
+    bounds = program.range_constraints.get(expression)
+    if not expression.is_symbol or bounds is None:
+        return Dim.AUTO
+    most = int(bounds.upper) if bounds.upper.is_Integer and int(bounds.upper) < 1 << 60 else None
+    return dims.setdefault(str(expression), Dim(str(expression), min=int(bounds.lower), max=most))
+
+
+def _reason(
+    model: torch.nn.Module,
+    inputs: Sequence[Any],
+    keywords: Mapping[str, Any],
+    error: Exception,
+) -> str:
     try:
-        model(*inputs)
+        model(*inputs, **keywords)
     except Exception as plain:
         return (
             f"[export] the model must run with its example inputs; got {_told(plain)}; "
-            f"try model(*example_inputs) first{_order_hint(inputs)}"
+            f"try model(*example_inputs{', **example_kwargs' if keywords else ''}) first"
+            f"{_order_hint([*inputs, *keywords.values()])}"
         )
     hint = _HINTS.get(type(error).__name__, "torch.export.export(model, example_inputs) alone")
     return f"[export] torch.export must be able to trace the model; got {_told(error)}; try {hint}"

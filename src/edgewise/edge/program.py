@@ -25,6 +25,8 @@ from torch.export.graph_signature import (
 from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
+from edgewise.edge.arguments import arguments_of, note_arguments
+
 
 def _lenient_verifier() -> Any:
     from torch._export.verifier import Verifier
@@ -86,6 +88,8 @@ def make_program(
         constants=constants if constants is not None else dict(like.constants if like else {}),
         verifiers=[_VERIFIER],
     )
+    if like is not None and same_inputs:
+        note_arguments(made, arguments_of(like))
     if like is not None and _STATE in like.graph_module.meta:
         mark_state(made, like.graph_module.meta[_STATE])
     return made

@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from edgewise.edge.additive_masks import make_masks_additive
+from edgewise.edge.arguments import arguments_of, note_arguments
 from edgewise.edge.bodies import transform_bodies
 from edgewise.edge.cache_operators import thread_caches
 from edgewise.edge.causal_masks import make_causal_masks
@@ -72,7 +73,9 @@ def to_edge_program(
     drop_identities(edge)
     thread_caches(edge)
     if functionalize(edge) is None:
+        names = arguments_of(edge)
         edge = copy_program(_functionalize_by_trace(edge))
+        note_arguments(edge, names)
     mark_state(edge, state)
     timings.stages.append(("functionalize", time.perf_counter() - start))
     check_quantization(edge)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
+from edgewise.edge.arguments import arguments_of
 from edgewise.edge.cache_operators import CACHES
 from edgewise.edge.graph import (
     AUTO_FUNCTIONALIZED,
@@ -230,7 +232,10 @@ class MethodEmitter:
         entry = self._program.module_call_graph[0].signature
         if entry is None or entry.in_spec is None or entry.out_spec is None:
             return pte.ContainerMetadata("", "")
-        return pte.ContainerMetadata(_structure(entry.in_spec), _structure(entry.out_spec))
+        names = arguments_of(self._program)
+        return pte.ContainerMetadata(
+            _with_names(_structure(entry.in_spec), names), _structure(entry.out_spec)
+        )
 
     # --- calls -----------------------------------------------------------------------
 
@@ -559,6 +564,14 @@ def _structure(spec: pytree.TreeSpec) -> str:
         return pytree.treespec_dumps(spec)
     except NotImplementedError:
         return pytree.treespec_dumps(pytree.tree_structure(_plain(_nested(spec))))
+
+
+def _with_names(structure: str, names: Sequence[str]) -> str:
+    """The nesting of a call with the arguments' names, which other readers pass over."""
+    if not names:
+        return structure
+    version, root = json.loads(structure)
+    return json.dumps([version, {**root, "arguments": list(names)}])
 
 
 def _nested(spec: pytree.TreeSpec) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils import _pytree as pytree
 
 Batch = tuple[Any, ...]
 
@@ -22,13 +23,15 @@ def calibrate(
     run: Callable[..., Any],
     batches: Iterable[Any],
     example: Sequence[Any],
+    keywords: Mapping[str, Any] | None = None,
     *,
     any_size: bool = False,
     progress: bool = True,
 ) -> int:
     """Calls `run` on every batch; how many there were.
 
-    any_size: sizes may differ from the example's (dynamic shapes). ValueError for a batch
+    example, keywords: inputs by position and by name; with the latter each batch is a dict of these,
+    or a pair of tuple and dict. any_size: sizes may differ from the example's (dynamic shapes). ValueError for a batch
     that does not fit the example inputs, or if there is none.
     """
     if not isinstance(batches, Iterable) or isinstance(batches, (str, bytes, Mapping)):
@@ -38,10 +41,10 @@ def calibrate(
         )
     count = 0
     for batch in _shown(batches, progress):
-        arguments = as_batch(batch)
-        _check(count, arguments, example, any_size)
+        arguments, named = _as_call(count, batch, keywords) if keywords else (as_batch(batch), {})
+        _check(count, (arguments, named), (tuple(example), dict(keywords or {})), any_size)
         with torch.no_grad():
-            run(*arguments)
+            run(*arguments, **named)
         count += 1
     if count == 0:
         raise ValueError(
@@ -61,41 +64,81 @@ def _shown(batches: Iterable[Any], progress: bool) -> Iterator[Any]:
     return iter(tqdm(batches, "calibrating", total, unit="batch", leave=False, delay=1.0))
 
 
-def _check(index: int, batch: Batch, example: Sequence[Any], any_size: bool) -> None:
+def _as_call(
+    index: int, batch: Any, keywords: Mapping[str, Any]
+) -> tuple[Batch, dict[str, Any]]:
+    """A batch's arguments by position and by name, the latter in the example's order."""
+    inputs, named = (), batch
+    if isinstance(batch, (tuple, list)) and len(batch) == 2 and isinstance(batch[1], Mapping):
+        inputs, named = as_batch(batch[0]), batch[1]
+    if not isinstance(named, Mapping) or set(named) != set(keywords):
+        got = f"{list(named)}" if isinstance(named, Mapping) else type(batch).__name__
+        raise ValueError(
+            f"[quantize] calibration batch {index} must be a dict of {list(keywords)}, as "
+            f"example_kwargs, or a pair of a tuple and this; got {got}"
+        )
+    return tuple(inputs), {name: named[name] for name in keywords}
+
+
+Call = tuple[Batch, dict[str, Any]]
+
+
+def _check(index: int, batch: Call, example: Call, any_size: bool) -> None:
     where = f"[quantize] calibration batch {index}"
-    if len(batch) != len(example):
+    if len(batch[0]) != len(example[0]):
         hint = "a tuple with one item for each argument of forward"
-        if len(batch) == len(example) + 1:
+        if len(batch[0]) == len(example[0]) + 1:
             hint += "; of (inputs, label) pairs the inputs alone"
-        raise ValueError(f"{where} must have {len(example)} inputs; got {len(batch)}; try {hint}")
-    for position, (given, expected) in enumerate(zip(batch, example, strict=True)):
-        if not isinstance(expected, torch.Tensor):
-            continue
-        if not isinstance(given, torch.Tensor):
-            raise ValueError(
-                f"{where}: input {position} must be a tensor; got {type(given).__name__}; "
-                f"try {_hint(given)}"
-            )
-        same_shape = given.dim() == expected.dim() if any_size else given.shape == expected.shape
-        if given.dtype != expected.dtype or not same_shape:
-            hint = ""
-            if given.shape == expected.shape[1:] and expected.shape[0] == 1:
-                hint = "; try x[None], or data.split(1) of a tensor of many"
-            elif given.dim() == 4 and given.permute(0, 3, 1, 2).shape == expected.shape:
-                hint = "; try x.permute(0, 3, 1, 2) of pictures [N, H, W, C]"
-            elif given.dtype != expected.dtype:
-                hint = f"; try x.to({expected.dtype})"
-            elif given.shape[1:] == expected.shape[1:]:
-                hint = f"; try batches of {expected.shape[0]}, or dynamic_shapes"
-            raise ValueError(
-                f"{where}: input {position} must be {_text(expected)} as in example_inputs; "
-                f"got {_text(given)}{hint}"
-            )
-        if given.is_floating_point() and not bool(given.isfinite().all()):
-            raise ValueError(
-                f"{where}: input {position} must hold finite numbers; got NaN or infinity; "
-                f"try leaving such samples out"
-            )
+        raise ValueError(
+            f"{where} must have {len(example[0])} inputs; got {len(batch[0])}; try {hint}"
+        )
+    given_leaves, given_tree = pytree.tree_flatten(batch)
+    leaves, tree = pytree.tree_flatten_with_path(example)
+    if given_tree != tree:
+        raise ValueError(
+            f"{where} must be nested as example_inputs; got {_nesting(batch[0], batch[1])}; try "
+            f"{_nesting(example[0], example[1])}"
+        )
+    for (path, expected), given in zip(leaves, given_leaves, strict=True):
+        if isinstance(expected, torch.Tensor):
+            _check_tensor(f"{where}: input {_place(path)}", given, expected, any_size)
+
+
+def _place(path: Any) -> str:
+    """Where in a call: 0, or 0['mask'], or 'mask' for what is given by name."""
+    first = path[1].key if hasattr(path[1], "key") else path[1].idx
+    return f"{first!r}{pytree.keystr(path[2:])}"
+
+
+def _nesting(inputs: Batch, keywords: Mapping[str, Any]) -> str:
+    shown = pytree.tree_map(lambda leaf: "x", (inputs, dict(keywords)))
+    return str(shown[0] if not keywords else shown).replace("'x'", "x")
+
+
+def _check_tensor(where: str, given: Any, expected: torch.Tensor, any_size: bool) -> None:
+    if not isinstance(given, torch.Tensor):
+        raise ValueError(
+            f"{where} must be a tensor; got {type(given).__name__}; try {_hint(given)}"
+        )
+    same_shape = given.dim() == expected.dim() if any_size else given.shape == expected.shape
+    if given.dtype != expected.dtype or not same_shape:
+        hint = ""
+        if given.shape == expected.shape[1:] and expected.shape[0] == 1:
+            hint = "; try x[None], or data.split(1) of a tensor of many"
+        elif given.dim() == 4 and given.permute(0, 3, 1, 2).shape == expected.shape:
+            hint = "; try x.permute(0, 3, 1, 2) of pictures [N, H, W, C]"
+        elif given.dtype != expected.dtype:
+            hint = f"; try x.to({expected.dtype})"
+        elif given.shape[1:] == expected.shape[1:]:
+            hint = f"; try batches of {expected.shape[0]}, or dynamic_shapes"
+        raise ValueError(
+            f"{where} must be {_text(expected)} as in example_inputs; got {_text(given)}{hint}"
+        )
+    if given.is_floating_point() and not bool(given.isfinite().all()):
+        raise ValueError(
+            f"{where} must hold finite numbers; got NaN or infinity; "
+            f"try leaving such samples out"
+        )
 
 
 def _hint(given: Any) -> str:

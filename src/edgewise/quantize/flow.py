@@ -40,12 +40,14 @@ def quantize(
     keep_float: Sequence[str] = (),
     dynamic_shapes: Any = None,
     progress: bool = True,
+    example_kwargs: Mapping[str, Any] | None = None,
 ) -> ExportedProgram:
     """The module, quantized and exported; the module itself is not changed.
 
     quantizer: makes the backend's quantizer. calibration: batches of inputs (tuples, or a
     tensor for one input), for schemes that need them. keep_float: names of modules (as in
-    `named_modules`) that are not quantized. ValueError if calibration data are missing or
+    `named_modules`) that are not quantized. example_kwargs: inputs by name; batches of calibration
+    data are then dicts of these, or pairs of a tuple and a dict. ValueError if calibration data are missing or
     do not fit, or a name is not one of the model's, or no number is of a type that is quantized.
     """
     program, _ = quantize_and_tell(
@@ -57,6 +59,7 @@ def quantize(
         keep_float=keep_float,
         dynamic_shapes=dynamic_shapes,
         progress=progress,
+        example_kwargs=example_kwargs,
     )
     return program
 
@@ -71,6 +74,7 @@ def quantize_and_tell(
     keep_float: Sequence[str] = (),
     dynamic_shapes: Any = None,
     progress: bool = True,
+    example_kwargs: Mapping[str, Any] | None = None,
 ) -> tuple[ExportedProgram, list[Unquantized]]:
     """As `quantize`; and what was asked for that stays in floating point."""
     scheme = scheme_of(scheme)
@@ -80,7 +84,7 @@ def quantize_and_tell(
     check_weights(model, keep_float)
     if not scheme.uses_pt2e:
         quantized = with_integer_weights(model, scheme, keep_float)
-        program = export_module(quantized, example_inputs, dynamic_shapes)
+        program = export_module(quantized, example_inputs, dynamic_shapes, example_kwargs)
         return program, left_by_modules(program, keep_float)
     prepared = prepare(
         model,
@@ -90,8 +94,10 @@ def quantize_and_tell(
         calibration=calibration,
         dynamic_shapes=dynamic_shapes,
         progress=progress,
+        example_kwargs=example_kwargs,
     )
-    return export_module(convert_pt2e(prepared), example_inputs, dynamic_shapes), chosen.left
+    quantized = convert_pt2e(prepared)
+    return export_module(quantized, example_inputs, dynamic_shapes, example_kwargs), chosen.left
 
 
 def configured(
@@ -113,6 +119,7 @@ def prepare(
     calibration: Iterable[Any] | None = None,
     dynamic_shapes: Any = None,
     progress: bool = True,
+    example_kwargs: Mapping[str, Any] | None = None,
 ) -> torch.fx.GraphModule:
     """The export with observers that have seen the calibration data, ready to be converted."""
     if scheme.needs_calibration and calibration is None:
@@ -120,7 +127,7 @@ def prepare(
             f"[quantize] {scheme.name} needs calibration data; got none; try calibration=[...] "
             f"with inputs such as the model will see, or quantize='int8-dynamic'"
         )
-    graph = export_module(model, example_inputs, dynamic_shapes).module()
+    graph = export_module(model, example_inputs, dynamic_shapes, example_kwargs).module()
     # What the model writes to its buffers while it is calibrated is not their first value.
     state = [(buffer, buffer.clone()) for buffer in graph.buffers()]
     prepared: torch.fx.GraphModule = prepare_pt2e(graph, quantizer)
@@ -131,12 +138,13 @@ def prepare(
                 prepared,
                 calibration,
                 example_inputs,
+                example_kwargs,
                 any_size=dynamic_shapes is not None,
                 progress=progress,
             )
     else:
         with torch.no_grad():
-            prepared(*example_inputs)  # observers of weights look at them when called
+            prepared(*example_inputs, **(example_kwargs or {}))  # observers of weights look at them when called
     with torch.no_grad():
         for buffer, first in state:
             buffer.copy_(first)

@@ -97,8 +97,16 @@ class _Call:
     def __init__(self, method: Method) -> None:
         self.method = method
         meta = method.metadata
-        self._inputs = _tree("input", meta.input_spec, meta.num_inputs())
-        self._outputs = _tree("output", meta.output_spec, meta.num_outputs())
+        self._name = meta.name()
+        self._inputs: _pytree.Tree | None = None
+        self._names: tuple[str, ...] = ()
+        if meta.input_spec:
+            self._inputs, self._names = _pytree.parse_call(meta.input_spec)
+            _check_leaves("input", self._inputs, meta.num_inputs())
+        self._outputs: _pytree.Tree | None = None
+        if meta.output_spec:
+            self._outputs = _pytree.parse(meta.output_spec)
+            _check_leaves("output", self._outputs, meta.num_outputs())
         # Most models take arrays only: nothing to flatten.
         self._plain_count = -1
         if self._inputs is None:
@@ -132,24 +140,61 @@ class _Call:
         if self._inputs is None or not self._takes_keywords:
             if keywords:
                 raise InvalidArgumentError(
-                    f"[call] method '{self.method.metadata.name()}' takes no keyword arguments; "
+                    f"[call] method '{self._name}' takes no keyword arguments; "
                     f"got {list(keywords)}"
                 )
             if self._inputs is None:
                 return list(inputs)
             return _pytree.flatten(self._inputs, inputs, "arguments")
         positional, named = self._inputs.children
-        if len(inputs) != len(positional.children):
-            count = len(positional.children)
-            hint = "; try them without names" if len(inputs) + len(keywords) == count else ""
-            if not hint and len(inputs) == 1 and isinstance(inputs[0], (tuple, list)):
-                hint = "; try model(*inputs)"
-            raise InvalidArgumentError(
-                f"[call] method '{self.method.metadata.name()}' takes {count} positional "
-                f"argument{'s' * (count != 1)}; got {len(inputs)}{hint}"
-            )
+        inputs, keywords = self._bound(inputs, dict(keywords), len(positional.children), named)
         leaves = _pytree.flatten(positional, inputs, "arguments")
         return leaves + _pytree.flatten(named, keywords, "keyword arguments")
+
+    def _bound(
+        self, inputs: tuple[Any, ...], keywords: dict[str, Any], count: int, named: _pytree.Tree
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments as they were exported: `count` by position, the others by name."""
+        order = self._names
+        if not order and len(named.keys) == 1:
+            order = (*[""] * count, named.keys[0])
+        more = order[count : len(inputs)]
+        twice = [name for name in more if name in keywords]
+        if twice:
+            raise InvalidArgumentError(
+                f"[call] method '{self._name}' takes each argument once; got {twice[0]} by "
+                f"position and by name"
+            )
+        keywords.update(zip(more, inputs[count:], strict=False))
+        inputs, left = (*inputs[:count], *inputs[count + len(more) :]), order[len(inputs) : count]
+        if left and all(name in keywords for name in left):
+            inputs += tuple(keywords.pop(name) for name in left)
+        if len(inputs) != count:
+            raise InvalidArgumentError(self._wrong_count(inputs, keywords, count, named))
+        for key, child in zip(named.keys, named.children, strict=True):
+            if child.kind == "none":
+                keywords.setdefault(key, None)
+        return inputs, keywords
+
+    def _wrong_count(
+        self, inputs: tuple[Any, ...], keywords: dict[str, Any], count: int, named: _pytree.Tree
+    ) -> str:
+        hint = ""
+        if len(inputs) == 1 and isinstance(inputs[0], dict) and (named.keys or self._names):
+            hint = "; try model(**inputs)"
+        elif len(inputs) > count and len(inputs) + len(keywords) == count + len(named.keys):
+            hint = f"; try the others by name: {', '.join(map(str, named.keys))}"
+        elif len(inputs) + len(keywords) == count and not self._names:
+            hint = "; try them without names"
+        elif len(inputs) < count and self._names:
+            missing = [n for n in self._names[len(inputs) : count] if n not in keywords]
+            hint = f"; {', '.join(missing)} missing"
+        elif len(inputs) == 1 and isinstance(inputs[0], (tuple, list)):
+            hint = "; try model(*inputs)"
+        return (
+            f"[call] method '{self._name}' takes {count} positional argument{'s' * (count != 1)}; "
+            f"got {len(inputs)}{hint}"
+        )
 
 
 def _explained(error: InvalidArgumentError, inputs: Sequence[Any]) -> InvalidArgumentError:
@@ -165,16 +210,12 @@ def _explained(error: InvalidArgumentError, inputs: Sequence[Any]) -> InvalidArg
     return error
 
 
-def _tree(role: str, spec: str, count: int) -> _pytree.Tree | None:
-    if not spec:
-        return None
-    tree = _pytree.parse(spec)
+def _check_leaves(role: str, tree: _pytree.Tree, count: int) -> None:
     if tree.leaves != count:
         raise InvalidProgramError(
             f"[pytree] the spec of a method's {role}s must have a leaf for each of {count}; "
             f"got {tree.leaves}; try Runtime.get().load_program(), which works without specs"
         )
-    return tree
 
 
 def load(

@@ -1,7 +1,9 @@
 """Nested inputs and outputs: the pytree specs that torch writes into a file, without torch.
 
 A spec is JSON, "[1, {type, context, children_spec}]": version 1, then a tree whose leaves
-have the type null.
+have the type null. The tree of a method's inputs is a tuple of arguments and a dict of keywords;
+files of this project add the names of the arguments that a call by position fills, in order, as
+"arguments" beside them.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any, Literal
 
 from edgewise.runtime.errors import InvalidArgumentError, InvalidProgramError
 
-__all__ = ["Tree", "flatten", "parse", "unflatten"]
+__all__ = ["Tree", "flatten", "parse", "parse_call", "unflatten"]
 
 _VERSION = 1
 _MAX_DEPTH = 100
@@ -53,6 +55,29 @@ class Tree:
 
 def parse(text: str) -> Tree:
     """Reads a spec. Raises InvalidProgramError."""
+    return _parse_node(_root(text), 0)
+
+
+def parse_call(text: str) -> tuple[Tree, tuple[str, ...]]:
+    """Reads the spec of a method's inputs: the structure, and its arguments' names or ().
+
+    Raises InvalidProgramError.
+    """
+    root = _root(text)
+    tree = _parse_node(root, 0)
+    names = root.get("arguments", [])
+    if not _is_names(names) or len(set(names)) != len(names):
+        raise _invalid("must have arguments with names of their own", repr(names)[:60])
+    if names:
+        is_call = tree.kind == "sequence" and len(tree.children) == 2
+        positional = len(tree.children[0].children) if is_call else 0
+        by_name = set(tree.children[1].keys) if is_call else set()
+        if len(names) < positional or not set(names[positional:]) <= by_name:
+            raise _invalid("must have a name for each argument", repr(names)[:60])
+    return tree, tuple(names)
+
+
+def _root(text: str) -> Any:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -61,7 +86,7 @@ def parse(text: str) -> Tree:
         raise _invalid("must be a list of a version and a tree", text[:60])
     if document[0] != _VERSION:
         raise _invalid(f"must have version {_VERSION}", repr(document[0]))
-    return _parse_node(document[1], 0)
+    return document[1]
 
 
 def flatten(tree: Tree, value: Any, where: str = "inputs") -> list[Any]:

@@ -131,7 +131,7 @@ def measure(arguments: Arguments, context: Context) -> dict[str, Any]:
 
 def sensitivity(arguments: Arguments, context: Context) -> dict[str, Any]:
     """The modules of a model that is to be quantized, the most sensitive first."""
-    from edgewise.compiling import quantizer_of
+    from edgewise.backends.choosing import quantizer_of
     from edgewise.inspect.sensitivity import simulate
     from edgewise.inspect.suggesting import rank_modules
     from edgewise.quantize.calibration import as_batch
