@@ -22,6 +22,7 @@ class Call:
 
 
 def check_order(model: Any, example_inputs: Any) -> None:
+    """TypeError if the two were given the other way round."""
     swapped = isinstance(example_inputs, (torch.nn.Module, ExportedProgram))
     if swapped and not isinstance(model, (torch.nn.Module, ExportedProgram)):
         raise TypeError(

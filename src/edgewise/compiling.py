@@ -62,8 +62,8 @@ def compile(
     quantize: a scheme: "int8" (static; needs calibration), "int8-dynamic", "int8-weight",
     "int4-dynamic" or "int4-weight" (see `edgewise.quantize.SCHEMES`). calibration: batches
     of inputs, each a tuple, or a tensor for one input; with example_kwargs each a dict of them, or
-    a pair of tuple and dict; for a folder texts, pictures or sounds. keep_float: names of modules that
-    are not quantized. group_size: weights that share a scale, for 4-bit schemes.
+    a pair of tuple and dict; for a folder texts, pictures or sounds. keep_float: names of modules
+    that are not quantized. group_size: weights that share a scale, for 4-bit schemes.
 
     runtime: what the file is for: None for every release of ExecuTorch from 1.0 on where that
     costs neither size nor speed (the report marks the rest), "executorch>=1.0" for those from then

@@ -296,6 +296,8 @@ class ExecutorchProgramManager:
         self._reports = dict(reports)
         self.emit_seconds = emit_seconds
         self.origin = origin
+        self.beside: Mapping[str, bytes] = {}
+        """Files that are saved beside the program, by name: what prepares its inputs."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ExecutorchProgramManager:
         """Itself: nothing changes it, and its weights are views of the model's memory."""
@@ -343,6 +345,9 @@ class ExecutorchProgramManager:
     def save(self, path: str | Path, record: bool = False) -> None:
         """Writes the file, and its record, whole or not at all.
 
+        A program of a folder of Hugging Face's (`edgewise.compile(folder, task=...)`) is saved to a
+        folder, as model.pte with its processor's files.
+
         record: also write `model.record.json.gz` beside `model.pte`, from which tools tell the
         user's modules and lines, where each node runs and why. It holds names and paths of the
         user's, so it is not part of the file.
@@ -351,13 +356,17 @@ class ExecutorchProgramManager:
         if not isinstance(given, (str, os.PathLike)):
             hint = "write_to_file(file)" if hasattr(given, "write") else "'model.pte'"
             raise TypeError(f"[save] path must be a path; got {type(given).__name__}; try {hint}")
+        if self.beside:
+            path = _in_folder(path)
         if Path(path).is_dir():
             raise IsADirectoryError(
                 errno.EISDIR,
                 f"[save] a program is a file; try {Path(path) / 'model.pte'}",
                 str(path),
             )
-        beside: dict[str | os.PathLike[str], bytes] = {}
+        beside: dict[str | os.PathLike[str], bytes] = {
+            Path(path).parent / name: data for name, data in self.beside.items()
+        }
         if record:
             from edgewise.inspect.record import contents, record_path
 
@@ -385,6 +394,15 @@ class ExecutorchProgramManager:
     def memory_plan(self, method_name: str = "forward") -> MemoryPlan:
         """Where the method's tensors lie in its arena."""
         return _of_method("memory_plan", self._emitted.plans, method_name)
+
+
+def _in_folder(path: str | Path) -> Path:
+    """The path of a program that other files lie beside; its folder is made."""
+    path = Path(path)
+    if path.is_dir() or path.suffix != ".pte":
+        path = path / "model.pte"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 def _of_method(where: str, held: Mapping[str, T], method: str) -> T:

@@ -114,7 +114,7 @@ COMPILING: list[Mistake] = [
         TypeError,
         "example_inputs must be given for a module; got None",
     ),
-    (lambda g: g.compile(g.model, {"x": X}), TypeError, "got dict; try tuple(inputs.values())"),
+    (lambda g: g.compile(g.model, {"x": X}), TypeError, "got dict; try example_kwargs=inputs"),
     (lambda g: g.compile(g.model, X.numpy()), TypeError, "got ndarray; try (torch.from_numpy(x),)"),
     (lambda g: g.compile(g.model, [X.numpy()]), TypeError, "for input 0; try torch.from_numpy"),
     (lambda g: g.compile(g.model, 4), TypeError, "one item for each argument of forward; got int"),
@@ -152,8 +152,8 @@ COMPILING: list[Mistake] = [
         "computes in integers; got int8-dynamic; try quantize='int8'",
     ),
     (
-        lambda g: g.compile(g.exported, quantize="int8", calibration=[X]),
-        TypeError,
+        lambda g: g.compile(g.exported, quantize="int4-weight"),
+        ValueError,
         "try the module that it was exported from",
     ),
 ]
@@ -284,7 +284,7 @@ RUNNING: list[Mistake] = [
     (lambda g: edgewise.load(g.file, threads=0), InvalidArgumentError, "between 1 and 1024"),
     (lambda g: edgewise.load(g.file, data_path="w.ptd"), FileNotFoundError, "no such file"),
     (lambda g: g.run(), InvalidArgumentError, "takes 1 positional argument; got 0"),
-    (lambda g: g.run(input=X), InvalidArgumentError, "try them without names"),
+    (lambda g: g.run(x=X), InvalidArgumentError, "got 0; input missing"),
     (lambda g: g.run((X,)), InvalidArgumentError, "got tuple; try model(*inputs)"),
     (lambda g: g.run({"x": X}), InvalidArgumentError, "try model(*inputs.values())"),
     (lambda g: g.run([[1.0, 2.0]]), InvalidArgumentError, "got list; try numpy.asarray()"),

@@ -155,3 +155,77 @@ def test_calibrating_leaves_no_trace_in_buffers(scheme: str) -> None:
         # The sum itself is quantized by "int8": in steps of some 0.02, eight of them added up.
         # A call too many would be off by several units.
         torch.testing.assert_close(torch.as_tensor(run(X)), wanted, rtol=0, atol=0.1)
+
+
+KEYWORDS = {"scale": torch.rand(2, 8) + 0.5, "x": X}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "keywords", "calibration"),
+    [
+        ((), KEYWORDS, [KEYWORDS]),
+        ((), KEYWORDS, [dict(reversed(KEYWORDS.items()))]),
+        ((X,), {"scale": KEYWORDS["scale"]}, [((X,), {"scale": KEYWORDS["scale"]})]),
+    ],
+)
+def test_inputs_by_name(inputs: Any, keywords: Any, calibration: Any) -> None:
+    torch.manual_seed(0)
+    model = TwoInputs().eval()
+    program = compile(calibration, model, inputs, example_kwargs=keywords)
+    wanted = model(*inputs, **keywords).detach()
+    given = [x.numpy() for x in inputs], {name: x.numpy() for name, x in keywords.items()}
+    got = torch.from_numpy(edgewise.load(program.buffer)(*given[0], **given[1]))
+    assert float((got - wanted).abs().max()) < 0.02 * float(wanted.abs().max())
+
+
+@pytest.mark.parametrize(
+    ("calibration", "message"),
+    [
+        ([(X, X)], r"batch 0 must be a dict of \['scale', 'x'\], as example_kwargs.*got tuple"),
+        ([{"x": X}], r"got \['x'\]"),
+        ([{**KEYWORDS, "x": X.double()}], r"input 'x' must be float32.*got float64"),
+    ],
+)
+def test_what_does_not_fit_by_name_is_refused(calibration: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        compile(calibration, TwoInputs(), (), example_kwargs=KEYWORDS)
+
+
+def test_nested_inputs_are_checked() -> None:
+    class Nested(TwoInputs):
+        def forward(self, both: Any) -> torch.Tensor:
+            return super().forward(both["x"], both["s"][0])
+
+    good = {"x": X, "s": [X]}
+    compile([(good,)], Nested(), (good,))
+    for bad, message in [
+        ({"x": X, "s": [X.double()]}, r"input 0\['s'\]\[0\] must be float32"),
+        (
+            {"x": X, "s": (X,)},
+            r"must be nested as example_inputs; got .*try \(\{'x': x, 's': \[x\]\},\)",
+        ),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            compile([(bad,)], Nested(), (good,))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_an_exported_program_is_quantized(dynamic: bool) -> None:
+    torch.manual_seed(0)
+    model = TwoInputs().eval()
+    rows = torch.export.Dim("rows", min=1, max=6)
+    sizes = {"x": {0: rows}, "scale": {0: rows}} if dynamic else None
+    given = X, {"scale": KEYWORDS["scale"]}
+    exported = torch.export.export(model, (X,), given[1], dynamic_shapes=sizes)
+    program = edgewise.compile(
+        exported, quantize="int8", calibration=[((X,), given[1])], verbose=False
+    )
+    assert "aten.linear" not in str(program.delegation_report())
+    loaded = edgewise.load(program.buffer)
+    x = torch.cat([X, X, X])[: 6 if dynamic else 2]
+    scale = KEYWORDS["scale"].repeat(3, 1)[: len(x)]
+    wanted = model(x, scale).detach()
+    got = torch.from_numpy(loaded(x.numpy(), scale.numpy()))
+    assert 0 < float((got - wanted).abs().max()) < 0.02 * float(wanted.abs().max())
+    with pytest.raises(ValueError, match="quantize='int4-weight' is of layers"):
+        edgewise.compile(exported, quantize="int4-weight")

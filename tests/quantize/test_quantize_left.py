@@ -78,7 +78,7 @@ class _Product(nn.Module):
 
 PRODUCT = "a product of two activations"
 FOUR = "4 bits are for linear layers"
-RECURRENT = "a recurrent layer is one operator"
+RECURRENT = "a recurrent layer is written out for integers, up to 256 steps"
 EMBEDDING = "tables of embeddings are quantized by int4-weight"
 DEPTHWISE = "XNNPACK has no depthwise kernel"
 COMPUTED = "its weight is computed"
@@ -146,6 +146,11 @@ CASES: dict[str, tuple[Any, tuple[int, ...], tuple[str, str, str, str, str]]] = 
     "lstm": (
         lambda: nn.Sequential(nn.LSTM(16, 8), Fn(lambda pair: pair[0])),
         (4, 1, 16),
+        ("", "", "", FOUR, FOUR),
+    ),
+    "lstm, many steps": (
+        lambda: nn.Sequential(nn.LSTM(4, 2), Fn(lambda pair: pair[0])),
+        (257, 1, 4),
         (RECURRENT, RECURRENT, RECURRENT, FOUR, FOUR),
     ),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import OrderedDict
 from typing import Any
@@ -112,7 +113,7 @@ def test_inputs_that_do_not_fit(nested: runtime.Model) -> None:
     d = {"a": x, "b": x}
     for inputs, keywords, message in [
         ((x,), {"k": x}, "takes 2 positional arguments; got 1"),
-        ((x, d, x), {}, "takes 2 positional arguments; got 3"),
+        ((x, d, x, x), {}, "takes 2 positional arguments; got 4"),
         ((x, d), {}, "keyword arguments must be"),
         ((x, d), {"q": x}, "keyword arguments must be"),
         ((x, x), {"k": x}, r"arguments\[1\] must be a dict.*got ndarray"),
@@ -145,3 +146,96 @@ def test_other_methods(two_methods_pte: bytes, x: np.ndarray) -> None:
     with pytest.raises(AttributeError, match="embed"):
         model.embed  # noqa: B018
     assert not hasattr(model, "_secret")
+
+
+class Named(torch.nn.Module):
+    def forward(self, x, mask=None, *, scale=None, extra=None):  # type: ignore[no-untyped-def]
+        x = x if mask is None else x * mask
+        return x if scale is None else x + scale["a"] - scale["b"][0]
+
+
+X, MASK, SCALE = 2.0, 3.0, {"a": 5.0, "b": [7.0]}
+
+
+@pytest.mark.parametrize(
+    ("exported", "inputs", "keywords"),
+    [
+        # By edgewise.compile, which knows the order of `forward`; keywords in another order.
+        ("compile", (X,), {"mask": MASK, "scale": SCALE}),
+        ("compile", (X, MASK), {"scale": SCALE}),
+        ("compile", (X, MASK, SCALE), {}),
+        ("compile", (), {"scale": SCALE, "mask": MASK, "x": X}),
+        # By torch.export, which keeps the order of the keywords that it was given.
+        ("torch", (X,), {"mask": MASK, "scale": SCALE}),
+        ("torch", (), {"scale": SCALE, "mask": MASK, "x": X}),
+        # Everything by position there.
+        ("positional", (X,), {"mask": MASK}),
+        ("positional", (), {"mask": MASK, "x": X}),
+        # One keyword, which can be meant alone.
+        ("single", (X, SCALE), {}),
+    ],
+)
+def test_by_position_and_by_name(exported: str, inputs: Any, keywords: Any) -> None:
+    model = _named(exported)
+    given = torch_pytree.tree_map(lambda v: np.full(2, v, np.float32), (inputs, keywords))
+    values = {**dict(zip(("x", "mask", "scale"), inputs, strict=False)), **keywords}
+    if exported == "single":
+        values = {"x": X, "scale": SCALE}
+    wanted = Named()(**torch_pytree.tree_map(torch.tensor, values))
+    np.testing.assert_array_equal(model(*given[0], **given[1]), np.full(2, float(wanted)))
+
+
+@pytest.mark.parametrize(
+    ("exported", "inputs", "keywords", "message"),
+    [
+        ("torch", (X, MASK, SCALE), {}, "takes 1 positional.*try the others by name: scale, mask"),
+        ("compile", (X, MASK), {"mask": MASK, "scale": SCALE}, "got mask by position and by name"),
+        ("compile", (), {"mask": MASK, "scale": SCALE}, "got 0; x missing"),
+        ("compile", (X, MASK, SCALE, X), {}, "takes 1 positional"),
+        ("compile", (X,), {"mask": MASK}, r"keys \['scale', 'mask'\]; got the keys \['mask'\]"),
+        ("positional", ({"x": X},), {}, r"try model\(\*\*inputs\)"),
+    ],
+)
+def test_refused_names(exported: str, inputs: Any, keywords: Any, message: str) -> None:
+    given = torch_pytree.tree_map(lambda v: np.full(2, v, np.float32), (inputs, keywords))
+    with pytest.raises(InvalidArgumentError, match=message):
+        _named(exported)(*given[0], **given[1])
+
+
+@functools.cache
+def _named(exported: str) -> runtime.Model:
+    import edgewise
+
+    def t() -> torch.Tensor:
+        return torch.randn(2)
+
+    scale = {"a": t(), "b": [t()]}
+    if exported == "compile":
+        call = {"example_kwargs": {"scale": scale, "mask": t()}}
+        return runtime.load(edgewise.compile(Named(), (t(),), verbose=False, **call).buffer)  # type: ignore[arg-type]
+    args: Any = {
+        "torch": ((t(),), {"scale": scale, "mask": t()}),
+        "positional": ((t(), t()), {}),
+        "single": ((t(),), {"scale": scale}),
+    }[exported]
+    program = torch.export.export(Named(), *args)
+    return runtime.load(edgewise.compile(program, verbose=False).buffer)
+
+
+@pytest.mark.parametrize(
+    "names", ['"x"', "[1]", '["x", "x"]', '["x", "y", "z"]', "[]", '["x"]', '["x", "k"]']
+)
+def test_names_in_a_spec(names: str) -> None:
+    leaf = '{"type": null, "context": null, "children_spec": []}'
+    spec = (
+        '[1, {"type": "builtins.tuple", "context": "null", "children_spec": ['
+        '{"type": "builtins.tuple", "context": "null", "children_spec": [' + leaf + "]}, "
+        '{"type": "builtins.dict", "context": "[\\"k\\"]", "children_spec": [' + leaf + "]}], "
+        '"arguments": ' + names + "}]"
+    )
+    torch_pytree.treespec_loads(spec)  # it passes over what it does not know
+    if names in ("[]", '["x"]', '["x", "k"]'):
+        assert list(_pytree.parse_call(spec)[1]) == json.loads(names)
+    else:
+        with pytest.raises(InvalidProgramError, match="argument"):
+            _pytree.parse_call(spec)

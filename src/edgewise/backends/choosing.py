@@ -66,9 +66,7 @@ def _neutron(target: str) -> Partitioner:
     )
 
 
-def quantizer_of(
-    backend: str, vela: VelaOptions | None = None
-) -> Callable[[], TableQuantizer]:
+def quantizer_of(backend: str, vela: VelaOptions | None = None) -> Callable[[], TableQuantizer]:
     """What makes the quantizer that goes with a backend's name."""
     if backend == "xnnpack":
         from edgewise.backends.xnnpack.quantizer import XNNPACKQuantizer

@@ -60,7 +60,7 @@ def _eager(request: dict[str, Any], inputs: list[Any]) -> tuple[Run, int | None]
 
     def run() -> list[Any]:
         with torch.inference_mode():
-            leaves = pytree.tree_leaves(model(*arguments))
+            leaves = pytree.tree_leaves(loaded.run(model, arguments))
         return [y.float().numpy() if isinstance(y, torch.Tensor) else y for y in leaves]
 
     return run, torch.get_num_threads()

@@ -100,7 +100,7 @@ def command(
         batches = calibrating
         out.note("compared on the calibration data; --input for other data")
     else:
-        batches = [loaded.needed_inputs()]
+        batches = [loaded.example()]
         out.note("compared on the example inputs alone, which says little; try --input")
     if program is not None:
         with out.progress(f"comparing {program}"):
@@ -123,6 +123,11 @@ def _of_program(
 ) -> Comparison:
     from edgewise.inspect.comparing import compare
 
+    if loaded.keywords:
+        raise CliError(
+            f"[{loaded.name}] is compared layer by layer on inputs by position; got "
+            f"{', '.join(loaded.keywords)} by name; try --program with the compiled file"
+        )
     return compare(_module(loaded), program, batches, layers=layers)
 
 
@@ -152,7 +157,7 @@ def _of_file(
     tallies: dict[str, Tally] = {}
     for batch in batches:
         with torch.no_grad():
-            named, _ = pytree.tree_flatten_with_path(model(*batch))
+            named, _ = pytree.tree_flatten_with_path(loaded.run(model, batch))
         got = run.execute(pytree.tree_leaves(batch))
         if len(named) != len(got):
             raise CliError(

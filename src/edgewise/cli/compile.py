@@ -11,17 +11,22 @@ from rich.console import Console
 
 from edgewise.cli.compiling import (
     Calibration,
+    FolderOptions,
     GroupSize,
     KeepFloat,
     Limit,
+    MemoryMode,
     RuntimeTarget,
+    SystemConfig,
     Way,
     check,
     check_used,
     compile_one,
     complete_backend,
     complete_scheme,
+    complete_task,
     data,
+    raw_data,
     scheme,
 )
 from edgewise.cli.errors import CliError
@@ -34,7 +39,7 @@ from edgewise.cli.images import (
     is_image,
     preprocessing,
 )
-from edgewise.cli.models import ExampleShapes, ModelArgument, load_model
+from edgewise.cli.models import ExampleShapes, LoadedModel, ModelArgument, load_model
 from edgewise.cli.options import Json, Quiet
 from edgewise.cli.output import Output
 from edgewise.cli.tables import share, size, table, times
@@ -49,7 +54,8 @@ def command(
             "-b",
             metavar="NAME",
             help="xnnpack (default), a target of Ethos-U (ethos-u55-128), of Neutron "
-            "(neutron-imxrt700, with -reference behind it for this machine), or none; repeatable.",
+            "(neutron-imxrt700, with -reference behind it for this machine), none, or several in "
+            "the order in which they are asked (ethos-u55-128,xnnpack); repeatable.",
             autocompletion=complete_backend,
         ),
     ] = None,
@@ -77,8 +83,26 @@ def command(
     limit: Limit = 128,
     keep_float: KeepFloat = None,
     group_size: GroupSize = None,
+    system_config: SystemConfig = None,
+    memory_mode: MemoryMode = None,
     runtime: RuntimeTarget = None,
     shape: ExampleShapes = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            "--task",
+            metavar="NAME",
+            autocompletion=complete_task,
+            help="What a folder of Hugging Face's is for: text-classification, "
+            "feature-extraction, image-classification, ...",
+        ),
+    ] = None,
+    sequence_length: Annotated[
+        int | None,
+        typer.Option(
+            "--sequence-length", min=1, metavar="N", help="Of a folder: tokens, or samples."
+        ),
+    ] = None,
     record: Annotated[
         bool,
         typer.Option(
@@ -104,17 +128,35 @@ def command(
 
     out = Output(json=json, quiet=quiet)
     ways = [
-        check(Way(b, scheme(q), tuple(keep_float or ()), group_size, runtime), calibration)
+        check(
+            Way(
+                b,
+                scheme(q),
+                tuple(keep_float or ()),
+                group_size,
+                runtime,
+                system_config,
+                memory_mode,
+            ),
+            calibration,
+        )
         for b in backend or ["xnnpack"]
         for q in quantize or ["none"]
     ]
     check_used(ways, calibration)
     paths = _paths(model, ways, output or [])
     how = preprocessing(preprocess, mean, std, resize, stretch)
-    with out.progress(f"loading {model}"):
-        loaded = load_model(model, shape)
+    folder = FolderOptions(task, sequence_length) if Path(model).is_dir() else None
+    if folder is None and (task is not None or sequence_length is not None):
+        raise CliError(f"[--task] is for a folder of Hugging Face's; got {model}; try its folder")
     batches = None
-    if calibration:
+    if folder is not None:
+        loaded = LoadedModel(model, Path(model), None)
+        batches = raw_data(calibration, limit)
+    else:
+        with out.progress(f"loading {model}"):
+            loaded = load_model(model, shape)
+    if calibration and folder is None:
         with out.progress("reading calibration data"):
             batches = data(loaded, calibration, how, limit, "--calibration")
         has_pictures = any(Path(one).is_dir() or is_image(Path(one)) for one in calibration)
@@ -123,7 +165,10 @@ def command(
     rows: list[dict[str, Any]] = []
     reports: list[str] = []
     for way, path in zip(ways, paths, strict=True):
-        made = compile_one(loaded, way, out, batches)
+        made = compile_one(loaded, way, out, batches, folder)
+        if folder is not None:
+            path.mkdir(exist_ok=True)
+            path = path / "model.pte"
         has_record = record and not is_special(path)  # /dev/stdout
         made.program.save(path, record=has_record)
         report = made.program.delegation_report()
@@ -186,11 +231,15 @@ def _paths(model: str, ways: Sequence[Way], given: Sequence[str]) -> list[Path]:
         )
     paths = []
     for pattern, way in zip(patterns, ways, strict=True):
-        name = pattern.replace("{backend}", way.backend)
+        backends = way.backend.replace(",", "-")
+        name = pattern.replace("{backend}", backends)
         name = name.replace("{quantize}", way.quantize or "float")
         path = Path(name)
-        if path.is_dir():
-            path /= f"{stem}-{way.backend}-{way.quantize or 'float'}.pte"
+        if path.is_dir() and not Path(model).is_dir():
+            path /= f"{stem}-{backends}-{way.quantize or 'float'}.pte"
+        if Path(model).is_dir():
+            paths.append(path if pattern in given else path.with_name(f"{path.name}-edgewise"))
+            continue
         paths.append(path if path.suffix else path.with_suffix(".pte"))
     if len(set(paths)) < len(paths):
         raise CliError(

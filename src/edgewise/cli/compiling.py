@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from edgewise.cli.errors import CliError
-from edgewise.cli.images import Preprocessing
+from edgewise.cli.images import Preprocessing, is_image
 from edgewise.cli.inputs import batches
 from edgewise.cli.models import LoadedModel
 from edgewise.cli.output import Output
@@ -24,6 +25,13 @@ def complete_backend() -> list[str]:
     from edgewise.backends.names import backend_names
 
     return backend_names()
+
+
+def complete_task() -> list[str]:
+    """For shells."""
+    from edgewise.tasks.description import TASKS
+
+    return list(TASKS)
 
 
 def complete_scheme() -> list[str]:
@@ -40,7 +48,8 @@ Backend = Annotated[
         "-b",
         metavar="NAME",
         help="xnnpack, a target of Ethos-U (ethos-u55-128), of Neutron (neutron-imxrt700, with "
-        "-reference behind it for this machine), or none for the runtime's own kernels.",
+        "-reference behind it for this machine), none for the runtime's own kernels, or several in "
+        "the order in which they are asked: ethos-u55-128,xnnpack.",
         autocompletion=complete_backend,
     ),
 ]
@@ -77,6 +86,18 @@ GroupSize = Annotated[
     int | None,
     typer.Option("--group-size", metavar="N", help="Weights that share a scale, for 4 bits."),
 ]
+SystemConfig = Annotated[
+    str | None,
+    typer.Option(
+        "--system-config",
+        metavar="SECTION",
+        help="Of Vela's configuration file, for Ethos-U; default: the target's.",
+    ),
+]
+MemoryMode = Annotated[
+    str | None,
+    typer.Option("--memory-mode", metavar="SECTION", help="As --system-config: Sram_Only, ..."),
+]
 RuntimeTarget = Annotated[
     str | None,
     typer.Option(
@@ -90,16 +111,26 @@ RuntimeTarget = Annotated[
 
 @dataclass(frozen=True)
 class Way:
-    """One way to compile a model."""
+    """One way to compile a model. backend: a name, or several with commas between them."""
 
     backend: str = "xnnpack"
     quantize: str | None = None
     keep_float: tuple[str, ...] = ()
     group_size: int | None = None
     runtime: str | None = None
+    system_config: str | None = None
+    memory_mode: str | None = None
 
     def __str__(self) -> str:
         return self.backend + (f" {self.quantize}" if self.quantize else "")
+
+
+@dataclass(frozen=True)
+class FolderOptions:
+    """Of a folder of Hugging Face's; see `edgewise.compile`."""
+
+    task: str | None
+    sequence_length: int | None
 
 
 @dataclass(frozen=True)
@@ -113,12 +144,22 @@ class Compiled:
 def check(way: Way, calibration: Sequence[str] | None) -> Way:
     """The way, if it can be gone. CliError or ValueError if not, before anything is imported
     or made: with several ways, none is compiled before all were checked."""
-    from edgewise.backends.names import check_backend
+    from edgewise.backends.names import ETHOS_U, check_backends
     from edgewise.quantize.schemes import SCHEMES, scheme_of
     from edgewise.releases import target_of
 
-    way = replace(way, backend=check_backend("--backend", way.backend))
+    names = check_backends("--backend", way.backend)
+    way = replace(way, backend=",".join(names))
     target_of(way.runtime)
+    for option, section in (
+        ("--system-config", way.system_config),
+        ("--memory-mode", way.memory_mode),
+    ):
+        if section is not None and not any(name.startswith(ETHOS_U) for name in names):
+            raise CliError(
+                f"[{option}] is for Ethos-U; got --backend {way.backend}; "
+                f"try --backend ethos-u55-128"
+            )
     if way.quantize is None:
         return way
     if way.backend == "none":
@@ -126,10 +167,9 @@ def check(way: Way, calibration: Sequence[str] | None) -> Way:
             f"[--quantize] backend none computes in float; got {way.quantize}; "
             f"try --backend xnnpack"
         )
-    if way.backend != "xnnpack" and way.quantize != "int8":
+    if names[0] != "xnnpack" and way.quantize != "int8":
         raise CliError(
-            f"[--quantize] {way.backend} computes in integers; got {way.quantize}; "
-            f"try --quantize int8"
+            f"[--quantize] {names[0]} computes in integers; got {way.quantize}; try --quantize int8"
         )
     if SCHEMES[way.quantize].needs_calibration and not calibration:
         raise CliError(
@@ -175,11 +215,36 @@ def data(
     return [model.nested(batch.values) for batch in found]
 
 
+def raw_data(sources: Sequence[str] | None, limit: int) -> list[Any] | None:
+    """What a folder's processor takes: lines of .txt files, and the pictures and sounds of files
+    and folders. CliError for other files."""
+    if not sources:
+        return None
+    found: list[Any] = []
+    for source in map(Path, sources):
+        if not source.exists():
+            raise CliError(f"[--calibration] no such file: {source}")
+        for path in sorted(source.iterdir()) if source.is_dir() else [source]:
+            if path.suffix == ".txt":
+                found += [line for line in path.read_text("utf-8").splitlines() if line.strip()]
+            elif is_image(path) or path.suffix == ".wav":
+                found.append(path)
+            elif not source.is_dir():
+                raise CliError(
+                    f"[--calibration] a folder's model takes lines of .txt files, pictures or .wav "
+                    f"files; got {path}"
+                )
+    if not found:
+        raise CliError(f"[--calibration] no texts, pictures or sounds in {', '.join(sources)}")
+    return found[:limit]
+
+
 def compile_one(
     model: LoadedModel,
     way: Way,
     out: Output,
-    calibration: Sequence[tuple[Any, ...]] | None = None,
+    calibration: Sequence[Any] | None = None,
+    folder: FolderOptions | None = None,
 ) -> Compiled:
     """The program, with progress shown. Raises what `edgewise.compile` does."""
     import edgewise
@@ -192,15 +257,20 @@ def compile_one(
     start = time.perf_counter()
     with out.progress(f"compiling for {way}", total) as advance:
 
-        def counted() -> Iterator[tuple[Any, ...]]:
+        def counted() -> Iterator[Any]:
             for batch in calibration or ():
                 yield batch
                 advance(1)
 
         program = edgewise.compile(
-            _to_quantize(model, way) if way.quantize else model.model,
+            _checked(model, way),
             model.inputs,
+            example_kwargs=model.keywords or None,
+            task=folder.task if folder else None,
+            sequence_length=folder.sequence_length if folder else None,
             backend=way.backend,
+            system_config=way.system_config,
+            memory_mode=way.memory_mode,
             dynamic_shapes=model.dynamic_shapes,
             quantize=way.quantize,
             calibration=counted() if calibration else None,
@@ -212,21 +282,20 @@ def compile_one(
     return Compiled(program, time.perf_counter() - start)
 
 
-def _to_quantize(model: LoadedModel, way: Way) -> Any:
-    """Of a saved program the module: its operators are quantized, its layers are gone."""
+def _checked(model: LoadedModel, way: Way) -> Any:
+    """The model. CliError for a saved program and what quantizes layers, which it has no more."""
     import torch
 
     from edgewise.quantize.schemes import SCHEMES
 
-    assert way.quantize is not None
-    if isinstance(model.model, torch.nn.Module):
+    if way.quantize is None or isinstance(model.model, (torch.nn.Module, Path)):
         return model.model
     if not SCHEMES[way.quantize].uses_pt2e or way.keep_float:
         raise CliError(
             f"[{model.name}] {'--keep-float' if way.keep_float else way.quantize} is of layers, "
             f"which an exported program has no more; try model.py:make, or --quantize int8"
         )
-    return model.model.module()
+    return model.model
 
 
 def hush() -> None:

@@ -135,7 +135,7 @@ def _compiled(
     if calibration:
         batches = data(loaded, calibration, preprocessing("imagenet"), 8, "--calibration")
     elif way.quantize == "int8":
-        batches = [loaded.needed_inputs()]
+        batches = [loaded.example()]
     return compile_one(loaded, way, out, batches).program.record()
 
 

@@ -3,7 +3,7 @@
 `model.py:make` is a module, a program of `torch.export`, or something to call without arguments
 that returns one of these, alone or as `(model, example_inputs)` or `(model, example_inputs,
 dynamic_shapes)`. What is not returned is taken from `example_inputs` and `dynamic_shapes` of the
-file, or, for inputs, from --shape.
+file, or, for inputs, from --shape. Inputs are a tuple, or a dict for those given by name.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 import importlib
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,7 +32,7 @@ ModelArgument = Annotated[
     typer.Argument(
         metavar="MODEL",
         help="model.py:make (a Python file and what makes the model), package.module:make, "
-        "or a .pt2 file of torch.export.save.",
+        "a .pt2 file of torch.export.save, or a folder of Hugging Face's with --task.",
     ),
 ]
 ExampleShapes = Annotated[
@@ -52,19 +52,31 @@ class LoadedModel:
     file brings no inputs."""
 
     name: str
-    model: torch.nn.Module | ExportedProgram
+    model: torch.nn.Module | ExportedProgram | Path
     inputs: tuple[Any, ...] | None
     dynamic_shapes: Any = None
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    """Inputs given by name."""
 
     def specs(self) -> list[InputSpec]:
         """Of the inputs, flat."""
         from torch.utils import _pytree as pytree
 
         is_dynamic = self.dynamic_shapes is not None
-        return [_spec(leaf, is_dynamic) for leaf in pytree.tree_leaves(self.needed_inputs())]
+        return [_spec(leaf, is_dynamic) for leaf in pytree.tree_leaves(self.example())]
+
+    def example(self) -> tuple[Any, ...]:
+        """A batch as calibration takes it: of the example inputs, and of a pair of these and those
+        by name where there are such. CliError if there are none."""
+        inputs = self.needed_inputs()
+        return (inputs, dict(self.keywords)) if self.keywords else inputs
+
+    def run(self, module: torch.nn.Module, batch: tuple[Any, ...]) -> Any:
+        """What the module returns for a batch like `example()`."""
+        return module(*batch[0], **batch[1]) if self.keywords else module(*batch)
 
     def needed_inputs(self) -> tuple[Any, ...]:
-        """The example inputs. CliError if there are none."""
+        """The example inputs by position. CliError if there are none."""
         if self.inputs is None:
             raise CliError(
                 f"[{self.name}] needs example inputs; got none; try (model, example_inputs) as "
@@ -73,12 +85,12 @@ class LoadedModel:
         return self.inputs
 
     def nested(self, values: Sequence[Any]) -> tuple[Any, ...]:
-        """Flat numpy arrays and numbers as the model's arguments, tensors in their types."""
+        """Flat numpy arrays and numbers as a batch like `example()`, tensors in their types."""
         import numpy as np
         import torch
         from torch.utils import _pytree as pytree
 
-        leaves, tree = pytree.tree_flatten(self.needed_inputs())
+        leaves, tree = pytree.tree_flatten(self.example())
         made = [
             torch.from_numpy(np.ascontiguousarray(value)).to(leaf.dtype)
             if isinstance(leaf, torch.Tensor)
@@ -92,6 +104,11 @@ class LoadedModel:
 def load_model(reference: str, shapes: Sequence[str] | None = None) -> LoadedModel:
     """What the reference names. CliError where it names nothing that can be compiled."""
     path = Path(reference)
+    if path.is_dir():
+        raise CliError(
+            f"[MODEL] must be a model of Python's or a .pt2 file here; got the folder {reference}; "
+            f"try edgewise compile {reference} --task text-classification, then its .pte file"
+        )
     if path.suffix == ".pt2":
         return _saved(path, shapes)
     if path.suffix in (".pt", ".pth", ".bin", ".safetensors", ".ckpt") and path.exists():
@@ -131,10 +148,11 @@ def _saved(path: Path, shapes: Sequence[str] | None) -> LoadedModel:
             f"[{path}] must be a file of torch.export.save of this torch ({torch.__version__}); "
             f"got {type(cause).__name__}: {_first_line(cause)}"
         ) from cause
-    inputs = None
-    if program.example_inputs is not None and not program.example_inputs[1]:
-        inputs = tuple(program.example_inputs[0])
-    return LoadedModel(str(path), program, _from_shapes(shapes) or inputs)
+    inputs, keywords = program.example_inputs or (None, {})
+    given = _from_shapes(shapes)
+    if given is not None or inputs is None:
+        return LoadedModel(str(path), program, given)
+    return LoadedModel(str(path), program, tuple(inputs), keywords=dict(keywords))
 
 
 def _imported(home: str) -> ModuleType:
@@ -190,16 +208,20 @@ def _made(
         if callable(inputs):
             with _users_code(f"{reference.rpartition(':')[0]}:example_inputs"):
                 inputs = inputs()
+    keywords: Mapping[str, Any] = {}
     if inputs is None and isinstance(model, ExportedProgram) and model.example_inputs:
-        inputs = model.example_inputs[0]
+        inputs, keywords = model.example_inputs
     if isinstance(inputs, torch.Tensor):
         inputs = (inputs,)
+    if isinstance(inputs, Mapping):
+        inputs, keywords = (), dict(inputs)
     if inputs is not None and not isinstance(inputs, (tuple, list)):
         raise CliError(
             f"[{reference}] example_inputs must be a tuple with one item for each argument of "
-            f"forward; got {type(inputs).__name__}"
+            f"forward, or a dict of those by name; got {type(inputs).__name__}"
         )
-    loaded = LoadedModel(reference, model, None if inputs is None else tuple(inputs), dynamic)
+    inputs = None if inputs is None else tuple(inputs)
+    loaded = LoadedModel(reference, model, inputs, dynamic, keywords)
     if isinstance(model, torch.nn.Module):
         loaded.needed_inputs()
     return loaded

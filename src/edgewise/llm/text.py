@@ -12,13 +12,22 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from edgewise.files import read_json
 from edgewise.llm import tokenizer_process
 
-__all__ = ["StopStrings", "TextStream", "Tokenizer", "check_fit", "load_tokenizer"]
+__all__ = [
+    "Encoded",
+    "ProcessTokenizer",
+    "StopStrings",
+    "TextStream",
+    "Tokenizer",
+    "check_fit",
+    "load_tokenizer",
+]
 
 _SMALLEST = 0.9
 """Of the model's vocabulary, that a tokenizer must know: models pad theirs a little."""
@@ -41,7 +50,20 @@ class Tokenizer(Protocol):
         """The tokens' text, without special ones."""
 
 
-class _ProcessTokenizer:
+@dataclass(frozen=True)
+class Encoded:
+    """A text's tokens, one entry each. special: which the tokenizer added; offsets: from and to
+    which character of its text it is; cut: whether the text was longer than the file's limit."""
+
+    tokens: list[int]
+    types: list[int]
+    special: list[int]
+    offsets: list[tuple[int, int]]
+    words: list[str]
+    cut: bool
+
+
+class ProcessTokenizer:
     """A tokenizer file with the library that reads it, in a process of its own."""
 
     def __init__(self, library: str, path: Path) -> None:
@@ -61,9 +83,16 @@ class _ProcessTokenizer:
         self.size = int(self._ask(None)["size"])
 
     def encode(self, text: str) -> list[int]:
+        """The text's tokens, with those that the file says begin or end a text."""
         return list(self._ask({"text": text})["tokens"])
 
+    def encode_pair(self, text: str, second: str | None = None) -> Encoded:
+        """The tokens of one text or two with all that is known of them. ValueError if the file is
+        none of the library tokenizers."""
+        return Encoded(**self._ask({"text": text, "pair": second}))
+
     def decode(self, tokens: Sequence[int]) -> str:
+        """The tokens' text, without special ones."""
         return str(self._ask({"tokens": [int(token) for token in tokens]})["text"])
 
     def _ask(self, message: dict[str, Any] | None) -> dict[str, Any]:
@@ -120,7 +149,7 @@ def _stop(process: subprocess.Popen[bytes], log: BinaryIO) -> None:
         process.kill()
 
 
-def load_tokenizer(path: str | Path) -> Tokenizer:
+def load_tokenizer(path: str | Path) -> ProcessTokenizer:
     """Reads `tokenizer.json`, a sentencepiece `.model`, or the directory that one of them is in.
 
     FileNotFoundError if there is none; ValueError if it cannot be read; ModuleNotFoundError
@@ -136,7 +165,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
         path = found[0]
     if not path.is_file():
         raise FileNotFoundError(f"[tokenizer] no such file: {path}")
-    return _ProcessTokenizer("sentencepiece" if path.suffix == ".model" else "tokenizers", path)
+    return ProcessTokenizer("sentencepiece" if path.suffix == ".model" else "tokenizers", path)
 
 
 def check_fit(tokenizer: Tokenizer, vocab_size: int) -> None:

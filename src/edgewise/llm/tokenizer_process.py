@@ -19,16 +19,29 @@ from typing import Any
 
 Encode = Callable[[str], list[int]]
 Decode = Callable[[Sequence[int]], str]
+EncodePair = Callable[[str, "str | None"], dict[str, Any]]
 
 
-def _json(library: Any, path: str) -> tuple[int, Encode, Decode]:
+def _json(library: Any, path: str) -> tuple[int, Encode, Decode, EncodePair]:
     """A `tokenizer.json` of the library tokenizers."""
     tokenizer = library.Tokenizer.from_file(path)
     size = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
-    return size, lambda text: list(tokenizer.encode(text).ids), tokenizer.decode
+
+    def pair(text: str, second: str | None) -> dict[str, Any]:
+        found = tokenizer.encode(text, second)
+        return {
+            "tokens": found.ids,
+            "types": found.type_ids,
+            "special": found.special_tokens_mask,
+            "offsets": found.offsets,
+            "words": found.tokens,
+            "cut": bool(found.overflowing),
+        }
+
+    return size, lambda text: list(tokenizer.encode(text).ids), tokenizer.decode, pair
 
 
-def _sentencepiece(library: Any, path: str) -> tuple[int, Encode, Decode]:
+def _sentencepiece(library: Any, path: str) -> tuple[int, Encode, Decode, EncodePair]:
     """A `tokenizer.model` of sentencepiece, which knows no numbers beyond its own."""
     tokenizer = library.SentencePieceProcessor(model_file=path)
     size = int(tokenizer.vocab_size())
@@ -36,7 +49,10 @@ def _sentencepiece(library: Any, path: str) -> tuple[int, Encode, Decode]:
     def decode(tokens: Sequence[int]) -> str:
         return str(tokenizer.decode([t for t in tokens if t < size]))
 
-    return size, lambda text: list(tokenizer.encode(text)), decode
+    def pair(text: str, second: str | None) -> dict[str, Any]:
+        raise ValueError("texts with their types and places need a tokenizer.json")
+
+    return size, lambda text: list(tokenizer.encode(text)), decode, pair
 
 
 _OPENERS = {"tokenizers": _json, "sentencepiece": _sentencepiece}
@@ -72,9 +88,11 @@ def main(library: str, path: str, most_bytes: int) -> None:
 
     if not answer(load):
         return
-    _, encode, decode = opened
+    _, encode, decode, pair = opened
 
     def work(asked: dict[str, Any]) -> dict[str, Any]:
+        if "pair" in asked:
+            return dict(pair(asked["text"], asked["pair"]))
         if "text" in asked:
             return {"tokens": encode(asked["text"])}
         return {"text": str(decode(asked["tokens"]))}

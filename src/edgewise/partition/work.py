@@ -45,6 +45,18 @@ def _attention(node: Node) -> int:
     return scores * (query[-1] + value[-1])
 
 
+def _sequence(node: Node) -> int:
+    """Each matrix of a recurrent layer once for each step of each sequence."""
+    steps = math.prod(_shape(node.args[0])[:-1])
+    params: Any = node.args[2]
+    return steps * sum(math.prod(shape) for shape in map(_shape, params) if len(shape) == 2)
+
+
+def _cell(node: Node) -> int:
+    rows = math.prod(_shape(node.args[0])[:-1])
+    return rows * sum(math.prod(_shape(node.args[i])) for i in (2, 3))
+
+
 _MACS: dict[Any, Callable[[Node], int]] = {
     aten.convolution.default: _convolution,
     aten.linear.default: _linear,
@@ -53,6 +65,18 @@ _MACS: dict[Any, Callable[[Node], int]] = {
     aten.matmul.default: _product(0),
     aten.addmm.default: _product(1),
     aten.scaled_dot_product_attention.default: _attention,
+    **dict.fromkeys(
+        (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input), _sequence
+    ),
+    **dict.fromkeys(
+        (
+            aten.lstm_cell.default,
+            aten.gru_cell.default,
+            aten.rnn_tanh_cell.default,
+            aten.rnn_relu_cell.default,
+        ),
+        _cell,
+    ),
 }
 
 

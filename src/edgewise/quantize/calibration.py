@@ -30,9 +30,9 @@ def calibrate(
 ) -> int:
     """Calls `run` on every batch; how many there were.
 
-    example, keywords: inputs by position and by name; with the latter each batch is a dict of these,
-    or a pair of tuple and dict. any_size: sizes may differ from the example's (dynamic shapes). ValueError for a batch
-    that does not fit the example inputs, or if there is none.
+    example, keywords: inputs by position and by name; with the latter each batch is a dict of
+    these, or a pair of tuple and dict. any_size: sizes may differ from the example's (dynamic
+    shapes). ValueError for a batch that does not fit the example inputs, or if there is none.
     """
     if not isinstance(batches, Iterable) or isinstance(batches, (str, bytes, Mapping)):
         raise TypeError(
@@ -64,9 +64,7 @@ def _shown(batches: Iterable[Any], progress: bool) -> Iterator[Any]:
     return iter(tqdm(batches, "calibrating", total, unit="batch", leave=False, delay=1.0))
 
 
-def _as_call(
-    index: int, batch: Any, keywords: Mapping[str, Any]
-) -> tuple[Batch, dict[str, Any]]:
+def _as_call(index: int, batch: Any, keywords: Mapping[str, Any]) -> tuple[Batch, dict[str, Any]]:
     """A batch's arguments by position and by name, the latter in the example's order."""
     inputs, named = (), batch
     if isinstance(batch, (tuple, list)) and len(batch) == 2 and isinstance(batch[1], Mapping):
@@ -92,6 +90,9 @@ def _check(index: int, batch: Call, example: Call, any_size: bool) -> None:
         raise ValueError(
             f"{where} must have {len(example[0])} inputs; got {len(batch[0])}; try {hint}"
         )
+    for place, (given, wanted) in enumerate(zip(batch[0], example[0], strict=True)):
+        if isinstance(wanted, torch.Tensor) and not isinstance(given, torch.Tensor):
+            _check_tensor(f"{where}: input {place}", given, wanted, any_size)
     given_leaves, given_tree = pytree.tree_flatten(batch)
     leaves, tree = pytree.tree_flatten_with_path(example)
     if given_tree != tree:
@@ -136,8 +137,7 @@ def _check_tensor(where: str, given: Any, expected: torch.Tensor, any_size: bool
         )
     if given.is_floating_point() and not bool(given.isfinite().all()):
         raise ValueError(
-            f"{where} must hold finite numbers; got NaN or infinity; "
-            f"try leaving such samples out"
+            f"{where} must hold finite numbers; got NaN or infinity; try leaving such samples out"
         )
 
 

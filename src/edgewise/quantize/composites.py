@@ -317,18 +317,36 @@ VOLUMES: dict[object, Decomposition | None] = {
     aten.max_pool3d.default: _max_pool3d,
     aten.avg_pool3d.default: _avg_pool3d,
 }
+_CELLS = (
+    aten.lstm_cell.default,
+    aten.gru_cell.default,
+    aten.rnn_tanh_cell.default,
+    aten.rnn_relu_cell.default,
+)
 RECURRENT: dict[object, Decomposition | None] = dict.fromkeys(
     (
+        *_CELLS,
         aten.lstm.input,
-        aten.lstm_cell.default,
         aten.gru.input,
-        aten.gru_cell.default,
         aten.rnn_tanh.input,
-        aten.rnn_tanh_cell.default,
         aten.rnn_relu.input,
-        aten.rnn_relu_cell.default,
     )
 )
+
+
+def recurrent_steps(node: Node) -> int:
+    """How often a recurrent layer's cells are computed; 0 where that is not known before."""
+    if node.target in _CELLS:
+        return 1
+    args = arguments(node)
+    shape = args["input"].meta["val"].shape
+    if len(shape) != 3 or "batch_sizes" in args:
+        return 0
+    steps = shape[1 if args["batch_first"] else 0]
+    directions = 2 if args["bidirectional"] else 1
+    return steps * args["num_layers"] * directions if isinstance(steps, int) else 0
+
+
 WINDOWS: dict[object, Decomposition | None] = {
     aten.adaptive_avg_pool1d.default: _adaptive_avg_pool1d,
     aten.adaptive_avg_pool2d.default: _adaptive_avg_pool2d,
@@ -398,4 +416,13 @@ def _linear(model: GraphModule, node: Node) -> Node | None:
     return step(node, aten.linear.default, x, made, bias)
 
 
-__all__ = ["ARITHMETIC", "MOVES", "RECURRENT", "SLICES", "VOLUMES", "WINDOWS", "multiply_as_linear"]
+__all__ = [
+    "ARITHMETIC",
+    "MOVES",
+    "RECURRENT",
+    "SLICES",
+    "VOLUMES",
+    "WINDOWS",
+    "multiply_as_linear",
+    "recurrent_steps",
+]

@@ -148,6 +148,8 @@ def _splice(
         for inner in traced.graph.nodes:
             if inner.op != "call_function" or inner in known:
                 continue
+            if inner.users and all(user in known for user in inner.users):
+                continue  # several results, each of which is known
             if _changes_nothing(inner):
                 env[inner] = outside(inner.all_input_nodes[0])
                 continue
@@ -169,8 +171,8 @@ def _splice(
 def _constants(
     model: GraphModule, traced: GraphModule, sources: list[Node]
 ) -> dict[Node, torch.Tensor]:
-    """What traced nodes compute from constants alone."""
-    known: dict[Node, torch.Tensor] = {}
+    """What traced nodes compute from constants alone; tensors of several results by themselves."""
+    known: dict[Node, Any] = {}
     outside = iter(sources)
     for inner in traced.graph.nodes:
         if inner.op == "placeholder":
@@ -181,11 +183,17 @@ def _constants(
             args, kwargs = torch.fx.node.map_arg((inner.args, inner.kwargs), known.__getitem__)
             with torch.no_grad():
                 value = inner.target(*args, **kwargs)
-            if isinstance(value, torch.Tensor):
+            if isinstance(value, (tuple, list)):
+                known[inner] = value
+            elif isinstance(value, torch.Tensor):
                 learned = any(isinstance(known[n], Parameter) for n in inner.all_input_nodes)
                 keep = learned and value.is_floating_point()
                 known[inner] = Parameter(value) if keep else value
-    return {inner: value for inner, value in known.items() if inner.op == "call_function"}
+    return {
+        inner: value
+        for inner, value in known.items()
+        if inner.op == "call_function" and isinstance(value, torch.Tensor)
+    }
 
 
 def _index(user: Node) -> int:

@@ -47,8 +47,9 @@ def quantize(
     quantizer: makes the backend's quantizer. calibration: batches of inputs (tuples, or a
     tensor for one input), for schemes that need them. keep_float: names of modules (as in
     `named_modules`) that are not quantized. example_kwargs: inputs by name; batches of calibration
-    data are then dicts of these, or pairs of a tuple and a dict. ValueError if calibration data are missing or
-    do not fit, or a name is not one of the model's, or no number is of a type that is quantized.
+    data are then dicts of these, or pairs of a tuple and a dict. ValueError if calibration data are
+    missing or do not fit, or a name is not one of the model's, or no number is of a type that is
+    quantized.
     """
     program, _ = quantize_and_tell(
         model,
@@ -144,7 +145,9 @@ def prepare(
             )
     else:
         with torch.no_grad():
-            prepared(*example_inputs, **(example_kwargs or {}))  # observers of weights look at them when called
+            prepared(
+                *example_inputs, **(example_kwargs or {})
+            )  # observers of weights look at them when called
     with torch.no_grad():
         for buffer, first in state:
             buffer.copy_(first)

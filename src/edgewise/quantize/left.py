@@ -98,7 +98,10 @@ def why_unknown(node: Node) -> str | None:
             "by quantize_ with IntxWeightOnlyConfig"
         )
     if name.startswith(_RECURRENT):
-        return "a recurrent layer is one operator, without a kernel for integers"
+        return (
+            "a recurrent layer is written out for integers, up to 256 steps, whose number must be "
+            "known before"
+        )
     if name in _PRODUCTS:
         return "a product of two activations"
     return None

@@ -176,6 +176,11 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         activation = None if config is None else config.input_activation
         return activation is not None and not activation.is_dynamic
 
+    def _is_quantized(self, node: Node) -> bool:
+        """Whether the settings ask for integers, of weights alone perhaps."""
+        config = self._selection.of(node)
+        return config is not None and strange_dtype(node, self.dtypes) is None
+
     def _unknown(self, node: Node) -> str:
         if is_product(node) and not self._weights.isdisjoint(node.all_input_nodes):
             return "a product with a weight that is no layer's; try torch.nn.functional.linear"

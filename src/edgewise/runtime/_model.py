@@ -140,8 +140,7 @@ class _Call:
         if self._inputs is None or not self._takes_keywords:
             if keywords:
                 raise InvalidArgumentError(
-                    f"[call] method '{self._name}' takes no keyword arguments; "
-                    f"got {list(keywords)}"
+                    f"[call] method '{self._name}' takes no keyword arguments; got {list(keywords)}"
                 )
             if self._inputs is None:
                 return list(inputs)
@@ -229,7 +228,8 @@ def load(
     """Loads a `.pte` file as a callable.
 
     Args:
-        path: the file, or its contents.
+        path: the file, or its contents; or a folder that `program.save` wrote for a task, which is
+            loaded as an `edgewise.tasks.TaskModel`, a Model that takes texts, pictures or sounds.
         threads: for delegates that use several; None: one per physical core.
         data_path: files (`.ptd`) with weights that are not in the program.
         max_memory: the most bytes that a method may plan for (see `Runtime.load_program`).
@@ -239,6 +239,12 @@ def load(
         NotFoundError: no such method.
         As `Runtime.load_program` and `Program.load_method`.
     """
+    if isinstance(path, (str, Path)) and (Path(path) / "edgewise.json").is_file():
+        from edgewise.tasks import open_task
+
+        return open_task(
+            Path(path), threads=threads, method=method, data_path=data_path, max_memory=max_memory
+        )
     program = Runtime.get().load_program(
         path, threads=threads, data_path=data_path, max_memory=max_memory
     )

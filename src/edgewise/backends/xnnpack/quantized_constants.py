@@ -72,6 +72,7 @@ class QuantizedConstants(Constants):
         self.stored: dict[int, Stored] = {}
         self._real: dict[Node, torch.Tensor] = {}
         self._forms: dict[Node, Stored | None] = {}
+        self._shared: dict[tuple[object, ...], list[Stored]] = {}
 
     def __contains__(self, node: object) -> bool:
         return super().__contains__(node) or (isinstance(node, Node) and self._is_dequantized(node))
@@ -130,7 +131,24 @@ class QuantizedConstants(Constants):
         # A tensor of its own: its address is its name.
         if quant is None:
             return None
-        return Stored(data.detach().clone().contiguous(), quant, fake(node).dtype)
+        return self._one(data, quant, fake(node).dtype)
+
+    def _one(
+        self, data: torch.Tensor, quant: PerTensor | PerChannel | PerBlock, dtype: torch.dtype
+    ) -> Stored:
+        """The same for equal constants: steps of a recurrent layer have one weight."""
+        known = self._shared.setdefault((type(quant), tuple(data.shape), data.dtype, dtype), [])
+        for one in known:
+            if _same(one.quant, quant) and torch.equal(one.data, data):
+                return one
+        known.append(Stored(data.detach().clone().contiguous(), quant, dtype))
+        return known[-1]
+
+
+def _same(first: object, second: object) -> bool:
+    """Whether two quantizations of one class have equal fields."""
+    pairs = zip(vars(first).values(), vars(second).values(), strict=True)
+    return all(torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b for a, b in pairs)
 
 
 def store(value: Value, stored: Stored, tensor: torch.Tensor, order: Sequence[int]) -> None:

@@ -10,6 +10,8 @@ import torch
 from torch.fx import GraphModule, Node
 
 from edgewise.edge.graph import arguments
+from edgewise.quantize.composites import RECURRENT, recurrent_steps
+from edgewise.quantize.decompose import decompose
 from edgewise.quantize.patterns import (
     MOVED,
     Elementwise,
@@ -25,6 +27,9 @@ from edgewise.quantize.quantizer import TableQuantizer
 from edgewise.quantize.steps import numbers_as_constants, split_pieces
 
 aten = torch.ops.aten
+
+MOST = 256
+"""Steps of a recurrent layer that are written out; each has some twenty operators."""
 
 _TRANSPOSED = (aten.conv_transpose1d.default, aten.conv_transpose2d.input)
 
@@ -122,9 +127,11 @@ class XNNPACKQuantizer(TableQuantizer):
     dtypes: ClassVar[Sequence[torch.dtype]] = (torch.float32, torch.float16)
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
-        """Numbers as operands become tensors, which have scales; pieces become slices, each with
-        a scale of its own. Called by `prepare_pt2e`."""
+        """Recurrent layers become a linear layer and gates for each step; numbers as operands
+        tensors, which have scales; pieces slices, each with a scale of its own. Called by
+        `prepare_pt2e`."""
         super().transform_for_annotation(model)
+        decompose(model, RECURRENT, lambda n: self._is_quantized(n) and recurrent_steps(n) <= MOST)
         numbers_as_constants(model, self._is_static)
         split_pieces(model, self._is_static)
         return model

@@ -1,0 +1,88 @@
+"""From sounds to arrays: samples, or the logarithm of a spectrogram in mels."""
+
+from __future__ import annotations
+
+import warnings
+import wave
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgewise.runtime.errors import InvalidArgumentError
+
+
+def samples(value: Any, rate: int) -> Any:
+    """float32[samples]. value: a .wav file with 16-bit samples, an array of one channel, or a
+    dict of "array" and "sampling_rate"."""
+    given = rate
+    if isinstance(value, Mapping) and "array" in value:
+        given, value = int(value.get("sampling_rate", rate)), value["array"]
+    if isinstance(value, (str, Path)):
+        given, value = _read_wave(value)
+    found = np.asarray(value)
+    if found.ndim != 1 or found.dtype.kind != "f":
+        raise InvalidArgumentError(
+            f"[call] a sound must be a .wav file, or one channel's samples between -1 and 1; got "
+            f"{found.dtype}{list(found.shape)}"
+        )
+    if given != rate:
+        raise InvalidArgumentError(
+            f"[call] a sound must have {rate} samples a second; got {given}; try resampling it"
+        )
+    return found.astype(np.float32)
+
+
+def _read_wave(path: str | Path) -> tuple[int, Any]:
+    with wave.open(str(path), "rb") as file:
+        if file.getsampwidth() != 2:
+            raise InvalidArgumentError(
+                f"[call] a .wav file must have 16-bit samples; got {8 * file.getsampwidth()} bits"
+            )
+        values = np.frombuffer(file.readframes(file.getnframes()), "<i2").astype(np.float32)
+        channels = values.reshape(-1, file.getnchannels())
+        return file.getframerate(), channels.mean(axis=1) / 32768
+
+
+def cut(sound: Any, length: int) -> Any:
+    """At most so many samples; warns if there are more."""
+    if len(sound) > length:
+        warnings.warn(
+            f"[call] the sound was cut to the model's {length} samples; got {len(sound)}; try "
+            f"pieces of it, or edgewise.compile with a larger sequence_length",
+            stacklevel=5,
+        )
+    return sound[:length]
+
+
+def waveform(sound: Any, length: int, how: Mapping[str, Any]) -> Any:
+    """float32[1, length], filled up with what stands for silence."""
+    if how.get("do_normalize", False):
+        sound = (sound - sound.mean()) / np.sqrt(sound.var() + 1e-7)
+    fill = np.float32(how.get("padding_value", 0.0))
+    made = np.full((1, length), fill, np.float32)
+    made[0, : len(sound)] = sound
+    return made
+
+
+def log_mel(sound: Any, length: int, how: Mapping[str, Any], filters: Any) -> Any:
+    """float32[1, mels, frames], as Whisper takes it. filters: float[frequencies, mels]."""
+    padded = np.zeros(length)
+    padded[: len(sound)] = sound
+    size, hop = int(how["n_fft"]), int(how["hop_length"])
+    padded = np.pad(padded, size // 2, mode="reflect")
+    count = 1 + (len(padded) - size) // hop
+    frames = np.lib.stride_tricks.sliding_window_view(padded, size)[::hop][:count]
+    window = np.hanning(size + 1)[:-1]
+    power = np.abs(np.fft.rfft(frames * window, axis=1)) ** 2
+    mels = np.log10(np.maximum(1e-10, filters.T.astype(np.float64) @ power.T))[:, :-1]
+    mels = (np.maximum(mels, mels.max() - 8.0) + 4.0) / 4.0
+    return mels[None].astype(np.float32)
+
+
+def frames_of(count: int, steps: tuple[tuple[int, int], ...]) -> int:
+    """How many frames the convolutions make of so many samples."""
+    for kernel, stride in steps:
+        count = (count - kernel) // stride + 1
+    return max(count, 0)
