@@ -379,3 +379,22 @@ def test_operators_of_a_branch() -> None:
         "aten::sin.out",
         "aten::cos.out",
     ]
+
+
+def test_quantized_constants_of_bodies() -> None:
+    """PT2E leaves numbers that became tensors in the bodies themselves."""
+
+    class Net(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = torch.cond(x.sum() > 0, lambda v: v * 0.9 + 0.1, lambda v: v * 0.5 - 0.3, (x,))
+            first = torch.tensor(0)
+            _, y = torch._higher_order_ops.while_loop(
+                lambda i, v: i < 3, lambda i, v: (i + 1, torch.tanh(v * 0.7) + 0.1), (first, y)
+            )
+            return y
+
+    model, x = Net(), torch.rand(2, 8)
+    program = edgewise.compile(model, (x,), quantize="int8", calibration=[x, -x], verbose=False)
+    run = edgewise.load(program.buffer)
+    for given in (x, -x):
+        np.testing.assert_allclose(run(given.numpy()), model(given).numpy(), atol=0.05)

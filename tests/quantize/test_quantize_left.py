@@ -144,8 +144,8 @@ CASES: dict[str, tuple[Any, tuple[int, ...], tuple[str, str, str, str, str]]] = 
     ),
     "attention": (_Attention, (1, 8, 64), ("", PRODUCT, PRODUCT, MODULE, MODULE)),
     "lstm": (
-        lambda: nn.Sequential(nn.LSTM(16, 8), Fn(lambda pair: pair[0])),
-        (4, 1, 16),
+        lambda: nn.Sequential(nn.LSTM(16, 64), Fn(lambda pair: pair[0])),
+        (2, 1, 16),
         ("", "", "", FOUR, FOUR),
     ),
     "lstm, many steps": (

@@ -1,7 +1,7 @@
 """Recurrent layers in integers on XNNPACK: written out, one delegate, as PT2E says.
 
-Integers are within two steps of PT2E's: each step of a sequence rounds again. What is quantized
-while it runs, or in its weights alone, is as near as float32 and rounding at a half allow.
+Integers are within four steps of PT2E: each step of a sequence and each layer rounds again. What is
+quantized while it runs, or in its weights alone, is as near as float32 and rounding allow.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def test_in_one_delegate_as_in_pt2e(name: str, scheme: str) -> None:
     many = isinstance(wanted, tuple)
     for theirs, ours in zip(wanted if many else [wanted], got if many else [got], strict=True):
         largest = float(theirs.abs().max())
-        most = {"int8": 2.1 * largest / 127, "int8-dynamic": 0.02, "int8-weight": 1e-5}[scheme]
+        most = {"int8": 4.1 * largest / 127, "int8-dynamic": 0.02, "int8-weight": 1e-5}[scheme]
         np.testing.assert_allclose(ours, theirs.numpy(), rtol=0, atol=most)
 
 

@@ -127,7 +127,9 @@ def test_keep_float_keeps_modules_and_what_is_inside() -> None:
 def test_what_compile_refuses() -> None:
     x = torch.randn(1, 8)
     exported = torch.export.export(nn.Linear(8, 4), (x,))
-    with pytest.raises(ValueError, match=r"'int4-dynamic' is of layers.*try the module that it was"):
+    with pytest.raises(
+        ValueError, match=r"'int4-dynamic' is of layers.*try the module that it was"
+    ):
         edgewise.compile(exported, quantize="int4-dynamic")
     with pytest.raises(ValueError, match="quantize needs a backend with a quantizer; got 'none'"):
         edgewise.compile(nn.Linear(8, 4), x, backend="none", quantize="int8-dynamic")

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import (
     ConstantArgument,
@@ -35,6 +36,7 @@ from torch.utils import _pytree as pytree
 
 from edgewise.edge.graph import erase_dead, is_call
 from edgewise.edge.program import Constants, drop_unused_constants, make_program, output_node
+from edgewise.errors import InvalidGraphError, at_node
 
 COND = torch.ops.higher_order.cond
 WHILE_LOOP = torch.ops.higher_order.while_loop
@@ -124,7 +126,8 @@ def transform_bodies(program: ExportedProgram, stage: Stage) -> bool:
             if attribute.target in written:
                 attribute = _renamed(owner, attribute, flow.node)
             original = originals[attribute.meta.get("was", attribute.target)]
-            body = stage(_as_program(program, original, flow), str(attribute.target))
+            name = str(attribute.target)
+            body = stage(_as_program(program, original, flow, name), name)
             captured.add(body)
             made.append((attribute, body))
             written.add(attribute.target)
@@ -162,9 +165,10 @@ def _set_arguments(flow: ControlFlow, bodies: Sequence[Node], captured: Sequence
 
 
 def _as_program(
-    program: ExportedProgram, module: GraphModule, flow: ControlFlow
+    program: ExportedProgram, module: GraphModule, flow: ControlFlow, name: str
 ) -> ExportedProgram:
-    """The body as a program: constants first, then what else it is given."""
+    """The body as a program: constants first, then what else it is given. Tensors that the body
+    holds itself, as quantizing leaves them there, are constants of that program."""
     constants = Constants(program)
     inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
     operands = [*(None,) * len(flow.changing), *flow.captured]
@@ -200,7 +204,7 @@ def _as_program(
     outputs = [OutputSpec(OutputKind.USER_OUTPUT, _argument(v), None) for v in values]
     count = sum(s.kind == InputKind.USER_INPUT for s in specs)
     flat: tuple[tuple[int, ...], dict[str, Any]] = (tuple(range(count)), {})
-    return make_program(
+    made = make_program(
         graph,
         ExportGraphSignature(specs, outputs),
         like=program,
@@ -208,6 +212,24 @@ def _as_program(
         in_spec=pytree.tree_structure(flat),
         out_spec=pytree.tree_structure(tuple(range(len(values)))),
     )
+    _lift_tensors(made, name)
+    return made
+
+
+def _lift_tensors(body: ExportedProgram, name: str) -> None:
+    """Makes constants of the tensors that the body's module holds."""
+    constants = Constants(body)
+    for node in list(body.graph.nodes):
+        value = getattr(body.graph_module, str(node.target), None)
+        if node.op == "get_attr" and isinstance(value, torch.Tensor):
+            if isinstance(value, FakeTensor):
+                raise InvalidGraphError(
+                    f"{at_node(next(iter(node.users)))} a tensor in the body of control flow must "
+                    f"have values; torch.export kept none of {node.target}; try "
+                    f"edgewise.compile(model, inputs, quantize=...), which puts them back"
+                )
+            node.replace_all_uses_with(constants.add(f"{name}_{node.target}", value))
+            body.graph.erase_node(node)
 
 
 def _listed(returned: Any) -> list[Any]:

@@ -22,6 +22,7 @@ from edgewise.quantize._torchao import (
     prepare_pt2e,
     quantize_,
 )
+from edgewise.quantize.bodies import restore_tensors
 from edgewise.quantize.calibration import calibrate
 from edgewise.quantize.checks import check_weights, finite_activations
 from edgewise.quantize.config import QuantizationConfig, get_symmetric_quantization_config
@@ -98,7 +99,9 @@ def quantize_and_tell(
         example_kwargs=example_kwargs,
     )
     quantized = convert_pt2e(prepared)
-    return export_module(quantized, example_inputs, dynamic_shapes, example_kwargs), chosen.left
+    program = export_module(quantized, example_inputs, dynamic_shapes, example_kwargs)
+    restore_tensors(program.graph_module, quantized)
+    return program, chosen.left
 
 
 def configured(
