@@ -48,6 +48,8 @@ if(EDGEWISE_XNNPACK_PREFIX)
       DESTINATION edgewise/runtime/licenses COMPONENT python)
   endif()
 endif()
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/licenses/"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/edgewise/licenses" COMPONENT devel)
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/edgewise/licenses" RENAME edgewise.txt COMPONENT devel)
 configure_package_config_file(

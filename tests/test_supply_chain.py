@@ -212,3 +212,23 @@ def cmake_cache(place: Path, function: str = "edgewise_private_cache") -> str:
     done = subprocess.run(["cmake", "-P", script], capture_output=True, text=True)
     assert (done.returncode != 0) == ("CMake Error" in done.stderr)
     return " ".join(done.stderr.split())
+
+
+def test_wheels_carry_the_licences_of_what_is_compiled_into_them() -> None:
+    """XNNPACK's and what it needs come from its source package, at the build."""
+    text = (ROOT / "pyproject.toml").read_text()
+    patterns = re.search(r"^license-files = \[(.*)\]$", text, re.MULTILINE)
+    assert patterns is not None
+    files = {p.name for one in re.findall(r'"([^"]+)"', patterns[1]) for p in ROOT.glob(one)}
+    assert files >= {"LICENSE", "flatbuffers.txt", "nanobind.txt", "robin_map.txt", "dagre.LICENSE"}
+    told = re.search(r'^license = "(.*)"$', text, re.MULTILINE)
+    assert told is not None
+    kinds = {"BSD-3-Clause", "BSD-2-Clause", "MIT", "Apache-2.0"}
+    assert set(told[1].split(" AND ")) == kinds
+    names = {
+        "flatbuffers.txt": "Apache License",
+        "nanobind.txt": "Wenzel Jakob",
+        "robin_map.txt": "MIT License",
+    }
+    for name, start in names.items():
+        assert start in (ROOT / "licenses" / name).read_text()

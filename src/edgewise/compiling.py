@@ -123,6 +123,7 @@ def compile(
         report = program.delegation_report()
         report.scheme, report.unquantized = scheme.name, left
         _warn_of_floats(exported, scheme, left)
+    _warn_of_idle(program, backends, scheme)
     if pipeline is not None:
         program.beside = pipeline.files()
     if verbose:
@@ -148,6 +149,21 @@ def _warn_of_floats(exported: ExportedProgram, scheme: Scheme, left: Sequence[Un
     shown = "; ".join(list(reasons)[:3]) + ("; ..." if len(reasons) > 3 else "")
     text = f"[compile] quantize={scheme.name!r} {what}"
     warnings.warn(f"{text} ({shown})" if shown else text, stacklevel=3)
+
+
+def _warn_of_idle(
+    program: ExecutorchProgramManager, backends: Sequence[str], scheme: Scheme | None
+) -> None:
+    """Says that an NPU computes nothing where another backend takes what it refuses."""
+    used = {node.backend for node in program.delegation_report().nodes if node.partition}
+    for name in backends:
+        own = "EthosU" if name.startswith(ETHOS_U) else "Neutron"
+        is_npu = name.startswith((ETHOS_U, NEUTRON))
+        if is_npu and len(backends) > 1 and not any(one.startswith(own) for one in used):
+            hint = (
+                "quantize='int8'" if scheme is None else f"backend={name!r} alone for the reasons"
+            )
+            warnings.warn(f"[compile] {name} computes nothing; try {hint}", stacklevel=3)
 
 
 def _check_unused(**options: Any) -> None:

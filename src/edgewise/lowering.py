@@ -378,6 +378,14 @@ class ExecutorchProgramManager:
             beside[record_path(path)] = contents(self.record(), compressed=True)
         self._emitted.save(path, beside)
 
+    def _repr_html_(self) -> str:
+        """For notebooks: its size and its delegation report."""
+        from edgewise import notebook
+
+        count = sum(map(len, self._emitted.parts()))
+        head = notebook.heading(f"program of {', '.join(sorted(self._programs))}: {count:,} bytes")
+        return notebook.block(head, self.delegation_report()._repr_html_())
+
     def record(self) -> ProgramRecord:
         """What each instruction computes, and where it comes from; see `save`."""
         from edgewise.inspect.recording import record_program

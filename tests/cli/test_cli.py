@@ -77,7 +77,7 @@ def test_without_its_extra(missing: str) -> None:
 
 def test_without_torch(folder: Path) -> None:
     """Running and looking take numpy alone; compiling says what it takes."""
-    lacking = ["torch", "flatbuffers", "torchao", "tqdm"]
+    lacking = ["torch", "flatbuffers", "torchao"]
     for arguments in (("run", "--json"), ("inspect", "--all"), ("explain", "--modules", "1")):
         shown = run_without(lacking, arguments[0], str(folder / "float.pte"), *arguments[1:])
         assert shown.returncode == 0, shown.stderr

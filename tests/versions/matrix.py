@@ -38,7 +38,7 @@ PAIRS = {
     "newest": Pair("3.14", "2.15.0", "0.18.0"),
 }
 PACKAGES = (
-    "numpy>=1.26,<3", "flatbuffers>=25,<26", "tqdm>=4.66,<5", "sympy>=1.13,<2", "networkx>=3,<4",
+    "numpy>=1.26,<3", "flatbuffers>=25,<26", "rich>=13.8,<16", "sympy>=1.13,<2", "networkx>=3,<4",
     "jinja2>=3.1,<4", "filelock>=3,<5", "fsspec>=2024.6,<2027", "typing_extensions>=4.12,<5",
     "setuptools>=70,<90", "pytest>=9,<10", "hypothesis>=6,<7",
 )  # fmt: skip

@@ -34,7 +34,6 @@ _EXTRAS = {
     "torch": "export",
     "torchao": "export",
     "flatbuffers": "export",
-    "tqdm": "export",
     "ethosu": "ethosu",
     "tosa": "ethosu",
     "ai_edge_litert": "neutron",

@@ -66,7 +66,7 @@ def command(
             console.print()
             console.print(f"runs on {runs_on(needs)}", *needs, sep="\n  uses ", markup=False)
         for one in methods:
-            _method(console, one)
+            _method(console, one, known.get(one.name))
             if instructions or everything:
                 _instructions(console, one, known.get(one.name))
             if graph or everything:
@@ -74,7 +74,7 @@ def command(
             if plan or everything:
                 _plan(console, one)
             if weights or everything:
-                _weights(console, one)
+                _weights(console, one, known.get(one.name))
 
     data = {"file": str(file), **contents.to_dict()}
     if contents.methods:
@@ -100,10 +100,14 @@ def _file(console: Console, file: Path, contents: Contents, record: ProgramRecor
         console.print(table(["name", ">size"], [(n, size(b)) for n, b in names]))
 
 
-def _method(console: Console, method: MethodContents) -> None:
+def _method(console: Console, method: MethodContents, record: MethodRecord | None) -> None:
     console.print()
     console.print(Text.assemble(("method ", "dim"), (method.name, "bold cyan")))
-    rows = [(f"input {i}", f"{v}{_order(v.dim_order)}") for i, v in enumerate(method.inputs)]
+    names = _input_names(method, record)
+    rows = [
+        (f"input {i}", f"{v}{_order(v.dim_order)}{name and f'  {name}'}")
+        for i, (v, name) in enumerate(zip(method.inputs, names, strict=True))
+    ]
     rows += [(f"output {i}", f"{v}{_order(v.dim_order)}") for i, v in enumerate(method.outputs)]
     kinds = Counter(step.kind for step in method.instructions)
     steps = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
@@ -126,6 +130,12 @@ def _method(console: Console, method: MethodContents) -> None:
         console.print(table(["the runtime's kernels", ">calls"], kernels[:_MOST_ROWS]))
         if rest > 0:
             console.print(f"and {rest} more: --instructions", style="dim")
+
+
+def _input_names(method: MethodContents, record: MethodRecord | None) -> list[str]:
+    """As the model's arguments are called, if the record tells."""
+    found = [n.name for n in record.nodes if n.kind == "input"] if record else []
+    return found if len(found) == len(method.inputs) else [""] * len(method.inputs)
 
 
 def _order(order: list[int]) -> str:
@@ -252,8 +262,8 @@ def _plan(console: Console, method: MethodContents) -> None:
     console.print(table(columns, rows, "planned memory"))
 
 
-def _weights(console: Console, method: MethodContents) -> None:
-    rows = []
+def _weights(console: Console, method: MethodContents, record: MethodRecord | None) -> None:
+    rows: list[tuple[Any, ...]] = []
     for value in method.constants:
         what = f"{value.dtype} {'x'.join(map(str, value.shape)) or 'scalar'}"
         rows.append((value.nbytes, value.name or f"%{value.index}", what, "", "kernels"))
@@ -267,3 +277,22 @@ def _weights(console: Console, method: MethodContents) -> None:
     console.print()
     cells = [(size(row[0]), *row[1:]) for row in rows]
     console.print(table([">size", "name", "!what", "quantized", "!of"], cells, "constants"))
+    if record is not None:
+        _named_weights(console, record)
+
+
+def _named_weights(console: Console, record: MethodRecord) -> None:
+    """The model's own names of its weights, with what reads each; from the record."""
+    rows: dict[str, tuple[Any, ...]] = {}
+    for node in record.nodes:
+        for one in node.weights:
+            tensor = one.tensor
+            what = f"{tensor.dtype} {'x'.join(map(str, tensor.shape)) or 'scalar'}"
+            where = "kernels" if node.delegate is None else f"delegate {node.delegate}"
+            reader = f"{node.operator}{f' in {node.module}' if node.module else ''}"
+            rows.setdefault(one.name, (tensor.bytes, one.name, what, reader, where))
+    if rows:
+        cells = [(size(r[0]), *r[1:]) for r in sorted(rows.values(), key=lambda r: -r[0])]
+        console.print()
+        columns = [">size", "name", "!what", "read by", "!of"]
+        console.print(table(columns, cells, "weights of the model"))

@@ -83,6 +83,10 @@ def export(
     parameters = sum(p.numel() for p in model.parameters())
     layers = model.config.num_hidden_layers
     weights = str(checkpoint) if checkpoint else f"random, seed {seed}"
+    if max_context_len > model.config.max_position_embeddings:
+        most = model.config.max_position_embeddings
+        out.note(f"context: {most}, which is as far as the model's positions reach")
+        max_context_len = most
     if quantize != "none":
         with out.progress("quantizing"):
             model = making.quantize_llama(model, group_size or 32)

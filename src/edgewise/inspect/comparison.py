@@ -70,6 +70,30 @@ class Comparison:
     def __str__(self) -> str:
         return self.table()
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the outputs, then the layers that add most noise."""
+        from edgewise import notebook
+
+        heads = [">SQNR dB", ">cosine", ">largest error"]
+        parts = [
+            notebook.heading(f"{self.batches} batch{'es' * (self.batches != 1)}"),
+            notebook.table(["output", *heads], [(o.name, *_figures(o)) for o in self.outputs]),
+        ]
+        worst = self.worst(10)
+        if worst:
+            rows = [
+                (
+                    short_share(one.added_noise),
+                    *_figures(one),
+                    one.operator,
+                    one.module or "-",
+                    place(one.source),
+                )
+                for one in worst
+            ]
+            parts.append(notebook.table([">adds", *heads, "operator", "module", "source"], rows))
+        return notebook.block(*parts)
+
     def table(self, limit: int = 10) -> str:
         """The outputs, then the layers that add most noise."""
         rows = [("output", "SQNR dB", "cosine", "largest error")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,23 @@ def quantize_llama(model: Any, group_size: int = 32) -> Any:
     return with_integer_weights(model, scheme_of("int4-dynamic", group_size))
 
 
+def context_of(config: Any, wanted: int) -> int:
+    """As many places as wanted, or as the model has positions; warns if those are fewer."""
+    most = int(config.max_position_embeddings)
+    if wanted < 1:
+        raise ValueError(
+            f"[export] max_context_len must be from 1 to the model's max_position_embeddings, "
+            f"{most}; got {wanted}"
+        )
+    if wanted > most:
+        warnings.warn(
+            f"[export] max_context_len is at most the model's max_position_embeddings, {most}; "
+            f"got {wanted}",
+            stacklevel=3,
+        )
+    return min(wanted, most)
+
+
 def lower_llama(
     model: Any, *, max_context_len: int = 1024, max_seq_len: int = 128
 ) -> ExecutorchProgramManager:
@@ -75,15 +93,11 @@ def lower_llama(
 
     max_seq_len: most tokens of one call; longer prompts take several. Memory is planned for it.
     The program has the method `forward(tokens, input_pos)`, see `CachedLlama`, and constant
-    methods under the names that ExecuTorch's runner reads. ValueError if the model's positions
-    do not reach so far.
+    methods under the names that ExecuTorch's runner reads. A context that is longer than the
+    model's positions reach is made as long as they do, with a warning. ValueError below 1.
     """
     config = model.config
-    if not 1 <= max_context_len <= config.max_position_embeddings:
-        raise ValueError(
-            f"[export] max_context_len must be from 1 to the model's max_position_embeddings, "
-            f"{config.max_position_embeddings}; got {max_context_len}"
-        )
+    max_context_len = context_of(config, max_context_len)
     if max_seq_len < 2:
         raise ValueError(f"[export] max_seq_len must be 2 or more; got {max_seq_len}")
     max_seq_len = min(max_seq_len, max_context_len)

@@ -172,6 +172,23 @@ class DelegationReport:
             write_text(path, page)
         return page
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from edgewise import notebook
+        from edgewise.partition.report_text import places, remarks
+
+        parts = []
+        for one in (self, *self.others):
+            columns, *rows = places(one)
+            parts += [
+                notebook.heading(
+                    f"method {one.method}: {len(one.nodes)} nodes, {len(one.delegates)} delegates"
+                ),
+                notebook.table([columns[0], *(f">{name}" for name in columns[1:])], rows),
+                notebook.text("\n".join(remarks(one))),
+            ]
+        return notebook.block(*parts)
+
     def __str__(self) -> str:
         from edgewise.partition.report_text import render
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from edgewise.partition.following import FOLLOWING, MOVED_IN_FLOAT
 from edgewise.partition.report import (
     DelegationReport,
     NodeReport,
@@ -37,17 +38,33 @@ class _Group:
     def splits(self) -> bool:
         return any(n.splits for n in self.pieces)
 
+    @property
+    def follows(self) -> bool:
+        """Whether it is outside only because of what is beside it."""
+        return bool(self.why) and all(r.rule in FOLLOWING for r in self.why)
+
 
 def render(report: DelegationReport, limit: int = 12) -> str:
     """What each backend runs, then the refused operators by reason, the costliest first."""
-    delegates = len(report.delegates)
-    lines = [
+    head = (
         f"method {report.method}: {_count(len(report.nodes), 'node')}, "
-        f"{_count(delegates, 'delegate')}"
-    ]
+        f"{_count(len(report.delegates), 'delegate')}"
+    )
     if not report.nodes:
-        return lines[0]
-    lines += _places(report)
+        return head
+    rows = places(report)
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        "  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    return "\n".join([head, *lines, *remarks(report, limit)])
+
+
+def remarks(report: DelegationReport, limit: int = 12) -> list[str]:
+    """Lines: what is to be said of what runs, then the refused operators by reason."""
+    delegates = len(report.delegates)
+    lines: list[str] = []
     lines += _notes(report)
     lines += _unquantized(report)
     lines += _missing_kernels(report)
@@ -55,25 +72,29 @@ def render(report: DelegationReport, limit: int = 12) -> str:
     lines += _releases(report)
     groups = sorted(_groups(report), key=lambda g: (not g.splits, -g.cost))
     several = len({r.backend for g in groups for r in g.why}) > 1
+    causes = _by_cause([g for g in groups if not g.follows])
+    is_quantized = _is_quantized(report)
     total = max(1, sum(n.bytes for n in report.nodes))
     title = ""
-    for group in groups[:limit]:
+    for cause in causes[:limit]:
         wanted = "not delegated:"
         if delegates > 1 and any(g.splits for g in groups):
-            wanted = "not delegated, between delegates:" if group.splits else "not delegated:"
+            wanted = "not delegated, between delegates:" if cause[0].splits else "not delegated:"
         if wanted != title:
             lines.append(wanted)
             title = wanted
-        lines += _entry(group, several, total)
-    if len(groups) > limit:
-        more = _count(len(groups) - limit, "more reason")
+        lines += _entry(cause, several, total, report.scheme, is_quantized)
+    if len(causes) > limit:
+        more = _count(len(causes) - limit, "more reason")
         lines.append(f"  and {more}: see to_json() or to_html()")
-    return "\n".join(lines)
+    lines += _followers([g for g in groups if g.follows], total, bool(title))
+    return lines
 
 
-def _places(report: DelegationReport) -> list[str]:
+def places(report: DelegationReport) -> list[tuple[str, ...]]:
+    """A table, its heads first: what runs where, and its share."""
     total = {q: max(1, sum(getattr(n, q) for n in report.nodes)) for q in ("macs", "bytes")}
-    rows = [("runs on", "delegates", "nodes", "MACs", "bytes moved")]
+    rows: list[tuple[str, ...]] = [("runs on", "delegates", "nodes", "MACs", "bytes moved")]
     backends = sorted({n.backend for n in report.nodes if n.partition})
     for backend in [*backends, *({n.backend for n in report.refused})]:
         mine = [n for n in report.nodes if n.backend == backend]
@@ -88,36 +109,43 @@ def _places(report: DelegationReport) -> list[str]:
                 f"{_short(moved)}B ({_percent(moved, total['bytes'])})",
             )
         )
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return [
-        "  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    return rows
 
 
 def _notes(report: DelegationReport) -> list[str]:
     """What backends say of nodes that they took."""
     counts = Counter(note for node in report.nodes for note in dict.fromkeys(node.notes))
-    return [
-        line
-        for note, count in counts.items()
-        for line in _wrapped(f"{_count(count, 'node')}: {note}", "", "  ")
-    ]
+    lines = []
+    for note, count in counts.items():
+        noted = [n for n in report.nodes if note in n.notes]
+        kinds = ", ".join(dict.fromkeys(n.operator for n in noted[:3]))
+        where = _where([(n.module, n.source) for n in noted])
+        place = f" ({kinds}{'; ' + where if where else ''})"
+        lines += _wrapped(f"{_count(count, 'node')}: {note}{place}", "", "  ")
+    return lines
 
 
 def _unquantized(report: DelegationReport) -> list[str]:
     """What was asked of a scheme and not done, by reason."""
     lines = []
+    moved = 0
     for reason, found in _by_reason(report.unquantized).items():
+        if reason == MOVED_IN_FLOAT:
+            moved = len(found)
+            continue
         names = Counter(one.operator for one in found)
         listed = ", ".join(f"{count} x {name}" for name, count in names.items())
-        places = list(dict.fromkeys(one.source for one in found if one.source))
-        place = f"; {_relative(places[0])}" if places else ""
+        where = _where([(one.module, one.source) for one in found])
+        place = f"; {where}" if where else ""
         text = (
             f"asked for {report.scheme}; stays float: {_count(len(found), 'node')}, "
             f"because {reason} ({listed}{place})"
         )
         lines += _wrapped(text, "", "  ")
+    if moved:
+        them = "such values" if lines else "values in floating point"
+        text = f"{_count(moved, 'node')} only {'moves' if moved == 1 else 'move'} {them}"
+        lines += [("  and " if lines else f"asked for {report.scheme}: ") + text]
     return lines
 
 
@@ -176,59 +204,115 @@ def _groups(report: DelegationReport) -> list[_Group]:
     return list(groups.values())
 
 
-def _entry(group: _Group, several: bool, total: int) -> list[str]:
-    """The line of a group, wrapped, and what to change."""
-    wholes = {n.decomposed_from.name: n.decomposed_from for n in group.pieces if n.decomposed_from}
-    decomposed = bool(wholes) and group.operator != group.pieces[0].operator
-    count = len(wholes) if decomposed else len(group.pieces)
-    given = [
-        w.refusals if (w := n.decomposed_from) and decomposed else n.refusals for n in group.pieces
-    ]
-    rules = [_rule(group.operator, i, given, several) for i in range(len(group.why))] or [
-        "no backend was asked"
-    ]
-    text = f"{count} x {group.operator}: {' and '.join(rules)}"
-    origins = {w.operator for w in wholes.values()} - {group.operator}
+def _by_cause(groups: Sequence[_Group]) -> list[list[_Group]]:
+    """Groups that are refused by the same rules, in the order of their first one."""
+    found: dict[tuple[object, ...], list[_Group]] = {}
+    for group in groups:
+        rules = [r.backend + r.rule for r in group.why] or [group.operator]
+        found.setdefault((group.splits, *rules), []).append(group)
+    return list(found.values())
+
+
+def _entry(
+    cause: Sequence[_Group], several: bool, total: int, scheme: str, is_quantized: bool
+) -> list[str]:
+    """The lines of what is refused for the same reason, and what to change."""
+    counts: dict[str, int] = {}
+    outside = 0
+    for group in cause:
+        wholes = {n.decomposed_from.name for n in group.pieces if n.decomposed_from}
+        counts[group.operator] = len(wholes) if _is_decomposed(group) else len(group.pieces)
+        outside += len(group.pieces) if _is_decomposed(group) else 0
+    listed = [f"{count} x {operator}" for operator, count in list(counts.items())[:_MOST_NAMES]]
+    if len(counts) > _MOST_NAMES:
+        listed.append(f"{sum(list(counts.values())[_MOST_NAMES:])} more of {len(counts)} kinds")
+    rules = [_rule(cause, i, several) for i in range(len(cause[0].why))] or ["no backend was asked"]
+    text = f"{', '.join(listed)}: {' and '.join(rules)}"
+    pieces = [n for group in cause for n in group.pieces]
+    origins = {n.decomposed_from.operator for n in pieces if n.decomposed_from} - set(counts)
     details = []
-    if decomposed:
-        details.append(f"became {_count(len(group.pieces), 'operator')} outside of delegates")
-    elif origins:
+    if outside:
+        details.append(f"became {_count(outside, 'operator')} outside of delegates")
+    if origins:
         details.append("from " + ", ".join(sorted(origins)))
-    moved = sum(n.bytes for n in group.pieces)
+    moved = sum(n.bytes for n in pieces)
     if moved * 100 >= total:
         details.append(f"{_short(moved)}B, {_percent(moved, total)}")
-    branches = dict.fromkeys(b for n in group.pieces if (b := n.name.rpartition("/")[0]))
+    branches = dict.fromkeys(b for n in pieces if (b := n.name.rpartition("/")[0]))
     if branches:
         details.append("in " + ", ".join(branches))
-    place = _where(group)
+    place = _where([(n.module, n.source) for n in pieces])
     if place:
         details.append(place)
     if details:
         text += f" ({'; '.join(details)})"
     lines = _wrapped(text, "  ", "      ")
-    for hint in dict.fromkeys(r.hint for r in group.why if r.hint):
-        lines += _wrapped(f"try {hint}", "      ", "        ")
+    for hint in dict.fromkeys(r.hint for g in cause for r in g.why if r.hint):
+        if not _is_done(hint, scheme, is_quantized):
+            lines += _wrapped(f"try {hint}", "      ", "        ")
     return lines
 
 
-def _rule(
-    operator: str, index: int, given: Sequence[Sequence[RefusalReport]], several: bool
-) -> str:
-    refusal = given[0][index]
+_MOST_NAMES = 4
+
+
+def _is_decomposed(group: _Group) -> bool:
+    """Whether the group is named for what its pieces were made of."""
+    return any(n.decomposed_from for n in group.pieces) and group.operator != (
+        group.pieces[0].operator
+    )
+
+
+def _is_quantized(report: DelegationReport) -> bool:
+    return any("quantize_per" in n.operator for n in report.nodes)
+
+
+def _is_done(hint: str, scheme: str, is_quantized: bool) -> bool:
+    """Whether the user has just done what the hint says: quantized the program."""
+    if scheme:
+        return "quantize=" in hint or "Quantizer" in hint
+    return is_quantized and "prepare_pt2e" in hint
+
+
+def _followers(groups: Sequence[_Group], total: int, has_causes: bool) -> list[str]:
+    """One line for all that is outside of delegates only because of what is beside it."""
+    pieces = [n for group in groups for n in group.pieces]
+    if not pieces:
+        return []
+    moved = sum(n.bytes for n in pieces)
+    share = f" ({_short(moved)}B, {_percent(moved, total)})" if moved * 100 >= total else ""
+    text = f"{_count(len(pieces), 'quantization')} at the borders of delegates, on the CPU{share}"
+    lines = [] if has_causes else ["not delegated:"]
+    return lines + _wrapped(text, "  ", "      ")
+
+
+def _rule(cause: Sequence[_Group], index: int, several: bool) -> str:
+    refusal = cause[0].why[index]
     prefix = f"{refusal.backend}: " if several else ""
-    got = list(dict.fromkeys(_NAME.sub("", rs[index].got) for rs in given if rs[index].got))
-    if got == [operator]:
+    got: dict[str, None] = {}
+    names_operator = True
+    for group in cause:
+        for node in group.pieces:
+            whole = node.decomposed_from
+            given = whole.refusals if whole and _is_decomposed(group) else node.refusals
+            if given[index].got:
+                found = _NAME.sub("", given[index].got)
+                names_operator &= found == group.operator
+                got[found] = None
+    if got and names_operator:
         return f"{prefix}not {refusal.rule}"
-    shown = " or ".join(got[:2]) + (", ..." if len(got) > 2 else "")
+    shown = " or ".join(list(got)[:2]) + (", ..." if len(got) > 2 else "")
     return f"{prefix}{refusal.rule}" + (f"; got {shown}" if got else "")
 
 
-def _where(group: _Group) -> str:
-    places = list(dict.fromkeys(n.source for n in group.pieces if n.source))
+def _where(found: Sequence[tuple[str, str]]) -> str:
+    """The first module and source line, and how many more there are."""
+    places = list(dict.fromkeys((module, source) for module, source in found if source or module))
     if not places:
         return ""
     more = f", +{_count(len(places) - 1, 'more place')}" if len(places) > 1 else ""
-    return _relative(places[0]) + more
+    module, source = places[0]
+    return " at ".join(part for part in (module, _relative(source)) if part) + more
 
 
 def _relative(source: str) -> str:

@@ -64,6 +64,12 @@ class Profile:
     def __str__(self) -> str:
         return self.table()
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the table."""
+        from edgewise import notebook
+
+        return notebook.block(notebook.text(self.table()))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data; docs/profiling.md has the fields. Times in microseconds."""
         from edgewise.profiling.machine import machine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
@@ -55,13 +56,19 @@ def calibrate(
 
 
 def _shown(batches: Iterable[Any], progress: bool) -> Iterator[Any]:
-    if not progress:
-        return iter(batches)
-    from tqdm import tqdm
+    """The batches, with a bar on a terminal."""
+    if not progress or not sys.stderr.isatty():
+        yield from batches
+        return
+    from rich.console import Console
+    from rich.progress import Progress
 
     total = len(batches) if isinstance(batches, Sized) else None
-    # Nothing is drawn for what is done within a second.
-    return iter(tqdm(batches, "calibrating", total, unit="batch", leave=False, delay=1.0))
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("calibrating", total=total)
+        for batch in batches:
+            yield batch
+            bar.advance(task)
 
 
 def _as_call(index: int, batch: Any, keywords: Mapping[str, Any]) -> tuple[Batch, dict[str, Any]]:

@@ -11,6 +11,7 @@ from torch.fx import GraphModule, Node
 from typing_extensions import Self
 
 from edgewise.errors import as_users, internal_errors
+from edgewise.partition.following import MOVED_IN_FLOAT
 from edgewise.quantize._torchao import (
     Q_ANNOTATION_KEY,
     FakeQuantize,
@@ -341,7 +342,7 @@ def _same_scale(node: Node, first: QuantizationSpec | None) -> str | None:
         return "its operand is no tensor of real numbers"
     if not _has_quantized_result(source):
         if first is None:
-            return "it has its operand's scale, and the operand is in floating point"
+            return MOVED_IN_FLOAT
         mark([node], {source: first}, SharedQuantizationSpec((source, node)))
         return None
     shared = SharedQuantizationSpec(source)

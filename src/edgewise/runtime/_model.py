@@ -78,6 +78,19 @@ class Model:
         method.__name__ = method.__qualname__ = name
         return method
 
+    def _repr_html_(self) -> str:
+        """For notebooks: what each method takes and gives."""
+        from edgewise import notebook
+
+        rows = []
+        for name in sorted(self.method_names):
+            meta = self._program.metadata(name)
+            told = repr(meta).removeprefix(f"MethodMeta(name={name!r}, inputs=")[:-1]
+            inputs, _, outputs = told.partition(", outputs=")
+            backends = ", ".join(dict.fromkeys(d.backend for d in meta.delegates)) or "-"
+            rows.append((name, inputs[1:-1], outputs[1:-1], backends))
+        return notebook.table(["method", "inputs", "outputs", "delegates"], rows)
+
     def __repr__(self) -> str:
         return f"<edgewise Model, methods {sorted(self.method_names)}>"
 

@@ -15,12 +15,10 @@ def lowering() -> None:
     RuntimeError if threads are left behind: a fork would be without them.
     """
     import torch
-    from tqdm import tqdm
 
     from edgewise.compiling import compile
     from edgewise.quantize.schemes import SCHEMES
 
-    tqdm.monitor_interval = 0  # its bars would start a thread
     model = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU(), torch.nn.Flatten())
     inputs = (torch.zeros(1, 1, 4, 4),)
     logging.disable(logging.WARNING)

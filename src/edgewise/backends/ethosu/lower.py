@@ -19,6 +19,7 @@ from edgewise.edge.graph import arguments, fake, is_call, is_getitem, op_name
 from edgewise.edge.layout import dim_order
 from edgewise.edge.program import output_node
 from edgewise.errors import PartitionError, at_node, internal_errors
+from edgewise.partition.following import AT_THE_BORDER
 from edgewise.partition.spec import Refusal
 
 
@@ -38,7 +39,7 @@ def lower_node(to: Lowering, node: Node) -> Value | tuple[Value, ...]:
         quant = _checked(Quant.of(node), node)
         source = node.args[0]
         if source not in to.done and source not in to.constants:
-            raise Refused(Refusal("what goes to the NPU is quantized elsewhere", str(source)))
+            raise Refused(Refusal(AT_THE_BORDER, str(source)))
         real = to.value(source)
         if not isinstance(real, Real):
             raise Refused(Refusal("real numbers are quantized", f"{node.args[0]}: integers"))

@@ -33,6 +33,7 @@ from edgewise.edge.graph import (
 )
 from edgewise.errors import users_code
 from edgewise.partition.delegate import is_delegate_call
+from edgewise.partition.following import AT_THE_BORDER, BEHIND_THE_BORDER, WITH_ITS_READER
 from edgewise.partition.spec import TAG, Refusal, refused_before
 
 
@@ -168,7 +169,7 @@ class Support:
                 if user in root:
                     units[find(user)].append(node)
                 else:
-                    reader = Refusal("constants go with what reads them", op_name(user))
+                    reader = Refusal(WITH_ITS_READER, op_name(user))
                     self.refused[node] = [reader]
         return {n: sorted(members, key=place.__getitem__) for n, members in units.items()}
 
@@ -185,7 +186,7 @@ def _is_inner(node: Node) -> bool:
 def _read_outside(node: Node, reader: Node | None) -> Refusal:
     name = "nobody" if reader is None else op_name(reader) if is_call(reader) else "the output"
     if is_dequantize(node):
-        return Refusal("what leaves the NPU is dequantized elsewhere", f"for {name}")
+        return Refusal(BEHIND_THE_BORDER, f"for {name}")
     if not _is_float(node):
         return Refusal("results have at most 32 bits", f"{name} reads int64")
     return Refusal("the result is quantized", f"{name} reads it in floating point", QUANTIZE_IT)
@@ -193,7 +194,7 @@ def _read_outside(node: Node, reader: Node | None) -> Refusal:
 
 def _computed_outside(node: Node, source: Node) -> Refusal:
     if is_quantize(node):
-        return Refusal("what goes to the NPU is quantized elsewhere", f"from {op_name(source)}")
+        return Refusal(AT_THE_BORDER, f"from {op_name(source)}")
     if not _is_float(source):
         return Refusal("operands have at most 32 bits", f"int64 from {op_name(source)}")
     return Refusal("operands are quantized", f"{op_name(source)}, in floating point", QUANTIZE_IT)

@@ -52,6 +52,10 @@ QUANTIZE_IT = (
 
 
 def not_quantized(node: Node, reader: str) -> Refused:
+    tensors = tensors_of(node)
+    if tensors and not any(t.is_floating_point() for t in tensors):
+        dtype = str(tensors[0].dtype).removeprefix("torch.")
+        return Refused(Refusal(f"operands of {reader} are quantized", f"{node.name}: {dtype}"))
     got = f"{node.name}, in floating point from {op_name(node)}"
     return Refused(Refusal(f"operands of {reader} are quantized", got, QUANTIZE_IT))
 

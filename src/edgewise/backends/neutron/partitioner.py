@@ -32,6 +32,7 @@ from edgewise.edge.graph import arguments, is_call, is_getitem, op_name, tensors
 from edgewise.edge.program import Constants
 from edgewise.errors import as_users
 from edgewise.partition.delegate import is_delegate_call
+from edgewise.partition.following import TAKES_INTEGERS, WITH_ITS_OPERATOR
 from edgewise.partition.spec import (
     TAG,
     CompileSpec,
@@ -46,13 +47,13 @@ DYNAMIC_BATCH = "CustomDelegationOptions(allow_dynamic_batch=True)"
 QUANTIZE_FIRST = "quantizing the model for this NPU: NeutronQuantizer with prepare_pt2e"
 
 _NAMED = Refusal("operators that operators_not_to_delegate does not name", "one that it names")
-_BORDER = Refusal("the NPU takes and gives int8", "a quantization at its border")
+_BORDER = Refusal(TAKES_INTEGERS, "a quantization at its border")
 _GIVES_ITS_OPERAND = Refusal(
     "operators at the ends of a partition compute something",
     "one whose result is its operand",
     "leaving it out of the model, or CustomDelegationOptions(allow_no_op_partitions=True)",
 )
-_WITH_ITS_OPERATOR = Refusal("a quantization goes with its operator", "one that is refused")
+_WITH_ITS_OPERATOR = Refusal(WITH_ITS_OPERATOR, "one that is refused")
 
 
 class NeutronPartitioner(Partitioner):
@@ -282,9 +283,18 @@ class NeutronPartitioner(Partitioner):
 def _against_floats(cluster: Cluster) -> Refusal | None:
     if cluster.inputs and cluster.outputs and not cluster.floats:
         return None
-    what = [n.name for n in cluster.floats] or ["constants only"]
-    got = f"floating point at {', '.join(what[:3])}"
+    floats = [n for n in cluster.floats if n.op == "output" or _is_real(n)]
+    if cluster.floats and not floats:
+        first = cluster.floats[0]
+        got = str(tensors_of(first)[0].dtype if tensors_of(first) else "a number")
+        return Refusal("operands and result quantized to int8", got.removeprefix("torch."))
+    got = f"floating point at {', '.join(n.name for n in floats[:3])}" if floats else ""
+    got = got or "constants only"
     return Refusal("operands and result quantized to int8", got, QUANTIZE_FIRST)
+
+
+def _is_real(node: Node) -> bool:
+    return any(t.is_floating_point() for t in tensors_of(node))
 
 
 def _check_same_target(config: str, given: Any) -> None:

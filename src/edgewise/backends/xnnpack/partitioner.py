@@ -26,6 +26,7 @@ from edgewise.backends.xnnpack.rows import all_rows, row_of
 from edgewise.edge.graph import is_call, is_getitem, is_size, may_be_empty, op_name, tensors_of
 from edgewise.edge.updates import partial_updates
 from edgewise.partition.delegate import is_delegate_call
+from edgewise.partition.following import WEIGHTS_WITH_OPERATOR
 from edgewise.partition.grouping import group
 from edgewise.partition.spec import (
     DELEGATE_INPUT,
@@ -202,7 +203,7 @@ class XnnpackPartitioner(Partitioner):
         """Whether all of a unit can be delegated; if not, notes a reason for each node."""
         if operator in constants:
             reader = next((op_name(user) for user in operator.users), "nobody")
-            refused[operator] = [Refusal("quantized weights go with their operator", reader)]
+            refused[operator] = [Refusal(WEIGHTS_WITH_OPERATOR, reader)]
         elif is_quantization(operator) and operator not in refused:
             reasons = self.refusals(operator, constants)  # it belongs to nobody
             if reasons and not is_getitem(operator):
