@@ -8,6 +8,7 @@ Needs transformers, which reads the folder; nothing is downloaded, no code of th
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import io
 import json
@@ -121,13 +122,7 @@ def open_folder(folder: str | Path, task: str | None, sequence_length: int | Non
         )
     if sequence_length is not None and (type(sequence_length) is not int or sequence_length < 1):
         raise ValueError(f"[compile] sequence_length must be 1 or more; got {sequence_length!r}")
-    try:
-        import transformers
-    except ModuleNotFoundError as missing:
-        raise ModuleNotFoundError(
-            "[compile] reading a folder needs transformers; got none; try pip install transformers",
-            name="transformers",
-        ) from missing
+    transformers = _transformers()
     config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
     kind = _kind(folder, task)
     with _quiet():
@@ -155,11 +150,20 @@ def open_folder(folder: str | Path, task: str | None, sequence_length: int | Non
     return made
 
 
+def _transformers() -> Any:
+    try:
+        return importlib.import_module("transformers")
+    except ModuleNotFoundError as missing:
+        raise ModuleNotFoundError(
+            "[compile] reading a folder needs transformers; got none; try pip install transformers",
+            name="transformers",
+        ) from missing
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without transformers' bars, which it draws wherever its output goes."""
-    from transformers.utils import logging
-
+    logging = _transformers().utils.logging
     was_shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
@@ -201,8 +205,7 @@ def _has_features(task: str, model: torch.nn.Module) -> bool:
 
 
 def _model(folder: Path, task: str, config: Any, kind: str) -> torch.nn.Module:
-    import transformers
-
+    transformers = _transformers()
     name = _CLASSES[task]
     if task == "automatic-speech-recognition" and config.is_encoder_decoder:
         name = "AutoModel"
@@ -251,10 +254,9 @@ def _scores(config: Any) -> str:
 def _text(
     folder: Path, task: str, config: Any, model: torch.nn.Module, wanted: int | None
 ) -> tuple[Description, dict[str, bytes]]:
-    import transformers
     from tokenizers import Tokenizer
 
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    tokenizer = _transformers().AutoTokenizer.from_pretrained(folder, local_files_only=True)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise ValueError(
@@ -323,8 +325,7 @@ def _pooling(folder: Path) -> tuple[str, bool]:
 
 
 def _picture(folder: Path, task: str, config: Any) -> tuple[Description, dict[str, bytes]]:
-    import transformers
-
+    transformers = _transformers()
     processor = transformers.AutoImageProcessor.from_pretrained(folder, local_files_only=True)
     settings = {k: v for k, v in processor.to_dict().items() if v is not None}
     plain = json.loads(json.dumps(settings, default=_plain))
@@ -351,8 +352,7 @@ def _plain(value: Any) -> Any:
 def _sound(
     folder: Path, task: str, config: Any, kind: str, wanted: int | None
 ) -> tuple[Description, dict[str, bytes]]:
-    import transformers
-
+    transformers = _transformers()
     extractor = transformers.AutoFeatureExtractor.from_pretrained(folder, local_files_only=True)
     settings = extractor.to_dict()
     rate = int(extractor.sampling_rate)
@@ -393,8 +393,7 @@ def _sound(
 
 def _characters(folder: Path) -> tuple[tuple[str, ...], int]:
     """By number, and the number of the blank. Special tokens read as nothing."""
-    import transformers
-
+    transformers = _transformers()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     vocabulary = tokenizer.get_vocab()
     told = [""] * (max(vocabulary.values()) + 1)
@@ -432,8 +431,7 @@ def _sample(description: Description) -> Any:
 
 def _check_processor(folder: Path, made: Folder, sample: Any) -> None:
     """ValueError if the folder's own processor makes something else of the sample."""
-    import transformers
-
+    transformers = _transformers()
     about = made.description
     if about.kind == "text":
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -151,7 +151,7 @@ def command(
         raise CliError(f"[--task] is for a folder of Hugging Face's; got {model}; try its folder")
     batches = None
     if folder is not None:
-        loaded = LoadedModel(model, Path(model), None)
+        loaded = LoadedModel(model, cast("Any", Path(model)), None)
         batches = raw_data(calibration, limit)
     else:
         with out.progress(f"loading {model}"):

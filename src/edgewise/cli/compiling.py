@@ -288,7 +288,8 @@ def _checked(model: LoadedModel, way: Way) -> Any:
 
     from edgewise.quantize.schemes import SCHEMES
 
-    if way.quantize is None or isinstance(model.model, (torch.nn.Module, Path)):
+    given: Any = model.model
+    if way.quantize is None or isinstance(given, (torch.nn.Module, Path)):
         return model.model
     if not SCHEMES[way.quantize].uses_pt2e or way.keep_float:
         raise CliError(

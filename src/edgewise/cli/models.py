@@ -52,7 +52,7 @@ class LoadedModel:
     file brings no inputs."""
 
     name: str
-    model: torch.nn.Module | ExportedProgram | Path
+    model: torch.nn.Module | ExportedProgram
     inputs: tuple[Any, ...] | None
     dynamic_shapes: Any = None
     keywords: Mapping[str, Any] = field(default_factory=dict)

@@ -216,6 +216,7 @@ class _Method:
         self._from[node] = [self._from[r][0] for r in returned if self._from.get(r)]
         tag = self._tag(nodes, path)
         estimates = self._report.estimates.get(tag)
+        estimates = _with_paths(estimates, path)
         self._delegates[index] = _delegate(lowered, opened, names, into, tag, estimates)
 
     def _tag(self, nodes: Sequence[Node], path: str) -> str:
@@ -264,6 +265,17 @@ class _Method:
                 weights=tuple(self._weights[n] for n in node.all_input_nodes if n in self._weights),
             )
         )
+
+
+def _with_paths(estimates: Estimates | None, path: str) -> Estimates | None:
+    """With the nodes of layers as they are called in the method."""
+    if estimates is None or not path:
+        return estimates
+    layers = [
+        {**one, "node": path + str(one["node"])} if one.get("node") else one
+        for one in estimates.layers
+    ]
+    return Estimates(estimates.source, estimates.figures, layers)
 
 
 def _delegate(

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edgewise.inspect.record import MethodRecord, ModuleRecord, NodeRecord, TensorRecord
+from edgewise.inspect.record import (
+    EstimateRecord,
+    MethodRecord,
+    ModuleRecord,
+    NodeRecord,
+    TensorRecord,
+)
 from edgewise.report.accuracy import Layers, figure
 from edgewise.report.simplify import simplify
 from edgewise.report.subject import Subject
@@ -46,6 +52,7 @@ def _method(
     for name, other in simple.stands_for.items():
         if name in times and other not in times:
             times[other] = times[name]
+    cycles = _cycles(method, simple.stands_for)
     nodes, counted = [], set[str]()
     for node in method.nodes:
         data = _node(node, index, modules.of(node))
@@ -58,6 +65,7 @@ def _method(
                 data["us"] = time
                 counted.add(node.name)
             data["with"] = [index[n] for n in others if n in index]
+        data["cycles"] = cycles.get(node.name)
         data["noise"] = layers.of(node)
         data["stored"] = simple.stored.get(node.name)
         nodes.append(_full(data))
@@ -77,7 +85,11 @@ def _method(
                     "payloadBytes": d.payload_bytes,
                     "weightBytes": d.weight_bytes,
                     "operations": len(d.payload),
-                    "estimates": {"source": d.estimates.source, "figures": d.estimates.figures}
+                    "estimates": {
+                        "source": d.estimates.source,
+                        "figures": d.estimates.figures,
+                        "layers": _layers(method, d.estimates, index, simple.stands_for),
+                    }
                     if d.estimates
                     else None,
                 }
@@ -92,6 +104,51 @@ def _method(
         "profile": _profile(profile),
         "accuracy": layers.summary(),
     }
+
+
+def _cycles(method: MethodRecord, stands_for: Mapping[str, str]) -> dict[str, int]:
+    """Of the compiler's estimates, by node."""
+    found: dict[str, int] = {}
+    for delegate in method.delegates:
+        for layer in delegate.estimates.layers if delegate.estimates else ():
+            name = _meant(method, layer, stands_for)
+            cycles = figure(layer.get("cycles"))
+            if name and cycles:
+                found[name] = found.get(name, 0) + int(cycles)
+    return found
+
+
+def _meant(method: MethodRecord, layer: Mapping[str, Any], stands_for: Mapping[str, str]) -> str:
+    """The node that a layer is for; one that multiplies, behind clamps, if the layer does."""
+    name = str(layer.get("node") or "")
+    name = stands_for.get(name, name)
+    node = method.by_name.get(name)
+    makers = {edge.target: edge.source for edge in reversed(method.edges)}
+    for _ in range(4):
+        if node is None or node.macs or not layer.get("MACs"):
+            break
+        before = method.by_name.get(makers.get(node.name, ""))
+        if before is None or before.delegate != node.delegate:
+            break
+        node = before
+        if node.macs:
+            return node.name
+    return name
+
+
+def _layers(
+    method: MethodRecord,
+    estimates: EstimateRecord,
+    index: Mapping[str, int],
+    stands_for: Mapping[str, str],
+) -> list[list[Any]]:
+    """[operator, cycles, multiply-accumulates, node or None] of each layer, the slowest first."""
+    rows: list[list[Any]] = []
+    for layer in estimates.layers:
+        cycles, macs = figure(layer.get("cycles")) or 0, figure(layer.get("MACs")) or 0
+        node = index.get(_meant(method, layer, stands_for))
+        rows.append([str(layer.get("operator", "")), cycles, macs, node])
+    return sorted(rows, key=lambda row: -row[1])
 
 
 def _profile(profile: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -26,8 +26,15 @@ class Simplified:
 
 
 def simplify(method: MethodRecord) -> Simplified:
-    """Takes out (de)quantizations that are folded into another node."""
-    gone = {n.name: n for n in method.nodes if n.folded_into and n.operator.startswith(_QUANTIZING)}
+    """Takes out (de)quantizations that are folded into another node, and, where a delegate's
+    payload does not tell, those inside of it: into what computes their operand, or reads them."""
+    into = {
+        n.name: n.folded_into
+        for n in method.nodes
+        if n.folded_into and n.operator.startswith(_QUANTIZING)
+    }
+    into.update(_inside(method, into))
+    gone = {n.name: n for n in method.nodes if n.name in into}
     if not gone:
         return Simplified(method)
     sources: dict[str, list[EdgeRecord]] = {}
@@ -46,7 +53,7 @@ def simplify(method: MethodRecord) -> Simplified:
                 edges[EdgeRecord(name, output, edge.target, edge.input)] = None
     weights: dict[str, list[WeightRecord]] = {}
     for node in gone.values():
-        weights.setdefault(node.folded_into, []).extend(node.weights)
+        weights.setdefault(into[node.name], []).extend(node.weights)
     nodes = [
         replace(n, weights=(*n.weights, *weights.get(n.name, ())))
         for n in method.nodes
@@ -57,7 +64,7 @@ def simplify(method: MethodRecord) -> Simplified:
         if edge.target in gone and gone[edge.target].operator.split(".")[1].startswith("quantize"):
             for name, _ in origin(edge):
                 stored[name] = _stored(gone[edge.target])
-    stands_for = {name: node.folded_into for name, node in gone.items()}
+    stands_for = into
     simple = replace(
         method,
         nodes=tuple(nodes),
@@ -68,6 +75,42 @@ def simplify(method: MethodRecord) -> Simplified:
         ),
     )
     return Simplified(simple, stored, stands_for)
+
+
+def _inside(method: MethodRecord, folded: Mapping[str, str]) -> dict[str, str]:
+    """By quantization inside of a delegate whose payload is closed, the node that it belongs to."""
+    closed = {number for number, one in enumerate(method.delegates) if not one.payload}
+    loose = {
+        n.name: n
+        for n in method.nodes
+        if n.delegate in closed and n.name not in folded and n.operator.startswith(_QUANTIZING)
+    }
+    readers: dict[str, list[str]] = {}
+    makers: dict[str, list[str]] = {}
+    for edge in method.edges:
+        readers.setdefault(edge.source, []).append(edge.target)
+        makers.setdefault(edge.target, []).append(edge.source)
+
+    def found(name: str, neighbours: Mapping[str, list[str]]) -> str:
+        """The nearest node of the same delegate that is no quantization; "" if there is none."""
+        pending, seen = list(neighbours.get(name, ())), {name}
+        while pending:
+            one = pending.pop(0)
+            if one in seen or one not in method.by_name:
+                continue
+            seen.add(one)
+            if one in loose:
+                pending += neighbours.get(one, ())
+            elif method.by_name[one].delegate == loose[name].delegate:
+                return one
+        return ""
+
+    into = {}
+    for name, node in loose.items():
+        is_quantize = node.operator.split(".")[1].startswith("quantize")
+        first, second = (makers, readers) if is_quantize else (readers, makers)
+        into[name] = found(name, first) or found(name, second)
+    return {name: target for name, target in into.items() if target}
 
 
 def _stored(node: NodeRecord) -> str:

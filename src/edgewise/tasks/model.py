@@ -87,7 +87,7 @@ class TaskModel(Model):
         """The same program with state of its own, at its first values."""
         return TaskModel(self._program, self._default, self._preparing)
 
-    def __call__(self, value: Any) -> Any:  # type: ignore[override]
+    def __call__(self, value: Any) -> Any:
         """The answer, or a list of answers for a list.
 
         value: a text (or a tuple of two), a picture (a path, a `PIL.Image`, an array of uint8) or a

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import ClassVar
@@ -35,7 +36,8 @@ class EthosUBackend(BackendDetails):
         edge_program: ExportedProgram, compile_specs: list[CompileSpec]
     ) -> PreprocessResult:
         spec = EthosUCompileSpec.from_list(compile_specs)
-        tosa = build(edge_program, spec.processor.family).serialize()
+        graph = build(edge_program, spec.processor.family)
+        tosa = graph.serialize()
         folder = _folder(spec, tosa)
         if folder is not None:
             (folder / "graph.tosa").write_bytes(tosa)
@@ -46,7 +48,9 @@ class EthosUBackend(BackendDetails):
         if folder is not None:
             figures = asdict(made.figures)
             (folder / "vela.json").write_text(json.dumps(figures, indent=1) + "\n")
-        return PreprocessResult(to_bytes(made.program), estimates=estimates(made.figures))
+        return PreprocessResult(
+            to_bytes(made.program), estimates=estimates(made.figures, graph.origins)
+        )
 
 
 def _folder(spec: EthosUCompileSpec, tosa: bytes) -> Path | None:
@@ -59,8 +63,8 @@ def _folder(spec: EthosUCompileSpec, tosa: bytes) -> Path | None:
     return folder
 
 
-def estimates(figures: vela.VelaFigures) -> Estimates:
-    """Vela's figures, for the delegation report."""
+def estimates(figures: vela.VelaFigures, origins: Mapping[str, str]) -> Estimates:
+    """Vela's figures, for the delegation report. origins: by tensor, the node it was made for."""
     known: dict[str, float] = {
         "cycles": figures.total_cycles,
         "NPU cycles": figures.npu_cycles,
@@ -80,6 +84,7 @@ def estimates(figures: vela.VelaFigures) -> Estimates:
             "cycles": layer.cycles,
             "NPU cycles": layer.npu_cycles,
             "MACs": layer.macs,
+            "node": origins.get(layer.name, ""),
         }
         for layer in figures.layers
     ]

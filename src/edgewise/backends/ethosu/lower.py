@@ -91,6 +91,7 @@ def build(program: ExportedProgram, family: str) -> Tosa:
         if node.op == "placeholder" and node not in constants:
             to.done[node] = input_tensor(builder, node)
         elif is_call(node) and node not in constants:
+            builder.tosa.origin = node.name
             try:
                 made = to.done[node] = lower_node(to, node)
             except Refused as refused:
@@ -99,6 +100,7 @@ def build(program: ExportedProgram, family: str) -> Tosa:
                     f"EthosUPartitioner accepts"
                 ) from refused
             _check_shape(node, made)
+    builder.tosa.origin = ""
     results: list[Node] = list(output_node(program.graph).args[0])  # type: ignore[arg-type]
     lying = [builder.in_order(to.plain(n), dim_order(fake(n))) for n in results]
     # Vela drops results that are another one, or an input, in another shape or order.

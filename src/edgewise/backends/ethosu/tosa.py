@@ -71,6 +71,9 @@ def identity(rank: int) -> Order:
 class Tosa:
     """Operators are added with their result's sizes; `serialize` gives the flatbuffer."""
 
+    origin = ""
+    """The program's node that is being lowered."""
+
     def __init__(self) -> None:
         self._ts = serializer()
         self._graph = self._ts.TosaSerializer(
@@ -83,10 +86,15 @@ class Tosa:
         """What was added, by name and in order."""
         self.inputs: list[Tensor] = []
         self.outputs: list[Tensor] = []
+        self.origins: dict[str, str] = {}
+        """By tensor, the node that it was made for."""
 
     def _name(self, stem: str) -> str:
         self._count += 1
-        return f"{stem}_{self._count}"
+        name = f"{stem}_{self._count}"
+        if self.origin:
+            self.origins[name] = self.origin
+        return name
 
     def input(self, dims: Sequence[int], dtype: str, order: Order) -> Tensor:
         made = Tensor(self._name("input"), tuple(dims), dtype, order)

@@ -2,6 +2,7 @@
 
 const METRICS = {
   us: { name: "Time", show: time, of: (n) => n.us || 0 },
+  cycles: { name: "NPU cycles, estimated", show: count, of: (n) => n.cycles || 0 },
   weights: { name: "Weights", show: bytes, of: (n) => n.weightBytes },
   macs: { name: "MACs", show: macs, of: (n) => n.macs || 0 },
   bytes: { name: "Bytes moved", show: bytes, of: (n) => n.bytes || 0 },
