@@ -66,6 +66,21 @@ Path("zoo.py").write_text(
 Path("plan.yaml").write_text("models: {tiny: zoo.py:tiny}\\nlatency: false\\n")
 """
 
+FOLDER = """
+from pathlib import Path
+import transformers
+
+words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "fine", "film", "."]
+Path("folder").mkdir()
+Path("folder/vocab.txt").write_text("\\n".join(words) + "\\n")
+transformers.BertTokenizer(vocab="folder/vocab.txt").save_pretrained("folder")
+config = transformers.BertConfig(
+    vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+    intermediate_size=16, max_position_embeddings=16,
+)
+transformers.BertForSequenceClassification(config).save_pretrained("folder")
+"""
+
 PRELUDES = {
     "README.md": NETWORK,
     "quantization.md": NETWORK,
@@ -73,6 +88,7 @@ PRELUDES = {
     "scale.md": NETWORK + PLAN,
     "runtime.md": SAVED + STATE,
     "ethosu.md": NETWORK,
+    "huggingface.md": FOLDER,
     "ethosu_simulator.md": TOSA,
     "neutron.md": NETWORK,
 }

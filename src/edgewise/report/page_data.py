@@ -118,6 +118,12 @@ def _cycles(method: MethodRecord, stands_for: Mapping[str, str]) -> dict[str, in
     return found
 
 
+def _multiplies(layer: Mapping[str, Any]) -> bool:
+    """Whether it is a product with weights, which clamps and quantizations may end."""
+    operator = str(layer.get("operator", ""))
+    return any(part in operator for part in ("Conv", "FullyConnected", "MatMul"))
+
+
 def _meant(method: MethodRecord, layer: Mapping[str, Any], stands_for: Mapping[str, str]) -> str:
     """The node that a layer is for; one that multiplies, behind clamps, if the layer does."""
     name = str(layer.get("node") or "")
@@ -125,7 +131,7 @@ def _meant(method: MethodRecord, layer: Mapping[str, Any], stands_for: Mapping[s
     node = method.by_name.get(name)
     makers = {edge.target: edge.source for edge in reversed(method.edges)}
     for _ in range(4):
-        if node is None or node.macs or not layer.get("MACs"):
+        if node is None or node.macs or not _multiplies(layer):
             break
         before = method.by_name.get(makers.get(node.name, ""))
         if before is None or before.delegate != node.delegate:
