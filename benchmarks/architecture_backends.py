@@ -40,7 +40,7 @@ SECONDS = 900
 def cell(name: str, backend: str, scheme: str | None) -> dict[str, Any]:
     """Figures of an architecture on a backend."""
     import edgewise
-    from edgewise.compiling import quantizer_of
+    from edgewise.lowering.compiling import quantizer_of
     from edgewise.quantize.flow import quantize_and_tell
     from edgewise.quantize.schemes import scheme_of
 

@@ -15,8 +15,9 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from edgewise._version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from edgewise.compiling import compile
     from edgewise.edge import EdgeCompileConfig
     from edgewise.emit import ExecutorchBackendConfig
     from edgewise.lowering import (
@@ -25,11 +26,10 @@ if TYPE_CHECKING:
         to_edge,
         to_edge_transform_and_lower,
     )
+    from edgewise.lowering.compiling import compile
     from edgewise.partition import DelegationReport
     from edgewise.profiling import profile
     from edgewise.runtime import load
-
-__version__ = "0.1.0"
 
 _HOME = {
     "DelegationReport": "edgewise.partition",
@@ -37,7 +37,7 @@ _HOME = {
     "EdgeProgramManager": "edgewise.lowering",
     "ExecutorchBackendConfig": "edgewise.emit",
     "ExecutorchProgramManager": "edgewise.lowering",
-    "compile": "edgewise.compiling",
+    "compile": "edgewise.lowering.compiling",
     "load": "edgewise.runtime",
     "profile": "edgewise.profiling",
     "to_edge": "edgewise.lowering",

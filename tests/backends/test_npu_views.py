@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import edgewise
-from edgewise.compiling import quantizer_of
+from edgewise.lowering.compiling import quantizer_of
 from edgewise.quantize.flow import quantize
 
 TARGETS = ["ethos-u55-128", "ethos-u65-256", "ethos-u85-256", "neutron-imxrt700-reference"]

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import edgewise
-from edgewise.compiling import quantizer_of
+from edgewise.lowering.compiling import quantizer_of
 from edgewise.quantize.flow import quantize
 
 TARGETS = [

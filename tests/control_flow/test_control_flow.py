@@ -15,7 +15,7 @@ from torch._higher_order_ops.map import map as map_rows
 
 import edgewise
 from edgewise.edge.bodies import graphs_within
-from edgewise.emit.program import JumpFalseCall
+from edgewise.format.program import JumpFalseCall
 from edgewise.partition.delegate import is_delegate_call
 from support import RUNTIMES, Fn, assert_close, eager, export, lower, operators, partitioners
 from support import run_ours as run
@@ -329,7 +329,7 @@ def test_weights_of_branches_are_stored_once() -> None:
 
 def test_a_loop_that_does_not_end_is_stopped() -> None:
     """A file is untrusted: a jump to itself must not hang the process."""
-    from edgewise.emit.file import read
+    from edgewise.format.file import read
     from edgewise.runtime import Runtime, UnsupportedError
 
     manager = lower(Fn(collatz), (torch.tensor(7),), partitioner=None)

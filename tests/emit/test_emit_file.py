@@ -14,10 +14,10 @@ import torch
 
 import edgewise
 from edgewise.emit import ExecutorchBackendConfig, MemoryPlanningConfig
-from edgewise.emit import program as pte
-from edgewise.emit.file import read
 from edgewise.emit.scalar_types import scalar_type
 from edgewise.errors import EmitError, InvalidGraphError, UnsupportedOperatorError
+from edgewise.format import program as pte
+from edgewise.format.file import read
 from support import Fn, assert_close, eager64, export, lower, partitioners, run_ours
 
 X = (torch.randn(3, 8),)

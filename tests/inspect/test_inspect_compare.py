@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 import edgewise
+from edgewise.accuracy.comparing import _as_exported, _chunks, _Native
+from edgewise.accuracy.matching import match
+from edgewise.accuracy.taps import find_taps, with_taps
 from edgewise.backends.xnnpack import XnnpackPartitioner, XNNPACKQuantizer
 from edgewise.inspect import compare
-from edgewise.inspect.comparing import _as_exported, _chunks, _Native
-from edgewise.inspect.matching import match
-from edgewise.inspect.taps import find_taps, with_taps
 from examples.models import MODELS
 
 SCHEMES = [None, "int8", "int8-dynamic", "int8-weight"]
@@ -282,7 +282,7 @@ def test_other_ways_to_lower_keep_where_they_come_from() -> None:
 def test_many_taps_are_spread_over_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     model, program = compiled("bert_small", "int8-dynamic")
     whole = compare(model, program, batches("bert_small", 1))
-    monkeypatch.setattr("edgewise.inspect.comparing.MOST_TAPS", 7)
+    monkeypatch.setattr("edgewise.accuracy.comparing.MOST_TAPS", 7)
     taps = find_taps(program.origin.programs["forward"])
     assert [len(c) for c in _chunks(taps)] == [7] * (len(taps) // 7) + [len(taps) % 7]
     assert compare(model, program, batches("bert_small", 1)).layers == whole.layers

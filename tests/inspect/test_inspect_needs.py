@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 import edgewise
-from edgewise.backends.xnnpack.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
 from edgewise.backends.xnnpack.passes.older_nodes import replace_newer
 from edgewise.emit import ExecutorchBackendConfig
 from edgewise.errors import EmitError

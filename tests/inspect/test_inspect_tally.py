@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from edgewise.inspect.tally import Tally, decibels
+from edgewise.accuracy.tally import Tally, decibels
 
 
 def tally(*pairs: tuple[list[float], list[float]]) -> Tally:

@@ -32,7 +32,7 @@ from edgewise.cli.output import Output
 from edgewise.cli.tables import table
 
 if TYPE_CHECKING:
-    from edgewise.inspect.comparison import Comparison
+    from edgewise.accuracy.comparison import Comparison
 
 
 def command(
@@ -121,7 +121,7 @@ def command(
 def _of_program(
     loaded: LoadedModel, program: Any, batches: Sequence[Any], layers: bool
 ) -> Comparison:
-    from edgewise.inspect.comparing import compare
+    from edgewise.accuracy.comparing import compare
 
     return compare(_module(loaded), program, batches, layers=layers)
 
@@ -140,10 +140,10 @@ def _of_file(
     import torch
     from torch.utils import _pytree as pytree
 
+    from edgewise.accuracy.comparison import Comparison
+    from edgewise.accuracy.comparison import Output as Compared
+    from edgewise.accuracy.tally import Tally
     from edgewise.cli.files import open_method
-    from edgewise.inspect.comparison import Comparison
-    from edgewise.inspect.comparison import Output as Compared
-    from edgewise.inspect.tally import Tally
 
     run = open_method(file, method, None, None)
     model = _module(loaded)
@@ -167,7 +167,7 @@ def _of_file(
 
 
 def _show(console: Console, found: Comparison, most: int, picture: Path | None) -> None:
-    from edgewise.inspect.tables import place, short_share
+    from edgewise.accuracy.tables import place, short_share
 
     console.print(f"{found.batches} batch{'es' * (found.batches != 1)}")
     rows = [

@@ -23,7 +23,8 @@ from torch.fx import Node
 
 from edgewise.edge.bodies import control_flow, graphs_within
 from edgewise.edge.graph import AUTO_FUNCTIONALIZED, op_name, tensors_of
-from edgewise.errors import InvalidGraphError, at_node
+from edgewise.edge.node_errors import at_node
+from edgewise.errors import InvalidGraphError
 
 aten = torch.ops.aten
 

@@ -16,8 +16,9 @@ from weakref import WeakKeyDictionary
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from edgewise.edge.node_errors import at_node
 from edgewise.edge.program import fake_mode
-from edgewise.errors import InvalidGraphError, at_node
+from edgewise.errors import InvalidGraphError
 
 _TOLD: WeakKeyDictionary[Any, set[Any]] = WeakKeyDictionary()
 """By shape environment, the symbols whose number a warning has told."""

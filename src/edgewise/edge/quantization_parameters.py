@@ -20,8 +20,9 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from edgewise.edge.graph import arguments, calls
+from edgewise.edge.node_errors import at_node
 from edgewise.edge.program import Constants
-from edgewise.errors import QuantizationError, at_node
+from edgewise.errors import QuantizationError
 
 _NAMESPACES = ("quantized_decomposed", "torchao", "quant")
 _SCALES = ("scale", "scales", "weight_scales")

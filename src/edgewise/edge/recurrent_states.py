@@ -13,7 +13,8 @@ import torch
 from torch.export import ExportedProgram
 
 from edgewise.edge.graph import arguments, calls
-from edgewise.errors import InvalidGraphError, at_node
+from edgewise.edge.node_errors import at_node
+from edgewise.errors import InvalidGraphError
 
 _LSTMS = (torch.ops.aten.lstm.input, torch.ops.aten.lstm.data)
 

@@ -26,11 +26,12 @@ from torch.fx import GraphModule, Node
 
 from edgewise.edge.bodies import COND, WHILE_LOOP, ControlFlow, body_of, control_flow
 from edgewise.edge.layout import dim_order
-from edgewise.emit import program as pte
+from edgewise.edge.node_errors import at_node
 from edgewise.emit.emitter import MethodEmitter
 from edgewise.emit.out_variants import SYMBOLIC
 from edgewise.emit.shapes import DYNAMIC_BOUND, STATIC
-from edgewise.errors import EmitError, at_node
+from edgewise.errors import EmitError
+from edgewise.format import program as pte
 
 aten = torch.ops.aten
 

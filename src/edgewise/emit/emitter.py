@@ -22,11 +22,9 @@ from edgewise.edge.graph import (
     source_line,
 )
 from edgewise.edge.layout import dim_order
+from edgewise.edge.node_errors import as_users, at_node
 from edgewise.edge.program import Constants, output_node, tensor_bytes, tensor_of, written_state
-from edgewise.emit import program as pte
 from edgewise.emit.config import ExecutorchBackendConfig
-from edgewise.emit.constants import ConstantTable
-from edgewise.emit.data_file import DEFAULT_NAME, DataFile, TensorLayout
 from edgewise.emit.in_place import is_row_update, plan_in_place
 from edgewise.emit.lifetimes import FOREVER, Lifetimes
 from edgewise.emit.memory import MemoryPlan, plan_memory
@@ -41,8 +39,11 @@ from edgewise.emit.out_variants import (
 from edgewise.emit.scalar_types import check_types, scalar_type
 from edgewise.emit.shapes import DYNAMIC_UNBOUND, has_unbounded_inputs, upper_bounds
 from edgewise.emit.shared_state import ARENA, SharedState
-from edgewise.errors import EmitError, UnsupportedOperatorError, as_users, at_node
+from edgewise.errors import EmitError, UnsupportedOperatorError
 from edgewise.flatbuffer import Table
+from edgewise.format import program as pte
+from edgewise.format.constants import ConstantTable
+from edgewise.format.data_file import DEFAULT_NAME, DataFile, TensorLayout
 from edgewise.partition.delegate import LoweredBackendModule, is_delegate_call
 
 AddPayload = Callable[[LoweredBackendModule], pte.BackendDelegate]

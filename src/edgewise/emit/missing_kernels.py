@@ -10,8 +10,9 @@ import torch
 from torch.fx import Node
 
 from edgewise.edge.graph import is_call, is_getitem
+from edgewise.edge.node_errors import at_node
 from edgewise.emit.out_variants import SYMBOLIC, out_variant
-from edgewise.errors import UnsupportedOperatorError, at_node
+from edgewise.errors import UnsupportedOperatorError
 from edgewise.partition.delegate import is_delegate_call
 
 

@@ -8,7 +8,8 @@ import torch
 from torch.fx import Node
 
 from edgewise.edge.graph import tensors_of
-from edgewise.errors import EmitError, at_node
+from edgewise.edge.node_errors import at_node
+from edgewise.errors import EmitError
 
 _NUMBERS: dict[torch.dtype, int] = {
     torch.uint8: 0,

@@ -14,8 +14,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from edgewise.emit.file import read
-from edgewise.emit.program import KernelCall, Program, Tensor
+from edgewise.format.file import read
+from edgewise.format.program import KernelCall, Program, Tensor
 from edgewise.releases import KNOWN, Release, Target, shown
 
 _UNBOUNDED = 2

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from edgewise.emit.file import ReadFile, read
-from edgewise.emit.program import ExecutionPlan, Tensor
+from edgewise.format.file import ReadFile, read
+from edgewise.format.program import ExecutionPlan, Tensor
 from edgewise.inspect.contents import (
     Contents,
     DelegateContents,
@@ -272,7 +272,7 @@ def _delegate(delegate: Any, parsed: ReadFile, named: dict[str, memoryview]) -> 
 
 
 def _data_file(data: memoryview) -> Contents:
-    from edgewise.emit.data_file import read_named
+    from edgewise.format.data_file import read_named
 
     named = {key: len(blob) for key, blob in read_named(data).items()}
     total = sum(named.values())

@@ -7,7 +7,8 @@ keeps what was decided and why.
 
 from edgewise.partition.delegate import LoweredBackendModule, call_delegate
 from edgewise.partition.grouping import group
-from edgewise.partition.report import DelegationReport, NodeReport
+from edgewise.partition.report import DelegationReport
+from edgewise.partition.report_data import NodeReport
 from edgewise.partition.spec import (
     TAG,
     BackendDetails,

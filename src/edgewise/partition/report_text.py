@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from edgewise.partition.report import (
-    DelegationReport,
+from edgewise.partition.report_data import (
     NodeReport,
     RefusalReport,
+    ReportData,
     Unquantized,
 )
 
@@ -38,7 +38,7 @@ class _Group:
         return any(n.splits for n in self.pieces)
 
 
-def render(report: DelegationReport, limit: int = 12) -> str:
+def render(report: ReportData, limit: int = 12) -> str:
     """What each backend runs, then the refused operators by reason, the costliest first."""
     delegates = len(report.delegates)
     lines = [
@@ -71,7 +71,7 @@ def render(report: DelegationReport, limit: int = 12) -> str:
     return "\n".join(lines)
 
 
-def _places(report: DelegationReport) -> list[str]:
+def _places(report: ReportData) -> list[str]:
     total = {q: max(1, sum(getattr(n, q) for n in report.nodes)) for q in ("macs", "bytes")}
     rows = [("runs on", "delegates", "nodes", "MACs", "bytes moved")]
     backends = sorted({n.backend for n in report.nodes if n.partition})
@@ -95,7 +95,7 @@ def _places(report: DelegationReport) -> list[str]:
     ]
 
 
-def _notes(report: DelegationReport) -> list[str]:
+def _notes(report: ReportData) -> list[str]:
     """What backends say of nodes that they took."""
     counts = Counter(note for node in report.nodes for note in dict.fromkeys(node.notes))
     return [
@@ -105,7 +105,7 @@ def _notes(report: DelegationReport) -> list[str]:
     ]
 
 
-def _unquantized(report: DelegationReport) -> list[str]:
+def _unquantized(report: ReportData) -> list[str]:
     """What was asked of a scheme and not done, by reason."""
     lines = []
     for reason, found in _by_reason(report.unquantized).items():
@@ -128,7 +128,7 @@ def _by_reason(unquantized: Sequence[Unquantized]) -> dict[str, list[Unquantized
     return found
 
 
-def _releases(report: DelegationReport) -> list[str]:
+def _releases(report: ReportData) -> list[str]:
     """What runs the file, and what it took to make it so."""
     lines = [f"runs on {report.runs_on}"] if report.uses else []
     for use in report.uses:
@@ -138,7 +138,7 @@ def _releases(report: DelegationReport) -> list[str]:
     return lines
 
 
-def _missing_kernels(report: DelegationReport) -> list[str]:
+def _missing_kernels(report: ReportData) -> list[str]:
     """What cannot run before its kernel is registered, by kernel."""
     lines = []
     sources = {n.name: n.source for n in report.nodes}
@@ -152,7 +152,7 @@ def _missing_kernels(report: DelegationReport) -> list[str]:
     return lines
 
 
-def _estimates(report: DelegationReport) -> list[str]:
+def _estimates(report: ReportData) -> list[str]:
     """What compilers expect of each delegate; the figures have units in their names."""
     lines = []
     for tag, found in report.estimates.items():
@@ -161,7 +161,7 @@ def _estimates(report: DelegationReport) -> list[str]:
     return lines
 
 
-def _groups(report: DelegationReport) -> list[_Group]:
+def _groups(report: ReportData) -> list[_Group]:
     """By operator and rules; the pieces of one that was not kept whole count as that."""
     groups: dict[tuple[str, ...], _Group] = {}
     for node in report.refused:

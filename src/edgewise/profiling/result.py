@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgewise.files import read_json, write_text
+from edgewise.profiling.machine import machine
+from edgewise.profiling.overhead import overhead
 from edgewise.profiling.places import Place, Places
 from edgewise.profiling.runs import MethodRuns
 from edgewise.profiling.summary import Grouping, MethodSummary, Row, Stats, summarize
+from edgewise.profiling.table import table
+from edgewise.profiling.trace import trace
 
 if TYPE_CHECKING:
     from edgewise.inspect.record import MethodRecord, ProgramRecord
@@ -55,8 +59,6 @@ class Profile:
                 needs the program's record.
             top: so many rows of each method; None: all.
         """
-        from edgewise.profiling.table import table
-
         estimates = [_estimates(self._record_of(runs)) for runs in self.methods]
         measured = self.origin == "edgewise"
         return table(self.summaries(), by, top, estimates, measured)
@@ -66,8 +68,6 @@ class Profile:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; docs/profiling.md has the fields. Times in microseconds."""
-        from edgewise.profiling.machine import machine
-
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -82,8 +82,6 @@ class Profile:
 
     def save_trace(self, path: str | Path) -> None:
         """Writes every run as a Chrome trace, which Perfetto and chrome://tracing open."""
-        from edgewise.profiling.trace import trace
-
         pairs = [(runs, Places(self._record_of(runs))) for runs in self.methods]
         write_text(path, json.dumps(trace(pairs)) + "\n")
 
@@ -143,16 +141,6 @@ def read_profile(path: str | Path) -> dict[str, Any]:
             f"[profile] {path} must have version {VERSION}; got {found.get('version')!r}"
         )
     return found
-
-
-def overhead(summary: MethodSummary) -> float:
-    """Microseconds that recording adds to a run: its events by what one costs on this machine,
-    measured now. benchmarks/profiling.py measures it on whole models."""
-    from edgewise.runtime import _native
-
-    events = sum(len(run.events) for run in summary.runs.runs)
-    cost = min(_native.profile_cost() for _ in range(5))  # the others were disturbed
-    return events / max(len(summary.runs.runs), 1) * cost / 1e3
 
 
 def _find(path: str) -> ProgramRecord | None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from edgewise.profiling.result import overhead
+from edgewise.profiling.overhead import overhead
 from edgewise.profiling.summary import Grouping, MethodSummary, Row, Stats
 
 _WIDEST = 46

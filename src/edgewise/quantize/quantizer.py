@@ -10,7 +10,7 @@ import torch
 from torch.fx import GraphModule, Node
 from typing_extensions import Self
 
-from edgewise.errors import as_users, internal_errors
+from edgewise.edge.node_errors import as_users, internal_errors
 from edgewise.quantize._torchao import (
     Q_ANNOTATION_KEY,
     FakeQuantize,

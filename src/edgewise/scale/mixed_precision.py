@@ -22,7 +22,6 @@ from typing import Any
 
 import torch
 
-from edgewise.scale.combine import StageFailed, Tasks, known_data, one
 from edgewise.scale.drive import Drive, Job
 from edgewise.scale.engine import Engine
 from edgewise.scale.models import keep
@@ -30,6 +29,7 @@ from edgewise.scale.plan import Combination, DataSpec, ModelSpec, Plan, Search, 
 from edgewise.scale.searching import Found, Trial, choose
 from edgewise.scale.store import Store
 from edgewise.scale.sweeping import engine_for
+from edgewise.scale.tasks import StageFailed, Tasks, known_data, one
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from edgewise.scale.combine import Tasks, row_of
+from edgewise.scale.combine import row_of
 from edgewise.scale.measure import cpu
 from edgewise.scale.plan import Combination, Plan
 from edgewise.scale.store import Store
+from edgewise.scale.tasks import Tasks
 
 
 @dataclass(frozen=True)
@@ -67,12 +68,12 @@ def _count(limit: int | None) -> str:
 
 def _not_installed(backend: str) -> str:
     if backend.startswith("ethos-u"):
-        from edgewise.backends.ethosu.extra import vela_folder
+        from edgewise.backends.ethosu.lowering.extra import vela_folder
 
         if vela_folder() is None:
             return "Vela is not installed; try pip install 'edgewise[ethosu]'"
     if backend.startswith("neutron-") and not backend.endswith("-reference"):
-        from edgewise.backends.neutron.converter import find_converter
+        from edgewise.backends.neutron.lowering.converter import find_converter
 
         if find_converter(None) is None:
             return f"NXP's converter is not installed; try {backend}-reference"

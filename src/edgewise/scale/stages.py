@@ -59,7 +59,7 @@ def samples(arguments: Arguments, context: Context) -> Iterator[Any]:
 
 def build(arguments: Arguments, context: Context) -> dict[str, Any]:
     """Exports, quantizes, lowers and writes a program, and its report."""
-    from edgewise.compiling import compile
+    from edgewise.lowering.compiling import compile
 
     model, inputs = restore(arguments["model"], context)
     quantize = arguments["quantize"]
@@ -131,9 +131,9 @@ def measure(arguments: Arguments, context: Context) -> dict[str, Any]:
 
 def sensitivity(arguments: Arguments, context: Context) -> dict[str, Any]:
     """The modules of a model that is to be quantized, the most sensitive first."""
-    from edgewise.compiling import quantizer_of
-    from edgewise.inspect.sensitivity import simulate
-    from edgewise.inspect.suggesting import rank_modules
+    from edgewise.accuracy.sensitivity import simulate
+    from edgewise.accuracy.suggesting import rank_modules
+    from edgewise.lowering.compiling import quantizer_of
     from edgewise.quantize.calibration import as_batch
     from edgewise.quantize.schemes import scheme_of
 

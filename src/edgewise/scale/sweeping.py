@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgewise.scale.combine import Row, Tasks, row_of
+from edgewise.scale.combine import Row, row_of
 from edgewise.scale.drive import Drive
 from edgewise.scale.engine import Engine
 from edgewise.scale.measure import cpu
@@ -20,10 +20,11 @@ from edgewise.scale.rows import Tables
 from edgewise.scale.store import Store
 from edgewise.scale.supervisor import Context
 from edgewise.scale.task import Outcome, Task
+from edgewise.scale.tasks import Tasks
 
 PRELOAD = (
     "edgewise.scale.stages",
-    "edgewise.backends.ethosu.partitioner",
+    "edgewise.backends.ethosu.lowering.partitioner",
     "edgewise.report",
     "edgewise.scale.warm:lowering",
 )

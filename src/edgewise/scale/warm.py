@@ -17,7 +17,7 @@ def lowering() -> None:
     import torch
     from tqdm import tqdm
 
-    from edgewise.compiling import compile
+    from edgewise.lowering.compiling import compile
     from edgewise.quantize.schemes import SCHEMES
 
     tqdm.monitor_interval = 0  # its bars would start a thread

@@ -14,8 +14,9 @@ from ethosu_reference import SPECS, quantized
 from torch import nn
 
 import edgewise
-from edgewise.backends.ethosu import EthosUCompileSpec, EthosUPartitioner, trial, vela
-from edgewise.backends.ethosu.trial import offenders
+from edgewise.backends.ethosu import EthosUCompileSpec, EthosUPartitioner
+from edgewise.backends.ethosu.lowering import trial, vela
+from edgewise.backends.ethosu.lowering.trial import offenders
 from edgewise.partition.spec import Refusal
 from support import Fn, export, run_ours
 
@@ -234,7 +235,9 @@ def test_what_was_tried_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_partition_that_was_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another partitioner's, say: Vela refuses it once it is compiled."""
-    monkeypatch.setattr("edgewise.backends.ethosu.partitioner.refusal_of", lambda *asked: None)
+    monkeypatch.setattr(
+        "edgewise.backends.ethosu.lowering.partitioner.refusal_of", lambda *asked: None
+    )
     function = Fn(lambda x: torch.sigmoid(torch.tanh(x).permute(1, 0)) + 1)
     program = quantized(function, (image(70000, 2),))
     spec = EthosUCompileSpec("ethos-u55-128")

@@ -14,11 +14,11 @@ from ethosu_reference import SPECS, assert_simulated, compare, partitioned, part
 import edgewise
 from closeness import assert_bounded
 from edgewise.backends.ethosu import EthosUCompileSpec, EthosUPartitioner
-from edgewise.backends.ethosu.accuracy import ONE_SCALE
-from edgewise.backends.ethosu.builder import Builder
-from edgewise.backends.ethosu.quant import Quant, table_int8
+from edgewise.backends.ethosu.lowering.accuracy import ONE_SCALE
+from edgewise.backends.ethosu.lowering.builder import Builder
+from edgewise.backends.ethosu.lowering.quant import Quant, table_int8
+from edgewise.backends.ethosu.lowering.tosa import INT32, Dry
 from edgewise.backends.ethosu.rows import all_rows
-from edgewise.backends.ethosu.tosa import INT32, Dry
 from support import run_ours
 
 

@@ -16,7 +16,8 @@ pytest.importorskip("tosa_serializer", reason="extra [ethosu]")
 from tosa_cases import conv2d
 from tosa_graph import TosaGraph, attribute
 
-from edgewise.backends.ethosu import payload, vela
+from edgewise.backends.ethosu import payload
+from edgewise.backends.ethosu.lowering import vela
 from edgewise.backends.ethosu.payload import NpuProgram, NpuTensor
 from edgewise.backends.ethosu.simulator import NpuError, Simulator
 

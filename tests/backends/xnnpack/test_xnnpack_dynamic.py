@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch.export import Dim
 from xnnpack_cases import t
 
-from edgewise.backends.xnnpack import reshape
+from edgewise.backends.xnnpack.lowering import reshape
 from edgewise.edge.sizes import broadcast, divides, groups, same
 from support import (
     DEEP,

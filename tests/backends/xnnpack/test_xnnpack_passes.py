@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from edgewise.backends.xnnpack.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
 from edgewise.backends.xnnpack.passes import PASSES
 from edgewise.backends.xnnpack.passes.drop_dead import drop_dead
 from edgewise.backends.xnnpack.passes.fuse_clamp import fuse_clamp

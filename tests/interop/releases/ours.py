@@ -13,7 +13,7 @@ from worker import compare, in_child, write_record
 import edgewise
 from edgewise.backends.xnnpack import XnnpackPartitioner
 from edgewise.emit import ExecutorchBackendConfig
-from edgewise.emit.data_file import DEFAULT_NAME
+from edgewise.format.data_file import DEFAULT_NAME
 from edgewise.runtime import Runtime
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edgewise.backends.ethosu import vela
+from edgewise.backends.ethosu.lowering import vela
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edgewise.backends.neutron.artifacts import NeutronArtifacts
+from edgewise.backends.neutron.lowering.artifacts import NeutronArtifacts
 from edgewise.errors import PartitionError
 
 ALIGNMENT = 16

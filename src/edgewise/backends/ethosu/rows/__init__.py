@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from torch.fx import Node
 
+from edgewise.backends.ethosu.lowering.table import BY_TARGET, ROWS, OpRow
 from edgewise.backends.ethosu.rows import (
     arithmetic,
     bits,
@@ -19,7 +20,6 @@ from edgewise.backends.ethosu.rows import (
     shape,
     softmax,
 )
-from edgewise.backends.ethosu.table import BY_TARGET, ROWS, OpRow
 
 
 def all_rows() -> Sequence[OpRow]:

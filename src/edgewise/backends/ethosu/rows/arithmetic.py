@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.quant import Quant, is_mask
-from edgewise.backends.ethosu.rows.functions import mapped
-from edgewise.backends.ethosu.table import (
+from edgewise.backends.ethosu.lowering.quant import Quant, is_mask
+from edgewise.backends.ethosu.lowering.table import (
     ANY,
     STORED,
     Args,
@@ -20,8 +19,8 @@ from edgewise.backends.ethosu.table import (
     OpRow,
     add_row,
 )
-from edgewise.backends.ethosu.tosa import INT8, INT32, Tensor
-from edgewise.backends.ethosu.values import (
+from edgewise.backends.ethosu.lowering.tosa import INT8, INT32, Tensor
+from edgewise.backends.ethosu.lowering.values import (
     Combined,
     Constant,
     Mapped,
@@ -31,6 +30,7 @@ from edgewise.backends.ethosu.values import (
     Sums,
     clamped,
 )
+from edgewise.backends.ethosu.rows.functions import mapped
 from edgewise.edge.graph import fake, shape_of
 
 aten = torch.ops.aten

@@ -7,11 +7,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.accuracy import within
-from edgewise.backends.ethosu.rows.reductions import dims_reduced
-from edgewise.backends.ethosu.rows.selection import NO_BOOL
-from edgewise.backends.ethosu.rows.shape import sizes
-from edgewise.backends.ethosu.table import (
+from edgewise.backends.ethosu.lowering.accuracy import within
+from edgewise.backends.ethosu.lowering.table import (
     ANY,
     Args,
     Ask,
@@ -21,7 +18,10 @@ from edgewise.backends.ethosu.table import (
     Refused,
     add_row,
 )
-from edgewise.backends.ethosu.tosa import BOOL, Tensor
+from edgewise.backends.ethosu.lowering.tosa import BOOL, Tensor
+from edgewise.backends.ethosu.rows.reductions import dims_reduced
+from edgewise.backends.ethosu.rows.selection import NO_BOOL
+from edgewise.backends.ethosu.rows.shape import sizes
 from edgewise.edge.graph import fake
 from edgewise.partition.spec import Refusal
 

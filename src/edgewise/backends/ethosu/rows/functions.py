@@ -9,8 +9,15 @@ import torch
 from torch.fx import Node
 from torch.fx.node import map_arg
 
-from edgewise.backends.ethosu.table import FUNCTION, Args, Lowering, OpRow, Refused, add_row
-from edgewise.backends.ethosu.values import Mapped, Real, Stored
+from edgewise.backends.ethosu.lowering.table import (
+    FUNCTION,
+    Args,
+    Lowering,
+    OpRow,
+    Refused,
+    add_row,
+)
+from edgewise.backends.ethosu.lowering.values import Mapped, Real, Stored
 from edgewise.edge.graph import shape_of
 from edgewise.partition.spec import Refusal
 

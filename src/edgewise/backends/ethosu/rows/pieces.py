@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.rows.shape import moved, sizes
-from edgewise.backends.ethosu.table import (
+from edgewise.backends.ethosu.lowering.table import (
     ANY,
     Args,
     Ask,
@@ -19,8 +18,9 @@ from edgewise.backends.ethosu.table import (
     Value,
     add_row,
 )
-from edgewise.backends.ethosu.tosa import Tensor
-from edgewise.backends.ethosu.values import Combined
+from edgewise.backends.ethosu.lowering.tosa import Tensor
+from edgewise.backends.ethosu.lowering.values import Combined
+from edgewise.backends.ethosu.rows.shape import moved, sizes
 from edgewise.edge.graph import fake
 
 aten = torch.ops.aten

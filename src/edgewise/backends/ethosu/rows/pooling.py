@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.builder import Builder
-from edgewise.backends.ethosu.quant import Quant, is_dequantize, is_quantize
-from edgewise.backends.ethosu.rows.shape import sizes
-from edgewise.backends.ethosu.table import (
+from edgewise.backends.ethosu.lowering.builder import Builder
+from edgewise.backends.ethosu.lowering.quant import Quant, is_dequantize, is_quantize
+from edgewise.backends.ethosu.lowering.table import (
     ANY,
     Args,
     Ask,
@@ -22,8 +21,9 @@ from edgewise.backends.ethosu.table import (
     Value,
     add_row,
 )
-from edgewise.backends.ethosu.tosa import INT8, Tensor
-from edgewise.backends.ethosu.values import Combined, Real, Stored, Sums
+from edgewise.backends.ethosu.lowering.tosa import INT8, Tensor
+from edgewise.backends.ethosu.lowering.values import Combined, Real, Stored, Sums
+from edgewise.backends.ethosu.rows.shape import sizes
 from edgewise.edge.graph import fake
 from edgewise.partition.constraints import only_first, rank
 

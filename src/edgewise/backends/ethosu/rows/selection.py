@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.accuracy import within
-from edgewise.backends.ethosu.constants import IntegerConstants
-from edgewise.backends.ethosu.rows.shape import MOST_PIECES, moved, sizes
-from edgewise.backends.ethosu.table import (
+from edgewise.backends.ethosu.lowering.accuracy import within
+from edgewise.backends.ethosu.lowering.constants import IntegerConstants
+from edgewise.backends.ethosu.lowering.table import (
     ANY,
     Args,
     Ask,
@@ -23,8 +22,9 @@ from edgewise.backends.ethosu.table import (
     Value,
     add_row,
 )
-from edgewise.backends.ethosu.tosa import BOOL, INT32, Tensor, identity
-from edgewise.backends.ethosu.values import Combined, Real, Stored
+from edgewise.backends.ethosu.lowering.tosa import BOOL, INT32, Tensor, identity
+from edgewise.backends.ethosu.lowering.values import Combined, Real, Stored
+from edgewise.backends.ethosu.rows.shape import MOST_PIECES, moved, sizes
 from edgewise.edge.graph import fake
 from edgewise.partition.spec import Refusal
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edgewise.backends.xnnpack.graph import Graph
+from edgewise.backends.xnnpack.lowering.graph import Graph
 from edgewise.backends.xnnpack.passes.drop_dead import drop_dead
 from edgewise.backends.xnnpack.passes.dynamic_kernels import use_dynamic_kernels
 from edgewise.backends.xnnpack.passes.fold_affine import fold_affine

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewise.backends.xnnpack.graph import Graph, Value
+from edgewise.backends.xnnpack.lowering.graph import Graph, Value
 
 
 def drop_dead(graph: Graph) -> bool:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import torch
 
-from edgewise.backends.xnnpack.graph import Graph, Node, Value
-from edgewise.backends.xnnpack.quant import (
+from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.lowering.quant import (
     BLOCK_MULTIPLE,
     SMALLEST_BLOCK,
     PerBlock,

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import torch
 
-from edgewise.backends.xnnpack.graph import Graph, Node, Value
-from edgewise.backends.xnnpack.quant import scaled
+from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.lowering.quant import scaled
 
 
 def fold_affine(graph: Graph) -> bool:

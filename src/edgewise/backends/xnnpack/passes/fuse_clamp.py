@@ -6,7 +6,7 @@ result. Two clamps in a row become their intersection.
 
 from __future__ import annotations
 
-from edgewise.backends.xnnpack.graph import Graph, Node
+from edgewise.backends.xnnpack.lowering.graph import Graph, Node
 
 TAKES_RANGE = {
     "Add",

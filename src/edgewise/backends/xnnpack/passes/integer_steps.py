@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import math
 
-from edgewise.backends.xnnpack.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.lowering.quant import INTEGERS, PerTensor
 from edgewise.backends.xnnpack.passes.move_quantization import (
     is_dequantize,
     is_quantize,
     move_quantization,
 )
-from edgewise.backends.xnnpack.quant import INTEGERS, PerTensor
 
 
 def quantize_steps(graph: Graph) -> bool:

@@ -5,7 +5,7 @@ Requires nothing. Leaves the earlier reshape in place where somebody else reads 
 
 from __future__ import annotations
 
-from edgewise.backends.xnnpack.graph import Graph, Value
+from edgewise.backends.xnnpack.lowering.graph import Graph, Value
 
 
 def merge_reshapes(graph: Graph) -> bool:

@@ -22,8 +22,8 @@ from collections import Counter
 
 import torch
 
-from edgewise.backends.xnnpack.graph import Graph, Node, Value
-from edgewise.backends.xnnpack.quant import PerTensor, Quant, dequantize
+from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.lowering.quant import PerTensor, Quant, dequantize
 
 MOVERS = {
     "StaticReshape",

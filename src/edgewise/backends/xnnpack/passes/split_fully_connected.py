@@ -15,8 +15,8 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from edgewise.backends.xnnpack.graph import Graph, Node, Value
-from edgewise.backends.xnnpack.quant import rows_of
+from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.lowering.quant import rows_of
 from edgewise.edge.graph import Dim
 from edgewise.edge.sizes import same, same_sizes, symbolic_sizes
 

@@ -16,11 +16,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
-from edgewise.backends.xnnpack.builder import Ref
-from edgewise.backends.xnnpack.graph import KEEP_DIMS
+from edgewise.backends.xnnpack.lowering.builder import Ref
+from edgewise.backends.xnnpack.lowering.graph import KEEP_DIMS
+from edgewise.backends.xnnpack.lowering.table import Lowering
 from edgewise.backends.xnnpack.rows.normalization import mean_of_last
 from edgewise.backends.xnnpack.rows.windows import pad, pool
-from edgewise.backends.xnnpack.table import Lowering
 from edgewise.edge.graph import Dim
 from edgewise.edge.orders import identity
 from edgewise.edge.sizes import symbolic_sizes

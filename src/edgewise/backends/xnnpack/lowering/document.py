@@ -1,0 +1,67 @@
+"""The operator table as Markdown, made from the rows.
+
+python -m edgewise.backends.xnnpack.lowering.document > docs/xnnpack-operators.md
+"""
+
+from __future__ import annotations
+
+from edgewise.backends.xnnpack.lowering.quant import MAX_RANK
+from edgewise.backends.xnnpack.lowering.table import OpRow
+from edgewise.backends.xnnpack.rows import all_rows
+from edgewise.backends.xnnpack.rows.quantization import QUANTIZED, accuracies
+from edgewise.partition.accuracy import shown
+
+_HEAD = f"""# Operators of the XNNPACK backend
+
+Made from the rows of `edgewise.backends.xnnpack.rows` by
+`python -m edgewise.backends.xnnpack.lowering.document`; a test fails if it is stale.
+
+For every row: sizes may be symbolic (`torch.export.Dim`) unless a rule says that they are
+static, tensors have elements and at most {MAX_RANK} dimensions, and at least one operand is
+computed. A node that breaks a rule is refused, with the rule and what was found in the
+delegation report, and runs on the runtime's own kernels.
+
+"Accuracy" bounds the error of every element, against PyTorch in float64. "ulp": units in the last
+place of the exact result. "eps terms": the type's epsilon times the sum of the magnitudes of the
+terms, which for a sum are its summands, and in general x dy/dx for each input and parameter x:
+what is lost where they cancel. A number alone is absolute. In float32 numbers below 1.2e-38 count
+as zero, where they are read and where they are written. Integers are compared with what
+dequantizing, computing in float32 and quantizing gives. Tests hold every row to its bound.
+
+"Special values" says where a row gives something else than PyTorch for NaN, infinities, zeros and
+the largest numbers, on some CPU; tests run the elementwise rows at such values with SSE4, AVX2 and
+AVX-512. Products of matrices, convolutions and pooling may pass over a NaN or make it an
+infinity. A program that computes with NaN on purpose should leave those operators out of
+`configs`.
+
+Weights in 8 or 4 bits under activations in floating point stay integers in the file. Linear
+layers in float32 with a scale for each output channel run so on both runtimes. Of convolutions,
+of linear layers in float16 or with 4-bit weights in groups, this project's runtime expands the
+weights to float32 when it loads the file; ExecuTorch's refuses the file, and the delegation
+report says so.
+
+"""
+_COLUMNS = (
+    *("operator", "operators of torch", "data types", "quantized", "constraints"),
+    *("computed as", "accuracy", "special values"),
+)
+
+
+def markdown() -> str:
+    head = f"| {' | '.join(_COLUMNS)} |\n{'|---' * len(_COLUMNS)}|\n"
+    return _HEAD + head + "".join(_line(row) for row in sorted(all_rows(), key=lambda r: r.name))
+
+
+def _line(row: OpRow) -> str:
+    targets = ", ".join(f"`{t}`".replace("aten.", "") for t in row.targets)
+    types = ", ".join(str(t).removeprefix("torch.") for t in row.dtypes)
+    rules = "; ".join(c.rule for c in row.constraints)
+    quantized = QUANTIZED.get(row.name, "")
+    special = "; ".join(d.text for d in row.deviations)
+    bounds = shown(accuracies(row))
+    cells = (row.name, targets, types, quantized, rules, row.also, bounds, special)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")
