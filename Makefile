@@ -31,7 +31,7 @@ help:
 	@echo "make mutation   small faults in the sources, and whether the tests notice (hours)"
 	@echo "make interop    files of both sides on every release of ExecuTorch (downloads 6 GB once)"
 	@echo "make matrix     the oldest and the newest Python and torch (downloads 2 GB once)"
-	@echo "make lint       ruff, mypy, clang-format"
+	@echo "make lint       ruff, mypy, the layers of imports, clang-format"
 	@echo "make format     let ruff and clang-format rewrite the sources"
 	@echo "make sanitize   the native tests under AddressSanitizer and UBSan"
 	@echo "make sanitize-threads  many threads at once under ThreadSanitizer"
@@ -110,6 +110,7 @@ lint: $(VENV)/.installed
 	@$(VENV)/bin/ruff format --quiet --check . || \
 	  { $(VENV)/bin/ruff format --check .; exit 1; }
 	@$(QUIET) build/logs/mypy.log "mypy" $(VENV)/bin/mypy
+	@$(QUIET) build/logs/imports.log "imports" $(VENV)/bin/lint-imports --cache-dir build/imports
 	@clang-format --dry-run -Werror $(NATIVE_FILES)
 	@echo "lint: clean"
 

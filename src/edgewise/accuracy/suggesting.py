@@ -17,6 +17,7 @@ from edgewise.accuracy.tally import decibels
 from edgewise.lowering import ExecutorchProgramManager
 from edgewise.quantize.calibration import as_batch
 from edgewise.quantize.schemes import scheme_of
+from edgewise.registry import quantizer_for
 
 _POOL = 8
 """Modules that are tried again once others are float: those that mattered most alone."""
@@ -45,8 +46,6 @@ def suggest(
     with; None for the calibration data, or else the example inputs. keep_float: modules that
     stay in float in any case.
     """
-    from edgewise.backends.xnnpack.lowering.quantizer import XNNPACKQuantizer
-
     given: Any = model
     if not isinstance(given, torch.nn.Module):
         raise TypeError(
@@ -76,7 +75,7 @@ def suggest(
         ratio = compare(model, program, measured_on, layers=False).sqnr_db
         return Measured([*always, *kept], ratio, *_cost(program, measured_on[0]))
 
-    simulation = simulate(model, example, scheme, XNNPACKQuantizer, measured_on, seen, always)
+    simulation = simulate(model, example, scheme, quantizer_for(), measured_on, seen, always)
     sensitivities = rank_modules(model, simulation)
     steps = [step(())]
     chosen: list[str] = []

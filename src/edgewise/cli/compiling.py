@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 def complete_backend() -> list[str]:
     """For shells."""
-    from edgewise.backends.names import backend_names
+    from edgewise.registry import target_names
 
-    return backend_names()
+    return target_names()
 
 
 def complete_scheme() -> list[str]:
@@ -113,24 +113,22 @@ class Compiled:
 def check(way: Way, calibration: Sequence[str] | None) -> Way:
     """The way, if it can be gone. CliError or ValueError if not, before anything is imported
     or made: with several ways, none is compiled before all were checked."""
-    from edgewise.backends.names import check_backend
     from edgewise.quantize.schemes import SCHEMES, scheme_of
+    from edgewise.registry import DEFAULT, NO_BACKEND, checked_target, scheme_problem
     from edgewise.releases import target_of
 
-    way = replace(way, backend=check_backend("--backend", way.backend))
+    way = replace(way, backend=checked_target("--backend", way.backend))
     target_of(way.runtime)
     if way.quantize is None:
         return way
-    if way.backend == "none":
+    if way.backend == NO_BACKEND:
         raise CliError(
             f"[--quantize] backend none computes in float; got {way.quantize}; "
-            f"try --backend xnnpack"
+            f"try --backend {DEFAULT}"
         )
-    if way.backend != "xnnpack" and way.quantize != "int8":
-        raise CliError(
-            f"[--quantize] {way.backend} computes in integers; got {way.quantize}; "
-            f"try --quantize int8"
-        )
+    problem = scheme_problem(way.backend, way.quantize)
+    if problem:
+        raise CliError(f"[--quantize] {problem}; got {way.quantize}; try --quantize int8")
     if SCHEMES[way.quantize].needs_calibration and not calibration:
         raise CliError(
             f"[--calibration] {way.quantize} needs data such as the model will see; got none; "

@@ -35,9 +35,6 @@ _EXTRAS = {
     "torchao": "export",
     "flatbuffers": "export",
     "tqdm": "export",
-    "ethosu": "ethosu",
-    "tosa": "ethosu",
-    "ai_edge_litert": "neutron",
     "executorch": "peer",
     "onnxruntime": "peer",
     "tokenizers": "llm",
@@ -101,9 +98,15 @@ def _not_installed(error: ModuleNotFoundError) -> str:
 
         return str(explained("edgewise", error))
     name = (error.name or "").partition(".")[0]
-    extra = _EXTRAS.get(name)
+    extra = _EXTRAS.get(name) or _extra_of_backend(name)
     way = f"pip install 'edgewise[{extra}]'" if extra else f"pip install {name}"
     return f"[edgewise] this needs the module {name!r}, which is not installed; try {way}"
+
+
+def _extra_of_backend(module: str) -> str:
+    from edgewise.registry import backends
+
+    return next((one.extra for one in backends() if module in one.modules), "")
 
 
 def _of_file(error: OSError) -> str:

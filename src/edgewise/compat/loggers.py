@@ -13,7 +13,7 @@ NAMES = {
     "edgewise.backends.xnnpack.lowering.partitioner": (
         "executorch.backends.xnnpack.partition.xnnpack_partitioner"
     ),
-    "edgewise.lowering": "executorch.exir.program._program",
+    "edgewise.lowering.managers": "executorch.exir.program._program",
 }
 """Our loggers, and those of ExecuTorch that say the same."""
 

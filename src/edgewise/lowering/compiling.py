@@ -4,32 +4,34 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch.export import ExportedProgram
 
-from edgewise.backends.names import ETHOS_U, NEUTRON, ON_HOST, check_backend
 from edgewise.edge.export import export_module
 from edgewise.emit import ExecutorchBackendConfig
 from edgewise.lowering.managers import ExecutorchProgramManager, to_edge_transform_and_lower
 from edgewise.partition.report_data import Unquantized
-from edgewise.partition.spec import Partitioner
 from edgewise.quantize.schemes import Scheme, scheme_of
-
-if TYPE_CHECKING:
-    from edgewise.quantize.quantizer import TableQuantizer
+from edgewise.registry import (
+    DEFAULT,
+    NO_BACKEND,
+    checked_target,
+    partitioner_for,
+    quantizer_for,
+    scheme_problem,
+)
 
 
 def compile(
     model: torch.nn.Module | ExportedProgram,
     example_inputs: Sequence[Any] | torch.Tensor | None = None,
     *,
-    backend: str = "xnnpack",
+    backend: str = DEFAULT,
     dynamic_shapes: Any = None,
     quantize: str | None = None,
     calibration: Iterable[Any] | None = None,
@@ -44,7 +46,8 @@ def compile(
     model: a module (put into evaluation mode for the export), or a program exported
     already. example_inputs: a tuple of inputs; needed for a module. backend: "xnnpack", a
     target of Ethos-U ("ethos-u55-128", ...) or of Neutron ("neutron-imxrt700"; with "-reference"
-    behind it for the host, without NXP's converter), or "none" for the runtime's own kernels alone.
+    behind it for the host, without NXP's converter), one of a backend that another package brings
+    (docs/backends.md), or "none" for the runtime's own kernels alone.
     dynamic_shapes: as for `torch.export.export`.
 
     Raises ValueError or TypeError for arguments that do not fit, ExportError if torch cannot
@@ -65,12 +68,12 @@ def compile(
     standard error, and a bar while calibrating. The result has `save`, `buffer` and
     `delegation_report`.
     """
-    backend = check_backend("compile", backend)
+    target = checked_target("compile", backend)
     _check_order(model, example_inputs)
     if quantize is None:
         _check_unused(calibration=calibration, keep_float=keep_float, group_size=group_size)
     config = ExecutorchBackendConfig(missing_kernels=missing_kernels, runtime=runtime)
-    partitioners = _partitioners(backend)
+    partitioners = [] if target == NO_BACKEND else [partitioner_for(target)]
     example_inputs = _checked_inputs(example_inputs)
     left: list[Unquantized] = []
     scheme = None if quantize is None else scheme_of(quantize, group_size)
@@ -78,7 +81,7 @@ def compile(
         exported, left = _quantized(
             model,
             example_inputs,
-            backend,
+            target,
             scheme,
             calibration=calibration,
             keep_float=keep_float,
@@ -101,53 +104,6 @@ def compile(
         if not report.uses:
             print(f"runs on {report.runs_on}", file=sys.stderr)
     return program
-
-
-def _partitioners(backend: str) -> list[Partitioner]:
-    if backend == "xnnpack":
-        from edgewise.backends.xnnpack import XnnpackPartitioner
-
-        return [XnnpackPartitioner()]
-    if backend.startswith(ETHOS_U):
-        from edgewise.backends.ethosu import EthosUCompileSpec, EthosUPartitioner
-
-        return [EthosUPartitioner(EthosUCompileSpec(backend))]
-    if backend.startswith(NEUTRON):
-        return [_neutron(backend.removeprefix(NEUTRON))]
-    return []
-
-
-def _neutron(target: str) -> Partitioner:
-    from edgewise.backends.neutron import NeutronPartitioner, generate_neutron_compile_spec
-    from edgewise.backends.neutron.lowering.converter import required_converter
-
-    if target.endswith(ON_HOST):
-        flavor = "reference"
-        target = target.removesuffix(ON_HOST)
-    else:
-        flavor = None
-        required_converter(
-            flavor,
-            f"backend='neutron-{target}{ON_HOST}' (neutron_converter_flavor='reference')",
-        )
-    return NeutronPartitioner(
-        generate_neutron_compile_spec(target, neutron_converter_flavor=flavor)
-    )
-
-
-def quantizer_of(backend: str) -> Callable[[], TableQuantizer]:
-    """What makes the quantizer that goes with a backend's name."""
-    if backend == "xnnpack":
-        from edgewise.backends.xnnpack.lowering.quantizer import XNNPACKQuantizer
-
-        return XNNPACKQuantizer
-    if backend.startswith(NEUTRON):
-        from edgewise.backends.neutron.lowering.quantizer import NeutronQuantizer
-
-        return NeutronQuantizer
-    from edgewise.backends.ethosu import EthosUCompileSpec, EthosUQuantizer
-
-    return partial(EthosUQuantizer, EthosUCompileSpec(backend))
 
 
 def _check_order(model: Any, example_inputs: Any) -> None:
@@ -256,7 +212,7 @@ def _check_unused(**options: Any) -> None:
 
 
 def _quantized(
-    model: Any, example_inputs: Any, backend: str, scheme: Scheme, **options: Any
+    model: Any, example_inputs: Any, target: str, scheme: Scheme, **options: Any
 ) -> tuple[ExportedProgram, list[Unquantized]]:
     from edgewise.quantize.flow import quantize_and_tell
 
@@ -265,14 +221,13 @@ def _quantized(
             "[compile] model must be a torch.nn.Module to be quantized; got an ExportedProgram; "
             "try the module that it was exported from"
         )
-    if backend.startswith((ETHOS_U, NEUTRON)) and scheme.name != "int8":
+    if target == NO_BACKEND:
         raise ValueError(
-            f"[compile] {backend} computes in integers; got {scheme.name}; try quantize='int8'"
+            f"[compile] quantize needs a backend with a quantizer; got {target!r}; "
+            f"try backend={DEFAULT!r}"
         )
-    if backend == "none":
-        raise ValueError(
-            f"[compile] quantize needs a backend with a quantizer; got {backend!r}; "
-            f"try backend='xnnpack'"
-        )
+    problem = scheme_problem(target, scheme.name)
+    if problem:
+        raise ValueError(f"[compile] {problem}; got {scheme.name}; try quantize='int8'")
     model, example_inputs = _checked(model, example_inputs)
-    return quantize_and_tell(model, example_inputs, scheme, quantizer_of(backend), **options)
+    return quantize_and_tell(model, example_inputs, scheme, quantizer_for(target), **options)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
 from typing import Any
 
+from edgewise.registry import backend_of
 from edgewise.runtime import _native
 
 __all__ = ["BackendFactory", "DelegateFunction", "register_backend", "register_own"]
@@ -13,19 +13,14 @@ __all__ = ["BackendFactory", "DelegateFunction", "register_backend", "register_o
 DelegateFunction = Callable[[list[Any]], Sequence[Any]]
 BackendFactory = Callable[[bytes, dict[str, bytes], Callable[[str], bytes]], DelegateFunction]
 
-_OWN = {
-    "EthosUBackend": ("edgewise.backends.ethosu.simulator.backend", "load_delegate"),
-    "NeutronBackend": ("edgewise.backends.neutron.reference", "load_delegate"),
-}
-"""Backends in Python that this package has: module and factory."""
-
 
 def register_own(names: Iterable[str]) -> None:
-    """Registers those of `names` that this package has and nobody registered before."""
-    for name in set(names) & _OWN.keys():
-        if name not in _native.backend_names():
-            module, factory = _OWN[name]
-            register_backend(name, getattr(import_module(module), factory))
+    """Registers those of `names` that nobody has registered and an installed backend can run."""
+    for name in set(names) - set(_native.backend_names()):
+        backend = backend_of(name)
+        factory = backend.runtime_factory() if backend is not None else None
+        if factory is not None:
+            register_backend(name, factory)
 
 
 def register_backend(name: str, factory: BackendFactory) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from edgewise.registry import DEFAULT
 from edgewise.scale.drive import Drive, Job
 from edgewise.scale.engine import Engine
 from edgewise.scale.models import keep
@@ -63,7 +64,7 @@ def search(
     quantize: str,
     evaluation: Iterable[Any],
     calibration: Iterable[Any] | None = None,
-    backend: str = "xnnpack",
+    backend: str = DEFAULT,
     target_db: float | None = None,
     limit: int = 6,
     keep_float: Sequence[str] = (),

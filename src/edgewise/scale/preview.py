@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from edgewise.registry import backend_for
 from edgewise.scale.combine import row_of
 from edgewise.scale.measure import cpu
 from edgewise.scale.plan import Combination, Plan
@@ -66,15 +67,6 @@ def _count(limit: int | None) -> str:
     return "" if limit is None else f" x {limit}"
 
 
-def _not_installed(backend: str) -> str:
-    if backend.startswith("ethos-u"):
-        from edgewise.backends.ethosu.lowering.extra import vela_folder
-
-        if vela_folder() is None:
-            return "Vela is not installed; try pip install 'edgewise[ethosu]'"
-    if backend.startswith("neutron-") and not backend.endswith("-reference"):
-        from edgewise.backends.neutron.lowering.converter import find_converter
-
-        if find_converter(None) is None:
-            return f"NXP's converter is not installed; try {backend}-reference"
-    return ""
+def _not_installed(target: str) -> str:
+    backend = backend_for(target)
+    return backend.missing(target) if backend is not None else ""

@@ -133,9 +133,9 @@ def sensitivity(arguments: Arguments, context: Context) -> dict[str, Any]:
     """The modules of a model that is to be quantized, the most sensitive first."""
     from edgewise.accuracy.sensitivity import simulate
     from edgewise.accuracy.suggesting import rank_modules
-    from edgewise.lowering.compiling import quantizer_of
     from edgewise.quantize.calibration import as_batch
     from edgewise.quantize.schemes import scheme_of
+    from edgewise.registry import quantizer_for
 
     model, inputs = restore(arguments["model"], context)
     if isinstance(model, torch.export.ExportedProgram):
@@ -147,7 +147,7 @@ def sensitivity(arguments: Arguments, context: Context) -> dict[str, Any]:
         model,
         inputs,
         scheme_of(quantize["scheme"], quantize.get("group_size")),
-        quantizer_of(arguments["backend"]),
+        quantizer_for(arguments["backend"]),
         batches,
         samples(calibration, context) if calibration else None,
         quantize.get("keep_float", ()),

@@ -24,7 +24,7 @@ from edgewise.scale.tasks import Tasks
 
 PRELOAD = (
     "edgewise.scale.stages",
-    "edgewise.backends.ethosu.lowering.partitioner",
+    "edgewise.scale.warm:backends",
     "edgewise.report",
     "edgewise.scale.warm:lowering",
 )

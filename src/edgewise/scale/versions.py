@@ -8,7 +8,9 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
-_PACKAGES = ("torch", "torchao", "numpy", "ethos-u-vela", "tosa-tools", "ai-edge-litert")
+from edgewise.registry import backends
+
+_PACKAGES = ("torch", "torchao", "numpy")
 
 
 @functools.lru_cache(maxsize=1)
@@ -20,7 +22,7 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "edgewise": f"{edgewise.__version__}+{_code_digest(Path(edgewise.__file__).parent)}",
     }
-    for package in _PACKAGES:
+    for package in (*_PACKAGES, *(name for one in backends() for name in one.packages)):
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

@@ -8,6 +8,14 @@ import os
 import warnings
 from pathlib import Path
 
+from edgewise import registry
+
+
+def backends() -> None:
+    """Imports what the installed backends compile with."""
+    for backend in registry.backends():
+        backend.preload()
+
 
 def lowering() -> None:
     """Quantizes and lowers a model of two layers.

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from edgewise.backends.xnnpack import XnnpackPartitioner
 from edgewise.edge.export import export_module
 from edgewise.llm.export.model import CachedLlama
 from edgewise.lowering import ExecutorchProgramManager, to_edge_transform_and_lower
 from edgewise.quantize.flow import with_integer_weights
 from edgewise.quantize.schemes import scheme_of
+from edgewise.registry import partitioner_for
 
 __all__ = ["load_llama", "lower_llama", "quantize_llama", "random_llama"]
 
@@ -103,7 +103,7 @@ def lower_llama(
     if config.bos_token_id is not None:
         constants["get_bos_id"] = config.bos_token_id
     lowered = to_edge_transform_and_lower(
-        program, partitioner=[XnnpackPartitioner()], constant_methods=constants
+        program, partitioner=[partitioner_for()], constant_methods=constants
     )
     return lowered.to_executorch()
 

@@ -20,6 +20,7 @@ from edgewise.backends.ethosu.lowering.vela_options import (
     wants,
 )
 from edgewise.backends.ethosu.payload import NpuProgram, NpuTensor
+from edgewise.backends.ethosu.targets import PROCESSORS as TARGETS
 
 VERSION = "5.1.0"
 DEFAULT_INI = "Arm/vela.ini"
@@ -33,30 +34,6 @@ class VelaRefusal(VelaError):
             line.strip(" -:") for line in words.splitlines() if line.strip(" -:")
         )
         super().__init__(f"[vela] {target} cannot run the graph; got: {self.words}")
-
-
-@dataclass(frozen=True)
-class Family:
-    """What the targets of one NPU generation have in common."""
-
-    name: str
-    """As Vela's compiled core spells it."""
-    address_bits: int
-    system_config: str
-    memory_mode: str
-
-
-_U55 = Family("EthosU55", 32, "Ethos_U55_High_End_Embedded", "Shared_Sram")
-_U65 = Family("EthosU65", 40, "Ethos_U65_High_End", "Dedicated_Sram_384KB")
-_U85 = Family("EthosU85", 40, "Ethos_U85_SYS_DRAM_Mid", "Sram_Only")
-
-TARGETS: dict[str, tuple[Family, int, int]] = {
-    **{f"ethos-u55-{macs}": (_U55, macs, 1) for macs in (32, 64, 128, 256)},
-    "ethos-u65-256": (_U65, 256, 1),
-    "ethos-u65-512": (_U65, 256, 2),
-    **{f"ethos-u85-{macs}": (_U85, macs, 1) for macs in (128, 256, 512, 1024, 2048)},
-}
-"""Target: family, multiply-accumulate units of a core, cores."""
 
 
 @dataclass(frozen=True)

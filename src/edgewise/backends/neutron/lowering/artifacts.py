@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from edgewise.backends.neutron.payload import NeutronArtifacts
 from edgewise.backends.neutron.tflite.schema import BuiltinOperator, Model, SubGraph
 from edgewise.errors import PartitionError
 from edgewise.flatbuffer import unpack
@@ -14,24 +14,6 @@ NEUTRON_GRAPH = "NeutronGraph"
 _ONE_GRAPH = f"partitions that NXP's converter turns into one {NEUTRON_GRAPH}"
 _CONSTANTS = 3
 """Last inputs of the NeutronGraph: microcode, weights, kernels."""
-
-
-@dataclass(frozen=True)
-class NeutronArtifacts:
-    """The NeutronGraph's parts.
-
-    inputs, outputs: for each of the node's, its index among the graph's. version 1 has two more
-    outputs behind the results, for profiling and debugging.
-    """
-
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    input_names: tuple[str, ...]
-    output_names: tuple[str, ...]
-    microcode: bytes
-    weights: bytes
-    kernels: bytes
-    version: int
 
 
 def read_artifacts(converted: bytes) -> NeutronArtifacts:

@@ -1,39 +1,20 @@
-"""When each command of an NPU program runs, for the page: by a model, not measured."""
+"""When each command of a program runs, for the report page: by a model, not measured."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from edgewise.inspect.reading import delegate_payloads
+from edgewise.backends.ethosu import payload
+from edgewise.backends.ethosu.simulator.errors import NotSimulatedError, NpuError
+from edgewise.backends.ethosu.simulator.timing import DMA, NPU, WAITING, Span, timeline
 
-if TYPE_CHECKING:
-    from edgewise.backends.ethosu.simulator.timing import Span
-
-_BACKEND = "EthosUBackend"
 _MOST_SPANS = 1200
 """Of a lane: shorter ones are drawn together."""
 
 
-def npu_timelines(path: str | Path) -> dict[str, list[dict[str, Any]]]:
-    """By method: of each Ethos-U delegate its number and, or why not, its timeline.
-
-    cycles; clock: Hz; lanes: by name the cycles that it is busy, and [begin, end, what] of each
-    stretch. OSError, ValueError: as `read_contents`.
-    """
-    found: dict[str, list[dict[str, Any]]] = {}
-    for method, number, backend, data in delegate_payloads(path):
-        if backend == _BACKEND:
-            found.setdefault(method, []).append({"delegate": number, **_described(data)})
-    return found
-
-
-def _described(data: memoryview) -> dict[str, Any]:
-    from edgewise.backends.ethosu import payload
-    from edgewise.backends.ethosu.simulator.errors import NotSimulatedError, NpuError
-    from edgewise.backends.ethosu.simulator.timing import DMA, NPU, WAITING, timeline
-
+def page_timeline(data: memoryview) -> dict[str, Any]:
+    """As `edgewise.registry.Backend.timeline`."""
     try:
         told = timeline(payload.from_bytes(data).commands)
     except (NotSimulatedError, NpuError, ValueError) as error:
