@@ -1,7 +1,7 @@
 // The gradients of a convolution: of its input, its weight and its bias.
+#include "array_reductions.h"
 #include "convolution.h"
 #include "gemm.h"
-#include "lanes.h"
 
 namespace edgewise {
 inline namespace EDGEWISE_TARGET {

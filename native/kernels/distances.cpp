@@ -2,8 +2,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "array_reductions.h"
 #include "compute_tensor.h"
-#include "lanes.h"
 #include "reduce.h"
 
 namespace edgewise {

@@ -120,7 +120,7 @@ constexpr bool kIsTest = [] {
 #define EDGEWISE_FLATTEN [[gnu::flatten]]
 #endif
 
-template <typename Op, typename T, typename Places>
+template <typename Op, typename T, typename Indices>
 struct BlockOf;
 
 template <typename Op, typename T, size_t... K>
@@ -196,29 +196,29 @@ void run_on_bits(void* self, const void* const* in, void* out, int64_t count) {
 
 template <typename Op, size_t N>
 BlockLoop loop_of(ScalarType type) {
-  using Places = std::make_index_sequence<N>;
+  using Indices = std::make_index_sequence<N>;
   switch (type) {
     case ScalarType::kDouble:
-      if constexpr (!IntegralOnly<Op>) return BlockOf<Op, double, Places>::run;
+      if constexpr (!IntegralOnly<Op>) return BlockOf<Op, double, Indices>::run;
       break;
     case ScalarType::kFloat:
-      if constexpr (!IntegralOnly<Op> && !InDouble<Op>) return BlockOf<Op, float, Places>::run;
+      if constexpr (!IntegralOnly<Op> && !InDouble<Op>) return BlockOf<Op, float, Indices>::run;
       break;
     case ScalarType::kLong:
-      if constexpr (!FloatingOnly<Op>) return BlockOf<Op, int64_t, Places>::run;
+      if constexpr (!FloatingOnly<Op>) return BlockOf<Op, int64_t, Indices>::run;
       break;
     case ScalarType::kInt:
-      if constexpr (Narrow<Op> || Short<Op>) return BlockOf<Op, int32_t, Places>::run;
+      if constexpr (Narrow<Op> || Short<Op>) return BlockOf<Op, int32_t, Indices>::run;
       break;
     case ScalarType::kShort:
-      if constexpr (Narrow<Op>) return BlockOf<Op, int16_t, Places>::run;
+      if constexpr (Narrow<Op>) return BlockOf<Op, int16_t, Indices>::run;
       break;
     case ScalarType::kChar:
-      if constexpr (Narrow<Op> && !Signless<Op>) return BlockOf<Op, int8_t, Places>::run;
+      if constexpr (Narrow<Op> && !Signless<Op>) return BlockOf<Op, int8_t, Indices>::run;
       [[fallthrough]];
     case ScalarType::kByte:
     case ScalarType::kBool:
-      if constexpr (Narrow<Op>) return BlockOf<Op, uint8_t, Places>::run;
+      if constexpr (Narrow<Op>) return BlockOf<Op, uint8_t, Indices>::run;
       break;
     case ScalarType::kHalf:
     case ScalarType::kBFloat16:

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "compute_tensor.h"
-#include "levels.h"
+#include "cpu_dispatch.h"
 
 namespace edgewise {
 inline namespace EDGEWISE_TARGET {

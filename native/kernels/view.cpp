@@ -1,6 +1,6 @@
 #include "view.h"
 
-#include "levels.h"
+#include "cpu_dispatch.h"
 
 #include <cstring>
 #include <string>

@@ -58,8 +58,8 @@ class PythonKernel {
       if (!context.ok()) return context.status();
       nb::object object = read(*value);
       given.append(object);
-      const auto place = std::ranges::find(outputs, value);
-      if (place != outputs.end()) arrays[static_cast<size_t>(place - outputs.begin())] = object;
+      const auto found = std::ranges::find(outputs, value);
+      if (found != outputs.end()) arrays[static_cast<size_t>(found - outputs.begin())] = object;
     }
     nb::object result =
         nb::steal(PyObject_CallObject(function_, nb::steal(PySequence_Tuple(given.ptr())).ptr()));

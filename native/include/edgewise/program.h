@@ -139,7 +139,11 @@ class Method {
   virtual Status set_input(size_t index, const Value& value) = 0;
   // The same for one execution: a tensor's memory must stay as it is until execute() returns, which
   // reads it in place where the plan allows (an image that goes straight into a delegate).
-  virtual Status lend_input(size_t index, const Value& value) = 0;
+  virtual Status set_input_zero_copy(size_t index, const Value& value) = 0;
+  [[deprecated("use set_input_zero_copy(); this name goes in the next version")]] Status lend_input(
+      size_t index, const Value& value) {
+    return set_input_zero_copy(index, value);
+  }
   Status execute() { return execute(nullptr); }
   // The same, and says where the time went if `profile` is given; of no use after a failure.
   virtual Status execute(RunProfile* profile) = 0;

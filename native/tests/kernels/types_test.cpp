@@ -10,7 +10,7 @@
 
 #include "kernels/accuracy.h"
 #include "kernels/case_text.h"
-#include "kernels/levels.h"
+#include "kernels/cpu_dispatch.h"
 
 namespace edgewise::testing {
 namespace {

@@ -101,8 +101,8 @@ TEST_P(ImageEntryTest, IsWhatTheNodesSay) {
     const Floats got = out.read<float>();
     for (size_t i = 0; i < count; ++i) {
       const size_t image = i / (c.channels * pixels), channel = i / pixels % c.channels;
-      const size_t place = (image * pixels + i % pixels) * c.channels + channel;
-      ASSERT_EQ(got[place], expected(numbers[i], c.type)) << i;
+      const size_t index = (image * pixels + i % pixels) * c.channels + channel;
+      ASSERT_EQ(got[index], expected(numbers[i], c.type)) << i;
     }
   }
 }

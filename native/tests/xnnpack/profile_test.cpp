@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "backends/xnnpack/steps/float_kernels.h"
+#include "backends/xnnpack/executor/float_kernels.h"
 #include "payload_builder.h"
 #include "random_values.h"
 
