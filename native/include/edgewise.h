@@ -184,6 +184,8 @@ EDGEWISE_API const char* edgewise_program_method_name(const edgewise_program* pr
 /* A shared library of kernels of the user's own (edgewise/kernel_library.h), for the life of
  * the process. */
 EDGEWISE_API edgewise_code edgewise_load_kernels(const char* path);
+/* The same for one of backends (edgewise/backend_library.h), which run delegates. */
+EDGEWISE_API edgewise_code edgewise_load_backends(const char* path);
 
 /* ---- methods --------------------------------------------------------------------------- */
 

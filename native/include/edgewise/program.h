@@ -95,6 +95,8 @@ class Session;
 // registers these. Returns their names. Fails, and registers none, if the file is no such library,
 // was built against another version, or has a kernel whose name is taken.
 Result<std::vector<std::string>> load_kernel_library(const std::string& path);
+// The same for a shared library of backends (see backend_library.h): their ids.
+Result<std::vector<std::string>> load_backend_library(const std::string& path);
 
 // A loaded file. Thread-safe; methods keep it alive.
 class Program : public std::enable_shared_from_this<Program> {
