@@ -16,9 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import (
     ConstantArgument,
@@ -35,6 +37,7 @@ from torch.utils import _pytree as pytree
 
 from edgewise.edge.graph import erase_dead, is_call
 from edgewise.edge.program import Constants, drop_unused_constants, make_program, output_node
+from edgewise.errors import ExportError
 
 COND = torch.ops.higher_order.cond
 WHILE_LOOP = torch.ops.higher_order.while_loop
@@ -200,13 +203,46 @@ def _as_program(
     outputs = [OutputSpec(OutputKind.USER_OUTPUT, _argument(v), None) for v in values]
     count = sum(s.kind == InputKind.USER_INPUT for s in specs)
     flat: tuple[tuple[int, ...], dict[str, Any]] = (tuple(range(count)), {})
-    return make_program(
+    body = make_program(
         graph,
         ExportGraphSignature(specs, outputs),
         like=program,
         root=module,
         in_spec=pytree.tree_structure(flat),
         out_spec=pytree.tree_structure(tuple(range(len(values)))),
+    )
+    _lift_tensors(body)
+    return body
+
+
+def _lift_tensors(body: ExportedProgram) -> None:
+    """Constants in the place of tensors that the body keeps as its attributes: the export lifts
+    those of the outer graph only."""
+    constants = Constants(body)
+    for node in list(body.graph.nodes):
+        if node.op != "get_attr":
+            continue
+        name = str(node.target)
+        value = attrgetter(name)(body.graph_module)
+        if isinstance(value, torch.Tensor):
+            value = _value_of(body, name, value)
+            node.replace_all_uses_with(constants.add(name, value))
+            body.graph.erase_node(node)
+
+
+def _value_of(body: ExportedProgram, name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """A program that is exported again, as after quantizing, keeps a fake tensor in the body, and
+    its value among the outer program's buffers, by another name. The fake mode knows which."""
+    if not isinstance(tensor, FakeTensor):
+        return tensor
+    converter: Any = tensor.fake_mode.fake_tensor_converter.meta_converter
+    numbers, fakes = converter.describer.lookup_tensor, converter.tensor_memo
+    for value in (*body.state_dict.values(), *body.constants.values()):
+        if isinstance(value, torch.Tensor) and fakes.get(numbers.get(value)) is tensor:
+            return value
+    raise ExportError(
+        f"[{name}] constants of a branch or loop have values; got a fake tensor of shape "
+        f"{list(tensor.shape)}; try register_buffer in the module that calls it"
     )
 
 

@@ -160,6 +160,7 @@ def test_inputs_and_outputs_in_regions_of_their_own(target: str, tosa: bytes) ->
         ({"ini": "Arm/none.ini"}, "readable .ini file; got 'Arm/none.ini'"),
         ({"flags": ["--none-such"]}, "extra_flags.*--none-such"),
         ({"flags": ["--cop-format=COP3"]}, "extra_flags.*COP3"),
+        ({"flags": ["--output-format=tflite"]}, "extra_flags.*tflite"),
         ({"flags": ["--separate-io-regions"]}, "without --cop-format=COP2"),
         ({"flags": ["--cpu-tensor-alignment=24"]}, "a power of 2 from 16 on"),
         ({"flags": ["--debug-force-legacy-core"]}, "extra_flags.*legacy-core"),

@@ -66,6 +66,7 @@ def parse_flags(flags: Sequence[str]) -> argparse.Namespace:
     for name in ("max-block-dependency", "recursion-limit", "hillclimb-max-iterations"):
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--output-dir")
+    parser.add_argument("--output-format", choices=("raw",))
     found = parser.parse_args(list(flags))
     alignment = found.cpu_tensor_alignment
     if alignment < 16 or alignment & (alignment - 1):
