@@ -14,8 +14,8 @@ from torch import nn
 
 import edgewise
 from edgewise.accuracy.comparing import _as_exported, _chunks, _Native
+from edgewise.accuracy.hooks import find_hooks, with_hooks
 from edgewise.accuracy.matching import match
-from edgewise.accuracy.taps import find_taps, with_taps
 from edgewise.backends.xnnpack import XnnpackPartitioner, XNNPACKQuantizer
 from edgewise.inspect import compare
 from examples.models import MODELS
@@ -46,18 +46,18 @@ def flat(program: Any, inputs: Any) -> list[torch.Tensor]:
 def test_taps_change_nothing_and_every_layer_is_matched(name: str, scheme: str | None) -> None:
     model, program = compiled(name, scheme)
     exported = program.origin.programs["forward"]
-    taps = find_taps(exported)
-    tapped, _ = with_taps(exported, taps)
-    lowered = program.origin.lower({"forward": tapped}).to_executorch()
+    hooks = find_hooks(exported)
+    hooked, _ = with_hooks(exported, hooks)
+    lowered = program.origin.lower({"forward": hooked}).to_executorch()
     for inputs in batches(name):
         plain, more = flat(program, inputs), flat(lowered, inputs)
         assert len(more) > len(plain)
         for one, other in zip(plain, more, strict=False):
             assert torch.equal(one, other)
     found = compare(model, program, batches(name))
-    assert found.tap_error == 0
+    assert found.hook_error == 0
     assert found.unmatched == []
-    assert len(found.layers) == len(taps)
+    assert len(found.layers) == len(hooks)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -283,8 +283,8 @@ def test_many_taps_are_spread_over_programs(monkeypatch: pytest.MonkeyPatch) -> 
     model, program = compiled("bert_small", "int8-dynamic")
     whole = compare(model, program, batches("bert_small", 1))
     monkeypatch.setattr("edgewise.accuracy.comparing.MOST_TAPS", 7)
-    taps = find_taps(program.origin.programs["forward"])
-    assert [len(c) for c in _chunks(taps)] == [7] * (len(taps) // 7) + [len(taps) % 7]
+    hooks = find_hooks(program.origin.programs["forward"])
+    assert [len(c) for c in _chunks(hooks)] == [7] * (len(hooks) // 7) + [len(hooks) % 7]
     assert compare(model, program, batches("bert_small", 1)).layers == whole.layers
 
 

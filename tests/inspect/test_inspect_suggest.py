@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import edgewise
+from edgewise.accuracy.metrics import decibels
 from edgewise.accuracy.sensitivity import simulate
 from edgewise.accuracy.suggestion import Measured, Suggestion
-from edgewise.accuracy.tally import decibels
 from edgewise.backends.xnnpack import XNNPACKQuantizer
 from edgewise.inspect import compare, suggest
 from edgewise.quantize.schemes import scheme_of

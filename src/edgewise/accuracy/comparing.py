@@ -13,10 +13,10 @@ from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 from edgewise.accuracy.comparison import Comparison, Layer, Output
+from edgewise.accuracy.hooks import Hook, find_hooks, fused, with_hooks
 from edgewise.accuracy.matching import base_name, match
+from edgewise.accuracy.metrics import ErrorMetrics
 from edgewise.accuracy.reference import Reference
-from edgewise.accuracy.tally import Tally
-from edgewise.accuracy.taps import Tap, find_taps, fused, with_taps
 from edgewise.edge.graph import is_getitem, module_path, source_line, tensor_shapes
 from edgewise.lowering import ExecutorchProgramManager
 from edgewise.lowering.origin import Origin
@@ -70,7 +70,7 @@ def compare(
     reference = Reference(model, first, double=double, like=exported)
     plain = _Native(program.buffer, method)
     watched = _Watched.of(origin, method, reference) if layers else _Watched()
-    outputs: dict[str, Tally] = {}
+    outputs: dict[str, ErrorMetrics] = {}
     count = 0
     for batch in _chain(first, given):
         inputs = _as_exported(batch, exported)
@@ -84,7 +84,7 @@ def compare(
             )
         for (name, leaf), value in zip(named, got, strict=True):
             if isinstance(leaf, torch.Tensor):
-                outputs.setdefault(name, Tally()).add(leaf, value)
+                outputs.setdefault(name, ErrorMetrics()).add(leaf, value)
         watched.add(inputs, values, got)
         count += 1
     return Comparison(
@@ -92,7 +92,7 @@ def compare(
         layers=watched.layers(),
         batches=count,
         unmatched=watched.unmatched,
-        tap_error=watched.tap_error,
+        hook_error=watched.hook_error,
     )
 
 
@@ -139,10 +139,10 @@ class _Native:
 
 @dataclass
 class _Part:
-    """A program with taps: which node of the float export each is, and its output."""
+    """A program with hooks: which node of the float export each is, and its output."""
 
     native: _Native
-    places: dict[str, int]
+    positions: dict[str, int]
 
 
 @dataclass
@@ -151,26 +151,26 @@ class _Watched:
 
     parts: list[_Part] = field(default_factory=list)
     nodes: dict[str, Node] = field(default_factory=dict)
-    tallies: dict[str, Tally] = field(default_factory=dict)
+    metrics: dict[str, ErrorMetrics] = field(default_factory=dict)
     unmatched: list[str] = field(default_factory=list)
-    tap_error: float = 0.0
+    hook_error: float = 0.0
 
     @classmethod
     def of(cls, origin: Origin[Any], method: str, reference: Reference) -> _Watched:
         exported = origin.programs[method]
         matched = match(exported.graph, reference.program.graph)
-        taps = find_taps(exported)
-        known = [tap for tap in taps if tap.node in matched]
-        watched = cls(unmatched=[tap.node.name for tap in taps if tap.node not in matched])
+        hooks = find_hooks(exported)
+        known = [hook for hook in hooks if hook.node in matched]
+        watched = cls(unmatched=[hook.node.name for hook in hooks if hook.node not in matched])
         for chosen in _chunks(known):
-            tapped, places = with_taps(exported, chosen)
-            lowered = origin.lower({**origin.programs, method: tapped}).to_executorch()
-            names = [matched[tap.node].name for tap in chosen]
+            hooked, positions = with_hooks(exported, chosen)
+            lowered = origin.lower({**origin.programs, method: hooked}).to_executorch()
+            names = [matched[hook.node].name for hook in chosen]
             watched.parts.append(
-                _Part(_Native(lowered.buffer, method), dict(zip(names, places, strict=True)))
+                _Part(_Native(lowered.buffer, method), dict(zip(names, positions, strict=True)))
             )
-        watched.nodes = {matched[tap.node].name: matched[tap.node] for tap in known}
-        watched.tallies = {name: Tally() for name in watched.nodes}
+        watched.nodes = {matched[hook.node].name: matched[hook.node] for hook in known}
+        watched.metrics = {name: ErrorMetrics() for name in watched.nodes}
         return watched
 
     @property
@@ -180,10 +180,10 @@ class _Watched:
     def add(self, inputs: Sequence[Any], wanted: dict[str, Any], outputs: Sequence[Any]) -> None:
         for part in self.parts:
             got = part.native.run(inputs)
-            for name, position in part.places.items():
-                self.tallies[name].add(wanted[name], got[position])
-            for plain, tapped in zip(outputs, got, strict=False):
-                self.tap_error = max(self.tap_error, _relative(plain, tapped))
+            for name, position in part.positions.items():
+                self.metrics[name].add(wanted[name], got[position])
+            for plain, hooked in zip(outputs, got, strict=False):
+                self.hook_error = max(self.hook_error, _relative(plain, hooked))
 
     def layers(self) -> list[Layer]:
         return [
@@ -192,12 +192,12 @@ class _Watched:
                 operator=" ".join(_operator(node) for node in fused(self.nodes[name])),
                 module=module_path(fused(self.nodes[name])[0]),
                 source=source_line(fused(self.nodes[name])[0]),
-                sqnr_db=tally.sqnr_db,
-                cosine=tally.cosine,
-                max_error=tally.worst,
-                added_noise=max(0.0, _less(tally.noise_to_signal, self._noise_before(name))),
+                sqnr_db=metric.sqnr_db,
+                cosine=metric.cosine,
+                max_error=metric.worst,
+                added_noise=max(0.0, _less(metric.noise_to_signal, self._noise_before(name))),
             )
-            for name, tally in self.tallies.items()
+            for name, metric in self.metrics.items()
         ]
 
     def _noise_before(self, name: str) -> float:
@@ -210,23 +210,23 @@ class _Watched:
             if node in seen:
                 continue
             seen.add(node)
-            if node.name in self.tallies:
-                noise = max(noise, self.tallies[node.name].noise_to_signal)
+            if node.name in self.metrics:
+                noise = max(noise, self.metrics[node.name].noise_to_signal)
             else:
                 open_nodes += node.all_input_nodes
         return noise
 
 
-def _chunks(taps: Sequence[Tap]) -> list[list[Tap]]:
-    chunks: list[list[Tap]] = []
+def _chunks(hooks: Sequence[Hook]) -> list[list[Hook]]:
+    chunks: list[list[Hook]] = []
     room = 0
-    for tap in taps:
-        (shape,) = tensor_shapes(tap.node)
+    for hook in hooks:
+        (shape,) = tensor_shapes(hook.node)
         size = 4 * torch.Size(shape).numel()
         if not chunks or len(chunks[-1]) == MOST_TAPS or size > room:
             chunks.append([])
             room = MOST_TAP_BYTES
-        chunks[-1].append(tap)
+        chunks[-1].append(hook)
         room -= size
     return chunks
 
@@ -253,11 +253,11 @@ def _as_exported(batch: Sequence[Any], exported: ExportedProgram) -> list[Any]:
     return leaves
 
 
-def _relative(plain: Any, tapped: Any) -> float:
-    tally = Tally()
-    tally.add(plain, tapped)
-    largest = float(torch.as_tensor(plain).double().abs().nan_to_num().max()) if tally.count else 0
-    return tally.worst / largest if largest else tally.worst
+def _relative(plain: Any, hooked: Any) -> float:
+    metric = ErrorMetrics()
+    metric.add(plain, hooked)
+    largest = float(torch.as_tensor(plain).double().abs().nan_to_num().max()) if metric.count else 0
+    return metric.worst / largest if largest else metric.worst
 
 
 def _less(one: float, other: float) -> float:

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import sys
+import warnings
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -53,9 +54,15 @@ class Comparison:
     batches: int
     unmatched: list[str] = field(default_factory=list)
     """Nodes of the program that no node of the float export was found for."""
-    tap_error: float = 0.0
+    hook_error: float = 0.0
     """By how much returning values from the middle changed the outputs, relative to the
     largest. Layers' figures are only as good as that; outputs' do not depend on it."""
+
+    @property
+    def tap_error(self) -> float:
+        """Deprecated: the earlier name of `hook_error`."""
+        warnings.warn("tap_error is now hook_error", DeprecationWarning, stacklevel=2)
+        return self.hook_error
 
     @property
     def sqnr_db(self) -> float:
@@ -87,10 +94,10 @@ class Comparison:
                 where = (one.operator, one.module or "-", place(one.source).split(os.sep)[-1])
                 layers.append((short_share(one.added_noise), *_figures(one), *where))
             lines += aligned(layers)
-        if self.tap_error > 1e-4:
+        if self.hook_error > 1e-4:
             lines.append(
                 f"returning values from the middle changed the outputs by "
-                f"{short_share(self.tap_error)} of the largest: layers' figures are estimates"
+                f"{short_share(self.hook_error)} of the largest: layers' figures are estimates"
             )
         return "\n".join(lines)
 
@@ -98,7 +105,8 @@ class Comparison:
         """Plain data. `sqnr_db` is None where nothing differs."""
         return {
             "batches": self.batches,
-            "tap_error": self.tap_error,
+            "hook_error": self.hook_error,
+            "tap_error": self.hook_error,  # the earlier name, for one version
             "outputs": [plain(asdict(o)) for o in self.outputs],
             "layers": [plain(asdict(layer)) for layer in self.layers],
             "unmatched": self.unmatched,

@@ -12,7 +12,7 @@ import torch
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.utils import _pytree as pytree
 
-from edgewise.accuracy.tally import Tally
+from edgewise.accuracy.metrics import ErrorMetrics
 from edgewise.quantize._torchao import Q_ANNOTATION_KEY, PlaceholderObserver, Quantizer
 from edgewise.quantize.flow import configured, prepare, with_integer_weights
 from edgewise.quantize.quantizer import TableQuantizer
@@ -215,9 +215,9 @@ def _leaves(model: torch.nn.Module, nodes: Iterable[Node]) -> list[str]:
 
 
 def _noise(wanted: Iterable[list[Any]], got: Iterable[list[Any]]) -> float:
-    tallies: dict[int, Tally] = {}
+    metrics: dict[int, ErrorMetrics] = {}
     for expected, found in zip(wanted, got, strict=True):
         for index, (one, other) in enumerate(zip(expected, found, strict=True)):
             if isinstance(one, torch.Tensor):
-                tallies.setdefault(index, Tally()).add(one, other)
-    return max((tally.noise_to_signal for tally in tallies.values()), default=0.0)
+                metrics.setdefault(index, ErrorMetrics()).add(one, other)
+    return max((metric.noise_to_signal for metric in metrics.values()), default=0.0)

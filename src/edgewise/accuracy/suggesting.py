@@ -11,9 +11,9 @@ import torch
 
 import edgewise
 from edgewise.accuracy.comparing import compare, native
+from edgewise.accuracy.metrics import decibels
 from edgewise.accuracy.sensitivity import Simulation, simulate
 from edgewise.accuracy.suggestion import Measured, Sensitivity, Suggestion
-from edgewise.accuracy.tally import decibels
 from edgewise.lowering import ExecutorchProgramManager
 from edgewise.quantize.calibration import as_batch
 from edgewise.quantize.schemes import scheme_of

@@ -142,14 +142,14 @@ def _of_file(
 
     from edgewise.accuracy.comparison import Comparison
     from edgewise.accuracy.comparison import Output as Compared
-    from edgewise.accuracy.tally import Tally
+    from edgewise.accuracy.metrics import ErrorMetrics
     from edgewise.cli.files import open_method
 
     run = open_method(file, method, None, None)
     model = _module(loaded)
     if not isinstance(model, torch.fx.GraphModule):
         model.eval()
-    tallies: dict[str, Tally] = {}
+    metrics: dict[str, ErrorMetrics] = {}
     for batch in batches:
         with torch.no_grad():
             named, _ = pytree.tree_flatten_with_path(model(*batch))
@@ -161,8 +161,8 @@ def _of_file(
             )
         for (path, wanted), value in zip(named, got, strict=True):
             if isinstance(wanted, torch.Tensor):
-                tallies.setdefault(pytree.keystr(path) or "0", Tally()).add(wanted, value)
-    outputs = [Compared(n, t.sqnr_db, t.cosine, t.worst) for n, t in tallies.items()]
+                metrics.setdefault(pytree.keystr(path) or "0", ErrorMetrics()).add(wanted, value)
+    outputs = [Compared(n, t.sqnr_db, t.cosine, t.worst) for n, t in metrics.items()]
     return Comparison(outputs, [], len(batches))
 
 
@@ -193,10 +193,10 @@ def _show(console: Console, found: Comparison, most: int, picture: Path | None) 
         title = f"layers that add most noise, {len(worst)} of {len(found.layers)}"
         columns = [">adds", ">SQNR", ">cosine", ">largest error", "operator", "module", "where"]
         console.print(table(columns, cells, title))
-    if found.tap_error > 1e-4:
+    if found.hook_error > 1e-4:
         console.print(
             f"returning values from the middle changed the outputs by "
-            f"{short_share(found.tap_error)} of the largest: layers' figures are estimates"
+            f"{short_share(found.hook_error)} of the largest: layers' figures are estimates"
         )
     if picture is not None:
         console.print(f"picture: {picture}", markup=False)

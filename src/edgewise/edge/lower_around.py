@@ -18,7 +18,7 @@ from edgewise.edge.fold_constants import fold_constants
 from edgewise.edge.graph import calls
 from edgewise.edge.normalize import CallTracer, normalize
 from edgewise.edge.program import sync_outputs
-from edgewise.edge.settle_sizes import settle_sizes
+from edgewise.edge.resolve_symbolic_shapes import resolve_symbolic_shapes
 
 aten = torch.ops.aten
 
@@ -35,7 +35,7 @@ def lower_around(program: ExportedProgram, lacks: Callable[[Node], bool]) -> Exp
     if changed:
         normalize(program)
         fold_constants(program)
-        settle_sizes(program)
+        resolve_symbolic_shapes(program)
         sync_outputs(program)
     return program
 

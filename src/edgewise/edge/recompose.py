@@ -22,7 +22,7 @@ from edgewise.edge.graph import arguments, call, calls, erase_dead, fake, replac
 from edgewise.edge.normalize import normalize
 from edgewise.edge.program import Constants, drop_unused_constants, sync_outputs
 from edgewise.edge.provenance import forget
-from edgewise.edge.settle_sizes import settle_sizes
+from edgewise.edge.resolve_symbolic_shapes import resolve_symbolic_shapes
 
 aten = torch.ops.aten
 LINEAR = aten.linear.default
@@ -57,7 +57,7 @@ def recompose(
         keeps = keeper(program)
         normalize(program, lambda node: node not in made or keeps(node))
         fold_constants(program)
-        settle_sizes(program)
+        resolve_symbolic_shapes(program)
         drop_unused_constants(program)
         sync_outputs(program)
     transform_bodies(program, lambda body, _: recompose(body, keeper))

@@ -33,7 +33,7 @@ from edgewise.edge.quantization_parameters import check_quantization
 from edgewise.edge.quantized_embeddings import fuse_quantized_embeddings
 from edgewise.edge.quantized_linears import recompose_linears
 from edgewise.edge.recurrent_states import check_recurrent_states
-from edgewise.edge.settle_sizes import settle_sizes
+from edgewise.edge.resolve_symbolic_shapes import resolve_symbolic_shapes
 from edgewise.edge.unwrap_subclasses import unwrap_subclasses
 
 
@@ -85,7 +85,7 @@ def to_edge_program(
     timings.run("nested_writes", lambda: flatten_nested_writes(edge))
     timings.run("fold_constants", lambda: fold_constants(edge))
     timings.run("bodies", lambda: transform_bodies(edge, lambda b, _: to_edge_program(b, keep)))
-    timings.run("settle_sizes", lambda: settle_sizes(edge))
+    timings.run("resolve_symbolic_shapes", lambda: resolve_symbolic_shapes(edge))
     drop_unused_constants(edge)
     sync_outputs(edge)
     return edge

@@ -27,7 +27,7 @@ from edgewise.edge.program import copy_program, copy_with_modules, recompile_all
 from edgewise.edge.provenance import note
 from edgewise.edge.quantization_parameters import check_quantization
 from edgewise.edge.recompose import recompose
-from edgewise.edge.settle_sizes import settle_sizes
+from edgewise.edge.resolve_symbolic_shapes import resolve_symbolic_shapes
 from edgewise.emit import Emitted, ExecutorchBackendConfig, MemoryPlan
 from edgewise.emit.missing_kernels import missing_kernels
 from edgewise.errors import EdgewiseError, PartitionError
@@ -573,7 +573,7 @@ def _partition(
     transform_bodies(
         program, lambda body, name: _partition(body, partitioners, builder, f"{path}{name}/")
     )
-    settle_sizes(program)
+    resolve_symbolic_shapes(program)
     sync_outputs(program)
     return program
 

@@ -28,7 +28,7 @@ from edgewise.edge.program import (
     sync_outputs,
     tensor_of,
 )
-from edgewise.edge.settle_sizes import SizeMaker
+from edgewise.edge.resolve_symbolic_shapes import SizeMaker
 from edgewise.errors import PartitionError
 from edgewise.partition.spec import (
     DELEGATE_INPUT,

@@ -23,7 +23,7 @@ from edgewise.backends.neutron.rows import row_of
 from edgewise.edge.graph import Dim, arguments, call, dims_of, fake, is_call, is_size, tensors_of
 from edgewise.edge.layout import dim_order
 from edgewise.edge.orders import identity
-from edgewise.edge.settle_sizes import SizeMaker
+from edgewise.edge.resolve_symbolic_shapes import SizeMaker
 from edgewise.edge.sizes import LARGEST_BOUND, at, is_symbolic, shown
 from edgewise.partition.spec import Refusal
 

@@ -11,7 +11,7 @@ from torch.fx import Node
 
 from edgewise.backends.xnnpack.lowering.builder import Builder, Operand, Ref
 from edgewise.backends.xnnpack.lowering.dynamic_quant import is_dynamic_product
-from edgewise.backends.xnnpack.lowering.float_islands import float_islands
+from edgewise.backends.xnnpack.lowering.float_fallback import float_fallbacks
 from edgewise.backends.xnnpack.lowering.graph import Graph
 from edgewise.backends.xnnpack.lowering.quantized_constants import QuantizedConstants
 from edgewise.backends.xnnpack.lowering.reshape import OutOfReach
@@ -82,7 +82,7 @@ def _notes(nodes: Sequence[Node], graph: Graph) -> dict[str, list[str]]:
             found[nodes[number].name].append(UNQUANTIZED)
     for number in graph.plain:
         found.setdefault(nodes[number].name, []).append(PLAIN)
-    for number, reason in float_islands(graph).items():
+    for number, reason in float_fallbacks(graph).items():
         texts = found.setdefault(nodes[number].name, [])
         texts.append(f"in floating point between quantized values: {reason}")
     return found

@@ -1,4 +1,4 @@
-"""A copy of a program that also returns values from its middle."""
+"""Hooks on values in the middle of a program: a copy of it that returns these, too."""
 
 from __future__ import annotations
 
@@ -28,32 +28,34 @@ _MOVES = frozenset(_NAMES.split())
 
 
 @dataclass(frozen=True)
-class Tap:
+class Hook:
     """A value to return: the node that computes it, and what is quantized behind it."""
 
     node: Node
     quantize: Node | None = None
 
 
-def find_taps(program: ExportedProgram) -> list[Tap]:
+def find_hooks(program: ExportedProgram) -> list[Hook]:
     """What computes float tensors of the inputs, once for what is computed in one go.
 
     Convolution, batch normalisation and clamp become one kernel: only its result is taken.
     """
     depends: set[Node] = set()
     inputs = set(program.graph_signature.user_inputs)
-    taps = []
+    hooks = []
     for node in program.graph.nodes:
         is_input = node.op == "placeholder" and node.name in inputs
         if is_input or any(source in depends for source in node.all_input_nodes):
             depends.add(node)
             if node.op == "call_function" and _is_layer(node):
-                taps.append(Tap(node, _static_quantize(node)))
-    return taps
+                hooks.append(Hook(node, _static_quantize(node)))
+    return hooks
 
 
-def with_taps(program: ExportedProgram, taps: Sequence[Tap]) -> tuple[ExportedProgram, list[int]]:
-    """The copy, and the place of each tap among what it returns to the caller.
+def with_hooks(
+    program: ExportedProgram, hooks: Sequence[Hook]
+) -> tuple[ExportedProgram, list[int]]:
+    """The copy, and the position of each hook among what it returns to the caller.
 
     A quantized value is returned as what its consumers read: quantized and dequantized.
     """
@@ -63,22 +65,22 @@ def with_taps(program: ExportedProgram, taps: Sequence[Tap]) -> tuple[ExportedPr
     returned = list(output_node(graph).args[0])  # type: ignore[arg-type]
     specs = copied.graph_signature.output_specs
     written = sum(spec.kind != OutputKind.USER_OUTPUT for spec in specs)
-    places = []
-    for tap in taps:
-        value = nodes[tap.node.name]
-        if tap.quantize is not None:
-            value = _dequantized(graph, nodes[tap.quantize.name], returned)
+    positions = []
+    for hook in hooks:
+        value = nodes[hook.node.name]
+        if hook.quantize is not None:
+            value = _dequantized(graph, nodes[hook.quantize.name], returned)
         if value not in returned[written:]:
             returned.append(value)
             argument = TensorArgument(value.name)
             specs.append(OutputSpec(OutputKind.USER_OUTPUT, argument, None))
-        places.append(returned.index(value, written) - written)
+        positions.append(returned.index(value, written) - written)
     output_node(graph).args = (tuple(returned),)
     flat = pytree.tree_structure((0,) * (len(returned) - written))
-    tapped = make_program(
+    hooked = make_program(
         graph, copied.graph_signature, like=copied, root=copied.graph_module, out_spec=flat
     )
-    return tapped, places
+    return hooked, positions
 
 
 def fused(node: Node) -> list[Node]:

@@ -10,7 +10,7 @@ import torch
 
 
 @dataclass
-class Tally:
+class ErrorMetrics:
     """Sums over all elements seen, in float64."""
 
     signal: float = 0.0

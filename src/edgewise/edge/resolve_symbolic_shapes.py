@@ -24,7 +24,7 @@ from edgewise.edge.program import Constants
 aten = torch.ops.aten
 
 
-def settle_sizes(program: ExportedProgram) -> bool:
+def resolve_symbolic_shapes(program: ExportedProgram) -> bool:
     """Returns whether it modified."""
     sizes = [n for n in program.graph.nodes if n.op == "call_function" and is_size(n)]
     sizes = [n for n in sizes if isinstance(n.meta["val"], torch.SymInt)]

@@ -20,7 +20,7 @@ _NO_KERNEL = {
 """Kinds without an integer kernel, or with a slow one that is not used."""
 
 
-def float_islands(graph: Graph) -> dict[int, str]:
+def float_fallbacks(graph: Graph) -> dict[int, str]:
     """By the number of the edge node: why nodes between values of fixed scales are in float.
 
     Empty for a subgraph that quantizes nothing: that is as it should be.

@@ -1,4 +1,4 @@
-"""The sides of `edgewise bench`: processes that take turns."""
+"""The peers of `edgewise bench`, edgewise among them: processes that take turns."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from typing import Any
 from edgewise.cli.errors import MISSING, CliError
 
 BLOCKS = 8
-"""Turns that a side has."""
+"""Turns that a peer has."""
 _PAUSE = 0.05
-"""Seconds before a turn: thread pools of the other sides fall asleep."""
+"""Seconds before a turn: thread pools of the other peers fall asleep."""
 
 
 class Worker:
-    """A side's process."""
+    """A peer's process."""
 
-    def __init__(self, side: str) -> None:
-        self.side = side
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
         # Libraries are talkative: what they say is shown on failure only.
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by close)
         self._process = subprocess.Popen(
@@ -37,7 +37,7 @@ class Worker:
         )
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """The answer. CliError if the side failed, with what it said."""
+        """The answer. CliError if the peer failed, with what it said."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(request) + "\n")
@@ -47,15 +47,15 @@ class Worker:
             self._log.seek(0)
             last = "".join(self._log.readlines()[-10:])
             code = self._process.wait()
-            raise CliError(f"[bench] {self.side} must run the file; got exit code {code}\n{last}")
+            raise CliError(f"[bench] {self.peer} must run the file; got exit code {code}\n{last}")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             told = answer["error"]
-            if answer["kind"] == "ModuleNotFoundError" and self.side == "ExecuTorch":
+            if answer["kind"] == "ModuleNotFoundError" and self.peer == "ExecuTorch":
                 told = f"[--peer] {told}; try pip install 'edgewise[peer]'"
                 raise CliError(told, MISSING)
             ours = told.startswith("[")
-            raise CliError(told if ours else f"[bench] {self.side} must run the file; got {told}")
+            raise CliError(told if ours else f"[bench] {self.peer} must run the file; got {told}")
         return answer
 
     def close(self) -> None:
@@ -70,28 +70,28 @@ class Worker:
 
 @dataclass
 class Measured:
-    """One side at one number of threads. memory: bytes that the process grew by."""
+    """One peer at one number of threads. memory: bytes that the process grew by."""
 
-    side: str
+    peer: str
     threads: int | None
     load_seconds: float
     first_seconds: float
     seconds: list[float] = field(default_factory=list)
     memory: int = 0
     error: float | None = None
-    """Largest difference from the first side's outputs, relative to the largest output."""
+    """Largest difference from the first peer's outputs, relative to the largest output."""
 
     def percentile(self, percent: float) -> float:
         """Of the seconds, linear between the two nearest."""
         ordered = sorted(self.seconds)
-        place = percent / 100 * (len(ordered) - 1)
-        low = int(place)
+        position = percent / 100 * (len(ordered) - 1)
+        low = int(position)
         high = min(low + 1, len(ordered) - 1)
-        return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+        return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, times in milliseconds."""
-        told: dict[str, Any] = {"side": self.side, "threads": self.threads}
+        told: dict[str, Any] = {"side": self.peer, "threads": self.threads}
         told["calls"] = len(self.seconds)
         for percent in (50, 90, 99):
             told[f"p{percent}_ms"] = 1e3 * self.percentile(percent)
@@ -115,9 +115,9 @@ def measure(
     seconds: float,
     advance: Callable[[int], None],
 ) -> list[Measured]:
-    """All sides, in turns: blocks of calls, each after a pause and one call not counted.
+    """All peers, in turns: blocks of calls, each after a pause and one call not counted.
 
-    calls: of each side; None: as many as fit into `seconds`, three at least. advance: called
+    calls: of each peer; None: as many as fit into `seconds`, three at least. advance: called
     with the number of blocks done, of `len(requests) * BLOCKS`.
     """
     with tempfile.TemporaryDirectory(prefix="edgewise-bench-") as folder:
