@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from edgewise.accuracy.chart import Point, draw
-from edgewise.accuracy.tables import aligned, place, short_db, short_share
+from edgewise.accuracy.tables import aligned, location, short_db, short_share
 from edgewise.files import write_text
 
 
@@ -22,7 +22,7 @@ class Output:
     """How far one of the program's outputs is from the model's, over all batches."""
 
     name: str
-    """Its place in what the model returns: `0`, or `['logits']`."""
+    """Its position in what the model returns: `0`, or `['logits']`."""
     sqnr_db: float
     """Signal-to-quantization-noise ratio; infinite if every value is the same."""
     cosine: float
@@ -91,7 +91,7 @@ class Comparison:
             heads = ("adds", "SQNR dB", "cosine", "largest error", "operator", "module", "source")
             layers: list[tuple[str, ...]] = [heads]
             for one in worst:
-                where = (one.operator, one.module or "-", place(one.source).split(os.sep)[-1])
+                where = (one.operator, one.module or "-", location(one.source).split(os.sep)[-1])
                 layers.append((short_share(one.added_noise), *_figures(one), *where))
             lines += aligned(layers)
         if self.hook_error > 1e-4:
@@ -127,7 +127,7 @@ class Comparison:
             Point(
                 _label(layer, of_module[layer.module] == 1),
                 layer.sqnr_db,
-                f"{layer.name} ({layer.operator}) {place(layer.source)}",
+                f"{layer.name} ({layer.operator}) {location(layer.source)}",
                 layer.name in worst,
             )
             for layer in self.layers

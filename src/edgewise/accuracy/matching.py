@@ -24,10 +24,10 @@ def match(program: Graph, reference: Graph) -> dict[Node, Node]:
     are matched by module, operator and order, where both have as many.
     """
     by_name = {n.name: n for n in reference.nodes if n.op == "call_function"}
-    by_place = _by_place(reference.nodes)
+    by_location = _by_location(reference.nodes)
     found: dict[Node, Node] = {}
-    for place, nodes in _by_place(program.nodes).items():
-        theirs = by_place.get(place, [])
+    for location, nodes in _by_location(program.nodes).items():
+        theirs = by_location.get(location, [])
         for index, node in enumerate(nodes):
             named = by_name.get(_float_name(node))
             if named is None and len(theirs) == len(nodes):
@@ -49,12 +49,12 @@ def namespace(node: Node) -> str:
     return node.target.namespace if isinstance(node.target, torch._ops.OpOverload) else ""
 
 
-def _by_place(nodes: Iterable[Node]) -> dict[tuple[str, str], list[Node]]:
-    places = defaultdict(list)
+def _by_location(nodes: Iterable[Node]) -> dict[tuple[str, str], list[Node]]:
+    locations = defaultdict(list)
     for node in nodes:
         if node.op == "call_function" and namespace(node) not in QUANTIZING:
-            places[module_path(node), base_name(node)].append(node)
-    return places
+            locations[module_path(node), base_name(node)].append(node)
+    return locations
 
 
 def _float_name(node: Node) -> str:

@@ -1,4 +1,4 @@
-"""Text for terminals: columns, decibels, shares, places."""
+"""Text for terminals: columns, decibels, shares, source locations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def short_share(value: float) -> str:
     return f"{100 * value:.3g} %"
 
 
-def place(source: str) -> str:
+def location(source: str) -> str:
     """`dir/file.py:12` of the longest path; `-` if it is not known."""
     if not source:
         return "-"

@@ -156,10 +156,10 @@ def _renamed(owner: GraphModule, attribute: Node, before: Node) -> Node:
 
 
 def _set_arguments(flow: ControlFlow, bodies: Sequence[Node], captured: Sequence[Any]) -> None:
-    places, _, _, last = _ROLES[flow.node.target]
+    positions, _, _, last = _ROLES[flow.node.target]
     args: list[Any] = [*flow.node.args, *[()] * (last + 1 - len(flow.node.args))]
-    for place, body in zip(places, bodies, strict=True):
-        args[place] = body
+    for position, body in zip(positions, bodies, strict=True):
+        args[position] = body
     args[last] = list(captured) if isinstance(args[last], list) else tuple(captured)
     flow.node.args = tuple(args)
 

@@ -99,8 +99,8 @@ def _embedding_bag(
     if mode not in (_SUM, _MEAN):
         return NotImplemented
     bags = offsets.shape[0] - int(include_last_offset)
-    places = torch.arange(indices.shape[0], device=indices.device)
-    bag = (places[:, None] >= offsets[None, :bags]).sum(1) - 1
+    positions = torch.arange(indices.shape[0], device=indices.device)
+    bag = (positions[:, None] >= offsets[None, :bags]).sum(1) - 1
     inside = torch.arange(bags, device=indices.device)[:, None] == bag[None]
     if padding_idx >= 0:
         inside = inside & (indices != padding_idx)
@@ -120,15 +120,15 @@ def _adaptive_max_pool2d(x: torch.Tensor, output_size: list[int]) -> Any:
     """The greatest of what is gathered for each window, the last rows and columns repeated."""
     (height, width), (rows, columns) = x.shape[-2:], output_size
     y, x_ = _windows(height, rows), _windows(width, columns)
-    places = (y[:, None, :, None] * width + x_[None, :, None]).reshape(rows * columns, -1)
-    greatest, at = x.flatten(-2)[..., places].max(-1)
-    found = places.expand(*at.shape, -1).gather(-1, at[..., None])
+    positions = (y[:, None, :, None] * width + x_[None, :, None]).reshape(rows * columns, -1)
+    greatest, at = x.flatten(-2)[..., positions].max(-1)
+    found = positions.expand(*at.shape, -1).gather(-1, at[..., None])
     shape = (*x.shape[:-2], rows, columns)
     return greatest.reshape(shape), found.reshape(shape)
 
 
 def _windows(size: int, count: int) -> torch.Tensor:
-    """[count, longest]: places of each window, the last one repeated to the longest's length."""
+    """[count, longest]: positions of each window, the last one repeated to the longest's length."""
     i = torch.arange(count)
     start, end = i * size // count, ((i + 1) * size + count - 1) // count
     longest = max(-(-(k + 1) * size // count) - k * size // count for k in range(count))

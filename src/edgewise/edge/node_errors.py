@@ -35,9 +35,9 @@ def internal_errors(where: str, node: Node | None = None) -> Iterator[None]:
         if str(error.args[0] if error.args else "").startswith("[") or hasattr(error, _USERS):
             raise
         found = node if node is not None else _node_at(error)
-        place = f"[{where}]" if found is None else f"{at_node(found)} {where}:"
+        location = f"[{where}]" if found is None else f"{at_node(found)} {where}:"
         raise InternalError(
-            f"{place} must not fail; got {type(error).__name__}: {error}; {_REPORT}"
+            f"{location} must not fail; got {type(error).__name__}: {error}; {_REPORT}"
         ) from error
 
 
@@ -74,6 +74,6 @@ def _node_at(error: Exception) -> Node | None:
 
 
 def at_node(node: Node) -> str:
-    """`[name: op, file:line]`, the place that an error message about a node starts with."""
+    """`[name: op, file:line]`, the location that an error message about a node starts with."""
     line = source_line(node)
     return f"[{node.name}: {op_name(node)}{', ' + line if line else ''}]"

@@ -1,4 +1,4 @@
-"""Sizes are taken from the program's inputs, each once.
+"""Resolves symbolic shapes: sizes are taken from the program's inputs, each once.
 
 Decompositions leave `sym_size` of intermediate tensors and chains of arithmetic behind.
 Where a size is an expression of the inputs' sizes it is computed from these: then no
@@ -66,8 +66,8 @@ class SizeMaker:
                     self._add_source(size.node.expr, (node, dim))
         self._last = sources[-1] if sources else None
 
-    def _add_source(self, expression: Any, place: tuple[Node, int]) -> None:
-        self._sources.setdefault(expression, place)
+    def _add_source(self, expression: Any, dimension: tuple[Node, int]) -> None:
+        self._sources.setdefault(expression, dimension)
         factor, rest = expression.as_coeff_Mul()
         if rest.is_Symbol and factor.is_Integer and factor != 1:
             self._multiples.setdefault(rest, (expression, int(factor)))

@@ -145,16 +145,16 @@ class _ProgramEmitter:
             index = segments.add(self._initial.rope)
             mutable = [pte.SubsegmentOffsets(index, list(self._initial.offsets))]
         inline: list[pte.BackendDelegateInlineData] = []
-        places: list[pte.BackendDelegateDataReference] = []
+        references: list[pte.BackendDelegateDataReference] = []
         for payload in self._payload_blobs:
             if self._config.extract_delegate_segments and not payload.is_read_while_running:
-                places.append(pte.BackendDelegateDataReference(1, segments.add(payload.blob)))
+                references.append(pte.BackendDelegateDataReference(1, segments.add(payload.blob)))
             else:
-                places.append(pte.BackendDelegateDataReference(0, len(inline)))
+                references.append(pte.BackendDelegateDataReference(0, len(inline)))
                 inline.append(pte.BackendDelegateInlineData(payload.blob))
         for delegate in self._delegates:
             assert delegate.processed is not None
-            delegate.processed = places[delegate.processed.index]
+            delegate.processed = references[delegate.processed.index]
         if self._config.external_constants is True and self._named:
             for key in sorted(self._named):
                 self._data_file(DEFAULT_NAME).add(key, self._named[key])

@@ -143,8 +143,8 @@ class MethodEmitter:
                 self._of_node[node] = index
                 inputs.append(index)
             elif self._shared and spec.target in self._shared.offsets:
-                place = self._shared.offsets[spec.target]
-                self._of_node[node] = self._state(node, tensor_of(self._program, spec), place)
+                offset = self._shared.offsets[spec.target]
+                self._of_node[node] = self._state(node, tensor_of(self._program, spec), offset)
             elif node in constants:
                 if node.users:
                     self._of_node[node] = self._weight(node, constants)
@@ -195,7 +195,7 @@ class MethodEmitter:
             self._live(source, len(self._instructions))
             self._kernel("aten::copy_", "", [state, source, self._atom(pte.Bool(False)), state])
             self._no_trace()
-        for state in states:  # an input that the method writes keeps its place to the end
+        for state in states:  # an input that the method writes keeps its memory to the end
             self._live(state, len(self._instructions))
         return [saved.get(index, index) for index in outputs]
 
@@ -489,7 +489,7 @@ class MethodEmitter:
     def _state(self, node: Node, initial: torch.Tensor, shared: int | None = None) -> int:
         """A buffer that the program writes: planned for the whole method, with its first value.
 
-        shared: its place in the arena that methods share, if it is there. Zeros are not
+        shared: its offset in the arena that methods share, if it is there. Zeros are not
         written: what a method plans starts with them.
         """
         index = self._tensor(node, initial)
@@ -548,7 +548,7 @@ def _number_as_tensor(value: bool | int | float, node: Node | None) -> torch.Ten
 
 
 def _symbol(value: Any) -> pte.Int | pte.Double | pte.Bool:
-    """The place of a number that is computed: of its kind, as callers are told it."""
+    """The slot of a number that is computed: of its kind, as callers are told it."""
     if isinstance(value, (torch.SymBool, bool)):
         return pte.Bool(False)
     return pte.Double(0.0) if isinstance(value, (torch.SymFloat, float)) else pte.Int(0)

@@ -73,9 +73,9 @@ class Written:
         end = len(self._plan.chains[0].instructions)
         for value, names in sorted(self._origins.values.items()):
             tensor = self._plan.values[value].val
-            place = tensor.allocation_info if isinstance(tensor, pte.Tensor) else None
-            if place is not None and place.memory_id == ARENA:
-                offset = place.memory_offset_low | place.memory_offset_high << 32
+            allocation = tensor.allocation_info if isinstance(tensor, pte.Tensor) else None
+            if allocation is not None and allocation.memory_id == ARENA:
+                offset = allocation.memory_offset_low | allocation.memory_offset_high << 32
                 size = next((self._nodes[n].outputs[0].bytes for n in names if n in self._nodes), 0)
                 yield BlockRecord(self._resolved(names), ARENA, offset, size, -1, end)
 

@@ -88,13 +88,13 @@ def _needs(program: Program, segments: Sequence[Any]) -> Iterator[Need]:
             if isinstance(value.val, Tensor) and value.val.shape_dynamism == _UNBOUNDED:
                 yield Need("a size without a bound", None)
         for delegate in plan.delegates or []:
-            place, backend = delegate.processed, backend_of(delegate.id or "")
-            if backend is None or place is None:
+            reference, backend = delegate.processed, backend_of(delegate.id or "")
+            if backend is None or reference is None:
                 continue
-            if place.location == 1:
-                payload: Any = segments[place.index]
+            if reference.location == 1:
+                payload: Any = segments[reference.index]
             else:
-                payload = (program.backend_delegate_data or [])[place.index].data
+                payload = (program.backend_delegate_data or [])[reference.index].data
             yield from backend.needs(payload)
 
 

@@ -249,11 +249,11 @@ def delegate_payloads(path: str | Path) -> Iterator[tuple[str, int, str, memoryv
 
 
 def _payload(delegate: Any, parsed: ReadFile) -> memoryview:
-    place = delegate.processed
-    if place is not None and place.location == 1:
-        segment: memoryview = parsed.segments[place.index]
+    reference = delegate.processed
+    if reference is not None and reference.location == 1:
+        segment: memoryview = parsed.segments[reference.index]
         return segment
-    index = place.index if place is not None else 0
+    index = reference.index if reference is not None else 0
     return memoryview(parsed.program.backend_delegate_data[index].data or b"")
 
 

@@ -185,7 +185,7 @@ class DelegateRecord:
 
 @dataclass(frozen=True)
 class BlockRecord:
-    """A place in an arena, taken from instruction `first` to `last`, both included."""
+    """A block of an arena, taken from instruction `first` to `last`, both included."""
 
     nodes: tuple[str, ...]
     """Whose results lie there; several where branches or copies share it."""

@@ -85,12 +85,12 @@ def _steps(node: NodeRecord, method: MethodRecord) -> list[str]:
 
 
 def _attributes(node: NodeRecord, stored: str) -> list[tuple[str, str]]:
-    place = node.backend if node.kind == "call" else ""
+    backend = node.backend if node.kind == "call" else ""
     if node.delegate is not None:
-        place += f", delegate {node.delegate}"
+        backend += f", delegate {node.delegate}"
     weights = [f"{w.name} {_type(w.tensor)}" for w in node.weights]
     found = [
-        ("runs on", place),
+        ("runs on", backend),
         ("not delegated", "\n".join(map(str, node.refusals))),
         ("source line", node.source),
         ("module", node.modules[-1].type if node.modules else ""),

@@ -12,7 +12,7 @@ from edgewise.files import write_text
 from edgewise.partition.spec import Estimates, Refusal
 
 KERNEL = "runtime"
-"""The place of what no backend took: the runtime's own kernels."""
+"""The name for what no backend took: the runtime's own kernels."""
 
 
 @dataclass(frozen=True)

@@ -111,11 +111,11 @@ def _unquantized(report: ReportData) -> list[str]:
     for reason, found in _by_reason(report.unquantized).items():
         names = Counter(one.operator for one in found)
         listed = ", ".join(f"{count} x {name}" for name, count in names.items())
-        places = list(dict.fromkeys(one.source for one in found if one.source))
-        place = f"; {_relative(places[0])}" if places else ""
+        locations = list(dict.fromkeys(one.source for one in found if one.source))
+        location = f"; {_relative(locations[0])}" if locations else ""
         text = (
             f"asked for {report.scheme}; stays float: {_count(len(found), 'node')}, "
-            f"because {reason} ({listed}{place})"
+            f"because {reason} ({listed}{location})"
         )
         lines += _wrapped(text, "", "  ")
     return lines
@@ -144,8 +144,8 @@ def _missing_kernels(report: ReportData) -> list[str]:
     sources = {n.name: n.source for n in report.nodes}
     for kernel in dict.fromkeys(report.missing_kernels.values()):
         names = [name for name, one in report.missing_kernels.items() if one == kernel]
-        place = _relative(sources.get(names[0], ""))
-        where = f" ({', '.join(names[:3])}{'; ' + place if place else ''})"
+        location = _relative(sources.get(names[0], ""))
+        where = f" ({', '.join(names[:3])}{'; ' + location if location else ''})"
         lines += _wrapped(f"no kernel: {kernel}{where}", "  ", "      ")
         remedy = f'try @edgewise.runtime.register_kernel("{kernel}")'
         lines += _wrapped(remedy, "      ", "        ")
@@ -200,9 +200,9 @@ def _entry(group: _Group, several: bool, total: int) -> list[str]:
     branches = dict.fromkeys(b for n in group.pieces if (b := n.name.rpartition("/")[0]))
     if branches:
         details.append("in " + ", ".join(branches))
-    place = _where(group)
-    if place:
-        details.append(place)
+    location = _where(group)
+    if location:
+        details.append(location)
     if details:
         text += f" ({'; '.join(details)})"
     lines = _wrapped(text, "  ", "      ")
@@ -224,11 +224,11 @@ def _rule(
 
 
 def _where(group: _Group) -> str:
-    places = list(dict.fromkeys(n.source for n in group.pieces if n.source))
-    if not places:
+    locations = list(dict.fromkeys(n.source for n in group.pieces if n.source))
+    if not locations:
         return ""
-    more = f", +{_count(len(places) - 1, 'more place')}" if len(places) > 1 else ""
-    return _relative(places[0]) + more
+    more = f", +{_count(len(locations) - 1, 'more place')}" if len(locations) > 1 else ""
+    return _relative(locations[0]) + more
 
 
 def _relative(source: str) -> str:

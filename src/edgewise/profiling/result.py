@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgewise.files import read_json, write_text
+from edgewise.profiling.locations import Location, Locations
 from edgewise.profiling.machine import machine
 from edgewise.profiling.overhead import overhead
-from edgewise.profiling.places import Place, Places
 from edgewise.profiling.runs import MethodRuns
 from edgewise.profiling.summary import Grouping, MethodSummary, Row, Stats, summarize
 from edgewise.profiling.table import table
@@ -48,7 +48,7 @@ class Profile:
 
     def summaries(self) -> list[MethodSummary]:
         """Figures of each method."""
-        return [summarize(runs, Places(self._record_of(runs))) for runs in self.methods]
+        return [summarize(runs, Locations(self._record_of(runs))) for runs in self.methods]
 
     def table(self, by: Grouping = "operator", top: int | None = 20) -> str:
         """Text: for each method, what took most of the time.
@@ -82,7 +82,7 @@ class Profile:
 
     def save_trace(self, path: str | Path) -> None:
         """Writes every run as a Chrome trace, which Perfetto and chrome://tracing open."""
-        pairs = [(runs, Places(self._record_of(runs))) for runs in self.methods]
+        pairs = [(runs, Locations(self._record_of(runs))) for runs in self.methods]
         write_text(path, json.dumps(trace(pairs)) + "\n")
 
     def _record_of(self, runs: MethodRuns) -> MethodRecord | None:
@@ -190,14 +190,14 @@ def _row(summary: MethodSummary, row: Row) -> dict[str, Any]:
         "calls": row.events / max(len(row.totals), 1),
         "time": asdict(Stats.of(row.totals)),
         "share": sum(row.totals) / max(summary.total, 1),
-        **_place(row.place),
+        **_location(row.location),
     }
 
 
-def _place(place: Place) -> dict[str, Any]:
+def _location(location: Location) -> dict[str, Any]:
     return {
-        "nodes": list(place.nodes),
-        "module": place.module,
-        "type": place.type,
-        "source": place.source,
+        "nodes": list(location.nodes),
+        "module": location.module,
+        "type": location.type,
+        "source": location.source,
     }

@@ -98,8 +98,8 @@ def search(
     pairs = [(as_batch(batch), None) for batch in evaluation]
     if not pairs:
         raise ValueError("[search] evaluation must hold at least one batch; got none")
-    with _place(out) as place:
-        store = Store(place)
+    with _store_folder(out) as path:
+        store = Store(path)
         seen = None if calibration is None else [as_batch(batch) for batch in calibration]
         setting = Setting(
             "search", quantize, group_size, tuple(keep_float), Search(target_db, limit)
@@ -164,7 +164,7 @@ def _kept_model(store: Store, model: torch.nn.Module, inputs: tuple[Any, ...]) -
 
 
 @contextlib.contextmanager
-def _place(out: str | os.PathLike[str] | None) -> Iterator[str | os.PathLike[str]]:
+def _store_folder(out: str | os.PathLike[str] | None) -> Iterator[str | os.PathLike[str]]:
     if out is not None:
         yield out
         return

@@ -35,12 +35,12 @@ def _code_digest(folder: Path) -> str:
     content = hashlib.sha256()
     apart = {"cli", "scale", "report", "llm", "compat"}
     for path in sorted(folder.rglob("*")):
-        place = path.relative_to(folder)
-        stages = place.parts[0] == "scale" and place.name in _DECISIVE
-        if place.parts[0] in apart and not stages:
+        relative = path.relative_to(folder)
+        stages = relative.parts[0] == "scale" and relative.name in _DECISIVE
+        if relative.parts[0] in apart and not stages:
             continue
         if path.suffix in (".py", ".so"):
-            content.update(f"{place}\0".encode())
+            content.update(f"{relative}\0".encode())
             content.update(path.read_bytes())
     return content.hexdigest()[:12]
 

@@ -71,7 +71,7 @@ def quantize_llama(model: Any, group_size: int = 32) -> Any:
 def lower_llama(
     model: Any, *, max_context_len: int = 1024, max_seq_len: int = 128
 ) -> ExecutorchProgramManager:
-    """The model, quantized or not, with a cache of `max_context_len` places.
+    """The model, quantized or not, with a cache of `max_context_len` positions.
 
     max_seq_len: most tokens of one call; longer prompts take several. Memory is planned for it.
     The program has the method `forward(tokens, input_pos)`, see `CachedLlama`, and constant

@@ -13,7 +13,7 @@ class CachedLlama(torch.nn.Module):
     """The model's own layers around attention over a static cache.
 
     forward(tokens, input_pos): tokens int64 [1, S], S from 1 to `max_seq_len`; input_pos
-    int64 [1], the place of the first of them. Returns the logits [1, vocabulary] that follow
+    int64 [1], the position of the first of them. Returns the logits [1, vocabulary] that follow
     the last one, and leaves the tokens' keys and values in the cache.
     """
 
@@ -24,9 +24,9 @@ class CachedLlama(torch.nn.Module):
         self.head_dim = model.model.layers[0].self_attn.head_dim
         self.max_context_len = max_context_len
         heads = config.num_key_value_heads
-        places = torch.arange(max_context_len).unsqueeze(0)
+        positions = torch.arange(max_context_len).unsqueeze(0)
         with torch.no_grad():
-            cos, sin = model.model.rotary_emb(torch.zeros(1), places)
+            cos, sin = model.model.rotary_emb(torch.zeros(1), positions)
         self.register_buffer("cos", cos[0], persistent=False)
         # With the sign of `rotate_half`, which so is a swap of two halves.
         half = self.head_dim // 2
@@ -44,9 +44,9 @@ class CachedLlama(torch.nn.Module):
         check: Any = torch._check
         check(start >= 0)
         check(start + length <= self.max_context_len)
-        places = (torch.arange(length) + input_pos).view(1, -1, 1)
+        positions = (torch.arange(length) + input_pos).view(1, -1, 1)
         tables: Any = self.cos, self.sin
-        cos, sin = (torch.nn.functional.embedding(places, table) for table in tables)
+        cos, sin = (torch.nn.functional.embedding(positions, table) for table in tables)
         inner = self.model.model
         x = inner.embed_tokens(tokens)
         for index, layer in enumerate(inner.layers):

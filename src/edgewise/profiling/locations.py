@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """Where in the user's model something comes from; empty where it is not known."""
 
     nodes: tuple[str, ...] = ()
@@ -30,26 +30,26 @@ class Place:
         return self.modules[-1] if self.modules else ""
 
 
-class Places:
-    """Places of one method. Without a record all of them are empty."""
+class Locations:
+    """Locations of one method. Without a record all of them are empty."""
 
     def __init__(self, record: MethodRecord | None) -> None:
         self._record = record
-        self._known: dict[tuple[str, ...], Place] = {}
+        self._known: dict[tuple[str, ...], Location] = {}
 
-    def of_instruction(self, index: int) -> Place:
+    def of_instruction(self, index: int) -> Location:
         """Of a whole instruction; a delegate's is what all its nodes have in common."""
         if self._record is None or index >= len(self._record.instructions):
-            return Place()
+            return Location()
         return self._of(self._record.instructions[index].nodes)
 
-    def of_part(self, index: int, part: Part) -> Place:
+    def of_part(self, index: int, part: Part) -> Location:
         """Of a part of the delegate that instruction `index` calls."""
         if self._record is None or index >= len(self._record.instructions):
-            return Place()
+            return Location()
         delegate = self._record.instructions[index].delegate
         if delegate is None or delegate >= len(self._record.delegates):
-            return Place()
+            return Location()
         payload = self._record.delegates[delegate].payload
         names: dict[str, None] = {}
         for position in part.payload:
@@ -57,19 +57,19 @@ class Places:
                 names.update(dict.fromkeys(payload[position].nodes))
         return self._of(tuple(names))
 
-    def _of(self, names: tuple[str, ...]) -> Place:
+    def _of(self, names: tuple[str, ...]) -> Location:
         assert self._record is not None
         if names not in self._known:
             by_name = self._record.by_name
-            self._known[names] = _place([by_name[name] for name in names if name in by_name])
+            self._known[names] = _location([by_name[name] for name in names if name in by_name])
         return self._known[names]
 
 
-def _place(nodes: list[NodeRecord]) -> Place:
-    """One place for several nodes: the module that has all of them, or, of a few, the one that
+def _location(nodes: list[NodeRecord]) -> Location:
+    """One location for several nodes: the module that has all of them, or, of a few, the one that
     does most of the work (a convolution with its activation counts as the convolution)."""
     if not nodes:
-        return Place()
+        return Location()
     names = tuple(node.name for node in nodes)
     with_work = [node for node in nodes if node.macs > 0]
     main = with_work[0] if len(with_work) == 1 else None
@@ -78,10 +78,10 @@ def _place(nodes: list[NodeRecord]) -> Place:
     if main is not None:
         modules = tuple(module.path for module in main.modules)
         kind = main.modules[-1].type.rpartition(".")[2] if main.modules else ""
-        return Place(names, modules, kind, main.source)
+        return Location(names, modules, kind, main.source)
     shared = _shared([[(m.path, m.type) for m in node.modules] for node in nodes])
     sources = {node.source for node in nodes}
-    return Place(
+    return Location(
         names,
         tuple(path for path, _ in shared),
         shared[-1][1].rpartition(".")[2] if shared else "",
