@@ -54,7 +54,7 @@ class MethodInstance : public Method {
       : program_(std::move(program)), file_(file), plan_(plan), max_memory_(max_memory) {}
 
   Status resolve_kernels();
-  void join_calls();
+  void resolve_fused_calls();
   Status fill_values();
   Status fill_value(const ValuePlan& source, Value& value);
   void find_input_rules();

@@ -77,7 +77,7 @@ Result<std::unique_ptr<Method>> MethodInstance::create(std::shared_ptr<const Pro
   method->memory_ = std::move(*memory);
   method->values_.resize(plan.values.size());
   EDGEWISE_RETURN_IF_ERROR(method->fill_values());
-  method->join_calls();
+  method->resolve_fused_calls();
   method->find_input_rules();
   method->bindings_.resize(plan.outputs.size());
   method->bindable_.resize(plan.outputs.size(), Known::kUnknown);
@@ -114,7 +114,7 @@ Status MethodInstance::resolve_kernels() {
   return missing.empty() ? Status::ok_status() : missing_operators(plan_, missing);
 }
 
-void MethodInstance::join_calls() {
+void MethodInstance::resolve_fused_calls() {
   for (const FusedCall& call : plan_.fused) {
     const Kernel* kernel = find_kernel(call.kernel);
     if (kernel == nullptr || kernel->argument_count != call.args.size()) continue;

@@ -25,7 +25,7 @@ bool is_call(const InstructionPlan& instruction) {
   return instruction.kind == Kind::kKernel || instruction.kind == Kind::kDelegate;
 }
 
-// Rule 2.
+// Rule 2: an instruction does not need the value in its planned memory.
 bool leaves_in_place(const MethodPlan& plan, const InstructionPlan& instruction, uint32_t value,
                      const std::function<bool(uint32_t, size_t)>& reads_within) {
   if (!is_call(instruction)) {
@@ -42,7 +42,8 @@ bool leaves_in_place(const MethodPlan& plan, const InstructionPlan& instruction,
   return reads == uses;
 }
 
-// Rule 3, in one pass: hostile files have many values.
+// Rule 3, in one pass, as hostile files have many values: what shares the value's memory is written
+// before it is used.
 bool are_replaced(const MethodPlan& plan, uint32_t value, const ArgumentCount& kernel_arguments) {
   enum class Alias : uint8_t { kNo, kAsItWas, kWritten };
   std::vector<Alias> aliases(plan.values.size(), Alias::kNo);

@@ -82,11 +82,11 @@ struct Elu {
   }
   // The exponential, for blocks that have elements which are not positive.
   template <typename C>
-  bool hard(C x) const {
+  bool needs_slow_path(C x) const {
     return !(x > 0);
   }
   template <typename C>
-  C exact(C x) const {
+  C slow_path(C x) const {
     const C below = math::expm1(x * static_cast<C>(input_scale));
     return below * static_cast<C>(alpha * scale);
   }

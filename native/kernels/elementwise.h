@@ -5,7 +5,8 @@
 // result of bool if its rule is kBool. Only its loops are compiled for each operation and type;
 // the walk over operands is the same code for all. If an operation can fail it has a member
 // `const char* failure = nullptr` and sets it. If it is made for vectors of ordinary floating
-// operands, or of int32, `hard(a, ...)` tells the others, which go to `exact(a, ...)`.
+// operands, or of int32, `needs_slow_path(a, ...)` tells the others, which go to
+// `slow_path(a, ...)`.
 #pragma once
 
 #include <array>
@@ -102,8 +103,8 @@ concept Fails = requires(Op op) {
   op.failure;
 };
 template <typename Op>
-concept HasHard = requires {
-  &Op::template hard<double>;
+concept HasSlowPath = requires {
+  &Op::template needs_slow_path<double>;
 };
 template <typename Op>
 constexpr bool kIsTest = [] {
@@ -134,15 +135,16 @@ struct BlockOf<Op, T, std::index_sequence<K...>> {
     Op& held = *static_cast<Op*>(self);
     std::conditional_t<Fails<Op>, Op&, const Op> use = held;
     const std::array<const T*, sizeof...(K)> x{static_cast<const T*>(in[K])...};
-    if constexpr (HasHard<Op> && (std::is_floating_point_v<T> || std::is_same_v<T, int32_t>)) {
+    if constexpr (HasSlowPath<Op> && (std::is_floating_point_v<T> || std::is_same_v<T, int32_t>)) {
       constexpr int64_t kPart = 512;
       for (int64_t start = 0; start < count; start += kPart) {
         const int64_t end = std::min(count, start + kPart);
-        int32_t hard = 0;
-        for (int64_t i = start; i < end; ++i) hard |= held.hard(x[K][i]...) ? 1 : 0;
-        if (hard != 0) {
+        int32_t slow = 0;
+        for (int64_t i = start; i < end; ++i) slow |= held.needs_slow_path(x[K][i]...) ? 1 : 0;
+        if (slow != 0) {
           for (int64_t i = start; i < end; ++i) {
-            result[i] = held.hard(x[K][i]...) ? held.exact(x[K][i]...) : use(x[K][i]...);
+            result[i] =
+                held.needs_slow_path(x[K][i]...) ? held.slow_path(x[K][i]...) : use(x[K][i]...);
           }
         } else {
           apply(use, {x[K] + start...}, result + start, (end - start) & ~(kLoopStep - 1));

@@ -107,11 +107,11 @@ Status roll_flat(KernelContext& context, const Tensor* self, int64_t shift, Tens
   line.data = memory.data();
   line.strides = contiguous_strides(line.sizes);
   EDGEWISE_TRY(assign(line, source));
-  View turned = line;
-  turned.move(count);
-  std::memcpy(turned.at(by), line.data, static_cast<size_t>((count - by) * size));
-  std::memcpy(turned.data, line.at(count - by), static_cast<size_t>(by * size));
-  return finish(context, assign(view_of(*out), turned));
+  View rolled = line;
+  rolled.move(count);
+  std::memcpy(rolled.at(by), line.data, static_cast<size_t>((count - by) * size));
+  std::memcpy(rolled.data, line.at(count - by), static_cast<size_t>(by * size));
+  return finish(context, assign(view_of(*out), rolled));
 }
 
 Status roll(KernelContext& context) {

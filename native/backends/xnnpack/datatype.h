@@ -9,7 +9,7 @@
 
 namespace edgewise::xnnpack {
 
-// The payload's numbers.
+// Types of values; the numbers are those of the payload.
 enum class DataType : uint8_t {
   kInvalid = 0,
   kFp32 = 1,

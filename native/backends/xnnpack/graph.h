@@ -47,7 +47,7 @@ struct GraphValue {
   std::vector<uint16_t> block_scales;  // bfloat16
   uint32_t block_size = 0;
   Constant scale_source;  // where the scales were read, if that is named data
-  // At run time.
+  // Of values that are quantized when the program runs.
   uint32_t nonbatch_dims = 0;
 
   bool is_external() const { return is_input || is_output; }

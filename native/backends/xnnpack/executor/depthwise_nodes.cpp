@@ -28,7 +28,7 @@ bool can_gather(const GraphNode& node) {
          w.dilation[1] == 1 && size_t{w.kernel[0]} * w.kernel[1] * w.group_inputs <= kMostGathered;
 }
 
-// Goes from node to node.
+// Goes from node to node along the results that only one node reads.
 struct Walk {
   const Graph& graph;
   const Readers& readers;

@@ -5,7 +5,7 @@
 namespace edgewise::xnnpack {
 namespace {
 
-// Of a GEMM that is faster here than in XNNPACK, and of its rows.
+// Least multiplications, and least rows, of a GEMM that is faster here than in XNNPACK.
 constexpr size_t kLeastWork = size_t{1} << 25;
 constexpr size_t kLeastRows = 16;
 // Below, storing the results takes more time than is gained, unless a residual comes along.

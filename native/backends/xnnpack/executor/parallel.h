@@ -18,7 +18,7 @@ void parallel_for(pthreadpool_t pool, size_t count, Body body) {
       &body, count, PTHREADPOOL_FLAG_DISABLE_DENORMALS);
 }
 
-// Without a pool: one.
+// The number of threads; 1 without a pool.
 inline size_t threads_of(pthreadpool_t pool) { return pthreadpool_get_threads_count(pool); }
 
 inline size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
