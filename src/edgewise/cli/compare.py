@@ -167,7 +167,7 @@ def _of_file(
 
 
 def _show(console: Console, found: Comparison, most: int, picture: Path | None) -> None:
-    from edgewise.accuracy.tables import place, short_share
+    from edgewise.accuracy.tables import location, short_share
 
     console.print(f"{found.batches} batch{'es' * (found.batches != 1)}")
     rows = [
@@ -186,7 +186,7 @@ def _show(console: Console, found: Comparison, most: int, picture: Path | None) 
                 f"{one.max_error:.3g}",
                 one.operator,
                 one.module or "-",
-                place(one.source),
+                location(one.source),
             )
             for one in worst
         ]

@@ -79,7 +79,9 @@ def _parts(node: Node, constants: Constants) -> _Parts | None:
         return None
     if transposed:
         weight = weight.args[0]
-    return _Parts(_unflat(source, node) or source, weight, not transposed, bias, _result(node, source))
+    return _Parts(
+        _unflat(source, node) or source, weight, not transposed, bias, _result(node, source)
+    )
 
 
 def _unflat(flat: Any, product: Node) -> Node | None:
