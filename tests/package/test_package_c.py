@@ -176,6 +176,10 @@ def test_a_run(c: Library, files: Path, model: torch.nn.Module, image: torch.Ten
     image_there[:] = image.numpy()
     c.call("method_execute", method)
     np.testing.assert_array_equal(array_of(c.value("method_output", method, 0)), got)
+    # By its earlier name, which is there for one version more.
+    c.call("method_lend_input", method, c_size_t(0), byref(value))
+    c.call("method_execute", method)
+    np.testing.assert_array_equal(array_of(c.value("method_output", method, 0)), got)
     # Straight into memory of the caller's.
     buffer, bound = c_void_p(c.raw.edgewise_buffer_new(c_size_t(got.nbytes))), c_int(-1)
     index, size = c_size_t(0), c_size_t(got.nbytes)

@@ -59,7 +59,7 @@ TEST(ZeroCopyInput, ReadsTheCallersMemoryOnce) {
   x[0] = 5;
   ASSERT_TRUE(method->execute().ok());
   EXPECT_EQ(floats(method->output(0)), (Floats{10, 4, 6, 8}));
-  EXPECT_FALSE(method->execute().ok()) << "it was lent for one execution";
+  EXPECT_FALSE(method->execute().ok()) << "it was given for one execution";
   // What is set afterwards does not reach the caller's memory, and stays.
   Floats y = {7, 7, 7, 7};
   ASSERT_TRUE(method->set_input_zero_copy(0, value).ok());
@@ -74,6 +74,18 @@ TEST(ZeroCopyInput, ReadsTheCallersMemoryOnce) {
   ASSERT_TRUE(method->reset().ok());
   EXPECT_FALSE(method->execute().ok());
 }
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+TEST(ZeroCopyInput, HasItsEarlierNameForOneVersion) {
+  const auto method = load_forward(without_alias(zero_copy_file({delegate(0, {0, 2})})));
+  std::vector<float> x = {1, 2, 3, 4};
+  ASSERT_TRUE(method->lend_input(0, over(x, ScalarType::kFloat, {4})).ok());
+  x = {5, 6, 7, 8};
+  ASSERT_TRUE(method->execute().ok());
+  EXPECT_EQ(method->output(0)->get<Tensor>()->data<float>()[0], 10);
+}
+#pragma GCC diagnostic pop
 
 TEST(ZeroCopyInput, IsOverAfterAFailure) {
   FileSpec spec = without_alias(zero_copy_file({delegate(0, {0, 2})}));
@@ -92,9 +104,10 @@ TEST(ZeroCopyInput, RefusesAsSettingDoes) {
   std::vector<int64_t> longs(4);
   for (const Value& value :
        {over(x, ScalarType::kFloat, {5}), over(longs, ScalarType::kLong, {4}), Value(true)}) {
-    const Status lent = method->set_input_zero_copy(0, value), set = method->set_input(0, value);
-    EXPECT_EQ(lent.code(), Code::kInvalidArgument);
-    EXPECT_EQ(lent.message(), set.message());
+    const Status in_place = method->set_input_zero_copy(0, value),
+                 set = method->set_input(0, value);
+    EXPECT_EQ(in_place.code(), Code::kInvalidArgument);
+    EXPECT_EQ(in_place.message(), set.message());
   }
   EXPECT_EQ(method->set_input_zero_copy(1, Value(true)).message(),
             method->set_input(1, Value(true)).message());
@@ -116,7 +129,7 @@ TEST(ZeroCopyInput, FollowsThePlan) {
       {"a kernel", without_alias(zero_copy_file({kernel(0, {0, 1, 2, 2})})), false},
       {"a delegate and a kernel", without_alias(zero_copy_file({doubles, kernel(0, {0, 1, 4, 4})})),
        false},
-      {"an alias that nobody mentions", zero_copy_file({doubles}), true},
+      {"an alias that no instruction uses", zero_copy_file({doubles}), true},
       {"an alias that is written afterwards",
        zero_copy_file({doubles, kernel(0, {2, 1, 3, 3}), kernel(0, {3, 1, 4, 4})}), true},
       {"an alias that is written, an output",

@@ -120,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(Images, ImageEntryTest,
                                          Case{"too_many", Type::qint8, 5, false, 1}),
                          [](const auto& of) { return of.param.name; });
 
-// Callers may lend their memory: what follows it is not theirs.
+// Inputs may be read in the callers' memory: what follows it is not theirs.
 TEST_P(ImageEntryTest, ReadsNothingBehindTheImage) {
   const Case& c = GetParam();
   auto delegate = make_delegate(image(c).bytes(), nullptr, nullptr, c.threads);

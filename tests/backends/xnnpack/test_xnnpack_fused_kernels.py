@@ -1,4 +1,4 @@
-"""Whole models with the runtime's own steps between XNNPACK's, and without."""
+"""Whole models with the runtime's fused kernels between XNNPACK's operators, and without."""
 
 from __future__ import annotations
 
