@@ -87,7 +87,7 @@ def _load(case: Case, inputs: tuple[torch.Tensor, ...]) -> Method:
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda d: str(d).removeprefix("torch."))
 @pytest.mark.parametrize("name", CASES)
-def test_joined_calls(name: str, dtype: torch.dtype) -> None:
+def test_fused_instructions(name: str, dtype: torch.dtype) -> None:
     case = CASES[name]
     generator = torch.Generator().manual_seed(0)
     inputs = tuple((torch.randn(s, generator=generator) * 2).to(dtype) for s in case.shapes)

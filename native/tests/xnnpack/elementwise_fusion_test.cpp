@@ -1,4 +1,4 @@
-// Loops of small nodes against the same in float64.
+// Fused elementwise nodes against the same in float64.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Steps of our own against a convolution and a product worked out in float64, with the kernels
+// Fused kernels against a convolution and a GEMM worked out in float64, with the vector kernels
 // of every vector unit that this CPU has.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Which nodes of a graph become steps of our own, and that the graph computes what XNNPACK
+// Which nodes of a graph are fused into a kernel, and that the graph computes what XNNPACK
 // computes without them.
 #include <gtest/gtest.h>
 
@@ -129,7 +129,7 @@ void rotate(PayloadBuilder* b, uint32_t in, uint32_t out, uint32_t rows, uint32_
 
 struct GraphCase {
   const char* name;
-  std::vector<size_t> nodes;  // of each step of our own, in order
+  std::vector<size_t> nodes;  // of each fused kernel, in order
   std::vector<Dims> inputs;
   std::vector<Dims> outputs;
   std::function<void(PayloadBuilder*, const std::vector<uint32_t>&, const std::vector<uint32_t>&)>

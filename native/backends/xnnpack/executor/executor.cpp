@@ -67,7 +67,7 @@ std::vector<size_t> parts_of_nodes(const Graph& graph, const std::vector<Part>& 
   return result;
 }
 
-// Reshapes of an input or beside a step of our own, where XNNPACK would copy.
+// Reshapes of an input or beside a fused kernel, where XNNPACK would copy.
 std::vector<bool> find_aliases(const Graph& graph, const std::vector<Fusion>& fusions) {
   std::vector<bool> result(graph.nodes.size());
   std::vector<bool> is_chosen(graph.nodes.size());
