@@ -1,8 +1,8 @@
 """The backends that are installed: which there are, and what each can be asked for.
 
 Packages offer a backend as an entry point of the group `edgewise.backends`: an object that does
-what `Backend` says. This project's own three are found in the same way; nothing outside of their
-folders knows their names. docs/backends.md shows how to write one.
+what `Backend` says, or its class. This project's own three are found in the same way; nothing
+outside of their folders knows their names. docs/backends.md shows how to write one.
 """
 
 from __future__ import annotations
@@ -155,7 +155,8 @@ def backends() -> tuple[Backend, ...]:
     found: dict[str, Backend] = {}
     for entry in _entries():
         try:
-            backend: Backend = entry.load()
+            loaded = entry.load()
+            backend: Backend = loaded() if isinstance(loaded, type) else loaded
             for what in ("name", "delegate_id", "partitioner"):
                 getattr(backend, what)
         except Exception as error:  # of any package
