@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 _HERE = "edgewise.backends.neutron"
 _LAZY = {
-    "CustomDelegationOptions": f"{_HERE}.compile_spec",
-    "NeutronBackend": f"{_HERE}.backend",
-    "NeutronCompileSpecBuilder": f"{_HERE}.compile_spec",
-    "NeutronConverterError": f"{_HERE}.converter",
-    "NeutronPartitioner": f"{_HERE}.partitioner",
-    "NeutronQuantizer": f"{_HERE}.quantizer",
-    "generate_neutron_compile_spec": f"{_HERE}.compile_spec",
+    "CustomDelegationOptions": f"{_HERE}.lowering.compile_spec",
+    "NeutronBackend": f"{_HERE}.lowering.backend",
+    "NeutronCompileSpecBuilder": f"{_HERE}.lowering.compile_spec",
+    "NeutronConverterError": f"{_HERE}.lowering.converter",
+    "NeutronPartitioner": f"{_HERE}.lowering.partitioner",
+    "NeutronQuantizer": f"{_HERE}.lowering.quantizer",
+    "generate_neutron_compile_spec": f"{_HERE}.lowering.compile_spec",
 }
 
 
