@@ -1,8 +1,10 @@
-"""Which releases of ExecuTorch run a file, this project's or another's. Takes no torch.
+"""Which releases of ExecuTorch run a file, this project's or another's, and whether this project's
+runtime does. Takes no torch.
 
 `releases.json` says since when releases have an operator's kernel (portable, quantized and
 `llama::` libraries) or a node of the XNNPACK delegate; `tools/release_facts.py` makes it from
-the releases themselves. The rest of the rules is here.
+the releases themselves. The runtime is asked what it has. The rest of the rules is here and with
+the backends.
 """
 
 from __future__ import annotations
@@ -25,19 +27,21 @@ _UNBOUNDED = 2
 @dataclass(frozen=True)
 class Need:
     """What a file uses, and the first release that has it; None: no release has. processor: where
-    earlier ones lack it; empty: everywhere."""
+    earlier ones lack it; empty: everywhere. is_ours: whether this project's runtime has it."""
 
     what: str
     since: Release | None
     processor: str = ""
+    is_ours: bool = True
 
     def __str__(self) -> str:
         since = f"from {shown(self.since)} on" if self.since else "no release"
-        return f"{self.what} ({since}{f', on {self.processor}' if self.processor else ''})"
+        processor = f", on {self.processor}" if self.processor else ""
+        return f"{self.what} ({since}{processor}{'' if self.is_ours else '; not in edgewise'})"
 
 
 def needs_of(data: bytes | memoryview) -> list[Need]:
-    """What keeps a file from running on the oldest release known, each once.
+    """What keeps a file from running on the oldest release known, or on this runtime, each once.
 
     ValueError if the bytes are no program or are damaged.
     """
@@ -48,7 +52,7 @@ def needs_of(data: bytes | memoryview) -> list[Need]:
 def needs_of_program(program: Program, segments: Sequence[Any]) -> list[Need]:
     """The same of a program and the segments that follow it."""
     found = dict.fromkeys(_needs(program, segments))
-    return [need for need in found if need.since != KNOWN[0]]
+    return [need for need in found if need.since != KNOWN[0] or not need.is_ours]
 
 
 def beyond(needs: Sequence[Need], target: Target) -> list[Need]:
@@ -57,11 +61,13 @@ def beyond(needs: Sequence[Need], target: Target) -> list[Need]:
 
 
 def runs_on(needs: Sequence[Need]) -> str:
-    """In words: "ExecuTorch 1.1 and later, edgewise", or "edgewise only"."""
+    """In words: "ExecuTorch 1.1 and later, edgewise", "ExecuTorch 1.1 and later", "edgewise only"
+    or "applications that add what is missing"."""
+    is_ours = all(need.is_ours for need in needs)
     if any(need.since is None for need in needs):
-        return "edgewise only"
+        return "edgewise only" if is_ours else "applications that add what is missing"
     oldest = max((need.since for need in needs if need.since), default=KNOWN[0])
-    return f"ExecuTorch {shown(oldest)} and later, edgewise"
+    return f"ExecuTorch {shown(oldest)} and later{', edgewise' if is_ours else ''}"
 
 
 def kernels_of(target: Target) -> set[str]:
@@ -70,7 +76,7 @@ def kernels_of(target: Target) -> set[str]:
 
 
 def _needs(program: Program, segments: Sequence[Any]) -> Iterator[Need]:
-    table = facts()
+    table, ours = facts(), _own_kernels()
     for plan in program.execution_plan or []:
         operators = plan.operators or []
         for chain in plan.chains or []:
@@ -79,7 +85,8 @@ def _needs(program: Program, segments: Sequence[Any]) -> Iterator[Need]:
                 if isinstance(call, KernelCall):
                     one = operators[call.op_index]
                     name = f"{one.name}.{one.overload}".removesuffix(".")
-                    yield Need(f"operator {name}", table["operators"].get(name))
+                    is_ours = ours is None or name in ours
+                    yield Need(f"operator {name}", table["operators"].get(name), is_ours=is_ours)
                     if name == "aten::convolution.out":
                         weights = (plan.values or [])[(call.args or [])[1]].val
                         if isinstance(weights, Tensor) and len(weights.sizes or []) > 4:
@@ -88,6 +95,9 @@ def _needs(program: Program, segments: Sequence[Any]) -> Iterator[Need]:
             if isinstance(value.val, Tensor) and value.val.shape_dynamism == _UNBOUNDED:
                 yield Need("a size without a bound", None)
         for delegate in plan.delegates or []:
+            if not _runs_here(delegate.id or ""):
+                what = f"delegate {delegate.id}, where an application has it"
+                yield Need(what, KNOWN[0], is_ours=False)
             reference, backend = delegate.processed, backend_of(delegate.id or "")
             if backend is None or reference is None:
                 continue
@@ -96,6 +106,28 @@ def _needs(program: Program, segments: Sequence[Any]) -> Iterator[Need]:
             else:
                 payload = (program.backend_delegate_data or [])[reference.index].data
             yield from backend.needs(payload)
+
+
+def _own_kernels() -> set[str] | None:
+    """Kernels of this process; None of a runtime that was not built."""
+    try:
+        from edgewise.runtime import Runtime
+    except ImportError:
+        return None
+    return Runtime.get().operator_registry.operator_names
+
+
+def _runs_here(delegate_id: str) -> bool:
+    """Whether this runtime or an installed backend runs such delegates."""
+    try:
+        from edgewise.runtime import Runtime
+
+        if delegate_id in Runtime.get().backend_registry.registered_backend_names:
+            return True
+        backend = backend_of(delegate_id)
+        return backend is not None and backend.runtime_factory() is not None
+    except ImportError:
+        return backend_of(delegate_id) is not None
 
 
 @cache

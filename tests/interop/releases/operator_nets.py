@@ -133,6 +133,7 @@ OPERATORS: dict[str, Net] = {
     "bool_linear": Net(
         lambda: nn.Sequential(nn.Linear(8, 4), Fn(lambda x: x > 0)), (M,), quantize=("int8",)
     ),
+    "linear_bfloat16": Net(lambda: nn.Linear(16, 8), (ROWS,), config="bfloat16"),
     "linear_after_sum": Net(
         lambda: nn.Sequential(Fn(lambda x: x.sum(1)), nn.Linear(16, 3)), (ROWS,), half=True,
         quantize=("int8", "int8-dynamic"),

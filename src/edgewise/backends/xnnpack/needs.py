@@ -10,7 +10,7 @@ from edgewise.inspect.needs import Need, facts
 
 _CONVOLUTIONS = ("Conv2d", "DepthwiseConv2d", "ConvTranspose2d")
 _PACKING = ("FullyConnected", *_CONVOLUTIONS)
-_FP32, _FP16, _QCINT8, _QCINT4, _QBINT4, _QBINT8 = 1, 2, 6, 8, 10, 15
+_FP32, _FP16, _QCINT8, _QCINT4, _QBINT4, _BF16, _QBINT8 = 1, 2, 6, 8, 10, 14, 15
 _STORED = (3, _QCINT8, _QCINT4, _QBINT4, _QBINT8)
 
 
@@ -25,6 +25,8 @@ def needs(payload: bytes | memoryview) -> Iterator[Need]:
         tensors[tensor.id_out] = tensor
         if tensor.datatype == _QBINT8:
             yield Need("8-bit weights in groups", None)
+        if tensor.datatype == _BF16:
+            yield Need("bfloat16 in XNNPACK", (1, 5), is_ours=False)
     for node in graph.xnodes or []:
         member = node.xnode_union
         number, table = (
@@ -40,7 +42,7 @@ def needs(payload: bytes | memoryview) -> Iterator[Need]:
         yield from _of_weights(kind, read_from)
         grouped = kind == "FullyConnected" and read_from["filter_id"].datatype == _QBINT4
         if grouped and tensors[table.output_id].datatype == _FP16:
-            yield Need("4-bit weights in groups beside float16", (1, 5), "x86-64")
+            yield Need("4-bit weights in groups beside float16", (1, 5), "some x86-64")
         for name, tensor in read_from.items():
             packed = kind in _PACKING and name in ("filter_id", "bias_id")
             if packed and read_from["filter_id"].constant_buffer_idx:
