@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 from edgewise.edge import canonicalize
 from edgewise.edge.functionalize import is_functional
 from edgewise.edge.graph import calls, erase_dead, inherit_meta, is_composite, op_name
+from edgewise.edge.inner_linears import with_linears
 from edgewise.edge.layout import settle
 from edgewise.edge.open_sizes import has_symbols, told_if_fixed
 from edgewise.edge.program import Constants, fake_mode
@@ -55,7 +56,7 @@ def normalize(program: ExportedProgram, keep: Keep = lambda node: False) -> bool
             if made is None:
                 forget(node)
             changed |= made is not None
-            worklist.extend(reversed(made or []))
+            worklist.extend(reversed(with_linears(made or [], keep)))
     erase_dead(graph)
     return changed
 

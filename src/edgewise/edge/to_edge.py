@@ -67,8 +67,8 @@ def to_edge_program(
     edge = copy_program(program)
     start = time.perf_counter()
     inline_regions(edge, program.graph_module)
-    if unwrap_subclasses(edge):
-        recompose_linears(edge)
+    unwrap_subclasses(edge)
+    recompose_linears(edge)
     drop_identities(edge)
     thread_caches(edge)
     if functionalize(edge) is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -38,6 +37,7 @@ from edgewise.partition.spec import (
 
 logger = logging.getLogger(__name__)
 
+_OWNS = Refusal("weights that the program holds", "a layer that owns its weights")
 _IN_PLACE = Refusal("a result of its own, not a part of a buffer, which is written where it lies")
 
 
@@ -52,7 +52,8 @@ class XnnpackPartitioner(Partitioner):
     verbose: say what is delegated and what is refused, by logging (INFO) where the program
     has set logging up, else on the standard error stream.
     force_non_static_weights_for_f32_linear: weights and biases of floating-point linear layers
-    are inputs of the delegates, which the program holds. Recurrent layers still own theirs.
+    are inputs of the delegates, which the program holds. LSTM and GRU become linear layers, step
+    by step.
     """
 
     _takes_dynamic_as_floats = False
@@ -114,6 +115,8 @@ class XnnpackPartitioner(Partitioner):
         row = row_of(node)
         if row is None:
             return [Refusal("an operator of the XNNPACK table", op_name(node))]
+        if self.force_non_static_weights_for_f32_linear and node.target in RECURRENT:
+            return [_OWNS]
         for tensor in [t for n in (node, *node.all_input_nodes) for t in tensors_of(n)]:
             if may_be_empty(tensor):
                 got = f"a size that only data tells: {list(tensor.shape)}"
@@ -150,7 +153,6 @@ class XnnpackPartitioner(Partitioner):
             if is_call(n) and not (is_delegate_call(n) or TAG in n.meta or is_size(n))
         ]
         refused = {n: r for n in nodes if (r := self._reasons(n, constants))}
-        self._warn_of_owned([n for n in nodes if n.target in RECURRENT and n not in refused])
         refused |= {n: [_IN_PLACE] for n in partial_updates(exported_program).intersection(nodes)}
         joined = [n for n in nodes if not (self._floats_only and n in refused)]
         by_operator = units(joined, constants, set(nodes) - set(refused))
@@ -173,15 +175,6 @@ class XnnpackPartitioner(Partitioner):
             self._say(f"not delegated: {_counted(names)}: {reason}")
         reasons = {n.name: r for n, r in refused.items()}
         return PartitionResult(exported_program, tags, reasons)
-
-    def _warn_of_owned(self, recurrent: Sequence[Node]) -> None:
-        if recurrent and self.force_non_static_weights_for_f32_linear:
-            warnings.warn(
-                f"[XnnpackPartitioner] force_non_static_weights_for_f32_linear is for linear "
-                f"layers; got {_counted(op_name(n) for n in recurrent)}, whose weights stay with "
-                f"the delegate; try `configs` without lstm and gru, or layers of nn.Linear",
-                stacklevel=4,
-            )
 
     def _reasons(self, node: Node, constants: QuantizedConstants) -> list[Refusal]:
         """What is said against the node itself. Quantizations are asked for with `_takes`."""
