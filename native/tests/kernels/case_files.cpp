@@ -11,7 +11,7 @@ namespace {
 
 CasesByOperator read_cases(std::string_view extension, std::string_view only = {}) {
   CasesByOperator found;
-  const auto folder = std::filesystem::path(__FILE__).parent_path() / "cases";
+  const auto folder = std::filesystem::path(EDGEWISE_NATIVE) / "tests" / "kernels" / "cases";
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::filesystem::path& path = entry.path();
     if (path.extension() != extension || (!only.empty() && path.filename() != only)) continue;
