@@ -49,6 +49,7 @@ class ConstantTable:
         key = hashlib.sha256(blob).digest() if self._share else b""
         if self._share and key in self._known:
             return self._known[key]
-        self.offsets.append(self.rope.add(blob))
+        # Never empty as a whole: a segment of no bytes is none for ExecuTorch.
+        self.offsets.append(self.rope.add(blob if len(blob) else memoryview(bytes(1))))
         self._known[key] = len(self.offsets) - 1
         return len(self.offsets) - 1
