@@ -37,6 +37,10 @@ _EXTRAS = {
     "tqdm": "export",
     "executorch": "peer",
     "onnxruntime": "peer",
+    "gguf": "models",
+    "jinja2": "llm",
+    "llguidance": "llm",
+    "starlette": "serve",
     "tokenizers": "llm",
     "transformers": "models",
     "PIL": "cli",
@@ -45,6 +49,7 @@ _EXTRAS = {
     "ray": "ray",
     "rich": "cli",
     "typer": "cli",
+    "uvicorn": "serve",
     "yaml": "scale",
 }
 
