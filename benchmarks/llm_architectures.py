@@ -103,13 +103,13 @@ def greedy_in_float64(model: Any, prompt: list[int], count: int) -> list[int]:
 def along(
     execute: Callable[[Any, int], Any], prompt: list[int], tokens: list[int]
 ) -> Iterator[Any]:
-    """The logits before each of the tokens. execute: takes tokens [1, S] and their place."""
+    """The logits before each of the tokens. execute: takes tokens [1, S] and their position."""
     logits: Any = None
     for first in range(0, len(prompt), CHUNK):
         logits = execute(np.array([prompt[first : first + CHUNK]]), first)
-    for place, token in enumerate(tokens, len(prompt)):
+    for position, token in enumerate(tokens, len(prompt)):
         yield np.asarray(logits).reshape(-1)
-        logits = execute(np.array([[token]]), place)
+        logits = execute(np.array([[token]]), position)
 
 
 def ours(path: Path) -> Callable[[Any, int], Any]:
@@ -117,7 +117,7 @@ def ours(path: Path) -> Callable[[Any, int], Any]:
     from edgewise.runtime import Runtime
 
     method = Runtime.get().load_program(path).load_method("forward")
-    return lambda tokens, place: method.execute([tokens, np.array([place])])[0]
+    return lambda tokens, position: method.execute([tokens, np.array([position])])[0]
 
 
 def peers(path: Path) -> Callable[[Any, int], Any]:
@@ -129,9 +129,9 @@ def peers(path: Path) -> Callable[[Any, int], Any]:
     program = Runtime.get().load_program(str(path))
     method = program.load_method("forward")
     keep = (program, method)
-    return lambda tokens, place: keep[1].execute([torch.from_numpy(tokens), torch.tensor([place])])[
-        0
-    ]
+    return lambda tokens, position: keep[1].execute(
+        [torch.from_numpy(tokens), torch.tensor([position])]
+    )[0]
 
 
 def same(tokens: list[int], want: list[int]) -> int:

@@ -81,13 +81,13 @@ class BatchGenerator:
                     texts[row].append(token)
         return new
 
-    def _run(self, rows: list[list[int]], places: list[int], length: int) -> Any:
-        """Logits [B, vocabulary] after each row's last place."""
+    def _run(self, rows: list[list[int]], positions: list[int], length: int) -> Any:
+        """Logits [B, vocabulary] after each row's last position."""
         tokens = np.zeros((self.batch, length), dtype=np.int64)
         start = np.zeros(self.batch, dtype=np.int64)
-        for number, (row, place) in enumerate(zip(rows, places, strict=True)):
+        for number, (row, position) in enumerate(zip(rows, positions, strict=True)):
             tokens[number, : len(row)] = row
-            start[number] = place
+            start[number] = position
         logits = self._method.execute([tokens, start])[0]
         return logits.reshape(self.batch, -1, self.vocab_size)[:, -1]
 

@@ -114,7 +114,7 @@ class Generator:
         self._session = program.new_session()
         self._method = self._session.load_method("forward")
         self._held: list[int] = []  # tokens whose keys and values the cache has
-        self._end = 0  # places that were written since the text's first
+        self._end = 0  # positions that were written since the text's first
 
     def generate(
         self,
@@ -199,7 +199,7 @@ class Generator:
         rows = self._feed(prompt[first:], first)[-1:]
         guesses: list[int] = []
         while True:
-            for place, row in enumerate(rows):
+            for index, row in enumerate(rows):
                 token = self._choose(row, request)
                 if not statistics.prompt_seconds:
                     statistics.prompt_seconds = time.perf_counter() - start
@@ -215,7 +215,7 @@ class Generator:
                 if request.most is not None and statistics.new_tokens >= request.most:
                     statistics.ended = "length"
                     return
-                if place == len(guesses) or guesses[place] != token:
+                if index == len(guesses) or guesses[index] != token:
                     break
                 self._held.append(token)
                 statistics.accepted_tokens += 1
@@ -270,8 +270,8 @@ class Generator:
         rows: Any = None
         for first in range(0, len(tokens), self._chunk):
             part = np.asarray(tokens[first : first + self._chunk], dtype=np.int64)
-            place = np.array([position + first], dtype=np.int64)
-            rows = self._method.execute([part.reshape(1, -1), place])[0]
+            start = np.array([position + first], dtype=np.int64)
+            rows = self._method.execute([part.reshape(1, -1), start])[0]
             self._held.extend(part.tolist())
             self._end = max(self._end, len(self._held))
         return rows.reshape(-1, self.vocab_size)

@@ -33,7 +33,7 @@ def save(program: Program, session: Session, tokens: list[int], end: int, path: 
 
 
 def load(program: Program, session: Session, path: str | Path) -> tuple[list[int], int]:
-    """Fills the session's cache; the tokens it holds, and the places that were written.
+    """Fills the session's cache; the tokens it holds, and the positions that were written.
 
     FileNotFoundError without a file, ValueError if it is none of `save`, or of another model.
     """

@@ -75,7 +75,7 @@ class Transcriber:
         logits: Any = None
         for first in range(0, len(begin), self._chunk):
             logits = self._run(begin[first : first + self._chunk], first)
-        place, count = len(begin), 0
+        position, count = len(begin), 0
         while True:
             logits = np.array(logits)
             logits[self._never + (self._not_first if count == 0 else [])] = -np.inf
@@ -84,13 +84,13 @@ class Transcriber:
                 return
             yield token
             count += 1
-            if count == most or place >= self.max_context_len:
+            if count == most or position >= self.max_context_len:
                 return
-            logits = self._run([token], place)
-            place += 1
+            logits = self._run([token], position)
+            position += 1
 
-    def _run(self, tokens: list[int], place: int) -> Any:
-        inputs = [np.array([tokens], dtype=np.int64), np.array([place], dtype=np.int64)]
+    def _run(self, tokens: list[int], position: int) -> Any:
+        inputs = [np.array([tokens], dtype=np.int64), np.array([position], dtype=np.int64)]
         return self._forward.execute(inputs)[0].reshape(-1)
 
     def transcribe(

@@ -167,12 +167,12 @@ def lower_model(
     int8_cache: bool = False,
     prefix: bool = False,
 ) -> ExecutorchProgramManager:
-    """The model, quantized or not, with a cache of `max_context_len` places.
+    """The model, quantized or not, with a cache of `max_context_len` slots.
 
     max_seq_len: most tokens of one call; longer prompts take several. Memory is planned for it.
-    batch: sequences at a time, each with its own places. all_logits: logits after each token, for
-    guesses. int8_cache: keys and values in 8 bits. prefix: with methods `get_cache` and
-    `set_cache`, for what a prompt left in the cache.
+    batch: sequences at a time, each with positions of its own. all_logits: logits after each
+    token, for guesses. int8_cache: keys and values in 8 bits. prefix: with methods `get_cache`
+    and `set_cache`, for what a prompt left in the cache.
 
     A Whisper becomes what `lower_whisper` makes of it, with at most its own positions.
 

@@ -46,7 +46,7 @@ class Layer:
 class Row:
     """One sequence of a step.
 
-    start: the place of the first token; also as a tensor, int64 [1].
+    start: the position of the first token; also as a tensor, int64 [1].
     """
 
     start: Any
@@ -58,7 +58,7 @@ class Row:
 class Step:
     """One call of a program, while it is traced.
 
-    length: tokens of each sequence. context: places. caches: the tensors of a layer and sequence:
+    length: tokens of each sequence. context: slots. caches: the tensors of a layer and sequence:
     keys and values, and the scales of both if they are integers. found: without caches, where
     layers are noted. cross: by layer, keys and values of what is not the text.
     """
@@ -121,7 +121,7 @@ def attend(
     step = _current
     if step is not None and step.cross and not module.is_causal:
         keys, values = step.cross[module.layer_idx]
-        # Those of all places: as many as come before the query's last.
+        # Those of all slots: as many as come before the query's last.
         before = keys.shape[1] - step.length
         rest_ = (None, 0.0, False, scaling)
         ops: Any = torch.ops.edgewise
@@ -163,13 +163,13 @@ def _attend(
 ) -> torch.Tensor:
     """Of one sequence: [1, S, heads, D]."""
     ops: Any = torch.ops.edgewise
-    places = caches[0].shape[1]
-    is_ring = places < step.context
+    slots = caches[0].shape[1]
+    is_ring = slots < step.context
     window = layer.window if layer.window is not None and layer.window < step.context else None
     is_plain = not is_ring and window is None
     rest: tuple[Any, ...] = (None, 0.0, True, layer.scale)
     if not is_plain or layer.softcap is not None:
-        rest = (_mask(step, row, window, places), 0.0, False, layer.scale)
+        rest = (_mask(step, row, window, slots), 0.0, False, layer.scale)
     if len(caches) == 2 and not is_ring and layer.softcap is None:
         length = step.length
         result: torch.Tensor = ops.sdpa_with_kv_cache(q, k, v, *caches, row.start, length, *rest)
@@ -186,14 +186,14 @@ def _updated(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The caches with the new keys and values, as numbers."""
     ops: Any = torch.ops.edgewise
-    places = caches[0].shape[1]
-    if len(caches) == 2 and places == step.context:
+    slots = caches[0].shape[1]
+    if len(caches) == 2 and slots == step.context:
         for new, cache in zip((k, v), caches, strict=True):
             ops.update_cache(new, cache, row.start)
         return caches[0], caches[1]
     at = row.input_pos + torch.arange(step.length)
-    if places < step.context:
-        at = at % places
+    if slots < step.context:
+        at = at % slots
     if len(caches) == 2:
         for new, cache in zip((k, v), caches, strict=True):
             cache.index_copy_(1, at, new)
@@ -206,19 +206,19 @@ def _updated(
     return keys, values
 
 
-def _mask(step: Step, row: Row, window: int | None, places: int) -> torch.Tensor:
-    """[S, places], 0 where a query sees what lies in a place of the cache, else -infinity.
+def _mask(step: Step, row: Row, window: int | None, slots: int) -> torch.Tensor:
+    """[S, slots], 0 where a query sees what lies in a slot of the cache, else -infinity.
 
-    Where there are fewer places than positions, position p lies in place `p % places`, and a place
+    Where there are fewer slots than positions, position p lies in slot `p % slots`, and a slot
     holds the newest position that is its own.
     """
-    known = (window, places)
+    known = (window, slots)
     if known not in row.masks:
         queries = (row.input_pos + torch.arange(step.length)).unsqueeze(1)
-        positions = torch.arange(places).unsqueeze(0)
-        if places < step.context:
+        positions = torch.arange(slots).unsqueeze(0)
+        if slots < step.context:
             newest = row.input_pos + (step.length - 1)
-            positions = newest - torch.remainder(newest - positions, places)
+            positions = newest - torch.remainder(newest - positions, slots)
         sees = positions <= queries
         if window is not None:
             sees = sees & (positions > queries - window) & (positions >= 0)
@@ -235,7 +235,7 @@ def _with_softcap(
     scale: float,
     softcap: float,
 ) -> torch.Tensor:
-    """q [B, S, heads, D], keys and values [B, places, heads of keys, D] to [B, S, heads, D].
+    """q [B, S, heads, D], keys and values [B, slots, heads of keys, D] to [B, S, heads, D].
 
     A head of keys serves several of queries: their rows are one matrix. Its product with the keys
     is computed transposed, so that the larger operand, the cache, is read as it lies.

@@ -18,14 +18,14 @@ class CachedDecoder(torch.nn.Module):
     """The model, whose own code runs, with a cache for each layer and sequence.
 
     forward(tokens, input_pos): tokens int64 [B, S], S from 1 to `max_seq_len`; input_pos
-    int64 [B], the place of each sequence's first token. Returns the logits [B, vocabulary] that
+    int64 [B], the position of each sequence's first token. Returns the logits [B, vocabulary] that
     follow the last one, or with `all_logits` those that follow each, [B, S, vocabulary], and
     leaves the tokens' keys and values in the caches.
 
-    A layer with a sliding window keeps `window + max_seq_len - 1` places, if that is less than
+    A layer with a sliding window keeps `window + max_seq_len - 1` slots, if that is less than
     `max_context_len`: the newest take the place of those that no query sees any more.
 
-    int8_cache: keys and values as 8-bit integers, with a scale for each place and head.
+    int8_cache: keys and values as 8-bit integers, with a scale for each slot and head.
     """
 
     def __init__(
@@ -50,16 +50,16 @@ class CachedDecoder(torch.nn.Module):
         if int8_cache:
             kinds = {"k": torch.int8, "v": torch.int8, "ks": torch.float32, "vs": torch.float32}
         for index, layer in self.layers.items():
-            places = max_context_len
+            slots = max_context_len
             if layer.window is not None:
-                places = min(places, layer.window + max_seq_len - 1)
-            self.is_ring = self.is_ring or places < max_context_len
+                slots = min(slots, layer.window + max_seq_len - 1)
+            self.is_ring = self.is_ring or slots < max_context_len
             for row in range(batch):
                 names = []
                 for kind, dtype in kinds.items():
                     depth = layer.depth if kind in ("k", "v") else 1
                     name = f"{kind}_cache_{index}" + (f"_{row}" if batch > 1 else "")
-                    empty = torch.zeros(1, places, layer.heads, depth, dtype=dtype)
+                    empty = torch.zeros(1, slots, layer.heads, depth, dtype=dtype)
                     self.register_buffer(name, empty, persistent=False)
                     names.append(name)
                 self._names[index, row] = names
@@ -68,7 +68,7 @@ class CachedDecoder(torch.nn.Module):
         """Logits after the last token of each sequence, or after all."""
         length = tokens.shape[1]
         rows = [self._row(input_pos, number, length) for number in range(self.batch)]
-        places = (
+        positions = (
             (torch.arange(length) + input_pos.unsqueeze(1))
             if self.batch > 1
             else ((torch.arange(length) + input_pos).unsqueeze(0))
@@ -77,7 +77,7 @@ class CachedDecoder(torch.nn.Module):
             key: tuple(getattr(self, name) for name in names) for key, names in self._names.items()
         }
         step = Step(rows, length, self.max_context_len, caches)
-        logits = _call(self.model, step, tokens, places, keep=0 if self.all_logits else 1)
+        logits = _call(self.model, step, tokens, positions, keep=0 if self.all_logits else 1)
         return logits if self.all_logits else logits[:, -1]
 
     def _row(self, input_pos: torch.Tensor, number: int, length: Any) -> Row:
@@ -90,7 +90,7 @@ class CachedDecoder(torch.nn.Module):
 
 
 class RotaryTables(torch.nn.Module):
-    """Cosines and sines of a model's rotary embedding, for all places, by the type of layer.
+    """Cosines and sines of a model's rotary embedding, for all positions, by the type of layer.
 
     Scalings of positions that depend on a text's length are those for a text of the whole context.
     """
@@ -99,18 +99,18 @@ class RotaryTables(torch.nn.Module):
         super().__init__()
         takes_type = "layer_type" in inspect.signature(original.forward).parameters
         self._names = [*types] if takes_type else [""]
-        places = torch.arange(context).unsqueeze(0)
+        positions = torch.arange(context).unsqueeze(0)
         with torch.no_grad():
             for name in self._names:
                 rest = (name,) if takes_type else ()
-                cos, sin = original(torch.zeros(1), places, *rest)
+                cos, sin = original(torch.zeros(1), positions, *rest)
                 self.register_buffer(f"cos_{name}", cos[0].contiguous(), persistent=False)
                 self.register_buffer(f"sin_{name}", sin[0].contiguous(), persistent=False)
 
     def forward(
         self, x: torch.Tensor, position_ids: torch.Tensor, layer_type: str = ""
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cosines and sines [B, S, depth] of the places [B, S]."""
+        """Cosines and sines [B, S, depth] of the positions [B, S]."""
         look_up = torch.nn.functional.embedding
         cos, sin = (getattr(self, f"{kind}_{layer_type}") for kind in ("cos", "sin"))
         return look_up(position_ids, cos), look_up(position_ids, sin)
@@ -131,7 +131,7 @@ def _prepared(model: Any, context: int) -> Any:
 
 
 def _call(
-    model: Any, step: Step, tokens: torch.Tensor, places: torch.Tensor, *, keep: int
+    model: Any, step: Step, tokens: torch.Tensor, positions: torch.Tensor, *, keep: int
 ) -> torch.Tensor:
     """The logits [B, keep, vocabulary] after the last tokens; after all for 0."""
     # The library has renamed the argument.
@@ -140,7 +140,7 @@ def _call(
     cache: Any = {name: PassingCache(step.rows[0].start)}
     with attention_of(step):
         result = model(
-            input_ids=tokens, position_ids=places, use_cache=True, logits_to_keep=keep, **cache
+            input_ids=tokens, position_ids=positions, use_cache=True, logits_to_keep=keep, **cache
         )
     logits: torch.Tensor = result.logits
     return logits

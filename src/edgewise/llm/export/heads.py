@@ -72,8 +72,8 @@ def _keeps_heads(node: Node) -> bool:
     if not all(_is_transpose(one) or _is_for_all_heads(one) for one in operands):
         return False
     if node.target in _ALONG_DEPTH:
-        place = _ALONG_DEPTH[node.target]  # type: ignore[index]
-        dim = node.args[place] if len(node.args) > place else 0
+        index = _ALONG_DEPTH[node.target]  # type: ignore[index]
+        dim = node.args[index] if len(node.args) > index else 0
         return dim in (3, -1) and all(map(_is_transpose, operands))
     return node.target in _ELEMENTWISE
 

@@ -56,17 +56,17 @@ def lower_whisper(
 
 
 class _CrossCaches(torch.nn.Module):
-    """Keys and values of the audio, by layer of the decoder: [1, places, heads, depth]."""
+    """Keys and values of the audio, by layer of the decoder: [1, slots, heads, depth]."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
         config = model.config
         self.heads = config.decoder_attention_heads
         self.depth = config.d_model // self.heads
-        self.places, self.count = config.max_source_positions, config.decoder_layers
+        self.slots, self.count = config.max_source_positions, config.decoder_layers
         for index in range(self.count):
             for kind in ("k", "v"):
-                empty = torch.zeros(1, self.places, self.heads, self.depth)
+                empty = torch.zeros(1, self.slots, self.heads, self.depth)
                 self.register_buffer(f"{kind}_cross_{index}", empty, persistent=False)
 
     def cross(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -83,7 +83,7 @@ class _Encode(_CrossCaches):
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         hidden: torch.Tensor = self.encoder(features).last_hidden_state
-        shape = (1, self.places, self.heads, self.depth)
+        shape = (1, self.slots, self.heads, self.depth)
         for index in range(self.count):
             keys, values = self.cross(index)
             keys.copy_(self.keys[index](hidden).view(shape))
