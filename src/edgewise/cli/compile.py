@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -86,6 +87,14 @@ def command(
             help="Write beside each file how it was made, for explain, inspect and report.",
         ),
     ] = True,
+    dump_passes: Annotated[
+        Path | None,
+        typer.Option(
+            "--dump-passes",
+            metavar="DIR",
+            help="Write the graphs after each pass that changed them, and what each pass took.",
+        ),
+    ] = None,
     preprocess: Preprocess = "imagenet",
     mean: Mean = None,
     std: Std = None,
@@ -123,7 +132,8 @@ def command(
     rows: list[dict[str, Any]] = []
     reports: list[str] = []
     for way, path in zip(ways, paths, strict=True):
-        made = compile_one(loaded, way, out, batches)
+        with _dumped(dump_passes, path if len(ways) > 1 else None):
+            made = compile_one(loaded, way, out, batches)
         has_record = record and not is_special(path)  # /dev/stdout
         made.program.save(path, record=has_record)
         report = made.program.delegation_report()
@@ -149,6 +159,22 @@ def command(
     out.result(
         {"model": model, "files": rows}, lambda console: _show(console, rows, reports, quiet)
     )
+
+
+@contextmanager
+def _dumped(folder: Path | None, file: Path | None) -> Iterator[None]:
+    """Writes the graphs of passes. file: of several programs this one, which gets a folder."""
+    from edgewise.passes import Dump, watching
+
+    if folder is None:
+        yield
+        return
+    dump = Dump(folder if file is None else folder / file.stem)
+    try:
+        with watching(dump):
+            yield
+    finally:
+        dump.close()
 
 
 def _show(console: Console, rows: list[dict[str, Any]], reports: list[str], quiet: bool) -> None:

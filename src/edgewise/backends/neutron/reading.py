@@ -17,7 +17,7 @@ def read_payload(payload: memoryview, named: Mapping[str, memoryview]) -> Delega
     if bytes(payload[: len(REFERENCE_MAGIC)]) != REFERENCE_MAGIC:
         return _official(payload)
     held = read_reference(bytes(payload))
-    graph = _tflite(held.model)
+    graph = read_program(held.model)
     return dataclasses.replace(
         graph, format="tflite (for this machine)", facts={"target": held.target, **graph.facts}
     )
@@ -38,7 +38,9 @@ def _official(payload: memoryview) -> DelegateGraph:
     return DelegateGraph("neutron microcode", facts=facts)
 
 
-def _tflite(data: bytes) -> DelegateGraph:
+def read_program(data: bytes) -> DelegateGraph:
+    """Of a TFLite file."""
+
     def known(kind: Any, number: int) -> str:
         return str(kind(number).name) if number in list(kind) else f"{kind.__name__} {number}"
 

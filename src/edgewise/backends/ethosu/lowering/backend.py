@@ -15,6 +15,7 @@ from edgewise.backends.ethosu.lowering.compile_spec import EthosUCompileSpec
 from edgewise.backends.ethosu.lowering.lower import build
 from edgewise.backends.ethosu.lowering.trial import compiled, refusal
 from edgewise.backends.ethosu.lowering.vela import VelaRefusal
+from edgewise.backends.ethosu.lowering.verify import LOWERED
 from edgewise.backends.ethosu.payload import to_bytes
 from edgewise.partition.spec import (
     BackendDetails,
@@ -35,7 +36,9 @@ class EthosUBackend(BackendDetails):
         edge_program: ExportedProgram, compile_specs: list[CompileSpec]
     ) -> PreprocessResult:
         spec = EthosUCompileSpec.from_list(compile_specs)
-        tosa = build(edge_program, spec.processor.family).serialize()
+        graph = build(edge_program, spec.processor.family)
+        LOWERED(graph)
+        tosa = graph.serialize()
         folder = _folder(spec, tosa)
         if folder is not None:
             (folder / "graph.tosa").write_bytes(tosa)

@@ -7,7 +7,7 @@ is (`order`), so that a permutation costs nothing until an operator needs anothe
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -156,6 +156,11 @@ class Tosa:
 
     def accumulator(self, dtype: str) -> Any:
         return getattr(self._ts.DType, dtype)
+
+    def calls(self) -> Iterator[tuple[str, list[str], list[str]]]:
+        """Operators with the names of what they read and compute, constants among them."""
+        for operator in self._block.operators:
+            yield self._ts.Op(operator.op).name, list(operator.inputs), list(operator.outputs)
 
     def serialize(self) -> bytes:
         return bytes(self._graph.serialize())

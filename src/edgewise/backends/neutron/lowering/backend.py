@@ -18,6 +18,7 @@ from edgewise.backends.neutron.lowering.quantized import (
     is_dequantize,
     is_quantize,
 )
+from edgewise.backends.neutron.lowering.verify import LOWERED
 from edgewise.backends.neutron.payload import ReferencePayload, official, write_reference
 from edgewise.backends.neutron.rows import row_of
 from edgewise.backends.neutron.tflite.model import Value
@@ -108,6 +109,7 @@ def lower(program: ExportedProgram, converts_formats: bool = True) -> TFLiteProg
         assert isinstance(result, Node)
         outputs.append(_output(to, result, moves))
     model = to.b.finish([v for v, _ in inputs], [v for v, _ in outputs])
+    LOWERED(model)
     integers = {n.name: t for n, t in to.done.items() if is_quantize(n) and isinstance(t, Tensor)}
     return TFLiteProgram(model, to.b.operator_names, inputs, outputs, integers)
 

@@ -24,7 +24,7 @@ from edgewise.backends.xnnpack.lowering.weight_only import (
     is_expanded,
     is_plain,
 )
-from edgewise.backends.xnnpack.passes import optimize
+from edgewise.backends.xnnpack.passes import OPTIMIZE
 from edgewise.backends.xnnpack.passes.older_nodes import replace_newer
 from edgewise.backends.xnnpack.passes.widen_filters import widen_filters
 from edgewise.backends.xnnpack.rows import row_of
@@ -58,7 +58,7 @@ class XnnpackBackend(BackendDetails):
         edge_program: ExportedProgram, compile_specs: list[CompileSpec]
     ) -> PreprocessResult:
         graph = build(edge_program)
-        optimize(graph)
+        OPTIMIZE(graph)
         notes = _notes(list(edge_program.graph.nodes), graph)
 
         def written(target: Target) -> PreprocessResult:

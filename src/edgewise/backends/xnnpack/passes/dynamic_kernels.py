@@ -19,11 +19,13 @@ from edgewise.backends.xnnpack.lowering.quant import (
     PerTensor,
     PerToken,
 )
+from edgewise.passes import declared
 
 # Dimensions that share a scale.
 _TOGETHER = {"FullyConnected": 1, "Conv2d": 3, "ConvTranspose2d": 3}
 
 
+@declared()
 def use_dynamic_kernels(graph: Graph) -> bool:
     real: dict[Value, Value] = {}
     converted: dict[tuple[Value, int], Value] = {}

@@ -14,8 +14,10 @@ import torch
 
 from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
 from edgewise.backends.xnnpack.lowering.quant import scaled
+from edgewise.passes import declared
 
 
+@declared()
 def fold_affine(graph: Graph) -> bool:
     changed = _fold_after(graph)
     for kind in ("Add", "Multiply"):

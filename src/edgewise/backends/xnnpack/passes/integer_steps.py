@@ -20,8 +20,10 @@ from edgewise.backends.xnnpack.passes.move_quantization import (
     is_quantize,
     move_quantization,
 )
+from edgewise.passes import declared
 
 
+@declared()
 def quantize_steps(graph: Graph) -> bool:
     users = graph.users()
     stored = {n.outputs[0]: n.inputs[0] for n in graph.nodes if is_dequantize(n)}

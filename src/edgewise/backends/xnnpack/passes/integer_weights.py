@@ -24,10 +24,12 @@ from edgewise.backends.xnnpack.lowering.quant import (
     dequantize,
 )
 from edgewise.backends.xnnpack.passes.move_quantization import is_dequantize
+from edgewise.passes import declared
 
 _OUTPUT_DIM = {"FullyConnected": 0, "Conv2d": 0, "ConvTranspose2d": 0, "DepthwiseConv2d": 3}
 
 
+@declared()
 def keep_integer_weights(graph: Graph) -> bool:
     plain: dict[Value, Value] = {}
     changed = False

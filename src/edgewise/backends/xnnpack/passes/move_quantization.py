@@ -24,6 +24,8 @@ import torch
 
 from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
 from edgewise.backends.xnnpack.lowering.quant import PerTensor, Quant, dequantize
+from edgewise.backends.xnnpack.passes.fuse_clamp import CLAMPS_ARE_FUSED
+from edgewise.passes import declared
 
 DATA_MOVEMENT = {
     "StaticReshape",
@@ -60,6 +62,7 @@ def is_dequantize(node: Node) -> bool:
     )
 
 
+@declared(requires=(CLAMPS_ARE_FUSED,))
 def move_quantization(graph: Graph) -> bool:
     if not any(isinstance(v.quant, PerTensor) for v in graph.values()) and not any(
         n.kind == "Dynamic" for n in graph.nodes

@@ -19,6 +19,7 @@ from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
 from edgewise.backends.xnnpack.lowering.quant import rows_of
 from edgewise.edge.graph import Dim
 from edgewise.edge.sizes import same, same_sizes, symbolic_sizes
+from edgewise.passes import declared
 
 
 @dataclass
@@ -28,6 +29,7 @@ class _Part:
     count: int
 
 
+@declared()
 def split_fully_connected(graph: Graph) -> bool:
     users = graph.users()
     replaced: dict[Node, list[Node]] = {}
