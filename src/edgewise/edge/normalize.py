@@ -57,8 +57,7 @@ def normalize(program: ExportedProgram, keep: Keep = lambda node: False) -> bool
                 forget(node)
             changed |= made is not None
             worklist.extend(reversed(with_linears(made or [], keep)))
-    erase_dead(graph)
-    return changed
+    return erase_dead(graph) or changed
 
 
 def is_edge_operator(target: Any) -> bool:

@@ -23,13 +23,14 @@ from edgewise.backends.xnnpack.lowering.quant import (
     Quant,
     dequantize,
 )
+from edgewise.backends.xnnpack.passes.dynamic_kernels import NO_DYNAMIC
 from edgewise.backends.xnnpack.passes.move_quantization import is_dequantize
 from edgewise.passes import declared
 
 _OUTPUT_DIM = {"FullyConnected": 0, "Conv2d": 0, "ConvTranspose2d": 0, "DepthwiseConv2d": 3}
 
 
-@declared()
+@declared(requires=(NO_DYNAMIC,))
 def keep_integer_weights(graph: Graph) -> bool:
     plain: dict[Value, Value] = {}
     changed = False

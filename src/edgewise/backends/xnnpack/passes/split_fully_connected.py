@@ -41,6 +41,8 @@ def split_fully_connected(graph: Graph) -> bool:
             replaced[node] = [n for part in parts for n in _product(node, part)]
             for part in parts:
                 replaced[part.slice] = []
+            # Reshapes between it and the slices have no readers any more, nor an operand.
+            replaced.update((reader, []) for reader in users[node.outputs[0]])
     if not replaced:
         return False
     graph.nodes = [n for node in graph.nodes for n in replaced.get(node, [node])]
