@@ -18,7 +18,7 @@ NATIVE_FILES = $(shell find native -name '*.h' -o -name '*.cpp')
 CROSS := aarch64 armv7
 CROSS_TESTS := OFF
 
-.PHONY: help setup native demo test pytest ctest conformance interop matrix mutation fuzz lint format sanitize sanitize-threads audit docs bench wheel runtime-wheel clean distclean
+.PHONY: help setup native demo check test pytest ctest conformance interop matrix mutation fuzz lint format sanitize sanitize-threads audit docs bench wheel runtime-wheel clean distclean
 .PHONY: cross cross-test firmware-test $(CROSS:%=cross-%) $(CROSS:%=cross-test-%) $(CROSS:%=cross-ctest-%)
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
@@ -26,6 +26,7 @@ CROSS_TESTS := OFF
 help:
 	@echo "make setup      install what is missing, build the native parts for development"
 	@echo "make demo       compile MobileNetV2, run it on the native runtime, show the figures"
+	@echo "make check      before a commit, in 60 s: lint and tests of what changed, fast tests"
 	@echo "make test       all tests: native (ctest), then Python (pytest)"
 	@echo "make conformance  kernels against eager PyTorch on its own samples, per operator"
 	@echo "make mutation   small faults in the sources, and whether the tests notice (hours)"
@@ -78,6 +79,10 @@ setup: native
 
 demo: native
 	@$(PY) examples/demo.py
+
+# Lint of what differs from main, fast tests, tests of what changed: CHECK="--since HEAD~3".
+check: native
+	@OMP_NUM_THREADS=1 $(PY) tools/check.py $(CHECK)
 
 test: ctest pytest
 
