@@ -213,7 +213,9 @@ def _rounded(layer: _Layer, scale: float, zero: int) -> Node:
         (operators.quantize_per_tensor.default, torch.int8),
         (operators.dequantize_per_tensor.default, like.dtype),
     ):
-        options = {} if dtype in (torch.int8, torch.float32) else {"out_dtype": dtype}
+        options: dict[str, Any] = (
+            {} if dtype in (torch.int8, torch.float32) else {"out_dtype": dtype}
+        )
         node = graph.call_function(operator, (node, *bounds), options)
         inherit_meta(node, layer.product)
         node.meta["val"] = like.new_empty(like.shape, dtype=dtype)

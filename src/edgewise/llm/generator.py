@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from edgewise.llm.constraint import Constraint
+from edgewise.llm.draft import Draft
 from edgewise.llm.sampling import Sampler, Sampling
-from edgewise.llm.speculation import Draft
 from edgewise.runtime import Program, Runtime
 
 __all__ = ["Generator", "Statistics"]

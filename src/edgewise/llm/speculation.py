@@ -7,19 +7,10 @@ decides how many of these one call computes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
 
-if TYPE_CHECKING:
-    from edgewise.llm.generator import Generator
+from edgewise.llm.generator import Generator
 
-__all__ = ["Draft", "DraftModel", "PromptLookup"]
-
-
-class Draft(Protocol):
-    """What guesses."""
-
-    def propose(self, tokens: Sequence[int]) -> list[int]:
-        """Tokens that may follow the text; [] for no guess."""
+__all__ = ["DraftModel", "PromptLookup"]
 
 
 class PromptLookup:
@@ -37,7 +28,7 @@ class PromptLookup:
         self._count, self._longest, self._shortest = count, longest, shortest
 
     def propose(self, tokens: Sequence[int]) -> list[int]:
-        """See `Draft`."""
+        """See `edgewise.llm.draft.Draft`."""
         text = list(tokens)
         for size in range(min(self._longest, len(text) - 1), self._shortest - 1, -1):
             end = text[-size:]

@@ -57,7 +57,8 @@ def _past(node: Node) -> None:
             return other
 
         args: Any = tuple(before(value) for value in node.args)
-        inner = graph.call_function(node.target, args, dict(node.kwargs))
+        target: Any = node.target
+        inner = graph.call_function(target, args, dict(node.kwargs))
         inner.meta = {**node.meta, "val": node.meta["val"].transpose(1, 2)}
         outer = graph.call_function(aten.transpose.int, (inner, 1, 2))
         outer.meta = dict(node.meta)
@@ -72,7 +73,7 @@ def _keeps_heads(node: Node) -> bool:
     if not all(_is_transpose(one) or _is_for_all_heads(one) for one in operands):
         return False
     if node.target in _ALONG_DEPTH:
-        index = _ALONG_DEPTH[node.target]  # type: ignore[index]
+        index = _ALONG_DEPTH[node.target]
         dim = node.args[index] if len(node.args) > index else 0
         return dim in (3, -1) and all(map(_is_transpose, operands))
     return node.target in _ELEMENTWISE

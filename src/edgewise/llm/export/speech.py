@@ -110,7 +110,7 @@ class _Decode(_CrossCaches):
         check: Any = torch._check
         check(start >= 0)
         check(start + length <= self.context)
-        caches = {
+        caches: dict[tuple[int, int], tuple[torch.Tensor, ...]] = {
             (index, 0): (getattr(self, f"k_cache_{index}"), getattr(self, f"v_cache_{index}"))
             for index in range(self.count)
         }
