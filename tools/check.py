@@ -106,7 +106,11 @@ def test(files: Sequence[str], seconds: float) -> bool:
 
 
 def _run(command: Sequence[str], quiet: bool = False) -> bool:
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    except FileNotFoundError:
+        print(f"check: {command[0]} must be installed; try make setup")
+        return False
     if done.returncode:
         print(done.stdout + done.stderr)
     elif not quiet and done.stdout.strip():
