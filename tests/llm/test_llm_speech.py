@@ -39,6 +39,7 @@ def whisper() -> Any:
         pad_token_id=2,
         suppress_tokens=[11, 12],
         begin_suppress_tokens=[2, 13],
+        tie_word_embeddings=False,
     )
     torch.manual_seed(0)
     model = transformers.WhisperForConditionalGeneration(config).eval()
@@ -48,7 +49,9 @@ def whisper() -> Any:
                 weight.normal_(0, 0.5)
             elif weight.dim() > 1:
                 weight.mul_(6)
-            elif "layer_norm" not in name:
+            elif "layer_norm" in name and "weight" in name:
+                weight.uniform_(0.5, 1.5)
+            else:
                 weight.normal_(0, 0.1)
     return model
 
