@@ -1,6 +1,6 @@
-"""The way from speech to text, without a download: sound of espeak-ng, features, a net of the shape
-of Whisper tiny, tokens. Its weights are random, so the tokens mean nothing: this shows how the parts
-fit together and how long each takes, not what was said.
+"""The way from speech to text, without a download: sound of espeak-ng, features, a net of the
+shape of Whisper tiny, tokens. Its weights are random, so the tokens mean nothing: this shows how
+the parts fit together, not what was said.
 
     python examples/llm/transcribe.py --output build/whisper
 
