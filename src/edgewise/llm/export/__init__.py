@@ -219,6 +219,7 @@ def lower_model(
             all_logits=all_logits,
             int8_cache=int8_cache,
         )
+        decoder.check()
         program = export_module(decoder, example, shapes)
         move_transposes(program)
         if decoder.is_ring:

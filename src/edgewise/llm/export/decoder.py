@@ -13,6 +13,10 @@ from edgewise.llm.export.experts import with_linear_experts, with_plain_integers
 
 __all__ = ["CachedDecoder"]
 
+_LARGEST_GAP = 0.5
+"""Of a logit, in units of their deviation: where activations or keys are rounded to 8 bits, deep
+models differ by some tenths; what is wrong differs by more than one."""
+
 
 class CachedDecoder(torch.nn.Module):
     """The model, whose own code runs, with a cache for each layer and sequence.
@@ -79,6 +83,36 @@ class CachedDecoder(torch.nn.Module):
         step = Step(rows, length, self.max_context_len, caches)
         logits = _call(self.model, step, tokens, positions, keep=0 if self.all_logits else 1)
         return logits if self.all_logits else logits[:, -1]
+
+    def check(self) -> None:
+        """That a text in pieces has the logits that the model's own attention computes for it as a
+        whole: a model may keep more from call to call than keys and values.
+
+        ValueError if it has not. Leaves the caches empty.
+        """
+        model, whole = self.model, torch.arange(1, 1 + min(12, self.max_context_len))
+        whole = whole % model.config.vocab_size
+        pieces = [piece for piece in (whole[:-5], whole[-5:-1], whole[-1:]) if len(piece)]
+        with torch.no_grad():
+            model.set_attn_implementation("eager")
+            want = model(whole.unsqueeze(0), use_cache=False).logits[0, -1]
+            model.set_attn_implementation(NAME)
+            start = 0
+            for piece in pieces:
+                at = torch.full((self.batch,), start)
+                got = self(piece.expand(self.batch, -1), at)
+                start += len(piece)
+            for name in self._names.values():
+                for one in name:
+                    getattr(self, one).zero_()
+        got = got[:, -1] if self.all_logits else got
+        gap = float((got - want).abs().max() / want.std())
+        if not gap <= _LARGEST_GAP:
+            raise ValueError(
+                f"[llm] a text in pieces must have the logits of the whole; got a difference of "
+                f"{gap:.2g} of their deviation for {type(model).__name__}; "
+                f"try a model that docs/llm.md lists"
+            )
 
     def _row(self, input_pos: torch.Tensor, number: int, length: Any) -> Row:
         at = input_pos if self.batch == 1 else input_pos[number : number + 1]
@@ -150,12 +184,22 @@ def _layers(model: Any) -> dict[int, Layer]:
     """What the model's code gives its attention, by layer, as it does for one token."""
     found: dict[int, Layer] = {}
     zero = torch.zeros(1, dtype=torch.int64)
-    with torch.no_grad():
-        step = Step([Row(0, zero)], 1, 1, found=found)
-        _call(model, step, zero.view(1, 1), zero.view(1, 1), keep=1)
+    what = type(model).__name__
+    try:
+        with torch.no_grad():
+            step = Step([Row(0, zero)], 1, 1, found=found)
+            _call(model, step, zero.view(1, 1), zero.view(1, 1), keep=1)
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as failure:
+        if str(failure).startswith("["):
+            raise
+        raise ValueError(
+            f"[llm] a model must keep keys and values of one layer each, and no other state, from "
+            f"call to call; got {what}: {str(failure).splitlines()[0]}; "
+            f"try a model that docs/llm.md lists"
+        ) from failure
     if not found:
         raise ValueError(
-            f"[llm] a model must ask its configuration for its attention; got "
-            f"{type(model).__name__}, which does not; try a model that docs/llm.md lists"
+            f"[llm] a model must ask its configuration for its attention; got {what}, which does "
+            f"not; try a model that docs/llm.md lists"
         )
     return found

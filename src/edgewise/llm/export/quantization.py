@@ -84,13 +84,13 @@ def quantize_model(model: Any, recipe: Recipe = Recipe()) -> Any:
             f"try one such as {sorted(known - {''})[-1]}"
         )
     scheme = scheme_of("int4-dynamic", recipe.group_size)
+    kept = [*recipe.keep_float, *_indexed_tables(model)]
     if recipe.is_default:
-        return with_integer_weights(model, scheme, recipe.keep_float)
+        return with_integer_weights(model, scheme, kept)
     head = model.get_output_embeddings()
     heads = [name for name, module in model.named_modules() if module is head]
     linear = [n for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)]
     rows = [n for n, m in model.named_modules() if isinstance(m, torch.nn.Embedding)]
-    kept = [*recipe.keep_float]
     for names, kind in ((heads, recipe.head or recipe.linear), (linear, recipe.linear)):
         chosen = [n for n in names if n not in heads or names is heads]
         if kind == "8da4w":
@@ -105,6 +105,19 @@ def quantize_model(model: Any, recipe: Recipe = Recipe()) -> Any:
             config = IntxWeightOnlyConfig(weight_dtype=bits, granularity=PerAxis(0))
         model = _quantized(model, rows, kept, config)
     return model
+
+
+def _indexed_tables(model: Any) -> list[str]:
+    """Embeddings that may read their weight by other ways than `torch.nn.Embedding`'s, such as
+    those of Whisper's positions."""
+    words = model.get_input_embeddings()
+    return [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Embedding)
+        and type(module) is not torch.nn.Embedding
+        and module is not words
+    ]
 
 
 _CONFIGS: dict[str, Any] = {
