@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from edgewise.accuracy.metrics import ErrorMetrics
 from edgewise.quantize._torchao import Q_ANNOTATION_KEY, PlaceholderObserver, Quantizer
 from edgewise.quantize.flow import configured, prepare, with_integer_weights
+from edgewise.quantize.methods.observed import rounded
 from edgewise.quantize.quantizer import TableQuantizer
 from edgewise.quantize.schemes import Scheme
 from edgewise.quantize.selection import module_stack
@@ -148,18 +149,7 @@ class _Quantizing(Interpreter):
             return _rounded_by_row(value, observer.quant_min, observer.quant_max)
         if id(observer) not in self._known:
             self._known[id(observer)] = observer.calculate_qparams()
-        return _rounded(value, observer, *self._known[id(observer)])
-
-
-def _rounded(
-    value: torch.Tensor, observer: Any, scale: torch.Tensor, zero_point: torch.Tensor
-) -> torch.Tensor:
-    low, high = observer.quant_min, observer.quant_max
-    if observer.qscheme in (torch.per_channel_symmetric, torch.per_channel_affine):
-        return torch.fake_quantize_per_channel_affine(
-            value, scale, zero_point.int(), observer.ch_axis, low, high
-        )
-    return torch.fake_quantize_per_tensor_affine(value, scale, zero_point.int(), low, high)
+        return rounded(value, observer, *self._known[id(observer)])
 
 
 def _rounded_by_row(value: torch.Tensor, low: int, high: int) -> torch.Tensor:

@@ -36,6 +36,7 @@ def compile(
     quantize: str | None = None,
     calibration: Iterable[Any] | None = None,
     keep_float: Sequence[str] = (),
+    methods: Sequence[str] | None = None,
     group_size: int | None = None,
     runtime: str | None = None,
     verbose: bool = True,
@@ -56,7 +57,8 @@ def compile(
     quantize: a scheme: "int8" (static; needs calibration), "int8-dynamic", "int8-weight",
     "int4-dynamic" or "int4-weight" (see `edgewise.quantize.SCHEMES`). calibration: batches
     of inputs, each a tuple, or a tensor for one input. keep_float: names of modules that
-    are not quantized. group_size: weights that share a scale, for 4-bit schemes.
+    are not quantized. methods: names of `edgewise.quantize.methods` (None: what costs nothing when
+    the program runs; []: rounding alone). group_size: weights that share a scale, for 4-bit schemes.
 
     runtime: what the file is for: None for every release of ExecuTorch from 1.0 on where that
     costs neither size nor speed (the report marks the rest), "executorch>=1.0" for those from then
@@ -71,7 +73,9 @@ def compile(
     target = checked_target("compile", backend)
     _check_order(model, example_inputs)
     if quantize is None:
-        _check_unused(calibration=calibration, keep_float=keep_float, group_size=group_size)
+        _check_unused(
+            calibration=calibration, keep_float=keep_float, methods=methods, group_size=group_size
+        )
     config = ExecutorchBackendConfig(missing_kernels=missing_kernels, runtime=runtime)
     partitioners = [] if target == NO_BACKEND else [partitioner_for(target)]
     example_inputs = _checked_inputs(example_inputs)
@@ -85,6 +89,7 @@ def compile(
             scheme,
             calibration=calibration,
             keep_float=keep_float,
+            methods=methods,
             dynamic_shapes=dynamic_shapes,
             progress=verbose,
         )

@@ -22,10 +22,11 @@ from edgewise.quantize._torchao import (
     prepare_pt2e,
     quantize_,
 )
-from edgewise.quantize.calibration import calibrate
+from edgewise.quantize.calibration import STUDIED, Batch, calibrate, first_batches
 from edgewise.quantize.checks import check_weights, finite_activations
 from edgewise.quantize.config import QuantizationConfig, get_symmetric_quantization_config
 from edgewise.quantize.left import Unquantized, left_by_modules
+from edgewise.quantize.methods.registry import Method, methods_of
 from edgewise.quantize.quantizer import TableQuantizer
 from edgewise.quantize.schemes import Scheme, scheme_of
 
@@ -38,6 +39,7 @@ def quantize(
     *,
     calibration: Iterable[Any] | None = None,
     keep_float: Sequence[str] = (),
+    methods: Sequence[str] | None = None,
     dynamic_shapes: Any = None,
     progress: bool = True,
 ) -> ExportedProgram:
@@ -45,7 +47,8 @@ def quantize(
 
     quantizer: makes the backend's quantizer. calibration: batches of inputs (tuples, or a
     tensor for one input), for schemes that need them. keep_float: names of modules (as in
-    `named_modules`) that are not quantized. ValueError if calibration data are missing or
+    `named_modules`) that are not quantized. methods: names (`edgewise.quantize.methods`); None for
+    those that cost nothing when the program runs. ValueError if calibration data are missing or
     do not fit, or a name is not one of the model's, or no number is of a type that is quantized.
     """
     program, _ = quantize_and_tell(
@@ -55,6 +58,7 @@ def quantize(
         quantizer,
         calibration=calibration,
         keep_float=keep_float,
+        methods=methods,
         dynamic_shapes=dynamic_shapes,
         progress=progress,
     )
@@ -69,6 +73,7 @@ def quantize_and_tell(
     *,
     calibration: Iterable[Any] | None = None,
     keep_float: Sequence[str] = (),
+    methods: Sequence[str] | None = None,
     dynamic_shapes: Any = None,
     progress: bool = True,
 ) -> tuple[ExportedProgram, list[Unquantized]]:
@@ -76,6 +81,12 @@ def quantize_and_tell(
     scheme = scheme_of(scheme)
     _check_names(model, keep_float)
     chosen = configured(quantizer, scheme, keep_float)
+    applied = methods_of(methods, scheme, type(chosen))
+
+    def fresh() -> TableQuantizer:
+        return configured(quantizer, scheme, keep_float, applied)
+
+    chosen = fresh()
     _check_dtypes(model, chosen.dtypes)
     check_weights(model, keep_float)
     if not scheme.uses_pt2e:
@@ -88,6 +99,8 @@ def quantize_and_tell(
         scheme,
         chosen,
         calibration=calibration,
+        methods=applied,
+        fresh=fresh,
         dynamic_shapes=dynamic_shapes,
         progress=progress,
     )
@@ -95,10 +108,16 @@ def quantize_and_tell(
 
 
 def configured(
-    quantizer: Callable[[], TableQuantizer], scheme: Scheme, keep_float: Sequence[str] = ()
+    quantizer: Callable[[], TableQuantizer],
+    scheme: Scheme,
+    keep_float: Sequence[str] = (),
+    methods: Sequence[Method] = (),
 ) -> TableQuantizer:
-    """The backend's quantizer, set to do what the scheme says."""
-    chosen = quantizer().set_global(_config(scheme))
+    """The backend's quantizer, set to do what the scheme and the methods say."""
+    config = _config(scheme)
+    for method in methods:
+        config = method.configure(config) if method.configure else config
+    chosen = quantizer().set_global(config)
     for name in keep_float:
         chosen.set_module_name(name, None)
     return chosen
@@ -111,10 +130,16 @@ def prepare(
     quantizer: Quantizer,
     *,
     calibration: Iterable[Any] | None = None,
+    methods: Sequence[Method] = (),
+    fresh: Callable[[], TableQuantizer] | None = None,
     dynamic_shapes: Any = None,
     progress: bool = True,
 ) -> torch.fx.GraphModule:
-    """The export with observers that have seen the calibration data, ready to be converted."""
+    """The export with observers that have seen the calibration data, ready to be converted.
+
+    fresh: makes quantizers such as this one, for methods. Methods look at the first batches only
+    (STUDIED), which are held in memory.
+    """
     if scheme.needs_calibration and calibration is None:
         raise ValueError(
             f"[quantize] {scheme.name} needs calibration data; got none; try calibration=[...] "
@@ -123,6 +148,18 @@ def prepare(
     graph = export_module(model, example_inputs, dynamic_shapes).module()
     # What the model writes to its buffers while it is calibrated is not their first value.
     state = [(buffer, buffer.clone()) for buffer in graph.buffers()]
+    studied: list[Batch] = []
+    if methods and calibration is not None:
+        studied, calibration = first_batches(
+            calibration, example_inputs, any_size=dynamic_shapes is not None, count=STUDIED
+        )
+    for method in methods:
+        if method.before is not None and fresh is not None:
+            method.before(graph, studied, fresh)
+    for method in methods:
+        if method.choose is not None and fresh is not None:
+            assert isinstance(quantizer, TableQuantizer)
+            method.choose(graph, quantizer, fresh)
     prepared: torch.fx.GraphModule = prepare_pt2e(graph, quantizer)
     if scheme.needs_calibration:
         assert calibration is not None
@@ -137,6 +174,9 @@ def prepare(
     else:
         with torch.no_grad():
             prepared(*example_inputs)  # observers of weights look at them when called
+    for method in methods:
+        if method.after is not None:
+            method.after(prepared, studied)
     with torch.no_grad():
         for buffer, first in state:
             buffer.copy_(first)

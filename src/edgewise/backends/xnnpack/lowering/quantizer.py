@@ -119,6 +119,7 @@ class XNNPACKQuantizer(TableQuantizer):
     """
 
     table: ClassVar[Mapping[Any, Pattern]] = _table()
+    computes_floats: ClassVar[bool] = True
     dtypes: ClassVar[Sequence[torch.dtype]] = (torch.float32, torch.float16)
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
