@@ -58,7 +58,7 @@ def compile(
     "int4-dynamic" or "int4-weight" (see `edgewise.quantize.SCHEMES`). calibration: batches
     of inputs, each a tuple, or a tensor for one input. keep_float: names of modules that
     are not quantized. methods: names of `edgewise.quantize.methods` (None: what costs nothing when
-    the program runs; []: rounding alone). group_size: weights that share a scale, for 4-bit schemes.
+    the program runs; []: rounding alone). group_size: weights that share a scale, for 4 bits.
 
     runtime: what the file is for: None for every release of ExecuTorch from 1.0 on where that
     costs neither size nor speed (the report marks the rest), "executorch>=1.0" for those from then

@@ -42,7 +42,6 @@ finally:
         logging.getLogger(_name).setLevel(_level)
 
 
-
 def fuse_batch_norms(model: torch.fx.GraphModule) -> None:
     """Folds batch normalizations into the layers before them, in place, as `prepare_pt2e` does."""
     _fuse_conv_bn_(model)

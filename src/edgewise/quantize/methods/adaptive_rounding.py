@@ -34,9 +34,7 @@ _WARM = 0.2
 """Share of the steps without regularizer."""
 
 
-def adaround(
-    prepared: GraphModule, batches: Iterable[Sequence[Any]], steps: int = STEPS
-) -> bool:
+def adaround(prepared: GraphModule, batches: Iterable[Sequence[Any]], steps: int = STEPS) -> bool:
     """In place; whether there were layers with integer weights.
 
     prepared: what `prepare_pt2e` made, calibrated. Its scales stay. batches: tuples of inputs.

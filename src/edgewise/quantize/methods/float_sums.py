@@ -1,14 +1,15 @@
-"""Sums and products that only floating point reads are computed in floating point.
+"""Sums and products that only floating point reads, or makes, are computed in floating point.
 
 A sum before a layer normalization that is quantized rounds its operands and its result, and saves
 nothing where the same processor computes the normalization in floating point: the result is
-converted back at once.
+converted back at once. So does a product behind a normalization.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -45,33 +46,48 @@ def annotated_copy(model: GraphModule, quantizer: TableQuantizer) -> GraphModule
     return quantizer.annotate(quantizer.transform_for_annotation(found))
 
 
-def read_in_float(annotated: GraphModule) -> tuple[set[Node], set[Node]]:
-    """(sums, others): what is annotated and only read by operators in floating point, those that
-    are sums or products themselves, and the rest. Sums may be read by such sums.
+@dataclass(frozen=True)
+class FloatNeighbours:
+    """Of an annotated graph, what floating point surrounds.
 
-    What the model returns is read by nobody here: it may be another program's input.
+    sums: sums and products that nothing but operators in floating point reads, or that read
+    nothing but their results and constants; such sums count as floating point themselves.
+    read: what else is annotated and only read in floating point.
+
+    What the model returns, and its inputs, are another program's matter: they count as integers.
     """
+
+    sums: frozenset[Node]
+    read: frozenset[Node]
+
+
+def float_neighbours(annotated: GraphModule) -> FloatNeighbours:
+    """annotated: what a quantizer's `annotate` returned."""
     sums: set[Node] = set()
-    others: set[Node] = set()
-    floats: set[Node] = set()
-    for node in reversed(annotated.graph.nodes):
-        if node.op != "call_function":
-            continue
-        users = list(node.users)
-        annotation = node.meta.get(Q_ANNOTATION_KEY)
-        quantized = annotation is not None and annotation._annotated
-        by_floats = bool(users) and all(user in floats for user in users)
-        if not quantized:
-            floats.add(node)
-        elif by_floats and node.target in _SUMS:
+    calls = [node for node in annotated.graph.nodes if node.op == "call_function"]
+    floats = {node for node in calls if not _is_quantized(node)}
+    for node in calls:
+        sources = [n for n in node.all_input_nodes if n.op != "get_attr"]
+        if node.target in _SUMS and sources and floats.issuperset(sources):
             sums.add(node)
             floats.add(node)
-        elif by_floats and node.target in _VIEWS:
+    read: set[Node] = set()
+    for node in reversed(calls):
+        if node in floats or not node.users or not floats.issuperset(node.users):
+            continue
+        if node.target in _SUMS:
+            sums.add(node)
             floats.add(node)
-            others.add(node)
-        elif by_floats:
-            others.add(node)
-    return sums, others
+            continue
+        read.add(node)
+        if node.target in _VIEWS:
+            floats.add(node)
+    return FloatNeighbours(frozenset(sums), frozenset(read))
+
+
+def _is_quantized(node: Node) -> bool:
+    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    return annotation is not None and annotation._annotated
 
 
 def keep_sums_float(
@@ -81,7 +97,7 @@ def keep_sums_float(
 
     fresh: makes quantizers with the same settings, one of which is asked what it would do.
     """
-    sums, _ = read_in_float(annotated_copy(model, fresh()))
+    sums = float_neighbours(annotated_copy(model, fresh())).sums
     names = frozenset(node.name for node in sums)
     if names:
         chosen.set_filter_function(_others_than(names))
@@ -92,4 +108,4 @@ def _others_than(names: frozenset[str]) -> Callable[[Any], bool]:
     return lambda node: node.name not in names
 
 
-__all__ = ["annotated_copy", "keep_sums_float", "read_in_float"]
+__all__ = ["FloatNeighbours", "annotated_copy", "float_neighbours", "keep_sums_float"]

@@ -48,10 +48,12 @@ class Layer:
 
     @property
     def is_linear(self) -> bool:
+        """Whether channels are its last dimension."""
         return self.node.target in _LINEAR
 
     @property
     def activation(self) -> Node:
+        """What it reads beside its parameters."""
         source = self.node.args[0]
         assert isinstance(source, Node)
         return source
@@ -65,10 +67,12 @@ class Layer:
 
     @property
     def stored(self) -> Tensor:
+        """The weight."""
         return attribute(self.model, str(self.weight.target)).detach()
 
     @property
     def stored_bias(self) -> Tensor | None:
+        """[out]"""
         return None if self.bias is None else attribute(self.model, str(self.bias.target)).detach()
 
     def grouped(self, weight: Tensor | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""Layers of a graph that `prepare_pt2e` has put observers in: their weights, as these round them."""
+"""Layers of a graph that `prepare_pt2e` has put observers in, and their rounded weights."""
 
 from __future__ import annotations
 
@@ -53,7 +53,11 @@ def observed_layers(prepared: GraphModule) -> Iterator[ObservedLayer]:
         args = arguments(node)
         weight, bias = args.get("weight"), args.get("bias")
         groups, transposed = int(args.get("groups", 1)), node.target in TRANSPOSED
-        if not isinstance(weight, Node) or weight.op != "call_module" or (transposed and groups > 1):
+        if (
+            not isinstance(weight, Node)
+            or weight.op != "call_module"
+            or (transposed and groups > 1)
+        ):
             continue
         stored = weight.args[0]
         observer: Any = prepared.get_submodule(str(weight.target))

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from edgewise.quantize.methods.float_sums import annotated_copy, read_in_float
+from edgewise.quantize.methods.float_sums import annotated_copy, float_neighbours
 from edgewise.quantize.methods.layers import Layer, layers_of
 from edgewise.quantize.methods.statistics import largest_by_channel
 from edgewise.quantize.quantizer import TableQuantizer
@@ -46,7 +46,7 @@ def scale_outputs(
     quantizer that will annotate the graph, to know what stays in floating point. uneven: how
     many times as large as the median a layer's largest channel must be.
     """
-    _, read = read_in_float(annotated_copy(model, fresh()))
+    read = float_neighbours(annotated_copy(model, fresh())).read
     names = {node.name for node in read}
     layers = [one for one in layers_of(model) if one.is_linear and one.node.name in names]
     axes = {layer.node: layer.channel_axis for layer in layers}

@@ -15,8 +15,8 @@ from edgewise.quantize.methods.bias_correction import correct_biases
 from edgewise.quantize.methods.equalization import equalize
 from edgewise.quantize.methods.float_sums import keep_sums_float
 from edgewise.quantize.methods.gptq_rounding import gptq
-from edgewise.quantize.methods.ranges import OBSERVERS, with_ranges
 from edgewise.quantize.methods.output_scales import scale_outputs
+from edgewise.quantize.methods.ranges import OBSERVERS, with_ranges
 from edgewise.quantize.methods.smoothing import smooth
 from edgewise.quantize.quantizer import TableQuantizer
 from edgewise.quantize.schemes import Scheme
@@ -62,7 +62,9 @@ METHODS: dict[str, Method] = {
         Method(
             "smooth",
             "outliers behind normalizations migrate into weights (SmoothQuant)",
-            before=lambda model, batches, fresh: smooth(model, batches),
+            before=lambda model, batches, fresh: smooth(
+                model, batches, products=fresh().computes_floats
+            ),
         ),
         Method(
             "scale-outputs",

@@ -25,7 +25,7 @@ from torch.fx import GraphModule, Node
 from edgewise.edge.graph import arguments
 from edgewise.quantize.methods.layers import Layer, is_own, layer_of, replace
 from edgewise.quantize.methods.statistics import largest_by_channel
-from edgewise.quantize.steps import attribute
+from edgewise.quantize.steps import attribute, constant, step
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -39,21 +39,37 @@ OUTLIER = 4.0
 
 @dataclass(frozen=True)
 class Place:
-    """A normalization with a weight of its own, and the layers that alone read it."""
+    """A normalization with a weight of its own, and the linear layers that read it.
+
+    shared: whether others read it, too.
+    """
 
     model: GraphModule
     norm: Node
     layers: tuple[Layer, ...]
+    shared: bool
 
     def divide(self, factors: Tensor) -> None:
-        """Of the activations each channel by its factor, at no cost: see the module's text."""
+        """Of the activations that layers read each channel by its factor."""
+        for layer in self.layers:
+            layer.multiply(inputs=factors)
+        if self.shared:
+            self._divide_by_product(factors)
+            return
         args = arguments(self.norm)
         for name in ("weight", "bias"):
             if args.get(name) is not None:
                 value = attribute(self.model, str(args[name].target)).detach()
                 replace(self.model, args[name], value / factors.to(value.dtype))
+
+    def _divide_by_product(self, factors: Tensor) -> None:
+        graph = self.model.graph
+        with graph.inserting_after(self.norm):
+            kept = constant(self.model, self.norm, (1 / factors).to(self.norm.meta["val"].dtype))
+        with graph.inserting_after(kept):
+            made = step(self.norm, aten.mul.Tensor, self.norm, kept)
         for layer in self.layers:
-            layer.multiply(inputs=factors)
+            layer.node.replace_input_with(self.norm, made)
 
     def largest_weights(self) -> Tensor:
         """Of each channel, over the layers."""
@@ -65,16 +81,19 @@ def smooth(
     batches: Iterable[Sequence[Any]],
     alpha: float = 0.5,
     outlier: float = OUTLIER,
+    products: bool = False,
 ) -> bool:
     """Migrates behind normalizations whose largest channel is at least `outlier` times as large
     as the median one; in place, whether there were any. The graph computes what it did.
 
     model: `torch.export.export(...).module()`. batches: tuples of inputs. alpha: 0 leaves the
-    activations, 1 makes all their channels alike. ValueError if it lies outside of 0 to 1.
+    activations, 1 makes all their channels alike. products: also behind normalizations that others
+    than linear layers read (a residual connection, say), with a product before the layers, for
+    processors that compute it in floating point. ValueError if it lies outside of 0 to 1.
     """
     if not 0 <= alpha <= 1:
         raise ValueError(f"[smooth] alpha must lie in 0 to 1; got {alpha}; try 0.5")
-    places = list(places_of(model))
+    places = [place for place in places_of(model) if products or not place.shared]
     axes = {place.norm: place.norm.meta["val"].dim() - 1 for place in places}
     largest = largest_by_channel(model, axes, batches) if axes else {}
     changed = False
@@ -84,6 +103,8 @@ def smooth(
             continue
         place.divide(smoothing_factors(seen, place.largest_weights(), alpha))
         changed = True
+    if changed:
+        model.recompile()
     return changed
 
 
@@ -96,7 +117,7 @@ def smoothing_factors(activations: Tensor, weights: Tensor, alpha: float) -> Ten
 
 
 def places_of(model: GraphModule) -> Iterator[Place]:
-    """Normalizations over the last dimension that nothing but linear layers reads."""
+    """Normalizations over the last dimension that linear layers read."""
     for node in model.graph.nodes:
         if node.target not in (aten.layer_norm.default, aten.rms_norm.default):
             continue
@@ -105,11 +126,10 @@ def places_of(model: GraphModule) -> Iterator[Place]:
         own = is_own(node, weight) and (bias is None or is_own(node, bias))
         if not own or len(args["normalized_shape"]) != 1:
             continue
-        layers = [layer_of(model, user) for user in node.users]
-        found = [one for one in layers if one is not None and one.is_linear]
-        reads = all(user.args[0] is node for user in node.users)
-        if found and reads and len(found) == len(layers):
-            yield Place(model, node, tuple(found))
+        found = (layer_of(model, user) for user in node.users)
+        layers = tuple(one for one in found if one is not None and one.is_linear)
+        if layers:
+            yield Place(model, node, layers, shared=len(layers) < len(node.users))
 
 
 __all__ = ["OUTLIER", "Place", "places_of", "smooth", "smoothing_factors"]
