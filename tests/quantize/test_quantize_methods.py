@@ -19,7 +19,6 @@ from edgewise.backends.neutron.quantizer import NeutronQuantizer
 from edgewise.backends.xnnpack import XNNPACKQuantizer, get_symmetric_quantization_config
 from edgewise.quantize import quantize
 from edgewise.quantize.methods import (
-    METHODS,
     adaround,
     correct_biases,
     equalize,
@@ -424,8 +423,9 @@ def test_int8_survives_outliers_by_default() -> None:
 
 
 TOGETHER = {
-    "round for the result": ("smooth", "equalize", "adaround", "bias-correction", "entropy"),
+    "round for the result": ("smooth", "equalize", "adaround", "bias-correction", "minmax"),
     "make up for errors": ("gptq", "percentile"),
+    "clip": ("mse", "equalize", "gptq", "bias-correction"),
 }
 
 

@@ -8,7 +8,8 @@ value. All observers but the first keep a histogram of what they see (torchao's)
   `HistogramObserver`, what the schemes use unless told otherwise.
 - "percentile": all but a share of the values, half of it at each end.
 - "entropy": the range whose clipped and rounded histogram diverges least from the histogram
-  (Kullback-Leibler). Source: "8-bit Inference with TensorRT", S. Migacz, GTC 2017.
+  (Kullback-Leibler); it clips tails of few values, so calibration must show many. Source: "8-bit
+  Inference with TensorRT", S. Migacz, GTC 2017.
 """
 
 from __future__ import annotations
@@ -93,8 +94,8 @@ def percentile_bins(histogram: Tensor, outside: float) -> tuple[int, int]:
 
 
 def entropy_bins(histogram: Tensor, steps: int, candidates: int = 64) -> tuple[int, int]:
-    """Of ranges that leave out the same share of bins at the side with the farther end, the one
-    of least divergence. steps: of the integers' type."""
+    """Of the ranges of bins within a distance of the fullest one, that of least divergence. steps:
+    of the integers' type."""
     counts = histogram.double()
     bins = len(counts)
     seen = counts.nonzero().flatten()
@@ -103,10 +104,10 @@ def entropy_bins(histogram: Tensor, steps: int, candidates: int = 64) -> tuple[i
     low, high = int(seen[0]), int(seen[-1])
     mode = int(counts.argmax())
     best = (float("inf"), low, high)
+    farthest = max(mode - low, high - mode)
     for index in range(candidates):
-        share = 1 - index / candidates
-        first = mode - int((mode - low) * share)
-        last = mode + int((high - mode) * share)
+        reach = round(farthest * (1 - index / candidates))
+        first, last = max(low, mode - reach), min(high, mode + reach)
         if last - first + 1 < min(steps, high - low + 1):
             break
         best = min(best, (_divergence(counts, first, last, steps), first, last))
