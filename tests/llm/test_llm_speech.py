@@ -71,7 +71,7 @@ def made(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, P
     model = whisper()
     if request.param != "none":
         model = quantize_model(model, Recipe(request.param))
-    path = tmp_path_factory.mktemp("speech") / "whisper.pte"
+    path = tmp_path_factory.mktemp(f"speech-{request.param}-") / "whisper.pte"
     lower_whisper(model, max_seq_len=4).save(path)
     return model, path
 
@@ -114,7 +114,9 @@ def test_the_peer_runs_it(made: tuple[Any, Path]) -> None:
     (got,) = Runtime.get().load_program(str(path)).load_method("encode").execute([features])
     with torch.no_grad():
         want = model.model.encoder(features).last_hidden_state
-    assert (got - want).abs().max() < 1e-4 * want.std()
+    gap = float((got - want).abs().max() / want.std())
+    # A value between two steps of 8 bits goes to one or the other by the last bit of a sum.
+    assert gap < (1e-4 if "none" in path.parent.name else 0.2)
 
 
 @pytest.mark.parametrize("bands", [80, 128])

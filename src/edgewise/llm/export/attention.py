@@ -18,7 +18,7 @@ from transformers import AttentionInterface, Cache
 
 import edgewise.edge.cache_operators  # noqa: F401  (defines torch.ops.edgewise)
 
-__all__ = ["NAME", "Layer", "PassingCache", "Row", "Step", "attention_of"]
+__all__ = ["NAME", "Caches", "Layer", "PassingCache", "Row", "Step", "attention_of"]
 
 NAME = "edgewise_cache"
 """Of the attention, in `config._attn_implementation`. The library makes no masks for it."""
@@ -54,6 +54,10 @@ class Row:
     masks: dict[Any, torch.Tensor] = field(default_factory=dict)
 
 
+Caches = dict[tuple[int, int], tuple[torch.Tensor, ...]]
+"""By layer and sequence."""
+
+
 @dataclass
 class Step:
     """One call of a program, while it is traced.
@@ -66,7 +70,7 @@ class Step:
     rows: Sequence[Row]
     length: Any
     context: int
-    caches: dict[tuple[int, int], tuple[torch.Tensor, ...]] = field(default_factory=dict)
+    caches: Caches = field(default_factory=dict)
     found: dict[int, Layer] | None = None
     cross: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
 

@@ -9,7 +9,7 @@ import torch
 
 from edgewise.edge.export import export_module
 from edgewise.emit.config import ExecutorchBackendConfig, MemoryPlanningConfig
-from edgewise.llm.export.attention import NAME, PassingCache, Row, Step, attention_of
+from edgewise.llm.export.attention import NAME, Caches, PassingCache, Row, Step, attention_of
 from edgewise.llm.export.heads import move_transposes
 from edgewise.lowering import ExecutorchProgramManager, to_edge_transform_and_lower
 from edgewise.registry import partitioner_for
@@ -110,7 +110,7 @@ class _Decode(_CrossCaches):
         check: Any = torch._check
         check(start >= 0)
         check(start + length <= self.context)
-        caches: dict[tuple[int, int], tuple[torch.Tensor, ...]] = {
+        caches: Caches = {
             (index, 0): (getattr(self, f"k_cache_{index}"), getattr(self, f"v_cache_{index}"))
             for index in range(self.count)
         }
