@@ -33,14 +33,8 @@ RUNNER = BUILD / "native" / "tools" / "edgewise_run"
 X = torch.linspace(-2, 3, 6).reshape(2, 3)
 
 OTHERS = {
-    "version": """
-extern "C" __attribute__((visibility("default"))) int edgewise_backend_library(const void*) {
-  return 7;
-}""",
-    "layout": """
-extern "C" __attribute__((visibility("default"))) int edgewise_backend_library(const void*) {
-  return -1;
-}""",
+    "version": '#include "version.h"',
+    "layout": '#include "layout.h"',
     "empty": '#include "edgewise/backend_library.h"',
     "twice": """
 #include "edgewise/backend_library.h"
@@ -54,6 +48,11 @@ EDGEWISE_REGISTER_BACKEND("TwiceBackend", Twice)
 EDGEWISE_REGISTER_BACKEND("TwiceBackend", Twice)""",
 }
 """Libraries that are refused."""
+CHANGES = {
+    "version.h": ("kBackendLibraryVersion = 1;", "kBackendLibraryVersion = 7;"),
+    "layout.h": ("{sizeof(Backend),", "{sizeof(Backend) + 8,"),
+}
+"""What other releases' or compilers' headers would say."""
 
 
 class ScaleBackend(BackendDetails):
@@ -86,10 +85,10 @@ class Scales(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("two", torch.tensor(2.0))
-        self.register_buffer("half", torch.tensor(0.5))
+        self.register_buffer("quarter", torch.tensor(0.25))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return (x * self.two).sin() * self.half
+        return (x * self.two).sin() * self.quarter
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +97,10 @@ def built(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("backend_library")
     lines = ["cmake_minimum_required(VERSION 3.25)", "project(all LANGUAGES CXX)"]
     lines += ["find_package(edgewise REQUIRED)", f"add_subdirectory({EXAMPLE} example)"]
+    header = (prefix / "include" / "edgewise" / "backend_library.h").read_text()
+    for name, (text, changed) in CHANGES.items():
+        assert text in header
+        (folder / name).write_text(header.replace(text, changed))
     for name, text in OTHERS.items():
         (folder / f"{name}.cpp").write_text(text + "\n")
         lines.append(f"edgewise_add_backend_library({name} {name}.cpp)")
