@@ -1,5 +1,6 @@
-// What sources that are compiled once, for any CPU, have of the best level: the copy of
-// elements, which is where they spend their time.
+// CPU dispatch. Kernels are compiled for several levels of vector instructions (target.h), and the
+// best that this CPU has is registered. Sources that are compiled once, for any CPU, have of the
+// best level the copy of elements, which is where they spend their time.
 #pragma once
 
 #include "target.h"
