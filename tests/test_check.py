@@ -10,7 +10,8 @@ import pytest
 _SPEC = importlib.util.spec_from_file_location(
     "check", Path(__file__).resolve().parents[1] / "tools" / "check.py"
 )
-assert _SPEC is not None and _SPEC.loader is not None
+assert _SPEC is not None
+assert _SPEC.loader is not None
 check = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(check)
 
