@@ -13,7 +13,6 @@ from edgewise.edge.graph import calls
 from edgewise.partition.grouping import group
 from edgewise.partition.spec import (
     DELEGATE_INPUT,
-    TAG,
     CompileSpec,
     DelegationSpec,
     Partitioner,
@@ -21,6 +20,7 @@ from edgewise.partition.spec import (
     Refusal,
     refused_before,
 )
+from edgewise.partition.tagging import Tags
 
 
 class NodePartitioner(Partitioner):
@@ -44,12 +44,9 @@ class NodePartitioner(Partitioner):
         if not self.owns_constants:
             for placeholder in graph.find_nodes(op="placeholder"):
                 placeholder.meta[DELEGATE_INPUT] = True
-        tags = {}
+        tags = Tags(self.delegate_id, DelegationSpec(self.delegate_id, list(self.compile_specs)))
         parts = group(nodes, lambda n: n.all_input_nodes, lambda n: not against[n])
-        for number, part in enumerate(parts):
-            tag = f"{self.delegate_id}_{number}"
-            tags[tag] = DelegationSpec(self.delegate_id, list(self.compile_specs))
-            for node in part:
-                node.meta[TAG] = tag
+        for part in parts:
+            tags.add(part)
         refused = {node.name: found for node, found in against.items() if found}
         return PartitionResult(exported_program, tags, refused)

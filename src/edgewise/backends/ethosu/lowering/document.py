@@ -5,9 +5,12 @@ python -m edgewise.backends.ethosu.lowering.document > docs/ethosu-operators.md
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from edgewise.backends.ethosu.lowering.table import ANY, FUNCTION, MAX_RANK, STORED, OpRow
 from edgewise.backends.ethosu.rows import all_rows
 from edgewise.partition.accuracy import shown
+from edgewise.partition.table_document import table_of_rows
 
 _HEAD = f"""# Operators of the Ethos-U backend
 
@@ -23,24 +26,22 @@ functions in a row become one table; or *any* value that the NPU computes.
 against the PT2E reference, which dequantizes, computes in float32 and quantizes. "one scale" is
 where operands and result have the same one.
 
-| operator | operators of torch | operands | bits | targets | constraints | computed as | accuracy |
-|---|---|---|---|---|---|---|---|
 """
 _READS = {STORED: "dequantized", FUNCTION: "a function", ANY: "any"}
 
 
+_COLUMNS: dict[str, Callable[[OpRow], str]] = {
+    "operands": lambda row: _READS[row.reads],
+    "bits": lambda row: "8, 16" if row.int16 else "8",
+    "targets": lambda row: f"{', '.join(row.only)}: {row.why}" if row.only else "all",
+    "constraints": lambda row: "; ".join(c.rule for c in row.constraints),
+    "computed as": lambda row: row.also,
+    "accuracy": lambda row: shown(row.accuracy),
+}
+
+
 def markdown() -> str:
-    return _HEAD + "".join(_line(row) for row in sorted(all_rows(), key=lambda r: r.name))
-
-
-def _line(row: OpRow) -> str:
-    targets = ", ".join(f"`{t}`".replace("aten.", "") for t in row.targets)
-    families = f"{', '.join(row.only)}: {row.why}" if row.only else "all"
-    rules = "; ".join(c.rule for c in row.constraints)
-    bits = "8, 16" if row.int16 else "8"
-    bounds = shown(row.accuracy)
-    cells = (row.name, targets, _READS[row.reads], bits, families, rules, row.also, bounds)
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+    return _HEAD + table_of_rows(all_rows(), _COLUMNS)
 
 
 if __name__ == "__main__":

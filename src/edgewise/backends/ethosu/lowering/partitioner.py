@@ -23,7 +23,8 @@ from edgewise.backends.ethosu.rows import all_rows, row_of
 from edgewise.edge.graph import is_call, is_getitem, op_name, same_shape
 from edgewise.partition.grouping import group
 from edgewise.partition.ordering import topological
-from edgewise.partition.spec import TAG, DelegationSpec, Partitioner, PartitionResult, Refusal
+from edgewise.partition.spec import DelegationSpec, Partitioner, PartitionResult, Refusal
+from edgewise.partition.tagging import Tags
 from edgewise.partition.work import macs
 
 logger = logging.getLogger(__name__)
@@ -90,12 +91,9 @@ class EthosUPartitioner(Partitioner):
         """
         own_dequantizations(exported_program)
         support = Support(exported_program, self.compile_spec.processor, self.additional_checks)
-        tags: dict[str, DelegationSpec] = {}
+        tags = Tags("ethosu", self.delegation_spec)
         for members in self._compiled(exported_program, support):
-            tag = f"ethosu_{len(tags)}"
-            tags[tag] = self.delegation_spec
-            for node in members:
-                node.meta[TAG] = tag
+            tags.add(members)
         self._report(support)
         reasons = {n.name: found for n, found in support.refused.items()}
         return PartitionResult(exported_program, tags, reasons)

@@ -5,10 +5,13 @@ python -m edgewise.backends.neutron.lowering.document > docs/neutron-operators.m
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from edgewise.backends.neutron.lowering.table import OpRow
 from edgewise.backends.neutron.rows import all_rows
 from edgewise.backends.neutron.targets import TARGETS, NeutronTarget
 from edgewise.partition.accuracy import shown
+from edgewise.partition.table_document import table, table_of_rows
 
 _HEAD = """# Operators of the Neutron backend
 
@@ -25,8 +28,6 @@ that is an ADD of zero.
 make of the TFLite operators, against the PT2E reference, which dequantizes, computes in float32
 and quantizes. Operators in a row may add up.
 
-| operator | operators of torch | between | constraints | TFLite | accuracy |
-|---|---|---|---|---|---|
 """
 
 _TARGETS = """
@@ -35,31 +36,31 @@ _TARGETS = """
 The figures are the converter's if one is installed, else these; `-` is known to NXP's converter
 only, and lowering for the target needs it. "macs" divides the channels that the rules speak of.
 
-| config | core | subsystem | macs | pipes |
-|---|---|---|---|---|
 """
 
 
+_COLUMNS: dict[str, Callable[[OpRow], str]] = {
+    "between": lambda row: ", ".join(_between(row)) or "computes",
+    "constraints": lambda row: "; ".join(c.rule for c in row.constraints),
+    "TFLite": lambda row: row.tflite,
+    "accuracy": lambda row: shown(row.accuracy),
+}
+
+
 def markdown() -> str:
-    rows = "".join(_line(row) for row in sorted(all_rows(), key=lambda r: r.name))
-    return _HEAD + rows + _TARGETS + "".join(map(_target, TARGETS.values()))
+    heads = ("config", "core", "subsystem", "macs", "pipes")
+    targets = table(heads, map(_target, TARGETS.values()))
+    return _HEAD + table_of_rows(all_rows(), _COLUMNS) + _TARGETS + targets
 
 
-def _line(row: OpRow) -> str:
-    targets = ", ".join(f"`{t}`".replace("aten.", "") for t in row.targets)
+def _between(row: OpRow) -> list[str]:
     kinds = {"moves": row.moves, "clamps": row.clamps, "idle": row.idle}
-    between = ", ".join(name for name, is_so in kinds.items() if is_so) or "computes"
-    rules = "; ".join(c.rule for c in row.constraints)
-    return _cells(row.name, targets, between, rules, row.tflite, shown(row.accuracy))
+    return [name for name, is_so in kinds.items() if is_so]
 
 
-def _target(target: NeutronTarget) -> str:
+def _target(target: NeutronTarget) -> tuple[str, ...]:
     figures = ("-" if n is None else str(n) for n in (target.macs, target.pipes))
-    return _cells(f"`{target.name}`", target.core, "yes" if target.subsystem else "no", *figures)
-
-
-def _cells(*cells: str) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+    return f"`{target.name}`", target.core, "yes" if target.subsystem else "no", *figures
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ from edgewise.partition.spec import (
     Refusal,
     refused_before,
 )
+from edgewise.partition.tagging import Tags
 
 DYNAMIC_BATCH = "CustomDelegationOptions(allow_dynamic_batch=True)"
 QUANTIZE_FIRST = "quantizing the model for this NPU: NeutronQuantizer with prepare_pt2e"
@@ -125,7 +126,7 @@ class NeutronPartitioner(Partitioner):
             inputs = [n for n in graph.nodes if n.op == "placeholder" and n not in constants]
             batch = DynamicBatch(graph, inputs)
         refused = {id(c): r for c in found if (r := self._refusals(c, constants, batch))}
-        tags: dict[str, DelegationSpec] = {}
+        tags = Tags("neutron", self.delegation_spec)
         taken: list[list[Node]] = []
 
         def refuse(cluster: Cluster, reason: Refusal) -> None:
@@ -146,11 +147,8 @@ class NeutronPartitioner(Partitioner):
                 for cluster in partition:
                     refuse(cluster, idle)
                 continue
-            tag = f"neutron_{len(tags)}"
-            tags[tag] = self.delegation_spec
             taken.append([n for cluster in partition for n in cluster.all_nodes])
-            for node in taken[-1]:
-                node.meta[TAG] = tag
+            tags.add(taken[-1])
         reasons = {n.name: r for given in refused.values() for n, r in given.items()}
         for node in batch.fill(taken) if batch is not None else ():
             reasons[node.name] = [FILLED]

@@ -5,11 +5,14 @@ python -m edgewise.backends.xnnpack.lowering.document > docs/xnnpack-operators.m
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from edgewise.backends.xnnpack.lowering.quant import MAX_RANK
 from edgewise.backends.xnnpack.lowering.table import OpRow
 from edgewise.backends.xnnpack.rows import all_rows
 from edgewise.backends.xnnpack.rows.quantization import QUANTIZED, accuracies
 from edgewise.partition.accuracy import shown
+from edgewise.partition.table_document import table_of_rows
 
 _HEAD = f"""# Operators of the XNNPACK backend
 
@@ -41,26 +44,18 @@ weights to float32 when it loads the file; ExecuTorch's refuses the file, and th
 report says so.
 
 """
-_COLUMNS = (
-    *("operator", "operators of torch", "data types", "quantized", "constraints"),
-    *("computed as", "accuracy", "special values"),
-)
+_COLUMNS: dict[str, Callable[[OpRow], str]] = {
+    "data types": lambda row: ", ".join(str(t).removeprefix("torch.") for t in row.dtypes),
+    "quantized": lambda row: QUANTIZED.get(row.name, ""),
+    "constraints": lambda row: "; ".join(c.rule for c in row.constraints),
+    "computed as": lambda row: row.also,
+    "accuracy": lambda row: shown(accuracies(row)),
+    "special values": lambda row: "; ".join(d.text for d in row.deviations),
+}
 
 
 def markdown() -> str:
-    head = f"| {' | '.join(_COLUMNS)} |\n{'|---' * len(_COLUMNS)}|\n"
-    return _HEAD + head + "".join(_line(row) for row in sorted(all_rows(), key=lambda r: r.name))
-
-
-def _line(row: OpRow) -> str:
-    targets = ", ".join(f"`{t}`".replace("aten.", "") for t in row.targets)
-    types = ", ".join(str(t).removeprefix("torch.") for t in row.dtypes)
-    rules = "; ".join(c.rule for c in row.constraints)
-    quantized = QUANTIZED.get(row.name, "")
-    special = "; ".join(d.text for d in row.deviations)
-    bounds = shown(accuracies(row))
-    cells = (row.name, targets, types, quantized, rules, row.also, bounds, special)
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+    return _HEAD + table_of_rows(all_rows(), _COLUMNS)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from edgewise.partition.spec import (
     PartitionResult,
     Refusal,
 )
+from edgewise.partition.tagging import Tags
 
 logger = logging.getLogger(__name__)
 
@@ -160,16 +161,13 @@ class XnnpackPartitioner(Partitioner):
         for operator, members in by_operator.items():
             if self._takes(operator, members, constants, refused):
                 accepted[operator] = members
-        tags: dict[str, DelegationSpec] = {}
+        tags = Tags("xnnpack", self.delegation_spec)
         for members in self._groups(exported_program, by_operator, accepted):
             if all(_moves_nothing(n) or n in constants for n in members):
                 idle = Refusal("a partition must compute something", "shape operators only")
                 refused.update((node, [idle]) for node in members)
                 continue
-            tag = f"xnnpack_{len(tags)}"
-            tags[tag] = self.delegation_spec
-            for node in members:
-                node.meta[TAG] = tag
+            tag = tags.add(members)
             self._say(f"{tag}: {_counted(op_name(n) for n in members if not is_getitem(n))}")
         for reason, names in _by_reason(refused).items():
             self._say(f"not delegated: {_counted(names)}: {reason}")
