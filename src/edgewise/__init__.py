@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from edgewise.lowering.compiling import compile
     from edgewise.partition import DelegationReport
     from edgewise.profiling import profile
+    from edgewise.quantize.budget import Budget
     from edgewise.runtime import load
 
 _HOME = {
+    "Budget": "edgewise.quantize.budget",
     "DelegationReport": "edgewise.partition",
     "EdgeCompileConfig": "edgewise.edge",
     "EdgeProgramManager": "edgewise.lowering",
@@ -44,10 +46,11 @@ _HOME = {
     "to_edge_transform_and_lower": "edgewise.lowering",
 }
 
-_PACKAGES = ("inspect", "llm", "profiling", "quantize", "report", "runtime", "scale")
+_PACKAGES = ("inspect", "llm", "profiling", "quantize", "report", "runtime", "scale", "tuning")
 """`edgewise.runtime` and so on need no import of their own."""
 
 __all__ = [
+    "Budget",
     "DelegationReport",
     "EdgeCompileConfig",
     "EdgeProgramManager",

@@ -20,6 +20,7 @@ from edgewise.backends.xnnpack import XNNPACKQuantizer, get_symmetric_quantizati
 from edgewise.quantize import quantize
 from edgewise.quantize.methods import (
     adaround,
+    awq,
     correct_biases,
     equalize,
     gptq,
@@ -27,6 +28,7 @@ from edgewise.quantize.methods import (
     smooth,
     with_ranges,
 )
+from edgewise.quantize.methods.activation_aware import rounded_in_groups
 from edgewise.quantize.methods.adaptive_rounding import rectified_sigmoid
 from edgewise.quantize.methods.float_sums import annotated_copy, float_neighbours
 from edgewise.quantize.methods.gptq_rounding import round_in_turn
@@ -343,6 +345,65 @@ def test_second_moments_give_the_error_of_any_change(layer: nn.Module) -> None:
     assert math.isclose(got, float(rows.square().mean(1).sum()), rel_tol=1e-4)
 
 
+class Outlying(nn.Module):
+    """Few channels carry most of what the layers behind a normalization read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.a, self.b = nn.RMSNorm(64), nn.Linear(64, 96), nn.Linear(64, 96)
+        with torch.no_grad():
+            self.norm.weight[5], self.norm.weight[40] = 30.0, 30.0
+            self.a.weight.normal_(std=0.1)
+            self.b.weight.normal_(std=0.1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.norm(x)
+        return F.silu(self.a(y)) * self.b(y)
+
+
+def test_awq_searches_the_papers_factors() -> None:
+    torch.manual_seed(0)
+    model, batches = Outlying(), batches_of(64, 64)
+    graph = exported(model, batches[0])
+    x = torch.cat([model.norm(b).detach() for (b,) in batches])
+    weights = [model.a.weight.detach(), model.b.weight.detach()]
+    errors = {}
+    for alpha in torch.arange(20) / 20:
+        s = x.abs().mean(0) ** alpha
+        s = s / (s.max() * s.min()).sqrt()
+        changes = [rounded_in_groups(w * s, 32) / s - w for w in weights]
+        errors[tuple(s.tolist())] = sum(float((x @ c.T).square().sum()) for c in changes)
+    assert awq(graph, batches, 32)
+    best = torch.tensor(min(errors, key=lambda s: errors[s]))
+    torch.testing.assert_close(graph.norm.weight.detach(), model.norm.weight.detach() / best)
+    torch.testing.assert_close(graph.a.weight.detach(), weights[0] * best)
+    (given,) = batches[0]
+    assert torch.allclose(graph(given), model(given), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("scheme", ["int4-weight", "int4-dynamic"])
+def test_four_bits_in_files_are_better_with_methods(scheme: str) -> None:
+    torch.manual_seed(0)
+    model, mix = Outlying(), torch.randn(8, 64)
+    mixed = [(h @ mix + 0.1 * torch.randn(128, 64),) for (h,) in batches_of(128, 8, count=5)]
+    batches, (x,) = mixed[:4], mixed[4]
+    found = {}
+    for methods in ((), ("awq",), ("gptq",), ("awq", "gptq")):
+        program = edgewise.compile(
+            model,
+            batches[0],
+            quantize=scheme,
+            calibration=batches,
+            methods=methods,
+            verbose=False,
+        )
+        got = torch.as_tensor(edgewise.load(program.buffer)(x))
+        found[methods] = sqnr_db(model(x).detach(), got)
+    assert found["awq",] > found[()] + 0.5
+    assert found["gptq",] > found[()] + 1
+    assert found["awq", "gptq"] > found[()] + 1
+
+
 # --- ranges -------------------------------------------------------------------------------
 
 
@@ -447,7 +508,10 @@ def test_methods_run_with_each_quantizer(quantizer: Any, methods: str) -> None:
 
 REFUSED = {
     "unknown": (["smoth"], "int8", "methods must be of .* got 'smoth'; try 'smooth'"),
-    "scheme": (["smooth"], "int8-dynamic", "methods are for schemes with calibration"),
+    "scheme": (["smooth"], "int8-dynamic", "must fit the scheme; got smooth for int8-dynamic"),
+    "groups": (["smooth"], "int4-weight", "got smooth for int4-weight; try awq or gptq"),
+    "no groups": (["awq"], "int8", "got awq for int8"),
+    "no data": (["awq"], "int4-weight", "awq needs calibration data; got none"),
     "two ranges": (["mse", "entropy"], "int8", "one kind of ranges"),
     "two roundings": (["adaround", "gptq"], "int8", "both round the weights"),
 }
@@ -456,7 +520,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_methods_that_do_not_fit(case: str) -> None:
     methods, scheme, message = REFUSED[case]
-    net, batches = nn.Linear(8, 4), batches_of(2, 8)
+    net, batches = nn.Linear(32, 4), batches_of(2, 32)
     options = {"calibration": batches} if scheme == "int8" else {}
     with pytest.raises(ValueError, match=message):
         edgewise.compile(net, batches[0], quantize=scheme, methods=methods, **options)

@@ -10,11 +10,22 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from edgewise.cli.budgets import (
+    Cosine,
+    Drop,
+    MaxLatency,
+    MaxSize,
+    MetricOption,
+    MinDb,
+    Seconds,
+    budget_of,
+)
 from edgewise.cli.compiling import (
     Calibration,
     GroupSize,
     KeepFloat,
     Limit,
+    Methods,
     RuntimeTarget,
     Way,
     check,
@@ -23,6 +34,7 @@ from edgewise.cli.compiling import (
     complete_backend,
     complete_scheme,
     data,
+    methods_from,
     scheme,
 )
 from edgewise.cli.errors import CliError
@@ -60,8 +72,8 @@ def command(
             "--quantize",
             metavar="NAME",
             autocompletion=complete_scheme,
-            help="none (default), int8, int8-dynamic, int8-weight, int4-dynamic or int4-weight; "
-            "repeatable.",
+            help="none (default), int8, int8-dynamic, int8-weight, int4-dynamic or int4-weight, or "
+            "auto: what keeps a budget; repeatable.",
         ),
     ] = None,
     output: Annotated[
@@ -77,7 +89,15 @@ def command(
     calibration: Calibration = None,
     limit: Limit = 128,
     keep_float: KeepFloat = None,
+    quantize_method: Methods = None,
     group_size: GroupSize = None,
+    metric: MetricOption = None,
+    drop: Drop = None,
+    cosine: Cosine = None,
+    min_db: MinDb = None,
+    max_size: MaxSize = None,
+    max_latency: MaxLatency = None,
+    seconds: Seconds = None,
     runtime: RuntimeTarget = None,
     shape: ExampleShapes = None,
     record: Annotated[
@@ -112,11 +132,27 @@ def command(
     from edgewise.inspect.record import record_path
 
     out = Output(json=json, quiet=quiet)
+    budget = budget_of(metric, drop, cosine, min_db, max_size, max_latency, seconds)
     ways = [
-        check(Way(b, scheme(q), tuple(keep_float or ()), group_size, runtime), calibration)
+        check(
+            Way(
+                b,
+                scheme(q),
+                tuple(keep_float or ()),
+                group_size,
+                runtime,
+                methods_from(quantize_method),
+                budget if q == "auto" else None,
+            ),
+            calibration,
+        )
         for b in backend or ["xnnpack"]
         for q in quantize or ["none"]
     ]
+    if budget is not None and not any(way.budget for way in ways):
+        raise CliError(
+            "[--cosine, --metric, ...] are for --quantize auto; got other ways; try --quantize auto"
+        )
     check_used(ways, calibration)
     paths = _paths(model, ways, output or [])
     how = preprocessing(preprocess, mean, std, resize, stretch)
@@ -138,6 +174,8 @@ def command(
         made.program.save(path, record=has_record)
         report = made.program.delegation_report()
         # What needs a later release stands in the report.
+        if report.tried:
+            out.lines(report.tried)
         reports.append(str(report) + ("" if report.uses else f"\nruns on {report.runs_on}"))
         row: dict[str, Any] = {
             "file": str(path),
@@ -153,6 +191,8 @@ def command(
             "uses": report.uses,
             "cost_of_target": report.cost_of_target,
         }
+        if report.choice is not None:
+            row["choice"] = report.choice
         if has_record:
             row["record"] = str(record_path(path))
         rows.append(row)

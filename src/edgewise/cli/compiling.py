@@ -17,6 +17,7 @@ from edgewise.cli.output import Output
 
 if TYPE_CHECKING:
     from edgewise.lowering import ExecutorchProgramManager
+    from edgewise.quantize.budget import Budget
 
 
 def complete_backend() -> list[str]:
@@ -30,7 +31,7 @@ def complete_scheme() -> list[str]:
     """For shells."""
     from edgewise.quantize.schemes import SCHEMES
 
-    return ["none", *SCHEMES]
+    return ["none", "auto", *SCHEMES]
 
 
 Backend = Annotated[
@@ -73,6 +74,16 @@ KeepFloat = Annotated[
     list[str] | None,
     typer.Option("--keep-float", metavar="MODULE", help="A module not to quantize; repeatable."),
 ]
+Methods = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--quantize-method",
+        metavar="NAME",
+        help="What is done beside rounding, for int8 (smooth, equalize, bias-correction, adaround, "
+        "gptq, percentile, ...; none for rounding alone); repeatable. Default: what costs nothing "
+        "at run time.",
+    ),
+]
 GroupSize = Annotated[
     int | None,
     typer.Option("--group-size", metavar="N", help="Weights that share a scale, for 4 bits."),
@@ -97,6 +108,8 @@ class Way:
     keep_float: tuple[str, ...] = ()
     group_size: int | None = None
     runtime: str | None = None
+    methods: tuple[str, ...] | None = None
+    budget: Budget | None = None
 
     def __str__(self) -> str:
         return self.backend + (f" {self.quantize}" if self.quantize else "")
@@ -113,7 +126,7 @@ class Compiled:
 def check(way: Way, calibration: Sequence[str] | None) -> Way:
     """The way, if it can be gone. CliError or ValueError if not, before anything is imported
     or made: with several ways, none is compiled before all were checked."""
-    from edgewise.quantize.schemes import SCHEMES, scheme_of
+    from edgewise.quantize.schemes import AUTO, scheme_of
     from edgewise.registry import DEFAULT, NO_BACKEND, checked_target, scheme_problem
     from edgewise.releases import target_of
 
@@ -126,24 +139,29 @@ def check(way: Way, calibration: Sequence[str] | None) -> Way:
             f"[--quantize] backend none computes in float; got {way.quantize}; "
             f"try --backend {DEFAULT}"
         )
-    problem = scheme_problem(way.backend, way.quantize)
+    problem = None if way.quantize == AUTO else scheme_problem(way.backend, way.quantize)
     if problem:
         raise CliError(f"[--quantize] {problem}; got {way.quantize}; try --quantize int8")
-    if SCHEMES[way.quantize].needs_calibration and not calibration:
+    if calibrates(way.quantize) and not calibration:
         raise CliError(
             f"[--calibration] {way.quantize} needs data such as the model will see; got none; "
             f"try --calibration FOLDER of pictures, or data.npy, or --quantize int8-dynamic"
         )
-    scheme_of(way.quantize, way.group_size)
+    if way.quantize != AUTO:
+        scheme_of(way.quantize, way.group_size)
     return way
+
+
+def calibrates(quantize: str | None) -> bool:
+    """Whether the way to quantize looks at calibration data."""
+    from edgewise.quantize.schemes import AUTO, SCHEMES
+
+    return quantize == AUTO or (quantize is not None and SCHEMES[quantize].needs_calibration)
 
 
 def check_used(ways: Sequence[Way], calibration: Sequence[str] | None) -> None:
     """CliError for calibration data that no way looks at."""
-    from edgewise.quantize.schemes import SCHEMES
-
-    used = any(way.quantize and SCHEMES[way.quantize].needs_calibration for way in ways)
-    if calibration and not used:
+    if calibration and not any(calibrates(way.quantize) for way in ways):
         raise CliError(
             f"[--calibration] is for --quantize int8; got {', '.join(map(str, ways))}; "
             f"try --quantize int8, or leave it out"
@@ -152,13 +170,20 @@ def check_used(ways: Sequence[Way], calibration: Sequence[str] | None) -> None:
 
 def scheme(name: str) -> str | None:
     """The option's value for `edgewise.compile`. CliError if there is no such scheme."""
-    from edgewise.quantize.schemes import SCHEMES
+    from edgewise.quantize.schemes import AUTO, SCHEMES
 
     if name == "none":
         return None
-    if name not in SCHEMES:
-        raise CliError(f"[--quantize] must be none, {' or '.join(SCHEMES)}; got {name!r}")
+    if name != AUTO and name not in SCHEMES:
+        raise CliError(f"[--quantize] must be none, auto, {' or '.join(SCHEMES)}; got {name!r}")
     return name
+
+
+def methods_from(names: Sequence[str] | None) -> tuple[str, ...] | None:
+    """The option's values for `edgewise.compile`: "none" alone stands for no method."""
+    if names is None:
+        return None
+    return () if list(names) == ["none"] else tuple(names)
 
 
 def data(
@@ -181,10 +206,9 @@ def compile_one(
 ) -> Compiled:
     """The program, with progress shown. Raises what `edgewise.compile` does."""
     import edgewise
-    from edgewise.quantize.schemes import SCHEMES
 
     hush()
-    if way.quantize is None or not SCHEMES[way.quantize].needs_calibration:
+    if not calibrates(way.quantize):
         calibration = None
     total = len(calibration) if calibration else None
     start = time.perf_counter()
@@ -203,7 +227,9 @@ def compile_one(
             quantize=way.quantize,
             calibration=counted() if calibration else None,
             keep_float=way.keep_float if way.quantize else (),
+            methods=way.methods,
             group_size=way.group_size if way.quantize else None,
+            budget=way.budget,
             runtime=way.runtime,
             verbose=False,
         )
@@ -214,12 +240,12 @@ def _to_quantize(model: LoadedModel, way: Way) -> Any:
     """Of a saved program the module: its operators are quantized, its layers are gone."""
     import torch
 
-    from edgewise.quantize.schemes import SCHEMES
+    from edgewise.quantize.schemes import AUTO, SCHEMES
 
     assert way.quantize is not None
     if isinstance(model.model, torch.nn.Module):
         return model.model
-    if not SCHEMES[way.quantize].uses_pt2e or way.keep_float:
+    if way.quantize == AUTO or not SCHEMES[way.quantize].uses_pt2e or way.keep_float:
         raise CliError(
             f"[{model.name}] {'--keep-float' if way.keep_float else way.quantize} is of layers, "
             f"which an exported program has no more; try model.py:make, or --quantize int8"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -70,7 +71,15 @@ def record_program(
     ]
     methods += [MethodRecord(name) for name in plans if name not in programs]
     versions = {"edgewise": __version__, "torch": torch.__version__}
-    return ProgramRecord(digest.hexdigest(), size, tuple(methods), versions)
+    told = next((report for report in reports.values() if report.settings), None)
+    return ProgramRecord(
+        digest.hexdigest(),
+        size,
+        tuple(methods),
+        versions,
+        quantization={k: json.dumps(v) for k, v in told.settings.items()} if told else {},
+        tried=tuple(told.tried) if told else (),
+    )
 
 
 class _Method:

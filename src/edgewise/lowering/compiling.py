@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,8 @@ from edgewise.edge.export import export_module
 from edgewise.emit import ExecutorchBackendConfig
 from edgewise.lowering.managers import ExecutorchProgramManager, to_edge_transform_and_lower
 from edgewise.partition.report_data import Unquantized
-from edgewise.quantize.schemes import Scheme, scheme_of
+from edgewise.quantize.budget import Budget
+from edgewise.quantize.schemes import AUTO, Scheme, scheme_of
 from edgewise.registry import (
     DEFAULT,
     NO_BACKEND,
@@ -38,6 +40,7 @@ def compile(
     keep_float: Sequence[str] = (),
     methods: Sequence[str] | None = None,
     group_size: int | None = None,
+    budget: Budget | None = None,
     runtime: str | None = None,
     verbose: bool = True,
     missing_kernels: str = "error",
@@ -55,10 +58,12 @@ def compile(
     export the model, other EdgewiseErrors if it cannot be lowered.
 
     quantize: a scheme: "int8" (static; needs calibration), "int8-dynamic", "int8-weight",
-    "int4-dynamic" or "int4-weight" (see `edgewise.quantize.SCHEMES`). calibration: batches
-    of inputs, each a tuple, or a tensor for one input. keep_float: names of modules that
-    are not quantized. methods: names of `edgewise.quantize.methods` (None: what costs nothing when
-    the program runs; []: rounding alone). group_size: weights that share a scale, for 4 bits.
+    "int4-dynamic" or "int4-weight" (see `edgewise.quantize.SCHEMES`); or "auto": ways are tried,
+    the fastest first, until one keeps the `budget` (by default a cosine of 0.99).
+    calibration: batches of inputs, each a tuple, or a tensor for one input. keep_float: names of
+    modules that are not quantized. methods: names of `edgewise.quantize.methods` (None: what costs
+    nothing when the program runs; []: rounding alone). group_size: weights that share a scale, for
+    4 bits.
 
     runtime: what the file is for: None for every release of ExecuTorch from 1.0 on where that
     costs neither size nor speed (the report marks the rest), "executorch>=1.0" for those from then
@@ -74,11 +79,28 @@ def compile(
     _check_order(model, example_inputs)
     if quantize is None:
         _check_unused(
-            calibration=calibration, keep_float=keep_float, methods=methods, group_size=group_size
+            calibration=calibration,
+            keep_float=keep_float,
+            methods=methods,
+            group_size=group_size,
+            budget=budget,
         )
+    _check_budget(quantize, budget, methods=methods, group_size=group_size)
     config = ExecutorchBackendConfig(missing_kernels=missing_kernels, runtime=runtime)
     partitioners = [] if target == NO_BACKEND else [partitioner_for(target)]
     example_inputs = _checked_inputs(example_inputs)
+    if quantize == AUTO:
+        return _tuned(
+            *_module_to_quantize(model, example_inputs, target),
+            calibration=calibration or (),
+            budget=budget,
+            backend=target,
+            keep_float=keep_float,
+            dynamic_shapes=dynamic_shapes,
+            runtime=runtime,
+            missing_kernels=missing_kernels,
+            verbose=verbose,
+        )
     left: list[Unquantized] = []
     scheme = None if quantize is None else scheme_of(quantize, group_size)
     if scheme is not None:
@@ -102,13 +124,67 @@ def compile(
     if scheme is not None:
         report = program.delegation_report()
         report.scheme, report.unquantized = scheme.name, left
+        report.settings = {
+            "quantize": scheme.name,
+            "methods": list(applied_methods(methods, scheme, target)),
+            "keep_float": list(keep_float),
+            **({} if group_size is None else {"group_size": group_size}),
+        }
         _warn_of_floats(exported, scheme, left)
     if verbose:
-        report = program.delegation_report()
-        print(report, file=sys.stderr)
-        if not report.uses:
-            print(f"runs on {report.runs_on}", file=sys.stderr)
+        _tell(program)
     return program
+
+
+def _tell(program: ExecutorchProgramManager) -> None:
+    report = program.delegation_report()
+    print(report, file=sys.stderr)
+    if not report.uses:
+        print(f"runs on {report.runs_on}", file=sys.stderr)
+
+
+def _tuned(
+    model: torch.nn.Module, example_inputs: Any, *, verbose: bool, **options: Any
+) -> ExecutorchProgramManager:
+    """By trials: docs/quantization.md."""
+    # It compiles by what is here, and compares: the layer above, looked up when it is asked for.
+    choosing = importlib.import_module("edgewise.tuning.choosing")
+    program, choice = choosing.choose(model, example_inputs, verbose=verbose, **options)
+    report = program.delegation_report()
+    report.choice, report.tried = choice.to_dict(), choice.table().splitlines()
+    if verbose:
+        print(choice.table(), file=sys.stderr)
+        _tell(program)
+    return program
+
+
+def _check_budget(quantize: str | None, budget: Any, **unused: Any) -> None:
+    if quantize != AUTO:
+        if budget is not None:
+            raise ValueError(
+                f"[compile] budget is for quantize='auto'; got quantize={quantize!r}; "
+                f"try quantize='auto'"
+            )
+        return
+    if budget is not None and not isinstance(budget, Budget):
+        raise TypeError(
+            f"[compile] budget must be an edgewise.Budget; got {type(budget).__name__}; "
+            f"try edgewise.Budget(cosine=0.99)"
+        )
+    for name, value in unused.items():
+        if value is not None:
+            raise ValueError(
+                f"[compile] quantize='auto' chooses {name} itself; got {value!r}; "
+                f"try without it, or a scheme by name"
+            )
+
+
+def applied_methods(methods: Sequence[str] | None, scheme: Scheme, target: str) -> tuple[str, ...]:
+    """Names of what is done beside rounding, in order; `methods` as for `compile`."""
+    from edgewise.quantize.methods.registry import methods_of
+
+    quantizer = type(quantizer_for(target)())
+    return tuple(method.name for method in methods_of(methods, scheme, quantizer))
 
 
 def _check_order(model: Any, example_inputs: Any) -> None:
@@ -221,6 +297,15 @@ def _quantized(
 ) -> tuple[ExportedProgram, list[Unquantized]]:
     from edgewise.quantize.flow import quantize_and_tell
 
+    model, example_inputs = _module_to_quantize(model, example_inputs, target)
+    problem = scheme_problem(target, scheme.name)
+    if problem:
+        raise ValueError(f"[compile] {problem}; got {scheme.name}; try quantize='int8'")
+    return quantize_and_tell(model, example_inputs, scheme, quantizer_for(target), **options)
+
+
+def _module_to_quantize(model: Any, example_inputs: Any, target: str) -> tuple[Any, Any]:
+    """The module and its inputs, checked."""
     if isinstance(model, ExportedProgram):
         raise TypeError(
             "[compile] model must be a torch.nn.Module to be quantized; got an ExportedProgram; "
@@ -231,8 +316,4 @@ def _quantized(
             f"[compile] quantize needs a backend with a quantizer; got {target!r}; "
             f"try backend={DEFAULT!r}"
         )
-    problem = scheme_problem(target, scheme.name)
-    if problem:
-        raise ValueError(f"[compile] {problem}; got {scheme.name}; try quantize='int8'")
-    model, example_inputs = _checked(model, example_inputs)
-    return quantize_and_tell(model, example_inputs, scheme, quantizer_for(target), **options)
+    return _checked(model, example_inputs)

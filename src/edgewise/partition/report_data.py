@@ -96,6 +96,12 @@ class ReportData:
     """What `edgewise.compile` was asked to quantize to; empty if it was not."""
     unquantized: list[Unquantized] = field(default_factory=list)
     """What the scheme leaves in floating point."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Options of `edgewise.compile` that quantize so again; empty if nothing was quantized."""
+    choice: dict[str, Any] | None = None
+    """What `quantize="auto"` tried and took (`edgewise.tuning.Choice`); None without it."""
+    tried: list[str] = field(default_factory=list)
+    """The same as a table."""
     missing_kernels: dict[str, str] = field(default_factory=dict)
     """By node's name, kernels that the program calls and that were not there when it was made."""
     runs_on: str = ""
@@ -133,6 +139,8 @@ class ReportData:
             "estimates": {tag: asdict(found) for tag, found in self.estimates.items()},
             "scheme": self.scheme,
             "unquantized": [asdict(found) for found in self.unquantized],
+            "settings": dict(self.settings),
+            "choice": self.choice,
             "missing_kernels": dict(self.missing_kernels),
             "runs_on": self.runs_on,
             "uses": list(self.uses),

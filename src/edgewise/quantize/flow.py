@@ -26,6 +26,7 @@ from edgewise.quantize.calibration import STUDIED, Batch, calibrate, first_batch
 from edgewise.quantize.checks import check_weights, finite_activations
 from edgewise.quantize.config import QuantizationConfig, get_symmetric_quantization_config
 from edgewise.quantize.left import Unquantized, left_by_modules
+from edgewise.quantize.methods.grouped import moments_by_weight, round_groups_in_turn
 from edgewise.quantize.methods.registry import Method, methods_of
 from edgewise.quantize.quantizer import TableQuantizer
 from edgewise.quantize.schemes import Scheme, scheme_of
@@ -90,7 +91,18 @@ def quantize_and_tell(
     _check_dtypes(model, chosen.dtypes)
     check_weights(model, keep_float)
     if not scheme.uses_pt2e:
-        quantized = with_integer_weights(model, scheme, keep_float)
+        studied: list[Batch] = []
+        if applied:
+            if calibration is None:
+                raise ValueError(
+                    f"[quantize] {', '.join(m.name for m in applied)} needs calibration data; got "
+                    f"none; try calibration=[...] with inputs such as the model will see"
+                )
+            any_size = dynamic_shapes is not None
+            studied, _ = first_batches(calibration, example_inputs, any_size=any_size)
+        quantized = with_integer_weights(
+            model, scheme, keep_float, methods=applied, inputs=example_inputs, studied=studied
+        )
         program = export_module(quantized, example_inputs, dynamic_shapes)
         return program, left_by_modules(program, keep_float)
     prepared = prepare(
@@ -191,11 +203,18 @@ def _config(scheme: Scheme) -> QuantizationConfig:
 
 
 def with_integer_weights(
-    model: torch.nn.Module, scheme: Scheme, keep_float: Sequence[str] = ()
+    model: torch.nn.Module,
+    scheme: Scheme,
+    keep_float: Sequence[str] = (),
+    *,
+    methods: Sequence[Method] = (),
+    inputs: Sequence[Any] = (),
+    studied: Sequence[Batch] = (),
 ) -> torch.nn.Module:
     """A copy whose linear layers and embeddings hold integers, by torchao's `quantize_`.
 
-    ValueError if the group size does not divide the input features of a linear layer.
+    inputs, studied: example inputs and batches for the methods, if there are some. ValueError if
+    the group size does not divide the input features of a linear layer.
     """
     assert scheme.group_size is not None
     model = copy.deepcopy(model).eval()
@@ -219,6 +238,7 @@ def with_integer_weights(
             f"{scheme.group_size} for {_listed(grouped, odd)}; try "
             f"{f'keep_float={odd} or ' if odd != [''] else ''}another group_size"
         )
+    known = _before_groups(model, scheme, methods, inputs, studied) if methods else {}
     quantize_(
         model,
         IntxWeightOnlyConfig(weight_dtype=torch.int8, granularity=PerAxis(0)),
@@ -232,7 +252,28 @@ def with_integer_weights(
     else:
         config = IntxWeightOnlyConfig(weight_dtype=bits, granularity=group)
     quantize_(model, config, is_grouped)
+    round_groups_in_turn(model, known, scheme.weights)
     return model
+
+
+def _before_groups(
+    model: torch.nn.Module,
+    scheme: Scheme,
+    methods: Sequence[Method],
+    inputs: Sequence[Any],
+    studied: Sequence[Batch],
+) -> Mapping[str, tuple[torch.Tensor, torch.Tensor]]:
+    """Changes the model's parameters as the methods say; what those that round need, if any."""
+    assert scheme.group_size is not None
+    graph = export_module(model, inputs).module()
+    for method in methods:
+        if method.groups is not None:
+            method.groups(graph, studied, scheme.group_size)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(graph.get_parameter(name))
+    rounds = any(method.rounds_groups for method in methods)
+    return moments_by_weight(graph, studied) if rounds else {}
 
 
 def _with_plain_layers(model: torch.nn.Module) -> torch.nn.Module:

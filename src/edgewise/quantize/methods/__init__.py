@@ -17,6 +17,7 @@ from edgewise.lazy import attribute
 
 _LAZY = {
     "METHODS": "edgewise.quantize.methods.registry",
+    "awq": "edgewise.quantize.methods.activation_aware",
     "adaround": "edgewise.quantize.methods.adaptive_rounding",
     "correct_biases": "edgewise.quantize.methods.bias_correction",
     "equalize": "edgewise.quantize.methods.equalization",

@@ -10,6 +10,7 @@ from typing import Any
 from torch.fx import GraphModule
 
 from edgewise.quantize.config import QuantizationConfig
+from edgewise.quantize.methods.activation_aware import awq
 from edgewise.quantize.methods.adaptive_rounding import adaround
 from edgewise.quantize.methods.bias_correction import correct_biases
 from edgewise.quantize.methods.equalization import equalize
@@ -27,7 +28,7 @@ Fresh = Callable[[], TableQuantizer]
 
 @dataclass(frozen=True)
 class Method:
-    """A step of quantization beside rounding. Of the functions just one is given.
+    """A step of quantization beside rounding. Of the first four functions at most one is given.
 
     configure: another configuration. before: changes the graph before it has observers.
     choose: changes what the quantizer leaves alone. after: changes the calibrated graph.
@@ -41,6 +42,10 @@ class Method:
     choose: Callable[[GraphModule, TableQuantizer, Fresh], bool] | None = None
     after: Callable[[GraphModule, Batches], bool] | None = None
     in_floats: bool = False
+    groups: Callable[[GraphModule, Batches, int], bool] | None = None
+    """For weights in groups of a size: changes the graph before they are rounded."""
+    rounds_groups: bool = False
+    """Whether it rounds weights in groups, too."""
 
 
 def _ranges(name: str, summary: str) -> Method:
@@ -79,7 +84,17 @@ METHODS: dict[str, Method] = {
             in_floats=True,
         ),
         Method("adaround", "weights rounded up or down for the least error", after=adaround),
-        Method("gptq", "weights rounded in turn, each making up for those before", after=gptq),
+        Method(
+            "awq",
+            "for 4 bits: channels with large activations get finer steps (AWQ)",
+            groups=lambda model, batches, size: awq(model, batches, size),
+        ),
+        Method(
+            "gptq",
+            "weights rounded in turn, each making up for those before",
+            after=gptq,
+            rounds_groups=True,
+        ),
         Method(
             "bias-correction",
             "biases without what rounded weights add to the mean",
@@ -120,10 +135,18 @@ def methods_of(
                 f"[quantize] {name} is for backends that compute in floating point, too; got "
                 f"{quantizer.__name__}; try without it"
             )
-    if names and not scheme.needs_calibration:
+    if scheme.group_size is not None:
+        fitting = [n for n, m in METHODS.items() if m.groups is not None or m.rounds_groups]
+    elif scheme.needs_calibration:
+        fitting = [n for n, m in METHODS.items() if m.groups is None]
+    else:
+        fitting = []
+    odd = [name for name in names if name not in fitting]
+    if odd:
+        hint = f"{' or '.join(fitting)}" if fitting else "quantize='int8'"
         raise ValueError(
-            f"[quantize] methods are for schemes with calibration; got {list(names)} for "
-            f"{scheme.name}; try quantize='int8'"
+            f"[quantize] methods must fit the scheme; got {', '.join(odd)} for {scheme.name}; "
+            f"try {hint}"
         )
     ranges = [name for name in names if name in OBSERVERS]
     if len(ranges) > 1:

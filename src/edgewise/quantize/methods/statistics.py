@@ -37,14 +37,15 @@ def largest_by_channel(
 
 
 def mean_by_channel(
-    model: GraphModule, axes: Mapping[Node, int], batches: Batches
+    model: GraphModule, axes: Mapping[Node, int], batches: Batches, magnitudes: bool = False
 ) -> dict[Node, Tensor]:
-    """Of each node the mean along the channels of its axis, in float64: [channels]."""
+    """Of each node the mean (of magnitudes) along the channels of its axis, in float64."""
     sums: dict[Node, Tensor] = {}
     counts: dict[Node, int] = dict.fromkeys(axes, 0)
 
     def look(node: Node, value: Tensor) -> None:
         rows = value.detach().transpose(0, axes[node]).flatten(1).double()
+        rows = rows.abs() if magnitudes else rows
         sums[node] = sums.get(node, torch.zeros((), dtype=torch.float64)) + rows.sum(1)
         counts[node] += rows.shape[1]
 
