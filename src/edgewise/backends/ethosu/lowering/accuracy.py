@@ -23,6 +23,6 @@ STEP = within(1, 1)
 MOVED = within(1, 1, same=0)
 """Elements that are moved or chosen are rescaled where the scales differ."""
 EXACT = within(0)
-TABLES = within(0, 1024)
-"""In 8 bits a table has every result. In 16 bits it has each 128th, and lines in between: mostly
-within a step, less where the function bends much. Beyond four steps of 8 bits it is refused."""
+TABLES = within(0, 1)
+"""In 8 bits a table has every result. In 16 bits it has each 128th, and lines in between; where
+these miss a step, a range has a table of its own."""

@@ -63,14 +63,29 @@ class MovingBuilder:
             if moved == sorted(moved):  # only dimensions of size 1 change place
                 made = self._reshaped_to(t, dims, order)
             else:
-                made = self._view(
-                    t,
-                    lambda s: self.tosa.add("TRANSPOSE", [s], dims, s.dtype, order, perms=perms),
-                )
+                made = self._view(t, lambda s: self._transposed(s, perms, order))
             self._ordered[key] = made
             # Nothing has to be moved back either.
             self._ordered[made.name, (*order, -1, *t.order)] = t
         return self._ordered[key]
+
+    def _transposed(self, t: Tensor, perms: Sequence[int], order: Order) -> Tensor:
+        """In pieces where dimensions that stay side by side are larger together than U55 and U65
+        take."""
+        dims = [t.dims[p] for p in perms]
+        cut = _cut_of(t.dims, perms) if self.takes_apart else None
+        if cut is None:
+            return self.tosa.add("TRANSPOSE", [t], dims, t.dtype, order, perms=perms)
+        place, most = cut
+        dim = t.order[place]
+        pieces = [
+            self._transposed(
+                self.slice(t, {dim: start}, {dim: min(most, t.dims[place] - start)}), perms, order
+            )
+            for start in range(0, t.dims[place], most)
+        ]
+        axis = perms.index(place)
+        return self.tosa.add("CONCAT", pieces, dims, t.dtype, order, axis=axis)
 
     def reshape(self, t: Tensor, shape: Sequence[int]) -> Tensor:
         """The elements in another shape, in the order of the logical dimensions."""
@@ -185,6 +200,10 @@ class MovingBuilder:
         self._known[made.name, made.order] = array
         return made
 
+    def is_known(self, t: Tensor) -> bool:
+        """Whether it is a constant."""
+        return (t.name, t.order) in self._known
+
     def number(self, value: int, like: Tensor, dtype: str = INT32) -> Tensor:
         """A constant of one element, that can be combined with `like`."""
         made = self.tosa.const(np.full((1,) * like.rank, value), dtype)
@@ -231,6 +250,26 @@ class MovingBuilder:
         parts = [self.with_rank(p, rank) for p in parts]
         order = max(parts, key=lambda p: math.prod(p.dims)).order
         return [self.in_order(p, order) for p in parts]
+
+
+_MOST_MOVED = 2**16
+
+
+def _cut_of(dims: Sequence[int], perms: Sequence[int]) -> tuple[int, int] | None:
+    """Which dimension is to be cut into pieces, and their size: of those that a transposition
+    leaves side by side, and that are too large together. None if none are."""
+    runs: list[list[int]] = []
+    for place in perms:
+        if runs and place == runs[-1][-1] + 1:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    for run in runs:
+        size = math.prod(dims[p] for p in run)
+        if size > _MOST_MOVED:
+            place = max(run, key=lambda p: dims[p])
+            return place, max(_MOST_MOVED // (size // dims[place]), 1)
+    return None
 
 
 def _kept_order(t: Tensor, shape: Sequence[int]) -> Order | None:

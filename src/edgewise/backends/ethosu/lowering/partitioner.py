@@ -226,8 +226,6 @@ def _is_quantized_around(node: Node, constants: IntegerConstants) -> bool:
 _REMOVED = {
     aten.clone.default,
     aten.view_copy.default,
-    aten.unsqueeze_copy.default,
-    aten.squeeze_copy.dims,
     aten._to_copy.default,
 }
 
@@ -240,7 +238,7 @@ def _does_nothing(node: Node, constants: IntegerConstants) -> bool:
         return True
     source = node.args[0]
     return (
-        node.target in (aten.expand_copy.default, aten.repeat.default)
+        node.target in (aten.expand_copy.default, aten.repeat.default, aten.squeeze_copy.dims)
         and isinstance(source, Node)
         and same_shape(source.meta["val"].shape, node.meta["val"].shape)
     )

@@ -62,6 +62,11 @@ class Quant:
         return TYPES[self.dtype]
 
     @property
+    def bits(self) -> int:
+        """Of the stored type."""
+        return torch.iinfo(self.dtype).bits
+
+    @property
     def full(self) -> bool:
         """Whether the type itself has no more numbers than `low..high`."""
         info = torch.iinfo(self.dtype)
@@ -147,29 +152,13 @@ def table_int8(source: Quant, result: Quant, function: Any) -> np.ndarray[Any, A
 
 
 def table_int16(source: Quant, result: Quant, function: Any) -> np.ndarray[Any, Any]:
-    """The function at every 128th stored number, from -32768 to 32768: TOSA interpolates."""
+    """The function at every 128th stored number, from -32768 to 32768, in steps of the result from
+    its zero point: TOSA interpolates."""
     stored = torch.arange(-256, 257, dtype=torch.float64) * 128
     real = (stored - source.zero_point) * source.scale
     found = at_borders(function, real.float(), 256 * source.scale).double()
-    values = found / result.scale + result.zero_point
-    values = torch.where(values.isnan(), torch.full_like(values, result.zero_point), values)
+    values = torch.nan_to_num(found / result.scale, nan=0.0)
     return values.round().clamp(-(2**15), 2**15 - 1).numpy().astype(np.int16)
-
-
-def interpolation_error(
-    entries: np.ndarray[Any, Any], source: Quant, result: Quant, function: Any
-) -> int:
-    """How many of the result's steps the lines between a table's 513 entries are from the
-    function, at the worst of the 65536 stored numbers; NaN may become anything."""
-    stored = torch.arange(-(2**15), 2**15)
-    real = at_borders(function, source.dequantize(stored.to(torch.int16)), source.scale)
-    exact = result.quantize(real).double()
-    knots = torch.from_numpy(entries.astype(np.int64))
-    place = (stored + 2**15) // 128
-    rest = (stored + 2**15) % 128
-    lines = (knots[place] * 128 + (knots[place + 1] - knots[place]) * rest).double() / 128
-    lines = lines.round().clamp(result.low, result.high)
-    return int(torch.where(real.isnan(), 0.0, (lines - exact).abs()).max())
 
 
 def is_mask(values: torch.Tensor) -> bool:
@@ -184,7 +173,6 @@ __all__ = [
     "QUANTIZE",
     "TYPES",
     "Quant",
-    "interpolation_error",
     "is_dequantize",
     "is_mask",
     "is_quantize",

@@ -21,10 +21,12 @@ from edgewise.quantize._torchao import (
     QuantizationSpec,
 )
 from edgewise.quantize.arithmetic_steps import (
+    put_copies,
     split_clamps,
     split_deviations,
     split_divisions,
     split_gates,
+    split_masked_puts,
 )
 from edgewise.quantize.composites import (
     ARITHMETIC,
@@ -47,6 +49,7 @@ from edgewise.quantize.patterns import (
     with_copies,
 )
 from edgewise.quantize.quantizer import TableQuantizer, mark
+from edgewise.quantize.statistics import STATISTICS
 from edgewise.quantize.steps import is_kept, replace_calls, split_attention, split_pieces, step
 
 aten = torch.ops.aten
@@ -117,6 +120,7 @@ def _table() -> dict[Any, Pattern]:
         aten.slice_scatter.default: Joined((0, 1)),
         aten.select_scatter.default: Joined((0, 1)),
         aten.index_put.default: Joined((0, 2)),
+        aten.index_put_.default: Joined((0, 2)),
         aten.concat.default: Joined(),
     }
     table.update(dict.fromkeys(_targets(_FUNCTIONS), Elementwise(operands=1)))
@@ -158,6 +162,8 @@ _INDEXED = {
     aten.embedding.default: 1,
     aten.gather.default: 2,
     aten.index.Tensor: 1,
+    aten.index_put.default: 1,
+    aten.index_put_.default: 1,
     aten.index_select.default: 2,
 }
 """Where the indices are."""
@@ -243,20 +249,31 @@ class EthosUQuantizer(TableQuantizer):
         mark([node, masked], {scores: activation}, config.output_activation)
         return None
 
+    def _is_wide(self, node: Node) -> bool:
+        """Whether it is quantized with 16 bits, and no mask of infinities belongs to it."""
+        config = self._selection.of(node)
+        activation = None if config is None else config.input_activation
+        source = node.args[0]
+        masked = isinstance(source, Node) and source.args and _masked_softmax(source) is node
+        return activation is not None and activation.dtype == torch.int16 and not masked
+
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Composite operators become steps that the table has: recurrent layers, attention,
         gates, divisions by what is computed, clamps by tensors, pieces. Called by
         `prepare_pt2e`. What is to stay in floating point stays whole."""
         super().transform_for_annotation(model)
         spec = self.compile_spec
+        put_copies(model)
         _use_int32(model, gathers=spec is not None and spec.processor.family == "U85")
         split_attention(model, causal=True, computed=True)
         multiply_as_linear(model, self._is_static)
         decompose(model, _COMPOSITES, self._is_static)
         split_gates(model)
         split_deviations(model)
+        decompose(model, STATISTICS, self._is_wide)
         split_divisions(model)
         split_clamps(model)
+        split_masked_puts(model)
         split_pieces(model)
         return model
 

@@ -12,20 +12,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import torch
 
-from edgewise.backends.ethosu.lowering.accuracy import TABLES
 from edgewise.backends.ethosu.lowering.builder import Builder
-from edgewise.backends.ethosu.lowering.quant import (
-    Quant,
-    interpolation_error,
-    table_int8,
-    table_int16,
-)
-from edgewise.backends.ethosu.lowering.tosa import INT8, INT16, Tensor
+from edgewise.backends.ethosu.lowering.quant import Quant, table_int8, table_int16
+from edgewise.backends.ethosu.lowering.segments import Segment, segments
+from edgewise.backends.ethosu.lowering.tosa import INT8, INT16, INT32, Tensor
 
 Function = Callable[[torch.Tensor], torch.Tensor]
 
@@ -98,24 +91,27 @@ class Mapped(Real):
         if tensor.dtype == INT8:
             made = b.table(tensor, table_int8(before, quant, self.function))
             return made if quant.type == INT8 else _widened(b, self, quant)
-        entries = table_int16(before, quant, self.function)
-        error = interpolation_error(entries, before, quant, self.function)
-        most = MOST_ERROR if quant.type == INT16 else MOST_ERROR // 256
-        if error > most:
-            raise ValueError(
-                f"a function of 16-bit operands that 512 straight lines follow within {most} "
-                f"steps of the result; got {error}; try 8-bit operands, or a "
-                f"smaller range"
-            )
-        return _looked_up(b, tensor, entries, quant)
+        parts = segments(before, quant, self.function)
+        total = _segment(b, tensor, parts[0])
+        for part in parts[1:]:
+            more = _segment(b, tensor, part)
+            total = b.binary("ADD", total, b.binary("SUB", more, b.number(part.first, more)))
+        return _rounded(b, total, quant)
 
 
-MOST_ERROR = TABLES["int16"].steps or 0
+def _segment(b: Builder, tensor: Tensor, part: Segment) -> Tensor:
+    """The table's results for its range, and a constant elsewhere."""
+    if part.zoom == 1 and part.start == -(2**15):
+        return b.table(tensor, part.entries)
+    wide = b.rescale(tensor, [1.0], INT32)
+    # As far from the range's beginning as that is from the smallest number, once multiplied.
+    moved = b.binary("SUB", wide, b.number(part.start + 2**15 // part.zoom, wide))
+    return b.table(b.rescale(moved, [float(part.zoom)], INT16), part.entries)
 
 
-def _looked_up(b: Builder, tensor: Tensor, entries: np.ndarray[Any, Any], quant: Quant) -> Tensor:
-    """By a table of 513 entries, between which the NPU interpolates."""
-    made = b.rescale(b.table(tensor, entries), [1 / 128], quant.type, 0, quant.zero_point)
+def _rounded(b: Builder, parts: Tensor, quant: Quant) -> Tensor:
+    """Of what tables give: steps with 7 bits more."""
+    made = b.rescale(parts, [1 / 128], quant.type, 0, quant.zero_point)
     return b.clamp(made, quant.low, quant.high)
 
 
@@ -124,7 +120,7 @@ def _widened(b: Builder, value: Mapped, quant: Quant) -> Tensor:
     source = value.source
     step = Quant(source.quant.scale / 128, 0, -(2**15), 2**15 - 1, torch.int16)
     wide = b.rescale(source.tensor, [128.0], INT16, source.quant.zero_point, 0)
-    return _looked_up(b, wide, table_int16(step, quant, value.function), quant)
+    return _rounded(b, b.table(wide, table_int16(step, quant, value.function)), quant)
 
 
 @dataclass(frozen=True, eq=False)

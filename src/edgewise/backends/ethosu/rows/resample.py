@@ -160,7 +160,6 @@ add_row(
         _bilinear,
         (_FRACTION,),
         keep=True,
-        int16=False,
         only=("U85",),
         why="resizing needs its RESIZE operation",
     )

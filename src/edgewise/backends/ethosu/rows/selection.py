@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.fx import Node
 
 from edgewise.backends.ethosu.lowering.accuracy import within
+from edgewise.backends.ethosu.lowering.builder import Builder
 from edgewise.backends.ethosu.lowering.constants import IntegerConstants
+from edgewise.backends.ethosu.lowering.quant import Quant
 from edgewise.backends.ethosu.lowering.table import (
     ANY,
     Args,
@@ -29,6 +32,7 @@ from edgewise.edge.graph import fake
 from edgewise.partition.spec import Refusal
 
 aten = torch.ops.aten
+Put = Callable[[Tensor, Tensor], Tensor]
 _U85 = ("U85",)
 NO_BOOL = "others have no booleans"
 _AS_INT32 = "indices.to(torch.int32)"
@@ -143,8 +147,18 @@ def _only_index(q: Ask) -> tuple[int, Node] | None:
 
 
 def _index(to: Lowering, node: Node, args: Args) -> Value:
-    ((dim, index),) = [(d, i) for d, i in enumerate(args["indices"]) if i is not None]
-    return _chosen(to, node, args["self"], index, dim)
+    given = _given(args)
+    if to.family != "U85":
+        ((dim, index),) = given
+        return _chosen(to, node, args["self"], index, dim)
+    b, by = to.b, Lines.of(args)
+    rows = by.places(to, args)
+
+    def move(t: Tensor) -> Tensor:
+        made = b.tosa.add("GATHER", [by.laid(b, t), rows], by.lines, t.dtype, identity(3))
+        return b.reshape(made, sizes(node))
+
+    return moved(node, to.value(args["self"]), move)
 
 
 def _gather(to: Lowering, node: Node, args: Args) -> Value:
@@ -169,19 +183,17 @@ def _gather(to: Lowering, node: Node, args: Args) -> Value:
     return moved(node, to.value(args["self"]), move)
 
 
-def _index_put(to: Lowering, node: Node, args: Args) -> Value:
-    """What lies between the indices, and the values at them, concatenated."""
-    ((dim, index),) = [(d, i) for d, i in enumerate(args["indices"]) if i is not None]
+def _put_slices(to: Lowering, node: Node, args: Args) -> Put:
+    """What lies between constant indices, and the values at them, concatenated."""
+    ((dim, index),) = _given(args)
     shape = sizes(args["self"])
     listed = _listed(to.constants, index, shape[dim])
     whole = (*shape[:dim], len(listed), *shape[dim + 1 :])
 
-    def put(ts: Sequence[Tensor], quant: object) -> Tensor:
+    def put(x: Tensor, values: Tensor) -> Tensor:
         b = to.b
-        x, values = ts
-        values = b.with_rank(values, len(shape))
-        values = b.tile(values, [n // m for n, m in zip(whole, values.shape, strict=True)])
-        source = {place: at for at, place in enumerate(listed)}
+        values = _spread(to, values, whole)
+        source = {place: at for at, place in enumerate(listed)}  # the last of several
         parts, kept = [], 0
         for place in sorted(source):
             if place > kept:
@@ -192,7 +204,167 @@ def _index_put(to: Lowering, node: Node, args: Args) -> Value:
             parts.append(b.slice(x, {dim: kept}, {dim: shape[dim] - kept}))
         return parts[0] if len(parts) == 1 else b.concat(parts, dim)
 
-    return Combined((to.real(args["self"]), to.real(args["values"])), shape, put)
+    return put
+
+
+def _chosen_sizes(given: Sequence[tuple[int, Node]]) -> tuple[int, ...]:
+    """Of the indices, broadcast."""
+    shape: Any = torch.broadcast_shapes(*(sizes(index) for _, index in given))  # type: ignore[no-untyped-call]
+    return tuple(shape)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A tensor whose indexed dimensions are one: `before x block x behind`, of which an index
+    chooses lines. As in torch the indices' own dimensions stand in the result where the indexed
+    ones did, or, if others were between these, before all."""
+
+    before: tuple[int, ...]
+    block: tuple[int, ...]
+    behind: tuple[int, ...]
+    chosen: tuple[int, ...]
+    """Sizes of the indices, broadcast."""
+    order: tuple[int, ...]
+    """The tensor's dimensions: those before, the indexed ones, those behind."""
+
+    @staticmethod
+    def of(args: Args) -> Lines:
+        shape, given = sizes(args["self"]), _given(args)
+        dims = [dim for dim, _ in given]
+        first = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
+        others = [d for d in range(len(shape)) if d not in dims]
+        before, behind = others[:first], others[first:]
+        groups = [tuple(shape[d] for d in part) for part in (before, dims, behind)]
+        return Lines(
+            groups[0], groups[1], groups[2], _chosen_sizes(given), (*before, *dims, *behind)
+        )
+
+    @property
+    def table(self) -> tuple[int, int, int]:
+        """Of the tensor: groups of lines."""
+        return math.prod(self.before), math.prod(self.block), math.prod(self.behind)
+
+    @property
+    def lines(self) -> tuple[int, int, int]:
+        """Of what is chosen."""
+        return math.prod(self.before), math.prod(self.chosen), math.prod(self.behind)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of what is chosen, as torch has it."""
+        return (*self.before, *self.chosen, *self.behind)
+
+    def laid(self, b: Builder, t: Tensor) -> Tensor:
+        """The tensor as a table."""
+        return b.reshape(b.in_order(b.permute(t, self.order), identity(t.rank)), self.table)
+
+    def places(self, to: Lowering, args: Args) -> Tensor:
+        """Which line each index is, for each group: int32."""
+        index = _one_index_of(to, _given(args), self.block, self.chosen)
+        groups, count, _ = self.lines
+        return to.b.tile(to.b.reshape(index, (1, count)), (groups, 1))
+
+
+def _put_lines(to: Lowering, node: Node, args: Args) -> Put:
+    """By SCATTER."""
+    b, by = to.b, Lines.of(args)
+    rows, (groups, count, length) = by.places(to, args), by.lines
+
+    def scattered(t: Tensor, index: Tensor, new: Tensor) -> Tensor:
+        return b.tosa.add("SCATTER", [t, index, new], by.table, t.dtype, identity(3))
+
+    def gathered(t: Tensor, index: Tensor) -> Tensor:
+        return b.tosa.add("GATHER", [t, index], (groups, 1, length), t.dtype, identity(3))
+
+    def written(t: Tensor, new: Tensor) -> Tensor:
+        if not args["accumulate"]:
+            return scattered(t, rows, new)
+        for at in range(count):  # one after another: an index may be there twice
+            index = b.slice(rows, {1: at}, {1: 1})
+            line = b.slice(new, {1: at}, {1: 1})
+            t = scattered(t, index, b.binary("ADD", gathered(t, index), line))
+        return t
+
+    def put(x: Tensor, values: Tensor) -> Tensor:
+        values = _spread(to, values, by.shape)
+        new = b.reshape(b.in_order(values, identity(values.rank)), by.lines)
+        made = b.reshape(written(by.laid(b, x), new), [*by.before, *by.block, *by.behind])
+        return b.permute(made, [by.order.index(d) for d in range(x.rank)])
+
+    return put
+
+
+def _spread(to: Lowering, values: Tensor, whole: Sequence[int]) -> Tensor:
+    """Broadcast to the shape."""
+    values = to.b.with_rank(values, len(whole))
+    return to.b.tile(values, [n // m for n, m in zip(whole, values.shape, strict=True)])
+
+
+def _one_index_of(
+    to: Lowering, given: Sequence[tuple[int, Node]], block: Sequence[int], chosen: Sequence[int]
+) -> Tensor:
+    """Of several dimensions, the place in all of them: a vector of int32."""
+    b = to.b
+    if all(index in to.constants for _, index in given):
+        known = [
+            _positive(to.constants.tensor(index), size).broadcast_to(chosen)
+            for (_, index), size in zip(given, block, strict=True)
+        ]
+        total = sum(k.long() * math.prod(block[n + 1 :]) for n, k in enumerate(known))
+        return b.const(torch.as_tensor(total).reshape(-1).numpy(), INT32)
+    made = None
+    for n, ((_, index), size) in enumerate(zip(given, block, strict=True)):
+        found = _wrapped(to, _spread(to, _indices(to, index, size), chosen), size)
+        steps = math.prod(block[n + 1 :])
+        if steps != 1:
+            found = b.binary("MUL", found, b.number(steps, found))
+        made = found if made is None else b.binary("ADD", made, found)
+    assert made is not None
+    return b.reshape(b.in_order(made, identity(made.rank)), (math.prod(chosen),))
+
+
+def _wrapped(to: Lowering, index: Tensor, size: int) -> Tensor:
+    """Indices below zero count from the end: index + size * min(max(-index, 0), 1)."""
+    b = to.b
+    if b.is_known(index):
+        return index
+    below = b.binary("MAXIMUM", b.binary("SUB", b.number(0, index), index), b.number(0, index))
+    below = b.binary("MINIMUM", below, b.number(1, index))
+    return b.binary("ADD", index, b.binary("MUL", below, b.number(size, index)))
+
+
+def _index_put(to: Lowering, node: Node, args: Args) -> Value:
+    slices = not args["accumulate"] and _few_listed(to.constants, args)
+    put = (_put_slices if slices else _put_lines)(to, node, args)
+    old, new = to.value(args["self"]), to.value(args["values"])
+    if isinstance(old, Tensor) and isinstance(new, Tensor):
+        if args["accumulate"] and old.dtype != INT32:
+            raise Refused(Refusal("sums of int32 or of quantized numbers", old.dtype))
+        return put(old, new)
+
+    def made(ts: Sequence[Tensor], quant: Quant) -> Tensor:
+        if not args["accumulate"]:
+            return put(ts[0], ts[1])
+        wide = [to.b.rescale(t, [1.0], INT32, quant.zero_point) for t in ts]
+        total = to.b.rescale(put(wide[0], wide[1]), [1.0], quant.type, 0, quant.zero_point)
+        return to.b.clamp(total, quant.low, quant.high)
+
+    return Combined((to.real(args["self"]), to.real(args["values"])), sizes(args["self"]), made)
+
+
+def _given(args: Args) -> list[tuple[int, Node]]:
+    """Which dimensions are indexed, and by what."""
+    return [(d, index) for d, index in enumerate(args["indices"]) if index is not None]
+
+
+def _few_listed(constants: IntegerConstants, args: Args) -> bool:
+    """Whether one dimension is indexed, by few constants."""
+    given = _given(args)
+    if len(given) != 1 or given[0][1] not in constants:
+        return False
+    dim, index = given[0]
+    listed = _listed(constants, index, sizes(args["self"])[dim])
+    return len(listed) <= MOST_PIECES
 
 
 def _embedding(to: Lowering, node: Node, args: Args) -> Value:
@@ -245,31 +417,34 @@ def _few_runs(index: Callable[[Ask], Node | None], dim: Callable[[Ask], int]) ->
 
 
 def _one_index(q: Ask) -> str | None:
-    found = _only_index(q)
-    if found is None:
-        return f"{sum(i is not None for i in q.args['indices'])}"
-    return "a mask of booleans" if fake(found[1]).dtype == torch.bool else None
+    given = _given(q.args)
+    if any(fake(index).dtype == torch.bool for _, index in given):
+        return "a mask of booleans"
+    return None if len(given) == 1 or q.target.family == "U85" else f"{len(given)}"
 
 
 def _index_type(q: Ask) -> str | None:
-    found = _only_index(q)
-    return None if found is None else _not_int64_of(q, found[1])
+    return next((r for _, index in _given(q.args) if (r := _not_int64_of(q, index))), None)
 
 
 def _put(q: Ask) -> str | None:
-    found = _only_index(q)
-    if found is None or q.args["accumulate"]:
+    given = _given(q.args)
+    if any(fake(index).dtype == torch.bool for _, index in given):
+        return "a mask of booleans"
+    if not q.args["accumulate"] and _few_listed(q.constants, q.args):
         return None
-    dim, index = found
-    if index not in q.constants:
-        return "computed indices"
-    listed = _listed(q.constants, index, sizes(q.args["self"])[dim])
-    if len(set(listed)) != len(listed):
-        return "an index twice"
-    return None if len(listed) <= MOST_PIECES else f"{len(listed)}"
+    if q.target.family != "U85":
+        return f"other indices on {q.target.name}"
+    strange = _index_type(q)
+    if strange is not None:
+        return strange
+    count = math.prod(_chosen_sizes(given))
+    if q.args["accumulate"] and count > MOST_PIECES:
+        return f"{count} sums"
+    return None
 
 
-_INDEXED = Constraint("one dimension is indexed, by numbers", _one_index)
+_INDEXED = Constraint("by numbers; of one dimension, except on U85", _one_index)
 add_row(
     OpRow(
         "index_select",
@@ -307,12 +482,15 @@ add_row(
         (aten.index_put.default,),
         _index_put,
         (
-            _INDEXED,
-            Constraint(f"constant indices, at most {MOST_PIECES}, each once", _put),
-            Constraint("without accumulate", lambda q: "True" if q.args["accumulate"] else None),
+            Constraint(
+                f"at most {MOST_PIECES} constant indices of one dimension; on U85 others, "
+                "of int32; of sums at most that many",
+                _put,
+                _AS_INT32,
+            ),
         ),
         reads=ANY,
-        also="slices, concatenated",
+        also="slices, concatenated, or lines that are scattered",
     )
 )
 add_row(
