@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
-NOT_CODE = {"text", "json", "yaml", "{literalinclude}", "{toctree}"}
+NOT_CODE = {"text", "json", "yaml", "{toctree}"}
 """Output, data and Sphinx's directives."""
 NATIVE = {"c", "cpp", "cmake"}
 """tests/package/test_package_pages.py builds and runs them against the installed package."""
