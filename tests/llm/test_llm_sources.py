@@ -187,3 +187,48 @@ def write_gguf(gguf: Any, path: Path, model: Any, kind: Any) -> dict[str, Any]:
     writer.write_tensors_to_file()
     writer.close()
     return want
+
+
+def test_the_tokenizer_of_a_gguf(tmp_path: Path) -> None:
+    """With its chat template, in the folder that the commands look for."""
+    gguf = pytest.importorskip("gguf", reason="the extra models is not installed")
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    from edgewise.llm.chat import Chat
+    from edgewise.llm.export import copy_tokenizer
+    from edgewise.llm.text import load_tokenizer
+
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=["<|endoftext|>", "<|end|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    made.train_from_iterator(["a tokenizer is trained on some text"] * 3, trainer)
+    learned = json.loads(made.to_str())["model"]
+    tokens = sorted(learned["vocab"], key=learned["vocab"].get)
+    path = tmp_path / "model.gguf"
+    writer = gguf.GGUFWriter(path, "qwen2")
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list(tokens)
+    writer.add_token_merges([" ".join(pair) for pair in learned["merges"]])
+    writer.add_token_types([3, 3] + [1] * (len(tokens) - 2))
+    writer.add_bos_token_id(0)
+    writer.add_eos_token_id(1)
+    writer.add_chat_template("{{ messages[0].content }}<|end|>")
+    writer.add_tensor("output_norm.weight", np.ones(64, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    folder = copy_tokenizer(path, tmp_path / "small.pte")
+    assert folder == tmp_path / "small.tokenizer"
+    tokenizer = load_tokenizer(folder)
+    assert tokenizer.encode("a trained text") == made.encode("a trained text").ids
+    chat = Chat(tokenizer, folder)
+    assert chat.text([{"role": "user", "content": "Hi"}]) == "Hi<|end|>"
+    assert chat.eos_ids == {1}
