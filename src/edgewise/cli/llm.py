@@ -70,6 +70,14 @@ def export(
         list[str] | None,
         typer.Option(metavar="MODULE", help="Not quantized, nor what is in it; repeatable."),
     ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="gptq: 4-bit weights rounded in turn; by --calibration."),
+    ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A text such as the model will see, for --method."),
+    ] = None,
     max_context_len: Annotated[
         int, typer.Option(metavar="N", help="Tokens of a prompt and what follows it.")
     ] = 1024,
@@ -100,6 +108,8 @@ def export(
         raise CliError(f"[export] must be given --config or --checkpoint; got {given}", USAGE)
     if quantize != "8da4w" and head != "8da4w" and group_size is not None:
         raise CliError("[export] --group-size is for --quantize 8da4w")
+    if (method is None) != (calibration is None) or (method and checkpoint is None):
+        raise CliError("[export] --method must come with --calibration and --checkpoint")
     if not output.parent.is_dir():
         raise CliError(f"[--output] no such folder: {output.parent}; try mkdir -p {output.parent}")
     start = time.perf_counter()
@@ -117,7 +127,8 @@ def export(
     recipe = Recipe(quantize, group_size or 32, head, embedding_bits or 8, keep_float or ())
     if not is_float:
         with out.progress("quantizing"):
-            model = making.quantize_model(model, recipe)
+            texts = making.texts_of(calibration, checkpoint) if calibration and checkpoint else ()
+            model = making.quantize_model(model, recipe, methods=method or (), calibration=texts)
     with out.progress("lowering"):
         program = making.lower_model(
             model,
@@ -144,6 +155,7 @@ def export(
         "group_size": group_size or 32 if quantize == "8da4w" else None,
         "head": None if is_float else head or quantize,
         "embedding_bits": None if is_float else recipe.embedding,
+        "methods": method or [],
         "max_context_len": max_context_len,
         "max_seq_len": min(max_seq_len, max_context_len),
         "delegates": len(delegation.delegates),

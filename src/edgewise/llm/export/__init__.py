@@ -34,6 +34,7 @@ __all__ = [
     "quantize_model",
     "random_llama",
     "random_model",
+    "texts_of",
 ]
 
 
@@ -126,6 +127,7 @@ def _check_whole(names: Iterable[str], checkpoint: str | Path) -> None:
         )
 
 
+_PIECE, _MOST_PIECES = 128, 32
 _TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer.model",
@@ -149,6 +151,23 @@ def copy_tokenizer(checkpoint: str | Path, output: str | Path) -> Path | None:
     for file in found:
         shutil.copyfile(file, folder / file.name)
     return folder
+
+
+def texts_of(path: str | Path, checkpoint: str | Path) -> list[torch.Tensor]:
+    """A text file in the tokens of a checkpoint's tokenizer, int64 [1, 128] each, 32 at most.
+
+    Raises as `load_tokenizer`; ValueError if the text is shorter than one piece.
+    """
+    from edgewise.llm.text import load_tokenizer
+
+    tokens = load_tokenizer(checkpoint).encode(Path(path).read_text(encoding="utf-8"))
+    count = min(len(tokens) // _PIECE, _MOST_PIECES)
+    if count == 0:
+        raise ValueError(
+            f"[calibration] a text must have {_PIECE} tokens or more; got {len(tokens)} in {path}"
+        )
+    pieces = torch.tensor(tokens[: count * _PIECE]).view(count, 1, _PIECE)
+    return list(pieces)
 
 
 def quantize_llama(model: Any, group_size: int = 32) -> Any:

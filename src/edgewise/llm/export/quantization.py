@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from edgewise.quantize._torchao import (
     quantize_,
 )
 from edgewise.quantize.flow import with_integer_weights
+from edgewise.quantize.methods.registry import METHODS
 from edgewise.quantize.schemes import scheme_of
 
 __all__ = ["LINEAR", "Recipe", "quantize_model"]
@@ -30,6 +32,7 @@ LINEAR = {
 }
 """What linear layers can be."""
 
+_METHODS = ("awq", "gptq")
 _EMBEDDING_BITS = (2, 4, 8, 32)
 
 
@@ -69,12 +72,23 @@ class Recipe:
         return self.linear == "8da4w" and same
 
 
-def quantize_model(model: Any, recipe: Recipe = Recipe()) -> Any:
+def quantize_model(
+    model: Any,
+    recipe: Recipe = Recipe(),
+    *,
+    methods: Sequence[str] = (),
+    calibration: Sequence[torch.Tensor] = (),
+) -> Any:
     """A copy whose layers hold integers as the recipe says.
 
-    ValueError if a name is not one of the model's, or the group size does not divide the input
-    features of a linear layer.
+    methods: "gptq" rounds weights input by input, for 8da4w with 8-bit embeddings; "awq" (see
+    `edgewise.quantize.methods`) acts behind norms of one operator alone, which few of these models
+    have. calibration: for methods, texts of one length, int64 [1, S].
+
+    ValueError if a name is not one of the model's, the group size does not divide the input
+    features of a linear layer, or methods and calibration do not fit.
     """
+    _check_methods(recipe, methods, calibration)
     model = with_linear_experts(model)
     known = {name for name, _ in model.named_modules()}
     unknown = [name for name in recipe.keep_float if name not in known]
@@ -85,6 +99,13 @@ def quantize_model(model: Any, recipe: Recipe = Recipe()) -> Any:
         )
     scheme = scheme_of("int4-dynamic", recipe.group_size)
     kept = [*recipe.keep_float, *_indexed_tables(model)]
+    if methods:
+        batches = [(tokens,) for tokens in calibration]
+        steps = [METHODS[name] for name in METHODS if name in methods]
+        with _without_cache(model):
+            return with_integer_weights(
+                model, scheme, kept, methods=steps, inputs=batches[0], studied=batches
+            )
     if recipe.is_default:
         return with_integer_weights(model, scheme, kept)
     head = model.get_output_embeddings()
@@ -105,6 +126,34 @@ def quantize_model(model: Any, recipe: Recipe = Recipe()) -> Any:
             config = IntxWeightOnlyConfig(weight_dtype=bits, granularity=PerAxis(0))
         model = _quantized(model, rows, kept, config)
     return model
+
+
+def _check_methods(
+    recipe: Recipe, methods: Sequence[str], calibration: Sequence[torch.Tensor]
+) -> None:
+    unknown = [name for name in methods if name not in _METHODS]
+    if unknown:
+        raise ValueError(
+            f"[quantize] methods must be of {', '.join(_METHODS)}; got {', '.join(unknown)}"
+        )
+    if methods and not recipe.is_default:
+        raise ValueError("[quantize] methods are for 8da4w with a head like it, 8-bit embeddings")
+    sizes = {tuple(tokens.shape) for tokens in calibration}
+    if bool(methods) != bool(calibration) or len(sizes) > 1:
+        raise ValueError(
+            f"[quantize] methods must come with calibration, texts of one length; got "
+            f"{len(methods)} methods and texts of {sorted(sizes)}"
+        )
+
+
+@contextmanager
+def _without_cache(model: Any) -> Iterator[None]:
+    """The model's results have no cache in them."""
+    before, model.config.use_cache = model.config.use_cache, False
+    try:
+        yield
+    finally:
+        model.config.use_cache = before
 
 
 def _indexed_tables(model: Any) -> list[str]:
