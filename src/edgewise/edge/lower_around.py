@@ -84,6 +84,20 @@ def _right_shift(x: torch.Tensor, by: Any) -> Any:
     return torch.div(x, 2**by, rounding_mode="floor")
 
 
+def _remainder(x: torch.Tensor, y: Any) -> Any:
+    """Of integers, with the divisor's sign."""
+    if x.is_floating_point():
+        return NotImplemented
+    return x - torch.div(x, y, rounding_mode="floor") * y
+
+
+def _gather(x: torch.Tensor, dim: int, index: torch.Tensor, *, sparse_grad: bool = False) -> Any:
+    """With indices of int64, which kernels take everywhere."""
+    if index.dtype == torch.int64:
+        return NotImplemented
+    return aten.gather.default(x, dim, index.long())
+
+
 def _embedding_bag(
     weight: torch.Tensor,
     indices: torch.Tensor,
@@ -139,6 +153,9 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.sort.default: _sort,
     aten.sort.stable: _sort_stable,
     aten.var_mean.correction: _var_mean,
+    aten.remainder.Scalar: _remainder,
+    aten.remainder.Tensor: _remainder,
+    aten.gather.default: _gather,
     aten._embedding_bag.default: _embedding_bag,
     aten._embedding_bag_forward_only.default: _embedding_bag,
     aten.adaptive_max_pool2d.default: _adaptive_max_pool2d,

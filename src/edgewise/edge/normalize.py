@@ -193,7 +193,9 @@ class CallTracer:
             return None  # no kernels
         # An operator that comes out of itself has nothing smaller; a write into an operand that
         # its schema hides (running statistics) is such a one, which the dialect's check refuses.
-        if any(n.target is target for n in inner):
+        # What the caller gives may call it with other operands.
+        own = more is None or len(inner) == 1
+        if own and any(n.target is target for n in inner):
             settle(node)
             return None
         return self._splice(node, traced, sources)

@@ -2,15 +2,15 @@
 runtime does. Takes no torch.
 
 `releases.json` says since when releases have an operator's kernel (portable, quantized and
-`llama::` libraries) or a node of the XNNPACK delegate; `tools/release_facts.py` makes it from
-the releases themselves. The runtime is asked what it has. The rest of the rules is here and with
-the backends.
+`llama::` libraries) or a node of the XNNPACK delegate, and since when a kernel is right for what
+others refuse or get wrong; `tools/release_facts.py` makes it from the releases themselves. The
+runtime is asked what it has. The rest of the rules is here and with the backends.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -22,6 +22,15 @@ from edgewise.registry import backend_of
 from edgewise.releases import KNOWN, Release, Target, shown
 
 _UNBOUNDED = 2
+_INT32, _FLOAT16 = 3, 5
+
+# Of what, as `releases.json` says it: whether it is, by the scalar types of a kernel's tensors.
+_LIMITS: dict[str, Callable[[Sequence[int]], bool]] = {
+    "float16": lambda types: types[0] == _FLOAT16,
+    "images": lambda types: True,
+    "int32 indices": lambda types: types[1] == _INT32,
+    "integers": lambda types: types[0] < _FLOAT16,
+}
 
 
 @dataclass(frozen=True)
@@ -72,7 +81,17 @@ def runs_on(needs: Sequence[Need]) -> str:
 
 def kernels_of(target: Target) -> set[str]:
     """Names of the kernels that the target's releases have. `target.oldest` is not None."""
-    return {name for name, since in facts()["operators"].items() if target.covers(since)}
+    operators = facts()["operators"].items()
+    return {name for name, since in operators if since is not None and target.covers(since)}
+
+
+def limits_of(kernel: str, types: Sequence[int]) -> Iterator[Need]:
+    """What releases refuse or get wrong though they have the kernel, given tensors of these scalar
+    types."""
+    for kind, applies in _LIMITS.items():
+        key = f"{kernel} {kind}"
+        if key in facts()["limits"] and applies(types):
+            yield Need(f"operator {kernel}, right for {kind}", facts()["limits"][key])
 
 
 def _needs(program: Program, segments: Sequence[Any]) -> Iterator[Need]:
@@ -87,6 +106,9 @@ def _needs(program: Program, segments: Sequence[Any]) -> Iterator[Need]:
                     name = f"{one.name}.{one.overload}".removesuffix(".")
                     is_ours = ours is None or name in ours
                     yield Need(f"operator {name}", table["operators"].get(name), is_ours=is_ours)
+                    values = [(plan.values or [])[i].val for i in call.args or []]
+                    types = [value.scalar_type for value in values if isinstance(value, Tensor)]
+                    yield from limits_of(name, types)
                     if name == "aten::convolution.out":
                         weights = (plan.values or [])[(call.args or [])[1]].val
                         if isinstance(weights, Tensor) and len(weights.sizes or []) > 4:
@@ -131,11 +153,12 @@ def _runs_here(delegate_id: str) -> bool:
 
 
 @cache
-def facts() -> dict[str, dict[str, Release]]:
-    """`operators` and `nodes`, each with the first release that has it."""
+def facts() -> dict[str, dict[str, Release | None]]:
+    """`operators` and `nodes`, each with the first release that has it; `limits`, each with the
+    first that is right, or None."""
     text = files("edgewise.inspect").joinpath("releases.json").read_text()
     return {
-        kind: {name: _release(since) for name, since in names.items()}
+        kind: {name: _release(since) if since else None for name, since in names.items()}
         for kind, names in json.loads(text).items()
     }
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch.export import ExportedProgram
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
 from edgewise.edge.lower_around import lower_around
 from edgewise.edge.program import copy_with_modules, recompile_all
 from edgewise.emit import Emitted, ExecutorchBackendConfig, emit_program
-from edgewise.emit.missing_kernels import missing_kernels
+from edgewise.emit.missing_kernels import kernel_of, missing_kernels
+from edgewise.emit.scalar_types import scalar_type
 from edgewise.errors import EmitError
-from edgewise.inspect.needs import Need, beyond, kernels_of, needs_of_program
+from edgewise.inspect.needs import Need, beyond, kernels_of, limits_of, needs_of_program
 from edgewise.releases import Target, target_of
 
 Methods = Mapping[str, ExportedProgram]
@@ -33,7 +35,9 @@ def emit_for(
     """
     config = config or ExecutorchBackendConfig()
     target = target_of(config.runtime)
-    if target.is_ours or not target.is_strict:
+    if not target.is_strict:
+        if not target.is_ours:
+            methods = {name: _right_everywhere(program) for name, program in methods.items()}
         return methods, emit_program(methods, config, constant_methods), ""
     free = dataclasses.replace(config, runtime="edgewise", missing_kernels="ignore")
     without = emit_program(methods, free, constant_methods)
@@ -57,11 +61,37 @@ def _around(program: ExportedProgram, target: Target) -> ExportedProgram:
     known = kernels_of(target)
 
     def lacks(node: Node) -> bool:
-        return bool(missing_kernels([node], known))
+        return bool(missing_kernels([node], known) or beyond(_limits(node), target))
 
+    return _lowered_around(program, lacks)
+
+
+def _right_everywhere(program: ExportedProgram) -> ExportedProgram:
+    """Without calls that each release refuses or gets wrong: what stands for them costs one or
+    two kernels, of integers."""
+
+    def lacks(node: Node) -> bool:
+        return any(need.since is None for need in _limits(node))
+
+    modules = [m for m in program.graph_module.modules() if isinstance(m, GraphModule)]
+    if not any(lacks(node) for module in modules for node in module.graph.nodes):
+        return program
+    return _lowered_around(program, lacks)
+
+
+def _lowered_around(program: ExportedProgram, lacks: Callable[[Node], bool]) -> ExportedProgram:
     made = lower_around(copy_with_modules(program), lacks)
     recompile_all(made)
     return made
+
+
+def _limits(node: Node) -> list[Need]:
+    kernel = kernel_of(node)
+    if kernel is None:
+        return []
+    values = [source.meta.get("val") for source in node.all_input_nodes]
+    types = [scalar_type(value.dtype) for value in values if isinstance(value, torch.Tensor)]
+    return list(limits_of(kernel, types))
 
 
 def _refuse(left: Sequence[Need], target: Target, action: str) -> None:
