@@ -69,6 +69,17 @@ def check(program: ExportedProgram, allowed: Collection[Any] = ()) -> None:
             _check_node(node, allowed)
 
 
+def check_layouts(program: ExportedProgram) -> None:
+    """InvalidGraphError at the first node that computes a sparse tensor."""
+    for node in program.graph.nodes:
+        for tensor in tensors_of(node) if node.op != "output" else ():
+            if tensor.layout is not torch.strided:
+                raise InvalidGraphError(
+                    f"{at_node(node)} tensors must be dense; "
+                    f"got {str(tensor.layout).removeprefix('torch.')}; try to_dense() before"
+                )
+
+
 def _check_node(node: Node, allowed: Collection[Any]) -> None:
     if node.op in ("call_method", "call_module"):
         raise InvalidGraphError(

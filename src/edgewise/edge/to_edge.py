@@ -16,6 +16,7 @@ from edgewise.edge.additive_masks import make_masks_additive
 from edgewise.edge.bodies import transform_bodies
 from edgewise.edge.cache_operators import thread_caches
 from edgewise.edge.causal_masks import make_causal_masks
+from edgewise.edge.dialect import check_layouts
 from edgewise.edge.fold_batch_norm import fold_batch_norm
 from edgewise.edge.fold_constants import fold_constants
 from edgewise.edge.fold_masks import fold_masks
@@ -64,6 +65,7 @@ def to_edge_program(
     once, for torch to functionalise it. Bodies of control flow are programs of their own.
     """
     timings = timings or Timings()
+    check_layouts(program)
     check_recurrent_states(program)
     edge = copy_program(program)
     start = time.perf_counter()
