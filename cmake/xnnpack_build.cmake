@@ -6,7 +6,7 @@ include(private_cache)
 include(xnnpack_debian)
 
 # Raise it when what is built changes.
-set(edgewise_xnnpack_recipe 8)
+set(edgewise_xnnpack_recipe 9)
 set(edgewise_xnnpack_headers "${CMAKE_CURRENT_LIST_DIR}/xnnpack_gemm_order.h"
     "${CMAKE_CURRENT_LIST_DIR}/xnnpack_gemv.h"
     "${CMAKE_CURRENT_LIST_DIR}/xnnpack_non_temporal_kernel.h")
