@@ -88,6 +88,7 @@ function(edgewise_xnnpack_build_into prefix work source)
     message(FATAL_ERROR "[edgewise] building XNNPACK needs a work folder and sources; "
       "got '${work}' and '${source}'")
   endif()
+  set(no_paths "-ffile-prefix-map=${work}=xnnpack")  # two builds give the same bytes
   set(launcher "")
   if(CMAKE_MAKE_PROGRAM)
     list(APPEND launcher "-DCMAKE_MAKE_PROGRAM=${CMAKE_MAKE_PROGRAM}")
@@ -102,8 +103,8 @@ function(edgewise_xnnpack_build_into prefix work source)
     -DXNNPACK_LIBRARY_TYPE=static -DCPUINFO_LIBRARY_TYPE=static -DPTHREADPOOL_LIBRARY_TYPE=static
     -DXNNPACK_BUILD_TESTS=OFF -DXNNPACK_BUILD_BENCHMARKS=OFF -DXNNPACK_BUILD_ALL_MICROKERNELS=OFF
     -DXNNPACK_USE_SYSTEM_LIBS=OFF
-    "-DCMAKE_CXX_FLAGS=${CMAKE_CXX_FLAGS} ${edgewise_xnnpack_c_flags}"
-    "-DCMAKE_C_FLAGS=${CMAKE_C_FLAGS} ${edgewise_xnnpack_c_flags}" ${ARGN})
+    "-DCMAKE_CXX_FLAGS=${CMAKE_CXX_FLAGS} ${edgewise_xnnpack_c_flags} ${no_paths}"
+    "-DCMAKE_C_FLAGS=${CMAKE_C_FLAGS} ${edgewise_xnnpack_c_flags} ${no_paths}" ${ARGN})
   edgewise_xnnpack_compile("${work}" "${work}/build.log")
 
   set(staged "${work}/prefix")
