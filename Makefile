@@ -18,7 +18,7 @@ NATIVE_FILES = $(shell find native -name '*.h' -o -name '*.cpp')
 CROSS := aarch64 armv7
 CROSS_TESTS := OFF
 
-.PHONY: help setup native demo check test pytest ctest conformance interop matrix mutation fuzz lint format sanitize sanitize-threads audit docs bench wheel runtime-wheel clean distclean
+.PHONY: help setup native demo check test pytest ctest conformance interop matrix mutation fuzz lint format sanitize sanitize-threads audit docs bench wheel runtime-wheel wheels clean distclean
 .PHONY: cross cross-test firmware-test $(CROSS:%=cross-%) $(CROSS:%=cross-test-%) $(CROSS:%=cross-ctest-%)
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
@@ -46,6 +46,7 @@ help:
 	@echo "make bench      the figures of benchmarks/, against the peers"
 	@echo "make wheel      a wheel in dist/"
 	@echo "make runtime-wheel  one that only runs programs, in dist/runtime"
+	@echo "make wheels     both, for other machines: x86-64 and 64-bit Arm, in dist/wheels"
 	@echo "make clean      remove build/ and dist/; make distclean: the environment as well"
 
 # ---- set-up: every step leaves a file and is repeated when what it depends on changes
@@ -212,6 +213,11 @@ runtime-wheel: $(VENV)/.installed
 	@EDGEWISE_RUNTIME_ONLY=1 $(QUIET) --show '^-- XNNPACK' build/logs/runtime-wheel.log \
 	  "runtime wheel" $(PY) -m pip wheel --no-deps --no-build-isolation -w dist/runtime .
 	@ls -l dist/runtime/*.whl
+
+# Checked by auditwheel and abi3audit, and run where there is no compiler and under qemu-user.
+wheels: $(VENV)/.installed native
+	@tools/install_cross.sh aarch64
+	@$(PY) tools/wheels.py
 
 clean:
 	rm -rf build dist src/edgewise/runtime/_native*.so

@@ -1,5 +1,5 @@
 # Builds XNNPACK with pthreadpool and cpuinfo as static libraries into a folder of
-# EDGEWISE_CACHE_DIR: include/, lib/ and licenses/. A folder that exists is complete: it is
+# EDGEWISE_CACHE_DIR: include/, lib/, licenses/ and parts/. A folder that exists is complete: it is
 # built under another name and renamed at the end, under a lock.
 include_guard(GLOBAL)
 include(private_cache)
@@ -125,6 +125,10 @@ function(edgewise_xnnpack_build_into prefix work source)
     if(folder AND EXISTS "${folder}/LICENSE")
       string(TOLOWER "${part}" name)
       configure_file("${folder}/LICENSE" "${staged}/licenses/${name}.txt" COPYONLY)
+    endif()
+    string(TOLOWER "${part}" name)
+    if(EXISTS "${work}/sources/${name}.part")
+      configure_file("${work}/sources/${name}.part" "${staged}/parts/${name}.part" COPYONLY)
     endif()
   endforeach()
   file(RENAME "${staged}" "${prefix}")

@@ -19,6 +19,7 @@ from edgewise.cli.errors import MISSING, CliError
 from edgewise.cli.options import Json, Quiet
 from edgewise.cli.output import Output
 from edgewise.cli.tables import facts, size, table
+from edgewise.cli.version import version_text
 from edgewise.registry import Tools, backends
 
 _PURPOSES = {
@@ -75,7 +76,7 @@ def command(
         )
     runtime, processor = _runtime(), _processor()
     data = {
-        "edgewise": _version(),
+        "edgewise": version_text(),
         "python": platform.python_version(),
         "executable": sys.executable,
         "system": platform.platform(),
@@ -92,12 +93,6 @@ def command(
             f"try pip install 'edgewise[{','.join(lacking)}]'",
             MISSING,
         )
-
-
-def _version() -> str:
-    import edgewise
-
-    return edgewise.__version__
 
 
 def _packages() -> list[Package]:
