@@ -177,7 +177,7 @@ def results(arguments: list[str]) -> Iterator[dict[str, str]]:
     tasks = [
         (pte, how)
         for pte in sorted(folder.glob("*.pte"))
-        for how in ("file", "buffer")
+        for how in (("file",) if os.environ.get("ONLY_FILE") else ("file", "buffer"))
         if how == "file" or takes_data() or not pte.with_suffix(".ptd").exists()
     ]
     jobs = [partial(run_file, pte, how, int(arguments[2])) for pte, how in tasks]
