@@ -95,4 +95,6 @@ def run_file(pte: Path) -> tuple[str, str]:
 
 
 def _tensor(y: Any) -> Any:
+    if getattr(y, "dtype", None) == "bfloat16":
+        return torch.from_numpy(y.view("int16").copy()).view(torch.bfloat16)
     return torch.from_numpy(y.copy()) if hasattr(y, "shape") else y

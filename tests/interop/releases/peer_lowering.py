@@ -70,12 +70,27 @@ def with_packed_embeddings(programs: dict[str, Any]) -> Any:
     return made
 
 
+def four_bits() -> Any:
+    """torchao's configuration for dynamic 8-bit inputs and 4-bit weights in groups of 32, under
+    the name that it has there."""
+    try:
+        from torchao.quantization import Int8DynamicActivationInt4WeightConfig as Config
+    except ImportError:
+        from torchao.quantization import Int8DynamicActivationIntxWeightConfig
+        from torchao.quantization.granularity import PerGroup
+
+        return Int8DynamicActivationIntxWeightConfig(
+            weight_dtype=torch.int4, weight_granularity=PerGroup(32)
+        )
+    return Config(group_size=32)
+
+
 def quantized(module: Any, inputs: tuple[Any, ...], variant: Any) -> Any:
     """Its XNNPACKQuantizer for 8 bits, torchao's configuration for 4."""
     if variant.quantize == "int4-dynamic":
-        from torchao.quantization import Int8DynamicActivationInt4WeightConfig, quantize_
+        from torchao.quantization import quantize_
 
-        quantize_(module, Int8DynamicActivationInt4WeightConfig(group_size=32))
+        quantize_(module, four_bits())
         return module
     if variant.quantize not in ("int8", "int8-dynamic"):
         raise NotImplementedError(f"no {variant.quantize} in the release's recipes")

@@ -181,6 +181,9 @@ def _relu6(graph: Graph, node: Node) -> Node | None:
 @rule(aten.matmul.default)
 def _matmul(graph: Graph, node: Node) -> Node | None:
     """Without the expands that a general decomposition puts around a batched product."""
+    zeros = _empty_product(graph, node)
+    if zeros is not None:
+        return zeros
     a, b = node.args
     assert isinstance(a, Node) and isinstance(b, Node)
     left, right = fake(a), fake(b)
