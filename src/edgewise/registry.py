@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from edgewise.inspect.delegate_graphs import DelegateGraph
     from edgewise.inspect.needs import Need
     from edgewise.inspect.payloads import Payload
@@ -173,6 +174,9 @@ def backends() -> tuple[Backend, ...]:
 
 
 def _entries() -> list[EntryPoint]:
+    # Imported here: it takes longer than all of the runtime's own modules together.
+    from importlib.metadata import EntryPoint, entry_points
+
     found = sorted(entry_points(group=GROUP), key=lambda one: (not _is_own(one), one.name))
     if not any(map(_is_own, found)):
         # Sources that nobody installed have no metadata: their folders tell.

@@ -30,6 +30,7 @@ from edgewise.cli.models import ExampleShapes, LoadedModel, ModelArgument, load_
 from edgewise.cli.options import Json, Method, Quiet
 from edgewise.cli.output import Output
 from edgewise.cli.tables import table
+from edgewise.registry import DEFAULT
 
 if TYPE_CHECKING:
     from edgewise.accuracy.comparison import Comparison
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 def command(
     model: ModelArgument,
-    backend: Backend = "xnnpack",
+    backend: Backend = DEFAULT,
     quantize: Quantize = "none",
     program: Annotated[
         Path | None,

@@ -51,6 +51,7 @@ from edgewise.cli.models import ExampleShapes, ModelArgument, load_model
 from edgewise.cli.options import Json, Quiet
 from edgewise.cli.output import Output
 from edgewise.cli.tables import share, size, table, times
+from edgewise.registry import DEFAULT
 
 
 def command(
@@ -146,7 +147,7 @@ def command(
             ),
             calibration,
         )
-        for b in backend or ["xnnpack"]
+        for b in backend or [DEFAULT]
         for q in quantize or ["none"]
     ]
     if budget is not None and not any(way.budget for way in ways):

@@ -14,6 +14,7 @@ from edgewise.cli.images import Preprocessing
 from edgewise.cli.inputs import batches
 from edgewise.cli.models import LoadedModel
 from edgewise.cli.output import Output
+from edgewise.registry import DEFAULT
 
 if TYPE_CHECKING:
     from edgewise.lowering import ExecutorchProgramManager
@@ -103,7 +104,7 @@ RuntimeTarget = Annotated[
 class Way:
     """One way to compile a model."""
 
-    backend: str = "xnnpack"
+    backend: str = DEFAULT
     quantize: str | None = None
     keep_float: tuple[str, ...] = ()
     group_size: int | None = None
@@ -127,7 +128,7 @@ def check(way: Way, calibration: Sequence[str] | None) -> Way:
     """The way, if it can be gone. CliError or ValueError if not, before anything is imported
     or made: with several ways, none is compiled before all were checked."""
     from edgewise.quantize.schemes import AUTO, scheme_of
-    from edgewise.registry import DEFAULT, NO_BACKEND, checked_target, scheme_problem
+    from edgewise.registry import NO_BACKEND, checked_target, scheme_problem
     from edgewise.releases import target_of
 
     way = replace(way, backend=checked_target("--backend", way.backend))

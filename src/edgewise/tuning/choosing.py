@@ -14,7 +14,7 @@ import torch
 from edgewise.quantize.budget import COSINE, Budget
 from edgewise.quantize.calibration import as_batch
 from edgewise.quantize.schemes import SCHEMES
-from edgewise.registry import backend_for, quantizer_for
+from edgewise.registry import DEFAULT, backend_for, quantizer_for
 from edgewise.tuning.candidates import Candidate, candidates_for
 from edgewise.tuning.choice import Choice, Trial
 from edgewise.tuning.measuring import Reference, measured
@@ -34,7 +34,7 @@ def choose(
     *,
     calibration: Iterable[Any],
     budget: Budget | None = None,
-    backend: str = "xnnpack",
+    backend: str = DEFAULT,
     keep_float: Sequence[str] = (),
     verbose: bool = True,
     **options: Any,
