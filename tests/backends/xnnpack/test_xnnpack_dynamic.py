@@ -61,6 +61,11 @@ def rows(function: Any, **constants: torch.Tensor) -> Case:
     return Case(Fn(function, **constants), {0: N, 1: T}, shapes, (2, 3, 6))
 
 
+def batches(function: Any) -> Case:
+    """Of [n, 4, 6]."""
+    return Case(Fn(function), {0: N}, [(1, 4, 6), (3, 4, 6), (5, 4, 6), (2, 4, 6)], (2, 4, 6))
+
+
 def images(module: Any) -> Case:
     """Of [n, 4, h, w]."""
     module = module if isinstance(module, torch.nn.Module) else Fn(module)
@@ -106,9 +111,9 @@ DELEGATED: dict[str, Case] = {
     "matmul": rows(lambda x: x @ x.transpose(1, 2)),
     "layer_norm": rows(lambda x, w, b: F.layer_norm(x, (6,), w, b), w=t(6), b=t(6, seed=1)),
     "mean of the last": rows(lambda x: x.mean(-1)),
-    "largest of the last": rows(lambda x: x.amax(-1)),
-    "smallest before a dynamic one": heads(lambda x: x.amin(1, keepdim=True)),
-    "largest of two on either side": heads(lambda x: x.amax((1, 3))),
+    "largest of the last": batches(lambda x: x.amax(-1)),
+    "smallest before the last": batches(lambda x: x.amin(1, keepdim=True)),
+    "largest of all but the first": batches(lambda x: x.amax((1, 2))),
     "mean of a dynamic one": rows(lambda x: x.mean(1)),
     "cat along a static one": rows(lambda x: torch.cat([x, x * 2], 2)),
     "cat along a dynamic one": rows(lambda x: torch.cat([x, x * 2], 1)),

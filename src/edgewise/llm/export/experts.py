@@ -37,8 +37,10 @@ class LinearExperts(torch.nn.Module):
             share = torch.where(is_chosen, top_k_weights, torch.zeros(())).sum(-1, keepdim=True)
 
             def run(x: Any, share: Any, sum_: Any, number: int = number) -> Any:
-                gate, up = self.gate_up[number](x).chunk(2, dim=-1)
-                return sum_ + self.down[number](self.act_fn(gate) * up) * share
+                both = self.gate_up[number](x)
+                half = both.shape[-1] // 2
+                active = self.act_fn(both[:, :half]) * both[:, half:]
+                return sum_ + self.down[number](active) * share
 
             def skip(x: Any, share: Any, sum_: Any) -> Any:
                 return sum_.clone()
