@@ -158,6 +158,19 @@ CASES: dict[str, Case] = {
         None,
         BOTH,
     ),
+    "cond with parts of a tensor": (
+        lambda: Fn(
+            lambda x: torch.cond(
+                x.sum() > 0,
+                lambda x: torch.cat(x.chunk(2, -1)[::-1], -1) * 2,
+                lambda x: x[:, 1:].repeat(1, 2)[:, :4] + 1,
+                (x,),
+            )
+        ),
+        [(X,), (-X,)],
+        None,
+        BOTH,
+    ),
     "cond with one result twice": (
         lambda: Fn(
             cond(

@@ -55,8 +55,9 @@ _SIZE_ARITHMETIC = {
 }
 
 
-def check(program: ExportedProgram, allowed: Collection[Any] = ()) -> None:
-    """InvalidGraphError at the first node that breaks the table. `allowed`: operators let pass."""
+def check(program: ExportedProgram, allowed: Collection[Any] = (), *, bodies: bool = True) -> None:
+    """InvalidGraphError at the first node that breaks the table. `allowed`: operators let pass.
+    bodies: whether those of control flow are looked at, too."""
     named = {getattr(spec.arg, "name", "") for spec in program.graph_signature.input_specs}
     for node in program.graph.nodes:
         if node.op == "placeholder" and node.name not in named:
@@ -64,7 +65,7 @@ def check(program: ExportedProgram, allowed: Collection[Any] = ()) -> None:
                 f"{at_node(node)} inputs must be named by the signature; got one that is not"
             )
     graphs = [body.graph for _, body in graphs_within(program.graph_module)]
-    for graph in [program.graph, *graphs]:
+    for graph in [program.graph, *(graphs if bodies else [])]:
         for node in graph.nodes:
             _check_node(node, allowed)
 

@@ -107,7 +107,7 @@ def _to_the_dialect(keep: Keep) -> PassManager[ExportedProgram]:
             Pass(fold_masks),
             Pass(
                 lambda edge: _normalize(edge, keep),
-                ensures=(in_the_dialect(keep),),
+                ensures=(in_the_dialect(keep, bodies=False),),
                 name="normalize",
             ),
             Pass(move_before_choice),

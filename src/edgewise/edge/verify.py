@@ -41,14 +41,17 @@ def verify(program: ExportedProgram) -> None:
 
 def in_the_dialect(
     keep: Callable[[ExportedProgram], Callable[[Node], bool]],
+    *,
+    bodies: bool = True,
 ) -> Property[ExportedProgram]:
-    """That every node is one of the edge dialect's, or one that stays whole."""
+    """That every node is one of the edge dialect's, or one that stays whole. bodies: those of
+    control flow, too, which become programs of the dialect later than what is around them."""
 
     def broken(program: ExportedProgram) -> str:
         keeps = keep(program)
         kept = {node.target for node in calls(program.graph) if keeps(node)}
         try:
-            check(program, kept)
+            check(program, kept, bodies=bodies)
         except InvalidGraphError as error:
             return str(error)
         return ""
