@@ -10,12 +10,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from annotations import sqnr_db
-from edgewise.backends.neutron.quantizer import NeutronQuantizer
 from torch import nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import edgewise
-from edgewise.backends.ethosu.lowering.quantizer import EthosUQuantizer
+from edgewise.backends.ethosu import EthosUQuantizer
+from edgewise.backends.neutron import NeutronQuantizer
 from edgewise.backends.xnnpack import XNNPACKQuantizer, get_symmetric_quantization_config
 from edgewise.quantize import quantize
 from edgewise.quantize.methods import (

@@ -148,7 +148,8 @@ def _tuned(
 ) -> ExecutorchProgramManager:
     """By trials: docs/quantization.md."""
     # It compiles by what is here, and compares: the layer above, looked up when it is asked for.
-    choosing = importlib.import_module("edgewise.tuning.choosing")
+    choosing: Any = importlib.import_module("edgewise.tuning.choosing")
+    program: ExecutorchProgramManager
     program, choice = choosing.choose(model, example_inputs, verbose=verbose, **options)
     report = program.delegation_report()
     report.choice, report.tried = choice.to_dict(), choice.table().splitlines()

@@ -130,9 +130,9 @@ def _too_far(
 
 def _cosine(wanted: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
     """Of each sample; where both are zero, they are the same."""
-    rows = [x.double().reshape(len(x) if x.dim() > 1 else 1, -1) for x in (wanted, got)]
-    found = torch.nn.functional.cosine_similarity(*rows, dim=1)
-    return torch.where((rows[0] == 0).all(1) & (rows[1] == 0).all(1), 1.0, found)
+    one, other = (x.double().reshape(len(x) if x.dim() > 1 else 1, -1) for x in (wanted, got))
+    found = torch.nn.functional.cosine_similarity(one, other, dim=1)
+    return torch.where((one == 0).all(1) & (other == 0).all(1), 1.0, found)
 
 
 def _milliseconds(run: Callable[..., Any], inputs: Batch) -> float:

@@ -63,9 +63,10 @@ def rounded_in_groups(weight: Tensor, group_size: int, bits: int = 4) -> Tensor:
     """The weight [out, in] as symmetric integers stand for it, as torchao's
     `IntxWeightOnlyConfig` rounds it."""
     limit = 2 ** (bits - 1)
-    groups = weight.unflatten(1, (-1, group_size))
+    groups = weight.reshape(len(weight), -1, group_size)
     scale = (groups.abs().amax(2, keepdim=True) / (limit - 0.5)).clamp(min=1e-12)
-    return ((groups / scale).round().clamp(-limit, limit - 1) * scale).flatten(1)
+    found: Tensor = (groups / scale).round().clamp(-limit, limit - 1) * scale
+    return found.flatten(1)
 
 
 def _best_factors(place: Place, mean: Tensor, second: Tensor, group_size: int, bits: int) -> Tensor:

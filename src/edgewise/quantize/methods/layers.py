@@ -61,7 +61,7 @@ class Layer:
     @property
     def channel_axis(self) -> int:
         """The dimension of channels of what it reads and computes."""
-        dims = self.node.meta["val"].dim()
+        dims: int = self.node.meta["val"].dim()
         spatial = self.stored.dim() - 2
         return dims - 1 if self.is_linear else dims - 1 - spatial
 
@@ -78,7 +78,7 @@ class Layer:
     def grouped(self, weight: Tensor | None = None) -> Tensor:
         """The weight, or another in its place, as [groups, out / groups, in / groups, elements]."""
         weight = self.stored if weight is None else weight
-        flat = weight.reshape(*weight.shape[:2], -1).unflatten(0, (self.groups, -1))
+        flat = weight.reshape(self.groups, -1, weight.shape[1], weight.shape[2:].numel())
         return flat.transpose(1, 2) if self.transposed else flat
 
     def ungrouped(self, weight: Tensor) -> Tensor:

@@ -55,20 +55,20 @@ def _rows(layer: Layer, value: Tensor) -> Tensor:
         rows = value.flatten(0, -2) if value.dim() > 1 else value[None]
         return _some(rows)[None]
     args = arguments(layer.node)
-    kernel = list(layer.stored.shape[2:])
-    stride, padding, dilation = (_pairs(args[n]) for n in ("stride", "padding", "dilation"))
-    if len(kernel) == 1:
-        value, kernel = value[..., None, :], [1, *kernel]
-        stride, padding, dilation = [1, *stride[-1:]], [0, *padding[-1:]], [1, *dilation[-1:]]
+    kernel, stride = _pair(list(layer.stored.shape[2:]), 1), _pair(args["stride"], 1)
+    padding, dilation = _pair(args["padding"], 0), _pair(args["dilation"], 1)
+    if layer.stored.dim() == 3:
+        value = value[..., None, :]
     value = value if value.dim() == 4 else value[None]
     windows = torch.nn.functional.unfold(value, kernel, dilation, padding, stride)
     rows = _some(windows.transpose(1, 2).flatten(0, 1))
-    return rows.unflatten(1, (layer.groups, -1)).transpose(0, 1)
+    return rows.reshape(len(rows), layer.groups, -1).transpose(0, 1)
 
 
-def _pairs(value: Any) -> list[int]:
-    found = [int(v) for v in value] if isinstance(value, (list, tuple)) else [int(value)]
-    return found * 2 if len(found) == 1 else found
+def _pair(value: Sequence[int], first: int) -> tuple[int, int]:
+    """Of a convolution in one dimension, with a first dimension of size one before it."""
+    found = (first, *(int(v) for v in value))[-2:]
+    return found[0], found[1]
 
 
 def _some(rows: Tensor) -> Tensor:

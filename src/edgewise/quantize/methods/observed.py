@@ -64,6 +64,7 @@ def observed_layers(prepared: GraphModule) -> Iterator[ObservedLayer]:
         plain = isinstance(stored, Node) and stored.op == "get_attr" and len(weight.users) == 1
         if not plain or not hasattr(observer, "calculate_qparams"):
             continue
+        assert isinstance(stored, Node)
         if not isinstance(node.args[0], Node) or (bias is not None and bias.op != "get_attr"):
             continue
         yield ObservedLayer(Layer(prepared, node, stored, bias, groups, transposed), observer)
