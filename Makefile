@@ -18,7 +18,7 @@ NATIVE_FILES = $(shell find native -name '*.h' -o -name '*.cpp')
 CROSS := aarch64 armv7
 CROSS_TESTS := OFF
 
-.PHONY: help setup native demo test pytest ctest conformance interop matrix mutation fuzz lint format sanitize sanitize-threads audit docs bench wheel runtime-wheel clean distclean
+.PHONY: help setup native demo check test pytest ctest conformance interop matrix mutation fuzz lint format sanitize sanitize-threads audit docs bench wheel runtime-wheel wheels clean distclean
 .PHONY: cross cross-test firmware-test $(CROSS:%=cross-%) $(CROSS:%=cross-test-%) $(CROSS:%=cross-ctest-%)
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
@@ -26,12 +26,13 @@ CROSS_TESTS := OFF
 help:
 	@echo "make setup      install what is missing, build the native parts for development"
 	@echo "make demo       compile MobileNetV2, run it on the native runtime, show the figures"
+	@echo "make check      before a commit, in 60 s: lint and tests of what changed, fast tests"
 	@echo "make test       all tests: native (ctest), then Python (pytest)"
 	@echo "make conformance  kernels against eager PyTorch on its own samples, per operator"
 	@echo "make mutation   small faults in the sources, and whether the tests notice (hours)"
 	@echo "make interop    files of both sides on every release of ExecuTorch (downloads 6 GB once)"
 	@echo "make matrix     the oldest and the newest Python and torch (downloads 2 GB once)"
-	@echo "make lint       ruff, mypy, clang-format"
+	@echo "make lint       ruff, mypy, the layers of imports, clang-format"
 	@echo "make format     let ruff and clang-format rewrite the sources"
 	@echo "make sanitize   the native tests under AddressSanitizer and UBSan"
 	@echo "make sanitize-threads  many threads at once under ThreadSanitizer"
@@ -45,6 +46,7 @@ help:
 	@echo "make bench      the figures of benchmarks/, against the peers"
 	@echo "make wheel      a wheel in dist/"
 	@echo "make runtime-wheel  one that only runs programs, in dist/runtime"
+	@echo "make wheels     both, for other machines: x86-64 and 64-bit Arm, in dist/wheels"
 	@echo "make clean      remove build/ and dist/; make distclean: the environment as well"
 
 # ---- set-up: every step leaves a file and is repeated when what it depends on changes
@@ -79,6 +81,10 @@ setup: native
 demo: native
 	@$(PY) examples/demo.py
 
+# Lint of what differs from main, fast tests, tests of what changed: CHECK="--since HEAD~3".
+check: native
+	@OMP_NUM_THREADS=1 $(PY) tools/check.py $(CHECK)
+
 test: ctest pytest
 
 ctest: native
@@ -110,6 +116,7 @@ lint: $(VENV)/.installed
 	@$(VENV)/bin/ruff format --quiet --check . || \
 	  { $(VENV)/bin/ruff format --check .; exit 1; }
 	@$(QUIET) build/logs/mypy.log "mypy" $(VENV)/bin/mypy
+	@$(QUIET) build/logs/imports.log "imports" $(VENV)/bin/lint-imports --cache-dir build/imports
 	@clang-format --dry-run -Werror $(NATIVE_FILES)
 	@echo "lint: clean"
 
@@ -206,6 +213,11 @@ runtime-wheel: $(VENV)/.installed
 	@EDGEWISE_RUNTIME_ONLY=1 $(QUIET) --show '^-- XNNPACK' build/logs/runtime-wheel.log \
 	  "runtime wheel" $(PY) -m pip wheel --no-deps --no-build-isolation -w dist/runtime .
 	@ls -l dist/runtime/*.whl
+
+# Checked by auditwheel and abi3audit, and run where there is no compiler and under qemu-user.
+wheels: $(VENV)/.installed native
+	@tools/install_cross.sh aarch64
+	@$(PY) tools/wheels.py
 
 clean:
 	rm -rf build dist src/edgewise/runtime/_native*.so

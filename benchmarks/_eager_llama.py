@@ -95,15 +95,16 @@ def _check_rule() -> None:
 
 
 class _Linear(torch.nn.Module):
-    def __init__(self, weight: torch.Tensor) -> None:
+    def __init__(self, layer: torch.nn.Linear) -> None:
         super().__init__()
-        self._quantizes = getattr(weight, "activation_quantization", None) is not None
-        self.weight = torch.nn.Parameter(_plain(weight).double(), requires_grad=False)
+        self._quantizes = getattr(layer.weight, "activation_quantization", None) is not None
+        self.weight = torch.nn.Parameter(_plain(layer.weight).double(), requires_grad=False)
+        self.bias = layer.bias
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self._quantizes:
             x = _round_to_int8(x)
-        return torch.nn.functional.linear(x, self.weight)
+        return torch.nn.functional.linear(x, self.weight, self.bias)
 
 
 class _Norm(torch.nn.Module):
@@ -125,12 +126,11 @@ def in_float64(model: Any) -> Any:
         skeleton = copy.deepcopy(model)
         for name, module in list(skeleton.named_modules()):
             if isinstance(module, torch.nn.Linear):
-                skeleton.set_submodule(name, _Linear(module.weight))
+                skeleton.set_submodule(name, _Linear(module))
             elif type(module).__name__ == "LlamaRMSNorm":
                 skeleton.set_submodule(name, _Norm(module.weight, module.variance_epsilon))
             elif isinstance(module, torch.nn.Embedding):
-                table = torch.nn.Embedding.from_pretrained(_plain(module.weight).double())
-                skeleton.set_submodule(name, table)
+                module.weight = torch.nn.Parameter(_plain(module.weight), requires_grad=False)
         return skeleton.double()
 
 

@@ -67,7 +67,7 @@ def import_lowering(side: str) -> Callable[[Any], bytes]:
     """The lowering function of a side, its imports already done."""
     logging.disable(logging.WARNING)
     if side == "ours":
-        import edgewise.backends.xnnpack.partitioner
+        import edgewise.backends.xnnpack.lowering.partitioner
         import edgewise.lowering  # noqa: F401
 
         return lower_ours

@@ -40,9 +40,9 @@ SECONDS = 900
 def cell(name: str, backend: str, scheme: str | None) -> dict[str, Any]:
     """Figures of an architecture on a backend."""
     import edgewise
-    from edgewise.backends.choosing import quantizer_of
     from edgewise.quantize.flow import quantize_and_tell
     from edgewise.quantize.schemes import scheme_of
+    from edgewise.registry import quantizer_for
 
     architecture = ARCHITECTURES[name]
     model, inputs = architecture.build(), architecture.example_inputs()
@@ -54,7 +54,7 @@ def cell(name: str, backend: str, scheme: str | None) -> dict[str, Any]:
             expected = copy.deepcopy(model).double()(*wide)
     else:
         program, _ = quantize_and_tell(
-            model, inputs, scheme_of(scheme, None), quantizer_of(backend), calibration=[inputs]
+            model, inputs, scheme_of(scheme, None), quantizer_for(backend), calibration=[inputs]
         )
         with torch.no_grad():
             expected = program.module()(*inputs)

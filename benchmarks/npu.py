@@ -35,8 +35,8 @@ from edgewise.backends.ethosu import (  # noqa: E402
     EthosUCompileSpec,
     EthosUPartitioner,
     EthosUQuantizer,
-    vela,
 )
+from edgewise.backends.ethosu.lowering import vela  # noqa: E402
 from edgewise.quantize.flow import quantize  # noqa: E402
 from examples.models import MODELS  # noqa: E402
 

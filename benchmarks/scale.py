@@ -40,7 +40,7 @@ def nothing(arguments: Any, context: Any) -> None:
 def lower(arguments: Any, context: Any) -> int:
     """Exports and lowers a small model; the file's bytes."""
     sys.path.insert(0, str(ROOT))
-    from edgewise.compiling import compile
+    from edgewise.lowering.compiling import compile
     from examples.models import MODELS
 
     spec = MODELS["ds_cnn"]

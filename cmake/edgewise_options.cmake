@@ -13,6 +13,10 @@ set(edgewise_compile_flags -Wall -Wextra -Wshadow -fvisibility=hidden
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   list(APPEND edgewise_compile_flags -Wno-restrict)  # GCC 12 warns of std::string's own code
 endif()
+if(edgewise_is_wheel)  # two builds give the same bytes, wherever they are made
+  list(APPEND edgewise_compile_flags "-ffile-prefix-map=${PROJECT_SOURCE_DIR}=edgewise"
+              "-ffile-prefix-map=${PROJECT_BINARY_DIR}=build")
+endif()
 if(EDGEWISE_WERROR)
   list(APPEND edgewise_compile_flags -Werror)
 endif()

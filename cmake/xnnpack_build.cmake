@@ -1,15 +1,15 @@
 # Builds XNNPACK with pthreadpool and cpuinfo as static libraries into a folder of
-# EDGEWISE_CACHE_DIR: include/, lib/ and licenses/. A folder that exists is complete: it is
+# EDGEWISE_CACHE_DIR: include/, lib/, licenses/ and parts/. A folder that exists is complete: it is
 # built under another name and renamed at the end, under a lock.
 include_guard(GLOBAL)
 include(private_cache)
 include(xnnpack_debian)
 
 # Raise it when what is built changes.
-set(edgewise_xnnpack_recipe 7)
-set(edgewise_xnnpack_headers "${CMAKE_CURRENT_LIST_DIR}/xnnpack_product_order.h"
-    "${CMAKE_CURRENT_LIST_DIR}/xnnpack_row_products.h"
-    "${CMAKE_CURRENT_LIST_DIR}/xnnpack_streaming_kernel.h")
+set(edgewise_xnnpack_recipe 9)
+set(edgewise_xnnpack_headers "${CMAKE_CURRENT_LIST_DIR}/xnnpack_gemm_order.h"
+    "${CMAKE_CURRENT_LIST_DIR}/xnnpack_gemv.h"
+    "${CMAKE_CURRENT_LIST_DIR}/xnnpack_non_temporal_kernel.h")
 set(edgewise_xnnpack_c_flags "-fPIC -fvisibility=hidden -ffunction-sections -fdata-sections")
 
 # The folder for a version of the sources and the compiler in use.
@@ -88,6 +88,7 @@ function(edgewise_xnnpack_build_into prefix work source)
     message(FATAL_ERROR "[edgewise] building XNNPACK needs a work folder and sources; "
       "got '${work}' and '${source}'")
   endif()
+  set(no_paths "-ffile-prefix-map=${work}=xnnpack")  # two builds give the same bytes
   set(launcher "")
   if(CMAKE_MAKE_PROGRAM)
     list(APPEND launcher "-DCMAKE_MAKE_PROGRAM=${CMAKE_MAKE_PROGRAM}")
@@ -102,8 +103,8 @@ function(edgewise_xnnpack_build_into prefix work source)
     -DXNNPACK_LIBRARY_TYPE=static -DCPUINFO_LIBRARY_TYPE=static -DPTHREADPOOL_LIBRARY_TYPE=static
     -DXNNPACK_BUILD_TESTS=OFF -DXNNPACK_BUILD_BENCHMARKS=OFF -DXNNPACK_BUILD_ALL_MICROKERNELS=OFF
     -DXNNPACK_USE_SYSTEM_LIBS=OFF
-    "-DCMAKE_CXX_FLAGS=${CMAKE_CXX_FLAGS} ${edgewise_xnnpack_c_flags}"
-    "-DCMAKE_C_FLAGS=${CMAKE_C_FLAGS} ${edgewise_xnnpack_c_flags}" ${ARGN})
+    "-DCMAKE_CXX_FLAGS=${CMAKE_CXX_FLAGS} ${edgewise_xnnpack_c_flags} ${no_paths}"
+    "-DCMAKE_C_FLAGS=${CMAKE_C_FLAGS} ${edgewise_xnnpack_c_flags} ${no_paths}" ${ARGN})
   edgewise_xnnpack_compile("${work}" "${work}/build.log")
 
   set(staged "${work}/prefix")
@@ -124,6 +125,10 @@ function(edgewise_xnnpack_build_into prefix work source)
     if(folder AND EXISTS "${folder}/LICENSE")
       string(TOLOWER "${part}" name)
       configure_file("${folder}/LICENSE" "${staged}/licenses/${name}.txt" COPYONLY)
+    endif()
+    string(TOLOWER "${part}" name)
+    if(EXISTS "${work}/sources/${name}.part")
+      configure_file("${work}/sources/${name}.part" "${staged}/parts/${name}.part" COPYONLY)
     endif()
   endforeach()
   file(RENAME "${staged}" "${prefix}")
@@ -207,7 +212,7 @@ function(edgewise_xnnpack_patch_debian sources)
     edgewise_xnnpack_patch("${file}" "${line}" "#define PTHREADPOOL_SPIN_WAIT_ITERATIONS 1000")
   endif()
   # Of later ones: how long a thread without work stays awake is told from outside, see
-  # native/backends/xnnpack/idle_threads.h. Without these functions it is what pthreadpool says.
+  # native/backends/xnnpack/spin_wait.h. Without these functions it is what pthreadpool says.
   set(file "${sources}/pthreadpool/src/pthreads.c")
   set(idle "static int32_t wait_on_num_active_threads(")
   set(next "static void wait_on_work_is_done(")
@@ -216,12 +221,12 @@ function(edgewise_xnnpack_patch_debian sources)
   string(FIND "${text}" "${next}" next_at)
   if(idle_at GREATER -1 AND next_at GREATER idle_at)
     edgewise_xnnpack_patch("${file}" "${idle}"
-      "extern volatile uint32_t edgewise_idle_spins __attribute__((weak));
+      "extern volatile uint32_t edgewise_spin_wait_iterations __attribute__((weak));
 /* The most that it was since the thread began to wait: a call that begins must not send to sleep
    who waited for it. */
 static uint32_t edgewise_spin_limit(size_t iter) {
   static _Thread_local uint32_t most;
-  const uint32_t now = &edgewise_idle_spins ? edgewise_idle_spins : 1000;
+  const uint32_t now = &edgewise_spin_wait_iterations ? edgewise_spin_wait_iterations : 1000;
   if (iter == 0 || now > most) most = now;
   return most;
 }
@@ -235,22 +240,22 @@ ${idle}")
 #define PTHREADPOOL_SPIN_WAIT_ITERATIONS 1000
 ${next}")
   endif()
-  # Weights larger than the cache are walked block by block, and products of one row can be run
-  # again by themselves; see the headers.
+  # Weights larger than the cache are walked block by block, and GEMVs can be replayed by
+  # themselves; see the headers.
   file(COPY ${edgewise_xnnpack_headers} DESTINATION "${sources}/xnnpack/src/xnnpack")
   set(file "${sources}/xnnpack/src/operator-run.c")
   edgewise_xnnpack_patch("${file}" "#include \"pthreadpool.h\"\n"
-    "#include \"pthreadpool.h\"\n#include \"xnnpack/xnnpack_product_order.h\"\n")
+    "#include \"pthreadpool.h\"\n#include \"xnnpack/xnnpack_gemm_order.h\"\n")
   set(line "uint32_t flags = PTHREADPOOL_FLAG_DISABLE_DENORMALS;")
   edgewise_xnnpack_patch("${file}" "${line}" "edgewise_note_operator(op);\n  ${line}")
   foreach(loop 1d 2d_tile_2d)
     edgewise_xnnpack_patch("${file}" "pthreadpool_parallelize_${loop}("
       "edgewise_parallelize_${loop}(")
   endforeach()
-  # Weights that no cache holds are read by a kernel of their own; see the header.
+  # Weights that no cache holds are read by a kernel with non-temporal loads; see the header.
   file(APPEND
     "${sources}/xnnpack/src/qd8-f32-qb4w-gemm/gen/qd8-f32-qb4w-gemm-1x16c8-minmax-avx512vnni-prfm.c"
-    "#include \"xnnpack/xnnpack_streaming_kernel.h\"\n")
+    "#include \"xnnpack/xnnpack_non_temporal_kernel.h\"\n")
 endfunction()
 
 # Sets `out` to the prefix, or `out_reason` to why Debian's sources cannot be had.

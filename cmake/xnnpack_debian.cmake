@@ -89,6 +89,10 @@ function(edgewise_debian_source out_reason folder package pin destination)
     file(GLOB unpacked "${unpacked}/*")
   endif()
   file(RENAME "${unpacked}" "${destination}")
+  # What it was, beside it: NAME=VERSION=SHA256.
+  cmake_path(GET archive FILENAME name)
+  string(REGEX REPLACE "^[^_]+_(.*)\\.orig\\..*$" "\\1" version "${name}")
+  file(WRITE "${destination}.part" "${package}=${version}=${hash}\n")
   set(${out_reason} "" PARENT_SCOPE)
 endfunction()
 

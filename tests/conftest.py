@@ -11,6 +11,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from edgewise.passes import Verifier, watching
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `examples` is not installed
 
 # The same examples every time, and no limit that a busy machine could miss.
@@ -72,3 +74,10 @@ def make_pte() -> Callable[..., bytes]:
         return lower(module, inputs, **options).buffer
 
     return make
+
+
+@pytest.fixture(autouse=True)
+def _verified() -> Iterator[None]:
+    """Passes do what they declare and leave valid graphs."""
+    with watching(Verifier()):
+        yield

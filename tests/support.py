@@ -11,8 +11,8 @@ import torch
 
 import edgewise
 from closeness import assert_bounded, in_float64
-from edgewise.emit.file import ReadFile, read
-from edgewise.emit.program import DelegateCall, KernelCall
+from edgewise.format.file import ReadFile, read
+from edgewise.format.program import DelegateCall, KernelCall
 
 REL, FLOOR = 1e-5, 2e-6
 """Allowed difference of each element: relative to it, and absolute. For float32 with operands

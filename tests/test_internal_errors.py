@@ -15,10 +15,10 @@ from torch.export import Dim
 import edgewise
 import edgewise.backends.ethosu.rows  # fills the table
 import edgewise.backends.neutron.rows  # fills the table
-from edgewise.backends.ethosu.table import BY_TARGET as ETHOSU_ROWS
-from edgewise.backends.neutron.table import BY_TARGET as NEUTRON_ROWS
+from edgewise.backends.ethosu.lowering.table import BY_TARGET as ETHOSU_ROWS
+from edgewise.backends.neutron.lowering.table import BY_TARGET as NEUTRON_ROWS
 from edgewise.backends.xnnpack import XnnpackPartitioner, XNNPACKQuantizer
-from edgewise.backends.xnnpack.table import BY_TARGET as XNNPACK_ROWS
+from edgewise.backends.xnnpack.lowering.table import BY_TARGET as XNNPACK_ROWS
 from edgewise.cli.errors import DEFECT, failure_of
 from edgewise.errors import EdgewiseError, InternalError
 from edgewise.partition import DelegationSpec, Partitioner, PartitionResult
@@ -93,7 +93,7 @@ def test_a_fault_in_the_trial_of_symbolic_sizes(error: Exception, monkeypatch: A
 STAGES = {
     "to_edge": "edgewise.edge.to_edge.normalize",
     "to_backend": "edgewise.partition.running.lower_partitions",
-    "XnnpackBackend.preprocess": "edgewise.backends.xnnpack.backend.optimize",
+    "XnnpackBackend.preprocess": "edgewise.backends.xnnpack.lowering.backend.optimize",
     "to_executorch": "edgewise.emit.emit.StructuredEmitter.emit",
 }
 

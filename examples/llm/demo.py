@@ -2,7 +2,8 @@
 docstrings, writes both, and makes the .pte that `edgewise llm run` continues texts with.
 
     python examples/llm/demo.py --output /tmp/llm
-    edgewise llm run /tmp/llm/model.pte --tokenizer /tmp/llm --prompt "Return the"
+    edgewise llm run /tmp/llm/model.pte --prompt "Return the"
+    edgewise llm chat /tmp/llm/model.pte
 
 For a model of yours: `edgewise llm export --checkpoint DIR --output model.pte`.
 """
@@ -34,6 +35,10 @@ def train_tokenizer(texts: list[str], folder: Path) -> Any:
     tokenizer = ByteLevelBPETokenizer()
     tokenizer.train_from_iterator(texts, VOCABULARY, show_progress=False)
     tokenizer.save(str(folder / "tokenizer.json"))
+    # It knows no questions and answers: in a chat it goes on with what was said.
+    (folder / "chat_template.jinja").write_text(
+        "{% for m in messages %}{{ m.content }} {% endfor %}"
+    )
     return tokenizer
 
 
@@ -41,12 +46,12 @@ def train_model(texts: list[str], tokenizer: Any, steps: int) -> Any:
     """A Llama of 4 layers."""
     import torch
 
-    from edgewise.llm.export import random_llama
+    from edgewise.llm.export import random_model
 
     sizes = {"hidden_size": 128, "intermediate_size": 384, "vocab_size": VOCABULARY}
     heads = {"num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2}
     ends = {"bos_token_id": None, "eos_token_id": None, "max_position_embeddings": CONTEXT}
-    model = random_llama({**sizes, **heads, **ends}).train()
+    model = random_model({**sizes, **heads, **ends}).train()
     tokens = torch.tensor([t for text in texts for t in tokenizer.encode(text + "\n").ids])
     print(f"training: {sum(p.numel() for p in model.parameters()):,} parameters, ", end="")
     print(f"{len(tokens):,} tokens of text")
@@ -70,16 +75,18 @@ def main() -> None:
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
 
-    from edgewise.llm.export import lower_llama, quantize_llama
+    from edgewise.llm.export import copy_tokenizer, lower_model, quantize_model
 
     texts = docstrings()
     tokenizer = train_tokenizer(texts, options.output)
     model = train_model(texts, tokenizer, options.steps)
     model.save_pretrained(options.output)  # what `export --checkpoint` takes
     path = options.output / "model.pte"
-    lower_llama(quantize_llama(model), max_context_len=CONTEXT).save(path)
+    lower_model(quantize_model(model), max_context_len=CONTEXT).save(path)
+    copy_tokenizer(options.output, path)
     print(f"wrote {path}; try:")
-    print(f'edgewise llm run {path} --tokenizer {options.output} --prompt "Return the"')
+    print(f'edgewise llm run {path} --prompt "Return the"')
+    print(f"edgewise llm chat {path} --max-new-tokens 40")
 
 
 if __name__ == "__main__":

@@ -94,9 +94,14 @@ edgewise_code edgewise_method_set_input(edgewise_method* method, size_t index,
   return take_input(&edgewise::Method::set_input, method, index, value);
 }
 
+edgewise_code edgewise_method_set_input_zero_copy(edgewise_method* method, size_t index,
+                                                  const edgewise_value* value) {
+  return take_input(&edgewise::Method::set_input_zero_copy, method, index, value);
+}
+
 edgewise_code edgewise_method_lend_input(edgewise_method* method, size_t index,
                                          const edgewise_value* value) {
-  return take_input(&edgewise::Method::lend_input, method, index, value);
+  return edgewise_method_set_input_zero_copy(method, index, value);
 }
 
 edgewise_code edgewise_method_execute(edgewise_method* method) {

@@ -121,6 +121,11 @@ edgewise_code edgewise_load_kernels(const char* path) {
   return edgewise::c::guarded([path] { return edgewise::load_kernel_library(path).status(); });
 }
 
+edgewise_code edgewise_load_backends(const char* path) {
+  EDGEWISE_C_NOT_NULL(path);
+  return edgewise::c::guarded([path] { return edgewise::load_backend_library(path).status(); });
+}
+
 edgewise_code edgewise_session_new(edgewise_program* program, edgewise_session** result) {
   EDGEWISE_C_NOT_NULL(program);
   EDGEWISE_C_NOT_NULL(result);

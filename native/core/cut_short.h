@@ -1,5 +1,5 @@
 // Notices that a mapped file was cut short. Reading what is gone then gets SIGBUS, which would end
-// the process; instead zeros take its place, and whoever reads asks afterwards.
+// the process; instead zeros are mapped over it, and whoever reads asks afterwards.
 #pragma once
 
 #include <cstddef>

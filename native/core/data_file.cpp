@@ -97,23 +97,23 @@ Status DataFile::read_flatbuffer(Verification verification) {
 Status DataFile::read_entries(const fb::FlatTensor& table, std::span<const std::byte> segments) {
   const auto* names = table.named_data();
   if (names == nullptr) return {};
-  const auto* places = table.segments();
+  const auto* segment_table = table.segments();
   for (uint32_t i = 0; i < names->size(); ++i) {
     const fb::FlatNamedData* entry = names->Get(i);
     if (entry->key() == nullptr) return error(Code::kInvalidProgram, "entry %u has no key", i);
     const char* key = entry->key()->c_str();
-    if (places == nullptr || entry->segment_index() >= places->size()) {
+    if (segment_table == nullptr || entry->segment_index() >= segment_table->size()) {
       return error(Code::kInvalidProgram, "'%s' is in segment %u; the file has %u", key,
-                   entry->segment_index(), places == nullptr ? 0 : places->size());
+                   entry->segment_index(), segment_table == nullptr ? 0 : segment_table->size());
     }
-    const fb::FlatSegment* place = places->Get(entry->segment_index());
-    if (!in_range(place->offset(), place->size(), segments.size())) {
+    const fb::FlatSegment* segment = segment_table->Get(entry->segment_index());
+    if (!in_range(segment->offset(), segment->size(), segments.size())) {
       return error(Code::kInvalidProgram,
                    "'%s' has %llu bytes at offset %llu, and the segments have %zu; the file may "
                    "be truncated",
-                   key, wide(place->size()), wide(place->offset()), segments.size());
+                   key, wide(segment->size()), wide(segment->offset()), segments.size());
     }
-    const Entry found{segments.subspan(place->offset(), place->size()), entry->tensor_layout()};
+    const Entry found{segments.subspan(segment->offset(), segment->size()), entry->tensor_layout()};
     if (!entries_.try_emplace(entry->key()->string_view(), found).second) {
       return error(Code::kInvalidProgram, "two entries have the key '%s'", key);
     }

@@ -12,7 +12,7 @@ namespace edgewise {
 // of 64 bits, little-endian.
 Status read_input_sizes(const PteFile& file, MethodInfo& info);
 
-// Two sizes that must be equal; the second is of a later place.
+// Two sizes that must be equal; the second comes later.
 struct EqualSizes {
   size_t input;
   size_t dim;

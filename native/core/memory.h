@@ -21,7 +21,7 @@ void free_padded(void* data, size_t bytes);
 // Makes the block all zeros again.
 void clear_padded(void* data, size_t bytes);
 
-// One such block.
+// A padded block, which it owns.
 class MemoryBlock {
  public:
   MemoryBlock() = default;

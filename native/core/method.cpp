@@ -5,10 +5,10 @@
 #include <exception>
 #include <new>
 
-#include "input_lending.h"
 #include "method_input.h"
 #include "output_binding.h"
 #include "pte_file.h"
+#include "zero_copy_input.h"
 
 #ifndef EDGEWISE_CANCEL_CHECK_MS
 #define EDGEWISE_CANCEL_CHECK_MS 50
@@ -40,34 +40,34 @@ Status MethodInstance::set_input(size_t index, const Value& value) {
   });
 }
 
-Status MethodInstance::lend_input(size_t index, const Value& value) {
-  if (!can_lend(index)) return set_input(index, value);
+Status MethodInstance::set_input_zero_copy(size_t index, const Value& value) {
+  if (!can_read_in_place(index)) return set_input(index, value);
   return take_input(index, [&](const ValueInfo& rule, Value& target) {
-    const Result<bool> lent = edgewise::lend_input(rule, value, target);
-    input_lent_[index] = lent.ok() && *lent;
-    return lent.status();
+    const Result<bool> in_place = edgewise::set_input_zero_copy(rule, value, target);
+    input_in_place_[index] = in_place.ok() && *in_place;
+    return in_place.status();
   });
 }
 
-bool MethodInstance::can_lend(size_t index) {
+bool MethodInstance::can_read_in_place(size_t index) {
   if (index >= plan_.inputs.size()) return false;
-  if (lendable_[index] == Known::kUnknown) {
-    const bool yes = can_lend_input(
+  if (zero_copy_[index] == Known::kUnknown) {
+    const bool yes = allows_zero_copy_input(
         plan_, index, [this](uint32_t op) { return kernels_[op]->argument_count; },
         [this](uint32_t delegate, size_t argument) {
           return delegates_[delegate]->reads_within(argument);
         });
-    lendable_[index] = yes ? Known::kYes : Known::kNo;
+    zero_copy_[index] = yes ? Known::kYes : Known::kNo;
   }
-  return lendable_[index] == Known::kYes;
+  return zero_copy_[index] == Known::kYes;
 }
 
-// The input is in its planned place again, and has to be set.
+// The input is in its planned memory again, and has to be set.
 void MethodInstance::take_back(size_t index) {
-  if (!input_lent_[index]) return;
+  if (!input_in_place_[index]) return;
   const TensorPlan& plan = *plan_.tensor(plan_.inputs[index]);
   values_[plan_.inputs[index]].get<Tensor>()->set_data(memory_.at(plan), plan.nbytes);
-  input_lent_[index] = false;
+  input_in_place_[index] = false;
   input_set_[index] = false;
 }
 
@@ -93,7 +93,7 @@ Status MethodInstance::execute(RunProfile* profile) {
   EDGEWISE_RETURN_IF_ERROR(check_file());
   for (size_t i = 0; i < input_set_.size(); ++i) input_set_[i] = input_kept_[i];
   Status status = run_guarded(profile);
-  for (size_t i = 0; i < input_lent_.size(); ++i) take_back(i);
+  for (size_t i = 0; i < input_in_place_.size(); ++i) take_back(i);
   if (Status lost = check_file(); !lost.ok())
     return lost;  // of which `status` may be a consequence
   return status;
@@ -156,9 +156,9 @@ Status MethodInstance::run(RunProfile* profile) {
   const size_t count = plan_.instructions.size();
   uint64_t rounds = 0;
   for (size_t at = 0; at < count;) {
-    const Joined* joined = joined_at_.empty() ? nullptr : joined_at_[at];
+    const Fused* fused = fused_at_.empty() ? nullptr : fused_at_[at];
     // Several at once are known by the last, whose result there is.
-    if (joined != nullptr) at = joined->plan->last;
+    if (fused != nullptr) at = fused->plan->last;
     const InstructionPlan& instruction = plan_.instructions[at];
     Status status;
     size_t next = at + 1;
@@ -167,8 +167,8 @@ Status MethodInstance::run(RunProfile* profile) {
     switch (instruction.kind) {
       case Kind::kKernel:
       case Kind::kDelegate: {
-        if (joined != nullptr) {
-          status = run_joined(*joined);
+        if (fused != nullptr) {
+          status = run_fused(*fused);
           break;
         }
         const auto [begin, size] = argument_spans_[at];
@@ -230,15 +230,15 @@ Status MethodInstance::run_kernel(const Kernel& kernel, std::span<Value* const> 
   return status.ok() && !context.ok() ? context.status() : status;
 }
 
-Status MethodInstance::run_joined(const Joined& joined) {
-  const uint32_t place = joined.plan->computed_in;
-  if (place == kNone) return run_kernel(*joined.kernel, joined.arguments);
-  Tensor& out = *joined.arguments.back()->get<Tensor>();
-  const Tensor& room = *values_[place].get<Tensor>();
+Status MethodInstance::run_fused(const Fused& fused) {
+  const uint32_t room_of = fused.plan->computed_in;
+  if (room_of == kNone) return run_kernel(*fused.kernel, fused.arguments);
+  Tensor& out = *fused.arguments.back()->get<Tensor>();
+  const Tensor& room = *values_[room_of].get<Tensor>();
   void* data = out.data<void>();
   const size_t capacity = out.capacity();
   out.set_data(room.data<void>(), room.capacity());
-  const Status status = run_kernel(*joined.kernel, joined.arguments);
+  const Status status = run_kernel(*fused.kernel, fused.arguments);
   out.set_data(data, capacity);
   if (status.ok() && out.nbytes() != 0) std::memcpy(data, room.data<void>(), out.nbytes());
   return status;
@@ -327,7 +327,7 @@ Status MethodInstance::reset() {
   }
   for (size_t i = 0; i < plan_.inputs.size(); ++i) {
     input_set_[i] = plan_.tensor(plan_.inputs[i]) == nullptr;
-    input_lent_[i] = false;
+    input_in_place_[i] = false;
   }
   return check_file();
 }

@@ -31,7 +31,7 @@ class MethodInstance : public Method {
 
   const MethodInfo& info() const override { return plan_.info; }
   Status set_input(size_t index, const Value& value) override;
-  Status lend_input(size_t index, const Value& value) override;
+  Status set_input_zero_copy(size_t index, const Value& value) override;
   const Value* written_input(size_t index) const override;
   using Method::execute;
   Status execute(RunProfile* profile) override;
@@ -43,8 +43,8 @@ class MethodInstance : public Method {
  private:
   enum class Known : uint8_t { kUnknown, kNo, kYes };
 
-  struct Joined {
-    const JoinedCall* plan;
+  struct Fused {
+    const FusedCall* plan;
     const Kernel* kernel;
     std::vector<Value*> arguments;
   };
@@ -54,14 +54,14 @@ class MethodInstance : public Method {
       : program_(std::move(program)), file_(file), plan_(plan), max_memory_(max_memory) {}
 
   Status resolve_kernels();
-  void join_calls();
+  void resolve_fused_calls();
   Status fill_values();
   Status fill_value(const ValuePlan& source, Value& value);
   void find_input_rules();
   void apply_binding(size_t index);
   // Checks the index; `give` checks the value and stores it.
   Status take_input(size_t index, const std::function<Status(const ValueInfo&, Value&)>& give);
-  bool can_lend(size_t index);
+  bool can_read_in_place(size_t index);
   void take_back(size_t index);
   Status check_equal_sizes() const;
   Status check_file() const;
@@ -73,7 +73,7 @@ class MethodInstance : public Method {
   Status run_call(const InstructionPlan& instruction, std::span<Value* const> arguments,
                   RunProfile* profile);
   Status run_kernel(const Kernel& kernel, std::span<Value* const> arguments);
-  Status run_joined(const Joined& joined);
+  Status run_fused(const Fused& fused);
   Status move(uint32_t from, uint32_t to);
   Result<bool> test(uint32_t value) const;
   Status free(uint32_t value);
@@ -91,8 +91,8 @@ class MethodInstance : public Method {
   std::vector<Value*> arguments_;                          // of all instructions
   std::vector<std::pair<size_t, size_t>> argument_spans_;  // of each: begin and count
   Value none_;
-  std::vector<Joined> joined_;
-  std::vector<const Joined*> joined_at_;  // of each instruction: that begins here; or empty
+  std::vector<Fused> fused_;
+  std::vector<const Fused*> fused_at_;  // of each instruction: that begins here; or empty
   std::vector<bool> input_set_;
   std::vector<bool> input_kept_;  // stays as it is over an execution
   std::vector<bool> input_written_;
@@ -100,8 +100,8 @@ class MethodInstance : public Method {
   std::vector<bool> input_fixed_;        // a number that no instruction reads
   std::vector<void*> bindings_;          // of outputs: the caller's memory, or null
   std::vector<Known> bindable_;
-  std::vector<Known> lendable_;
-  std::vector<bool> input_lent_;  // is in the caller's memory
+  std::vector<Known> zero_copy_;
+  std::vector<bool> input_in_place_;  // is in the caller's memory
   std::function<bool()> cancel_check_;
   std::chrono::steady_clock::time_point next_check_;
   size_t last_events_ = 0;  // of the last run that was profiled

@@ -165,7 +165,7 @@ Status copy_input(const ValueInfo& rule, const Value& value, bool fixed, Value& 
   return copy_elements(**source, **tensor);
 }
 
-Result<bool> lend_input(const ValueInfo& rule, const Value& value, Value& target) {
+Result<bool> set_input_zero_copy(const ValueInfo& rule, const Value& value, Value& target) {
   const Result<Tensor*> tensor = tensor_of(target);
   if (!tensor) return tensor.status();
   const Result<const Tensor*> source = fit_tensor(rule, value, **tensor);

@@ -11,6 +11,6 @@ Status copy_input(const ValueInfo& rule, const Value& value, bool fixed, Value& 
 
 // The same for a tensor, but `target` takes its memory where it is laid out as the method has it.
 // Returns whether it did; else it was copied.
-Result<bool> lend_input(const ValueInfo& rule, const Value& value, Value& target);
+Result<bool> set_input_zero_copy(const ValueInfo& rule, const Value& value, Value& target);
 
 }  // namespace edgewise

@@ -60,13 +60,13 @@ struct InstructionPlan {
   std::vector<uint32_t> args;  // of kernels and delegates
 };
 
-// A kernel's call in place of the instructions `first` to `last`, see joined_calls.h.
-struct JoinedCall {
+// A kernel's call in place of the instructions `first` to `last`, see instruction_fusion.h.
+struct FusedCall {
   uint32_t first = 0;
   uint32_t last = 0;
   const char* kernel = nullptr;
   std::vector<uint32_t> args;  // of the kernel's schema, kNone for None; the output comes last
-  // A tensor in whose memory the output is computed, since its own place is an operand's; kNone:
+  // A tensor in whose memory the output is computed, since its own memory is an operand's; kNone:
   // in its own.
   uint32_t computed_in = kNone;
 };
@@ -83,7 +83,7 @@ struct MethodPlan {
   std::vector<uint32_t> inputs;
   std::vector<uint32_t> outputs;
   std::vector<InstructionPlan> instructions;  // all chains, one after the other
-  std::vector<JoinedCall> joined;
+  std::vector<FusedCall> fused;
   std::vector<std::string> operators;  // "aten::add.out", "aten::copy_"
   std::vector<DelegatePlan> delegates;
   std::vector<size_t> arenas;       // bytes; entry 0 is filled by the tensors without a plan

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <map>
 
+#include "def_use.h"
 #include "method.h"
-#include "plan_mentions.h"
 
 namespace edgewise {
 
@@ -77,12 +77,12 @@ Result<std::unique_ptr<Method>> MethodInstance::create(std::shared_ptr<const Pro
   method->memory_ = std::move(*memory);
   method->values_.resize(plan.values.size());
   EDGEWISE_RETURN_IF_ERROR(method->fill_values());
-  method->join_calls();
+  method->resolve_fused_calls();
   method->find_input_rules();
   method->bindings_.resize(plan.outputs.size());
   method->bindable_.resize(plan.outputs.size(), Known::kUnknown);
-  method->lendable_.resize(plan.inputs.size(), Known::kUnknown);
-  method->input_lent_.resize(plan.inputs.size(), false);
+  method->zero_copy_.resize(plan.inputs.size(), Known::kUnknown);
+  method->input_in_place_.resize(plan.inputs.size(), false);
   for (size_t i = 0; i < plan.delegates.size(); ++i) {
     Result<std::unique_ptr<Delegate>> delegate = make_delegate(i);
     if (!delegate) return delegate.status();
@@ -98,7 +98,7 @@ Status MethodInstance::resolve_kernels() {
   for (size_t i = 0; i < plan_.instructions.size(); ++i) {
     const InstructionPlan& instruction = plan_.instructions[i];
     argument_spans_.emplace_back(arguments_.size(), instruction.args.size());
-    // Pointers are filled in below, when the table has its place.
+    // Pointers are filled in below, when the table no longer moves.
     arguments_.resize(arguments_.size() + instruction.args.size());
     if (instruction.kind != InstructionPlan::Kind::kKernel) continue;
     const Kernel*& kernel = kernels_[instruction.target];
@@ -114,19 +114,19 @@ Status MethodInstance::resolve_kernels() {
   return missing.empty() ? Status::ok_status() : missing_operators(plan_, missing);
 }
 
-void MethodInstance::join_calls() {
-  for (const JoinedCall& call : plan_.joined) {
+void MethodInstance::resolve_fused_calls() {
+  for (const FusedCall& call : plan_.fused) {
     const Kernel* kernel = find_kernel(call.kernel);
     if (kernel == nullptr || kernel->argument_count != call.args.size()) continue;
-    Joined joined{&call, kernel, {}};
+    Fused fused{&call, kernel, {}};
     for (const uint32_t arg : call.args) {
-      joined.arguments.push_back(arg == kNone ? &none_ : &values_[arg]);
+      fused.arguments.push_back(arg == kNone ? &none_ : &values_[arg]);
     }
-    joined_.push_back(std::move(joined));
+    fused_.push_back(std::move(fused));
   }
-  if (joined_.empty()) return;
-  joined_at_.resize(plan_.instructions.size(), nullptr);
-  for (const Joined& joined : joined_) joined_at_[joined.plan->first] = &joined;
+  if (fused_.empty()) return;
+  fused_at_.resize(plan_.instructions.size(), nullptr);
+  for (const Fused& fused : fused_) fused_at_[fused.plan->first] = &fused;
 }
 
 Status MethodInstance::fill_values() {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "cpu_count.h"
-#include "joined_calls.h"
+#include "instruction_fusion.h"
 #include "method.h"
 #include "method_plan.h"
 #include "pte_file.h"
@@ -179,7 +179,7 @@ Result<std::vector<MethodPlan>> read_methods(const PteFile& file) {
   }
   if (methods.empty()) return error(Code::kInvalidProgram, "[load] the program has no method");
   find_shared_arenas(methods);
-  for (MethodPlan& method : methods) method.joined = find_joined_calls(method);
+  for (MethodPlan& method : methods) method.fused = fuse_instructions(method);
   return methods;
 }
 

@@ -75,7 +75,7 @@ T item(const flatbuffers::Vector<T>& items, uint32_t i) {
   return flatbuffers::EndianScalar(value);
 }
 
-// All of them.
+// Copies all items.
 template <typename To, typename T>
 void copy_items(const flatbuffers::Vector<T>& items, std::vector<To>* result) {
   result->clear();

@@ -31,7 +31,7 @@ Status read_operators(const fb::ExecutionPlan& source, ItemBudget& budget, Metho
   return Status::ok_status();
 }
 
-// `first` and `count`: the chain's place in the flat list of instructions.
+// `first` and `count`: the chain's range in the flat list of instructions.
 Status read_instruction(const fb::Instruction& source, size_t first, size_t count,
                         ItemBudget& budget, const MethodPlan& plan, InstructionPlan& result) {
   const size_t values = plan.values.size();

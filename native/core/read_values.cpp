@@ -7,8 +7,8 @@ namespace edgewise {
 
 namespace {
 
-// Gives `tensor`, which the file does not plan, a place of its own in arena 0.
-Status place_in_own_arena(MethodPlan& plan, TensorPlan& tensor) {
+// Gives `tensor`, which the file does not plan, an offset of its own in arena 0.
+Status plan_in_own_arena(MethodPlan& plan, TensorPlan& tensor) {
   size_t& used = plan.arenas[0];
   size_t end = 0;
   tensor.offset = used;
@@ -65,7 +65,7 @@ Result<ValuePlan> read_value(const PteFile& file, const fb::EValue& source, size
           read_tensor(file, *source.val_as_Tensor(), std::span<const size_t>(plan.arenas), budget);
       if (!tensor) return tensor.status();
       if (tensor->storage == TensorPlan::Storage::kPlanned && tensor->arena == 0) {
-        EDGEWISE_RETURN_IF_ERROR(place_in_own_arena(plan, *tensor));
+        EDGEWISE_RETURN_IF_ERROR(plan_in_own_arena(plan, *tensor));
       }
       return ValuePlan(std::move(*tensor));
     }

@@ -12,7 +12,7 @@ namespace edgewise {
 
 // Says in every method which arenas are shared: from the second on (the first is the method's
 // own in all files), of one size in all methods that have it, without inputs, and with no two
-// values in the same place. So ExecuTorch lays out buffers that methods share.
+// values at the same offset. So ExecuTorch lays out buffers that methods share.
 void find_shared_arenas(std::vector<MethodPlan>& methods);
 
 class Session {

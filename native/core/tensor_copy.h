@@ -9,7 +9,7 @@ namespace edgewise {
 // must be equal. The two may overlap.
 Status copy_elements(const Tensor& source, Tensor& target);
 
-// Whether both orders put elements of these sizes in the same places: dimensions of
+// Whether both orders put elements of these sizes at the same offsets: dimensions of
 // size 1 lie anywhere.
 bool same_layout(const Tensor& a, const Tensor& b);
 

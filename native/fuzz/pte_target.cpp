@@ -34,8 +34,9 @@ bool set_inputs(Method& method, std::vector<std::vector<std::byte>>& memory) {
     } else if (input.kind == "bool") {
       value = Value(Value::Variant(true));
     }
-    // Half of them as an application lends an image.
-    const Status status = i % 2 == 0 ? method.lend_input(i, value) : method.set_input(i, value);
+    // Half of them without a copy, as an application gives an image.
+    const Status status =
+        i % 2 == 0 ? method.set_input_zero_copy(i, value) : method.set_input(i, value);
     if (!status.ok()) return false;
   }
   return true;

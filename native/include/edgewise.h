@@ -38,6 +38,7 @@ extern "C" {
 #endif
 
 #define EDGEWISE_API __attribute__((visibility("default")))
+#define EDGEWISE_DEPRECATED __attribute__((deprecated))
 
 /* The version of this interface, and of the library's file name (libedgewise.so.1). It is
  * raised when something here changes its meaning or goes; functions, codes and types are added
@@ -183,6 +184,8 @@ EDGEWISE_API const char* edgewise_program_method_name(const edgewise_program* pr
 /* A shared library of kernels of the user's own (edgewise/kernel_library.h), for the life of
  * the process. */
 EDGEWISE_API edgewise_code edgewise_load_kernels(const char* path);
+/* The same for one of backends (edgewise/backend_library.h), which run delegates. */
+EDGEWISE_API edgewise_code edgewise_load_backends(const char* path);
 
 /* ---- methods --------------------------------------------------------------------------- */
 
@@ -213,8 +216,12 @@ EDGEWISE_API edgewise_code edgewise_method_set_input(edgewise_method* method, si
                                                      const edgewise_value* value);
 /* The same for one run: a tensor's `data` must stay as it is until execute returns, which reads it
  * in place where the program's plan allows (an image that goes straight into a delegate). */
-EDGEWISE_API edgewise_code edgewise_method_lend_input(edgewise_method* method, size_t index,
-                                                      const edgewise_value* value);
+EDGEWISE_API edgewise_code edgewise_method_set_input_zero_copy(edgewise_method* method,
+                                                               size_t index,
+                                                               const edgewise_value* value);
+/* The earlier name of edgewise_method_set_input_zero_copy, which goes in the next version. */
+EDGEWISE_API EDGEWISE_DEPRECATED edgewise_code
+edgewise_method_lend_input(edgewise_method* method, size_t index, const edgewise_value* value);
 EDGEWISE_API edgewise_code edgewise_method_execute(edgewise_method* method);
 /* After execute: the output, whose `data` and `text` belong to the method and are valid until
  * its next execute, reset or free. */

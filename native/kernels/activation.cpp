@@ -82,11 +82,11 @@ struct Elu {
   }
   // The exponential, for blocks that have elements which are not positive.
   template <typename C>
-  bool hard(C x) const {
+  bool needs_slow_path(C x) const {
     return !(x > 0);
   }
   template <typename C>
-  C exact(C x) const {
+  C slow_path(C x) const {
     const C below = math::expm1(x * static_cast<C>(input_scale));
     return below * static_cast<C>(alpha * scale);
   }
@@ -149,7 +149,7 @@ Status clamp_between(KernelContext& context, const Operand& x, const std::option
     return context.fail(Code::kInvalidArgument, "at least one bound is given; got none");
   }
   const Clamp op{low.has_value(), high.has_value()};
-  // A bound that is not given takes the other's place, and is not looked at.
+  // A bound that is not given takes the other's slot, and is not looked at.
   const std::array<Operand, 3> operands{x, low ? *low : *high, high ? *high : *low};
   return run_elementwise<Clamp, 3>(context, operands, out, op, ResultRule::kPromoted);
 }

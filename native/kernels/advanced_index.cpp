@@ -55,8 +55,8 @@ class Selection {
     const Dims counting = contiguous_strides(index_sizes_);
     Dims table, onward;
     for (size_t d = 0, rest = 0; d < shape_.size(); ++d) {
-      const bool indexed = d >= place_ && d < place_ + index_sizes_.size();
-      table.push(indexed ? counting[d - place_] : 0);
+      const bool indexed = d >= result_dim_ && d < result_dim_ + index_sizes_.size();
+      table.push(indexed ? counting[d - result_dim_] : 0);
       onward.push(indexed ? 0 : rest_.strides[rest++]);
     }
     const Loop<3> loop(shape_, {&result.strides, &table, &onward});
@@ -65,25 +65,26 @@ class Selection {
         at.run(offsets_[offsets[1]] + offsets[2], steps[2], offsets[0], steps[0], count);
         return;
       }
-      const int64_t* places = offsets_.data() + offsets[1];
+      const int64_t* element_offsets = offsets_.data() + offsets[1];
       const bool plain = steps[0] == 1 && steps[1] == 1 && steps[2] == 0;
       if (plain && has_runs_) {
         for (int64_t i = 0, n = 0; i < count; i += n) {
           n = std::min(runs_[offsets[1] + i], count - i);
           if (n == 1) {
-            at.one(places[i] + offsets[2], offsets[0] + i);
+            at.one(element_offsets[i] + offsets[2], offsets[0] + i);
           } else {
-            at.run(places[i] + offsets[2], 1, offsets[0] + i, 1, n);
+            at.run(element_offsets[i] + offsets[2], 1, offsets[0] + i, 1, n);
           }
         }
         return;
       }
       if (plain) {
-        for (int64_t i = 0; i < count; ++i) at.one(places[i] + offsets[2], offsets[0] + i);
+        for (int64_t i = 0; i < count; ++i) at.one(element_offsets[i] + offsets[2], offsets[0] + i);
         return;
       }
       for (int64_t i = 0; i < count; ++i) {
-        at.one(places[i * steps[1]] + offsets[2] + i * steps[2], offsets[0] + i * steps[0]);
+        at.one(element_offsets[i * steps[1]] + offsets[2] + i * steps[2],
+               offsets[0] + i * steps[0]);
       }
     });
   }
@@ -103,8 +104,8 @@ class Selection {
   size_t index_count_ = 0;
   Dims index_sizes_;  // all indices broadcast
   Dims shape_;
-  View rest_;         // self without the indexed dimensions
-  size_t place_ = 0;  // of index_sizes_ in shape_
+  View rest_;              // self without the indexed dimensions
+  size_t result_dim_ = 0;  // of index_sizes_ in shape_
   Scratch<int64_t> offsets_;
   int64_t count_ = 0;
   // Where offsets mostly follow one another: how many do from each on.
@@ -190,10 +191,11 @@ Status Selection::build(const View& self, std::span<const Tensor* const> list) {
     rest_.strides.erase(indices_[k].dim);
   }
   // Indices side by side leave their results in place; else these come first.
-  place_ = adjacent ? indices_[0].dim : 0;
+  result_dim_ = adjacent ? indices_[0].dim : 0;
   std::vector<int64_t> shape(rest_.sizes.span().begin(), rest_.sizes.span().end());
   const std::span<const int64_t> indexed = index_sizes_.span();
-  shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(place_), indexed.begin(), indexed.end());
+  shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(result_dim_), indexed.begin(),
+               indexed.end());
   EDGEWISE_RETURN_IF_ERROR(to_sizes(shape, shape_));
 
   count_ = index_sizes_.product();
@@ -234,25 +236,25 @@ void with_unit(size_t bytes, F&& f) {
   f(uint64_t{});
 }
 
-// What each() calls. `place` is in the indexed tensor, `other` in the one that lies along it.
+// What each() calls. `offset` is in the indexed tensor, `other` in the one that lies along it.
 template <typename Unit, bool kToIndexed>
 struct Mover {
   Unit* indexed;
   Unit* along;
 
-  void one(int64_t place, int64_t other) const {
+  void one(int64_t offset, int64_t other) const {
     if constexpr (kToIndexed)
-      indexed[place] = along[other];
+      indexed[offset] = along[other];
     else
-      along[other] = indexed[place];
+      along[other] = indexed[offset];
   }
-  void run(int64_t place, int64_t step, int64_t other, int64_t other_step, int64_t count) const {
+  void run(int64_t offset, int64_t step, int64_t other, int64_t other_step, int64_t count) const {
     if (step == 1 && other_step == 1) {
-      const Unit* from = kToIndexed ? along + other : indexed + place;
-      Unit* to = kToIndexed ? indexed + place : along + other;
+      const Unit* from = kToIndexed ? along + other : indexed + offset;
+      Unit* to = kToIndexed ? indexed + offset : along + other;
       std::memmove(to, from, static_cast<size_t>(count) * sizeof(Unit));
     } else {
-      for (int64_t i = 0; i < count; ++i) one(place + i * step, other + i * other_step);
+      for (int64_t i = 0; i < count; ++i) one(offset + i * step, other + i * other_step);
     }
   }
 };
@@ -262,13 +264,13 @@ struct Adder {
   const View& target;
   const View& source;
 
-  void one(int64_t place, int64_t other) const { run(place, 1, other, 1, 1); }
-  void run(int64_t place, int64_t step, int64_t other, int64_t other_step, int64_t count) const {
+  void one(int64_t offset, int64_t other) const { run(offset, 1, other, 1, 1); }
+  void run(int64_t offset, int64_t step, int64_t other, int64_t other_step, int64_t count) const {
     constexpr int64_t kBlock = 256;
     for (int64_t start = 0; start < count; start += kBlock) {
       C sums[kBlock], added[kBlock];
       const int64_t n = std::min(kBlock, count - start);
-      std::byte* to = target.at(place + start * step);
+      std::byte* to = target.at(offset + start * step);
       load<C>(target.type, to, step, n, sums);
       load<C>(source.type, source.at(other + start * other_step), other_step, n, added);
       for (int64_t i = 0; i < n; ++i) sums[i] = wrap_add(sums[i], added[i]);

@@ -1,6 +1,6 @@
 // Where the extremes are: argmax, argmin, and max and min along a dimension.
+#include "array_reductions.h"
 #include "compute_tensor.h"
-#include "lanes.h"
 #include "rows.h"
 
 namespace edgewise {
@@ -93,9 +93,9 @@ Status find_in_all(KernelContext& context, const Tensor* self, bool largest, boo
   }
   line.sizes = Dims(std::array{self->numel()});
   line.strides = Dims(std::array{int64_t{1}});
-  View place = view_of(*out);
-  place.sizes = place.strides = Dims(std::array{int64_t{1}});
-  return find(context, line, 0, largest, place, nullptr);
+  View index = view_of(*out);
+  index.sizes = index.strides = Dims(std::array{int64_t{1}});
+  return find(context, line, 0, largest, index, nullptr);
 }
 
 template <bool kLargest>

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "core/clones.h"
-#include "core/lanes.h"
+#include "core/simd_vector.h"
 
 namespace edgewise {
 namespace {
@@ -15,7 +15,7 @@ constexpr int64_t kAhead = 16;         // keys that are fetched before their tur
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 // The sums of four vectors' lanes.
-EDGEWISE_INLINE void sum_each(const Lanes (&of)[4], Quarter& sums) {
+EDGEWISE_INLINE void sum_each(const FloatVector (&of)[4], Quarter& sums) {
   Quarter q[4];
   for (int i = 0; i < 4; ++i) fold(of[i], q[i]);
   const Quarter a = __builtin_shufflevector(q[0], q[1], 0, 2, 4, 6) +
@@ -38,13 +38,13 @@ EDGEWISE_INLINE void multiply_keys(const float* query, const float* key, const f
         __builtin_prefetch(value + (j + i) * step + d);
       }
     }
-    Lanes sums[kRows][4] = {};
+    FloatVector sums[kRows][4] = {};
     int64_t d = 0;
     for (; d + kLanes <= depth; d += kLanes) {
-      Lanes q[kRows];
+      FloatVector q[kRows];
       for (int r = 0; r < kRows; ++r) get(query + r * depth + d, q[r]);
       for (int i = 0; i < 4; ++i) {
-        Lanes k;
+        FloatVector k;
         get(key + i * step + d, k);
         for (int r = 0; r < kRows; ++r) sums[r][i] += q[r] * k;
       }
@@ -84,12 +84,12 @@ EDGEWISE_INLINE void soften(const float* mask, int64_t seen, int64_t count, int6
     return;
   }
   std::fill(scores + seen, scores + end, kNothing);
-  Lanes earlier = {};
+  FloatVector earlier = {};
   earlier += state.most[row] - most;
   power_of_e(earlier);
-  Lanes sums = {};
+  FloatVector sums = {};
   for (int64_t j = 0; j < end; j += kLanes) {
-    Lanes x;
+    FloatVector x;
     get(scores + j, x);
     x -= most;
     power_of_e(x);
@@ -110,14 +110,14 @@ EDGEWISE_INLINE void add_values(const float* scores, const float* values, int64_
                                 int64_t count, int64_t depth, float* result) {
   int64_t d = 0;
   for (; d + kPart <= depth; d += kPart) {
-    Lanes sums[kRows][4];
+    FloatVector sums[kRows][4];
     for (int r = 0; r < kRows; ++r) {
       for (int i = 0; i < 4; ++i) get(result + r * depth + d + i * kLanes, sums[r][i]);
     }
     const float* value = values + d;
     for (int64_t j = 0; j < count; ++j, value += step) {
       for (int i = 0; i < 4; ++i) {
-        Lanes v;
+        FloatVector v;
         get(value + i * kLanes, v);
         for (int r = 0; r < kRows; ++r) sums[r][i] += v * scores[r * kKeyBlock + j];
       }
@@ -170,7 +170,7 @@ EDGEWISE_INLINE void multiply_position(const HeadsAttention& attention, const fl
                                        float* scores) {
   const int64_t depth = attention.depth;
   for (int64_t first = 0; first < attention.heads; first += 4) {
-    Lanes sums[4] = {};
+    FloatVector sums[4] = {};
     const float* query[4];
     const float* key[4];
     for (int i = 0; i < 4; ++i) {
@@ -180,7 +180,7 @@ EDGEWISE_INLINE void multiply_position(const HeadsAttention& attention, const fl
     }
     for (int64_t d = 0; d < depth; d += kLanes) {
       for (int i = 0; i < 4; ++i) {
-        Lanes q, k;
+        FloatVector q, k;
         get(query[i] + d, q);
         get(key[i] + d, k);
         sums[i] += q * k;
@@ -209,7 +209,7 @@ EDGEWISE_CLONES void attend_all_heads(const HeadsAttention* attention, const flo
       const float score = scores[head * kKeyBlock + j];
       float* result = state->result + head * depth;
       for (int64_t d = 0; d < depth; d += kLanes) {
-        Lanes sum, v;
+        FloatVector sum, v;
         get(result + d, sum);
         get(value + d, v);
         sum += v * score;

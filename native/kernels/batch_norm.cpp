@@ -1,8 +1,8 @@
 // Batch normalization, with given statistics or with those of the batch.
 #include <cmath>
 
+#include "array_reductions.h"
 #include "compute_tensor.h"
-#include "lanes.h"
 
 namespace edgewise {
 inline namespace EDGEWISE_TARGET {

@@ -112,11 +112,11 @@ C float_remainder(C a, C b) {
 }
 // What is left to the exact functions; of integers, what is no division.
 template <typename C>
-bool hard_remainder(C a, C b) {
+bool needs_slow_remainder(C a, C b) {
   if constexpr (std::is_same_v<C, float>)
-    return math::hard_fmod(a, b);
+    return math::needs_slow_fmod(a, b);
   else if constexpr (std::is_same_v<C, double>)
-    return math::hard_exact_fmod(a, b);
+    return math::needs_slow_exact_fmod(a, b);
   else
     return b == 0;
 }
@@ -142,11 +142,11 @@ struct FloorDiv {
     }
   }
   template <typename C>
-  bool hard(C a, C b) const {
-    return hard_remainder(a, b);
+  bool needs_slow_path(C a, C b) const {
+    return needs_slow_remainder(a, b);
   }
   template <typename C>
-  C exact(C a, C b) {
+  C slow_path(C a, C b) {
     if constexpr (std::is_floating_point_v<C>) {
       return b == 0 ? a / b : floor_with(a, b, std::fmod(a, b));
     } else {
@@ -176,11 +176,11 @@ struct TruncDiv {
       return std::trunc(a / b);
   }
   template <typename C>
-  bool hard(C, C b) const {
+  bool needs_slow_path(C, C b) const {
     return std::is_integral_v<C> && b == 0;
   }
   template <typename C>
-  C exact(C a, C b) {
+  C slow_path(C a, C b) {
     if constexpr (std::is_integral_v<C>)
       return int_quotient(a, b, failure);
     else
@@ -203,11 +203,11 @@ struct Remainder {  // sign of the divisor
     return with_sign_of_divisor(rest, b);
   }
   template <typename C>
-  bool hard(C a, C b) const {
-    return hard_remainder(a, b);
+  bool needs_slow_path(C a, C b) const {
+    return needs_slow_remainder(a, b);
   }
   template <typename C>
-  C exact(C a, C b) {
+  C slow_path(C a, C b) {
     if constexpr (std::is_integral_v<C>)
       return int_remainder(a, b, failure);
     else
@@ -232,11 +232,11 @@ struct Fmod {  // sign of the dividend
       return float_remainder(a, b);
   }
   template <typename C>
-  bool hard(C a, C b) const {
-    return hard_remainder(a, b);
+  bool needs_slow_path(C a, C b) const {
+    return needs_slow_remainder(a, b);
   }
   template <typename C>
-  C exact(C a, C b) {
+  C slow_path(C a, C b) {
     if constexpr (std::is_integral_v<C>)
       return int_remainder(a, b, failure);
     else
@@ -285,11 +285,11 @@ struct Atan2 {
     return math::atan2(a, b);
   }
   template <typename C>
-  bool hard(C a, C b) const {
-    return math::hard_atan2(a, b);
+  bool needs_slow_path(C a, C b) const {
+    return math::needs_slow_atan2(a, b);
   }
   template <typename C>
-  C exact(C a, C b) const {
+  C slow_path(C a, C b) const {
     return std::atan2(a, b);
   }
 };
@@ -313,11 +313,11 @@ struct Pow {
     }
   }
   template <typename C>
-  bool hard(C a, C b) const {
-    return std::is_same_v<C, float> && math::hard_power(a, b);
+  bool needs_slow_path(C a, C b) const {
+    return std::is_same_v<C, float> && math::needs_slow_power(a, b);
   }
   template <typename C>
-  C exact(C a, C b) const {
+  C slow_path(C a, C b) const {
     return std::pow(a, b);
   }
 };

@@ -9,8 +9,8 @@
 #include <limits>
 
 #include "attend.h"
+#include "cpu_dispatch.h"
 #include "kernel_status.h"
-#include "levels.h"
 #include "position_attention.h"
 #include "view.h"
 
@@ -165,11 +165,11 @@ Status CacheAttention::run(Workers* workers) {
 Status CacheAttention::run_position(int64_t batch, Workers* workers) const {
   const View keys = view_of(*call_.keys), values = view_of(*call_.values);
   const int64_t begin = batch * heads_ * depth_;
-  const int64_t place = batch * call_.keys->size(1) * key_heads_ * depth_;
+  const int64_t offset = batch * call_.keys->size(1) * key_heads_ * depth_;
   return attend_position(
       {.queries = reinterpret_cast<const float*>(view_of(*call_.query).at(begin)),
-       .keys = reinterpret_cast<const float*>(keys.at(place)),
-       .values = reinterpret_cast<const float*>(values.at(place)),
+       .keys = reinterpret_cast<const float*>(keys.at(offset)),
+       .values = reinterpret_cast<const float*>(values.at(offset)),
        .mask = call_.mask == nullptr ? nullptr : mask_.data(),
        .heads = heads_,
        .key_heads = key_heads_,
@@ -234,16 +234,16 @@ void CacheAttention::attend_to_all(const Attention& attention, int64_t batch, in
   const int64_t begin = (batch * call_.keys->size(1) * key_heads_ + key_head) * depth_;
   for (int64_t first = 0; first < end; first += kKeyBlock) {
     const int64_t count = std::min(kKeyBlock, end - first);
-    const int64_t place = begin + first * step;
+    const int64_t offset = begin + first * step;
     if (type_ == ScalarType::kFloat) {
-      attend(attention, reinterpret_cast<const float*>(keys.at(place)),
-             reinterpret_cast<const float*>(values.at(place)), step, first, count, state);
+      attend(attention, reinterpret_cast<const float*>(keys.at(offset)),
+             reinterpret_cast<const float*>(values.at(offset)), step, first, count, state);
       continue;
     }
     float* other = converted + kKeyBlock * depth_;
     for (int64_t j = 0; j < count; ++j) {
-      load<float>(type_, keys.at(place + j * step), 1, depth_, converted + j * depth_);
-      load<float>(type_, values.at(place + j * step), 1, depth_, other + j * depth_);
+      load<float>(type_, keys.at(offset + j * step), 1, depth_, converted + j * depth_);
+      load<float>(type_, values.at(offset + j * step), 1, depth_, other + j * depth_);
     }
     attend(attention, converted, other, depth_, first, count, state);
   }

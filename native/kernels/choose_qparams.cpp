@@ -4,7 +4,7 @@
 #include <limits>
 #include <string_view>
 
-#include "levels.h"
+#include "cpu_dispatch.h"
 #include "quantization.h"
 
 namespace edgewise {

@@ -241,13 +241,13 @@ Status convolve_transposed(const Geometry& g, const C* image, const Dims& in_str
 template <typename C>
 Status convolve(const Geometry& geometry, const View& input, const View& weight, const Tensor* bias,
                 int64_t groups, const View& out) {
-  // A transpose that leaves no gaps is a convolution with the kernel turned round.
+  // A transpose that leaves no gaps is a convolution with the kernel flipped.
   Geometry g = geometry;
-  const bool turned = g.transposed && g.stride == Triple{1, 1, 1};
-  for (size_t dim = 0; turned && dim < 3; ++dim) {
+  const bool flipped = g.transposed && g.stride == Triple{1, 1, 1};
+  for (size_t dim = 0; flipped && dim < 3; ++dim) {
     g.padding[dim] = g.dilation[dim] * (g.kernel[dim] - 1) - g.padding[dim];
   }
-  if (turned) g.transposed = false;
+  if (flipped) g.transposed = false;
   const int64_t in_channels = input.sizes[1] / groups, out_channels = out.sizes[1] / groups;
   ComputeInput<C> x, b;
   ComputeOutput<C> y;
@@ -257,7 +257,7 @@ Status convolve(const Geometry& geometry, const View& input, const View& weight,
   for (int64_t group = 0; group < groups; ++group) {
     // [output channels, input channels, taps], row-major.
     View part = weight.narrow(0, group * weight.sizes[0] / groups, weight.sizes[0] / groups);
-    if (turned) {
+    if (flipped) {
       std::swap(part.sizes[0], part.sizes[1]);
       std::swap(part.strides[0], part.strides[1]);
       for (size_t dim = 2; dim < part.sizes.size(); ++dim) {

@@ -1,15 +1,15 @@
 // The gradients of a convolution: of its input, its weight and its bias.
+#include "array_reductions.h"
 #include "convolution.h"
 #include "gemm.h"
-#include "lanes.h"
 
 namespace edgewise {
 inline namespace EDGEWISE_TARGET {
 namespace {
 
-// The gradient of the input is the convolution's transpose of the gradient, and the other
-// way round.
-Geometry turned(const Geometry& g) {
+// The gradient of a convolution's input is the transposed convolution of the gradient, and the
+// reverse.
+Geometry transpose_of(const Geometry& g) {
   Geometry result = g;
   result.transposed = !g.transposed;
   std::swap(result.in, result.out);
@@ -17,8 +17,8 @@ Geometry turned(const Geometry& g) {
 }
 
 // The gradient of the weight: each is a sum of products over positions, of the gradient with
-// what the tap has read there. Row-major operands; of a transpose gradient and input change
-// places.
+// what the tap has read there. Row-major operands; of a transposed convolution, gradient and input
+// are swapped.
 template <typename C>
 Status weight_gradient(const Geometry& g, int64_t groups, int64_t batches, int64_t rows,
                        int64_t channels, const C* by_position, const C* image, C* result) {
@@ -100,7 +100,7 @@ Status convolution_backward(KernelContext& context) {
   if (outs[0] && outs[0]->numel() > 0) {
     const Tensor* image = outs[0];
     EDGEWISE_TRY(with_floating_type(input->type(), [&](auto type) {
-      return convolve<decltype(type)>(turned(c.geometry),
+      return convolve<decltype(type)>(transpose_of(c.geometry),
                                       spatial_view(view_of(*gradient), c.spatial), view_of(*weight),
                                       nullptr, c.groups, spatial_view(view_of(*image), c.spatial));
     }));
@@ -117,8 +117,8 @@ Status convolution_backward(KernelContext& context) {
       std::fill_n(slope.data, outs[1]->numel(), C(0));
       // A transpose's taps read the gradient at the input's positions.
       const bool transposed = c.geometry.transposed;
-      EDGEWISE_TRY(weight_gradient(transposed ? turned(c.geometry) : c.geometry, c.groups, batches,
-                                   transposed ? input->size(1) : c.out_channels,
+      EDGEWISE_TRY(weight_gradient(transposed ? transpose_of(c.geometry) : c.geometry, c.groups,
+                                   batches, transposed ? input->size(1) : c.out_channels,
                                    transposed ? c.out_channels : input->size(1),
                                    transposed ? x.data : g.data, transposed ? g.data : x.data,
                                    slope.data));

@@ -2,8 +2,8 @@
 #include <string>
 #include <utility>
 
+#include "cpu_dispatch.h"
 #include "kernel_status.h"
-#include "levels.h"
 #include "view.h"
 
 namespace edgewise {

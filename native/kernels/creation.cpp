@@ -2,8 +2,8 @@
 #include <cmath>
 #include <string>
 
+#include "cpu_dispatch.h"
 #include "kernel_status.h"
-#include "levels.h"
 #include "view.h"
 
 namespace edgewise {

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "array_reductions.h"
 #include "compute_tensor.h"
-#include "lanes.h"
 #include "reduce.h"
 
 namespace edgewise {
@@ -74,7 +74,7 @@ constexpr int64_t kColumns = 16;
 // Turns `count` rows of `width` elements into columns: panel[element][row]. Those that are
 // missing are zeros.
 template <typename C>
-void turn_rows(const C* rows, int64_t count, int64_t width, C* panel) {
+void transpose_rows(const C* rows, int64_t count, int64_t width, C* panel) {
   for (int64_t k = 0; k < width; ++k, panel += kColumns) {
     for (int64_t j = 0; j < kColumns; ++j) panel[j] = j < count ? rows[j * width + k] : C(0);
   }
@@ -115,7 +115,7 @@ void near_distances(const C* a, const C* panel, int64_t width, C* result) {
   }
 }
 
-// Of any order.
+// Distances of any order p.
 template <typename C>
 [[gnu::noinline]] void distances(const C* a, const C* panel, int64_t width, int64_t count, double p,
                                  C* result) {
@@ -167,7 +167,7 @@ Status cdist(KernelContext& context) {
     for (int64_t matrix = 0; matrix < batch.product(); ++matrix) {
       for (int64_t first = 0; first < n; first += kColumns) {
         const int64_t count = std::min(kColumns, n - first);
-        turn_rows(y.data + (matrix * n + first) * width, count, width, panel.data());
+        transpose_rows(y.data + (matrix * n + first) * width, count, width, panel.data());
         for (int64_t row = matrix * m; row < (matrix + 1) * m; ++row) {
           distances(x.data + row * width, panel.data(), width, count, p, found);
           std::copy_n(found, count, result.data + row * n + first);
@@ -202,7 +202,7 @@ Status pdist(KernelContext& context) {
     alignas(64) C found[kColumns];
     for (int64_t first = 0; first < n; first += kColumns) {
       const int64_t last = std::min(first + kColumns, n);
-      turn_rows(x.data + first * width, last - first, width, panel.data());
+      transpose_rows(x.data + first * width, last - first, width, panel.data());
       for (int64_t i = 0; i + 1 < last; ++i) {
         distances(x.data + i * width, panel.data(), width, last - first, p, found);
         // Row i's distances to i + 1, i + 2, ... follow those of the rows before it.

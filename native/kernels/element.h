@@ -103,7 +103,7 @@ void load(ScalarType type, const std::byte* source, int64_t stride, int64_t coun
 template <typename C>
 void store(ScalarType type, const C* source, int64_t count, std::byte* target, int64_t stride);
 
-// Moves elements of `size` bytes, 1, 2, 4 or 8, from or to places `stride` elements apart; those
+// Moves elements of `size` bytes, 1, 2, 4 or 8, from or to offsets `stride` elements apart; those
 // that are read may lie where the first is written.
 void gather(size_t size, const std::byte* source, int64_t stride, int64_t count, std::byte* target);
 void scatter(size_t size, const std::byte* source, int64_t count, std::byte* target,

@@ -5,7 +5,8 @@
 // result of bool if its rule is kBool. Only its loops are compiled for each operation and type;
 // the walk over operands is the same code for all. If an operation can fail it has a member
 // `const char* failure = nullptr` and sets it. If it is made for vectors of ordinary floating
-// operands, or of int32, `hard(a, ...)` tells the others, which go to `exact(a, ...)`.
+// operands, or of int32, `needs_slow_path(a, ...)` tells the others, which go to
+// `slow_path(a, ...)`.
 #pragma once
 
 #include <array>
@@ -102,8 +103,8 @@ concept Fails = requires(Op op) {
   op.failure;
 };
 template <typename Op>
-concept HasHard = requires {
-  &Op::template hard<double>;
+concept HasSlowPath = requires {
+  &Op::template needs_slow_path<double>;
 };
 template <typename Op>
 constexpr bool kIsTest = [] {
@@ -120,7 +121,7 @@ constexpr bool kIsTest = [] {
 #define EDGEWISE_FLATTEN [[gnu::flatten]]
 #endif
 
-template <typename Op, typename T, typename Places>
+template <typename Op, typename T, typename Indices>
 struct BlockOf;
 
 template <typename Op, typename T, size_t... K>
@@ -134,15 +135,16 @@ struct BlockOf<Op, T, std::index_sequence<K...>> {
     Op& held = *static_cast<Op*>(self);
     std::conditional_t<Fails<Op>, Op&, const Op> use = held;
     const std::array<const T*, sizeof...(K)> x{static_cast<const T*>(in[K])...};
-    if constexpr (HasHard<Op> && (std::is_floating_point_v<T> || std::is_same_v<T, int32_t>)) {
+    if constexpr (HasSlowPath<Op> && (std::is_floating_point_v<T> || std::is_same_v<T, int32_t>)) {
       constexpr int64_t kPart = 512;
       for (int64_t start = 0; start < count; start += kPart) {
         const int64_t end = std::min(count, start + kPart);
-        int32_t hard = 0;
-        for (int64_t i = start; i < end; ++i) hard |= held.hard(x[K][i]...) ? 1 : 0;
-        if (hard != 0) {
+        int32_t slow = 0;
+        for (int64_t i = start; i < end; ++i) slow |= held.needs_slow_path(x[K][i]...) ? 1 : 0;
+        if (slow != 0) {
           for (int64_t i = start; i < end; ++i) {
-            result[i] = held.hard(x[K][i]...) ? held.exact(x[K][i]...) : use(x[K][i]...);
+            result[i] =
+                held.needs_slow_path(x[K][i]...) ? held.slow_path(x[K][i]...) : use(x[K][i]...);
           }
         } else {
           apply(use, {x[K] + start...}, result + start, (end - start) & ~(kLoopStep - 1));
@@ -196,29 +198,29 @@ void run_on_bits(void* self, const void* const* in, void* out, int64_t count) {
 
 template <typename Op, size_t N>
 BlockLoop loop_of(ScalarType type) {
-  using Places = std::make_index_sequence<N>;
+  using Indices = std::make_index_sequence<N>;
   switch (type) {
     case ScalarType::kDouble:
-      if constexpr (!IntegralOnly<Op>) return BlockOf<Op, double, Places>::run;
+      if constexpr (!IntegralOnly<Op>) return BlockOf<Op, double, Indices>::run;
       break;
     case ScalarType::kFloat:
-      if constexpr (!IntegralOnly<Op> && !InDouble<Op>) return BlockOf<Op, float, Places>::run;
+      if constexpr (!IntegralOnly<Op> && !InDouble<Op>) return BlockOf<Op, float, Indices>::run;
       break;
     case ScalarType::kLong:
-      if constexpr (!FloatingOnly<Op>) return BlockOf<Op, int64_t, Places>::run;
+      if constexpr (!FloatingOnly<Op>) return BlockOf<Op, int64_t, Indices>::run;
       break;
     case ScalarType::kInt:
-      if constexpr (Narrow<Op> || Short<Op>) return BlockOf<Op, int32_t, Places>::run;
+      if constexpr (Narrow<Op> || Short<Op>) return BlockOf<Op, int32_t, Indices>::run;
       break;
     case ScalarType::kShort:
-      if constexpr (Narrow<Op>) return BlockOf<Op, int16_t, Places>::run;
+      if constexpr (Narrow<Op>) return BlockOf<Op, int16_t, Indices>::run;
       break;
     case ScalarType::kChar:
-      if constexpr (Narrow<Op> && !Signless<Op>) return BlockOf<Op, int8_t, Places>::run;
+      if constexpr (Narrow<Op> && !Signless<Op>) return BlockOf<Op, int8_t, Indices>::run;
       [[fallthrough]];
     case ScalarType::kByte:
     case ScalarType::kBool:
-      if constexpr (Narrow<Op>) return BlockOf<Op, uint8_t, Places>::run;
+      if constexpr (Narrow<Op>) return BlockOf<Op, uint8_t, Indices>::run;
       break;
     case ScalarType::kHalf:
     case ScalarType::kBFloat16:

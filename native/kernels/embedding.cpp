@@ -142,7 +142,7 @@ Status embedding_bag(KernelContext& context) {
   Tensor* out = output(context, 9);
   Tensor* bag_of = output(context, 10);
   Tensor* bag_sizes = output(context, 11);
-  Tensor* places = output(context, 12);
+  Tensor* bag_details = output(context, 12);
   if (!context.ok()) return context.status();
   EDGEWISE_RETURN_IF_ERROR(check_table(context, weight, out));
   EDGEWISE_RETURN_IF_ERROR(check_floating(context, weight));
@@ -151,7 +151,7 @@ Status embedding_bag(KernelContext& context) {
       mode >= kSum && mode <= kMax && indices->rank() == 1 && offsets->rank() == 1 && given >= 0 &&
       (!weights ||
        (mode == kSum && weights->numel() == indices->numel() && is_computable(weights->type())));
-  for (const Tensor* other : {bag_of, bag_sizes, places}) {
+  for (const Tensor* other : {bag_of, bag_sizes, bag_details}) {
     fits = fits && is_integral(other->type());
   }
   if (!fits) {
@@ -219,9 +219,10 @@ Status embedding_bag(KernelContext& context) {
   };
   EDGEWISE_TRY(give(bag_of, owners.data(), Dims(std::array{rows.count()})));
   EDGEWISE_TRY(give(bag_sizes, counts.data(), Dims(std::array{given})));
-  const bool has_places = mode == kMax;
-  return finish(context, has_places ? give(places, maxima.data(), Dims(std::array{given, width}))
-                                    : give(places, counts.data(), Dims(std::array{given})));
+  const bool has_maxima = mode == kMax;
+  return finish(context, has_maxima
+                             ? give(bag_details, maxima.data(), Dims(std::array{given, width}))
+                             : give(bag_details, counts.data(), Dims(std::array{given})));
 }
 
 constexpr KernelEntry kKernels[] = {

@@ -3,8 +3,8 @@
 #include <limits>
 #include <numbers>
 
+#include "cpu_dispatch.h"
 #include "elementwise.h"
-#include "levels.h"
 
 namespace edgewise {
 inline namespace EDGEWISE_TARGET {

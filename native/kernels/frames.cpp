@@ -2,7 +2,7 @@
 // columns and back: im2col, col2im.
 #include <cstring>
 
-#include "levels.h"
+#include "cpu_dispatch.h"
 #include "windows.h"
 
 namespace edgewise {
@@ -119,12 +119,12 @@ struct Patches {
     return {};
   }
 
-  // Calls f(row of the columns, place in it, image row, image column, n) for runs inside the
-  // image: the n places are neighbours, their image columns stride[2] apart.
+  // Calls f(row of the columns, position in it, image row, image column, n) for runs inside the
+  // image: the n positions are neighbours, their image columns stride[2] apart.
   template <typename F>
   void each(F&& f) const {
     for (int64_t i = 0; i < kernel[1] * kernel[2]; ++i) {
-      const int64_t w = i % kernel[2] * dilation[2] - padding[2];  // of the first place
+      const int64_t w = i % kernel[2] * dilation[2] - padding[2];  // of the first position
       const int64_t begin = w < 0 ? (-w - 1) / stride[2] + 1 : 0;
       const int64_t end = w < size[2] ? std::min(count[2], (size[2] - 1 - w) / stride[2] + 1) : 0;
       if (begin >= end) continue;
@@ -137,7 +137,7 @@ struct Patches {
   }
 };
 
-// [N, rows, places] of columns, N of 1 where there is none.
+// [N, rows, positions] of columns, N of 1 where there is none.
 View columns_view(View view) {
   if (view.sizes.size() == 2) {
     view.sizes.insert(0, 1);
@@ -197,7 +197,7 @@ Status col2im(KernelContext& context) {
       self->size(rank - 2) % taps != 0 ||
       self->size(rank - 1) != patches.count[1] * patches.count[2]) {
     return context.fail(Code::kInvalidArgument,
-                        "takes [N, C * kernel, places] and an output of its type; got %s",
+                        "takes [N, C * kernel, positions] and an output of its type; got %s",
                         self->describe().c_str());
   }
   Dims sizes;

@@ -1,4 +1,4 @@
-// Images read at places that a grid gives, in two and three dimensions.
+// Images read at positions that a grid gives, in two and three dimensions.
 #include <cmath>
 
 #include "windows.h"
@@ -41,9 +41,9 @@ C settle(C x, int64_t size, const Rules& rules) {
 }
 
 template <typename C>
-Taps<C> taps_at(C place, int64_t size, const Rules& rules) {
+Taps<C> taps_at(C position, int64_t size, const Rules& rules) {
   const C n = static_cast<C>(size);
-  C x = rules.align_corners ? (place + 1) / 2 * (n - 1) : ((place + 1) * n - 1) / 2;
+  C x = rules.align_corners ? (position + 1) / 2 * (n - 1) : ((position + 1) * n - 1) / 2;
   Taps<C> taps;
   const auto add = [&](C at, C weight) {
     const bool inside = at >= 0 && at < n;
@@ -69,16 +69,16 @@ Taps<C> taps_at(C place, int64_t size, const Rules& rules) {
   return taps;
 }
 
-// What the pixel at a place reads of a plane; returns how many elements.
+// What the pixel at a position reads of a plane; returns how many elements.
 template <typename C>
-int64_t find_taps(const C* place, const ComputeInput<C>& image, size_t spatial, const Rules& rules,
-                  int64_t* offsets, C* weights) {
+int64_t find_taps(const C* position, const ComputeInput<C>& image, size_t spatial,
+                  const Rules& rules, int64_t* offsets, C* weights) {
   Taps<C> taps[3];
   for (size_t dim = 0; dim < 3; ++dim) {
     if (dim < 3 - spatial) {
       taps[dim].count = 1, taps[dim].index[0] = 0, taps[dim].weight[0] = 1;
     } else {
-      taps[dim] = taps_at(place[2 - dim], image.sizes[2 + dim], rules);
+      taps[dim] = taps_at(position[2 - dim], image.sizes[2 + dim], rules);
     }
   }
   int64_t count = 0;
@@ -98,13 +98,13 @@ int64_t find_taps(const C* place, const ComputeInput<C>& image, size_t spatial, 
 template <typename C>
 Status sample(const View& image, const View& grid, size_t spatial, const Rules& rules,
               const View& out) {
-  ComputeInput<C> x, places;
+  ComputeInput<C> x, positions;
   ComputeOutput<C> y;
   EDGEWISE_RETURN_IF_ERROR(x.read(image));
-  EDGEWISE_RETURN_IF_ERROR(places.read(grid, true));
+  EDGEWISE_RETURN_IF_ERROR(positions.read(grid, true));
   EDGEWISE_RETURN_IF_ERROR(y.prepare(out));
   const int64_t pixels = out.sizes[2] * out.sizes[3] * out.sizes[4];
-  // Every channel reads the same places: those of some pixels are found, then read channel by
+  // Every channel reads the same positions: those of some pixels are found, then read channel by
   // channel, which lie far apart.
   constexpr int64_t kPixels = 64, kMostTaps = 16;
   int64_t offsets[kPixels * kMostTaps], targets[kPixels], counts[kPixels];
@@ -116,7 +116,7 @@ Status sample(const View& image, const View& grid, size_t spatial, const Rules& 
       for (int64_t i = 0; i < block; ++i) {
         const int64_t p = first + i, width = out.sizes[4], height = out.sizes[3];
         targets[i] = pixel_offset(y.strides, p / (height * width), p / width % height, p % width);
-        const C* at = places.data + (n * pixels + p) * static_cast<int64_t>(spatial);  // x, y, z
+        const C* at = positions.data + (n * pixels + p) * static_cast<int64_t>(spatial);  // x, y, z
         const int64_t before = held;
         held += find_taps(at, x, spatial, rules, offsets + held, weights + held);
         counts[i] = held - before;

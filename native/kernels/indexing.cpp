@@ -2,9 +2,9 @@
 #include <cstring>
 #include <string>
 
+#include "cpu_dispatch.h"
 #include "indices.h"
 #include "kernel_status.h"
-#include "levels.h"
 #include "view.h"
 
 namespace edgewise {

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "cpu_dispatch.h"
 #include "kernel_status.h"
-#include "levels.h"
 #include "view.h"
 
 namespace edgewise {
@@ -50,12 +50,12 @@ Status cat(KernelContext& context) {
   const size_t along = static_cast<size_t>(dim);
   sizes[along] = total;
   EDGEWISE_TRY(out->resize(sizes));
-  int64_t place = 0;
+  int64_t start = 0;
   for (const Tensor* tensor : tensors) {
     if (is_skipped(*tensor)) continue;
     const int64_t size = tensor->size(along);
-    EDGEWISE_TRY(assign(view_of(*out).narrow(along, place, size), view_of(*tensor)));
-    place += size;
+    EDGEWISE_TRY(assign(view_of(*out).narrow(along, start, size), view_of(*tensor)));
+    start += size;
   }
   return context.status();
 }
@@ -128,10 +128,10 @@ Status split(KernelContext& context, const Tensor* self, int64_t dim,
                         static_cast<long long>(dim), self->describe().c_str(), outs.size(),
                         describe(sizes).c_str());
   }
-  int64_t place = 0;
+  int64_t start = 0;
   for (size_t i = 0; i < outs.size(); ++i) {
-    EDGEWISE_TRY(copy_to(outs[i], view.narrow(along, place, sizes[i])));
-    place += sizes[i];
+    EDGEWISE_TRY(copy_to(outs[i], view.narrow(along, start, sizes[i])));
+    start += sizes[i];
   }
   return context.status();
 }

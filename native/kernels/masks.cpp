@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "compute_tensor.h"
-#include "levels.h"
+#include "cpu_dispatch.h"
 
 namespace edgewise {
 inline namespace EDGEWISE_TARGET {

@@ -1,4 +1,4 @@
-// The largest elements of windows and where they are, and the gradient through those places.
+// The largest elements of windows and where they are, and the gradient through those positions.
 #include <limits>
 
 #include "windows.h"
@@ -8,16 +8,16 @@ inline namespace EDGEWISE_TARGET {
 namespace {
 
 template <typename C>
-Status largest(const Windows& windows, const View& from, const View& to, const View& places) {
+Status largest(const Windows& windows, const View& from, const View& to, const View& positions) {
   ComputeInput<C> x;
   ComputeOutput<C> y;
   EDGEWISE_RETURN_IF_ERROR(x.read(from));
   EDGEWISE_RETURN_IF_ERROR(y.prepare(to));
-  auto* indices = reinterpret_cast<int64_t*>(places.data);
+  auto* indices = reinterpret_cast<int64_t*>(positions.data);
   for_planes(x.sizes, [&](int64_t n, int64_t c) {
     const C* plane = x.data + plane_offset(x.strides, n, c);
     C* result = y.data + plane_offset(y.strides, n, c);
-    int64_t* place = indices + plane_offset(places.strides, n, c);
+    int64_t* position = indices + plane_offset(positions.strides, n, c);
     const int64_t step = x.strides[4];
     windows.each(
         [&](const Span& ds, const Span& hs, const Span& ws, int64_t d, int64_t h, int64_t w) {
@@ -37,7 +37,7 @@ Status largest(const Windows& windows, const View& from, const View& to, const V
             }
           }
           result[pixel_offset(y.strides, d, h, w)] = best;
-          place[pixel_offset(places.strides, d, h, w)] = best_at;
+          position[pixel_offset(positions.strides, d, h, w)] = best_at;
         });
   });
   return y.finish();
@@ -88,11 +88,11 @@ Status adaptive(KernelContext& context) {
 }
 
 template <typename C>
-Status pass_back(const View& from, const View& places, const View& to) {
+Status pass_back(const View& from, const View& positions, const View& to) {
   ComputeInput<C> x;
   ComputeInput<int64_t> at;
   EDGEWISE_RETURN_IF_ERROR(x.read(from, true));
-  EDGEWISE_RETURN_IF_ERROR(at.read(places, true));
+  EDGEWISE_RETURN_IF_ERROR(at.read(positions, true));
   Scratch<C> gradient;
   EDGEWISE_RETURN_IF_ERROR(gradient.reserve(to.numel()));
   const Dims strides = contiguous_strides(to.sizes);

@@ -1,8 +1,8 @@
 // Layer and group normalization.
 #include <cmath>
 
+#include "array_reductions.h"
 #include "compute_tensor.h"
-#include "lanes.h"
 
 namespace edgewise {
 inline namespace EDGEWISE_TARGET {

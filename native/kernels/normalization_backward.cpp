@@ -8,7 +8,7 @@ inline namespace EDGEWISE_TARGET {
 namespace {
 
 // Rows of `n` elements are normalized. In groups, element k of row r has the weight
-// `channel(r, k)`, else that of its place.
+// `channel(r, k)`, else that of its position.
 struct Rows {
   int64_t count, n, channels;
   int64_t groups = 0;

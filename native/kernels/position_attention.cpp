@@ -15,11 +15,11 @@ constexpr int64_t kBlock = 32;
 static_assert(kBlock <= kKeyBlock);
 constexpr int64_t kMostTasks = 16;
 
-// Threads share the places of the cache, not the heads: each then reads one piece of memory from
+// Threads share the positions of the cache, not the heads: each then reads one piece of memory from
 // end to end, where the rows of one head lie far apart.
-class Places {
+class Positions {
  public:
-  explicit Places(const PositionAttention& attention)
+  explicit Positions(const PositionAttention& attention)
       : attention_(attention),
         per_task_(std::max((attention.filled + kMostTasks - 1) / kMostTasks, kBlock)),
         tasks_((attention.filled + per_task_ - 1) / per_task_) {}
@@ -101,11 +101,11 @@ class Places {
 }  // namespace
 
 Status attend_position(const PositionAttention& attention, Workers* workers) {
-  Places places(attention);
-  EDGEWISE_RETURN_IF_ERROR(places.reserve());
-  for_each(workers, static_cast<size_t>(places.tasks()),
-           [&](size_t task) { places.run_task(static_cast<int64_t>(task)); });
-  places.join();
+  Positions positions(attention);
+  EDGEWISE_RETURN_IF_ERROR(positions.reserve());
+  for_each(workers, static_cast<size_t>(positions.tasks()),
+           [&](size_t task) { positions.run_task(static_cast<int64_t>(task)); });
+  positions.join();
   return {};
 }
 

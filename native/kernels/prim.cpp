@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "cpu_dispatch.h"
 #include "kernel_status.h"
-#include "levels.h"
 #include "view.h"
 
 namespace edgewise {
@@ -18,7 +18,7 @@ void set(Value* value, int64_t number) { value->variant() = number; }
 void set(Value* value, double number) { value->variant() = number; }
 void set(Value* value, bool truth) { value->variant() = truth; }
 
-// A tensor's place in the table is not given to a number.
+// A tensor's slot in the table is not given to a number.
 Value* result_of(KernelContext& context, size_t index) {
   Value* value = context.value(index);
   if (value &&

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "compute_tensor.h"
-#include "levels.h"
+#include "cpu_dispatch.h"
 
 namespace edgewise {
 inline namespace EDGEWISE_TARGET {
@@ -30,7 +30,7 @@ class Random {
     const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform()));
     return radius * std::cos(6.283185307179586477 * uniform());
   }
-  // In [0, n).
+  // A uniform integer in [0, n).
   uint64_t below(uint64_t n) { return high_half(bits(), n); }
 
  private:

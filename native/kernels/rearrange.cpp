@@ -1,8 +1,8 @@
 // Triangles, diagonals, sliding windows, pixels to channels and back.
 #include <algorithm>
 
+#include "cpu_dispatch.h"
 #include "kernel_status.h"
-#include "levels.h"
 #include "rows.h"
 #include "view.h"
 

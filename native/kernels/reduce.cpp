@@ -115,8 +115,8 @@ struct Walker {
       const int64_t most = direct ? n : kReductionBlock;
       for (int64_t start = 0; start < n; start += most) {
         const int64_t part = std::min(most, n - start);
-        const int64_t place = base + inner[0] + start * steps[0];
-        loops.row(state, elements_at(plan.input, place, steps[0], part, loops.read, blocks[0]),
+        const int64_t offset = base + inner[0] + start * steps[0];
+        loops.row(state, elements_at(plan.input, offset, steps[0], part, loops.read, blocks[0]),
                   part);
       }
     });
@@ -158,10 +158,10 @@ Status plan_reduction(const Tensor& self, std::span<const int64_t> dims, bool ke
     if (!goes || keepdim) shape.push(goes ? 1 : plan.input.sizes[dim]);
   }
   EDGEWISE_RETURN_IF_ERROR(out->resize(shape));
-  for (size_t dim = 0, place = 0; dim < self.rank(); ++dim) {
+  for (size_t dim = 0, out_dim = 0; dim < self.rank(); ++dim) {
     const bool goes = reduced & (1u << dim);
-    if (!goes) plan.out_strides.push(out->strides()[place]);
-    if (!goes || keepdim) ++place;
+    if (!goes) plan.out_strides.push(out->strides()[out_dim]);
+    if (!goes || keepdim) ++out_dim;
   }
   return {};
 }

@@ -3,7 +3,7 @@
 #include <limits>
 #include <string>
 
-#include "lanes.h"
+#include "array_reductions.h"
 #include "reduce.h"
 
 namespace edgewise {

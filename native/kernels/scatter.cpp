@@ -100,11 +100,11 @@ Status check_same_type(KernelContext& context, const Tensor* a, const Tensor* b)
 template <typename Unit, bool kToIndexed>
 void move(void* indexed, void* other, const Pairs& pairs) {
   auto *a = static_cast<Unit*>(indexed), *b = static_cast<Unit*>(other);
-  pairs.each([a, b](int64_t place, int64_t from) {
+  pairs.each([a, b](int64_t to, int64_t from) {
     if constexpr (kToIndexed) {
-      a[place] = b[from];
+      a[to] = b[from];
     } else {
-      b[from] = a[place];
+      b[from] = a[to];
     }
   });
 }
@@ -250,7 +250,7 @@ Status join_elements(Join join, bool include_self, const Tensor& self, const Ten
   return assign(view_of(*out), held);
 }
 
-// `value`, if given, is written in place of `source`.
+// `value`, if given, is written instead of `source`.
 Status scatter(KernelContext& context, const Tensor* source, const Scalar* value, Join join,
                bool include_self, Tensor* out) {
   const Tensor* self = context.tensor(0);

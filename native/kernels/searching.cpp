@@ -1,9 +1,9 @@
-// Places in sorted sequences: searchsorted, bucketize.
+// Positions in sorted sequences: searchsorted, bucketize.
 #include <string_view>
 
 #include "compute_tensor.h"
+#include "cpu_dispatch.h"
 #include "indices.h"
-#include "levels.h"
 
 namespace edgewise {
 inline namespace EDGEWISE_TARGET {
@@ -16,7 +16,7 @@ struct Search {
   bool right = false;
 };
 
-// The first place whose boundary is not less than `value` (right: is more). NaN is the most.
+// The first index whose boundary is not less than `value` (right: is more). NaN is the most.
 template <typename C, typename At>
 int64_t find(C value, int64_t n, bool right, At&& at) {
   int64_t low = 0;
@@ -58,14 +58,14 @@ Status run(KernelContext& context, const Search& search, Tensor* out) {
   return with_compute_type(promote(b.type, v.type), [&](auto c) -> Status {
     using C = decltype(c);
     ComputeInput<C> boundaries, values;
-    ComputeOutput<int64_t> places;
+    ComputeOutput<int64_t> indices;
     EDGEWISE_TRY(values.read(v, true));
-    EDGEWISE_TRY(places.prepare(view_of(*out), true));
+    EDGEWISE_TRY(indices.prepare(view_of(*out), true));
     const int64_t row = rank == 1 ? v.numel() : v.sizes[rank - 1];
     const auto find_all = [&](auto&& boundary) {
       for (int64_t i = 0; i < v.numel(); ++i) {
         const int64_t begin = rank == 1 ? 0 : i / row * n;
-        places.data[i] = find<C>(values.data[i], n, search.right, [&](int64_t k) {
+        indices.data[i] = find<C>(values.data[i], n, search.right, [&](int64_t k) {
           return boundary(begin + (search.sorter ? order[begin + k] : k));
         });
       }
@@ -76,7 +76,7 @@ Status run(KernelContext& context, const Search& search, Tensor* out) {
       EDGEWISE_TRY(boundaries.read(b, true));
       find_all([&](int64_t k) { return boundaries.data[k]; });
     }
-    return finish(context, places.finish());
+    return finish(context, indices.finish());
   });
 }
 

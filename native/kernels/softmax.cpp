@@ -2,8 +2,8 @@
 #include <cmath>
 #include <limits>
 
+#include "array_reductions.h"
 #include "compute_tensor.h"
-#include "lanes.h"
 #include "rows.h"
 #include "vector_math.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "levels.h"
+#include "cpu_dispatch.h"
 #include "rows.h"
 
 namespace edgewise {
@@ -61,14 +61,14 @@ Item* radix_sort(Item* items, Item* spare, int64_t n, int first, int last, Order
 // A counting sort goes through its 256 counts for every byte of the key.
 bool by_radix(int64_t n, int64_t k, int bytes) { return n >= 32 * bytes && k > n / 8; }
 
-// Brings item `at` of the order of `n` to its place, what is before it to the front. Once for each
+// Brings item `at` of the order of `n` to its index, what is before it to the front. Once for each
 // type of item: inlined it would be most of this file's code.
 template <typename Item>
 [[gnu::noinline]] void select(Item* items, int64_t at, int64_t n) {
   std::nth_element(items, items + at, items + n);
 }
 
-// Sorts the first `k` of `n` keys of up to 32 bits: key in the upper half, place in the lower.
+// Sorts the first `k` of `n` keys of up to 32 bits: key in the upper half, index in the lower.
 [[gnu::noinline]] const uint64_t* sort_items(uint64_t* items, uint64_t* spare, int64_t n, int64_t k,
                                              int bytes) {
   if (by_radix(n, k, bytes)) {
@@ -123,11 +123,11 @@ Status order_rows(KernelContext& context, const View& source, size_t along, int6
     load<C>(source.type, firsts[1], source.strides[along], n, row.data());
     for (int64_t i = 0; i < n; ++i) {
       const auto key = key_of(row[i]);
-      const auto place = static_cast<uint64_t>(i);
+      const auto index = static_cast<uint64_t>(i);
       if constexpr (kNarrow)
-        items[i] = static_cast<uint64_t>(key) << 32 | place;
+        items[i] = static_cast<uint64_t>(key) << 32 | index;
       else
-        items[i] = {key, place};
+        items[i] = {key, index};
     }
     const Item* ordered = items.data();
     if (pick == Pick::kFirst) {
@@ -240,9 +240,9 @@ Status median_rows(KernelContext& context, Pick pick, const View& source, size_t
   source.strides = Dims();
   source.sizes.push(self->numel());
   source.strides.push(1);
-  int64_t place = 0;
+  int64_t index = 0;
   View indices = values;
-  indices.data = reinterpret_cast<std::byte*>(&place);
+  indices.data = reinterpret_cast<std::byte*>(&index);
   indices.type = ScalarType::kLong;
   return median_rows(context, pick, source, 0, values, indices);
 }

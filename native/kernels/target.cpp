@@ -1,6 +1,6 @@
 #include "target.h"
 
-#include "levels.h"
+#include "cpu_dispatch.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <vector>
 
+#include "cpu_dispatch.h"
 #include "kernel_status.h"
-#include "levels.h"
 #include "view.h"
 
 namespace edgewise {
@@ -65,7 +65,7 @@ Status constant_pad_nd(KernelContext& context) {
   }
   View source = view_of(*self);
   std::vector<int64_t> wanted(self->sizes().begin(), self->sizes().end());
-  std::vector<int64_t> place(wanted.size(), 0);
+  std::vector<int64_t> start(wanted.size(), 0);
   for (size_t i = 0; i < pad.size() / 2; ++i) {
     const size_t dim = wanted.size() - 1 - i;
     const int64_t before = pad[2 * i], after = pad[2 * i + 1];
@@ -79,7 +79,7 @@ Status constant_pad_nd(KernelContext& context) {
     int64_t count = source.sizes[dim] - first;
     if (after < 0) count += std::max(after, -count);
     source = source.narrow(dim, first, count);
-    place[dim] = std::max<int64_t>(before, 0);
+    start[dim] = std::max<int64_t>(before, 0);
   }
   Dims sizes;
   EDGEWISE_TRY(to_sizes(wanted, sizes));
@@ -87,8 +87,8 @@ Status constant_pad_nd(KernelContext& context) {
   EDGEWISE_TRY(fill(view_of(*out), value));
   View target = view_of(*out);
   if (source.numel() == 0) return context.status();
-  for (size_t dim = 0; dim < place.size(); ++dim) {
-    target = target.narrow(dim, place[dim], source.sizes[dim]);
+  for (size_t dim = 0; dim < start.size(); ++dim) {
+    target = target.narrow(dim, start[dim], source.sizes[dim]);
   }
   return finish(context, assign(target, source));
 }
@@ -107,11 +107,11 @@ Status roll_flat(KernelContext& context, const Tensor* self, int64_t shift, Tens
   line.data = memory.data();
   line.strides = contiguous_strides(line.sizes);
   EDGEWISE_TRY(assign(line, source));
-  View turned = line;
-  turned.move(count);
-  std::memcpy(turned.at(by), line.data, static_cast<size_t>((count - by) * size));
-  std::memcpy(turned.data, line.at(count - by), static_cast<size_t>(by * size));
-  return finish(context, assign(view_of(*out), turned));
+  View rolled = line;
+  rolled.move(count);
+  std::memcpy(rolled.at(by), line.data, static_cast<size_t>((count - by) * size));
+  std::memcpy(rolled.data, line.at(count - by), static_cast<size_t>(by * size));
+  return finish(context, assign(view_of(*out), rolled));
 }
 
 Status roll(KernelContext& context) {

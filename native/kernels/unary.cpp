@@ -46,33 +46,33 @@ struct Lgamma {
   }
 };
 
-// None is.
-constexpr bool never_hard(double) { return false; }
-// The same by functions for doubles that become vector instructions; `hard` arguments go to
-// the standard library.
-#define EDGEWISE_VECTOR(Name, function, is_hard)                                  \
-  struct Name {                                                                   \
-    static constexpr ResultRule kRule = ResultRule::kFloating;                    \
-    static constexpr bool kFloatingOnly = true;                                   \
-    static constexpr bool kInDouble = true;                                       \
-    static constexpr size_t kWide = sizeof(double);                               \
-    template <typename C>                                                         \
-    C operator()(C x) const {                                                     \
-      return math::function(x);                                                   \
-    }                                                                             \
-    template <typename C>                                                         \
-    requires(&is_hard != &never_hard) bool hard(C x) const { return is_hard(x); } \
-    template <typename C>                                                         \
-    C exact(C x) const {                                                          \
-      return std::function(x);                                                    \
-    }                                                                             \
+// For functions that have no slow path.
+constexpr bool never_slow(double) { return false; }
+// The same by functions for doubles that become vector instructions; arguments of the slow path go
+// to the standard library.
+#define EDGEWISE_VECTOR(Name, function, needs_slow)                                                \
+  struct Name {                                                                                    \
+    static constexpr ResultRule kRule = ResultRule::kFloating;                                     \
+    static constexpr bool kFloatingOnly = true;                                                    \
+    static constexpr bool kInDouble = true;                                                        \
+    static constexpr size_t kWide = sizeof(double);                                                \
+    template <typename C>                                                                          \
+    C operator()(C x) const {                                                                      \
+      return math::function(x);                                                                    \
+    }                                                                                              \
+    template <typename C>                                                                          \
+    requires(&needs_slow != &never_slow) bool needs_slow_path(C x) const { return needs_slow(x); } \
+    template <typename C>                                                                          \
+    C slow_path(C x) const {                                                                       \
+      return std::function(x);                                                                     \
+    }                                                                                              \
   };
-EDGEWISE_VECTOR(Acosh, acosh, math::hard_square)
-EDGEWISE_VECTOR(Asinh, asinh, math::hard_square)
-EDGEWISE_VECTOR(Atanh, atanh, never_hard)
-EDGEWISE_VECTOR(Cosh, cosh, math::hard_hyperbolic)
-EDGEWISE_VECTOR(Expm1, expm1, math::hard_expm1)
-EDGEWISE_VECTOR(Sinh, sinh, math::hard_hyperbolic)
+EDGEWISE_VECTOR(Acosh, acosh, math::needs_slow_square)
+EDGEWISE_VECTOR(Asinh, asinh, math::needs_slow_square)
+EDGEWISE_VECTOR(Atanh, atanh, never_slow)
+EDGEWISE_VECTOR(Cosh, cosh, math::needs_slow_hyperbolic)
+EDGEWISE_VECTOR(Expm1, expm1, math::needs_slow_expm1)
+EDGEWISE_VECTOR(Sinh, sinh, math::needs_slow_hyperbolic)
 #undef EDGEWISE_VECTOR
 
 #define EDGEWISE_ANGLE(Name, function)                         \
@@ -84,11 +84,11 @@ EDGEWISE_VECTOR(Sinh, sinh, math::hard_hyperbolic)
       return math::function(x);                                \
     }                                                          \
     template <typename C>                                      \
-    bool hard(C x) const {                                     \
-      return math::hard_angle(x);                              \
+    bool needs_slow_path(C x) const {                          \
+      return math::needs_slow_angle(x);                        \
     }                                                          \
     template <typename C>                                      \
-    C exact(C x) const {                                       \
+    C slow_path(C x) const {                                   \
       return std::function(x);                                 \
     }                                                          \
   };
@@ -97,7 +97,7 @@ EDGEWISE_ANGLE(Sin, sin)
 EDGEWISE_ANGLE(Tan, tan)
 #undef EDGEWISE_ANGLE
 
-// The type stays.
+// The result's type is the operand's.
 #define EDGEWISE_SAME_TYPE(Name, floating, whole)              \
   struct Name {                                                \
     static constexpr ResultRule kRule = ResultRule::kPromoted; \
@@ -150,7 +150,7 @@ Status rounding(KernelContext& context) {
   return finish(context, copy_to(out, view_of(*self)));
 }
 
-// Integers are neither.
+// isinf and isnan: false for integers.
 #define EDGEWISE_TEST(Name, floating)                      \
   struct Name {                                            \
     static constexpr ResultRule kRule = ResultRule::kBool; \
@@ -194,7 +194,7 @@ struct BitNot {
   }
 };
 
-// Bools are negated, not turned over bit by bit.
+// Bools are negated, not inverted bit by bit.
 Status bitwise_not(KernelContext& context) {
   const Operand a = tensor_operand(context, 0);
   Tensor* out = elementwise_output(context, 1);

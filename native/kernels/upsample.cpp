@@ -48,14 +48,14 @@ struct Taps {
       C* w = weight.data() + i * most;
       const C x = static_cast<C>(i);
       const auto clamped = [in](int64_t k) { return std::clamp<int64_t>(k, 0, in - 1); };
-      const C place = align ? scale * x : scale * (x + C(0.5)) - C(0.5);
+      const C position = align ? scale * x : scale * (x + C(0.5)) - C(0.5);
       switch (kind) {
         case Kind::kNearest:
           at[0] = clamped(convert<int64_t>(std::floor(x * scale)));
           w[0] = 1;
           break;
         case Kind::kLinear: {
-          const C from = std::max(place, C(0));
+          const C from = std::max(position, C(0));
           const int64_t first = clamped(convert<int64_t>(from));
           at[0] = first;
           at[1] = clamped(first + 1);
@@ -64,7 +64,7 @@ struct Taps {
           break;
         }
         case Kind::kCubic: {
-          const C whole = std::floor(place), t = place - whole, a = C(-0.75);
+          const C whole = std::floor(position), t = position - whole, a = C(-0.75);
           const int64_t first = std::clamp<int64_t>(convert<int64_t>(whole), -4, in + 4);
           const auto near = [a](C d) { return ((a + 2) * d - (a + 3)) * d * d + 1; };
           const auto far = [a](C d) { return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a; };

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "lanes.h"
+#include "array_reductions.h"
 #include "reduce.h"
 
 namespace edgewise {

@@ -3,7 +3,7 @@
 //
 // Those for double are right to a few units in the last place; those for float are computed
 // in double where that costs little, else in float to about two units. Arguments for which
-// a function is not made satisfy hard_*(), and are left to the standard library. NaN stays
+// a function is not made satisfy needs_slow_*(), and are left to the standard library. NaN stays
 // NaN, infinities and signed zeros come out as the standard library has them.
 #pragma once
 
@@ -78,7 +78,7 @@ EDGEWISE_INLINE double expm1(double x) {
   const double result = scale * parts.tail + (scale - 1.0);
   return x == 0 ? x : result;
 }
-EDGEWISE_INLINE bool hard_expm1(double x) { return x > 700.0; }
+EDGEWISE_INLINE bool needs_slow_expm1(double x) { return x > 700.0; }
 
 struct FloatExpParts {
   float tail;         // e^r - 1, where x = n ln 2 + r
@@ -210,7 +210,7 @@ struct Quadrant {
   double sin, cos;
   uint64_t q;
 };
-EDGEWISE_INLINE bool hard_angle(double x) { return !(std::abs(x) < 1e6); }
+EDGEWISE_INLINE bool needs_slow_angle(double x) { return !(std::abs(x) < 1e6); }
 EDGEWISE_INLINE Quadrant sin_cos(double x) {
   const double shifted = x * 0.63661977236758134 + kRoundDouble;
   const double n = shifted - kRoundDouble;
@@ -247,7 +247,7 @@ struct FloatQuadrant {
   float sin, cos;
   uint32_t q;
 };
-EDGEWISE_INLINE bool hard_angle(float x) { return !(std::abs(x) < 8192.0f); }
+EDGEWISE_INLINE bool needs_slow_angle(float x) { return !(std::abs(x) < 8192.0f); }
 EDGEWISE_INLINE FloatQuadrant sin_cos(float x) {
   const float shifted = x * 0.636619772f + kRoundFloat;
   const float n = shifted - kRoundFloat;
@@ -276,7 +276,7 @@ EDGEWISE_INLINE float tan(float x) {
 }
 
 // The angle of (x, y). Sums of very large arguments would overflow.
-EDGEWISE_INLINE bool hard_atan2(double y, double x) {
+EDGEWISE_INLINE bool needs_slow_atan2(double y, double x) {
   return !(std::abs(x) < 1e300) || !(std::abs(y) < 1e300);
 }
 EDGEWISE_INLINE double atan2(double y, double x) {
@@ -345,7 +345,7 @@ EDGEWISE_INLINE double cosh(double x) {
   const double e = exp(std::abs(x));
   return 0.5 * e + 0.5 / e;
 }
-EDGEWISE_INLINE bool hard_hyperbolic(double x) { return std::abs(x) > 700.0; }
+EDGEWISE_INLINE bool needs_slow_hyperbolic(double x) { return std::abs(x) > 700.0; }
 EDGEWISE_INLINE double tanh(double x) {
   double a = std::abs(x);
   a = a > 22.0 ? 22.0 : a;
@@ -367,7 +367,7 @@ EDGEWISE_INLINE double acosh(double x) {
   const double result = log1p(t + std::sqrt(t * (t + 2.0)));
   return x >= 1.0 ? result : std::numeric_limits<double>::quiet_NaN();
 }
-EDGEWISE_INLINE bool hard_square(double x) { return std::abs(x) > 1e150; }
+EDGEWISE_INLINE bool needs_slow_square(double x) { return std::abs(x) > 1e150; }
 EDGEWISE_INLINE double atanh(double x) {
   const double a = std::abs(x);
   return std::copysign(0.5 * log1p(2.0 * a / (1.0 - a)), x);
@@ -497,7 +497,7 @@ EDGEWISE_INLINE C gelu(C x) {
 }
 
 // For operands that were float: the logarithm has bits to spare.
-EDGEWISE_INLINE bool hard_power(double x, double y) {
+EDGEWISE_INLINE bool needs_slow_power(double x, double y) {
   return !(std::abs(x) <= std::numeric_limits<double>::max()) ||
          !(std::abs(y) <= std::numeric_limits<double>::max());
 }
@@ -517,7 +517,7 @@ EDGEWISE_INLINE double power(double x, double y) {
 
 // a - trunc(a / b) b, which doubles hold exactly where a and b were float and the quotient
 // is below 2^28.
-EDGEWISE_INLINE bool hard_fmod(double a, double b) {
+EDGEWISE_INLINE bool needs_slow_fmod(double a, double b) {
   return !(std::abs(a) < 0x1p28 * std::abs(b)) || std::isinf(b);
 }
 EDGEWISE_INLINE double fmod(double a, double b) {
@@ -530,7 +530,7 @@ EDGEWISE_INLINE double fmod(double a, double b) {
 // The same of any doubles whose quotient is below 2^52: the product is subtracted before it is
 // rounded, and the difference is a double. Where that takes a call, all are left to the library.
 #if EDGEWISE_LEVEL >= 3 || defined(__aarch64__)
-EDGEWISE_INLINE bool hard_exact_fmod(double a, double b) {
+EDGEWISE_INLINE bool needs_slow_exact_fmod(double a, double b) {
   return !(std::abs(a) < 0x1p52 * std::abs(b)) || std::isinf(b);
 }
 EDGEWISE_INLINE double exact_fmod(double a, double b) {
@@ -541,7 +541,7 @@ EDGEWISE_INLINE double exact_fmod(double a, double b) {
   return std::copysign(rest, a);
 }
 #else
-EDGEWISE_INLINE bool hard_exact_fmod(double, double b) { return b == 0; }
+EDGEWISE_INLINE bool needs_slow_exact_fmod(double, double b) { return b == 0; }
 EDGEWISE_INLINE double exact_fmod(double a, double b) { return std::fmod(a, b); }
 #endif
 

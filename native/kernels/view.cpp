@@ -1,6 +1,6 @@
 #include "view.h"
 
-#include "levels.h"
+#include "cpu_dispatch.h"
 
 #include <cstring>
 #include <string>
@@ -21,7 +21,7 @@ std::optional<size_t> unit_dim(const View& view) {
 
 #if EDGEWISE_LEVEL >= 3
 // Turns 8 by 8 units of 4 bytes, rows `from_step` and `to_step` apart.
-void turn_tile(const uint32_t* from, int64_t from_step, uint32_t* to, int64_t to_step) {
+void transpose_tile(const uint32_t* from, int64_t from_step, uint32_t* to, int64_t to_step) {
   __m256 r[8], pairs[8], fours[8];
   for (int k = 0; k < 8; ++k) {
     r[k] = _mm256_loadu_ps(reinterpret_cast<const float*>(from + k * from_step));
@@ -45,7 +45,7 @@ void turn_tile(const uint32_t* from, int64_t from_step, uint32_t* to, int64_t to
 }
 
 // 4 by 4 units of 8 bytes.
-void turn_tile(const uint64_t* from, int64_t from_step, uint64_t* to, int64_t to_step) {
+void transpose_tile(const uint64_t* from, int64_t from_step, uint64_t* to, int64_t to_step) {
   __m256i r[4], pairs[4];
   for (int k = 0; k < 4; ++k) {
     r[k] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + k * from_step));
@@ -80,7 +80,7 @@ __m128i interleave(__m128i a, __m128i b, bool high) {
 // Turns as many rows of 16 bytes as these hold units: the rows of one half are interleaved with
 // those of the other until each has a unit of every row.
 template <typename Unit>
-void turn_square(const Unit* from, int64_t from_step, Unit* to, int64_t to_step) {
+void transpose_square(const Unit* from, int64_t from_step, Unit* to, int64_t to_step) {
   constexpr int kSide = 16 / sizeof(Unit);
   __m128i rows[kSide], next[kSide];
 #pragma GCC unroll 16
@@ -104,10 +104,10 @@ void turn_square(const Unit* from, int64_t from_step, Unit* to, int64_t to_step)
 }
 #endif
 
-// Copies between views of which one is the other turned over, in tiles that are read and
+// Copies between views of which one is the other's transpose, in tiles that are read and
 // written along their rows. False if they are not.
 template <typename Unit>
-bool copy_turned(const View& target, const View& source) {
+bool copy_transposed(const View& target, const View& source) {
   constexpr int64_t kTile = 16;
   const auto to_dim = unit_dim(target), from_dim = unit_dim(source);
   if (!to_dim || !from_dim || *to_dim == *from_dim || source.strides[*to_dim] == 0) return false;
@@ -125,14 +125,14 @@ bool copy_turned(const View& target, const View& source) {
       for (int64_t r = 0; r < kTile; r += kSide) {
         for (int64_t c = 0; c < kTile; c += kSide) {
           const Unit* square = from + c * from_step + r;
-          Unit* turned = to + r * to_step + c;
+          Unit* transposed = to + r * to_step + c;
 #if EDGEWISE_LEVEL >= 3
           if constexpr (sizeof(Unit) >= 4) {
-            turn_tile(square, from_step, turned, to_step);
+            transpose_tile(square, from_step, transposed, to_step);
             continue;
           }
 #endif
-          turn_square(square, from_step, turned, to_step);
+          transpose_square(square, from_step, transposed, to_step);
         }
       }
       return;
@@ -168,7 +168,7 @@ bool copy_turned(const View& target, const View& source) {
 
 template <typename Unit>
 void copy_units(const View& target, const View& source) {
-  if (copy_turned<Unit>(target, source)) return;
+  if (copy_transposed<Unit>(target, source)) return;
   const Loop<2> loop(target.sizes, {&target.strides, &source.strides});
   auto* to = reinterpret_cast<Unit*>(target.data);
   const auto* from = reinterpret_cast<const Unit*>(source.data);

@@ -200,14 +200,14 @@ class Loop {
 
   // Keeps operand 0's larger strides outside; equal ones stay in order.
   void insert(int64_t size, const Offsets& steps) {
-    size_t place = rank_++;
-    while (place > 0 && magnitude(steps_[place - 1][0]) < magnitude(steps[0])) {
-      sizes_[place] = sizes_[place - 1];
-      steps_[place] = steps_[place - 1];
-      --place;
+    size_t at = rank_++;
+    while (at > 0 && magnitude(steps_[at - 1][0]) < magnitude(steps[0])) {
+      sizes_[at] = sizes_[at - 1];
+      steps_[at] = steps_[at - 1];
+      --at;
     }
-    sizes_[place] = size;
-    steps_[place] = steps;
+    sizes_[at] = size;
+    steps_[at] = steps;
   }
 
   void merge() {

@@ -224,6 +224,24 @@ void copy_dense(const ArrayView& from, std::span<const uint8_t> dim_order, void*
   });
 }
 
+Status store_array(nb::handle object, const std::string& where, Code code, Tensor* tensor) {
+  const ArrayView array = view_array(object, where);
+  if (array.type != tensor->type() || array.rank != tensor->rank()) {
+    return Status(code, where + " must be " + tensor->describe() + "; got " +
+                            std::string(to_string(array.type)) + " of rank " +
+                            std::to_string(array.rank));
+  }
+  if (Status status = tensor->resize(array.shape()); !status.ok()) {
+    return Status(code, where + " " + status.message());
+  }
+  if (tensor->data<void>() == nullptr && tensor->nbytes() > 0) {
+    return Status(code == Code::kBackend ? code : Code::kInvalidProgram,
+                  where + " must have memory; got none for " + tensor->describe());
+  }
+  copy_dense(array, tensor->dim_order(), tensor->data<void>());
+  return Status::ok_status();
+}
+
 void fill_from_dense(const ArrayView& to, std::span<const uint8_t> dim_order, const void* from) {
   const size_t item = element_size(to.type);
   for_each_row(to, dim_order, [&](int64_t strided, int64_t dense, Loop row) {

@@ -38,6 +38,9 @@ ArrayView view_array(nanobind::handle object, const std::string& where);
 
 // Writes the elements densely to `to` in the order that `dim_order` gives. Without the GIL.
 void copy_dense(const ArrayView& from, std::span<const uint8_t> dim_order, void* to);
+// Resizes `tensor` to the shape of `array` and copies its elements there. With the GIL; `where` as
+// view_array, `code`: of an array that does not fit. The tensor must be writable.
+Status store_array(nanobind::handle array, const std::string& where, Code code, Tensor* tensor);
 // The way back, into the caller's array, which must not be read-only.
 void fill_from_dense(const ArrayView& to, std::span<const uint8_t> dim_order, const void* from);
 

@@ -225,7 +225,7 @@ Status MethodFace::give(Input& input, size_t index) {
   if (!tensor.ok()) return tensor.status().within("execute");
   const Value value{Value::Variant(std::move(*tensor))};
   // The caller's array outlives the call, the dense copy does not.
-  return dense ? method_->set_input(index, value) : method_->lend_input(index, value);
+  return dense ? method_->set_input(index, value) : method_->set_input_zero_copy(index, value);
 }
 
 }  // namespace edgewise::python

@@ -132,6 +132,10 @@ nb::list load_kernels(nb::bytes path) {
   return to_texts(value_or_raise(load_kernel_library(std::string(path.c_str(), path.size()))));
 }
 
+nb::list load_backends(nb::bytes path) {
+  return to_texts(value_or_raise(load_backend_library(std::string(path.c_str(), path.size()))));
+}
+
 bool is_backend_available(const std::string& name) {
   const std::shared_ptr<Backend> backend = find_backend(name);
   return backend && backend->is_available();
@@ -193,6 +197,7 @@ NB_MODULE(_native, module) {
   module.def("register_backend", &register_python_backend, "name"_a, "factory"_a);
   module.def("register_kernel", &register_python_kernel, "name"_a, "function"_a);
   module.def("load_kernels", &load_kernels, "path"_a);
+  module.def("load_backends", &load_backends, "path"_a);
 }
 
 }  // namespace edgewise::python

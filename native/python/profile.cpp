@@ -32,7 +32,7 @@ nb::tuple contents(const CallProfile& call) {
   return nb::make_tuple(events, parts);
 }
 
-// Nanoseconds that an event costs: two looks at the clock, and its place in the list.
+// Nanoseconds that an event costs: two looks at the clock, and its entry in the list.
 double cost() {
   constexpr size_t kEvents = 4096;
   const auto parts = std::make_shared<const std::vector<ProfilePart>>(1);

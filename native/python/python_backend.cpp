@@ -127,21 +127,7 @@ class PythonDelegate : public Delegate {
       return Status(Code::kBackend, where + " must go to a tensor; got a value of kind " +
                                         std::string(target.kind()));
     }
-    const ArrayView array = view_array(result, where);
-    if (array.type != tensor->type() || array.rank != tensor->rank()) {
-      return Status(Code::kBackend, where + " must be " + tensor->describe() + "; got " +
-                                        std::string(to_string(array.type)) + " of rank " +
-                                        std::to_string(array.rank));
-    }
-    if (Status status = tensor->resize(array.shape()); !status.ok()) {
-      return Status(Code::kBackend, where + " " + status.message());
-    }
-    if (tensor->data<void>() == nullptr && tensor->nbytes() > 0) {
-      return Status(Code::kBackend,
-                    where + " must have memory; got none for " + tensor->describe());
-    }
-    copy_dense(array, tensor->dim_order(), tensor->data<void>());
-    return Status::ok_status();
+    return store_array(result, where, Code::kBackend, tensor);
   }
 
   std::string id_;

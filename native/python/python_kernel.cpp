@@ -58,8 +58,8 @@ class PythonKernel {
       if (!context.ok()) return context.status();
       nb::object object = read(*value);
       given.append(object);
-      const auto place = std::ranges::find(outputs, value);
-      if (place != outputs.end()) arrays[static_cast<size_t>(place - outputs.begin())] = object;
+      const auto found = std::ranges::find(outputs, value);
+      if (found != outputs.end()) arrays[static_cast<size_t>(found - outputs.begin())] = object;
     }
     nb::object result =
         nb::steal(PyObject_CallObject(function_, nb::steal(PySequence_Tuple(given.ptr())).ptr()));
@@ -100,21 +100,7 @@ class PythonKernel {
           Code::kInvalidProgram,
           where + " must go to a tensor that can be written; got " + std::string(target.kind()));
     }
-    const ArrayView array = view_array(result, where);
-    if (array.type != tensor->type() || array.rank != tensor->rank()) {
-      return Status(Code::kInvalidArgument, where + " must be " + tensor->describe() + "; got " +
-                                                std::string(to_string(array.type)) + " of rank " +
-                                                std::to_string(array.rank));
-    }
-    if (Status status = tensor->resize(array.shape()); !status.ok()) {
-      return Status(Code::kInvalidArgument, where + " " + status.message());
-    }
-    if (tensor->data<void>() == nullptr && tensor->nbytes() > 0) {
-      return Status(Code::kInvalidProgram,
-                    where + " must have memory; got none for " + tensor->describe());
-    }
-    copy_dense(array, tensor->dim_order(), tensor->data<void>());
-    return Status::ok_status();
+    return store_array(result, where, Code::kInvalidArgument, tensor);
   }
 
   std::string name_;

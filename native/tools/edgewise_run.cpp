@@ -32,6 +32,11 @@ size_t peak_memory_bytes() {
 #endif
 }
 
+// The dynamic linker looks for names without a slash in the system's folders.
+std::string file_path(const std::string& path) {
+  return path.find('/') == std::string::npos ? "./" + path : path;
+}
+
 std::string describe(const Value& value) {
   if (const Tensor* tensor = value.get<Tensor>()) return tensor->describe();
   if (const int64_t* integer = value.get<int64_t>()) return std::to_string(*integer);
@@ -73,6 +78,12 @@ Status print(const std::string& text) {
 Status run(const Options& options) {
   Report report;
   report.model = options.model;
+  for (const std::string& path : options.kernels) {
+    EDGEWISE_RETURN_IF_ERROR(load_kernel_library(file_path(path)).status());
+  }
+  for (const std::string& path : options.backends) {
+    EDGEWISE_RETURN_IF_ERROR(load_backend_library(file_path(path)).status());
+  }
   const double start = now_ms();
   LoadOptions load;
   load.threads = options.threads;

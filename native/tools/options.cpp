@@ -19,6 +19,8 @@ latency and memory.
                       same in every run
   --output-dir DIR    write outputs to DIR/output_0.npy, DIR/output_1.npy, ...
   --threads N         threads for delegates; 0: one for each physical core (0)
+  --kernels FILE.so   a library of kernels (edgewise/kernel_library.h). Once for each
+  --backends FILE.so  a library of backends (edgewise/backend_library.h). Once for each
   --no-own-kernels    backends use only their library's kernels, for comparison
   --iterations N      timed runs (1)
   --warmup N          runs before them that are not timed (0)
@@ -37,8 +39,9 @@ Status usage_error(const std::string& message) {
   return error(Code::kInvalidArgument, "[edgewise_run] %s; try --help", message.c_str());
 }
 
-constexpr std::string_view kWithValue[] = {"--method",     "--input",  "--output-dir", "--threads",
-                                           "--iterations", "--warmup", "--max-memory"};
+constexpr std::string_view kWithValue[] = {"--method",     "--kernels",    "--backends",
+                                           "--input",      "--output-dir", "--threads",
+                                           "--iterations", "--warmup",     "--max-memory"};
 
 constexpr int kMostCount = 1'000'000'000;
 constexpr size_t kMostMemory = size_t{1} << (8 * sizeof(size_t) - 2);
@@ -102,6 +105,10 @@ Result<Options> parse_options(int argc, const char* const* argv) {
       options.method = value;
     } else if (name == "--input") {
       options.inputs.push_back(value);
+    } else if (name == "--kernels") {
+      options.kernels.push_back(value);
+    } else if (name == "--backends") {
+      options.backends.push_back(value);
     } else if (name == "--output-dir") {
       options.output_dir = value;
     } else if (name == "--threads") {

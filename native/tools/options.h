@@ -11,8 +11,10 @@ namespace edgewise::tools {
 struct Options {
   std::string model;
   std::string method = "forward";
-  std::vector<std::string> inputs;  // .npy files or numbers, one for each input
-  std::string output_dir;           // empty: outputs are not written
+  std::vector<std::string> kernels;   // libraries of kernels
+  std::vector<std::string> backends;  // libraries of backends
+  std::vector<std::string> inputs;    // .npy files or numbers, one for each input
+  std::string output_dir;             // empty: outputs are not written
   int threads = 0;
   int iterations = 1;
   int warmup = 0;

@@ -15,8 +15,9 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from edgewise._version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from edgewise.compiling import compile
     from edgewise.edge import EdgeCompileConfig
     from edgewise.emit import ExecutorchBackendConfig
     from edgewise.lowering import (
@@ -25,29 +26,31 @@ if TYPE_CHECKING:
         to_edge,
         to_edge_transform_and_lower,
     )
+    from edgewise.lowering.compiling import compile
     from edgewise.partition import DelegationReport
     from edgewise.profiling import profile
+    from edgewise.quantize.budget import Budget
     from edgewise.runtime import load
 
-__version__ = "0.1.0"
-
 _HOME = {
+    "Budget": "edgewise.quantize.budget",
     "DelegationReport": "edgewise.partition",
     "EdgeCompileConfig": "edgewise.edge",
     "EdgeProgramManager": "edgewise.lowering",
     "ExecutorchBackendConfig": "edgewise.emit",
     "ExecutorchProgramManager": "edgewise.lowering",
-    "compile": "edgewise.compiling",
+    "compile": "edgewise.lowering.compiling",
     "load": "edgewise.runtime",
     "profile": "edgewise.profiling",
     "to_edge": "edgewise.lowering",
     "to_edge_transform_and_lower": "edgewise.lowering",
 }
 
-_PACKAGES = ("inspect", "llm", "profiling", "quantize", "report", "runtime", "scale")
+_PACKAGES = ("inspect", "llm", "profiling", "quantize", "report", "runtime", "scale", "tuning")
 """`edgewise.runtime` and so on need no import of their own."""
 
 __all__ = [
+    "Budget",
     "DelegationReport",
     "EdgeCompileConfig",
     "EdgeProgramManager",

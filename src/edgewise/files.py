@@ -58,22 +58,22 @@ def own_folder(path: str | os.PathLike[str]) -> Path:
     """Makes a folder, and those that it is in, for this user alone. PermissionError if there is one
     that others may have put something into: of another user, a link, or writable by others. Anybody
     can make a folder of a known name in /tmp."""
-    place = Path(path)
-    if not place.parent.exists():
-        own_folder(place.parent)
+    folder = Path(path)
+    if not folder.parent.exists():
+        own_folder(folder.parent)
     with contextlib.suppress(FileExistsError):
-        place.mkdir(mode=0o700)
-    found = os.lstat(place)
+        folder.mkdir(mode=0o700)
+    found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
         raise PermissionError(
             errno.EPERM,
             "[file] the folder must be this user's own, and writable by no one else; "
             "try removing it, or another place",
-            str(place),
+            str(folder),
         )
     if found.st_mode & 0o077:
-        place.chmod(0o700)
-    return place
+        folder.chmod(0o700)
+    return folder
 
 
 def is_special(path: str | os.PathLike[str]) -> bool:

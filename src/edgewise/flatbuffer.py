@@ -178,7 +178,7 @@ def _pack_vector(builder: Any, kind: _Scalar, items: Any, align: int) -> int:
 
 def unpack(kind: type[T], data: bytes | memoryview) -> T:
     """The tables of a flatbuffer. ValueError if it is cut short, points outside of itself, or
-    points to the same place so often that it stands for much more than its size."""
+    points to the same table so often that it stands for much more than its size."""
     view = _Bounded(memoryview(data))
     try:
         (root,) = struct.unpack_from("<I", view.bytes, 0)
@@ -222,16 +222,16 @@ def _unpack(kind: Any, view: _Bounded, at: int) -> Any:
 
     values = {}
     for name, spec, slot in _layout(kind)[0]:
-        place = position(slot)
+        field_at = position(slot)
         if spec.kind == "scalar":
             assert spec.scalar is not None
             values[name] = (
-                struct.unpack_from("<" + spec.scalar.code, view.bytes, place)[0]
-                if place
+                struct.unpack_from("<" + spec.scalar.code, view.bytes, field_at)[0]
+                if field_at
                 else spec.default
             )
         elif spec.kind == "union":
-            number = view.bytes[place] if place else 0
+            number = view.bytes[field_at] if field_at else 0
             value = position(slot + 1)
             if number and value and number <= len(spec.types):
                 target = _unpack(spec.types[number - 1], view, _follow(view, value))
@@ -239,8 +239,8 @@ def _unpack(kind: Any, view: _Bounded, at: int) -> Any:
                 values[name] = (number, target) if duplicated else target
             else:
                 values[name] = None
-        elif place:
-            values[name] = _unpack_reference(spec, view, _follow(view, place))
+        elif field_at:
+            values[name] = _unpack_reference(spec, view, _follow(view, field_at))
         else:
             values[name] = None
     return kind(**values)
@@ -270,10 +270,10 @@ def _unpack_reference(spec: _Field, view: _Bounded, at: int) -> Any:
     if at + 4 + 4 * count > len(view.bytes):
         raise IndexError("a vector reaches beyond the end")
     view.take(4 * count)
-    places = [_follow(view, at + 4 + 4 * i) for i in range(count)]
+    targets = [_follow(view, at + 4 + 4 * i) for i in range(count)]
     if spec.kind == "strings":
-        return [_unpack_reference(_Field("string"), view, p) for p in places]
-    return [_unpack(spec.types[0], view, p) for p in places]
+        return [_unpack_reference(_Field("string"), view, p) for p in targets]
+    return [_unpack(spec.types[0], view, p) for p in targets]
 
 
 def file_identifier(data: bytes | memoryview) -> bytes:

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import edgewise
-from edgewise.backends.choosing import quantizer_of
 from edgewise.quantize.flow import quantize
+from edgewise.registry import quantizer_for
 
 TARGETS = ["ethos-u55-128", "ethos-u65-256", "ethos-u85-256", "neutron-imxrt700-reference"]
 
@@ -152,7 +152,7 @@ def test_is_on_the_npu_and_right(case: Case, target: str) -> None:
     torch.manual_seed(0)
     x = torch.randn(case.shape)
     program = quantize(
-        Net(case), (x,), "int8", quantizer_of(target), calibration=[(x,)], progress=False
+        Net(case), (x,), "int8", quantizer_for(target), calibration=[(x,)], progress=False
     )
     compiled = edgewise.compile(program, backend=target, verbose=False)
     left = {

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 import edgewise
-from edgewise.backends.choosing import quantizer_of
 from edgewise.quantize.flow import quantize
+from edgewise.registry import quantizer_for
 
 TARGETS = [
     "xnnpack",
@@ -81,7 +81,7 @@ def test_each_reader_gets_its_order(case: Case, target: str) -> None:
         Net(case).eval(),
         batches[0],
         "int8",
-        quantizer_of(target),
+        quantizer_for(target),
         calibration=batches,
         progress=False,
     )

@@ -13,7 +13,10 @@ import edgewise
 from edgewise.cli.app import COMMANDS
 from edgewise.cli.errors import EXIT_CODES
 
-GROUPS = {"ethosu": ["disassemble", "package", "trace"], "llm": ["export", "run"]}
+GROUPS = {
+    "ethosu": ["disassemble", "package", "trace"],
+    "llm": ["chat", "export", "run", "serve", "transcribe"],
+}
 """Commands that have commands."""
 
 _WITHOUT = """

@@ -87,6 +87,17 @@ def test_inspect(folder: Path, command: Command) -> None:
         assert part in shown
     shown = command("inspect", folder / "conv.pte", "--instructions")
     assert "compiled by" not in shown.out  # no record beside it
+    assert "\nruns on ExecuTorch 1.0 and later, edgewise\n" in shown.out
+
+
+def test_inspect_tells_what_releases_lack(command: Command) -> None:
+    file = Path(__file__).parents[1] / "data" / "releases" / "1.1.0" / "trigonometry.pte"
+    shown = command("inspect", file).out
+    nodes = [f"XNNPACK node {name} (from 1.1 on)" for name in ("Sin", "Cos")]
+    told = ("ExecuTorch 1.1 and later, edgewise", *nodes)
+    assert f"\nruns on {told[0]}\n  uses {told[1]}\n  uses {told[2]}\n" in shown
+    told_json = command("inspect", file, "--json").json
+    assert (told_json["runs_on"], *told_json["needs"]) == told
 
 
 def test_explain(folder: Path, command: Command) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from edgewise.emit.program import (
+from edgewise.format.program import (
     DelegateCall,
     ExecutionPlan,
     JumpFalseCall,

@@ -15,7 +15,7 @@ from torch._higher_order_ops.map import map as map_rows
 
 import edgewise
 from edgewise.edge.bodies import graphs_within
-from edgewise.emit.program import JumpFalseCall
+from edgewise.format.program import JumpFalseCall
 from edgewise.partition.delegate import is_delegate_call
 from support import RUNTIMES, Fn, assert_close, eager, export, lower, operators, partitioners
 from support import run_ours as run
@@ -152,6 +152,19 @@ CASES: dict[str, Case] = {
                 lambda x: x.sum() > 0,
                 lambda x: (x * 2, x.sum(), x.argmax(1)),
                 lambda x: (x.exp(), x.max(), x.argmin(1)),
+            )
+        ),
+        [(X,), (-X,)],
+        None,
+        BOTH,
+    ),
+    "cond with parts of a tensor": (
+        lambda: Fn(
+            lambda x: torch.cond(
+                x.sum() > 0,
+                lambda x: torch.cat(x.chunk(2, -1)[::-1], -1) * 2,
+                lambda x: x[:, 1:].repeat(1, 2)[:, :4] + 1,
+                (x,),
             )
         ),
         [(X,), (-X,)],
@@ -329,7 +342,7 @@ def test_weights_of_branches_are_stored_once() -> None:
 
 def test_a_loop_that_does_not_end_is_stopped() -> None:
     """A file is untrusted: a jump to itself must not hang the process."""
-    from edgewise.emit.file import read
+    from edgewise.format.file import read
     from edgewise.runtime import Runtime, UnsupportedError
 
     manager = lower(Fn(collatz), (torch.tensor(7),), partitioner=None)

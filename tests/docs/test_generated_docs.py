@@ -4,9 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from edgewise.backends.ethosu.document import markdown as ethosu_markdown
-from edgewise.backends.neutron.document import markdown as neutron_markdown
-from edgewise.backends.xnnpack.document import markdown
+from edgewise.backends.ethosu.lowering.document import markdown as ethosu_markdown
+from edgewise.backends.neutron.lowering.document import markdown as neutron_markdown
+from edgewise.backends.xnnpack.lowering.document import markdown
 from edgewise.compat.document import markdown as compat_markdown
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -15,7 +15,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 def test_operator_table_is_fresh() -> None:
     written = (DOCS / "xnnpack-operators.md").read_text()
     assert written == markdown(), (
-        "stale: run python -m edgewise.backends.xnnpack.document > docs/xnnpack-operators.md"
+        "stale: run python -m edgewise.backends.xnnpack.lowering.document "
+        "> docs/xnnpack-operators.md"
     )
 
 
@@ -30,14 +31,15 @@ def test_runtime_operator_table_is_fresh() -> None:
 def test_ethosu_operator_table_is_fresh() -> None:
     written = (DOCS / "ethosu-operators.md").read_text()
     assert written == ethosu_markdown(), (
-        "stale: run python -m edgewise.backends.ethosu.document > docs/ethosu-operators.md"
+        "stale: run python -m edgewise.backends.ethosu.lowering.document > docs/ethosu-operators.md"
     )
 
 
 def test_neutron_operator_table_is_fresh() -> None:
     written = (DOCS / "neutron-operators.md").read_text()
     assert written == neutron_markdown(), (
-        "stale: run python -m edgewise.backends.neutron.document > docs/neutron-operators.md"
+        "stale: run python -m edgewise.backends.neutron.lowering.document "
+        "> docs/neutron-operators.md"
     )
 
 

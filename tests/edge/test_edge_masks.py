@@ -62,7 +62,7 @@ KNOWN: dict[str, tuple[Any, dict[str, torch.Tensor], torch.Tensor, list[str]]] =
     ),
     "indexed ones": (lambda x, c: c[x], {"c": torch.ones(9, dtype=torch.int32)}, TOKENS, []),
     "nothing added": (lambda x: x + 0, {}, TOKENS, []),
-    "nothing added to a bool": (lambda x: x + 0, {}, ROW, ["add.Scalar"]),
+    "nothing added to a bool": (lambda x: x + 0, {}, ROW, ["_to_copy.default", "add.Scalar"]),
     "nothing added to a float": (lambda x: x + 0, {}, torch.randn(3), ["add.Scalar"]),
     "a causal mask": (
         lambda x: x * (torch.arange(4)[:, None] >= torch.arange(4)[None]).to(torch.int64),

@@ -68,7 +68,10 @@ def chosen(eps: float = 1e-5, low: int = -128, high: int = 127) -> Any:
 
 BAD: dict[str, tuple[Any, str]] = {
     **{
-        f"{kind}: {scale}": (make(scale=scale), f"must be finite and positive, .*; got {got}")
+        f"{kind}: {scale}": (
+            make(scale=scale),
+            f"must be finite in float32 and positive, .*; got {got}",
+        )
         for kind, make, where in (
             ("a tensor's", tensor, ""),
             ("a constant", constant, ""),
@@ -89,9 +92,10 @@ BAD: dict[str, tuple[Any, str]] = {
         for kind, make in (("a tensor's", tensor), ("a constant", constant), ("channels", weight))
         for zero in (-129, 128)
     },
+    "beyond float32": (tensor(scale=1e39), r"must be finite in float32 .*; got 1e\+39"),
     "eps: nan": (chosen(eps=math.nan), "eps must be finite"),
     "eps: inf": (chosen(eps=math.inf), "eps must be finite"),
-    "eps: denormal": (chosen(eps=DENORMAL), "eps must be finite and positive, and no denormal"),
+    "eps: denormal": (chosen(eps=DENORMAL), "eps must be finite in float32 and positive"),
     "chosen below the type": (chosen(low=-129), "quant_min must be from -128 to 127"),
     "above the type": (tensor(high=128), "quant_max must be from -128 to 127"),
     "an empty range": (tensor(low=5, high=4), "quant_min must not be larger .* got 5 and 4"),

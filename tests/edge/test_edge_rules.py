@@ -27,6 +27,24 @@ DIM = torch.export.Dim("n", min=3, max=8)
 
 # Operator as exported | module | inputs | calls of the edge program, in order.
 TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
+    # what ExecuTorch's kernels refuse, or do not compute
+    (aten.add.Tensor, lambda i: i + 0.5, (N,), ["_to_copy.default", "add.Scalar"]),
+    (aten.add.Tensor, lambda i: i + 2, (N,), ["add.Scalar"]),
+    (aten.add.Scalar, lambda i: (i > 1) + 1, (N,), ["gt.Scalar", "_to_copy.default", "add.Scalar"]),
+    (
+        aten.add.Tensor,
+        lambda i: torch.add(i, 0.5, alpha=2),
+        (N,),
+        ["_to_copy.default", "add.Scalar"],
+    ),
+    (aten.mm.default, lambda x: x.t()[:, :0] @ x[:0], (M,), []),
+    (aten.bmm.default, lambda x: torch.bmm(x[..., :0], x[:, :0]), (T,), []),
+    (
+        aten.narrow_copy.default,
+        lambda x: torch.narrow_copy(x, -1, 1, 2),
+        (M,),
+        ["slice_copy.Tensor"],
+    ),
     # nothing at all
     (aten.detach.default, lambda x: x.detach() + 1, (M,), ["add.Scalar"]),
     (aten.alias.default, lambda x: aten.alias(x) + 1, (M,), ["add.Scalar"]),

@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ import torch
 
 import edgewise
 from edgewise.emit import ExecutorchBackendConfig, MemoryPlanningConfig
-from edgewise.emit import program as pte
-from edgewise.emit.file import read
 from edgewise.emit.scalar_types import scalar_type
 from edgewise.errors import EmitError, InvalidGraphError, UnsupportedOperatorError
+from edgewise.format import program as pte
+from edgewise.format.file import read
 from support import Fn, assert_close, eager64, export, lower, partitioners, run_ours
 
 X = (torch.randn(3, 8),)
@@ -264,6 +265,28 @@ def test_a_type_without_number() -> None:
         scalar_type(torch.complex64)
     with pytest.raises(InvalidGraphError, match=r"must compute real numbers; got aten.mul.Scalar"):
         lower(Fn(lambda x: x * 2), (torch.zeros(2, dtype=torch.complex64),))
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (
+            lambda x: x.to_sparse().to_dense(),
+            "must be dense; got sparse_coo; try to_dense() before",
+        ),
+        (lambda x: x.to_sparse_csr() @ x.t(), "must be dense; got sparse_csr; try to_dense()"),
+        (
+            lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize(),
+            "that files know; got qint8; try quantize=, or the PT2E flow",
+        ),
+        (lambda x: x.to(torch.float8_e5m2).float(), "that files know; got float8_e5m2; try x.to("),
+    ],
+)
+def test_tensors_that_are_no_dense_numbers(function: Callable[..., Any], message: str) -> None:
+    with pytest.raises((InvalidGraphError, EmitError)) as raised:
+        lower(Fn(function), X)
+    assert message in str(raised.value)
+    assert "support.py:" in str(raised.value)  # where `Fn` calls it
 
 
 @pytest.mark.parametrize("data", [b"", b"\0" * 7, b"\0" * 100, b"PK\x03\x04zip file"])

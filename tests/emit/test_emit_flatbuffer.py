@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from edgewise import flatbuffer as fb
 from edgewise.backends.xnnpack import payload
-from edgewise.emit import program as pte
+from edgewise.format import program as pte
 
 
 @dataclass

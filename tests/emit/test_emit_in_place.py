@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from edgewise.emit.program import DelegateCall, KernelCall, Tensor
+from edgewise.format.program import DelegateCall, KernelCall, Tensor
 from support import RUNTIMES, Fn, assert_close, eager, lower, operators
 
 SHAPE = (2, 3, 8, 4)

@@ -151,7 +151,7 @@ def test_an_input_that_is_written(runtime: str) -> None:
 
 def test_a_new_state_is_not_overwritten_before_it_is_kept() -> None:
     """Its memory is taken until the copy at the method's end."""
-    from edgewise.emit.program import KernelCall, Tensor
+    from edgewise.format.program import KernelCall, Tensor
 
     program = lower(TurnedEarly().eval(), (torch.ones(2, 3),), partitioner=None)
     plan = program.executorch_program.execution_plan[0]

@@ -70,3 +70,10 @@ def test_notebook_runs(tmp_path: Path) -> None:
     texts = [o.get("text", "") for c in notebook.cells for o in c.get("outputs", [])]
     assert any("keep_float=" in text for text in texts)
     assert any("mixed" in text for text in texts)
+
+
+def test_speech_goes_through_a_net_of_whispers_shape(tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="extra [models]")
+    output = run(tmp_path, "llm/transcribe.py", "--small")
+    assert "20 tokens in" in output
+    assert "mean nothing" in output

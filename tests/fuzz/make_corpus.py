@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import edgewise
-from edgewise.emit.file import read
+from edgewise.format.file import read
 
 FOLDER = Path(__file__).parent / "corpus"
 

@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 import edgewise
+from edgewise.accuracy.comparing import _as_exported, _chunks, _Native
+from edgewise.accuracy.hooks import find_hooks, with_hooks
+from edgewise.accuracy.matching import match
 from edgewise.backends.xnnpack import XnnpackPartitioner, XNNPACKQuantizer
 from edgewise.inspect import compare
-from edgewise.inspect.comparing import _as_exported, _chunks, _Native
-from edgewise.inspect.matching import match
-from edgewise.inspect.taps import find_taps, with_taps
 from examples.models import MODELS
 
 SCHEMES = [None, "int8", "int8-dynamic", "int8-weight"]
@@ -46,18 +46,18 @@ def flat(program: Any, inputs: Any) -> list[torch.Tensor]:
 def test_taps_change_nothing_and_every_layer_is_matched(name: str, scheme: str | None) -> None:
     model, program = compiled(name, scheme)
     exported = program.origin.programs["forward"]
-    taps = find_taps(exported)
-    tapped, _ = with_taps(exported, taps)
-    lowered = program.origin.lower({"forward": tapped}).to_executorch()
+    hooks = find_hooks(exported)
+    hooked, _ = with_hooks(exported, hooks)
+    lowered = program.origin.lower({"forward": hooked}).to_executorch()
     for inputs in batches(name):
         plain, more = flat(program, inputs), flat(lowered, inputs)
         assert len(more) > len(plain)
         for one, other in zip(plain, more, strict=False):
             assert torch.equal(one, other)
     found = compare(model, program, batches(name))
-    assert found.tap_error == 0
+    assert found.hook_error == 0
     assert found.unmatched == []
-    assert len(found.layers) == len(taps)
+    assert len(found.layers) == len(hooks)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -282,9 +282,9 @@ def test_other_ways_to_lower_keep_where_they_come_from() -> None:
 def test_many_taps_are_spread_over_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     model, program = compiled("bert_small", "int8-dynamic")
     whole = compare(model, program, batches("bert_small", 1))
-    monkeypatch.setattr("edgewise.inspect.comparing.MOST_TAPS", 7)
-    taps = find_taps(program.origin.programs["forward"])
-    assert [len(c) for c in _chunks(taps)] == [7] * (len(taps) // 7) + [len(taps) % 7]
+    monkeypatch.setattr("edgewise.accuracy.comparing.MOST_TAPS", 7)
+    hooks = find_hooks(program.origin.programs["forward"])
+    assert [len(c) for c in _chunks(hooks)] == [7] * (len(hooks) // 7) + [len(hooks) % 7]
     assert compare(model, program, batches("bert_small", 1)).layers == whole.layers
 
 
@@ -304,7 +304,8 @@ def test_table_json_and_picture(tmp_path: Any) -> None:
     assert found.worst()[0].module in str(found)
     data = json.loads(found.to_json(tmp_path / "c.json"))
     assert data == json.loads((tmp_path / "c.json").read_text())
-    assert data["layers"][3]["sqnr_db"] == found.layers[3].sqnr_db
+    ratios = [None if one.sqnr_db == math.inf else one.sqnr_db for one in found.layers]
+    assert [one["sqnr_db"] for one in data["layers"]] == ratios
     assert [o["name"] for o in data["outputs"]] == [o.name for o in found.outputs]
     found.to_svg(tmp_path / "c.svg")
     root = ElementTree.parse(tmp_path / "c.svg").getroot()

@@ -13,11 +13,12 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 import edgewise
-from edgewise.backends.xnnpack.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
 from edgewise.backends.xnnpack.passes.older_nodes import replace_newer
 from edgewise.emit import ExecutorchBackendConfig
 from edgewise.errors import EmitError
-from edgewise.inspect.needs import facts, needs_of, runs_on
+from edgewise.format.file import read
+from edgewise.inspect.needs import facts, needs_of, needs_of_program, runs_on
 from edgewise.releases import KNOWN, Target, target_of
 from edgewise.runtime import Runtime
 from support import Fn, lower
@@ -54,6 +55,20 @@ CASES: dict[str, tuple[nn.Module, Any, dict[str, Any], str, str]] = {
     ),
     "sorting": (Fn(lambda x: x.sort()[0]), (M,), {}, OURS, "aten::sort.values"),
     "no bound": (nn.Linear(8, 8), (M,), {"dynamic_shapes": ({0: N},)}, OURS, "without a bound"),
+    "a kernel that refused float16": (
+        Fn(lambda x: F.log_softmax(x, 1)),
+        (HALF,),
+        {"partitioner": None},
+        LATER.format("1.4"),
+        "aten::_log_softmax.out, right for float16",
+    ),
+    "a kernel that was wrong": (
+        Fn(lambda x: F.interpolate(x, (3, 2), mode="bilinear", antialias=True)),
+        (IMAGE,),
+        {},
+        LATER.format("1.4"),
+        "aten::_upsample_bilinear2d_aa.out, right for images",
+    ),
     "convolution in float16": (nn.Conv2d(4, 4, 3).half(), (HALF,), {}, ALL, ""),
     "the same, for 1.5": (
         nn.Conv2d(4, 4, 3).half(),
@@ -96,6 +111,70 @@ def test_needs(name: str) -> None:
     assert any(why in str(need) for need in needs) == bool(why)
 
 
+# Function, inputs: what no release has right as it is, and the default goes around.
+RIGHT_EVERYWHERE: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "remainder": (lambda i: (i % 4, i % -3, i % (i.abs() + 1), i.int() % 5), (-7, 3)),
+    "remainder in a branch": (
+        lambda i: torch.cond(i.sum() > 0, lambda i: i % 4, lambda i: i % -4, (i,)),
+        (-7, 5),
+    ),
+    "int32 indices": (
+        lambda i: torch.arange(8.0).reshape(2, 4).gather(1, (i.abs() % 4).int()[:, None]),
+        (-7, 3),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT_EVERYWHERE)
+def test_what_no_release_has_right_is_gone_around(name: str) -> None:
+    function, ends = RIGHT_EVERYWHERE[name]
+    x = torch.tensor(ends)
+    for runtime, expected in {None: ALL, "executorch>=1.0": ALL, "edgewise": OURS}.items():
+        config = ExecutorchBackendConfig(runtime=runtime)
+        program = lower(Fn(function), (x,), config=config)
+        assert runs_on(program.needs()) == expected
+        method = Runtime.get().load_program(program.buffer).load_method("forward")
+        for y, wanted in zip(method.execute([x]), tree_leaves(function(x)), strict=True):
+            assert torch.equal(torch.from_numpy(y), wanted)
+
+
+# Of others' files: an operator, or None, and a delegate's id | what runs them, why.
+FOREIGN: dict[str, tuple[str | None, str, str, str]] = {
+    "an operator of ExecuTorch alone": (
+        "aten::_fft_r2c.out",
+        "XnnpackBackend",
+        "ExecuTorch 1.0 and later",
+        "operator aten::_fft_r2c.out (from 1.0 on; not in edgewise)",
+    ),
+    "an operator of nobody": (
+        "mine::op.out",
+        "XnnpackBackend",
+        "applications that add what is missing",
+        "operator mine::op.out (no release; not in edgewise)",
+    ),
+    "a delegate of nobody here": (
+        None,
+        "CoreMLBackend",
+        "ExecuTorch 1.0 and later",
+        "delegate CoreMLBackend, where an application has it (from 1.0 on; not in edgewise)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_needs_of_others(name: str) -> None:
+    operator, delegate, expected, why = FOREIGN[name]
+    made = lower(nn.Sequential(nn.Linear(8, 8), Fn(torch.atan)), (M,))
+    program = read(made.buffer)
+    (plan,) = program.program.execution_plan
+    if operator is not None:
+        plan.operators[0].name, plan.operators[0].overload = operator.split(".")
+    plan.delegates[0].id = delegate
+    needs = needs_of_program(program.program, program.segments)
+    assert runs_on(needs) == expected
+    assert [str(need) for need in needs] == [why]
+
+
 def test_integer_weights_in_floating_point() -> None:
     program = edgewise.compile(
         nn.Linear(64, 8), (torch.rand(2, 64),), quantize="int4-weight", group_size=32, verbose=False
@@ -108,6 +187,8 @@ def test_the_table_is_of_the_releases() -> None:
     assert table["operators"]["aten::add.out"] == (1, 0)
     assert table["nodes"]["Sin"] == (1, 1)
     assert set(table["operators"].values()) | set(table["nodes"].values()) == set(KNOWN)
+    assert table["limits"]["aten::_log_softmax.out float16"] == (1, 4)
+    assert table["limits"]["aten::remainder.Scalar_out integers"] is None
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 import edgewise
-from edgewise.emit.file import read
-from edgewise.emit.program import DelegateCall, KernelCall
+from edgewise.format.file import read
+from edgewise.format.program import DelegateCall, KernelCall
 from edgewise.inspect.record import (
     MethodRecord,
     NodeRecord,

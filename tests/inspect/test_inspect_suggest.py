@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 import edgewise
+from edgewise.accuracy.metrics import decibels
+from edgewise.accuracy.sensitivity import simulate
+from edgewise.accuracy.suggestion import Measured, Suggestion
 from edgewise.backends.xnnpack import XNNPACKQuantizer
 from edgewise.inspect import compare, suggest
-from edgewise.inspect.sensitivity import simulate
-from edgewise.inspect.suggestion import Measured, Suggestion
-from edgewise.inspect.tally import decibels
 from edgewise.quantize.schemes import scheme_of
 from examples.models import MODELS
 

@@ -1,5 +1,5 @@
 """Small files that releases of ExecuTorch lowered (`matrix.py --record`) compute here what eager
-PyTorch did, and are said to run on the release that made them."""
+PyTorch did, or are said not to run here, and are said to run on the release that made them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from edgewise.inspect.needs import beyond, needs_of
+from edgewise.inspect.needs import beyond, needs_of, runs_on
 from edgewise.releases import target_of
+from edgewise.runtime.errors import UnsupportedError
 
 sys.path.insert(0, str(Path(__file__).parent / "releases"))
 from ours import run_file
@@ -29,10 +30,20 @@ def test_each_release_has_files() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}-{file.stem}")
 def test_a_recorded_file_runs(file: Path) -> None:
-    result, detail = run_file(file)
-    assert result == "ok", detail
-    target = target_of(f"executorch>={file.parent.name}")
-    assert beyond(needs_of(file.read_bytes()), target) == []
+    needs = needs_of(file.read_bytes())
+    assert beyond(needs, target_of(f"executorch>={file.parent.name}")) == []
+    if all(need.is_ours for need in needs):
+        result, detail = run_file(file)
+        assert result == "ok", detail
+    else:
+        with pytest.raises(UnsupportedError):
+            run_file(file)
+
+
+def test_what_only_a_later_release_runs_is_told() -> None:
+    needs = needs_of((RECORDED / "1.5.1" / "linear_bfloat16.pte").read_bytes())
+    assert [str(n) for n in needs] == ["bfloat16 in XNNPACK (from 1.5 on; not in edgewise)"]
+    assert runs_on(needs) == "ExecuTorch 1.5 and later"
 
 
 def test_packed_embeddings_and_branches_are_recorded() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,20 +64,49 @@ LOGITS = np.log(np.array([0.1, 0.5, 0.15, 0.25], dtype=np.float32))
         (Sampling(temperature=1, top_p=0.6), [0, 2 / 3, 0, 1 / 3]),
         (Sampling(temperature=1, top_p=0.01), [0, 1, 0, 0]),
         (Sampling(temperature=1, top_k=3, top_p=0.999), [0, 0.5556, 0.1667, 0.2778]),
+        (Sampling(temperature=1, min_p=0.4), [0, 2 / 3, 0, 1 / 3]),
+        (Sampling(temperature=1, min_p=0), [0.1, 0.5, 0.15, 0.25]),
     ],
 )
 def test_tokens_come_as_often_as_they_should(sampling: Sampling, shares: list[float]) -> None:
-    sampler = Sampler(Sampling(sampling.temperature, sampling.top_k, sampling.top_p, seed=3))
+    sampler = Sampler(replace(sampling, seed=3))
     drawn = np.bincount([sampler(LOGITS) for _ in range(4000)], minlength=4) / 4000
     assert np.abs(drawn - shares).max() < 0.03  # more than three standard deviations
 
 
 @pytest.mark.parametrize(
-    "options", [{"temperature": -1}, {"temperature": float("nan")}, {"top_k": 0}, {"top_p": 0}]
+    "options",
+    [
+        {"temperature": -1},
+        {"temperature": float("nan")},
+        {"top_k": 0},
+        {"top_p": 0},
+        {"min_p": 1.1},
+        {"repetition_penalty": 0},
+        {"presence_penalty": float("inf")},
+    ],
 )
 def test_sampling_out_of_range(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"\[sampling\]"):
         Sampling(**options)
+
+
+def test_penalties() -> None:
+    """That of repetitions as `transformers` has it; the others by hand."""
+    torch = pytest.importorskip("torch")
+    processors = pytest.importorskip("transformers.generation.logits_process")
+    logits = np.array([1.0, -2.0, 3.0, 0.5], dtype=np.float32)
+    sampler = Sampler(Sampling(repetition_penalty=1.5), prompt=[1])
+    sampler.note(2)
+    want = processors.RepetitionPenaltyLogitsProcessor(1.5)(
+        torch.tensor([[1, 2]]), torch.from_numpy(logits)[None]
+    )
+    np.testing.assert_allclose(sampler._penalized(logits), want[0].numpy())
+    sampler = Sampler(Sampling(presence_penalty=1.5, frequency_penalty=0.75), prompt=[1])
+    for token in (2, 2, 0):
+        sampler.note(token)
+    assert sampler._penalized(logits).tolist() == [1 - 2.25, -2, 3 - 3, 0.5]
+    assert sampler(logits) == 3
 
 
 def test_logits_that_are_no_numbers() -> None:

@@ -20,7 +20,7 @@ from edgewise.inspect.record import (
     ProgramRecord,
 )
 from edgewise.profiling import Event, MethodRuns, Part, Profile, read_profile
-from edgewise.profiling.places import Places
+from edgewise.profiling.locations import Locations
 from edgewise.profiling.runs import numbered
 from edgewise.profiling.summary import Stats, summarize
 from edgewise.profiling.trace import trace
@@ -97,15 +97,15 @@ def test_rows_have_their_times_and_places() -> None:
     }
     assert sum(sum(row.totals) for row in summary.leaves) == summary.total == 30_000
     # A convolution with its activation is where the convolution is.
-    place = rows["Convolution"].place
-    assert (place.nodes, place.module, place.type, place.source) == (
+    location = rows["Convolution"].location
+    assert (location.nodes, location.module, location.type, location.source) == (
         ("conv", "pad", "relu"),
         "body.0",
         "Conv2d",
         "m.py:8",
     )
-    assert rows["Clamp"].place.source == "m.py:10"
-    assert rows["aten::add.out"].place.module == "head"
+    assert rows["Clamp"].location.source == "m.py:10"
+    assert rows["aten::add.out"].location.module == "head"
     assert summary.by_node()["relu"] == (7.5, ("conv", "pad", "relu"))
 
 
@@ -125,7 +125,7 @@ def test_groups(by: Any, expected: dict[str, float]) -> None:
     )
 
     def key(row: Any) -> str:
-        texts = {"module": row.place.module, "line": row.place.source}
+        texts = {"module": row.location.module, "line": row.location.source}
         return texts.get(by, row.name.split(" its")[0])
 
     assert {key(row): sum(row.totals) / 1e3 for row in rows} == expected
@@ -135,7 +135,7 @@ def test_what_runs_several_times_or_not_at_all() -> None:
     events = [Event(0, 10, 0), Event(10, 30, 1), Event(30, 40, 0), Event(40, 70, 1)]
     runs = method()
     runs.runs = [run(events), run([Event(0, 8, 0)])]
-    summary = summarize(runs, Places(None))
+    summary = summarize(runs, Locations(None))
     assert [(row.totals, row.events) for row in summary.instructions] == [
         ([20, 8], 3),
         ([50, 0], 2),
@@ -195,7 +195,7 @@ def test_refuses_other_files(tmp_path: Path, text: str, message: str) -> None:
 def test_a_record_that_does_not_fit_is_not_used() -> None:
     runs = method()
     runs.instructions.append(runs.instructions[0])
-    assert all(not row.place.nodes for row in profile(runs).summaries()[0].leaves)
+    assert all(not row.location.nodes for row in profile(runs).summaries()[0].leaves)
 
 
 def assert_is_trace(document: dict[str, Any]) -> dict[int, list[dict[str, Any]]]:
@@ -234,7 +234,7 @@ def assert_is_trace(document: dict[str, Any]) -> dict[int, list[dict[str, Any]]]
 
 def test_trace_nests() -> None:
     record = RECORD.method()
-    tracks = assert_is_trace(trace([(method(), Places(record))]))
+    tracks = assert_is_trace(trace([(method(), Locations(record))]))
     ran, modules = (tracks[track] for track in sorted(tracks))
     assert [(e["cat"], e["name"]) for e in ran[:5]] == [
         ("call", "forward"),

@@ -63,13 +63,13 @@ def test_operators_of_a_delegate_lead_to_modules_and_lines(file: Path) -> None:
     for output in outputs:
         assert np.array_equal(output[0], plain[0])
     (summary,) = profile.summaries()
-    places = {(row.name.replace(",", "").split()[0], row.place.type, row.place.module)
+    locations = {(row.name.replace(",", "").split()[0], row.location.type, row.location.module)
               for row in summary.parts[0]}  # fmt: skip
     assert {
         ("Convolution", "Conv2d", "conv"),
         ("Convolution", "Conv2d", "head.0"),
         ("Sigmoid", "Body", ""),
-    } <= places
+    } <= locations
     line = (
         Path(__file__)
         .read_text()
@@ -77,7 +77,7 @@ def test_operators_of_a_delegate_lead_to_modules_and_lines(file: Path) -> None:
         .index("        return torch.sigmoid(self.head(self.conv(x)))")
     )
     (sigmoid,) = [row for row in summary.parts[0] if "Sigmoid" in row.name]
-    assert sigmoid.place.source.endswith(f"test_profiling_runs.py:{line + 1}")
+    assert sigmoid.location.source.endswith(f"test_profiling_runs.py:{line + 1}")
     assert all(row.events == 4 and all(row.totals) for row in summary.parts[0])
     # Nothing is counted twice: the parts lie inside of their delegate, that inside of the run.
     inside = sum(sum(row.totals) for row in summary.parts[0])
@@ -108,11 +108,11 @@ def test_operators_add_up_to_the_run() -> None:
     assert all(i <= d <= w for i, d, w in zip(inside, delegate.totals, walls[3:], strict=True))
     convolving = [row for row in summary.parts[0] if "Convolution" in row.name]
     convolutions = [
-        node for row in convolving for node in row.place.nodes if node.startswith("convolution")
+        node for row in convolving for node in row.location.nodes if node.startswith("convolution")
     ]
     assert len(convolutions) == len(set(convolutions)) == 52
     # Where several convolutions are one row, its module is the block that they are in.
-    assert all(row.place.module.startswith("features") for row in convolving)
+    assert all(row.location.module.startswith("features") for row in convolving)
 
 
 def test_each_convolution_of_xnnpack_has_a_row() -> None:
@@ -124,8 +124,8 @@ def test_each_convolution_of_xnnpack_has_a_row() -> None:
     (summary,) = recorded(lambda: method.execute([x]), program.record()).summaries()
     convolutions = [row for row in summary.parts[0] if "Convolution" in row.name]
     assert len(convolutions) == 52
-    assert all(row.place.type == "Conv2d" and row.place.source for row in convolutions)
-    assert len({row.place.module for row in convolutions}) == 52
+    assert all(row.location.type == "Conv2d" and row.location.source for row in convolutions)
+    assert len({row.location.module for row in convolutions}) == 52
 
 
 def test_kernels_without_a_delegate() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from edgewise.backends.xnnpack.quantizer import XNNPACKQuantizer
+from edgewise.backends.xnnpack.lowering.quantizer import XNNPACKQuantizer
 from edgewise.quantize import get_symmetric_quantization_config
 
 

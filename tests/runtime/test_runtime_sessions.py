@@ -11,7 +11,7 @@ import torch
 
 import edgewise
 from edgewise.emit import ExecutorchBackendConfig, MemoryPlanningConfig
-from edgewise.emit.file import read
+from edgewise.format.file import read
 from edgewise.runtime import InvalidArgumentError, Runtime
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from edgewise.scale.combine import StageFailed, Tasks
 from edgewise.scale.drive import Drive
 from edgewise.scale.plan import Combination, DataSpec, ModelSpec, Plan, Search, Setting
 from edgewise.scale.searching import Trial, choose, pick
 from edgewise.scale.store import Store
 from edgewise.scale.task import Limits, Outcome, Task
+from edgewise.scale.tasks import StageFailed, Tasks
 
 
 class InProcess:

@@ -30,7 +30,7 @@ BAD = [
     (MODEL | {"backend": "xnnpack"}, "[backend] is no key here"),
     (MODEL | {"backends": ["xnpack"]}, "[backends[0]] must be one of xnnpack, none"),
     (MODEL | {"backends": ["ethos-u55-100"]}, "[backends[0]] must be one of ethos-u55-128"),
-    (MODEL | {"backends": ["neutron-imx"]}, "[backends[0]] must be one of imx"),
+    (MODEL | {"backends": ["neutron-imx"]}, "[backends[0]] must be one of neutron-imx"),
     (MODEL | {"backends": [3]}, "[backends[0]] must be text; got 3"),
     (MODEL | {"quantize": ["int9"]}, "[quantize[0].scheme] must be one of none, int8"),
     (MODEL | {"quantize": ["int8", "int8"]}, "[quantize[1].name] must differ from the others'"),

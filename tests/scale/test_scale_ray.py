@@ -122,7 +122,7 @@ def test_datasets_of_ray_data(engine: RayEngine) -> None:
     import ray.data
 
     import edgewise
-    from edgewise.backends.xnnpack.quantizer import XNNPACKQuantizer
+    from edgewise.backends.xnnpack.lowering.quantizer import XNNPACKQuantizer
     from edgewise.edge.export import export_module
     from edgewise.quantize.flow import configured
     from edgewise.quantize.schemes import scheme_of

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import edgewise
-from edgewise.backends.xnnpack.quantizer import XNNPACKQuantizer
+from edgewise.backends.xnnpack.lowering.quantizer import XNNPACKQuantizer
 from edgewise.edge.export import export_module
 from edgewise.quantize._torchao import (
     HistogramObserver,

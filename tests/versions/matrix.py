@@ -21,9 +21,11 @@ from edgewise.files import own_folder
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+
+from pythons import builder, interpreter  # noqa: E402
+
 CACHE = Path.home() / ".cache" / "edgewise" / "matrix"
-STABLE = (3, 12)
-"""From this version on one module serves all that follow."""
 
 
 @dataclass(frozen=True)
@@ -50,20 +52,13 @@ def run(*command: str | Path, **more: str) -> None:
     subprocess.run([str(part) for part in command], check=True, env={**os.environ, **more})
 
 
-def interpreter(version: str) -> Path | None:
-    """An interpreter of that version, whether or not with its headers."""
-    on_path = shutil.which(f"python{version}")
-    candidates = [Path(on_path)] if on_path else []
-    folders = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin"))
-    folders.append(CACHE / f"debian-python{version}" / "usr" / "bin")
-    candidates += [folder / f"python{version}" for folder in folders]
-    # pyenv's on PATH may be of a version that is not chosen.
-    return next((python for python in candidates if _runs(python)), None)
+def debian_folder(version: str) -> Path:
+    """Where tools/debian_python.sh unpacks that version."""
+    return CACHE / f"debian-python{version}"
 
 
-def _runs(python: Path) -> bool:
-    tried = [str(python), "-c", ""]
-    return python.exists() and subprocess.run(tried, capture_output=True).returncode == 0
+def debian_bin(version: str) -> Path:
+    return debian_folder(version) / "usr" / "bin"
 
 
 def environment(pair: Pair) -> Path:
@@ -72,10 +67,10 @@ def environment(pair: Pair) -> Path:
     python = folder / "bin" / "python"
     if (folder / ".complete").exists():
         return python
-    base = interpreter(pair.python)
+    base = interpreter(pair.python, [debian_bin(pair.python)])
     if base is None:
-        run(ROOT / "tools" / "debian_python.sh", pair.python, CACHE / f"debian-python{pair.python}")
-        base = interpreter(pair.python)
+        run(ROOT / "tools" / "debian_python.sh", pair.python, debian_folder(pair.python))
+        base = interpreter(pair.python, [debian_bin(pair.python)])
     if base is None:
         raise SystemExit(f"[matrix] needs Python {pair.python}; try putting it on PATH")
     print(f"environment: Python {pair.python}, torch {pair.torch}", flush=True)
@@ -88,18 +83,6 @@ def environment(pair: Pair) -> Path:
         run(sys.executable, ROOT / "tools" / "cuda_stubs.py", packages)
     (folder / ".complete").touch()
     return python
-
-
-def builder(version: str) -> Path:
-    """A Python whose wheels run on that version: it itself, or from 3.12 on an earlier one."""
-    wanted = tuple(map(int, version.split(".")))
-    usable = [version] if wanted < STABLE else [f"3.{n}" for n in range(STABLE[1], wanted[1] + 1)]
-    for one in usable:
-        python = interpreter(one)
-        headers = "import sysconfig, os; print(os.path.exists(sysconfig.get_config_h_filename()))"
-        if python and b"True" in subprocess.check_output([python, "-c", headers]):
-            return python
-    raise SystemExit(f"[matrix] needs Python {' or '.join(usable)} with its headers; found none")
 
 
 def wheel(version: str) -> Path:

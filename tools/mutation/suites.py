@@ -48,6 +48,7 @@ SUITES = {
             "tests/backends/neutron/test_neutron_rows.py",
             "tests/backends/ethosu/test_ethosu_partitioner.py",
             "tests/backends/neutron/test_neutron_partitioner.py",
+            "tests/backends/ethosu/test_ethosu_fallback.py",
         ],
     ),
     "passes": Suite(

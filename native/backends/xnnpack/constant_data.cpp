@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "backends/xnnpack/expand.h"
+#include "backends/xnnpack/dequantize_weights.h"
 
 namespace edgewise::xnnpack {
 namespace {
@@ -49,7 +49,7 @@ float from_half(uint16_t half) {
   return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (fraction << 13));
 }
 
-Result<MemoryBlock> widened(const GraphValue& value) {
+Result<MemoryBlock> upcast(const GraphValue& value) {
   const size_t count = value.shape.elements();
   auto block = MemoryBlock::allocate(count * sizeof(float));
   if (!block.ok()) return block.status();
@@ -72,7 +72,7 @@ Result<ConstantData> ConstantData::make(const Graph& graph) {
     const GraphValue& value = graph.values[i];
     result.addresses.push_back(value.data.bytes.data());
     if (!value.is_converted()) continue;
-    auto block = value.stored == DataType::kFp16 ? widened(value) : expanded(value);
+    auto block = value.stored == DataType::kFp16 ? upcast(value) : dequantized(value);
     if (!block.ok()) return block.status();
     result.addresses.back() = block->data();
     (is_packed_only[i] ? result.packed : result.in_place).push_back(std::move(*block));

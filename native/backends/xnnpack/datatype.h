@@ -9,7 +9,7 @@
 
 namespace edgewise::xnnpack {
 
-// The payload's numbers.
+// Types of values; the numbers are those of the payload.
 enum class DataType : uint8_t {
   kInvalid = 0,
   kFp32 = 1,
@@ -26,7 +26,7 @@ enum class DataType : uint8_t {
   kInt32 = 12,
   kPfp32 = 13,
   kBf16 = 14,
-  kQbint8 = 15,  // not XNNPACK's: see expand.h
+  kQbint8 = 15,  // not XNNPACK's: see dequantize_weights.h
 };
 
 const char* name_of(DataType type);

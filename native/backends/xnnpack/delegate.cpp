@@ -5,17 +5,17 @@
 #include <utility>
 
 #include "backends/xnnpack/constant_data.h"
-#include "backends/xnnpack/expand.h"
+#include "backends/xnnpack/dequantize_weights.h"
+#include "backends/xnnpack/executor/elementwise_nodes.h"
 #include "backends/xnnpack/fold.h"
-#include "backends/xnnpack/idle_threads.h"
 #include "backends/xnnpack/memory_need.h"
 #include "backends/xnnpack/node_types.h"
+#include "backends/xnnpack/non_temporal_loads.h"
 #include "backends/xnnpack/payload.h"
 #include "backends/xnnpack/read_graph.h"
 #include "backends/xnnpack/shapes.h"
-#include "backends/xnnpack/steps/small_nodes.h"
-#include "backends/xnnpack/weight_stream.h"
-#include "backends/xnnpack/widen.h"
+#include "backends/xnnpack/spin_wait.h"
+#include "backends/xnnpack/upcast_half.h"
 
 namespace edgewise::xnnpack {
 namespace {
@@ -65,8 +65,8 @@ Result<std::unique_ptr<Delegate>> XnnpackDelegate::make(const DelegateInit& init
   if (auto status = check_types(*graph); !status.ok()) return status;
   fold_nodes(&*graph);
   std::vector<ImageEntry> entries = ImageEntry::take(&*graph);
-  expand_weights(&*graph);
-  widen_half(&*graph, is_fast_in_half);
+  dequantize_weights(&*graph);
+  upcast_half(&*graph, is_fast_in_half);
   std::vector<Shape> shapes = graph->serialized_shapes();
   if (auto status = infer_shapes(*graph, &shapes); !status.ok()) return status;
   if (auto status = check_memory(*graph, shapes, init.max_memory); !status.ok()) return status;
@@ -234,7 +234,7 @@ Status XnnpackDelegate::prepare_outputs(std::span<Value* const> arguments) {
 }
 
 // XNNPACK writes int32; from the end, so that nothing is overwritten before it is read.
-void XnnpackDelegate::widen_indices(std::span<Value* const> arguments) const {
+void XnnpackDelegate::upcast_indices(std::span<Value* const> arguments) const {
   for (uint32_t output : graph_.outputs) {
     const GraphValue& value = graph_.values[output];
     if (!value.is_index) continue;
@@ -308,12 +308,12 @@ Status XnnpackDelegate::run(std::span<Value* const> arguments, RunProfile* profi
     EDGEWISE_RETURN_IF_ERROR(executor_->set_pointers(addresses_));
     is_set_up_ = true;
   }
-  const BusyPool busy;
-  const WeightStream stream(state_->weights().bytes());
+  const SpinWaitPolicy spin_wait;
+  const NonTemporalLoads loads(state_->weights().bytes());
   run_entries(profile);
   EDGEWISE_RETURN_IF_ERROR(profile == nullptr ? executor_->run()
                                               : executor_->run_profiled(*profile));
-  widen_indices(arguments);
+  upcast_indices(arguments);
   return {};
 }
 

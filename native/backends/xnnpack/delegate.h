@@ -5,10 +5,10 @@
 #include <span>
 #include <vector>
 
+#include "backends/xnnpack/executor/executor.h"
 #include "backends/xnnpack/graph.h"
 #include "backends/xnnpack/image_entry.h"
 #include "backends/xnnpack/program_state.h"
-#include "backends/xnnpack/steps/executor.h"
 #include "edgewise/backend.h"
 
 namespace edgewise::xnnpack {
@@ -44,13 +44,13 @@ class XnnpackDelegate final : public Delegate {
   // Makes an executor for shapes_, and lets go of the constants that only that needed.
   Status make_executor();
   Status prepare_outputs(std::span<Value* const> arguments);
-  void widen_indices(std::span<Value* const> arguments) const;
+  void upcast_indices(std::span<Value* const> arguments) const;
   Status run(std::span<Value* const> arguments, RunProfile* profile);
   void run_entries(RunProfile* profile);
 
   std::shared_ptr<ProgramState> state_;
   const NamedData* named_data_ = nullptr;
-  const FloatKernels* kernels_ = nullptr;  // of our own steps
+  const FloatKernels* kernels_ = nullptr;  // of fused kernels
   size_t max_memory_ = 0;                  // as LoadOptions
   Graph graph_;
   std::unique_ptr<Executor> executor_;

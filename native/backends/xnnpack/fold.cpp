@@ -32,7 +32,7 @@ bool Folder::fold_clamp(GraphNode* clamp) {
   before->has_bounds = true;
   before->outputs[0] = clamp->outputs[0];
   writer[clamp->outputs[0]] = before;
-  clamp->add_indices(&before->joined);
+  clamp->add_indices(&before->fused);
   clamp->kind = NodeKind::kNothing;
   return true;
 }
@@ -56,7 +56,7 @@ bool Folder::fold_pad(GraphNode* convolution) {
   window.pad_bottom += after[1];
   window.pad_right += after[2];
   convolution->inputs[0] = pad->inputs[0];
-  pad->add_indices(&convolution->joined);
+  pad->add_indices(&convolution->fused);
   pad->kind = NodeKind::kNothing;
   return true;
 }

@@ -1,4 +1,4 @@
-// Joins nodes that XNNPACK can run as one: a clamp goes into the node before it, a padding with
+// Fuses nodes that XNNPACK can run as one: a clamp goes into the node before it, a padding with
 // zeros into the convolution after it.
 //
 // XNNPACK has such a pass of its own, and it is not used: in the version that we build with, its

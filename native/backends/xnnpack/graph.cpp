@@ -27,7 +27,7 @@ bool GraphNode::is_concatenation() const {
 
 void GraphNode::add_indices(std::vector<uint32_t>* indices) const {
   indices->push_back(index);
-  indices->insert(indices->end(), joined.begin(), joined.end());
+  indices->insert(indices->end(), fused.begin(), fused.end());
 }
 
 std::string GraphNode::text() const {

@@ -30,7 +30,7 @@ struct GraphValue {
   DataType type = DataType::kInvalid;
   Shape shape;  // as serialized: dynamic sizes are upper bounds
   Constant data;
-  // What data is, if it is to be given to XNNPACK as fp32: see widen.h, expand.h.
+  // What data is, if it is to be given to XNNPACK as fp32: see upcast_half.h, dequantize_weights.h.
   DataType stored = DataType::kInvalid;
   uint32_t serialized_id = kNone;
   uint32_t external_id = kNone;
@@ -47,7 +47,7 @@ struct GraphValue {
   std::vector<uint16_t> block_scales;  // bfloat16
   uint32_t block_size = 0;
   Constant scale_source;  // where the scales were read, if that is named data
-  // At run time.
+  // Of values that are quantized when the program runs.
   uint32_t nonbatch_dims = 0;
 
   bool is_external() const { return is_input || is_output; }
@@ -71,7 +71,7 @@ struct GraphNode {
   NodeKind kind = NodeKind::kNothing;
   uint32_t index = 0;  // in the payload, for messages
   uint32_t debug_handle = 0;
-  std::vector<uint32_t> joined;  // indices of nodes that it does the work of, too: see fold.h
+  std::vector<uint32_t> fused;  // indices of nodes that it does the work of, too: see fold.h
   // Indices into Graph::values. Of a node with filter and bias: input, filter, bias or kNone.
   std::vector<uint32_t> inputs;
   std::vector<uint32_t> outputs;
@@ -91,7 +91,7 @@ struct GraphNode {
   bool is_convolution() const;  // of the three kinds
   bool is_concatenation() const;
   bool is_bounded() const;  // by min or max
-  // Its index and those of the nodes that were joined with it.
+  // Its index and those of the nodes that were fused into it.
   void add_indices(std::vector<uint32_t>* indices) const;
   // "node 3 (Conv2d, debug handle 7)"
   std::string text() const;

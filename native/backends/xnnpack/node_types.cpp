@@ -15,9 +15,9 @@ struct Filtered {
 constexpr Filtered kConvolutions[] = {
     {T::kFp32, T::kFp32, T::kFp32, T::kFp32},
     {T::kFp16, T::kFp32, T::kFp32, T::kFp16},
-    // Not XNNPACK's: see widen.h.
+    // Not XNNPACK's: see upcast_half.h.
     {T::kFp16, T::kFp16, T::kFp16, T::kFp16},
-    // Nor these: see expand.h.
+    // Nor these: see dequantize_weights.h.
     {T::kFp32, T::kQcint8, T::kFp32, T::kFp32},
     {T::kFp32, T::kQcint4, T::kFp32, T::kFp32},
     {T::kFp16, T::kQcint8, T::kFp32, T::kFp16},
@@ -38,7 +38,7 @@ constexpr Filtered kFullyConnected[] = {
     {T::kFp16, T::kFp16, T::kFp16, T::kFp16},
     {T::kFp32, T::kQcint4, T::kFp32, T::kFp32},
     {T::kFp32, T::kQcint8, T::kFp32, T::kFp32},
-    // Not XNNPACK's: see expand.h.
+    // Not XNNPACK's: see dequantize_weights.h.
     {T::kFp32, T::kQbint4, T::kFp32, T::kFp32},
     {T::kFp32, T::kQbint8, T::kFp32, T::kFp32},
     {T::kFp16, T::kQcint8, T::kFp32, T::kFp16},

@@ -15,7 +15,7 @@ struct Payload {
   const fb::XNNGraph* graph = nullptr;
   std::span<const std::byte> constants;
   bool has_header = false;  // without one, constants lie in the flatbuffer
-  // Holds the flatbuffer if it had to be moved to an aligned place.
+  // Holds the flatbuffer if it had to be moved to aligned memory.
   std::shared_ptr<const void> owner;
 };
 

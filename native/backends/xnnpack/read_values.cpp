@@ -1,6 +1,7 @@
 #include <cinttypes>
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 #include "backends/xnnpack/constants.h"
 #include "backends/xnnpack/read_graph.h"
@@ -31,8 +32,9 @@ struct ValueReader {
   Status read_per_block(const fb::PerChannelGroupQuant& quant);
   Status read_per_token(const fb::PerTokenDynamicQuant& quant);
   // Scales in constant `buffer`.
-  template <typename T>
-  Status read_scales(uint32_t buffer, size_t count, std::vector<T>* scales);
+  // From the buffer that `quant` names, as they are, or converted from its list.
+  template <typename Quant, typename T, typename Convert>
+  Status read_scales(const Quant& quant, size_t count, std::vector<T>* scales, Convert convert);
 };
 
 Status ValueReader::read_tensor(const fb::XNNTensorValue& tensor, uint32_t externals) {
@@ -90,9 +92,22 @@ Status ValueReader::read_data(uint32_t buffer) {
   return {};
 }
 
-template <typename T>
-Status ValueReader::read_scales(uint32_t buffer, size_t count, std::vector<T>* scales) {
-  auto constant = find_constant(payload, named_data, buffer);
+template <typename Quant, typename T, typename Convert>
+Status ValueReader::read_scales(const Quant& quant, size_t count, std::vector<T>* scales,
+                                Convert convert) {
+  if (quant.scale_buffer_idx() == 0) {
+    const auto* list = quant.scale();
+    if (list == nullptr || list->size() != count) {
+      return VALUE_ERROR("it must have %zu scales; got %u", count,
+                         list == nullptr ? 0 : list->size());
+    }
+    for (const float scale : *list) scales->push_back(convert(scale));
+    return {};
+  }
+  if (quant.num_scales() != count) {
+    return VALUE_ERROR("it must have %zu scales; got %u", count, quant.num_scales());
+  }
+  auto constant = find_constant(payload, named_data, quant.scale_buffer_idx());
   if (!constant.ok()) return constant.status();
   if (constant->bytes.size() / sizeof(T) < count) {
     return VALUE_ERROR("it must have %zu scales; got %zu bytes of them", count,
@@ -135,20 +150,8 @@ Status ValueReader::read_per_channel(const fb::PerChannelQuant& quant) {
   value->channel_dim = static_cast<uint32_t>(dim);
   if (value->type == DataType::kQcint4) value->zero_point = kZeroPoint4Bit;
   const size_t channels = value->shape[value->channel_dim];
-  if (quant.scale_buffer_idx() != 0) {
-    if (quant.num_scales() != channels) {
-      return VALUE_ERROR("it must have %zu scales; got %u", channels, quant.num_scales());
-    }
-    auto status = read_scales(quant.scale_buffer_idx(), channels, &value->channel_scales);
-    if (!status.ok()) return status;
-  } else {
-    const auto* scales = quant.scale();
-    if (scales == nullptr || scales->size() != channels) {
-      return VALUE_ERROR("it must have %zu scales; got %u", channels,
-                         scales == nullptr ? 0 : scales->size());
-    }
-    value->channel_scales.assign(scales->begin(), scales->end());
-  }
+  auto status = read_scales(quant, channels, &value->channel_scales, std::identity());
+  if (!status.ok()) return status;
   for (size_t i = 0; i < channels; ++i) {
     if (!is_scale(value->channel_scales[i])) {
       return VALUE_ERROR("its scales must be normal positive numbers; got %g for channel %zu",
@@ -189,36 +192,18 @@ Status ValueReader::read_per_block(const fb::PerChannelGroupQuant& quant) {
   value->block_size = static_cast<uint32_t>(block);
   if (!has_8_bits) value->zero_point = kZeroPoint4Bit;
   const size_t count = value->shape[0] * (value->shape[1] / value->block_size);
-  if (quant.scale_buffer_idx() != 0) {
-    if (has_8_bits) return VALUE_ERROR("8-bit blocks must have a list of scales; got a buffer");
-    if (quant.num_scales() != count) {
-      return VALUE_ERROR("it must have %zu scales; got %u", count, quant.num_scales());
-    }
-    auto status = read_scales(quant.scale_buffer_idx(), count, &value->block_scales);
-    if (!status.ok()) return status;
-  } else {
-    const auto* scales = quant.scale();
-    if (scales == nullptr || scales->size() != count) {
-      return VALUE_ERROR("it must have %zu scales; got %u", count,
-                         scales == nullptr ? 0 : scales->size());
-    }
-    for (float scale : *scales) {
-      if (!has_8_bits) {
-        value->block_scales.push_back(to_bfloat16(scale));
-        continue;
-      }
-      if (!is_scale(scale)) {
-        return VALUE_ERROR("its scales must be normal positive numbers; got %g",
-                           static_cast<double>(scale));
-      }
-      value->channel_scales.push_back(scale);
-    }
-    if (has_8_bits) return {};
+  if (has_8_bits && quant.scale_buffer_idx() != 0) {
+    return VALUE_ERROR("8-bit blocks must have a list of scales; got a buffer");
   }
+  auto status = has_8_bits ? read_scales(quant, count, &value->channel_scales, std::identity())
+                           : read_scales(quant, count, &value->block_scales, to_bfloat16);
+  if (!status.ok()) return status;
   for (size_t i = 0; i < count; ++i) {
-    if (!is_scale(from_bfloat16(value->block_scales[i]))) {
+    const float scale =
+        has_8_bits ? value->channel_scales[i] : from_bfloat16(value->block_scales[i]);
+    if (!is_scale(scale)) {
       return VALUE_ERROR("its scales must be normal positive numbers; got %g for block %zu",
-                         static_cast<double>(from_bfloat16(value->block_scales[i])), i);
+                         static_cast<double>(scale), i);
     }
   }
   return {};

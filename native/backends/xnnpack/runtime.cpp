@@ -47,7 +47,7 @@ Result<std::unique_ptr<Runtime>> Runtime::make(const Graph& graph, const std::ve
   if (!status.ok()) return status;
   runtime->runtime_.reset(raw_runtime);
   if (is_profiled) runtime->operators_ = operator_count(raw_runtime);
-  runtime->row_products_ = RowProducts::make(graph);
+  runtime->gemv_ = RecordedGemv::make(graph);
   runtime->constants_ = std::move(constants->in_place);
   runtime->planned_same_sizes_ = runtime->same_sizes(shapes);
   for (uint32_t i = 0; i < graph.values.size(); ++i) {
@@ -119,8 +119,8 @@ Status Runtime::set_pointers(std::span<const xnn_external_value> externals) {
 }
 
 Status Runtime::run() {
-  if (row_products_ == nullptr) return run_all();
-  return check_xnn(row_products_->run(runtime_.get(), state_), "running");
+  if (gemv_ == nullptr) return run_all();
+  return check_xnn(gemv_->run(runtime_.get(), state_), "running");
 }
 
 Status Runtime::run_all() { return check_xnn(xnn_invoke_runtime(runtime_.get()), "running"); }

@@ -7,9 +7,9 @@
 
 #include "backends/xnnpack/build.h"
 #include "backends/xnnpack/constant_data.h"
+#include "backends/xnnpack/gemv.h"
 #include "backends/xnnpack/operator_clock.h"
 #include "backends/xnnpack/program_state.h"
-#include "backends/xnnpack/row_products.h"
 #include "edgewise/profile.h"
 
 namespace edgewise::xnnpack {
@@ -61,8 +61,8 @@ class Runtime {
   std::unique_ptr<xnn_runtime, Delete> runtime_;
   std::vector<bool> planned_same_sizes_;
   std::vector<Rows> rows_;
-  size_t operators_ = 0;                       // that a profile tells apart
-  std::unique_ptr<RowProducts> row_products_;  // null: XNNPACK runs all of it
+  size_t operators_ = 0;                // that a profile tells apart
+  std::unique_ptr<RecordedGemv> gemv_;  // null: XNNPACK runs all of it
 };
 
 }  // namespace edgewise::xnnpack

@@ -25,7 +25,7 @@ std::vector<T> list_of(xnn_runtime_t runtime, xnn_profile_info what) {
 std::vector<const GraphNode*> nodes_by_operator(const Graph& graph) {
   std::vector<const GraphNode*> result;
   for (const GraphNode& node : graph.nodes) {
-    // A mean, and a clamp.
+    // XNNPACK has two nodes for it: a mean and a clamp.
     if (node.kind == NodeKind::kGlobalAvgPooling2d && node.has_bounds) result.push_back(&node);
     result.push_back(&node);
   }

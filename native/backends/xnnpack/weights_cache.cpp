@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "backends/xnnpack/allocator.h"
-#include "backends/xnnpack/weight_stream.h"
+#include "backends/xnnpack/non_temporal_loads.h"
 #include "core/memory.h"
 #include "edgewise/tensor.h"
 

@@ -11,7 +11,8 @@
 //
 // built with `edgewise_add_kernel_library(my_ops my_ops.cpp)` after find_package(edgewise), and
 // loaded by `edgewise.runtime.load_kernels("libmy_ops.so")` in Python, or by
-// `edgewise::load_kernel_library(path)` of edgewise/program.h in C++.
+// `edgewise::load_kernel_library(path)` of edgewise/program.h in C++, `edgewise_load_kernels(path)`
+// in C, or `edgewise_run --kernels`.
 //
 // The library links its own copy of the runtime's core; only the kernels' functions are handed
 // to the program, through one C function. Both sides compare a version and the layout of the
@@ -24,20 +25,17 @@
 #include <vector>
 
 #include "edgewise/kernel.h"
+#include "edgewise/library_layout.h"
 
 namespace edgewise {
 
 // Raised when a type that kernels see, or the function below, changes its meaning.
 inline constexpr uint32_t kKernelLibraryVersion = 1;
 
-// Sizes of the types that cross the border, folded into one number.
+// Sizes of the types that cross the border.
 constexpr uint32_t kernel_library_layout() {
-  uint32_t layout = 2166136261u;
-  for (const size_t size : {sizeof(KernelContext), sizeof(Value), sizeof(Tensor), sizeof(Status),
-                            sizeof(std::string), sizeof(Scalar), alignof(Value)}) {
-    layout = (layout ^ static_cast<uint32_t>(size)) * 16777619u;
-  }
-  return layout;
+  return library_layout_of({sizeof(KernelContext), sizeof(Value), sizeof(Tensor), sizeof(Status),
+                            sizeof(std::string), sizeof(Scalar), alignof(Value)});
 }
 
 // The program's side, for the library to add its kernels to.
@@ -71,7 +69,7 @@ struct LibraryKernelRegistration {
 // The one function that a library exports. 0: the kernels were handed over; else the library's
 // own version (1 upwards), or -1 if only the layout differs.
 #define EDGEWISE_KERNEL_LIBRARY_ENTRY "edgewise_kernel_library"
-#ifndef EDGEWISE_KERNEL_LIBRARY_HOST  // the program's side has none
+#ifndef EDGEWISE_LIBRARY_HOST  // the program's side has none
 extern "C" __attribute__((visibility("default"), used)) inline int edgewise_kernel_library(
     const edgewise::KernelLibraryHost* host) {
   if (host->version != edgewise::kKernelLibraryVersion) {
@@ -85,9 +83,7 @@ extern "C" __attribute__((visibility("default"), used)) inline int edgewise_kern
 }
 #endif
 
-#define EDGEWISE_KERNEL_NAME_(a, b) a##b
-#define EDGEWISE_KERNEL_NAME(a, b) EDGEWISE_KERNEL_NAME_(a, b)
 // name: of the out-variant, "my_ns::scale.out". argument_count: of its schema, outs included.
-#define EDGEWISE_REGISTER_KERNEL(name, argument_count, function)           \
-  static const ::edgewise::LibraryKernelRegistration EDGEWISE_KERNEL_NAME( \
+#define EDGEWISE_REGISTER_KERNEL(name, argument_count, function)          \
+  static const ::edgewise::LibraryKernelRegistration EDGEWISE_JOIN_NAMES( \
       edgewise_kernel_, __COUNTER__)(name, argument_count, function);

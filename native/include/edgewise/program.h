@@ -95,6 +95,8 @@ class Session;
 // registers these. Returns their names. Fails, and registers none, if the file is no such library,
 // was built against another version, or has a kernel whose name is taken.
 Result<std::vector<std::string>> load_kernel_library(const std::string& path);
+// The same for a shared library of backends (see backend_library.h): their ids.
+Result<std::vector<std::string>> load_backend_library(const std::string& path);
 
 // A loaded file. Thread-safe; methods keep it alive.
 class Program : public std::enable_shared_from_this<Program> {
@@ -139,7 +141,11 @@ class Method {
   virtual Status set_input(size_t index, const Value& value) = 0;
   // The same for one execution: a tensor's memory must stay as it is until execute() returns, which
   // reads it in place where the plan allows (an image that goes straight into a delegate).
-  virtual Status lend_input(size_t index, const Value& value) = 0;
+  virtual Status set_input_zero_copy(size_t index, const Value& value) = 0;
+  [[deprecated("use set_input_zero_copy(); this name goes in the next version")]] Status lend_input(
+      size_t index, const Value& value) {
+    return set_input_zero_copy(index, value);
+  }
   Status execute() { return execute(nullptr); }
   // The same, and says where the time went if `profile` is given; of no use after a failure.
   virtual Status execute(RunProfile* profile) = 0;

@@ -72,7 +72,7 @@ TEST(Execute, KeepsWhatIsWrittenToAnInput) {
   const auto writes = load_forward(spec);
   ASSERT_NE(writes->written_input(0), nullptr);
   std::vector<float> given{1, 2, 3, 4};
-  ASSERT_TRUE(writes->lend_input(0, over(given, ScalarType::kFloat, {4})).ok());
+  ASSERT_TRUE(writes->set_input_zero_copy(0, over(given, ScalarType::kFloat, {4})).ok());
   ASSERT_TRUE(writes->execute().ok());
   EXPECT_EQ(floats(writes->written_input(0)), (std::vector<float>{11, 22, 33, 44}));
   EXPECT_EQ(floats(writes->output(0)), (std::vector<float>{21, 42, 63, 84}));

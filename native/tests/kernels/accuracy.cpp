@@ -36,7 +36,7 @@ std::optional<Bound> read_bound(const std::string& text) {
 }
 
 Table read_table() {
-  const auto path = std::filesystem::path(__FILE__).parent_path() / "../../kernels/accuracy.txt";
+  const auto path = std::filesystem::path(EDGEWISE_NATIVE) / "kernels" / "accuracy.txt";
   std::ifstream file(path);
   Table table;
   std::map<std::string, std::vector<std::string>> sets;

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "kernels/compare.h"
-#include "kernels/levels.h"
+#include "kernels/cpu_dispatch.h"
 #include "kernels/view.h"
 
 namespace edgewise::testing {

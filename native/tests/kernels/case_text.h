@@ -37,8 +37,8 @@ class CaseValues {
 // Adds the tensor of a line "$name = ..."; false if the line is none.
 bool take_definition(std::string_view line, CaseNames& names);
 
-// Runs a line's call with the kernel of a level (see kernels/levels.h); empty if the result is as
-// written, within what the kernel declares, else what is different.
+// Runs a line's call with the kernel of a level (see kernels/cpu_dispatch.h); empty if the result
+// is as written, within what the kernel declares, else what is different.
 std::string check_case(std::string_view line, const CaseNames& names, int level);
 
 // Runs a line's call and returns its status; results are passed as outputs only.

@@ -1,43 +1,51 @@
-// Every line of cases/*.txt: kernels of every level that this CPU has, against results of eager
-// PyTorch, within the accuracy that they declare.
+// The lines of cases/*.txt, one test for each operator: its kernels of every level that this CPU
+// has, against results of eager PyTorch, within the accuracy that they declare.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
+#include <set>
 #include <string>
 
-#include "kernels/case_text.h"
-#include "kernels/levels.h"
+#include "kernels/case_files.h"
+#include "kernels/cpu_dispatch.h"
 
 namespace edgewise::testing {
 namespace {
 
-class Kernels : public ::testing::TestWithParam<int> {
+class Kernels : public ::testing::TestWithParam<std::string> {
  protected:
-  void SetUp() override { limit_kernel_level(GetParam()); }
   void TearDown() override { limit_kernel_level(kWideLevel); }
 };
 
 TEST_P(Kernels, MatchEagerPyTorch) {
-  const auto folder = std::filesystem::path(__FILE__).parent_path() / "cases";
-  size_t count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() != ".txt") continue;
-    std::ifstream file(entry.path());
-    CaseNames names;
-    std::string line;
-    for (size_t number = 1; std::getline(file, line); ++number) {
-      if (line.empty() || line.front() == '#' || take_definition(line, names)) continue;
-      ++count;
-      const std::string difference = check_case(line, names, GetParam());
-      EXPECT_EQ(difference, "") << entry.path().filename() << ":" << number << "\n"
-                                << line.substr(0, 400);
+  for (const int level : kernel_levels()) {
+    limit_kernel_level(level);
+    for (const CaseLine& line : kernel_cases().at(GetParam())) {
+      EXPECT_EQ(check_case(line.text, *line.names, level), "")
+          << line.origin << ", level " << level << "\n"
+          << line.text.substr(0, 400);
     }
   }
-  EXPECT_GT(count, 300u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Levels, Kernels, ::testing::ValuesIn(kernel_levels()));
+INSTANTIATE_TEST_SUITE_P(Operators, Kernels, ::testing::ValuesIn(operators_of(kernel_cases())),
+                         [](const auto& test) { return test_name_of(test.param); });
+
+// So that no operator's test goes because its file does.
+TEST(KernelCases, AreOfMostKernels) {
+  size_t count = 0;
+  std::set<std::string_view> kernels;
+  for (const auto& [op, lines] : kernel_cases()) {
+    count += lines.size();
+    for (const CaseLine& line : lines) {
+      kernels.insert(std::string_view(line.text).substr(0, line.text.find(' ')));
+    }
+  }
+  EXPECT_GT(count, 2200u);
+  EXPECT_GT(kernels.size(), 290u);
+  for (const std::string_view kernel : kernels) {
+    EXPECT_NE(find_kernel(kernel), nullptr) << kernel << " has cases and is no kernel";
+  }
+}
 
 }  // namespace
 }  // namespace edgewise::testing

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "kernels/case_text.h"
-#include "kernels/levels.h"
+#include "kernels/cpu_dispatch.h"
 
 namespace edgewise::testing {
 namespace {

@@ -1,16 +1,14 @@
 // The table of native/kernels/accuracy.txt: it has a row for every kernel, and kernels take the
-// types that it lists and no others.
+// types that it lists and no others (one test for each operator).
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <set>
 #include <string>
 
 #include "kernels/accuracy.h"
-#include "kernels/case_text.h"
-#include "kernels/levels.h"
+#include "kernels/case_files.h"
+#include "kernels/cpu_dispatch.h"
 
 namespace edgewise::testing {
 namespace {
@@ -71,21 +69,28 @@ TEST(KernelTable, RefusesArgumentsOfOtherKinds) {
   }
 }
 
-TEST(KernelTable, ListsTheTypesThatKernelsTake) {
-  std::ifstream file(std::filesystem::path(__FILE__).parent_path() / "cases" / "by_type.tsv");
-  std::string line;
-  size_t count = 0;
-  while (std::getline(file, line)) {
-    const std::string name = line.substr(0, line.find(' '));
+class KernelTypes : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(KernelTypes, AreThoseThatAreListed) {
+  for (const CaseLine& line : type_cases().at(GetParam())) {
+    const std::string name = line.text.substr(0, line.text.find(' '));
     const AccuracyRow* row = find_accuracy(name);
     ASSERT_NE(row, nullptr) << name;
-    ++count;
     for (const std::string_view type : kTypes) {
       const bool listed = std::ranges::find(row->types, type) != row->types.end();
-      EXPECT_EQ(takes(line, type), listed) << type << ": " << line;
+      EXPECT_EQ(takes(line.text, type), listed) << type << ": " << line.text;
     }
   }
-  EXPECT_GT(count, 250u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Operators, KernelTypes, ::testing::ValuesIn(operators_of(type_cases())),
+                         [](const auto& test) { return test_name_of(test.param); });
+
+// So that no operator's test goes because its line does.
+TEST(KernelTable, HasCallsOfMostKernels) {
+  size_t count = 0;
+  for (const auto& [op, lines] : type_cases()) count += lines.size();
+  EXPECT_GT(count, 280u);
 }
 
 }  // namespace

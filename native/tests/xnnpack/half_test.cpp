@@ -12,7 +12,7 @@
 #include "backends/xnnpack/read_graph.h"
 #include "backends/xnnpack/runtime.h"
 #include "backends/xnnpack/shapes.h"
-#include "backends/xnnpack/widen.h"
+#include "backends/xnnpack/upcast_half.h"
 
 namespace edgewise::xnnpack {
 namespace {
@@ -259,7 +259,7 @@ Result<Graph> make_graph(const std::vector<std::byte>& bytes, TakesHalf takes_ha
   if (!graph.ok()) return graph.status();
   if (auto status = check_types(*graph); !status.ok()) return status;
   fold_nodes(&*graph);
-  widen_half(&*graph, takes_half);
+  upcast_half(&*graph, takes_half);
   return graph;
 }
 

@@ -101,8 +101,8 @@ TEST_P(ImageEntryTest, IsWhatTheNodesSay) {
     const Floats got = out.read<float>();
     for (size_t i = 0; i < count; ++i) {
       const size_t image = i / (c.channels * pixels), channel = i / pixels % c.channels;
-      const size_t place = (image * pixels + i % pixels) * c.channels + channel;
-      ASSERT_EQ(got[place], expected(numbers[i], c.type)) << i;
+      const size_t index = (image * pixels + i % pixels) * c.channels + channel;
+      ASSERT_EQ(got[index], expected(numbers[i], c.type)) << i;
     }
   }
 }
@@ -120,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(Images, ImageEntryTest,
                                          Case{"too_many", Type::qint8, 5, false, 1}),
                          [](const auto& of) { return of.param.name; });
 
-// Callers may lend their memory: what follows it is not theirs.
+// Inputs may be read in the callers' memory: what follows it is not theirs.
 TEST_P(ImageEntryTest, ReadsNothingBehindTheImage) {
   const Case& c = GetParam();
   auto delegate = make_delegate(image(c).bytes(), nullptr, nullptr, c.threads);

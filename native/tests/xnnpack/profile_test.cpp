@@ -1,10 +1,10 @@
-// What a profile tells of XNNPACK's operators and of our own steps: names, nodes, times.
+// What a profile tells of XNNPACK's operators and of fused kernels: names, nodes, times.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <functional>
 
-#include "backends/xnnpack/steps/float_kernels.h"
+#include "backends/xnnpack/executor/float_kernels.h"
 #include "payload_builder.h"
 #include "random_values.h"
 
@@ -82,7 +82,7 @@ std::vector<Part> profiled_run(Delegate& delegate, const std::vector<HostTensor*
   return parts;
 }
 
-class XnnpackProfile : public ::testing::TestWithParam<bool> {};  // kernels of our own
+class XnnpackProfile : public ::testing::TestWithParam<bool> {};  // fused kernels
 
 TEST_P(XnnpackProfile, NamesOperatorsAndTheirNodes) {
   const std::vector<std::byte> payload = image_graph().bytes();  // outlives the delegate

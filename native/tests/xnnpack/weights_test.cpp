@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "backends/xnnpack/allocator.h"
+#include "backends/xnnpack/non_temporal_loads.h"
 #include "backends/xnnpack/program_state.h"
-#include "backends/xnnpack/weight_stream.h"
 #include "payload_builder.h"
 
 namespace edgewise::xnnpack {

@@ -12,9 +12,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; the exit code (see `edgewise.cli.errors`)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given == ["--version"]:  # a script asks that often: nothing else is imported
-        import edgewise
+        from edgewise.cli.version import version_text
 
-        print(f"edgewise {edgewise.__version__}")
+        print(f"edgewise {version_text()}")
         return 0
     try:
         from edgewise.cli.app import run

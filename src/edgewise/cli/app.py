@@ -110,9 +110,9 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        import edgewise
+        from edgewise.cli.version import version_text
 
-        print(f"edgewise {edgewise.__version__}")
+        print(f"edgewise {version_text()}")
         raise typer.Exit(OK)
 
 

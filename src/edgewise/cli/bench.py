@@ -20,7 +20,7 @@ from edgewise.cli.output import Output
 from edgewise.cli.tables import size, table, times
 
 if TYPE_CHECKING:
-    from edgewise.cli.bench_sides import Measured
+    from edgewise.cli.bench_peers import Measured
 
 
 def command(
@@ -66,10 +66,10 @@ def command(
 ) -> None:
     """How long a call takes, and how much memory.
 
-    Each side runs in a process of its own; they take turns in short blocks. Memory is what the
+    Each peer runs in a process of its own; they take turns in short blocks. Memory is what the
     process grows by from loading to the end, pages of the mapped file included.
     """
-    from edgewise.cli.bench_sides import BLOCKS, measure
+    from edgewise.cli.bench_peers import BLOCKS, measure
     from edgewise.cli.files import open_method
 
     out = Output(json=json, quiet=quiet)
@@ -79,19 +79,19 @@ def command(
     batch = batches(inputs, specs, preprocessing("imagenet"), seed=seed, shapes=shape)[0]
     del loaded
     counts = threads or [_cores()]
-    sides = ["edgewise"] + ["ExecuTorch"] * peer + ["eager"] * (eager is not None)
+    peers = ["edgewise"] + ["ExecuTorch"] * peer + ["eager"] * (eager is not None)
     with tempfile.TemporaryDirectory(prefix="edgewise-bench-") as folder:
         held = Path(folder) / "inputs.npz"
         _save(held, batch.values)
         common = {"inputs": str(held), "kinds": [s.kind for s in specs], "method": name}
         common["shapes"] = list(shape) if shape else None  # type: ignore[assignment]
         groups: list[list[Measured]] = []
-        with out.progress("measuring", BLOCKS * len(sides) * len(counts)) as advance:
+        with out.progress("measuring", BLOCKS * len(peers) * len(counts)) as advance:
             for count in counts:
                 requests = [
-                    {**common, "side": side, "threads": count}
-                    | {"file": eager if side == "eager" else str(file)}
-                    for side in sides
+                    {**common, "side": each, "threads": count}
+                    | {"file": eager if each == "eager" else str(file)}
+                    for each in peers
                 ]
                 groups.append(
                     measure(requests, warmup=warmup, calls=calls, seconds=seconds, advance=advance)
@@ -120,7 +120,7 @@ def _show(console: Console, groups: list[list[Measured]], machine: dict[str, Any
             ratio = one.percentile(50) / ours if one is not group[0] else None
             rows.append(
                 (
-                    one.side,
+                    one.peer,
                     one.threads,
                     Text(times(one.percentile(50)), "bold"),
                     times(one.percentile(90)),

@@ -30,14 +30,15 @@ from edgewise.cli.models import ExampleShapes, LoadedModel, ModelArgument, load_
 from edgewise.cli.options import Json, Method, Quiet
 from edgewise.cli.output import Output
 from edgewise.cli.tables import table
+from edgewise.registry import DEFAULT
 
 if TYPE_CHECKING:
-    from edgewise.inspect.comparison import Comparison
+    from edgewise.accuracy.comparison import Comparison
 
 
 def command(
     model: ModelArgument,
-    backend: Backend = "xnnpack",
+    backend: Backend = DEFAULT,
     quantize: Quantize = "none",
     program: Annotated[
         Path | None,
@@ -121,7 +122,7 @@ def command(
 def _of_program(
     loaded: LoadedModel, program: Any, batches: Sequence[Any], layers: bool
 ) -> Comparison:
-    from edgewise.inspect.comparing import compare
+    from edgewise.accuracy.comparing import compare
 
     if loaded.keywords:
         raise CliError(
@@ -145,16 +146,16 @@ def _of_file(
     import torch
     from torch.utils import _pytree as pytree
 
+    from edgewise.accuracy.comparison import Comparison
+    from edgewise.accuracy.comparison import Output as Compared
+    from edgewise.accuracy.metrics import ErrorMetrics
     from edgewise.cli.files import open_method
-    from edgewise.inspect.comparison import Comparison
-    from edgewise.inspect.comparison import Output as Compared
-    from edgewise.inspect.tally import Tally
 
     run = open_method(file, method, None, None)
     model = _module(loaded)
     if not isinstance(model, torch.fx.GraphModule):
         model.eval()
-    tallies: dict[str, Tally] = {}
+    metrics: dict[str, ErrorMetrics] = {}
     for batch in batches:
         with torch.no_grad():
             named, _ = pytree.tree_flatten_with_path(loaded.run(model, batch))
@@ -166,13 +167,13 @@ def _of_file(
             )
         for (path, wanted), value in zip(named, got, strict=True):
             if isinstance(wanted, torch.Tensor):
-                tallies.setdefault(pytree.keystr(path) or "0", Tally()).add(wanted, value)
-    outputs = [Compared(n, t.sqnr_db, t.cosine, t.worst) for n, t in tallies.items()]
+                metrics.setdefault(pytree.keystr(path) or "0", ErrorMetrics()).add(wanted, value)
+    outputs = [Compared(n, t.sqnr_db, t.cosine, t.worst) for n, t in metrics.items()]
     return Comparison(outputs, [], len(batches))
 
 
 def _show(console: Console, found: Comparison, most: int, picture: Path | None) -> None:
-    from edgewise.inspect.tables import place, short_share
+    from edgewise.accuracy.tables import location, short_share
 
     console.print(f"{found.batches} batch{'es' * (found.batches != 1)}")
     rows = [
@@ -191,17 +192,17 @@ def _show(console: Console, found: Comparison, most: int, picture: Path | None) 
                 f"{one.max_error:.3g}",
                 one.operator,
                 one.module or "-",
-                place(one.source),
+                location(one.source),
             )
             for one in worst
         ]
         title = f"layers that add most noise, {len(worst)} of {len(found.layers)}"
         columns = [">adds", ">SQNR", ">cosine", ">largest error", "operator", "module", "where"]
         console.print(table(columns, cells, title))
-    if found.tap_error > 1e-4:
+    if found.hook_error > 1e-4:
         console.print(
             f"returning values from the middle changed the outputs by "
-            f"{short_share(found.tap_error)} of the largest: layers' figures are estimates"
+            f"{short_share(found.hook_error)} of the largest: layers' figures are estimates"
         )
     if picture is not None:
         console.print(f"picture: {picture}", markup=False)

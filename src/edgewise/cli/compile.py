@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
 
+from edgewise.cli.budgets import (
+    Cosine,
+    Drop,
+    MaxLatency,
+    MaxSize,
+    MetricOption,
+    MinDb,
+    Seconds,
+    budget_of,
+)
 from edgewise.cli.compiling import (
     Calibration,
     FolderOptions,
@@ -16,6 +27,7 @@ from edgewise.cli.compiling import (
     KeepFloat,
     Limit,
     MemoryMode,
+    Methods,
     RuntimeTarget,
     SystemConfig,
     Way,
@@ -26,6 +38,7 @@ from edgewise.cli.compiling import (
     complete_scheme,
     complete_task,
     data,
+    methods_from,
     raw_data,
     scheme,
 )
@@ -43,6 +56,7 @@ from edgewise.cli.models import ExampleShapes, LoadedModel, ModelArgument, load_
 from edgewise.cli.options import Json, Quiet
 from edgewise.cli.output import Output
 from edgewise.cli.tables import share, size, table, times
+from edgewise.registry import DEFAULT
 
 
 def command(
@@ -65,8 +79,8 @@ def command(
             "--quantize",
             metavar="NAME",
             autocompletion=complete_scheme,
-            help="none (default), int8, int8-dynamic, int8-weight, int4-dynamic or int4-weight; "
-            "repeatable.",
+            help="none (default), int8, int8-dynamic, int8-weight, int4-dynamic or int4-weight, or "
+            "auto: what keeps a budget; repeatable.",
         ),
     ] = None,
     output: Annotated[
@@ -82,9 +96,17 @@ def command(
     calibration: Calibration = None,
     limit: Limit = 128,
     keep_float: KeepFloat = None,
+    quantize_method: Methods = None,
     group_size: GroupSize = None,
     system_config: SystemConfig = None,
     memory_mode: MemoryMode = None,
+    metric: MetricOption = None,
+    drop: Drop = None,
+    cosine: Cosine = None,
+    min_db: MinDb = None,
+    max_size: MaxSize = None,
+    max_latency: MaxLatency = None,
+    seconds: Seconds = None,
     runtime: RuntimeTarget = None,
     shape: ExampleShapes = None,
     task: Annotated[
@@ -110,6 +132,14 @@ def command(
             help="Write beside each file how it was made, for explain, inspect and report.",
         ),
     ] = True,
+    dump_passes: Annotated[
+        Path | None,
+        typer.Option(
+            "--dump-passes",
+            metavar="DIR",
+            help="Write the graphs after each pass that changed them, and what each pass took.",
+        ),
+    ] = None,
     preprocess: Preprocess = "imagenet",
     mean: Mean = None,
     std: Std = None,
@@ -127,6 +157,7 @@ def command(
     from edgewise.inspect.record import record_path
 
     out = Output(json=json, quiet=quiet)
+    budget = budget_of(metric, drop, cosine, min_db, max_size, max_latency, seconds)
     ways = [
         check(
             Way(
@@ -135,14 +166,20 @@ def command(
                 tuple(keep_float or ()),
                 group_size,
                 runtime,
+                methods_from(quantize_method),
+                budget if q == "auto" else None,
                 system_config,
                 memory_mode,
             ),
             calibration,
         )
-        for b in backend or ["xnnpack"]
+        for b in backend or [DEFAULT]
         for q in quantize or ["none"]
     ]
+    if budget is not None and not any(way.budget for way in ways):
+        raise CliError(
+            "[--cosine, --metric, ...] are for --quantize auto; got other ways; try --quantize auto"
+        )
     check_used(ways, calibration)
     paths = _paths(model, ways, output or [])
     how = preprocessing(preprocess, mean, std, resize, stretch)
@@ -165,7 +202,8 @@ def command(
     rows: list[dict[str, Any]] = []
     reports: list[str] = []
     for way, path in zip(ways, paths, strict=True):
-        made = compile_one(loaded, way, out, batches, folder)
+        with _dumped(dump_passes, path if len(ways) > 1 else None):
+            made = compile_one(loaded, way, out, batches, folder)
         if folder is not None:
             path.mkdir(exist_ok=True)
             path = path / "model.pte"
@@ -173,6 +211,8 @@ def command(
         made.program.save(path, record=has_record)
         report = made.program.delegation_report()
         # What needs a later release stands in the report.
+        if report.tried:
+            out.lines(report.tried)
         reports.append(str(report) + ("" if report.uses else f"\nruns on {report.runs_on}"))
         row: dict[str, Any] = {
             "file": str(path),
@@ -188,12 +228,30 @@ def command(
             "uses": report.uses,
             "cost_of_target": report.cost_of_target,
         }
+        if report.choice is not None:
+            row["choice"] = report.choice
         if has_record:
             row["record"] = str(record_path(path))
         rows.append(row)
     out.result(
         {"model": model, "files": rows}, lambda console: _show(console, rows, reports, quiet)
     )
+
+
+@contextmanager
+def _dumped(folder: Path | None, file: Path | None) -> Iterator[None]:
+    """Writes the graphs of passes. file: of several programs this one, which gets a folder."""
+    from edgewise.passes import Dump, watching
+
+    if folder is None:
+        yield
+        return
+    dump = Dump(folder if file is None else folder / file.stem)
+    try:
+        with watching(dump):
+            yield
+    finally:
+        dump.close()
 
 
 def _show(console: Console, rows: list[dict[str, Any]], reports: list[str], quiet: bool) -> None:

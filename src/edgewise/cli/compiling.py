@@ -15,16 +15,18 @@ from edgewise.cli.images import Preprocessing, is_image
 from edgewise.cli.inputs import batches
 from edgewise.cli.models import LoadedModel
 from edgewise.cli.output import Output
+from edgewise.registry import DEFAULT
 
 if TYPE_CHECKING:
     from edgewise.lowering import ExecutorchProgramManager
+    from edgewise.quantize.budget import Budget
 
 
 def complete_backend() -> list[str]:
     """For shells."""
-    from edgewise.backends.names import backend_names
+    from edgewise.registry import target_names
 
-    return backend_names()
+    return target_names()
 
 
 def complete_task() -> list[str]:
@@ -38,7 +40,7 @@ def complete_scheme() -> list[str]:
     """For shells."""
     from edgewise.quantize.schemes import SCHEMES
 
-    return ["none", *SCHEMES]
+    return ["none", "auto", *SCHEMES]
 
 
 Backend = Annotated[
@@ -82,6 +84,16 @@ KeepFloat = Annotated[
     list[str] | None,
     typer.Option("--keep-float", metavar="MODULE", help="A module not to quantize; repeatable."),
 ]
+Methods = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--quantize-method",
+        metavar="NAME",
+        help="What is done beside rounding, for int8 (smooth, equalize, bias-correction, adaround, "
+        "gptq, percentile, ...; none for rounding alone); repeatable. Default: what costs nothing "
+        "at run time.",
+    ),
+]
 GroupSize = Annotated[
     int | None,
     typer.Option("--group-size", metavar="N", help="Weights that share a scale, for 4 bits."),
@@ -113,11 +125,13 @@ RuntimeTarget = Annotated[
 class Way:
     """One way to compile a model. backend: a name, or several with commas between them."""
 
-    backend: str = "xnnpack"
+    backend: str = DEFAULT
     quantize: str | None = None
     keep_float: tuple[str, ...] = ()
     group_size: int | None = None
     runtime: str | None = None
+    methods: tuple[str, ...] | None = None
+    budget: Budget | None = None
     system_config: str | None = None
     memory_mode: str | None = None
 
@@ -144,48 +158,52 @@ class Compiled:
 def check(way: Way, calibration: Sequence[str] | None) -> Way:
     """The way, if it can be gone. CliError or ValueError if not, before anything is imported
     or made: with several ways, none is compiled before all were checked."""
-    from edgewise.backends.names import ETHOS_U, check_backends
-    from edgewise.quantize.schemes import SCHEMES, scheme_of
+    from edgewise.quantize.schemes import AUTO, scheme_of
+    from edgewise.registry import NO_BACKEND, checked_targets, scheme_problem
     from edgewise.releases import target_of
 
-    names = check_backends("--backend", way.backend)
+    names = checked_targets("--backend", way.backend)
     way = replace(way, backend=",".join(names))
     target_of(way.runtime)
     for option, section in (
         ("--system-config", way.system_config),
         ("--memory-mode", way.memory_mode),
     ):
-        if section is not None and not any(name.startswith(ETHOS_U) for name in names):
+        if section is not None and not any(name.startswith("ethos-u") for name in names):
             raise CliError(
                 f"[{option}] is for Ethos-U; got --backend {way.backend}; "
                 f"try --backend ethos-u55-128"
             )
     if way.quantize is None:
         return way
-    if way.backend == "none":
+    if way.backend == NO_BACKEND:
         raise CliError(
             f"[--quantize] backend none computes in float; got {way.quantize}; "
-            f"try --backend xnnpack"
+            f"try --backend {DEFAULT}"
         )
-    if names[0] != "xnnpack" and way.quantize != "int8":
-        raise CliError(
-            f"[--quantize] {names[0]} computes in integers; got {way.quantize}; try --quantize int8"
-        )
-    if SCHEMES[way.quantize].needs_calibration and not calibration:
+    problem = None if way.quantize == AUTO else scheme_problem(names[0], way.quantize)
+    if problem:
+        raise CliError(f"[--quantize] {problem}; got {way.quantize}; try --quantize int8")
+    if calibrates(way.quantize) and not calibration:
         raise CliError(
             f"[--calibration] {way.quantize} needs data such as the model will see; got none; "
             f"try --calibration FOLDER of pictures, or data.npy, or --quantize int8-dynamic"
         )
-    scheme_of(way.quantize, way.group_size)
+    if way.quantize != AUTO:
+        scheme_of(way.quantize, way.group_size)
     return way
+
+
+def calibrates(quantize: str | None) -> bool:
+    """Whether the way to quantize looks at calibration data."""
+    from edgewise.quantize.schemes import AUTO, SCHEMES
+
+    return quantize == AUTO or (quantize is not None and SCHEMES[quantize].needs_calibration)
 
 
 def check_used(ways: Sequence[Way], calibration: Sequence[str] | None) -> None:
     """CliError for calibration data that no way looks at."""
-    from edgewise.quantize.schemes import SCHEMES
-
-    used = any(way.quantize and SCHEMES[way.quantize].needs_calibration for way in ways)
-    if calibration and not used:
+    if calibration and not any(calibrates(way.quantize) for way in ways):
         raise CliError(
             f"[--calibration] is for --quantize int8; got {', '.join(map(str, ways))}; "
             f"try --quantize int8, or leave it out"
@@ -194,13 +212,20 @@ def check_used(ways: Sequence[Way], calibration: Sequence[str] | None) -> None:
 
 def scheme(name: str) -> str | None:
     """The option's value for `edgewise.compile`. CliError if there is no such scheme."""
-    from edgewise.quantize.schemes import SCHEMES
+    from edgewise.quantize.schemes import AUTO, SCHEMES
 
     if name == "none":
         return None
-    if name not in SCHEMES:
-        raise CliError(f"[--quantize] must be none, {' or '.join(SCHEMES)}; got {name!r}")
+    if name != AUTO and name not in SCHEMES:
+        raise CliError(f"[--quantize] must be none, auto, {' or '.join(SCHEMES)}; got {name!r}")
     return name
+
+
+def methods_from(names: Sequence[str] | None) -> tuple[str, ...] | None:
+    """The option's values for `edgewise.compile`: "none" alone stands for no method."""
+    if names is None:
+        return None
+    return () if list(names) == ["none"] else tuple(names)
 
 
 def data(
@@ -248,10 +273,9 @@ def compile_one(
 ) -> Compiled:
     """The program, with progress shown. Raises what `edgewise.compile` does."""
     import edgewise
-    from edgewise.quantize.schemes import SCHEMES
 
     hush()
-    if way.quantize is None or not SCHEMES[way.quantize].needs_calibration:
+    if not calibrates(way.quantize):
         calibration = None
     total = len(calibration) if calibration else None
     start = time.perf_counter()
@@ -275,7 +299,9 @@ def compile_one(
             quantize=way.quantize,
             calibration=counted() if calibration else None,
             keep_float=way.keep_float if way.quantize else (),
+            methods=way.methods,
             group_size=way.group_size if way.quantize else None,
+            budget=way.budget,
             runtime=way.runtime,
             verbose=False,
         )
@@ -286,12 +312,12 @@ def _checked(model: LoadedModel, way: Way) -> Any:
     """The model. CliError for a saved program and what quantizes layers, which it has no more."""
     import torch
 
-    from edgewise.quantize.schemes import SCHEMES
+    from edgewise.quantize.schemes import AUTO, SCHEMES
 
     given: Any = model.model
     if way.quantize is None or isinstance(given, (torch.nn.Module, Path)):
         return model.model
-    if not SCHEMES[way.quantize].uses_pt2e or way.keep_float:
+    if way.quantize == AUTO or not SCHEMES[way.quantize].uses_pt2e or way.keep_float:
         raise CliError(
             f"[{model.name}] {'--keep-float' if way.keep_float else way.quantize} is of layers, "
             f"which an exported program has no more; try model.py:make, or --quantize int8"

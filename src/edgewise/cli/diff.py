@@ -67,8 +67,8 @@ def command(
 
 def _weights(file: Path) -> Counter[str]:
     """Hashes of the data that delegates share."""
-    from edgewise.emit.data_file import read_named
-    from edgewise.emit.file import read
+    from edgewise.format.data_file import read_named
+    from edgewise.format.file import read
 
     data = memoryview(file.read_bytes())
     if bytes(data[4:6]) == b"FT":

@@ -19,14 +19,15 @@ from edgewise.cli.errors import MISSING, CliError
 from edgewise.cli.options import Json, Quiet
 from edgewise.cli.output import Output
 from edgewise.cli.tables import facts, size, table
+from edgewise.cli.version import version_text
+from edgewise.registry import Tools, backends
 
 _PURPOSES = {
     "": "runs files",
     "cli": "this command",
     "export": "compiles models",
-    "ethosu": "compiles for Arm's Ethos-U",
-    "neutron": "runs Neutron programs on this machine",
-    "llm": "tokenizers of language models",
+    "llm": "tokenizers, chats and grammars of language models",
+    "serve": "answers clients of OpenAI's interface",
     "peer": "compares with ExecuTorch and ONNX Runtime",
     "models": "models to try",
     "model-explorer": "shows files in Google's Model Explorer",
@@ -75,14 +76,14 @@ def command(
         )
     runtime, processor = _runtime(), _processor()
     data = {
-        "edgewise": _version(),
+        "edgewise": version_text(),
         "python": platform.python_version(),
         "executable": sys.executable,
         "system": platform.platform(),
         "processor": processor,
         "runtime": runtime,
         "packages": [asdict(p) for p in packages],
-        "neutron_converters": _converters(),
+        **{tools.kind: list(tools.found) for tools in _tools()},
     }
     out.result(data, lambda console: _show(console, data, packages))
     lacking = [name for name in need or [] if _lacks(packages, name)]
@@ -92,12 +93,6 @@ def command(
             f"try pip install 'edgewise[{','.join(lacking)}]'",
             MISSING,
         )
-
-
-def _version() -> str:
-    import edgewise
-
-    return edgewise.__version__
 
 
 def _packages() -> list[Package]:
@@ -172,13 +167,13 @@ def _runtime() -> dict[str, Any]:
     }
 
 
-def _converters() -> list[str]:
-    """NXP's packages, by name: asked without torch, which the backend imports."""
-    from importlib.util import find_spec
-    from pkgutil import iter_modules
+def _tools() -> list[Tools]:
+    return [tools for one in backends() if (tools := one.tools()) is not None]
 
-    named = [m.name for m in iter_modules() if m.name.startswith("neutron_converter_")]
-    return (["eiq_neutron_sdk"] if find_spec("eiq_neutron_sdk") else []) + named
+
+def _purpose(extra: str) -> str:
+    found = {one.extra: one.purpose for one in backends() if one.extra} | _PURPOSES
+    return found.get(extra, "")
 
 
 def _processor() -> dict[str, Any]:
@@ -231,7 +226,7 @@ def _show(console: Console, data: dict[str, Any], packages: list[Package]) -> No
     rows = []
     for extra in dict.fromkeys(p.extra for p in packages):
         for number, one in enumerate(p for p in packages if p.extra == extra):
-            purpose = _PURPOSES.get(extra, "") if not number else ""
+            purpose = _purpose(extra) if not number else ""
             label = (extra or "(always)") if not number else ""
             status = Text(one.status, styles[one.status])
             rows.append((label, purpose, one.name, one.installed, one.wanted, status))
@@ -241,15 +236,10 @@ def _show(console: Console, data: dict[str, Any], packages: list[Package]) -> No
     if not packages:
         console.print("edgewise runs from its sources: pip knows nothing of it", style="yellow")
     for extra in lacking:
-        console.print(
-            f"{extra}: pip install 'edgewise[{extra}]'   {_PURPOSES.get(extra, '')}", markup=False
-        )
-    converters = data["neutron_converters"]
-    if not converters:
-        console.print(
-            "programs for Neutron NPUs need NXP's converter, eiq_neutron_sdk, from NXP",
-            style="dim",
-        )
+        console.print(f"{extra}: pip install 'edgewise[{extra}]'   {_purpose(extra)}", markup=False)
+    for tools in _tools():
+        if not tools.found:
+            console.print(tools.advice, style="dim")
 
 
 def _told(runtime: dict[str, Any]) -> str | Text:

@@ -34,11 +34,12 @@ _EXTRAS = {
     "torch": "export",
     "torchao": "export",
     "flatbuffers": "export",
-    "ethosu": "ethosu",
-    "tosa": "ethosu",
-    "ai_edge_litert": "neutron",
     "executorch": "peer",
     "onnxruntime": "peer",
+    "gguf": "models",
+    "jinja2": "llm",
+    "llguidance": "llm",
+    "starlette": "serve",
     "tokenizers": "llm",
     "transformers": "models",
     "PIL": "cli",
@@ -47,6 +48,7 @@ _EXTRAS = {
     "ray": "ray",
     "rich": "cli",
     "typer": "cli",
+    "uvicorn": "serve",
     "yaml": "scale",
 }
 
@@ -100,9 +102,15 @@ def _not_installed(error: ModuleNotFoundError) -> str:
 
         return str(explained("edgewise", error))
     name = (error.name or "").partition(".")[0]
-    extra = _EXTRAS.get(name)
+    extra = _EXTRAS.get(name) or _extra_of_backend(name)
     way = f"pip install 'edgewise[{extra}]'" if extra else f"pip install {name}"
     return f"[edgewise] this needs the module {name!r}, which is not installed; try {way}"
+
+
+def _extra_of_backend(module: str) -> str:
+    from edgewise.registry import backends
+
+    return next((one.extra for one in backends() if module in one.modules), "")
 
 
 def _of_file(error: OSError) -> str:

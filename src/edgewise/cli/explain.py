@@ -17,6 +17,7 @@ from edgewise.cli.models import ExampleShapes
 from edgewise.cli.options import Json, Method, Quiet
 from edgewise.cli.output import Output
 from edgewise.cli.tables import share, size, table
+from edgewise.registry import DEFAULT
 
 if TYPE_CHECKING:
     from edgewise.inspect.record import MethodRecord, NodeRecord, ProgramRecord, RefusalRecord
@@ -34,7 +35,7 @@ def command(
             "or a record.",
         ),
     ],
-    backend: Backend = "xnnpack",
+    backend: Backend = DEFAULT,
     quantize: Quantize = "none",
     calibration: Calibration = None,
     keep_float: KeepFloat = None,

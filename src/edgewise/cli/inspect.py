@@ -64,7 +64,9 @@ def command(
         _file(console, file, contents, record)
         if contents.methods:
             console.print()
-            console.print(f"runs on {runs_on(needs)}", *needs, sep="\n  uses ", markup=False)
+            console.print(
+                f"runs on {runs_on(needs)}", *map(str, needs), sep="\n  uses ", markup=False
+            )
         for one in methods:
             _method(console, one, known.get(one.name))
             if instructions or everything:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,10 +9,10 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from edgewise.cli.errors import INTERRUPTED, OK, USAGE, CliError
-from edgewise.cli.options import Json, PteFile, Quiet, Threads
+from edgewise.cli.errors import USAGE, CliError
+from edgewise.cli.llm_run import chat, run, serve, transcribe
+from edgewise.cli.options import Json, Quiet
 from edgewise.cli.output import Output
-from edgewise.cli.terminal import shown
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 
@@ -30,7 +29,7 @@ def complete_config() -> list[str]:
     return list(PRESETS)
 
 
-@app.command(help="A Llama becomes a .pte file that generates.")
+@app.command(help="A language model becomes a .pte file that generates.")
 def export(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file.")],
     config: Annotated[
@@ -44,15 +43,40 @@ def export(
     checkpoint: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Weights and configuration: config.json, model.safetensors."
+            metavar="DIR",
+            help="Weights, configuration and tokenizer: config.json, *.safetensors (also of GPTQ "
+            "and AWQ); or a GGUF file.",
         ),
     ] = None,
     quantize: Annotated[
-        Literal["8da4w", "none"],
-        typer.Option(help="8da4w: 4-bit weights, activations and embeddings in 8 bits."),
+        Literal["8da4w", "8da8w", "4w", "8w", "none"],
+        typer.Option(
+            help="Linear layers: bits of weights (w), and of activations that are quantized at "
+            "run time (da)."
+        ),
     ] = "8da4w",
     group_size: Annotated[
-        int | None, typer.Option(metavar="N", help="Weights that share a scale. Default: 32.")
+        int | None,
+        typer.Option(metavar="N", help="Weights that share a scale, for 8da4w. Default: 32."),
+    ] = None,
+    head: Annotated[
+        Literal["8da4w", "8da8w", "4w", "8w", "none"] | None,
+        typer.Option(help="The layer that makes logits. Default: as --quantize."),
+    ] = None,
+    embedding_bits: Annotated[
+        int | None, typer.Option(metavar="N", help="8, 4, 2, or 32 for float32. Default: 8.")
+    ] = None,
+    keep_float: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE", help="Not quantized, nor what is in it; repeatable."),
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="gptq: 4-bit weights rounded in turn; by --calibration."),
+    ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A text such as the model will see, for --method."),
     ] = None,
     max_context_len: Annotated[
         int, typer.Option(metavar="N", help="Tokens of a prompt and what follows it.")
@@ -60,55 +84,87 @@ def export(
     max_seq_len: Annotated[
         int, typer.Option(metavar="N", help="Most tokens of a prompt computed at once.")
     ] = 128,
+    batch: Annotated[int, typer.Option(min=1, metavar="N", help="Texts at a time.")] = 1,
+    all_logits: Annotated[
+        bool,
+        typer.Option("--all-logits", help="Logits after each token: for --draft, --prompt-lookup."),
+    ] = False,
+    int8_cache: Annotated[
+        bool, typer.Option("--int8-cache", help="Keys and values in 8 bits.")
+    ] = False,
+    prefix: Annotated[
+        bool, typer.Option("--prefix", help="Prompts' beginnings can be kept in files.")
+    ] = False,
     seed: Annotated[int, typer.Option(metavar="N", help="Of random weights.")] = 0,
     report: Annotated[bool, typer.Option("--report", help="Print what runs where.")] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """A Llama of `transformers`, quantized, with its cache, in one file."""
+    """A causal model of `transformers`, quantized, with its cache, in one file; beside it a folder
+    with its tokenizer."""
     out = Output(json=json, quiet=quiet)
     if (config is None) == (checkpoint is None):
         given = "neither" if config is None else "both"
         raise CliError(f"[export] must be given --config or --checkpoint; got {given}", USAGE)
-    if quantize == "none" and group_size is not None:
+    if quantize != "8da4w" and head != "8da4w" and group_size is not None:
         raise CliError("[export] --group-size is for --quantize 8da4w")
+    if (method is None) != (calibration is None) or (method and checkpoint is None):
+        raise CliError("[export] --method must come with --calibration and --checkpoint")
     if not output.parent.is_dir():
         raise CliError(f"[--output] no such folder: {output.parent}; try mkdir -p {output.parent}")
     start = time.perf_counter()
     _prepare()
     from edgewise.llm import export as making
+    from edgewise.llm.architectures import architecture_of
+    from edgewise.llm.export.quantization import Recipe
 
     with out.progress("making the model" if config else f"loading {checkpoint}"):
         model = _model(config, checkpoint, seed)
     parameters = sum(p.numel() for p in model.parameters())
-    layers = model.config.num_hidden_layers
+    layers = getattr(model.config, "decoder_layers", model.config.num_hidden_layers)
     weights = str(checkpoint) if checkpoint else f"random, seed {seed}"
-    if max_context_len > model.config.max_position_embeddings:
-        most = model.config.max_position_embeddings
+    most = getattr(model.config, "max_position_embeddings", None) or max_context_len
+    if max_context_len > most:
         out.note(f"context: {most}, which is as far as the model's positions reach")
         max_context_len = most
-    if quantize != "none":
+    is_float = quantize == "none" and head in (None, "none") and embedding_bits is None
+    recipe = Recipe(quantize, group_size or 32, head, embedding_bits or 8, keep_float or ())
+    if not is_float:
         with out.progress("quantizing"):
-            model = making.quantize_llama(model, group_size or 32)
+            texts = making.texts_of(calibration, checkpoint) if calibration and checkpoint else ()
+            model = making.quantize_model(model, recipe, methods=method or (), calibration=texts)
     with out.progress("lowering"):
-        program = making.lower_llama(
-            model, max_context_len=max_context_len, max_seq_len=max_seq_len
+        program = making.lower_model(
+            model,
+            max_context_len=max_context_len,
+            max_seq_len=max_seq_len,
+            batch=batch,
+            all_logits=all_logits,
+            int8_cache=int8_cache,
+            prefix=prefix,
         )
     delegation = program.delegation_report()
     program.save(output)
+    tokenizer = making.copy_tokenizer(checkpoint, output) if checkpoint else None
     told = {
         "file": str(output),
         "bytes": output.stat().st_size,
         "seconds": time.perf_counter() - start,
+        "model_type": model.config.model_type,
+        "is_tested": architecture_of(model.config.model_type) is not None,
         "parameters": parameters,
         "layers": layers,
         "weights": weights,
         "quantize": None if quantize == "none" else quantize,
-        "group_size": None if quantize == "none" else group_size or 32,
+        "group_size": group_size or 32 if quantize == "8da4w" else None,
+        "head": None if is_float else head or quantize,
+        "embedding_bits": None if is_float else recipe.embedding,
+        "methods": method or [],
         "max_context_len": max_context_len,
         "max_seq_len": min(max_seq_len, max_context_len),
         "delegates": len(delegation.delegates),
         "delegated_macs": delegation.share("macs"),
+        "tokenizer": None if tokenizer is None else str(tokenizer),
     }
 
     def show(console: Console) -> None:
@@ -137,12 +193,12 @@ def _prepare() -> None:
 
 def _model(config: str | None, checkpoint: Path | None, seed: int) -> Any:
     from edgewise.llm.config import read_config
-    from edgewise.llm.export import load_llama, random_llama
+    from edgewise.llm.export import load_model, random_model
 
     if config is not None:
-        return random_llama(read_config(config), seed)
+        return random_model(read_config(config), seed)
     assert checkpoint is not None
-    return load_llama(checkpoint)
+    return load_model(checkpoint)
 
 
 def _lines(told: dict[str, Any]) -> list[str]:
@@ -151,105 +207,26 @@ def _lines(told: dict[str, Any]) -> list[str]:
         f"model:   {told['parameters']:,} parameters, {told['layers']} layers",
         f"weights: {told['weights']}{nothing}",
     ]
-    if told["quantize"]:
-        lines.append(f"         in 4 bits, groups of {told['group_size']}; embeddings in 8 bits")
+    if told["head"]:
+        groups = f", groups of {told['group_size']}" if told["group_size"] else ""
+        head = "" if told["head"] == (told["quantize"] or "none") else f"; head {told['head']}"
+        lines.append(
+            f"         in {told['quantize'] or 'float32'}{groups}{head}; "
+            f"embeddings in {told['embedding_bits']} bits"
+        )
+    if not told["is_tested"]:
+        lines.append(
+            f"note:    {told['model_type']} is not among the tested architectures (docs/llm.md): "
+            f"compare with eager PyTorch"
+        )
+    if told["tokenizer"]:
+        lines.append(f"tokenizer: {told['tokenizer']}")
     size = told["bytes"] / 1e6
     lines.append(f"file:    {told['file']}, {size:.1f} MB, context {told['max_context_len']}")
     return lines
 
 
-@app.command(help="Continues a prompt, and tells how fast that was.")
-def run(
-    model: PteFile,
-    prompt: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="- for standard input.")
-    ] = None,
-    prompt_tokens: Annotated[
-        str | None, typer.Option(metavar="'N N ...'", help="Without a tokenizer.")
-    ] = None,
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="tokenizer.json, its folder, or a sentencepiece .model."),
-    ] = None,
-    max_new_tokens: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help="Default: what the context holds."),
-    ] = None,
-    temperature: Annotated[
-        float, typer.Option(metavar="T", help="0: the most likely token, always.")
-    ] = 0.0,
-    top_k: Annotated[
-        int | None, typer.Option(metavar="K", help="Only the K most likely tokens.")
-    ] = None,
-    top_p: Annotated[
-        float | None, typer.Option(metavar="P", help="Only those of this probability.")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(metavar="N", help="The same tokens every time.")
-    ] = None,
-    stop: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="End before it; repeatable.")
-    ] = None,
-    ignore_eos: Annotated[
-        bool, typer.Option("--ignore-eos", help="Go on where the text ends.")
-    ] = False,
-    threads: Threads = None,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Text to standard output as it comes, figures to standard error."""
-    from edgewise.llm.running import Continuation
-    from edgewise.llm.sampling import Sampling
-
-    out = Output(json=json, quiet=quiet)
-    if (prompt is None) == (prompt_tokens is None):
-        given = "neither" if prompt is None else "both"
-        raise CliError(f"[run] must be given --prompt or --prompt-tokens; got {given}", USAGE)
-    unused = {"--top-k": top_k, "--top-p": top_p, "--seed": seed}
-    if temperature == 0 and any(value is not None for value in unused.values()):
-        names = ", ".join(name for name, value in unused.items() if value is not None)
-        raise CliError(
-            f"[run] {names} must come with a --temperature above 0, such as 0.8; without, the "
-            f"most likely token is taken"
-        )
-    continuation = Continuation(
-        model,
-        _tokens(prompt_tokens) if prompt_tokens is not None else _text(prompt),
-        tokenizer,
-        sampling=Sampling(temperature, top_k, top_p, seed),
-        max_new_tokens=max_new_tokens,
-        stop=stop or (),
-        ignore_eos=ignore_eos,
-        threads=threads,
-    )
-    code, written = OK, []
-    try:
-        for piece in continuation.pieces():
-            written.append(piece)
-            if not json:
-                print(shown(piece), end="", flush=True)
-    except KeyboardInterrupt:
-        code = INTERRUPTED
-    told = {
-        "file": str(model),
-        "text": "".join(written) if prompt is not None else None,
-        "tokens": continuation.tokens,
-        **continuation.figures(),
-    }
-    out.result(told, lambda console: print(flush=True))
-    out.note(continuation.told())
-    raise typer.Exit(code)
-
-
-def _text(prompt: str | None) -> str:
-    return sys.stdin.read() if prompt == "-" else prompt or ""
-
-
-def _tokens(text: str) -> list[int]:
-    try:
-        return [int(word) for word in text.replace(",", " ").split()]
-    except ValueError:
-        raise CliError(
-            f"[--prompt-tokens] must be numbers with spaces between; got {text!r}; "
-            f"try --prompt-tokens '5 6 7'"
-        ) from None
+app.command(help="Continues a prompt, and tells how fast that was.")(run)
+app.command(help="A conversation, by the model's own chat template.")(chat)
+app.command(help="Text of speech, by a Whisper.")(transcribe)
+app.command(help="Answers clients of OpenAI's interface over HTTP.")(serve)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -11,9 +12,10 @@ from edgewise.cli.errors import CliError
 from edgewise.cli.options import Json, Quiet
 from edgewise.cli.output import Output
 from edgewise.cli.tables import table
-from edgewise.partition.accuracy import Accuracies, shown
+from edgewise.registry import DEFAULT, NO_BACKEND, Backend, backends
 
-_BACKENDS = ("xnnpack", "ethos-u", "neutron", "runtime")
+_RUNTIME = "runtime"
+"""Instead of a backend: the runtime's own kernels."""
 
 
 def command(
@@ -22,7 +24,7 @@ def command(
         typer.Argument(
             metavar="BACKEND",
             help="xnnpack, ethos-u, neutron, or runtime for the runtime's own kernels.",
-            autocompletion=lambda: list(_BACKENDS),
+            autocompletion=lambda: _names(),
         ),
     ],
     find: Annotated[
@@ -40,72 +42,39 @@ def command(
     runs on the runtime's own kernels.
     """
     out = Output(json=json, quiet=quiet)
-    name = _chosen(backend)
-    rows = _runtime() if name == "runtime" else _rows(name)
+    chosen = _chosen(backend)
+    name = chosen.name if chosen is not None else _RUNTIME
+    rows = _rows(chosen) if chosen is not None else _runtime()
     if find is not None:
         rows = [r for r in rows if any(find in text for text in (r["name"], *r["operators"]))]
         if not rows:
             raise CliError(
                 f"[--find] {name} takes no operator with {find!r} in its name; "
-                f"try edgewise ops {'runtime' if name != 'runtime' else 'xnnpack'} --find {find}"
+                f"try edgewise ops {_RUNTIME if chosen is not None else DEFAULT} --find {find}"
             )
     out.result({"backend": name, "operators": rows}, lambda console: _show(console, name, rows))
 
 
-def _chosen(backend: str) -> str:
-    """The table of a backend; a target's is its backend's."""
-    wanted = backend.lower()
-    for name in _BACKENDS:
-        if wanted == name or (name in ("ethos-u", "neutron") and wanted.startswith(name)):
-            return name
-    if wanted in ("none", "portable"):
-        return "runtime"
-    raise CliError(f"[ops] BACKEND must be one of {', '.join(_BACKENDS)}; got {backend!r}")
+def _names() -> list[str]:
+    return [*(backend.name for backend in backends()), _RUNTIME]
 
 
-def _rows(name: str) -> list[dict[str, Any]]:
-    if name == "xnnpack":
-        from edgewise.backends.xnnpack.rows import all_rows
-    elif name == "ethos-u":
-        from edgewise.backends.ethosu.rows import all_rows  # type: ignore[assignment]
-    else:
-        from edgewise.backends.neutron.rows import all_rows  # type: ignore[assignment]
-    found = []
-    for row in sorted(all_rows(), key=lambda one: one.name):
-        told: Any = row
-        found.append(
-            {
-                "name": told.name,
-                "operators": [str(target).removeprefix("aten.") for target in told.targets],
-                "types": _types(name, told),
-                "rules": [constraint.rule for constraint in told.constraints],
-                "accuracy": shown(_accuracies(name, told)),
-                "special_values": [d.text for d in getattr(told, "deviations", ())],
-                "computed_as": told.tflite if name == "neutron" else told.also,
-            }
-        )
-    return found
+def _chosen(wanted: str) -> Backend | None:
+    """The backend, by its name or a target's; None for the runtime's own kernels."""
+    name = wanted.lower()
+    if name in (_RUNTIME, NO_BACKEND, "portable"):
+        return None
+    for backend in backends():
+        several = backend.name not in backend.targets()
+        if name == backend.name or (several and name.startswith(backend.name)):
+            return backend
+        if backend.target(wanted) is not None:
+            return backend
+    raise CliError(f"[ops] BACKEND must be one of {', '.join(_names())}; got {wanted!r}")
 
 
-def _accuracies(name: str, row: Any) -> Accuracies:
-    if name != "xnnpack":
-        return row.accuracy  # type: ignore[no-any-return]
-    from edgewise.backends.xnnpack.rows.quantization import accuracies
-
-    return accuracies(row)
-
-
-def _types(name: str, row: Any) -> str:
-    if name == "ethos-u":
-        only = f" ({', '.join(row.only)})" if row.only else ""
-        return ("int8, int16" if row.int16 else "int8") + only
-    if name == "neutron":
-        return "int8"
-    from edgewise.backends.xnnpack.rows.quantization import QUANTIZED
-
-    types = [str(one).removeprefix("torch.") for one in row.dtypes]
-    quantized = QUANTIZED.get(row.name)
-    return ", ".join([*types, quantized] if quantized else types)
+def _rows(backend: Backend) -> list[dict[str, Any]]:
+    return [asdict(facts) for facts in backend.operators()]
 
 
 def _runtime() -> list[dict[str, Any]]:
@@ -121,7 +90,7 @@ def _runtime() -> list[dict[str, Any]]:
 
 
 def _show(console: Console, name: str, rows: list[dict[str, Any]]) -> None:
-    if name == "runtime":
+    if name == _RUNTIME:
         overloads = [(row["name"], ", ".join(row["operators"])) for row in rows]
         console.print(table(["operator", "overloads"], overloads))
     else:

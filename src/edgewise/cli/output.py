@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -52,6 +52,11 @@ class Output:
         """A remark for people, on standard error."""
         if not self.quiet:
             self.remarks.print(text, style="dim", markup=False, highlight=False)
+
+    def lines(self, lines: Sequence[str]) -> None:
+        """A remark in lines that stay as they are."""
+        if not self.quiet:
+            self.remarks.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
     def fail(self, message: str) -> NoReturn:
         """A limit that was asked for does not hold: after `result`, ends with `CHECK`."""

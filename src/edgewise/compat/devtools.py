@@ -15,8 +15,8 @@ from typing import IO, Any
 
 import numpy as np
 
+from edgewise.accuracy.tables import aligned
 from edgewise.inspect.record import ProgramRecord, load_record
-from edgewise.inspect.tables import aligned
 from edgewise.profiling.etdump import DumpEvent, ProfileEvent, open_etdump
 
 _NATIVE_CALL = "native_call_"

@@ -48,8 +48,8 @@ def _section(path: str, names: Mapping[str, str]) -> str:
     if not names:
         return f"| `{path}` | none: the import is enough | |\n"
     by_home: dict[str, list[str]] = {}
-    for name, place in sorted(names.items()):
-        home, _, attribute = place.partition(":")
+    for name, target in sorted(names.items()):
+        home, _, attribute = target.partition(":")
         renamed = f" (`{attribute}`)" if attribute != name else ""
         by_home.setdefault(home, []).append(f"`{name}`{renamed}")
     return "".join(

@@ -12,7 +12,7 @@ from edgewise import lowering
 from edgewise.edge import EdgeCompileConfig as _EdgeCompileConfig
 from edgewise.emit import ExecutorchBackendConfig as _ExecutorchBackendConfig
 from edgewise.emit import MemoryPlanningConfig
-from edgewise.lowering import Partitioners, Passes, Programs
+from edgewise.lowering.managers import Partitioners, Passes, Programs
 
 # Scripts of the time when torch had it call it by this name.
 if not hasattr(torch.export, "export_for_training"):

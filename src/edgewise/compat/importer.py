@@ -22,12 +22,12 @@ class ServedModule(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         """The object behind a name. AttributeError, with what to use instead, for others."""
-        place = SERVED.get(self.__name__, {}).get(name)
-        if place is None:
+        target = SERVED.get(self.__name__, {}).get(name)
+        if target is None:
             if name.startswith("__"):
                 raise AttributeError(name)
             raise AttributeError(_not_served(f"{self.__name__}.{name}"))
-        home, _, attribute = place.partition(":")
+        home, _, attribute = target.partition(":")
         module = importlib.import_module(home)
         value = getattr(module, attribute) if attribute else module
         setattr(self, name, value)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 
 NAMES = {
-    "edgewise.backends.ethosu.partitioner": "executorch.backends.arm.tosa.partitioner",
-    "edgewise.backends.xnnpack.partitioner": (
+    "edgewise.backends.ethosu.lowering.partitioner": "executorch.backends.arm.tosa.partitioner",
+    "edgewise.backends.xnnpack.lowering.partitioner": (
         "executorch.backends.xnnpack.partition.xnnpack_partitioner"
     ),
-    "edgewise.lowering": "executorch.exir.program._program",
+    "edgewise.lowering.managers": "executorch.exir.program._program",
 }
 """Our loggers, and those of ExecuTorch that say the same."""
 

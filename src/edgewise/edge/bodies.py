@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -36,7 +37,7 @@ from torch.utils import _pytree as pytree
 
 from edgewise.edge.graph import erase_dead, is_call
 from edgewise.edge.program import Constants, drop_unused_constants, make_program, output_node
-from edgewise.errors import InvalidGraphError, at_node
+from edgewise.errors import ExportError
 
 COND = torch.ops.higher_order.cond
 WHILE_LOOP = torch.ops.higher_order.while_loop
@@ -126,8 +127,7 @@ def transform_bodies(program: ExportedProgram, stage: Stage) -> bool:
             if attribute.target in written:
                 attribute = _renamed(owner, attribute, flow.node)
             original = originals[attribute.meta.get("was", attribute.target)]
-            name = str(attribute.target)
-            body = stage(_as_program(program, original, flow, name), name)
+            body = stage(_as_program(program, original, flow), str(attribute.target))
             captured.add(body)
             made.append((attribute, body))
             written.add(attribute.target)
@@ -156,19 +156,18 @@ def _renamed(owner: GraphModule, attribute: Node, before: Node) -> Node:
 
 
 def _set_arguments(flow: ControlFlow, bodies: Sequence[Node], captured: Sequence[Any]) -> None:
-    places, _, _, last = _ROLES[flow.node.target]
+    positions, _, _, last = _ROLES[flow.node.target]
     args: list[Any] = [*flow.node.args, *[()] * (last + 1 - len(flow.node.args))]
-    for place, body in zip(places, bodies, strict=True):
-        args[place] = body
+    for position, body in zip(positions, bodies, strict=True):
+        args[position] = body
     args[last] = list(captured) if isinstance(args[last], list) else tuple(captured)
     flow.node.args = tuple(args)
 
 
 def _as_program(
-    program: ExportedProgram, module: GraphModule, flow: ControlFlow, name: str
+    program: ExportedProgram, module: GraphModule, flow: ControlFlow
 ) -> ExportedProgram:
-    """The body as a program: constants first, then what else it is given. Tensors that the body
-    holds itself, as quantizing leaves them there, are constants of that program."""
+    """The body as a program: constants first, then what else it is given."""
     constants = Constants(program)
     inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
     operands = [*(None,) * len(flow.changing), *flow.captured]
@@ -204,7 +203,7 @@ def _as_program(
     outputs = [OutputSpec(OutputKind.USER_OUTPUT, _argument(v), None) for v in values]
     count = sum(s.kind == InputKind.USER_INPUT for s in specs)
     flat: tuple[tuple[int, ...], dict[str, Any]] = (tuple(range(count)), {})
-    made = make_program(
+    body = make_program(
         graph,
         ExportGraphSignature(specs, outputs),
         like=program,
@@ -212,24 +211,39 @@ def _as_program(
         in_spec=pytree.tree_structure(flat),
         out_spec=pytree.tree_structure(tuple(range(len(values)))),
     )
-    _lift_tensors(made, name)
-    return made
+    _lift_tensors(body)
+    return body
 
 
-def _lift_tensors(body: ExportedProgram, name: str) -> None:
-    """Makes constants of the tensors that the body's module holds."""
+def _lift_tensors(body: ExportedProgram) -> None:
+    """Constants in the place of tensors that the body keeps as its attributes: the export lifts
+    those of the outer graph only."""
     constants = Constants(body)
     for node in list(body.graph.nodes):
-        value = getattr(body.graph_module, str(node.target), None)
-        if node.op == "get_attr" and isinstance(value, torch.Tensor):
-            if isinstance(value, FakeTensor):
-                raise InvalidGraphError(
-                    f"{at_node(next(iter(node.users)))} a tensor in the body of control flow must "
-                    f"have values; torch.export kept none of {node.target}; try "
-                    f"edgewise.compile(model, inputs, quantize=...), which puts them back"
-                )
-            node.replace_all_uses_with(constants.add(f"{name}_{node.target}", value))
+        if node.op != "get_attr":
+            continue
+        name = str(node.target)
+        value = attrgetter(name)(body.graph_module)
+        if isinstance(value, torch.Tensor):
+            value = _value_of(body, name, value)
+            node.replace_all_uses_with(constants.add(name, value))
             body.graph.erase_node(node)
+
+
+def _value_of(body: ExportedProgram, name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """A program that is exported again, as after quantizing, keeps a fake tensor in the body, and
+    its value among the outer program's buffers, by another name. The fake mode knows which."""
+    if not isinstance(tensor, FakeTensor):
+        return tensor
+    converter: Any = tensor.fake_mode.fake_tensor_converter.meta_converter
+    numbers, fakes = converter.describer.lookup_tensor, converter.tensor_memo
+    for value in (*body.state_dict.values(), *body.constants.values()):
+        if isinstance(value, torch.Tensor) and fakes.get(numbers.get(value)) is tensor:
+            return value
+    raise ExportError(
+        f"[{name}] constants of a branch or loop have values; got a fake tensor of shape "
+        f"{list(tensor.shape)}; try register_buffer in the module that calls it"
+    )
 
 
 def _listed(returned: Any) -> list[Any]:

@@ -150,7 +150,7 @@ def thread_caches(program: ExportedProgram) -> bool:
         for spec in program.graph_signature.input_specs
         if spec.kind == InputKind.BUFFER and isinstance(spec.arg, TensorArgument)
     }
-    order = {node: place for place, node in enumerate(program.graph.nodes)}
+    order = {node: index for index, node in enumerate(program.graph.nodes)}
     written: dict[Node, Node] = {}
     for node in list(calls(program.graph)):
         twin = _TWINS.get(getattr(node.target, "_schema", _NOTHING).name)

@@ -29,7 +29,7 @@ from edgewise.edge.graph import (
 )
 from edgewise.edge.program import Constants, fake_mode
 from edgewise.edge.provenance import forget
-from edgewise.edge.settle_sizes import SizeMaker
+from edgewise.edge.resolve_symbolic_shapes import SizeMaker
 
 aten = torch.ops.aten
 _attention = aten.scaled_dot_product_attention.default

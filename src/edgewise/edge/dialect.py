@@ -23,7 +23,8 @@ from torch.fx import Node
 
 from edgewise.edge.bodies import control_flow, graphs_within
 from edgewise.edge.graph import AUTO_FUNCTIONALIZED, op_name, tensors_of
-from edgewise.errors import InvalidGraphError, at_node
+from edgewise.edge.node_errors import at_node
+from edgewise.errors import InvalidGraphError
 
 aten = torch.ops.aten
 
@@ -54,8 +55,9 @@ _SIZE_ARITHMETIC = {
 }
 
 
-def check(program: ExportedProgram, allowed: Collection[Any] = ()) -> None:
-    """InvalidGraphError at the first node that breaks the table. `allowed`: operators let pass."""
+def check(program: ExportedProgram, allowed: Collection[Any] = (), *, bodies: bool = True) -> None:
+    """InvalidGraphError at the first node that breaks the table. `allowed`: operators let pass.
+    bodies: whether those of control flow are looked at, too."""
     named = {getattr(spec.arg, "name", "") for spec in program.graph_signature.input_specs}
     for node in program.graph.nodes:
         if node.op == "placeholder" and node.name not in named:
@@ -63,9 +65,20 @@ def check(program: ExportedProgram, allowed: Collection[Any] = ()) -> None:
                 f"{at_node(node)} inputs must be named by the signature; got one that is not"
             )
     graphs = [body.graph for _, body in graphs_within(program.graph_module)]
-    for graph in [program.graph, *graphs]:
+    for graph in [program.graph, *(graphs if bodies else [])]:
         for node in graph.nodes:
             _check_node(node, allowed)
+
+
+def check_layouts(program: ExportedProgram) -> None:
+    """InvalidGraphError at the first node that computes a sparse tensor."""
+    for node in program.graph.nodes:
+        for tensor in tensors_of(node) if node.op != "output" else ():
+            if tensor.layout is not torch.strided:
+                raise InvalidGraphError(
+                    f"{at_node(node)} tensors must be dense; "
+                    f"got {str(tensor.layout).removeprefix('torch.')}; try to_dense() before"
+                )
 
 
 def _check_node(node: Node, allowed: Collection[Any]) -> None:

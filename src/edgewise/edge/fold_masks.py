@@ -92,10 +92,10 @@ def _index(graph: Graph, node: Node, constants: Constants) -> Node | None:
     count = fake(source).numel()
     if count != fake(node).numel() or not all(i is None or i in constants for i in indices):
         return None
-    places = torch.arange(count).reshape(fake(source).shape)
+    positions = torch.arange(count).reshape(fake(source).shape)
     known = (constants.tensor(i) if isinstance(i, Node) else slice(None) for i in indices)
-    read = places[tuple(known)]
-    if not torch.equal(read.reshape(-1), places.reshape(-1)):
+    read = positions[tuple(known)]
+    if not torch.equal(read.reshape(-1), positions.reshape(-1)):
         return None
     return call(graph, aten.reshape.default, (source, list(read.shape)), node, fake(node))
 

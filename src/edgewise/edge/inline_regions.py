@@ -14,7 +14,8 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
 
 from edgewise.edge.graph import calls, erase_dead, inherit_meta, is_getitem
-from edgewise.errors import InvalidGraphError, at_node
+from edgewise.edge.node_errors import at_node
+from edgewise.errors import InvalidGraphError
 
 _SET_GRAD = torch.ops.higher_order.wrap_with_set_grad_enabled
 _AUTOCAST = torch.ops.higher_order.wrap_with_autocast

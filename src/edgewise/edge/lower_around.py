@@ -18,7 +18,7 @@ from edgewise.edge.fold_constants import fold_constants
 from edgewise.edge.graph import calls
 from edgewise.edge.normalize import CallTracer, normalize
 from edgewise.edge.program import sync_outputs
-from edgewise.edge.settle_sizes import settle_sizes
+from edgewise.edge.resolve_symbolic_shapes import resolve_symbolic_shapes
 
 aten = torch.ops.aten
 
@@ -35,7 +35,7 @@ def lower_around(program: ExportedProgram, lacks: Callable[[Node], bool]) -> Exp
     if changed:
         normalize(program)
         fold_constants(program)
-        settle_sizes(program)
+        resolve_symbolic_shapes(program)
         sync_outputs(program)
     return program
 
@@ -84,6 +84,20 @@ def _right_shift(x: torch.Tensor, by: Any) -> Any:
     return torch.div(x, 2**by, rounding_mode="floor")
 
 
+def _remainder(x: torch.Tensor, y: Any) -> Any:
+    """Of integers, with the divisor's sign."""
+    if x.is_floating_point():
+        return NotImplemented
+    return x - torch.div(x, y, rounding_mode="floor") * y
+
+
+def _gather(x: torch.Tensor, dim: int, index: torch.Tensor, *, sparse_grad: bool = False) -> Any:
+    """With indices of int64, which kernels take everywhere."""
+    if index.dtype == torch.int64:
+        return NotImplemented
+    return aten.gather.default(x, dim, index.long())
+
+
 def _embedding_bag(
     weight: torch.Tensor,
     indices: torch.Tensor,
@@ -99,8 +113,8 @@ def _embedding_bag(
     if mode not in (_SUM, _MEAN):
         return NotImplemented
     bags = offsets.shape[0] - int(include_last_offset)
-    places = torch.arange(indices.shape[0], device=indices.device)
-    bag = (places[:, None] >= offsets[None, :bags]).sum(1) - 1
+    positions = torch.arange(indices.shape[0], device=indices.device)
+    bag = (positions[:, None] >= offsets[None, :bags]).sum(1) - 1
     inside = torch.arange(bags, device=indices.device)[:, None] == bag[None]
     if padding_idx >= 0:
         inside = inside & (indices != padding_idx)
@@ -120,15 +134,15 @@ def _adaptive_max_pool2d(x: torch.Tensor, output_size: list[int]) -> Any:
     """The greatest of what is gathered for each window, the last rows and columns repeated."""
     (height, width), (rows, columns) = x.shape[-2:], output_size
     y, x_ = _windows(height, rows), _windows(width, columns)
-    places = (y[:, None, :, None] * width + x_[None, :, None]).reshape(rows * columns, -1)
-    greatest, at = x.flatten(-2)[..., places].max(-1)
-    found = places.expand(*at.shape, -1).gather(-1, at[..., None])
+    positions = (y[:, None, :, None] * width + x_[None, :, None]).reshape(rows * columns, -1)
+    greatest, at = x.flatten(-2)[..., positions].max(-1)
+    found = positions.expand(*at.shape, -1).gather(-1, at[..., None])
     shape = (*x.shape[:-2], rows, columns)
     return greatest.reshape(shape), found.reshape(shape)
 
 
 def _windows(size: int, count: int) -> torch.Tensor:
-    """[count, longest]: places of each window, the last one repeated to the longest's length."""
+    """[count, longest]: positions of each window, the last one repeated to the longest's length."""
     i = torch.arange(count)
     start, end = i * size // count, ((i + 1) * size + count - 1) // count
     longest = max(-(-(k + 1) * size // count) - k * size // count for k in range(count))
@@ -139,6 +153,9 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.sort.default: _sort,
     aten.sort.stable: _sort_stable,
     aten.var_mean.correction: _var_mean,
+    aten.remainder.Scalar: _remainder,
+    aten.remainder.Tensor: _remainder,
+    aten.gather.default: _gather,
     aten._embedding_bag.default: _embedding_bag,
     aten._embedding_bag_forward_only.default: _embedding_bag,
     aten.adaptive_max_pool2d.default: _adaptive_max_pool2d,

@@ -8,7 +8,7 @@ written into `cache`. The rule:
 
 The outer levels must be selects and slices with known bounds; the innermost one may also be
 an `index_put` with one vector of indices. Dimensions between the written ones are indexed by
-all of their places, so that results keep their order.
+all of their positions, so that results keep their order.
 
 Requires the edge dialect. Applies to what the method writes back only.
 """
@@ -36,16 +36,16 @@ _STEPS = {*_VIEW_OF, aten.index_put.default, aten.scatter.src, aten.scatter.valu
 
 @dataclass
 class _Dim:
-    """What a write reaches of one dimension: places, or those that `index` holds."""
+    """What a write reaches of one dimension: positions, or those that `index` holds."""
 
-    places: range
+    positions: range
     size: int
     selected: bool = False
     index: Node | None = None
 
     @property
     def is_whole(self) -> bool:
-        return self.index is None and not self.selected and self.places == range(self.size)
+        return self.index is None and not self.selected and self.positions == range(self.size)
 
 
 @dataclass
@@ -113,13 +113,13 @@ def _narrow(node: Node, dims: list[_Dim]) -> bool:
     if node.target is aten.select_scatter.default:
         if not isinstance(named["index"], int):
             return False
-        place = dim.places[named["index"]]
-        dim.places, dim.selected = range(place, place + 1), True
+        position = dim.positions[named["index"]]
+        dim.positions, dim.selected = range(position, position + 1), True
         return True
     bounds = [named["start"], named["end"], named["step"]]
     if not all(b is None or isinstance(b, int) for b in bounds):
         return False
-    dim.places = dim.places[slice(*bounds)]
+    dim.positions = dim.positions[slice(*bounds)]
     return True
 
 
@@ -158,6 +158,6 @@ def _put(node: Node, write: _Write, constants: Constants) -> Node:
 
 def _index(node: Node, dim: _Dim, shape: list[int], constants: Constants) -> Node:
     if dim.index is None:
-        return constants.add("places", torch.tensor(list(dim.places)).reshape(shape))
+        return constants.add("positions", torch.tensor(list(dim.positions)).reshape(shape))
     value = fake(dim.index).reshape(shape)
     return call(node.graph, aten.view_copy.default, (dim.index, shape), node, value)

@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 from edgewise.edge import canonicalize
 from edgewise.edge.functionalize import is_functional
 from edgewise.edge.graph import calls, erase_dead, inherit_meta, is_composite, op_name
+from edgewise.edge.inner_linears import with_linears
 from edgewise.edge.layout import settle
 from edgewise.edge.open_sizes import has_symbols, told_if_fixed
 from edgewise.edge.program import Constants, fake_mode
@@ -55,9 +56,8 @@ def normalize(program: ExportedProgram, keep: Keep = lambda node: False) -> bool
             if made is None:
                 forget(node)
             changed |= made is not None
-            worklist.extend(reversed(made or []))
-    erase_dead(graph)
-    return changed
+            worklist.extend(reversed(with_linears(made or [], keep)))
+    return erase_dead(graph) or changed
 
 
 def is_edge_operator(target: Any) -> bool:
@@ -193,7 +193,9 @@ class CallTracer:
             return None  # no kernels
         # An operator that comes out of itself has nothing smaller; a write into an operand that
         # its schema hides (running statistics) is such a one, which the dialect's check refuses.
-        if any(n.target is target for n in inner):
+        # What the caller gives may call it with other operands.
+        own = more is None or len(inner) == 1
+        if own and any(n.target is target for n in inner):
             settle(node)
             return None
         return self._splice(node, traced, sources)

@@ -16,8 +16,9 @@ from weakref import WeakKeyDictionary
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from edgewise.edge.node_errors import at_node
 from edgewise.edge.program import fake_mode
-from edgewise.errors import InvalidGraphError, at_node
+from edgewise.errors import InvalidGraphError
 
 _TOLD: WeakKeyDictionary[Any, set[Any]] = WeakKeyDictionary()
 """By shape environment, the symbols whose number a warning has told."""
@@ -31,9 +32,9 @@ def sizes_stay_open(program: ExportedProgram, where: str) -> Iterator[None]:
     """
     environment = getattr(fake_mode(program), "shape_env", None)
     before = _fixed(environment)
-    places = _places(program) if environment is not None else {}
+    locations = _locations(program) if environment is not None else {}
     yield
-    _check(environment, before, places, where)
+    _check(environment, before, locations, where)
 
 
 @contextmanager
@@ -65,29 +66,29 @@ def _fixed(environment: Any) -> dict[Any, int]:
     return {symbol: int(value) for symbol, value in replacements.items() if value.is_Integer}
 
 
-def _places(program: ExportedProgram) -> dict[Any, str]:
+def _locations(program: ExportedProgram) -> dict[Any, str]:
     """Where each symbol is the size of an input."""
-    places: dict[Any, str] = {}
+    locations: dict[Any, str] = {}
     for node in program.graph.nodes:
         if node.op != "placeholder":
             break
         for dim, size in enumerate(getattr(node.meta.get("val"), "shape", ())):
             expression = getattr(getattr(size, "node", None), "expr", None)
             if expression is not None:
-                places.setdefault(expression, f"dimension {dim} of {node.name}")
-    return places
+                locations.setdefault(expression, f"dimension {dim} of {node.name}")
+    return locations
 
 
 def _new(environment: Any, before: dict[Any, int]) -> dict[Any, int]:
     return {s: value for s, value in _fixed(environment).items() if s not in before}
 
 
-def _check(environment: Any, before: dict[Any, int], places: dict[Any, str], where: str) -> None:
+def _check(environment: Any, before: dict[Any, int], locations: dict[Any, str], where: str) -> None:
     told = _TOLD.get(environment, set()) if environment is not None else set()
     new = {s: value for s, value in _new(environment, before).items() if s not in told}
     if not new:
         return
-    shown = ", ".join(f"{places.get(s, s)} fixed to {value}" for s, value in new.items())
+    shown = ", ".join(f"{locations.get(s, s)} fixed to {value}" for s, value in new.items())
     raise InvalidGraphError(
         f"[{where}] sizes that the export left open must stay open; got {shown}; try an export in "
         f"which it is a number"

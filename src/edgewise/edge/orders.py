@@ -30,7 +30,7 @@ def perm_after_view(shape: Sequence[Dim], perm: Perm, target: Sequence[Dim]) -> 
     if found is None:
         return None
     memory = order_that_matters(perm, shape)
-    place = {dim: i for i, dim in enumerate(memory)}
+    position = {dim: i for i, dim in enumerate(memory)}
     blocks: list[tuple[int, list[int]]] = []
     ones: list[int] = []
     for sources, targets in found:
@@ -38,8 +38,8 @@ def perm_after_view(shape: Sequence[Dim], perm: Perm, target: Sequence[Dim]) -> 
         if not real:
             ones += targets
             continue
-        first = place[real[0]]
-        if [place.get(d) for d in real] != list(range(first, first + len(real))):
+        first = position[real[0]]
+        if [position.get(d) for d in real] != list(range(first, first + len(real))):
             return None
         blocks.append((first, targets))
     order = [d for _, targets in sorted(blocks) for d in targets]

@@ -307,13 +307,15 @@ def written_state(program: ExportedProgram) -> Iterator[tuple[Node, Any]]:
             yield nodes[str(spec.target)], value
 
 
-def sync_outputs(program: ExportedProgram) -> None:
-    """Lets the signature name the nodes that the graph now returns."""
+def sync_outputs(program: ExportedProgram) -> bool:
+    """Lets the signature name the nodes that the graph now returns. Whether it named others."""
+    changed = False
     returned = output_node(program.graph).args[0]
     assert isinstance(returned, (tuple, list))
     for spec, value in zip(program.graph_signature.output_specs, returned, strict=True):
-        if isinstance(value, Node) and hasattr(spec.arg, "name"):
-            spec.arg.name = value.name
+        if isinstance(value, Node) and hasattr(spec.arg, "name") and spec.arg.name != value.name:
+            spec.arg.name, changed = value.name, True
+    return changed
 
 
 def make_signature(inputs: Sequence[InputSpec], outputs: Sequence[str]) -> ExportGraphSignature:

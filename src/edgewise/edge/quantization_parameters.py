@@ -20,8 +20,9 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from edgewise.edge.graph import arguments, calls
+from edgewise.edge.node_errors import at_node
 from edgewise.edge.program import Constants
-from edgewise.errors import QuantizationError, at_node
+from edgewise.errors import QuantizationError
 
 _NAMESPACES = ("quantized_decomposed", "torchao", "quant")
 _SCALES = ("scale", "scales", "weight_scales")
@@ -34,6 +35,7 @@ _INTEGERS = {
 """Which argument names the integers' type; `dtype` in other operators."""
 
 _LEAST = torch.finfo(torch.float32).tiny
+_LARGEST = torch.finfo(torch.float32).max
 
 
 def check_quantization(program: ExportedProgram) -> None:
@@ -51,11 +53,11 @@ def check_quantization(program: ExportedProgram) -> None:
 def _check(node: Node, named: dict[str, Any], constants: Constants) -> None:
     for name in (*_SCALES, "eps"):
         values = _numbers(named.get(name), constants)
-        good = torch.isfinite(values) & (values >= _LEAST)
+        good = (values >= _LEAST) & (values <= _LARGEST)
         if name == "eps":
             good |= values == 0
         if not bool(good.all()):
-            rule = f"{name} must be finite and positive, and no denormal number of float32"
+            rule = f"{name} must be finite in float32 and positive, and no denormal number of it"
             raise _error(node, rule, name, values, ~good)
     limits = _limits(node, named)
     if limits is None:

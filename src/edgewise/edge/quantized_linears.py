@@ -1,8 +1,10 @@
 """Linear layers that torchao's 8-bit configurations take apart become linear layers again.
 
     mm(x, to(t(integers))) * scales + bias           (Int8WeightOnlyConfig)
+    mm(x, t(dequantize(integers))) + bias            (Int8WeightOnlyConfig in groups)
     _int_mm(quantize(x), t(integers)) * s * scales + bias
-                                     (Int8DynamicActivationInt8WeightConfig; s: a scale a token)
+                (Int8DynamicActivationInt8WeightConfig; s: a scale a token, or for all of them)
+                (Int8StaticActivationInt8WeightConfig; s: a constant)
 
 become `linear(x, dequantize(integers, scales), bias)`, of `dequantize(quantize(x))` where
 activations are quantized, too: what backends know, and the runtime has kernels for. The
@@ -27,6 +29,7 @@ from edgewise.edge.program import Constants, drop_unused_constants, fake_mode
 aten = torch.ops.aten
 
 _QUANTIZE = "torchao.quantize_affine.default"
+_DEQUANTIZE = "torchao.dequantize_affine.default"
 _VIEWS = {aten.reshape.default, aten.view.default, aten.flatten.using_ints}
 _CASTS = {aten.to.dtype, aten._to_copy.default}
 _SUMS = {aten.add.Tensor, aten.add_.Tensor}
@@ -38,7 +41,8 @@ _ASSERT = aten._assert_tensor_metadata.default
 class _Layer:
     product: Node
     weight: Node
-    scales: Node
+    scales: Node | None
+    """None where the weight is dequantized already."""
     result: Node
     bias: Node | None
     quantize: Node | None
@@ -68,32 +72,28 @@ def recompose_linears(program: ExportedProgram) -> bool:
 
 def _layer(product: Node, constants: Constants) -> _Layer | None:
     turned = _behind(product.args[1], _CASTS)
-    weight = turned.args[0] if turned.target is aten.t.default else None
-    if not isinstance(weight, Node) or weight not in constants or fake(weight).dtype != torch.int8:
+    if turned.target is not aten.t.default:
         return None
-    x = _behind(product.args[0], _STEPS if product.target is aten._int_mm.default else _VIEWS)
+    weight = _behind(turned.args[0], _CASTS)
+    in_integers = product.target is aten._int_mm.default
+    x = _behind(product.args[0], _STEPS if in_integers else _VIEWS)
     quantize = x if str(x.target) == _QUANTIZE else None
-    if (product.target is aten._int_mm.default) != (quantize is not None):
+    if in_integers != (quantize is not None):
         return None
+    node: Node | None = product
     scales: Node | None = None
-    node = product
-    # Up to the product with the weights' scales, by way of the activations' and the offset of
-    # unsigned integers.
-    while scales is None:
-        user = _reader(node)
-        if user is None:
+    if not _is_dequantized(weight, constants):
+        if weight not in constants or fake(weight).dtype != torch.int8:
             return None
-        if user.target is aten.mul.Tensor:
-            other = _behind(user.args[1], _STEPS)
-            scales = other if other in constants else None
-            if scales is None and quantize is None:
-                return None
-        elif quantize is None or user.target not in (*_CASTS, aten.sub.Tensor, aten.sub_.Tensor):
+        node = _scaled(product, quantize, constants)
+        if node is None:
             return None
-        node = user
-    assert isinstance(scales, Node)
-    if fake(scales).numel() != fake(weight).shape[0]:
+        scales = _behind(node.args[1], _STEPS)
+        if fake(scales).numel() not in (1, fake(weight).shape[0]):
+            return None
+    elif in_integers:
         return None
+    assert node is not None
     user = _reader(node)
     if user is not None and user.target in _VIEWS:
         node, user = user, _reader(user)
@@ -117,6 +117,33 @@ def _layer(product: Node, constants: Constants) -> _Layer | None:
     return _Layer(product, weight, scales, node, bias, quantize, source)
 
 
+def _is_dequantized(weight: Node, constants: Constants) -> bool:
+    return str(weight.target) == _DEQUANTIZE and weight.args[0] in constants
+
+
+def _scaled(product: Node, quantize: Node | None, constants: Constants) -> Node | None:
+    """The product with the weights' scales: behind the one with the activations' scale, and the
+    offset of unsigned integers. None if there is none."""
+    node = product
+    # A scale of the activations that is fixed is a constant, too.
+    of_activations = None if quantize is None else quantize.args[2]
+    while True:
+        user = _reader(node)
+        if user is None:
+            return None
+        if user.target is aten.mul.Tensor:
+            scale = _behind(user.args[1], _STEPS)
+            if scale is of_activations:
+                of_activations = None
+            elif scale in constants:
+                return user
+            elif quantize is None:
+                return None
+        elif quantize is None or user.target not in (*_CASTS, aten.sub.Tensor, aten.sub_.Tensor):
+            return None
+        node = user
+
+
 def _behind(node: Any, targets: set[Any]) -> Node:
     """What a chain of calls of the operators starts from, along first operands."""
     while node.target in targets and not node.args[0].op.startswith("output"):
@@ -132,22 +159,67 @@ def _reader(node: Node) -> Node | None:
 
 
 def _replace(program: ExportedProgram, layer: _Layer, constants: Constants) -> None:
-    name = layer.weight.name
-    scales = constants.tensor(layer.scales).detach().reshape(-1).float()
-    stored = constants.add(f"{name}_scales", scales)
-    zeros = constants.add(f"{name}_zeros", torch.zeros(scales.shape, dtype=torch.int32))
     dtype = fake(layer.result).dtype
+    fixed = _fixed_scale(layer, constants)
+    stored = None if layer.scales is None else _stored_scales(layer, layer.scales, constants)
     with program.graph.inserting_before(layer.result), fake_mode(program):
-        size = [1, int(fake(layer.weight).shape[1])]
-        weight = _dequantize(layer, layer.weight, size, stored, zeros, dtype)
-        x = layer.x
-        if layer.quantize is not None:
+        weight, x = layer.weight, layer.x
+        if stored is not None:
+            size = [1, int(fake(layer.weight).shape[1])]
+            weight = _dequantize(layer, layer.weight, size, *stored, dtype)
+        elif fake(weight).dtype != dtype:
+            weight = _as_type(weight, dtype)
+        if fixed is not None:
+            x = _rounded(layer, *fixed)
+        elif layer.quantize is not None:
             _, block, scale, zero, *_ = layer.quantize.args
             x = _dequantize(layer, layer.quantize, block, scale, zero, dtype)  # type: ignore[arg-type]
         linear = program.graph.call_function(aten.linear.default, (x, weight, layer.bias))
         inherit_meta(linear, layer.product)
         linear.meta["val"] = layer.result.meta["val"]
     layer.result.replace_all_uses_with(linear)
+
+
+def _stored_scales(layer: _Layer, scales: Node, constants: Constants) -> tuple[Node, Node]:
+    """Scale and zero point of each row of the weights."""
+    name, rows = layer.weight.name, int(fake(layer.weight).shape[0])
+    values = constants.tensor(scales).reshape(-1).float().expand(rows).clone()
+    zeros = torch.zeros(rows, dtype=torch.int32)
+    return constants.add(f"{name}_scales", values), constants.add(f"{name}_zeros", zeros)
+
+
+def _fixed_scale(layer: _Layer, constants: Constants) -> tuple[float, int] | None:
+    """Scale and zero point of all activations, if they are known before the program runs."""
+    if layer.quantize is None:
+        return None
+    scale, zero = layer.quantize.args[2:4]
+    if scale not in constants or fake(scale).numel() != 1:  # type: ignore[arg-type]
+        return None
+    if isinstance(zero, Node) and zero in constants:
+        return constants.tensor(scale).item(), int(constants.tensor(zero).item())  # type: ignore[arg-type]
+    is_zero = isinstance(zero, Node) and zero.target is aten.zeros_like.default
+    return (constants.tensor(scale).item(), 0) if is_zero else None  # type: ignore[arg-type]
+
+
+def _rounded(layer: _Layer, scale: float, zero: int) -> Node:
+    """The activations, quantized and back, by one scale."""
+    import torchao.quantization.pt2e  # noqa: F401  (declares the operators)
+
+    graph, like = layer.product.graph, fake(layer.x)
+    node = layer.x
+    bounds = (scale, zero, -128, 127, torch.int8)
+    operators = torch.ops.quantized_decomposed
+    for operator, dtype in (
+        (operators.quantize_per_tensor.default, torch.int8),
+        (operators.dequantize_per_tensor.default, like.dtype),
+    ):
+        options: dict[str, Any] = (
+            {} if dtype in (torch.int8, torch.float32) else {"out_dtype": dtype}
+        )
+        node = graph.call_function(operator, (node, *bounds), options)
+        inherit_meta(node, layer.product)
+        node.meta["val"] = like.new_empty(like.shape, dtype=dtype)
+    return node
 
 
 def _dequantize(
@@ -159,6 +231,15 @@ def _dequantize(
     node = source.graph.call_function(operator, args, options)
     inherit_meta(node, layer.product)
     node.meta["val"] = fake(source).new_empty(fake(source).shape, dtype=dtype)
+    return node
+
+
+def _as_type(dequantized: Node, dtype: torch.dtype) -> Node:
+    """The same numbers in the layer's type, which torchao gets by a cast."""
+    options = {**dequantized.kwargs, "output_dtype": dtype}
+    node = dequantized.graph.call_function(dequantized.target, dequantized.args, options)  # type: ignore[arg-type]
+    inherit_meta(node, dequantized)
+    node.meta["val"] = fake(dequantized).new_empty(fake(dequantized).shape, dtype=dtype)
     return node
 
 

@@ -3,7 +3,7 @@
     linear(x, w, b)  <-  view(addmm(b, view(x), permute(w, [1, 0])))
 
 Quantized weights and activations belong to a layer: a backend that computes it with integers
-must see it whole. Of a constant weight decomposition leaves the transpose, which is turned back.
+must see it whole. Of a constant weight decomposition leaves the transpose, which is undone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from edgewise.edge.graph import arguments, call, calls, erase_dead, fake, replac
 from edgewise.edge.normalize import normalize
 from edgewise.edge.program import Constants, drop_unused_constants, sync_outputs
 from edgewise.edge.provenance import forget
-from edgewise.edge.settle_sizes import settle_sizes
+from edgewise.edge.resolve_symbolic_shapes import resolve_symbolic_shapes
 
 aten = torch.ops.aten
 LINEAR = aten.linear.default
@@ -57,7 +57,7 @@ def recompose(
         keeps = keeper(program)
         normalize(program, lambda node: node not in made or keeps(node))
         fold_constants(program)
-        settle_sizes(program)
+        resolve_symbolic_shapes(program)
         drop_unused_constants(program)
         sync_outputs(program)
     transform_bodies(program, lambda body, _: recompose(body, keeper))
@@ -74,12 +74,14 @@ def _parts(node: Node, constants: Constants) -> _Parts | None:
         plain = named["alpha"] == 1 and named["beta"] == 1
         if not plain or not same_shape(fake(bias).shape, fake(node).shape[-1:]):
             return None
-    turned = weight.target is aten.permute_copy.default and list(weight.args[1]) == [1, 0]
-    if not turned and weight not in constants:
+    transposed = weight.target is aten.permute_copy.default and list(weight.args[1]) == [1, 0]
+    if not transposed and weight not in constants:
         return None
-    if turned:
+    if transposed:
         weight = weight.args[0]
-    return _Parts(_unflat(source, node) or source, weight, not turned, bias, _result(node, source))
+    return _Parts(
+        _unflat(source, node) or source, weight, not transposed, bias, _result(node, source)
+    )
 
 
 def _unflat(flat: Any, product: Node) -> Node | None:

@@ -13,7 +13,8 @@ import torch
 from torch.export import ExportedProgram
 
 from edgewise.edge.graph import arguments, calls
-from edgewise.errors import InvalidGraphError, at_node
+from edgewise.edge.node_errors import at_node
+from edgewise.errors import InvalidGraphError
 
 _LSTMS = (torch.ops.aten.lstm.input, torch.ops.aten.lstm.data)
 
@@ -25,11 +26,11 @@ def check_recurrent_states(program: ExportedProgram) -> None:
             continue
         first: Any = arguments(node)["hx"]
         for user in node.users:
-            place: Any = user.args[1] if user.target is operator.getitem else 0
-            if place == 0 or not user.users:
+            index: Any = user.args[1] if user.target is operator.getitem else 0
+            if index == 0 or not user.users:
                 continue
-            found = tuple(node.meta["val"][place].shape)
-            want = tuple(first[place - 1].meta["val"].shape)
+            found = tuple(node.meta["val"][index].shape)
+            want = tuple(first[index - 1].meta["val"].shape)
             if len(found) != len(want):  # sizes may be symbolic
                 raise InvalidGraphError(
                     f"{at_node(node)} the last state of an LSTM must have the shape of its first, "

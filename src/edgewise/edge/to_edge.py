@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -16,6 +17,7 @@ from edgewise.edge.arguments import arguments_of, note_arguments
 from edgewise.edge.bodies import transform_bodies
 from edgewise.edge.cache_operators import thread_caches
 from edgewise.edge.causal_masks import make_causal_masks
+from edgewise.edge.dialect import check_layouts
 from edgewise.edge.fold_batch_norm import fold_batch_norm
 from edgewise.edge.fold_constants import fold_constants
 from edgewise.edge.fold_masks import fold_masks
@@ -34,8 +36,13 @@ from edgewise.edge.quantization_parameters import check_quantization
 from edgewise.edge.quantized_embeddings import fuse_quantized_embeddings
 from edgewise.edge.quantized_linears import recompose_linears
 from edgewise.edge.recurrent_states import check_recurrent_states
-from edgewise.edge.settle_sizes import settle_sizes
+from edgewise.edge.resolve_symbolic_shapes import resolve_symbolic_shapes
 from edgewise.edge.unwrap_subclasses import unwrap_subclasses
+from edgewise.edge.verify import in_the_dialect, text, verify
+from edgewise.passes import Pass, PassManager, watching
+
+Keep = Callable[[ExportedProgram], Callable[[Node], bool]]
+"""Of a program, which of its nodes stay whole."""
 
 
 @dataclass
@@ -44,15 +51,10 @@ class Timings:
 
     stages: list[tuple[str, float]] = field(default_factory=list)
 
-    def run(self, name: str, stage: Callable[[], object]) -> None:
-        start = time.perf_counter()
-        stage()
-        self.stages.append((name, time.perf_counter() - start))
-
 
 def to_edge_program(
     program: ExportedProgram,
-    keep: Callable[[ExportedProgram], Callable[[Node], bool]],
+    keep: Keep,
     timings: Timings | None = None,
     state: Iterable[str] = (),
 ) -> ExportedProgram:
@@ -64,14 +66,11 @@ def to_edge_program(
     once, for torch to functionalise it. Bodies of control flow are programs of their own.
     """
     timings = timings or Timings()
+    check_layouts(program)
     check_recurrent_states(program)
     edge = copy_program(program)
     start = time.perf_counter()
-    inline_regions(edge, program.graph_module)
-    if unwrap_subclasses(edge):
-        recompose_linears(edge)
-    drop_identities(edge)
-    thread_caches(edge)
+    _as_exported(program)(edge)
     if functionalize(edge) is None:
         names = arguments_of(edge)
         edge = copy_program(_functionalize_by_trace(edge))
@@ -79,31 +78,84 @@ def to_edge_program(
     mark_state(edge, state)
     timings.stages.append(("functionalize", time.perf_counter() - start))
     check_quantization(edge)
-    timings.run("fold_batch_norm", lambda: fold_batch_norm(edge))
-    timings.run("quantized_embeddings", lambda: fuse_quantized_embeddings(edge))
-    # Before `keep` is asked: whether a row takes a node may hang on its mask being known.
-    timings.run("fold_masks", lambda: fold_masks(edge))
-    timings.run("normalize", lambda: _normalize(edge, keep))
-    timings.run("move_before_choice", lambda: move_before_choice(edge))
-    timings.run("nested_writes", lambda: flatten_nested_writes(edge))
-    timings.run("fold_constants", lambda: fold_constants(edge))
-    timings.run("bodies", lambda: transform_bodies(edge, lambda b, _: to_edge_program(b, keep)))
-    timings.run("settle_sizes", lambda: settle_sizes(edge))
-    drop_unused_constants(edge)
-    sync_outputs(edge)
+    with watching(_Stages(timings, edge)):
+        _to_the_dialect(keep)(edge)
     return edge
 
 
-def _normalize(
-    program: ExportedProgram, keep: Callable[[ExportedProgram], Callable[[Node], bool]]
-) -> None:
+def _as_exported(program: ExportedProgram) -> PassManager[ExportedProgram]:
+    """What torch.export leaves in a program that functions of tensors have no need of."""
+    return PassManager(
+        "export",
+        (
+            Pass(lambda edge: inline_regions(edge, program.graph_module), name="inline_regions"),
+            Pass(unwrap_subclasses),
+            Pass(recompose_linears),
+            Pass(drop_identities),
+            Pass(thread_caches),
+        ),
+        verify,
+        text,
+    )
+
+
+def _to_the_dialect(keep: Keep) -> PassManager[ExportedProgram]:
+    """Of a functional program."""
+    return PassManager(
+        "edge",
+        (
+            Pass(fold_batch_norm),
+            Pass(fuse_quantized_embeddings),
+            # Before `keep` is asked: whether a row takes a node may hang on its mask being known.
+            Pass(fold_masks),
+            Pass(
+                lambda edge: _normalize(edge, keep),
+                ensures=(in_the_dialect(keep, bodies=False),),
+                name="normalize",
+            ),
+            Pass(move_before_choice),
+            Pass(flatten_nested_writes),
+            Pass(fold_constants),
+            Pass(
+                lambda edge: transform_bodies(edge, lambda body, _: to_edge_program(body, keep)),
+                name="bodies",
+            ),
+            Pass(resolve_symbolic_shapes),
+            Pass(drop_unused_constants),
+            Pass(sync_outputs, ensures=(in_the_dialect(keep),)),
+        ),
+        verify,
+        text,
+    )
+
+
+@dataclass
+class _Stages:
+    """Adds what passes over one program take to its timings; not those over bodies inside of it."""
+
+    timings: Timings
+    program: ExportedProgram
+
+    def before(self, manager: PassManager[Any], one: Pass[Any], graph: Any) -> None:
+        pass
+
+    def after(
+        self, manager: PassManager[Any], one: Pass[Any], graph: Any, changed: bool, seconds: float
+    ) -> None:
+        if graph is self.program:
+            self.timings.stages.append((one.name, seconds))
+
+
+def _normalize(program: ExportedProgram, keep: Keep) -> bool:
     keeps = keep(program)
-    if make_causal_masks(program, keeps):
+    causal = make_causal_masks(program, keeps)
+    if causal:
         keeps = keep(program)
-    if make_masks_additive(program, keeps):
+    additive = make_masks_additive(program, keeps)
+    if additive:
         fold_constants(program)
         keeps = keep(program)
-    normalize(program, keeps)
+    return normalize(program, keeps) or causal or additive
 
 
 def _functionalize_by_trace(program: ExportedProgram) -> ExportedProgram:

@@ -11,7 +11,7 @@
 
 The only jump of the format is one "if false", so one on a constant False always jumps.
 Values that a loop carries are copied: their memory is read while the next ones are written.
-Results of a branch are not: the branches' and the common result share one place, and a move
+Results of a branch are not: the branches' and the common result share one slot, and a move
 tells the latter its shape.
 """
 
@@ -26,11 +26,12 @@ from torch.fx import GraphModule, Node
 
 from edgewise.edge.bodies import COND, WHILE_LOOP, ControlFlow, body_of, control_flow
 from edgewise.edge.layout import dim_order
-from edgewise.emit import program as pte
+from edgewise.edge.node_errors import at_node
 from edgewise.emit.emitter import MethodEmitter
 from edgewise.emit.out_variants import SYMBOLIC
 from edgewise.emit.shapes import DYNAMIC_BOUND, STATIC
-from edgewise.errors import EmitError, at_node
+from edgewise.errors import EmitError
+from edgewise.format import program as pte
 
 aten = torch.ops.aten
 
@@ -86,24 +87,24 @@ class StructuredEmitter(MethodEmitter):
             tensor = self._values[index].val
             if tensor.shape_dynamism == STATIC:
                 tensor.shape_dynamism = DYNAMIC_BOUND  # it grows row by row
-        rows, place, done = (self._add(v) for v in (pte.Int(0), pte.Int(0), pte.Bool(False)))
+        rows, iteration, done = (self._add(v) for v in (pte.Int(0), pte.Int(0), pte.Bool(False)))
         zero, one = self._atom(pte.Int(0)), self._atom(pte.Int(1))
         self._step(SYMBOLIC[aten.sym_size.int], [mapped[0], zero, rows], reads=mapped[:1])
-        self._move(zero, place)
+        self._move(zero, iteration)
         start = len(self._instructions)
         for index in collected:
             self._live(index, start - 1)  # rows of earlier rounds stay
-        slices = self._emit_slices(flow, mapped, place)
+        slices = self._emit_slices(flow, mapped, iteration)
         found = self._emit_body(flow, 0, [*carried, *slices, *captured])
         self._assign(carried, found[: len(carried)])
         for index, row in zip(collected, found[len(carried) :], strict=True):
             row = self._plain(row)
             self._live(row, len(self._instructions))
             self._live(index, len(self._instructions))
-            self._kernel("executorch_prim::et_copy_index", "tensor", [index, row, place])
+            self._kernel("executorch_prim::et_copy_index", "tensor", [index, row, iteration])
             self._no_trace()
-        self._step(SYMBOLIC[operator.add], [place, one, place])
-        self._step(SYMBOLIC[operator.eq], [place, rows, done])
+        self._step(SYMBOLIC[operator.add], [iteration, one, iteration])
+        self._step(SYMBOLIC[operator.eq], [iteration, rows, done])
         self._loop_back(done, start)
         return carried + collected
 
@@ -166,7 +167,7 @@ class StructuredEmitter(MethodEmitter):
             else:
                 self._bring(index, result)
 
-    def _emit_slices(self, flow: ControlFlow, mapped: Sequence[int], place: int) -> list[int]:
+    def _emit_slices(self, flow: ControlFlow, mapped: Sequence[int], iteration: int) -> list[int]:
         body = body_of(self._module, flow.bodies[0])
         inputs = [n for n in body.graph.nodes if n.op == "placeholder"]
         zero = self._atom(pte.Int(0))
@@ -177,7 +178,7 @@ class StructuredEmitter(MethodEmitter):
             now = len(self._instructions)
             self._live(source, now)
             self._live(row, now)
-            self._kernel("aten::select_copy", "int_out", [source, zero, place, row, row])
+            self._kernel("aten::select_copy", "int_out", [source, zero, iteration, row, row])
             self._no_trace()
             slices.append(row)
         return slices

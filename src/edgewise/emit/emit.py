@@ -14,12 +14,8 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from edgewise.edge.program import tensor_bytes
-from edgewise.emit import program as pte
 from edgewise.emit.config import ExecutorchBackendConfig
-from edgewise.emit.constants import ConstantTable
 from edgewise.emit.control_flow import StructuredEmitter
-from edgewise.emit.data_file import DEFAULT_NAME, DataFile
-from edgewise.emit.file import Segments, file_parts
 from edgewise.emit.input_sizes import KEY as INPUT_SIZES
 from edgewise.emit.input_sizes import describe_input_sizes
 from edgewise.emit.memory import MemoryPlan
@@ -29,6 +25,10 @@ from edgewise.emit.scalar_types import scalar_type
 from edgewise.emit.shared_state import plan_shared_state
 from edgewise.errors import EmitError
 from edgewise.files import write_whole
+from edgewise.format import program as pte
+from edgewise.format.constants import ConstantTable
+from edgewise.format.data_file import DEFAULT_NAME, DataFile
+from edgewise.format.file import Segments, file_parts
 from edgewise.partition.delegate import LoweredBackendModule
 from edgewise.releases import target_of
 
@@ -145,16 +145,16 @@ class _ProgramEmitter:
             index = segments.add(self._initial.rope)
             mutable = [pte.SubsegmentOffsets(index, list(self._initial.offsets))]
         inline: list[pte.BackendDelegateInlineData] = []
-        places: list[pte.BackendDelegateDataReference] = []
+        references: list[pte.BackendDelegateDataReference] = []
         for payload in self._payload_blobs:
             if self._config.extract_delegate_segments and not payload.is_read_while_running:
-                places.append(pte.BackendDelegateDataReference(1, segments.add(payload.blob)))
+                references.append(pte.BackendDelegateDataReference(1, segments.add(payload.blob)))
             else:
-                places.append(pte.BackendDelegateDataReference(0, len(inline)))
+                references.append(pte.BackendDelegateDataReference(0, len(inline)))
                 inline.append(pte.BackendDelegateInlineData(payload.blob))
         for delegate in self._delegates:
             assert delegate.processed is not None
-            delegate.processed = places[delegate.processed.index]
+            delegate.processed = references[delegate.processed.index]
         if self._config.external_constants is True and self._named:
             for key in sorted(self._named):
                 self._data_file(DEFAULT_NAME).add(key, self._named[key])

@@ -24,11 +24,9 @@ from edgewise.edge.graph import (
     source_line,
 )
 from edgewise.edge.layout import dim_order
+from edgewise.edge.node_errors import as_users, at_node
 from edgewise.edge.program import Constants, output_node, tensor_bytes, tensor_of, written_state
-from edgewise.emit import program as pte
 from edgewise.emit.config import ExecutorchBackendConfig
-from edgewise.emit.constants import ConstantTable
-from edgewise.emit.data_file import DEFAULT_NAME, DataFile, TensorLayout
 from edgewise.emit.in_place import is_row_update, plan_in_place
 from edgewise.emit.lifetimes import FOREVER, Lifetimes
 from edgewise.emit.memory import MemoryPlan, plan_memory
@@ -43,8 +41,11 @@ from edgewise.emit.out_variants import (
 from edgewise.emit.scalar_types import check_types, scalar_type
 from edgewise.emit.shapes import DYNAMIC_UNBOUND, has_unbounded_inputs, upper_bounds
 from edgewise.emit.shared_state import ARENA, SharedState
-from edgewise.errors import EmitError, UnsupportedOperatorError, as_users, at_node
+from edgewise.errors import EmitError, UnsupportedOperatorError
 from edgewise.flatbuffer import Table
+from edgewise.format import program as pte
+from edgewise.format.constants import ConstantTable
+from edgewise.format.data_file import DEFAULT_NAME, DataFile, TensorLayout
 from edgewise.partition.delegate import LoweredBackendModule, is_delegate_call
 
 AddPayload = Callable[[LoweredBackendModule], pte.BackendDelegate]
@@ -144,8 +145,8 @@ class MethodEmitter:
                 self._of_node[node] = index
                 inputs.append(index)
             elif self._shared and spec.target in self._shared.offsets:
-                place = self._shared.offsets[spec.target]
-                self._of_node[node] = self._state(node, tensor_of(self._program, spec), place)
+                offset = self._shared.offsets[spec.target]
+                self._of_node[node] = self._state(node, tensor_of(self._program, spec), offset)
             elif node in constants:
                 if node.users:
                     self._of_node[node] = self._weight(node, constants)
@@ -196,7 +197,7 @@ class MethodEmitter:
             self._live(source, len(self._instructions))
             self._kernel("aten::copy_", "", [state, source, self._atom(pte.Bool(False)), state])
             self._no_trace()
-        for state in states:  # an input that the method writes keeps its place to the end
+        for state in states:  # an input that the method writes keeps its memory to the end
             self._live(state, len(self._instructions))
         return [saved.get(index, index) for index in outputs]
 
@@ -493,7 +494,7 @@ class MethodEmitter:
     def _state(self, node: Node, initial: torch.Tensor, shared: int | None = None) -> int:
         """A buffer that the program writes: planned for the whole method, with its first value.
 
-        shared: its place in the arena that methods share, if it is there. Zeros are not
+        shared: its offset in the arena that methods share, if it is there. Zeros are not
         written: what a method plans starts with them.
         """
         index = self._tensor(node, initial)
@@ -552,7 +553,7 @@ def _number_as_tensor(value: bool | int | float, node: Node | None) -> torch.Ten
 
 
 def _symbol(value: Any) -> pte.Int | pte.Double | pte.Bool:
-    """The place of a number that is computed: of its kind, as callers are told it."""
+    """The slot of a number that is computed: of its kind, as callers are told it."""
     if isinstance(value, (torch.SymBool, bool)):
         return pte.Bool(False)
     return pte.Double(0.0) if isinstance(value, (torch.SymFloat, float)) else pte.Int(0)

@@ -36,7 +36,7 @@ from edgewise.partition.delegate import LoweredBackendModule, is_delegate_call
 
 aten = torch.ops.aten
 
-Place = tuple[Node, int]
+Output = tuple[Node, int]
 """A result: the node that computes it, and which of its results (0 if it has one)."""
 
 
@@ -60,27 +60,27 @@ def is_row_update(node: Node) -> bool:
     return vector and same_shape(fake(named["values"]).shape, rows)
 
 
-def plan_in_place(program: ExportedProgram) -> Mapping[Place, Node]:
+def plan_in_place(program: ExportedProgram) -> Mapping[Output, Node]:
     """The placeholder in whose memory a result is to be computed, for results where it can."""
     order = {node: position for position, node in enumerate(program.graph.nodes)}
     of_user = set(program.graph_signature.user_inputs_to_mutate.values())
-    plan: dict[Place, Node] = {}
+    plan: dict[Output, Node] = {}
     for state, value in written_state(program):
         if value is state or not _same_kind(value, state):
             continue
         found = (form(state, value, order) for form in _FORMS)
-        places: list[Place] = next(filter(None, found), [])
-        if state.name in of_user and any(is_delegate_call(node) for node, _ in places):
+        outputs: list[Output] = next(filter(None, found), [])
+        if state.name in of_user and any(is_delegate_call(node) for node, _ in outputs):
             continue
         # A value that two buffers take is computed in one of them.
-        if places and not any(place in plan for place in places):
-            plan.update(dict.fromkeys(places, state))
+        if outputs and not any(output in plan for output in outputs):
+            plan.update(dict.fromkeys(outputs, state))
     return plan
 
 
-def _update(state: Node, value: Node, order: Mapping[Node, int]) -> list[Place]:
+def _update(state: Node, value: Node, order: Mapping[Node, int]) -> list[Output]:
     """The chain from state to value, empty if there is none or an old value is read late."""
-    chain: list[Place] = []
+    chain: list[Output] = []
     node = value
     while node is not state:
         before = _written_operand(node, state)
@@ -105,7 +105,7 @@ def _written_operand(node: Node, state: Node) -> Node | None:
     return chained[0] if len(chained) == 1 else None
 
 
-def _in_delegate(state: Node, value: Node, order: Mapping[Node, int]) -> list[Place]:
+def _in_delegate(state: Node, value: Node, order: Mapping[Node, int]) -> list[Output]:
     """The delegate's result, if all that reads the state there is elementwise and leads to it."""
     source = value.args[0] if is_getitem(value) else None
     if not isinstance(source, Node) or not is_delegate_call(source):
@@ -131,7 +131,7 @@ def _in_delegate(state: Node, value: Node, order: Mapping[Node, int]) -> list[Pl
     return [(source, index)] if ways.issuperset(operand.users) else []
 
 
-def _fresh(state: Node, value: Node, order: Mapping[Node, int]) -> list[Place]:
+def _fresh(state: Node, value: Node, order: Mapping[Node, int]) -> list[Output]:
     source = value.args[0] if is_getitem(value) else value
     assert isinstance(source, Node)
     if not isinstance(source.target, torch._ops.OpOverload) and not is_delegate_call(source):

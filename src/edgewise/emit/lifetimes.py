@@ -38,17 +38,20 @@ class Lifetimes:
         self._loops.append((first, last))
 
     def share(self, value: int, other: int) -> None:
-        """Both get the same place."""
+        """Both get the same memory."""
         self._shares[self.home(value)] = self.home(other)
 
     def home(self, value: int) -> int:
-        """The value whose place this one takes: itself, unless it shares another's."""
+        """The value whose memory this one takes: itself, unless it shares another's."""
         while value in self._shares and self._shares[value] != value:
             value = self._shares[value]
         return value
 
     def blocks(self, sizes: Mapping[int, int], end: int) -> list[Block]:
-        """One request for each place. sizes: bytes by value; end: the number of instructions."""
+        """One request for each block of memory.
+
+        sizes: bytes by value; end: the number of instructions.
+        """
         members: dict[int, list[int]] = {}
         for value in sizes:
             members.setdefault(self.home(value), []).append(value)

@@ -1,6 +1,6 @@
 """Memory planning: where each tensor of a method lies in one arena.
 
-Tensors that live at the same time get disjoint places; others may share. Greedy by
+Tensors that live at the same time get disjoint memory; others may share. Greedy by
 size: the largest tensor is placed first, each at the lowest offset that no tensor with
 an overlapping lifetime covers.
 """

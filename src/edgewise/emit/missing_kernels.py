@@ -10,8 +10,9 @@ import torch
 from torch.fx import Node
 
 from edgewise.edge.graph import is_call, is_getitem
+from edgewise.edge.node_errors import at_node
 from edgewise.emit.out_variants import SYMBOLIC, out_variant
-from edgewise.errors import UnsupportedOperatorError, at_node
+from edgewise.errors import UnsupportedOperatorError
 from edgewise.partition.delegate import is_delegate_call
 
 
@@ -60,15 +61,18 @@ def missing_kernels(nodes: Iterable[Node], known: Container[str] | None = None) 
         return {}
     found: dict[Node, str] = {}
     for node in nodes:
-        if not is_call(node) or is_getitem(node) or is_delegate_call(node):
-            continue
-        variant = SYMBOLIC.get(node.target) or out_variant(node.target)
-        if variant is None:
-            continue
-        name = f"{variant.name}.{variant.overload}".removesuffix(".")
-        if name not in known:
+        name = kernel_of(node)
+        if name is not None and name not in known:
             found[node] = name
     return found
+
+
+def kernel_of(node: Node) -> str | None:
+    """The name of the kernel that the node calls; None if it calls none."""
+    if not is_call(node) or is_getitem(node) or is_delegate_call(node):
+        return None
+    variant = SYMBOLIC.get(node.target) or out_variant(node.target)
+    return f"{variant.name}.{variant.overload}".removesuffix(".") if variant is not None else None
 
 
 def known_kernels() -> set[str] | None:

@@ -23,7 +23,7 @@ class Origins:
     nodes: dict[str, Node] = field(default_factory=dict)
     """Those that values were noted for."""
     homes: dict[int, int] = field(default_factory=dict)
-    """Values that share another's place, and that one's number."""
+    """Values that share another's memory, and that one's number."""
     blocks: Sequence[Block] = ()
     """What the memory plan was made for."""
     paths: dict[Graph, str] = field(default_factory=dict)

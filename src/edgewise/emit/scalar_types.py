@@ -6,9 +6,11 @@ from collections.abc import Iterable
 
 import torch
 from torch.fx import Node
+from torch.utils import _pytree as pytree
 
 from edgewise.edge.graph import tensors_of
-from edgewise.errors import EmitError, at_node
+from edgewise.edge.node_errors import at_node
+from edgewise.errors import EmitError
 
 _NUMBERS: dict[torch.dtype, int] = {
     torch.uint8: 0,
@@ -27,21 +29,33 @@ _NUMBERS: dict[torch.dtype, int] = {
 }
 
 
+_OLD_QUANTIZED = {torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4}
+
+
 def check_types(nodes: Iterable[Node]) -> None:
-    """EmitError, with node and line, for a value of a type that the format has no number for."""
+    """EmitError, with node and line, for a value or an argument of a type that the format has no
+    number for."""
     for node in nodes:
-        for value in tensors_of(node):
-            if value.dtype not in _NUMBERS:
-                kind = str(value.dtype).removeprefix("torch.")
-                hint = (
-                    "real and imaginary parts as real tensors: torch.view_as_real"
-                    if value.is_complex()
-                    else "x.to(torch.float32)"
-                )
+        named = [a for a in pytree.arg_tree_leaves(*node.args, **node.kwargs) if _is_type(a)]
+        for dtype in [value.dtype for value in tensors_of(node)] + named:
+            if dtype not in _NUMBERS:
+                kind = str(dtype).removeprefix("torch.")
                 raise EmitError(
                     f"{at_node(node)} tensors must be of integers, bools or real floating numbers "
-                    f"that files know; got {kind}; try {hint}"
+                    f"that files know; got {kind}; try {_remedy(dtype)}"
                 )
+
+
+def _is_type(argument: object) -> bool:
+    return isinstance(argument, torch.dtype)
+
+
+def _remedy(dtype: torch.dtype) -> str:
+    if dtype.is_complex:
+        return "real and imaginary parts as real tensors: torch.view_as_real"
+    if dtype in _OLD_QUANTIZED:
+        return "quantize=, or the PT2E flow, which have int8"
+    return "x.to(torch.float32)"
 
 
 def scalar_type(dtype: torch.dtype) -> int:

@@ -1,4 +1,4 @@
-"""Buffers that methods share: an arena of their own, with one place for each name."""
+"""Buffers that methods share: an arena of their own, with one slot for each name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SharedState:
 
 
 def plan_shared_state(methods: Iterable[ExportedProgram], alignment: int) -> SharedState:
-    """Places for the buffers that any of the methods writes.
+    """Offsets for the buffers that any of the methods writes.
 
     EmitError if a name stands for buffers of different shapes or types.
     """

@@ -12,13 +12,13 @@ from typing import Any
 from edgewise.lazy import attribute
 
 _LAZY = {
-    "Comparison": "edgewise.inspect.comparison",
+    "Comparison": "edgewise.accuracy.comparison",
     "Contents": "edgewise.inspect.contents",
-    "Suggestion": "edgewise.inspect.suggestion",
-    "compare": "edgewise.inspect.comparing",
+    "Suggestion": "edgewise.accuracy.suggestion",
+    "compare": "edgewise.accuracy.comparing",
     "open_program": "edgewise.inspect.reading",
     "read_contents": "edgewise.inspect.reading",
-    "suggest": "edgewise.inspect.suggesting",
+    "suggest": "edgewise.accuracy.suggesting",
 }
 
 

@@ -133,8 +133,8 @@ class _Method:
         known = {t.name: t for t in graph.tensors}
         by_name = {t: self._written.get(v, ("", 0)) for t, v in zip(ins, given, strict=False)}
         names, previous = [], ""
-        for place, node in enumerate(graph.nodes):
-            name = f"delegate {number}/{place}: {node.kind}"
+        for index, node in enumerate(graph.nodes):
+            name = f"delegate {number}/{index}: {node.kind}"
             names.append(name)
             read = [known[i] for i in node.inputs if i in known]
             inputs = [t for t in read if t.role != "constant"]
@@ -211,7 +211,7 @@ class _Method:
         return name
 
     def _blocks(self) -> list[BlockRecord]:
-        """The plan; values at one place with overlapping lives are one block."""
+        """The plan; values at one offset with overlapping lives are one block."""
         found = []
         for one in self._method.plan:
             node = self._written.get(one.value, ("", 0))[0]

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from edgewise.emit.file import ReadFile, read
-from edgewise.emit.program import ExecutionPlan, Tensor
+from edgewise.format.file import ReadFile, read
+from edgewise.format.program import ExecutionPlan, Tensor
 from edgewise.inspect.contents import (
     Contents,
     DelegateContents,
@@ -249,11 +249,11 @@ def delegate_payloads(path: str | Path) -> Iterator[tuple[str, int, str, memoryv
 
 
 def _payload(delegate: Any, parsed: ReadFile) -> memoryview:
-    place = delegate.processed
-    if place is not None and place.location == 1:
-        segment: memoryview = parsed.segments[place.index]
+    reference = delegate.processed
+    if reference is not None and reference.location == 1:
+        segment: memoryview = parsed.segments[reference.index]
         return segment
-    index = place.index if place is not None else 0
+    index = reference.index if reference is not None else 0
     return memoryview(parsed.program.backend_delegate_data[index].data or b"")
 
 
@@ -272,7 +272,7 @@ def _delegate(delegate: Any, parsed: ReadFile, named: dict[str, memoryview]) -> 
 
 
 def _data_file(data: memoryview) -> Contents:
-    from edgewise.emit.data_file import read_named
+    from edgewise.format.data_file import read_named
 
     named = {key: len(blob) for key, blob in read_named(data).items()}
     total = sum(named.values())

@@ -185,7 +185,7 @@ class DelegateRecord:
 
 @dataclass(frozen=True)
 class BlockRecord:
-    """A place in an arena, taken from instruction `first` to `last`, both included."""
+    """A block of an arena, taken from instruction `first` to `last`, both included."""
 
     nodes: tuple[str, ...]
     """Whose results lie there; several where branches or copies share it."""
@@ -229,6 +229,10 @@ class ProgramRecord:
     methods: tuple[MethodRecord, ...]
     versions: Mapping[str, str] = field(default_factory=dict)
     """Of edgewise and torch, as they were at the lowering."""
+    quantization: Mapping[str, str] = field(default_factory=dict)
+    """Options of `edgewise.compile` that quantized the program, each as JSON."""
+    tried: tuple[str, ...] = ()
+    """Lines of the table of what `quantize="auto"` tried."""
     complete: bool = True
     """False if this was read from the `.pte` alone: no modules, lines or reasons then."""
 

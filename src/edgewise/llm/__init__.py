@@ -15,19 +15,33 @@ from typing import TYPE_CHECKING, Any
 from edgewise.lazy import attribute
 
 if TYPE_CHECKING:
+    from edgewise.llm.batch import BatchGenerator
     from edgewise.llm.generator import Generator, Statistics
     from edgewise.llm.sampling import Sampling
+    from edgewise.llm.speculation import DraftModel, PromptLookup
     from edgewise.llm.text import Tokenizer, load_tokenizer
 
 _HOMES = {
+    "BatchGenerator": "edgewise.llm.batch",
+    "DraftModel": "edgewise.llm.speculation",
     "Generator": "edgewise.llm.generator",
+    "PromptLookup": "edgewise.llm.speculation",
     "Sampling": "edgewise.llm.sampling",
     "Statistics": "edgewise.llm.generator",
     "Tokenizer": "edgewise.llm.text",
     "load_tokenizer": "edgewise.llm.text",
 }
 
-__all__ = ["Generator", "Sampling", "Statistics", "Tokenizer", "load_tokenizer"]
+__all__ = [
+    "BatchGenerator",
+    "DraftModel",
+    "Generator",
+    "PromptLookup",
+    "Sampling",
+    "Statistics",
+    "Tokenizer",
+    "load_tokenizer",
+]
 
 
 def __getattr__(name: str) -> Any:

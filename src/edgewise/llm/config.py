@@ -1,4 +1,4 @@
-"""Configurations of Llama models: names, files, directories."""
+"""Configurations of language models: names, files, directories."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 def read_config(name: str) -> dict[str, Any]:
     """The values of a preset, of a JSON file, or of a directory's config.json.
 
-    FileNotFoundError if it is none of these, ValueError if the file is no Llama's configuration.
+    `model_type` says whose they are; without it they are a Llama's. FileNotFoundError if it is
+    none of these, ValueError if the file is no configuration.
     """
     if name in PRESETS:
         return dict(PRESETS[name])
@@ -50,7 +51,11 @@ def read_config(name: str) -> dict[str, Any]:
         values = read_json(path.read_bytes())
     except ValueError as failure:
         raise ValueError(f"[config] must be JSON; got {path}: {failure}") from None
-    kind = values.get("model_type", "llama") if isinstance(values, dict) else type(values).__name__
-    if kind != "llama":
-        raise ValueError(f"[config] must be of a Llama (model_type llama); got {kind} in {path}")
+    if not isinstance(values, dict):
+        raise ValueError(
+            f"[config] must be a model's values by name; got {type(values).__name__} in {path}"
+        )
+    kind = values.get("model_type", "llama")
+    if not isinstance(kind, str):
+        raise ValueError(f"[config] model_type must be a name; got {kind!r} in {path}")
     return dict(values)

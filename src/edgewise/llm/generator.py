@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from edgewise.llm.constraint import Constraint
+from edgewise.llm.draft import Draft
 from edgewise.llm.sampling import Sampler, Sampling
 from edgewise.runtime import Program, Runtime
 
@@ -20,8 +22,11 @@ __all__ = ["Generator", "Statistics"]
 class Statistics:
     """Of one call of `generate`. The first new token comes with the prompt's time.
 
-    ended: "" while it goes on; then "end" (a token that ends the text), "length" (as many tokens
-    as wanted), "context" (the context is full) or "stopped" (by the caller).
+    ended: "" while it goes on; then "end" (a token that ends the text, or what it must be is
+    complete), "length" (as many tokens as wanted), "context" (the context is full) or "stopped"
+    (by the caller). reused_tokens: of the prompt, that were in the cache. drafted_tokens and
+    accepted_tokens: guesses, and those that were right. shifts: how often the oldest part of the
+    text was left out.
     """
 
     prompt_tokens: int = 0
@@ -29,16 +34,31 @@ class Statistics:
     new_tokens: int = 0
     decode_seconds: float = 0.0
     ended: str = ""
+    reused_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+    shifts: int = 0
 
     @property
     def prompt_rate(self) -> float:
-        """Tokens of the prompt per second; 0 before any."""
-        return self.prompt_tokens / self.prompt_seconds if self.prompt_seconds else 0.0
+        """Tokens of the prompt that were computed per second; 0 before any."""
+        computed = self.prompt_tokens - self.reused_tokens
+        return computed / self.prompt_seconds if self.prompt_seconds else 0.0
 
     @property
     def decode_rate(self) -> float:
         """New tokens after the first, per second; 0 without any."""
         return (self.new_tokens - 1) / self.decode_seconds if self.decode_seconds else 0.0
+
+
+@dataclass(frozen=True)
+class _Request:
+    sampler: Sampler
+    most: int | None
+    ignore_eos: bool
+    draft: Draft | None
+    constraint: Constraint | None
+    keep: int | None
 
 
 class Generator:
@@ -49,12 +69,17 @@ class Generator:
     constant methods of the names that it uses (`get_max_context_len`, `get_vocab_size`,
     `get_bos_id`, `get_eos_ids`). The file is mapped, its weights are read when first used.
 
+    model: a path, or a program of `Runtime.load_program`: generators of one program have weights
+    in common and caches of their own.
+
     Raises ValueError if the program is no such model, and as `Runtime.load_program`.
     """
 
-    def __init__(self, path: str | Path, *, threads: int | None = None) -> None:
-        program = Runtime.get().load_program(path, threads=threads)
-        self._path = str(path)
+    def __init__(self, model: str | Path | Program, *, threads: int | None = None) -> None:
+        program = model
+        if not isinstance(program, Program):
+            program = Runtime.get().load_program(program, threads=threads)
+        self._path = str(model)
         if "forward" not in program.method_names:
             raise self._no_model(f"no method forward, but {sorted(program.method_names)}")
         meta = program.metadata("forward")
@@ -64,25 +89,32 @@ class Generator:
         logits = list(meta.output_tensor_meta(0).sizes())
         if len(tokens) != 2 or tokens[0] != 1 or len(logits) not in (2, 3):
             raise self._no_model(f"tokens {tokens} and logits {logits}")
-        if _constants(program, "use_kv_cache") in ([False], [0]):
+        if constants(program, "use_kv_cache") in ([False], [0]):
             raise self._no_model("one without a cache (use_kv_cache)")
         self._chunk = int(tokens[1])
         self.vocab_size = int(logits[-1])
         """Tokens are from 0 to below this."""
-        limits = _constants(program, "get_max_context_len") or _constants(
-            program, "get_max_seq_len"
-        )
+        self.has_all_logits = len(logits) == 3 and logits[1] == tokens[1]
+        """Whether a call gives logits for each of its tokens: guesses can be checked."""
+        limits = constants(program, "get_max_context_len") or constants(program, "get_max_seq_len")
         if not limits:
             raise self._no_model("no constant method get_max_context_len")
         self.max_context_len = int(limits[0])
         """Most tokens of a prompt and what follows it."""
-        self.bos_id = next((int(t) for t in _constants(program, "get_bos_id")), None)
+        self.bos_id = next((int(t) for t in constants(program, "get_bos_id")), None)
         """The token that begins a text, or None."""
-        self.eos_ids = frozenset(int(t) for t in _constants(program, "get_eos_ids"))
+        self.eos_ids = frozenset(int(t) for t in constants(program, "get_eos_ids"))
         """Tokens that end a text."""
         self.statistics = Statistics()
         """Of the last call of `generate`."""
-        self._method = program.load_method("forward")
+        self.program = program
+        """What the generator runs, for another one with a cache of its own."""
+        rewind = constants(program, "get_max_rewind")
+        self._most_rewind = int(rewind[0]) if rewind else self.max_context_len
+        self._session = program.new_session()
+        self._method = self._session.load_method("forward")
+        self._held: list[int] = []  # tokens whose keys and values the cache has
+        self._end = 0  # positions that were written since the text's first
 
     def generate(
         self,
@@ -91,63 +123,170 @@ class Generator:
         max_new_tokens: int | None = None,
         sampling: Sampling | None = None,
         ignore_eos: bool = False,
+        reuse_prefix: bool = False,
+        draft: Draft | None = None,
+        constraint: Constraint | None = None,
+        context_shift: int | None = None,
     ) -> Iterator[int]:
         """The tokens that follow the prompt, one by one, without a token that ends the text.
 
         max_new_tokens: None for as many as the context holds. sampling: None for the most likely
-        token every time. ignore_eos: go on after a token that ends the text.
+        token every time. ignore_eos: go on after a token that ends the text. reuse_prefix: what
+        the prompt begins with and the cache already holds is not computed again. draft: guesses
+        of what comes. constraint: which texts there can be. context_shift: where the context is
+        full, half of it is left out, the oldest after so many of the first tokens, and the rest
+        computed again; None to end there.
 
         Raises ValueError at once if the prompt is empty, leaves no room in the context or has a
         token that the model does not know.
         """
-        tokens = self._checked(prompt)
+        tokens = self.check_prompt(prompt)
         if max_new_tokens is not None and max_new_tokens < 1:
             raise ValueError(f"[generate] max_new_tokens must be 1 or more; got {max_new_tokens}")
+        if context_shift is not None and not 0 <= context_shift < self.max_context_len // 2:
+            raise ValueError(
+                f"[generate] context_shift must be from 0 to below half of the context of "
+                f"{self.max_context_len} tokens; got {context_shift}"
+            )
+        if draft is not None:
+            self._check_draft(draft)
         self.statistics = Statistics(prompt_tokens=len(tokens))
-        return self._generate(
-            tokens, max_new_tokens, Sampler(sampling or Sampling()), ignore_eos, self.statistics
+        request = _Request(
+            Sampler(sampling or Sampling(), tokens),
+            max_new_tokens,
+            ignore_eos,
+            draft,
+            constraint,
+            context_shift,
         )
+        return self._generate(tokens, request, reuse_prefix, self.statistics)
+
+    def logits(self, prompt: Sequence[int]) -> Any:
+        """Those [vocabulary] that follow the prompt. Raises as `generate`."""
+        return self._feed(self.check_prompt(prompt), 0)[-1]
+
+    def load(self, prompt: Sequence[int]) -> None:
+        """Computes a prompt's keys and values, for `reuse_prefix`. Raises as `generate`."""
+        tokens = self.check_prompt(prompt)
+        first = self.common_prefix([*tokens, -1])
+        if first < len(tokens):
+            self._feed(tokens[first:], first)
+
+    def save_prefix(self, path: str | Path) -> None:
+        """Writes what the cache holds to a file. ValueError if the model's file has no methods for
+        it (`get_cache`, `set_cache`)."""
+        from edgewise.llm.prefix import save
+
+        save(self.program, self._session, self._held, self._end, path)
+
+    def load_prefix(self, path: str | Path) -> list[int]:
+        """Fills the cache from `save_prefix`'s file, and returns its tokens; a prompt that begins
+        with them is continued by `reuse_prefix`. ValueError if the file is another model's."""
+        from edgewise.llm.prefix import load
+
+        self._held = []
+        self._held, self._end = load(self.program, self._session, path)
+        return list(self._held)
 
     def _generate(
-        self,
-        prompt: Any,
-        most: int | None,
-        sample: Sampler,
-        ignore_eos: bool,
-        statistics: Statistics,
+        self, prompt: list[int], request: _Request, reuse_prefix: bool, statistics: Statistics
     ) -> Iterator[int]:
         statistics.ended = "stopped"
         start = time.perf_counter()
-        position = 0
-        for first in range(0, len(prompt), self._chunk):
-            part = prompt[first : first + self._chunk]
-            logits = self._run(part, position)
-            position += len(part)
-        token = sample(logits)
-        statistics.prompt_seconds = time.perf_counter() - start
+        text = list(prompt)
+        first = self.common_prefix(prompt) if reuse_prefix else 0
+        statistics.reused_tokens = first
+        rows = self._feed(prompt[first:], first)[-1:]
+        guesses: list[int] = []
         while True:
-            if token in self.eos_ids and not ignore_eos:
-                statistics.ended = "end"
-                return
-            statistics.new_tokens += 1
-            yield token
-            if most is not None and statistics.new_tokens >= most:
-                statistics.ended = "length"
-                return
-            if position >= self.max_context_len:
-                statistics.ended = "context"
-                return
-            start = time.perf_counter()
-            token = sample(self._run(np.array([token]), position))
-            position += 1
-            statistics.decode_seconds += time.perf_counter() - start
+            for index, row in enumerate(rows):
+                token = self._choose(row, request)
+                if not statistics.prompt_seconds:
+                    statistics.prompt_seconds = time.perf_counter() - start
+                else:
+                    statistics.decode_seconds += time.perf_counter() - start
+                if token is None or (token in self.eos_ids and not request.ignore_eos):
+                    statistics.ended = "end"
+                    return
+                statistics.new_tokens += 1
+                text.append(token)
+                yield token
+                start = time.perf_counter()
+                if request.most is not None and statistics.new_tokens >= request.most:
+                    statistics.ended = "length"
+                    return
+                if index == len(guesses) or guesses[index] != token:
+                    break
+                self._held.append(token)
+                statistics.accepted_tokens += 1
+            if len(self._held) >= self.max_context_len:
+                if request.keep is None:
+                    statistics.ended = "context"
+                    return
+                self._shift(request.keep)
+                statistics.shifts += 1
+            guesses = self._guesses(text, request)
+            statistics.drafted_tokens += len(guesses)
+            position = len(self._held)
+            rows = self._feed([text[-1], *guesses], position)
+            # Only what turns out to be right is the text's.
+            del self._held[position + 1 :]
 
-    def _run(self, tokens: Any, position: int) -> Any:
-        """The logits [vocabulary] after the last of the tokens."""
-        inputs = [tokens.reshape(1, -1), np.array([position], dtype=np.int64)]
-        return self._method.execute(inputs)[0].reshape(-1, self.vocab_size)[-1]
+    def _choose(self, logits: Any, request: _Request) -> int | None:
+        """The next token; None if the text is complete."""
+        constraint = request.constraint
+        if constraint is None:
+            token = request.sampler(logits)
+        else:
+            allowed = constraint.allowed(self.vocab_size)
+            if allowed is None:
+                return None
+            token = request.sampler(logits, allowed)
+            constraint.take(token)
+        request.sampler.note(token)
+        return token
 
-    def _checked(self, prompt: Sequence[int]) -> Any:
+    def _guesses(self, text: list[int], request: _Request) -> list[int]:
+        room = min(self._chunk, self.max_context_len - len(self._held)) - 1
+        if request.draft is None or room < 1:
+            return []
+        guesses = request.draft.propose(text)[:room]
+        wrong = next((i for i, t in enumerate(guesses) if not 0 <= t < self.vocab_size), None)
+        return guesses[:wrong]
+
+    def _shift(self, keep: int) -> None:
+        """Leaves half of the context out, the oldest after the first `keep` tokens."""
+        held = self._held
+        rest = held[keep:]
+        text = held[:keep] + rest[len(rest) - (self.max_context_len // 2 - keep) :]
+        self._feed(text, 0)
+
+    def _feed(self, tokens: Sequence[int], position: int) -> Any:
+        """Logits [rows, vocabulary] of the last call, and the tokens in the cache from
+        `position` on."""
+        del self._held[position:]
+        if position == 0:
+            self._end = 0
+        rows: Any = None
+        for first in range(0, len(tokens), self._chunk):
+            part = np.asarray(tokens[first : first + self._chunk], dtype=np.int64)
+            start = np.array([position + first], dtype=np.int64)
+            rows = self._method.execute([part.reshape(1, -1), start])[0]
+            self._held.extend(part.tolist())
+            self._end = max(self._end, len(self._held))
+        return rows.reshape(-1, self.vocab_size)
+
+    def common_prefix(self, prompt: Sequence[int]) -> int:
+        """How many of the prompt's tokens, without its last, `reuse_prefix` finds in the cache."""
+        pairs = zip(self._held, prompt[:-1], strict=False)
+        same = next(
+            (i for i, (a, b) in enumerate(pairs) if a != b),
+            min(len(self._held), len(prompt) - 1),
+        )
+        return same if self._end - same <= self._most_rewind else 0
+
+    def check_prompt(self, prompt: Sequence[int]) -> list[int]:
+        """Its tokens. Raises as `generate`."""
         tokens = np.asarray(prompt)
         if tokens.ndim != 1 or tokens.size == 0 or tokens.dtype.kind not in "iu":
             raise ValueError(
@@ -166,17 +305,30 @@ class Generator:
                 f"[generate] tokens must be from 0 to {self.vocab_size - 1}; got {wrong[0]}; "
                 f"try the tokenizer that the model was trained with"
             )
-        return tokens.astype(np.int64)
+        checked: list[int] = tokens.tolist()
+        return checked
+
+    def _check_draft(self, draft: Draft) -> None:
+        if not self.has_all_logits:
+            raise ValueError(
+                "[generate] guesses need a model with logits for each token; got one with the "
+                "last token's; try edgewise llm export --all-logits"
+            )
+        size = getattr(draft, "vocab_size", self.vocab_size)
+        if size != self.vocab_size:
+            raise ValueError(
+                f"[generate] a draft must have the model's {self.vocab_size} tokens; got {size}"
+            )
 
     def _no_model(self, got: str) -> ValueError:
         return ValueError(
             f"[llm] a language model must have a method forward(tokens [1, S], input_pos [1]) that "
-            f"returns logits, and a cache; got {got} in {self._path}; "
-            f"try edgewise llm export"
+            f"returns logits, and keep a cache; got {got} in {self._path}; "
+            f"try a file of edgewise llm export"
         )
 
 
-def _constants(program: Program, name: str) -> list[Any]:
+def constants(program: Program, name: str) -> list[Any]:
     """What the constant method of that name returns; nothing if there is none."""
     if name not in program.method_names:
         return []

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from edgewise.llm.constraint import GrammarTokens
 from edgewise.llm.generator import Generator
 from edgewise.llm.sampling import Sampling
 from edgewise.llm.text import StopStrings, TextStream, Tokenizer, check_fit, load_tokenizer
@@ -23,25 +24,29 @@ class Continuation:
     """Of one prompt. Raises what `Generator` and `load_tokenizer` do.
 
     prompt: text, for which a tokenizer is needed, or tokens. After `pieces` came to an end, or was
-    left, `tokens` has what was generated.
+    left, `tokens` has what was generated. options: more for `Generator.generate`. prefix: a file
+    with what the prompt begins with; it is made if it is not there.
     """
 
     def __init__(
         self,
         model: str | Path,
         prompt: str | Sequence[int],
-        tokenizer: str | None = None,
+        tokenizer: str | Path | None = None,
         *,
         sampling: Sampling,
         max_new_tokens: int | None = None,
         stop: Sequence[str] = (),
         ignore_eos: bool = False,
         threads: int | None = None,
+        prefix: str | Path | None = None,
+        json_schema: str | None = None,
+        **options: Any,
     ) -> None:
         if isinstance(prompt, str) and tokenizer is None:
             raise ValueError("[run] --prompt needs --tokenizer; try that, or --prompt-tokens")
-        if not isinstance(prompt, str) and (tokenizer or stop):
-            raise ValueError("[run] --tokenizer and --stop are for --prompt")
+        if not isinstance(prompt, str) and (tokenizer or stop or json_schema):
+            raise ValueError("[run] --tokenizer, --stop and --json-schema are for --prompt")
         self._generator = Generator(model, threads=threads)
         self._tokenizer: Tokenizer | None = None
         if isinstance(prompt, str):
@@ -49,13 +54,22 @@ class Continuation:
             self._tokenizer = load_tokenizer(tokenizer)
             check_fit(self._tokenizer, self._generator.vocab_size)
             prompt = self._encode(self._tokenizer, prompt)
+        if json_schema is not None:
+            assert tokenizer is not None
+            generator = self._generator
+            known = GrammarTokens(tokenizer, generator.vocab_size, generator.eos_ids)
+            options["constraint"] = known.json_schema(json_schema)
         self._prompt = list(prompt)
+        if prefix is not None:
+            self._use_prefix(Path(prefix))
+            options["reuse_prefix"] = True
         self._stops = StopStrings(list(stop))
-        self._generate = partial(
+        self._generate: Callable[[list[int]], Iterator[int]] = partial(
             self._generator.generate,
             max_new_tokens=max_new_tokens,
             sampling=sampling,
             ignore_eos=ignore_eos,
+            **options,
         )
         self.tokens: list[int] = []
 
@@ -80,7 +94,11 @@ class Continuation:
             "prompt_tokens": found.prompt_tokens,
             "prompt_seconds": found.prompt_seconds,
             "prompt_tokens_per_second": found.prompt_rate,
+            "reused_tokens": found.reused_tokens,
             "new_tokens": found.new_tokens,
+            "drafted_tokens": found.drafted_tokens,
+            "accepted_tokens": found.accepted_tokens,
+            "shifts": found.shifts,
             "seconds": found.prompt_seconds + found.decode_seconds,
             "new_tokens_per_second": found.decode_rate if found.new_tokens > 1 else None,
             "ended": "stop string" if self._stops.has_stopped else found.ended or "stopped",
@@ -99,6 +117,14 @@ class Continuation:
             f"new:    {f['new_tokens']} tokens in {f['seconds']:.3f} s{per_second}\n"
             f"ended:  {reason.format(context=context, ended=f['ended'])}"
         )
+
+    def _use_prefix(self, path: Path) -> None:
+        """The file's, or the whole prompt but its last token for the next time."""
+        if path.exists():
+            self._generator.load_prefix(path)
+            return
+        self._generator.load(self._prompt[:-1])
+        self._generator.save_prefix(path)
 
     def _kept(self, tokens: Iterator[int]) -> Iterator[int]:
         for token in tokens:

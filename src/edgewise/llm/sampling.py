@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+__all__ = ["Sampler", "Sampling"]
+
+_INFINITE = float("inf")
+
 
 @dataclass(frozen=True)
 class Sampling:
-    """temperature: 0 takes the most likely token; what follows is then not used. top_k: only the
-    k most likely tokens. top_p: only the most likely ones that together have this probability.
-    seed: for the same tokens every time. ValueError if a value is out of its range.
+    """temperature: 0 takes the most likely token; what follows up to `seed` is then not used.
+    top_k: only the k most likely tokens. top_p: only the most likely ones that together have this
+    probability. min_p: only tokens of at least this share of the most likely one's probability.
+    seed: for the same tokens every time.
+
+    repetition_penalty: logits of tokens that the prompt or the text has are divided by it, or
+    multiplied where they are negative. presence_penalty, frequency_penalty: taken from the logits
+    of tokens that the text has, once or as often as it has them. All three before the temperature.
+
+    ValueError if a value is out of its range.
     """
 
     temperature: float = 0.0
     top_k: int | None = None
     top_p: float | None = None
     seed: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < float("inf"):
+        if not 0 <= self.temperature < _INFINITE:
             raise ValueError(
                 f"[sampling] temperature must be 0 or more, and finite; got {self.temperature}"
             )
@@ -31,17 +47,41 @@ class Sampling:
             raise ValueError(f"[sampling] top_p must be above 0 and at most 1; got {self.top_p}")
         if self.seed is not None and self.seed < 0:
             raise ValueError(f"[sampling] seed must be 0 or more; got {self.seed}")
+        if self.min_p is not None and not 0 <= self.min_p <= 1:
+            raise ValueError(f"[sampling] min_p must be from 0 to 1; got {self.min_p}")
+        if not 0 < self.repetition_penalty < _INFINITE:
+            raise ValueError(
+                f"[sampling] repetition_penalty must be above 0, and finite; "
+                f"got {self.repetition_penalty}"
+            )
+        for name in ("presence_penalty", "frequency_penalty"):
+            if not -_INFINITE < getattr(self, name) < _INFINITE:
+                raise ValueError(f"[sampling] {name} must be finite; got {getattr(self, name)}")
 
 
 class Sampler:
-    """Draws tokens, one after the other."""
+    """Draws tokens, one after the other. `note` tells it what became of the text."""
 
-    def __init__(self, sampling: Sampling) -> None:
+    def __init__(self, sampling: Sampling, prompt: Iterable[int] = ()) -> None:
         self._sampling = sampling
         self._random = np.random.default_rng(sampling.seed)
+        self._prompt = set(prompt) if sampling.repetition_penalty != 1 else set()
+        self._counts: dict[int, int] = {}
+        penalties = sampling.presence_penalty, sampling.frequency_penalty
+        self._counted = sampling.repetition_penalty != 1 or any(penalties)
 
-    def __call__(self, logits: Any) -> int:
-        """logits: float [vocabulary]. ValueError if one of them is NaN, or all are -infinity."""
+    def note(self, token: int) -> None:
+        """That the token is part of the text."""
+        if self._counted:
+            self._counts[token] = self._counts.get(token, 0) + 1
+
+    def __call__(self, logits: Any, allowed: Any = None) -> int:
+        """logits: float [vocabulary]. allowed: bool [vocabulary], tokens that can be drawn; None
+        for all. ValueError if the best is NaN, or none has a probability."""
+        if self._counted:
+            logits = self._penalized(logits)
+        if allowed is not None:
+            logits = np.where(allowed, logits, -np.inf)
         largest = int(np.argmax(logits))
         if not np.isfinite(logits[largest]):
             raise ValueError(
@@ -51,6 +91,19 @@ class Sampler:
             return largest
         candidates, probabilities = self._distribution(logits)
         return int(self._random.choice(candidates, p=probabilities))
+
+    def _penalized(self, logits: Any) -> Any:
+        sampling = self._sampling
+        logits = np.array(logits, dtype=np.float32)
+        if sampling.repetition_penalty != 1:
+            seen = np.fromiter(self._prompt | self._counts.keys(), dtype=np.int64)
+            seen = seen[seen < len(logits)]
+            found = logits[seen]
+            penalty = sampling.repetition_penalty
+            logits[seen] = np.where(found < 0, found * penalty, found / penalty)
+        for token, count in self._counts.items():
+            logits[token] -= sampling.presence_penalty + count * sampling.frequency_penalty
+        return logits
 
     def _distribution(self, logits: Any) -> tuple[Any, Any]:
         """Tokens, most likely first where that matters, and their probabilities."""
@@ -66,5 +119,9 @@ class Sampler:
             before = np.cumsum(probabilities[order]) - probabilities[order]
             order = order[: max(1, int(np.count_nonzero(before < sampling.top_p)))]
             candidates, probabilities = candidates[order], probabilities[order]
+            probabilities = probabilities / probabilities.sum()
+        if sampling.min_p is not None:
+            likely = probabilities >= sampling.min_p * probabilities.max()
+            candidates, probabilities = candidates[likely], probabilities[likely]
             probabilities = probabilities / probabilities.sum()
         return candidates, probabilities

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -43,11 +43,21 @@ class Tokenizer(Protocol):
 
     size: int
 
-    def encode(self, text: str) -> list[int]:
-        """The text's tokens, with those that the file says begin or end a text."""
+    def encode(self, text: str, *, special: bool = True) -> list[int]:
+        """The text's tokens; with those that the file says begin or end a text, if `special`."""
 
-    def decode(self, tokens: Sequence[int]) -> str:
-        """The tokens' text, without special ones."""
+    def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
+        """The tokens' text; with special ones if wanted."""
+
+    def number(self, token: str) -> int | None:
+        """Of a token; None if there is none of that text."""
+
+    def render(self, template: str, variables: Mapping[str, Any]) -> str:
+        """What a chat template makes of the variables. ValueError if it fails."""
+
+
+class _Refused(Exception):
+    """The other process could not do it."""
 
 
 @dataclass(frozen=True)
@@ -82,18 +92,32 @@ class ProcessTokenizer:
         self._lock = threading.Lock()
         self.size = int(self._ask(None)["size"])
 
-    def encode(self, text: str) -> list[int]:
-        """The text's tokens, with those that the file says begin or end a text."""
-        return list(self._ask({"text": text})["tokens"])
+    def encode(self, text: str, *, special: bool = True) -> list[int]:
+        """See `Tokenizer`."""
+        return list(self._ask({"text": text, "special": special})["tokens"])
+
+    def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
+        """See `Tokenizer`."""
+        numbers = [int(token) for token in tokens]
+        return str(self._ask({"tokens": numbers, "special": special})["text"])
 
     def encode_pair(self, text: str, second: str | None = None) -> Encoded:
         """The tokens of one text or two with all that is known of them. ValueError if the file is
         none of the library tokenizers."""
         return Encoded(**self._ask({"text": text, "pair": second}))
 
-    def decode(self, tokens: Sequence[int]) -> str:
-        """The tokens' text, without special ones."""
-        return str(self._ask({"tokens": [int(token) for token in tokens]})["text"])
+    def number(self, token: str) -> int | None:
+        """See `Tokenizer`."""
+        found: int | None = self._ask({"token": token})["number"]
+        return found
+
+    def render(self, template: str, variables: Mapping[str, Any]) -> str:
+        """See `Tokenizer`."""
+        asked = {"template": template, "variables": dict(variables)}
+        try:
+            return str(self._ask(asked)["text"])
+        except _Refused as refused:
+            raise ValueError(f"[chat] the model's chat template failed: {refused}") from None
 
     def _ask(self, message: dict[str, Any] | None) -> dict[str, Any]:
         """The answer to a request, or to having been started. ValueError if it is an error."""
@@ -117,12 +141,15 @@ class ProcessTokenizer:
             finally:
                 slow.cancel()
         if "missing" in answer:
-            package = "edgewise[llm]" if self._library == "tokenizers" else self._library
+            name = str(answer["missing"])
+            package = name if name == "sentencepiece" else "edgewise[llm]"
             raise ModuleNotFoundError(
-                f"[tokenizer] reading {self._path} needs the package {self._library}; "
+                f"[tokenizer] reading {self._path} needs the package {name}; "
                 f"try pip install {package}",
                 name=answer["missing"],
             )
+        if "error" in answer and message is not None and "template" in message:
+            raise _Refused(answer["error"])
         if "error" in answer:
             raise _unreadable(self._path, answer["error"])
         return answer

@@ -1,10 +1,11 @@
-"""The libraries that read tokenizer files, in a process of their own: the files are others'.
+"""The libraries that read tokenizer files, in a process of its own: the files are others'.
 
     python -m edgewise.llm.tokenizer_process LIBRARY PATH BYTES
 
 A damaged file can end a library's process, or make it ask for any amount of memory: BYTES is the
-most that it may have. Requests, one line of JSON each, come on standard input; answers go to the
-descriptor that was standard output.
+most that it may have. Chat templates, which are programs, run here for the same reason. Requests,
+one line of JSON each, come on standard input; answers go to the descriptor that was standard
+output.
 """
 
 from __future__ import annotations
@@ -14,21 +15,41 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
-
-Encode = Callable[[str], list[int]]
-Decode = Callable[[Sequence[int]], str]
-EncodePair = Callable[[str, "str | None"], dict[str, Any]]
+from collections.abc import Callable
+from typing import Any, Protocol
 
 
-def _json(library: Any, path: str) -> tuple[int, Encode, Decode, EncodePair]:
+class _Tokenizer(Protocol):
+    size: int
+
+    def encode(self, text: str, special: bool) -> list[int]: ...
+
+    def decode(self, tokens: list[int], special: bool) -> str: ...
+
+    def number(self, token: str) -> int | None: ...
+
+    def pair(self, text: str, second: str | None) -> dict[str, Any]: ...
+
+
+class _Json:
     """A `tokenizer.json` of the library tokenizers."""
-    tokenizer = library.Tokenizer.from_file(path)
-    size = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
-    def pair(text: str, second: str | None) -> dict[str, Any]:
-        found = tokenizer.encode(text, second)
+    def __init__(self, library: Any, path: str) -> None:
+        self._tokenizer = tokenizer = library.Tokenizer.from_file(path)
+        self.size = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+
+    def encode(self, text: str, special: bool) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=special).ids)
+
+    def decode(self, tokens: list[int], special: bool) -> str:
+        return str(self._tokenizer.decode(tokens, skip_special_tokens=not special))
+
+    def number(self, token: str) -> int | None:
+        found: int | None = self._tokenizer.token_to_id(token)
+        return found
+
+    def pair(self, text: str, second: str | None) -> dict[str, Any]:
+        found = self._tokenizer.encode(text, second)
         return {
             "tokens": found.ids,
             "types": found.type_ids,
@@ -38,24 +59,38 @@ def _json(library: Any, path: str) -> tuple[int, Encode, Decode, EncodePair]:
             "cut": bool(found.overflowing),
         }
 
-    return size, lambda text: list(tokenizer.encode(text).ids), tokenizer.decode, pair
 
-
-def _sentencepiece(library: Any, path: str) -> tuple[int, Encode, Decode, EncodePair]:
+class _Sentencepiece:
     """A `tokenizer.model` of sentencepiece, which knows no numbers beyond its own."""
-    tokenizer = library.SentencePieceProcessor(model_file=path)
-    size = int(tokenizer.vocab_size())
 
-    def decode(tokens: Sequence[int]) -> str:
-        return str(tokenizer.decode([t for t in tokens if t < size]))
+    def __init__(self, library: Any, path: str) -> None:
+        self._tokenizer = library.SentencePieceProcessor(model_file=path)
+        self.size = int(self._tokenizer.vocab_size())
 
-    def pair(text: str, second: str | None) -> dict[str, Any]:
+    def encode(self, text: str, special: bool) -> list[int]:
+        return list(self._tokenizer.encode(text))
+
+    def decode(self, tokens: list[int], special: bool) -> str:
+        return str(self._tokenizer.decode([t for t in tokens if t < self.size]))
+
+    def number(self, token: str) -> int | None:
+        found = int(self._tokenizer.piece_to_id(token))
+        return found if self._tokenizer.id_to_piece(found) == token else None
+
+    def pair(self, text: str, second: str | None) -> dict[str, Any]:
         raise ValueError("texts with their types and places need a tokenizer.json")
 
-    return size, lambda text: list(tokenizer.encode(text)), decode, pair
+
+_OPENERS: dict[str, Callable[[Any, str], _Tokenizer]] = {
+    "tokenizers": _Json,
+    "sentencepiece": _Sentencepiece,
+}
 
 
-_OPENERS = {"tokenizers": _json, "sentencepiece": _sentencepiece}
+def _render(template: str, variables: dict[str, Any]) -> str:
+    from edgewise.llm.template import render
+
+    return render(template, variables)
 
 
 def main(library: str, path: str, most_bytes: int) -> None:
@@ -80,22 +115,27 @@ def main(library: str, path: str, most_bytes: int) -> None:
         answers.flush()
         return "error" not in message
 
-    opened: list[Any] = []
+    opened: list[_Tokenizer] = []
 
     def load() -> dict[str, Any]:
-        opened.extend(_OPENERS[library](importlib.import_module(library), path))
-        return {"size": opened[0]}
+        opened.append(_OPENERS[library](importlib.import_module(library), path))
+        return {"size": opened[0].size}
 
     if not answer(load):
         return
-    _, encode, decode, pair = opened
+    tokenizer = opened[0]
 
     def work(asked: dict[str, Any]) -> dict[str, Any]:
+        special = bool(asked.get("special", True))
         if "pair" in asked:
-            return dict(pair(asked["text"], asked["pair"]))
+            return tokenizer.pair(asked["text"], asked["pair"])
+        if "template" in asked:
+            return {"text": _render(asked["template"], asked["variables"])}
         if "text" in asked:
-            return {"tokens": encode(asked["text"])}
-        return {"text": str(decode(asked["tokens"]))}
+            return {"tokens": tokenizer.encode(asked["text"], special)}
+        if "token" in asked:
+            return {"number": tokenizer.number(asked["token"])}
+        return {"text": tokenizer.decode(asked["tokens"], special)}
 
     for line in sys.stdin:
         asked = json.loads(line)

@@ -16,15 +16,12 @@ from model_explorer.graph_builder import (
 
 from edgewise.inspect.reading import record_of_file
 from edgewise.inspect.record import MethodRecord, NodeRecord, TensorRecord, find_record
+from edgewise.registry import backend_of
 from edgewise.report.simplify import simplify
 
-_COLOURS: Mapping[str, tuple[str, str]] = {
-    "XnnpackBackend": ("#e3ecfc", "#2f6fde"),
-    "EthosUBackend": ("#efe6fb", "#8a4fd3"),
-    "NeutronBackend": ("#dcf3f0", "#0b8f7f"),
-    "runtime": ("#fdf0e2", "#cc7a00"),
-}
-"""Background and border by backend, as on the report page."""
+_RUNTIME = "runtime"
+_RUNTIME_COLOURS = ("#fdf0e2", "#cc7a00")
+"""Background and border, as on the report page."""
 
 
 def graphs_of(path: str | Path) -> list[Graph]:
@@ -58,7 +55,7 @@ def _graph(name: str, method: MethodRecord, stored: Mapping[str, str]) -> Graph:
 def _node(
     node: NodeRecord, method: MethodRecord, incoming: list[IncomingEdge], stored: str
 ) -> GraphNode:
-    colours = _COLOURS.get(node.backend)
+    colours = _colours(node.backend)
     style = GraphNodeStyle(*colours) if colours and node.kind == "call" else None
     return GraphNode(
         id=node.name,
@@ -88,12 +85,12 @@ def _steps(node: NodeRecord, method: MethodRecord) -> list[str]:
 
 
 def _attributes(node: NodeRecord, stored: str) -> list[tuple[str, str]]:
-    place = node.backend if node.kind == "call" else ""
+    backend = node.backend if node.kind == "call" else ""
     if node.delegate is not None:
-        place += f", delegate {node.delegate}"
+        backend += f", delegate {node.delegate}"
     weights = [f"{w.name} {_type(w.tensor)}" for w in node.weights]
     found = [
-        ("runs on", place),
+        ("runs on", backend),
         ("not delegated", "\n".join(map(str, node.refusals))),
         ("source line", node.source),
         ("module", node.modules[-1].type if node.modules else ""),
@@ -136,3 +133,11 @@ def _texts(kind: str, figures: Sequence[tuple[str, int]]) -> dict[str, str]:
 
 def _type(tensor: TensorRecord) -> str:
     return f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]"
+
+
+def _colours(delegate_id: str) -> tuple[str, str] | None:
+    """Background and border of a backend's nodes."""
+    if delegate_id == _RUNTIME:
+        return _RUNTIME_COLOURS
+    backend = backend_of(delegate_id)
+    return backend.colours if backend is not None else None

@@ -7,7 +7,9 @@ keeps what was decided and why.
 
 from edgewise.partition.delegate import LoweredBackendModule, call_delegate
 from edgewise.partition.grouping import group
-from edgewise.partition.report import DelegationReport, NodeReport
+from edgewise.partition.node_partitioner import NodePartitioner
+from edgewise.partition.report import DelegationReport
+from edgewise.partition.report_data import NodeReport
 from edgewise.partition.spec import (
     TAG,
     BackendDetails,
@@ -28,6 +30,7 @@ __all__ = [
     "DelegationReport",
     "DelegationSpec",
     "LoweredBackendModule",
+    "NodePartitioner",
     "NodeReport",
     "PartitionRefused",
     "PartitionResult",

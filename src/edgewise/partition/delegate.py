@@ -18,6 +18,7 @@ from torch.fx import Graph, Node
 from torch.utils import _pytree as pytree
 
 from edgewise.edge.graph import inherit_meta, is_size
+from edgewise.edge.node_errors import internal_errors, users_code
 from edgewise.edge.program import (
     Constants,
     drop_unused_constants,
@@ -27,8 +28,8 @@ from edgewise.edge.program import (
     sync_outputs,
     tensor_of,
 )
-from edgewise.edge.settle_sizes import SizeMaker
-from edgewise.errors import PartitionError, internal_errors, users_code
+from edgewise.edge.resolve_symbolic_shapes import SizeMaker
+from edgewise.errors import PartitionError
 from edgewise.partition.spec import (
     DELEGATE_INPUT,
     TAG,

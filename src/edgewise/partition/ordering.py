@@ -14,31 +14,31 @@ def topological(items: Sequence[Item], inputs: Callable[[Item], Sequence[Item]])
     """The items, each after its inputs, otherwise in the order given.
 
     inputs: direct predecessors; others than `items` are ignored. Of the orders there are it is the
-    first by the items' places (Kahn's algorithm with a heap), in time linear in edges.
+    first by the items' indices (Kahn's algorithm with a heap), in time linear in edges.
 
     `graphlib.CycleError` if items need each other; its second argument is a cycle, whose first and
     last item are the same one.
     """
-    place = {item: i for i, item in enumerate(items)}
-    readers: dict[Item, list[Item]] = {item: [] for item in place}
+    index = {item: i for i, item in enumerate(items)}
+    readers: dict[Item, list[Item]] = {item: [] for item in index}
     missing: dict[Item, int] = {}
-    for item in place:
-        sources = {source for source in inputs(item) if source in place}
+    for item in index:
+        sources = {source for source in inputs(item) if source in index}
         missing[item] = len(sources)
         for source in sources:
             readers[source].append(item)
-    ready = [place[item] for item, count in missing.items() if count == 0]
+    ready = [index[item] for item, count in missing.items() if count == 0]
     heapq.heapify(ready)
-    by_place = list(place)
+    by_index = list(index)
     found: list[Item] = []
     while ready:
-        item = by_place[heapq.heappop(ready)]
+        item = by_index[heapq.heappop(ready)]
         found.append(item)
         for reader in readers[item]:
             missing[reader] -= 1
             if missing[reader] == 0:
-                heapq.heappush(ready, place[reader])
-    if len(found) != len(place):
+                heapq.heappush(ready, index[reader])
+    if len(found) != len(index):
         raise _cycle([item for item, count in missing.items() if count], inputs)
     return found
 

@@ -16,20 +16,19 @@ from edgewise.inspect.record import (
     RefusalRecord,
     TensorRecord,
 )
-from edgewise.partition.report import DelegationReport, NodeReport
+from edgewise.partition.report_data import NodeReport, ReportData
+from edgewise.report.subject import Subject
+from edgewise.report.writing import render
 
 
-def page(report: DelegationReport) -> str:
+def page(report: ReportData) -> str:
     """The page's text."""
-    from edgewise.report.subject import Subject
-    from edgewise.report.writing import render
-
     record = ProgramRecord("", 0, (_method(report),))
     text: str = render([Subject(report.method, record)], f"Delegation of {report.method}")
     return text
 
 
-def _method(report: DelegationReport) -> MethodRecord:
+def _method(report: ReportData) -> MethodRecord:
     numbers = {tag: number for number, tag in enumerate(report.delegates)}
     backends = {n.partition: n.backend for n in report.nodes if n.partition}
     delegates = []

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from edgewise.partition.following import FOLLOWING, MOVED_IN_FLOAT
-from edgewise.partition.report import (
-    DelegationReport,
+from edgewise.partition.report_data import (
     NodeReport,
     RefusalReport,
+    ReportData,
     Unquantized,
 )
 
@@ -44,7 +44,7 @@ class _Group:
         return bool(self.why) and all(r.rule in FOLLOWING for r in self.why)
 
 
-def render(report: DelegationReport, limit: int = 12) -> str:
+def render(report: ReportData, limit: int = 12) -> str:
     """What each backend runs, then the refused operators by reason, the costliest first."""
     head = (
         f"method {report.method}: {_count(len(report.nodes), 'node')}, "
@@ -61,7 +61,7 @@ def render(report: DelegationReport, limit: int = 12) -> str:
     return "\n".join([head, *lines, *remarks(report, limit)])
 
 
-def remarks(report: DelegationReport, limit: int = 12) -> list[str]:
+def remarks(report: ReportData, limit: int = 12) -> list[str]:
     """Lines: what is to be said of what runs, then the refused operators by reason."""
     delegates = len(report.delegates)
     lines: list[str] = []
@@ -91,7 +91,7 @@ def remarks(report: DelegationReport, limit: int = 12) -> list[str]:
     return lines
 
 
-def places(report: DelegationReport) -> list[tuple[str, ...]]:
+def places(report: ReportData) -> list[tuple[str, ...]]:
     """A table, its heads first: what runs where, and its share."""
     total = {q: max(1, sum(getattr(n, q) for n in report.nodes)) for q in ("macs", "bytes")}
     rows: list[tuple[str, ...]] = [("runs on", "delegates", "nodes", "MACs", "bytes moved")]
@@ -112,7 +112,7 @@ def places(report: DelegationReport) -> list[tuple[str, ...]]:
     return rows
 
 
-def _notes(report: DelegationReport) -> list[str]:
+def _notes(report: ReportData) -> list[str]:
     """What backends say of nodes that they took."""
     counts = Counter(note for node in report.nodes for note in dict.fromkeys(node.notes))
     lines = []
@@ -125,7 +125,7 @@ def _notes(report: DelegationReport) -> list[str]:
     return lines
 
 
-def _unquantized(report: DelegationReport) -> list[str]:
+def _unquantized(report: ReportData) -> list[str]:
     """What was asked of a scheme and not done, by reason."""
     lines = []
     moved = 0
@@ -156,7 +156,7 @@ def _by_reason(unquantized: Sequence[Unquantized]) -> dict[str, list[Unquantized
     return found
 
 
-def _releases(report: DelegationReport) -> list[str]:
+def _releases(report: ReportData) -> list[str]:
     """What runs the file, and what it took to make it so."""
     lines = [f"runs on {report.runs_on}"] if report.uses else []
     for use in report.uses:
@@ -166,21 +166,21 @@ def _releases(report: DelegationReport) -> list[str]:
     return lines
 
 
-def _missing_kernels(report: DelegationReport) -> list[str]:
+def _missing_kernels(report: ReportData) -> list[str]:
     """What cannot run before its kernel is registered, by kernel."""
     lines = []
     sources = {n.name: n.source for n in report.nodes}
     for kernel in dict.fromkeys(report.missing_kernels.values()):
         names = [name for name, one in report.missing_kernels.items() if one == kernel]
-        place = _relative(sources.get(names[0], ""))
-        where = f" ({', '.join(names[:3])}{'; ' + place if place else ''})"
+        location = _relative(sources.get(names[0], ""))
+        where = f" ({', '.join(names[:3])}{'; ' + location if location else ''})"
         lines += _wrapped(f"no kernel: {kernel}{where}", "  ", "      ")
         remedy = f'try @edgewise.runtime.register_kernel("{kernel}")'
         lines += _wrapped(remedy, "      ", "        ")
     return lines
 
 
-def _estimates(report: DelegationReport) -> list[str]:
+def _estimates(report: ReportData) -> list[str]:
     """What compilers expect of each delegate; the figures have units in their names."""
     lines = []
     for tag, found in report.estimates.items():
@@ -189,7 +189,7 @@ def _estimates(report: DelegationReport) -> list[str]:
     return lines
 
 
-def _groups(report: DelegationReport) -> list[_Group]:
+def _groups(report: ReportData) -> list[_Group]:
     """By operator and rules; the pieces of one that was not kept whole count as that."""
     groups: dict[tuple[str, ...], _Group] = {}
     for node in report.refused:
@@ -263,7 +263,7 @@ def _is_decomposed(group: _Group) -> bool:
     )
 
 
-def _is_quantized(report: DelegationReport) -> bool:
+def _is_quantized(report: ReportData) -> bool:
     return any("quantize_per" in n.operator for n in report.nodes)
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
+from edgewise.partition.accuracy import Accuracies, shown
+from edgewise.registry import OperatorFacts
+
 
 class Row(Protocol):
     """An operator that a backend supports. `targets`: operators, or their names."""
@@ -40,3 +43,16 @@ class RowTable(Generic[R]):
                 )
             self.by_target[target] = row
         return row
+
+
+def facts_of(row: Any, types: str, accuracy: Accuracies, computed_as: str) -> OperatorFacts:
+    """The row in words. types: those that it takes."""
+    return OperatorFacts(
+        name=row.name,
+        operators=[str(target).removeprefix("aten.") for target in row.targets],
+        types=types,
+        rules=[constraint.rule for constraint in row.constraints],
+        accuracy=shown(accuracy),
+        special_values=[d.text for d in getattr(row, "deviations", ())],
+        computed_as=computed_as,
+    )

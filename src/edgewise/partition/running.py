@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from edgewise.errors import PartitionError, users_code
+from edgewise.edge.node_errors import users_code
+from edgewise.errors import PartitionError
 from edgewise.partition.delegate import lower_partitions
 from edgewise.partition.report import ReportBuilder
 from edgewise.partition.spec import (

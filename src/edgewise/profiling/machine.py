@@ -7,17 +7,17 @@ import platform
 from pathlib import Path
 from typing import Any
 
+from edgewise._version import __version__
+
 
 def machine() -> dict[str, Any]:
     """CPU, cores that the process may use, system, version of edgewise."""
-    import edgewise
-
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "cpu": _cpu(),
         "cores": cores,
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "edgewise": edgewise.__version__,
+        "edgewise": __version__,
     }
 
 

@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgewise.files import read_json, write_text
-from edgewise.profiling.places import Place, Places
+from edgewise.profiling.locations import Location, Locations
+from edgewise.profiling.machine import machine
+from edgewise.profiling.overhead import overhead
 from edgewise.profiling.runs import MethodRuns
 from edgewise.profiling.summary import Grouping, MethodSummary, Row, Stats, summarize
+from edgewise.profiling.table import table
+from edgewise.profiling.trace import trace
 
 if TYPE_CHECKING:
     from edgewise.inspect.record import MethodRecord, ProgramRecord
@@ -44,7 +48,7 @@ class Profile:
 
     def summaries(self) -> list[MethodSummary]:
         """Figures of each method."""
-        return [summarize(runs, Places(self._record_of(runs))) for runs in self.methods]
+        return [summarize(runs, Locations(self._record_of(runs))) for runs in self.methods]
 
     def table(self, by: Grouping = "operator", top: int | None = 20) -> str:
         """Text: for each method, what took most of the time.
@@ -55,8 +59,6 @@ class Profile:
                 needs the program's record.
             top: so many rows of each method; None: all.
         """
-        from edgewise.profiling.table import table
-
         estimates = [_estimates(self._record_of(runs)) for runs in self.methods]
         measured = self.origin == "edgewise"
         return table(self.summaries(), by, top, estimates, measured)
@@ -72,8 +74,6 @@ class Profile:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; docs/profiling.md has the fields. Times in microseconds."""
-        from edgewise.profiling.machine import machine
-
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -88,9 +88,7 @@ class Profile:
 
     def save_trace(self, path: str | Path) -> None:
         """Writes every run as a Chrome trace, which Perfetto and chrome://tracing open."""
-        from edgewise.profiling.trace import trace
-
-        pairs = [(runs, Places(self._record_of(runs))) for runs in self.methods]
+        pairs = [(runs, Locations(self._record_of(runs))) for runs in self.methods]
         write_text(path, json.dumps(trace(pairs)) + "\n")
 
     def _record_of(self, runs: MethodRuns) -> MethodRecord | None:
@@ -151,16 +149,6 @@ def read_profile(path: str | Path) -> dict[str, Any]:
     return found
 
 
-def overhead(summary: MethodSummary) -> float:
-    """Microseconds that recording adds to a run: its events by what one costs on this machine,
-    measured now. benchmarks/profiling.py measures it on whole models."""
-    from edgewise.runtime import _native
-
-    events = sum(len(run.events) for run in summary.runs.runs)
-    cost = min(_native.profile_cost() for _ in range(5))  # the others were disturbed
-    return events / max(len(summary.runs.runs), 1) * cost / 1e3
-
-
 def _find(path: str) -> ProgramRecord | None:
     from edgewise.inspect.reading import open_program
 
@@ -208,14 +196,14 @@ def _row(summary: MethodSummary, row: Row) -> dict[str, Any]:
         "calls": row.events / max(len(row.totals), 1),
         "time": asdict(Stats.of(row.totals)),
         "share": sum(row.totals) / max(summary.total, 1),
-        **_place(row.place),
+        **_location(row.location),
     }
 
 
-def _place(place: Place) -> dict[str, Any]:
+def _location(location: Location) -> dict[str, Any]:
     return {
-        "nodes": list(place.nodes),
-        "module": place.module,
-        "type": place.type,
-        "source": place.source,
+        "nodes": list(location.nodes),
+        "module": location.module,
+        "type": location.type,
+        "source": location.source,
     }

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from edgewise.profiling.places import Place, Places
+from edgewise.profiling.locations import Location, Locations
 from edgewise.profiling.runs import MethodRuns, Part
 
 Grouping = Literal["operator", "kind", "module", "line"]
@@ -45,7 +45,7 @@ class Row:
     """Of the instruction; of a group the first one's."""
     kind: str
     name: str
-    place: Place
+    location: Location
     part: Part | None = None
     totals: list[int] = field(default_factory=list)
     """Nanoseconds in each run: the sum, where it ran several times."""
@@ -89,15 +89,15 @@ class MethodSummary:
         inside = [sum(items) for items in zip(*(p.totals for p in parts), strict=True)]
         totals = [a - b for a, b in zip(row.totals, inside, strict=True)]
         name = f"({row.name}: outside its operators)"
-        return Row(row.index, row.kind, name, Place(), None, totals, row.events)
+        return Row(row.index, row.kind, name, Location(), None, totals, row.events)
 
     def grouped(self, by: Grouping) -> list[Row]:
         """The leaves, those that belong together as one; the largest first."""
         key: Callable[[Row], str] = {
             "operator": lambda row: f"{id(row)}",
             "kind": lambda row: row.name,
-            "module": lambda row: row.place.module,
-            "line": lambda row: row.place.source,
+            "module": lambda row: row.location.module,
+            "line": lambda row: row.location.source,
         }[by]
         groups: dict[str, list[Row]] = {}
         for row in self.leaves:
@@ -110,14 +110,14 @@ class MethodSummary:
         computes; by the record's names."""
         found: dict[str, tuple[float, tuple[str, ...]]] = {}
         for row in self.leaves:
-            for node in row.place.nodes:
+            for node in row.location.nodes:
                 time, nodes = found.get(node, (0.0, ()))
-                both = tuple(dict.fromkeys((*nodes, *row.place.nodes)))
+                both = tuple(dict.fromkeys((*nodes, *row.location.nodes)))
                 found[node] = (time + Stats.of(row.totals).p50, both)
         return found
 
 
-def summarize(runs: MethodRuns, places: Places) -> MethodSummary:
+def summarize(runs: MethodRuns, locations: Locations) -> MethodSummary:
     """The figures of a method's runs."""
     count = len(runs.runs)
     rows: dict[int, Row] = {}
@@ -129,15 +129,15 @@ def summarize(runs: MethodRuns, places: Places) -> MethodSummary:
                 key = (index, part.name, part.payload, part.occurrence)
                 row = parts.get(key)
                 if row is None:
-                    place = places.of_part(index, part)
-                    row = parts[key] = Row(index, "part", part.name, place, part, [0] * count)
+                    location = locations.of_part(index, part)
+                    row = parts[key] = Row(index, "part", part.name, location, part, [0] * count)
             else:
                 row = rows.get(index)
                 if row is None:
                     known = runs.instructions[index]
-                    place = places.of_instruction(index)
+                    location = locations.of_instruction(index)
                     name = known.name or known.kind
-                    row = rows[index] = Row(index, known.kind, name, place, None, [0] * count)
+                    row = rows[index] = Row(index, known.kind, name, location, None, [0] * count)
             row.add(number, event.end - event.begin)
     by_instruction: dict[int, list[Row]] = {}
     for (index, *_), row in parts.items():
@@ -156,17 +156,19 @@ def _joined(rows: list[Row], by: Grouping) -> Row:
     if len(rows) == 1 and by in ("operator", "kind"):
         return first
     totals = [sum(items) for items in zip(*(row.totals for row in rows), strict=True)]
-    nodes = tuple(dict.fromkeys(node for row in rows for node in row.place.nodes))
-    same_place = len({(r.place.modules, r.place.source) for r in rows}) == 1
-    place = first.place if same_place else Place(nodes=nodes)
+    nodes = tuple(dict.fromkeys(node for row in rows for node in row.location.nodes))
+    same_location = len({(r.location.modules, r.location.source) for r in rows}) == 1
+    location = first.location if same_location else Location(nodes=nodes)
     if by == "module":
-        sources = {row.place.source for row in rows}
+        sources = {row.location.source for row in rows}
         source = sources.pop() if len(sources) == 1 else ""
-        place = Place(nodes, first.place.modules, first.place.type, source)
+        location = Location(nodes, first.location.modules, first.location.type, source)
     elif by == "line":
-        place = Place(nodes, _common(row.place.modules for row in rows), "", first.place.source)
+        location = Location(
+            nodes, _common(row.location.modules for row in rows), "", first.location.source
+        )
     name = first.name if by == "kind" else _names(rows)
-    return Row(first.index, first.kind, name, place, None, totals, sum(r.events for r in rows))
+    return Row(first.index, first.kind, name, location, None, totals, sum(r.events for r in rows))
 
 
 def _names(rows: list[Row]) -> str:
@@ -184,7 +186,7 @@ def _common(paths: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def _percentile(ordered: Sequence[int], percent: int) -> float:
-    place = percent / 100 * (len(ordered) - 1)
-    low = int(place)
+    position = percent / 100 * (len(ordered) - 1)
+    low = int(position)
     high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from edgewise.profiling.result import overhead
+from edgewise.profiling.overhead import overhead
 from edgewise.profiling.summary import Grouping, MethodSummary, Row, Stats
 
 _WIDEST = 46
@@ -79,12 +79,12 @@ def _cells(summary: MethodSummary, row: Row, by: Grouping) -> list[str]:
     share = sum(row.totals) / max(summary.total, 1)
     left = [_time(stats.p50), _time(stats.p90), f"{share:.1%}", f"{calls:g}"]
     name = _short(row.name)
-    source = os.path.basename(row.place.source)
+    source = os.path.basename(row.location.source)
     if by == "module":
-        return [*left, row.place.module or "-", name, row.place.type, source]
+        return [*left, row.location.module or "-", name, row.location.type, source]
     if by == "line":
-        return [*left, source or "-", name, row.place.module]
-    return [*left, name, row.place.module, source]
+        return [*left, source or "-", name, row.location.module]
+    return [*left, name, row.location.module, source]
 
 
 def _aligned(rows: list[list[str]], used: list[int]) -> list[str]:

@@ -2,6 +2,8 @@
 
 import logging
 
+import torch
+
 _TALKATIVE = ("torchao", "torch.utils._pytree")
 _levels = {name: logging.getLogger(name).level for name in _TALKATIVE}
 for _name in _TALKATIVE:
@@ -29,6 +31,7 @@ try:
     )
     from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
     from torchao.quantization.pt2e.quantizer.utils import QuantizationConfig
+    from torchao.quantization.pt2e.utils import _fuse_conv_bn_, _fuse_linear_bn_
     from torchao.quantization.quant_api import (
         Int8DynamicActivationIntxWeightConfig,
         IntxWeightOnlyConfig,
@@ -37,6 +40,13 @@ try:
 finally:
     for _name, _level in _levels.items():
         logging.getLogger(_name).setLevel(_level)
+
+
+def fuse_batch_norms(model: torch.fx.GraphModule) -> None:
+    """Folds batch normalizations into the layers before them, in place, as `prepare_pt2e` does."""
+    _fuse_conv_bn_(model)
+    _fuse_linear_bn_(model)
+
 
 __all__ = [
     "Q_ANNOTATION_KEY",
@@ -60,6 +70,7 @@ __all__ = [
     "Quantizer",
     "SharedQuantizationSpec",
     "convert_pt2e",
+    "fuse_batch_norms",
     "prepare_pt2e",
     "quantize_",
 ]

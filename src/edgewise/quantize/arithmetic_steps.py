@@ -57,6 +57,47 @@ def split_clamps(model: GraphModule) -> bool:
     return changed
 
 
+def put_copies(model: GraphModule) -> bool:
+    """`index_put` in the place of `index_copy`, which takes no indices but int64."""
+    changed = False
+    for target in (aten.index_copy.default, aten.index_copy_.default):
+        changed |= replace_calls(model, target, _put_copy)
+    return changed
+
+
+def _put_copy(node: Node) -> Node | None:
+    args = arguments(node)
+    rank = node.meta["val"].dim()
+    if rank == 0:
+        return None
+    indices = [*[None] * (args["dim"] % rank), args["index"]]
+    return step(node, aten.index_put.default, args["self"], indices, args["source"])
+
+
+def split_masked_puts(model: GraphModule) -> bool:
+    """A choice in the place of putting one number where a mask of booleans says."""
+    changed = False
+    for target in (aten.index_put.default, aten.index_put_.default):
+        changed |= replace_calls(model, target, _masked_put)
+    return changed
+
+
+def _masked_put(node: Node) -> Node | None:
+    args = arguments(node)
+    source, value = args["self"], args["values"]
+    given = [(dim, index) for dim, index in enumerate(args["indices"]) if index is not None]
+    dim, mask = given[0]
+    known: torch.Tensor = mask.meta["val"]
+    one = value.meta["val"].numel() == 1 and value.meta["val"].dim() <= 1
+    if len(given) != 1 or known.dtype != torch.bool or not one or not _is_real(node):
+        return None
+    behind = node.meta["val"].dim() - dim - known.dim()
+    mask = step(node, aten.view.default, mask, [*known.shape, *[1] * behind])
+    if args["accumulate"]:
+        value = step(node, aten.add.Tensor, source, value)
+    return step(node, aten.where.self, mask, value, source)
+
+
 def _deviation(node: Node, variance: Any) -> Node:
     made = node.graph.call_function(variance, node.args, dict(node.kwargs))
     inherit_meta(made, node)

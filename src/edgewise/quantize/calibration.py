@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
@@ -11,6 +12,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 Batch = tuple[Any, ...]
+
+STUDIED = 32
+"""Batches that methods look at, held in memory; calibration goes through all that are given."""
 
 
 def as_batch(value: Any) -> Batch:
@@ -53,6 +57,23 @@ def calibrate(
             "try a list of inputs such as the model will see"
         )
     return count
+
+
+def first_batches(
+    batches: Iterable[Any], example: Sequence[Any], *, any_size: bool = False, count: int = STUDIED
+) -> tuple[list[Batch], Iterable[Any]]:
+    """The first `count` batches, checked as `calibrate` does, and all of them as they were given.
+
+    Batches that come one by one are read no further.
+    """
+    if not isinstance(batches, Iterable) or isinstance(batches, (str, bytes, Mapping)):
+        return [], batches  # `calibrate` refuses them
+    given = iter(batches)
+    held = list(itertools.islice(given, count))
+    found = [as_batch(batch) for batch in held]
+    for index, batch in enumerate(found):
+        _check(index, batch, example, any_size)
+    return found, batches if isinstance(batches, Sequence) else itertools.chain(held, given)
 
 
 def _shown(batches: Iterable[Any], progress: bool) -> Iterator[Any]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch.fx import GraphModule, Node
 
-from edgewise.errors import at_node
+from edgewise.edge.node_errors import at_node
 from edgewise.quantize._torchao import ObserverBase
 
 

@@ -7,6 +7,7 @@ do not know. The arguments are those of the ATen operator.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -171,13 +172,16 @@ def _bins(before: int, after: int) -> list[tuple[int, int]]:
 
 
 def _adaptive_avg_pool2d(x: Tensor, output_size: Any) -> Any:
-    """A pool for each place of the result, where the sizes do not divide."""
+    """A pool for each place of the result, where the sizes do not divide. Of many places one of
+    them all, of an image in which windows have one size and do not overlap."""
     height, width = x.shape[-2:]
     rows = int(output_size[0]) if output_size[0] is not None else height
     columns = int(output_size[1]) if output_size[1] is not None else width
     divide = height % rows == 0 and width % columns == 0
-    if divide or rows * columns > MOST_PIECES or x.dim() != 4:
+    if divide or x.dim() != 4:
         return NotImplemented
+    if rows * columns > MOST_PIECES:
+        return _pooled_evenly(x, rows, columns)
     lines = []
     for top, bottom in _bins(height, rows):
         strip = x[:, :, top:bottom]
@@ -187,6 +191,21 @@ def _adaptive_avg_pool2d(x: Tensor, output_size: Any) -> Any:
         ]
         lines.append(pools[0] if columns == 1 else torch.cat(pools, 3))
     return lines[0] if rows == 1 else torch.cat(lines, 2)
+
+
+def _pooled_evenly(x: Tensor, rows: int, columns: int) -> Any:
+    sizes = []
+    for dim, count in ((2, rows), (3, columns)):
+        bins = _bins(x.shape[dim], count)
+        size = math.lcm(*(end - start for start, end in bins))
+        if count * size > 4 * MOST_PIECES:
+            return NotImplemented
+        # Each element so often that all windows have one size: their means stay what they are.
+        places = [n for s, e in bins for n in range(s, e) for _ in range(size // (e - s))]
+        if places != list(range(x.shape[dim])):
+            x = torch.cat([x.narrow(dim, n, 1) for n in places], dim)
+        sizes.append(size)
+    return F.avg_pool2d(x, sizes)
 
 
 def _adaptive_avg_pool1d(x: Tensor, output_size: Any) -> Any:

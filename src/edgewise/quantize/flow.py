@@ -22,11 +22,12 @@ from edgewise.quantize._torchao import (
     prepare_pt2e,
     quantize_,
 )
-from edgewise.quantize.bodies import restore_tensors
-from edgewise.quantize.calibration import calibrate
+from edgewise.quantize.calibration import STUDIED, Batch, calibrate, first_batches
 from edgewise.quantize.checks import check_weights, finite_activations
 from edgewise.quantize.config import QuantizationConfig, get_symmetric_quantization_config
 from edgewise.quantize.left import Unquantized, left_by_modules
+from edgewise.quantize.methods.grouped import moments_by_weight, round_groups_in_turn
+from edgewise.quantize.methods.registry import Method, methods_of
 from edgewise.quantize.quantizer import TableQuantizer
 from edgewise.quantize.schemes import Scheme, scheme_of
 
@@ -39,6 +40,7 @@ def quantize(
     *,
     calibration: Iterable[Any] | None = None,
     keep_float: Sequence[str] = (),
+    methods: Sequence[str] | None = None,
     dynamic_shapes: Any = None,
     progress: bool = True,
     example_kwargs: Mapping[str, Any] | None = None,
@@ -47,10 +49,11 @@ def quantize(
 
     quantizer: makes the backend's quantizer. calibration: batches of inputs (tuples, or a
     tensor for one input), for schemes that need them. keep_float: names of modules (as in
-    `named_modules`) that are not quantized. example_kwargs: inputs by name; batches of calibration
-    data are then dicts of these, or pairs of a tuple and a dict. ValueError if calibration data are
-    missing or do not fit, or a name is not one of the model's, or no number is of a type that is
-    quantized.
+    `named_modules`) that are not quantized. methods: names (`edgewise.quantize.methods`); None for
+    those that cost nothing when the program runs. example_kwargs: inputs by name; batches of
+    calibration data are then dicts of these, or pairs of a tuple and a dict. ValueError if
+    calibration data are missing or do not fit, or a name is not one of the model's, or no number is
+    of a type that is quantized.
     """
     program, _ = quantize_and_tell(
         model,
@@ -59,6 +62,7 @@ def quantize(
         quantizer,
         calibration=calibration,
         keep_float=keep_float,
+        methods=methods,
         dynamic_shapes=dynamic_shapes,
         progress=progress,
         example_kwargs=example_kwargs,
@@ -74,6 +78,7 @@ def quantize_and_tell(
     *,
     calibration: Iterable[Any] | None = None,
     keep_float: Sequence[str] = (),
+    methods: Sequence[str] | None = None,
     dynamic_shapes: Any = None,
     progress: bool = True,
     example_kwargs: Mapping[str, Any] | None = None,
@@ -82,10 +87,27 @@ def quantize_and_tell(
     scheme = scheme_of(scheme)
     _check_names(model, keep_float)
     chosen = configured(quantizer, scheme, keep_float)
+    applied = methods_of(methods, scheme, type(chosen))
+
+    def fresh() -> TableQuantizer:
+        return configured(quantizer, scheme, keep_float, applied)
+
+    chosen = fresh()
     _check_dtypes(model, chosen.dtypes)
     check_weights(model, keep_float)
     if not scheme.uses_pt2e:
-        quantized = with_integer_weights(model, scheme, keep_float)
+        studied: list[Batch] = []
+        if applied:
+            if calibration is None:
+                raise ValueError(
+                    f"[quantize] {', '.join(m.name for m in applied)} needs calibration data; got "
+                    f"none; try calibration=[...] with inputs such as the model will see"
+                )
+            any_size = dynamic_shapes is not None
+            studied, _ = first_batches(calibration, example_inputs, any_size=any_size)
+        quantized = with_integer_weights(
+            model, scheme, keep_float, methods=applied, inputs=example_inputs, studied=studied
+        )
         program = export_module(quantized, example_inputs, dynamic_shapes, example_kwargs)
         return program, left_by_modules(program, keep_float)
     prepared = prepare(
@@ -94,21 +116,28 @@ def quantize_and_tell(
         scheme,
         chosen,
         calibration=calibration,
+        methods=applied,
+        fresh=fresh,
         dynamic_shapes=dynamic_shapes,
         progress=progress,
         example_kwargs=example_kwargs,
     )
     quantized = convert_pt2e(prepared)
     program = export_module(quantized, example_inputs, dynamic_shapes, example_kwargs)
-    restore_tensors(program.graph_module, quantized)
     return program, chosen.left
 
 
 def configured(
-    quantizer: Callable[[], TableQuantizer], scheme: Scheme, keep_float: Sequence[str] = ()
+    quantizer: Callable[[], TableQuantizer],
+    scheme: Scheme,
+    keep_float: Sequence[str] = (),
+    methods: Sequence[Method] = (),
 ) -> TableQuantizer:
-    """The backend's quantizer, set to do what the scheme says."""
-    chosen = quantizer().set_global(_config(scheme))
+    """The backend's quantizer, set to do what the scheme and the methods say."""
+    config = _config(scheme)
+    for method in methods:
+        config = method.configure(config) if method.configure else config
+    chosen = quantizer().set_global(config)
     for name in keep_float:
         chosen.set_module_name(name, None)
     return chosen
@@ -121,11 +150,17 @@ def prepare(
     quantizer: Quantizer,
     *,
     calibration: Iterable[Any] | None = None,
+    methods: Sequence[Method] = (),
+    fresh: Callable[[], TableQuantizer] | None = None,
     dynamic_shapes: Any = None,
     progress: bool = True,
     example_kwargs: Mapping[str, Any] | None = None,
 ) -> torch.fx.GraphModule:
-    """The export with observers that have seen the calibration data, ready to be converted."""
+    """The export with observers that have seen the calibration data, ready to be converted.
+
+    fresh: makes quantizers such as this one, for methods. Methods look at the first batches only
+    (STUDIED), which are held in memory.
+    """
     if scheme.needs_calibration and calibration is None:
         raise ValueError(
             f"[quantize] {scheme.name} needs calibration data; got none; try calibration=[...] "
@@ -134,6 +169,18 @@ def prepare(
     graph = export_module(model, example_inputs, dynamic_shapes, example_kwargs).module()
     # What the model writes to its buffers while it is calibrated is not their first value.
     state = [(buffer, buffer.clone()) for buffer in graph.buffers()]
+    studied: list[Batch] = []
+    if methods and calibration is not None:
+        studied, calibration = first_batches(
+            calibration, example_inputs, any_size=dynamic_shapes is not None, count=STUDIED
+        )
+    for method in methods:
+        if method.before is not None and fresh is not None:
+            method.before(graph, studied, fresh)
+    for method in methods:
+        if method.choose is not None and fresh is not None:
+            assert isinstance(quantizer, TableQuantizer)
+            method.choose(graph, quantizer, fresh)
     prepared: torch.fx.GraphModule = prepare_pt2e(graph, quantizer)
     if scheme.needs_calibration:
         assert calibration is not None
@@ -148,9 +195,11 @@ def prepare(
             )
     else:
         with torch.no_grad():
-            prepared(
-                *example_inputs, **(example_kwargs or {})
-            )  # observers of weights look at them when called
+            # observers of weights look at them when called
+            prepared(*example_inputs, **(example_kwargs or {}))
+    for method in methods:
+        if method.after is not None:
+            method.after(prepared, studied)
     with torch.no_grad():
         for buffer, first in state:
             buffer.copy_(first)
@@ -165,11 +214,18 @@ def _config(scheme: Scheme) -> QuantizationConfig:
 
 
 def with_integer_weights(
-    model: torch.nn.Module, scheme: Scheme, keep_float: Sequence[str] = ()
+    model: torch.nn.Module,
+    scheme: Scheme,
+    keep_float: Sequence[str] = (),
+    *,
+    methods: Sequence[Method] = (),
+    inputs: Sequence[Any] = (),
+    studied: Sequence[Batch] = (),
 ) -> torch.nn.Module:
     """A copy whose linear layers and embeddings hold integers, by torchao's `quantize_`.
 
-    ValueError if the group size does not divide the input features of a linear layer.
+    inputs, studied: example inputs and batches for the methods, if there are some. ValueError if
+    the group size does not divide the input features of a linear layer.
     """
     assert scheme.group_size is not None
     model = copy.deepcopy(model).eval()
@@ -193,6 +249,7 @@ def with_integer_weights(
             f"{scheme.group_size} for {_listed(grouped, odd)}; try "
             f"{f'keep_float={odd} or ' if odd != [''] else ''}another group_size"
         )
+    known = _before_groups(model, scheme, methods, inputs, studied) if methods else {}
     quantize_(
         model,
         IntxWeightOnlyConfig(weight_dtype=torch.int8, granularity=PerAxis(0)),
@@ -206,7 +263,28 @@ def with_integer_weights(
     else:
         config = IntxWeightOnlyConfig(weight_dtype=bits, granularity=group)
     quantize_(model, config, is_grouped)
+    round_groups_in_turn(model, known, scheme.weights)
     return model
+
+
+def _before_groups(
+    model: torch.nn.Module,
+    scheme: Scheme,
+    methods: Sequence[Method],
+    inputs: Sequence[Any],
+    studied: Sequence[Batch],
+) -> Mapping[str, tuple[torch.Tensor, torch.Tensor]]:
+    """Changes the model's parameters as the methods say; what those that round need, if any."""
+    assert scheme.group_size is not None
+    graph = export_module(model, inputs).module()
+    for method in methods:
+        if method.groups is not None:
+            method.groups(graph, studied, scheme.group_size)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(graph.get_parameter(name))
+    rounds = any(method.rounds_groups for method in methods)
+    return moments_by_weight(graph, studied) if rounds else {}
 
 
 def _with_plain_layers(model: torch.nn.Module) -> torch.nn.Module:

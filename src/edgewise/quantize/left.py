@@ -16,7 +16,7 @@ from edgewise.edge.graph import (
     source_line,
     tensors_of,
 )
-from edgewise.partition.report import Unquantized
+from edgewise.partition.report_data import Unquantized
 
 _WEIGHTS = {
     "linear",

@@ -10,7 +10,7 @@ import torch
 from torch.fx import GraphModule, Node
 from typing_extensions import Self
 
-from edgewise.errors import as_users, internal_errors
+from edgewise.edge.node_errors import as_users, internal_errors
 from edgewise.partition.following import MOVED_IN_FLOAT
 from edgewise.quantize._torchao import (
     Q_ANNOTATION_KEY,
@@ -61,6 +61,8 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
     """Whether operators that keep their operand's scale are quantized behind floats, too."""
     absorbs_gates: ClassVar[bool] = True
     """Whether an operator with weights computes the hardsigmoid behind it, too."""
+    computes_floats: ClassVar[bool] = False
+    """Whether what is not quantized runs on the same processor, at no cost but its own."""
     dtypes: ClassVar[Sequence[torch.dtype]] = (torch.float32,)
     """What is quantized: nodes that read or compute other real numbers are left alone."""
 

@@ -29,6 +29,9 @@ class Scheme:
         return self.group_size is None and self.weights == 8
 
 
+AUTO = "auto"
+"""In the place of a scheme: one is chosen by trials."""
+
 SCHEMES: dict[str, Scheme] = {
     scheme.name: scheme
     for scheme in (

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
 
 from edgewise.edge.graph import arguments, inherit_meta, is_getitem
 from edgewise.quantize.patterns import with_copies
@@ -155,6 +156,10 @@ def _attention(model: GraphModule, node: Node, causal: bool, computed: bool) -> 
             mask = step(node, aten.log.default, kept)
         else:
             return None
+    elif mask is not None and mask.op == "get_attr":
+        left_out = attribute(model, str(mask.target)) == -math.inf
+        if bool(left_out.all(-1).any()):  # the result is NaN, which no scale stands for
+            return None
     scale = args["scale"]
     if scale is None:
         scale = 1 / math.sqrt(args["query"].meta["val"].shape[-1])
@@ -295,7 +300,7 @@ def step(like: Node, target: Any, *operands: Any) -> Node:
     """A call at the graph's insertion point, with the provenance of the node that it replaces."""
     made = like.graph.call_function(target, operands)
     inherit_meta(made, like)
-    made.meta["val"] = target(*(o.meta["val"] if isinstance(o, Node) else o for o in operands))
+    made.meta["val"] = target(*map_arg(made.args, lambda n: n.meta["val"]))
     return made
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from edgewise.files import read_json
 from edgewise.inspect.reading import open_program
 from edgewise.inspect.record import ProgramRecord
-from edgewise.report.npu import npu_timelines
+from edgewise.report.timelines import timelines
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Subject:
     profile: Mapping[str, Any] = field(default_factory=dict)
     comparison: Mapping[str, Any] = field(default_factory=dict)
     npu: Mapping[str, Any] = field(default_factory=dict)
-    """What `npu_timelines` tells of the file."""
+    """What `timelines` tells of the file."""
 
     @staticmethod
     def open(
@@ -40,7 +40,7 @@ class Subject:
             open_program(path),
             _read(profile, "methods", "what `edgewise profile` writes") if profile else {},
             _read(comparison, "layers", "what Comparison.to_json writes") if comparison else {},
-            npu_timelines(path),
+            timelines(path),
         )
 
 

@@ -20,7 +20,7 @@ except ImportError as _missing:
         name=_missing.name,
     ) from _missing
 
-from edgewise.runtime._backends import register_backend
+from edgewise.runtime._backends import load_backends, register_backend
 from edgewise.runtime._kernels import load_kernels, register_kernel
 from edgewise.runtime._metadata import DelegateMeta, MethodMeta, TensorInfo
 from edgewise.runtime._model import Model, load
@@ -63,6 +63,7 @@ __all__ = [
     "UnsupportedError",
     "Verification",
     "load",
+    "load_backends",
     "load_kernels",
     "register_backend",
     "register_kernel",

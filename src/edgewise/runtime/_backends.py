@@ -1,31 +1,34 @@
-"""Backends written in Python."""
+"""Backends of the user's own: written in Python, or loaded from a shared library."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+from edgewise.registry import backend_of
 from edgewise.runtime import _native
 
-__all__ = ["BackendFactory", "DelegateFunction", "register_backend", "register_own"]
+__all__ = [
+    "BackendFactory",
+    "DelegateFunction",
+    "load_backends",
+    "register_backend",
+    "register_own",
+]
 
 DelegateFunction = Callable[[list[Any]], Sequence[Any]]
 BackendFactory = Callable[[bytes, dict[str, bytes], Callable[[str], bytes]], DelegateFunction]
 
-_OWN = {
-    "EthosUBackend": ("edgewise.backends.ethosu.simulator.backend", "load_delegate"),
-    "NeutronBackend": ("edgewise.backends.neutron.reference", "load_delegate"),
-}
-"""Backends in Python that this package has: module and factory."""
-
 
 def register_own(names: Iterable[str]) -> None:
-    """Registers those of `names` that this package has and nobody registered before."""
-    for name in set(names) & _OWN.keys():
-        if name not in _native.backend_names():
-            module, factory = _OWN[name]
-            register_backend(name, getattr(import_module(module), factory))
+    """Registers those of `names` that nobody has registered and an installed backend can run."""
+    for name in set(names) - set(_native.backend_names()):
+        backend = backend_of(name)
+        factory = backend.runtime_factory() if backend is not None else None
+        if factory is not None:
+            register_backend(name, factory)
 
 
 def register_backend(name: str, factory: BackendFactory) -> None:
@@ -52,3 +55,17 @@ def register_backend(name: str, factory: BackendFactory) -> None:
     if not callable(factory):
         raise TypeError(f"[register_backend] factory must be callable; got {factory!r}")
     _native.register_backend(name, factory)
+
+
+def load_backends(path: str | Path) -> list[str]:
+    """Loads a shared library of C++ backends for the life of the process. Returns their ids.
+
+    Such a library registers them with EDGEWISE_REGISTER_BACKEND of edgewise/backend_library.h.
+    Programs that are loaded afterwards run the delegates of these ids.
+
+    Raises:
+        NotFoundError: the library cannot be loaded.
+        InvalidArgumentError: it registers no backends, or one whose id is taken.
+        UnsupportedError: it was built for another release or by another compiler.
+    """
+    return _native.load_backends(os.fsencode(os.path.abspath(path)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from edgewise.runtime.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from edgewise.runtime._native import MethodInfo, ValueInfo
+    from edgewise.runtime import _native
 
 __all__ = ["DelegateMeta", "MethodMeta", "TensorInfo"]
 
@@ -18,7 +18,7 @@ _DYNAMISMS = ("static", "bounded", "unbounded")
 class TensorInfo:
     """A tensor that goes into or comes out of a method."""
 
-    def __init__(self, info: ValueInfo) -> None:
+    def __init__(self, info: _native.ValueInfo) -> None:
         self._info = info
 
     def sizes(self) -> tuple[int, ...]:
@@ -67,7 +67,7 @@ class DelegateMeta:
 class MethodMeta:
     """A method's inputs and outputs, and what running it takes."""
 
-    def __init__(self, info: MethodInfo) -> None:
+    def __init__(self, info: _native.MethodInfo) -> None:
         self._info = info
         self._inputs = tuple(info.inputs)
         self._outputs = tuple(info.outputs)
@@ -128,7 +128,7 @@ class MethodMeta:
         """The structure of the outputs, as `input_spec`."""
         return self._info.output_spec
 
-    def _tensor(self, role: str, values: tuple[ValueInfo, ...], index: int) -> TensorInfo:
+    def _tensor(self, role: str, values: tuple[_native.ValueInfo, ...], index: int) -> TensorInfo:
         if not 0 <= index < len(values):
             raise IndexError(
                 f"[metadata] method '{self.name()}' has {len(values)} {role}s; got index {index}"
@@ -142,7 +142,7 @@ class MethodMeta:
         return TensorInfo(value)
 
     def __repr__(self) -> str:
-        def show(values: tuple[ValueInfo, ...]) -> str:
+        def show(values: tuple[_native.ValueInfo, ...]) -> str:
             return ", ".join(
                 f"{v.scalar_type_name}{list(v.sizes)}" if v.kind == "Tensor" else v.kind
                 for v in values

@@ -80,8 +80,8 @@ class Drive(Generic[T]):
             self._store.keep(outcome)
             self._known.add(outcome.key)
             self._ran.add(outcome.key)
-        for waiting, place in self._waiting.pop(outcome.key):
-            waiting.outcomes[place] = outcome
+        for waiting, index in self._waiting.pop(outcome.key):
+            waiting.outcomes[index] = outcome
             if waiting.is_ready:
                 self._advance(waiting, finished)
 
@@ -96,10 +96,10 @@ class Drive(Generic[T]):
                 finished.append(stop.value)
                 return
             opened.outcomes = [None] * len(tasks)
-            for place, task in enumerate(tasks):
-                opened.outcomes[place] = self._recall(task)
-                if opened.outcomes[place] is None:
-                    self._ask(task, opened, place)
+            for index, task in enumerate(tasks):
+                opened.outcomes[index] = self._recall(task)
+                if opened.outcomes[index] is None:
+                    self._ask(task, opened, index)
 
     def _recall(self, task: Task) -> Outcome | None:
         key = task.key
@@ -112,8 +112,8 @@ class Drive(Generic[T]):
             return None
         return outcome
 
-    def _ask(self, task: Task, opened: _Open[T], place: int) -> None:
+    def _ask(self, task: Task, opened: _Open[T], index: int) -> None:
         waiting = self._waiting.setdefault(task.key, [])
-        waiting.append((opened, place))
+        waiting.append((opened, index))
         if len(waiting) == 1:
             self._engine.submit(task)

@@ -47,28 +47,28 @@ def run_all(
     """Outcomes in the order of the tasks, which are taken as there is room: neither tasks nor
     outcomes pile up. done: called for each as it comes."""
     source = enumerate(tasks)
-    places: dict[str, list[int]] = {}
+    indices: dict[str, list[int]] = {}
     ready: dict[int, Outcome] = {}
     following = 0
     ended = False
     room = 2 * engine.slots
     while True:
-        while not ended and len(places) + len(ready) < room:
+        while not ended and len(indices) + len(ready) < room:
             found = next(source, None)
             if found is None:
                 ended = True
                 break
             index, task = found
-            waiting = places.setdefault(task.key, [])
+            waiting = indices.setdefault(task.key, [])
             if not waiting:
                 engine.submit(task)
             waiting.append(index)
         if following in ready:
             yield ready.pop(following)
             following += 1
-        elif places:
+        elif indices:
             outcome = engine.next()
-            for index in places.pop(outcome.key):
+            for index in indices.pop(outcome.key):
                 ready[index] = outcome
             if done is not None:
                 done(outcome)

@@ -24,9 +24,9 @@ def turn(alone: bool, folder: str | None = None) -> Iterator[None]:
     folder: of the lock files; None: the temporary one, by user.
     """
     # Others who held the locks would keep this user waiting.
-    place = own_folder(Path(folder or tempfile.gettempdir()) / f"edgewise-turns-{os.getuid()}")
-    with _locked(place / "gate", fcntl.LOCK_EX):
-        inside = _lock(place / "inside", fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+    locks = own_folder(Path(folder or tempfile.gettempdir()) / f"edgewise-turns-{os.getuid()}")
+    with _locked(locks / "gate", fcntl.LOCK_EX):
+        inside = _lock(locks / "inside", fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
     try:
         yield
     finally:

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from edgewise.scale.combine import StageFailed, Tasks, known_data, one
+from edgewise.registry import DEFAULT
 from edgewise.scale.drive import Drive, Job
 from edgewise.scale.engine import Engine
 from edgewise.scale.models import keep
@@ -30,6 +30,7 @@ from edgewise.scale.plan import Combination, DataSpec, ModelSpec, Plan, Search, 
 from edgewise.scale.searching import Found, Trial, choose
 from edgewise.scale.store import Store
 from edgewise.scale.sweeping import engine_for
+from edgewise.scale.tasks import StageFailed, Tasks, known_data, one
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def search(
     quantize: str,
     evaluation: Iterable[Any],
     calibration: Iterable[Any] | None = None,
-    backend: str = "xnnpack",
+    backend: str = DEFAULT,
     target_db: float | None = None,
     limit: int = 6,
     keep_float: Sequence[str] = (),
@@ -97,8 +98,8 @@ def search(
     pairs = [(as_batch(batch), None) for batch in evaluation]
     if not pairs:
         raise ValueError("[search] evaluation must hold at least one batch; got none")
-    with _place(out) as place:
-        store = Store(place)
+    with _store_folder(out) as path:
+        store = Store(path)
         seen = None if calibration is None else [as_batch(batch) for batch in calibration]
         setting = Setting(
             "search", quantize, group_size, tuple(keep_float), Search(target_db, limit)
@@ -163,7 +164,7 @@ def _kept_model(store: Store, model: torch.nn.Module, inputs: tuple[Any, ...]) -
 
 
 @contextlib.contextmanager
-def _place(out: str | os.PathLike[str] | None) -> Iterator[str | os.PathLike[str]]:
+def _store_folder(out: str | os.PathLike[str] | None) -> Iterator[str | os.PathLike[str]]:
     if out is not None:
         yield out
         return

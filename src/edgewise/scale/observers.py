@@ -110,8 +110,8 @@ def _counts(state: State, wider: State) -> torch.Tensor:
     edges = torch.linspace(first, last, bins + 1, dtype=torch.float64)
     if low == high:
         found = torch.zeros_like(counts)
-        place = min(bins - 1, int((low - first) / (last - first) * bins))
-        found[place] = counts.sum()
+        bucket = min(bins - 1, int((low - first) / (last - first) * bins))
+        found[bucket] = counts.sum()
         return found
     # How much lies below each edge: linear between the edges of the narrower bins.
     below = torch.cat([torch.zeros(1, dtype=torch.float64), counts.cumsum(0)])

@@ -58,12 +58,12 @@ def _plots(rows: Sequence[Row]) -> str:
 def _marks(rows: Sequence[Row], figure: str, cost: Any) -> list[Mark]:
     colours, shapes = _colours(rows), _shapes(rows)
     marks = []
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         x, y = cost(row), row.get(figure)
         if x is None or y is None or not (math.isfinite(x) and math.isfinite(y)):
             continue
         name = name_of(row)
-        marks.append(Mark(x, y, name, place, colours[row["model"]], shapes[row["backend"]]))
+        marks.append(Mark(x, y, name, index, colours[row["model"]], shapes[row["backend"]]))
     return marks
 
 
@@ -97,12 +97,12 @@ def _table(rows: Sequence[Row]) -> str:
         for title, number in [*heads, ("files", False), ("result", False)]
     )
     lines = []
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         cells = [_td(row.get(c.name), cell(row, c), c.is_number) for c in shown]
         cells += [_td(row.get(f), _number(row.get(f)), True) for f in figures]
         cells += [f'<td class="files">{_files(row)}</td>', _result(row)]
         kind = "" if row["status"] == "ok" else ' class="failed"'
-        lines.append(f'<tr id="row{place}"{kind}>{"".join(cells)}</tr>')
+        lines.append(f'<tr id="row{index}"{kind}>{"".join(cells)}</tr>')
     return (
         f'<section class="wide"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></section>"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edgewise.quantize.schemes import scheme_of
+from edgewise.registry import NO_BACKEND, backend_for, scheme_problem
 from edgewise.scale.task import Limits
 
 
@@ -90,16 +91,19 @@ class Combination:
 
     @property
     def on_npu(self) -> bool:
-        return self.backend not in ("xnnpack", "none")
+        found = backend_for(self.backend)
+        return found is not None and found.is_simulated
 
     @property
     def impossible(self) -> str:
         """Why it cannot be lowered, as far as that is known beforehand; else ""."""
         scheme = self.setting.scheme
-        if self.on_npu and scheme not in (None, "int8"):
-            return f"{self.backend} computes in integers: only int8"
-        if self.backend == "none" and scheme is not None:
+        if self.backend == NO_BACKEND and scheme is not None:
             return "no backend, no quantizer"
+        problem = scheme_problem(self.backend, scheme) if scheme is not None else ""
+        if problem:
+            found = backend_for(self.backend)
+            return f"{problem}: only {', '.join((found and found.schemes) or ())}"
         if self.setting.needs_calibration and self.calibration is None:
             return f"{scheme} needs calibration data"
         return ""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from edgewise.quantize.schemes import SCHEMES, scheme_of
+from edgewise.registry import DEFAULT, NO_BACKEND, backends, target_names
 from edgewise.scale.checked import PlanError, Section, fail, one_of
 from edgewise.scale.metrics import METRICS
 from edgewise.scale.plan import DataSpec, Latency, ModelSpec, Plan, Search, Setting
@@ -111,19 +112,15 @@ def _data(value: Any, key: str, name: str) -> DataSpec:
 
 
 def _backends(top: Section) -> tuple[str, ...]:
-    found = top.texts("backends") or ["xnnpack"]
+    found = top.texts("backends") or [DEFAULT]
     for index, name in enumerate(found):
-        key = f"backends[{index}]"
-        if name.startswith("ethos-u"):
-            from edgewise.backends.ethosu.targets import TARGETS
-
-            one_of(name, sorted(TARGETS), key)
-        elif name.startswith("neutron-"):
-            from edgewise.backends.neutron.targets import TARGETS as NEUTRON
-
-            one_of(name.removeprefix("neutron-").removesuffix("-reference"), sorted(NEUTRON), key)
-        else:
-            one_of(name, ["xnnpack", "none", "ethos-u55-128", "neutron-imxrt700"], key)
+        # Names that only a compiler knows are not for a plan: it is checked before it is run.
+        if name not in target_names():
+            family = [b for b in backends() if name.startswith(b.name) and b.name != name]
+            alone = [b.name for b in backends() if b.name in b.targets()]
+            examples = [b.example for b in backends() if b.example]
+            known = sorted(family[0].targets()) if family else [*alone, NO_BACKEND, *examples]
+            one_of(name, known, f"backends[{index}]")
     return tuple(dict.fromkeys(found))
 
 

@@ -23,7 +23,7 @@ COLOURS = 8
 
 @dataclass(frozen=True)
 class Mark:
-    """A point. row: its place in the table, which links lead to."""
+    """A point. row: its index in the table, which links lead to."""
 
     x: float
     y: float

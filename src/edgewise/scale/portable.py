@@ -133,8 +133,8 @@ def _name_of(node: Node) -> str:
 
 
 def _function(target: str) -> Callable[..., Any]:
-    place, _, name = target.partition(":")
-    found: Any = torch.ops if place == "torch.ops" else importlib.import_module(place)
+    module, _, name = target.partition(":")
+    found: Any = torch.ops if module == "torch.ops" else importlib.import_module(module)
     for part in name.split("."):
         found = getattr(found, part)
     return found  # type: ignore[no-any-return]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from edgewise.scale.combine import Tasks, row_of
+from edgewise.registry import backend_for
+from edgewise.scale.combine import row_of
 from edgewise.scale.measure import cpu
 from edgewise.scale.plan import Combination, Plan
 from edgewise.scale.store import Store
+from edgewise.scale.tasks import Tasks
 
 
 @dataclass(frozen=True)
@@ -65,15 +67,6 @@ def _count(limit: int | None) -> str:
     return "" if limit is None else f" x {limit}"
 
 
-def _not_installed(backend: str) -> str:
-    if backend.startswith("ethos-u"):
-        from edgewise.backends.ethosu.extra import vela_folder
-
-        if vela_folder() is None:
-            return "Vela is not installed; try pip install 'edgewise[ethosu]'"
-    if backend.startswith("neutron-") and not backend.endswith("-reference"):
-        from edgewise.backends.neutron.converter import find_converter
-
-        if find_converter(None) is None:
-            return f"NXP's converter is not installed; try {backend}-reference"
-    return ""
+def _not_installed(target: str) -> str:
+    backend = backend_for(target)
+    return backend.missing(target) if backend is not None else ""

@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from edgewise.scale.combine import StageFailed, Tasks, known_data, one
 from edgewise.scale.drive import Job
 from edgewise.scale.plan import Combination
 from edgewise.scale.task import Outcome
+from edgewise.scale.tasks import StageFailed, Tasks, known_data, one
 
 ROUND = 3
 """Trials at once."""

@@ -1,4 +1,4 @@
-"""Objects by their place: "file.py:name", "package.module:name", "model.pt2"."""
+"""Objects by their location: "file.py:name", "package.module:name", "model.pt2"."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ def content(source: str, root: str) -> str:
 
 def resolve(source: str, root: str) -> Any:
     """The object. ValueError if there is none of that name; what the file raises."""
-    place, _, name = source.rpartition(":")
-    found: Any = _module(place, source, root)
+    location, _, name = source.rpartition(":")
+    found: Any = _module(location, source, root)
     for part in name.split("."):
         if not hasattr(found, part):
-            raise ValueError(f"[{source}] {place} must define {name}; got no {part!r} there")
+            raise ValueError(f"[{source}] {location} must define {name}; got no {part!r} there")
         found = getattr(found, part)
     return found
 
 
-def _module(place: str, source: str, root: str) -> Any:
+def _module(location: str, source: str, root: str) -> Any:
     path = _file(source, root)
-    if not place.endswith(".py"):
+    if not location.endswith(".py"):
         _look_in(Path(root))
-        return importlib.import_module(place)
+        return importlib.import_module(location)
     assert path is not None
     _look_in(path.parent)
     # Named by its content: two files `models.py` do not meet, and pickles find their classes.
@@ -68,14 +68,14 @@ def _look_in(folder: Path) -> None:
 
 def _file(source: str, root: str) -> Path | None:
     if is_exported(source):
-        place = source
+        location = source
     else:
-        place = source.rpartition(":")[0]
-        if not place.endswith(".py"):
-            path = Path(root, *place.split("."))
+        location = source.rpartition(":")[0]
+        if not location.endswith(".py"):
+            path = Path(root, *location.split("."))
             files = (path.with_suffix(".py"), path / "__init__.py")
             return next((file for file in files if file.is_file()), None)
-    path = Path(root, place)
+    path = Path(root, location)
     if not path.is_file():
         raise FileNotFoundError(f"[{source}] a file must be there; got none at {path}")
     return path

@@ -59,7 +59,7 @@ def samples(arguments: Arguments, context: Context) -> Iterator[Any]:
 
 def build(arguments: Arguments, context: Context) -> dict[str, Any]:
     """Exports, quantizes, lowers and writes a program, and its report."""
-    from edgewise.compiling import compile
+    from edgewise.lowering.compiling import compile
 
     model, inputs = restore(arguments["model"], context)
     quantize = arguments["quantize"]
@@ -131,11 +131,11 @@ def measure(arguments: Arguments, context: Context) -> dict[str, Any]:
 
 def sensitivity(arguments: Arguments, context: Context) -> dict[str, Any]:
     """The modules of a model that is to be quantized, the most sensitive first."""
-    from edgewise.backends.choosing import quantizer_of
-    from edgewise.inspect.sensitivity import simulate
-    from edgewise.inspect.suggesting import rank_modules
+    from edgewise.accuracy.sensitivity import simulate
+    from edgewise.accuracy.suggesting import rank_modules
     from edgewise.quantize.calibration import as_batch
     from edgewise.quantize.schemes import scheme_of
+    from edgewise.registry import quantizer_for
 
     model, inputs = restore(arguments["model"], context)
     if isinstance(model, torch.export.ExportedProgram):
@@ -147,7 +147,7 @@ def sensitivity(arguments: Arguments, context: Context) -> dict[str, Any]:
         model,
         inputs,
         scheme_of(quantize["scheme"], quantize.get("group_size")),
-        quantizer_of(arguments["backend"]),
+        quantizer_for(arguments["backend"]),
         batches,
         samples(calibration, context) if calibration else None,
         quantize.get("keep_float", ()),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgewise.scale.combine import Row, Tasks, row_of
+from edgewise.scale.combine import Row, row_of
 from edgewise.scale.drive import Drive
 from edgewise.scale.engine import Engine
 from edgewise.scale.measure import cpu
@@ -20,10 +20,11 @@ from edgewise.scale.rows import Tables
 from edgewise.scale.store import Store
 from edgewise.scale.supervisor import Context
 from edgewise.scale.task import Outcome, Task
+from edgewise.scale.tasks import Tasks
 
 PRELOAD = (
     "edgewise.scale.stages",
-    "edgewise.backends.ethosu.partitioner",
+    "edgewise.scale.warm:backends",
     "edgewise.report",
     "edgewise.scale.warm:lowering",
 )
@@ -88,14 +89,14 @@ def sweep(
         return (retry_errors and not outcome.ok) or (reload and is_source)
 
     def jobs(tasks: Tasks) -> Iterator[Any]:
-        for place, combination in enumerate(combinations):
-            yield _numbered(place, row_of(tasks, combination))
+        for index, combination in enumerate(combinations):
+            yield _numbered(index, row_of(tasks, combination))
 
     with engine_for(plan, store, engine, ray, workers) as chosen:
         drive: Drive[tuple[int, Row]] = Drive(chosen, store, again)
         try:
-            for place, row in drive.run(jobs(Tasks(plan, cpu()))):
-                rows[place] = row
+            for index, row in drive.run(jobs(Tasks(plan, cpu()))):
+                rows[index] = row
                 now = time.monotonic()
                 if now - written > _REFRESH:
                     tables.write(_ordered(rows), len(combinations))
@@ -164,10 +165,10 @@ def engine_for(
         chosen.close()
 
 
-def _numbered(place: int, job: Any) -> Any:
+def _numbered(index: int, job: Any) -> Any:
     row = yield from job
-    return place, row
+    return index, row
 
 
 def _ordered(rows: Mapping[int, Row]) -> list[Row]:
-    return [rows[place] for place in sorted(rows)]
+    return [rows[index] for index in sorted(rows)]

@@ -8,7 +8,9 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
-_PACKAGES = ("torch", "torchao", "numpy", "ethos-u-vela", "tosa-tools", "ai-edge-litert")
+from edgewise.registry import backends
+
+_PACKAGES = ("torch", "torchao", "numpy")
 
 
 @functools.lru_cache(maxsize=1)
@@ -20,7 +22,7 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "edgewise": f"{edgewise.__version__}+{_code_digest(Path(edgewise.__file__).parent)}",
     }
-    for package in _PACKAGES:
+    for package in (*_PACKAGES, *(name for one in backends() for name in one.packages)):
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
@@ -33,12 +35,12 @@ def _code_digest(folder: Path) -> str:
     content = hashlib.sha256()
     apart = {"cli", "scale", "report", "llm", "compat"}
     for path in sorted(folder.rglob("*")):
-        place = path.relative_to(folder)
-        stages = place.parts[0] == "scale" and place.name in _DECISIVE
-        if place.parts[0] in apart and not stages:
+        relative = path.relative_to(folder)
+        stages = relative.parts[0] == "scale" and relative.name in _DECISIVE
+        if relative.parts[0] in apart and not stages:
             continue
         if path.suffix in (".py", ".so"):
-            content.update(f"{place}\0".encode())
+            content.update(f"{relative}\0".encode())
             content.update(path.read_bytes())
     return content.hexdigest()[:12]
 

@@ -8,6 +8,14 @@ import os
 import warnings
 from pathlib import Path
 
+from edgewise import registry
+
+
+def backends() -> None:
+    """Imports what the installed backends compile with."""
+    for backend in registry.backends():
+        backend.preload()
+
 
 def lowering() -> None:
     """Quantizes and lowers a model of two layers.
@@ -16,7 +24,7 @@ def lowering() -> None:
     """
     import torch
 
-    from edgewise.compiling import compile
+    from edgewise.lowering.compiling import compile
     from edgewise.quantize.schemes import SCHEMES
 
     model = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU(), torch.nn.Flatten())

@@ -340,6 +340,15 @@ ACCEPTED: dict[str, dict[str, Case]] = {
         "large, with padding": Case(
             lambda x: F.avg_pool2d(x, (2, 9), 1, 1), ((1, 2, 6, 20),), same=True
         ),
+        "past counted padding": Case(
+            lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), ((1, 2, 8, 8),)
+        ),
+        "past counted padding of two lengths": Case(
+            lambda x: F.avg_pool2d(x, (3, 4), 3, (1, 2), ceil_mode=True), ((1, 3, 8, 7),), same=True
+        ),
+        "past counted padding, 16 bits": Case(
+            lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), ((1, 2, 8, 8),), bits=16
+        ),
     },
     "adaptive_avg_pool2d": {
         "global": Case(lambda x: F.adaptive_avg_pool2d(x, 1), (IMAGE,)),
@@ -566,6 +575,17 @@ ACCEPTED: dict[str, dict[str, Case]] = {
         "computed": Case(
             lambda x: x[torch.argmax(x, 1).to(torch.int32)], ((5, 5),), same=True, families=U85
         ),
+        "two dimensions": Case(
+            lambda x: x[:, torch.tensor([0, -1]), torch.tensor([2, 0])], ((3, 5, 4),), same=True,
+            families=U85,
+        ),
+        "apart, broadcast": Case(
+            lambda x: x[torch.tensor([[0], [2]]), :, torch.tensor([2, 0, 1])], ((3, 5, 4),),
+            same=True, families=U85,
+        ),
+        "computed, below zero": Case(
+            lambda x: x[torch.argmax(x, 1).to(torch.int32) - 5], ((5, 5),), same=True, families=U85
+        ),
     },
     "index_put": {
         "": Case(
@@ -574,6 +594,29 @@ ACCEPTED: dict[str, dict[str, Case]] = {
         "columns": Case(
             lambda x, y: aten.index_put(x, [None, torch.tensor([0, 4])], y), ((3, 5), (3, 1)),
             same=True,
+        ),
+        "twice": Case(
+            lambda x, y: x.index_put((torch.tensor([2, 2]),), y), ((3, 5), (2, 5)), same=True
+        ),
+        "two dimensions": Case(
+            lambda x, y: x.index_put((torch.tensor([0, -1]), torch.tensor([2, 0])), y),
+            ((3, 5, 2), (2, 2)), same=True, families=U85,
+        ),
+        "apart, broadcast": Case(
+            lambda x, y: aten.index_put(x, [torch.tensor([0, 2]), None, torch.tensor([1])], y),
+            ((3, 5, 4), (5,)), same=True, families=U85,
+        ),
+        "computed": Case(
+            lambda x, y: aten.index_put(x, [None, torch.argmax(x, 1).to(torch.int32)[:1]], y),
+            ((3, 5), (3, 1)), same=True, families=U85,
+        ),
+        "sums": Case(
+            lambda x, y: x.index_put((torch.tensor([2, 0, 2]),), y, True), ((3, 5), (3, 5)),
+            same=True, families=U85,
+        ),
+        "sums of 16 bits": Case(
+            lambda x, y: x.index_put((torch.tensor([2, 0, 2]),), y, True), ((3, 5), (3, 5)),
+            same=True, families=U85, bits=16,
         ),
     },
     "gather": {
@@ -594,11 +637,12 @@ def _float_weight(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 
 
 NOT_U85 = ("U55", "U65")
-BENDS = "512 straight lines follow within 1024 steps of the result"
 REFUSED: dict[str, dict[str, Case]] = {
     "quantized_decomposed.quantize_per_tensor.default": {
-        name: Case(FUNCTIONS[name], (IMAGE,), bits=16, reason=BENDS)
-        for name in ("ceil", "floor", "fmod.Scalar", "remainder.Scalar", "round", "tan", "trunc")
+        "": Case(
+            lambda x: torch.sin(x * 200.0), (IMAGE,), bits=16,
+            reason="24 tables follow within 1 step",
+        )
     },
     "aten.convolution.default": {
         "weights in floating point": Case(
@@ -662,10 +706,6 @@ REFUSED: dict[str, dict[str, Case]] = {
             reason="strides up to 3 where scale or divisor change",
         ),
         "large": Case(lambda x: F.avg_pool2d(x, 65), ((1, 1, 65, 65),), reason="at most 64 x 64"),
-        "past its padding": Case(
-            lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), ((1, 2, 8, 8),),
-            reason="no windows past padding",
-        ),
     },
     "aten.upsample_bilinear2d.vec": {
         "": Case(
@@ -691,17 +731,21 @@ REFUSED: dict[str, dict[str, Case]] = {
     "aten.index.Tensor": {
         "two dimensions": Case(
             lambda x: x[torch.tensor([0, 1]), torch.tensor([2, 0])], ((3, 5),),
-            reason="one dimension is indexed",
+            families=NOT_U85, reason="of one dimension, except on U85",
         ),
     },
     "aten.index_put.default": {
         "accumulate": Case(
             lambda x, y: x.index_put((torch.tensor([2, 0]),), y, True), ((3, 5), (2, 5)),
-            reason="without accumulate",
+            families=NOT_U85, reason="other indices on ethos-u",
         ),
-        "twice": Case(
-            lambda x, y: x.index_put((torch.tensor([2, 2]),), y), ((3, 5), (2, 5)),
-            reason="each once; got an index twice",
+        "many sums": Case(
+            lambda x, y: x.index_put((torch.arange(65),), y, True), ((65, 2), (65, 2)),
+            families=U85, reason="at most that many; got 65 sums",
+        ),
+        "two dimensions": Case(
+            lambda x, y: x.index_put((torch.tensor([0, 1]), torch.tensor([2, 0])), y),
+            ((3, 5), (2,)), families=NOT_U85, reason="other indices on ethos-u",
         ),
     },
     "aten.upsample_nearest2d.vec": {

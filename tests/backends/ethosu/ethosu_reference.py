@@ -11,8 +11,9 @@ import torch
 import tosa_reference_model
 from torch.export import ExportedProgram
 
-from edgewise.backends.ethosu import EthosUCompileSpec, EthosUPartitioner, EthosUQuantizer, vela
-from edgewise.backends.ethosu.lower import build
+from edgewise.backends.ethosu import EthosUCompileSpec, EthosUPartitioner, EthosUQuantizer
+from edgewise.backends.ethosu.lowering import vela
+from edgewise.backends.ethosu.lowering.lower import build
 from edgewise.backends.ethosu.simulator import Simulator
 from edgewise.edge.to_edge import to_edge_program
 from edgewise.partition.delegate import cut_out

@@ -18,7 +18,7 @@ pytest.importorskip("tosa_serializer", reason="extra [ethosu]")
 import tosa_serializer as ts
 from tosa_graph import TosaGraph, attribute
 
-from edgewise.backends.ethosu import vela
+from edgewise.backends.ethosu.lowering import vela
 from edgewise.backends.ethosu.simulator import Simulator, disassemble
 
 _TAGS = 251

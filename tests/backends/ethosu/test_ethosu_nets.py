@@ -13,7 +13,7 @@ pytest.importorskip("tosa_serializer", reason="extra [ethosu]")
 from tosa_graph import reference
 from tosa_nets import NETS
 
-from edgewise.backends.ethosu import vela
+from edgewise.backends.ethosu.lowering import vela
 from edgewise.backends.ethosu.simulator import Simulator
 
 

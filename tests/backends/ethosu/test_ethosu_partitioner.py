@@ -21,16 +21,16 @@ from edgewise.backends.ethosu import (
     EthosUPartitioner,
     EthosUQuantizer,
     get_symmetric_a16w8_quantization_config,
-    tosa,
 )
-from edgewise.backends.ethosu.lower import build
+from edgewise.backends.ethosu.lowering import tosa
+from edgewise.backends.ethosu.lowering.lower import build
 from edgewise.backends.xnnpack import (
     XnnpackPartitioner,
     XNNPACKQuantizer,
     get_symmetric_quantization_config,
 )
-from edgewise.emit.file import read
 from edgewise.errors import EdgewiseError
+from edgewise.format.file import read
 from edgewise.partition.spec import TAG, CompileSpec
 from support import assert_close, export, run_ours
 
@@ -244,7 +244,7 @@ The following nodes were rejected for TOSA-1.0+INT+int16+int4+u55:
 
 def test_table_of_rejected_nodes(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     spec = EthosUCompileSpec("ethos-u55-128").dump_intermediate_artifacts_to(tmp_path)
-    with caplog.at_level(logging.INFO, "edgewise.backends.ethosu.partitioner"):
+    with caplog.at_level(logging.INFO, "edgewise.backends.ethosu.lowering.partitioner"):
         edge = edgewise.to_edge_transform_and_lower(
             quantized(Interrupted(), INPUT), partitioner=[EthosUPartitioner(spec)]
         )
@@ -440,6 +440,6 @@ def test_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     (part,) = parts(partitioned(quantized(Net(), INPUT)))
-    monkeypatch.setattr("edgewise.backends.ethosu.extra.import_module", without)
+    monkeypatch.setattr("edgewise.backends.ethosu.lowering.extra.import_module", without)
     with pytest.raises(ModuleNotFoundError, match=r"pip install edgewise\[ethosu\]"):
         build(part, "U85")

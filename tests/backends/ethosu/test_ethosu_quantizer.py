@@ -14,7 +14,7 @@ from edgewise.backends.ethosu import (
     get_symmetric_a16w8_quantization_config,
     get_symmetric_quantization_config,
 )
-from edgewise.backends.ethosu.quant import QUANTIZE
+from edgewise.backends.ethosu.lowering.quant import QUANTIZE
 from edgewise.edge.graph import arguments, op_name
 from support import Fn
 

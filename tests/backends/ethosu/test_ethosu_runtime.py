@@ -21,8 +21,9 @@ from tosa_graph import TosaGraph, attribute, reference
 
 import edgewise
 from edgewise import runtime
-from edgewise.backends.ethosu import payload, vela
+from edgewise.backends.ethosu import payload
 from edgewise.backends.ethosu.disassemble import main
+from edgewise.backends.ethosu.lowering import vela
 from edgewise.backends.ethosu.payload import NpuProgram
 from edgewise.backends.ethosu.simulator import NpuError, Simulator, disassemble
 from edgewise.backends.ethosu.simulator.stream import parse

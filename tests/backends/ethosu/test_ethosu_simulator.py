@@ -16,7 +16,7 @@ pytest.importorskip("tosa_serializer", reason="extra [ethosu]")
 from tosa_all_cases import CASES, U85_CASES
 from tosa_graph import reference
 
-from edgewise.backends.ethosu import vela
+from edgewise.backends.ethosu.lowering import vela
 from edgewise.backends.ethosu.simulator import Simulator
 
 SEEDS = 5

@@ -16,7 +16,8 @@ pytest.importorskip("tosa_serializer", reason="extra [ethosu]")
 from tosa_cases import conv2d
 from tosa_graph import TosaGraph, attribute
 
-from edgewise.backends.ethosu import payload, vela
+from edgewise.backends.ethosu import payload
+from edgewise.backends.ethosu.lowering import vela
 from edgewise.backends.ethosu.payload import NpuProgram, NpuTensor
 from edgewise.backends.ethosu.simulator import NpuError, Simulator
 
@@ -159,6 +160,7 @@ def test_inputs_and_outputs_in_regions_of_their_own(target: str, tosa: bytes) ->
         ({"ini": "Arm/none.ini"}, "readable .ini file; got 'Arm/none.ini'"),
         ({"flags": ["--none-such"]}, "extra_flags.*--none-such"),
         ({"flags": ["--cop-format=COP3"]}, "extra_flags.*COP3"),
+        ({"flags": ["--output-format=tflite"]}, "extra_flags.*tflite"),
         ({"flags": ["--separate-io-regions"]}, "without --cop-format=COP2"),
         ({"flags": ["--cpu-tensor-alignment=24"]}, "a power of 2 from 16 on"),
         ({"flags": ["--debug-force-legacy-core"]}, "extra_flags.*legacy-core"),

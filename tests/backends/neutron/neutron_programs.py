@@ -15,7 +15,7 @@ from edgewise.backends.neutron import (
     NeutronQuantizer,
     generate_neutron_compile_spec,
 )
-from edgewise.emit.file import read
+from edgewise.format.file import read
 from edgewise.lowering import ExecutorchProgramManager
 from edgewise.quantize.flow import quantize
 from edgewise.runtime import load

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgewise.backends.neutron.artifacts import read_artifacts
-from edgewise.backends.neutron.compile_spec import NeutronOptions
-from edgewise.backends.neutron.converter import (
+from edgewise.backends.neutron.lowering.artifacts import read_artifacts
+from edgewise.backends.neutron.lowering.compile_spec import NeutronOptions
+from edgewise.backends.neutron.lowering.converter import (
     NeutronConverterError,
     find_converter,
     installed_converters,

@@ -13,7 +13,7 @@ from neutron_programs import INPUT, Net, partitioner, quantized
 
 import edgewise
 from edgewise.backends.neutron import reference
-from edgewise.emit.file import read
+from edgewise.format.file import read
 from edgewise.runtime import Runtime
 
 pytestmark = pytest.mark.litert

@@ -28,8 +28,9 @@ from edgewise.backends.neutron import (
 )
 from edgewise.backends.neutron.reference import _interpreters
 from edgewise.backends.xnnpack import XnnpackPartitioner, XNNPACKQuantizer
+from edgewise.edge import to_edge_program
 from edgewise.edge.graph import is_call
-from edgewise.lowering import ExecutorchProgramManager, to_edge_program
+from edgewise.lowering import ExecutorchProgramManager
 from edgewise.partition.spec import TAG
 from edgewise.runtime import BackendError, load
 from support import export

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from edgewise.backends.neutron.artifacts import NeutronArtifacts
-from edgewise.backends.neutron.compile_spec import (
+from edgewise.backends.neutron.lowering.artifacts import NeutronArtifacts
+from edgewise.backends.neutron.lowering.compile_spec import (
     NeutronCompileSpecBuilder,
     NeutronOptions,
     generate_neutron_compile_spec,

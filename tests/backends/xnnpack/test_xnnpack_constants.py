@@ -11,7 +11,7 @@ from torch import nn
 
 import edgewise
 from edgewise.emit import ExecutorchBackendConfig
-from edgewise.emit.file import read
+from edgewise.format.file import read
 from support import (
     RUNTIMES,
     Fn,

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch.export import Dim
 from xnnpack_cases import t
 
-from edgewise.backends.xnnpack import reshape
+from edgewise.backends.xnnpack.lowering import reshape
 from edgewise.edge.sizes import broadcast, divides, groups, same
 from support import (
     DEEP,
@@ -61,6 +61,11 @@ def rows(function: Any, **constants: torch.Tensor) -> Case:
     return Case(Fn(function, **constants), {0: N, 1: T}, shapes, (2, 3, 6))
 
 
+def batches(function: Any) -> Case:
+    """Of [n, 4, 6]."""
+    return Case(Fn(function), {0: N}, [(1, 4, 6), (3, 4, 6), (5, 4, 6), (2, 4, 6)], (2, 4, 6))
+
+
 def images(module: Any) -> Case:
     """Of [n, 4, h, w]."""
     module = module if isinstance(module, torch.nn.Module) else Fn(module)
@@ -106,6 +111,9 @@ DELEGATED: dict[str, Case] = {
     "matmul": rows(lambda x: x @ x.transpose(1, 2)),
     "layer_norm": rows(lambda x, w, b: F.layer_norm(x, (6,), w, b), w=t(6), b=t(6, seed=1)),
     "mean of the last": rows(lambda x: x.mean(-1)),
+    "largest of the last": batches(lambda x: x.amax(-1)),
+    "smallest before the last": batches(lambda x: x.amin(1, keepdim=True)),
+    "largest of all but the first": batches(lambda x: x.amax((1, 2))),
     "mean of a dynamic one": rows(lambda x: x.mean(1)),
     "cat along a static one": rows(lambda x: torch.cat([x, x * 2], 2)),
     "cat along a dynamic one": rows(lambda x: torch.cat([x, x * 2], 1)),

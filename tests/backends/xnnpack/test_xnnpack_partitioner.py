@@ -192,11 +192,36 @@ def test_weights_that_delegates_do_not_own(name: str, steps: int) -> None:
         assert_close(run_ours(pte, x)[0], eager64(module, x))
 
 
-def test_weights_of_recurrent_layers_are_told() -> None:
+OF_A_LAYER = ["bias_hh_l0", "bias_ih_l0", "weight_hh_l0", "weight_ih_l0"]
+RECURRENT: dict[str, tuple[torch.nn.Module, tuple[int, ...], list[str]]] = {
+    "lstm": (torch.nn.LSTM(4, 3), (5, 2, 4), OF_A_LAYER),
+    "lstm, batch first": (torch.nn.LSTM(4, 3, batch_first=True), (2, 5, 4), OF_A_LAYER),
+    "lstm, projected": (torch.nn.LSTM(4, 3, proj_size=2), (3, 1, 4), [*OF_A_LAYER, "weight_hr_l0"]),
+    "gru, both ways": (
+        torch.nn.GRU(4, 3, bidirectional=True),
+        (3, 2, 4),
+        [name + way for name in OF_A_LAYER for way in ("", "_reverse")],
+    ),
+    "rnn": (torch.nn.RNN(4, 3), (3, 2, 4), OF_A_LAYER),
+}
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize("name", RECURRENT)
+def test_weights_of_recurrent_layers_that_delegates_do_not_own(name: str, steps: int) -> None:
+    module, shape, held = RECURRENT[name]
+    x = (torch.randn(shape),)
     partitioner = XnnpackPartitioner(force_non_static_weights_for_f32_linear=True)
-    program = export(torch.nn.LSTM(4, 3), (torch.randn(5, 1, 4),))
-    with pytest.warns(UserWarning, match=r"for linear layers; got aten\.lstm\.input, whose"):
-        edgewise.to_edge_transform_and_lower(program, partitioner=[partitioner])
+    program = export(module, x)
+    if steps == 1:
+        edge = edgewise.to_edge_transform_and_lower(program, partitioner=[partitioner])
+    else:
+        edge = edgewise.to_edge(program).to_backend(partitioner)
+    specs = edge.exported_program().graph_signature.input_specs
+    assert sorted(str(s.target) for s in specs if s.target is not None) == sorted(held)
+    pte = edge.to_executorch().buffer
+    assert operators(pte) == ["delegate"]
+    assert_close(run_ours(pte, x)[0], eager64(module, x))
 
 
 def test_per_op_mode_keeps_quantizations_with_their_operator() -> None:

@@ -19,8 +19,8 @@ from xnnpack_bounds import rows_in
 import edgewise
 from closeness import assert_within
 from edgewise.backends.xnnpack import XnnpackPartitioner
+from edgewise.backends.xnnpack.lowering.weight_only import EXPANDED, UNQUANTIZED
 from edgewise.backends.xnnpack.rows.quantization import accuracies
-from edgewise.backends.xnnpack.weight_only import EXPANDED, UNQUANTIZED
 from support import RUNTIMES, Fn, assert_close, operators, payloads
 
 BOTH = ["ours", pytest.param("peer", marks=pytest.mark.peer)]

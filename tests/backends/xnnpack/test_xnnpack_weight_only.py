@@ -13,7 +13,7 @@ from quantized import FLOAT, QBINT4, QBINT8, QCINT4, QCINT8, node_types, referen
 
 import edgewise
 from edgewise.backends.xnnpack import XnnpackPartitioner, XNNPACKQuantizer
-from edgewise.backends.xnnpack.weight_only import EXPANDED, PLAIN
+from edgewise.backends.xnnpack.lowering.weight_only import EXPANDED, PLAIN
 from edgewise.quantize.flow import quantize
 from support import RUNTIMES, assert_close, payloads
 

@@ -14,7 +14,7 @@ import torch
 
 import edgewise
 from edgewise.backends.xnnpack import XnnpackPartitioner
-from edgewise.emit.file import read
+from edgewise.format.file import read
 from support import assert_close, eager64, export, operators
 
 SIZE = 2048

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from closeness import assert_within, magnitudes
+from edgewise.backends.xnnpack.lowering.table import OpRow
 from edgewise.backends.xnnpack.rows import all_rows
-from edgewise.backends.xnnpack.table import OpRow
 from edgewise.partition.accuracy import Accuracy
 from support import eager64
 

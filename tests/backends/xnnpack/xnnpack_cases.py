@@ -9,7 +9,7 @@ import torch.nn.functional as F
 import xnnpack_more_cases
 
 from edgewise.backends.xnnpack import ConfigPrecisionType
-from edgewise.backends.xnnpack.table import RESHAPABLE
+from edgewise.backends.xnnpack.lowering.table import RESHAPABLE
 from support import Fn
 
 

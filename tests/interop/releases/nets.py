@@ -32,7 +32,8 @@ class Net:
     quantize: tuple[str, ...] = ()
     dynamic: Any = None
     config: str = ""
-    """"external": weights beside the file. "packed": the peer packs its embeddings."""
+    """"external": weights beside the file. "packed": the peer packs its embeddings. "bfloat16": in
+    that type, in the peer's delegate where it is asked for."""
     peer: bool = True
     """Whether the peer lowers it, too."""
 
@@ -65,7 +66,7 @@ class Variant:
     def tolerance(self) -> float:
         if self.quantize is not None:
             return INTEGERS
-        return HALF if self.dtype == torch.float16 else FLOAT
+        return FLOAT if self.dtype == torch.float32 else HALF
 
     def expected(self) -> list[dict[str, Any]]:
         """Method, inputs and outputs of each call: eager PyTorch in float32."""
@@ -85,7 +86,7 @@ class Variant:
 
 
 def is_half(x: Any) -> bool:
-    return isinstance(x, torch.Tensor) and x.dtype == torch.float16
+    return isinstance(x, torch.Tensor) and x.dtype in (torch.float16, torch.bfloat16)
 
 
 def is_float(x: Any) -> bool:
@@ -436,7 +437,10 @@ def variants() -> dict[str, Variant]:
     from operator_nets import OPERATORS
 
     nets = {**NETS, **MORE, **MODELS, **OPERATORS}
-    found = [Variant(name, net) for name, net in nets.items()]
+    found = [
+        Variant(name, net, torch.bfloat16 if net.config == "bfloat16" else torch.float32)
+        for name, net in nets.items()
+    ]
     for name, net in nets.items():
         if net.half:
             found.append(Variant(f"{name}.fp16", net, torch.float16))

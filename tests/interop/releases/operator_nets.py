@@ -49,6 +49,13 @@ OPERATORS: dict[str, Net] = {
     "bytes": Net(lambda: Fn(lambda i: i.float() / 255 - 0.5), (WHOLE.abs().to(torch.uint8),)),
     "mask": Net(lambda: Fn(lambda x, m: (torch.where(m, x, -x), m & (x > 0))), (M, M > 0.2)),
     "doubles": Net(lambda: Fn(lambda x: (x.exp() + 1, x @ x.t())), (M.double(),)),
+    "remainders_whole": Net(
+        lambda: Fn(lambda i: (i % 4, i % -3, i % (i.abs() + 1), i.int() % 5)), (WHOLE,)
+    ),
+    "added": Net(
+        lambda: Fn(lambda i: (i + 0.5, i.int() + 2.5, (i > 1) + 1, (i > 1) + 0.5, i - 0.5)),
+        (WHOLE,),
+    ),
     # Reductions and order.
     "reduced_all": Net(lambda: Fn(lambda x: (x.sum(), x.mean(), x.max(), x.std())), (M,)),
     "reduced_kept": Net(
@@ -95,6 +102,15 @@ OPERATORS: dict[str, Net] = {
     "fold": Net(lambda: nn.Fold((4, 4), 2), (_random(1, 8, 9),)),
     "unbound": Net(lambda: Fn(lambda x: x.unbind(1)), (ROWS,)),
     "meshes": Net(lambda: Fn(lambda x: torch.meshgrid(x[0], x[1], indexing="ij")), (M,)),
+    "gathered_int32": Net(
+        lambda: Fn(lambda x, i: (x.gather(1, i), x.index_select(0, i[0]), x[i[1]])),
+        (M, torch.tensor([[2, 0], [1, 1]], dtype=torch.int32)),
+    ),
+    "narrow_copy": Net(
+        lambda: Fn(lambda x: (torch.narrow_copy(x, -1, 1, 3), torch.narrow_copy(x, 0, 1, 2))), (M,)
+    ),
+    "empty_constant": Net(lambda: Fn(lambda x, c: (c, x.abs()), c=torch.zeros(0, 3)), (M,)),
+    "empty_product": Net(lambda: Fn(lambda x: x[:, :0] @ x[:0] + 1), (M,)),
     # Images and volumes.
     "pad_modes": Net(
         lambda: Fn(lambda x: F.pad(F.pad(x, (2, 1), mode="reflect"), (1, 1), mode="replicate")),
@@ -120,6 +136,10 @@ OPERATORS: dict[str, Net] = {
     "resize_corners": Net(
         lambda: nn.Upsample((20, 7), mode="bilinear", align_corners=True), (IMAGE,), half=True
     ),
+    "resize_antialiased": Net(
+        lambda: Fn(lambda x: F.interpolate(x, (5, 7), mode="bilinear", antialias=True)),
+        (_random(1, 3, 16, 16),),
+    ),
     "resize_linear": Net(lambda: nn.Upsample(scale_factor=2, mode="linear"), (SERIES,)),
     "unshuffled": Net(lambda: nn.PixelUnshuffle(2), (IMAGE,), half=True),
     "channels_last": Net(
@@ -133,6 +153,7 @@ OPERATORS: dict[str, Net] = {
     "bool_linear": Net(
         lambda: nn.Sequential(nn.Linear(8, 4), Fn(lambda x: x > 0)), (M,), quantize=("int8",)
     ),
+    "linear_bfloat16": Net(lambda: nn.Linear(16, 8), (ROWS,), config="bfloat16"),
     "linear_after_sum": Net(
         lambda: nn.Sequential(Fn(lambda x: x.sum(1)), nn.Linear(16, 3)), (ROWS,), half=True,
         quantize=("int8", "int8-dynamic"),

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from nets import Variant
-from worker import compare, in_child, write_record
+from worker import compare, in_children, write_record
 
 import edgewise
 from edgewise.backends.xnnpack import XnnpackPartitioner
 from edgewise.emit import ExecutorchBackendConfig
-from edgewise.emit.data_file import DEFAULT_NAME
+from edgewise.format.data_file import DEFAULT_NAME
 from edgewise.runtime import Runtime
 
 
@@ -69,11 +70,12 @@ def lower(variant: Variant, runtime: str | None = None) -> Any:
 
 def run_all(folder: Path) -> list[dict[str, str]]:
     """Every file of a release on this project's runtime, as `worker.py run` tells it."""
-    rows = []
-    for pte in sorted(folder.glob("*.pte")):
-        result, detail = in_child(lambda pte=pte: run_file(pte))
-        rows.append({"name": pte.stem, "how": "here", "result": result, "detail": detail})
-    return rows
+    files = sorted(folder.glob("*.pte"))
+    results = in_children([partial(run_file, pte) for pte in files])
+    return [
+        {"name": pte.stem, "how": "here", "result": result, "detail": detail}
+        for pte, (result, detail) in zip(files, results, strict=True)
+    ]
 
 
 def run_file(pte: Path) -> tuple[str, str]:
@@ -93,4 +95,6 @@ def run_file(pte: Path) -> tuple[str, str]:
 
 
 def _tensor(y: Any) -> Any:
+    if getattr(y, "dtype", None) == "bfloat16":
+        return torch.from_numpy(y.view("int16").copy()).view(torch.bfloat16)
     return torch.from_numpy(y.copy()) if hasattr(y, "shape") else y

@@ -27,7 +27,10 @@ def lower(variant: Any) -> tuple[bytes, bytes | None]:
             name: torch.export.export(m, inputs, dynamic_shapes=variant.net.dynamic)
             for name, m in modules.items()
         }
-    made = with_packed_embeddings(programs) if variant.net.config == "packed" else edge(programs)
+    if variant.net.config == "packed":
+        made = with_packed_embeddings(programs)
+    else:
+        made = edge(programs, variant.net.config == "bfloat16")
     if variant.net.config != "external":
         return made.to_executorch().buffer, None
     program = made.to_executorch(ExecutorchBackendConfig(external_constants=True))
@@ -37,15 +40,19 @@ def lower(variant: Any) -> tuple[bytes, bytes | None]:
         return program.buffer, file.read_bytes()
 
 
-def edge(programs: dict[str, Any]) -> Any:
+def edge(programs: dict[str, Any], bfloat16: bool) -> Any:
     """In one step; in two where the release keeps linear layers of branches whole, and then
-    refuses them."""
+    refuses them. bfloat16: in the delegate, too, where the release knows of it."""
     try:
-        return to_edge_transform_and_lower(programs, partitioner=[XnnpackPartitioner()])
+        partitioner = XnnpackPartitioner(**({"enable_bf16": True} if bfloat16 else {}))
+    except TypeError:
+        partitioner = XnnpackPartitioner()
+    try:
+        return to_edge_transform_and_lower(programs, partitioner=[partitioner])
     except RuntimeError as cause:
         if "was not decomposed or delegated" not in str(cause):
             raise
-        return to_edge(programs).to_backend(XnnpackPartitioner())
+        return to_edge(programs).to_backend(partitioner)
 
 
 def with_packed_embeddings(programs: dict[str, Any]) -> Any:
@@ -63,12 +70,27 @@ def with_packed_embeddings(programs: dict[str, Any]) -> Any:
     return made
 
 
+def four_bits() -> Any:
+    """torchao's configuration for dynamic 8-bit inputs and 4-bit weights in groups of 32, under
+    the name that it has there."""
+    try:
+        from torchao.quantization import Int8DynamicActivationInt4WeightConfig as Config
+    except ImportError:
+        from torchao.quantization import Int8DynamicActivationIntxWeightConfig
+        from torchao.quantization.granularity import PerGroup
+
+        return Int8DynamicActivationIntxWeightConfig(
+            weight_dtype=torch.int4, weight_granularity=PerGroup(32)
+        )
+    return Config(group_size=32)
+
+
 def quantized(module: Any, inputs: tuple[Any, ...], variant: Any) -> Any:
     """Its XNNPACKQuantizer for 8 bits, torchao's configuration for 4."""
     if variant.quantize == "int4-dynamic":
-        from torchao.quantization import Int8DynamicActivationInt4WeightConfig, quantize_
+        from torchao.quantization import quantize_
 
-        quantize_(module, Int8DynamicActivationInt4WeightConfig(group_size=32))
+        quantize_(module, four_bits())
         return module
     if variant.quantize not in ("int8", "int8-dynamic"):
         raise NotImplementedError(f"no {variant.quantize} in the release's recipes")

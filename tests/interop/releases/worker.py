@@ -4,7 +4,7 @@
     worker.py make FOLDER [NAMES]   lowers the nets of `nets.py` into FOLDER
 
 Writes a line of JSON for every file: {"name", "how", "result": "ok" | "wrong" | "refused" |
-"crash", "detail"}. Each run is a process of its own, so that a crash is one line.
+"crash", "detail"}. Files run in processes of their own, so that a crash is one line.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,33 +24,48 @@ import torch
 TIMEOUT = 240
 
 
-def in_child(work: Callable[[], tuple[str, str]]) -> tuple[str, str]:
-    """What `work` returns in a child process, or ("crash", signal)."""
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read_end)
-        signal.alarm(TIMEOUT)
-        with tempfile.TemporaryFile() as noise:
-            os.dup2(noise.fileno(), 1)
-            os.dup2(noise.fileno(), 2)
+Job = Callable[[], tuple[str, str]]
+
+
+def in_children(jobs: list[Job]) -> Iterator[tuple[str, str]]:
+    """What each job returns, in child processes: ("crash", signal) where one ends by it. A child
+    does the jobs that follow each other until one crashes, as starting it takes longest."""
+    done = 0
+    while done < len(jobs):
+        read_end, write_end = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(read_end)
+            _work(jobs[done:], write_end)
+            os._exit(0)
+        os.close(write_end)
+        with os.fdopen(read_end, "rb") as pipe:
+            for line in pipe:
+                yield tuple(json.loads(line))
+                done += 1
+        _, status = os.waitpid(child, 0)
+        if os.WIFSIGNALED(status):
+            yield "crash", signal.Signals(os.WTERMSIG(status)).name
+            done += 1
+
+
+def _work(jobs: list[Job], write_end: int) -> None:
+    """Each job's result as a line; what it prints is kept for those that fail."""
+    with tempfile.TemporaryFile() as noise:
+        os.dup2(noise.fileno(), 1)
+        os.dup2(noise.fileno(), 2)
+        for job in jobs:
+            signal.alarm(TIMEOUT)
+            noise.seek(0)
+            noise.truncate()
             try:
-                result = work()
+                result = job()
             except BaseException as cause:
                 noise.seek(0)
                 said = noise.read().decode(errors="replace").strip().splitlines()
                 lines = [s for s in said if "cpuinfo" not in s and "Warning" not in s]
                 result = ("refused", f"{type(cause).__name__}: {cause} | {' | '.join(lines[-3:])}")
-        os.write(write_end, json.dumps(result)[:60000].encode())
-        os._exit(0)
-    os.close(write_end)
-    with os.fdopen(read_end, "rb") as pipe:
-        said = pipe.read()
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        return "crash", signal.Signals(os.WTERMSIG(status)).name
-    found = json.loads(said)
-    return found[0], found[1]
+            os.write(write_end, json.dumps(result)[:60000].encode() + b"\n")
 
 
 def compare(got: list[Any], expected: list[Any]) -> float:
@@ -63,9 +79,13 @@ def compare(got: list[Any], expected: list[Any]) -> float:
             continue
         if tuple(y.shape) != tuple(want.shape):
             raise ValueError(f"shape {tuple(y.shape)} for {tuple(want.shape)}")
-        difference = (y.double() - want.double()).abs().max() if want.numel() else torch.zeros(())
-        largest = want.double().abs().max() if want.numel() else torch.ones(())
-        found = float(difference / max(float(largest), 1e-6))
+        if y.dtype != want.dtype:
+            raise ValueError(f"{y.dtype} for {want.dtype}")
+        y, want = y.double(), want.double()
+        same = (y == want) | (y.isnan() & want.isnan())
+        difference = float((y - want).abs().masked_fill(same, 0).amax()) if want.numel() else 0.0
+        largest = want.abs()[want.isfinite()]
+        found = difference / max(float(largest.amax()) if largest.numel() else 1.0, 1e-6)
         worst = max(worst, found if found == found else float("inf"))
     return worst
 
@@ -154,14 +174,15 @@ def results(arguments: list[str]) -> Iterator[dict[str, str]]:
     from release_facts import load_libraries
 
     load_libraries()
-    for pte in sorted(folder.glob("*.pte")):
-        for how in ("file", "buffer"):
-            if how == "buffer" and pte.with_suffix(".ptd").exists() and not takes_data():
-                continue
-            result, detail = in_child(
-                lambda pte=pte, how=how: run_file(pte, how, int(arguments[2]))
-            )
-            yield {"name": pte.stem, "how": how, "result": result, "detail": detail}
+    tasks = [
+        (pte, how)
+        for pte in sorted(folder.glob("*.pte"))
+        for how in (("file",) if os.environ.get("ONLY_FILE") else ("file", "buffer"))
+        if how == "file" or takes_data() or not pte.with_suffix(".ptd").exists()
+    ]
+    jobs = [partial(run_file, pte, how, int(arguments[2])) for pte, how in tasks]
+    for (pte, how), (result, detail) in zip(tasks, in_children(jobs)):  # noqa: B905
+        yield {"name": pte.stem, "how": how, "result": result, "detail": detail}
 
 
 if __name__ == "__main__":

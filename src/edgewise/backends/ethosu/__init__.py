@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 from edgewise.lazy import attribute
 
 if TYPE_CHECKING:
-    from edgewise.backends.ethosu.backend import EthosUBackend
-    from edgewise.backends.ethosu.compile_spec import EthosUCompileSpec
-    from edgewise.backends.ethosu.partitioner import EthosUPartitioner
-    from edgewise.backends.ethosu.quantizer import (
+    from edgewise.backends.ethosu.lowering.backend import EthosUBackend
+    from edgewise.backends.ethosu.lowering.compile_spec import EthosUCompileSpec
+    from edgewise.backends.ethosu.lowering.partitioner import EthosUPartitioner
+    from edgewise.backends.ethosu.lowering.quantizer import (
         EthosUQuantizer,
         get_symmetric_a16w8_quantization_config,
     )
     from edgewise.quantize.config import get_symmetric_quantization_config
 
 _LAZY = {
-    "EthosUBackend": "edgewise.backends.ethosu.backend",
-    "EthosUCompileSpec": "edgewise.backends.ethosu.compile_spec",
-    "EthosUPartitioner": "edgewise.backends.ethosu.partitioner",
-    "EthosUQuantizer": "edgewise.backends.ethosu.quantizer",
-    "get_symmetric_a16w8_quantization_config": "edgewise.backends.ethosu.quantizer",
+    "EthosUBackend": "edgewise.backends.ethosu.lowering.backend",
+    "EthosUCompileSpec": "edgewise.backends.ethosu.lowering.compile_spec",
+    "EthosUPartitioner": "edgewise.backends.ethosu.lowering.partitioner",
+    "EthosUQuantizer": "edgewise.backends.ethosu.lowering.quantizer",
+    "get_symmetric_a16w8_quantization_config": "edgewise.backends.ethosu.lowering.quantizer",
     "get_symmetric_quantization_config": "edgewise.quantize.config",
 }
 

@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Any
 from edgewise.lazy import attribute
 
 if TYPE_CHECKING:
-    from edgewise.backends.neutron.backend import NeutronBackend
-    from edgewise.backends.neutron.compile_spec import (
+    from edgewise.backends.neutron.lowering.backend import NeutronBackend
+    from edgewise.backends.neutron.lowering.compile_spec import (
         CustomDelegationOptions,
         NeutronCompileSpecBuilder,
         generate_neutron_compile_spec,
     )
-    from edgewise.backends.neutron.converter import NeutronConverterError
-    from edgewise.backends.neutron.partitioner import NeutronPartitioner
-    from edgewise.backends.neutron.quantizer import NeutronQuantizer
+    from edgewise.backends.neutron.lowering.converter import NeutronConverterError
+    from edgewise.backends.neutron.lowering.partitioner import NeutronPartitioner
+    from edgewise.backends.neutron.lowering.quantizer import NeutronQuantizer
 
 _HERE = "edgewise.backends.neutron"
 _LAZY = {
-    "CustomDelegationOptions": f"{_HERE}.compile_spec",
-    "NeutronBackend": f"{_HERE}.backend",
-    "NeutronCompileSpecBuilder": f"{_HERE}.compile_spec",
-    "NeutronConverterError": f"{_HERE}.converter",
-    "NeutronPartitioner": f"{_HERE}.partitioner",
-    "NeutronQuantizer": f"{_HERE}.quantizer",
-    "generate_neutron_compile_spec": f"{_HERE}.compile_spec",
+    "CustomDelegationOptions": f"{_HERE}.lowering.compile_spec",
+    "NeutronBackend": f"{_HERE}.lowering.backend",
+    "NeutronCompileSpecBuilder": f"{_HERE}.lowering.compile_spec",
+    "NeutronConverterError": f"{_HERE}.lowering.converter",
+    "NeutronPartitioner": f"{_HERE}.lowering.partitioner",
+    "NeutronQuantizer": f"{_HERE}.lowering.quantizer",
+    "generate_neutron_compile_spec": f"{_HERE}.lowering.compile_spec",
 }
 
 

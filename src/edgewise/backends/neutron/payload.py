@@ -12,12 +12,29 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edgewise.backends.neutron.artifacts import NeutronArtifacts
 from edgewise.errors import PartitionError
 
 ALIGNMENT = 16
 REFERENCE_MAGIC = b"EWneutronTFLite1"
 _LENGTH = struct.Struct("<Q")
+
+
+@dataclass(frozen=True)
+class NeutronArtifacts:
+    """The NeutronGraph's parts.
+
+    inputs, outputs: for each of the node's, its index among the graph's. version 1 has two more
+    outputs behind the results, for profiling and debugging.
+    """
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+    microcode: bytes
+    weights: bytes
+    kernels: bytes
+    version: int
 
 
 def _padded(block: bytes) -> bytes:

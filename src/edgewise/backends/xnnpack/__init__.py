@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 from edgewise.lazy import attribute
 
 if TYPE_CHECKING:
-    from edgewise.backends.xnnpack.backend import XnnpackBackend
-    from edgewise.backends.xnnpack.partitioner import (
+    from edgewise.backends.xnnpack.lowering.backend import XnnpackBackend
+    from edgewise.backends.xnnpack.lowering.partitioner import (
         XnnpackDynamicallyQuantizedPartitioner,
         XnnpackFloatingPointPartitioner,
         XnnpackPartitioner,
     )
-    from edgewise.backends.xnnpack.precision import ConfigPrecisionType
-    from edgewise.backends.xnnpack.quantizer import XNNPACKQuantizer
+    from edgewise.backends.xnnpack.lowering.precision import ConfigPrecisionType
+    from edgewise.backends.xnnpack.lowering.quantizer import XNNPACKQuantizer
     from edgewise.quantize.config import get_symmetric_quantization_config
 
 _LAZY = {
-    "ConfigPrecisionType": "edgewise.backends.xnnpack.precision",
-    "XNNPACKQuantizer": "edgewise.backends.xnnpack.quantizer",
-    "XnnpackBackend": "edgewise.backends.xnnpack.backend",
-    "XnnpackDynamicallyQuantizedPartitioner": "edgewise.backends.xnnpack.partitioner",
-    "XnnpackFloatingPointPartitioner": "edgewise.backends.xnnpack.partitioner",
-    "XnnpackPartitioner": "edgewise.backends.xnnpack.partitioner",
+    "ConfigPrecisionType": "edgewise.backends.xnnpack.lowering.precision",
+    "XNNPACKQuantizer": "edgewise.backends.xnnpack.lowering.quantizer",
+    "XnnpackBackend": "edgewise.backends.xnnpack.lowering.backend",
+    "XnnpackDynamicallyQuantizedPartitioner": "edgewise.backends.xnnpack.lowering.partitioner",
+    "XnnpackFloatingPointPartitioner": "edgewise.backends.xnnpack.lowering.partitioner",
+    "XnnpackPartitioner": "edgewise.backends.xnnpack.lowering.partitioner",
     "get_symmetric_quantization_config": "edgewise.quantize.config",
 }
 

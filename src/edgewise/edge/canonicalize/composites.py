@@ -67,8 +67,8 @@ def _roll(graph: Graph, node: Node) -> Node | None:
         return None
     line = result.new_empty([result.numel()])
     flat = call(graph, aten.view_copy.default, (source, [result.numel()]), node, line)
-    turned = call(graph, aten.roll.default, (flat, named["shifts"], [0]), node, line)
-    return call(graph, aten.view_copy.default, (turned, list(result.shape)), node, result)
+    rolled = call(graph, aten.roll.default, (flat, named["shifts"], [0]), node, line)
+    return call(graph, aten.view_copy.default, (rolled, list(result.shape)), node, result)
 
 
 @rule(aten.hardswish.default, aten.hardsigmoid.default)

@@ -181,6 +181,9 @@ def _relu6(graph: Graph, node: Node) -> Node | None:
 @rule(aten.matmul.default)
 def _matmul(graph: Graph, node: Node) -> Node | None:
     """Without the expands that a general decomposition puts around a batched product."""
+    zeros = _empty_product(graph, node)
+    if zeros is not None:
+        return zeros
     a, b = node.args
     assert isinstance(a, Node) and isinstance(b, Node)
     left, right = fake(a), fake(b)
@@ -270,7 +273,30 @@ def _scalar_twin(op: Any) -> Rule:
     return rewrite
 
 
-RULES[aten.add.Tensor] = _scalar_twin(aten.add.Scalar)
+@rule(aten.add.Tensor, aten.add.Scalar)
+def _add_number(graph: Graph, node: Node) -> Node | None:
+    """In the sum's type: ExecuTorch adds no number of a higher one, such as 0.5 to integers."""
+    spelled = node if node.target is aten.add.Scalar else _ADD(graph, node)
+    if spelled is None or fake(first_operand(spelled)).dtype == fake(node).dtype:
+        return None if spelled is node else spelled
+    source, other, *rest = spelled.args
+    kind = fake(node).dtype
+    value = fake(first_operand(spelled)).to(kind)
+    cast = call(graph, aten._to_copy.default, (source,), node, value, dtype=kind)
+    args = (cast, other, *rest)
+    return call(graph, aten.add.Scalar, args, node, fake(node), **spelled.kwargs)
+
+
+@rule(aten.mm.default, aten.bmm.default)
+def _empty_product(graph: Graph, node: Node) -> Node | None:
+    """Zeros, where there is nothing to add up: ExecuTorch leaves such a result as it was."""
+    result = fake(node)
+    if fake(first_operand(node)).shape[-1] != 0 or not is_static(result.shape):
+        return None
+    return call(graph, aten.full.default, (list(result.shape), 0), node, result, dtype=result.dtype)
+
+
+_ADD = _scalar_twin(aten.add.Scalar)
 RULES[aten.sub.Tensor] = _scalar_twin(aten.sub.Scalar)
 RULES[aten.mul.Tensor] = _scalar_twin(aten.mul.Scalar)
 RULES[aten.div.Tensor] = _scalar_twin(aten.div.Scalar)

@@ -129,7 +129,7 @@ def _resize(graph: Graph, node: Node) -> Node | None:
     return call(graph, aten.view_copy.default, (made, list(result.shape)), node, result)
 
 
-@rule(aten.narrow.default)
+@rule(aten.narrow.default, aten.narrow_copy.default)
 def _narrow(graph: Graph, node: Node) -> Node | None:
     source, dim, start, length = node.args
     if not isinstance(start, int) or not isinstance(length, int) or not isinstance(dim, int):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from torch.fx import Node
 
+from edgewise.backends.ethosu.lowering.table import BY_TARGET, ROWS, OpRow
 from edgewise.backends.ethosu.rows import (
     arithmetic,
     bits,
@@ -13,13 +14,13 @@ from edgewise.backends.ethosu.rows import (
     normalization,
     pieces,
     pooling,
+    puts,
     reductions,
     resample,
     selection,
     shape,
     softmax,
 )
-from edgewise.backends.ethosu.table import BY_TARGET, ROWS, OpRow
 
 
 def all_rows() -> Sequence[OpRow]:
@@ -41,6 +42,7 @@ __all__ = [
     "normalization",
     "pieces",
     "pooling",
+    "puts",
     "reductions",
     "resample",
     "row_of",

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.quant import Quant, is_mask
-from edgewise.backends.ethosu.rows.functions import mapped
-from edgewise.backends.ethosu.table import (
+from edgewise.backends.ethosu.lowering.quant import Quant, is_mask
+from edgewise.backends.ethosu.lowering.table import (
     ANY,
     STORED,
     Args,
@@ -20,8 +19,8 @@ from edgewise.backends.ethosu.table import (
     OpRow,
     add_row,
 )
-from edgewise.backends.ethosu.tosa import INT8, INT32, Tensor
-from edgewise.backends.ethosu.values import (
+from edgewise.backends.ethosu.lowering.tosa import INT8, INT32, Tensor
+from edgewise.backends.ethosu.lowering.values import (
     Combined,
     Constant,
     Mapped,
@@ -31,7 +30,9 @@ from edgewise.backends.ethosu.values import (
     Sums,
     clamped,
 )
-from edgewise.edge.graph import fake, shape_of
+from edgewise.backends.ethosu.rows.functions import mapped
+from edgewise.backends.ethosu.rows.integers import integers
+from edgewise.edge.graph import shape_of
 
 aten = torch.ops.aten
 
@@ -40,7 +41,10 @@ _HEADROOM = {INT8: 20, "INT16": 13}
 
 
 def _sum(operator: str) -> object:
-    def lower(to: Lowering, node: Node, args: Args) -> Real:
+    def lower(to: Lowering, node: Node, args: Args) -> Real | Tensor:
+        whole = integers(to, operator, args)
+        if whole is not None:
+            return whole
         found = mapped(to, node)
         if found is not None:
             return found
@@ -84,7 +88,10 @@ def added(to: Lowering, operator: str, a: Stored, b: Stored, factor: float = 1.0
     return Sums(to.b.binary(operator, parts[0], parts[1]), (step,))
 
 
-def _product(to: Lowering, node: Node, args: Args) -> Real:
+def _product(to: Lowering, node: Node, args: Args) -> Real | Tensor:
+    whole = integers(to, "MUL", args)
+    if whole is not None:
+        return whole
     found = mapped(to, node)
     if found is not None:
         return found
@@ -113,13 +120,14 @@ def _known_divisor(q: Ask) -> str | None:
     return None
 
 
+_IN_32 = "in 32 bits; integers of 32 bits as they are"
 add_row(
-    OpRow("add", (aten.add.Tensor,), _sum("ADD"), reads=STORED, also="in 32 bits")  # type: ignore[arg-type]
+    OpRow("add", (aten.add.Tensor,), _sum("ADD"), reads=STORED, also=_IN_32)  # type: ignore[arg-type]
 )
 add_row(
-    OpRow("sub", (aten.sub.Tensor,), _sum("SUB"), reads=STORED, also="in 32 bits")  # type: ignore[arg-type]
+    OpRow("sub", (aten.sub.Tensor,), _sum("SUB"), reads=STORED, also=_IN_32)  # type: ignore[arg-type]
 )
-add_row(OpRow("mul", (aten.mul.Tensor,), _product, reads=STORED, also="in 32 bits"))
+add_row(OpRow("mul", (aten.mul.Tensor,), _product, reads=STORED, also=_IN_32))
 add_row(
     OpRow(
         "div",
@@ -134,12 +142,13 @@ add_row(
 
 def _extreme(operator: str) -> object:
     def lower(to: Lowering, node: Node, args: Args) -> Real | Tensor:
+        whole = integers(to, operator, args)
+        if whole is not None:
+            return whole
         found = mapped(to, node)
         if found is not None:
             return found
         operands = args["self"], args["other"]
-        if all(fake(x).dtype == torch.int32 for x in operands):
-            return to.b.binary(operator, to.plain(operands[0]), to.plain(operands[1]))
         pair = tuple(map(to.real, operands))
 
         def make(ts: Sequence[Tensor], quant: Quant) -> Tensor:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.accuracy import within
-from edgewise.backends.ethosu.quant import Quant
+from edgewise.backends.ethosu.lowering.accuracy import within
+from edgewise.backends.ethosu.lowering.quant import Quant
+from edgewise.backends.ethosu.lowering.table import Args, Lowering, OpRow, Refused, add_row
+from edgewise.backends.ethosu.lowering.tosa import BOOL, INT8, INT32, Tensor
+from edgewise.backends.ethosu.lowering.values import Constant, Stored
 from edgewise.backends.ethosu.rows.selection import NO_BOOL
-from edgewise.backends.ethosu.table import Args, Lowering, OpRow, Refused, add_row
-from edgewise.backends.ethosu.tosa import BOOL, INT8, INT32, Tensor
-from edgewise.backends.ethosu.values import Constant, Stored
 from edgewise.partition.spec import Refusal
 
 aten = torch.ops.aten

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.moving import NHWC
-from edgewise.backends.ethosu.quant import Quant, is_dequantize
-from edgewise.backends.ethosu.table import (
+from edgewise.backends.ethosu.lowering.moving import NHWC
+from edgewise.backends.ethosu.lowering.quant import Quant, is_dequantize
+from edgewise.backends.ethosu.lowering.table import (
     STORED,
     Args,
     Ask,
@@ -22,8 +22,8 @@ from edgewise.backends.ethosu.table import (
     add_row,
     integer_weight,
 )
-from edgewise.backends.ethosu.tosa import INT8, INT16, Tensor, identity
-from edgewise.backends.ethosu.values import Combined, Real, Stored, Sums
+from edgewise.backends.ethosu.lowering.tosa import INT8, INT16, Tensor, identity
+from edgewise.backends.ethosu.lowering.values import Combined, Real, Stored, Sums
 from edgewise.edge.graph import fake, shape_of
 from edgewise.partition.constraints import constant, rank
 from edgewise.partition.spec import Refusal

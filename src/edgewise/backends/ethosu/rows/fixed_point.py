@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from edgewise.backends.ethosu.builder import Builder
-from edgewise.backends.ethosu.tosa import INT16, INT32, Tensor
+from edgewise.backends.ethosu.lowering.builder import Builder
+from edgewise.backends.ethosu.lowering.tosa import INT16, INT32, Tensor
 
 Function = Callable[[Any], Any]
 

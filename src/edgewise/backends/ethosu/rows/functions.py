@@ -9,8 +9,18 @@ import torch
 from torch.fx import Node
 from torch.fx.node import map_arg
 
-from edgewise.backends.ethosu.table import FUNCTION, Args, Lowering, OpRow, Refused, add_row
-from edgewise.backends.ethosu.values import Mapped, Real, Stored
+from edgewise.backends.ethosu.lowering.table import (
+    FUNCTION,
+    Args,
+    Lower,
+    Lowering,
+    OpRow,
+    Refused,
+    add_row,
+)
+from edgewise.backends.ethosu.lowering.tosa import Tensor
+from edgewise.backends.ethosu.lowering.values import Mapped, Real, Stored
+from edgewise.backends.ethosu.rows.integers import integers
 from edgewise.edge.graph import shape_of
 from edgewise.partition.spec import Refusal
 
@@ -80,5 +90,25 @@ _rows(_CORE.split())
 _rows(_KEPT.split(), keep=True)
 _rows(["pow"], "Tensor_Scalar")
 _rows(["pow"], "Scalar")
-for _scalar in ("add", "sub", "mul", "div", "rsub", "remainder", "fmod"):
+for _scalar in ("div", "rsub", "remainder", "fmod"):
     _rows([_scalar], "Scalar")
+
+
+def _with_number(operator: str) -> Lower:
+    def lower(to: Lowering, node: Node, args: Args) -> Real | Tensor:
+        whole = integers(to, operator, args)
+        return _function(to, node, args) if whole is None else whole
+
+    return lower
+
+
+for _scalar in ("add", "sub", "mul"):
+    add_row(
+        OpRow(
+            f"{_scalar}.Scalar",
+            (getattr(aten, _scalar).Scalar,),
+            _with_number(_scalar.upper()),
+            reads=FUNCTION,
+            also="a table; integers of 32 bits as they are",
+        )
+    )

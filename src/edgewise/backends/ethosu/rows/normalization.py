@@ -9,11 +9,19 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from edgewise.backends.ethosu.lowering.table import (
+    Args,
+    Ask,
+    Constraint,
+    Lowering,
+    OpRow,
+    Value,
+    add_row,
+)
+from edgewise.backends.ethosu.lowering.tosa import INT32, Tensor
+from edgewise.backends.ethosu.lowering.values import Combined, Real, Stored, Sums
 from edgewise.backends.ethosu.rows.fixed_point import inverse_root
 from edgewise.backends.ethosu.rows.shape import sizes
-from edgewise.backends.ethosu.table import Args, Ask, Constraint, Lowering, OpRow, Value, add_row
-from edgewise.backends.ethosu.tosa import INT32, Tensor
-from edgewise.backends.ethosu.values import Combined, Real, Stored, Sums
 from edgewise.partition.constraints import constant
 
 aten = torch.ops.aten

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.rows.shape import moved, sizes
-from edgewise.backends.ethosu.table import (
+from edgewise.backends.ethosu.lowering.table import (
     ANY,
     Args,
     Ask,
@@ -19,11 +18,22 @@ from edgewise.backends.ethosu.table import (
     Value,
     add_row,
 )
-from edgewise.backends.ethosu.tosa import Tensor
-from edgewise.backends.ethosu.values import Combined
+from edgewise.backends.ethosu.lowering.tosa import Tensor
+from edgewise.backends.ethosu.lowering.values import Combined
+from edgewise.backends.ethosu.rows.shape import moved, sizes
 from edgewise.edge.graph import fake
 
 aten = torch.ops.aten
+
+
+_MOST = 256
+"""Slices that an operator may become."""
+
+
+def _many_places(q: Ask) -> str | None:
+    _, start, end = _range(q.args)
+    count = len(range(start, end, q.args["step"]))
+    return None if count <= _MOST else f"{count}"
 
 
 def _cut(to: Lowering, t: Tensor, dim: int, start: int, end: int) -> Tensor:
@@ -52,7 +62,29 @@ def _replaced(to: Lowering, node: Node, args: Args, dim: int, start: int, end: i
 
 def _slice_scatter(to: Lowering, node: Node, args: Args) -> Value:
     dim, start, end = _range(args)
+    if args["step"] != 1:
+        return _interleaved(to, node, args, range(start, end, args["step"]), dim)
     return _replaced(to, node, args, dim, start, end)
+
+
+def _interleaved(to: Lowering, node: Node, args: Args, places: range, dim: int) -> Value:
+    """`src` at places apart, and between them what was there."""
+    whole = sizes(args["self"])
+
+    def make(t: Tensor, new: Tensor) -> Tensor:
+        parts = [_cut(to, t, dim, 0, places[0])] if places[0] else []
+        for at, place in enumerate(places):
+            following = places[at + 1] if at + 1 < len(places) else whole[dim]
+            parts.append(_cut(to, new, dim, at, at + 1))
+            if place + 1 < following:
+                parts.append(_cut(to, t, dim, place + 1, following))
+        return to.b.concat(parts, dim) if len(parts) > 1 else parts[0]
+
+    old, new = to.value(args["self"]), to.value(args["src"])
+    if isinstance(old, Tensor) and isinstance(new, Tensor):
+        return make(old, new)
+    reals = to.real(args["self"]), to.real(args["src"])
+    return Combined(reals, whole, lambda ts, quant: make(ts[0], ts[1]))
 
 
 def _range(args: Args) -> tuple[int, int, int]:
@@ -79,7 +111,8 @@ add_row(
         _slice_scatter,
         (
             Constraint(
-                "steps of 1", lambda q: None if q.args["step"] == 1 else f"step={q.args['step']}"
+                f"at most {_MOST} places apart",
+                lambda q: None if q.args["step"] == 1 else _many_places(q),
             ),
             Constraint(
                 "a range with elements",
@@ -99,9 +132,6 @@ add_row(
         also="slices joined",
     )
 )
-
-_MOST = 256
-"""Slices that an operator may become."""
 
 
 def _joined(to: Lowering, t: Tensor, dim: int, ranges: Sequence[tuple[int, int]]) -> Tensor:

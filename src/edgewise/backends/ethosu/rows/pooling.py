@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.builder import Builder
-from edgewise.backends.ethosu.quant import Quant, is_dequantize, is_quantize
-from edgewise.backends.ethosu.rows.shape import sizes
-from edgewise.backends.ethosu.table import (
+from edgewise.backends.ethosu.lowering.builder import Builder
+from edgewise.backends.ethosu.lowering.quant import Quant, is_dequantize, is_quantize
+from edgewise.backends.ethosu.lowering.table import (
     ANY,
     Args,
     Ask,
@@ -22,8 +23,9 @@ from edgewise.backends.ethosu.table import (
     Value,
     add_row,
 )
-from edgewise.backends.ethosu.tosa import INT8, Tensor
-from edgewise.backends.ethosu.values import Combined, Real, Stored, Sums
+from edgewise.backends.ethosu.lowering.tosa import INT8, INT32, Tensor
+from edgewise.backends.ethosu.lowering.values import Combined, Real, Stored, Sums
+from edgewise.backends.ethosu.rows.shape import sizes
 from edgewise.edge.graph import fake
 from edgewise.partition.constraints import only_first, rank
 
@@ -131,6 +133,26 @@ class Windows:
         return self.divisor is None and not self.padded
 
     @property
+    def seen(self) -> np.ndarray[Any, Any]:
+        """How many elements of the image each window sees: [rows, columns] of the result."""
+        sides = []
+        for k, s, p, size, count in zip(
+            self.kernel, self.stride, self.pad, self.before, self.after, strict=True
+        ):
+            start = np.arange(count) * s - p
+            sides.append(np.minimum(start + k, size) - np.maximum(start, 0))
+        return np.outer(sides[0], sides[1])
+
+    @property
+    def common(self) -> int:
+        """A multiple of what each window sees."""
+        return math.lcm(*map(int, np.unique(self.seen)))
+
+    def shares(self, value: Stored) -> bool:
+        """Whether sums of 32 bits hold all windows' means as multiples of one fraction."""
+        return max(self.kernel) <= MAX_FILTER and self.common < 2 ** (30 - value.quant.bits)
+
+    @property
     def divides_by_seen(self) -> bool:
         """Whether windows at the border divide by how much of the image they see."""
         counted = self.counts_padding and any(self.pad)
@@ -152,7 +174,8 @@ class Means(Real):
     def quantized(self, b: Builder, quant: Quant) -> Tensor:
         mine, w = self.value, self.windows
         (rows, columns), past = w.pad, w.past
-        if w.divides_by_seen or (w.plain and mine.quant.same_numbers(quant)):
+        same = mine.quant.same_numbers(quant)
+        if (same and (w.divides_by_seen or w.plain)) or (w.divides_by_seen and not w.shares(mine)):
             tensor = b.pool(
                 "AVG_POOL2D",
                 mine.tensor,
@@ -176,12 +199,18 @@ class Means(Real):
             depthwise=True,
         )
         count = w.divisor or w.kernel[0] * w.kernel[1]
+        if w.divides_by_seen:
+            # Each by a whole factor, so that all divide by one number.
+            count = w.common
+            wide = made if made.dtype == INT32 else b.rescale(made, [1.0], INT32)
+            made = b.binary("MUL", wide, b.const(count // w.seen[None, None], INT32))
         return Sums(made, (mine.quant.scale / count,)).quantized(b, quant)
 
 
 def _windows(node: Node, args: Args) -> Windows:
+    """Where windows reach past padding that is counted, the padding is part of the image."""
     kernel = pair(args["kernel_size"], (1, 1))
-    return Windows(
+    windows = Windows(
         kernel,
         pair(args["stride"], kernel),
         pair(args["padding"], (0, 0)),
@@ -190,10 +219,22 @@ def _windows(node: Node, args: Args) -> Windows:
         bool(args["count_include_pad"]),
         args["divisor_override"],
     )
+    by_size = windows.divisor is None and windows.counts_padding
+    if not (by_size and any(windows.pad) and any(windows.past)):
+        return windows
+    (height, width), (rows, columns) = windows.before, windows.pad
+    whole = (height + 2 * rows, width + 2 * columns)
+    return replace(windows, pad=(0, 0), before=whole, counts_padding=False)
 
 
 def _avg_pool(to: Lowering, node: Node, args: Args) -> Value:
-    return Means(to.stored(args["self"]), _windows(node, args))
+    value, windows = to.stored(args["self"]), _windows(node, args)
+    rows, columns = (
+        (whole - size) // 2 for whole, size in zip(windows.before, value.shape[2:], strict=True)
+    )
+    sides = {2: (rows, rows), 3: (columns, columns)}
+    padded = to.b.pad(value.tensor, sides, value.quant.zero_point)
+    return Means(Stored(padded, value.quant), windows)
 
 
 def _small_at_borders(q: Ask) -> str | None:
@@ -210,17 +251,8 @@ def _small_steps(q: Ask) -> str | None:
     source, (user, *_) = q.args["self"], [*q.node.users, None]
     if q.target.family == "U85" or max(w.stride) <= 3 or not is_dequantize(source):
         return None
-    if w.divides_by_seen:
-        return None
     alike = is_quantize(user) and Quant.of(source).same_numbers(Quant.of(user))
-    return None if alike and w.plain else f"stride={list(w.stride)}"
-
-
-def _countable(q: Ask) -> str | None:
-    """Windows that reach past the padding divide by what they see of it."""
-    w = _windows(q.node, q.args)
-    by_size = w.divisor is None and w.counts_padding and any(w.pad)
-    return "ceil_mode=True" if by_size and any(w.past) else None
+    return None if alike and (w.plain or w.divides_by_seen) else f"stride={list(w.stride)}"
 
 
 def _small(q: Ask) -> str | None:
@@ -243,9 +275,6 @@ add_row(
             ),
             Constraint(
                 "strides up to 3 where scale or divisor change, except on U85", _small_steps
-            ),
-            Constraint(
-                "no windows past padding that is counted", _countable, "count_include_pad=False"
             ),
         ),
         also="a filter of ones where the scale changes",

@@ -9,14 +9,11 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.accuracy import EXACT
-from edgewise.backends.ethosu.builder import Builder
-from edgewise.backends.ethosu.moving import NHWC
-from edgewise.backends.ethosu.quant import Quant
-from edgewise.backends.ethosu.rows.normalization import centred_squares
-from edgewise.backends.ethosu.rows.pooling import MAX_FILTER, Means, Windows, pair
-from edgewise.backends.ethosu.rows.shape import sizes
-from edgewise.backends.ethosu.table import (
+from edgewise.backends.ethosu.lowering.accuracy import EXACT
+from edgewise.backends.ethosu.lowering.builder import Builder
+from edgewise.backends.ethosu.lowering.moving import NHWC
+from edgewise.backends.ethosu.lowering.quant import Quant
+from edgewise.backends.ethosu.lowering.table import (
     ANY,
     Args,
     Ask,
@@ -27,8 +24,11 @@ from edgewise.backends.ethosu.table import (
     Value,
     add_row,
 )
-from edgewise.backends.ethosu.tosa import INT8, INT32, Tensor, identity
-from edgewise.backends.ethosu.values import Combined, Real, Stored, Sums
+from edgewise.backends.ethosu.lowering.tosa import INT8, INT32, Tensor, identity
+from edgewise.backends.ethosu.lowering.values import Combined, Real, Stored, Sums
+from edgewise.backends.ethosu.rows.normalization import centred_squares
+from edgewise.backends.ethosu.rows.pooling import MAX_FILTER, Means, Windows, pair
+from edgewise.backends.ethosu.rows.shape import sizes
 from edgewise.edge.graph import fake
 from edgewise.partition.spec import Refusal
 

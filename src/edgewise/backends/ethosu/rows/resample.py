@@ -7,11 +7,9 @@ import math
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.builder import Builder
-from edgewise.backends.ethosu.moving import NHWC
-from edgewise.backends.ethosu.rows.selection import take
-from edgewise.backends.ethosu.rows.shape import MOST_PIECES, moved, sizes
-from edgewise.backends.ethosu.table import (
+from edgewise.backends.ethosu.lowering.builder import Builder
+from edgewise.backends.ethosu.lowering.moving import NHWC
+from edgewise.backends.ethosu.lowering.table import (
     ANY,
     Args,
     Ask,
@@ -21,8 +19,10 @@ from edgewise.backends.ethosu.table import (
     Value,
     add_row,
 )
-from edgewise.backends.ethosu.tosa import INT8, INT32, INT48, Tensor
-from edgewise.backends.ethosu.values import Real, Sums
+from edgewise.backends.ethosu.lowering.tosa import INT8, INT32, INT48, Tensor
+from edgewise.backends.ethosu.lowering.values import Real, Sums
+from edgewise.backends.ethosu.rows.selection import take
+from edgewise.backends.ethosu.rows.shape import MOST_PIECES, moved, sizes
 from edgewise.edge.graph import fake
 
 aten = torch.ops.aten
@@ -160,7 +160,6 @@ add_row(
         _bilinear,
         (_FRACTION,),
         keep=True,
-        int16=False,
         only=("U85",),
         why="resizing needs its RESIZE operation",
     )

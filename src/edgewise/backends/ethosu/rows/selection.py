@@ -9,10 +9,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.accuracy import within
-from edgewise.backends.ethosu.constants import IntegerConstants
-from edgewise.backends.ethosu.rows.shape import MOST_PIECES, moved, sizes
-from edgewise.backends.ethosu.table import (
+from edgewise.backends.ethosu.lowering.accuracy import within
+from edgewise.backends.ethosu.lowering.table import (
     ANY,
     Args,
     Ask,
@@ -23,15 +21,24 @@ from edgewise.backends.ethosu.table import (
     Value,
     add_row,
 )
-from edgewise.backends.ethosu.tosa import BOOL, INT32, Tensor, identity
-from edgewise.backends.ethosu.values import Combined, Real, Stored
+from edgewise.backends.ethosu.lowering.tosa import BOOL, Tensor, identity
+from edgewise.backends.ethosu.lowering.values import Combined, Real, Stored
+from edgewise.backends.ethosu.rows.lines import (
+    AS_INT32,
+    Lines,
+    given_indices,
+    index_type,
+    indices,
+    listed,
+    not_int64,
+)
+from edgewise.backends.ethosu.rows.shape import MOST_PIECES, moved, sizes
 from edgewise.edge.graph import fake
 from edgewise.partition.spec import Refusal
 
 aten = torch.ops.aten
 _U85 = ("U85",)
 NO_BOOL = "others have no booleans"
-_AS_INT32 = "indices.to(torch.int32)"
 
 
 def _logical(operator: str) -> Any:
@@ -77,11 +84,11 @@ def _chosen(to: Lowering, node: Node, source: Node, index: Node, dim: int) -> Va
     """Elements of a dimension by indices of any shape, which takes its place."""
     size, places = sizes(source)[dim], sizes(index)
     if to.family == "U85":
-        found = to.b.reshape(_indices(to, index, size), (math.prod(places),))
+        found = to.b.reshape(indices(to, index, size), (math.prod(places),))
         return moved(node, to.value(source), lambda t: _gathered(to, t, found, dim, sizes(node)))
-    listed = _listed(to.constants, index, size)
+    found_at = listed(to.constants, index, size)
     return moved(
-        node, to.value(source), lambda t: to.b.reshape(take(to, t, dim, listed), sizes(node))
+        node, to.value(source), lambda t: to.b.reshape(take(to, t, dim, found_at), sizes(node))
     )
 
 
@@ -114,23 +121,6 @@ def _gathered(to: Lowering, t: Tensor, index: Tensor, dim: int, after: Sequence[
     return b.reshape(made, after)
 
 
-def _indices(to: Lowering, node: Node, size: int) -> Tensor:
-    if node in to.constants:
-        return to.b.const(_positive(to.constants.tensor(node), size).numpy(), INT32)
-    found = to.plain(node)
-    if found.dtype != INT32:
-        raise Refused(Refusal("constant indices, or indices of int32", f"{node}: {found.dtype}"))
-    return to.b.in_order(found, identity(found.rank))
-
-
-def _positive(values: torch.Tensor, size: int) -> torch.Tensor:
-    return torch.where(values < 0, values + size, values)
-
-
-def _listed(constants: IntegerConstants, index: Node, size: int) -> list[int]:
-    return [int(i) for i in _positive(constants.tensor(index), size).reshape(-1)]
-
-
 def _index_select(to: Lowering, node: Node, args: Args) -> Value:
     dim = args["dim"] % fake(args["self"]).dim()
     return _chosen(to, node, args["self"], args["index"], dim)
@@ -143,8 +133,18 @@ def _only_index(q: Ask) -> tuple[int, Node] | None:
 
 
 def _index(to: Lowering, node: Node, args: Args) -> Value:
-    ((dim, index),) = [(d, i) for d, i in enumerate(args["indices"]) if i is not None]
-    return _chosen(to, node, args["self"], index, dim)
+    given = given_indices(args)
+    if to.family != "U85":
+        ((dim, index),) = given
+        return _chosen(to, node, args["self"], index, dim)
+    b, by = to.b, Lines.of(args)
+    rows = by.places(to, args)
+
+    def move(t: Tensor) -> Tensor:
+        made = b.tosa.add("GATHER", [by.laid(b, t), rows], by.lines, t.dtype, identity(3))
+        return b.reshape(made, sizes(node))
+
+    return moved(node, to.value(args["self"]), move)
 
 
 def _gather(to: Lowering, node: Node, args: Args) -> Value:
@@ -154,7 +154,7 @@ def _gather(to: Lowering, node: Node, args: Args) -> Value:
     places = sizes(index)
     turned = [places[d] for d in order]
     rows = math.prod(turned[:-1])
-    flat = b.permute(_indices(to, index, sizes(args["self"])[dim]), order)
+    flat = b.permute(indices(to, index, sizes(args["self"])[dim]), order)
     flat = b.reshape(b.in_order(flat, identity(rank)), (rows, turned[-1]))
 
     def move(t: Tensor) -> Tensor:
@@ -169,37 +169,11 @@ def _gather(to: Lowering, node: Node, args: Args) -> Value:
     return moved(node, to.value(args["self"]), move)
 
 
-def _index_put(to: Lowering, node: Node, args: Args) -> Value:
-    """What lies between the indices, and the values at them, concatenated."""
-    ((dim, index),) = [(d, i) for d, i in enumerate(args["indices"]) if i is not None]
-    shape = sizes(args["self"])
-    listed = _listed(to.constants, index, shape[dim])
-    whole = (*shape[:dim], len(listed), *shape[dim + 1 :])
-
-    def put(ts: Sequence[Tensor], quant: object) -> Tensor:
-        b = to.b
-        x, values = ts
-        values = b.with_rank(values, len(shape))
-        values = b.tile(values, [n // m for n, m in zip(whole, values.shape, strict=True)])
-        source = {place: at for at, place in enumerate(listed)}
-        parts, kept = [], 0
-        for place in sorted(source):
-            if place > kept:
-                parts.append(b.slice(x, {dim: kept}, {dim: place - kept}))
-            parts.append(b.slice(values, {dim: source[place]}, {dim: 1}))
-            kept = place + 1
-        if kept < shape[dim]:
-            parts.append(b.slice(x, {dim: kept}, {dim: shape[dim] - kept}))
-        return parts[0] if len(parts) == 1 else b.concat(parts, dim)
-
-    return Combined((to.real(args["self"]), to.real(args["values"])), shape, put)
-
-
 def _embedding(to: Lowering, node: Node, args: Args) -> Value:
     value = to.value(args["weight"])
     if not isinstance(value, Tensor | Stored):
         value = to.stored(args["weight"])
-    index = _indices(to, args["indices"], sizes(args["weight"])[0])
+    index = indices(to, args["indices"], sizes(args["weight"])[0])
     flat = to.b.reshape(index, (math.prod(index.dims),))
     return moved(node, value, lambda t: _gathered(to, t, flat, 0, sizes(node)))
 
@@ -214,15 +188,9 @@ def _no_booleans(name: str) -> Constraint:
 def _not_int64(name: str) -> Constraint:
     return Constraint(
         "constant indices, or indices of int32",
-        lambda q: _not_int64_of(q, q.args[name]),
-        _AS_INT32,
+        lambda q: not_int64(q, q.args[name]),
+        AS_INT32,
     )
-
-
-def _not_int64_of(q: Ask, index: Node) -> str | None:
-    if index in q.constants or fake(index).dtype == torch.int32:
-        return None
-    return str(fake(index).dtype).removeprefix("torch.")
 
 
 _GATHER = "others cannot gather"
@@ -238,38 +206,20 @@ def _few_runs(index: Callable[[Ask], Node | None], dim: Callable[[Ask], int]) ->
         if found not in q.constants:
             return f"computed indices on {q.target.name}"
         size = sizes(q.args["self"])[dim(q)]
-        count = len(runs(_listed(q.constants, found, size)))
+        count = len(runs(listed(q.constants, found, size)))
         return None if count <= MOST_PIECES else f"{count} on {q.target.name}"
 
     return Constraint(f"constant indices of at most {MOST_PIECES} runs, except on U85", check)
 
 
 def _one_index(q: Ask) -> str | None:
-    found = _only_index(q)
-    if found is None:
-        return f"{sum(i is not None for i in q.args['indices'])}"
-    return "a mask of booleans" if fake(found[1]).dtype == torch.bool else None
+    given = given_indices(q.args)
+    if any(fake(index).dtype == torch.bool for _, index in given):
+        return "a mask of booleans"
+    return None if len(given) == 1 or q.target.family == "U85" else f"{len(given)}"
 
 
-def _index_type(q: Ask) -> str | None:
-    found = _only_index(q)
-    return None if found is None else _not_int64_of(q, found[1])
-
-
-def _put(q: Ask) -> str | None:
-    found = _only_index(q)
-    if found is None or q.args["accumulate"]:
-        return None
-    dim, index = found
-    if index not in q.constants:
-        return "computed indices"
-    listed = _listed(q.constants, index, sizes(q.args["self"])[dim])
-    if len(set(listed)) != len(listed):
-        return "an index twice"
-    return None if len(listed) <= MOST_PIECES else f"{len(listed)}"
-
-
-_INDEXED = Constraint("one dimension is indexed, by numbers", _one_index)
+_INDEXED = Constraint("by numbers; of one dimension, except on U85", _one_index)
 add_row(
     OpRow(
         "index_select",
@@ -291,7 +241,7 @@ add_row(
         _index,
         (
             _INDEXED,
-            Constraint("constant indices, or indices of int32", _index_type, _AS_INT32),
+            Constraint("constant indices, or indices of int32", index_type, AS_INT32),
             _no_booleans("self"),
             _few_runs(
                 lambda q: (_only_index(q) or (0, None))[1], lambda q: (_only_index(q) or (0, 0))[0]
@@ -299,20 +249,6 @@ add_row(
         ),
         reads=ANY,
         also="others than U85: slices, concatenated",
-    )
-)
-add_row(
-    OpRow(
-        "index_put",
-        (aten.index_put.default,),
-        _index_put,
-        (
-            _INDEXED,
-            Constraint(f"constant indices, at most {MOST_PIECES}, each once", _put),
-            Constraint("without accumulate", lambda q: "True" if q.args["accumulate"] else None),
-        ),
-        reads=ANY,
-        also="slices, concatenated",
     )
 )
 add_row(

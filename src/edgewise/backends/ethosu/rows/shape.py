@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.table import (
+from edgewise.backends.ethosu.lowering.table import (
     ANY,
     Args,
     Ask,
@@ -19,8 +19,8 @@ from edgewise.backends.ethosu.table import (
     Value,
     add_row,
 )
-from edgewise.backends.ethosu.tosa import Tensor
-from edgewise.backends.ethosu.values import Combined, Constant, Mapped, Stored
+from edgewise.backends.ethosu.lowering.tosa import Tensor
+from edgewise.backends.ethosu.lowering.values import Combined, Constant, Mapped, Stored
 from edgewise.edge.graph import fake, shape_of
 
 aten = torch.ops.aten

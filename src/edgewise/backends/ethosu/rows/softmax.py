@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch.fx import Node
 
+from edgewise.backends.ethosu.lowering.table import Args, Lowering, OpRow, add_row
+from edgewise.backends.ethosu.lowering.tosa import INT16, INT32, Tensor
+from edgewise.backends.ethosu.lowering.values import Masked, Real, Stored, Sums
 from edgewise.backends.ethosu.rows.fixed_point import looked_up, mantissa, of_mantissa
-from edgewise.backends.ethosu.table import Args, Lowering, OpRow, add_row
-from edgewise.backends.ethosu.tosa import INT16, INT32, Tensor
-from edgewise.backends.ethosu.values import Masked, Real, Stored, Sums
 
 aten = torch.ops.aten
 

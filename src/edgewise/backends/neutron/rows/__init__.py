@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from torch.fx import Node
 
+from edgewise.backends.neutron.lowering.table import BY_TARGET, ROWS, OpRow
 from edgewise.backends.neutron.rows import (
     activations,
     convolution,
@@ -17,7 +18,6 @@ from edgewise.backends.neutron.rows import (
     resize,
     softmax,
 )
-from edgewise.backends.neutron.table import BY_TARGET, ROWS, OpRow
 
 _FAMILIES = (
     activations,

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from edgewise.backends.neutron.lowering import Computed, Lowering, Real, Stored, Tensor
-from edgewise.backends.neutron.quantized import Cluster, Quant, is_dequantize
-from edgewise.backends.neutron.table import (
+from edgewise.backends.neutron.lowering.context import Computed, Lowering, Real, Stored, Tensor
+from edgewise.backends.neutron.lowering.quantized import Cluster, Quant, is_dequantize
+from edgewise.backends.neutron.lowering.table import (
     SAME_QUANTIZATION,
     Constraint,
     OpRow,

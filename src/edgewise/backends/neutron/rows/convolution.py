@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.neutron.lowering import NHWC, Computed, Lowering, Real, Tensor
-from edgewise.backends.neutron.quantized import Quant
-from edgewise.backends.neutron.rows.windows import image, limited, pair, same_padding, sequence
-from edgewise.backends.neutron.table import (
+from edgewise.backends.neutron.lowering.context import NHWC, Computed, Lowering, Real, Tensor
+from edgewise.backends.neutron.lowering.quantized import Quant
+from edgewise.backends.neutron.lowering.table import (
     PADDED_HINT,
     Constraint,
     OpRow,
@@ -21,6 +20,7 @@ from edgewise.backends.neutron.table import (
     integer_weight,
     padded,
 )
+from edgewise.backends.neutron.rows.windows import image, limited, pair, same_padding, sequence
 from edgewise.backends.neutron.targets import GROUPS_LIMIT, WEIGHTS_OF_AN_OUTPUT_LIMIT
 from edgewise.backends.neutron.tflite.model import Quantization, Value
 from edgewise.backends.neutron.tflite.schema import (

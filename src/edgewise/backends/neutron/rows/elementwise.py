@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from edgewise.backends.neutron.lowering import Computed, Lowering, Real, Tensor, tflite
-from edgewise.backends.neutron.quantized import Quant
-from edgewise.backends.neutron.table import (
+from edgewise.backends.neutron.lowering.context import Computed, Lowering, Real, Tensor, tflite
+from edgewise.backends.neutron.lowering.quantized import Quant
+from edgewise.backends.neutron.lowering.table import (
     PADDED_HINT,
     SAME_QUANTIZATION,
     Constraint,

@@ -7,10 +7,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.neutron.lowering import Computed, Lowering, Real, Tensor
-from edgewise.backends.neutron.quantized import Quant, is_constant, is_dequantize
-from edgewise.backends.neutron.rows.convolution import BIAS, FUSES
-from edgewise.backends.neutron.table import (
+from edgewise.backends.neutron.lowering.context import Computed, Lowering, Real, Tensor
+from edgewise.backends.neutron.lowering.quantized import Quant, is_constant, is_dequantize
+from edgewise.backends.neutron.lowering.table import (
     Constraint,
     OpRow,
     Query,
@@ -20,6 +19,7 @@ from edgewise.backends.neutron.table import (
     integer_weight,
     rank,
 )
+from edgewise.backends.neutron.rows.convolution import BIAS, FUSES
 from edgewise.backends.neutron.tflite.model import Quantization
 from edgewise.backends.neutron.tflite.schema import (
     Activation,

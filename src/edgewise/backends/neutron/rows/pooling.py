@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.neutron.lowering import NHWC, Lowering, Real, Tensor, moved
-from edgewise.backends.neutron.rows.windows import image, is_false, limited, pair, same_padding
-from edgewise.backends.neutron.table import (
+from edgewise.backends.neutron.lowering.context import NHWC, Lowering, Real, Tensor, moved
+from edgewise.backends.neutron.lowering.table import (
     SAME_QUANTIZATION,
     Constraint,
     OpRow,
@@ -18,6 +17,7 @@ from edgewise.backends.neutron.table import (
     equals,
     rank,
 )
+from edgewise.backends.neutron.rows.windows import image, is_false, limited, pair, same_padding
 from edgewise.backends.neutron.targets import KERNEL_LIMIT
 from edgewise.backends.neutron.tflite.schema import (
     Activation,

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.neutron.lowering import Lowering, Real, Tensor, moved
-from edgewise.backends.neutron.table import SAME_QUANTIZATION, OpRow, add_row
+from edgewise.backends.neutron.lowering.context import Lowering, Real, Tensor, moved
+from edgewise.backends.neutron.lowering.table import SAME_QUANTIZATION, OpRow, add_row
 from edgewise.backends.neutron.tflite.schema import BuiltinOperator, ReducerOptions
 
 aten = torch.ops.aten

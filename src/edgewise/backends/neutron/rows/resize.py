@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.neutron.lowering import NHWC, Lowering, Real, Tensor, moved
-from edgewise.backends.neutron.rows.windows import image
-from edgewise.backends.neutron.table import (
+from edgewise.backends.neutron.lowering.context import NHWC, Lowering, Real, Tensor, moved
+from edgewise.backends.neutron.lowering.table import (
     SAME_QUANTIZATION,
     Constraint,
     OpRow,
@@ -17,6 +16,7 @@ from edgewise.backends.neutron.table import (
     add_row,
     rank,
 )
+from edgewise.backends.neutron.rows.windows import image
 from edgewise.backends.neutron.tflite.schema import (
     BuiltinOperator,
     ResizeBilinearOptions,

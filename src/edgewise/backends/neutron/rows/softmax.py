@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.neutron.lowering import Computed, Lowering, Real, Tensor
-from edgewise.backends.neutron.quantized import Quant
-from edgewise.backends.neutron.table import Constraint, OpRow, Query, add_row, along_dim
+from edgewise.backends.neutron.lowering.context import Computed, Lowering, Real, Tensor
+from edgewise.backends.neutron.lowering.quantized import Quant
+from edgewise.backends.neutron.lowering.table import Constraint, OpRow, Query, add_row, along_dim
 from edgewise.backends.neutron.targets import SOFTMAX_POSITIONS_LIMIT, SOFTMAX_SIZE_LIMIT
 from edgewise.backends.neutron.tflite.schema import (
     Activation,

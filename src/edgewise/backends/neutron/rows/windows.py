@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from edgewise.backends.neutron.lowering import NHWC, Lowering, Tensor
-from edgewise.backends.neutron.table import Constraint, Query
+from edgewise.backends.neutron.lowering.context import NHWC, Lowering, Tensor
+from edgewise.backends.neutron.lowering.table import Constraint, Query
 from edgewise.backends.neutron.targets import KERNEL_LIMIT
 from edgewise.backends.neutron.tflite.schema import Padding
 

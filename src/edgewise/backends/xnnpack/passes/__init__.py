@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from edgewise.backends.xnnpack.graph import Graph
+from edgewise.backends.xnnpack.lowering.verify import text, verify
 from edgewise.backends.xnnpack.passes.drop_dead import drop_dead
 from edgewise.backends.xnnpack.passes.dynamic_kernels import use_dynamic_kernels
 from edgewise.backends.xnnpack.passes.fold_affine import fold_affine
@@ -15,31 +13,25 @@ from edgewise.backends.xnnpack.passes.integer_weights import keep_integer_weight
 from edgewise.backends.xnnpack.passes.merge_reshapes import merge_reshapes
 from edgewise.backends.xnnpack.passes.move_quantization import move_quantization
 from edgewise.backends.xnnpack.passes.split_fully_connected import split_fully_connected
+from edgewise.passes import Group, PassManager
 
-PASSES: tuple[Callable[[Graph], bool], ...] = (
-    merge_reshapes,
-    drop_dead,
-    split_fully_connected,
-    merge_reshapes,
-    drop_dead,
-    fold_affine,
-    fuse_clamp,
-    move_quantization,
-    drop_dead,
-    quantize_steps,
-    use_integer_kernels,
-    fuse_clamp,
-    use_dynamic_kernels,
-    keep_integer_weights,
-    drop_dead,
-    split_fully_connected,  # products that move_quantization brought next to their slices
-    merge_reshapes,
-    drop_dead,
+OPTIMIZE = PassManager(
+    "xnnpack",
+    (
+        Group(merge_reshapes, drop_dead, split_fully_connected),
+        Group(fold_affine, fuse_clamp),
+        move_quantization,
+        drop_dead,
+        quantize_steps,
+        use_integer_kernels,
+        fuse_clamp,
+        use_dynamic_kernels,
+        keep_integer_weights,
+        drop_dead,
+        split_fully_connected,  # what move_quantization brought next to its slices
+        Group(merge_reshapes, drop_dead),
+    ),
+    verify,
+    text,
 )
-
-
-def optimize(graph: Graph) -> bool:
-    changed = False
-    for rewrite in PASSES:
-        changed |= rewrite(graph)
-    return changed
+"""From what rows lower to what is written, in place."""

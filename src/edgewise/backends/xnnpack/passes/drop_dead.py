@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from edgewise.backends.xnnpack.graph import Graph, Value
+from edgewise.backends.xnnpack.lowering.graph import Graph, Value
+from edgewise.passes import Property, declared
 
 
+def _unneeded(graph: Graph) -> str:
+    read = {v for node in graph.nodes for v in node.inputs if v is not None}
+    read.update(graph.outputs)
+    idle = [node.kind for node in graph.nodes if not read.intersection(node.outputs)]
+    return f"{idle[0]}, whose results nobody reads" if idle else ""
+
+
+EVERY_NODE_IS_NEEDED: Property[Graph] = Property("somebody reads each node's results", _unneeded)
+
+
+@declared(ensures=(EVERY_NODE_IS_NEEDED,))
 def drop_dead(graph: Graph) -> bool:
     needed: set[Value] = set(graph.outputs)
     kept = []

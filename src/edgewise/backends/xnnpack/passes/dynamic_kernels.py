@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import torch
 
-from edgewise.backends.xnnpack.graph import Graph, Node, Value
-from edgewise.backends.xnnpack.quant import (
+from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.lowering.quant import (
     BLOCK_MULTIPLE,
     SMALLEST_BLOCK,
     PerBlock,
@@ -19,11 +19,21 @@ from edgewise.backends.xnnpack.quant import (
     PerTensor,
     PerToken,
 )
+from edgewise.passes import Property, declared
 
 # Dimensions that share a scale.
 _TOGETHER = {"FullyConnected": 1, "Conv2d": 3, "ConvTranspose2d": 3}
 
 
+def _left(graph: Graph) -> str:
+    count = sum(node.kind == "Dynamic" for node in graph.nodes)
+    return f"{count} of them" if count else ""
+
+
+NO_DYNAMIC: Property[Graph] = Property("no `Dynamic` is left", _left)
+
+
+@declared(ensures=(NO_DYNAMIC,))
 def use_dynamic_kernels(graph: Graph) -> bool:
     real: dict[Value, Value] = {}
     converted: dict[tuple[Value, int], Value] = {}

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import torch
 
-from edgewise.backends.xnnpack.graph import Graph, Node, Value
-from edgewise.backends.xnnpack.quant import scaled
+from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.lowering.quant import scaled
+from edgewise.passes import declared
 
 
+@declared()
 def fold_affine(graph: Graph) -> bool:
     changed = _fold_after(graph)
     for kind in ("Add", "Multiply"):

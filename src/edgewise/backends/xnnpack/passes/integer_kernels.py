@@ -14,15 +14,17 @@ from __future__ import annotations
 
 import torch
 
-from edgewise.backends.xnnpack.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.lowering.quant import INTEGERS, PerChannel, PerTensor, is_scale
 from edgewise.backends.xnnpack.node_kinds import BINARY_ON_INTEGERS, UNARY_ON_INTEGERS
 from edgewise.backends.xnnpack.passes.move_quantization import is_dequantize, is_quantize
-from edgewise.backends.xnnpack.quant import INTEGERS, PerChannel, PerTensor, is_scale
+from edgewise.passes import declared
 
 # Dimension of the filter that is the output channel.
 _WEIGHTED = {"FullyConnected": 0, "Conv2d": 0, "ConvTranspose2d": 0, "DepthwiseConv2d": 3}
 
 
+@declared()
 def use_integer_kernels(graph: Graph) -> bool:
     users = graph.users()
     integers: dict[Value, Value] = {}

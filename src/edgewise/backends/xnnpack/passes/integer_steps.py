@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import math
 
-from edgewise.backends.xnnpack.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.lowering.quant import INTEGERS, PerTensor
 from edgewise.backends.xnnpack.passes.move_quantization import (
     is_dequantize,
     is_quantize,
     move_quantization,
 )
-from edgewise.backends.xnnpack.quant import INTEGERS, PerTensor
+from edgewise.passes import declared
 
 
+@declared()
 def quantize_steps(graph: Graph) -> bool:
     users = graph.users()
     stored = {n.outputs[0]: n.inputs[0] for n in graph.nodes if is_dequantize(n)}

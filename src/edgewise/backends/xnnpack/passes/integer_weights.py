@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import torch
 
-from edgewise.backends.xnnpack.graph import Graph, Node, Value
-from edgewise.backends.xnnpack.passes.move_quantization import is_dequantize
-from edgewise.backends.xnnpack.quant import (
+from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.lowering.quant import (
     BLOCK_MULTIPLE,
     PerBlock,
     PerChannel,
@@ -24,10 +23,14 @@ from edgewise.backends.xnnpack.quant import (
     Quant,
     dequantize,
 )
+from edgewise.backends.xnnpack.passes.dynamic_kernels import NO_DYNAMIC
+from edgewise.backends.xnnpack.passes.move_quantization import is_dequantize
+from edgewise.passes import declared
 
 _OUTPUT_DIM = {"FullyConnected": 0, "Conv2d": 0, "ConvTranspose2d": 0, "DepthwiseConv2d": 3}
 
 
+@declared(requires=(NO_DYNAMIC,))
 def keep_integer_weights(graph: Graph) -> bool:
     plain: dict[Value, Value] = {}
     changed = False

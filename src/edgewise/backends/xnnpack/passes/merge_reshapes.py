@@ -5,9 +5,21 @@ Requires nothing. Leaves the earlier reshape in place where somebody else reads 
 
 from __future__ import annotations
 
-from edgewise.backends.xnnpack.graph import Graph, Value
+from edgewise.backends.xnnpack.lowering.graph import Graph, Value
+from edgewise.passes import Property, declared
 
 
+def _in_a_row(graph: Graph) -> str:
+    reshapes = [node for node in graph.nodes if node.kind == "StaticReshape"]
+    results = {node.outputs[0] for node in reshapes}
+    count = sum(node.inputs[0] in results for node in reshapes)
+    return f"{count} of them" if count else ""
+
+
+RESHAPES_ARE_MERGED: Property[Graph] = Property("no reshape reads a reshape", _in_a_row)
+
+
+@declared(ensures=(RESHAPES_ARE_MERGED,))
 def merge_reshapes(graph: Graph) -> bool:
     producers = graph.producers()
     same: dict[Value, Value] = {}

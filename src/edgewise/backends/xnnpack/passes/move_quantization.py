@@ -11,7 +11,7 @@ What is left between a dequantization and a quantization is arithmetic. Bilinear
 of integers rounds its result, so it is only done where a quantization follows (and in the
 scale of its operand, for that of its result may be too narrow for the peaks it averages).
 
-Requires: clamps are fused. Ensures: no node of `MOVERS` reads what was dequantized if it
+Requires: clamps are fused. Ensures: no node of `DATA_MOVEMENT` reads what was dequantized if it
 could read integers, and no two conversions convert the same value to the same type.
 """
 
@@ -22,10 +22,12 @@ from collections import Counter
 
 import torch
 
-from edgewise.backends.xnnpack.graph import Graph, Node, Value
-from edgewise.backends.xnnpack.quant import PerTensor, Quant, dequantize
+from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.lowering.quant import PerTensor, Quant, dequantize
+from edgewise.backends.xnnpack.passes.fuse_clamp import CLAMPS_ARE_FUSED
+from edgewise.passes import declared
 
-MOVERS = {
+DATA_MOVEMENT = {
     "StaticReshape",
     "StaticTranspose",
     "StaticSlice",
@@ -60,6 +62,7 @@ def is_dequantize(node: Node) -> bool:
     )
 
 
+@declared(requires=(CLAMPS_ARE_FUSED,))
 def move_quantization(graph: Graph) -> bool:
     if not any(isinstance(v.quant, PerTensor) for v in graph.values()) and not any(
         n.kind == "Dynamic" for n in graph.nodes
@@ -79,40 +82,40 @@ def _move_up(graph: Graph) -> None:
     pending, done = list(graph.nodes), []
     while pending:
         node = pending.pop()
-        mover = producers.get(node.inputs[0]) if is_quantize(node) else None  # type: ignore[arg-type]
-        if mover is None or not _may_follow(mover, producers, uses):
+        movement = producers.get(node.inputs[0]) if is_quantize(node) else None  # type: ignore[arg-type]
+        if movement is None or not _may_follow(movement, producers, uses):
             done.append(node)
             pending += before.pop(node, [])
             continue
         result = node.outputs[0]
         quant = result.quant
         assert isinstance(quant, PerTensor)
-        made = before.setdefault(mover, [])
-        for index, source in enumerate(mover.inputs):
+        made = before.setdefault(movement, [])
+        for index, source in enumerate(movement.inputs):
             assert source is not None
             uses[source] -= 1
             if source.data is not None:
-                mover.inputs[index] = _quantized(source, quant)
+                movement.inputs[index] = _quantized(source, quant)
                 continue
             integers = Value(source.dims, quant.dtype, quant=quant)
             convert = Node("Convert", [source], [integers], {}, None, node.origin)
-            mover.inputs[index] = integers
+            movement.inputs[index] = integers
             uses[source] += 1
             uses[integers] += 1
             producers[integers] = convert
             made.append(convert)
-        mover.outputs = [result]
-        producers[result] = mover
+        movement.outputs = [result]
+        producers[result] = movement
     graph.nodes = done[::-1]
 
 
-def _may_follow(mover: Node, producers: dict[Value, Node], uses: Counter[Value]) -> bool:
-    result = mover.outputs[0]
-    if mover.kind not in MOVERS or uses[result] != 1 or result.output_index is not None:
+def _may_follow(movement: Node, producers: dict[Value, Node], uses: Counter[Value]) -> bool:
+    result = movement.outputs[0]
+    if movement.kind not in DATA_MOVEMENT or uses[result] != 1 or result.output_index is not None:
         return False
-    if mover.kind == "StaticSlice":
+    if movement.kind == "StaticSlice":
         # Converts more than it needs: only where it saves the floating point.
-        source = producers.get(mover.inputs[0])  # type: ignore[arg-type]
+        source = producers.get(movement.inputs[0])  # type: ignore[arg-type]
         return source is not None and is_dequantize(source)
     return True
 
@@ -167,7 +170,7 @@ def _move_down(graph: Graph) -> None:
 
 
 def _may_move(node: Node, users: dict[Value, list[Node]], integers: dict[Value, Value]) -> bool:
-    return node.kind in MOVERS or _repeats(node) or _may_round(node, users, integers)
+    return node.kind in DATA_MOVEMENT or _repeats(node) or _may_round(node, users, integers)
 
 
 def _repeats(node: Node) -> bool:

@@ -17,8 +17,14 @@ from dataclasses import replace
 
 import torch
 
-from edgewise.backends.xnnpack.graph import Graph, Node, Value
-from edgewise.backends.xnnpack.quant import PerBlock, PerChannel, PerTensor, PerToken, dequantize
+from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.lowering.quant import (
+    PerBlock,
+    PerChannel,
+    PerTensor,
+    PerToken,
+    dequantize,
+)
 from edgewise.releases import Target
 
 _PI = (3.140625, 0.0009675025939941406, 1.5099579909783765e-07)

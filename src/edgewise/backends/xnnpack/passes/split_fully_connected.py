@@ -15,10 +15,11 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from edgewise.backends.xnnpack.graph import Graph, Node, Value
-from edgewise.backends.xnnpack.quant import rows_of
+from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.lowering.quant import rows_of
 from edgewise.edge.graph import Dim
 from edgewise.edge.sizes import same, same_sizes, symbolic_sizes
+from edgewise.passes import declared
 
 
 @dataclass
@@ -28,6 +29,7 @@ class _Part:
     count: int
 
 
+@declared()
 def split_fully_connected(graph: Graph) -> bool:
     users = graph.users()
     replaced: dict[Node, list[Node]] = {}
@@ -39,6 +41,8 @@ def split_fully_connected(graph: Graph) -> bool:
             replaced[node] = [n for part in parts for n in _product(node, part)]
             for part in parts:
                 replaced[part.slice] = []
+            # Reshapes between it and the slices have no readers any more, nor an operand.
+            replaced.update((reader, []) for reader in users[node.outputs[0]])
     if not replaced:
         return False
     graph.nodes = [n for node in graph.nodes for n in replaced.get(node, [node])]

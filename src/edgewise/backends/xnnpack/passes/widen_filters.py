@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import torch
 
-from edgewise.backends.xnnpack.graph import Graph, Value
+from edgewise.backends.xnnpack.lowering.graph import Graph, Value
 from edgewise.releases import Target
 
 _CONVOLUTIONS = frozenset({"Conv2d", "DepthwiseConv2d"})

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from torch.fx import Node
 
+from edgewise.backends.xnnpack.lowering.table import BY_TARGET, ROWS, OpRow
 from edgewise.backends.xnnpack.rows import (
     activations,
     attention,
@@ -20,7 +21,6 @@ from edgewise.backends.xnnpack.rows import (
     shape,
     statistics,
 )
-from edgewise.backends.xnnpack.table import BY_TARGET, ROWS, OpRow
 
 
 def all_rows() -> Sequence[OpRow]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.xnnpack.accuracy import (
+from edgewise.backends.xnnpack.lowering.accuracy import (
     INVERSE_ROOT,
     LOGARITHM,
     NEGATIVE_ZERO,
@@ -16,8 +16,15 @@ from edgewise.backends.xnnpack.accuracy import (
     ROUNDED,
     floating,
 )
-from edgewise.backends.xnnpack.builder import Operand, Ref, scalar
-from edgewise.backends.xnnpack.table import Constraint, Lowering, OpRow, Query, add_row, constant
+from edgewise.backends.xnnpack.lowering.builder import Operand, Ref, scalar
+from edgewise.backends.xnnpack.lowering.table import (
+    Constraint,
+    Lowering,
+    OpRow,
+    Query,
+    add_row,
+    constant,
+)
 from edgewise.partition.accuracy import Deviation
 
 aten = torch.ops.aten

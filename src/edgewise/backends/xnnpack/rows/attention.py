@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.xnnpack.accuracy import SUMS
-from edgewise.backends.xnnpack.builder import Operand, Ref
-from edgewise.backends.xnnpack.quant import MAX_RANK
-from edgewise.backends.xnnpack.rows.linear import batch_product
-from edgewise.backends.xnnpack.static_sizes import number, numbers
-from edgewise.backends.xnnpack.table import (
+from edgewise.backends.xnnpack.lowering.accuracy import SUMS
+from edgewise.backends.xnnpack.lowering.builder import Operand, Ref
+from edgewise.backends.xnnpack.lowering.quant import MAX_RANK
+from edgewise.backends.xnnpack.lowering.static_sizes import number, numbers
+from edgewise.backends.xnnpack.lowering.table import (
     Constraint,
     Lowering,
     OpRow,
@@ -21,6 +20,7 @@ from edgewise.backends.xnnpack.table import (
     add_row,
     equals,
 )
+from edgewise.backends.xnnpack.rows.linear import batch_product
 from edgewise.edge.graph import Dim, shape_of
 from edgewise.edge.sizes import shown
 

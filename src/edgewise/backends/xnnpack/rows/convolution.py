@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.xnnpack.accuracy import SUMS
-from edgewise.backends.xnnpack.builder import NHWC, Operand, Ref
-from edgewise.backends.xnnpack.table import (
+from edgewise.backends.xnnpack.lowering.accuracy import SUMS
+from edgewise.backends.xnnpack.lowering.builder import NHWC, Operand, Ref
+from edgewise.backends.xnnpack.lowering.table import (
     Constraint,
     Lowering,
     OpRow,

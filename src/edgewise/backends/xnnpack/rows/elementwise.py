@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.xnnpack.accuracy import (
+from edgewise.backends.xnnpack.lowering.accuracy import (
     CLAMPED,
     EXACT,
     INVERSE_ROOT,
@@ -19,11 +19,11 @@ from edgewise.backends.xnnpack.accuracy import (
     WIDE,
     floating,
 )
-from edgewise.backends.xnnpack.builder import Operand, Ref
-from edgewise.backends.xnnpack.dynamic_quant import is_one_of
-from edgewise.backends.xnnpack.precision import STATIC, ConfigPrecisionType, precision
-from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
-from edgewise.backends.xnnpack.table import (
+from edgewise.backends.xnnpack.lowering.builder import Operand, Ref
+from edgewise.backends.xnnpack.lowering.dynamic_quant import is_one_of
+from edgewise.backends.xnnpack.lowering.precision import STATIC, ConfigPrecisionType, precision
+from edgewise.backends.xnnpack.lowering.quantized_constants import QuantizedConstants
+from edgewise.backends.xnnpack.lowering.table import (
     Constraint,
     Lowering,
     OpRow,

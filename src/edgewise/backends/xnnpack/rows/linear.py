@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.xnnpack.accuracy import SUMS
-from edgewise.backends.xnnpack.builder import Operand, Ref
-from edgewise.backends.xnnpack.graph import TRANSPOSE_B
-from edgewise.backends.xnnpack.table import (
+from edgewise.backends.xnnpack.lowering.accuracy import SUMS
+from edgewise.backends.xnnpack.lowering.builder import Operand, Ref
+from edgewise.backends.xnnpack.lowering.graph import TRANSPOSE_B
+from edgewise.backends.xnnpack.lowering.table import (
     Constraint,
     Lowering,
     OpRow,

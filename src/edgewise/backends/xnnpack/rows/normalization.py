@@ -12,9 +12,16 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.xnnpack.accuracy import NORMS, SQUARES
-from edgewise.backends.xnnpack.builder import Operand, Ref
-from edgewise.backends.xnnpack.table import Constraint, Lowering, OpRow, Query, add_row, constant
+from edgewise.backends.xnnpack.lowering.accuracy import NORMS, SQUARES
+from edgewise.backends.xnnpack.lowering.builder import Operand, Ref
+from edgewise.backends.xnnpack.lowering.table import (
+    Constraint,
+    Lowering,
+    OpRow,
+    Query,
+    add_row,
+    constant,
+)
 
 aten = torch.ops.aten
 

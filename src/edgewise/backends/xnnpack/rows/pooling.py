@@ -12,12 +12,11 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.xnnpack.accuracy import MEANS, floating
-from edgewise.backends.xnnpack.builder import NHWC, Operand, Ref
-from edgewise.backends.xnnpack.precision import ConfigPrecisionType, precision
-from edgewise.backends.xnnpack.quantized_constants import QuantizedConstants
-from edgewise.backends.xnnpack.rows.windows import Pair, averages, pad, pool
-from edgewise.backends.xnnpack.table import (
+from edgewise.backends.xnnpack.lowering.accuracy import MEANS, floating
+from edgewise.backends.xnnpack.lowering.builder import NHWC, Operand, Ref
+from edgewise.backends.xnnpack.lowering.precision import ConfigPrecisionType, precision
+from edgewise.backends.xnnpack.lowering.quantized_constants import QuantizedConstants
+from edgewise.backends.xnnpack.lowering.table import (
     FEWER_SYMBOLS,
     Constraint,
     Lowering,
@@ -27,6 +26,7 @@ from edgewise.backends.xnnpack.table import (
     equals,
     only_first,
 )
+from edgewise.backends.xnnpack.rows.windows import Pair, averages, pad, pool
 from edgewise.edge.graph import Dim, dims_of, shape_of, value_of
 from edgewise.edge.sizes import shown
 

@@ -15,13 +15,19 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.xnnpack.accuracy import DYNAMIC, STEP, STEPS, floating
-from edgewise.backends.xnnpack.builder import Operand, Ref
-from edgewise.backends.xnnpack.dynamic_quant import CHOOSE, DEQUANTIZE, QUANTIZE, chooser, cluster
-from edgewise.backends.xnnpack.graph import Node as GraphNode
-from edgewise.backends.xnnpack.graph import Value
-from edgewise.backends.xnnpack.quant import INTEGERS, PerTensor, is_scale
-from edgewise.backends.xnnpack.table import (
+from edgewise.backends.xnnpack.lowering.accuracy import DYNAMIC, STEP, STEPS, floating
+from edgewise.backends.xnnpack.lowering.builder import Operand, Ref
+from edgewise.backends.xnnpack.lowering.dynamic_quant import (
+    CHOOSE,
+    DEQUANTIZE,
+    QUANTIZE,
+    chooser,
+    cluster,
+)
+from edgewise.backends.xnnpack.lowering.graph import Node as GraphNode
+from edgewise.backends.xnnpack.lowering.graph import Value
+from edgewise.backends.xnnpack.lowering.quant import INTEGERS, PerTensor, is_scale
+from edgewise.backends.xnnpack.lowering.table import (
     FLOATS,
     Constraint,
     Lowering,

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.xnnpack.accuracy import STATES, WIDE_GATES
-from edgewise.backends.xnnpack.builder import Operand, Ref
-from edgewise.backends.xnnpack.table import Constraint, Lowering, OpRow, Query, add_row
+from edgewise.backends.xnnpack.lowering.accuracy import STATES, WIDE_GATES
+from edgewise.backends.xnnpack.lowering.builder import Operand, Ref
+from edgewise.backends.xnnpack.lowering.table import Constraint, Lowering, OpRow, Query, add_row
 from edgewise.edge.graph import shape_of
 from edgewise.edge.sizes import shown
 

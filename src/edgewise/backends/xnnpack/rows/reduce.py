@@ -16,11 +16,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
-from edgewise.backends.xnnpack.builder import Ref
-from edgewise.backends.xnnpack.graph import KEEP_DIMS
+from edgewise.backends.xnnpack.lowering.builder import Ref
+from edgewise.backends.xnnpack.lowering.graph import KEEP_DIMS
+from edgewise.backends.xnnpack.lowering.table import Lowering
 from edgewise.backends.xnnpack.rows.normalization import mean_of_last
 from edgewise.backends.xnnpack.rows.windows import pad, pool
-from edgewise.backends.xnnpack.table import Lowering
 from edgewise.edge.graph import Dim
 from edgewise.edge.orders import identity
 from edgewise.edge.sizes import symbolic_sizes
@@ -148,7 +148,13 @@ def _max_of_run(to: Lowering, x: Ref, first: int, last: int) -> Ref:
     before = math.prod(x.value.dims[:first])
     assert isinstance(run, int)
     lying = _shaped(to, as_it_lies(x), [before, run, behind])
-    if behind == 1:
+    if not isinstance(behind, int):
+        # XNNPACK 20241108 goes on with the channels that a pooling first had.
+        lying = to.b.permute(lying, (0, 2, 1))
+        lying = to.b.in_order(lying, identity(3))
+        before, behind = before * behind, 1
+        lying = _shaped(to, lying, [before, run, 1])
+    elif behind == 1 and isinstance(before, int):
         # The window's columns are contiguous in [1, run, before].
         lying = to.b.permute(lying, (2, 1, 0))
         lying = to.b.in_order(lying, identity(3))

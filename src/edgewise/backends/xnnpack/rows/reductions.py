@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.xnnpack.accuracy import (
+from edgewise.backends.xnnpack.lowering.accuracy import (
     EQUAL,
     EXACT,
     LONG,
@@ -22,16 +22,8 @@ from edgewise.backends.xnnpack.accuracy import (
     SQUARES,
     floating,
 )
-from edgewise.backends.xnnpack.builder import Operand, Ref
-from edgewise.backends.xnnpack.rows.reduce import (
-    max_over,
-    mean_over,
-    min_over,
-    size_in,
-    sum_over,
-    without,
-)
-from edgewise.backends.xnnpack.table import (
+from edgewise.backends.xnnpack.lowering.builder import Operand, Ref
+from edgewise.backends.xnnpack.lowering.table import (
     Constraint,
     Lowering,
     OpRow,
@@ -39,6 +31,14 @@ from edgewise.backends.xnnpack.table import (
     add_row,
     equals,
     only_first,
+)
+from edgewise.backends.xnnpack.rows.reduce import (
+    max_over,
+    mean_over,
+    min_over,
+    size_in,
+    sum_over,
+    without,
 )
 from edgewise.edge.graph import fake, shape_of
 from edgewise.partition.accuracy import Accuracies, Deviation

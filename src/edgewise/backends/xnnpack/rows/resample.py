@@ -8,17 +8,17 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.xnnpack.accuracy import floating
-from edgewise.backends.xnnpack.builder import NHWC, Operand, Ref
-from edgewise.backends.xnnpack.quant import MAX_RANK
-from edgewise.backends.xnnpack.rows.reduce import as_it_lies, named
-from edgewise.backends.xnnpack.table import (
+from edgewise.backends.xnnpack.lowering.accuracy import floating
+from edgewise.backends.xnnpack.lowering.builder import NHWC, Operand, Ref
+from edgewise.backends.xnnpack.lowering.quant import MAX_RANK
+from edgewise.backends.xnnpack.lowering.table import (
     Constraint,
     Lowering,
     OpRow,
     Query,
     add_row,
 )
+from edgewise.backends.xnnpack.rows.reduce import as_it_lies, named
 from edgewise.edge.graph import Dim, shape_of
 
 aten = torch.ops.aten

@@ -14,10 +14,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.xnnpack.accuracy import NAN_AMONG
-from edgewise.backends.xnnpack.builder import Operand, Ref
-from edgewise.backends.xnnpack.rows.resample import repeat_each
-from edgewise.backends.xnnpack.table import (
+from edgewise.backends.xnnpack.lowering.accuracy import NAN_AMONG
+from edgewise.backends.xnnpack.lowering.builder import Operand, Ref
+from edgewise.backends.xnnpack.lowering.table import (
     Constraint,
     Lowering,
     OpRow,
@@ -26,6 +25,7 @@ from edgewise.backends.xnnpack.table import (
     constant,
     equals,
 )
+from edgewise.backends.xnnpack.rows.resample import repeat_each
 from edgewise.edge.graph import shape_of
 
 aten = torch.ops.aten

@@ -9,12 +9,10 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.xnnpack import reshape
-from edgewise.backends.xnnpack.builder import Operand, Ref
-from edgewise.backends.xnnpack.quant import MAX_RANK
-from edgewise.backends.xnnpack.rows.reduce import as_it_lies, named, pad_after
-from edgewise.backends.xnnpack.rows.windows import pad
-from edgewise.backends.xnnpack.table import (
+from edgewise.backends.xnnpack.lowering import reshape
+from edgewise.backends.xnnpack.lowering.builder import Operand, Ref
+from edgewise.backends.xnnpack.lowering.quant import MAX_RANK
+from edgewise.backends.xnnpack.lowering.table import (
     FEWER_SYMBOLS,
     RESHAPABLE,
     Constraint,
@@ -24,6 +22,8 @@ from edgewise.backends.xnnpack.table import (
     add_row,
     static_dim,
 )
+from edgewise.backends.xnnpack.rows.reduce import as_it_lies, named, pad_after
+from edgewise.backends.xnnpack.rows.windows import pad
 from edgewise.edge.graph import fake, shape_of
 from edgewise.edge.sizes import shown, symbolic_sizes
 

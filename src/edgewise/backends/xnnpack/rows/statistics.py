@@ -13,12 +13,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.xnnpack.accuracy import NORMS, SQUARES, floating
-from edgewise.backends.xnnpack.builder import Operand, Ref
-from edgewise.backends.xnnpack.rows.normalization import mean_of_last
-from edgewise.backends.xnnpack.rows.reduce import mean_over
-from edgewise.backends.xnnpack.rows.resample import repeat_each
-from edgewise.backends.xnnpack.table import (
+from edgewise.backends.xnnpack.lowering.accuracy import NORMS, SQUARES, floating
+from edgewise.backends.xnnpack.lowering.builder import Operand, Ref
+from edgewise.backends.xnnpack.lowering.table import (
     Constraint,
     Lowering,
     OpRow,
@@ -27,6 +24,9 @@ from edgewise.backends.xnnpack.table import (
     constant,
     only_first,
 )
+from edgewise.backends.xnnpack.rows.normalization import mean_of_last
+from edgewise.backends.xnnpack.rows.reduce import mean_over
+from edgewise.backends.xnnpack.rows.resample import repeat_each
 from edgewise.edge.graph import fake, shape_of
 
 aten = torch.ops.aten

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from edgewise.backends.xnnpack.builder import Ref
-from edgewise.backends.xnnpack.graph import Value
-from edgewise.backends.xnnpack.table import Lowering
+from edgewise.backends.xnnpack.lowering.builder import Ref
+from edgewise.backends.xnnpack.lowering.graph import Value
+from edgewise.backends.xnnpack.lowering.table import Lowering
 from edgewise.edge.graph import Dim
 
 Pair = tuple[int, int]

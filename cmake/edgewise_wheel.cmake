@@ -1,0 +1,59 @@
+# What a wheel says of itself: which commit and which XNNPACK it was made of (edgewise --version),
+# and the parts that are linked in, as an SBOM in the place that PEP 770 gives it.
+include_guard(GLOBAL)
+
+find_package(Git QUIET)
+set(edgewise_commit "$ENV{EDGEWISE_COMMIT}")
+if(NOT edgewise_commit AND GIT_FOUND AND EXISTS "${PROJECT_SOURCE_DIR}/.git")
+  execute_process(
+    COMMAND "${GIT_EXECUTABLE}" -C "${PROJECT_SOURCE_DIR}" rev-parse --short=12 HEAD
+    OUTPUT_VARIABLE edgewise_commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  execute_process(
+    COMMAND "${GIT_EXECUTABLE}" -C "${PROJECT_SOURCE_DIR}" status --porcelain --untracked-files=no
+    OUTPUT_VARIABLE edgewise_changed ERROR_QUIET)
+  if(edgewise_changed)
+    string(APPEND edgewise_commit "+changes")
+  endif()
+endif()
+string(REGEX MATCH "XNNPACK=([^=;]+)" edgewise_xnnpack "${EDGEWISE_XNNPACK_PARTS}")
+set(edgewise_xnnpack "${CMAKE_MATCH_1}")
+string(JSON edgewise_build SET "{}" commit "\"${edgewise_commit}\"")
+string(JSON edgewise_build SET "${edgewise_build}" xnnpack "\"${edgewise_xnnpack}\"")
+string(JSON edgewise_build SET "${edgewise_build}" glibc "\"${EDGEWISE_GLIBC}\"")
+file(WRITE "${PROJECT_BINARY_DIR}/_build.json" "${edgewise_build}\n")
+install(FILES "${PROJECT_BINARY_DIR}/_build.json" DESTINATION edgewise/runtime COMPONENT python)
+
+# The version that a header defines, as MAJOR.MINOR.REVISION.
+function(edgewise_header_version out file prefix)
+  set(numbers "")
+  foreach(part MAJOR MINOR "(REVISION|PATCH)")
+    file(STRINGS "${file}" line REGEX "^#define ${prefix}_${part} " LIMIT_COUNT 1)
+    string(REGEX MATCH "[0-9]+$" number "${line}")
+    list(APPEND numbers "${number}")
+  endforeach()
+  list(JOIN numbers "." version)
+  set(${out} "${version}" PARENT_SCOPE)
+endfunction()
+
+edgewise_header_version(edgewise_flatbuffers_version
+  "${EDGEWISE_FLATBUFFERS_INCLUDE_DIR}/flatbuffers/base.h" FLATBUFFERS_VERSION)
+edgewise_header_version(edgewise_robin_map_version
+  "${NB_DIR}/ext/robin_map/include/tsl/robin_growth_policy.h" TSL_RH_VERSION)
+set(edgewise_parts
+  --part "flatbuffers=${edgewise_flatbuffers_version}" --part "nanobind=${nanobind_VERSION}"
+  --part "robin-map=${edgewise_robin_map_version}")
+foreach(part IN LISTS EDGEWISE_XNNPACK_PARTS)
+  list(APPEND edgewise_parts --part "${part}")
+endforeach()
+if(EDGEWISE_GLIBC)
+  list(APPEND edgewise_parts --part "libstdc++=${CMAKE_CXX_COMPILER_VERSION}")
+endif()
+set(edgewise_sbom "${PROJECT_BINARY_DIR}/edgewise.cdx.json")
+execute_process(
+  COMMAND "${Python_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tools/make_sbom.py" --out "${edgewise_sbom}"
+          ${edgewise_parts}
+  RESULT_VARIABLE edgewise_sbom_result ERROR_VARIABLE edgewise_sbom_error)
+if(NOT edgewise_sbom_result EQUAL 0)
+  message(FATAL_ERROR "[edgewise] the list of parts could not be made:\n${edgewise_sbom_error}")
+endif()
+install(FILES "${edgewise_sbom}" DESTINATION "${SKBUILD_METADATA_DIR}/sboms" COMPONENT python)

@@ -1,0 +1,60 @@
+// A Graph, ready to run: fused kernels and steps of XNNPACK, one after the other.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backends/xnnpack/executor/fusion.h"
+#include "backends/xnnpack/executor/step.h"
+#include "backends/xnnpack/executor/value_memory.h"
+#include "backends/xnnpack/program_state.h"
+
+namespace edgewise::xnnpack {
+
+// All of it is used under the program state's mutex.
+class Executor {
+ public:
+  // `graph` and `state` must outlive it. `graph` must have passed all checks, and `shapes` be
+  // what infer_shapes made. `kernels`: of fused kernels; null: none.
+  // `named_data`: what packed constants are released from, if given. `is_profiled`: for
+  // run_profiled().
+  static Result<std::unique_ptr<Executor>> make(const Graph& graph,
+                                                const std::vector<Shape>& shapes,
+                                                const FloatKernels* kernels, ProgramState& state,
+                                                const NamedData* named_data = nullptr,
+                                                bool is_profiled = false);
+
+  // Whether reshape() can go to `shapes`. If not, make a new one.
+  bool can_take(const std::vector<Shape>& shapes) const;
+  Status reshape(const std::vector<Shape>& shapes);
+  // Addresses of the graph's inputs and outputs, by value; others are not looked at.
+  Status set_pointers(std::span<void* const> addresses);
+  Status run();
+  Status run_profiled(RunProfile& profile);
+
+ private:
+  struct Alias {
+    uint32_t value;  // lies where `of` does
+    uint32_t of;
+  };
+
+  Executor(const Graph& graph, ProgramState& state) : graph_(graph), state_(state) {}
+  void find_lifetimes();
+  Status set_all_pointers();
+  Status follow_memory();
+
+  const Graph& graph_;
+  ProgramState& state_;
+  std::vector<std::unique_ptr<Step>> steps_;
+  std::vector<Alias> aliases_;     // in the graph's order
+  std::vector<Lifetime> between_;  // values that pass from step to step
+  size_t between_bytes_ = 0;
+  size_t scratch_bytes_ = 0;
+  std::vector<void*> addresses_;       // by value
+  const std::byte* memory_ = nullptr;  // that the steps' pointers are for
+  ProfileParts profile_parts_;         // of all steps; null: not profiled
+  std::vector<size_t> first_parts_;    // of each step
+};
+
+}  // namespace edgewise::xnnpack

@@ -1,0 +1,87 @@
+// The arithmetic of fused kernels in fp32, once for each vector unit.
+//
+// Matrices are row-major with strides in floats. The right factor of a GEMM comes in panels
+// of `columns` columns: row p of a panel lies at panel + p * panel_stride.
+#pragma once
+
+#include <cstddef>
+
+namespace edgewise::xnnpack {
+
+// Output tiles of 2x2 from input tiles of 4x4: F(2x2, 3x3).
+inline constexpr size_t kTileOut = 2;
+inline constexpr size_t kTileIn = 4;
+inline constexpr size_t kTilePositions = kTileIn * kTileIn;
+
+struct GemmTile {
+  size_t rows = 0;  // at most FloatKernels::rows
+  size_t depth = 0;
+  const float* a = nullptr;
+  size_t a_stride = 0;
+  const float* panel = nullptr;
+  size_t panel_stride = 0;
+  size_t columns = 0;  // of the panel: whole vectors are computed and written
+  float* c = nullptr;
+  size_t c_stride = 0;
+  // Memory to prefetch, for the tile after this one: `ahead_step` bytes more in each step.
+  const char* ahead = nullptr;
+  size_t ahead_step = 0;
+};
+
+// What is done to a result before it is stored: + bias + residual, then the clamp.
+struct Finish {
+  const float* bias = nullptr;      // of the panel's columns; never null
+  const float* residual = nullptr;  // null: none
+  size_t residual_stride = 0;
+  float min = 0;
+  float max = 0;
+};
+
+// Some outputs of a row of a depthwise convolution, for a panel of channels.
+struct DepthwiseRow {
+  static constexpr size_t kMostSide = 5;
+  size_t side = 0;                    // of the window: 3 or 5
+  const float* rows[kMostSide] = {};  // what the first output's taps read
+  size_t pixel_stride = 0;            // floats between neighbouring pixels of the input
+  size_t step = 0;                    // from one output's taps to the next one's
+  const float* weights = nullptr;     // of each tap, then the bias: FloatKernels::columns each
+  size_t columns = 0;                 // of the panel: whole vectors are computed and written
+  size_t count = 0;
+  float* out = nullptr;
+  size_t out_stride = 0;
+  float min = 0;
+  float max = 0;
+  bool swishes = false;  // hardswish, after the clamp
+};
+
+struct FloatKernels {
+  const char* name;
+  size_t rows;
+  size_t columns;
+  size_t lanes;  // of a vector
+  // `finish`: null for the bare matrix product.
+  void (*multiply)(const GemmTile& tile, const Finish* finish);
+  // `pixels`: of the tile, each `channels` floats. Position i goes to out + i * out_stride.
+  void (*transform_input)(const float* const* pixels, size_t channels, float* out,
+                          size_t out_stride);
+  // The inverse; pixels beyond the image are null, and so is `residual`, or it has as many.
+  void (*transform_output)(const float* in, size_t in_stride, size_t channels, const float* bias,
+                           const float* const* residual, float min, float max,
+                           float* const* pixels);
+  void (*depthwise)(const DepthwiseRow& row);
+  // In place; `count` is a multiple of `lanes`.
+  void (*hardswish)(float* x, size_t count);
+  // Row by row x = exp(scale * (x - max of the row)); `sums` gets the rows' sums.
+  void (*exponentials)(float* x, size_t stride, size_t rows, size_t columns, float scale,
+                       float* sums);
+  // to[i][j] = from[j][i] for i < columns, j < rows.
+  void (*transpose)(const float* from, size_t from_stride, size_t rows, size_t columns, float* to,
+                    size_t to_stride);
+};
+
+// For this CPU; null if XNNPACK's own kernels are better on it.
+const FloatKernels* float_kernels();
+// All that this CPU can run: for tests.
+const FloatKernels* const* all_float_kernels(size_t* count);
+
+}  // namespace edgewise::xnnpack

@@ -1,0 +1,164 @@
+#include "backends/xnnpack/executor/fused_attention.h"
+
+#include <algorithm>
+
+#include "backends/xnnpack/executor/panels.h"
+#include "backends/xnnpack/executor/parallel.h"
+
+namespace edgewise::xnnpack {
+namespace {
+
+// Multiplications of an attention that is faster here than in XNNPACK.
+constexpr size_t kLeastWork = size_t{1} << 22;
+
+Heads heads_of(const HeadsValue& value, const std::vector<Shape>& shapes) {
+  const Shape& shape = shapes[value.value];
+  const auto stride = [&](size_t axis) { return shape.elements() / shape.leading(axis + 1); };
+  return {.batch = shape[value.batch_axis],
+          .heads = shape[value.head_axis],
+          .tokens = shape[value.token_axis],
+          .depth = shape[3],
+          .batch_stride = stride(value.batch_axis),
+          .head_stride = stride(value.head_axis),
+          .token_stride = stride(value.token_axis)};
+}
+
+// Batch matrix products may broadcast a factor; this kernel does not.
+bool is_plain(const std::vector<Shape>& shapes, const AttentionNodes& nodes) {
+  const Heads queries = heads_of(nodes.queries, shapes);
+  const Heads keys = heads_of(nodes.keys, shapes);
+  const Heads values = heads_of(nodes.values, shapes);
+  return keys.batch == queries.batch && values.batch == queries.batch &&
+         keys.heads == queries.heads && values.heads == queries.heads;
+}
+
+}  // namespace
+
+bool suits_attention(const std::vector<Shape>& shapes, const AttentionNodes& nodes,
+                     const FloatKernels& kernels) {
+  if (!is_plain(shapes, nodes)) return false;
+  const Heads queries = heads_of(nodes.queries, shapes);
+  const Heads keys = heads_of(nodes.keys, shapes);
+  const Heads values = heads_of(nodes.values, shapes);
+  const size_t work =
+      queries.batch * queries.heads * queries.tokens * keys.tokens * (queries.depth + values.depth);
+  // Whole panels of values are read.
+  return work >= kLeastWork && queries.tokens >= kernels.rows &&
+         values.depth % kernels.columns == 0;
+}
+
+bool FusedAttention::can_take(const std::vector<Shape>& shapes) const {
+  return is_plain(shapes, nodes_);
+}
+
+Result<std::unique_ptr<Step>> FusedAttention::make(const AttentionNodes& nodes,
+                                                   const FloatKernels& kernels,
+                                                   ProgramState& state) {
+  std::unique_ptr<FusedAttention> step(new FusedAttention(nodes, kernels, state));
+  return std::unique_ptr<Step>(std::move(step));
+}
+
+Status FusedAttention::reshape(const std::vector<Shape>& shapes) {
+  query_ = heads_of(nodes_.queries, shapes);
+  key_ = heads_of(nodes_.keys, shapes);
+  value_ = heads_of(nodes_.values, shapes);
+  result_ = heads_of(nodes_.output, shapes);
+  return {};
+}
+
+// Keys of one head, transposed; scores of a block of queries, and what it results in.
+size_t FusedAttention::floats_per_thread() const {
+  return padded_columns(kernels_, key_.tokens) * (query_.depth + kernels_.rows) +
+         kernels_.rows * value_.depth;
+}
+
+size_t FusedAttention::scratch_bytes() const {
+  return threads_of(threads_) * floats_per_thread() * sizeof(float);
+}
+
+Status FusedAttention::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
+  queries_ = static_cast<const float*>(addresses[nodes_.queries.value]);
+  keys_ = static_cast<const float*>(addresses[nodes_.keys.value]);
+  values_ = static_cast<const float*>(addresses[nodes_.values.value]);
+  output_ = static_cast<float*>(addresses[nodes_.output.value]);
+  scratch_ = reinterpret_cast<float*>(scratch);
+  return {};
+}
+
+// `keys`: depth x tokens, with padded rows; `values`: the head's part of the first token.
+void FusedAttention::run_rows(const float* queries, size_t rows, const float* keys,
+                              const float* values, float* scores, float* output) const {
+  const size_t width = padded_columns(kernels_, key_.tokens);
+  for (size_t first = 0; first < width; first += kernels_.columns) {
+    kernels_.multiply({.rows = rows,
+                       .depth = query_.depth,
+                       .a = queries,
+                       .a_stride = query_.token_stride,
+                       .panel = keys + first,
+                       .panel_stride = width,
+                       .columns = std::min(kernels_.columns, key_.tokens - first),
+                       .c = scores + first,
+                       .c_stride = width},
+                      nullptr);
+  }
+  constexpr size_t kMostRows = 16;
+  float sums[kMostRows];
+  kernels_.exponentials(scores, width, rows, key_.tokens, 1, sums);
+  float* mixed = scores + kernels_.rows * width;
+  for (size_t first = 0; first < value_.depth; first += kernels_.columns) {
+    kernels_.multiply({.rows = rows,
+                       .depth = key_.tokens,
+                       .a = scores,
+                       .a_stride = width,
+                       .panel = values + first,
+                       .panel_stride = value_.token_stride,
+                       .columns = kernels_.columns,
+                       .c = mixed + first,
+                       .c_stride = value_.depth},
+                      nullptr);
+  }
+  for (size_t i = 0; i < rows; ++i) {
+    const float scale = 1 / sums[i];
+    const float* from = mixed + i * value_.depth;
+    float* to = output + i * result_.token_stride;
+    for (size_t k = 0; k < value_.depth; ++k) to[k] = from[k] * scale;
+  }
+}
+
+void FusedAttention::run_head(size_t item, size_t head, size_t from, size_t to,
+                              float* scratch) const {
+  const size_t width = padded_columns(kernels_, key_.tokens);
+  float* keys = scratch;
+  float* scores = scratch + query_.depth * width;
+  kernels_.transpose(keys_ + key_.at(item, head, 0), key_.token_stride, key_.tokens, query_.depth,
+                     keys, width);
+  for (size_t i = 0; i < query_.depth; ++i) {
+    std::fill(keys + i * width + key_.tokens, keys + (i + 1) * width, 0.0f);
+  }
+  const size_t blocks = divide_up(to - from, kernels_.rows);
+  for (size_t block = 0; block < blocks; ++block) {
+    const size_t row = from + part_start(to - from, blocks, block);
+    const size_t end = from + part_start(to - from, blocks, block + 1);
+    run_rows(queries_ + query_.at(item, head, row), end - row, keys,
+             values_ + value_.at(item, head, 0), scores, output_ + result_.at(item, head, row));
+  }
+}
+
+Status FusedAttention::run() {
+  const size_t heads = query_.batch * query_.heads;
+  const size_t threads = threads_of(threads_);
+  // Parts of heads if there are few; each transposes the keys again.
+  const size_t parts = heads % threads == 0 ? 1
+                                            : std::min(divide_up(query_.tokens, kernels_.rows),
+                                                       divide_up(4 * threads, heads));
+  parallel_for(threads_, heads * parts, [&](size_t index, size_t thread) {
+    const size_t head = index / parts;
+    run_head(head / query_.heads, head % query_.heads,
+             part_start(query_.tokens, parts, index % parts),
+             part_start(query_.tokens, parts, index % parts + 1),
+             scratch_ + thread * floats_per_thread());
+  });
+  return {};
+}
+
+}  // namespace edgewise::xnnpack

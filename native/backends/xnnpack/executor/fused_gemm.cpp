@@ -1,0 +1,60 @@
+#include "backends/xnnpack/executor/fused_gemm.h"
+
+#include "backends/xnnpack/executor/panels.h"
+
+namespace edgewise::xnnpack {
+namespace {
+
+// Least multiplications, and least rows, of a GEMM that is faster here than in XNNPACK.
+constexpr size_t kLeastWork = size_t{1} << 25;
+constexpr size_t kLeastRows = 16;
+// Below, storing the results takes more time than is gained, unless a residual comes along.
+constexpr size_t kLeastDepth = 128;
+
+}  // namespace
+
+bool suits_gemm(const Graph& graph, const std::vector<Shape>& shapes, const LinearNodes& nodes,
+                const FloatKernels& kernels) {
+  if (!is_gemm(graph.nodes[nodes.nodes[0]])) return false;
+  const size_t depth = shapes[nodes.input].last();
+  const size_t columns = shapes[nodes.output].last();
+  const size_t rows = shapes[nodes.input].elements() / depth;
+  // Kernels for narrower vectors are no better than XNNPACK's, nor is one that computes many
+  // columns which are not there.
+  return kernels.rows > 8 && rows >= kLeastRows && rows * depth * columns >= kLeastWork &&
+         (depth >= kLeastDepth || nodes.residual != kNone) &&
+         padded_columns(kernels, columns) * 8 <= columns * 9;
+}
+
+Result<std::unique_ptr<Step>> FusedGemm::make(const Graph& graph, const LinearNodes& nodes,
+                                              const FloatKernels& kernels, ProgramState& state) {
+  std::unique_ptr<FusedGemm> step(new FusedGemm(nodes, kernels, state));
+  auto gemm = PackedGemm::make(graph, nodes, kernels, state);
+  if (!gemm.ok()) return gemm.status();
+  step->gemm_ = std::move(*gemm);
+  return std::unique_ptr<Step>(std::move(step));
+}
+
+Status FusedGemm::reshape(const std::vector<Shape>& shapes) {
+  rows_ = shapes[nodes_.input].elements() / gemm_.depth();
+  return {};
+}
+
+Status FusedGemm::set_pointers(std::span<void* const> addresses, std::byte* /*scratch*/) {
+  input_ = static_cast<const float*>(addresses[nodes_.input]);
+  output_ = static_cast<float*>(addresses[nodes_.output]);
+  if (nodes_.residual != kNone) residual_ = static_cast<const float*>(addresses[nodes_.residual]);
+  return {};
+}
+
+Status FusedGemm::run() {
+  gemm_.run_all(threads_, {.rows = rows_,
+                           .in = input_,
+                           .in_stride = gemm_.depth(),
+                           .out = output_,
+                           .out_stride = gemm_.columns(),
+                           .residual = residual_});
+  return {};
+}
+
+}  // namespace edgewise::xnnpack

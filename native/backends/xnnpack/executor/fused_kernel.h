@@ -1,0 +1,46 @@
+// A fused kernel: a step that computes several nodes at once, faster than XNNPACK one by one. What
+// all of them have.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/xnnpack/executor/float_kernels.h"
+#include "backends/xnnpack/executor/step.h"
+#include "backends/xnnpack/program_state.h"
+
+namespace edgewise::xnnpack {
+
+class FusedKernel : public Step {
+ public:
+  const std::vector<uint32_t>& reads() const final { return reads_; }
+  const std::vector<uint32_t>& writes() const final { return writes_; }
+  std::vector<ProfilePart> parts() const final {
+    return {{.name = std::string("edgewise ") + name_ + " " + kernels_.name,
+             .nodes = {},
+             .counters = {}}};
+  }
+
+ protected:
+  // `reads`: values, or kNone. `kernels` and `state` must outlive it.
+  FusedKernel(const char* name, const FloatKernels& kernels, ProgramState& state,
+              std::vector<uint32_t> reads, uint32_t written)
+      : kernels_(kernels),
+        threads_(state.threadpool()),
+        name_(name),
+        reads_(std::move(reads)),
+        writes_{written} {
+    std::erase(reads_, kNone);
+  }
+
+  const FloatKernels& kernels_;
+  const pthreadpool_t threads_;
+
+ private:
+  const char* name_;
+  std::vector<uint32_t> reads_;
+  std::vector<uint32_t> writes_;
+};
+
+}  // namespace edgewise::xnnpack

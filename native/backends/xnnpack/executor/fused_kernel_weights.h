@@ -1,0 +1,30 @@
+// Weights in the form that a fused kernel reads, packed when it is made.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "backends/xnnpack/constant_data.h"
+#include "backends/xnnpack/program_state.h"
+
+namespace edgewise::xnnpack {
+
+class FusedKernelWeights {
+ public:
+  // `filter` and `bias` (kNone: zeros) are constants of `graph` in fp32, or become that. `pack`
+  // writes `count` floats from their data; bias may be null. Packed weights are shared by the
+  // delegates of a program if both constants are named data and `form`, which says all else that
+  // the result depends on, is the same.
+  using Pack = std::function<void(const float* filter, const float* bias, float* packed)>;
+  static Result<FusedKernelWeights> make(const Graph& graph, uint32_t filter, uint32_t bias,
+                                         size_t count, const std::string& form, ProgramState& state,
+                                         const Pack& pack);
+
+  const float* data() const { return data_; }
+
+ private:
+  const float* data_ = nullptr;
+  PackedWeights::Buffer own_;
+};
+
+}  // namespace edgewise::xnnpack

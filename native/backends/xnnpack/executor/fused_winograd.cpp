@@ -1,0 +1,241 @@
+#include "backends/xnnpack/executor/fused_winograd.h"
+
+#include <algorithm>
+
+#include "backends/xnnpack/executor/panels.h"
+#include "backends/xnnpack/executor/parallel.h"
+
+namespace edgewise::xnnpack {
+namespace {
+
+constexpr size_t kTaps = 3;
+// Of a convolution that is worth it; of work, multiplications without the transforms. Below, it is
+// up to twice as slow as XNNPACK (one tile), or hardly faster.
+constexpr size_t kLeastChannels = 32;
+constexpr size_t kLeastTiles = 4;
+constexpr size_t kLeastWork = size_t{1} << 22;
+// What a block's transformed input and products may take of a core's cache.
+constexpr size_t kBlockBytes = 832 * 1024;
+// Positions begin in different sets of the cache.
+constexpr size_t kSkew = 16;
+
+size_t filter_size(const Window& window) {
+  return kTaps * kTaps * size_t{window.group_inputs} * window.group_outputs;
+}
+
+size_t packed_floats(const FloatKernels& kernels, size_t in_channels, size_t out_channels) {
+  return kTilePositions * in_channels * padded_columns(kernels, out_channels);
+}
+
+// Rows of G: weights become G g G^T.
+constexpr double kTransform[kTileIn][kTaps] = {
+    {1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
+
+// `filter`: out_channels x 3 x 3 x in_channels. `matrix` gets in_channels x out_channels of one
+// position.
+void transform_weights(const float* filter, size_t in_channels, size_t out_channels,
+                       size_t position, float* matrix) {
+  const double* vertical = kTransform[position / kTileIn];
+  const double* horizontal = kTransform[position % kTileIn];
+  for (size_t out = 0; out < out_channels; ++out) {
+    for (size_t in = 0; in < in_channels; ++in) {
+      const float* taps = filter + out * kTaps * kTaps * in_channels + in;
+      double sum = 0;
+      for (size_t i = 0; i < kTaps; ++i) {
+        for (size_t j = 0; j < kTaps; ++j) {
+          sum += vertical[i] * horizontal[j] *
+                 static_cast<double>(taps[(i * kTaps + j) * in_channels]);
+        }
+      }
+      matrix[out * in_channels + in] = static_cast<float>(sum);
+    }
+  }
+}
+
+}  // namespace
+
+bool suits_winograd(const Graph& graph, const std::vector<Shape>& shapes,
+                    const LinearNodes& nodes) {
+  const GraphNode& node = graph.nodes[nodes.nodes[0]];
+  const Window& w = node.window;
+  const bool can = node.kind == NodeKind::kConv2d && node.flags == 0 && w.groups == 1 &&
+                   w.kernel[0] == kTaps && w.kernel[1] == kTaps && w.stride[0] == 1 &&
+                   w.stride[1] == 1 && w.dilation[0] == 1 && w.dilation[1] == 1;
+  if (!can) return false;
+  const Shape& out = shapes[nodes.output];
+  const size_t pixels = out[0] * out[1] * out[2];
+  const size_t tiles = out[0] * divide_up(out[1], kTileOut) * divide_up(out[2], kTileOut);
+  return w.group_inputs >= kLeastChannels && w.group_outputs >= kLeastChannels &&
+         tiles >= kLeastTiles && pixels * filter_size(w) >= kLeastWork;
+}
+
+Result<std::unique_ptr<Step>> FusedWinograd::make(const Graph& graph, const LinearNodes& nodes,
+                                                  const FloatKernels& kernels,
+                                                  ProgramState& state) {
+  std::unique_ptr<FusedWinograd> step(new FusedWinograd(nodes, kernels, state));
+  const Window& window = graph.nodes[nodes.nodes[0]].window;
+  const size_t in_channels = window.group_inputs;
+  const size_t out_channels = window.group_outputs;
+  step->in_channels_ = in_channels;
+  step->out_channels_ = out_channels;
+  step->pad_top_ = window.pad_top;
+  step->pad_left_ = window.pad_left;
+  const size_t packed_size = packed_floats(kernels, in_channels, out_channels);
+  const size_t position_size = packed_size / kTilePositions;
+  const std::string form = std::string("winograd ") + kernels.name + " " +
+                           std::to_string(in_channels) + " " + std::to_string(out_channels);
+  auto weights = FusedKernelWeights::make(
+      graph, nodes.filter, nodes.bias, packed_size + in_channels + out_channels, form, state,
+      [&](const float* filter, const float* bias, float* packed) {
+        parallel_for(state.threadpool(), kTilePositions, [&](size_t i, size_t) {
+          std::vector<float> matrix(in_channels * out_channels);
+          transform_weights(filter, in_channels, out_channels, i, matrix.data());
+          pack_panels(kernels, matrix.data(), in_channels, out_channels, 1, in_channels,
+                      packed + i * position_size, nullptr);
+        });
+        float* end = packed + packed_size;
+        std::fill_n(end, in_channels + out_channels, 0.0f);
+        if (bias != nullptr) std::copy_n(bias, out_channels, end + in_channels);
+      });
+  if (!weights.ok()) return weights.status();
+  step->weights_ = std::move(*weights);
+  return std::unique_ptr<Step>(std::move(step));
+}
+
+size_t FusedWinograd::input_stride() const {
+  return divide_up(tiles_, blocks_) * in_channels_ + kSkew;
+}
+
+size_t FusedWinograd::output_stride() const {
+  return divide_up(tiles_, blocks_) * padded_columns(kernels_, out_channels_) + kSkew;
+}
+
+Status FusedWinograd::reshape(const std::vector<Shape>& shapes) {
+  const Shape& in = shapes[nodes_.input];
+  const Shape& out = shapes[nodes_.output];
+  in_height_ = in[1];
+  in_width_ = in[2];
+  out_height_ = out[1];
+  out_width_ = out[2];
+  tile_rows_ = divide_up(out_height_, kTileOut);
+  tile_columns_ = divide_up(out_width_, kTileOut);
+  tiles_ = in[0] * tile_rows_ * tile_columns_;
+  const size_t tile_bytes =
+      kTilePositions * (in_channels_ + padded_columns(kernels_, out_channels_)) * sizeof(float);
+  const size_t most = std::max(kBlockBytes / tile_bytes, kernels_.rows);
+  const size_t threads = threads_of(threads_);
+  blocks_ = std::min(tiles_, divide_up(divide_up(tiles_, most), threads) * threads);
+  column_parts_ = 1;
+  // If there are few tiles, reading the weights is what takes time: each thread reads a part.
+  if (tiles_ <= 2 * kernels_.rows) {
+    blocks_ = 1;
+    column_parts_ = std::min(threads, divide_up(out_channels_, kernels_.columns));
+  }
+  return {};
+}
+
+size_t FusedWinograd::scratch_bytes() const {
+  return threads_of(threads_) * kTilePositions * (input_stride() + output_stride()) * sizeof(float);
+}
+
+Status FusedWinograd::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
+  input_ = static_cast<const float*>(addresses[nodes_.input]);
+  output_ = static_cast<float*>(addresses[nodes_.output]);
+  if (nodes_.residual != kNone) residual_ = static_cast<const float*>(addresses[nodes_.residual]);
+  scratch_ = reinterpret_cast<float*>(scratch);
+  return {};
+}
+
+void FusedWinograd::transform_tile(size_t tile, float* out) const {
+  const float* zeros = weights_.data() + packed_floats(kernels_, in_channels_, out_channels_);
+  const size_t per_image = tile_rows_ * tile_columns_;
+  const float* image = input_ + tile / per_image * in_height_ * in_width_ * in_channels_;
+  const size_t row = tile % per_image / tile_columns_ * kTileOut;
+  const size_t column = tile % tile_columns_ * kTileOut;
+  const float* pixels[kTilePositions];
+  for (size_t i = 0; i < kTileIn; ++i) {
+    // Positions before the image wrap around to beyond it.
+    const size_t y = row + i - pad_top_;
+    for (size_t j = 0; j < kTileIn; ++j) {
+      const size_t x = column + j - pad_left_;
+      pixels[i * kTileIn + j] =
+          y < in_height_ && x < in_width_ ? image + (y * in_width_ + x) * in_channels_ : zeros;
+    }
+  }
+  kernels_.transform_input(pixels, in_channels_, out, input_stride());
+}
+
+void FusedWinograd::multiply(size_t tiles, size_t from, size_t to, const float* in,
+                             float* out) const {
+  const size_t padded = padded_columns(kernels_, out_channels_);
+  const size_t rows = divide_up(tiles, kernels_.rows);
+  const size_t panel_bytes = in_channels_ * kernels_.columns * sizeof(float);
+  const size_t ahead_step = panel_bytes / (rows * in_channels_);
+  for (size_t position = 0; position < kTilePositions; ++position) {
+    for (size_t first = from; first < to; first += kernels_.columns) {
+      const float* panel = weights_.data() + (position * padded + first) * in_channels_;
+      for (size_t block = 0; block < rows; ++block) {
+        const size_t row = part_start(tiles, rows, block);
+        kernels_.multiply({.rows = part_start(tiles, rows, block + 1) - row,
+                           .depth = in_channels_,
+                           .a = in + position * input_stride() + row * in_channels_,
+                           .a_stride = in_channels_,
+                           .panel = panel,
+                           .panel_stride = kernels_.columns,
+                           .columns = std::min(kernels_.columns, out_channels_ - first),
+                           .c = out + position * output_stride() + row * padded + first,
+                           .c_stride = padded,
+                           .ahead = reinterpret_cast<const char*>(panel) + panel_bytes +
+                                    ahead_step * in_channels_ * block,
+                           .ahead_step = ahead_step},
+                          nullptr);
+      }
+    }
+  }
+}
+
+void FusedWinograd::finish_tile(size_t tile, size_t from, size_t to, const float* in) const {
+  const float* bias =
+      weights_.data() + packed_floats(kernels_, in_channels_, out_channels_) + in_channels_;
+  const size_t per_image = tile_rows_ * tile_columns_;
+  const size_t image = tile / per_image * out_height_;
+  const size_t row = tile % per_image / tile_columns_ * kTileOut;
+  const size_t column = tile % tile_columns_ * kTileOut;
+  float* pixels[kTileOut * kTileOut];
+  const float* residual[kTileOut * kTileOut];
+  for (size_t i = 0; i < kTileOut; ++i) {
+    for (size_t j = 0; j < kTileOut; ++j) {
+      const bool is_inside = row + i < out_height_ && column + j < out_width_;
+      const size_t at = ((image + row + i) * out_width_ + column + j) * out_channels_ + from;
+      pixels[i * kTileOut + j] = is_inside ? output_ + at : nullptr;
+      residual[i * kTileOut + j] = is_inside && residual_ != nullptr ? residual_ + at : nullptr;
+    }
+  }
+  kernels_.transform_output(in + from, output_stride(), std::min(to, out_channels_) - from,
+                            bias + from, residual_ == nullptr ? nullptr : residual, nodes_.min,
+                            nodes_.max, pixels);
+}
+
+void FusedWinograd::run_block(size_t block, size_t part, float* scratch) const {
+  const size_t first = part_start(tiles_, blocks_, block);
+  const size_t count = part_start(tiles_, blocks_, block + 1) - first;
+  float* in = scratch;
+  float* out = scratch + kTilePositions * input_stride();
+  for (size_t i = 0; i < count; ++i) transform_tile(first + i, in + i * in_channels_);
+  const size_t padded = padded_columns(kernels_, out_channels_);
+  const size_t panels = padded / kernels_.columns;
+  const size_t from = part_start(panels, column_parts_, part) * kernels_.columns;
+  const size_t to = part_start(panels, column_parts_, part + 1) * kernels_.columns;
+  multiply(count, from, to, in, out);
+  for (size_t i = 0; i < count; ++i) finish_tile(first + i, from, to, out + i * padded);
+}
+
+Status FusedWinograd::run() {
+  const size_t per_thread = kTilePositions * (input_stride() + output_stride());
+  parallel_for(threads_, blocks_ * column_parts_, [&](size_t item, size_t thread) {
+    run_block(item / column_parts_, item % column_parts_, scratch_ + thread * per_thread);
+  });
+  return {};
+}
+
+}  // namespace edgewise::xnnpack

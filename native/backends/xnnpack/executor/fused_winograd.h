@@ -1,0 +1,63 @@
+// 3x3 convolutions of stride 1 by Winograd's F(2x2, 3x3): 16 products for 4 pixels instead of 36.
+//
+// Tiles of the image are transformed, multiplied by transformed weights at each of the 16
+// positions, and transformed back. That is done for some tiles at a time, so that what lies
+// between stays in a core's cache.
+#pragma once
+
+#include <memory>
+
+#include "backends/xnnpack/executor/float_kernels.h"
+#include "backends/xnnpack/executor/fused_kernel.h"
+#include "backends/xnnpack/executor/fused_kernel_weights.h"
+#include "backends/xnnpack/executor/linear_nodes.h"
+
+namespace edgewise::xnnpack {
+
+// Whether such a kernel can run `nodes`, and is faster than XNNPACK.
+bool suits_winograd(const Graph& graph, const std::vector<Shape>& shapes, const LinearNodes& nodes);
+
+class FusedWinograd final : public FusedKernel {
+ public:
+  // `nodes` must suit it, or at least be nodes that it can run. `state` must outlive it.
+  static Result<std::unique_ptr<Step>> make(const Graph& graph, const LinearNodes& nodes,
+                                            const FloatKernels& kernels, ProgramState& state);
+
+  Status reshape(const std::vector<Shape>& shapes) override;
+  size_t scratch_bytes() const override;
+  Status set_pointers(std::span<void* const> addresses, std::byte* scratch) override;
+  Status run() override;
+
+ private:
+  FusedWinograd(const LinearNodes& nodes, const FloatKernels& kernels, ProgramState& state)
+      : FusedKernel("Convolution Winograd F(2x2, 3x3)", kernels, state,
+                    {nodes.input, nodes.residual}, nodes.output),
+        nodes_(nodes) {}
+  // One of blocks_ of tiles, one of column_parts_ of the output channels.
+  void run_block(size_t block, size_t part, float* scratch) const;
+  void transform_tile(size_t tile, float* out) const;
+  // Both for the output channels [from, to).
+  void multiply(size_t tiles, size_t from, size_t to, const float* in, float* out) const;
+  void finish_tile(size_t tile, size_t from, size_t to, const float* in) const;
+  // Floats between the positions of a block's transformed input and of its products.
+  size_t input_stride() const;
+  size_t output_stride() const;
+
+  const LinearNodes nodes_;
+  FusedKernelWeights weights_;  // panels of each position; zeros for padding; the bias
+  size_t in_channels_ = 0;
+  size_t out_channels_ = 0;
+  size_t pad_top_ = 0, pad_left_ = 0;
+  size_t in_height_ = 0, in_width_ = 0;
+  size_t out_height_ = 0, out_width_ = 0;
+  size_t tile_rows_ = 0, tile_columns_ = 0;  // of an image
+  size_t tiles_ = 0;                         // of the batch
+  size_t blocks_ = 1;
+  size_t column_parts_ = 1;
+  const float* input_ = nullptr;
+  const float* residual_ = nullptr;
+  float* output_ = nullptr;
+  float* scratch_ = nullptr;
+};
+
+}  // namespace edgewise::xnnpack

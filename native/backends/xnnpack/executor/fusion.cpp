@@ -1,0 +1,66 @@
+#include "backends/xnnpack/executor/fusion.h"
+
+#include "backends/xnnpack/executor/elementwise_fusion.h"
+#include "backends/xnnpack/executor/fused_attention.h"
+#include "backends/xnnpack/executor/fused_depthwise.h"
+#include "backends/xnnpack/executor/fused_gemm.h"
+#include "backends/xnnpack/executor/fused_winograd.h"
+
+namespace edgewise::xnnpack {
+
+std::vector<Fusion> choose_fusions(const Graph& graph, const std::vector<Shape>& shapes,
+                                   const FloatKernels* kernels, bool with_small) {
+  std::vector<Fusion> fusions;
+  if (kernels == nullptr) return fusions;
+  const Readers readers(graph);
+  std::vector<bool> is_taken(graph.nodes.size());
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const NodeKind kind = graph.nodes[i].kind;
+    if (kind == NodeKind::kSoftmax) {
+      const auto nodes = attention_nodes(graph, readers, i);
+      if (!nodes || !suits_attention(shapes, *nodes, *kernels)) continue;
+      for (size_t node : nodes->nodes) is_taken[node] = true;
+      fusions.push_back({nodes->nodes, [nodes = *nodes, kernels](ProgramState& state) {
+                           return FusedAttention::make(nodes, *kernels, state);
+                         }});
+      continue;
+    }
+    if (is_taken[i]) continue;
+    if (kind == NodeKind::kConv2d || kind == NodeKind::kDepthwiseConv2d) {
+      const auto found = depthwise_nodes(graph, shapes, readers, is_taken, i);
+      const auto nodes = found ? suited_depthwise(shapes, *found, *kernels) : found;
+      if (nodes) {
+        for (size_t node : nodes->nodes) is_taken[node] = true;
+        fusions.push_back({nodes->nodes, [&graph, nodes = *nodes, kernels](ProgramState& state) {
+                             return FusedDepthwise::make(graph, nodes, *kernels, state);
+                           }});
+        if (is_taken[i]) continue;
+      }
+    }
+    if (kind != NodeKind::kConv2d && kind != NodeKind::kFullyConnected) continue;
+    const auto nodes = linear_nodes(graph, shapes, readers, is_taken, i);
+    if (!nodes) continue;
+    Fusion fusion{.nodes = nodes->nodes, .make = {}};
+    if (suits_winograd(graph, shapes, *nodes)) {
+      fusion.make = [&graph, nodes = *nodes, kernels](ProgramState& state) {
+        return FusedWinograd::make(graph, nodes, *kernels, state);
+      };
+    } else if (suits_gemm(graph, shapes, *nodes, *kernels)) {
+      fusion.make = [&graph, nodes = *nodes, kernels](ProgramState& state) {
+        return FusedGemm::make(graph, nodes, *kernels, state);
+      };
+    } else {
+      continue;
+    }
+    for (size_t node : fusion.nodes) is_taken[node] = true;
+    fusions.push_back(std::move(fusion));
+  }
+  if (!with_small) return fusions;
+  for (std::vector<size_t>& group : elementwise_groups(graph, shapes, is_taken)) {
+    fusions.push_back(
+        {group, [&graph, group](ProgramState&) { return ElementwiseFusion::make(graph, group); }});
+  }
+  return fusions;
+}
+
+}  // namespace edgewise::xnnpack

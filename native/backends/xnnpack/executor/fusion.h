@@ -1,0 +1,24 @@
+// Which nodes of a graph are fused into a kernel, because that is faster than XNNPACK.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "backends/xnnpack/executor/float_kernels.h"
+#include "backends/xnnpack/executor/step.h"
+#include "backends/xnnpack/program_state.h"
+
+namespace edgewise::xnnpack {
+
+struct Fusion {
+  std::vector<size_t> nodes;  // ascending; the step runs when the last one would
+  std::function<Result<std::unique_ptr<Step>>(ProgramState&)> make;
+};
+
+// No node is in two of them. `graph` must outlive the fusions. `kernels`: null for none.
+// `with_small`: elementwise fusion, too, if is_small().
+std::vector<Fusion> choose_fusions(const Graph& graph, const std::vector<Shape>& shapes,
+                                   const FloatKernels* kernels, bool with_small = true);
+
+}  // namespace edgewise::xnnpack

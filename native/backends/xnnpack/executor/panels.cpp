@@ -1,0 +1,35 @@
+#include "backends/xnnpack/executor/panels.h"
+
+#include <algorithm>
+
+#include "backends/xnnpack/executor/parallel.h"
+
+namespace edgewise::xnnpack {
+
+size_t padded_columns(const FloatKernels& kernels, size_t columns) {
+  return divide_up(columns, kernels.columns) * kernels.columns;
+}
+
+void pack_panels(const FloatKernels& kernels, const float* from, size_t depth, size_t columns,
+                 size_t row_stride, size_t column_stride, float* packed, pthreadpool_t threads) {
+  parallel_for(threads, divide_up(columns, kernels.columns), [&](size_t panel, size_t) {
+    const size_t first = panel * kernels.columns;
+    const size_t count = std::min(kernels.columns, columns - first);
+    const float* source = from + first * column_stride;
+    float* to = packed + first * depth;
+    if (row_stride == 1) {
+      kernels.transpose(source, column_stride, count, depth, to, kernels.columns);
+    } else {
+      for (size_t p = 0; p < depth; ++p) {
+        const float* row = source + p * row_stride;
+        for (size_t j = 0; j < count; ++j) to[p * kernels.columns + j] = row[j * column_stride];
+      }
+    }
+    if (count == kernels.columns) return;
+    for (size_t p = 0; p < depth; ++p) {
+      std::fill(to + p * kernels.columns + count, to + (p + 1) * kernels.columns, 0.0f);
+    }
+  });
+}
+
+}  // namespace edgewise::xnnpack

@@ -1,0 +1,239 @@
+// Fused kernels against a convolution and a GEMM worked out in float64, with the vector kernels
+// of every vector unit that this CPU has.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "backends/xnnpack/executor/fused_gemm.h"
+#include "backends/xnnpack/executor/fused_winograd.h"
+#include "backends/xnnpack/executor/value_memory.h"
+#include "random_values.h"
+
+namespace edgewise::xnnpack {
+namespace {
+
+using Doubles = std::vector<double>;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+struct Case {
+  const char* name;
+  size_t batch, height, width, in_channels, out_channels;
+  uint32_t pad_top = 1, pad_left = 1, pad_bottom = 1, pad_right = 1;
+  bool has_bias = true;
+  bool has_residual = false;
+  float min = -kInfinity, max = kInfinity;
+  int threads = 1;
+};
+
+// A graph of one convolution: input, filter, bias, residual, output.
+struct Convolution {
+  Case test;
+  uint32_t kernel;
+  Floats input, filter, bias, residual;
+  Graph graph;
+  std::vector<Shape> shapes;
+  LinearNodes nodes;
+
+  Convolution(const Case& of, uint32_t kernel_size) : test(of), kernel(kernel_size) {
+    const size_t out_height = test.height + test.pad_top + test.pad_bottom + 1 - kernel;
+    const size_t out_width = test.width + test.pad_left + test.pad_right + 1 - kernel;
+    const size_t ins = test.in_channels, outs = test.out_channels;
+    shapes = {shape_of({test.batch, test.height, test.width, ins}),
+              shape_of({outs, kernel, kernel, ins}), shape_of({outs}),
+              shape_of({test.batch, out_height, out_width, outs}),
+              shape_of({test.batch, out_height, out_width, outs})};
+    input = random_floats(shapes[0].elements(), 1);
+    filter = random_floats(shapes[1].elements(), 2);
+    bias = random_floats(outs, 3);
+    residual = random_floats(shapes[3].elements(), 4);
+    for (const Shape& shape : shapes) {
+      GraphValue value;
+      value.type = DataType::kFp32;
+      value.shape = shape;
+      graph.values.push_back(value);
+    }
+    graph.values[1].data.bytes = std::as_bytes(std::span(filter));
+    graph.values[2].data.bytes = std::as_bytes(std::span(bias));
+    GraphNode node;
+    node.kind = NodeKind::kConv2d;
+    node.window = {.pad_top = test.pad_top,
+                   .pad_right = test.pad_right,
+                   .pad_bottom = test.pad_bottom,
+                   .pad_left = test.pad_left,
+                   .kernel = {kernel, kernel},
+                   .group_inputs = static_cast<uint32_t>(ins),
+                   .group_outputs = static_cast<uint32_t>(outs)};
+    graph.nodes.push_back(node);
+    nodes = {.nodes = {0},
+             .input = 0,
+             .filter = 1,
+             .bias = test.has_bias ? 2 : kNone,
+             .residual = test.has_residual ? 3 : kNone,
+             .output = 4,
+             .min = test.min,
+             .max = test.max};
+  }
+
+  // `scale` gets the largest sum of the absolute products of one output.
+  Doubles expected(double* scale) const {
+    const Shape& out = shapes[4];
+    Doubles result(out.elements());
+    *scale = 0;
+    for (size_t i = 0; i < result.size(); ++i) {
+      const size_t channel = i % out[3], x = i / out[3] % out[2], y = i / out[3] / out[2] % out[1];
+      const size_t image = i / out[3] / out[2] / out[1];
+      double sum = test.has_bias ? bias[channel] : 0, size = 0;
+      for (size_t tap = 0; tap < kernel * kernel; ++tap) {
+        const size_t from_y = y + tap / kernel - test.pad_top;
+        const size_t from_x = x + tap % kernel - test.pad_left;
+        if (from_y >= test.height || from_x >= test.width) continue;
+        const size_t pixel = (image * test.height + from_y) * test.width + from_x;
+        for (size_t k = 0; k < test.in_channels; ++k) {
+          const double product =
+              double{input[pixel * test.in_channels + k]} *
+              double{filter[(channel * kernel * kernel + tap) * test.in_channels + k]};
+          sum += product;
+          size += std::abs(product);
+        }
+      }
+      if (test.has_residual) sum += residual[i];
+      result[i] = std::min(std::max(sum, double{test.min}), double{test.max});
+      *scale = std::max(*scale, size);
+    }
+    return result;
+  }
+
+  using Make = Result<std::unique_ptr<Step>> (*)(const Graph&, const LinearNodes&,
+                                                 const FloatKernels&, ProgramState&);
+  void check(Make make, const FloatKernels& kernels, double tolerance) const {
+    SCOPED_TRACE(kernels.name);
+    auto state = ProgramState::make(test.threads);
+    ASSERT_TRUE(state.ok()) << state.status().message();
+    auto step = make(graph, nodes, kernels, **state);
+    ASSERT_TRUE(step.ok()) << step.status().message();
+    ASSERT_TRUE((*step)->reshape(shapes).ok());
+    std::vector<std::byte> scratch((*step)->scratch_bytes());
+    // Nothing but the output is written.
+    constexpr size_t kAround = 64;
+    constexpr float kUntouched = 1234;
+    Floats output(shapes[4].elements() + 2 * kAround, kUntouched);
+    Floats in = input, added = residual;
+    void* addresses[] = {in.data(), nullptr, nullptr, added.data(), output.data() + kAround};
+    ASSERT_TRUE((*step)->set_pointers(addresses, scratch.data()).ok());
+    ASSERT_TRUE((*step)->run().ok());
+    double scale;
+    const Doubles right = expected(&scale);
+    double worst = 0;
+    for (size_t i = 0; i < right.size(); ++i) {
+      const double difference = std::abs(double{output[kAround + i]} - right[i]);
+      worst = difference <= worst ? worst : difference;  // NaN stays
+    }
+    EXPECT_LE(worst, tolerance * scale);
+    for (size_t i = 0; i < kAround; ++i) {
+      ASSERT_EQ(output[i], kUntouched);
+      ASSERT_EQ(output[output.size() - 1 - i], kUntouched);
+    }
+    EXPECT_EQ(in, input);
+  }
+};
+
+void check_all(const Convolution& convolution, Convolution::Make make, double tolerance) {
+  size_t count;
+  const FloatKernels* const* kernels = all_float_kernels(&count);
+  for (size_t i = 0; i < count; ++i) convolution.check(make, *kernels[i], tolerance);
+}
+
+const Case kCases[] = {
+    {"OnePixel", 1, 1, 1, 16, 16},
+    {"OneRow", 1, 1, 9, 16, 32},
+    {"Odd", 1, 5, 7, 16, 16},
+    {"Even", 1, 6, 8, 32, 64},
+    {"OddChannels", 1, 5, 6, 3, 5},
+    {"ChannelsOverAVector", 1, 4, 5, 17, 33},
+    {"ManyChannels", 1, 4, 4, 130, 98},
+    {"NoPadding", 1, 6, 5, 16, 16, 0, 0, 0, 0},
+    {"PaddedLeftAndTop", 1, 6, 5, 16, 16, 2, 1, 0, 0},
+    {"PaddedRightAndBottom", 1, 5, 6, 16, 16, 0, 0, 1, 2},
+    {"WidelyPadded", 1, 3, 3, 16, 16, 3, 4, 5, 6},
+    {"Batch", 3, 5, 5, 16, 48},
+    {"Bounds", 1, 5, 6, 16, 16, 1, 1, 1, 1, true, false, -1, 2},
+    {"NoBias", 1, 5, 5, 16, 32, 1, 1, 1, 1, false},
+    {"Residual", 2, 5, 7, 16, 40, 1, 1, 1, 1, true, true},
+    {"ResidualAndBounds", 1, 7, 7, 32, 33, 1, 1, 1, 1, true, true, 0, kInfinity},
+    {"FewTilesForTwoThreads", 1, 7, 7, 64, 96, 1, 1, 1, 1, true, true, 0, 6, 2},
+    {"ManyTilesForThreeThreads", 2, 30, 31, 32, 32, 1, 1, 1, 1, true, true, 0, 6, 3},
+};
+
+std::string name_of_case(const testing::TestParamInfo<Case>& info) { return info.param.name; }
+
+class FusedKernels : public testing::TestWithParam<Case> {};
+// In units of the sums of absolute products. A sum of n products is within n * 2^-24 at worst,
+// and about sqrt(n) * 2^-24 as a rule; the transforms add a few roundings of larger numbers.
+TEST_P(FusedKernels, WinogradMatchesFloat64) {
+  check_all(Convolution(GetParam(), 3), FusedWinograd::make, 1e-6);
+}
+TEST_P(FusedKernels, ProductMatchesFloat64) {
+  Case test = GetParam();
+  test.pad_top = test.pad_left = test.pad_bottom = test.pad_right = 0;
+  check_all(Convolution(test, 1), FusedGemm::make, 5e-7);
+}
+INSTANTIATE_TEST_SUITE_P(All, FusedKernels, testing::ValuesIn(kCases), name_of_case);
+
+// The sizes of the layers that it is for; what the rule chooses depends on the CPU.
+TEST(Winograd, IsAccurateForDeepLayers) {
+  check_all(Convolution({"", 1, 14, 14, 256, 64}, 3), FusedWinograd::make, 5e-7);
+}
+
+TEST(Winograd, SuitsWhatItIsFor) {
+  struct Rule {
+    const char* name;
+    bool suits;
+    void (*change)(Convolution*);
+  };
+  const Rule rules[] = {
+      {"as it is", true, [](Convolution*) {}},
+      {"stride", false, [](Convolution* c) { c->graph.nodes[0].window.stride[1] = 2; }},
+      {"dilation", false, [](Convolution* c) { c->graph.nodes[0].window.dilation[0] = 2; }},
+      {"groups", false, [](Convolution* c) { c->graph.nodes[0].window.groups = 2; }},
+      {"kernel", false, [](Convolution* c) { c->graph.nodes[0].window.kernel[0] = 5; }},
+      {"flags", false, [](Convolution* c) { c->graph.nodes[0].flags = 1; }},
+      {"few channels", false, [](Convolution* c) { c->graph.nodes[0].window.group_inputs = 16; }},
+      {"one tile", false, [](Convolution* c) { c->shapes[4][1] = c->shapes[4][2] = 2; }},
+      {"depthwise", false,
+       [](Convolution* c) { c->graph.nodes[0].kind = NodeKind::kDepthwiseConv2d; }},
+  };
+  for (const Rule& rule : rules) {
+    Convolution c({"", 1, 28, 28, 128, 128}, 3);
+    rule.change(&c);
+    EXPECT_EQ(suits_winograd(c.graph, c.shapes, c.nodes), rule.suits) << rule.name;
+  }
+}
+
+TEST(ValueMemory, DoesNotOverlap) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<Lifetime> values(1 + random() % 12);
+    size_t sum = 0;
+    for (Lifetime& value : values) {
+      value.bytes = 1 + random() % 1000;
+      value.first = random() % 10;
+      value.last = value.first + random() % 4;
+      sum += value.bytes + 192;
+    }
+    const size_t total = assign_offsets(&values);
+    EXPECT_LE(total, sum);
+    for (const Lifetime& a : values) {
+      EXPECT_EQ(a.offset % kBufferAlignment, 0u);
+      EXPECT_LE(a.offset + a.bytes + kReadPadding, total);
+      for (const Lifetime& b : values) {
+        if (&a == &b || a.last < b.first || b.last < a.first) continue;
+        EXPECT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace edgewise::xnnpack

@@ -1,0 +1,66 @@
+// Products whose weights are read past the caches give the same bits.
+#include <gtest/gtest.h>
+
+// First: it has the definitions of the payload's own header and more.
+#include "payload_builder.h"
+
+#include "backends/xnnpack/non_temporal_loads.h"
+#include "random_values.h"
+
+namespace edgewise::xnnpack {
+namespace {
+
+struct Case {
+  uint32_t rows, depth, columns;
+  int threads;
+};
+
+class NonTemporalWeights : public testing::TestWithParam<Case> {};
+
+std::vector<std::byte> product(const Case& test) {
+  PayloadBuilder b;
+  const uint32_t x = b.input({test.rows, test.depth}), y = b.output({test.rows, test.columns});
+  const uint32_t q = b.internal({test.rows, test.depth}, fb::XNNDatatype::qdint8);
+  b.per_token(q, 1);
+  b.unary(fb::XNodeUnion::XNNConvert, x, q);
+  b.group_linear(q, y);
+  return b.bytes();
+}
+
+TEST_P(NonTemporalWeights, GiveTheSameBits) {
+  const Case& test = GetParam();
+  HostTensor in(ScalarType::kFloat, {test.rows, test.depth});
+  HostTensor out(ScalarType::kFloat, {test.rows, test.columns});
+  in.fill(random_floats(size_t{test.rows} * test.depth, 1));
+  // Which kernel reads the weights is settled when a delegate runs first.
+  const auto result = [&] {
+    auto delegate = make_delegate(product(test), nullptr, nullptr, test.threads);
+    EXPECT_TRUE(delegate.ok()) << delegate.status().message();
+    out.fill(Floats(out.read<float>().size()));
+    EXPECT_TRUE(run(**delegate, {&in, &out}).ok());
+    return out.read<float>();
+  };
+  const Floats cached = result();
+  const size_t before = NonTemporalLoads::answers();
+  {
+    const NonTemporalLoads stream(SIZE_MAX);
+    EXPECT_EQ(result(), cached);
+  }
+#if defined(__x86_64__) && defined(EDGEWISE_XNNPACK_PATCHED)
+  EXPECT_EQ(NonTemporalLoads::answers() - before, test.rows == 1 ? 1u : 0u);
+#endif
+  EXPECT_EQ(result(), cached);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, NonTemporalWeights,
+                         testing::Values(Case{1, 32, 16, 1}, Case{1, 64, 40, 1},
+                                         Case{1, 288, 1000, 2}, Case{1, 1024, 512, 3},
+                                         Case{2, 64, 40, 1}, Case{40, 64, 33, 2}),
+                         [](const auto& test) {
+                           return std::to_string(test.param.rows) + "x" +
+                                  std::to_string(test.param.depth) + "x" +
+                                  std::to_string(test.param.columns);
+                         });
+
+}  // namespace
+}  // namespace edgewise::xnnpack

@@ -1,0 +1,1 @@
+"""How exact a lowered program is, layer by layer, and what to keep in floating point."""

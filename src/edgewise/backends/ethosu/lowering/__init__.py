@@ -1,0 +1,1 @@
+"""What only lowers to Ethos-U: a wheel that only runs programs leaves this folder out."""

@@ -1,0 +1,336 @@
+"""Operators on tensors whose order in memory is free until something needs one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from edgewise.backends.ethosu.lowering.moving import NHWC, MovingBuilder
+from edgewise.backends.ethosu.lowering.quant import multipliers
+from edgewise.backends.ethosu.lowering.tosa import (
+    BOOL,
+    INT4,
+    INT8,
+    INT16,
+    INT32,
+    INT48,
+    RANGE,
+    Tensor,
+    identity,
+    little_endian,
+)
+
+
+class Builder(MovingBuilder):
+    """Adds operators to a TOSA graph. Shapes, dimensions and axes are logical, as torch's."""
+
+    # --- arithmetic ---------------------------------------------------------------------
+
+    def rescale(
+        self,
+        t: Tensor,
+        scales: Sequence[float],
+        dtype: str,
+        zero: int = 0,
+        to_zero: int = 0,
+    ) -> Tensor:
+        """`round((t - zero) * scale) + to_zero`, cut to the type. Several scales: one for each
+        index of the last of `dims`."""
+        wide = t.dtype == INT48
+        factors, shifts = multipliers(scales)
+        if wide:
+            # Of 48 bits TOSA multiplies by 16.
+            pairs = [_short(m, s) for m, s in zip(factors, shifts, strict=True)]
+            factors, shifts = [m for m, _ in pairs], [s for _, s in pairs]
+        constants = [
+            self.tosa.const(factors, INT16 if wide else INT32),
+            self.tosa.const(shifts, INT8),
+            self.tosa.const([zero], t.dtype),
+            self.tosa.const([to_zero], dtype),
+        ]
+
+        def again(source: Tensor) -> Tensor:
+            return self.tosa.add(
+                "RESCALE",
+                [source, *constants],
+                source.dims,
+                dtype,
+                source.order,
+                scale32=not wide,
+                rounding_mode=self.tosa.enum("RoundingMode", "SINGLE_ROUND"),
+                per_channel=len(factors) > 1,
+                input_unsigned=False,
+                output_unsigned=False,
+            )
+
+        made = self.of_each(t, again)
+        self._lies_as(t, made, again)  # the operator behind it does both
+        return made
+
+    def clamp(self, t: Tensor, low: int, high: int) -> Tensor:
+        least, most = RANGE[t.dtype]
+        if low <= least and high >= most:
+            return t
+        low, high = max(low, least), min(high, most)
+        attributes = {
+            "min_val": little_endian(low, t.dtype),
+            "max_val": little_endian(high, t.dtype),
+            "nan_mode": self.tosa.enum("NanPropagationMode", "PROPAGATE"),
+        }
+        return self.of_each(
+            t, lambda s: self.tosa.add("CLAMP", [s], s.dims, s.dtype, s.order, **attributes)
+        )
+
+    def table(self, t: Tensor, values: Any) -> Tensor:
+        """int8: 256 results. int16: 513, between which is interpolated; int32 with 7 bits more."""
+        dtype = INT8 if t.dtype == INT8 else INT32
+        entries = self.tosa.const(values, t.dtype)
+        return self.of_each(
+            t, lambda s: self.tosa.add("TABLE", [s, entries], s.dims, dtype, s.order)
+        )
+
+    def unary(self, operator: str, t: Tensor, dtype: str | None = None) -> Tensor:
+        return self.of_each(
+            t, lambda s: self.tosa.add(operator, [s], s.dims, dtype or s.dtype, s.order)
+        )
+
+    def binary(
+        self, operator: str, a: Tensor, b: Tensor, dtype: str = "", **attributes: Any
+    ) -> Tensor:
+        """With broadcasting, as torch's. ValueError for shifts to the right: Vela lets U55 and
+        U65 round them whatever TOSA's attribute says, and TOSA rounds in another way."""
+        if operator.endswith("RIGHT_SHIFT"):
+            raise ValueError(f"shifts to the right are rescales; got {operator}")
+        a, b = self._broadcast_once(*self.aligned([a, b]))
+        dims = [max(m, n) if 0 not in (m, n) else 0 for m, n in zip(a.dims, b.dims, strict=True)]
+        inputs = [a, b]
+        if operator == "MUL":
+            inputs.append(self.tosa.const([0], INT8))
+        if operator in ("MAXIMUM", "MINIMUM"):
+            attributes["nan_mode"] = self.tosa.enum("NanPropagationMode", "PROPAGATE")
+        return self.tosa.add(operator, inputs, dims, dtype or a.dtype, a.order, **attributes)
+
+    def _broadcast_once(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        """U55 and U65 broadcast one operand. Where both must be, Vela makes one of them larger,
+        and takes the other one for it if they come from one tensor."""
+        grows_a = any(m == 1 < n for m, n in zip(a.dims, b.dims, strict=True))
+        grows_b = any(n == 1 < m for m, n in zip(a.dims, b.dims, strict=True))
+        if not (self.takes_apart and grows_a and grows_b):
+            return a, b
+        return self.tile(a, [n if m == 1 else 1 for m, n in zip(a.shape, b.shape, strict=True)]), b
+
+    def reverse(self, t: Tensor, dim: int) -> Tensor:
+        if not self.takes_apart and t.dtype != BOOL:
+            # Vela makes one operator of a table or clamp, this and one behind it, and drops one.
+            wide = t if t.dtype == INT32 else self.rescale(t, [1.0], INT32)
+            total = self.binary("ADD", wide, self.number(0, wide))
+            t = total if t.dtype == INT32 else self.rescale(total, [1.0], t.dtype)
+        axis = t.place(dim)
+        return self.tosa.add("REVERSE", [t], t.dims, t.dtype, t.order, axis=axis)
+
+    def _complement(self, t: Tensor) -> Tensor:
+        """-1 - t, exactly, of 8 or 16 bits."""
+        if t.dtype == INT8:
+            return self.table(t, np.arange(-128, 128)[::-1])
+        wide = self.rescale(t, [1.0], INT32)
+        return self.rescale(self.binary("SUB", self.number(-1, wide), wide), [1.0], t.dtype)
+
+    def select(self, where: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        where, a, b = self.aligned([where, a, b])
+        # Vela makes three operators of it, and mistakes the shapes of what is reshaped elsewhere.
+        a, b = (self.written(t) if t.name in self._reshaped else t for t in (a, b))
+        self._selected |= {a.name, b.name}
+        dims = [max(sizes) for sizes in zip(where.dims, a.dims, b.dims, strict=True)]
+        return self.tosa.add("SELECT", [where, a, b], dims, a.dtype, a.order)
+
+    def reduce(self, operator: str, t: Tensor, dim: int) -> Tensor:
+        """Keeps the dimension, with size 1."""
+        if t.shape[dim] == 1:
+            return t  # Vela reads a padded result from outside its memory
+        t = self.whole(t)
+        if self.source(t) != t.name:
+            # The memory of a reshaped tensor may be too small for the order that Vela gives it.
+            t = self.written(t)
+        if operator == "REDUCE_MIN" and self.takes_apart:
+            # Vela negates, too, and mistakes where the result lies if it is reshaped.
+            return self._complement(self.reduce("REDUCE_MAX", self._complement(t), dim))
+        axis = t.place(dim)
+        dims = [1 if i == axis else n for i, n in enumerate(t.dims)]
+        attributes: dict[str, Any] = {"axis": axis}
+        if operator in ("REDUCE_MAX", "REDUCE_MIN"):
+            attributes["nan_mode"] = self.tosa.enum("NanPropagationMode", "PROPAGATE")
+        made = self.tosa.add(operator, [t], dims, t.dtype, t.order, **attributes)
+        self._reduced.add(made.name)
+        return made
+
+    # --- images -------------------------------------------------------------------------
+
+    def conv2d(
+        self,
+        image: Tensor,
+        weight: Any,
+        bias: Any,
+        zero: int,
+        *,
+        stride: tuple[int, int] = (1, 1),
+        pad: tuple[int, int, int, int] = (0, 0, 0, 0),
+        dilation: tuple[int, int] = (1, 1),
+        depthwise: bool = False,
+    ) -> Tensor:
+        """[N, C, H, W] -> [N, O, H', W'], in sums of 32 bits (48 for 16-bit images).
+
+        weight: OHWI, or HWCM if depthwise. pad: top, bottom, left, right.
+        """
+        image = self.in_order(image, NHWC)
+        n, h, w, _ = image.dims
+        kh, kw = weight.shape[:2] if depthwise else weight.shape[1:3]
+        outputs = weight.shape[2] * weight.shape[3] if depthwise else weight.shape[0]
+        sizes = [
+            (size + before + after - d * (k - 1) - 1) // s + 1
+            for size, before, after, d, k, s in (
+                (h, pad[0], pad[1], dilation[0], kh, stride[0]),
+                (w, pad[2], pad[3], dilation[1], kw, stride[1]),
+            )
+        ]
+        image, edges = self._fitted(image, sizes, pad, (kh, kw), stride, dilation)
+        return self._weighted(
+            "DEPTHWISE_CONV2D" if depthwise else "CONV2D",
+            image,
+            weight,
+            bias,
+            zero,
+            [n, *sizes, outputs],
+            pad=edges,
+            stride=list(stride),
+            dilation=list(dilation),
+        )
+
+    def transpose_conv2d(
+        self,
+        image: Tensor,
+        weight: Any,
+        bias: Any,
+        zero: int,
+        *,
+        stride: tuple[int, int],
+        pad: tuple[int, int, int, int],
+        sizes: tuple[int, int],
+    ) -> Tensor:
+        """weight: OHWI. pad: what is put around the result (mostly negative)."""
+        image = self.in_order(image, NHWC)
+        dims = [image.dims[0], *sizes, weight.shape[0]]
+        return self._weighted(
+            "TRANSPOSE_CONV2D",
+            image,
+            weight,
+            bias,
+            zero,
+            dims,
+            out_pad=list(pad),
+            stride=list(stride),
+        )
+
+    def _weighted(
+        self,
+        operator: str,
+        image: Tensor,
+        weight: Any,
+        bias: Any,
+        zero: int,
+        dims: Sequence[int],
+        **attributes: Any,
+    ) -> Tensor:
+        sums = INT48 if image.dtype == INT16 else INT32
+        stored = _weights_type(weight, image.dtype)
+        inputs = [
+            image,
+            self.tosa.const(weight, stored),
+            self.tosa.const(bias, sums),
+            self.tosa.const([zero], image.dtype),
+            self.tosa.const([0], stored),
+        ]
+        return self.tosa.add(
+            operator,
+            inputs,
+            dims,
+            sums,
+            NHWC,
+            local_bound=False,
+            acc_type=self.tosa.accumulator(sums),
+            **attributes,
+        )
+
+    def _fitted(
+        self,
+        image: Tensor,
+        sizes: Sequence[int],
+        pad: Sequence[int],
+        kernel: Sequence[int],
+        stride: Sequence[int],
+        dilation: Sequence[int],
+    ) -> tuple[Tensor, list[int]]:
+        """The image and the padding with which the last window ends at the border, as TOSA
+        wants it: rows and columns that no window reaches are cut off."""
+        edges: list[int] = []
+        cut: dict[int, int] = {}
+        for i, dim in enumerate((2, 3)):
+            size, before = image.shape[dim], pad[2 * i]
+            reach = (sizes[i] - 1) * stride[i] + dilation[i] * (kernel[i] - 1) + 1
+            after = reach - size - before
+            if after < 0:
+                cut[dim] = size + after
+            edges += [before, max(after, 0)]
+        return self.slice(image, {}, cut), edges
+
+    def matmul(self, a: Tensor, b: Tensor, zero_a: int, zero_b: int) -> Tensor:
+        """[N, H, C] times [N, C, W]"""
+        a, b = self.in_order(a, identity(3)), self.in_order(b, identity(3))
+        if self.takes_apart:
+            a, b = self.whole(a), self.whole(b)
+        sums = INT48 if a.dtype == INT16 else INT32
+        inputs = [a, b, self.tosa.const([zero_a], a.dtype), self.tosa.const([zero_b], b.dtype)]
+        return self.tosa.add("MATMUL", inputs, [*a.dims[:2], b.dims[2]], sums)
+
+    def pool(
+        self,
+        operator: str,
+        image: Tensor,
+        kernel: tuple[int, int],
+        stride: tuple[int, int],
+        pad: tuple[int, int, int, int],
+        sizes: Sequence[int],
+        zero: int = 0,
+    ) -> Tensor:
+        """sizes: height and width of the result."""
+        image = self.in_order(image, NHWC)
+        dims = [image.dims[0], *sizes, image.dims[3]]
+        image, edges = self._fitted(image, sizes, pad, kernel, stride, (1, 1))
+        attributes: dict[str, Any] = {
+            "kernel": list(kernel),
+            "stride": list(stride),
+            "pad": edges,
+        }
+        inputs = [image]
+        if operator == "AVG_POOL2D":
+            inputs += [self.tosa.const([zero], image.dtype)] * 2
+            attributes["acc_type"] = self.tosa.accumulator(INT32)
+        else:
+            attributes["nan_mode"] = self.tosa.enum("NanPropagationMode", "PROPAGATE")
+        return self.tosa.add(operator, inputs, dims, image.dtype, NHWC, **attributes)
+
+
+def _weights_type(weight: Any, image: str) -> str:
+    """INT4 where the numbers fit, which images of 8 bits allow: 4-bit weights are stored so."""
+    low, high = RANGE[INT4]
+    fits = image == INT8 and low <= np.min(weight, initial=0) and np.max(weight, initial=0) <= high
+    return INT4 if fits else INT8
+
+
+def _short(multiplier: int, shift: int) -> tuple[int, int]:
+    """A multiplier of 31 bits by one of 15."""
+    short = (multiplier + (1 << 15)) >> 16
+    if short > 2**15 - 1:
+        return short >> 1, shift - 17
+    return short, shift - 16

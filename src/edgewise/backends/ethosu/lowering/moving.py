@@ -1,0 +1,299 @@
+"""Moves of tensors whose order in memory is free until something needs one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from edgewise.backends.ethosu.lowering.tosa import (
+    BOOL,
+    INT32,
+    RANGE,
+    Order,
+    Tensor,
+    Tosa,
+    identity,
+    little_endian,
+    permuted,
+)
+
+NHWC: Order = (0, 2, 3, 1)
+
+
+Again = Callable[[Tensor], Tensor]
+"""Adds the same operator to another tensor of the same sizes."""
+
+
+class MovingBuilder:
+    """Adds what moves, joins and cuts tensors to a TOSA graph, and constants."""
+
+    def __init__(self, family: str, tosa: Tosa | None = None) -> None:
+        self.tosa = tosa or Tosa()
+        self.takes_apart = family != "U85"
+        """U55 and U65 have no units for reductions and products: Vela takes these apart."""
+        self._ordered: dict[tuple[str, Order], Tensor] = {}
+        self._known: dict[tuple[str, Order], Any] = {}
+        """The values of constants, by their name and the order in which they lie."""
+        self._sources: dict[str, str] = {}
+        self._slices: dict[str, tuple[Tensor, Again] | None] = {}
+        """Names of slices, and of what lies as they do: of what, and how it is made of that."""
+        self._whole: dict[str, Tensor] = {}
+        self._selected: set[str] = set()
+        self._reshaped: set[str] = set()
+        """Names of what SELECT reads, and of what has a second shape: nothing may be both."""
+        self._reduced: set[str] = set()
+        """Names of what reductions give, and of what is computed from each element of that."""
+
+    def in_order(self, t: Tensor, order: Order) -> Tensor:
+        """The same tensor, lying as `order` says."""
+        if t.order == order:
+            return t
+        values = self._known.get((t.name, t.order))
+        if values is not None:
+            return self.const(values, t.dtype, order)
+        key = (t.name, (*t.order, -1, *order))
+        if key not in self._ordered:
+            perms = [t.order.index(dim) for dim in order]
+            dims = [t.dims[p] for p in perms]
+            moved = [p for p in perms if t.dims[p] != 1]
+            if moved == sorted(moved):  # only dimensions of size 1 change place
+                made = self._reshaped_to(t, dims, order)
+            else:
+                made = self._view(t, lambda s: self._transposed(s, perms, order))
+            self._ordered[key] = made
+            # Nothing has to be moved back either.
+            self._ordered[made.name, (*order, -1, *t.order)] = t
+        return self._ordered[key]
+
+    def _transposed(self, t: Tensor, perms: Sequence[int], order: Order) -> Tensor:
+        """In pieces where dimensions that stay side by side are larger together than U55 and U65
+        take."""
+        dims = [t.dims[p] for p in perms]
+        cut = _cut_of(t.dims, perms) if self.takes_apart else None
+        if cut is None:
+            return self.tosa.add("TRANSPOSE", [t], dims, t.dtype, order, perms=perms)
+        place, most = cut
+        dim = t.order[place]
+        pieces = [
+            self._transposed(
+                self.slice(t, {dim: start}, {dim: min(most, t.dims[place] - start)}), perms, order
+            )
+            for start in range(0, t.dims[place], most)
+        ]
+        axis = perms.index(place)
+        return self.tosa.add("CONCAT", pieces, dims, t.dtype, order, axis=axis)
+
+    def reshape(self, t: Tensor, shape: Sequence[int]) -> Tensor:
+        """The elements in another shape, in the order of the logical dimensions."""
+        if t.shape == tuple(shape):
+            return t
+        kept = _kept_order(t, shape)
+        if kept is None:
+            t, kept = self.in_order(t, identity(t.rank)), identity(len(shape))
+        dims = [shape[d] for d in kept]
+        if t.name in self._selected:
+            t = self.written(t)
+        self._reshaped.add(t.name)
+        return self._reshaped_to(t, dims, kept)
+
+    def _reshaped_to(self, t: Tensor, dims: Sequence[int], order: Order) -> Tensor:
+        if len(dims) > 4:
+            t = self.whole(t)  # Vela folds dimensions, and then reads a slice from elsewhere
+        shape = self.tosa.shape(dims)
+        return self._view(t, lambda s: self.tosa.add("RESHAPE", [s, shape], dims, s.dtype, order))
+
+    def written(self, t: Tensor) -> Tensor:
+        """The same elements as a tensor of its own, by an operator that Vela does not drop."""
+        return self.of_each(t, self._copy)
+
+    def _copy(self, t: Tensor) -> Tensor:
+        if t.dtype == BOOL:
+            return self.tosa.add("LOGICAL_OR", [t, t], t.dims, t.dtype, t.order)
+        nan_mode = self.tosa.enum("NanPropagationMode", "PROPAGATE")
+        if t.dtype == INT32:
+            return self.tosa.add("MAXIMUM", [t, t], t.dims, t.dtype, t.order, nan_mode=nan_mode)
+        low, high = (little_endian(n, t.dtype) for n in RANGE[t.dtype])
+        return self.tosa.add(
+            "CLAMP", [t], t.dims, t.dtype, t.order, min_val=low, max_val=high, nan_mode=nan_mode
+        )
+
+    def of_each(self, t: Tensor, operator: Again) -> Tensor:
+        """An operator on each element. Vela makes one of it and of a reduction before it, and
+        of what that has more than three dimensions it computes something else."""
+        if t.name not in self._reduced:
+            return operator(t)
+        before = math.prod(t.dims[:-3])
+        if before == 1:
+            made = operator(t)
+        else:
+            dims = (before * t.dims[-3], *t.dims[-2:])
+            flat = operator(self._reshaped_to(t, dims, identity(3)))
+            made = self._reshaped_to(flat, t.dims, t.order)
+        self._reduced.add(made.name)
+        return made
+
+    def _view(self, t: Tensor, again: Again) -> Tensor:
+        made = again(t)
+        self._sources[made.name] = self.source(t)
+        if t.name in self._reduced:
+            self._reduced.add(made.name)
+        self._lies_as(t, made, again)
+        return made
+
+    def _lies_as(self, t: Tensor, made: Tensor, again: Again) -> None:
+        if t.name in self._slices:
+            self._slices[made.name] = (t, again)
+
+    def whole(self, t: Tensor) -> Tensor:
+        """A slice, or what lies as one, as a tensor of its own: where Vela gives an operator's
+        input another shape, it reads a slice from where the whole tensor begins."""
+        if t.name not in self._slices:
+            return t
+        if t.name not in self._whole:
+            of = self._slices[t.name]
+            if of is None:
+                made = self.written(t)
+            else:
+                whole = self.whole(of[0])
+                made = of[1](whole)
+                if t.name in self._sources:  # a view
+                    self._sources[made.name] = self.source(whole)
+            self._whole[t.name] = made
+        return replace(self._whole[t.name], order=t.order)
+
+    def source(self, t: Tensor) -> str:
+        """The name of the tensor that `t` is in another shape or order, or its own."""
+        return self._sources.get(t.name, t.name)
+
+    def permute(self, t: Tensor, dims: Sequence[int]) -> Tensor:
+        made = permuted(t, dims)
+        values = self._known.get((t.name, t.order))
+        if values is not None:
+            self._known[made.name, made.order] = values.transpose(dims)
+        return made
+
+    def with_rank(self, t: Tensor, rank: int) -> Tensor:
+        """Dimensions of size 1 put before all others, up to the rank."""
+        extra = rank - t.rank
+        if extra == 0:
+            return t
+        values = self._known.get((t.name, t.order))
+        if values is not None:
+            return self.const(values.reshape((*(1,) * extra, *values.shape)), t.dtype)
+        order = (*range(extra), *(d + extra for d in t.order))
+        dims = (*(1,) * extra, *t.dims)
+        return self._reshaped_to(t, dims, order)
+
+    def const(self, values: Any, dtype: str, order: Order | None = None) -> Tensor:
+        """values: an array in logical order, laid out as `order` says."""
+        array = np.asarray(values)
+        order = order or identity(array.ndim)
+        lying = array if order == identity(array.ndim) else array.transpose(order)
+        made = self.tosa.const(np.ascontiguousarray(lying), dtype, lying.shape)
+        if made.order != order:
+            # Of one content, known by its name in one order.
+            made = Tensor(made.name, made.dims, dtype, order)
+        self._known[made.name, made.order] = array
+        return made
+
+    def is_known(self, t: Tensor) -> bool:
+        """Whether it is a constant."""
+        return (t.name, t.order) in self._known
+
+    def number(self, value: int, like: Tensor, dtype: str = INT32) -> Tensor:
+        """A constant of one element, that can be combined with `like`."""
+        made = self.tosa.const(np.full((1,) * like.rank, value), dtype)
+        return Tensor(made.name, made.dims, dtype, like.order)
+
+    def concat(self, parts: Sequence[Tensor], dim: int) -> Tensor:
+        order = _common_order(parts)
+        parts = [self.in_order(p, order) for p in parts]
+        axis = order.index(dim)
+        dims = list(parts[0].dims)
+        dims[axis] = sum(p.dims[axis] for p in parts)
+        return self.tosa.add("CONCAT", parts, dims, parts[0].dtype, order, axis=axis)
+
+    def slice(self, t: Tensor, start: Mapping[int, int], size: Mapping[int, int]) -> Tensor:
+        """Elements from `start` on, `size` of them, by dimension; others whole."""
+        first = [start.get(d, 0) for d in t.order]
+        sizes = [size.get(d, n) for d, n in zip(t.order, t.dims, strict=True)]
+        if sizes == list(t.dims):
+            return t
+        shapes = [self.tosa.shape(first), self.tosa.shape(sizes)]
+        made = self.tosa.add("SLICE", [t, *shapes], sizes, t.dtype, t.order)
+        self._slices[made.name] = None
+        return made
+
+    def pad(self, t: Tensor, amounts: Mapping[int, tuple[int, int]], number: int) -> Tensor:
+        pairs = [amounts.get(d, (0, 0)) for d in t.order]
+        if not any(before or after for before, after in pairs):
+            return t
+        dims = [n + b + a for n, (b, a) in zip(t.dims, pairs, strict=True)]
+        flat = self.tosa.shape([n for pair in pairs for n in pair])
+        value = self.tosa.const([number], t.dtype)
+        return self.tosa.add("PAD", [t, flat, value], dims, t.dtype, t.order)
+
+    def tile(self, t: Tensor, repeats: Sequence[int]) -> Tensor:
+        times = [repeats[d] for d in t.order]
+        if all(n == 1 for n in times):
+            return t
+        dims = [n * r for n, r in zip(t.dims, times, strict=True)]
+        return self.tosa.add("TILE", [t, self.tosa.shape(times)], dims, t.dtype, t.order)
+
+    def aligned(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        """Of one rank and order: that of the largest."""
+        rank = max(p.rank for p in parts)
+        parts = [self.with_rank(p, rank) for p in parts]
+        order = max(parts, key=lambda p: math.prod(p.dims)).order
+        return [self.in_order(p, order) for p in parts]
+
+
+_MOST_MOVED = 2**16
+
+
+def _cut_of(dims: Sequence[int], perms: Sequence[int]) -> tuple[int, int] | None:
+    """Which dimension is to be cut into pieces, and their size: of those that a transposition
+    leaves side by side, and that are too large together. None if none are."""
+    runs: list[list[int]] = []
+    for place in perms:
+        if runs and place == runs[-1][-1] + 1:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    for run in runs:
+        size = math.prod(dims[p] for p in run)
+        if size > _MOST_MOVED:
+            place = max(run, key=lambda p: dims[p])
+            return place, max(_MOST_MOVED // (size // dims[place]), 1)
+    return None
+
+
+def _kept_order(t: Tensor, shape: Sequence[int]) -> Order | None:
+    """The order of a reshaped tensor where no element moves in memory; None if one does."""
+    large = [d for d in t.order if t.shape[d] != 1]
+    if large == sorted(large):
+        return identity(len(shape))
+    # The same large dimensions: those of size 1 came or went.
+    mine = [d for d in range(t.rank) if t.shape[d] != 1]
+    theirs = [d for d in range(len(shape)) if shape[d] != 1]
+    if [t.shape[d] for d in mine] != [shape[d] for d in theirs]:
+        return None
+    other = dict(zip(mine, theirs, strict=True))
+    kept = [other[d] for d in large]
+    small = [d for d in range(len(shape)) if shape[d] == 1]
+    if len(shape) == 4 and t.order == NHWC and 0 in small:
+        kept = [0, *kept]
+        small.remove(0)
+    return (*[d for d in small if d not in kept], *kept)
+
+
+def _common_order(parts: Sequence[Tensor]) -> Order:
+    """The order that the most elements have already."""
+    weight: dict[Order, int] = {}
+    for part in parts:
+        weight[part.order] = weight.get(part.order, 0) + math.prod(part.dims)
+    return max(weight, key=weight.__getitem__)

@@ -1,0 +1,297 @@
+"""What Ethos-U computes in integers, for torchao's PT2E flow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import attrgetter
+from typing import Any, ClassVar
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
+from typing_extensions import Self
+
+from edgewise.backends.ethosu.lowering.compile_spec import EthosUCompileSpec
+from edgewise.backends.ethosu.lowering.quant import is_mask
+from edgewise.edge.graph import arguments
+from edgewise.quantize._torchao import (
+    FixedQParamsQuantizationSpec,
+    HistogramObserver,
+    QuantizationConfig,
+    QuantizationSpec,
+)
+from edgewise.quantize.arithmetic_steps import (
+    put_copies,
+    split_clamps,
+    split_deviations,
+    split_divisions,
+    split_gates,
+    split_masked_puts,
+)
+from edgewise.quantize.composites import (
+    ARITHMETIC,
+    MOVES,
+    RECURRENT,
+    VOLUMES,
+    WINDOWS,
+    multiply_as_linear,
+)
+from edgewise.quantize.config import SMALLEST_SCALE, get_symmetric_quantization_config
+from edgewise.quantize.decompose import decompose
+from edgewise.quantize.patterns import (
+    MOVED,
+    Elementwise,
+    Joined,
+    Pattern,
+    SameScale,
+    Weighted,
+    is_float,
+    with_copies,
+)
+from edgewise.quantize.quantizer import TableQuantizer, mark
+from edgewise.quantize.statistics import STATISTICS
+from edgewise.quantize.steps import is_kept, replace_calls, split_attention, split_pieces, step
+
+aten = torch.ops.aten
+
+_FUNCTIONS = """
+abs.default acos.default acosh.default asin.default asinh.default atan.default atanh.default
+ceil.default celu.default celu_.default cos.default cosh.default cumsum.default elu.default
+elu_.default erf.default erfinv.default exp.default exp2.default expm1.default floor.default
+fmod.Scalar gelu.default group_norm.default hardshrink.default hardsigmoid.default
+hardsigmoid_.default hardswish.default hardswish_.default instance_norm.default
+layer_norm.default leaky_relu.default leaky_relu_.default log.default log10.default
+log1p.default log2.default log_sigmoid.default log_softmax.int logit.default masked_fill.Scalar
+mean.default mean.dim mish.default mish_.default neg.default pow.Tensor_Scalar prelu.default
+reciprocal.default remainder.Scalar rms_norm.default round.default rsqrt.default rsub.Scalar
+selu.default selu_.default sigmoid.default sigmoid_.default sign.default silu.default
+silu_.default sin.default sinh.default softmax.int softplus.default softshrink.default
+sqrt.default square.default sum.default sum.dim_IntList tan.default tanh.default tanh_.default
+threshold.default trunc.default var.correction var.default var.dim
+"""
+_PAIRS = """
+add.Tensor add_.Tensor bmm.default div.Tensor div_.Tensor matmul.default maximum.default
+minimum.default mm.default mul.Tensor mul_.Tensor rsub.Tensor sub.Tensor sub_.Tensor
+"""
+_COMPARISONS = """
+eq.Scalar eq.Tensor ge.Scalar ge.Tensor gt.Scalar gt.Tensor le.Scalar le.Tensor lt.Scalar
+lt.Tensor ne.Scalar ne.Tensor
+"""
+_SAME = """
+adaptive_avg_pool1d.default adaptive_avg_pool2d.default amax.default amin.default
+avg_pool1d.default avg_pool2d.default diagonal.default embedding.default expand.default
+expand_as.default flip.default gather.default index.Tensor index_select.default max_pool1d.default
+relu.default relu_.default repeat.default roll.default tile.default unfold.default
+upsample_bilinear2d.default upsample_nearest2d.default
+"""
+
+
+_COMPOSITES = {
+    **ARITHMETIC,
+    **MOVES,
+    **RECURRENT,
+    **VOLUMES,
+    **WINDOWS,
+    aten.addmm.default: None,
+}
+"""Of smaller operators, which the table has."""
+
+
+def _targets(names: str) -> list[Any]:
+    found = []
+    for name in names.split():
+        packet, overload = name.split(".")
+        found.append(getattr(getattr(aten, packet), overload))
+    return found
+
+
+def _table() -> dict[Any, Pattern]:
+    table: dict[Any, Pattern] = {
+        aten.linear.default: Weighted(),
+        aten.conv1d.default: Weighted(),
+        aten.conv2d.default: Weighted(),
+        aten.conv1d.padding: Weighted(),
+        aten.conv2d.padding: Weighted(),
+        aten.conv_transpose1d.default: Weighted(channel_axis=1),
+        aten.conv_transpose2d.input: Weighted(channel_axis=1),
+        aten.pow.Scalar: Elementwise(operands=1, first=1),
+        aten.cat.default: Joined(),
+        aten.stack.default: Joined(),
+        aten.slice_scatter.default: Joined((0, 1)),
+        aten.select_scatter.default: Joined((0, 1)),
+        aten.index_put.default: Joined((0, 2)),
+        aten.index_put_.default: Joined((0, 2)),
+        aten.concat.default: Joined(),
+    }
+    table.update(dict.fromkeys(_targets(_FUNCTIONS), Elementwise(operands=1)))
+    table.update(dict.fromkeys(_targets(_PAIRS), Elementwise(numbers=True)))
+    table[aten.argmax.default] = Elementwise(operands=1, real=False)
+    compared = Elementwise(numbers=True, real=False)
+    table.update(dict.fromkeys(_targets(_COMPARISONS), compared))
+    table[aten.where.self] = Elementwise(first=1)
+    table.update(dict.fromkeys(with_copies([*MOVED, *_targets(_SAME)]), SameScale()))
+    return table
+
+
+_ZERO_OR_ONE = FixedQParamsQuantizationSpec(
+    dtype=torch.int8,
+    scale=1 / 255,
+    zero_point=-128,
+    quant_min=-128,
+    quant_max=127,
+    qscheme=torch.per_tensor_affine,
+)
+
+
+def _masked_softmax(node: Node) -> Node | None:
+    """What alone reads a sum with zeros and minus infinities, if it is a softmax."""
+    mask = node.args[1] if node.target is aten.add.Tensor else None
+    users = list(node.users)
+    if not isinstance(mask, Node) or len(users) != 1 or users[0].target is not aten.softmax.int:
+        return None
+    if mask.target is aten.log.default and is_kept(mask.all_input_nodes[0]):
+        return users[0]
+    if mask.op != "get_attr":
+        return None
+    values = attrgetter(str(mask.target))(node.graph.owning_module)
+    return users[0] if is_mask(values) else None
+
+
+_TRANSPOSED = (aten.conv_transpose1d.default, aten.conv_transpose2d.input)
+_INDEXED = {
+    aten.embedding.default: 1,
+    aten.gather.default: 2,
+    aten.index.Tensor: 1,
+    aten.index_put.default: 1,
+    aten.index_put_.default: 1,
+    aten.index_select.default: 2,
+}
+"""Where the indices are."""
+
+
+def _use_int32(model: GraphModule, gathers: bool) -> None:
+    """The NPU's indices have 32 bits: they are converted behind it and, where it gathers, before
+    it."""
+
+    def largest(node: Node) -> Node:
+        made = step(node, aten.argmax.default, *node.args)
+        return step(node, aten.to.dtype, step(node, aten.to.dtype, made, torch.int32), torch.int64)
+
+    def converted(index: Node) -> Node:
+        if index.op == "get_attr" or index.meta["val"].dtype != torch.int64:
+            return index
+        return step(node, aten.to.dtype, index, torch.int32)
+
+    replace_calls(model, aten.argmax.default, largest)
+    for node in [n for n in model.graph.nodes if gathers and n.target in _INDEXED]:
+        place = _INDEXED[node.target]
+        with model.graph.inserting_before(node):
+            node.update_arg(place, map_arg(node.args[place], converted))
+    model.recompile()
+
+
+class EthosUQuantizer(TableQuantizer):
+    """Quantizes what the NPU runs, all of it: nothing is computed in floating point there.
+
+    quantizer = EthosUQuantizer(compile_spec).set_global(get_symmetric_quantization_config(True))
+    prepared = prepare_pt2e(torch.export.export(model, inputs).module(), quantizer)
+
+    Without a setting all is quantized with 8 bits, weights by channel.
+    """
+
+    table: ClassVar[Mapping[Any, Pattern]] = _table()
+    starts_anywhere: ClassVar[bool] = True
+    absorbs_gates: ClassVar[bool] = False
+
+    def __init__(self, compile_spec: EthosUCompileSpec | None = None) -> None:
+        super().__init__()
+        if compile_spec is not None and not isinstance(compile_spec, EthosUCompileSpec):
+            raise TypeError(
+                f"[EthosUQuantizer] compile_spec must be an EthosUCompileSpec; "
+                f"got {type(compile_spec).__name__}"
+            )
+        self.compile_spec = compile_spec
+        self._io: QuantizationConfig | None = None
+        self.set_global(get_symmetric_quantization_config(is_per_channel=True))
+
+    def set_io(self, quantization_config: QuantizationConfig | None) -> Self:
+        """For the model's inputs and outputs of real numbers. None, the default: an input is
+        quantized as what reads it asks, an output as what computes it."""
+        self._io = self._checked(quantization_config)
+        return self
+
+    def _annotate_io(self, model: GraphModule) -> None:
+        if self._io is None:
+            return
+        for node in model.graph.nodes:
+            if node.op == "placeholder" and node.users and is_float(node):
+                mark([node], {}, self._io.input_activation)
+            elif node.op == "output":
+                results = [n for n in node.all_input_nodes if is_float(n)]
+                mark([node], dict.fromkeys(results, self._io.output_activation), None)
+
+    def _annotate(self, node: Node, pattern: Pattern) -> str | None:
+        """A mask of minus infinities belongs to the softmax behind it; transposed convolutions in
+        groups have one scale."""
+        if node.target in _TRANSPOSED and arguments(node)["groups"] > 1:
+            return super()._annotate(node, Weighted(one_scale=True))
+        config = self._selection.of(node)
+        if is_kept(node) and self._is_static(node):
+            (logarithm,) = node.users
+            mark([node, logarithm], {node.all_input_nodes[0]: _ZERO_OR_ONE}, None)
+            return None
+        masked = _masked_softmax(node)
+        scores = node.args[0] if node.args else None
+        activation = None if config is None else config.input_activation
+        if masked is None or activation is None or not isinstance(scores, Node):
+            return super()._annotate(node, pattern)
+        assert config is not None
+        mark([node, masked], {scores: activation}, config.output_activation)
+        return None
+
+    def _is_wide(self, node: Node) -> bool:
+        """Whether it is quantized with 16 bits, and no mask of infinities belongs to it."""
+        config = self._selection.of(node)
+        activation = None if config is None else config.input_activation
+        source = node.args[0]
+        masked = isinstance(source, Node) and source.args and _masked_softmax(source) is node
+        return activation is not None and activation.dtype == torch.int16 and not masked
+
+    def transform_for_annotation(self, model: GraphModule) -> GraphModule:
+        """Composite operators become steps that the table has: recurrent layers, attention,
+        gates, divisions by what is computed, clamps by tensors, pieces. Called by
+        `prepare_pt2e`. What is to stay in floating point stays whole."""
+        super().transform_for_annotation(model)
+        spec = self.compile_spec
+        put_copies(model)
+        _use_int32(model, gathers=spec is not None and spec.processor.family == "U85")
+        split_attention(model, causal=True, computed=True)
+        multiply_as_linear(model, self._is_static)
+        decompose(model, _COMPOSITES, self._is_static)
+        split_gates(model)
+        split_deviations(model)
+        decompose(model, STATISTICS, self._is_wide)
+        split_divisions(model)
+        split_clamps(model)
+        split_masked_puts(model)
+        split_pieces(model)
+        return model
+
+
+def get_symmetric_a16w8_quantization_config(is_per_channel: bool = True) -> QuantizationConfig:
+    """16-bit activations around zero, symmetric 8-bit weights."""
+    weight = get_symmetric_quantization_config(is_per_channel).weight
+    activation = QuantizationSpec(
+        dtype=torch.int16,
+        quant_min=-32767,
+        quant_max=32767,
+        qscheme=torch.per_tensor_symmetric,
+        is_dynamic=False,
+        observer_or_fake_quant_ctr=HistogramObserver.with_args(eps=SMALLEST_SCALE / 256),
+    )
+    return QuantizationConfig(
+        input_activation=activation, output_activation=activation, weight=weight, bias=None
+    )
+
+
+__all__ = ["EthosUQuantizer", "get_symmetric_a16w8_quantization_config"]

@@ -1,0 +1,247 @@
+"""A TOSA 1.0 graph, made with `tosa_serializer`.
+
+Tensors have the sizes that TOSA sees (`dims`) and say which logical dimension each of these
+is (`order`), so that a permutation costs nothing until an operator needs another order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from edgewise.backends.ethosu.lowering.extra import serializer
+
+Array = npt.NDArray[Any]
+Order = tuple[int, ...]
+
+INT4, INT8, INT16, INT32, INT48, BOOL = "INT4", "INT8", "INT16", "INT32", "INT48", "BOOL"
+RANGE = {
+    INT4: (-7, 7),
+    INT8: (-(2**7), 2**7 - 1),
+    INT16: (-(2**15), 2**15 - 1),
+    INT32: (-(2**31), 2**31 - 1),
+    INT48: (-(2**47), 2**47 - 1),
+}
+BYTES = {INT8: 1, INT16: 2, INT32: 4, INT48: 8, BOOL: 1}
+_STORED_AS = {
+    INT4: np.int8,
+    INT8: np.int8,
+    INT16: np.int16,
+    INT32: np.int32,
+    INT48: np.int64,
+    BOOL: np.bool_,
+}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of the graph. `order[i]` is the logical dimension that `dims[i]` is."""
+
+    name: str
+    dims: tuple[int, ...]
+    dtype: str
+    order: Order
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes by logical dimension."""
+        sizes = [0] * len(self.dims)
+        for size, dim in zip(self.dims, self.order, strict=True):
+            sizes[dim] = size
+        return tuple(sizes)
+
+    @property
+    def rank(self) -> int:
+        return len(self.dims)
+
+    def place(self, dim: int) -> int:
+        """Where the logical dimension stands in `dims`."""
+        return self.order.index(dim)
+
+
+def identity(rank: int) -> Order:
+    return tuple(range(rank))
+
+
+class Tosa:
+    """Operators are added with their result's sizes; `serialize` gives the flatbuffer."""
+
+    origin = ""
+    """The program's node that is being lowered."""
+
+    def __init__(self) -> None:
+        self._ts = serializer()
+        self._graph = self._ts.TosaSerializer(
+            "", targetMajor=1, targetMinor=0, targetPatch=0, targetDraft=False
+        )
+        self._block = self._graph.currRegion.currBasicBlock
+        self._count = 0
+        self._consts: dict[tuple[Any, ...], Tensor] = {}
+        self.operators: list[str] = []
+        """What was added, by name and in order."""
+        self.inputs: list[Tensor] = []
+        self.outputs: list[Tensor] = []
+        self.origins: dict[str, str] = {}
+        """By tensor, the node that it was made for."""
+
+    def _name(self, stem: str) -> str:
+        self._count += 1
+        name = f"{stem}_{self._count}"
+        if self.origin:
+            self.origins[name] = self.origin
+        return name
+
+    def input(self, dims: Sequence[int], dtype: str, order: Order) -> Tensor:
+        made = Tensor(self._name("input"), tuple(dims), dtype, order)
+        tensor = self._ts.TosaSerializerTensor(
+            made.name, list(made.dims), getattr(self._ts.DType, dtype), data=None
+        )
+        self._graph.addInputTensor(tensor)
+        self.inputs.append(made)
+        return made
+
+    def output(self, tensor: Tensor) -> None:
+        self._graph.addOutputTensor(self._block.tensors[tensor.name])
+        self.outputs.append(tensor)
+
+    def const(self, values: Any, dtype: str, dims: Sequence[int] | None = None) -> Tensor:
+        """A constant as it lies in memory; the same one once."""
+        array = np.ascontiguousarray(values, dtype=_STORED_AS[dtype])
+        if dims is not None:
+            array = array.reshape(tuple(dims))
+        key = (dtype, array.shape, array.tobytes() if array.nbytes <= 4096 else id(values))
+        if key not in self._consts:
+            name = self._name("const")
+            kind = getattr(self._ts.DType, dtype)
+            # 48 bits have no array type of their own.
+            data: Any = array.reshape(-1).tolist() if dtype in (INT48, BOOL) else array
+            self._graph.addConst(list(array.shape), kind, data, name=name)
+            made = Tensor(name, array.shape, dtype, identity(array.ndim))
+            # A large array is known by its address: kept alive as long as the graph.
+            self._consts[key] = made
+            self._consts[key + ("of",)] = values  # noqa: RUF005
+        return self._consts[key]
+
+    def shape(self, sizes: Sequence[int]) -> Tensor:
+        """A constant of TOSA's type for shapes."""
+        key = ("SHAPE", tuple(sizes))
+        if key not in self._consts:
+            name = self._name("shape")
+            self._graph.addConst([len(sizes)], self._ts.DType.SHAPE, list(sizes), name=name)
+            self._consts[key] = Tensor(name, (len(sizes),), "SHAPE", (0,))
+        return self._consts[key]
+
+    def add(
+        self,
+        operator: str,
+        inputs: Sequence[Tensor],
+        dims: Sequence[int],
+        dtype: str,
+        order: Order | None = None,
+        **attributes: Any,
+    ) -> Tensor:
+        """operator: TOSA's name (`CONV2D`); attributes: as the serializer calls them."""
+        ts = self._ts
+        made = Tensor(
+            self._name(operator.lower()), tuple(dims), dtype, order or identity(len(dims))
+        )
+        self._block.addTensor(made.name, list(made.dims), getattr(ts.DType, dtype))
+        attribute = ts.TosaSerializerAttribute()
+        getattr(attribute, _ATTRIBUTE[operator])(**attributes)
+        names = [t.name for t in inputs]
+        self._graph.addOperator(getattr(ts.Op, operator), names, [made.name], attribute)
+        self.operators.append(operator)
+        return made
+
+    def enum(self, kind: str, member: str) -> Any:
+        """A member of one of the serializer's enumerations."""
+        return getattr(getattr(self._ts, kind), member)
+
+    def accumulator(self, dtype: str) -> Any:
+        return getattr(self._ts.DType, dtype)
+
+    def calls(self) -> Iterator[tuple[str, list[str], list[str]]]:
+        """Operators with the names of what they read and compute, constants among them."""
+        for operator in self._block.operators:
+            yield self._ts.Op(operator.op).name, list(operator.inputs), list(operator.outputs)
+
+    def serialize(self) -> bytes:
+        return bytes(self._graph.serialize())
+
+
+_OPERATORS = """
+_ ABS ADD ARGMAX ARITHMETIC_RIGHT_SHIFT AVG_POOL2D BITWISE_AND BITWISE_NOT BITWISE_OR
+BITWISE_XOR CAST CLAMP CLZ CONCAT CONV2D DEPTHWISE_CONV2D EQUAL GATHER GREATER
+GREATER_EQUAL LOGICAL_AND LOGICAL_LEFT_SHIFT LOGICAL_NOT LOGICAL_OR
+LOGICAL_XOR MATMUL MAXIMUM MAX_POOL2D MINIMUM MUL NEGATE PAD
+REDUCE_ALL REDUCE_ANY REDUCE_MAX REDUCE_MIN REDUCE_SUM RESCALE RESHAPE RESIZE REVERSE
+SCATTER SELECT SLICE SUB TABLE TILE TRANSPOSE TRANSPOSE_CONV2D
+"""
+_ATTRIBUTE = {
+    operator: "".join(p.capitalize() for p in operator.split("_")) + "Attribute"
+    for operator in _OPERATORS.split()
+} | {"ARGMAX": "ArgMaxAttribute", "MATMUL": "MatMulAttribute"}
+
+
+class Dry(Tosa):
+    """Keeps sizes and types only: to see whether something can be lowered, and to what."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self.operators = []
+        self.inputs = []
+        self.outputs = []
+
+    def input(self, dims: Sequence[int], dtype: str, order: Order) -> Tensor:
+        return Tensor(self._name("input"), tuple(dims), dtype, order)
+
+    def output(self, tensor: Tensor) -> None:
+        pass
+
+    def const(self, values: Any, dtype: str, dims: Sequence[int] | None = None) -> Tensor:
+        shape = np.shape(values) if dims is None else tuple(dims)
+        return Tensor(self._name("const"), shape, dtype, identity(len(shape)))
+
+    def shape(self, sizes: Sequence[int]) -> Tensor:
+        return Tensor("shape", (len(sizes),), "SHAPE", (0,))
+
+    def add(
+        self,
+        operator: str,
+        inputs: Sequence[Tensor],
+        dims: Sequence[int],
+        dtype: str,
+        order: Order | None = None,
+        **attributes: Any,
+    ) -> Tensor:
+        self.operators.append(operator)
+        return Tensor(self._name("dry"), tuple(dims), dtype, order or identity(len(dims)))
+
+    def enum(self, kind: str, member: str) -> Any:
+        return None
+
+    def accumulator(self, dtype: str) -> Any:
+        return None
+
+    def serialize(self) -> bytes:
+        return b""
+
+
+def little_endian(number: int, dtype: str) -> list[int]:
+    """A number as the bytes that attributes of a type want."""
+    return list(np.array([number], _STORED_AS[dtype]).tobytes())
+
+
+def permuted(tensor: Tensor, dims: Sequence[int]) -> Tensor:
+    """The logical permutation (as torch's): nothing moves."""
+    inverse = {old: new for new, old in enumerate(dims)}
+    return replace(tensor, order=tuple(inverse[d] for d in tensor.order))
+
+
+def elements(tensor: Tensor) -> int:
+    return math.prod(tensor.dims)

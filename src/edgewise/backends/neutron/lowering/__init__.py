@@ -1,0 +1,1 @@
+"""What only lowers to Neutron: a wheel that only runs programs leaves this folder out."""

@@ -1,0 +1,235 @@
+"""The table of operators: one row says all there is to say about one of them.
+
+The partitioner asks the rows whether the NPU takes a node and keeps the reason if not; the
+backend has the row lower the node; the documentation and the tests are made from the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from edgewise.backends.neutron.lowering.compile_spec import CustomDelegationOptions
+from edgewise.backends.neutron.lowering.context import Lowering, Real
+from edgewise.backends.neutron.lowering.quantized import Cluster, Quant, is_constant, is_dequantize
+from edgewise.backends.neutron.targets import NeutronTarget
+from edgewise.edge.graph import arguments, fake, is_getitem
+from edgewise.edge.program import Constants
+from edgewise.partition import constraints
+from edgewise.partition.accuracy import Accuracies, Accuracy
+from edgewise.partition.constraints import Constraint, equals, rank
+from edgewise.partition.rows import RowTable
+from edgewise.partition.spec import Refusal
+
+STEP: Accuracies = {"int8": Accuracy(steps=1, reference="PT2E")}
+"""A step of the result's scale: both sides round, and a factor of 31 bits stands for the scales."""
+EXACT: Accuracies = {"int8": Accuracy(steps=0, reference="PT2E")}
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the constraints depend on: the chip, the converter's age, the user's options.
+
+    padded_channels: whether the converter pads channels to a multiple of the target's `macs`
+    itself. Those before NXP's single package (2026) did not.
+    """
+
+    target: NeutronTarget
+    options: CustomDelegationOptions
+    padded_channels: bool = True
+
+
+@dataclass(frozen=True)
+class Query(constraints.Query):
+    """A question to a constraint: this node, with these arguments, in this cluster."""
+
+    cluster: Cluster
+    rules: Rules
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the result."""
+        value = self.node.meta["val"]
+        first = value[0] if isinstance(value, (tuple, list)) else value
+        return tuple(first.shape)
+
+    def shape_of(self, name: str) -> tuple[int, ...]:
+        return tuple(fake(self.args[name]).shape)
+
+    @property
+    def result(self) -> Quant:
+        """How the cluster's result is quantized."""
+        return Quant.of(self.cluster.outputs[0])
+
+    def quant(self, node: Any) -> Quant | None:
+        """How an operand is quantized; None if it is computed in the cluster."""
+        return Quant.of(node) if is_dequantize(node) else None
+
+
+Lower = Callable[[Lowering, Node, dict[str, Any]], Real]
+
+
+def _nothing(args: dict[str, Any]) -> Sequence[int]:
+    return ()
+
+
+def along_dim(args: dict[str, Any]) -> Sequence[int]:
+    return (int(args["dim"]),)
+
+
+@dataclass(frozen=True)
+class OpRow:
+    """An operator that the NPU runs.
+
+    moves: it only moves or chooses elements: of a dequantized tensor what is stored. clamps: it
+    cuts values. Both may stand between another operator and its quantization. idle: it may
+    compute nothing at all, so that a partition needs more.
+    """
+
+    name: str
+    targets: tuple[torch._ops.OpOverload, ...]
+    lower: Lower
+    constraints: tuple[Constraint, ...] = ()
+    moves: bool = False
+    clamps: bool = False
+    idle: bool = False
+    images: bool = False
+    """Whether it wants images as NHWC."""
+    keep: bool = False
+    """Whether it must not be decomposed before."""
+    along: Callable[[dict[str, Any]], Sequence[int]] = _nothing
+    """The dimensions in which a result's element is made of others than the operands' at its place,
+    or moved, where sizes do not tell it."""
+    tflite: str = ""
+    """TFLite's operators that it becomes, for the documentation."""
+    bounds: Accuracies | None = field(default=None, compare=False)
+    """Where the accuracy is not that of what computes, or of what moves."""
+
+    @property
+    def accuracy(self) -> Accuracies:
+        """Of LiteRT's reference kernels, which the NPU follows, against the PT2E reference."""
+        if self.bounds is not None:
+            return self.bounds
+        return EXACT if self.moves or self.clamps else STEP
+
+    def refusals(self, query: Query) -> list[Refusal]:
+        return [r for c in self.constraints if (r := c.refusal(query)) is not None]
+
+
+TABLE: RowTable[OpRow] = RowTable()
+ROWS, BY_TARGET, add_row = TABLE.rows, TABLE.by_target, TABLE.add
+
+
+def query_of(node: Node, constants: Constants, cluster: Cluster, rules: Rules) -> Query:
+    return Query(node, arguments(node), constants, cluster, rules)
+
+
+# --- constraints that several rows share ----------------------------------------------
+
+
+def constant(*names: str) -> Constraint:
+    """The named arguments are parameters (or absent)."""
+
+    def check(q: Query) -> str | None:
+        for name in names:
+            node = q.args.get(name)
+            if node is not None and not is_constant(node, q.constants):
+                return f"{name} is computed by {getattr(node, 'name', node)}"
+        return None
+
+    return Constraint(f"constant {' and '.join(names)}", check)
+
+
+def integer_weight(name: str, *, per_channel: bool = True) -> Constraint:
+    """The named argument is stored as int8 with zero points of 0."""
+
+    def check(q: Query) -> str | None:
+        node = q.args[name]
+        if not is_dequantize(node):
+            return f"{name} in floating point"
+        args = arguments(node)
+        data = q.constants.tensor(args["input"])
+        zeros = args.get("zero_points", args.get("zero_point"))
+        zeros = q.constants.tensor(zeros) if isinstance(zeros, Node) else torch.tensor([zeros])
+        if data.dtype != torch.int8:
+            return f"{name} in {str(data.dtype).removeprefix('torch.')}"
+        if bool((zeros != 0).any()):
+            return f"{name} with a zero point of {int(zeros.reshape(-1)[0])}"
+        if "axis" in args and not per_channel:
+            return f"{name} with a scale for each channel"
+        return None
+
+    scales = "" if per_channel else ", one scale"
+    return Constraint(
+        f"{name} in int8, symmetric{scales}", check, "NeutronQuantizer, which quantizes it so"
+    )
+
+
+def is_main(node: Node) -> bool:
+    """Whether the node computes something: of these a cluster has one at most."""
+    row = BY_TARGET.get(node.target)
+    return not is_getitem(node) and (row is None or not (row.moves or row.clamps))
+
+
+def _feeds_another(q: Query) -> bool:
+    """Whether the result is an operand of the cluster's main operator, not of a quantization."""
+    pending, members = [q.node], set(q.cluster.nodes)
+    while pending:
+        users = [u for u in pending.pop().users if u in members]
+        if any(is_main(u) for u in users):
+            return True
+        pending += users
+    return False
+
+
+def _same_quantization(q: Query) -> str | None:
+    quants = [Quant.of(n) for n in q.node.all_input_nodes if is_dequantize(n)]
+    different = [quant for quant in quants if quant != q.result]
+    return f"{different[0]} and {q.result}" if different and not _feeds_another(q) else None
+
+
+SAME_QUANTIZATION = Constraint(
+    "operands and result quantized alike",
+    _same_quantization,
+    "NeutronQuantizer, which shares the scale",
+)
+
+
+def padded(q: Query, sizes: Sequence[int]) -> str | None:
+    """Where the converter may not pad: a size that is no multiple of the target's macs."""
+    macs = q.rules.target.macs
+    if q.rules.padded_channels or q.rules.options.allow_padded_channels or macs is None:
+        return None
+    odd = [size for size in sizes if size % macs]
+    return f"{odd[0]}, and {macs} for {q.rules.target.name}" if odd else None
+
+
+PADDED_HINT = (
+    "a newer converter (eiq_neutron_sdk), or CustomDelegationOptions(allow_padded_channels=True)"
+)
+
+
+__all__ = [
+    "BY_TARGET",
+    "PADDED_HINT",
+    "ROWS",
+    "SAME_QUANTIZATION",
+    "Constraint",
+    "Lower",
+    "OpRow",
+    "Query",
+    "Rules",
+    "add_row",
+    "along_dim",
+    "constant",
+    "equals",
+    "integer_weight",
+    "is_main",
+    "padded",
+    "query_of",
+    "rank",
+]

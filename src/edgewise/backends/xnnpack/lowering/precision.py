@@ -1,0 +1,194 @@
+"""What a node computes in, and which nodes go together because of it.
+
+Quantized programs are in floating point with quantizations around every operator. An
+operator is static if what it computes from was dequantized with known scales and its result
+is quantized, dynamic if it multiplies activations that are quantized at run time with
+quantized weights, and of floating point otherwise. Activation functions and views between
+an operator and its quantization do not matter.
+
+The operator, the dequantizations and quantizations around it, and its dequantized constants
+are one unit: delegated together, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from enum import Enum, auto
+
+from torch.fx import Node
+
+from edgewise.backends.xnnpack.lowering.dynamic_quant import (
+    CHOOSE,
+    chooser,
+    cluster,
+    is_dynamic,
+    is_dynamic_product,
+    is_one_of,
+)
+from edgewise.backends.xnnpack.lowering.quantized_constants import QuantizedConstants
+from edgewise.edge.graph import is_call, is_getitem, op_name
+from edgewise.quantize.patterns import GATES
+
+STATIC = (
+    "quantized_decomposed.quantize_per_tensor.default",
+    "quantized_decomposed.dequantize_per_tensor.default",
+)
+
+_FOLLOWERS = {
+    "clamp",
+    "clone",
+    "dropout",
+    "flatten",
+    "hardtanh",
+    "permute",
+    "permute_copy",
+    "relu",
+    "relu6",
+    "reshape",
+    "select_copy",
+    "slice",
+    "slice_copy",
+    "squeeze",
+    "squeeze_copy",
+    "transpose",
+    "unsqueeze",
+    "unsqueeze_copy",
+    "view",
+    "view_copy",
+}
+
+
+_PIECES = {"aten.addmm.default", "aten.mm.default", "aten.bmm.default", "aten.baddbmm.default"}
+"""What a linear layer is decomposed into."""
+
+
+class ConfigPrecisionType(Enum):
+    """What a node computes in."""
+
+    FP32 = auto()
+    STATIC_QUANT = auto()
+    DYNAMIC_QUANT = auto()
+
+
+def is_quantization(node: Node) -> bool:
+    """Whether the node only quantizes or dequantizes (or serves that)."""
+    return is_one_of(node, STATIC) or chooser(node) is not None
+
+
+def precision(node: Node, constants: QuantizedConstants) -> ConfigPrecisionType:
+    """Of an operator; of a quantization that of the operators that it is for."""
+    if is_dynamic_product(node) or chooser(node) is not None:
+        return ConfigPrecisionType.DYNAMIC_QUANT
+    if op_name(node) in _PIECES and _reads_dynamic(node):
+        return ConfigPrecisionType.DYNAMIC_QUANT
+    if is_one_of(node, STATIC) and node not in constants:
+        return ConfigPrecisionType.STATIC_QUANT
+    if _is_fed(node, constants) and _is_read(node):
+        return ConfigPrecisionType.STATIC_QUANT
+    return ConfigPrecisionType.FP32
+
+
+def _reads_dynamic(node: Node) -> bool:
+    """Whether what is multiplied was quantized at run time, before views of it."""
+    for source in node.all_input_nodes:
+        while _follows(source) and source.all_input_nodes:
+            source = source.all_input_nodes[0]
+        if is_dynamic(source):
+            return True
+    return False
+
+
+def _follows(node: Node) -> bool:
+    target = str(node.target)
+    return is_call(node) and target.startswith("aten.") and target.split(".")[1] in _FOLLOWERS
+
+
+def _is_fed(node: Node, constants: QuantizedConstants) -> bool:
+    while True:
+        sources = [n for n in node.all_input_nodes if n not in constants]
+        if any(is_one_of(n, STATIC[1:]) for n in sources):
+            return True
+        if not (_follows(node) and len(sources) == 1 and len(sources[0].users) == 1):
+            return False
+        node = sources[0]
+
+
+def _is_read(node: Node) -> bool:
+    while True:
+        users = list(node.users)
+        if users and all(is_one_of(u, STATIC[:1]) for u in users):
+            return True
+        if len(users) != 1:
+            return False
+        node = users[0]
+        if not (_follows(node) or is_getitem(node) or node.target in GATES):
+            return False
+
+
+def own_constants(nodes: Sequence[Node], constants: QuantizedConstants) -> list[Node]:
+    """Gives every reader of a dequantized constant a call of its own. The nodes made."""
+    made = []
+    for node in nodes:
+        if node.op == "placeholder" or node not in constants:
+            continue
+        for user in list(node.users)[1:]:
+            graph = node.graph
+            with graph.inserting_before(node):
+                copy = graph.node_copy(node)
+            copy.meta = dict(node.meta)
+            user.replace_input_with(node, copy)
+            made.append(copy)
+    return made
+
+
+def units(
+    nodes: Sequence[Node], constants: QuantizedConstants, good: Collection[Node]
+) -> dict[Node, list[Node]]:
+    """All nodes by the operator that they belong to, each unit in the order of `nodes`.
+
+    Nodes that are not `good` have nobody belong to them, but for a choice of scales and what
+    uses it. The order of operators is one in which every unit comes after those it reads.
+    """
+    place = {node: i for i, node in enumerate(nodes)}
+    owner: dict[Node, Node] = {}
+    for node in nodes:
+        if is_one_of(node, CHOOSE):
+            found = cluster(node, constants)
+            if not isinstance(found, str):
+                first = min(found.products, key=place.__getitem__)
+                owner.update(dict.fromkeys(found.nodes, first))
+    for node in nodes:
+        if node not in owner:
+            owner[node] = _owner(node, owner, constants, good)
+    for node in reversed(nodes):
+        user = next(iter(node.users), None)
+        if user is None or user not in good or is_one_of(user, STATIC):
+            continue
+        dequantizes = is_one_of(node, STATIC[1:]) and len(node.users) == 1
+        if (dequantizes and owner[node] is node) or node in constants:
+            owner[node] = owner[user]
+    found_units: dict[Node, list[Node]] = {}
+    for node in nodes:
+        found_units.setdefault(owner[node], []).append(node)
+    return dict(sorted(found_units.items(), key=lambda item: place[item[0]]))
+
+
+def _owner(
+    node: Node,
+    owner: dict[Node, Node],
+    constants: QuantizedConstants,
+    good: Collection[Node],
+) -> Node:
+    """Of a node whose predecessors' are known."""
+    source = node.args[0] if node.args else None
+    if not isinstance(source, Node) or source not in owner or source in constants:
+        return node
+    if is_getitem(node):
+        return owner[source]
+    alone = len(source.users) == 1 and source in good and not is_one_of(source, STATIC)
+    if alone and is_one_of(node, STATIC[:1]):
+        return owner[source]
+    static = ConfigPrecisionType.STATIC_QUANT
+    if alone and node in good and _follows(node) and len(node.all_input_nodes) == 1:
+        return owner[source] if precision(node, constants) == static else node
+    return node

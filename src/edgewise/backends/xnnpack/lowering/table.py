@@ -1,0 +1,266 @@
+"""The table of operators: one row says all there is to say about one of them.
+
+The partitioner asks the rows whether a node can be delegated, and keeps the reason if
+not; the backend has the row lower the node; the documentation's operator table and the
+tests are made from the rows. `rows/` fills the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torch.fx.node import map_arg
+
+from edgewise.backends.xnnpack.lowering import reshape
+from edgewise.backends.xnnpack.lowering.accuracy import EXACT
+from edgewise.backends.xnnpack.lowering.builder import Builder, Operand, Ref
+from edgewise.backends.xnnpack.lowering.quant import MAX_RANK
+from edgewise.backends.xnnpack.lowering.quantized_constants import QuantizedConstants
+from edgewise.backends.xnnpack.lowering.static_sizes import NeedsNumber
+from edgewise.edge.graph import (
+    arguments,
+    dims_of,
+    fake,
+    is_size,
+    is_static,
+    shape_of,
+    tensors_of,
+    value_of,
+)
+from edgewise.edge.orders import identity
+from edgewise.edge.program import Constants
+from edgewise.edge.sizes import shown, symbol_values, symbolic_sizes
+from edgewise.partition.accuracy import Accuracies, Deviation
+from edgewise.partition.constraints import (
+    Constraint,
+    Query,
+    constant,
+    equals,
+    last_dim,
+    only_first,
+    rank,
+)
+from edgewise.partition.rows import RowTable
+from edgewise.partition.spec import Refusal
+
+STATIC_ONLY = "static shapes only"
+FEWER_SYMBOLS = "an export without dynamic_shapes, or with fewer"
+
+FLOATS = (torch.float32, torch.float16)
+_OTHER_FLOATS = {
+    torch.float64: "model.float() before the export",
+    torch.bfloat16: "model.float() or model.half() before the export",
+}
+
+
+class Lowering:
+    """What a row needs in order to lower a node: the builder and what is computed so far."""
+
+    def __init__(self, builder: Builder, constants: Constants) -> None:
+        self.b = builder
+        self.constants = constants
+        self.done: dict[Node, Operand | tuple[Operand, ...]] = {}
+
+    def operand(self, node: Any, dtype: torch.dtype = torch.float32) -> Operand:
+        """The argument as a computed tensor or constant; a number as a constant of one element."""
+        if isinstance(node, Node):
+            if node in self.constants:
+                return self.constants.tensor(node)
+            found = self.done[node]
+            assert not isinstance(found, tuple)
+            return found
+        return torch.tensor([float(node)], dtype=dtype)
+
+    def ref(self, node: Any) -> Ref:
+        return self.b.ref(self.operand(node))
+
+    def tensor(self, node: Any) -> torch.Tensor:
+        """A constant argument."""
+        return self.constants.tensor(node)
+
+    def weight(self, node: Any) -> torch.Tensor:
+        """A constant argument of which the row reads only the shape: integers if quantized."""
+        if isinstance(self.constants, QuantizedConstants):
+            return self.constants.weight(node)
+        return self.constants.tensor(node)
+
+    def optional(self, node: Any) -> torch.Tensor | None:
+        return None if node is None else self.constants.tensor(node)
+
+
+Lower = Callable[[Lowering, Node, dict[str, Any]], "Operand | tuple[Operand, ...]"]
+
+
+@dataclass(frozen=True)
+class OpRow:
+    """An operator that the backend supports."""
+
+    name: str
+    """As in the documentation: `conv2d`, `linear`."""
+    targets: tuple[torch._ops.OpOverload | str, ...]
+    """Operators; by name where the package that defines them may not be imported."""
+    lower: Lower
+    constraints: tuple[Constraint, ...] = ()
+    dtypes: tuple[torch.dtype, ...] = FLOATS
+    keep: bool = False
+    """Whether a node that satisfies the row must not be decomposed before."""
+    typed_constants: bool = True
+    """Whether constant operands, too, must be of one of `dtypes`."""
+    sizes: tuple[str, ...] = ()
+    """Arguments that hold sizes: these may be computed, for the result's shape says as much."""
+    also: str = ""
+    """How it is computed where XNNPACK has no node of its own for it."""
+    accuracy: Accuracies = field(default_factory=lambda: EXACT, compare=False)
+    """Of the result's elements, by data type; of integers in `rows.quantization`."""
+    deviations: tuple[Deviation, ...] = ()
+    """Where special values give something else than in PyTorch."""
+
+    def refusals(self, node: Node, constants: Constants) -> list[Refusal]:
+        """Why the node cannot be delegated; empty if it can."""
+        general = _general_refusal(node, constants, self)
+        if general is not None:
+            return [general]
+        query = Query(node, arguments(node), constants)
+        computed = _computed_numbers(query, self.sizes)
+        if computed:
+            return [Refusal("numbers are known before", f"{computed} is computed from sizes")]
+        found = [r for c in self.constraints if (r := c.refusal(query)) is not None]
+        return found or self._refusals_by_trial(query)
+
+    def _refusals_by_trial(self, query: Query) -> list[Refusal]:
+        """Lowers a node with symbolic sizes to see whether that can be done."""
+        node, constants = query.node, query.constants
+        operands = [n for n in node.all_input_nodes if not is_size(n) and n not in constants]
+        tensors = [t for n in [*operands, node] for t in tensors_of(n)]
+        if all(is_static(t.shape) for t in tensors):
+            return []
+        builder = Builder()
+        builder.graph.symbols = symbol_values([t.shape for t in tensors], {})
+        to = Lowering(builder, constants)
+        for operand in operands:
+            # If another order cannot be lowered, this one can: the backend then falls back to it.
+            shape = shape_of(operand)
+            to.done[operand] = builder.input(shape, fake(operand).dtype, identity(len(shape)))
+        try:
+            self.lower(to, node, query.args)
+        except reshape.OutOfReach as error:
+            return [Refusal("shapes that XNNPACK can make", str(error), "a static batch size")]
+        except NeedsNumber:
+            shapes = ", ".join(shown(dims_of(t.shape)) for t in tensors)
+            return [Refusal(STATIC_ONLY, shapes, FEWER_SYMBOLS)]
+        return []
+
+
+TABLE: RowTable[OpRow] = RowTable()
+ROWS, BY_TARGET, add_row = TABLE.rows, TABLE.by_target, TABLE.add
+
+
+def _general_refusal(node: Node, constants: Constants, row: OpRow) -> Refusal | None:
+    """What holds for every row: types, ranks, static and non-empty shapes."""
+    results = value_of(node)
+    if isinstance(results, (tuple, list)):
+        results = results[:1]  # rows refuse where others are used
+    inputs = [n for n in node.all_input_nodes if not is_size(n)]
+    values = [
+        *((n.name, value_of(n)) for n in inputs if row.typed_constants or n not in constants),
+        *((node.name, v) for v in (results if isinstance(results, (tuple, list)) else [results])),
+    ]
+    for name, value in values:
+        if not isinstance(value, torch.Tensor):
+            return Refusal("operands must be tensors", f"{name}: {type(value).__name__}")
+        if value.dtype not in row.dtypes:
+            names = " or ".join(str(d).removeprefix("torch.") for d in row.dtypes)
+            return Refusal(
+                f"data type must be {names}",
+                f"{name}: {str(value.dtype).removeprefix('torch.')}",
+                _OTHER_FLOATS.get(value.dtype, ""),
+            )
+        if value.dim() > MAX_RANK:
+            return Refusal(
+                f"at most {MAX_RANK} dimensions",
+                f"{name}: {value.dim()}",
+                "merging neighbouring dimensions with reshape",
+            )
+        if any(size == 0 for size in dims_of(value.shape)):
+            return Refusal("tensors must have elements", f"{name}: {list(value.shape)}")
+    if all(n in constants for n in inputs):
+        return Refusal("at least one operand must be computed", "constants only")
+    return None
+
+
+def _computed_numbers(query: Query, sizes: Sequence[str]) -> str | None:
+    """The first argument that a size is part of, and that is none of `sizes`."""
+    for name, value in query.args.items():
+        found: list[Node] = []
+        map_arg(value, found.append)
+        if name not in sizes and any(is_size(n) for n in found):
+            return name
+    return None
+
+
+# --- constraints that several rows share ----------------------------------------------
+
+
+def static(*names: str, result: bool = False) -> Constraint:
+    """The named operands (and the result) have no symbolic sizes."""
+
+    def check(q: Query) -> str | None:
+        operands = [q.args[name] for name in names] + ([q.node] if result else [])
+        for node in operands:
+            if isinstance(node, Node) and symbolic_sizes(shape_of(node)):
+                return f"{node.name}: {shown(shape_of(node))}"
+        return None
+
+    return Constraint(STATIC_ONLY, check, FEWER_SYMBOLS)
+
+
+def static_dim(name: str = "dim", operand: str = "self") -> Constraint:
+    """The dimension, or each of them, has a size that is known before."""
+
+    def check(q: Query) -> str | None:
+        shape = shape_of(q.args[operand])
+        dims = q.args[name]
+        for dim in [dims] if isinstance(dims, int) else dims or range(len(shape)):
+            if shape and not isinstance(shape[dim], int):
+                return f"dim={dim} of {shown(shape)}"
+        return None
+
+    return Constraint("the size along dim is static", check, FEWER_SYMBOLS)
+
+
+def _reshapable(q: Query) -> str | None:
+    return reshape.refusal(shape_of(q.args["self"]), shape_of(q.node))
+
+
+RESHAPABLE = Constraint(
+    "a reshape with at most one symbolic size in the result, or symbolic sizes left as they are",
+    _reshapable,
+    "a static batch size",
+)
+
+
+__all__ = [
+    "BY_TARGET",
+    "FEWER_SYMBOLS",
+    "FLOATS",
+    "RESHAPABLE",
+    "ROWS",
+    "STATIC_ONLY",
+    "Constraint",
+    "Lower",
+    "Lowering",
+    "OpRow",
+    "Query",
+    "add_row",
+    "constant",
+    "equals",
+    "last_dim",
+    "only_first",
+    "rank",
+    "static",
+    "static_dim",
+]

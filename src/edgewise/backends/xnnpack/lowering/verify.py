@@ -1,0 +1,75 @@
+"""The law of an XNNPACK subgraph between its passes, and the subgraph as text."""
+
+from __future__ import annotations
+
+from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.node_kinds import BY_NAME
+from edgewise.errors import InvalidGraphError
+
+_BETWEEN_PASSES = "Dynamic"
+"""Stands for quantization at run time until `use_dynamic_kernels`; no payload has it."""
+
+
+def verify(graph: Graph) -> None:
+    """InvalidGraphError if nodes read what nobody computed before, two compute the same value,
+    a node has other operands than its kind, or an input or output of the graph has lost its role.
+    """
+    known: set[Value] = set(graph.inputs)
+    for number, value in enumerate(graph.inputs):
+        if value.input_index != number:
+            raise _broken("an input", f"number {value.input_index} in place of {number}")
+    for number, node in enumerate(graph.nodes):
+        kind = BY_NAME.get(node.kind)
+        if kind is None and node.kind != _BETWEEN_PASSES:
+            raise _broken(f"node {number}", f"the unknown kind {node.kind}")
+        where = f"node {number}, {node.kind},"
+        read = len(kind.input_fields) if kind is not None else 1
+        made = len(kind.layout.outputs) if kind is not None else 1
+        if (len(node.inputs), len(node.outputs)) != (read, made):
+            got = f"{len(node.inputs)} and {len(node.outputs)}; its kind has {read} and {made}"
+            raise _broken(where, f"operands and results {got}")
+        for operand in node.inputs:
+            if operand is not None and operand.data is None and operand not in known:
+                raise _broken(where, f"an operand {_dims(operand)} that nobody computed before")
+        for value in node.outputs:
+            if value in known or value.data is not None:
+                raise _broken(where, f"a result {_dims(value)} that is there already")
+            known.add(value)
+        if node.clamp is not None and not node.clamp[0] <= node.clamp[1]:
+            raise _broken(where, f"a clamp to {node.clamp}")
+    for number, value in enumerate(graph.outputs):
+        if value.output_index != number:
+            raise _broken("an output", f"number {value.output_index} in place of {number}")
+        if value not in known:
+            raise _broken(f"output {number}", f"a value {_dims(value)} that nobody computes")
+
+
+def text(graph: Graph) -> str:
+    """One line for each node: its results, kind, operands, parameters and clamp."""
+    names = {value: f"%{number}" for number, value in enumerate(graph.values())}
+    lines = [f"inputs {', '.join(_shown(value, names) for value in graph.inputs)}"]
+    lines += [_line(node, names) for node in graph.nodes]
+    lines.append(f"outputs {', '.join(_shown(value, names) for value in graph.outputs)}")
+    return "\n".join(lines)
+
+
+def _line(node: Node, names: dict[Value, str]) -> str:
+    results = ", ".join(_shown(value, names) for value in node.outputs)
+    operands = ", ".join(_shown(v, names) if v is not None else "none" for v in node.inputs)
+    params = "".join(f" {name}={value}" for name, value in node.params.items())
+    clamp = f" clamp={node.clamp}" if node.clamp is not None else ""
+    return f"  {results} = {node.kind}({operands}){params}{clamp}  # of node {node.origin}"
+
+
+def _shown(value: Value, names: dict[Value, str]) -> str:
+    kind = "constant " if value.data is not None else ""
+    quant = f" {type(value.quant).__name__}" if value.quant is not None else ""
+    return f"{names[value]}: {kind}{str(value.dtype).removeprefix('torch.')}{_dims(value)}{quant}"
+
+
+def _dims(value: Value) -> str:
+    return f"[{', '.join(map(str, value.dims))}]"
+
+
+def _broken(where: str, got: str) -> InvalidGraphError:
+    return InvalidGraphError(f"[xnnpack] {where} must obey the subgraph's law; got {got}")

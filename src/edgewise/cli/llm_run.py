@@ -1,0 +1,284 @@
+"""`edgewise llm run`, `chat` and `serve`: text from language models."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from edgewise.cli.errors import INTERRUPTED, OK, USAGE, CliError
+from edgewise.cli.llm_options import (
+    Draft,
+    Lookup,
+    MaxNewTokens,
+    MinP,
+    RepetitionPenalty,
+    Schema,
+    Seed,
+    Shift,
+    Stop,
+    Temperature,
+    TokenizerFile,
+    TopK,
+    TopP,
+    draft_of,
+    sampling_of,
+    tokenizer_of,
+)
+from edgewise.cli.options import Json, PteFile, Quiet, Threads
+from edgewise.cli.output import Output
+from edgewise.cli.terminal import shown
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def run(
+    model: PteFile,
+    prompt: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="- for standard input.")
+    ] = None,
+    prompt_tokens: Annotated[
+        str | None, typer.Option(metavar="'N N ...'", help="Without a tokenizer.")
+    ] = None,
+    tokenizer: TokenizerFile = None,
+    max_new_tokens: MaxNewTokens = None,
+    temperature: Temperature = 0.0,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    min_p: MinP = None,
+    repetition_penalty: RepetitionPenalty = 1.0,
+    seed: Seed = None,
+    stop: Stop = None,
+    ignore_eos: Annotated[
+        bool, typer.Option("--ignore-eos", help="Go on where the text ends.")
+    ] = False,
+    json_schema: Schema = None,
+    draft: Draft = None,
+    prompt_lookup: Lookup = False,
+    context_shift: Shift = None,
+    prefix: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="What the prompt begins with, computed before; made if not there."
+        ),
+    ] = None,
+    threads: Threads = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Text to standard output as it comes, figures to standard error."""
+    from edgewise.llm.running import Continuation
+
+    out = Output(json=json, quiet=quiet)
+    if (prompt is None) == (prompt_tokens is None):
+        given = "neither" if prompt is None else "both"
+        raise CliError(f"[run] must be given --prompt or --prompt-tokens; got {given}", USAGE)
+    sampling = sampling_of(temperature, top_k, top_p, min_p, repetition_penalty, seed)
+    found = tokenizer_of(model, tokenizer) if prompt is not None else tokenizer
+    continuation = Continuation(
+        model,
+        _tokens(prompt_tokens) if prompt_tokens is not None else _text(prompt),
+        found,
+        sampling=sampling,
+        max_new_tokens=max_new_tokens,
+        stop=stop or (),
+        ignore_eos=ignore_eos,
+        threads=threads,
+        prefix=prefix,
+        json_schema=None if json_schema is None else json_schema.read_text(encoding="utf-8"),
+        context_shift=context_shift,
+        **draft_of(draft, prompt_lookup, threads),
+    )
+    code, written = OK, []
+    try:
+        for piece in continuation.pieces():
+            written.append(piece)
+            if not json:
+                print(shown(piece), end="", flush=True)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    told = {
+        "file": str(model),
+        "text": "".join(written) if prompt is not None else None,
+        "tokens": continuation.tokens,
+        **continuation.figures(),
+    }
+    out.result(told, lambda console: print(flush=True))
+    out.note(continuation.told())
+    raise typer.Exit(code)
+
+
+def chat(
+    model: PteFile,
+    message: Annotated[
+        list[str] | None,
+        typer.Option("--message", metavar="TEXT", help="Say this, and end; repeatable."),
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What the conversation begins with.")
+    ] = None,
+    tokenizer: TokenizerFile = None,
+    max_new_tokens: MaxNewTokens = None,
+    temperature: Temperature = 0.8,
+    top_k: TopK = None,
+    top_p: TopP = 0.95,
+    min_p: MinP = None,
+    repetition_penalty: RepetitionPenalty = 1.0,
+    seed: Seed = None,
+    stop: Stop = None,
+    draft: Draft = None,
+    prompt_lookup: Lookup = False,
+    threads: Threads = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """A conversation: lines that are read from standard input, unless --message is given."""
+    from edgewise.llm.conversation import Conversation
+
+    out = Output(json=json, quiet=quiet)
+    if temperature == 0:
+        top_p = None if top_p == 0.95 else top_p
+    conversation = Conversation(
+        model,
+        tokenizer_of(model, tokenizer),
+        system=system,
+        sampling=sampling_of(temperature, top_k, top_p, min_p, repetition_penalty, seed),
+        max_new_tokens=max_new_tokens,
+        stop=stop or (),
+        threads=threads,
+        **draft_of(draft, prompt_lookup, threads),
+    )
+    code = OK
+    try:
+        for line in message or _lines(out):
+            for piece in conversation.say(line):
+                if not json:
+                    print(shown(piece), end="", flush=True)
+            if not json:
+                print(flush=True)
+            out.note(conversation.told())
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    told = {"file": str(model), "messages": conversation.messages}
+    out.result(told, lambda console: None)
+    raise typer.Exit(code)
+
+
+def transcribe(
+    model: PteFile,
+    sound: Annotated[Path, typer.Argument(metavar="WAV", help="Of 16 kHz and 16 bits.")],
+    tokenizer: TokenizerFile = None,
+    language: Annotated[
+        str | None, typer.Option(metavar="CODE", help="Such as en, for models of several.")
+    ] = None,
+    translate: Annotated[
+        bool, typer.Option("--translate", help="To English, for models of several languages.")
+    ] = False,
+    max_new_tokens: MaxNewTokens = None,
+    threads: Threads = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Text to standard output. Sound of more than 30 s is taken piece by piece."""
+    from edgewise.llm.text import load_tokenizer
+    from edgewise.llm.transcriber import Transcriber, beginning, read_wav
+
+    out = Output(json=json, quiet=quiet)
+    transcriber = Transcriber(model, threads=threads)
+    found = tokenizer_of(model, tokenizer)
+    known = None if found is None else load_tokenizer(found)
+    if known is None and (language or translate):
+        raise CliError("[transcribe] --language and --translate need a tokenizer; try --tokenizer")
+    start = beginning(known, transcriber.start_ids, language, translate) if known else ()
+    tokens = list(transcriber.transcribe(read_wav(sound), start, max_new_tokens=max_new_tokens))
+    text = None if known is None else known.decode(tokens)
+    told = {"file": str(model), "text": text, "tokens": tokens}
+    shown_text = shown(text) if text is not None else " ".join(map(str, tokens))
+    out.result(told, lambda console: print(shown_text, flush=True))
+
+
+def serve(
+    model: PteFile,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="To listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, metavar="N")] = 8080,
+    name: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="The model's name. Default: the file's.")
+    ] = None,
+    tokenizer: TokenizerFile = None,
+    embedder: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A .pte from tokens to vectors, for /v1/embeddings; its tokenizer beside.",
+        ),
+    ] = None,
+    parallel: Annotated[
+        int, typer.Option(min=1, max=64, metavar="N", help="Requests that are answered at once.")
+    ] = 1,
+    waiting: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Requests that may wait for that.")
+    ] = 32,
+    max_body: Annotated[int, typer.Option(min=1, metavar="BYTES", help="Of a request.")] = 1 << 20,
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With the key that clients must send. Default: none."),
+    ] = None,
+    threads: Threads = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """OpenAI's interface over HTTP: chat, completions, streams, embeddings, models."""
+    if host not in _LOOPBACK and api_key_file is None:
+        raise CliError(
+            f"[serve] an address that others reach must come with --api-key-file; got {host}"
+        )
+    from edgewise.llm.server import serve as run_server
+
+    key = None if api_key_file is None else api_key_file.read_text(encoding="utf-8").strip()
+    if key == "":
+        raise CliError(f"[serve] must hold a key; got an empty file: {api_key_file}")
+    out = Output(json=json, quiet=quiet or json)
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
+    out.result({"url": url, "model": name or model.stem}, lambda console: None)
+    run_server(
+        model,
+        tokenizer_of(model, tokenizer),
+        name=name or model.stem,
+        host=host,
+        port=port,
+        parallel=parallel,
+        waiting=waiting,
+        body_bytes=max_body,
+        api_key=key,
+        embedder=embedder,
+        threads=threads,
+        quiet=quiet or json,
+    )
+
+
+def _lines(out: Output) -> Any:
+    """Of standard input, with a prompt if that is a terminal."""
+    while True:
+        if sys.stdin.isatty():
+            print("> ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            return
+        if line.strip():
+            yield line.strip()
+
+
+def _text(prompt: str | None) -> str:
+    return sys.stdin.read() if prompt == "-" else prompt or ""
+
+
+def _tokens(text: str) -> list[int]:
+    try:
+        return [int(word) for word in text.replace(",", " ").split()]
+    except ValueError:
+        raise CliError(
+            f"[--prompt-tokens] must be numbers with spaces between; got {text!r}; "
+            f"try --prompt-tokens '5 6 7'"
+        ) from None

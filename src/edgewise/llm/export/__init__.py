@@ -1,0 +1,294 @@
+"""From a language model of `transformers` to a file that generates."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from edgewise.edge.export import export_module
+from edgewise.emit.config import ExecutorchBackendConfig, MemoryPlanningConfig
+from edgewise.llm.config import read_config
+from edgewise.llm.export.model import CachedLlama
+from edgewise.llm.export.prefix_methods import model_id, prefix_methods
+from edgewise.llm.export.quantization import Recipe, quantize_model
+from edgewise.llm.export.sources import (
+    float_weights,
+    load_gguf,
+    quantization_of,
+    save_gguf_tokenizer,
+)
+from edgewise.lowering import ExecutorchProgramManager, to_edge_transform_and_lower
+from edgewise.registry import partitioner_for
+
+__all__ = [
+    "copy_tokenizer",
+    "load_llama",
+    "load_model",
+    "lower_llama",
+    "lower_model",
+    "quantize_llama",
+    "quantize_model",
+    "random_llama",
+    "random_model",
+    "texts_of",
+]
+
+
+def random_model(config: dict[str, Any], seed: int = 0) -> Any:
+    """A causal language model with random weights, in float32.
+
+    config: as in a config.json; a Llama's if it has no `model_type`. ValueError if the values do
+    not go together, or are of no causal language model.
+    """
+    from transformers import AutoConfig
+
+    torch.manual_seed(seed)
+    values = {k: v for k, v in config.items() if k != "model_type"}
+    kind = config.get("model_type", "llama")
+    try:
+        named: Any = AutoConfig
+        maker = _class_for(kind)
+        return _text_part(maker.from_config(named.for_model(kind, **values))).float().eval()
+    except (TypeError, ValueError, RuntimeError, ZeroDivisionError) as failure:
+        what = "Llama" if kind == "llama" else kind
+        raise ValueError(f"[config] no {what} can be made of it: {failure}") from failure
+
+
+def load_model(checkpoint: str | Path) -> Any:
+    """The causal language model of a local directory as `save_pretrained` writes it, in float32;
+    also of GPTQ's or AWQ's integers, or of a GGUF file.
+
+    FileNotFoundError without a config.json or weights in it; ValueError if it is another model or
+    weights are missing; ModuleNotFoundError for a GGUF file without the package gguf.
+    """
+    directory = Path(checkpoint)
+    if directory.is_file() and directory.suffix == ".gguf":
+        return load_gguf(directory)
+    if not (directory / "config.json").is_file():
+        raise FileNotFoundError(
+            f"[checkpoint] must be a directory with config.json and weights, or a GGUF file; "
+            f"got {checkpoint}"
+        )
+    config = read_config(str(directory))
+    if quantization_of(config) is not None:
+        values = {k: v for k, v in config.items() if k != "quantization_config"}
+        model = random_model(values)
+        report: Any = model.load_state_dict(float_weights(directory, config), strict=False)
+        model.tie_weights()
+        tied = set(getattr(model, "all_tied_weights_keys", None) or ())
+        _check_whole(set(report.missing_keys) - tied, checkpoint)
+        return model.eval()
+    loader = _class_for(str(config.get("model_type", "llama")))
+    try:
+        loaded: Any = loader.from_pretrained(
+            directory, dtype=torch.float32, local_files_only=True, output_loading_info=True
+        )
+    except OSError as failure:
+        raise FileNotFoundError(f"[checkpoint] no weights in {checkpoint}: {failure}") from None
+    except ValueError as failure:
+        raise ValueError(
+            f"[checkpoint] must be of a causal language model; got {checkpoint}: "
+            f"{str(failure).splitlines()[0]}"
+        ) from failure
+    model, report = loaded
+    _check_whole(report["missing_keys"], checkpoint)
+    return _text_part(model).eval()
+
+
+def _text_part(model: Any) -> Any:
+    """Of a model that also sees (Gemma 3 from 4B on), the causal language model in it."""
+    language = getattr(getattr(model, "model", None), "language_model", None)
+    if language is None or not hasattr(model.config, "text_config"):
+        return model
+    with torch.device("meta"):
+        made = _class_for("").from_config(model.config.text_config)
+    made.model, made.lm_head = language, model.lm_head
+    made.generation_config = model.generation_config
+    return made
+
+
+def _class_for(kind: str) -> Any:
+    """The class of `transformers` that makes models of a `model_type`."""
+    from transformers import AutoModelForCausalLM, AutoModelForSpeechSeq2Seq
+
+    return AutoModelForSpeechSeq2Seq if kind == "whisper" else AutoModelForCausalLM
+
+
+def _check_whole(names: Iterable[str], checkpoint: str | Path) -> None:
+    missing = sorted(names)
+    if missing:
+        raise ValueError(
+            f"[checkpoint] must hold all weights; got none for {', '.join(missing[:5])}"
+            f"{' and others' if len(missing) > 5 else ''} in {checkpoint}"
+        )
+
+
+_PIECE, _MOST_PIECES = 128, 32
+_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "generation_config.json",
+)
+
+
+def copy_tokenizer(checkpoint: str | Path, output: str | Path) -> Path | None:
+    """Copies what the checkpoint's tokenizer needs to a folder beside the model's file, `x.pte` to
+    `x.tokenizer`, where the commands look for it. None if the checkpoint has no tokenizer."""
+    source, folder = Path(checkpoint), Path(output).with_suffix(".tokenizer")
+    if source.suffix == ".gguf":
+        return save_gguf_tokenizer(source, folder)
+    found = [source / name for name in _TOKENIZER_FILES if (source / name).is_file()]
+    if not any(file.name in _TOKENIZER_FILES[:2] for file in found):
+        return None
+    folder.mkdir(exist_ok=True)
+    for file in found:
+        shutil.copyfile(file, folder / file.name)
+    return folder
+
+
+def texts_of(path: str | Path, checkpoint: str | Path) -> list[torch.Tensor]:
+    """A text file in the tokens of a checkpoint's tokenizer, int64 [1, 128] each, 32 at most.
+
+    Raises as `load_tokenizer`; ValueError if the text is shorter than one piece.
+    """
+    from edgewise.llm.text import load_tokenizer
+
+    tokens = load_tokenizer(checkpoint).encode(Path(path).read_text(encoding="utf-8"))
+    count = min(len(tokens) // _PIECE, _MOST_PIECES)
+    if count == 0:
+        raise ValueError(
+            f"[calibration] a text must have {_PIECE} tokens or more; got {len(tokens)} in {path}"
+        )
+    pieces = torch.tensor(tokens[: count * _PIECE]).view(count, 1, _PIECE)
+    return list(pieces)
+
+
+def quantize_llama(model: Any, group_size: int = 32) -> Any:
+    """A copy in 8da4w: linear layers with 4-bit weights, `group_size` of which share a scale, and
+    activations quantized to 8 bits at run time; embeddings with 8-bit weights."""
+    return quantize_model(model, Recipe(group_size=group_size))
+
+
+def lower_model(
+    model: Any,
+    *,
+    max_context_len: int = 1024,
+    max_seq_len: int = 128,
+    batch: int = 1,
+    all_logits: bool = False,
+    int8_cache: bool = False,
+    prefix: bool = False,
+) -> ExecutorchProgramManager:
+    """The model, quantized or not, with a cache of `max_context_len` slots.
+
+    max_seq_len: most tokens of one call; longer prompts take several. Memory is planned for it.
+    batch: sequences at a time, each with positions of its own. all_logits: logits after each
+    token, for guesses. int8_cache: keys and values in 8 bits. prefix: with methods `get_cache`
+    and `set_cache`, for what a prompt left in the cache.
+
+    A Whisper becomes what `lower_whisper` makes of it, with at most its own positions.
+
+    The program has the method `forward(tokens, input_pos)`, see `CachedDecoder`, and constant
+    methods under the names that ExecuTorch's runner reads. A context that is longer than the
+    model's positions reach is made as long as they do, with a warning. ValueError if its attention
+    cannot be that over a cache.
+    """
+    config = model.config
+    if config.model_type == "whisper":
+        if batch > 1 or all_logits or int8_cache or prefix:
+            raise ValueError("[export] a Whisper has no batch, all_logits, int8_cache or prefix")
+        from edgewise.llm.export.speech import lower_whisper
+
+        context = min(max_context_len, config.max_target_positions)
+        return lower_whisper(model, max_context_len=context, max_seq_len=min(max_seq_len, 16))
+    most = getattr(config, "max_position_embeddings", None) or max_context_len
+    if max_context_len < 1:
+        raise ValueError(
+            f"[export] max_context_len must be from 1 to the model's max_position_embeddings, "
+            f"{most}; got {max_context_len}"
+        )
+    if max_context_len > most:
+        warnings.warn(
+            f"[export] max_context_len is at most the model's max_position_embeddings, {most}; "
+            f"got {max_context_len}",
+            stacklevel=2,
+        )
+        max_context_len = most
+    if max_seq_len < 2:
+        raise ValueError(f"[export] max_seq_len must be 2 or more; got {max_seq_len}")
+    if batch < 1:
+        raise ValueError(f"[export] batch must be 1 or more; got {batch}")
+    max_seq_len = min(max_seq_len, max_context_len)
+    length = torch.export.Dim("length", min=1, max=max_seq_len)
+    example = torch.zeros(batch, 2, dtype=torch.int64), torch.zeros(batch, dtype=torch.int64)
+    shapes = ({1: length}, None)
+    constants = _constants(model, max_context_len, max_seq_len)
+    decoder: torch.nn.Module
+    if config.model_type == "llama" and (batch, all_logits, int8_cache) == (1, False, False):
+        decoder = CachedLlama(model, max_context_len)
+        program = export_module(decoder, example, shapes)
+    else:
+        from edgewise.llm.export.decoder import CachedDecoder
+        from edgewise.llm.export.heads import move_transposes
+
+        decoder = CachedDecoder(
+            model,
+            max_context_len,
+            max_seq_len,
+            batch=batch,
+            all_logits=all_logits,
+            int8_cache=int8_cache,
+        )
+        decoder.check()
+        program = export_module(decoder, example, shapes)
+        move_transposes(program)
+        if decoder.is_ring:
+            constants["get_max_rewind"] = max_seq_len
+    programs: Any = program
+    if prefix:
+        programs = {"forward": program, **prefix_methods(decoder)}
+        constants["get_model_id"] = model_id(model)
+    lowered = to_edge_transform_and_lower(
+        programs, partitioner=[partitioner_for()], constant_methods=constants
+    )
+    planning = MemoryPlanningConfig(share_mutable_buffers=prefix)
+    return lowered.to_executorch(ExecutorchBackendConfig(memory_planning=planning))
+
+
+def _constants(model: Any, max_context_len: int, max_seq_len: int) -> dict[str, Any]:
+    """What ExecuTorch's runner reads."""
+    config = model.config
+    ends = config.eos_token_id
+    if getattr(model, "generation_config", None) is not None:
+        ends = [*_as_list(ends), *_as_list(model.generation_config.eos_token_id)]
+    constants: dict[str, Any] = {
+        "get_max_seq_len": max_seq_len,
+        "get_max_context_len": max_context_len,
+        "get_vocab_size": config.vocab_size,
+        "get_n_layers": config.num_hidden_layers,
+        "use_kv_cache": True,
+        "use_sdpa_with_kv_cache": True,
+        "enable_dynamic_shape": True,
+        "get_eos_ids": list(dict.fromkeys(_as_list(ends))),
+    }
+    if config.bos_token_id is not None:
+        constants["get_bos_id"] = config.bos_token_id
+    return constants
+
+
+def _as_list(tokens: Any) -> list[int]:
+    if tokens is None:
+        return []
+    return list(tokens) if isinstance(tokens, (list, tuple)) else [tokens]
+
+
+random_llama, load_llama, lower_llama = random_model, load_model, lower_model
+"""Their names when Llamas were all that there was."""

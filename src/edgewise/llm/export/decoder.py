@@ -1,0 +1,205 @@
+"""A causal language model of `transformers` as a program with caches."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from typing import Any
+
+import torch
+
+from edgewise.llm.export.attention import NAME, Layer, PassingCache, Row, Step, attention_of
+from edgewise.llm.export.experts import with_linear_experts, with_plain_integers
+
+__all__ = ["CachedDecoder"]
+
+_LARGEST_GAP = 0.5
+"""Of a logit, in units of their deviation: where activations or keys are rounded to 8 bits, deep
+models differ by some tenths; what is wrong differs by more than one."""
+
+
+class CachedDecoder(torch.nn.Module):
+    """The model, whose own code runs, with a cache for each layer and sequence.
+
+    forward(tokens, input_pos): tokens int64 [B, S], S from 1 to `max_seq_len`; input_pos
+    int64 [B], the position of each sequence's first token. Returns the logits [B, vocabulary] that
+    follow the last one, or with `all_logits` those that follow each, [B, S, vocabulary], and
+    leaves the tokens' keys and values in the caches.
+
+    A layer with a sliding window keeps `window + max_seq_len - 1` slots, if that is less than
+    `max_context_len`: the newest take the place of those that no query sees any more.
+
+    int8_cache: keys and values as 8-bit integers, with a scale for each slot and head.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        max_context_len: int,
+        max_seq_len: int,
+        *,
+        batch: int = 1,
+        all_logits: bool = False,
+        int8_cache: bool = False,
+    ) -> None:
+        super().__init__()
+        self.model = _prepared(model, max_context_len)
+        self.max_context_len = max_context_len
+        self.batch, self.all_logits = batch, all_logits
+        self.layers = _layers(self.model)
+        self.is_ring = False
+        """Whether some layer's cache does not hold the whole context."""
+        self._names: dict[tuple[int, int], list[str]] = {}
+        kinds = {"k": torch.float32, "v": torch.float32}
+        if int8_cache:
+            kinds = {"k": torch.int8, "v": torch.int8, "ks": torch.float32, "vs": torch.float32}
+        for index, layer in self.layers.items():
+            slots = max_context_len
+            if layer.window is not None:
+                slots = min(slots, layer.window + max_seq_len - 1)
+            self.is_ring = self.is_ring or slots < max_context_len
+            for row in range(batch):
+                names = []
+                for kind, dtype in kinds.items():
+                    depth = layer.depth if kind in ("k", "v") else 1
+                    name = f"{kind}_cache_{index}" + (f"_{row}" if batch > 1 else "")
+                    empty = torch.zeros(1, slots, layer.heads, depth, dtype=dtype)
+                    self.register_buffer(name, empty, persistent=False)
+                    names.append(name)
+                self._names[index, row] = names
+
+    def forward(self, tokens: torch.Tensor, input_pos: torch.Tensor) -> torch.Tensor:
+        """Logits after the last token of each sequence, or after all."""
+        length = tokens.shape[1]
+        rows = [self._row(input_pos, number, length) for number in range(self.batch)]
+        positions = (
+            (torch.arange(length) + input_pos.unsqueeze(1))
+            if self.batch > 1
+            else ((torch.arange(length) + input_pos).unsqueeze(0))
+        )
+        caches = {
+            key: tuple(getattr(self, name) for name in names) for key, names in self._names.items()
+        }
+        step = Step(rows, length, self.max_context_len, caches)
+        logits = _call(self.model, step, tokens, positions, keep=0 if self.all_logits else 1)
+        return logits if self.all_logits else logits[:, -1]
+
+    def check(self) -> None:
+        """That a text in pieces has the logits that the model's own attention computes for it as a
+        whole: a model may keep more from call to call than keys and values.
+
+        ValueError if it has not. Leaves the caches empty.
+        """
+        model, whole = self.model, torch.arange(1, 1 + min(12, self.max_context_len))
+        whole = whole % model.config.vocab_size
+        pieces = [piece for piece in (whole[:-5], whole[-5:-1], whole[-1:]) if len(piece)]
+        with torch.no_grad():
+            model.set_attn_implementation("eager")
+            want = model(whole.unsqueeze(0), use_cache=False).logits[0, -1]
+            model.set_attn_implementation(NAME)
+            start = 0
+            for piece in pieces:
+                at = torch.full((self.batch,), start)
+                got = self(piece.expand(self.batch, -1), at)
+                start += len(piece)
+            for name in self._names.values():
+                for one in name:
+                    getattr(self, one).zero_()
+        got = got[:, -1] if self.all_logits else got
+        gap = float((got - want).abs().max() / want.std())
+        if not gap <= _LARGEST_GAP:
+            raise ValueError(
+                f"[llm] a text in pieces must have the logits of the whole; got a difference of "
+                f"{gap:.2g} of their deviation for {type(model).__name__}; "
+                f"try a model that docs/llm.md lists"
+            )
+
+    def _row(self, input_pos: torch.Tensor, number: int, length: Any) -> Row:
+        at = input_pos if self.batch == 1 else input_pos[number : number + 1]
+        start: Any = at.item()
+        check: Any = torch._check
+        check(start >= 0)
+        check(start + length <= self.max_context_len)
+        return Row(start, at)
+
+
+class RotaryTables(torch.nn.Module):
+    """Cosines and sines of a model's rotary embedding, for all positions, by the type of layer.
+
+    Scalings of positions that depend on a text's length are those for a text of the whole context.
+    """
+
+    def __init__(self, original: Any, context: int, types: list[str]) -> None:
+        super().__init__()
+        takes_type = "layer_type" in inspect.signature(original.forward).parameters
+        self._names = [*types] if takes_type else [""]
+        positions = torch.arange(context).unsqueeze(0)
+        with torch.no_grad():
+            for name in self._names:
+                rest = (name,) if takes_type else ()
+                cos, sin = original(torch.zeros(1), positions, *rest)
+                self.register_buffer(f"cos_{name}", cos[0].contiguous(), persistent=False)
+                self.register_buffer(f"sin_{name}", sin[0].contiguous(), persistent=False)
+
+    def forward(
+        self, x: torch.Tensor, position_ids: torch.Tensor, layer_type: str = ""
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cosines and sines [B, S, depth] of the positions [B, S]."""
+        look_up = torch.nn.functional.embedding
+        cos, sin = (getattr(self, f"{kind}_{layer_type}") for kind in ("cos", "sin"))
+        return look_up(position_ids, cos), look_up(position_ids, sin)
+
+
+def _prepared(model: Any, context: int) -> Any:
+    """The model's modules, with its very weights, for the cache's attention and with tables."""
+    model = with_linear_experts(model)
+    tensors = {id(t): t for t in (*model.parameters(), *model.buffers())}
+    model = copy.deepcopy(model, tensors)
+    with_plain_integers(model)
+    model.set_attn_implementation(NAME)
+    types = sorted(set(getattr(model.config, "layer_types", None) or [""]))
+    for name, module in list(model.named_modules()):
+        if type(module).__name__.endswith("RotaryEmbedding"):
+            model.set_submodule(name, RotaryTables(module, context, types))
+    return model.eval()
+
+
+def _call(
+    model: Any, step: Step, tokens: torch.Tensor, positions: torch.Tensor, *, keep: int
+) -> torch.Tensor:
+    """The logits [B, keep, vocabulary] after the last tokens; after all for 0."""
+    # The library has renamed the argument.
+    named = inspect.signature(model.forward).parameters
+    name = "cache" if "cache" in named else "past_key_values"
+    cache: Any = {name: PassingCache(step.rows[0].start)}
+    with attention_of(step):
+        result = model(
+            input_ids=tokens, position_ids=positions, use_cache=True, logits_to_keep=keep, **cache
+        )
+    logits: torch.Tensor = result.logits
+    return logits
+
+
+def _layers(model: Any) -> dict[int, Layer]:
+    """What the model's code gives its attention, by layer, as it does for one token."""
+    found: dict[int, Layer] = {}
+    zero = torch.zeros(1, dtype=torch.int64)
+    what = type(model).__name__
+    try:
+        with torch.no_grad():
+            step = Step([Row(0, zero)], 1, 1, found=found)
+            _call(model, step, zero.view(1, 1), zero.view(1, 1), keep=1)
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as failure:
+        if str(failure).startswith("["):
+            raise
+        raise ValueError(
+            f"[llm] a model must keep keys and values of one layer each, and no other state, from "
+            f"call to call; got {what}: {str(failure).splitlines()[0]}; "
+            f"try a model that docs/llm.md lists"
+        ) from failure
+    if not found:
+        raise ValueError(
+            f"[llm] a model must ask its configuration for its attention; got {what}, which does "
+            f"not; try a model that docs/llm.md lists"
+        )
+    return found

@@ -1,0 +1,227 @@
+"""Requests of OpenAI's interface, read and checked. What is not supported is refused by name."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgewise.llm.sampling import Sampling
+
+__all__ = ["Asked", "Refused", "read_chat", "read_completion", "read_embeddings"]
+
+_MOST_TEXTS, _MOST_CHOICES, _MOST_STOPS = 256, 16, 16
+
+
+class Refused(Exception):
+    """A request that is not answered. status: of HTTP. parameter: what is wrong in it."""
+
+    def __init__(self, message: str, status: int = 400, parameter: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.parameter = status, parameter
+
+
+@dataclass(frozen=True)
+class Asked:
+    """prompts: texts or tokens. count: texts for each. schema: of JSON that a text must be; {} for
+    any. variables: for the chat template."""
+
+    values: dict[str, Any]
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    prompts: list[Any] = field(default_factory=list)
+    max_tokens: int | None = None
+    stop: list[str] = field(default_factory=list)
+    count: int = 1
+    stream: bool = False
+    include_usage: bool = False
+    schema: dict[str, Any] | None = None
+    variables: dict[str, Any] = field(default_factory=dict)
+
+    def sampling(self, number: int = 0) -> Sampling:
+        """Of the choice of that number: with a seed, each has one of its own."""
+        values = self.values
+        seed = _number(values, "seed", int, None)
+        return Sampling(
+            temperature=_number(values, "temperature", float, 1.0),
+            top_k=_number(values, "top_k", int, None),
+            top_p=_number(values, "top_p", float, None),
+            min_p=_number(values, "min_p", float, None),
+            seed=None if seed is None else abs(seed) + number,
+            repetition_penalty=_number(values, "repetition_penalty", float, 1.0),
+            presence_penalty=_number(values, "presence_penalty", float, 0.0),
+            frequency_penalty=_number(values, "frequency_penalty", float, 0.0),
+        )
+
+
+def read_chat(values: dict[str, Any]) -> Asked:
+    """Of `/v1/chat/completions`. Raises Refused."""
+    _refuse(values, ("logprobs", "top_logprobs", "logit_bias", "audio", "functions"))
+    messages = values.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise Refused("[serve] messages must be a list, at least one", parameter="messages")
+    most = "max_completion_tokens" if values.get("max_completion_tokens") else "max_tokens"
+    variables = dict(values.get("chat_template_kwargs") or {})
+    if values.get("tools"):
+        variables["tools"] = values["tools"]
+    return _checked(
+        Asked(
+            values,
+            messages=[_message(one, number) for number, one in enumerate(messages)],
+            max_tokens=_number(values, most, int, None),
+            schema=_schema(values.get("response_format")),
+            variables=variables,
+            **_common(values),
+        )
+    )
+
+
+def read_completion(values: dict[str, Any]) -> Asked:
+    """Of `/v1/completions`. Raises Refused."""
+    _refuse(values, ("logprobs", "logit_bias", "echo", "suffix"))
+    if values.get("best_of") not in (None, 1):
+        raise Refused("[serve] best_of must be 1", parameter="best_of")
+    prompt = values.get("prompt")
+    prompts = _texts(prompt, "prompt")
+    asked = Asked(
+        values,
+        prompts=prompts,
+        max_tokens=_number(values, "max_tokens", int, 16),
+        schema=_schema(values.get("response_format")),
+        **_common(values),
+    )
+    if asked.stream and len(prompts) > 1:
+        raise Refused("[serve] a stream must be of one prompt", parameter="prompt")
+    return _checked(asked)
+
+
+def read_embeddings(values: dict[str, Any]) -> tuple[list[str], Callable[[list[float]], Any]]:
+    """Of `/v1/embeddings`: the texts, and how a vector is written. Raises Refused."""
+    texts = _texts(values.get("input"), "input")
+    if not all(isinstance(one, str) for one in texts):
+        raise Refused("[serve] input must be text, not tokens", parameter="input")
+    form = values.get("encoding_format") or "float"
+    if form not in ("float", "base64"):
+        raise Refused(
+            f"[serve] encoding_format must be float or base64; got {form!r}",
+            parameter="encoding_format",
+        )
+    if values.get("dimensions") is not None:
+        raise Refused("[serve] dimensions are the model's", parameter="dimensions")
+    return texts, _base64 if form == "base64" else list
+
+
+def _base64(vector: list[float]) -> str:
+    """float32, the lowest byte first."""
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode("ascii")
+
+
+def _checked(asked: Asked) -> Asked:
+    if asked.max_tokens is not None and asked.max_tokens < 1:
+        raise Refused(
+            f"[serve] max_tokens must be 1 or more; got {asked.max_tokens}", parameter="max_tokens"
+        )
+    if asked.stream and asked.count > 1:
+        raise Refused("[serve] a stream must be of one choice", parameter="n")
+    try:
+        asked.sampling()
+    except ValueError as failure:
+        raise Refused(str(failure)) from None
+    return asked
+
+
+def _common(values: dict[str, Any]) -> dict[str, Any]:
+    stop = values.get("stop")
+    stops = [stop] if isinstance(stop, str) else stop or []
+    if not isinstance(stops, list) or not all(isinstance(s, str) and s for s in stops):
+        raise Refused("[serve] stop must be a text or a list of texts", parameter="stop")
+    count = _number(values, "n", int, 1)
+    for name, found, most in (("stop", len(stops), _MOST_STOPS), ("n", count, _MOST_CHOICES)):
+        if found > most:
+            raise Refused(f"[serve] {name} must be at most {most}; got {found}", parameter=name)
+    if count < 1:
+        raise Refused(f"[serve] n must be 1 or more; got {count}", parameter="n")
+    options = values.get("stream_options") or {}
+    return {
+        "stop": stops,
+        "count": count,
+        "stream": bool(values.get("stream")),
+        "include_usage": isinstance(options, dict) and bool(options.get("include_usage")),
+    }
+
+
+def _message(message: Any, number: int) -> dict[str, Any]:
+    """With its content as text: parts of text are joined."""
+    if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+        raise Refused(f"[serve] message {number} must have a role", parameter="messages")
+    content = message.get("content")
+    if isinstance(content, list):
+        found = [part.get("text") if isinstance(part, dict) else None for part in content]
+        texts = [text for text in found if isinstance(text, str)]
+        if len(texts) < len(found):
+            raise Refused(
+                f"[serve] message {number} must be of text; got another kind of part",
+                parameter="messages",
+            )
+        return {**message, "content": "".join(texts)}
+    if content is not None and not isinstance(content, str):
+        raise Refused(f"[serve] message {number} must have text", parameter="messages")
+    return dict(message)
+
+
+def _texts(given: Any, name: str) -> list[Any]:
+    """A text, tokens, or a list of either, as a list."""
+
+    def are_tokens(one: Any) -> bool:
+        return (
+            isinstance(one, list)
+            and bool(one)
+            and all(isinstance(t, int) and not isinstance(t, bool) for t in one)
+        )
+
+    found = [given] if isinstance(given, str) or are_tokens(given) else given
+    is_list = isinstance(found, list) and 1 <= len(found) <= _MOST_TEXTS
+    if not is_list or not all(isinstance(one, str) or are_tokens(one) for one in found):
+        raise Refused(
+            f"[serve] {name} must be a text, tokens, or 1 to {_MOST_TEXTS} of either",
+            parameter=name,
+        )
+    return list(found)
+
+
+def _schema(given: Any) -> dict[str, Any] | None:
+    """Of `response_format`."""
+    kind = given.get("type") if isinstance(given, dict) else None
+    if given is None or kind == "text":
+        return None
+    if kind == "json_object":
+        return {"type": "object"}
+    if kind == "json_schema":
+        about = given.get("json_schema")
+        schema = about.get("schema") if isinstance(about, dict) else None
+        if isinstance(schema, dict):
+            return schema
+    raise Refused(
+        f"[serve] response_format must be of type text, json_object or json_schema with a schema; "
+        f"got {json.dumps(given)[:100]}",
+        parameter="response_format",
+    )
+
+
+def _refuse(values: dict[str, Any], names: tuple[str, ...]) -> None:
+    for name in names:
+        if values.get(name):
+            raise Refused(f"[serve] {name} is not supported", parameter=name)
+
+
+def _number(values: dict[str, Any], name: str, kind: type, default: Any) -> Any:
+    found = values.get(name)
+    if found is None:
+        return default
+    if isinstance(found, bool) or not isinstance(found, (int, float)):
+        raise Refused(f"[serve] {name} must be a number; got {found!r}", parameter=name)
+    if kind is int and found != int(found):
+        raise Refused(f"[serve] {name} must be a whole number; got {found}", parameter=name)
+    return kind(found)

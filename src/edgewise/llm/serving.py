@@ -1,0 +1,422 @@
+"""An HTTP server with the endpoints of OpenAI's interface that its Python client uses.
+
+`POST /v1/chat/completions`, `POST /v1/completions` (both also as a stream of events),
+`POST /v1/embeddings`, `GET /v1/models` and `GET /v1/models/{name}`; `GET /health`.
+
+Each request takes one of `Pool`'s generators while it is answered; they have the weights in common
+and a cache each. One that has computed most of a prompt's beginning is preferred.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from edgewise.llm.chat import Chat
+from edgewise.llm.constraint import GrammarTokens
+from edgewise.llm.generator import Generator
+from edgewise.llm.requests import Asked, Refused, read_chat, read_completion, read_embeddings
+from edgewise.llm.text import StopStrings, TextStream, Tokenizer
+
+__all__ = ["Limits", "Served", "application"]
+
+_ENDS = {"length": "length", "context": "length"}
+"""By `Statistics.ended`; all else is "stop"."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """body_bytes: of a request. waiting: requests that may wait for a generator, beside those that
+    are answered. seconds: that one may wait."""
+
+    body_bytes: int = 1 << 20
+    waiting: int = 32
+    seconds: float = 60.0
+
+
+@dataclass
+class Served:
+    """What a server answers with. name: of the model, in requests and answers.
+
+    embedder: from a text's tokens to its vector; None where there is none. chat: None for models
+    without a template. api_key: what clients must send; None for anybody.
+    """
+
+    name: str
+    generators: list[Generator]
+    tokenizer: Tokenizer
+    chat: Chat | None = None
+    grammar: Callable[[], GrammarTokens] | None = None
+    embed: Callable[[str], tuple[list[float], int]] | None = None
+    api_key: str | None = None
+    limits: Limits = Limits()
+
+
+@dataclass
+class Lease:
+    """A generator for one request. step: what it is computing in another thread, if anything."""
+
+    generator: Generator
+    step: asyncio.Future[str | None] | None = None
+
+
+class Pool:
+    """The generators, each for one request at a time."""
+
+    def __init__(self, generators: list[Generator], limits: Limits) -> None:
+        self._free = list(generators)
+        self._limits = limits
+        self._waiting = 0
+        self._count = asyncio.Semaphore(len(generators))
+        self._threads = ThreadPoolExecutor(len(generators), "generate")
+
+    @asynccontextmanager
+    async def take(self, prompt: list[int]) -> AsyncIterator[Lease]:
+        """One that is free, or becomes free in time. Raises Refused if none does."""
+        if self._count.locked() and self._waiting >= self._limits.waiting:
+            raise Refused(f"[serve] {self._waiting} requests wait already; try later", 429)
+        self._waiting += 1
+        try:
+            await asyncio.wait_for(self._count.acquire(), self._limits.seconds)
+        except asyncio.TimeoutError:
+            raise Refused(
+                f"[serve] no generator was free in {self._limits.seconds:g} s; try later", 503
+            ) from None
+        finally:
+            self._waiting -= 1
+        generator = max(self._free, key=lambda one: one.common_prefix(prompt))
+        self._free.remove(generator)
+        lease = Lease(generator)
+        try:
+            yield lease
+        finally:
+            if lease.step is None or lease.step.done():
+                self._give_back(generator)
+            else:  # its request is gone, but the thread computes on
+                lease.step.add_done_callback(lambda step: self._give_back(generator))
+
+    def _give_back(self, generator: Generator) -> None:
+        self._free.append(generator)
+        self._count.release()
+
+    async def pieces(self, request: Request, lease: Lease, writer: _Writer) -> AsyncIterator[str]:
+        """What the writer has to say, computed in a thread, until the client is gone."""
+        parts = iter(writer)
+        loop = asyncio.get_running_loop()
+        while True:
+            lease.step = loop.run_in_executor(self._threads, next, parts, None)
+            part = await asyncio.shield(lease.step)
+            if part is None:
+                return
+            if part:
+                yield part
+            if await request.is_disconnected():
+                raise ClientDisconnect
+
+
+def application(served: Served) -> Starlette:
+    """The server's routes, for uvicorn or another server of ASGI applications."""
+    endpoints = _Endpoints(served)
+    return Starlette(
+        routes=[
+            Route("/health", endpoints.health),
+            Route("/v1/models", endpoints.models),
+            Route("/v1/models/{name:path}", endpoints.model),
+            Route("/v1/chat/completions", endpoints.chat, methods=["POST"]),
+            Route("/v1/completions", endpoints.completions, methods=["POST"]),
+            Route("/v1/embeddings", endpoints.embeddings, methods=["POST"]),
+        ],
+        exception_handlers={404: _not_found, 405: _not_found},
+    )
+
+
+class _Endpoints:
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._pool = Pool(served.generators, served.limits)
+        self._begun = int(time.time())
+        self._known: list[GrammarTokens] = []
+
+    async def health(self, request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def models(self, request: Request) -> Response:
+        return await self._guarded(request, self._list)
+
+    async def model(self, request: Request) -> Response:
+        async def one(request: Request) -> Response:
+            self._check_name(request.path_params["name"])
+            return JSONResponse(self._about())
+
+        return await self._guarded(request, one)
+
+    async def chat(self, request: Request) -> Response:
+        return await self._guarded(request, self._chat)
+
+    async def completions(self, request: Request) -> Response:
+        return await self._guarded(request, self._completions)
+
+    async def embeddings(self, request: Request) -> Response:
+        return await self._guarded(request, self._embeddings)
+
+    async def _guarded(
+        self, request: Request, work: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
+        """The answer, or the error as the interface tells it."""
+        try:
+            key = self._served.api_key
+            if key is not None and request.headers.get("authorization") != f"Bearer {key}":
+                raise Refused("[serve] the API key is not the server's", 401)
+            return await work(request)
+        except Refused as refused:
+            return _error(str(refused), refused.status, refused.parameter)
+        except (ValueError, ModuleNotFoundError) as failure:
+            return _error(str(failure), 400)
+        except ClientDisconnect:
+            return Response(status_code=499)
+
+    def _about(self) -> dict[str, Any]:
+        return {
+            "id": self._served.name,
+            "object": "model",
+            "created": self._begun,
+            "owned_by": "edgewise",
+            "max_model_len": self._served.generators[0].max_context_len,
+        }
+
+    async def _list(self, request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [self._about()]})
+
+    def _check_name(self, name: Any) -> None:
+        if name != self._served.name:
+            raise Refused(
+                f"[serve] no such model; got {name!r}; try {self._served.name!r}", 404, "model"
+            )
+
+    async def _body(self, request: Request) -> dict[str, Any]:
+        most = self._served.limits.body_bytes
+        data = bytearray()
+        async for part in request.stream():
+            data += part
+            if len(data) > most:
+                raise Refused(f"[serve] a request must have at most {most} bytes; got more", 413)
+        try:
+            values = json.loads(data)
+        except (ValueError, RecursionError) as failure:
+            raise Refused(f"[serve] a request must be JSON; got {failure}") from None
+        if not isinstance(values, dict):
+            raise Refused("[serve] a request must be a JSON object")
+        self._check_name(values.get("model"))
+        return values
+
+    async def _chat(self, request: Request) -> Response:
+        chat = self._served.chat
+        if chat is None:
+            raise Refused("[serve] the model has no chat template; try /v1/completions")
+        asked = read_chat(await self._body(request))
+        prompt = await asyncio.to_thread(chat.prompt, asked.messages, **asked.variables)
+        return await self._answer(request, asked, [prompt], _ChatShape(self._served.name, asked))
+
+    async def _completions(self, request: Request) -> Response:
+        asked = read_completion(await self._body(request))
+        prompts = [
+            await asyncio.to_thread(self._encode, one) if isinstance(one, str) else one
+            for one in asked.prompts
+        ]
+        return await self._answer(request, asked, prompts, _TextShape(self._served.name, asked))
+
+    async def _embeddings(self, request: Request) -> Response:
+        body = await self._body(request)
+        if self._served.embed is None:
+            raise Refused("[serve] no embeddings here; try edgewise llm serve --embedder")
+        texts, encode = read_embeddings(body)
+        data, count = [], 0
+        for index, text in enumerate(texts):
+            vector, tokens = await asyncio.to_thread(self._served.embed, text)
+            count += tokens
+            data.append({"object": "embedding", "index": index, "embedding": encode(vector)})
+        usage = {"prompt_tokens": count, "total_tokens": count}
+        told = {"object": "list", "model": self._served.name, "data": data, "usage": usage}
+        return JSONResponse(told)
+
+    def _encode(self, text: str) -> list[int]:
+        tokens = self._served.tokenizer.encode(text)
+        begin = self._served.generators[0].bos_id
+        return tokens if begin is None or tokens[:1] == [begin] else [begin, *tokens]
+
+    async def _answer(
+        self, request: Request, asked: Asked, prompts: list[list[int]], shape: _Shape
+    ) -> Response:
+        if asked.stream:
+            # What is wrong with a request is told before the stream begins.
+            self._check(asked, prompts[0])
+            stream = self._events(request, asked, prompts[0], shape)
+            return StreamingResponse(stream, media_type="text/event-stream")
+        choices, usage = [], {"prompt_tokens": 0, "completion_tokens": 0}
+        for number, prompt in enumerate(one for one in prompts for _ in range(asked.count)):
+            async with self._pool.take(prompt) as lease:
+                writer = self._writer(lease.generator, asked, prompt, number)
+                parts = [part async for part in self._pool.pieces(request, lease, writer)]
+            choices.append(shape.choice(number, "".join(parts), writer.ended))
+            usage["prompt_tokens"] += len(prompt)
+            usage["completion_tokens"] += writer.count
+        return JSONResponse({**shape.head(False), "choices": choices, "usage": _total(usage)})
+
+    async def _events(
+        self, request: Request, asked: Asked, prompt: list[int], shape: _Shape
+    ) -> AsyncIterator[str]:
+        try:
+            async with self._pool.take(prompt) as lease:
+                writer = self._writer(lease.generator, asked, prompt, 0)
+                if first := shape.first():
+                    yield _event({**shape.head(True), "choices": [first]})
+                async for part in self._pool.pieces(request, lease, writer):
+                    yield _event({**shape.head(True), "choices": [shape.part(part, None)]})
+            yield _event({**shape.head(True), "choices": [shape.part("", writer.ended)]})
+            if asked.include_usage:
+                usage = {"prompt_tokens": len(prompt), "completion_tokens": writer.count}
+                yield _event({**shape.head(True), "choices": [], "usage": _total(usage)})
+            yield "data: [DONE]\n\n"
+        except (Refused, ValueError) as failure:
+            yield _event({"error": {"message": str(failure), "type": "server_error"}})
+
+    def _check(self, asked: Asked, prompt: list[int]) -> None:
+        generator = self._served.generators[0]
+        generator.check_prompt(prompt)
+        self._constraint(asked)
+
+    def _constraint(self, asked: Asked) -> Any:
+        if asked.schema is None:
+            return None
+        if self._served.grammar is None:
+            raise Refused("[serve] response_format needs a tokenizer.json; got another tokenizer")
+        if not self._known:
+            self._known.append(self._served.grammar())
+        return self._known[0].json_schema(asked.schema)
+
+    def _writer(
+        self, generator: Generator, asked: Asked, prompt: list[int], number: int
+    ) -> _Writer:
+        extra = self._served.chat.eos_ids if self._served.chat and asked.messages else frozenset()
+        tokens = generator.generate(
+            prompt,
+            max_new_tokens=asked.max_tokens,
+            sampling=asked.sampling(number),
+            reuse_prefix=True,
+            constraint=self._constraint(asked),
+        )
+        stream = TextStream(self._served.tokenizer, prompt)
+        return _Writer(generator, tokens, stream, StopStrings(asked.stop), extra)
+
+
+class _Writer:
+    """The pieces of one text, as an iterator for a thread."""
+
+    def __init__(
+        self,
+        generator: Generator,
+        tokens: Iterator[int],
+        stream: TextStream,
+        stops: StopStrings,
+        ends: frozenset[int],
+    ) -> None:
+        self._statistics = generator.statistics
+        self._tokens, self._stream, self._stops, self._ends = tokens, stream, stops, ends
+        self.count = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for token in self._tokens:
+            self.count += 1
+            if token in self._ends:
+                return
+            yield self._stops.feed(self._stream.add(token))
+            if self._stops.has_stopped:
+                return
+        yield self._stops.feed(self._stream.rest()) + self._stops.rest()
+
+    @property
+    def ended(self) -> str:
+        """As the interface tells it."""
+        return _ENDS.get(self._statistics.ended, "stop")
+
+
+class _Shape:
+    """How an answer looks."""
+
+    kind, prefix = "", ""
+
+    def __init__(self, model: str, asked: Asked) -> None:
+        self._model = model
+        self._id = f"{self.prefix}-{uuid.uuid4().hex}"
+        self._created = int(time.time())
+
+    def head(self, is_part: bool) -> dict[str, Any]:
+        kind = f"{self.kind}.chunk" if is_part and self.prefix == "chatcmpl" else self.kind
+        return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
+
+    def first(self) -> dict[str, Any] | None:
+        return None
+
+    def part(self, text: str, ended: str | None) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def choice(self, number: int, text: str, ended: str) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+class _ChatShape(_Shape):
+    kind, prefix = "chat.completion", "chatcmpl"
+
+    def first(self) -> dict[str, Any]:
+        delta = {"role": "assistant", "content": ""}
+        return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
+
+    def part(self, text: str, ended: str | None) -> dict[str, Any]:
+        delta = {"content": text} if text else {}
+        return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": ended}
+
+    def choice(self, number: int, text: str, ended: str) -> dict[str, Any]:
+        message = {"role": "assistant", "content": text, "refusal": None}
+        return {"index": number, "message": message, "logprobs": None, "finish_reason": ended}
+
+
+class _TextShape(_Shape):
+    kind, prefix = "text_completion", "cmpl"
+
+    def part(self, text: str, ended: str | None) -> dict[str, Any]:
+        return {"index": 0, "text": text, "logprobs": None, "finish_reason": ended}
+
+    def choice(self, number: int, text: str, ended: str) -> dict[str, Any]:
+        return {**self.part(text, ended), "index": number}
+
+
+def _total(usage: dict[str, int]) -> dict[str, int]:
+    return {**usage, "total_tokens": sum(usage.values())}
+
+
+def _event(values: dict[str, Any]) -> str:
+    return f"data: {json.dumps(values, ensure_ascii=False)}\n\n"
+
+
+def _error(message: str, status: int, parameter: str | None = None) -> Response:
+    kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+    kind = kinds.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    error = {"message": message, "type": kind, "param": parameter, "code": None}
+    return JSONResponse({"error": error}, status_code=status)
+
+
+async def _not_found(request: Request, failure: Exception) -> Response:
+    status = getattr(failure, "status_code", 404)
+    return _error(f"[serve] no such endpoint; got {request.method} {request.url.path}", status)

@@ -1,0 +1,149 @@
+"""The tasks of a plan, and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edgewise.scale.drive import Job
+from edgewise.scale.plan import Combination, DataSpec, ModelSpec, Plan, Setting
+from edgewise.scale.sources import content
+from edgewise.scale.task import Outcome, Task
+from edgewise.scale.versions import versions
+
+
+class StageFailed(Exception):
+    """What a stage was told instead of a value."""
+
+    def __init__(self, stage: str, outcome: Outcome) -> None:
+        super().__init__(outcome.error)
+        self.stage, self.outcome = stage, outcome
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """The tasks of a plan, by what earlier ones found. cpu: of whatever measures."""
+
+    plan: Plan
+    cpu: str = ""
+
+    def load(self, model: ModelSpec) -> Task:
+        root = self.plan.root
+        arguments: dict[str, Any] = {
+            "source": model.source,
+            "arguments": dict(model.arguments),
+            "inputs": model.inputs,
+            "content": content(model.source, root),
+        }
+        if model.inputs:
+            arguments["inputs_content"] = content(model.inputs, root)
+        return self._task("load", arguments, model.name)
+
+    def data(self, spec: DataSpec, pairs: bool) -> Task:
+        found = content(spec.source, self.plan.root)
+        arguments = {**_data(spec), "content": found, "pairs": pairs}
+        return self._task("data", arguments, spec.name)
+
+    def build(self, combination: Combination, model: Any, calibration: Any) -> Task:
+        setting = combination.setting
+        arguments = {
+            "model": model,
+            "backend": combination.backend,
+            "quantize": _quantize(setting),
+            "calibration": calibration,
+        }
+        return self._task("build", arguments, combination.name)
+
+    def evaluate(
+        self, program: str, model: Any, data: Any, metrics: Sequence[str], label: str
+    ) -> Task:
+        root = self.plan.root
+        arguments = {
+            "program": program,
+            "model": model,
+            "data": data,
+            "metrics": list(metrics),
+            "content": {name: content(name, root) for name in metrics if ":" in name},
+        }
+        return self._task("evaluate", arguments, label)
+
+    def sensitivity(
+        self, combination: Combination, model: Any, calibration: Any, data: Any
+    ) -> Task:
+        arguments = {
+            "model": model,
+            "backend": combination.backend,
+            "quantize": _quantize(combination.setting),
+            "calibration": calibration,
+            "data": data,
+        }
+        return self._task("sensitivity", arguments, combination.name)
+
+    def measure(self, program: str, model: Any, label: str) -> Task:
+        latency = self.plan.latency
+        assert latency is not None
+        arguments = {
+            "program": program,
+            "model": model,
+            "threads": latency.threads,
+            "seconds": latency.seconds,
+            "cpu": self.cpu,
+        }
+        return self._task("measure", arguments, label, exclusive=True)
+
+    def _task(
+        self, stage: str, arguments: Mapping[str, Any], label: str, exclusive: bool = False
+    ) -> Task:
+        return Task(
+            f"edgewise.scale.stages:{stage}",
+            arguments,
+            limits=self.plan.limits,
+            exclusive=exclusive,
+            versions=versions(),
+            label=f"{stage} {label}",
+        )
+
+
+def one(stage: str, task: Task) -> Job[Any]:
+    """The value of a task. StageFailed if there is none."""
+    (outcome,) = yield [task]
+    return value_of(stage, outcome)
+
+
+def known_data(tasks: Tasks, spec: DataSpec | None, pairs: bool) -> Job[Any]:
+    """What later stages are told of a data set: where it is, and its fingerprint."""
+    if spec is None:
+        return None
+    if spec.version:
+        return {**_data(spec), "data": f"version {spec.version}"}
+    task = source_task(lambda one: tasks.data(one, pairs), spec, "data")
+    found = yield from one("data", task)
+    return {**_data(spec), "data": found["data"]}
+
+
+def source_task(make: Any, spec: Any, stage: str) -> Task:
+    """A task that reads a source. StageFailed if its file is not there."""
+    try:
+        task: Task = make(spec)
+        return task
+    except OSError as failure:
+        raise StageFailed(stage, Outcome("", "error", error=str(failure))) from failure
+
+
+def value_of(stage: str, outcome: Outcome) -> Any:
+    if not outcome.ok:
+        raise StageFailed(stage, outcome)
+    return outcome.value
+
+
+def _data(spec: DataSpec) -> dict[str, Any]:
+    return {"source": spec.source, "arguments": dict(spec.arguments), "limit": spec.limit}
+
+
+def _quantize(setting: Setting) -> dict[str, Any]:
+    return {
+        "scheme": setting.scheme,
+        "group_size": setting.group_size,
+        "keep_float": list(setting.keep_float),
+    }

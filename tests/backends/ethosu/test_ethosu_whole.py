@@ -1,0 +1,448 @@
+"""Single operators as users have them: quantized, lowered, and their file run in the simulator.
+
+All of a row is one delegate on each of its processors; every element of the result is within the
+row's steps of what the quantized program computes in eager PyTorch, and integers and booleans are
+equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from ethosu_reference import SPECS, like
+from torch import nn
+
+import edgewise
+from edgewise.backends.ethosu import (
+    EthosUCompileSpec,
+    EthosUPartitioner,
+    EthosUQuantizer,
+    get_symmetric_a16w8_quantization_config,
+)
+from edgewise.edge.graph import op_name
+from edgewise.partition.delegate import is_delegate_call
+from edgewise.quantize._torchao import convert_pt2e, prepare_pt2e
+from support import Fn, run_ours
+
+aten = torch.ops.aten
+Shape = tuple[int, ...]
+ALL, U85 = ("U55", "U65", "U85"), ("U85",)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """function(*tensors of the shapes, of numbers from `low` to `high`, *others)."""
+
+    function: Callable[..., Any]
+    shapes: tuple[Shape, ...] = ((3, 4, 6),)
+    low: float = -2.0
+    high: float = 2.0
+    others: tuple[Any, ...] = ()
+    """Indices and masks: not quantized."""
+    bits: int = 8
+    families: tuple[str, ...] = ALL
+    steps: int = 1
+
+
+class Layer(nn.Module):
+    """A function with weights of its own, drawn once."""
+
+    def __init__(self, function: Callable[..., Any], *shapes: Shape) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.function = function
+        self.weights = nn.ParameterList(
+            [nn.Parameter(torch.randn(shape, generator=generator) / 2) for shape in shapes]
+        )
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        return self.function(*inputs, *self.weights)
+
+
+def wide(rows: dict[str, Whole], **options: Any) -> dict[str, Whole]:
+    """The rows, and the same with 16 bits."""
+    return {
+        **rows,
+        **{f"{name}, 16 bits": replace(row, bits=16, **options) for name, row in rows.items()},
+    }
+
+
+def _functions() -> dict[str, Whole]:
+    """Of one tensor, over a range where they bend."""
+    spans: dict[str, tuple[Callable[..., Any], float, float]] = {
+        "abs": (torch.abs, -3, 3),
+        "acos": (torch.acos, -0.95, 0.95),
+        "asin": (torch.asin, -0.95, 0.95),
+        "atan": (torch.atan, -20, 20),
+        "atanh": (torch.atanh, -0.9, 0.9),
+        "ceil": (torch.ceil, -4, 4),
+        "cos": (torch.cos, -6, 6),
+        "cosh": (torch.cosh, -3, 3),
+        "elu": (F.elu, -6, 6),
+        "erf": (torch.erf, -4, 4),
+        "exp": (torch.exp, -9, 3),
+        "expm1": (torch.expm1, -4, 3),
+        "floor": (torch.floor, -4, 4),
+        "gelu": (F.gelu, -20, 20),
+        "gelu by tanh": (lambda x: F.gelu(x, approximate="tanh"), -8, 8),
+        "hardsigmoid": (F.hardsigmoid, -9, 9),
+        "hardswish": (F.hardswish, -9, 9),
+        "leaky_relu": (F.leaky_relu, -3, 3),
+        "log": (torch.log, 0.01, 9),
+        "log1p": (torch.log1p, 0.01, 9),
+        "neg": (torch.neg, -1, 3),
+        "reciprocal": (torch.reciprocal, 0.05, 4),
+        "round": (torch.round, -4, 4),
+        "rsqrt": (torch.rsqrt, 0.01, 9),
+        "sigmoid": (torch.sigmoid, -20, 20),
+        "sign": (torch.sign, -2, 2),
+        "silu": (F.silu, -15, 15),
+        "sin": (torch.sin, -6, 6),
+        "softplus": (F.softplus, -15, 15),
+        "sqrt": (torch.sqrt, 0, 9),
+        "square": (torch.square, -3, 3),
+        "tan": (torch.tan, -1.4, 1.4),
+        "tanh": (torch.tanh, -12, 12),
+        "power of three": (lambda x: x**3, -2, 2),
+        "two functions": (lambda x: torch.exp(-x.abs()), -8, 8),
+    }
+    rows = {name: Whole(f, low=low, high=high) for name, (f, low, high) in spans.items()}
+    # A function that is steep enlarges the step of its operand, which was rounded before.
+    return wide(rows)
+
+
+def _pairs() -> dict[str, Whole]:
+    """Of two tensors, one of which is repeated along dimensions."""
+    shapes = {
+        "alike": ((3, 4, 6), (3, 4, 6)),
+        "a row": ((3, 4, 6), (6,)),
+        "a column": ((3, 4, 6), (4, 1)),
+        "both repeated": ((3, 1, 6), (4, 1)),
+        "images": ((1, 3, 4, 5), (1, 3, 1, 1)),
+    }
+    functions = {
+        "add": torch.add,
+        "sub": torch.sub,
+        "mul": torch.mul,
+        "maximum": torch.maximum,
+        "minimum": torch.minimum,
+    }
+    return wide(
+        {
+            f"{name} of {kind}": Whole(f, pair)
+            for name, f in functions.items()
+            for kind, pair in shapes.items()
+        }
+    )
+
+
+def _reductions() -> dict[str, Whole]:
+    functions: dict[str, Callable[..., Any]] = {
+        "mean": torch.mean,
+        "sum": torch.sum,
+        "amax": torch.amax,
+        "amin": torch.amin,
+    }
+    dims: dict[str, tuple[int, ...]] = {"last": (-1,), "first": (0,), "two": (0, 2)}
+    rows = {
+        f"{name}, {kind}, {'kept' if keep else 'gone'}": Whole(
+            lambda x, f=f, d=d, keep=keep: f(x, d, keepdim=keep)
+        )
+        for name, f in functions.items()
+        for kind, d in dims.items()
+        for keep in (True, False)
+    }
+    return wide(rows)
+
+
+def _pools() -> dict[str, Whole]:
+    image = ((1, 3, 9, 7),)
+    rows = {
+        f"mean of {k}, by {s}, {p} around{', up' * up}{'' if counted else ', not counted'}": Whole(
+            lambda x, a=(k, s, p, up, counted): F.avg_pool2d(x, *a), image
+        )
+        for k, s, p in ((2, 2, 0), (3, 2, 1), (3, 1, 1), (2, 3, 0))
+        for up in (False, True)
+        for counted in (True, False)
+    }
+    rows |= {
+        f"largest of {k}, by {s}, {p} around": Whole(
+            lambda x, a=(k, s, p): F.max_pool2d(x, *a), image
+        )
+        for k, s, p in ((2, 2, 0), (3, 2, 1), (3, 1, 0))
+    }
+    rows["more means than elements"] = Whole(
+        lambda x: F.adaptive_avg_pool2d(x, (11, 9)), ((1, 2, 8, 6),)
+    )
+    return wide(rows)
+
+
+def _layers() -> dict[str, Whole]:
+    image = ((1, 4, 7, 6),)
+
+    def conv(kernel: Shape, **options: Any) -> Layer:
+        out = (kernel[0],)
+        return Layer(lambda x, w, b: F.conv2d(x, w, b, **options), kernel, out)
+
+    return wide(
+        {
+            "linear": Whole(Layer(F.linear, (5, 6), (5,))),
+            "one by one": Whole(conv((6, 4, 1, 1)), image),
+            "three by three": Whole(conv((6, 4, 3, 3), padding=1), image),
+            "steps of two": Whole(conv((6, 4, 3, 2), stride=2), image),
+            "dilated": Whole(conv((6, 4, 3, 3), dilation=2, padding=2), image),
+            "groups": Whole(conv((6, 2, 3, 3), groups=2), image),
+            "depthwise": Whole(conv((4, 1, 3, 3), groups=4, padding=1), image),
+            "depthwise, multiplied": Whole(conv((8, 1, 3, 3), groups=4), image),
+            "sequences": Whole(Layer(lambda x, w: F.conv1d(x, w), (5, 4, 3)), ((1, 4, 9),)),
+        }
+    )
+
+
+def _moves() -> dict[str, Whole]:
+    functions: dict[str, Callable[..., Any]] = {
+        "squeeze": lambda x: x[:1].squeeze(0),
+        "unsqueeze": lambda x: x.unsqueeze(1),
+        "permute": lambda x: x.permute(2, 0, 1),
+        "transpose": lambda x: x.transpose(0, 1),
+        "slice": lambda x: x[:, 1:3],
+        "slice with steps": lambda x: x[:, :, 1::2],
+        "select": lambda x: x[:, 2],
+        "pad": lambda x: F.pad(x, (1, 2, 0, 1)),
+        "cat": lambda x: torch.cat([x, x * 0.5], 1),
+        "stack": lambda x: torch.stack([x, x * 0.5], 1),
+        "expand": lambda x: x[:, :1].expand(3, 4, 6) * 1.0,
+        "repeat": lambda x: x.repeat(2, 1, 2),
+        "flip": lambda x: x.flip(0, 2),
+        "roll": lambda x: x.roll(2, 1),
+        "slice_scatter": lambda x: torch.slice_scatter(x, x[:, :2], 1, 2),
+        "slice_scatter with steps": lambda x: torch.slice_scatter(x, x[:, :2], 1, 0, 4, 2),
+        "slice_scatter from one on": lambda x: torch.slice_scatter(x, x[:, :, :2], 2, 1, 6, 3),
+    }
+    rows = wide({name: Whole(f) for name, f in functions.items()})
+    # More elements side by side than U55 and U65 transpose at once.
+    large: dict[str, tuple[Shape, Shape]] = {
+        "large, rows last": ((2**16 + 3, 2), (1, 0)),
+        "large, channels last": ((2, 2, 257, 257), (0, 2, 3, 1)),
+        "large, inner ones": ((2**16 + 1, 2, 3), (0, 2, 1)),
+    }
+    for name, (shape, order) in large.items():
+        rows[name] = Whole(lambda x, o=order: x.permute(o), (shape,))
+    return rows
+
+
+def _statistics() -> dict[str, Whole]:
+    """One operator in 8 bits; in 16 bits several steps, each of which may be one off."""
+    functions: dict[str, Callable[..., Any]] = {
+        "softmax": lambda x: F.softmax(x, -1),
+        "softmax, first": lambda x: F.softmax(x, 0),
+        "log_softmax": lambda x: F.log_softmax(x, -1),
+        "layer_norm": lambda x: F.layer_norm(x, (6,)),
+        "layer_norm of two": lambda x: F.layer_norm(x, (4, 6)),
+        "layer_norm, weighted": Layer(lambda x, w, b: F.layer_norm(x, (6,), w, b), (6,), (6,)),
+        "rms_norm": lambda x: F.rms_norm(x, (6,)),
+        "group_norm": lambda x: F.group_norm(x, 2),
+        "instance_norm": lambda x: F.instance_norm(x),
+        "var": lambda x: x.var(-1),
+        "var, kept": lambda x: x.var((0, 2), correction=0, keepdim=True),
+        "std": lambda x: x.std(-1),
+    }
+    return wide({name: Whole(f, low=-4, high=4) for name, f in functions.items()}, steps=8)
+
+
+def _indexed() -> dict[str, Whole]:
+    rows, places = torch.tensor([2, 0, 1]), torch.tensor([[1, 3], [0, -1], [2, 2]])
+    mask = torch.tensor([True, False, True])
+
+    def put(indices: Callable[..., Any], accumulate: bool = False) -> Callable[..., Any]:
+        return lambda x, y, *given: aten.index_put(x, indices(*given), y, accumulate)
+
+    whole = (3, 4, 6)
+    return wide(
+        {
+            "index": Whole(lambda x, i: x[i], others=(rows,)),
+            "index of two": Whole(lambda x, i, j: x[i, j], others=(rows[:, None], places)),
+            "index apart": Whole(lambda x, i: x[i, :, i], others=(rows,)),
+            "index_select": Whole(lambda x, i: x.index_select(0, i), others=(rows,)),
+            "gather": Whole(lambda x, i: x.gather(1, i), others=(places.abs()[..., None],)),
+            "put rows": Whole(put(lambda i: [i]), (whole, whole), others=(rows,)),
+            "put a row": Whole(put(lambda i: [None, i]), (whole, (6,)), others=(rows,)),
+            "put of two": Whole(
+                put(lambda i, j: [i, j]), (whole, (3, 2, 6)), others=(rows[:, None], places)
+            ),
+            "put apart": Whole(put(lambda i: [i, None, i]), (whole, (3, 4)), others=(rows,)),
+            "put where": Whole(put(lambda m: [m]), (whole, (1,)), others=(mask,)),
+            "sums": Whole(put(lambda i: [i], True), (whole, whole), others=(rows * 0 + 1,)),
+            "index_copy": Whole(
+                lambda x, y, i: x.index_copy(2, i, y), (whole, (3, 4, 3)), others=(rows,)
+            ),
+        }
+    )
+
+
+def _compared() -> dict[str, Whole]:
+    functions = {"eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "ge": torch.ge}
+    rows = {
+        f"{name} of two": Whole(f, ((3, 4, 6), (6,)), families=U85) for name, f in functions.items()
+    }
+    rows |= {
+        f"{name} of a number": Whole(lambda x, f=f: f(x, 0.5), families=U85)
+        for name, f in functions.items()
+    }
+    rows["where"] = Whole(lambda x, y: torch.where(x > y, x, y * 0.5), ((3, 4, 6), (6,)))
+    for size in ((14, 12), (11, 9), (4, 3)):
+        rows[f"lines to {size}"] = Whole(
+            lambda x, size=size: F.interpolate(x, size, mode="bilinear"), ((1, 3, 7, 6),), bits=16
+        )
+    return {k: replace(row, families=U85) for k, row in rows.items()}
+
+
+ROWS = {
+    **_functions(),
+    **_pairs(),
+    **_reductions(),
+    **_pools(),
+    **_layers(),
+    **_moves(),
+    **_statistics(),
+    **{name: replace(row, families=U85) for name, row in _indexed().items()},
+    **_compared(),
+}
+
+
+def quantized_of(row: Whole, inputs: Sequence[Any], family: str) -> tuple[nn.Module, Any]:
+    """The converted module, and the program that is exported of it."""
+    quantizer = EthosUQuantizer(EthosUCompileSpec(SPECS[family]))
+    if row.bits == 16:
+        quantizer.set_global(get_symmetric_a16w8_quantization_config())
+    module = row.function if isinstance(row.function, nn.Module) else Fn(row.function)
+    prepared = prepare_pt2e(torch.export.export(module.eval(), tuple(inputs)).module(), quantizer)
+    with torch.no_grad():
+        real = len(row.shapes)
+        for _ in range(2):
+            prepared(*inputs)
+            prepared(*map(like, inputs[:real]), *inputs[real:])
+        converted = convert_pt2e(prepared)
+        return converted, torch.export.export(converted, tuple(inputs))
+
+
+def step_of(program: Any) -> float:
+    """The result's scale; 1 for integers and booleans."""
+    node = next(reversed(program.graph.nodes)).args[0][0]
+    while node.op == "call_function":
+        if "dequantize_per_tensor" in str(node.target):
+            return float(node.args[1])
+        if node.meta["val"].dtype == torch.bool:
+            break
+        node = node.all_input_nodes[0]
+    return 1.0
+
+
+OUTSIDE = (
+    "quantized_decomposed.quantize_per_tensor.default",
+    "quantized_decomposed.dequantize_per_tensor.default",
+    "aten._to_copy.default",
+)
+
+
+def lowered(program: Any, family: str) -> bytes:
+    """The file, all of which is one delegate."""
+    spec = EthosUCompileSpec(SPECS[family])
+    edge = edgewise.to_edge_transform_and_lower(program, partitioner=[EthosUPartitioner(spec)])
+    calls = [n for n in edge.exported_program().graph.nodes if n.op == "call_function"]
+    outside = [op_name(n) for n in calls if not is_delegate_call(n) and "getitem" not in n.name]
+    assert [n for n in outside if n not in OUTSIDE] == [], edge.delegation_report()
+    assert sum(map(is_delegate_call, calls)) == 1
+    return bytes(edge.to_executorch().buffer)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_within_its_steps(name: str) -> None:
+    row = ROWS[name]
+    torch.manual_seed(0)
+    inputs = [torch.empty(s).uniform_(row.low, row.high) for s in row.shapes] + list(row.others)
+    for group in ([f for f in row.families if f != "U85"], [f for f in row.families if f == "U85"]):
+        if not group:
+            continue
+        converted, program = quantized_of(row, inputs, group[0])
+        expected, step = converted(*inputs), step_of(program)
+        for family in group:
+            ((found,),) = run_ours(lowered(program, family), inputs)
+            assert found.shape == expected.shape
+            off = (found.double() - expected.double()).abs().max() / step
+            assert off <= row.steps + 1e-2, f"{family}: {off:.3f} steps off"
+
+
+@dataclass(frozen=True)
+class Integers:
+    """function(*tensors): exact."""
+
+    function: Callable[..., Any]
+    inputs: tuple[torch.Tensor, ...]
+    families: tuple[str, ...] = ALL
+
+
+def whole_numbers(low: int, high: int, dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(3)
+    return torch.randint(low, high, shape or (3, 4, 5), generator=generator).to(dtype)
+
+
+def _integers() -> dict[str, Integers]:
+    int32 = whole_numbers(-1000, 1000, torch.int32)
+    row = whole_numbers(-50, 50, torch.int32, 5)
+    limits = torch.tensor([-(2**31), -(2**31) + 1, -5, -1, 0, 1, 2**31 - 1], dtype=torch.int32)
+    found = {
+        "add": Integers(torch.add, (int32, row)),
+        "add, alpha": Integers(lambda x, y: torch.add(x, y, alpha=-3), (int32, row)),
+        "add of a number": Integers(lambda x: x + 7, (int32,)),
+        "sub": Integers(torch.sub, (int32, row)),
+        "rsub": Integers(lambda x: 9 - x, (int32,)),
+        "mul": Integers(torch.mul, (int32, row)),
+        "mul by a number": Integers(lambda x: x * 12, (int32,)),
+        "maximum": Integers(torch.maximum, (int32, row)),
+        "minimum": Integers(torch.minimum, (int32, row)),
+        "maximum of a constant": Integers(lambda x: x.maximum(torch.tensor(-20)), (int32,)),
+        "put": Integers(
+            lambda x, y, i: aten.index_put(x, [i], y),
+            (int32, int32[:2] + 1, torch.tensor([2, 0], dtype=torch.int32)), U85,
+        ),
+        "sums": Integers(
+            lambda x, y, i: aten.index_put(x, [i], y, True),
+            (int32, int32[:2] + 1, torch.tensor([2, 2], dtype=torch.int32)), U85,
+        ),
+        "right, of limits": Integers(lambda x: x >> 3, (limits,)),
+        "right by none, of limits": Integers(lambda x: x >> 0, (limits,)),
+        "right, far, of limits": Integers(lambda x: x >> 31, (limits,)),
+        "left, of limits": Integers(lambda x: x << 3, (limits,)),
+    }  # fmt: skip
+    for dtype in (torch.int8, torch.int16, torch.int32):
+        info, kind = torch.iinfo(dtype), str(dtype).removeprefix("torch.")
+        numbers = whole_numbers(info.min, info.max + 1, dtype)
+        places = whole_numbers(0, info.bits, dtype)
+        for way, shift in (
+            ("left", torch.bitwise_left_shift),
+            ("right", torch.bitwise_right_shift),
+        ):
+            found[f"{way} by 2, {kind}"] = Integers(lambda x, f=shift: f(x, 2), (numbers,))
+            of_32 = way == "right" and dtype == torch.int32
+            found[f"{way} by tensors, {kind}"] = Integers(
+                shift, (numbers, places), U85 if of_32 else ALL
+            )
+    return found
+
+
+INTEGERS = _integers()
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_integers_are_equal(name: str) -> None:
+    case = INTEGERS[name]
+    program = torch.export.export(Fn(case.function), case.inputs)
+    for family in case.families:
+        ((found,),) = run_ours(lowered(program, family), case.inputs)
+        torch.testing.assert_close(found, case.function(*case.inputs), rtol=0, atol=0)

@@ -1,0 +1,143 @@
+"""Models of other architectures generate what they do in eager PyTorch.
+
+`benchmarks/llm_architectures.py` runs them all; here are those that need something of their own.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from edgewise.llm.architectures import ARCHITECTURES, architecture_of
+from edgewise.llm.export import lower_model, quantize_model, random_model
+from edgewise.llm.export.quantization import Recipe
+
+pytest.importorskip("transformers")
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+from llm_architectures import CHUNK, CONTEXT, along, greedy, ours, peers, prompt_of, small_model
+
+COUNT = 32
+
+
+def lowered(model: Any, path: Path, **options: Any) -> Any:
+    program = lower_model(model, max_context_len=CONTEXT, max_seq_len=CHUNK, **options)
+    program.save(path)
+    return program
+
+
+def tokens_of(execute: Any, model: Any, want: list[int]) -> list[int]:
+    """The best ones along eager's text."""
+    return [int(logits.argmax()) for logits in along(execute, prompt_of(model), want)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "scheme", "delegates"),
+    [
+        ("mistral", "none", 4),
+        ("gemma2", "8da4w", 4),
+        ("gemma3_text", "none", 4),
+        ("phi3", "none", 4),
+        ("smollm3", "8da4w", 4),
+        pytest.param("qwen3_moe", "8da4w", 16, marks=pytest.mark.slow),
+    ],
+)
+def test_32_tokens_are_those_of_eager_pytorch(
+    kind: str, scheme: str, delegates: int, tmp_path: Path
+) -> None:
+    model = small_model(architecture_of(kind))
+    if scheme != "none":
+        model = quantize_model(model, Recipe(scheme))
+    program = lowered(model, tmp_path / "model.pte")
+    want, _ = greedy(model, prompt_of(model), COUNT)
+    assert tokens_of(ours(tmp_path / "model.pte"), model, want) == want
+    # One before the first attention, one behind each, one behind the last token's choice.
+    assert len(program.delegation_report().delegates) == delegates
+
+
+@pytest.mark.peer
+def test_the_peer_runs_windows_and_soft_caps(tmp_path: Path) -> None:
+    model = small_model(architecture_of("gemma2"))
+    lowered(model, tmp_path / "model.pte")
+    want, _ = greedy(model, prompt_of(model), 12)
+    assert tokens_of(peers(tmp_path / "model.pte"), model, want) == want
+
+
+RECIPES = {
+    "8-bit weights and activations": Recipe("8da8w"),
+    "4-bit weights": Recipe("4w"),
+    "8-bit weights": Recipe("8w", embedding=32),
+    "mixed": Recipe(head="8da8w", embedding=4, keep_float=["model.layers.0.mlp"]),
+    "the head alone": Recipe("none", head="8da4w"),
+}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes(name: str, tmp_path: Path) -> None:
+    """The file has the tokens of the quantized model in eager PyTorch, and is smaller for it."""
+    model = small_model(architecture_of("qwen3"))
+    quantized = quantize_model(model, RECIPES[name])
+    program = lowered(quantized, tmp_path / "model.pte")
+    want, _ = greedy(quantized, prompt_of(model), 12)
+    assert tokens_of(ours(tmp_path / "model.pte"), quantized, want) == want
+    floats = 4 * sum(p.numel() for p in model.parameters())
+    assert len(program.buffer) < 0.85 * floats
+    kept = quantized.get_submodule("model.layers.0.mlp.up_proj").weight
+    is_float = type(kept.data) is torch.Tensor or type(kept) is torch.nn.Parameter
+    assert is_float == (name in ("mixed", "the head alone"))
+
+
+def test_weights_rounded_in_turn_lose_less() -> None:
+    """GPTQ, on texts of the kind that it was shown."""
+    model = small_model(architecture_of("qwen3"))
+    generator = torch.Generator().manual_seed(0)
+    texts = [torch.randint(0, 60, (1, 48), generator=generator) for _ in range(9)]
+    gaps = []
+    with torch.no_grad():
+        want = model(texts[0]).logits
+        for options in ({}, {"methods": ["gptq"], "calibration": texts[1:]}):
+            got = quantize_model(model, **options)(texts[0]).logits
+            gaps.append(float((got - want).square().mean().sqrt() / want.std()))
+    assert gaps[1] < 0.85 * gaps[0]
+    assert model.config.use_cache
+    with pytest.raises(ValueError, match="must come with calibration"):
+        quantize_model(model, methods=["gptq"])
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"linear": "3w"}, "linear must be one of 8da4w"),
+        ({"embedding": 5}, "2, 4, 8, 32 bits; got 5"),
+        ({"group_size": 33}, "multiple of 32"),
+        ({"keep_float": ["nothing"]}, "must name modules of the model; got nothing"),
+    ],
+)
+def test_recipes_that_are_refused(values: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        quantize_model(small_model(architecture_of("llama")), Recipe(**values))
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"model_type": "bert"}, "attention"),
+        ({"model_type": "gpt_oss", "num_hidden_layers": 1}, "without sinks"),
+        ({"model_type": "nothing"}, "no nothing can be made"),
+    ],
+)
+def test_models_that_are_refused(config: dict[str, Any], message: str) -> None:
+    small = {"hidden_size": 64, "vocab_size": 64, "num_attention_heads": 4, "head_dim": 16}
+    more = {"num_key_value_heads": 2, "intermediate_size": 64, "num_local_experts": 2}
+    with pytest.raises(ValueError, match=message):
+        lower_model(random_model({**small, **more, **config}), max_context_len=32)
+
+
+def test_the_page_lists_the_architectures() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "llm.md").read_text()
+    for row in ARCHITECTURES:
+        types = ", ".join(f"`{one}`" for one in row.model_types)
+        assert f"| {row.name} | {types} | {row.needs} |" in page

@@ -1,0 +1,41 @@
+"""`make check` finds the tests of what changed."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+_SPEC = importlib.util.spec_from_file_location(
+    "check", Path(__file__).resolve().parents[1] / "tools" / "check.py"
+)
+assert _SPEC is not None
+assert _SPEC.loader is not None
+check = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(check)
+
+# What changed | tests among those that are found.
+CHANGED = {
+    "a module": ("src/edgewise/passes.py", "tests/test_passes.py"),
+    "a module of a package": (
+        "src/edgewise/backends/xnnpack/passes/drop_dead.py",
+        "tests/backends/xnnpack/test_xnnpack_passes.py",
+    ),
+    "by its name": ("src/edgewise/emit/needs.py", "tests/inspect/test_inspect_needs.py"),
+    "a test": ("tests/test_files.py", "tests/test_files.py"),
+}
+
+
+@pytest.mark.parametrize(("changed", "test"), CHANGED.values(), ids=CHANGED)
+def test_tests_of_what_changed(changed: str, test: str) -> None:
+    assert test in check.tests_of([Path(changed)])
+
+
+def test_nothing_for_a_page() -> None:
+    assert check.tests_of([Path("docs/index.md")]) == []
+
+
+def test_what_pytest_was_not_through_with() -> None:
+    told = "tests/a.py::test_one PASSED\ntests/b.py::test_two PASSED\n"
+    assert check.through(["tests/a.py", "tests/b.py", "tests/c.py"], told) == 1
