@@ -15,7 +15,7 @@ from edgewise.edge.lower_around import lower_around
 from edgewise.edge.program import copy_with_modules, recompile_all
 from edgewise.emit import Emitted, ExecutorchBackendConfig, emit_program
 from edgewise.emit.missing_kernels import kernel_of, missing_kernels
-from edgewise.emit.scalar_types import scalar_type
+from edgewise.emit.scalar_types import check_types, scalar_type
 from edgewise.errors import EmitError
 from edgewise.inspect.needs import Need, beyond, kernels_of, limits_of, needs_of_program
 from edgewise.releases import Target, target_of
@@ -89,6 +89,7 @@ def _limits(node: Node) -> list[Need]:
     kernel = kernel_of(node)
     if kernel is None:
         return []
+    check_types([node, *node.all_input_nodes])
     values = [source.meta.get("val") for source in node.all_input_nodes]
     types = [scalar_type(value.dtype) for value in values if isinstance(value, torch.Tensor)]
     return list(limits_of(kernel, types))
