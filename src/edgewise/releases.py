@@ -39,9 +39,15 @@ def shown(release: Release) -> str:
 
 
 def target_of(text: str | None) -> Target:
-    """ "edgewise", "executorch>=1.3", or None for every release. ValueError for anything else."""
+    """ "edgewise", "executorch>=1.3", or None for every release. ValueError for any other text,
+    TypeError for anything else."""
     if text is None:
         return Target()
+    if not isinstance(text, str):
+        raise TypeError(
+            f"[runtime] a target is 'edgewise' or 'executorch>=' with a release, as text; got "
+            f"{type(text).__name__}; try 'executorch>={shown(KNOWN[0])}'"
+        )
     if text == "edgewise":
         return Target(None)
     found = re.fullmatch(r"executorch\s*>=\s*(\d+)\.(\d+)(?:\.\d+)?", text)

@@ -204,10 +204,15 @@ def test_targets(text: str | None, target: Target) -> None:
     assert target_of(text) == target
 
 
-@pytest.mark.parametrize("text", ["executorch", "executorch>=0.7", "executorch>=9.0", "1.3", ""])
-def test_other_targets_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"\[runtime\].*try"):
+@pytest.mark.parametrize(
+    "text", ["executorch", "executorch>=0.7", "executorch>=9.0", "1.3", "", 1.3, ["edgewise"]]
+)
+def test_other_targets_are_refused(text: Any) -> None:
+    error = ValueError if isinstance(text, str) else TypeError
+    with pytest.raises(error, match=r"\[runtime\].*try"):
         ExecutorchBackendConfig(runtime=text)
+    with pytest.raises(error, match=r"\[runtime\].*try"):
+        edgewise.compile(nn.ReLU(), (M,), runtime=text, verbose=False)
 
 
 def _weighed(module: nn.Module, bits: int) -> nn.Module:
