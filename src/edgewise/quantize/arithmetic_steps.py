@@ -120,7 +120,8 @@ _ROUNDINGS = {"floor": aten.floor.default, "trunc": aten.trunc.default}
 def _divided(node: Node) -> Node | None:
     args = arguments(node)
     mode = "floor" if node.target is aten.floor_divide.default else args.get("rounding_mode")
-    made = _quotient(node, args["self"], args["other"], mode is not None)
+    named = "rounding_mode" in args  # and may be None
+    made = _quotient(node, args["self"], args["other"], named or mode is not None)
     return made if made is None or mode is None else step(node, _ROUNDINGS[mode], made)
 
 

@@ -40,9 +40,9 @@ def _log_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Any:
 
 def _moments(x: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Deviations from the mean, and the mean of their squares."""
-    dims = list(dims)
-    deviations = x - x.mean(dims, keepdim=True)
-    return deviations, deviations.square().mean(dims, keepdim=True)
+    over = list(dims)
+    deviations = x - x.mean(over, keepdim=True)
+    return deviations, deviations.square().mean(over, keepdim=True)
 
 
 def _weighted(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:

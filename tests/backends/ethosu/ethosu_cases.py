@@ -513,6 +513,16 @@ ACCEPTED: dict[str, dict[str, Case]] = {
         "booleans": pair(lambda x, y: torch.bitwise_not(x > y), boolean=True, families=U85),
         "integers": Case(lambda x: ~x.argmax(1).int(), ((5, 9),), boolean=True, families=U85),
     },
+    "div_mode": {
+        "": Case(
+            lambda x: torch.div(x.argmax(1).int() - 4, 3, rounding_mode="floor"), ((5, 9),),
+            boolean=True, families=U85,
+        ),
+        "cut": Case(
+            lambda x: torch.div(x.argmax(1).int() - 4, 3, rounding_mode="trunc"), ((5, 9),),
+            boolean=True, families=U85,
+        ),
+    },
     "bitwise_left_shift": {
         "": Case(lambda x: x.argmax(1).int() << 3, ((5, 9),), boolean=True, families=U85)
     },

@@ -109,6 +109,7 @@ def _functions() -> dict[str, Whole]:
         "tan": (torch.tan, -1.4, 1.4),
         "tanh": (torch.tanh, -12, 12),
         "power of three": (lambda x: x**3, -2, 2),
+        "division of no rounding": (lambda x: torch.div(x, 2, rounding_mode=None), -2, 2),
         "two functions": (lambda x: torch.exp(-x.abs()), -8, 8),
     }
     rows = {name: Whole(f, low=low, high=high) for name, (f, low, high) in spans.items()}
@@ -414,6 +415,18 @@ def _integers() -> dict[str, Integers]:
         "sums": Integers(
             lambda x, y, i: aten.index_put(x, [i], y, True),
             (int32, int32[:2] + 1, torch.tensor([2, 2], dtype=torch.int32)), U85,
+        ),
+        "floor_divide": Integers(
+            lambda x, y: torch.div(x, y, rounding_mode="floor"),
+            (int32, whole_numbers(-9, 0, torch.int32, 5)), U85,
+        ),
+        "cut division": Integers(
+            lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+            (int32, whole_numbers(-9, 0, torch.int32, 5)), U85,
+        ),
+        "floor_divide by a number": Integers(
+            lambda x: torch.div(x, 7, rounding_mode="floor"),
+            (whole_numbers(-128, 128, torch.int8),), U85,
         ),
         "right, of limits": Integers(lambda x: x >> 3, (limits,)),
         "right by none, of limits": Integers(lambda x: x >> 0, (limits,)),
