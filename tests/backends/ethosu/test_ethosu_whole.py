@@ -424,6 +424,13 @@ def _integers() -> dict[str, Integers]:
             lambda x, y: torch.div(x, y, rounding_mode="trunc"),
             (int32, whole_numbers(-9, 0, torch.int32, 5)), U85,
         ),
+        "cut division of two types": Integers(
+            lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+            (
+                whole_numbers(-128, 128, torch.int8, 4, 5),
+                whole_numbers(1, 300, torch.int16, 4, 5),
+            ), U85,
+        ),
         "floor_divide by a number": Integers(
             lambda x: torch.div(x, 7, rounding_mode="floor"),
             (whole_numbers(-128, 128, torch.int8),), U85,

@@ -123,7 +123,14 @@ def _check_shape(node: Node, made: Value | tuple[Value, ...]) -> None:
     values = node.meta["val"]
     pairs = zip(values, made, strict=False) if isinstance(made, tuple) else [(values, made)]
     for value, found in pairs:
-        if isinstance(value, torch.Tensor) and tuple(found.shape) != tuple(value.shape):
+        if not isinstance(value, torch.Tensor):
+            continue
+        if isinstance(found, Tensor) and TYPES.get(value.dtype, found.dtype) != found.dtype:
+            raise PartitionError(
+                f"{at_node(node)} a row must lower to the operator's type; "
+                f"got {found.dtype} for {value.dtype}"
+            )
+        if tuple(found.shape) != tuple(value.shape):
             raise PartitionError(
                 f"{at_node(node)} a row must lower to the operator's shape; "
                 f"got {tuple(found.shape)} for {tuple(value.shape)}"

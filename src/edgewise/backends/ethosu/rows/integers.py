@@ -6,6 +6,7 @@ import torch
 from torch.fx import Node
 
 from edgewise.backends.ethosu.lowering.accuracy import within
+from edgewise.backends.ethosu.lowering.quant import TYPES
 from edgewise.backends.ethosu.lowering.table import (
     ANY,
     Args,
@@ -78,7 +79,8 @@ def _divided(to: Lowering, node: Node, args: Args) -> Tensor:
         )
         some = b.binary("MINIMUM", b.unary("ABS", rest), b.number(1, rest))
         made = b.binary("ADD", made, b.binary("MUL", below, some))
-    return made if x.dtype == INT32 else b.rescale(made, [1.0], x.dtype)
+    dtype = TYPES[fake(node).dtype]
+    return made if dtype == INT32 else b.rescale(made, [1.0], dtype)
 
 
 def _wide(to: Lowering, t: Tensor) -> Tensor:
@@ -87,7 +89,7 @@ def _wide(to: Lowering, t: Tensor) -> Tensor:
 
 def _rounds(q: Ask) -> str | None:
     mode = q.args["rounding_mode"]
-    if mode is None or fake(q.node).is_floating_point():
+    if mode is None or fake(q.node).dtype not in (torch.int8, torch.int16, torch.int32):
         return f"rounding_mode={mode!r} of {str(fake(q.node).dtype).removeprefix('torch.')}"
     return None
 
