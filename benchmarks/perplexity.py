@@ -72,7 +72,7 @@ class Decoder(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """See the class."""
-        x = self.embed(tokens) + self.places.weight
+        x = self.embed(tokens) + self.places(torch.arange(LENGTH))
         for block in self.blocks:
             x = block(x)
         y: Tensor = self.head(self.norm(x))
