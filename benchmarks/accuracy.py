@@ -182,17 +182,25 @@ def _table(rows: Sequence[dict[str, Any]]) -> list[str]:
     return [*lines, *("| " + " | ".join(_cell(c, r[c]) for c in columns) + " |" for r in rows), ""]
 
 
-def markdown(found: dict[str, Any]) -> str:
+TIMES = ("ms", "s")
+_TIMED = ["Times are for one input and compare only within a network; s: what compiling took."]
+
+
+def markdown(found: dict[str, Any], times: bool = True) -> str:
     """The document: a table for XNNPACK, one for NPUs, the machine, how to make it again."""
     rows = [row for one in found.values() for row in one["rows"]]
+    if not times:
+        rows = [{k: v for k, v in row.items() if k not in TIMES} for row in rows]
+    missing = [name for name in NETWORKS if name not in found]
     npus = [row for one in found.values() for row in one["npus"]]
     lines = [
         "# Accuracy of quantized models",
         "",
         "Made by `python benchmarks/accuracy.py --write`: real weights, files run on the native",
         "runtime, each network judged by the metric of its task (larger is better). What the",
-        "columns mean is said at the top of that script. Times are for one input and compare only",
-        "within a network; s: what compiling took.",
+        "columns mean is said at the top of that script.",
+        *(_TIMED if times else ["Times were not taken: the machine was busy."]),
+        *([f"Not measured in this run: {', '.join(missing)}."] if missing else []),
         "",
         *(f"- {name}: {one['what']}" for name, one in found.items()),
         "",
@@ -226,6 +234,7 @@ def main() -> None:
         metavar="FOLDER",
         help="figures of each network are kept there, and a later run goes on",
     )
+    parser.add_argument("--no-times", action="store_true", help="write none: the machine is busy")
     parser.add_argument("--write", action="store_true", help=f"write {DOCUMENT.name}")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
@@ -240,7 +249,7 @@ def main() -> None:
     print(table([row for one in found.values() for row in one["npus"]]))
     missed = below_target(rows)
     if options.write:
-        DOCUMENT.write_text(markdown(found))
+        DOCUMENT.write_text(markdown(found, not options.no_times))
     if missed:
         print("\nBELOW TARGET: " + "; ".join(missed))
         raise SystemExit(1)
