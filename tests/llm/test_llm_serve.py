@@ -148,6 +148,21 @@ def test_run_on_the_command_line(
     assert told(*sampled, "--seed", "1")["tokens"] == told(*sampled, "--seed", "1")["tokens"]
 
 
+def test_weights_are_rounded_by_a_text(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, path = tmp_path / "text.txt", tmp_path / "small.pte"
+    given = ["llm", "export", "--checkpoint", str(checkpoint), "--output", str(path), "--json"]
+    text.write_text("too short")
+    options = ["--method", "gptq", "--calibration", str(text)]
+    assert main([*given, *options]) != 0
+    assert "128 tokens or more; got 9" in capsys.readouterr().err
+    text.write_text("A text of some length, such as the model will see. " * 8)
+    assert main([*given, *options]) == 0
+    assert json.loads(capsys.readouterr().out)["methods"] == ["gptq"]
+    assert len(list(Generator(path).generate([1, 2, 3], max_new_tokens=4, ignore_eos=True))) == 4
+
+
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"name": {"enum": ["Ada", "Bo"]}, "age": {"type": "integer", "maximum": 99}},
