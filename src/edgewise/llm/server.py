@@ -32,7 +32,8 @@ def make_application(
     """An ASGI application; see `serving`. ModuleNotFoundError without starlette, ValueError and
     FileNotFoundError as `Generator` and `load_tokenizer`."""
     try:
-        from edgewise.llm.serving import Limits, Served, application
+        from edgewise.llm.pool import Limits
+        from edgewise.llm.serving import Served, application
     except ModuleNotFoundError as missing:
         raise ModuleNotFoundError(
             f"[serve] needs the package {missing.name}; try pip install 'edgewise[llm,serve]'",

@@ -12,11 +12,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.applications import Starlette
@@ -24,26 +21,18 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from edgewise.llm.answers import ChatShape, Shape, TextShape, error, event, total
 from edgewise.llm.chat import Chat
 from edgewise.llm.constraint import GrammarTokens
 from edgewise.llm.generator import Generator
+from edgewise.llm.pool import Limits, Pool
 from edgewise.llm.requests import Asked, Refused, read_chat, read_completion, read_embeddings
 from edgewise.llm.text import StopStrings, TextStream, Tokenizer
 
-__all__ = ["Limits", "Served", "application"]
+__all__ = ["Served", "application"]
 
 _ENDS = {"length": "length", "context": "length"}
 """By `Statistics.ended`; all else is "stop"."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """body_bytes: of a request. waiting: requests that may wait for a generator, beside those that
-    are answered. seconds: that one may wait."""
-
-    body_bytes: int = 1 << 20
-    waiting: int = 32
-    seconds: float = 60.0
 
 
 @dataclass
@@ -61,69 +50,7 @@ class Served:
     grammar: Callable[[], GrammarTokens] | None = None
     embed: Callable[[str], tuple[list[float], int]] | None = None
     api_key: str | None = None
-    limits: Limits = Limits()
-
-
-@dataclass
-class Lease:
-    """A generator for one request. step: what it is computing in another thread, if anything."""
-
-    generator: Generator
-    step: asyncio.Future[str | None] | None = None
-
-
-class Pool:
-    """The generators, each for one request at a time."""
-
-    def __init__(self, generators: list[Generator], limits: Limits) -> None:
-        self._free = list(generators)
-        self._limits = limits
-        self._waiting = 0
-        self._count = asyncio.Semaphore(len(generators))
-        self._threads = ThreadPoolExecutor(len(generators), "generate")
-
-    @asynccontextmanager
-    async def take(self, prompt: list[int]) -> AsyncIterator[Lease]:
-        """One that is free, or becomes free in time. Raises Refused if none does."""
-        if self._count.locked() and self._waiting >= self._limits.waiting:
-            raise Refused(f"[serve] {self._waiting} requests wait already; try later", 429)
-        self._waiting += 1
-        try:
-            await asyncio.wait_for(self._count.acquire(), self._limits.seconds)
-        except asyncio.TimeoutError:
-            raise Refused(
-                f"[serve] no generator was free in {self._limits.seconds:g} s; try later", 503
-            ) from None
-        finally:
-            self._waiting -= 1
-        generator = max(self._free, key=lambda one: one.common_prefix(prompt))
-        self._free.remove(generator)
-        lease = Lease(generator)
-        try:
-            yield lease
-        finally:
-            if lease.step is None or lease.step.done():
-                self._give_back(generator)
-            else:  # its request is gone, but the thread computes on
-                lease.step.add_done_callback(lambda step: self._give_back(generator))
-
-    def _give_back(self, generator: Generator) -> None:
-        self._free.append(generator)
-        self._count.release()
-
-    async def pieces(self, request: Request, lease: Lease, writer: _Writer) -> AsyncIterator[str]:
-        """What the writer has to say, computed in a thread, until the client is gone."""
-        parts = iter(writer)
-        loop = asyncio.get_running_loop()
-        while True:
-            lease.step = loop.run_in_executor(self._threads, next, parts, None)
-            part = await asyncio.shield(lease.step)
-            if part is None:
-                return
-            if part:
-                yield part
-            if await request.is_disconnected():
-                raise ClientDisconnect
+    limits: Limits = field(default_factory=Limits)
 
 
 def application(served: Served) -> Starlette:
@@ -181,9 +108,9 @@ class _Endpoints:
                 raise Refused("[serve] the API key is not the server's", 401)
             return await work(request)
         except Refused as refused:
-            return _error(str(refused), refused.status, refused.parameter)
+            return error(str(refused), refused.status, refused.parameter)
         except (ValueError, ModuleNotFoundError) as failure:
-            return _error(str(failure), 400)
+            return error(str(failure), 400)
         except ClientDisconnect:
             return Response(status_code=499)
 
@@ -227,7 +154,7 @@ class _Endpoints:
             raise Refused("[serve] the model has no chat template; try /v1/completions")
         asked = read_chat(await self._body(request))
         prompt = await asyncio.to_thread(chat.prompt, asked.messages, **asked.variables)
-        return await self._answer(request, asked, [prompt], _ChatShape(self._served.name, asked))
+        return await self._answer(request, asked, [prompt], ChatShape(self._served.name))
 
     async def _completions(self, request: Request) -> Response:
         asked = read_completion(await self._body(request))
@@ -235,7 +162,7 @@ class _Endpoints:
             await asyncio.to_thread(self._encode, one) if isinstance(one, str) else one
             for one in asked.prompts
         ]
-        return await self._answer(request, asked, prompts, _TextShape(self._served.name, asked))
+        return await self._answer(request, asked, prompts, TextShape(self._served.name))
 
     async def _embeddings(self, request: Request) -> Response:
         body = await self._body(request)
@@ -257,7 +184,7 @@ class _Endpoints:
         return tokens if begin is None or tokens[:1] == [begin] else [begin, *tokens]
 
     async def _answer(
-        self, request: Request, asked: Asked, prompts: list[list[int]], shape: _Shape
+        self, request: Request, asked: Asked, prompts: list[list[int]], shape: Shape
     ) -> Response:
         if asked.stream:
             # What is wrong with a request is told before the stream begins.
@@ -272,25 +199,25 @@ class _Endpoints:
             choices.append(shape.choice(number, "".join(parts), writer.ended))
             usage["prompt_tokens"] += len(prompt)
             usage["completion_tokens"] += writer.count
-        return JSONResponse({**shape.head(False), "choices": choices, "usage": _total(usage)})
+        return JSONResponse({**shape.head(False), "choices": choices, "usage": total(usage)})
 
     async def _events(
-        self, request: Request, asked: Asked, prompt: list[int], shape: _Shape
+        self, request: Request, asked: Asked, prompt: list[int], shape: Shape
     ) -> AsyncIterator[str]:
         try:
             async with self._pool.take(prompt) as lease:
                 writer = self._writer(lease.generator, asked, prompt, 0)
                 if first := shape.first():
-                    yield _event({**shape.head(True), "choices": [first]})
+                    yield event({**shape.head(True), "choices": [first]})
                 async for part in self._pool.pieces(request, lease, writer):
-                    yield _event({**shape.head(True), "choices": [shape.part(part, None)]})
-            yield _event({**shape.head(True), "choices": [shape.part("", writer.ended)]})
+                    yield event({**shape.head(True), "choices": [shape.part(part, None)]})
+            yield event({**shape.head(True), "choices": [shape.part("", writer.ended)]})
             if asked.include_usage:
                 usage = {"prompt_tokens": len(prompt), "completion_tokens": writer.count}
-                yield _event({**shape.head(True), "choices": [], "usage": _total(usage)})
+                yield event({**shape.head(True), "choices": [], "usage": total(usage)})
             yield "data: [DONE]\n\n"
         except (Refused, ValueError) as failure:
-            yield _event({"error": {"message": str(failure), "type": "server_error"}})
+            yield event({"error": {"message": str(failure), "type": "server_error"}})
 
     def _check(self, asked: Asked, prompt: list[int]) -> None:
         generator = self._served.generators[0]
@@ -352,71 +279,6 @@ class _Writer:
         return _ENDS.get(self._statistics.ended, "stop")
 
 
-class _Shape:
-    """How an answer looks."""
-
-    kind, prefix = "", ""
-
-    def __init__(self, model: str, asked: Asked) -> None:
-        self._model = model
-        self._id = f"{self.prefix}-{uuid.uuid4().hex}"
-        self._created = int(time.time())
-
-    def head(self, is_part: bool) -> dict[str, Any]:
-        kind = f"{self.kind}.chunk" if is_part and self.prefix == "chatcmpl" else self.kind
-        return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
-
-    def first(self) -> dict[str, Any] | None:
-        return None
-
-    def part(self, text: str, ended: str | None) -> dict[str, Any]:
-        raise NotImplementedError
-
-    def choice(self, number: int, text: str, ended: str) -> dict[str, Any]:
-        raise NotImplementedError
-
-
-class _ChatShape(_Shape):
-    kind, prefix = "chat.completion", "chatcmpl"
-
-    def first(self) -> dict[str, Any]:
-        delta = {"role": "assistant", "content": ""}
-        return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
-
-    def part(self, text: str, ended: str | None) -> dict[str, Any]:
-        delta = {"content": text} if text else {}
-        return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": ended}
-
-    def choice(self, number: int, text: str, ended: str) -> dict[str, Any]:
-        message = {"role": "assistant", "content": text, "refusal": None}
-        return {"index": number, "message": message, "logprobs": None, "finish_reason": ended}
-
-
-class _TextShape(_Shape):
-    kind, prefix = "text_completion", "cmpl"
-
-    def part(self, text: str, ended: str | None) -> dict[str, Any]:
-        return {"index": 0, "text": text, "logprobs": None, "finish_reason": ended}
-
-    def choice(self, number: int, text: str, ended: str) -> dict[str, Any]:
-        return {**self.part(text, ended), "index": number}
-
-
-def _total(usage: dict[str, int]) -> dict[str, int]:
-    return {**usage, "total_tokens": sum(usage.values())}
-
-
-def _event(values: dict[str, Any]) -> str:
-    return f"data: {json.dumps(values, ensure_ascii=False)}\n\n"
-
-
-def _error(message: str, status: int, parameter: str | None = None) -> Response:
-    kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
-    kind = kinds.get(status, "server_error" if status >= 500 else "invalid_request_error")
-    error = {"message": message, "type": kind, "param": parameter, "code": None}
-    return JSONResponse({"error": error}, status_code=status)
-
-
 async def _not_found(request: Request, failure: Exception) -> Response:
     status = getattr(failure, "status_code", 404)
-    return _error(f"[serve] no such endpoint; got {request.method} {request.url.path}", status)
+    return error(f"[serve] no such endpoint; got {request.method} {request.url.path}", status)

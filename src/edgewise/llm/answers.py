@@ -1,0 +1,93 @@
+"""How answers of OpenAI's interface look."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from typing import Any
+
+from starlette.responses import JSONResponse, Response
+
+__all__ = ["ChatShape", "Shape", "TextShape", "error", "event", "total"]
+
+
+class Shape:
+    """Of one answer, whole or in parts. model: its name."""
+
+    kind, prefix = "", ""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._id = f"{self.prefix}-{uuid.uuid4().hex}"
+        self._created = int(time.time())
+
+    def head(self, is_part: bool) -> dict[str, Any]:
+        """What every part begins with."""
+        kind = f"{self.kind}.chunk" if is_part and self.prefix == "chatcmpl" else self.kind
+        return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
+
+    def first(self) -> dict[str, Any] | None:
+        """The choice of a stream's first part, before any text."""
+        return None
+
+    def part(self, text: str, ended: str | None) -> dict[str, Any]:
+        """The choice of a stream's part. ended: why the text ends; None while it goes on."""
+        raise NotImplementedError
+
+    def choice(self, number: int, text: str, ended: str) -> dict[str, Any]:
+        """A choice of an answer that comes whole."""
+        raise NotImplementedError
+
+
+class ChatShape(Shape):
+    """Of `/v1/chat/completions`."""
+
+    kind, prefix = "chat.completion", "chatcmpl"
+
+    def first(self) -> dict[str, Any]:
+        """See `Shape`."""
+        delta = {"role": "assistant", "content": ""}
+        return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
+
+    def part(self, text: str, ended: str | None) -> dict[str, Any]:
+        """See `Shape`."""
+        delta = {"content": text} if text else {}
+        return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": ended}
+
+    def choice(self, number: int, text: str, ended: str) -> dict[str, Any]:
+        """See `Shape`."""
+        message = {"role": "assistant", "content": text, "refusal": None}
+        return {"index": number, "message": message, "logprobs": None, "finish_reason": ended}
+
+
+class TextShape(Shape):
+    """Of `/v1/completions`."""
+
+    kind, prefix = "text_completion", "cmpl"
+
+    def part(self, text: str, ended: str | None) -> dict[str, Any]:
+        """See `Shape`."""
+        return {"index": 0, "text": text, "logprobs": None, "finish_reason": ended}
+
+    def choice(self, number: int, text: str, ended: str) -> dict[str, Any]:
+        """See `Shape`."""
+        return {**self.part(text, ended), "index": number}
+
+
+def total(usage: dict[str, int]) -> dict[str, int]:
+    """Tokens, with their sum."""
+    return {**usage, "total_tokens": sum(usage.values())}
+
+
+def event(values: dict[str, Any]) -> str:
+    """One of a stream of server-sent events."""
+    return f"data: {json.dumps(values, ensure_ascii=False)}\n\n"
+
+
+def error(message: str, status: int, parameter: str | None = None) -> Response:
+    """A refusal. status: of HTTP; parameter: what is wrong in the request."""
+    kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+    kind = kinds.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    told = {"message": message, "type": kind, "param": parameter, "code": None}
+    return JSONResponse({"error": told}, status_code=status)
