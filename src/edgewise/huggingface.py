@@ -370,7 +370,8 @@ def _sound(
         how = {key: settings[key] for key in ("n_fft", "hop_length")}
     else:
         length = wanted or _SECONDS * rate
-        how = {"do_normalize": extractor.do_normalize, "padding_value": extractor.padding_value}
+        names = ("do_normalize", "padding_value", "return_attention_mask")
+        how = {name: getattr(extractor, name) for name in names}
     labels, blank = _labels(config, task), 0
     if task == "automatic-speech-recognition" and kind == "sound":
         labels, blank = _characters(folder)
@@ -425,7 +426,7 @@ def _sample(description: Description) -> Any:
         return "A short text, as an example: 3.5 of them."
     if description.kind == "picture":
         return random.integers(0, 256, (300, 260, 3), dtype=np.uint8)
-    count = min(description.length, 3 * description.rate // 2)
+    count = min(3 * description.length // 4 + 1, 3 * description.rate // 2)
     return random.standard_normal(count).astype(np.float32) / 4
 
 

@@ -168,7 +168,9 @@ def compile(
         report.scheme, report.unquantized = scheme.name, left
         report.settings = {
             "quantize": scheme.name,
-            "methods": list(applied_methods(methods, scheme, target)),
+            "methods": list(
+                applied_methods([] if call and call.keywords else methods, scheme, target)
+            ),
             "keep_float": list(keep_float),
             **({} if group_size is None else {"group_size": group_size}),
         }

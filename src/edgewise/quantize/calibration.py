@@ -72,7 +72,7 @@ def first_batches(
     held = list(itertools.islice(given, count))
     found = [as_batch(batch) for batch in held]
     for index, batch in enumerate(found):
-        _check(index, batch, example, any_size)
+        _check(index, (batch, {}), (tuple(example), {}), any_size)
     return found, batches if isinstance(batches, Sequence) else itertools.chain(held, given)
 
 
@@ -140,8 +140,13 @@ def _place(path: Any) -> str:
 
 
 def _nesting(inputs: Batch, keywords: Mapping[str, Any]) -> str:
-    shown = pytree.tree_map(lambda leaf: "x", (inputs, dict(keywords)))
-    return str(shown[0] if not keywords else shown).replace("'x'", "x")
+    shown = pytree.tree_map(lambda leaf: _Shown(), (inputs, dict(keywords)))
+    return str(shown[0] if not keywords else shown)
+
+
+class _Shown:
+    def __repr__(self) -> str:
+        return "x"
 
 
 def _check_tensor(where: str, given: Any, expected: torch.Tensor, any_size: bool) -> None:

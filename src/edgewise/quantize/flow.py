@@ -87,7 +87,12 @@ def quantize_and_tell(
     scheme = scheme_of(scheme)
     _check_names(model, keep_float)
     chosen = configured(quantizer, scheme, keep_float)
-    applied = methods_of(methods, scheme, type(chosen))
+    if example_kwargs and methods:
+        raise ValueError(
+            f"[quantize] methods look at inputs by position; got example_kwargs and "
+            f"{', '.join(methods)}; try methods=None, or inputs by position"
+        )
+    applied = methods_of([] if example_kwargs else methods, scheme, type(chosen))
 
     def fresh() -> TableQuantizer:
         return configured(quantizer, scheme, keep_float, applied)

@@ -168,7 +168,7 @@ class _Call:
         self, inputs: tuple[Any, ...], keywords: dict[str, Any], count: int, named: _pytree.Tree
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments as they were exported: `count` by position, the others by name."""
-        order = self._names
+        order, given = self._names, len(inputs)
         if not order and len(named.keys) == 1:
             order = (*[""] * count, named.keys[0])
         more = order[count : len(inputs)]
@@ -183,14 +183,19 @@ class _Call:
         if left and all(name in keywords for name in left):
             inputs += tuple(keywords.pop(name) for name in left)
         if len(inputs) != count:
-            raise InvalidArgumentError(self._wrong_count(inputs, keywords, count, named))
+            raise InvalidArgumentError(self._wrong_count(inputs, keywords, count, named, given))
         for key, child in zip(named.keys, named.children, strict=True):
             if child.kind == "none":
                 keywords.setdefault(key, None)
         return inputs, keywords
 
     def _wrong_count(
-        self, inputs: tuple[Any, ...], keywords: dict[str, Any], count: int, named: _pytree.Tree
+        self,
+        inputs: tuple[Any, ...],
+        keywords: dict[str, Any],
+        count: int,
+        named: _pytree.Tree,
+        given: int,
     ) -> str:
         hint = ""
         if len(inputs) == 1 and isinstance(inputs[0], dict) and (named.keys or self._names):
@@ -206,7 +211,7 @@ class _Call:
             hint = "; try model(*inputs)"
         return (
             f"[call] method '{self._name}' takes {count} positional argument{'s' * (count != 1)}; "
-            f"got {len(inputs)}{hint}"
+            f"got {given}{hint}"
         )
 
 

@@ -58,11 +58,13 @@ def cut(sound: Any, length: int) -> Any:
 
 def waveform(sound: Any, length: int, how: Mapping[str, Any]) -> Any:
     """float32[1, length], filled up with what stands for silence."""
-    if how.get("do_normalize", False):
-        sound = (sound - sound.mean()) / np.sqrt(sound.var() + 1e-7)
     fill = np.float32(how.get("padding_value", 0.0))
     made = np.full((1, length), fill, np.float32)
     made[0, : len(sound)] = sound
+    if how.get("do_normalize", False):
+        # Without a mask silence is normalized, too.
+        heard = made[:, : len(sound)] if how.get("return_attention_mask", False) else made
+        heard[...] = (heard - heard.mean()) / np.sqrt(heard.var() + 1e-7)
     return made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -203,10 +204,17 @@ class _Search:
 
 def _shown(candidates: Sequence[Candidate], verbose: bool) -> Iterator[Candidate]:
     """With a bar if standard error is a terminal."""
-    from tqdm import tqdm
+    if not verbose or not sys.stderr.isatty():
+        yield from candidates
+        return
+    from rich.console import Console
+    from rich.progress import Progress
 
-    disable = None if verbose else True
-    return iter(tqdm(candidates, "quantizing", unit="way", leave=False, disable=disable))
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("quantizing", total=len(candidates))
+        for candidate in candidates:
+            yield candidate
+            bar.advance(task)
 
 
 __all__ = ["choose"]
