@@ -191,7 +191,7 @@ def _speakers(name: str) -> Network:
     def windows(text: str, voice: str) -> list[torch.Tensor]:
         sound = _said(text, voice)
         sound = sound * (10 ** (-30 / 20) / sound.square().mean().sqrt())
-        return [mel_spectra(sound)[start : start + 160][None] for start in (10, 60, 110, 160)]
+        return [mel_spectra(sound)[start : start + 160][None] for start in (10, 50, 90, 130)]
 
     spoken = [[[*windows(text, voice)] for text in TEXTS] for voice in VOICES]
     calibration = [(w,) for texts in spoken for w in texts[2]]
