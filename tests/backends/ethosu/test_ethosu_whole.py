@@ -408,6 +408,12 @@ def _integers() -> dict[str, Integers]:
         "maximum": Integers(torch.maximum, (int32, row)),
         "minimum": Integers(torch.minimum, (int32, row)),
         "maximum of a constant": Integers(lambda x: x.maximum(torch.tensor(-20)), (int32,)),
+        "booleans by rows": Integers(
+            lambda x, i: x[i], (int32 > 0, torch.tensor([2, 0], dtype=torch.int32)), U85
+        ),
+        "booleans, gathered": Integers(
+            lambda x, i: x.gather(1, i), (int32 > 0, int32[:, :2].abs() % 4), U85
+        ),
         "put": Integers(
             lambda x, y, i: aten.index_put(x, [i], y),
             (int32, int32[:2] + 1, torch.tensor([2, 0], dtype=torch.int32)), U85,

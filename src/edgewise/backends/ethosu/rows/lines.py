@@ -13,7 +13,7 @@ from torch.fx import Node
 from edgewise.backends.ethosu.lowering.builder import Builder
 from edgewise.backends.ethosu.lowering.constants import IntegerConstants
 from edgewise.backends.ethosu.lowering.table import Args, Ask, Lowering, Refused
-from edgewise.backends.ethosu.lowering.tosa import INT32, Tensor, identity
+from edgewise.backends.ethosu.lowering.tosa import BOOL, INT32, Tensor, identity
 from edgewise.backends.ethosu.rows.shape import sizes
 from edgewise.edge.graph import fake
 from edgewise.partition.spec import Refusal
@@ -109,6 +109,17 @@ class Lines:
         index = _one_index_of(to, given_indices(args), self.block, self.chosen)
         groups, count, _ = self.lines
         return to.b.tile(to.b.reshape(index, (1, count)), (groups, 1))
+
+
+def gathered(b: Builder, table: Tensor, places: Tensor) -> Tensor:
+    """Lines of a table [groups, lines, length], by int32 of [groups, count]. Booleans as zeros and
+    ones: there is no unit that moves these by index."""
+    if table.dtype == BOOL:
+        ones, zeros = b.number(1, table), b.number(0, table)
+        numbers = gathered(b, b.select(table, ones, zeros), places)
+        return b.binary("GREATER", numbers, b.number(0, numbers), BOOL)
+    dims = (table.dims[0], places.dims[1], table.dims[2])
+    return b.tosa.add("GATHER", [table, places], dims, table.dtype, identity(3))
 
 
 def spread(to: Lowering, values: Tensor, whole: Sequence[int]) -> Tensor:

@@ -27,6 +27,7 @@ from edgewise.backends.ethosu.rows.lines import (
     AS_INT32,
     Lines,
     chosen_sizes,
+    gathered,
     given_indices,
     index_type,
     listed,
@@ -67,13 +68,10 @@ def _put_slices(to: Lowering, node: Node, args: Args) -> Put:
 def _put_lines(to: Lowering, node: Node, args: Args) -> Put:
     """By SCATTER."""
     b, by = to.b, Lines.of(args)
-    rows, (groups, count, length) = by.places(to, args), by.lines
+    rows, count = by.places(to, args), by.lines[1]
 
     def scattered(t: Tensor, index: Tensor, new: Tensor) -> Tensor:
         return b.tosa.add("SCATTER", [t, index, new], by.table, t.dtype, identity(3))
-
-    def gathered(t: Tensor, index: Tensor) -> Tensor:
-        return b.tosa.add("GATHER", [t, index], (groups, 1, length), t.dtype, identity(3))
 
     def written(t: Tensor, new: Tensor) -> Tensor:
         if not args["accumulate"]:
@@ -81,7 +79,7 @@ def _put_lines(to: Lowering, node: Node, args: Args) -> Put:
         for at in range(count):  # one after another: an index may be there twice
             index = b.slice(rows, {1: at}, {1: 1})
             line = b.slice(new, {1: at}, {1: 1})
-            t = scattered(t, index, b.binary("ADD", gathered(t, index), line))
+            t = scattered(t, index, b.binary("ADD", gathered(b, t, index), line))
         return t
 
     def put(x: Tensor, values: Tensor) -> Tensor:

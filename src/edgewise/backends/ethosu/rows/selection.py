@@ -26,6 +26,7 @@ from edgewise.backends.ethosu.lowering.values import Combined, Real, Stored
 from edgewise.backends.ethosu.rows.lines import (
     AS_INT32,
     Lines,
+    gathered,
     given_indices,
     index_type,
     indices,
@@ -117,8 +118,7 @@ def _gathered(to: Lowering, t: Tensor, index: Tensor, dim: int, after: Sequence[
     count = index.dims[-1]
     table = b.reshape(t, (before, shape[dim], behind))
     places = b.tile(b.reshape(index, (1, count)), (before, 1))
-    made = b.tosa.add("GATHER", [table, places], [before, count, behind], t.dtype, identity(3))
-    return b.reshape(made, after)
+    return b.reshape(gathered(b, table, places), after)
 
 
 def _index_select(to: Lowering, node: Node, args: Args) -> Value:
@@ -141,8 +141,7 @@ def _index(to: Lowering, node: Node, args: Args) -> Value:
     rows = by.places(to, args)
 
     def move(t: Tensor) -> Tensor:
-        made = b.tosa.add("GATHER", [by.laid(b, t), rows], by.lines, t.dtype, identity(3))
-        return b.reshape(made, sizes(node))
+        return b.reshape(gathered(b, by.laid(b, t), rows), sizes(node))
 
     return moved(node, to.value(args["self"]), move)
 
@@ -161,8 +160,7 @@ def _gather(to: Lowering, node: Node, args: Args) -> Value:
         t = b.slice(t, {}, {d: places[d] for d in range(rank) if d != dim})
         size = t.shape[dim]
         t = b.in_order(b.permute(t, order), identity(rank))
-        shapes = b.reshape(t, (rows, size, 1)), flat
-        made = b.tosa.add("GATHER", list(shapes), [rows, turned[-1], 1], t.dtype, identity(3))
+        made = gathered(b, b.reshape(t, (rows, size, 1)), flat)
         back = [order.index(d) for d in range(rank)]
         return b.permute(b.reshape(made, turned), back)
 
@@ -176,13 +174,6 @@ def _embedding(to: Lowering, node: Node, args: Args) -> Value:
     index = indices(to, args["indices"], sizes(args["weight"])[0])
     flat = to.b.reshape(index, (math.prod(index.dims),))
     return moved(node, value, lambda t: _gathered(to, t, flat, 0, sizes(node)))
-
-
-def _no_booleans(name: str) -> Constraint:
-    def check(q: Ask) -> str | None:
-        return "booleans" if fake(q.args[name]).dtype == torch.bool else None
-
-    return Constraint("gathers numbers", check)
 
 
 def _not_int64(name: str) -> Constraint:
@@ -227,7 +218,6 @@ add_row(
         _index_select,
         (
             _not_int64("index"),
-            _no_booleans("self"),
             _few_runs(lambda q: q.args["index"], lambda q: q.args["dim"]),
         ),
         reads=ANY,
@@ -242,7 +232,6 @@ add_row(
         (
             _INDEXED,
             Constraint("constant indices, or indices of int32", index_type, AS_INT32),
-            _no_booleans("self"),
             _few_runs(
                 lambda q: (_only_index(q) or (0, None))[1], lambda q: (_only_index(q) or (0, 0))[0]
             ),
@@ -256,7 +245,7 @@ add_row(
         "gather",
         (aten.gather.default,),
         _gather,
-        (_not_int64("index"), _no_booleans("self")),
+        (_not_int64("index"),),
         reads=ANY,
         only=_U85,
         why=_GATHER,
@@ -267,7 +256,7 @@ add_row(
         "embedding",
         (aten.embedding.default,),
         _embedding,
-        (_not_int64("indices"), _no_booleans("weight")),
+        (_not_int64("indices"),),
         only=_U85,
         why=_GATHER,
     )
