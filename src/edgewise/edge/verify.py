@@ -56,7 +56,7 @@ def in_the_dialect(
             return str(error)
         return ""
 
-    return Property("nodes are in the edge dialect", broken)
+    return Property("nodes are in the edge dialect", broken, of_valid_input=True)
 
 
 def text(program: ExportedProgram) -> str:
