@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from edgewise.backends.xnnpack.quantizer import XNNPACKQuantizer
+from edgewise.backends.xnnpack import XNNPACKQuantizer
 from torch import nn
 
 import edgewise
