@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from edgewise.backends.xnnpack import XNNPACKQuantizer
 from torch import nn
 
 import edgewise
+from edgewise.backends.xnnpack import XNNPACKQuantizer
 from edgewise.quantize.flow import quantize_and_tell
 
 STEPS, BATCH, WIDTH, SIZE = 4, 2, 6, 8
