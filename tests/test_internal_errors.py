@@ -93,7 +93,7 @@ def test_a_fault_in_the_trial_of_symbolic_sizes(error: Exception, monkeypatch: A
 STAGES = {
     "to_edge": "edgewise.edge.to_edge.normalize",
     "to_backend": "edgewise.partition.running.lower_partitions",
-    "XnnpackBackend.preprocess": "edgewise.backends.xnnpack.lowering.backend.optimize",
+    "XnnpackBackend.preprocess": "edgewise.backends.xnnpack.lowering.backend.serialize",
     "to_executorch": "edgewise.emit.emit.StructuredEmitter.emit",
 }
 

@@ -30,10 +30,11 @@ def explained(where: str, missing: ModuleNotFoundError) -> ModuleNotFoundError:
             f"try pip install 'edgewise[export]'",
             name=missing.name,
         )
-    if missing.name not in _LOWERING or str(missing).startswith("["):
+    package = (missing.name or "").partition(".")[0]
+    if package not in _LOWERING or str(missing).startswith("["):
         return missing
     return ModuleNotFoundError(
-        f"[{where}] lowering needs torch and flatbuffers; got no {missing.name}; "
+        f"[{where}] lowering needs torch and flatbuffers; got no {package}; "
         f"try pip install edgewise[export]",
-        name=missing.name,
+        name=package,
     )

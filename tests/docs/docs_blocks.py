@@ -17,7 +17,7 @@ NOT_CODE = {"text", "json", "yaml", "{toctree}"}
 """Output, data and Sphinx's directives."""
 NATIVE = {"c", "cpp", "cmake"}
 """tests/package/test_package_pages.py builds and runs them against the installed package."""
-NATIVE_PAGES = {"c.md", "cpp.md", "custom-operators.md", "runtime.md"}
+NATIVE_PAGES = {"c.md", "cpp.md", "custom-operators.md", "native-backends.md", "runtime.md"}
 """Those that have some, and the only ones that may."""
 NEEDS_LIBRARY = {"c.md"}
 """Pages whose Python needs the installed package: run there, too."""

@@ -217,7 +217,9 @@ def scheme(name: str) -> str | None:
     if name == "none":
         return None
     if name != AUTO and name not in SCHEMES:
-        raise CliError(f"[--quantize] must be none, auto, {' or '.join(SCHEMES)}; got {name!r}")
+        raise CliError(
+            f"[--quantize] must be one of {', '.join(['none', 'auto', *SCHEMES])}; got {name!r}"
+        )
     return name
 
 
