@@ -3,9 +3,11 @@ than the others, for imports and tables that are made when they are first used."
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 from edgewise import registry
@@ -23,6 +25,9 @@ def lowering() -> None:
     RuntimeError if threads are left behind: a fork would be without them.
     """
     import torch
+
+    with suppress(ModuleNotFoundError):  # torch's passes have bars of it, which start a thread
+        importlib.import_module("tqdm").tqdm.monitor_interval = 0
 
     from edgewise.lowering.compiling import compile
     from edgewise.quantize.schemes import SCHEMES
