@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from annotations import Layers, config, convert, is_observer, prepare, sqnr_db
 from torch import nn
 
+import edgewise
 from edgewise.backends.xnnpack import XNNPACKQuantizer
 from edgewise.quantize.config import SMALLEST_SCALE
 
@@ -155,3 +156,22 @@ def test_training_that_simulates_rounding(per_channel: bool) -> None:
     assert sqnr_db(simulated, got) > 30
     integers = [n for n in converted.graph.nodes if "dequantize_per" in str(n.target)]
     assert len(integers) >= 7
+
+
+@pytest.mark.parametrize("rows", [64, 8192])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_ranges_of_half_are_those_of_float(rows: int, dtype: torch.dtype) -> None:
+    """A channel of outliers, and more zeros than float16 counts to: int8 keeps as much of a half
+    model as of the float model."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64))
+    model[0].weight.data[3] *= 40
+    batches = [(torch.randn(rows, 64),) for _ in range(4)]
+    model, batches = model.eval().to(dtype), [(x.to(dtype),) for (x,) in batches]
+    (x,) = batches[0]
+    program = edgewise.compile(
+        model, (x,), quantize="int8", calibration=batches, methods=[], verbose=False
+    )
+    expected = model(x).detach().double()
+    error = torch.from_numpy(edgewise.load(program.buffer)(x.numpy())).double() - expected
+    assert 10 * torch.log10(expected.square().sum() / error.square().sum()) > 26

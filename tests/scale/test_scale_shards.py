@@ -15,7 +15,6 @@ import edgewise
 from edgewise.backends.xnnpack.lowering.quantizer import XNNPACKQuantizer
 from edgewise.edge.export import export_module
 from edgewise.quantize._torchao import (
-    HistogramObserver,
     MinMaxObserver,
     MovingAverageMinMaxObserver,
     PerChannelMinMaxObserver,
@@ -23,6 +22,7 @@ from edgewise.quantize._torchao import (
     prepare_pt2e,
 )
 from edgewise.quantize.flow import configured
+from edgewise.quantize.observers import HistogramObserver
 from edgewise.quantize.schemes import scheme_of
 from edgewise.scale import LocalEngine, calibrate, evaluate
 from edgewise.scale.metrics import METRICS, as_metric

@@ -9,7 +9,6 @@ import torch
 from edgewise.quantize._torchao import (
     FakeQuantize,
     FusedMovingAvgObsFakeQuantize,
-    HistogramObserver,
     MinMaxObserver,
     MovingAverageMinMaxObserver,
     MovingAveragePerChannelMinMaxObserver,
@@ -18,6 +17,7 @@ from edgewise.quantize._torchao import (
     QuantizationConfig,
     QuantizationSpec,
 )
+from edgewise.quantize.observers import HistogramObserver
 
 SMALLEST_SCALE = 2**-12
 """Scales below it are raised to it: a channel of zeros would otherwise have none."""

@@ -12,12 +12,16 @@ from typing import Any
 
 import torch
 
+from edgewise.quantize import observers
 from edgewise.quantize._torchao import (
     HistogramObserver,
     MinMaxObserver,
     PerChannelMinMaxObserver,
     PlaceholderObserver,
 )
+
+MERGED = (HistogramObserver, MinMaxObserver, PerChannelMinMaxObserver, observers.HistogramObserver)
+"""Torchao's, and the schemes' own."""
 
 State = dict[str, torch.Tensor]
 """`min`, `max`, and of a histogram `counts`; empty if nothing was seen."""
@@ -36,7 +40,7 @@ def observers_of(modules: Mapping[str, torch.nn.Module]) -> dict[str, Any]:
         seen.add(id(module))
         if isinstance(module, PlaceholderObserver):
             continue
-        if type(module) not in (HistogramObserver, MinMaxObserver, PerChannelMinMaxObserver):
+        if type(module) not in MERGED:
             if not hasattr(module, "min_val"):
                 continue  # fixed: nothing is found out
             raise TypeError(

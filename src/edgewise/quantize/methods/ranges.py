@@ -19,8 +19,9 @@ from typing import Any
 
 import torch
 
-from edgewise.quantize._torchao import HistogramObserver, MinMaxObserver, QuantizationSpec
+from edgewise.quantize._torchao import MinMaxObserver, QuantizationSpec
 from edgewise.quantize.config import SMALLEST_SCALE, QuantizationConfig
+from edgewise.quantize.observers import HistogramObserver
 
 Tensor = torch.Tensor
 
@@ -28,7 +29,7 @@ OUTSIDE = 1e-4
 """Share of the values that a percentile leaves out."""
 
 
-class PercentileObserver(HistogramObserver):  # type: ignore[misc]
+class PercentileObserver(HistogramObserver):
     """outside: the share of values that the range leaves out, half of it at each end."""
 
     def __init__(self, outside: float = OUTSIDE, **options: Any) -> None:
@@ -40,7 +41,7 @@ class PercentileObserver(HistogramObserver):  # type: ignore[misc]
         return _edges(self, first, last)
 
 
-class EntropyObserver(HistogramObserver):  # type: ignore[misc]
+class EntropyObserver(HistogramObserver):
     """The range of least divergence."""
 
     def _non_linear_param_search(self) -> tuple[Tensor, Tensor]:
