@@ -399,7 +399,7 @@ COMMANDS: list[tuple[str, int, str]] = [
     ("compile {}/weights.pt", 1, "got a file of weights"),
     ("compile {}/broken.pt2", 1, "must be a file of torch.export.save of this torch"),
     ("compile {}/model.py:make -b XNNPACK", 1, "got 'XNNPACK'; try 'xnnpack'"),
-    ("compile {}/model.py:make --quantize int", 1, "must be one of none, auto, int8, int8-dynamic,"),
+    ("compile {}/model.py:make --quantize int", 1, "must be one of none, auto, int8, int8-dyn"),
     ("compile {}/model.py:make --quantize int8", 1, "try --calibration FOLDER of pictures"),
     ("compile {}/model.py:make --quantize int8 -c {}/nope", 1, "no such file, and not 'random'"),
     ("compile {}/model.py:make --quantize int4-weight --group-size 5", 1, "a multiple of 32"),

@@ -85,7 +85,11 @@ def writes_in_custom_operators(program: ExportedProgram) -> bool:
 
 def functionalize(program: ExportedProgram) -> bool | None:
     """Rewrites in place. True or False: whether it modified; None: it takes a trace."""
-    graph = program.graph
+    return functionalize_graph(program.graph)
+
+
+def functionalize_graph(graph: Graph) -> bool | None:
+    """As `functionalize`; None: nothing was changed, as writes may be read through other names."""
     mutating = [node for node in graph.nodes if _mutates(node)]
     if not mutating:
         return False
@@ -187,7 +191,11 @@ def _sources_aliased_by(node: Node) -> list[Node]:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
         # getitem: an element of a tuple that may hold views.
-        return [n for n in node.all_input_nodes if not isinstance(n.meta.get("val"), torch.Tensor)]
+        return [
+            n
+            for n in node.all_input_nodes
+            if not isinstance(n.meta.get("val"), torch.Tensor) and not _is_unsafe(n)
+        ]
     schema = target._schema
     aliased = [
         argument
@@ -205,6 +213,13 @@ def _sources_aliased_by(node: Node) -> list[Node]:
     for source in sources:
         found += [source] if isinstance(source, Node) else _nodes_in(source)
     return found
+
+
+def _is_unsafe(node: Node) -> bool:
+    """Whether PyTorch says that its results may be written and its operand is not read again."""
+    target = node.target
+    unsafe = ("aten::unsafe_chunk", "aten::unsafe_split", "aten::unsafe_split_with_sizes")
+    return isinstance(target, torch._ops.OpOverload) and target._schema.name in unsafe
 
 
 def _nodes_in(argument: object) -> list[Node]:

@@ -17,6 +17,7 @@ from torch.fx import GraphModule, Node
 from torch.nn import Parameter
 from torch.utils import _pytree as pytree
 
+from edgewise.edge.functionalize import functionalize_graph
 from edgewise.edge.graph import inherit_meta
 from edgewise.quantize.steps import attribute, constant
 
@@ -99,7 +100,9 @@ def _inline(model: GraphModule, node: Node, given: Decomposition | None) -> list
         n.target is target for n in inner
     ):
         return None
-    return _splice(model, node, traced, [flat[i] for i in places])
+    # What is written in place is no constant: the next call would find what this one left.
+    is_functional = functionalize_graph(traced.graph) is not None
+    return _splice(model, node, traced, [flat[i] for i in places], fold=is_functional)
 
 
 @contextmanager
@@ -124,7 +127,7 @@ def _decomposition(target: Any) -> Any:
 
 
 def _splice(
-    model: GraphModule, node: Node, traced: GraphModule, sources: list[Node]
+    model: GraphModule, node: Node, traced: GraphModule, sources: list[Node], *, fold: bool
 ) -> list[Node] | None:
     results: Any = traced.graph.output_node().args[0]
     if isinstance(results, (list, tuple)):
@@ -133,7 +136,7 @@ def _splice(
             return None
     else:
         users = {node: results}
-    known = _constants(model, traced, sources)
+    known = _constants(model, traced, sources) if fold else {}
     inside = [n for n in traced.graph.nodes if n.op == "placeholder"]
     env: dict[Node, Any] = dict(zip(inside, sources, strict=True))
     made: list[Node] = []

@@ -63,7 +63,7 @@ def rows(function: Any, **constants: torch.Tensor) -> Case:
 
 def batches(function: Any) -> Case:
     """Of [n, 4, 6]."""
-    return Case(Fn(function), {0: N}, [(1, 4, 6), (3, 4, 6), (5, 4, 6), (2, 4, 6)], (2, 4, 6))
+    return Case(Fn(function), {0: N}, [(1, 4, 6), (3, 4, 6), (5, 4, 6)], (2, 4, 6))
 
 
 def images(module: Any) -> Case:

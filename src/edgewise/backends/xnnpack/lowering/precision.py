@@ -58,8 +58,14 @@ _FOLLOWERS = {
 }
 
 
-_PIECES = {"aten.addmm.default", "aten.mm.default", "aten.bmm.default", "aten.baddbmm.default"}
-"""What a linear layer is decomposed into."""
+_PRODUCTS = {
+    "aten.addmm.default",
+    "aten.baddbmm.default",
+    "aten.bmm.default",
+    "aten.linear.default",
+    "aten.mm.default",
+}
+"""What a linear layer is decomposed into, and itself behind a view."""
 
 
 class ConfigPrecisionType(Enum):
@@ -79,7 +85,7 @@ def precision(node: Node, constants: QuantizedConstants) -> ConfigPrecisionType:
     """Of an operator; of a quantization that of the operators that it is for."""
     if is_dynamic_product(node) or chooser(node) is not None:
         return ConfigPrecisionType.DYNAMIC_QUANT
-    if op_name(node) in _PIECES and _reads_dynamic(node):
+    if op_name(node) in _PRODUCTS and _reads_dynamic(node):
         return ConfigPrecisionType.DYNAMIC_QUANT
     if is_one_of(node, STATIC) and node not in constants:
         return ConfigPrecisionType.STATIC_QUANT
