@@ -14,11 +14,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$work/debs"
 touch "$work/status"
-echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]" \
-  "http://deb.debian.org/debian bookworm main" > "$work/sources.list"
-# Lists of its own, of another architecture: what the system installs stays as it is.
-apt=(-q -o "Dir::Etc::sourcelist=$work/sources.list" -o Dir::Etc::sourceparts=-
-  -o "Dir::State::lists=$work/lists" -o "Dir::State::status=$work/status"
+# The system's own sources, for another architecture: what it has installed stays as it is.
+apt=(-q -o "Dir::State::lists=$work/lists" -o "Dir::State::status=$work/status"
   -o "Dir::Cache=$work/cache" -o APT::Architecture=arm64 -o APT::Architectures=arm64)
 apt-get "${apt[@]}" update > /dev/null
 (cd "$work/debs" && apt-get "${apt[@]}" download "python$version-minimal" \
