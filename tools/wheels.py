@@ -67,9 +67,9 @@ class Target:
 def run(*command: str | Path, **environment: str) -> str:
     """What the command prints, which is shown if it fails."""
     words = [str(part) for part in command]
-    done = subprocess.run(
-        words, env=os.environ | environment, capture_output=True, text=True, cwd=ROOT
-    )
+    # What is set for this machine's CPU is not for the older ones that qemu plays.
+    own = {name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS_")}
+    done = subprocess.run(words, env=own | environment, capture_output=True, text=True, cwd=ROOT)
     if done.returncode != 0:
         raise SystemExit(f"[wheels] {' '.join(words)} failed:\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -151,7 +151,7 @@ def check(target: Target, made: Path) -> Path:
     folder = WORK / "checked" / made.parent.name
     shutil.rmtree(folder, ignore_errors=True)
     run(python, "-m", "auditwheel", "repair", "--plat", target.platform, "--only-plat",
-        "-w", folder, made, PATH=programs)  # fmt: skip
+        "-w", folder, made, PATH=programs, SOURCE_DATE_EPOCH=time_of_commit())  # fmt: skip
     (named,) = folder.glob("*.whl")
     if target.platform not in named.name:
         raise SystemExit(f"[wheels] {made.name} must be {target.platform}; got {named.name}")
