@@ -54,7 +54,8 @@ def _scaled_to_one(x: Tensor, eps: float) -> Tensor:
     return x * torch.rsqrt(_mean(x * x) + eps)
 
 
-def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+def affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """x times the weight plus the bias, where there are any."""
     x = x if weight is None else x * weight
     return x if bias is None else x + bias
 
@@ -70,7 +71,7 @@ def _layer_norm(
     del cudnn_enable
     flat = x.flatten(-len(shape)) if len(shape) > 1 else x
     normal = _scaled_to_one(flat - _mean(flat), eps)
-    return _affine(normal.reshape(x.shape), weight, bias)
+    return affine(normal.reshape(x.shape), weight, bias)
 
 
 def _rms_norm(
@@ -78,7 +79,7 @@ def _rms_norm(
 ) -> Tensor:
     flat = x.flatten(-len(shape)) if len(shape) > 1 else x
     small = torch.finfo(x.dtype).eps if eps is None else eps
-    return _affine(_scaled_to_one(flat, small).reshape(x.shape), weight, None)
+    return affine(_scaled_to_one(flat, small).reshape(x.shape), weight, None)
 
 
 def _group_norm(
@@ -94,7 +95,7 @@ def _group_norm(
     normal = _scaled_to_one(flat - _mean(flat), eps).reshape(x.shape)
     ones = [1] * (x.dim() - 2)
     shaped = [None if p is None else p.reshape(-1, *ones) for p in (weight, bias)]
-    return _affine(normal, *shaped)
+    return affine(normal, *shaped)
 
 
 def _instance_norm(

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from edgewise.quantize.decompose import Decomposition
+from edgewise.quantize.smooth_and_norms import affine
 
 aten = torch.ops.aten
 
@@ -45,11 +46,6 @@ def _moments(x: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor]:
     return deviations, deviations.square().mean(over, keepdim=True)
 
 
-def _weighted(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    x = x if weight is None else x * weight
-    return x if bias is None else x + bias
-
-
 def _layer_norm(
     x: Tensor,
     shape: Sequence[int],
@@ -59,7 +55,7 @@ def _layer_norm(
     cudnn_enable: bool = True,
 ) -> Tensor:
     deviations, squares = _moments(x, tuple(range(-len(shape), 0)))
-    return _weighted(deviations * (squares + eps).rsqrt(), weight, bias)
+    return affine(deviations * (squares + eps).rsqrt(), weight, bias)
 
 
 def _rms_norm(
@@ -67,7 +63,7 @@ def _rms_norm(
 ) -> Tensor:
     squares = x.square().mean(tuple(range(-len(shape), 0)), keepdim=True)
     eps = torch.finfo(x.dtype).eps if eps is None else eps
-    return _weighted(x * (squares + eps).rsqrt(), weight, None)
+    return affine(x * (squares + eps).rsqrt(), weight, None)
 
 
 def _group_norm(
@@ -83,7 +79,7 @@ def _group_norm(
     normal = (deviations * (squares + eps).rsqrt()).reshape(sizes)
     across = [-1, *[1] * (len(sizes) - 2)]
     parts = (None if p is None else p.reshape(across) for p in (weight, bias))
-    return _weighted(normal, *parts)
+    return affine(normal, *parts)
 
 
 def _instance_norm(
