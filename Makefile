@@ -19,7 +19,7 @@ CROSS := aarch64 armv7
 CROSS_TESTS := OFF
 
 .PHONY: help setup native demo check test pytest ctest conformance interop matrix mutation fuzz lint format sanitize sanitize-threads audit docs bench wheel runtime-wheel wheels clean distclean
-.PHONY: cross cross-test firmware-test $(CROSS:%=cross-%) $(CROSS:%=cross-test-%) $(CROSS:%=cross-ctest-%)
+.PHONY: test-levels cross cross-test firmware-test $(CROSS:%=cross-%) $(CROSS:%=cross-test-%) $(CROSS:%=cross-ctest-%)
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -28,6 +28,7 @@ help:
 	@echo "make demo       compile MobileNetV2, run it on the native runtime, show the figures"
 	@echo "make check      before a commit, in 60 s: lint and tests of what changed, fast tests"
 	@echo "make test       all tests: native (ctest), then Python (pytest)"
+	@echo "make test-levels  the native tests as CPUs without AVX-512, AVX2 ... would run them"
 	@echo "make conformance  kernels against eager PyTorch on its own samples, per operator"
 	@echo "make mutation   small faults in the sources, and whether the tests notice (hours)"
 	@echo "make interop    files of both sides on every release of ExecuTorch (downloads 6 GB once)"
@@ -91,6 +92,20 @@ ctest: native
 	@$(QUIET) --show $(WARNING) build/logs/tests.log "native tests build" cmake --build $(DEV)
 	@$(QUIET) --show '^[0-9]+% tests passed' build/logs/ctest.log "ctest" \
 	  ctest --test-dir $(DEV) --output-on-failure --no-tests=error
+
+# The native tests once for each EDGEWISE_CPU below what this CPU has; and, if `make
+# cross-ctest-aarch64` has built them, those of kernels on CPUs that qemu-user plays. The cases of
+# kernels run on every level by themselves.
+ARM_CPUS := cortex-a53 cortex-a76 neoverse-v1 max
+test-levels: ctest
+	@for level in $$($(PY) -c 'from edgewise.runtime import _native; print(*_native.cpu_levels()[:-1])'); do \
+	  EDGEWISE_CPU=$$level $(QUIET) --show '^[0-9]+% tests passed' build/logs/ctest-$$level.log \
+	    "ctest as $$level" ctest --test-dir $(DEV) --output-on-failure --no-tests=error \
+	    -E '^kernels\.Operators' || exit 1; done
+	@if [ -d build/cross/aarch64/native/tests ]; then for cpu in $(ARM_CPUS); do \
+	  QEMU_CPU=$$cpu $(QUIET) --show '^[0-9]+% tests passed' build/logs/ctest-$$cpu.log \
+	    "ctest as $$cpu" ctest --test-dir build/cross/aarch64 --output-on-failure \
+	    --no-tests=error -j 2 -R '^(kernels|xnnpack)\.' || exit 1; done; fi
 
 # As many processes as there are cores, but each takes up to 3 GB. A file's tests share models.
 pytest: native

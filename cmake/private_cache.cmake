@@ -1,6 +1,19 @@
 # What a build takes from a cache is linked into it: caches are this user's alone.
 include_guard(GLOBAL)
 
+if(DEFINED ENV{XDG_CACHE_HOME} AND NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
+  set(edgewise_cache_default "$ENV{XDG_CACHE_HOME}/edgewise")
+elseif(DEFINED ENV{HOME} AND NOT "$ENV{HOME}" STREQUAL "")
+  set(edgewise_cache_default "$ENV{HOME}/.cache/edgewise")
+else()
+  set(edgewise_cache_default "${CMAKE_BINARY_DIR}/cache")
+endif()
+set(EDGEWISE_CACHE_DIR "${edgewise_cache_default}" CACHE PATH "Where built dependencies are kept")
+if(NOT IS_ABSOLUTE "${EDGEWISE_CACHE_DIR}")
+  message(FATAL_ERROR "[edgewise] EDGEWISE_CACHE_DIR must be an absolute path; "
+    "got '${EDGEWISE_CACHE_DIR}'")
+endif()
+
 # Stops if something in `folder` is another user's, or ARGN, further conditions of find, finds some.
 function(edgewise_require_own folder)
   execute_process(COMMAND id -u OUTPUT_VARIABLE user OUTPUT_STRIP_TRAILING_WHITESPACE)
@@ -27,3 +40,21 @@ function(edgewise_private_cache folder)
     "(" ! -type d -o -perm -020 -o -perm -002 ")" -print -o)
   file(CHMOD "${folder}" DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
 endfunction()
+
+# Takes the cache's lock for the rest of the calling function and sets `work` there to a new
+# folder of the cache.
+macro(edgewise_cache_begin)
+  file(LOCK "${EDGEWISE_CACHE_DIR}/lock" GUARD FUNCTION TIMEOUT 0 RESULT_VARIABLE edgewise_locked)
+  if(NOT edgewise_locked EQUAL 0)
+    message(STATUS "waiting for another build that holds ${EDGEWISE_CACHE_DIR}/lock")
+    file(LOCK "${EDGEWISE_CACHE_DIR}/lock" GUARD FUNCTION TIMEOUT 3600)
+  endif()
+  # We hold the lock: what is left of others was left by builds that failed.
+  file(GLOB edgewise_old "${EDGEWISE_CACHE_DIR}/work-*")
+  foreach(edgewise_folder IN LISTS edgewise_old)
+    file(REMOVE_RECURSE "${edgewise_folder}")
+  endforeach()
+  string(RANDOM LENGTH 8 edgewise_random)
+  set(work "${EDGEWISE_CACHE_DIR}/work-${edgewise_random}")
+  file(MAKE_DIRECTORY "${work}")
+endmacro()

@@ -12,18 +12,6 @@ include(xnnpack_build)
 set(EDGEWISE_XNNPACK_SOURCE_DIR "" CACHE PATH "XNNPACK's sources, to build them")
 set(EDGEWISE_XNNPACK_PROVIDER "auto" CACHE STRING "auto, source, system or debian")
 set_property(CACHE EDGEWISE_XNNPACK_PROVIDER PROPERTY STRINGS auto source system debian)
-if(DEFINED ENV{XDG_CACHE_HOME} AND NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
-  set(edgewise_cache_default "$ENV{XDG_CACHE_HOME}/edgewise")
-elseif(DEFINED ENV{HOME} AND NOT "$ENV{HOME}" STREQUAL "")
-  set(edgewise_cache_default "$ENV{HOME}/.cache/edgewise")
-else()
-  set(edgewise_cache_default "${CMAKE_BINARY_DIR}/cache")
-endif()
-set(EDGEWISE_CACHE_DIR "${edgewise_cache_default}" CACHE PATH "Where built dependencies are kept")
-if(NOT IS_ABSOLUTE "${EDGEWISE_CACHE_DIR}")
-  message(FATAL_ERROR "[edgewise] EDGEWISE_CACHE_DIR must be an absolute path; "
-    "got '${EDGEWISE_CACHE_DIR}'")
-endif()
 find_package(Threads REQUIRED GLOBAL)  # for those, too, who add this project as a folder
 
 # Sets `out_libraries` and `out_include` if an installed XNNPACK can be used, else `out_reason`.

@@ -36,6 +36,7 @@ PARTS = {
     "pthreadpool": Part("BSD-2-Clause", "https://github.com/google/pthreadpool", "threads"),
     "cpuinfo": Part("BSD-2-Clause", "https://github.com/pytorch/cpuinfo", "what a CPU offers"),
     "FXdiv": Part("MIT", "https://github.com/Maratyszcza/FXdiv", "division by constants"),
+    "Highway": Part("BSD-3-Clause", "https://github.com/google/highway", "vectors of each CPU"),
     "flatbuffers": Part("Apache-2.0", "https://github.com/google/flatbuffers", "reads files"),
     "nanobind": Part("BSD-3-Clause", "https://github.com/wjakob/nanobind", "binds C++ to Python"),
     "robin-map": Part("MIT", "https://github.com/Tessil/robin-map", "hash tables of nanobind"),

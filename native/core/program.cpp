@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cpu_count.h"
+#include "cpu_level.h"
 #include "instruction_fusion.h"
 #include "method.h"
 #include "method_plan.h"
@@ -208,6 +209,7 @@ Result<std::vector<std::unique_ptr<DataFile>>> open_data(const LoadOptions& opti
 
 Result<std::shared_ptr<Program>> load(Result<FileBytes> bytes, const LoadOptions& options) {
   if (!bytes) return bytes.status();
+  EDGEWISE_RETURN_IF_ERROR(check_cpu_level());
   if (options.threads < 0) {
     return error(Code::kInvalidArgument, "[load] threads must be 0 or more; got %d",
                  options.threads);

@@ -1,61 +1,65 @@
 #include "attend.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
-#include "core/clones.h"
-#include "core/simd_vector.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/attend.cpp"
+#include "core/simd_foreach.h"
+#include "core/simd_math-inl.h"
+#include "hwy/highway.h"
 
+HWY_BEFORE_NAMESPACE();
 namespace edgewise {
+namespace HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kPart = 4 * kLanes;  // of a value, summed in registers
-constexpr int64_t kAhead = 16;         // keys that are fetched before their turn
+namespace hn = hwy::HWY_NAMESPACE;
+using simd::HWY_NAMESPACE::exp_of_negative;
+using Vector = hn::Vec<hn::ScalableTag<float>>;
+
+constexpr hn::ScalableTag<float> kVector;
+constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(kVector));
+constexpr int64_t kLine = 16;   // floats that are fetched at once
+constexpr int64_t kAhead = 16;  // keys that are fetched before their turn
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
-// The sums of four vectors' lanes.
-EDGEWISE_INLINE void sum_each(const FloatVector (&of)[4], Quarter& sums) {
-  Quarter q[4];
-  for (int i = 0; i < 4; ++i) fold(of[i], q[i]);
-  const Quarter a = __builtin_shufflevector(q[0], q[1], 0, 2, 4, 6) +
-                    __builtin_shufflevector(q[0], q[1], 1, 3, 5, 7);
-  const Quarter b = __builtin_shufflevector(q[2], q[3], 0, 2, 4, 6) +
-                    __builtin_shufflevector(q[2], q[3], 1, 3, 5, 7);
-  sums = __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
-}
+HWY_INLINE Vector zero() { return hn::Zero(kVector); }
+HWY_INLINE Vector load(const float* from) { return hn::LoadU(kVector, from); }
+HWY_INLINE void store(Vector x, float* to) { hn::StoreU(x, kVector, to); }
 
 // Products of kRows queries with `count` keys, to scores[r * kKeyBlock + key].
 template <int kRows>
-EDGEWISE_INLINE void multiply_keys(const float* query, const float* key, const float* value,
-                                   int64_t step, int64_t count, int64_t depth, float* scores) {
+HWY_INLINE void multiply_keys(const float* query, const float* key, const float* value,
+                              int64_t step, int64_t count, int64_t depth, float* scores) {
   int64_t j = 0;
   for (; j + 4 <= count; j += 4, key += 4 * step) {
     // Rows lie far apart, which the processor does not foresee. Values are read after the keys.
     for (int i = 0; i < 4; ++i) {
-      for (int64_t d = 0; d < depth; d += kLanes) {
+      for (int64_t d = 0; d < depth; d += kLine) {
         __builtin_prefetch(key + (i + kAhead) * step + d);
         __builtin_prefetch(value + (j + i) * step + d);
       }
     }
-    FloatVector sums[kRows][4] = {};
+    Vector sums[kRows][4];
+    for (int r = 0; r < kRows; ++r) {
+      for (int i = 0; i < 4; ++i) sums[r][i] = zero();
+    }
     int64_t d = 0;
     for (; d + kLanes <= depth; d += kLanes) {
-      FloatVector q[kRows];
-      for (int r = 0; r < kRows; ++r) get(query + r * depth + d, q[r]);
+      Vector q[kRows];
+      for (int r = 0; r < kRows; ++r) q[r] = load(query + r * depth + d);
       for (int i = 0; i < 4; ++i) {
-        FloatVector k;
-        get(key + i * step + d, k);
-        for (int r = 0; r < kRows; ++r) sums[r][i] += q[r] * k;
+        const Vector k = load(key + i * step + d);
+        for (int r = 0; r < kRows; ++r) sums[r][i] = hn::MulAdd(q[r], k, sums[r][i]);
       }
     }
     for (int r = 0; r < kRows; ++r) {
-      Quarter total;
-      sum_each(sums[r], total);
+      float* total = scores + r * kKeyBlock + j;
+      simd::HWY_NAMESPACE::sum_each(kVector, sums[r], total);
       for (int64_t e = d; e < depth; ++e) {
         for (int i = 0; i < 4; ++i) total[i] += query[r * depth + e] * key[i * step + e];
       }
-      std::memcpy(scores + r * kKeyBlock + j, &total, sizeof(total));
     }
   }
   for (; j < count; ++j, key += step) {
@@ -71,166 +75,177 @@ EDGEWISE_INLINE void multiply_keys(const float* query, const float* key, const f
 // are made relative to it, too. `seen`: how many of the `count` scores count; `mask`: what is
 // added to each, or null. What lies between `seen` and the next multiple of kLanes after `count`
 // becomes 0.
-EDGEWISE_INLINE void soften(const float* mask, int64_t seen, int64_t count, int64_t depth,
-                            float* scores, int64_t row, const AttentionState& state) {
+HWY_INLINE void soften(const float* mask, int64_t seen, int64_t count, int64_t depth, float* scores,
+                       int64_t row, const AttentionState& state) {
   float most = state.most[row];
   if (mask != nullptr) {
     for (int64_t j = 0; j < seen; ++j) scores[j] += mask[j];
   }
-  for (int64_t j = 0; j < seen; ++j) most = std::max(most, scores[j]);
+  for (int64_t j = 0; j < seen; ++j) most = scores[j] > most ? scores[j] : most;
   const int64_t end = (count + kLanes - 1) / kLanes * kLanes;
   if (most == kNothing) {
-    std::fill_n(scores, end, 0.0f);
+    for (int64_t j = 0; j < end; ++j) scores[j] = 0;
     return;
   }
-  std::fill(scores + seen, scores + end, kNothing);
-  FloatVector earlier = {};
-  earlier += state.most[row] - most;
-  power_of_e(earlier);
-  FloatVector sums = {};
+  for (int64_t j = seen; j < end; ++j) scores[j] = kNothing;
+  const float earlier =
+      hn::GetLane(exp_of_negative(kVector, hn::Set(kVector, state.most[row] - most)));
+  Vector sums = zero();
   for (int64_t j = 0; j < end; j += kLanes) {
-    FloatVector x;
-    get(scores + j, x);
-    x -= most;
-    power_of_e(x);
-    put(x, scores + j);
-    sums += x;
+    const Vector x = exp_of_negative(kVector, hn::Sub(load(scores + j), hn::Set(kVector, most)));
+    store(x, scores + j);
+    sums = hn::Add(sums, x);
   }
-  state.total[row] = state.total[row] * earlier[0] + sum_of(sums);
+  state.total[row] = state.total[row] * earlier + hn::ReduceSum(kVector, sums);
   if (most != state.most[row]) {
     float* result = state.result + row * depth;
-    for (int64_t d = 0; d < depth; ++d) result[d] *= earlier[0];
+    for (int64_t d = 0; d < depth; ++d) result[d] *= earlier;
   }
   state.most[row] = most;
 }
 
-// Adds the values, times the scores, to results.
-template <int kRows>
-EDGEWISE_INLINE void add_values(const float* scores, const float* values, int64_t step,
-                                int64_t count, int64_t depth, float* result) {
-  int64_t d = 0;
-  for (; d + kPart <= depth; d += kPart) {
-    FloatVector sums[kRows][4];
-    for (int r = 0; r < kRows; ++r) {
-      for (int i = 0; i < 4; ++i) get(result + r * depth + d + i * kLanes, sums[r][i]);
-    }
-    const float* value = values + d;
-    for (int64_t j = 0; j < count; ++j, value += step) {
-      for (int i = 0; i < 4; ++i) {
-        FloatVector v;
-        get(value + i * kLanes, v);
-        for (int r = 0; r < kRows; ++r) sums[r][i] += v * scores[r * kKeyBlock + j];
+// Adds the values, times the scores, to a part of the results: kParts vectors.
+template <int kRows, int kParts>
+HWY_INLINE void add_part(const float* scores, const float* values, int64_t step, int64_t count,
+                         int64_t depth, float* result) {
+  Vector sums[kRows][kParts];
+  for (int r = 0; r < kRows; ++r) {
+    for (int i = 0; i < kParts; ++i) sums[r][i] = load(result + r * depth + i * kLanes);
+  }
+  for (int64_t j = 0; j < count; ++j, values += step) {
+    for (int i = 0; i < kParts; ++i) {
+      const Vector v = load(values + i * kLanes);
+      for (int r = 0; r < kRows; ++r) {
+        sums[r][i] = hn::MulAdd(v, hn::Set(kVector, scores[r * kKeyBlock + j]), sums[r][i]);
       }
     }
-    for (int r = 0; r < kRows; ++r) {
-      for (int i = 0; i < 4; ++i) put(sums[r][i], result + r * depth + d + i * kLanes);
-    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int i = 0; i < kParts; ++i) store(sums[r][i], result + r * depth + i * kLanes);
+  }
+}
+
+template <int kRows>
+HWY_INLINE void add_values(const float* scores, const float* values, int64_t step, int64_t count,
+                           int64_t depth, float* result) {
+  constexpr int kParts = 4;
+  int64_t d = 0;
+  for (; d + kParts * kLanes <= depth; d += kParts * kLanes) {
+    add_part<kRows, kParts>(scores, values + d, step, count, depth, result + d);
+  }
+  for (; d + kLanes <= depth; d += kLanes) {
+    add_part<kRows, 1>(scores, values + d, step, count, depth, result + d);
   }
   if (d == depth) return;
   for (int64_t j = 0; j < count; ++j) {
     for (int r = 0; r < kRows; ++r) {
       const float factor = scores[r * kKeyBlock + j];
-      for (int64_t e = d; e < depth; ++e) {
-        result[r * depth + e] += factor * values[j * step + e];
-      }
+      for (int64_t e = d; e < depth; ++e) result[r * depth + e] += factor * values[j * step + e];
     }
   }
 }
 
 template <int kRows>
-EDGEWISE_INLINE void attend_rows(const Attention& attention, int64_t row, const float* keys,
-                                 const float* values, int64_t step, int64_t first, int64_t count,
-                                 const AttentionState& state) {
+HWY_INLINE void attend_rows(const Attention& attention, int64_t row, const float* keys,
+                            const float* values, int64_t step, int64_t first, int64_t count,
+                            const AttentionState& state) {
   alignas(64) float scores[kRows * kKeyBlock];
   const int64_t depth = attention.depth;
   multiply_keys<kRows>(attention.queries + row * depth, keys, values, step, count, depth, scores);
   for (int r = 0; r < kRows; ++r) {
     const float* mask = attention.mask_rows == nullptr ? nullptr : attention.mask_rows[row + r];
-    const int64_t seen = std::clamp<int64_t>(attention.limits[row + r] - first, 0, count);
+    const int64_t limit = attention.limits[row + r] - first;
+    const int64_t seen = limit < 0 ? 0 : limit > count ? count : limit;
     soften(mask == nullptr ? nullptr : mask + first, seen, count, depth, scores + r * kKeyBlock,
            row + r, state);
   }
   add_values<kRows>(scores, values, step, count, depth, state.result + row * depth);
 }
 
-EDGEWISE_CLONES void attend_all(const Attention* attention, const float* keys, const float* values,
-                                int64_t step, int64_t first, int64_t count,
-                                const AttentionState* state) {
-  int64_t row = 0;
-  for (; row + 2 <= attention->count; row += 2) {
-    attend_rows<2>(*attention, row, keys, values, step, first, count, *state);
-  }
-  if (row < attention->count) {
-    attend_rows<1>(*attention, row, keys, values, step, first, count, *state);
-  }
-}
-
 // Products of all heads' queries with one position's keys, to scores[head * kKeyBlock].
-EDGEWISE_INLINE void multiply_position(const HeadsAttention& attention, const float* keys,
-                                       float* scores) {
-  const int64_t depth = attention.depth;
-  for (int64_t first = 0; first < attention.heads; first += 4) {
-    FloatVector sums[4] = {};
+HWY_INLINE void multiply_position(const HeadsAttention& attention, const float* keys,
+                                  float* scores) {
+  const int64_t depth = attention.depth, last = attention.heads - 1;
+  for (int64_t first = 0; first <= last; first += 4) {
+    Vector sums[4] = {zero(), zero(), zero(), zero()};
     const float* query[4];
     const float* key[4];
     for (int i = 0; i < 4; ++i) {
-      const int64_t head = std::min(first + i, attention.heads - 1);
+      const int64_t head = first + i < last ? first + i : last;
       query[i] = attention.queries + head * depth;
       key[i] = keys + head / attention.shared * depth;
     }
     for (int64_t d = 0; d < depth; d += kLanes) {
       for (int i = 0; i < 4; ++i) {
-        FloatVector q, k;
-        get(query[i] + d, q);
-        get(key[i] + d, k);
-        sums[i] += q * k;
+        sums[i] = hn::MulAdd(load(query[i] + d), load(key[i] + d), sums[i]);
       }
     }
-    Quarter total;
-    sum_each(sums, total);
+    float total[4];
+    simd::HWY_NAMESPACE::sum_each(kVector, sums, total);
     for (int i = 0; i < 4; ++i) {
-      scores[std::min(first + i, attention.heads - 1) * kKeyBlock] = total[i];
-    }
-  }
-}
-
-EDGEWISE_CLONES void attend_all_heads(const HeadsAttention* attention, const float* keys,
-                                      const float* values, const float* mask, int64_t count,
-                                      float* scores, const AttentionState* state) {
-  const int64_t heads = attention->heads, depth = attention->depth, shared = attention->shared;
-  const int64_t step = heads / shared * depth;
-  for (int64_t j = 0; j < count; ++j) multiply_position(*attention, keys + j * step, scores + j);
-  for (int64_t head = 0; head < heads; ++head) {
-    soften(mask, count, count, depth, scores + head * kKeyBlock, head, *state);
-  }
-  for (int64_t j = 0; j < count; ++j, values += step) {
-    for (int64_t head = 0; head < heads; ++head) {
-      const float* value = values + head / shared * depth;
-      const float score = scores[head * kKeyBlock + j];
-      float* result = state->result + head * depth;
-      for (int64_t d = 0; d < depth; d += kLanes) {
-        FloatVector sum, v;
-        get(result + d, sum);
-        get(value + d, v);
-        sum += v * score;
-        put(sum, result + d);
-      }
+      scores[(first + i < last ? first + i : last) * kKeyBlock] = total[i];
     }
   }
 }
 
 }  // namespace
 
-void attend(const Attention& attention, const float* keys, const float* values, int64_t step,
-            int64_t first, int64_t count, const AttentionState& state) {
-  attend_all(&attention, keys, values, step, first, count, &state);
+void attend_all(const Attention& attention, const float* keys, const float* values, int64_t step,
+                int64_t first, int64_t count, const AttentionState& state) {
+  int64_t row = 0;
+  for (; row + 2 <= attention.count; row += 2) {
+    attend_rows<2>(attention, row, keys, values, step, first, count, state);
+  }
+  if (row < attention.count) {
+    attend_rows<1>(attention, row, keys, values, step, first, count, state);
+  }
 }
 
-bool can_attend_heads(int64_t depth) { return depth % kLanes == 0; }
+void attend_all_heads(const HeadsAttention& attention, const float* keys, const float* values,
+                      const float* mask, int64_t count, float* scores,
+                      const AttentionState& state) {
+  const int64_t heads = attention.heads, depth = attention.depth, shared = attention.shared;
+  const int64_t step = heads / shared * depth;
+  for (int64_t j = 0; j < count; ++j) multiply_position(attention, keys + j * step, scores + j);
+  for (int64_t head = 0; head < heads; ++head) {
+    soften(mask, count, count, depth, scores + head * kKeyBlock, head, state);
+  }
+  for (int64_t j = 0; j < count; ++j, values += step) {
+    for (int64_t head = 0; head < heads; ++head) {
+      const float* value = values + head / shared * depth;
+      const Vector score = hn::Set(kVector, scores[head * kKeyBlock + j]);
+      float* result = state.result + head * depth;
+      for (int64_t d = 0; d < depth; d += kLanes) {
+        store(hn::MulAdd(load(value + d), score, load(result + d)), result + d);
+      }
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace edgewise
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace edgewise {
+
+HWY_EXPORT(attend_all);
+HWY_EXPORT(attend_all_heads);
+
+void attend(const Attention& attention, const float* keys, const float* values, int64_t step,
+            int64_t first, int64_t count, const AttentionState& state) {
+  HWY_DYNAMIC_DISPATCH(attend_all)(attention, keys, values, step, first, count, state);
+}
+
+bool can_attend_heads(int64_t depth) {
+  constexpr int64_t kMostLanes = 16;  // of any target
+  return depth % kMostLanes == 0;
+}
 
 void attend_heads(const HeadsAttention& attention, const float* keys, const float* values,
                   const float* mask, int64_t count, float* scores, const AttentionState& state) {
-  attend_all_heads(&attention, keys, values, mask, count, scores, &state);
+  HWY_DYNAMIC_DISPATCH(attend_all_heads)(attention, keys, values, mask, count, scores, state);
 }
 
 }  // namespace edgewise
+#endif

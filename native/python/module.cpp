@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "core/cpu_level.h"
 #include "edgewise/backend.h"
 #include "edgewise/kernel.h"
 #include "edgewise/program.h"
@@ -191,6 +192,12 @@ NB_MODULE(_native, module) {
              "max_memory"_a, "data_files"_a);
   module.def("load_bytes", &load_bytes, "data"_a, "verification"_a, "threads"_a, "own_kernels"_a,
              "max_memory"_a, "data_files"_a);
+  module.def("cpu_level", [] { return cpu_level().name; });
+  module.def("cpu_levels", [] {
+    std::vector<std::string> names;
+    for (const CpuLevel& level : cpu_levels()) names.emplace_back(level.name);
+    return names;
+  });
   module.def("backend_names", &backend_names);
   module.def("is_backend_available", &is_backend_available, "name"_a);
   module.def("operator_names", &kernel_names);

@@ -191,6 +191,7 @@ def test_ops(backend: str, find: str, part: str, command: Command) -> None:
 def test_doctor(command: Command) -> None:
     told = command("doctor", "--json").json
     assert told["runtime"]["backends"]["XnnpackBackend"] is True
+    assert told["runtime"]["cpu_level"] == told["runtime"]["cpu_levels"][-1]
     assert told["processor"]["cores"] >= 1
     packages = {(p["extra"], p["name"]): p for p in told["packages"]}
     assert packages["", "numpy"]["installed"] == np.__version__

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <optional>
 #include <utility>
 
-#include "core/clones.h"
+#include "backends/xnnpack/image_loops.h"
 
 namespace edgewise::xnnpack {
 namespace {
@@ -14,59 +13,12 @@ namespace {
 constexpr size_t kMaxChannels = 4;
 constexpr size_t kTile = 2048;  // pixels: planes and result of a tile stay in the first cache
 
-struct Quantizer {
-  float steps;  // in a unit
-  float low, high;
-  int32_t zero_point;
-};
-
-EDGEWISE_CLONES void quantize(const float* from, size_t count, Quantizer q, uint8_t* to) {
-  constexpr float kMagic = 0x1.8p23f;  // the sum's last bits are the nearest integer
-  for (size_t i = 0; i < count; ++i) {
-    float number = from[i] * q.steps;
-    number = number < q.high ? number : q.high;
-    number = number > q.low ? number : q.low;
-    const auto bits = std::bit_cast<uint32_t>(number + kMagic);
-    to[i] = static_cast<uint8_t>(bits + static_cast<uint32_t>(q.zero_point));
-  }
-}
-
-template <size_t kChannels, typename T>
-[[gnu::always_inline]] inline void interleave(const T* planes, size_t stride, size_t count, T* to) {
-  for (size_t i = 0; i < count; ++i) {
-    for (size_t c = 0; c < kChannels; ++c) to[i * kChannels + c] = planes[c * stride + i];
-  }
-}
-
-template <typename T>
-[[gnu::always_inline]] inline void interleave_all(const T* planes, size_t stride, size_t channels,
-                                                  size_t count, T* to) {
-  switch (channels) {
-    case 2:
-      return interleave<2>(planes, stride, count, to);
-    case 3:
-      return interleave<3>(planes, stride, count, to);
-    default:
-      return interleave<4>(planes, stride, count, to);
-  }
-}
-
-EDGEWISE_CLONES void interleave_bytes(const uint8_t* planes, size_t channels, size_t count,
-                                      uint8_t* to) {
-  interleave_all(planes, kTile, channels, count, to);
-}
-
-EDGEWISE_CLONES void interleave_floats(const float* planes, size_t stride, size_t channels,
-                                       size_t count, float* to) {
-  interleave_all(planes, stride, channels, count, to);
-}
-
 struct Job {
   const float* from;
   void* to;
   size_t channels;
   size_t pixels;  // of an image
-  std::optional<Quantizer> quantizer;
+  std::optional<PixelQuantizer> quantizer;
 };
 
 void run_tile(void* context, size_t image, size_t start, size_t count) {
@@ -74,15 +26,14 @@ void run_tile(void* context, size_t image, size_t start, size_t count) {
   const float* planes = job.from + image * job.channels * job.pixels + start;
   const size_t offset = (image * job.pixels + start) * job.channels;
   if (!job.quantizer) {
-    interleave_floats(planes, job.pixels, job.channels, count,
-                      static_cast<float*>(job.to) + offset);
+    interleave(planes, job.pixels, job.channels, count, static_cast<float*>(job.to) + offset);
     return;
   }
   std::array<uint8_t, kMaxChannels * kTile> bytes;
   for (size_t c = 0; c < job.channels; ++c) {
-    quantize(planes + c * job.pixels, count, *job.quantizer, &bytes[c * kTile]);
+    quantize_pixels(planes + c * job.pixels, count, *job.quantizer, &bytes[c * kTile]);
   }
-  interleave_bytes(bytes.data(), job.channels, count, static_cast<uint8_t*>(job.to) + offset);
+  interleave(bytes.data(), kTile, job.channels, count, static_cast<uint8_t*>(job.to) + offset);
 }
 
 // The nodes that read each value; an output has one more, which is null.

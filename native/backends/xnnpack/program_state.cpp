@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "backends/xnnpack/allocator.h"
+#include "backends/xnnpack/limit_cpu.h"
 #include "backends/xnnpack/xnn_error.h"
 #include "edgewise/tensor.h"
 
@@ -26,7 +27,10 @@ void count_forks() {
 }  // namespace
 
 xnn_status initialize_xnnpack() {
-  static const xnn_status status = xnn_initialize(&allocator());
+  static const xnn_status status = [] {
+    limit_xnnpack_to_cpu_level();
+    return xnn_initialize(&allocator());
+  }();
   return status;
 }
 

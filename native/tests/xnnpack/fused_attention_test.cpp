@@ -66,14 +66,12 @@ TEST_P(OwnAttention, MatchesFloat64) {
     }
   }
 
-  size_t count;
-  const FloatKernels* const* kernels = all_float_kernels(&count);
-  for (size_t i = 0; i < count; ++i) {
-    SCOPED_TRACE(kernels[i]->name);
-    if (test.depth % kernels[i]->columns != 0) continue;
+  for (const FloatKernels* kernels : all_float_kernels()) {
+    SCOPED_TRACE(kernels->name);
+    if (test.depth % kernels->columns != 0) continue;
     auto state = ProgramState::make(test.threads);
     ASSERT_TRUE(state.ok());
-    auto step = FusedAttention::make(nodes, *kernels[i], **state);
+    auto step = FusedAttention::make(nodes, *kernels, **state);
     ASSERT_TRUE(step.ok());
     ASSERT_TRUE((*step)->can_take(shapes));
     ASSERT_TRUE((*step)->reshape(shapes).ok());
@@ -97,16 +95,14 @@ INSTANTIATE_TEST_SUITE_P(All, OwnAttention,
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST(FloatKernels, Exponentials) {
-  size_t count;
-  const FloatKernels* const* kernels = all_float_kernels(&count);
-  for (size_t i = 0; i < count; ++i) {
+  for (const FloatKernels* kernels : all_float_kernels()) {
     for (size_t columns : {1, 3, 16, 37}) {
       Floats x = random_floats(columns, 5);
       for (float& item : x) item *= 20;
       x[0] = -1000;  // underflows
       Floats got = x;
       float sum;
-      kernels[i]->exponentials(got.data(), columns, 1, columns, 0.5f, &sum);
+      kernels->exponentials(got.data(), columns, 1, columns, 0.5f, &sum);
       const double most = *std::max_element(x.begin(), x.end());
       double total = 0;
       for (size_t k = 0; k < columns; ++k) {
@@ -114,7 +110,7 @@ TEST(FloatKernels, Exponentials) {
         const double right = std::exp(power);
         // The power is rounded, too.
         EXPECT_NEAR(got[k], right, 1.2e-7 * (2 - power) * right + 1e-37)
-            << kernels[i]->name << " " << x[k];
+            << kernels->name << " " << x[k];
         total += right;
       }
       EXPECT_NEAR(sum, total, 1e-6 * total);

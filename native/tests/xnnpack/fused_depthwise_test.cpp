@@ -240,13 +240,11 @@ TEST_P(OwnDepthwise, MatchesFloat64) {
   ASSERT_TRUE(nodes);
   ASSERT_EQ(nodes->nodes.size(), block.graph.nodes.size());
   ASSERT_EQ(nodes->last_value(), block.output);
-  size_t count;
-  const FloatKernels* const* kernels = all_float_kernels(&count);
-  for (size_t k = 0; k < count; ++k) {
-    SCOPED_TRACE(kernels[k]->name);
+  for (const FloatKernels* kernels : all_float_kernels()) {
+    SCOPED_TRACE(kernels->name);
     auto state = ProgramState::make(test.threads);
     ASSERT_TRUE(state.ok()) << state.status().message();
-    auto step = FusedDepthwise::make(block.graph, *nodes, *kernels[k], **state);
+    auto step = FusedDepthwise::make(block.graph, *nodes, *kernels, **state);
     ASSERT_TRUE(step.ok()) << step.status().message();
     ASSERT_TRUE((*step)->reshape(shapes).ok());
     // What was there before does not show, and nothing but the output is written.
@@ -310,8 +308,7 @@ TEST(Depthwise, TakesWhatItIsFor) {
        {},
        [](Block* b) { b->graph.values[b->graph.nodes[2].outputs[0]].type = DataType::kFp16; }},
   };
-  size_t count;
-  const FloatKernels* kernels = all_float_kernels(&count)[0];
+  const FloatKernels* kernels = all_float_kernels().back();
   if (kernels->rows <= 8) GTEST_SKIP() << "only worth it with wide vectors";
   const Case test = {"", 1, 14, 14, {16, 64, 16}, kSame3, kSwishBefore | kSwish | kResidual};
   for (const Rule& rule : rules) {

@@ -140,9 +140,9 @@ struct Convolution {
 };
 
 void check_all(const Convolution& convolution, Convolution::Make make, double tolerance) {
-  size_t count;
-  const FloatKernels* const* kernels = all_float_kernels(&count);
-  for (size_t i = 0; i < count; ++i) convolution.check(make, *kernels[i], tolerance);
+  for (const FloatKernels* kernels : all_float_kernels()) {
+    convolution.check(make, *kernels, tolerance);
+  }
 }
 
 const Case kCases[] = {

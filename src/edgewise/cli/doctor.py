@@ -153,7 +153,7 @@ def _lacks(packages: list[Package], extra: str) -> bool:
 
 def _runtime() -> dict[str, Any]:
     try:
-        from edgewise.runtime import Runtime
+        from edgewise.runtime import Runtime, _native
     except ImportError as missing:
         return {"available": False, "problem": str(missing)}
     runtime = Runtime.get()
@@ -164,6 +164,8 @@ def _runtime() -> dict[str, Any]:
             name: backends.is_available(name) for name in backends.registered_backend_names
         },
         "operators": len(runtime.operator_registry.operator_names),
+        "cpu_level": _native.cpu_level(),
+        "cpu_levels": _native.cpu_levels(),
     }
 
 
@@ -251,4 +253,8 @@ def _told(runtime: dict[str, Any]) -> str | Text:
         name + ("" if there else " (not on this machine)")
         for name, there in runtime["backends"].items()
     )
-    return f"{runtime['operators']} kernels; backends: {backends or 'none'}"
+    levels = ", ".join(runtime["cpu_levels"])
+    return (
+        f"{runtime['operators']} kernels for {runtime['cpu_level']} (of {levels}); "
+        f"backends: {backends or 'none'}"
+    )

@@ -2,110 +2,94 @@
 
 #include <algorithm>
 
-#include "core/clones.h"
-#include "core/simd_vector.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/xnnpack/executor/elementwise_loops.cpp"
+#include "core/simd_foreach.h"
+#include "core/simd_math-inl.h"
+#include "hwy/highway.h"
 
+HWY_BEFORE_NAMESPACE();
 namespace edgewise::xnnpack {
+namespace HWY_NAMESPACE {
 namespace {
 
-EDGEWISE_INLINE void splat(float number, FloatVector& lanes) { lanes = number - FloatVector{}; }
+namespace hn = hwy::HWY_NAMESPACE;
+using Vector = hn::Vec<hn::ScalableTag<float>>;
+
+constexpr hn::ScalableTag<float> kVector;
+constexpr size_t kLanes = hn::MaxLanes(kVector);
 
 // 1 / (1 + e^-x), by the power that does not overflow.
-EDGEWISE_INLINE void sigmoid(FloatVector& x) {
-  const IntVector is_negative = x < 0.0f;
-  FloatVector power = (FloatVector)((IntVector)x | INT32_MIN);
-  power_of_e(power);
-  const FloatVector large = 1.0f / (1.0f + power);
-  const FloatVector small = power * large;
-  x = (FloatVector)(((IntVector)small & is_negative) | ((IntVector)large & ~is_negative));
+HWY_INLINE Vector sigmoid(Vector x) {
+  const Vector one = hn::Set(kVector, 1);
+  const Vector power = simd::HWY_NAMESPACE::exp_of_negative(kVector, hn::Neg(hn::Abs(x)));
+  const Vector large = hn::Div(one, hn::Add(one, power));
+  return hn::IfNegativeThenElse(x, hn::Mul(power, large), large);
 }
 
-EDGEWISE_INLINE void reciprocal_square_root(FloatVector& x, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) x[i] = 1 / __builtin_sqrtf(x[i]);
-}
-
-// a becomes the result. The branches are foreseen: all of a loop go the same way.
-EDGEWISE_INLINE void compute(ElementwiseKind kind, FloatVector& a, const FloatVector& b,
-                             int64_t count) {
+// The branches are foreseen: all of a loop go the same way.
+HWY_INLINE Vector compute(ElementwiseKind kind, Vector a, Vector b) {
   switch (kind) {
     case ElementwiseKind::kNegate:
-      a = -a;
-      break;
+      return hn::Neg(a);
     case ElementwiseKind::kSquare:
-      a *= a;
-      break;
+      return hn::Mul(a, a);
     case ElementwiseKind::kReciprocalSquareRoot:
-      reciprocal_square_root(a, count);
-      break;
+      return hn::Div(hn::Set(kVector, 1), hn::Sqrt(a));
     case ElementwiseKind::kSigmoid:
-      sigmoid(a);
-      break;
+      return sigmoid(a);
     case ElementwiseKind::kAdd:
-      a += b;
-      break;
+      return hn::Add(a, b);
     case ElementwiseKind::kSubtract:
-      a -= b;
-      break;
+      return hn::Sub(a, b);
     case ElementwiseKind::kMultiply:
-      a *= b;
-      break;
+      return hn::Mul(a, b);
     default:
-      break;
+      return a;
   }
 }
 
-EDGEWISE_INLINE void run_row(const ElementwiseLoop& loop, const float* a, const float* b,
-                             float* out) {
-  const int64_t count = loop.counts[2];
-  FloatVector repeated_a, repeated_b = {};
-  splat(*a, repeated_a);
-  if (b != nullptr) splat(*b, repeated_b);
+HWY_INLINE void run_row(const ElementwiseLoop& loop, const float* a, const float* b, float* out) {
+  const size_t count = loop.counts[2];
   const bool moves_a = loop.a_steps[2] != 0;
   const bool moves_b = b != nullptr && loop.b_steps[2] != 0;
-  for (int64_t i = 0; i < count; i += kLanes) {
-    FloatVector x = repeated_a, y = repeated_b;
-    if (moves_a) get(a + i, x);
-    if (moves_b) get(b + i, y);
-    const int64_t left = count - i;
-    compute(loop.kind, x, y, std::min(left, kLanes));
-    if (left >= kLanes) {
-      put(x, out + i);
+  const Vector repeated_a = hn::Set(kVector, *a);
+  const Vector repeated_b = b == nullptr ? hn::Zero(kVector) : hn::Set(kVector, *b);
+  for (size_t i = 0; i < count; i += kLanes) {
+    const Vector x = moves_a ? hn::LoadU(kVector, a + i) : repeated_a;
+    const Vector y = moves_b ? hn::LoadU(kVector, b + i) : repeated_b;
+    const Vector result = compute(loop.kind, x, y);
+    if (count - i >= kLanes) {
+      hn::StoreU(result, kVector, out + i);
     } else {
-      std::memcpy(out + i, &x, static_cast<size_t>(left) * sizeof(float));
+      hn::StoreN(result, kVector, out + i, count - i);
     }
   }
 }
 
-// `factor`: what `b` is where it does not move.
-EDGEWISE_INLINE void add_products(const float* a, const float* b, bool moves_b,
-                                  const FloatVector& factor, FloatVector& sum) {
-  FloatVector x, y = factor;
-  get(a, x);
-  if (moves_b) get(b, y);
-  sum += x * y;
-}
-
-EDGEWISE_INLINE void run_dot(const ElementwiseLoop& loop, const float* a, const float* b,
-                             float* out) {
-  const int64_t count = loop.counts[2];
+HWY_INLINE void run_dot(const ElementwiseLoop& loop, const float* a, const float* b, float* out) {
+  const size_t count = loop.counts[2];
   const bool moves_b = loop.b_steps[2] != 0;
-  FloatVector sums[4] = {};
-  FloatVector factor;
-  splat(*b, factor);
-  int64_t i = 0;
+  const Vector factor = hn::Set(kVector, *b);
+  const auto add_products = [&](size_t at, Vector sum) HWY_ATTR {
+    const Vector y = moves_b ? hn::LoadU(kVector, b + at) : factor;
+    return hn::MulAdd(hn::LoadU(kVector, a + at), y, sum);
+  };
+  Vector sums[4] = {hn::Zero(kVector), hn::Zero(kVector), hn::Zero(kVector), hn::Zero(kVector)};
+  size_t i = 0;
   for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
-    for (int64_t k = 0; k < 4; ++k) {
-      const int64_t at = i + k * kLanes;
-      add_products(a + at, b + at, moves_b, factor, sums[k]);
-    }
+    for (size_t k = 0; k < 4; ++k) sums[k] = add_products(i + k * kLanes, sums[k]);
   }
-  for (; i + kLanes <= count; i += kLanes) add_products(a + i, b + i, moves_b, factor, sums[0]);
-  float total = sum_of((sums[0] + sums[1]) + (sums[2] + sums[3]));
+  for (; i + kLanes <= count; i += kLanes) sums[0] = add_products(i, sums[0]);
+  float total =
+      hn::ReduceSum(kVector, hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3])));
   for (; i < count; ++i) total += a[i] * b[moves_b ? i : 0];
   *out = total + (loop.c == nullptr ? 0 : *loop.c);
 }
 
-EDGEWISE_CLONES void run_all(const ElementwiseLoop* loops, size_t count) {
+}  // namespace
+
+void run_loops(const ElementwiseLoop* loops, size_t count) {
   for (const ElementwiseLoop* loop = loops; loop != loops + count; ++loop) {
     for (uint32_t i = 0; i < loop->counts[0]; ++i) {
       for (uint32_t j = 0; j < loop->counts[1]; ++j) {
@@ -123,10 +107,18 @@ EDGEWISE_CLONES void run_all(const ElementwiseLoop* loops, size_t count) {
   }
 }
 
-}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace edgewise::xnnpack
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace edgewise::xnnpack {
+
+HWY_EXPORT(run_loops);
 
 void run_elementwise_loops(std::span<const ElementwiseLoop> loops) {
-  run_all(loops.data(), loops.size());
+  HWY_DYNAMIC_DISPATCH(run_loops)(loops.data(), loops.size());
 }
 
 }  // namespace edgewise::xnnpack
+#endif

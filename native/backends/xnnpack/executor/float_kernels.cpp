@@ -1,49 +1,351 @@
 #include "backends/xnnpack/executor/float_kernels.h"
 
+#include <vector>
+
+#include "core/cpu_level.h"
+
+#define EDGEWISE_TARGETS_WITHOUT HWY_SSE4
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/xnnpack/executor/float_kernels.cpp"
+#include "core/simd_foreach.h"
+#include "core/simd_math-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
 namespace edgewise::xnnpack {
-
-extern const FloatKernels float_kernels_vector128;  // SSE2, NEON
-#if defined(__x86_64__)
-extern const FloatKernels float_kernels_avx2;
-extern const FloatKernels float_kernels_avx512;
-#endif
-
+namespace HWY_NAMESPACE {
 namespace {
 
-struct Found {
-  const FloatKernels* tables[3] = {};
-  size_t count = 0;
+namespace hn = hwy::HWY_NAMESPACE;
+using simd::HWY_NAMESPACE::clamp;
+using simd::HWY_NAMESPACE::exp_of_negative;
+using VectorTag = hn::ScalableTag<float>;
+using OneTag = hn::CappedTag<float, 1>;  // for what is left of a row
+using Vector = hn::Vec<VectorTag>;
 
-  Found() {
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f")) tables[count++] = &float_kernels_avx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-      tables[count++] = &float_kernels_avx2;
-    }
-#endif
-    tables[count++] = &float_kernels_vector128;
+constexpr const char* kName = HWY_TARGET == HWY_AVX3               ? "avx512"
+                              : HWY_TARGET == HWY_AVX2             ? "avx2"
+                              : HWY_TARGET <= HWY_SSE2             ? "sse2"
+                              : HWY_TARGET == HWY_NEON_WITHOUT_AES ? "neon"
+                                                                   : "scalar";
+constexpr VectorTag kVector;
+constexpr size_t kLanes = hn::MaxLanes(kVector);
+// Rows of a GEMM tile, which is two vectors wide: the sums leave registers for both factors.
+constexpr size_t kRows = HWY_TARGET == HWY_AVX3 ? 14 : 6;
+constexpr size_t kVectors = 2;
+constexpr size_t kColumns = kVectors * kLanes;
+
+// ---- GEMM
+
+constexpr size_t kRowsOfBase = 4;
+
+// `kUsed` vectors of the panel's `kVectors`.
+template <size_t kTileRows, size_t kUsed>
+void multiply_rows(const GemmTile& tile, const Finish* finish) {
+  Vector sum[kTileRows][kUsed];
+  Vector start[kUsed];
+#pragma GCC unroll 2
+  for (size_t j = 0; j < kUsed; ++j) {
+    start[j] =
+        finish == nullptr ? hn::Zero(kVector) : hn::LoadU(kVector, finish->bias + j * kLanes);
   }
-};
+#pragma GCC unroll 16
+  for (size_t i = 0; i < kTileRows; ++i) {
+#pragma GCC unroll 2
+    for (size_t j = 0; j < kUsed; ++j) sum[i][j] = start[j];
+  }
+  // Rows are addressed from few pointers: from one, compilers keep a distance for each and spill
+  // them; that they belong together is hidden from them.
+  constexpr size_t kBases = (kTileRows + kRowsOfBase - 1) / kRowsOfBase;
+  const size_t a_stride = tile.a_stride;
+  const float* a[kBases];
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kBases; ++i) {
+    a[i] = tile.a + i * kRowsOfBase * a_stride;
+    __asm__("" : "+r"(a[i]));
+  }
+  const float* panel = tile.panel;
+  const size_t panel_stride = tile.panel_stride;
+  const char* ahead = tile.ahead;
+  const size_t ahead_step = tile.ahead_step;
+  for (size_t p = tile.depth; p > 0; --p) {
+    Vector b[kUsed];
+#pragma GCC unroll 2
+    for (size_t j = 0; j < kUsed; ++j) b[j] = hn::LoadU(kVector, panel + j * kLanes);
+    panel += panel_stride;
+    __builtin_prefetch(ahead, 0, 2);
+    ahead += ahead_step;
+#pragma GCC unroll 16
+    for (size_t i = 0; i < kTileRows; ++i) {
+      const Vector x = hn::Set(kVector, a[i / kRowsOfBase][i % kRowsOfBase * a_stride]);
+#pragma GCC unroll 2
+      for (size_t j = 0; j < kUsed; ++j) sum[i][j] = hn::MulAdd(x, b[j], sum[i][j]);
+    }
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kBases; ++i) ++a[i];
+  }
+  float* c = tile.c;
+  const size_t c_stride = tile.c_stride;
+  if (finish == nullptr) {
+#pragma GCC unroll 16
+    for (size_t i = 0; i < kTileRows; ++i, c += c_stride) {
+#pragma GCC unroll 2
+      for (size_t j = 0; j < kUsed; ++j) hn::StoreU(sum[i][j], kVector, c + j * kLanes);
+    }
+    return;
+  }
+  if (finish->residual != nullptr) {
+    const float* residual = finish->residual;
+    const size_t residual_stride = finish->residual_stride;
+#pragma GCC unroll 16
+    for (size_t i = 0; i < kTileRows; ++i, residual += residual_stride) {
+#pragma GCC unroll 2
+      for (size_t j = 0; j < kUsed; ++j) {
+        sum[i][j] = hn::Add(sum[i][j], hn::LoadU(kVector, residual + j * kLanes));
+      }
+    }
+  }
+  const Vector min = hn::Set(kVector, finish->min), max = hn::Set(kVector, finish->max);
+#pragma GCC unroll 16
+  for (size_t i = 0; i < kTileRows; ++i, c += c_stride) {
+#pragma GCC unroll 2
+    for (size_t j = 0; j < kUsed; ++j) {
+      hn::StoreU(clamp(sum[i][j], min, max), kVector, c + j * kLanes);
+    }
+  }
+}
 
-const Found& found() {
-  static const Found instance;
-  return instance;
+template <size_t kUsed, size_t kTileRows = kRows>
+HWY_INLINE void multiply_any(const GemmTile& tile, const Finish* finish) {
+  if constexpr (kTileRows > 0) {
+    if (tile.rows == kTileRows) return multiply_rows<kTileRows, kUsed>(tile, finish);
+    multiply_any<kUsed, kTileRows - 1>(tile, finish);
+  }
+}
+
+void multiply(const GemmTile& tile, const Finish* finish) {
+  if (tile.columns <= kLanes) {
+    multiply_any<1>(tile, finish);
+  } else {
+    multiply_any<kVectors>(tile, finish);
+  }
+}
+
+// ---- Winograd
+
+template <class D>
+HWY_INLINE void input_lanes(D d, const float* const* pixels, size_t at, float* out,
+                            size_t out_stride) {
+  using V = hn::Vec<D>;
+  V rows[kTileIn][kTileIn];
+#pragma GCC unroll 4
+  for (size_t j = 0; j < kTileIn; ++j) {
+    const V x0 = hn::LoadU(d, pixels[j] + at), x1 = hn::LoadU(d, pixels[4 + j] + at);
+    const V x2 = hn::LoadU(d, pixels[8 + j] + at), x3 = hn::LoadU(d, pixels[12 + j] + at);
+    rows[0][j] = hn::Sub(x0, x2);
+    rows[1][j] = hn::Add(x1, x2);
+    rows[2][j] = hn::Sub(x2, x1);
+    rows[3][j] = hn::Sub(x1, x3);
+  }
+#pragma GCC unroll 4
+  for (size_t i = 0; i < kTileIn; ++i) {
+    float* to = out + at + i * kTileIn * out_stride;
+    hn::StoreU(hn::Sub(rows[i][0], rows[i][2]), d, to);
+    hn::StoreU(hn::Add(rows[i][1], rows[i][2]), d, to + out_stride);
+    hn::StoreU(hn::Sub(rows[i][2], rows[i][1]), d, to + 2 * out_stride);
+    hn::StoreU(hn::Sub(rows[i][1], rows[i][3]), d, to + 3 * out_stride);
+  }
+}
+
+void transform_input(const float* const* pixels, size_t channels, float* out, size_t out_stride) {
+  size_t at = 0;
+  for (; at + kLanes <= channels; at += kLanes) {
+    input_lanes(kVector, pixels, at, out, out_stride);
+  }
+  for (; at < channels; ++at) input_lanes(OneTag(), pixels, at, out, out_stride);
+}
+
+template <class D>
+HWY_INLINE void output_lanes(D d, const float* in, size_t in_stride, size_t at, const float* bias,
+                             const float* const* residual, float min, float max,
+                             float* const* pixels) {
+  using V = hn::Vec<D>;
+  V rows[kTileOut][kTileIn];
+#pragma GCC unroll 4
+  for (size_t j = 0; j < kTileIn; ++j) {
+    const float* from = in + at + j * in_stride;
+    const V x0 = hn::LoadU(d, from), x1 = hn::LoadU(d, from + 4 * in_stride);
+    const V x2 = hn::LoadU(d, from + 8 * in_stride), x3 = hn::LoadU(d, from + 12 * in_stride);
+    rows[0][j] = hn::Add(hn::Add(x0, x1), x2);
+    rows[1][j] = hn::Sub(hn::Sub(x1, x2), x3);
+  }
+  const V added = hn::LoadU(d, bias + at);
+#pragma GCC unroll 2
+  for (size_t i = 0; i < kTileOut; ++i) {
+    const V y[kTileOut] = {hn::Add(hn::Add(rows[i][0], rows[i][1]), rows[i][2]),
+                           hn::Sub(hn::Sub(rows[i][1], rows[i][2]), rows[i][3])};
+#pragma GCC unroll 2
+    for (size_t j = 0; j < kTileOut; ++j) {
+      const size_t pixel = i * kTileOut + j;
+      if (pixels[pixel] == nullptr) continue;
+      V x = hn::Add(y[j], added);
+      if (residual != nullptr) x = hn::Add(x, hn::LoadU(d, residual[pixel] + at));
+      hn::StoreU(clamp(x, hn::Set(d, min), hn::Set(d, max)), d, pixels[pixel] + at);
+    }
+  }
+}
+
+void transform_output(const float* in, size_t in_stride, size_t channels, const float* bias,
+                      const float* const* residual, float min, float max, float* const* pixels) {
+  size_t at = 0;
+  for (; at + kLanes <= channels; at += kLanes) {
+    output_lanes(kVector, in, in_stride, at, bias, residual, min, max, pixels);
+  }
+  for (; at < channels; ++at) {
+    output_lanes(OneTag(), in, in_stride, at, bias, residual, min, max, pixels);
+  }
+}
+
+// ---- depthwise convolutions
+
+HWY_INLINE Vector swish(Vector x) {
+  const Vector gate =
+      clamp(hn::Add(x, hn::Set(kVector, 3)), hn::Zero(kVector), hn::Set(kVector, 6));
+  return hn::Mul(hn::Mul(x, gate), hn::Set(kVector, 1.0f / 6));
+}
+
+void hardswish(float* x, size_t count) {
+  for (size_t at = 0; at < count; at += kLanes) {
+    hn::StoreU(swish(hn::LoadU(kVector, x + at)), kVector, x + at);
+  }
+}
+
+template <size_t kSide>
+void depthwise_taps(const DepthwiseRow& row) {
+  const Vector min = hn::Set(kVector, row.min), max = hn::Set(kVector, row.max);
+  const size_t pixel_stride = row.pixel_stride, step = row.step, out_stride = row.out_stride;
+  const bool swishes = row.swishes;
+  for (size_t at = 0; at < row.columns; at += kLanes) {
+    Vector weights[kSide * kSide];
+#pragma GCC unroll 25
+    for (size_t i = 0; i < kSide * kSide; ++i) {
+      weights[i] = hn::LoadU(kVector, row.weights + i * kColumns + at);
+    }
+    const Vector bias = hn::LoadU(kVector, row.weights + kSide * kSide * kColumns + at);
+    const float* from[kSide];
+#pragma GCC unroll 5
+    for (size_t i = 0; i < kSide; ++i) from[i] = row.rows[i] + at;
+    float* out = row.out + at;
+    for (size_t x = row.count; x > 0; --x) {
+      Vector sum = bias;
+#pragma GCC unroll 5
+      for (size_t i = 0; i < kSide; ++i) {
+#pragma GCC unroll 5
+        for (size_t j = 0; j < kSide; ++j) {
+          const Vector pixel = hn::LoadU(kVector, from[i] + j * pixel_stride);
+          sum = hn::MulAdd(pixel, weights[i * kSide + j], sum);
+        }
+        from[i] += step;
+      }
+      sum = clamp(sum, min, max);
+      hn::StoreU(swishes ? swish(sum) : sum, kVector, out);
+      out += out_stride;
+    }
+  }
+}
+
+void depthwise(const DepthwiseRow& row) {
+  row.side == 3 ? depthwise_taps<3>(row) : depthwise_taps<5>(row);
+}
+
+// ---- attention
+
+HWY_INLINE float largest(const float* x, size_t count) {
+  float result = x[0];
+  size_t at = 0;
+  if (count >= kLanes) {
+    Vector most = hn::LoadU(kVector, x);
+    for (at = kLanes; at + kLanes <= count; at += kLanes) {
+      most = hn::Max(most, hn::LoadU(kVector, x + at));
+    }
+    result = hn::ReduceMax(kVector, most);
+  }
+  for (; at < count; ++at) result = x[at] > result ? x[at] : result;
+  return result;
+}
+
+void exponentials(float* x, size_t stride, size_t rows, size_t columns, float scale, float* sums) {
+  for (size_t i = 0; i < rows; ++i, x += stride) {
+    const Vector most = hn::Set(kVector, largest(x, columns)), factor = hn::Set(kVector, scale);
+    Vector sum = hn::Zero(kVector);
+    size_t at = 0;
+    for (; at + kLanes <= columns; at += kLanes) {
+      const Vector y =
+          exp_of_negative(kVector, hn::Mul(hn::Sub(hn::LoadU(kVector, x + at), most), factor));
+      hn::StoreU(y, kVector, x + at);
+      sum = hn::Add(sum, y);
+    }
+    if (at < columns) {
+      const size_t left = columns - at;
+      Vector y = hn::LoadN(kVector, x + at, left);
+      y = exp_of_negative(kVector, hn::Mul(hn::Sub(y, most), factor));
+      hn::StoreN(y, kVector, x + at, left);
+      sum = hn::Add(sum, hn::IfThenElseZero(hn::FirstN(kVector, left), y));
+    }
+    sums[i] = hn::ReduceSum(kVector, sum);
+  }
+}
+
+void transpose(const float* from, size_t from_stride, size_t rows, size_t columns, float* to,
+               size_t to_stride) {
+  constexpr size_t kBlock = 16;
+  for (size_t j = 0; j < rows; j += kBlock) {
+    const size_t end = j + kBlock < rows ? j + kBlock : rows;
+    for (size_t i = 0; i < columns; ++i) {
+      float* out = to + i * to_stride;
+      for (size_t k = j; k < end; ++k) out[k] = from[k * from_stride + i];
+    }
+  }
 }
 
 }  // namespace
 
-const FloatKernels* const* all_float_kernels(size_t* count) {
-  *count = found().count;
-  return found().tables;
+const FloatKernels* kernels_of_target() {
+  static constexpr FloatKernels kKernels = {
+      kName,           HWY_NATIVE_FMA != 0, kRows,     kColumns,  kLanes,       multiply,
+      transform_input, transform_output,    depthwise, hardswish, exponentials, transpose};
+  return &kKernels;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace edgewise::xnnpack
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace edgewise::xnnpack {
+namespace {
+
+HWY_EXPORT(kernels_of_target);
+
+}  // namespace
+
+std::vector<const FloatKernels*> all_float_kernels() {
+  std::vector<const FloatKernels*> all;
+  const CpuLevel before = cpu_level();
+  for (const CpuLevel& level : cpu_levels()) {
+    limit_cpu(level);
+    const FloatKernels* kernels = HWY_DYNAMIC_DISPATCH(kernels_of_target)();
+    if (all.empty() || all.back() != kernels) all.push_back(kernels);
+  }
+  limit_cpu(before);
+  return all;
 }
 
 const FloatKernels* float_kernels() {
-#if defined(__x86_64__)
-  // Without fused multiplication and addition nothing is gained.
-  return found().count > 1 ? found().tables[0] : nullptr;
-#else
-  return found().tables[0];
-#endif
+  cpu_level();  // lets EDGEWISE_CPU limit the choice
+  const FloatKernels* kernels = HWY_DYNAMIC_DISPATCH(kernels_of_target)();
+  return kernels->fuses ? kernels : nullptr;
 }
 
 }  // namespace edgewise::xnnpack
+#endif

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 namespace edgewise::xnnpack {
 
@@ -56,6 +57,7 @@ struct DepthwiseRow {
 
 struct FloatKernels {
   const char* name;
+  bool fuses;  // multiplies and adds in one instruction; else XNNPACK's kernels are as good
   size_t rows;
   size_t columns;
   size_t lanes;  // of a vector
@@ -81,7 +83,7 @@ struct FloatKernels {
 
 // For this CPU; null if XNNPACK's own kernels are better on it.
 const FloatKernels* float_kernels();
-// All that this CPU can run: for tests.
-const FloatKernels* const* all_float_kernels(size_t* count);
+// All that this CPU can run, the best last: for tests.
+std::vector<const FloatKernels*> all_float_kernels();
 
 }  // namespace edgewise::xnnpack

@@ -1,0 +1,76 @@
+#include "backends/xnnpack/limit_cpu.h"
+
+#include <cpuinfo.h>
+
+#include <string_view>
+
+#include "core/cpu_level.h"
+
+namespace edgewise::xnnpack {
+namespace {
+
+// Fields that a version of cpuinfo lacks are left out.
+#define EDGEWISE_WITHOUT(feature) \
+  if constexpr (requires { isa->feature; }) isa->feature = false
+
+// XNNPACK asks cpuinfo, whose answers are kept here.
+template <typename Isa>
+[[maybe_unused]] void limit(std::string_view level, Isa* isa) {
+#if defined(__x86_64__)
+  // Each level lacks what those above it have.
+  EDGEWISE_WITHOUT(avx512vnni);
+  EDGEWISE_WITHOUT(avx512vbmi);
+  EDGEWISE_WITHOUT(avx512bf16);
+  EDGEWISE_WITHOUT(avx512fp16);
+  EDGEWISE_WITHOUT(avxvnni);
+  EDGEWISE_WITHOUT(gfni);
+  EDGEWISE_WITHOUT(avx_vnni_int8);
+  EDGEWISE_WITHOUT(avx_vnni_int16);
+  EDGEWISE_WITHOUT(amx_tile);
+  EDGEWISE_WITHOUT(amx_int8);
+  EDGEWISE_WITHOUT(amx_bf16);
+  EDGEWISE_WITHOUT(amx_fp16);
+  if (level == "avx512") return;
+  EDGEWISE_WITHOUT(avx512f);
+  EDGEWISE_WITHOUT(avx512cd);
+  EDGEWISE_WITHOUT(avx512dq);
+  EDGEWISE_WITHOUT(avx512bw);
+  EDGEWISE_WITHOUT(avx512vl);
+  EDGEWISE_WITHOUT(avx10_1);
+  EDGEWISE_WITHOUT(avx10_2);
+  if (level == "avx2") return;
+  EDGEWISE_WITHOUT(avx);
+  EDGEWISE_WITHOUT(avx2);
+  EDGEWISE_WITHOUT(fma3);
+  EDGEWISE_WITHOUT(f16c);
+  EDGEWISE_WITHOUT(xop);
+  if (level == "sse4") return;
+  EDGEWISE_WITHOUT(sse4_1);
+  EDGEWISE_WITHOUT(sse4_2);
+  EDGEWISE_WITHOUT(ssse3);
+#elif defined(__aarch64__)
+  EDGEWISE_WITHOUT(i8mm);
+  EDGEWISE_WITHOUT(bf16);
+  EDGEWISE_WITHOUT(sve);
+  EDGEWISE_WITHOUT(sve2);
+  EDGEWISE_WITHOUT(sme);
+  EDGEWISE_WITHOUT(sme2);
+  if (level == "dotprod") return;
+  EDGEWISE_WITHOUT(dot);
+  EDGEWISE_WITHOUT(fp16arith);
+  EDGEWISE_WITHOUT(rdm);
+#else
+  (void)level;
+  (void)isa;
+#endif
+}
+
+}  // namespace
+
+void limit_xnnpack_to_cpu_level() {
+#if defined(__x86_64__) || defined(__aarch64__)
+  if (is_cpu_limited() && cpuinfo_initialize()) limit(cpu_level().name, &cpuinfo_isa);
+#endif
+}
+
+}  // namespace edgewise::xnnpack
