@@ -157,7 +157,7 @@ sanitize: $(SANITIZE)/build.ninja
 sanitize-threads: | $(PACKAGES)
 	@$(QUIET) build/logs/threads-configure.log "configure" \
 	  cmake -S . -B $(THREADS) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-	  "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g" -DEDGEWISE_SANITIZE=thread -DEDGEWISE_HIGHEST_LEVEL=0 \
+	  "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g" -DEDGEWISE_SANITIZE=thread -DEDGEWISE_KERNELS_FOR_AVX2=OFF \
 	  -DEDGEWISE_BUILD_TESTS=ON -DEDGEWISE_BUILD_C=OFF -DEDGEWISE_BUILD_TOOLS=OFF
 	@$(QUIET) build/logs/threads.log "build for ThreadSanitizer" \
 	  cmake --build $(THREADS) --target edgewise_xnnpack_threads_test
@@ -172,7 +172,7 @@ fuzz: native
 	  cmake -S . -B $(FUZZ) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
 	  "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g" -DCMAKE_C_COMPILER=clang \
 	  -DCMAKE_CXX_COMPILER=clang++ -DEDGEWISE_SANITIZE=ON -DEDGEWISE_BUILD_FUZZERS=ON \
-	  -DEDGEWISE_HIGHEST_LEVEL=0 \
+	  -DEDGEWISE_KERNELS_FOR_AVX2=OFF \
 	  -DEDGEWISE_BUILD_C=OFF -DEDGEWISE_BUILD_TOOLS=OFF
 	@$(QUIET) build/logs/fuzz.log "fuzzers" cmake --build $(FUZZ)
 	@tools/run_fuzzers.sh $(FUZZ) $(FUZZ_SECONDS)

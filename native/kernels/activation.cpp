@@ -7,7 +7,7 @@
 #include "vector_math.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 struct Relu {
@@ -193,8 +193,8 @@ constexpr KernelEntry kKernels[] = {
     {"aten::clamp.out", 4, clamp},
     {"aten::clamp.Tensor_out", 4, clamp_tensor},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

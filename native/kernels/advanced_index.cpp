@@ -7,7 +7,7 @@
 #include "view.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 // Positions of a mask's true elements: `rank` coordinates for each, in row-major order.
@@ -359,8 +359,8 @@ constexpr KernelEntry kKernels[] = {
     {"aten::index_put_", 4, index_put<0>},
     {"aten::nonzero.out", 2, nonzero},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

@@ -6,7 +6,7 @@
 #include "vector_math.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 template <bool kProduct>
@@ -82,8 +82,8 @@ constexpr KernelEntry kKernels[] = {
     {"aten::cumsum.out", 4, accumulate<false>},
     {"aten::glu.out", 3, glu},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

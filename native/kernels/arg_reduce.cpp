@@ -4,7 +4,7 @@
 #include "rows.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 // The first of the largest (smallest) elements; NaN is more than anything.
@@ -146,8 +146,8 @@ constexpr KernelEntry kKernels[] = {
     {"aten::max.dim_max", 5, extreme_along<true>},
     {"aten::min.dim_min", 5, extreme_along<false>},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

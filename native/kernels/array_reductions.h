@@ -5,7 +5,7 @@
 #include "target.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 
 // Calls `step(lane, x[i])` for all elements and returns the lanes, joined by `join`.
 template <typename Lane, typename C, typename Step, typename Join>
@@ -82,5 +82,5 @@ C extreme_of(const C* x, int64_t n) {
   return in_lanes<C>(x, n, x[0], better, keep);
 }
 
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

@@ -2,7 +2,7 @@
 #include "windows.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 // How many elements a window's sum is divided by.
@@ -181,8 +181,8 @@ constexpr KernelEntry kKernels[] = {
     {"aten::_adaptive_avg_pool3d.out", 3, adaptive<3>},
     {"aten::_adaptive_avg_pool2d_backward.out", 3, adaptive_backward},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

@@ -5,7 +5,7 @@
 #include "compute_tensor.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 // Where the overloads have their arguments. Weight and bias are 1 and 2 in all.
@@ -155,8 +155,8 @@ constexpr KernelEntry kKernels[] = {
     {"aten::native_batch_norm.out", 11, batch_norm<kEither>},
     {"aten::_native_batch_norm_legit_functional.out", 13, batch_norm<kFunctional>},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

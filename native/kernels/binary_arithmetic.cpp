@@ -8,7 +8,7 @@
 #include "vector_math.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 constexpr const char* kZeroDivision =
@@ -438,8 +438,8 @@ constexpr KernelEntry kKernels[] = {
     {"aten::pow.Tensor_Scalar_out", 3, pow_tensor_scalar},
     {"aten::pow.Scalar_out", 3, pow_scalar_tensor},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

@@ -2,7 +2,7 @@
 #include "elementwise.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 struct Test {
@@ -177,8 +177,8 @@ constexpr KernelEntry kKernels[] = {
     {"aten::masked_fill.Scalar_out", 4, masked_fill<true>},
     {"aten::masked_fill.Tensor_out", 4, masked_fill<false>},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

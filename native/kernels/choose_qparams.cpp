@@ -8,7 +8,7 @@
 #include "quantization.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 struct Extremes {
@@ -163,5 +163,5 @@ const KernelTable table(kEveryLevel, kKernels);
 #undef QD
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

@@ -7,7 +7,7 @@
 #include "view.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 
 template <typename C>
 class ComputeInput {
@@ -78,5 +78,5 @@ inline Status check_floating(KernelContext& context, const Tensor* tensor) {
                       tensor->describe().c_str());
 }
 
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

@@ -5,7 +5,7 @@
 #include "gemm.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 Status set_sizes(Geometry& g, const Tensor& input, const Tensor& weight, size_t spatial) {
@@ -352,8 +352,8 @@ Status convolution(KernelContext& context) {
 constexpr KernelEntry kKernels[] = {
     {"aten::convolution.out", 10, convolution},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

@@ -4,7 +4,7 @@
 #include "windows.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 
 // Spatial parameters; of fewer than three dimensions the first are units.
 struct Geometry {
@@ -47,5 +47,5 @@ template <typename C>
 Status convolve(const Geometry& g, const View& input, const View& weight, const Tensor* bias,
                 int64_t groups, const View& out);
 
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

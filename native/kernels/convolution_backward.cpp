@@ -4,7 +4,7 @@
 #include "gemm.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 // The gradient of a convolution's input is the transposed convolution of the gradient, and the
@@ -141,8 +141,8 @@ Status convolution_backward(KernelContext& context) {
 constexpr KernelEntry kKernels[] = {
     {"aten::convolution_backward.out", 14, convolution_backward},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

@@ -7,7 +7,7 @@
 #include "reduce.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 // The p-norm of what is added, p = 0, 1, 2, infinities or any other.
@@ -80,7 +80,7 @@ void transpose_rows(const C* rows, int64_t count, int64_t width, C* panel) {
   }
 }
 
-#if EDGEWISE_LEVEL >= 3
+#if EDGEWISE_HAS_AVX2
 constexpr size_t kVectorBytes = 32;
 #else
 constexpr size_t kVectorBytes = 16;
@@ -243,8 +243,8 @@ constexpr KernelEntry kKernels[] = {
     {"aten::_pdist_forward.out", 3, pdist},
     {"aten::linalg_vector_norm.out", 6, vector_norm},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

@@ -5,7 +5,7 @@
 #include "half.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 template <typename T>
@@ -331,5 +331,5 @@ template void store(ScalarType, const float*, int64_t, std::byte*, int64_t);
 template void store(ScalarType, const double*, int64_t, std::byte*, int64_t);
 template void store(ScalarType, const int64_t*, int64_t, std::byte*, int64_t);
 
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

@@ -14,7 +14,7 @@
 #include "target.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 
 inline bool is_floating(ScalarType type) {
   return type == ScalarType::kFloat || type == ScalarType::kDouble || type == ScalarType::kHalf ||
@@ -180,5 +180,5 @@ extern template void store(ScalarType, const float*, int64_t, std::byte*, int64_
 extern template void store(ScalarType, const double*, int64_t, std::byte*, int64_t);
 extern template void store(ScalarType, const int64_t*, int64_t, std::byte*, int64_t);
 
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

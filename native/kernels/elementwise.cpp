@@ -4,7 +4,7 @@
 #include <string>
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 constexpr int64_t kBlock = 512;
@@ -194,5 +194,5 @@ Status run_binary(KernelContext& context, const Operation& operation, ResultRule
   return run_operation(context, operands, elementwise_output(context, 2), operation, rule);
 }
 
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

@@ -16,7 +16,7 @@
 #include "view.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 
 // Type of the result and of the computation, from the promoted type.
 enum class ResultRule : uint8_t {
@@ -159,14 +159,14 @@ struct BlockOf<Op, T, std::index_sequence<K...>> {
   template <typename Use>
   static void apply(Use& use, const std::array<const T*, sizeof...(K)>& x, R* result,
                     int64_t count) {
-#if EDGEWISE_LEVEL >= 3
+#if EDGEWISE_HAS_AVX2
     if constexpr (Wide<Op, T>) {
       if (has_wide()) return apply_wide(use, x, result, count);
     }
 #endif
     apply_here(use, x, result, count);
   }
-#if EDGEWISE_LEVEL >= 3
+#if EDGEWISE_HAS_AVX2
   template <typename Use>
   [[EDGEWISE_WIDE, gnu::flatten]] static void apply_wide(
       Use& use, const std::array<const T*, sizeof...(K)>& x, R* result, int64_t count) {
@@ -285,5 +285,5 @@ Status binary_with_scalar(KernelContext& context) {
   return run_binary(context, operation_of<Op, 2>(op), Op::kRule, true);
 }
 
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

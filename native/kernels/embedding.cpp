@@ -7,7 +7,7 @@
 #include "indices.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 Status check_table(KernelContext& context, const Tensor* table, const Tensor* out) {
@@ -232,8 +232,8 @@ constexpr KernelEntry kKernels[] = {
     {"aten::_embedding_bag.out", 13, embedding_bag},
     {"aten::_embedding_bag_forward_only.out", 13, embedding_bag},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

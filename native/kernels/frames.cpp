@@ -6,7 +6,7 @@
 #include "windows.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 Status pad(KernelContext& context, size_t spatial, bool reflect) {
@@ -248,5 +248,5 @@ constexpr KernelEntry kKernels[] = {
 const KernelTable table(kEveryLevel, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

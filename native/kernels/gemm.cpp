@@ -1,10 +1,10 @@
 #include "gemm.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
-#if EDGEWISE_LEVEL >= 3
+#if EDGEWISE_HAS_AVX2
 constexpr size_t kVectorBytes = 32;
 #else
 constexpr size_t kVectorBytes = 16;
@@ -57,7 +57,7 @@ template <typename C, int64_t kRows, typename T = Tile<C>>
   }
 }
 
-#if EDGEWISE_LEVEL >= 3
+#if EDGEWISE_HAS_AVX2
 // The same in registers of 64 bytes, of which CPUs with AVX-512 have 32.
 template <typename C>
 using WideTile = Tile<C, 64, sizeof(C) == 4 ? 16 : 32>;  // 12 rows
@@ -96,7 +96,7 @@ void gemm_rows(const C* a, int64_t m, int64_t k, const Panel<C>& panel, const C*
                const Rows<C>& result) {
   constexpr int64_t kRows = Tile<C>::kRows;
   int64_t row = 0;
-#if EDGEWISE_LEVEL >= 3
+#if EDGEWISE_HAS_AVX2
   if (has_wide()) row = multiply_wide(a, m, k, panel, shifts, result);
 #endif
   for (; row + kRows <= m; row += kRows) {
@@ -170,5 +170,5 @@ template double dot(const double*, const double*, int64_t);
 template int64_t dot(const int64_t*, const int64_t*, int64_t);
 template int32_t dot(const int32_t*, const int32_t*, int64_t);
 
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

@@ -4,7 +4,7 @@
 #include "view.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 
 inline constexpr int64_t kGemmColumns = 16;
 
@@ -74,5 +74,5 @@ extern template double dot(const double*, const double*, int64_t);
 extern template int64_t dot(const int64_t*, const int64_t*, int64_t);
 extern template int32_t dot(const int32_t*, const int32_t*, int64_t);
 
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

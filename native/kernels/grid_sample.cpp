@@ -4,7 +4,7 @@
 #include "windows.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 enum Interpolation : int64_t { kBilinear = 0, kNearest = 1, kBicubic = 2 };
@@ -182,8 +182,8 @@ constexpr KernelEntry kKernels[] = {
     {"aten::grid_sampler_2d.out", 6, grid_sampler<2>},
     {"aten::grid_sampler_3d.out", 6, grid_sampler<3>},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

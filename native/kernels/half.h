@@ -4,7 +4,7 @@
 #include "target.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 
 struct Half {
   uint16_t bits = 0;
@@ -60,7 +60,7 @@ struct BFloat16 {
 // Arrays, by the CPU's own conversions where it has them.
 inline void to_floats(const Half* source, int64_t count, float* target) {
   int64_t i = 0;
-#if EDGEWISE_LEVEL >= 3
+#if EDGEWISE_HAS_AVX2
   for (; i + 8 <= count; i += 8) {
     const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + i));
     _mm256_storeu_ps(target + i, _mm256_cvtph_ps(bits));
@@ -73,7 +73,7 @@ inline void to_floats(const Half* source, int64_t count, float* target) {
 }
 inline void to_halves(const float* source, int64_t count, Half* target) {
   int64_t i = 0;
-#if EDGEWISE_LEVEL >= 3
+#if EDGEWISE_HAS_AVX2
   for (; i + 8 <= count; i += 8) {
     const __m128i bits = _mm256_cvtps_ph(_mm256_loadu_ps(source + i), _MM_FROUND_TO_NEAREST_INT);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(target + i), bits);
@@ -87,7 +87,7 @@ inline void to_halves(const float* source, int64_t count, Half* target) {
 
 inline void to_floats(const BFloat16* source, int64_t count, float* target) {
   int64_t i = 0;
-#if EDGEWISE_LEVEL >= 3
+#if EDGEWISE_HAS_AVX2
   for (; i + 8 <= count; i += 8) {
     const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + i));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(target + i),
@@ -96,7 +96,7 @@ inline void to_floats(const BFloat16* source, int64_t count, float* target) {
 #endif
   for (; i < count; ++i) target[i] = static_cast<float>(source[i]);
 }
-#if EDGEWISE_LEVEL >= 3
+#if EDGEWISE_HAS_AVX2
 // Rounded to the upper half; the lower one is left as it is.
 inline __m256i rounded_words(const float* source) {
   const __m256 values = _mm256_loadu_ps(source);
@@ -111,7 +111,7 @@ inline __m256i rounded_words(const float* source) {
 #endif
 inline void to_halves(const float* source, int64_t count, BFloat16* target) {
   int64_t i = 0;
-#if EDGEWISE_LEVEL >= 3
+#if EDGEWISE_HAS_AVX2
   for (; i + 16 <= count; i += 16) {
     const __m256i low = _mm256_srli_epi32(rounded_words(source + i), 16);
     const __m256i high = _mm256_srli_epi32(rounded_words(source + i + 8), 16);
@@ -123,5 +123,5 @@ inline void to_halves(const float* source, int64_t count, BFloat16* target) {
   for (; i < count; ++i) target[i] = BFloat16(source[i]);
 }
 
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

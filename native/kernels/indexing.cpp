@@ -8,7 +8,7 @@
 #include "view.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 Status index_select(KernelContext& context) {
@@ -73,5 +73,5 @@ constexpr KernelEntry kKernels[] = {
 const KernelTable table(kEveryLevel, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

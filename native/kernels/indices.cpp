@@ -1,7 +1,7 @@
 #include "indices.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 
 Status Indices::read(const Tensor& tensor, int64_t size, Negative negative) {
   if (tensor.type() != ScalarType::kLong && tensor.type() != ScalarType::kInt) {
@@ -32,5 +32,5 @@ Status Indices::read(const Tensor& tensor, int64_t size, Negative negative) {
   return {};
 }
 
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

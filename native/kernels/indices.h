@@ -4,7 +4,7 @@
 #include "view.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 
 class Indices {
  public:
@@ -23,5 +23,5 @@ class Indices {
   int64_t count_ = 0;
 };
 
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

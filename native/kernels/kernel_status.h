@@ -5,7 +5,7 @@
 #include "view.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 
 // Records a helper's failure in the context, which puts the operator's name before it.
 inline Status finish(KernelContext& context, const Status& status) {
@@ -43,7 +43,7 @@ inline Status start_from(const Tensor& self, Tensor* out) {
   return out == &self ? Status() : copy_to(out, view_of(self));
 }
 
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise
 
 // Returns from a kernel if a helper failed; `context` is in scope.

@@ -3,7 +3,7 @@
 #include "gemm.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 struct Product {
@@ -329,8 +329,8 @@ constexpr KernelEntry kKernels[] = {
     {"aten::linear.out", 4, linear},        {"aten::mv.out", 3, with_vector<2>},
     {"aten::dot.out", 3, with_vector<1>},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

@@ -4,7 +4,7 @@
 #include "windows.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 template <typename C>
@@ -145,8 +145,8 @@ constexpr KernelEntry kKernels[] = {
     {"aten::adaptive_max_pool3d.out", 4, adaptive<3>},
     {"aten::max_pool2d_with_indices_backward.grad_input", 9, max_pool_backward},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

@@ -5,7 +5,7 @@
 #include "compute_tensor.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 struct Moments {
@@ -160,8 +160,8 @@ constexpr KernelEntry kKernels[] = {
     {"aten::native_layer_norm.out", 8, layer_norm},
     {"aten::native_group_norm.out", 11, group_norm},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

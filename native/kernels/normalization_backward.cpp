@@ -4,7 +4,7 @@
 #include "compute_tensor.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 // Rows of `n` elements are normalized. In groups, element k of row r has the weight
@@ -233,8 +233,8 @@ constexpr KernelEntry kKernels[] = {
     {"aten::native_layer_norm_backward.out", 11, layer_norm_backward},
     {"aten::native_group_norm_backward.out", 13, group_norm_backward},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

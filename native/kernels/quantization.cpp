@@ -5,7 +5,7 @@
 #include <cmath>
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 // Scales and zero points, by block.
@@ -242,9 +242,9 @@ constexpr KernelEntry kKernels[] = {
     {"torchao::quantize_affine.out", 8, quantize<Shape::kAffine, kAffine>},
     {"torchao::dequantize_affine.out", 9, dequantize<Shape::kAffine, kAffine>},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 #undef QD
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

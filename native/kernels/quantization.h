@@ -11,7 +11,7 @@
 #include "view.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 
 // A tensor cut into equal blocks. Scales lie in the row-major order of the blocks.
 struct Blocks {
@@ -104,5 +104,5 @@ struct Range {
 // Elements that are converted at once.
 inline constexpr int64_t kRun = 256;
 
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

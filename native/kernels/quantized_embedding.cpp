@@ -8,7 +8,7 @@
 #include "view.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 template <int kBits>
@@ -129,9 +129,9 @@ constexpr KernelEntry kKernels[] = {
     {QD "embedding_2bit.out", 7, embedding<2, 6>},
     {QD "embedding_2bit.dtype_out", 8, embedding<2, 7>},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 #undef QD
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

@@ -8,7 +8,7 @@
 #include "cpu_dispatch.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 class Random {
@@ -208,5 +208,5 @@ constexpr KernelEntry kKernels[] = {
 const KernelTable table(kEveryLevel, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

@@ -7,7 +7,7 @@
 #include "view.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 // Zeroes what is above (below) a diagonal of each matrix.
@@ -164,5 +164,5 @@ constexpr KernelEntry kKernels[] = {
 const KernelTable table(kEveryLevel, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

@@ -1,7 +1,7 @@
 #include "reduce.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 using Block = std::byte[kReductionBlock * sizeof(int64_t)];
@@ -189,5 +189,5 @@ void run_reduction(const Reduction& plan, const View& out, const ReductionLoops&
   });
 }
 
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

@@ -5,7 +5,7 @@
 #include "view.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 
 // The input seen as results (the dimensions that stay) of elements (those reduced).
 struct Reduction {
@@ -107,5 +107,5 @@ void run_reduction(const Reduction& plan, const View& out, const State& initial)
   run_reduction(plan, out, loops, &initial);
 }
 
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

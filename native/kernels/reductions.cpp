@@ -7,7 +7,7 @@
 #include "reduce.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 // Floating sums and products are kept in double.
@@ -295,8 +295,8 @@ constexpr KernelEntry kKernels[] = {
     {"aten::all.dims_out", 4, truth_dims<true>},
     {"aten::all.all_out", 2, truth_all<true>},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

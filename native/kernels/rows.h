@@ -5,7 +5,7 @@
 #include "view.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 
 // A view without dimensions as one of one element.
 inline View with_dims(View view) {
@@ -41,5 +41,5 @@ void for_rows(const std::array<View, N>& views, size_t dim, F&& f) {
   if constexpr (N == 3) run(Loop<3>(sizes, {&strides[0], &strides[1], &strides[2]}));
 }
 
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

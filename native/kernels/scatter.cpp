@@ -10,7 +10,7 @@
 #include "view.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 // A run of elements that belong together: the i-th of the other tensor, `other_step` apart, and
@@ -329,8 +329,8 @@ constexpr KernelEntry kKernels[] = {
     {"aten::scatter_add.out", 5, scatter_source<Join::kAdd>},
     {"aten::scatter_reduce.two_out", 7, scatter_reduce},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

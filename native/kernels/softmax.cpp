@@ -8,7 +8,7 @@
 #include "vector_math.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 constexpr int64_t kLanes = 16, kBlock = 256, kColumns = 32;
@@ -131,8 +131,8 @@ constexpr KernelEntry kKernels[] = {
     {"aten::_softmax.out", 4, softmax<false>},
     {"aten::_log_softmax.out", 4, softmax<true>},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

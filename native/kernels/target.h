@@ -1,8 +1,8 @@
-// The kernels are compiled once for each level of instructions that a CPU may have, every
-// level in a namespace of its own, and those of the best level that this CPU has are
-// registered. What is included here is compiled for any CPU: a header of the standard
-// library must not be met first below the pragma of a level, since its inline functions
-// are shared by all levels.
+// The kernels are compiled once for each of some of Highway's targets, each in its namespace, and
+// those of the best target that this CPU has are registered. Their loops are turned into vectors by
+// the compiler, which is why they are files compiled again and not loops of Highway's vectors.
+// What is included here is compiled for any CPU: a header of the standard library must not be met
+// first below the pragma of a target, since its inline functions are shared by all targets.
 #pragma once
 
 #include <algorithm>
@@ -33,18 +33,25 @@
 #include <immintrin.h>
 #endif
 
+#include "core/simd_targets.h"
+#include "hwy/base.h"
+#include "hwy/detect_targets.h"
+
 #include "edgewise/kernel.h"
 #include "edgewise/scalar_type.h"
 #include "edgewise/status.h"
 #include "edgewise/tensor.h"
 #include "edgewise/value.h"
 
-// Set by the files that CMake makes for the further levels; 3 and 4 are those of the
-// x86-64 psABI.
-#ifndef EDGEWISE_TARGET
-#define EDGEWISE_TARGET baseline
-#define EDGEWISE_LEVEL 0
+// The files that CMake makes for a further target name it.
+#undef HWY_TARGET
+#ifdef EDGEWISE_TARGET
+#define HWY_TARGET EDGEWISE_TARGET
+#else
+#define HWY_TARGET HWY_STATIC_TARGET
 #endif
+#include "hwy/ops/set_macros-inl.h"
+#define EDGEWISE_HAS_AVX2 (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2)
 
 // Before a loop whose iterations may run in any order, or at once.
 #if defined(__clang__)
@@ -55,12 +62,12 @@
 
 namespace edgewise {
 
-// The best of the levels built into this library that this CPU has; 0 is any CPU.
-int kernel_level();
+// The best of the targets built into this library that this CPU, or EDGEWISE_CPU, allows.
+int64_t kernel_target();
 
-#if EDGEWISE_LEVEL >= 3
+#if EDGEWISE_HAS_AVX2
 // Also AVX-512, for functions that ask: they have EDGEWISE_WIDE, their vectors 64 bytes.
-#define EDGEWISE_WIDE gnu::target("avx512f,avx512dq,avx512bw,avx512vl")
+#define EDGEWISE_WIDE gnu::target(HWY_TARGET_STR_AVX3)
 bool has_wide();
 #endif
 
@@ -70,16 +77,16 @@ struct KernelEntry {
   KernelFunction function;
 };
 
-// Registers a file's table if `level` is this CPU's. Code of the level does not run before.
+// Registers a file's table if `target` is this CPU's. Code of the target does not run before.
 class KernelTable {
  public:
-  KernelTable(int level, std::span<const KernelEntry> entries);
+  KernelTable(int64_t target, std::span<const KernelEntry> entries);
 
  private:
-  friend const KernelEntry* find_kernel_of_level(int level, std::string_view name);
-  int level_;
+  friend const KernelEntry* find_kernel_of_target(std::string_view name);
+  int64_t target_;
   std::span<const KernelEntry> entries_;
-  const KernelTable* next_;  // the list of all, for tests of levels
+  const KernelTable* next_;  // the list of all, for tests of targets
 };
 
 }  // namespace edgewise

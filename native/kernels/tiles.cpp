@@ -8,7 +8,7 @@
 #include "view.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 // A copy of the input at each of the output's tiles.
@@ -165,5 +165,5 @@ constexpr KernelEntry kKernels[] = {
 const KernelTable table(kEveryLevel, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

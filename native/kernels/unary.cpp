@@ -6,7 +6,7 @@
 #include "vector_math.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 // Computed in floating point; integers become float32.
@@ -296,8 +296,8 @@ constexpr KernelEntry kKernels[] = {
     {"aten::tanh.out", 2, unary<Tanh>},
     {"aten::trunc.out", 2, rounding<Trunc>},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

@@ -5,7 +5,7 @@
 #include "windows.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 enum class Kind : uint8_t { kNearest, kLinear, kCubic, kAntialiased };
@@ -226,8 +226,8 @@ constexpr KernelEntry kKernels[] = {
     {"aten::_upsample_bilinear2d_aa.vec_out", 5, upsample<Kind::kAntialiased, 2, true>},
     {"aten::_upsample_bilinear2d_aa.out", 6, upsample<Kind::kAntialiased, 2, false>},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

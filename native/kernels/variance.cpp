@@ -6,7 +6,7 @@
 #include "reduce.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 // Mean and sum of squared differences, block by block (Chan's update).
@@ -90,8 +90,8 @@ constexpr KernelEntry kKernels[] = {
     {"aten::var.out", 5, var_unbiased},
     {"aten::var_mean.correction_out", 6, var_mean},
 };
-const KernelTable table(EDGEWISE_LEVEL, kKernels);
+const KernelTable table(HWY_TARGET, kKernels);
 
 }  // namespace
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

@@ -12,7 +12,7 @@
 #define EDGEWISE_INLINE [[gnu::always_inline]] inline
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace math {
 
 // c[0] + c[1] x + ...; the powers of x that are needed twice are shared by the compiler.
@@ -411,7 +411,7 @@ struct Square {
 template <typename C>
 EDGEWISE_INLINE Square<C> square(C x) {
   const C high = x * x;
-#if EDGEWISE_LEVEL >= 3 || defined(__aarch64__)
+#if HWY_NATIVE_FMA
   if constexpr (std::is_same_v<C, float>)
     return {high, __builtin_fmaf(x, x, -high)};
   else
@@ -529,7 +529,7 @@ EDGEWISE_INLINE double fmod(double a, double b) {
 
 // The same of any doubles whose quotient is below 2^52: the product is subtracted before it is
 // rounded, and the difference is a double. Where that takes a call, all are left to the library.
-#if EDGEWISE_LEVEL >= 3 || defined(__aarch64__)
+#if HWY_NATIVE_FMA
 EDGEWISE_INLINE bool needs_slow_exact_fmod(double a, double b) {
   return !(std::abs(a) < 0x1p52 * std::abs(b)) || std::isinf(b);
 }
@@ -546,5 +546,5 @@ EDGEWISE_INLINE double exact_fmod(double a, double b) { return std::fmod(a, b); 
 #endif
 
 }  // namespace math
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

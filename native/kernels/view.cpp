@@ -6,7 +6,7 @@
 #include <string>
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 namespace {
 
 constexpr int64_t kBlock = 512;
@@ -19,7 +19,7 @@ std::optional<size_t> unit_dim(const View& view) {
   return std::nullopt;
 }
 
-#if EDGEWISE_LEVEL >= 3
+#if EDGEWISE_HAS_AVX2
 // Turns 8 by 8 units of 4 bytes, rows `from_step` and `to_step` apart.
 void transpose_tile(const uint32_t* from, int64_t from_step, uint32_t* to, int64_t to_step) {
   __m256 r[8], pairs[8], fours[8];
@@ -120,13 +120,13 @@ bool copy_transposed(const View& target, const View& source) {
   const auto tile = [&](Unit* to, const Unit* from, int64_t height, int64_t width) {
 #if defined(__SSE2__)
     if (height == kTile && width == kTile) {
-      constexpr int64_t kBytes = EDGEWISE_LEVEL >= 3 && sizeof(Unit) >= 4 ? 32 : 16;
+      constexpr int64_t kBytes = EDGEWISE_HAS_AVX2 && sizeof(Unit) >= 4 ? 32 : 16;
       constexpr int64_t kSide = kBytes / sizeof(Unit);
       for (int64_t r = 0; r < kTile; r += kSide) {
         for (int64_t c = 0; c < kTile; c += kSide) {
           const Unit* square = from + c * from_step + r;
           Unit* transposed = to + r * to_step + c;
-#if EDGEWISE_LEVEL >= 3
+#if EDGEWISE_HAS_AVX2
           if constexpr (sizeof(Unit) >= 4) {
             transpose_tile(square, from_step, transposed, to_step);
             continue;
@@ -403,14 +403,14 @@ std::string describe(std::span<const int64_t> sizes) {
   return text + "]";
 }
 
-#if EDGEWISE_LEVEL > 0
+#if HWY_TARGET != HWY_STATIC_TARGET
 namespace {
 
 Status assign_parts(const ViewParts& target, const ViewParts& source) {
   return assign({target.data, target.type, Dims(target.sizes), Dims(target.strides)},
                 {source.data, source.type, Dims(source.sizes), Dims(source.strides)});
 }
-const AssignOfLevel assign_of_level(EDGEWISE_LEVEL, assign_parts);
+const AssignOfTarget assign_of_target(HWY_TARGET, assign_parts);
 
 }  // namespace
 #endif
@@ -421,7 +421,7 @@ Status assign(const View& target, const View& source) {
                  describe(source.sizes).c_str(), describe(target.sizes).c_str());
   }
   if (target.numel() == 0) return {};
-#if EDGEWISE_LEVEL == 0
+#if HWY_TARGET == HWY_STATIC_TARGET
   if (const AssignParts best = best_assign()) {
     const auto parts = [](const View& view) -> ViewParts {
       return {view.data, view.type, view.sizes.span(), view.strides.span()};
@@ -498,5 +498,5 @@ Status fill(const View& target, const Scalar& value) {
   return assign(target, one.expand(target.sizes));
 }
 
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

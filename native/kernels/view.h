@@ -15,7 +15,7 @@
 #include "element.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 
 // Sizes or strides. The caller checks a rank against kMaxDims before adding dimensions.
 class Dims {
@@ -233,5 +233,5 @@ class Loop {
   bool empty_ = false;
 };
 
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

@@ -1,7 +1,7 @@
 #include "windows.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 
 Status set_spatial(Triple& target, size_t spatial, int64_t least,
                    const std::vector<int64_t>& values, const char* name) {
@@ -115,5 +115,5 @@ Status Windows::build() {
   return {};
 }
 
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

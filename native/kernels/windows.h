@@ -8,7 +8,7 @@
 #include "compute_tensor.h"
 
 namespace edgewise {
-inline namespace EDGEWISE_TARGET {
+inline namespace HWY_NAMESPACE {
 
 using Triple = std::array<int64_t, 3>;
 
@@ -79,5 +79,5 @@ inline int64_t pixel_offset(const Dims& strides, int64_t d, int64_t h, int64_t w
   return d * strides[2] + h * strides[3] + w * strides[4];
 }
 
-}  // namespace EDGEWISE_TARGET
+}  // namespace HWY_NAMESPACE
 }  // namespace edgewise

@@ -38,7 +38,7 @@ target_link_libraries(kernels PRIVATE executorch portable_ops_lib)
 """
 # Compiled without optimization, which takes a third of the time, and kept between runs, next to
 # build/dev: from nothing it still takes minutes.
-QUICK = ("-DCMAKE_BUILD_TYPE=None", "-DEDGEWISE_HIGHEST_LEVEL=0")
+QUICK = ("-DCMAKE_BUILD_TYPE=None", "-DEDGEWISE_KERNELS_FOR_AVX2=OFF")
 FOLDER = ROOT / "build" / "subdirectory"
 
 

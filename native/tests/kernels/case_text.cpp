@@ -167,13 +167,13 @@ bool take_definition(std::string_view line, CaseNames& names) {
   return true;
 }
 
-std::string check_case(std::string_view line, const CaseNames& names, int level) {
+std::string check_case(std::string_view line, const CaseNames& names) {
   const size_t space = line.find(' '), arrow = line.find(" -> ");
   if (space == std::string_view::npos || arrow == std::string_view::npos) return "no case";
   const std::string_view name = line.substr(0, space);
   std::string_view input = line.substr(space, arrow - space);
   std::string_view output = line.substr(arrow + 4);
-  const KernelEntry* kernel = find_kernel_of_level(level, name);
+  const KernelEntry* kernel = find_kernel_of_target(name);
   if (!kernel) return "no such kernel";
   const AccuracyRow* accuracy = find_accuracy(name);
 
@@ -248,13 +248,13 @@ std::string check_case(std::string_view line, const CaseNames& names, int level)
   return "";
 }
 
-Status run_case(std::string_view line, int level) {
+Status run_case(std::string_view line) {
   const auto malformed = [&] {
     return error(Code::kInternal, "malformed line: %s", std::string(line).c_str());
   };
   const size_t space = line.find(' '), arrow = line.find(" -> ");
   if (space == std::string_view::npos || arrow == std::string_view::npos) return malformed();
-  const KernelEntry* kernel = find_kernel_of_level(level, line.substr(0, space));
+  const KernelEntry* kernel = find_kernel_of_target(line.substr(0, space));
   if (!kernel) return error(Code::kInternal, "no such kernel");
   std::string_view input = line.substr(space, arrow - space), output = line.substr(arrow + 4);
   const CaseNames no_names;

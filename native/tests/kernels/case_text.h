@@ -37,11 +37,11 @@ class CaseValues {
 // Adds the tensor of a line "$name = ..."; false if the line is none.
 bool take_definition(std::string_view line, CaseNames& names);
 
-// Runs a line's call with the kernel of a level (see kernels/cpu_dispatch.h); empty if the result
-// is as written, within what the kernel declares, else what is different.
-std::string check_case(std::string_view line, const CaseNames& names, int level);
+// Runs a line's call with the kernel of the level in force (see kernels/cpu_dispatch.h); empty if
+// the result is as written, within what the kernel declares, else what is different.
+std::string check_case(std::string_view line, const CaseNames& names);
 
 // Runs a line's call and returns its status; results are passed as outputs only.
-Status run_case(std::string_view line, int level);
+Status run_case(std::string_view line);
 
 }  // namespace edgewise::testing

@@ -13,15 +13,17 @@ namespace {
 
 class Kernels : public ::testing::TestWithParam<std::string> {
  protected:
-  void TearDown() override { limit_kernel_level(kWideLevel); }
+  void TearDown() override { limit_cpu(highest_); }
+
+  const CpuLevel highest_ = cpu_level();
 };
 
 TEST_P(Kernels, MatchEagerPyTorch) {
-  for (const int level : kernel_levels()) {
-    limit_kernel_level(level);
+  for (const CpuLevel& level : kernel_levels()) {
+    limit_cpu(level);
     for (const CaseLine& line : kernel_cases().at(GetParam())) {
-      EXPECT_EQ(check_case(line.text, *line.names, level), "")
-          << line.origin << ", level " << level << "\n"
+      EXPECT_EQ(check_case(line.text, *line.names), "")
+          << line.origin << ", level " << level.name << "\n"
           << line.text.substr(0, 400);
     }
   }

@@ -42,7 +42,7 @@ constexpr Wrong kWrong[] = {
 
 TEST(Compare, FindsWhatIsWrong) {
   for (const Wrong& wrong : kWrong) {
-    const std::string found = check_case(wrong.line, {}, kernel_level());
+    const std::string found = check_case(wrong.line, {});
     if (*wrong.says == '\0')
       EXPECT_EQ(found, "") << wrong.line;
     else

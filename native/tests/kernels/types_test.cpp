@@ -37,7 +37,7 @@ bool takes(const std::string& line, std::string_view type) {
   // Where no operand has the type, it is that of the result.
   if (line.find(" T[") == std::string::npos) results = {type};
   return std::ranges::any_of(results, [&](std::string_view result) {
-    return run_case(with(with(line, 'T', type), 'R', result), kernel_level()).ok();
+    return run_case(with(with(line, 'T', type), 'R', result)).ok();
   });
 }
 
@@ -59,7 +59,7 @@ TEST(KernelTable, HasARowForEveryKernel) {
 // No kernel reads an argument before it has seen that all are of their kind.
 TEST(KernelTable, RefusesArgumentsOfOtherKinds) {
   for (const std::string& name : kernel_names()) {
-    const KernelEntry* kernel = find_kernel_of_level(kernel_level(), name);
+    const KernelEntry* kernel = find_kernel_of_target(name);
     ASSERT_NE(kernel, nullptr) << name;
     std::vector<Value> texts(kernel->argument_count + 1, Value(std::string("text")));
     std::vector<Value*> arguments;
