@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "half.h"
+#include "half_arrays.h"
 
 namespace edgewise {
 inline namespace HWY_NAMESPACE {
@@ -20,6 +21,22 @@ To element_to(From value) {
   }
 }
 
+template <typename T>
+void halves_to_floats(const T* source, int64_t count, float* target) {
+  static_assert(sizeof(T) == sizeof(uint16_t));
+  const auto* bits = reinterpret_cast<const uint16_t*>(source);
+  std::is_same_v<T, Half> ? float16_to_floats(bits, count, target)
+                          : bfloat16_to_floats(bits, count, target);
+}
+
+template <typename T>
+void floats_to_halves(const float* source, int64_t count, T* target) {
+  static_assert(sizeof(T) == sizeof(uint16_t));
+  auto* bits = reinterpret_cast<uint16_t*>(target);
+  std::is_same_v<T, Half> ? floats_to_float16(source, count, bits)
+                          : floats_to_bfloat16(source, count, bits);
+}
+
 // A bool's byte may be anything in a file; it is read as a number.
 template <typename T>
 using Storage = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
@@ -30,7 +47,7 @@ void load_as(const std::byte* source, int64_t count, C* target) {
   if constexpr (std::is_same_v<T, C>) {
     std::memcpy(target, source, static_cast<size_t>(count) * sizeof(C));
   } else if constexpr (kIsHalf<T> && std::is_same_v<C, float>) {
-    to_floats(typed, count, target);
+    halves_to_floats(typed, count, target);
   } else if constexpr (kIsHalf<T> && !std::is_same_v<C, float>) {
     float held[kMostInBlock];
     for (int64_t start = 0; start < count; start += kMostInBlock) {
@@ -55,7 +72,7 @@ void store_as(const C* source, int64_t count, std::byte* target) {
   if constexpr (std::is_same_v<T, C>) {
     std::memcpy(target, source, static_cast<size_t>(count) * sizeof(C));
   } else if constexpr (kIsHalf<T> && std::is_same_v<C, float>) {
-    to_halves(source, count, typed);
+    floats_to_halves(source, count, typed);
   } else if constexpr (kIsHalf<T> && !std::is_same_v<C, float>) {
     float held[kMostInBlock];
     for (int64_t start = 0; start < count; start += kMostInBlock) {

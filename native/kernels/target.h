@@ -29,9 +29,6 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 #include "core/simd_targets.h"
 #include "hwy/base.h"

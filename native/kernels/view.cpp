@@ -1,6 +1,7 @@
 #include "view.h"
 
 #include "cpu_dispatch.h"
+#include "transpose_tiles.h"
 
 #include <cstring>
 #include <string>
@@ -19,125 +20,21 @@ std::optional<size_t> unit_dim(const View& view) {
   return std::nullopt;
 }
 
-#if EDGEWISE_HAS_AVX2
-// Turns 8 by 8 units of 4 bytes, rows `from_step` and `to_step` apart.
-void transpose_tile(const uint32_t* from, int64_t from_step, uint32_t* to, int64_t to_step) {
-  __m256 r[8], pairs[8], fours[8];
-  for (int k = 0; k < 8; ++k) {
-    r[k] = _mm256_loadu_ps(reinterpret_cast<const float*>(from + k * from_step));
-  }
-  for (int k = 0; k < 8; k += 2) {
-    pairs[k] = _mm256_unpacklo_ps(r[k], r[k + 1]);
-    pairs[k + 1] = _mm256_unpackhi_ps(r[k], r[k + 1]);
-  }
-  for (int k = 0; k < 8; k += 4) {
-    fours[k] = _mm256_shuffle_ps(pairs[k], pairs[k + 2], 0x44);
-    fours[k + 1] = _mm256_shuffle_ps(pairs[k], pairs[k + 2], 0xEE);
-    fours[k + 2] = _mm256_shuffle_ps(pairs[k + 1], pairs[k + 3], 0x44);
-    fours[k + 3] = _mm256_shuffle_ps(pairs[k + 1], pairs[k + 3], 0xEE);
-  }
-  for (int k = 0; k < 4; ++k) {
-    _mm256_storeu_ps(reinterpret_cast<float*>(to + k * to_step),
-                     _mm256_permute2f128_ps(fours[k], fours[k + 4], 0x20));
-    _mm256_storeu_ps(reinterpret_cast<float*>(to + (k + 4) * to_step),
-                     _mm256_permute2f128_ps(fours[k], fours[k + 4], 0x31));
-  }
-}
-
-// 4 by 4 units of 8 bytes.
-void transpose_tile(const uint64_t* from, int64_t from_step, uint64_t* to, int64_t to_step) {
-  __m256i r[4], pairs[4];
-  for (int k = 0; k < 4; ++k) {
-    r[k] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + k * from_step));
-  }
-  for (int k = 0; k < 4; k += 2) {
-    pairs[k] = _mm256_unpacklo_epi64(r[k], r[k + 1]);
-    pairs[k + 1] = _mm256_unpackhi_epi64(r[k], r[k + 1]);
-  }
-  for (int k = 0; k < 2; ++k) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + k * to_step),
-                        _mm256_permute2x128_si256(pairs[k], pairs[k + 2], 0x20));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + (k + 2) * to_step),
-                        _mm256_permute2x128_si256(pairs[k], pairs[k + 2], 0x31));
-  }
-}
-#endif
-
-#if defined(__SSE2__)
-template <typename Unit>
-__m128i interleave(__m128i a, __m128i b, bool high) {
-  if constexpr (sizeof(Unit) == 1) {
-    return high ? _mm_unpackhi_epi8(a, b) : _mm_unpacklo_epi8(a, b);
-  } else if constexpr (sizeof(Unit) == 2) {
-    return high ? _mm_unpackhi_epi16(a, b) : _mm_unpacklo_epi16(a, b);
-  } else if constexpr (sizeof(Unit) == 4) {
-    return high ? _mm_unpackhi_epi32(a, b) : _mm_unpacklo_epi32(a, b);
-  } else {
-    return high ? _mm_unpackhi_epi64(a, b) : _mm_unpacklo_epi64(a, b);
-  }
-}
-
-// Turns as many rows of 16 bytes as these hold units: the rows of one half are interleaved with
-// those of the other until each has a unit of every row.
-template <typename Unit>
-void transpose_square(const Unit* from, int64_t from_step, Unit* to, int64_t to_step) {
-  constexpr int kSide = 16 / sizeof(Unit);
-  __m128i rows[kSide], next[kSide];
-#pragma GCC unroll 16
-  for (int k = 0; k < kSide; ++k) {
-    rows[k] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + k * from_step));
-  }
-#pragma GCC unroll 4
-  for (int width = 1; width < kSide; width *= 2) {
-#pragma GCC unroll 8
-    for (int k = 0; k < kSide / 2; ++k) {
-      next[2 * k] = interleave<Unit>(rows[k], rows[k + kSide / 2], false);
-      next[2 * k + 1] = interleave<Unit>(rows[k], rows[k + kSide / 2], true);
-    }
-#pragma GCC unroll 16
-    for (int k = 0; k < kSide; ++k) rows[k] = next[k];
-  }
-#pragma GCC unroll 16
-  for (int k = 0; k < kSide; ++k) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + k * to_step), rows[k]);
-  }
-}
-#endif
-
 // Copies between views of which one is the other's transpose, in tiles that are read and
 // written along their rows. False if they are not.
 template <typename Unit>
 bool copy_transposed(const View& target, const View& source) {
-  constexpr int64_t kTile = 16;
+  constexpr int64_t kTile = kTransposedTile;
   const auto to_dim = unit_dim(target), from_dim = unit_dim(source);
   if (!to_dim || !from_dim || *to_dim == *from_dim || source.strides[*to_dim] == 0) return false;
   const int64_t rows = target.sizes[*from_dim], columns = target.sizes[*to_dim];
+  const int64_t whole_rows = rows / kTile * kTile, whole_columns = columns / kTile * kTile;
   const int64_t to_step = target.strides[*from_dim], from_step = source.strides[*to_dim];
   Dims sizes = target.sizes, to_strides = target.strides, from_strides = source.strides;
   for (const size_t dim : {std::max(*to_dim, *from_dim), std::min(*to_dim, *from_dim)}) {
     sizes.erase(dim), to_strides.erase(dim), from_strides.erase(dim);
   }
   const auto tile = [&](Unit* to, const Unit* from, int64_t height, int64_t width) {
-#if defined(__SSE2__)
-    if (height == kTile && width == kTile) {
-      constexpr int64_t kBytes = EDGEWISE_HAS_AVX2 && sizeof(Unit) >= 4 ? 32 : 16;
-      constexpr int64_t kSide = kBytes / sizeof(Unit);
-      for (int64_t r = 0; r < kTile; r += kSide) {
-        for (int64_t c = 0; c < kTile; c += kSide) {
-          const Unit* square = from + c * from_step + r;
-          Unit* transposed = to + r * to_step + c;
-#if EDGEWISE_HAS_AVX2
-          if constexpr (sizeof(Unit) >= 4) {
-            transpose_tile(square, from_step, transposed, to_step);
-            continue;
-          }
-#endif
-          transpose_square(square, from_step, transposed, to_step);
-        }
-      }
-      return;
-    }
-#endif
     Unit held[kTile][kTile];
     for (int64_t c = 0; c < width; ++c) {
       for (int64_t r = 0; r < height; ++r) held[r][c] = from[c * from_step + r];
@@ -151,14 +48,11 @@ bool copy_transposed(const View& target, const View& source) {
     for (int64_t i = 0; i < count; ++i) {
       Unit* to = reinterpret_cast<Unit*>(target.data) + offsets[0] + i * steps[0];
       const Unit* from = reinterpret_cast<const Unit*>(source.data) + offsets[1] + i * steps[1];
+      transpose_tiles(from, from_step, to, to_step, whole_rows, whole_columns);
       for (int64_t r = 0; r < rows; r += kTile) {
-        for (int64_t c = 0; c < columns; c += kTile) {
-          if (rows - r >= kTile && columns - c >= kTile) {
-            tile(to + r * to_step + c, from + c * from_step + r, kTile, kTile);
-          } else {
-            tile(to + r * to_step + c, from + c * from_step + r, std::min(kTile, rows - r),
-                 std::min(kTile, columns - c));
-          }
+        for (int64_t c = r < whole_rows ? whole_columns : 0; c < columns; c += kTile) {
+          tile(to + r * to_step + c, from + c * from_step + r, std::min(kTile, rows - r),
+               std::min(kTile, columns - c));
         }
       }
     }
