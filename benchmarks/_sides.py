@@ -103,6 +103,7 @@ def prepare(side: str, model: str, cache: Path) -> None:
 
 def model_file(side: str, model: str, cache: Path) -> Path:
     """Where `side` keeps `model`; the version of the library is part of the name."""
+    side = "ours" if side == "xnnpack" else side
     package = {"ours": "edgewise", "peer": "executorch", "onnx": "torch"}[side]
     version = importlib.metadata.version(package)
     suffix = "onnx" if side == "onnx" else "pte"
@@ -112,6 +113,7 @@ def model_file(side: str, model: str, cache: Path) -> Path:
 def ensure(sides: list[str], model: str, cache: Path, refresh: bool) -> None:
     """Prepare, each in a process of its own, what `cache` does not hold yet."""
     cache.mkdir(parents=True, exist_ok=True)
+    sides = list(dict.fromkeys("ours" if side == "xnnpack" else side for side in sides))
     wanted = [side for side in sides if not model_file(side, model, cache).exists()]
     if refresh and "ours" in sides and "ours" not in wanted:
         wanted.append("ours")
@@ -142,10 +144,14 @@ def load_arrays(file: Path) -> list[Any]:
 class OursSession:
     """edgewise.runtime, the number of threads given on load."""
 
+    own_kernels = True
+
     def __init__(self, file: Path, inputs: list[Any], threads: int) -> None:
         from edgewise.runtime import Runtime
 
-        program = Runtime.get().load_program(str(file), threads=threads)
+        program = Runtime.get().load_program(
+            str(file), threads=threads, own_kernels=self.own_kernels
+        )
         self._method = program.load_method("forward")
         self._inputs = inputs
         self.threads = threads
@@ -157,6 +163,12 @@ class OursSession:
     def outputs(self) -> list[Any]:
         """The outputs as numpy arrays."""
         return list(self.run())
+
+
+class XnnpackSession(OursSession):
+    """The same file without fused kernels: XNNPACK's alone."""
+
+    own_kernels = False
 
 
 class PeerSession:
@@ -210,6 +222,7 @@ SESSIONS: dict[str, Callable[[Path, list[Any], int], Session]] = {
     "ours": OursSession,
     "peer": PeerSession,
     "onnx": OnnxSession,
+    "xnnpack": XnnpackSession,
 }
 
 

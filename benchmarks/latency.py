@@ -151,7 +151,7 @@ def compared(blocks: dict[str, list[float]], least: dict[str, float]) -> dict[st
     for side in blocks:
         row[f"{side} ms"] = median(blocks[side])
         row[f"{side} min"] = least[side]
-    for other in ("peer", "onnx"):
+    for other in ("peer", "onnx", "xnnpack"):
         if "ours" in blocks and other in blocks:
             ratios = [a / b for a, b in zip(blocks["ours"], blocks[other], strict=True)]
             row[f"ours/{other}"] = ratio(blocks["ours"], blocks[other])
@@ -168,6 +168,9 @@ def main() -> int:
     add_cache_options(parser)
     add_timing_options(parser)
     parser.add_argument("--onnx", action="store_true", help="ONNX Runtime as a third side")
+    parser.add_argument(
+        "--xnnpack", action="store_true", help="ours without fused kernels as a further side"
+    )
     parser.add_argument("--same-process", action="store_true")
     parser.add_argument("--worker", choices=tuple(SESSIONS), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -177,6 +180,7 @@ def main() -> int:
 
     sides = [options.only] if options.only else ["ours", "peer"]
     sides += ["onnx"] if options.onnx else []
+    sides += ["xnnpack"] if options.xnnpack else []
     results = {}
     for model in options.models:
         print(f"{model} ...", file=sys.stderr, flush=True)

@@ -28,10 +28,12 @@ constexpr const char* kName = HWY_TARGET == HWY_AVX3               ? "avx512"
                               : HWY_TARGET <= HWY_SSE2             ? "sse2"
                               : HWY_TARGET == HWY_NEON_WITHOUT_AES ? "neon"
                                                                    : "scalar";
+constexpr bool kHasWideVectors = HWY_TARGET == HWY_AVX3;
+constexpr bool kIsAvx2 = HWY_TARGET == HWY_AVX2;
 constexpr VectorTag kVector;
 constexpr size_t kLanes = hn::MaxLanes(kVector);
 // Rows of a GEMM tile, which is two vectors wide: the sums leave registers for both factors.
-constexpr size_t kRows = HWY_TARGET == HWY_AVX3 ? 14 : 6;
+constexpr size_t kRows = kHasWideVectors ? 14 : 6;
 constexpr size_t kVectors = 2;
 constexpr size_t kColumns = kVectors * kLanes;
 
@@ -311,9 +313,20 @@ void transpose(const float* from, size_t from_stride, size_t rows, size_t column
 }  // namespace
 
 const FloatKernels* kernels_of_target() {
-  static constexpr FloatKernels kKernels = {
-      kName,           HWY_NATIVE_FMA != 0, kRows,     kColumns,  kLanes,       multiply,
-      transform_input, transform_output,    depthwise, hardswish, exponentials, transpose};
+  static constexpr FloatKernels kKernels = {.name = kName,
+                                            .fuses = HWY_NATIVE_FMA != 0,
+                                            .gemm_pays = kHasWideVectors,
+                                            .depthwise_pays = kHasWideVectors || kIsAvx2,
+                                            .rows = kRows,
+                                            .columns = kColumns,
+                                            .lanes = kLanes,
+                                            .multiply = multiply,
+                                            .transform_input = transform_input,
+                                            .transform_output = transform_output,
+                                            .depthwise = depthwise,
+                                            .hardswish = hardswish,
+                                            .exponentials = exponentials,
+                                            .transpose = transpose};
   return &kKernels;
 }
 

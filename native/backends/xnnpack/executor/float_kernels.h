@@ -58,6 +58,9 @@ struct DepthwiseRow {
 struct FloatKernels {
   const char* name;
   bool fuses;  // multiplies and adds in one instruction; else XNNPACK's kernels are as good
+  // Whether these alone, in place of XNNPACK's, were measured to be faster.
+  bool gemm_pays;
+  bool depthwise_pays;
   size_t rows;
   size_t columns;
   size_t lanes;  // of a vector

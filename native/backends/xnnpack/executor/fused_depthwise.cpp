@@ -28,8 +28,7 @@ size_t result_bytes(const Shape& results, const FloatKernels& kernels) {
 std::optional<DepthwiseNodes> suited_depthwise(const std::vector<Shape>& shapes,
                                                DepthwiseNodes nodes, const FloatKernels& kernels) {
   const Shape& results = shapes[nodes.result];
-  // As for GEMMs: other vectors are no better than XNNPACK's.
-  if (kernels.rows <= 8 || results.last() < kernels.lanes) return {};
+  if (!kernels.depthwise_pays || results.last() < kernels.lanes) return {};
   if (results[0] * results[1] < kFewRows) return {};
   if (!nodes.after) return nodes;
   // Of both GEMMs.

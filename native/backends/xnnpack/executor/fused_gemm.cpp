@@ -21,7 +21,7 @@ bool suits_gemm(const Graph& graph, const std::vector<Shape>& shapes, const Line
   const size_t rows = shapes[nodes.input].elements() / depth;
   // Kernels for narrower vectors are no better than XNNPACK's, nor is one that computes many
   // columns which are not there.
-  return kernels.rows > 8 && rows >= kLeastRows && rows * depth * columns >= kLeastWork &&
+  return kernels.gemm_pays && rows >= kLeastRows && rows * depth * columns >= kLeastWork &&
          (depth >= kLeastDepth || nodes.residual != kNone) &&
          padded_columns(kernels, columns) * 8 <= columns * 9;
 }
