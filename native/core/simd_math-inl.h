@@ -49,7 +49,14 @@ HWY_INLINE V exp_of_negative(D d, V x) {
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.0f)), hn::Mul(y, power));
 }
 
-// Vectors of at least four floats, their parts of four added up.
+#if HWY_TARGET == HWY_SCALAR
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void sum_each(D d, const V (&of)[4], float* sums) {
+  for (int i = 0; i < 4; ++i) sums[i] = hn::GetLane(of[i]);
+  (void)d;
+}
+#else
+// A vector's parts of four floats, added up.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE auto sum_quarters(D d, V v) {
   if constexpr (hn::MaxLanes(d) > 4) {
@@ -63,18 +70,15 @@ HWY_INLINE auto sum_quarters(D d, V v) {
 // sums[i] = the sum of of[i]'s lanes.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void sum_each(D d, const V (&of)[4], float* sums) {
-  if constexpr (hn::MaxLanes(d) >= 4) {
-    const hn::CappedTag<float, 4> quarter;
-    const auto add_pairs = [&](auto a, auto b) HWY_ATTR {
-      return hn::Add(hn::ConcatEven(quarter, b, a), hn::ConcatOdd(quarter, b, a));
-    };
-    const auto low = add_pairs(sum_quarters(d, of[0]), sum_quarters(d, of[1]));
-    const auto high = add_pairs(sum_quarters(d, of[2]), sum_quarters(d, of[3]));
-    hn::StoreU(add_pairs(low, high), quarter, sums);
-  } else {
-    for (int i = 0; i < 4; ++i) sums[i] = hn::ReduceSum(d, of[i]);
-  }
+  const hn::CappedTag<float, 4> quarter;
+  const auto add_pairs = [&](auto a, auto b) HWY_ATTR {
+    return hn::Add(hn::ConcatEven(quarter, b, a), hn::ConcatOdd(quarter, b, a));
+  };
+  const auto low = add_pairs(sum_quarters(d, of[0]), sum_quarters(d, of[1]));
+  const auto high = add_pairs(sum_quarters(d, of[2]), sum_quarters(d, of[3]));
+  hn::StoreU(add_pairs(low, high), quarter, sums);
 }
+#endif
 
 }  // namespace edgewise::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

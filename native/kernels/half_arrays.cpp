@@ -39,7 +39,7 @@ constexpr hn::RebindToUnsigned<decltype(kFloats)> kWords;
 
 void from_float16(const uint16_t* source, int64_t count, float* target) {
   for_each_vector(kBits, kFloats, source, count, target, [](auto bits) HWY_ATTR {
-#if HWY_TARGET == HWY_SSE2 || HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SCALAR
+#if !(HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) && !HWY_ARCH_ARM_A64
     // Highway 1.2 makes finite numbers of infinities where the CPU has no instruction for it.
     const auto word = hn::PromoteTo(kWords, bits);
     const auto magnitude = hn::And(word, hn::Set(kWords, 0x7FFFu));

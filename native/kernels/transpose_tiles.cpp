@@ -14,6 +14,14 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+#if HWY_TARGET == HWY_SCALAR
+template <typename Unit>
+HWY_INLINE void transpose_tile(const Unit* from, int64_t from_step, Unit* to, int64_t to_step) {
+  for (int64_t r = 0; r < kTransposedTile; ++r) {
+    for (int64_t c = 0; c < kTransposedTile; ++c) to[r * to_step + c] = from[c * from_step + r];
+  }
+}
+#else
 // As many rows as a block of 16 bytes holds units: those of one half are interleaved with those of
 // the other until each has a unit of every row. Vectors of two blocks hold two such squares.
 template <class D>
@@ -70,14 +78,11 @@ HWY_INLINE void transpose_tile(const Unit* from, int64_t from_step, Unit* to, in
     for (int64_t c = 0; c < kTransposedTile; c += kSide) {
       const Unit* square = from + c * from_step + r;
       Unit* transposed = to + r * to_step + c;
-      if constexpr (kSide * sizeof(Unit) >= 16) {
-        transpose_square(d, square, from_step, transposed, to_step);
-      } else {
-        *transposed = *square;
-      }
+      transpose_square(d, square, from_step, transposed, to_step);
     }
   }
 }
+#endif
 
 template <typename Unit>
 HWY_INLINE void transpose(const Unit* from, int64_t from_step, Unit* to, int64_t to_step,
