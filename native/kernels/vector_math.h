@@ -7,9 +7,9 @@
 // NaN, infinities and signed zeros come out as the standard library has them.
 //
 // Not those of hwy/contrib/math: of Highway 1.2 exp, exp2, log, log1p, sin, cos and asinh are wrong
-// at NaN, infinities, zero or negative numbers, and expm1, log1p, cos, sinh and asinh by 2 to 3 units
-// where these have 0.5 to 1.5. In time they are 0.4 (sinh) to 1.3 (expm1) of these, exp 1.2, log 0.8,
-// tanh 1.0 (measured with AVX2 and AVX-512, alike), before what special values would add.
+// at NaN, infinities, zero or negative numbers, and expm1, log1p, cos, sinh and asinh by 2 to 3
+// units where these have 0.5 to 1.5. In time they are 0.4 (sinh) to 1.3 (expm1) of these, exp 1.2,
+// log 0.8, tanh 1.0 (measured with AVX2 and AVX-512, alike), before what special values would add.
 #pragma once
 
 #include "target.h"
