@@ -8,10 +8,10 @@ find_path(EDGEWISE_FLATBUFFERS_INCLUDE_DIR flatbuffers/flatbuffers.h NO_CMAKE_FI
           DOC "Folder that holds flatbuffers/flatbuffers.h")
 if(NOT EDGEWISE_FLATC OR NOT EDGEWISE_FLATBUFFERS_INCLUDE_DIR)
   message(FATAL_ERROR
-    "[edgewise] the flatbuffers compiler and headers are needed; got flatc: ${EDGEWISE_FLATC}, "
-    "headers: ${EDGEWISE_FLATBUFFERS_INCLUDE_DIR}; try `apt-get install flatbuffers-compiler "
-    "libflatbuffers-dev`, or point to them with -DEDGEWISE_FLATC=... and "
-    "-DEDGEWISE_FLATBUFFERS_INCLUDE_DIR=...")
+    " [edgewise] the flatbuffers compiler and headers are needed; got flatc: "
+    "${EDGEWISE_FLATC}, headers: ${EDGEWISE_FLATBUFFERS_INCLUDE_DIR}\n"
+    " try `apt-get install flatbuffers-compiler libflatbuffers-dev`, or -DEDGEWISE_FLATC=... and "
+    "-DEDGEWISE_FLATBUFFERS_INCLUDE_DIR=...\n")
 endif()
 
 # Beside them may lie headers that are this machine's alone, so another target gets a folder with

@@ -80,7 +80,7 @@ function(edgewise_provide_highway)
       endif()
       set(part "Highway=local")
     else()
-      string(APPEND reasons "\n  source directory: EDGEWISE_HIGHWAY_SOURCE_DIR is not set")
+      list(APPEND reasons "source directory: EDGEWISE_HIGHWAY_SOURCE_DIR is not set")
     endif()
   endif()
   if(NOT source AND provider MATCHES "^(auto|system)$")
@@ -98,11 +98,11 @@ function(edgewise_provide_highway)
       set(EDGEWISE_HIGHWAY_PART "Highway=${version}" CACHE INTERNAL "NAME=VERSION[=SHA256]")
       return()
     endif()
-    string(APPEND reasons "\n  installed library: ${reason}")
+    list(APPEND reasons "installed library: ${reason}")
   endif()
   if(NOT source AND provider MATCHES "^(auto|debian)$")
     edgewise_highway_from_debian(source reason)
-    string(APPEND reasons "\n  Debian's source package: ${reason}")
+    list(APPEND reasons "Debian's source package: ${reason}")
     if(source)
       edgewise_highway_version(version reason "${source}")
       file(STRINGS "${source}/part" part)
@@ -110,14 +110,12 @@ function(edgewise_provide_highway)
     endif()
   endif()
   if(NOT source)
+    list(JOIN reasons "; " reasons)
     message(FATAL_ERROR
-      "[edgewise] Google Highway ${edgewise_highway_needed} or later is needed (provider: "
-      "${provider}); got:${reasons}\n"
-      "Try one of:\n"
-      "  apt-get install libhwy-dev   (Debian 13, Ubuntu 25.04, or later)\n"
-      "  -DEDGEWISE_HIGHWAY_SOURCE_DIR=/path/to/highway   (a clone of the project; with pip: "
-      "-C cmake.define.EDGEWISE_HIGHWAY_SOURCE_DIR=/path/to/highway)\n"
-      "  -DCMAKE_PREFIX_PATH=/prefix   (where you installed it)\n")
+      " [edgewise] Google Highway ${edgewise_highway_needed} or later is needed; got none "
+      "(${reasons})\n"
+      " try `apt-get install libhwy-dev` (Debian 13, Ubuntu 25.04), EDGEWISE_HIGHWAY_SOURCE_DIR "
+      "(docs/packaging.md), or a wheel: `pip install --only-binary edgewise edgewise`\n")
   endif()
   message(STATUS "Highway: ${version}, ${source}")
   set(EDGEWISE_HIGHWAY_HEADERS "${source}" CACHE INTERNAL "")

@@ -86,7 +86,7 @@ function(edgewise_provide_xnnpack)
     if(EDGEWISE_XNNPACK_SOURCE_DIR)
       edgewise_build_xnnpack_from_directory(prefix "${EDGEWISE_XNNPACK_SOURCE_DIR}")
     else()
-      string(APPEND reasons "\n  source directory: EDGEWISE_XNNPACK_SOURCE_DIR is not set")
+      list(APPEND reasons "source directory: EDGEWISE_XNNPACK_SOURCE_DIR is not set")
     endif()
   endif()
 
@@ -99,25 +99,22 @@ function(edgewise_provide_xnnpack)
       set(EDGEWISE_XNNPACK_PARTS "" CACHE INTERNAL "")
       return()
     endif()
-    string(APPEND reasons "\n  installed library: ${reason}")
+    list(APPEND reasons "installed library: ${reason}")
   endif()
 
   if(NOT prefix AND provider MATCHES "^(auto|debian)$")
     edgewise_build_xnnpack_from_debian(prefix reason)
     set(EDGEWISE_XNNPACK_PATCHED ON CACHE INTERNAL "XNNPACK was built with our changes")
-    string(APPEND reasons "\n  Debian's source package: ${reason}")
+    list(APPEND reasons "Debian's source package: ${reason}")
   endif()
 
   if(NOT prefix)
+    list(JOIN reasons "; " reasons)
     message(FATAL_ERROR
-      "[edgewise] XNNPACK of November 2024 or later is needed (provider: ${provider}); got:"
-      "${reasons}\n"
-      "Try one of:\n"
-      "  apt-get install libxnnpack-dev libpthreadpool-dev libcpuinfo-dev   "
-      "(Debian 13, Ubuntu 25.04, or later)\n"
-      "  -DEDGEWISE_XNNPACK_SOURCE_DIR=/path/to/XNNPACK   (a clone of the project; with pip: "
-      "-C cmake.define.EDGEWISE_XNNPACK_SOURCE_DIR=/path/to/XNNPACK)\n"
-      "  -DCMAKE_PREFIX_PATH=/prefix   (where you installed XNNPACK, pthreadpool and cpuinfo)\n")
+      " [edgewise] XNNPACK of November 2024 or later is needed; got none (${reasons})\n"
+      " try `apt-get install libxnnpack-dev libpthreadpool-dev libcpuinfo-dev` (Debian 13, Ubuntu "
+      "25.04), EDGEWISE_XNNPACK_SOURCE_DIR (docs/packaging.md), or a wheel: "
+      "`pip install --only-binary edgewise edgewise`\n")
   endif()
 
   message(STATUS "XNNPACK: ${prefix}")
