@@ -238,7 +238,7 @@ def _moves() -> dict[str, Whole]:
 
 
 def _statistics() -> dict[str, Whole]:
-    """One operator in 8 bits; in 16 bits several steps, each of which may be one off."""
+    """One operator, of 8 and of 16 bits."""
     functions: dict[str, Callable[..., Any]] = {
         "softmax": lambda x: F.softmax(x, -1),
         "softmax, first": lambda x: F.softmax(x, 0),
@@ -253,7 +253,7 @@ def _statistics() -> dict[str, Whole]:
         "var, kept": lambda x: x.var((0, 2), correction=0, keepdim=True),
         "std": lambda x: x.std(-1),
     }
-    return wide({name: Whole(f, low=-4, high=4) for name, f in functions.items()}, steps=8)
+    return wide({name: Whole(f, low=-4, high=4) for name, f in functions.items()})
 
 
 def _indexed() -> dict[str, Whole]:

@@ -97,9 +97,16 @@ class Builder(MovingBuilder):
         )
 
     def binary(
-        self, operator: str, a: Tensor, b: Tensor, dtype: str = "", **attributes: Any
+        self,
+        operator: str,
+        a: Tensor,
+        b: Tensor,
+        dtype: str = "",
+        shift: int = 0,
+        **attributes: Any,
     ) -> Tensor:
-        """With broadcasting, as torch's. ValueError for shifts to the right: Vela lets U55 and
+        """With broadcasting, as torch's. Products of 32 bits are divided by `2**shift` and rounded
+        before they must fit again. ValueError for shifts to the right: Vela lets U55 and
         U65 round them whatever TOSA's attribute says, and TOSA rounds in another way."""
         if operator.endswith("RIGHT_SHIFT"):
             raise ValueError(f"shifts to the right are rescales; got {operator}")
@@ -107,7 +114,7 @@ class Builder(MovingBuilder):
         dims = [max(m, n) if 0 not in (m, n) else 0 for m, n in zip(a.dims, b.dims, strict=True)]
         inputs = [a, b]
         if operator == "MUL":
-            inputs.append(self.tosa.const([0], INT8))
+            inputs.append(self.tosa.const([shift], INT8))
         if operator in ("MAXIMUM", "MINIMUM"):
             attributes["nan_mode"] = self.tosa.enum("NanPropagationMode", "PROPAGATE")
         return self.tosa.add(operator, inputs, dims, dtype or a.dtype, a.order, **attributes)

@@ -49,7 +49,6 @@ from edgewise.quantize.patterns import (
     with_copies,
 )
 from edgewise.quantize.quantizer import TableQuantizer, mark
-from edgewise.quantize.statistics import STATISTICS
 from edgewise.quantize.steps import is_kept, replace_calls, split_attention, split_pieces, step
 
 aten = torch.ops.aten
@@ -249,14 +248,6 @@ class EthosUQuantizer(TableQuantizer):
         mark([node, masked], {scores: activation}, config.output_activation)
         return None
 
-    def _is_wide(self, node: Node) -> bool:
-        """Whether it is quantized with 16 bits, and no mask of infinities belongs to it."""
-        config = self._selection.of(node)
-        activation = None if config is None else config.input_activation
-        source = node.args[0]
-        masked = isinstance(source, Node) and source.args and _masked_softmax(source) is node
-        return activation is not None and activation.dtype == torch.int16 and not masked
-
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Composite operators become steps that the table has: recurrent layers, attention,
         gates, divisions by what is computed, clamps by tensors, pieces. Called by
@@ -270,7 +261,6 @@ class EthosUQuantizer(TableQuantizer):
         decompose(model, _COMPOSITES, self._is_static)
         split_gates(model)
         split_deviations(model)
-        decompose(model, STATISTICS, self._is_wide)
         split_divisions(model)
         split_clamps(model)
         split_masked_puts(model)

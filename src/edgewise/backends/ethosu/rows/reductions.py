@@ -26,7 +26,7 @@ from edgewise.backends.ethosu.lowering.table import (
 )
 from edgewise.backends.ethosu.lowering.tosa import INT8, INT32, Tensor, identity
 from edgewise.backends.ethosu.lowering.values import Combined, Real, Stored, Sums
-from edgewise.backends.ethosu.rows.normalization import centred_squares
+from edgewise.backends.ethosu.rows.normalization import centred_squares, mean_squares
 from edgewise.backends.ethosu.rows.pooling import MAX_FILTER, Means, Windows, pair
 from edgewise.backends.ethosu.rows.shape import sizes
 from edgewise.edge.graph import fake
@@ -111,8 +111,13 @@ def _variance(to: Lowering, node: Node, args: Args) -> Value:
     count = math.prod(x.shape[d] for d in dims)
     lying = b.permute(x.tensor, [*others, *dims])
     rows = (math.prod(x.shape[d] for d in others), count)
-    _, squares, fine = centred_squares(to, Stored(lying, x.quant), rows, 0.0, True)
-    scale = (x.quant.scale / fine) ** 2 / max(count - _correction(args), 0.0)
+    stored = Stored(lying, x.quant)
+    if x.tensor.dtype == INT8:
+        _, squares, fine = centred_squares(to, stored, rows, 0.0, True)
+        unit = fine**-2
+    else:
+        squares, unit = mean_squares(to, stored, rows)
+    scale = x.quant.scale**2 * unit / max(count - _correction(args), 0.0)
     return Combined(
         (Sums(squares, (scale,)),), sizes(node), lambda ts, q: b.reshape(ts[0], sizes(node))
     )
@@ -137,7 +142,6 @@ add_row(
         (aten.var.correction, aten.var.dim, aten.var.default),
         _variance,
         (Constraint("of more elements than are corrected for, and at most 2**15", _several),),
-        int16=False,
         also="in 32 bits",
     )
 )

@@ -2,49 +2,81 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.lowering.table import Args, Lowering, OpRow, add_row
-from edgewise.backends.ethosu.lowering.tosa import INT16, INT32, Tensor
+from edgewise.backends.ethosu.lowering.table import Args, Ask, Constraint, Lowering, OpRow, add_row
+from edgewise.backends.ethosu.lowering.tosa import INT8, INT16, INT32, RANGE, Tensor
 from edgewise.backends.ethosu.lowering.values import Masked, Real, Stored, Sums
-from edgewise.backends.ethosu.rows.fixed_point import looked_up, mantissa, of_mantissa
+from edgewise.backends.ethosu.rows.fixed_point import (
+    exponential,
+    looked_up,
+    looked_up_finely,
+    mantissa_index,
+    normalized,
+    of_mantissa,
+    reciprocal,
+)
+from edgewise.edge.graph import fake
 
 aten = torch.ops.aten
 
 _ONE = 2**15 - 1
+_FREE = 2**16
+"""Above all that is stored."""
+_MOST_TERMS = 2**16
+"""Elements that Vela sums at once, whose sum has 31 bits."""
 
 
-def _exponentials(to: Lowering, given: Real, dim: int) -> tuple[Tensor, Tensor, Tensor]:
-    """x - max(x) in steps of x, its exponentials with 15 bits, and their sums."""
+def _distances(to: Lowering, given: Real, dim: int) -> tuple[Tensor, Tensor | None, float]:
+    """x - max(x) in steps of x; ones where numbers are kept, if not all are; and the step."""
     b = to.b
     x = given.value if isinstance(given, Masked) else given
     assert isinstance(x, Stored)
     zero = x.quant.zero_point
     t = b.rescale(x.tensor, [1.0], INT32, zero)
+    keep = None
     if isinstance(given, Masked):
         # What is not kept must not be the maximum, and counts nothing.
-        keep, limits = _limits(to, given, -128 - zero)
+        keep, limits = _limits(to, given, RANGE[x.tensor.dtype][0] - zero)
         t = b.binary("MINIMUM", t, limits)
         narrow = b.rescale(t, [1.0], x.quant.type, 0, zero)
     else:
         narrow = x.tensor
     most = b.rescale(b.reduce("REDUCE_MAX", narrow, dim), [1.0], INT32, zero)
-    below = b.binary("SUB", t, most)
-    # The table has an entry for each of the 256 differences.
-    index = b.rescale(below, [128.0], INT16)
-    scale = x.quant.scale
+    return b.binary("SUB", t, most), keep, x.quant.scale
 
-    def exponential(i: Any) -> Any:
-        return np.exp(np.minimum(i / 128, 0) * scale) * (_ONE / 2**15)
 
-    powers = looked_up(b, index, exponential, 15)
-    if isinstance(given, Masked):
+def _exponentials(to: Lowering, given: Real, dim: int) -> tuple[Tensor, Tensor, Tensor, int]:
+    """x - max(x) in steps of x, its exponentials, their sums, and how many bits these two have
+    behind the point."""
+    b = to.b
+    below, keep, scale = _distances(to, given, dim)
+    if _is_wide(given):
+        # The sum must be at most 2**30.
+        bits = 30 - math.ceil(math.log2(given.shape[dim]))
+        powers = b.rescale(exponential(b, below, scale), [2.0 ** (bits - 30)], INT32)
+    else:
+        bits = 15
+        # The table has an entry for each of the 256 differences.
+        index = b.rescale(below, [128.0], INT16)
+
+        def power(i: Any) -> Any:
+            return np.exp(np.minimum(i / 128, 0) * scale) * (_ONE / 2**15)
+
+        powers = looked_up(b, index, power, bits)
+    if keep is not None:
         powers = b.binary("MUL", powers, keep)
-    return below, powers, b.reduce("REDUCE_SUM", powers, dim)
+    return below, powers, b.reduce("REDUCE_SUM", powers, dim), bits
+
+
+def _is_wide(given: Real) -> bool:
+    x = given.value if isinstance(given, Masked) else given
+    return isinstance(x, Stored) and x.tensor.dtype != INT8
 
 
 def _limits(to: Lowering, given: Masked, least: int) -> tuple[Tensor, Tensor]:
@@ -54,9 +86,9 @@ def _limits(to: Lowering, given: Masked, least: int) -> tuple[Tensor, Tensor]:
     shape = (1,) * (len(given.shape) - len(keep.shape)) + tuple(keep.shape)
     if isinstance(keep, torch.Tensor):
         known = keep.reshape(shape).numpy()
-        return b.const(known, INT32), b.const(np.where(known, 2**15, least), INT32)
+        return b.const(known, INT32), b.const(np.where(known, _FREE, least), INT32)
     ones = b.rescale(b.reshape(keep, shape), [1.0], INT32)
-    raised = b.binary("MUL", ones, b.number(2**15 - least, ones))
+    raised = b.binary("MUL", ones, b.number(_FREE - least, ones))
     return ones, b.binary("ADD", raised, b.number(least, raised))
 
 
@@ -67,38 +99,57 @@ def _operand(to: Lowering, node: Any) -> Stored | Masked:
 
 def _softmax(to: Lowering, node: Node, args: Args) -> Real:
     b, x = to.b, _operand(to, args["self"])
-    _, powers, total = _exponentials(to, x, args["dim"] % len(x.shape))
-    index, zeros = mantissa(b, total)
-    inverse = looked_up(b, index, of_mantissa(lambda m: 1 / m * (_ONE / 2**15)), 15)
-    # No term is larger than the sum: shifted up as far, it has at most 31 bits, and the product
-    # of its upper 16 with the inverse mantissa at most 31 again.
+    _, powers, total, _ = _exponentials(to, x, args["dim"] % len(x.shape))
+    high, zeros = normalized(b, total)
+    # No term is larger than the sum: shifted up as far, it has at most 31 bits.
     up = b.binary("SUB", zeros, b.number(1, zeros))
-    high = b.rescale(b.binary("LOGICAL_LEFT_SHIFT", powers, up), [2.0**-15], INT32)
-    return Sums(b.binary("MUL", high, inverse), (1 / (_ONE * 2.0**15),))
+    shifted = b.binary("LOGICAL_LEFT_SHIFT", powers, up)
+    if _is_wide(x):
+        return Sums(b.binary("MUL", shifted, reciprocal(b, high), shift=30), (2.0**-30,))
+    inverse = looked_up(
+        b, mantissa_index(b, high), of_mantissa(lambda m: 1 / m * (_ONE / 2**15)), 15
+    )
+    # The product of its upper 16 bits with the inverse mantissa has at most 31 again.
+    return Sums(
+        b.binary("MUL", b.rescale(shifted, [2.0**-15], INT32), inverse), (1 / (_ONE * 2.0**15),)
+    )
 
 
 def _log_softmax(to: Lowering, node: Node, args: Args) -> Real:
     b, x = to.b, to.stored(args["self"])
-    below, _, total = _exponentials(to, x, args["dim"] % len(x.shape))
-    index, zeros = mantissa(b, total)
-    bits = 15
-    logarithm = looked_up(b, index, of_mantissa(lambda m: np.log(m) * (_ONE / 2**15)), bits)
-    # log(total / one) = log(mantissa) + (31 - zeros) * log(2) - log(one), in steps of 2**-bits
-    twos = b.rescale(b.binary("SUB", b.number(31, zeros), zeros), [np.log(2) * 2**bits], INT32)
-    one = b.number(round(np.log(_ONE) * 2**bits), twos)
+    below, _, total, bits = _exponentials(to, x, args["dim"] % len(x.shape))
+    high, zeros = normalized(b, total)
+    index = mantissa_index(b, high)
+    scale = x.quant.scale
+    if _is_wide(x):
+        step = (2**16 * scale + 32) / 2**30
+        logarithm = looked_up_finely(b, index, of_mantissa(np.log))
+        logarithm = b.rescale(logarithm, [2.0**-30 / step], INT32)
+        shift = float(bits)
+    else:
+        step = 2.0**-15
+        logarithm = looked_up(b, index, of_mantissa(lambda m: np.log(m) * (_ONE / 2**15)), 15)
+        shift = float(np.log2(_ONE))
+    # log(total) = log(mantissa) + (31 - zeros - shift) * log(2), in steps
+    twos = b.rescale(b.binary("SUB", b.number(31, zeros), zeros), [np.log(2) / step], INT32)
+    one = b.number(round(shift * np.log(2) / step), twos)
     log_total = b.binary("SUB", b.binary("ADD", logarithm, twos), one)
-    scaled = b.rescale(below, [x.quant.scale * 2**bits], INT32)
-    return Sums(b.binary("SUB", scaled, log_total), (2.0**-bits,))
+    scaled = b.rescale(below, [scale / step], INT32)
+    return Sums(b.binary("SUB", scaled, log_total), (step,))
 
 
 _EXPONENTIALS = "in 32 bits: exponentials of the distance from the maximum, by tables"
-add_row(OpRow("softmax", (aten._softmax.default,), _softmax, int16=False, also=_EXPONENTIALS))
-add_row(
-    OpRow(
-        "log_softmax",
-        (aten._log_softmax.default,),
-        _log_softmax,
-        int16=False,
-        also=_EXPONENTIALS,
-    )
-)
+
+
+def _few_terms(q: Ask) -> str | None:
+    shape = fake(q.args["self"]).shape
+    count = int(shape[q.args["dim"]]) if shape else 1
+    return None if count <= _MOST_TERMS else f"{count}"
+
+
+for _name, _target, _lower in (
+    ("softmax", aten._softmax.default, _softmax),
+    ("log_softmax", aten._log_softmax.default, _log_softmax),
+):
+    _limit = Constraint(f"along a dimension of at most {_MOST_TERMS} elements", _few_terms)
+    add_row(OpRow(_name, (_target,), _lower, (_limit,), also=_EXPONENTIALS))
