@@ -129,6 +129,12 @@ def _cases() -> dict[str, Lowered]:
                 f"aten.{n}" for n in ("gt.Scalar", "mul.Tensor", "view_copy.default", "where.self")
             ),
         ),
+        "slopes that are computed and quantized": Lowered(
+            Fn(lambda x, w: F.prelu(x, torch.tanh(w))), (image(), image(4)), NOT_U85, 1,
+            kernels=frozenset(
+                f"aten.{n}" for n in ("gt.Scalar", "mul.Tensor", "view_copy.default", "where.self")
+            ),
+        ),
         "a transposed convolution": Lowered(
             Around(nn.ConvTranspose2d(4, 6, (1, 4), stride=(1, 2), padding=(0, 1)), after=6),
             (image(),), NOT_U85, 2, {"aten.convolution.default": "equal strides if transposed"},

@@ -47,6 +47,8 @@ class Whole:
     bits: int = 8
     families: tuple[str, ...] = ALL
     steps: int = 1
+    negated: bool = False
+    """Whether the negatives of the tensors are tried, too."""
 
 
 class Layer(nn.Module):
@@ -252,8 +254,22 @@ def _statistics() -> dict[str, Whole]:
         "var": lambda x: x.var(-1),
         "var, kept": lambda x: x.var((0, 2), correction=0, keepdim=True),
         "std": lambda x: x.std(-1),
+        "rows of one": lambda x: F.softmax(x[..., :1], -1) + F.layer_norm(x[..., :1], (1,)),
     }
-    return wide({name: Whole(f, low=-4, high=4) for name, f in functions.items()})
+    rows = {name: Whole(f, low=-4, high=4) for name, f in functions.items()}
+
+    def spike(x: torch.Tensor) -> torch.Tensor:
+        """One of 3,000 stands out: small terms must not add up to an error."""
+        return x * torch.cat([torch.ones(1), torch.full((2999,), 0.001)])
+
+    long = {
+        "softmax, long": lambda x: F.softmax(spike(x), -1),
+        "log_softmax, long": lambda x: F.log_softmax(spike(x), -1),
+        "layer_norm, long": lambda x: F.layer_norm(spike(x), (3000,)),
+        "rms_norm, long": lambda x: F.rms_norm(spike(x), (3000,)),
+    }
+    rows |= {name: Whole(f, ((2, 3000),), low=8, high=10) for name, f in long.items()}
+    return wide(rows)
 
 
 def _indexed() -> dict[str, Whole]:
@@ -303,6 +319,49 @@ def _compared() -> dict[str, Whole]:
     return {k: replace(row, families=U85) for k, row in rows.items()}
 
 
+def _branches() -> dict[str, Whole]:
+    """Both are computed, and the predicate chooses."""
+
+    def nested(x: torch.Tensor) -> torch.Tensor:
+        def inner(y: torch.Tensor) -> torch.Tensor:
+            return torch.cond(y.mean() > 0, lambda z: z + 1.0, lambda z: z - torch.ones(1), [y])
+
+        return torch.cond(x.sum() > 0, inner, lambda y: y * 0.5, [x])
+
+    def two_results(x: torch.Tensor) -> torch.Tensor:
+        a, b = torch.cond(
+            x.sum() > 0, lambda y: (y.sin(), y + y), lambda y: (y.cos(), y - y.sin()), [x]
+        )
+        return a * b
+
+    def in_a_row(x: torch.Tensor) -> torch.Tensor:
+        y = torch.cond(x.sum() > 0, torch.sigmoid, torch.relu, [x])
+        return torch.cond(y.mean() > 0.6, torch.sin, torch.cos, [y])
+
+    layer = Layer(
+        lambda x, w, v: torch.cond(
+            x.sum() > 0, lambda y: F.linear(y, w), lambda y: F.linear(y, v).relu(), [x]
+        ),
+        (5, 6),
+        (5, 6),
+    )
+    rows = {
+        "branches": Whole(lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, [x])),
+        "branches of constants": Whole(
+            lambda x: torch.cond(x.sum() > 0, lambda: torch.zeros(4), lambda: torch.ones(4), [])
+        ),
+        "branches within branches": Whole(nested),
+        "branches of two results": Whole(two_results),
+        "branches in a row": Whole(in_a_row),
+        "branches with weights": Whole(layer),
+        "branches of two operands": Whole(
+            lambda x, y: torch.cond((x - y).sum() > 0, torch.add, torch.sub, [x, y]),
+            ((3, 4, 6), (3, 4, 6)),
+        ),
+    }
+    return {name: replace(row, negated=True) for name, row in rows.items()}
+
+
 ROWS = {
     **_functions(),
     **_pairs(),
@@ -311,7 +370,7 @@ ROWS = {
     **_layers(),
     **_moves(),
     **_statistics(),
-    **{name: replace(row, families=U85) for name, row in _indexed().items()},
+    **{name: replace(row, families=U85) for name, row in {**_indexed(), **_branches()}.items()},
     **_compared(),
 }
 
@@ -371,12 +430,15 @@ def test_within_its_steps(name: str) -> None:
         if not group:
             continue
         converted, program = quantized_of(row, inputs, group[0])
-        expected, step = converted(*inputs), step_of(program)
+        step = step_of(program)
         for family in group:
-            ((found,),) = run_ours(lowered(program, family), inputs)
-            assert found.shape == expected.shape
-            off = (found.double() - expected.double()).abs().max() / step
-            assert off <= row.steps + 1e-2, f"{family}: {off:.3f} steps off"
+            calls = [inputs, [-x for x in inputs]] if row.negated else [inputs]
+            results = run_ours(lowered(program, family), *calls)
+            for given, (found,) in zip(calls, results, strict=True):
+                expected = converted(*given)
+                assert found.shape == expected.shape
+                off = (found.double() - expected.double()).abs().max() / step
+                assert off <= row.steps + 1e-2, f"{family}: {off:.3f} steps off"
 
 
 @dataclass(frozen=True)

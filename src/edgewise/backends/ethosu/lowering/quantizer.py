@@ -28,6 +28,7 @@ from edgewise.quantize.arithmetic_steps import (
     split_gates,
     split_masked_puts,
 )
+from edgewise.quantize.branches import choose_of_branches
 from edgewise.quantize.composites import (
     ARITHMETIC,
     MOVES,
@@ -250,12 +251,14 @@ class EthosUQuantizer(TableQuantizer):
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Composite operators become steps that the table has: recurrent layers, attention,
-        gates, divisions by what is computed, clamps by tensors, pieces. Called by
-        `prepare_pt2e`. What is to stay in floating point stays whole."""
+        gates, divisions by what is computed, clamps by tensors, pieces; on U85 branches a choice of
+        both. Called by `prepare_pt2e`. What is to stay in floating point stays whole."""
+        is_u85 = self.compile_spec is not None and self.compile_spec.processor.family == "U85"
+        if is_u85:  # others cannot choose
+            choose_of_branches(model)
         super().transform_for_annotation(model)
-        spec = self.compile_spec
         put_copies(model)
-        _use_int32(model, gathers=spec is not None and spec.processor.family == "U85")
+        _use_int32(model, gathers=is_u85)
         split_attention(model, causal=True, computed=True)
         multiply_as_linear(model, self._is_static)
         decompose(model, _COMPOSITES, self._is_static)

@@ -2,7 +2,8 @@
 
 A number is shifted until its leading bit stands at a fixed place; the function of what is
 then a mantissa is looked up in a table of 513 that TOSA interpolates. For results of 8 bits its 15
-bits suffice. For those of 16 bits, two tables make 30, or a step of Newton's method does.
+bits suffice. For those of 16 bits, two tables make 30, or a step of Newton's method does. What is
+enlarged beyond 2**29 is multiplied: a RESCALE's results must be below.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def looked_up_finely(b: Builder, t: Tensor, function: Function) -> Tensor:
     from 0 to 1, whose upper and lower 15 bits are two tables."""
     index = (np.arange(513, dtype=np.float64) - 256) * 128
     values = np.clip(np.round(function(index) * 2.0**30), 0, 2**30 - 1).astype(np.int64)
-    high = b.rescale(b.table(t, (values >> 15).astype(np.int16)), [2.0**8], INT32)
+    high = b.table(t, (values >> 15).astype(np.int16))
+    high = b.binary("MUL", high, b.number(2**8, high))
     low = b.rescale(b.table(t, (values & (2**15 - 1)).astype(np.int16)), [2.0**-7], INT32)
     return b.binary("ADD", high, low)
 
@@ -42,9 +44,11 @@ def of_count(b: Builder, count: Tensor, function: Function) -> Tensor:
     return looked_up_finely(b, index, lambda i: function(i / 128 + 256))
 
 
-def exponential(b: Builder, below: Tensor, scale: float) -> Tensor:
-    """`round(2**30 * exp(below * scale))` of integers from -2**16 + 1 to 0."""
+def exponential(b: Builder, below: Tensor, scale: float, span: int) -> Tensor:
+    """`round(2**30 * exp(below * scale))` of integers above -span, at most 2**16, to 0."""
     far = b.binary("SUB", b.number(0, below), below)
+    if span <= 2**8:
+        return of_count(b, far, lambda k: np.exp(-k * scale))
     # floor(far / 256): a rescale rounds halves up.
     twice = b.binary("SUB", b.binary("ADD", far, far), b.number(255, far))
     coarse = b.rescale(twice, [2.0**-9], INT32)
@@ -56,14 +60,15 @@ def exponential(b: Builder, below: Tensor, scale: float) -> Tensor:
     return b.binary("MUL", parts[0], parts[1], shift=30)
 
 
-def summed(b: Builder, t: Tensor, dim: int, bits: int) -> Tensor:
-    """The sum divided by `2**bits`, rounded once: of 32-bit integers whose sum may be larger."""
+def summed(b: Builder, t: Tensor, dim: int, bits: int) -> tuple[Tensor, Tensor]:
+    """32-bit integers divided by `2**bits`; and their sum, which may be larger than 32 bits,
+    divided, too, and rounded once."""
     if bits == 0:
-        return b.reduce("REDUCE_SUM", t, dim)
+        return t, b.reduce("REDUCE_SUM", t, dim)
     high = b.rescale(t, [2.0**-bits], INT32)
     low = b.binary("SUB", t, b.binary("MUL", high, b.number(2**bits, high)))
     rest = b.rescale(b.reduce("REDUCE_SUM", low, dim), [2.0**-bits], INT32)
-    return b.binary("ADD", b.reduce("REDUCE_SUM", high, dim), rest)
+    return high, b.binary("ADD", b.reduce("REDUCE_SUM", high, dim), rest)
 
 
 def normalized(b: Builder, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -88,7 +93,7 @@ def of_mantissa(function: Function) -> Function:
 def reciprocal(b: Builder, high: Tensor) -> Tensor:
     """`2**60 / high` of numbers from 2**30 to 2**31, within 2 parts of 2**29."""
     guess = looked_up(b, mantissa_index(b, high), of_mantissa(lambda m: 1 / m * (1 - 2.0**-15)), 15)
-    r = b.rescale(guess, [2.0**15], INT32)
+    r = b.binary("MUL", guess, b.number(2**15, guess))
     # r * (2 - m * r)
     product = b.binary("MUL", high, r, shift=31)
     return b.binary("MUL", r, b.binary("SUB", b.number(1 << 30, product), product), shift=29)
@@ -120,7 +125,8 @@ def inverse_root(b: Builder, value: Tensor) -> tuple[Tensor, Tensor]:
 def inverse_root_finely(b: Builder, value: Tensor) -> tuple[Tensor, Tensor]:
     """Of positive numbers: r below 2**30 and h with 1 / sqrt(value) = r * 2**(h - 44)."""
     high, half, index = _halved(b, value)
-    r = b.rescale(looked_up(b, index, _root, 14), [2.0**15], INT32)
+    guess = looked_up(b, index, _root, 14)
+    r = b.binary("MUL", guess, b.number(2**15, guess))
     # r * (3 - m * r * r) / 2
     square = b.binary("MUL", r, r, shift=29)
     product = b.binary("MUL", square, high, shift=30)

@@ -17,6 +17,7 @@ from edgewise.backends.ethosu.lowering.table import (
     Constraint,
     Lowering,
     OpRow,
+    Refused,
     Value,
     add_row,
 )
@@ -30,6 +31,7 @@ from edgewise.backends.ethosu.rows.fixed_point import (
 )
 from edgewise.backends.ethosu.rows.shape import sizes
 from edgewise.partition.constraints import constant
+from edgewise.partition.spec import Refusal
 
 aten = torch.ops.aten
 
@@ -38,7 +40,7 @@ _LARGEST = 2.0**30.8
 _KEPT = 17
 """Bits of normalised numbers before they are weighted."""
 _WEIGHT = 12
-_BEHIND = 14
+_BEHIND = 13
 """Bits behind the point of deviations of 16-bit numbers, which have 16 before it."""
 _MOST = 2**15
 """Elements of a row of 16-bit numbers: their sum times their number must have 31 bits."""
@@ -75,10 +77,10 @@ def mean_squares(to: Lowering, x: Stored, shape: Sequence[int]) -> tuple[Tensor,
     b = to.b
     t = b.rescale(b.reshape(x.tensor, shape), [1.0], INT32, x.quant.zero_point)
     t = _deviations(b, t, 2.0**_BEHIND)
-    squares = b.binary("MUL", t, t, shift=2 * _BEHIND + 1)
+    squares = b.binary("MUL", t, t, shift=2 * _BEHIND + 2)
     # Their mean is at most a quarter of the largest.
-    bits = max(_bits(shape[1]) - 1, 0)
-    return summed(b, squares, 1, bits), 2.0 ** (bits + 1)
+    bits = max(_bits(shape[1]) - 2, 0)
+    return summed(b, squares, 1, bits)[1], 2.0 ** (bits + 2)
 
 
 def _bits(count: int) -> int:
@@ -106,6 +108,8 @@ def _normalized_finely(
     small: what is added to a mean square, in square steps of x.
     """
     b, n = to.b, shape[1]
+    if n > _MOST:
+        raise Refused(Refusal(f"rows of 16 bits have at most {_MOST} elements", f"{n}"))
     root_of_small = math.sqrt(small)
     behind = min(_BEHIND, math.floor(30 - math.log2(root_of_small))) if small else _BEHIND
     fine = 2.0**behind
@@ -133,7 +137,7 @@ def _normalized_finely(
     up = b.binary("SUB", b.unary("CLZ", reach), b.number(1, reach))
     t = b.binary("MUL", t, _power(b, up))
     bits = _bits(n)
-    squares = summed(b, b.binary("MUL", t, t, shift=33), 1, bits)
+    _, squares = summed(b, b.binary("MUL", t, t, shift=33), 1, bits)
     unit = 2.0 ** (33 + bits)
     added = of_count(
         b, up, lambda k: n * small * (fine * 2.0 ** np.minimum(k, 31)) ** 2 / unit / 2**30

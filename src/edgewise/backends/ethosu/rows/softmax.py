@@ -20,6 +20,7 @@ from edgewise.backends.ethosu.rows.fixed_point import (
     normalized,
     of_mantissa,
     reciprocal,
+    summed,
 )
 from edgewise.edge.graph import fake
 
@@ -28,6 +29,8 @@ aten = torch.ops.aten
 _ONE = 2**15 - 1
 _FREE = 2**16
 """Above all that is stored."""
+_FEW = 64
+"""Exponentials of 8-bit numbers whose sum is exact enough, though each of them has 15 bits."""
 _MOST_TERMS = 2**16
 """Elements that Vela sums at once, whose sum has 31 bits."""
 
@@ -51,27 +54,31 @@ def _distances(to: Lowering, given: Real, dim: int) -> tuple[Tensor, Tensor | No
     return b.binary("SUB", t, most), keep, x.quant.scale
 
 
-def _exponentials(to: Lowering, given: Real, dim: int) -> tuple[Tensor, Tensor, Tensor, int]:
-    """x - max(x) in steps of x, its exponentials, their sums, and how many bits these two have
-    behind the point."""
+def _exponentials(to: Lowering, given: Real, dim: int) -> tuple[Tensor, Tensor, Tensor, float]:
+    """x - max(x) in steps of x, its exponentials, their sums, and what of these is 1."""
     b = to.b
     below, keep, scale = _distances(to, given, dim)
-    if _is_wide(given):
+    count = given.shape[dim]
+    if _is_wide(given) or count > _FEW:
+        powers = exponential(b, below, scale, _span(given))
+        powers = powers if keep is None else b.binary("MUL", powers, keep)
         # The sum must be at most 2**30.
-        bits = 30 - math.ceil(math.log2(given.shape[dim]))
-        powers = b.rescale(exponential(b, below, scale), [2.0 ** (bits - 30)], INT32)
-    else:
-        bits = 15
-        # The table has an entry for each of the 256 differences.
-        index = b.rescale(below, [128.0], INT16)
+        bits = max(math.ceil(math.log2(count)), 1)
+        return below, *summed(b, powers, dim, bits), 2.0 ** (30 - bits)
+    # The table has an entry for each of the 256 differences.
+    index = b.rescale(below, [128.0], INT16)
 
-        def power(i: Any) -> Any:
-            return np.exp(np.minimum(i / 128, 0) * scale) * (_ONE / 2**15)
+    def power(i: Any) -> Any:
+        return np.exp(np.minimum(i / 128, 0) * scale) * (_ONE / 2**15)
 
-        powers = looked_up(b, index, power, bits)
-    if keep is not None:
-        powers = b.binary("MUL", powers, keep)
-    return below, powers, b.reduce("REDUCE_SUM", powers, dim), bits
+    powers = looked_up(b, index, power, 15)
+    powers = powers if keep is None else b.binary("MUL", powers, keep)
+    return below, powers, b.reduce("REDUCE_SUM", powers, dim), float(_ONE)
+
+
+def _span(given: Real) -> int:
+    """How many differences there are."""
+    return 2**16 if _is_wide(given) else 2**8
 
 
 def _is_wide(given: Real) -> bool:
@@ -117,23 +124,21 @@ def _softmax(to: Lowering, node: Node, args: Args) -> Real:
 
 def _log_softmax(to: Lowering, node: Node, args: Args) -> Real:
     b, x = to.b, to.stored(args["self"])
-    below, _, total, bits = _exponentials(to, x, args["dim"] % len(x.shape))
+    below, _, total, one = _exponentials(to, x, args["dim"] % len(x.shape))
     high, zeros = normalized(b, total)
     index = mantissa_index(b, high)
     scale = x.quant.scale
     if _is_wide(x):
-        step = (2**16 * scale + 32) / 2**30
+        step = (2**16 * scale + 32) / 2**29
         logarithm = looked_up_finely(b, index, of_mantissa(np.log))
         logarithm = b.rescale(logarithm, [2.0**-30 / step], INT32)
-        shift = float(bits)
     else:
         step = 2.0**-15
         logarithm = looked_up(b, index, of_mantissa(lambda m: np.log(m) * (_ONE / 2**15)), 15)
-        shift = float(np.log2(_ONE))
-    # log(total) = log(mantissa) + (31 - zeros - shift) * log(2), in steps
+    # log(total / one) = log(mantissa) + (31 - zeros) * log(2) - log(one), in steps
     twos = b.rescale(b.binary("SUB", b.number(31, zeros), zeros), [np.log(2) / step], INT32)
-    one = b.number(round(shift * np.log(2) / step), twos)
-    log_total = b.binary("SUB", b.binary("ADD", logarithm, twos), one)
+    log_one = b.number(round(np.log(one) / step), twos)
+    log_total = b.binary("SUB", b.binary("ADD", logarithm, twos), log_one)
     scaled = b.rescale(below, [scale / step], INT32)
     return Sums(b.binary("SUB", scaled, log_total), (step,))
 
