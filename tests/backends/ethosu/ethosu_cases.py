@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -110,6 +110,12 @@ class Quantized(torch.nn.Module):
 
 IMAGE = (1, 6, 9, 8)
 U85 = ("U85",)
+
+
+def both_widths(cases: dict[str, Case]) -> dict[str, Case]:
+    """The cases, and the same with 16 bits."""
+    wide = {f"{k}, 16 bits".removeprefix(", "): replace(c, bits=16) for k, c in cases.items()}
+    return {**cases, **wide}
 
 
 def unary(function: Callable[..., Any], positive: bool = False) -> Case:
@@ -381,27 +387,42 @@ ACCEPTED: dict[str, dict[str, Case]] = {
             lambda x: x.argmax(-1).int(), ((2, 3, 700),), boolean=True, families=U85
         ),
     },
-    "softmax": {
-        "": Case(lambda x: F.softmax(x, -1), ((4, 10),)),
-        "channels": Case(lambda x: F.softmax(x, 1), (IMAGE,)),
-        "one of many": Case(lambda x: F.softmax(x, -1), ((2, 1000),)),
-        "masked": Case(
-            lambda x: F.softmax(x + torch.full((7, 7), -torch.inf).triu(1), -1), ((2, 7, 7),)
-        ),
-    },
-    "log_softmax": {"": Case(lambda x: F.log_softmax(x, -1), ((4, 10),))},
-    "layer_norm": {
-        "": Case(lambda x, w, b: F.layer_norm(x, (16,), w, b), ((2, 5, 16),), (), ((16,), (16,))),
-        "no weights, two dimensions": Case(lambda x: F.layer_norm(x, (5, 96)), ((2, 5, 96),)),
-    },
-    "native_layer_norm": {
-        "": Case(lambda x: aten.native_layer_norm(x, [16], None, None, 1e-5)[0], ((2, 16),))
-    },
-    "rms_norm": {"": Case(lambda x, w: F.rms_norm(x, (16,), w), ((2, 5, 16),), (), ((16,),))},
-    "group_norm": {
-        "": Case(lambda x, w, b: F.group_norm(x, 3, w, b), (IMAGE,), (), ((6,), (6,)))
-    },
-    "instance_norm": {"": Case(lambda x: F.instance_norm(x), (IMAGE,))},
+    "softmax": both_widths(
+        {
+            "": Case(lambda x: F.softmax(x, -1), ((4, 10),)),
+            "channels": Case(lambda x: F.softmax(x, 1), (IMAGE,)),
+            "one of many": Case(lambda x: F.softmax(x, -1), ((2, 1000),)),
+            "masked": Case(
+                lambda x: F.softmax(x + torch.full((7, 7), -torch.inf).triu(1), -1), ((2, 7, 7),)
+            ),
+        }
+    ),
+    "log_softmax": both_widths(
+        {
+            "": Case(lambda x: F.log_softmax(x, -1), ((4, 10),)),
+            "one of many": Case(lambda x: F.log_softmax(x, -1), ((2, 1000),)),
+        }
+    ),
+    "layer_norm": both_widths(
+        {
+            "": Case(
+                lambda x, w, b: F.layer_norm(x, (16,), w, b), ((2, 5, 16),), (), ((16,), (16,))
+            ),
+            "no weights, two dimensions": Case(
+                lambda x: F.layer_norm(x, (5, 96)), ((2, 5, 96),)
+            ),
+        }
+    ),
+    "native_layer_norm": both_widths(
+        {"": Case(lambda x: aten.native_layer_norm(x, [16], None, None, 1e-5)[0], ((2, 16),))}
+    ),
+    "rms_norm": both_widths(
+        {"": Case(lambda x, w: F.rms_norm(x, (16,), w), ((2, 5, 16),), (), ((16,),))}
+    ),
+    "group_norm": both_widths(
+        {"": Case(lambda x, w, b: F.group_norm(x, 3, w, b), (IMAGE,), (), ((6,), (6,)))}
+    ),
+    "instance_norm": both_widths({"": Case(lambda x: F.instance_norm(x), (IMAGE,))}),
     "cat": {
         "": Case(lambda x, y: torch.cat([x, y], 1), (IMAGE, (1, 2, 9, 8))),
         "one scale": Case(lambda x, y: torch.cat([x, y], 2), (IMAGE, IMAGE), same=True),
@@ -562,12 +583,14 @@ ACCEPTED: dict[str, dict[str, Case]] = {
         "": Case(lambda x: x.unfold(1, 3, 2), ((2, 9, 5),), same=True),
         "last": Case(lambda x: x.unfold(-1, 4, 1), ((2, 9),), same=True),
     },
-    "var": {
-        "": Case(lambda x: x.var(-1), ((3, 16),)),
-        "population": Case(lambda x: x.var(1, correction=0), ((3, 16, 4),)),
-        "images": Case(lambda x: x.var((2, 3), keepdim=True), (IMAGE,)),
-        "all": Case(lambda x: x.var(), ((3, 16),)),
-    },
+    "var": both_widths(
+        {
+            "": Case(lambda x: x.var(-1), ((3, 16),)),
+            "population": Case(lambda x: x.var(1, correction=0), ((3, 16, 4),)),
+            "images": Case(lambda x: x.var((2, 3), keepdim=True), (IMAGE,)),
+            "all": Case(lambda x: x.var(), ((3, 16),)),
+        }
+    ),
     "where": {"": pair(lambda x, y: torch.where(x > y, x, y), families=U85)},
     "index_select": {
         "": Case(
@@ -696,9 +719,6 @@ REFUSED: dict[str, dict[str, Case]] = {
             families=("U55", "U65"),
             reason="both computed matrices of 8 bits, or of 16 on U85",
         )
-    },
-    "aten._softmax.default": {
-        "16 bits": Case(lambda x: F.softmax(x, -1), ((4, 10),), bits=16, reason="of 8-bit operands")
     },
     "aten.max_pool2d_with_indices.default": {
         "dilation": Case(
