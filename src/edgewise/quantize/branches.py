@@ -45,7 +45,8 @@ def _replaced(model: GraphModule, node: Node) -> bool:
     with model.graph.inserting_before(node):
         results = [_inlined(model, node, branch, flow.captured) for branch in branches]
         for user in users:
-            yes, no = (found[user.args[1]] for found in results)
+            index: Any = user.args[1]
+            yes, no = (found[index] for found in results)
             made = yes if yes is no else step(user, aten.where.self, predicate, yes, no)
             user.replace_all_uses_with(made)
     for user in users:
