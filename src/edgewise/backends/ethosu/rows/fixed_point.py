@@ -44,11 +44,9 @@ def of_count(b: Builder, count: Tensor, function: Function) -> Tensor:
     return looked_up_finely(b, index, lambda i: function(i / 128 + 256))
 
 
-def exponential(b: Builder, below: Tensor, scale: float, span: int) -> Tensor:
-    """`round(2**30 * exp(below * scale))` of integers above -span, at most 2**16, to 0."""
+def exponential(b: Builder, below: Tensor, scale: float) -> Tensor:
+    """`round(2**30 * exp(below * scale))` of integers from -2**16 + 1 to 0."""
     far = b.binary("SUB", b.number(0, below), below)
-    if span <= 2**8:
-        return of_count(b, far, lambda k: np.exp(-k * scale))
     # floor(far / 256): a rescale rounds halves up.
     twice = b.binary("SUB", b.binary("ADD", far, far), b.number(255, far))
     coarse = b.rescale(twice, [2.0**-9], INT32)

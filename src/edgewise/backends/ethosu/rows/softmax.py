@@ -29,8 +29,9 @@ aten = torch.ops.aten
 _ONE = 2**15 - 1
 _FREE = 2**16
 """Above all that is stored."""
-_FEW = 64
-"""Exponentials of 8-bit numbers whose sum is exact enough, though each of them has 15 bits."""
+_FEW = 200
+"""Exponentials of 8-bit numbers whose sum is exact enough, though each of them has 15 bits: it is
+off by at most as many halves in 2**15, less than a step of 256."""
 _MOST_TERMS = 2**16
 """Elements that Vela sums at once, whose sum has 31 bits."""
 
@@ -59,26 +60,28 @@ def _exponentials(to: Lowering, given: Real, dim: int) -> tuple[Tensor, Tensor, 
     b = to.b
     below, keep, scale = _distances(to, given, dim)
     count = given.shape[dim]
-    if _is_wide(given) or count > _FEW:
-        powers = exponential(b, below, scale, _span(given))
-        powers = powers if keep is None else b.binary("MUL", powers, keep)
+
+    def kept(t: Tensor) -> Tensor:
+        return t if keep is None else b.binary("MUL", t, keep)
+
+    if _is_wide(given):
         # The sum must be at most 2**30.
         bits = max(math.ceil(math.log2(count)), 1)
-        return below, *summed(b, powers, dim, bits), 2.0 ** (30 - bits)
-    # The table has an entry for each of the 256 differences.
+        powers, total = summed(b, kept(exponential(b, below, scale)), dim, bits)
+        return below, powers, total, 2.0 ** (30 - bits)
+    # The tables have an entry for each of the 256 differences.
     index = b.rescale(below, [128.0], INT16)
 
     def power(i: Any) -> Any:
-        return np.exp(np.minimum(i / 128, 0) * scale) * (_ONE / 2**15)
+        return np.exp(np.minimum(i / 128, 0) * scale) * _ONE
 
-    powers = looked_up(b, index, power, 15)
-    powers = powers if keep is None else b.binary("MUL", powers, keep)
-    return below, powers, b.reduce("REDUCE_SUM", powers, dim), float(_ONE)
-
-
-def _span(given: Real) -> int:
-    """How many differences there are."""
-    return 2**16 if _is_wide(given) else 2**8
+    powers = kept(looked_up(b, index, lambda i: power(i) / 2**15, 15))
+    total = b.reduce("REDUCE_SUM", powers, dim)
+    if count > _FEW:
+        rest = kept(looked_up(b, index, lambda i: power(i) - np.round(power(i)), 15))
+        rest = b.rescale(b.reduce("REDUCE_SUM", rest, dim), [2.0**-15], INT32)
+        total = b.binary("ADD", total, rest)
+    return below, powers, total, float(_ONE)
 
 
 def _is_wide(given: Real) -> bool:
