@@ -163,6 +163,8 @@ def test_inputs_and_outputs_in_regions_of_their_own(target: str, tosa: bytes) ->
         ({"flags": ["--output-format=tflite"]}, "extra_flags.*tflite"),
         ({"flags": ["--separate-io-regions"]}, "without --cop-format=COP2"),
         ({"flags": ["--cpu-tensor-alignment=24"]}, "a power of 2 from 16 on"),
+        ({"flags": ["--max-block-dependency=9"]}, "extra_flags.*invalid choice: 9"),
+        ({"flags": ["--memory-mode=Sram_Only"]}, "argument memory_mode"),
         ({"flags": ["--debug-force-legacy-core"]}, "extra_flags.*legacy-core"),
         ({"flags": ["--arena-cache-size=-1"]}, "try 0 or more"),
         ({"flags": ["--arena-cache-size=99999999999"]}, r"at most 2\*\*32"),

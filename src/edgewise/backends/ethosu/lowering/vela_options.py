@@ -44,6 +44,13 @@ show-subgraph-io-summary timing
 """
 """Of TFLite or of the compiler that TOSA graphs never reach; the database is always kept."""
 
+_ARGUMENTS = {
+    "--accelerator-config": "target",
+    "--config": "config_ini",
+    "--memory-mode": "memory_mode",
+    "--system-config": "system_config",
+}
+
 
 def parse_flags(flags: Sequence[str]) -> argparse.Namespace:
     """Raises VelaError for a flag that Vela has not, or that means nothing here."""
@@ -63,10 +70,15 @@ def parse_flags(flags: Sequence[str]) -> argparse.Namespace:
         parser.add_argument(f"--{flag}", action="store_true")
     for flag in [*(f"disable-{name}" for name in _FEATURES), *_WITHOUT_EFFECT.split()]:
         parser.add_argument(f"--{flag}", action="store_true")
-    for name in ("max-block-dependency", "recursion-limit", "hillclimb-max-iterations"):
+    parser.add_argument("--max-block-dependency", type=int, choices=range(4))
+    for name in ("recursion-limit", "hillclimb-max-iterations"):
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--output-dir")
     parser.add_argument("--output-format", choices=("raw",))
+    for flag in flags:
+        name = flag.split("=")[0]
+        if name in _ARGUMENTS:
+            parser.error(f"{flag}; try EthosUCompileSpec's argument {_ARGUMENTS[name]}")
     found = parser.parse_args(list(flags))
     alignment = found.cpu_tensor_alignment
     if alignment < 16 or alignment & (alignment - 1):
