@@ -5,7 +5,7 @@
 //   NEON_WITHOUT_AES        Arm; the one with AES differs in nothing that is used here
 //
 // Not SVE: tiles of registers are arrays of vectors, and vectors without a size have no arrays.
-// CPUs with it have as many NEON units of as many lanes in sum.
+// CPUs with it have as many lanes of NEON in sum (Neoverse V1: four of 4 for two of 8), but A64FX.
 //
 // EDGEWISE_TARGETS_WITHOUT: those that a file leaves out, since the next lower ones do as well.
 #pragma once

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#define EDGEWISE_TARGETS_WITHOUT HWY_SSE4
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attend.cpp"
 #include "core/simd_foreach.h"

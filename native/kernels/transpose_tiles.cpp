@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#define EDGEWISE_TARGETS_WITHOUT (HWY_SSE4 | HWY_AVX3)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/transpose_tiles.cpp"
 #include "core/simd_foreach.h"

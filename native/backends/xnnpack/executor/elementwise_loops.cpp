@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#define EDGEWISE_TARGETS_WITHOUT HWY_SSE4
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/xnnpack/executor/elementwise_loops.cpp"
 #include "core/simd_foreach.h"
