@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from _common import ROOT
+from _environments import PACKAGES, python_of, version_of
 
 SEED = 0
 
@@ -92,6 +93,9 @@ def prepare(side: str, model: str, cache: Path) -> None:
         np.savez(cache / f"{model}-eager.npz", *(y.numpy() for y in outputs))
         return
     target = model_file(side, model, cache)
+    if side == "openvino":
+        save_openvino(openvino_model(spec.build(SEED), inputs), target)
+        return
     partial = target.with_suffix(".partial")
     if side == "onnx":
         # The exporter that traces TorchScript: it needs onnx, the newer one onnxscript too.
@@ -101,13 +105,40 @@ def prepare(side: str, model: str, cache: Path) -> None:
     partial.rename(target)
 
 
+def openvino_model(model: Any, inputs: tuple[Any, ...]) -> Any:
+    """Converted from PyTorch, its shapes fixed."""
+    import openvino
+    import torch
+
+    torch.backends.mha.set_fastpath_enabled(False)  # a fused operator that is not converted
+    with torch.no_grad():
+        made = openvino.convert_model(model, example_input=inputs)
+    made.reshape({made.inputs[i].any_name: list(x.shape) for i, x in enumerate(inputs)})
+    return made
+
+
+def save_openvino(model: Any, target: Path) -> None:
+    """The graph, and its weights beside it, in float32 where they are floats."""
+    import openvino
+
+    openvino.save_model(model, str(target), compress_to_fp16=False)
+
+
 def model_file(side: str, model: str, cache: Path) -> Path:
     """Where `side` keeps `model`; the version of the library is part of the name."""
     side = "ours" if side == "xnnpack" else side
+    if side in PACKAGES:
+        return cache / f"{model}-{side}-{version_of(side)}.xml"
     package = {"ours": "edgewise", "peer": "executorch", "onnx": "torch"}[side]
     version = importlib.metadata.version(package)
     suffix = "onnx" if side == "onnx" else "pte"
     return cache / f"{model}-{side}-{version}.{suffix}"
+
+
+def file_size(file: Path) -> int:
+    """Bytes; of an OpenVINO model with its weights beside it."""
+    weights = file.with_suffix(".bin")
+    return file.stat().st_size + (weights.stat().st_size if weights.exists() else 0)
 
 
 def ensure(sides: list[str], model: str, cache: Path, refresh: bool) -> None:
@@ -121,7 +152,7 @@ def ensure(sides: list[str], model: str, cache: Path, refresh: bool) -> None:
         wanted.append("eager")
     for side in wanted:
         print(f"preparing {model} ({side}) ...", file=sys.stderr, flush=True)
-        script = [sys.executable, "-W", "ignore", str(Path(__file__))]
+        script = [python_of(side, cache), "-W", "ignore", str(Path(__file__))]
         done = subprocess.run(
             [*script, side, model, str(cache)],
             stdout=subprocess.PIPE,
@@ -218,12 +249,41 @@ class OnnxSession:
         return list(self.run())
 
 
+class OpenVinoSession:
+    """OpenVINO on the CPU in float32, threads set, everything else at its default."""
+
+    def __init__(self, file: Path, inputs: list[Any], threads: int) -> None:
+        import openvino
+
+        options = {
+            "INFERENCE_NUM_THREADS": threads,
+            "PERFORMANCE_HINT": "LATENCY",
+            # By default it computes in bfloat16 where the CPU can.
+            "INFERENCE_PRECISION_HINT": "f32",
+        }
+        self._compiled = openvino.Core().compile_model(str(file), "CPU", options)
+        self._request = self._compiled.create_infer_request()
+        self._inputs = inputs
+        self.threads = int(self._compiled.get_property("INFERENCE_NUM_THREADS"))
+
+    def run(self) -> Any:
+        """One inference."""
+        return self._request.infer(self._inputs, share_inputs=True, share_outputs=True)
+
+    def outputs(self) -> list[Any]:
+        """The outputs as numpy arrays."""
+        return list(self.run().values())
+
+
 SESSIONS: dict[str, Callable[[Path, list[Any], int], Session]] = {
     "ours": OursSession,
     "peer": PeerSession,
     "onnx": OnnxSession,
     "xnnpack": XnnpackSession,
+    "openvino": OpenVinoSession,
 }
+OTHERS = ("peer", "onnx", "openvino")
+"""Whom ours is compared with."""
 
 
 if __name__ == "__main__":

@@ -29,12 +29,12 @@ class Asked(Protocol):
 class Worker:
     """A child process running `script --worker SIDE`."""
 
-    def __init__(self, script: Path, side: str) -> None:
+    def __init__(self, script: Path, side: str, python: str = sys.executable) -> None:
         self._side = side
         # Libraries are talkative: what they say is shown on failure only.
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by close)
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", str(script), "--worker", side],
+            [python, "-W", "ignore", str(script), "--worker", side],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

@@ -1,9 +1,11 @@
-"""Time of one inference, ours and the peer's (and ONNX Runtime's), side by side.
+"""Time of one inference, ours and the peer's (and ONNX Runtime's, OpenVINO's), side by side.
 
 Each side runs in a process of its own (`_worker.py` says why) and they take turns in short blocks:
 a pause in which thread pools fall asleep, one call that is not counted, then calls for about
 --block milliseconds. A pair is one block of each; the order within a pair changes every time. The
-figure is the median over the pairs of ours / other, each block standing for its median call.
+figure is the median over the pairs of ours / other, each block standing for its median call;
+"ours/best" is to the side that was fastest in the pair. OpenVINO is in an environment of its own,
+made at the first run.
 
 --same-process puts all sides into one process instead. Both were tried, four runs of each, with
 ExecuTorch and ONNX Runtime on two cores that other programs were using too (MobileNetV2,
@@ -33,7 +35,8 @@ from _common import (
     report,
     report_wrong,
 )
-from _sides import SESSIONS, Session, ensure, load_arrays, model_file
+from _environments import python_of
+from _sides import OTHERS, SESSIONS, Session, ensure, load_arrays, model_file
 from _worker import Asked, Handler, Local, Worker, serve
 
 TOLERANCE = 1e-4  # float32 sums in another order, over at most some hundred layers
@@ -97,7 +100,9 @@ def measure(model: str, sides: list[str], options: argparse.Namespace) -> dict[s
     """All pairs for one model: a table row, and the block medians under "blocks"."""
     ensure(sides, model, options.cache, options.refresh)
     workers: dict[str, Asked] = {
-        side: Local(handler(side)) if options.same_process else Worker(Path(__file__), side)
+        side: Local(handler(side))
+        if options.same_process
+        else Worker(Path(__file__), side, python_of(side, options.cache))
         for side in sides
     }
     try:
@@ -151,12 +156,16 @@ def compared(blocks: dict[str, list[float]], least: dict[str, float]) -> dict[st
     for side in blocks:
         row[f"{side} ms"] = median(blocks[side])
         row[f"{side} min"] = least[side]
-    for other in ("peer", "onnx", "xnnpack"):
+    others = [side for side in OTHERS if side in blocks]
+    for other in (*others, "xnnpack"):
         if "ours" in blocks and other in blocks:
             ratios = [a / b for a, b in zip(blocks["ours"], blocks[other], strict=True)]
             row[f"ours/{other}"] = ratio(blocks["ours"], blocks[other])
             row[f"of min, {other}"] = least["ours"] / least[other]
             row[f"25-75%, {other}"] = f"{quantile(ratios, 0.25):.3f}-{quantile(ratios, 0.75):.3f}"
+    if "ours" in blocks and len(others) > 1:
+        best = [min(times) for times in zip(*(blocks[other] for other in others), strict=True)]
+        row["ours/best"] = ratio(blocks["ours"], best)
     return row
 
 
@@ -167,7 +176,8 @@ def main() -> int:
     add_common_options(parser, IMAGE_MODELS)
     add_cache_options(parser)
     add_timing_options(parser)
-    parser.add_argument("--onnx", action="store_true", help="ONNX Runtime as a third side")
+    parser.add_argument("--onnx", action="store_true", help="ONNX Runtime as a further side")
+    parser.add_argument("--openvino", action="store_true", help="OpenVINO as a further side")
     parser.add_argument(
         "--xnnpack", action="store_true", help="ours without fused kernels as a further side"
     )
@@ -179,8 +189,9 @@ def main() -> int:
         return 0
 
     sides = [options.only] if options.only else ["ours", "peer"]
-    sides += ["onnx"] if options.onnx else []
-    sides += ["xnnpack"] if options.xnnpack else []
+    sides += [side for side in ("onnx", "openvino", "xnnpack") if getattr(options, side)]
+    if options.same_process and options.openvino:
+        parser.error("--same-process cannot have --openvino: it is in another environment")
     results = {}
     for model in options.models:
         print(f"{model} ...", file=sys.stderr, flush=True)

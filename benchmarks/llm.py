@@ -1,15 +1,22 @@
-"""A Llama that generates: ours and the peer's, tokens per second.
+"""A Llama that generates: ours, the peer's, llama.cpp and OpenVINO, tokens per second.
 
-300m: 24 layers of 1024, 16 heads of which 8 of keys, 2816 inside the blocks, 32000 tokens; random
-weights, 8da4w (--group-size weights share a scale), embeddings in 8 bits, a cache of --context
-places. Rows: our file on our runtime; the file that the peer's own script for Llama models makes
-(XNNPACK partitioner, its attention operators over the cache) on its runtime; and each file on
-the other's runtime. All take turns, in processes of their own: blocks of --block tokens at each of
---positions filled places of the cache, the prompt before. "over all" is the rate of a generation
-that spends as many tokens at each of them. The ratio is of the medians of the rounds, ours to the
-best of the rows that the peer's runtime runs.
+300m: 24 layers of 1024, 16 heads of which 8 of keys, 2816 inside the blocks, 32000 tokens; 1.2b: 16
+layers of 2048, 32 heads of which 8 of keys, 8192 inside, 128256 tokens. Random weights, 8da4w
+(--group-size weights share a scale), embeddings in 8 bits, a cache of --context positions. Rows:
+our file on our runtime; the file that the peer's own script for Llama models makes (XNNPACK
+partitioner, its attention operators over the cache) on its runtime; and each file on the other's
+runtime. With --others llama.cpp (Q4_0, embeddings in Q8_0) and OpenVINO (4-bit symmetric weights
+by NNCF, a stateful cache), each in an environment of its own that is made at the first run. All
+take turns, in processes of their own: blocks of --block tokens at each of --positions filled
+positions of the cache, the prompt before. "over all" is the rate of a generation that spends as
+many tokens at each of them. The ratio is of the medians of the rounds, ours to the best of the rows
+of other runtimes.
 
-Memory: the most that a process had, with and without what it had before it loaded the file
+"load s": from a Python that has imported nothing to the first token's logits, when a process before
+has done the same: the second start. "cosine": of the logits after a prompt to ours, for those that
+have the same weights. "of memory": the bytes of the file that a token reads (all but the
+embeddings) over its time at the first position, to what two threads read per second from a large
+array. Memory: the most that a process had, with and without what it had before it loaded the file
 (Python, and for the peer torch).
 """
 
@@ -17,16 +24,25 @@ import argparse
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from _common import add_cache_options, report
+from _environments import PACKAGES, python_of, version_of
 from _llm import Handler
+from _sides import file_size
 from _worker import Worker, serve
 
 ROWS = (("ours", "ours"), ("peer", "peer"), ("peer", "ours"), ("ours", "peer"))
 """(whose runtime, whose file)"""
+OTHERS = ("llama.cpp", "openvino")
+"""Sides that run their own files only."""
+SUFFIXES = {"llama.cpp": "gguf", "openvino": "xml"}
+CONFIGS = {"tiny": (512, 64), "300m": (32000, 1024), "1.2b": (128256, 2048)}
+"""Tokens, and values of each embedding."""
 OVER_ALL = "tokens/s over all"
 
 
@@ -34,79 +50,108 @@ def files(options: argparse.Namespace) -> dict[str, Path]:
     """The file of each side, made if it is not there: the peer's export takes minutes."""
     options.cache.mkdir(parents=True, exist_ok=True)
     found = {}
-    for side in options.files:
-        name = f"llama-{options.config}-{options.group_size}-{options.context}-{side}.pte"
-        target = options.cache / name
+    for side in (*options.files, *options.others):
+        version = f"-{version_of(side)}" if side in PACKAGES else ""
+        name = f"llama-{options.config}-{options.group_size}-{options.context}-{side}{version}"
+        target = options.cache / f"{name}.{SUFFIXES.get(side, 'pte')}"
         if not target.exists() or (options.refresh and side == "ours"):
-            print(f"preparing {name} ...", file=sys.stderr, flush=True)
-            partial = target.with_suffix(".partial.pte")
-            script = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("_llm.py"))]
+            print(f"preparing {target.name} ...", file=sys.stderr, flush=True)
+            maker = str(Path(__file__).with_name("_llm.py"))
+            script = [_python(side, options), "-W", "ignore", maker]
             arguments = [side, options.config, str(options.group_size), str(options.context)]
-            done = subprocess.run(
-                [*script, *arguments, str(partial)],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-            if done.returncode:
-                raise SystemExit(f"{done.stdout}\n[prepare] {name} could not be made; see above")
-            partial.rename(target)
+            with TemporaryDirectory(dir=options.cache) as folder:
+                partial = Path(folder, target.name)
+                done = subprocess.run(
+                    [*script, *arguments, str(partial)],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
+                if done.returncode:
+                    raise SystemExit(f"{done.stdout}\n[prepare] {name} was not made; see above")
+                for part in sorted(Path(folder).iterdir(), key=lambda file: file == partial):
+                    part.rename(options.cache / part.name)
         found[side] = target
     return found
 
 
+def _python(side: str, options: argparse.Namespace) -> str:
+    # GGUF files are written by a package of this environment.
+    return python_of(side, options.cache) if side == "openvino" else sys.executable
+
+
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Figures of each row of ROWS."""
+    """Figures of each row of ROWS, and of the other sides."""
     paths = files(options)
-    chosen = [row for row in ROWS if row[1] in paths]
-    workers = {row: Worker(Path(__file__), row[0]) for row in chosen}
-    before = {}
-    for (runtime, whose), worker in workers.items():
-        answer = worker.ask(do="load", file=str(paths[whose]), threads=options.threads)
-        before[runtime, whose] = answer["before"]
-        # Places that nothing was written to cost nothing to read.
+    chosen = [row for row in ROWS if row[1] in options.files]
+    chosen += [(side, side) for side in options.others]
+
+    def started(row: tuple[str, str]) -> tuple[Worker, dict[str, Any]]:
+        worker = Worker(Path(__file__), row[0], python_of(row[0], options.cache))
+        loaded = worker.ask(do="load", file=str(paths[row[1]]), threads=options.threads)
+        return worker, loaded
+
+    workers, loaded = {}, {}
+    for row in chosen:
+        started(row)[0].close()  # the first start: files get into memory
+        workers[row], loaded[row] = started(row)
+        # Positions that nothing was written to cost nothing to read.
         filled = max(options.positions) + options.block
-        worker.ask(do="prompt", position=0, count=filled, vocab=options.vocab)
+        answer = workers[row].ask(do="prompt", position=0, count=filled, vocab=options.vocab)
+        loaded[row]["logits"] = answer["logits"]
     decode: dict[Any, list[float]] = {(r, p): [] for r in chosen for p in options.positions}
-    prompt: dict[Any, list[float]] = {r: [] for r in chosen}
+    prompts = [(row, count) for row in chosen for count in options.prompt]
+    prompt: dict[Any, list[float]] = {which: [] for which in prompts}
     for number in range(options.rounds + 1):
         for row, worker in workers.items():
             ask = {"vocab": options.vocab}
             time.sleep(0.03)  # pools spin for a while after their work
-            first = worker.ask(do="prompt", position=0, count=options.prompt, **ask)
-            if number:  # the first round warms
-                prompt[row] += first["seconds"]
-            for place in options.positions:
-                worker.ask(do="decode", position=place, count=2, **ask)
-                answer = worker.ask(do="decode", position=place, count=options.block, **ask)
+            for count in options.prompt:
+                first = worker.ask(do="prompt", position=0, count=count, **ask)
+                if number:  # the first round warms
+                    prompt[row, count] += first["seconds"]
+            # The cache is filled again for those who forget what is behind a position.
+            filled = max(options.positions) + options.block
+            worker.ask(do="prompt", position=0, count=filled, **ask)
+            for position in reversed(options.positions):
+                worker.ask(do="decode", position=position, count=2, **ask)
+                answer = worker.ask(do="decode", position=position, count=options.block, **ask)
                 if number:
-                    decode[row, place].append(min(answer["seconds"]))
+                    decode[row, position].append(min(answer["seconds"]))
     rows = []
     for row, worker in workers.items():
         peak = worker.ask(do="memory")["peak"]
         line: dict[str, Any] = {"runtime": row[0], "file": row[1]}
-        line["prompt tokens/s"] = options.prompt / median(prompt[row])
-        seconds = {place: median(decode[row, place]) for place in options.positions}
-        line |= {f"tokens/s at {place}": 1 / time for place, time in seconds.items()}
+        for count in options.prompt:
+            line[f"prompt of {count}: tokens/s"] = count / median(prompt[row, count])
+        seconds = {position: median(decode[row, position]) for position in options.positions}
+        line |= {f"tokens/s at {position}": 1 / time for position, time in seconds.items()}
         line[OVER_ALL] = len(seconds) / sum(seconds.values())
-        line |= {"peak MB": peak, "of it for the model": peak - before[row]}
+        line |= {"peak MB": peak, "of it for the model": peak - loaded[row]["before"]}
+        if row[1] != "peer":  # its script draws weights of its own
+            line["cosine"] = cosine(loaded[row]["logits"], loaded[chosen[0]]["logits"])
+        line["file MB"] = file_size(paths[row[1]]) / 1e6
+        line["load s"] = loaded[row]["seconds"]
         rows.append(line)
         worker.close()
     return rows
 
 
 def main() -> int:
-    """Prints the table; the exit code says whether ours is 1.2 times as fast at each position."""
+    """Prints the table; the exit code says whether ours is 1.2 times the peer at each position."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--worker", choices=("ours", "peer"), help=argparse.SUPPRESS)
-    parser.add_argument("--config", default="300m", choices=("tiny", "300m"))
+    parser.add_argument("--worker", choices=("ours", "peer", *OTHERS), help=argparse.SUPPRESS)
+    parser.add_argument("--config", default="300m", choices=tuple(CONFIGS))
     sides = ("ours", "peer")
     help = "ours alone: the same file on both runtimes, without the peer's export"
     parser.add_argument("--files", nargs="+", default=sides, choices=sides, help=help)
+    parser.add_argument(
+        "--others", nargs="*", default=(), choices=OTHERS, help="more sides, with their own files"
+    )
     parser.add_argument("--group-size", type=int, default=32)
     parser.add_argument("--context", type=int, default=1024)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--prompt", type=int, default=127, help="tokens")
+    parser.add_argument("--prompt", type=int, nargs="+", default=[127, 512], help="tokens")
     parser.add_argument("--positions", type=int, nargs="+", default=[128, 320, 512, 704, 896])
     parser.add_argument("--block", type=int, default=16, help="tokens")
     parser.add_argument("--rounds", type=int, default=9)
@@ -116,20 +161,59 @@ def main() -> int:
     if options.worker:
         serve(Handler(options.worker))
         return 0
-    options.vocab = {"tiny": 512, "300m": 32000}[options.config]
+    options.vocab, width = CONFIGS[options.config]
     if "ours" not in options.files:
         parser.error("--files must have ours")
     rows = measure(options)
     ours = rows[0]
-    ratios = {
-        key: ours[key] / max(row[key] for row in rows if row["runtime"] == "peer")
-        for key in ours
-        if "tokens/s" in key
-    }
-    notes = [f"{key}: ours {ratio:.2f} times the peer's best" for key, ratio in ratios.items()]
+
+    def ratios_to(others: list[dict[str, Any]]) -> dict[str, float]:
+        return {
+            key: ours[key] / max(row[key] for row in others) for key in ours if "tokens/s" in key
+        }
+
+    of_peer = ratios_to([row for row in rows if row["runtime"] == "peer"])
+    ratios = ratios_to([row for row in rows if row["runtime"] != "ours"])
+    notes = [
+        f"{key}: ours {ratio:.2f} times the best of the others" for key, ratio in ratios.items()
+    ]
+    least = min(row["of it for the model"] for row in rows if row["runtime"] != "ours")
+    notes.append(
+        f"memory for the model: ours {ours['of it for the model'] / least:.2f} of the least"
+    )
+    embeddings = options.vocab * width / 1e6
+    first = f"tokens/s at {options.positions[0]}"
+    rate, possible = (ours["file MB"] - embeddings) * ours[first] / 1e3, read_rate(options.threads)
+    notes.append(
+        f"{first}: ours reads {rate:.1f} GB/s of weights, {rate / possible:.0%} of the "
+        f"{possible:.1f} GB/s that {options.threads} threads read from a large array"
+    )
     title = f"Llama {options.config}, 8da4w in groups of {options.group_size}, "
     report(title + f"{options.threads} threads", rows, notes, options.json, {"ratios": ratios})
-    return 0 if all(r >= 1.2 for key, r in ratios.items() if " at " in key) else 1
+    return 0 if all(r >= 1.2 for key, r in of_peer.items() if " at " in key) else 1
+
+
+def cosine(some: list[float], others: list[float]) -> float:
+    """Of the angle between two vectors."""
+    import numpy as np
+
+    x, y = np.array(some), np.array(others)
+    return float(x @ y / np.sqrt((x @ x) * (y @ y)))
+
+
+def read_rate(threads: int) -> float:
+    """GB/s that this many threads read at best from an array that no cache holds."""
+    import numpy as np
+
+    parts = np.ones((threads, 1 << 26), np.float32)
+
+    def rate(pool: ThreadPoolExecutor) -> float:
+        start = time.perf_counter()
+        list(pool.map(np.max, parts))
+        return parts.nbytes / (time.perf_counter() - start) / 1e9
+
+    with ThreadPoolExecutor(threads) as pool:
+        return max(rate(pool) for _ in range(9))
 
 
 if __name__ == "__main__":

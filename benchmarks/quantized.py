@@ -1,17 +1,18 @@
-"""Quantized models, ours and the peer's (and ONNX Runtime's) side by side.
+"""Quantized models, ours and the peer's (and ONNX Runtime's, OpenVINO's) side by side.
 
 Static int8 with a scale for each output channel: each side quantizes with its own quantizer, on
 the same calibration data, and lowers with its own flow. `mlp_8da4w`: four gated blocks of
 2048 -> 8192 -> 2048 on one row, 4-bit weights in groups of 32 and activations quantized at run
 time, by torchao's `quantize_` for both. ONNX Runtime
-(--onnx, needs the package onnx) runs a QDQ file of its own quantizer.
+(--onnx, needs the package onnx) runs a QDQ file of its own quantizer; OpenVINO (--openvino, in an
+environment of its own) what NNCF's post-training quantization makes.
 
 Per side: the time of one inference (as in latency.py), the seconds from the quantized exported
 program to the bytes of the file, its size, its delegates and other operators, and the largest
 error against the quantized program in eager PyTorch, relative to its largest output (for ONNX
-Runtime: against the float model). "dB": signal to noise against that program; it must not be
-below "quantized dB", which is that program's own against the float model: roundings that differ
-add up over the layers, but to no more than quantization itself. --only ours|peer, --models,
+Runtime and OpenVINO: against the float model). "dB": signal to noise against that program; it must
+not be below "quantized dB", which is that program's own against the float model: roundings that
+differ add up over the layers, but to no more than quantization itself. --only ours|peer, --models,
 --refresh: as in latency.py.
 """
 
@@ -25,13 +26,25 @@ from typing import Any
 
 import _pte
 from _common import add_cache_options, add_common_options, add_timing_options, report, report_wrong
-from _sides import SEED, SESSIONS, _spec, import_lowering, model_file
+from _environments import python_of
+from _sides import (
+    SEED,
+    SESSIONS,
+    _spec,
+    file_size,
+    import_lowering,
+    model_file,
+    openvino_model,
+    save_openvino,
+)
 from _worker import Asked, Worker, serve
 from latency import alternate, compared, decibels, handler
 
 IMAGES = ("mobilenet_v2", "mobilenet_v3_small", "resnet50", "vit_b_16")
 DECODE = "mlp_8da4w"
 CALIBRATION = 4  # batches
+FLOAT_SIDES = ("onnx", "openvino")
+"""Sides that quantize float models by themselves."""
 
 
 def decode_model(is_quantized: bool = True) -> Any:
@@ -105,9 +118,10 @@ def prepare(side: str, model: str, cache: Path) -> None:
     inputs = inputs_of(model)
     facts: dict[str, Any] = {}
     with torch.no_grad():
-        if side == "onnx":
+        if side in FLOAT_SIDES:
             outputs = _spec(model).build(SEED)(*inputs)
-            _prepare_onnx(model, inputs, target)
+            prepare_float = _prepare_onnx if side == "onnx" else _prepare_openvino
+            prepare_float(model, inputs, target)
         else:
             lower = import_lowering(side)
             program = quantized_program(side, model)
@@ -179,6 +193,15 @@ def _prepare_onnx(model: str, inputs: tuple[Any, ...], target: Path) -> None:
     plain.unlink()
 
 
+def _prepare_openvino(model: str, inputs: tuple[Any, ...], target: Path) -> None:
+    import nncf
+
+    plain = openvino_model(_spec(model).build(SEED), inputs)
+    batches = [[x.numpy() for x in inputs_of(model, seed)] for seed in range(CALIBRATION)]
+    kind = nncf.ModelType.TRANSFORMER if model.startswith("vit") else None
+    save_openvino(nncf.quantize(plain, nncf.Dataset(batches), model_type=kind), target)
+
+
 def file_of(side: str, model: str, cache: Path) -> Path:
     return model_file(side, f"{model}-quantized", cache)
 
@@ -188,12 +211,12 @@ def ensure(side: str, model: str, cache: Path, refresh: bool) -> None:
     cache.mkdir(parents=True, exist_ok=True)
     facts = file_of(side, model, cache).with_suffix(".json")
     is_whole = facts.exists() and (
-        side == "onnx" or "quantized dB" in json.loads(facts.read_text())
+        side in FLOAT_SIDES or "quantized dB" in json.loads(facts.read_text())
     )
     if is_whole and not refresh:
         return
     print(f"preparing {model} ({side}) ...", file=sys.stderr, flush=True)
-    script = [sys.executable, "-W", "ignore", __file__, "--prepare", side]
+    script = [python_of(side, cache), "-W", "ignore", __file__, "--prepare", side]
     done = subprocess.run(
         [*script, "--models", model, "--cache", str(cache)],
         stdout=subprocess.PIPE,
@@ -207,11 +230,13 @@ def ensure(side: str, model: str, cache: Path, refresh: bool) -> None:
 
 def measure(model: str, sides: list[str], options: argparse.Namespace) -> dict[str, Any]:
     """A table row for one model, and the block medians."""
-    sides = [side for side in sides if side != "onnx" or model != DECODE]
+    sides = [side for side in sides if side not in FLOAT_SIDES or model != DECODE]
     for side in sides:
         ensure(side, model, options.cache, options.refresh and side == "ours")
     files = {side: file_of(side, model, options.cache) for side in sides}
-    workers: dict[str, Asked] = {side: Worker(Path(__file__), side) for side in sides}
+    workers: dict[str, Asked] = {
+        side: Worker(Path(__file__), side, python_of(side, options.cache)) for side in sides
+    }
     try:
         loaded = {
             side: worker.ask(
@@ -230,9 +255,9 @@ def measure(model: str, sides: list[str], options: argparse.Namespace) -> dict[s
     facts = {side: json.loads(files[side].with_suffix(".json").read_text()) for side in sides}
     for key in ("s", "delegates+ops", "quantized dB"):
         row |= {f"{side} {key}": facts[side][key] for side in sides if key in facts[side]}
-    row |= {f"{side} MB": files[side].stat().st_size / 1e6 for side in sides}
+    row |= {f"{side} MB": file_size(files[side]) / 1e6 for side in sides}
     row |= {f"{side} error": loaded[side]["error_"] for side in sides}
-    row |= {f"{side} dB": loaded[side]["dB_"] for side in sides if side != "onnx"}
+    row |= {f"{side} dB": loaded[side]["dB_"] for side in sides if side not in FLOAT_SIDES}
     return {"row": row, "blocks": blocks}
 
 
@@ -243,7 +268,8 @@ def main() -> int:
     add_common_options(parser, (*IMAGES, DECODE))
     add_cache_options(parser)
     add_timing_options(parser)
-    parser.add_argument("--onnx", action="store_true", help="ONNX Runtime as a third side")
+    parser.add_argument("--onnx", action="store_true", help="ONNX Runtime as a further side")
+    parser.add_argument("--openvino", action="store_true", help="OpenVINO as a further side")
     parser.add_argument("--worker", choices=tuple(SESSIONS), help=argparse.SUPPRESS)
     parser.add_argument("--prepare", choices=tuple(SESSIONS), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -255,7 +281,7 @@ def main() -> int:
             prepare(options.prepare, model, options.cache)
         return 0
     sides = [options.only] if options.only else ["ours", "peer"]
-    sides += ["onnx"] if options.onnx else []
+    sides += [side for side in FLOAT_SIDES if getattr(options, side)]
     results = {}
     for model in options.models:
         print(f"{model} ...", file=sys.stderr, flush=True)
@@ -268,8 +294,8 @@ def main() -> int:
             f"{options.settle:g} ms apart; a process for each side, {options.threads} threads",
             "s: from the quantized exported program to the bytes of the file, first in its process",
             "error: of the largest output, against the quantized program in eager PyTorch; "
-            "ONNX Runtime's against the float model; dB: signal to noise, of the file against the "
-            "quantized program, and of that against the float model",
+            "ONNX Runtime's and OpenVINO's against the float model; dB: signal to noise, of the "
+            "file against the quantized program, and of that against the float model",
         ],
         options.json,
         {"block_medians_ms": {model: result["blocks"] for model, result in results.items()}},

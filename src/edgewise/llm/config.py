@@ -28,6 +28,17 @@ PRESETS: dict[str, dict[str, Any]] = {
         "max_position_embeddings": 2048,
         "tie_word_embeddings": True,
     },
+    # 1,235,814,400 parameters.
+    "1.2b": {
+        "hidden_size": 2048,
+        "num_hidden_layers": 16,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "intermediate_size": 8192,
+        "vocab_size": 128256,
+        "max_position_embeddings": 2048,
+        "tie_word_embeddings": True,
+    },
 }
 """What is not said is as in `transformers.LlamaConfig`."""
 

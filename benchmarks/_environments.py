@@ -1,0 +1,46 @@
+"""Environments of sides whose packages do not belong into the project's own.
+
+Each is made once, in ~/.cache/edgewise/benchmarks/sides, and falls back to the packages of this
+environment (torch, transformers) for what it does not have itself.
+"""
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+PACKAGES: dict[str, tuple[str, ...]] = {
+    "openvino": ("openvino==2026.4.1", "nncf==3.4.0"),
+    # From its sources: the instructions of this CPU are chosen when it is built.
+    "llama.cpp": ("llama-cpp-python==0.3.36",),
+}
+_BUILD = {"CMAKE_ARGS": "-DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release"}
+
+
+def python_of(side: str, cache: Path) -> str:
+    """The interpreter that runs a side: this one, or that of the side's environment."""
+    if side not in PACKAGES:
+        return sys.executable
+    folder = cache / "sides" / side
+    python = str(folder / "bin" / "python")
+    wanted = "\n".join(PACKAGES[side])
+    done = folder / "packages.txt"
+    if done.exists() and done.read_text() == wanted:
+        return python
+    print(f"environment for {side}: {', '.join(PACKAGES[side])} ...", file=sys.stderr, flush=True)
+    subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+    binary = ["--no-binary", "llama-cpp-python"] if side == "llama.cpp" else []
+    pip = [python, "-m", "pip", "install", "-q", *binary, *PACKAGES[side]]
+    subprocess.run(pip, check=True, env={**os.environ, **_BUILD})
+    (packages,) = folder.glob("lib/python*/site-packages")
+    # Added last, with what editable installations put there.
+    here = sysconfig.get_paths()["purelib"]
+    (packages / "zz_fallback.pth").write_text(f"import site; site.addsitedir({here!r})\n")
+    done.write_text(wanted)
+    return python
+
+
+def version_of(side: str) -> str:
+    """Of the side's package."""
+    return PACKAGES[side][0].partition("==")[2]
