@@ -69,7 +69,19 @@ template <typename Isa>
 
 void limit_xnnpack_to_cpu_level() {
 #if defined(__x86_64__) || defined(__aarch64__)
-  if (is_cpu_limited() && cpuinfo_initialize()) limit(cpu_level().name, &cpuinfo_isa);
+  [[maybe_unused]] static const bool once = [] {
+    if (is_cpu_limited() && cpuinfo_initialize()) limit(cpu_level().name, &cpuinfo_isa);
+    return true;
+  }();
+#endif
+}
+
+bool takes_odd_groups() {
+#if defined(__x86_64__)
+  limit_xnnpack_to_cpu_level();
+  return cpuinfo_initialize() && cpuinfo_has_x86_avx();
+#else
+  return true;
 #endif
 }
 

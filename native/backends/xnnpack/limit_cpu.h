@@ -6,4 +6,8 @@ namespace edgewise::xnnpack {
 // To be called before XNNPACK is initialized.
 void limit_xnnpack_to_cpu_level();
 
+// Whether 4-bit weights may have an odd number of groups. Kernels of November 2024 for x86 without
+// AVX read sums of 16 bytes where a panel of so many groups puts them at multiples of 8, and crash.
+bool takes_odd_groups();
+
 }  // namespace edgewise::xnnpack

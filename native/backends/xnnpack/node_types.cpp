@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backends/xnnpack/limit_cpu.h"
+
 namespace edgewise::xnnpack {
 namespace {
 
@@ -137,6 +139,12 @@ Status Checker::check_filtered() const {
   const bool is_transposed = (node.flags & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0;
   if ((in(1).type == T::kQbint4 || in(1).type == T::kQbint8) && is_transposed) {
     return refuse("weights in blocks must not be transposed");
+  }
+  if (in(1).type == T::kQbint4 && in(1).shape.last() / in(1).block_size % 2 != 0 &&
+      !takes_odd_groups()) {
+    return refuse(
+        "XNNPACK's kernels for x86 without AVX crash at an odd number of groups of 4-bit weights; "
+        "try another size of groups, or 8-bit weights");
   }
   if (in(1).type == T::kQint8 && in(1).zero_point != 0) {
     return refuse("its filter's zero point must be 0");
