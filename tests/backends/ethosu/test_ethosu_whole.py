@@ -258,6 +258,13 @@ def _statistics() -> dict[str, Whole]:
     }
     rows = {name: Whole(f, low=-4, high=4) for name, f in functions.items()}
 
+    five = {
+        "softmax of five dimensions": lambda x: F.softmax(x, -1),
+        "softmax in the middle": lambda x: F.softmax(x, 2),
+        "log_softmax of five dimensions": lambda x: F.log_softmax(x, -1),
+    }
+    rows |= {name: Whole(f, ((2, 3, 4, 2, 6),), low=-4, high=4) for name, f in five.items()}
+
     def spike(x: torch.Tensor) -> torch.Tensor:
         """One of 3,000 stands out: small terms must not add up to an error."""
         return x * torch.cat([torch.ones(1), torch.full((2999,), 0.001)])

@@ -9,9 +9,17 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.lowering.table import Args, Ask, Constraint, Lowering, OpRow, add_row
+from edgewise.backends.ethosu.lowering.table import (
+    Args,
+    Ask,
+    Constraint,
+    Lowering,
+    OpRow,
+    Refused,
+    add_row,
+)
 from edgewise.backends.ethosu.lowering.tosa import INT8, INT16, INT32, RANGE, Tensor
-from edgewise.backends.ethosu.lowering.values import Masked, Real, Stored, Sums
+from edgewise.backends.ethosu.lowering.values import Combined, Masked, Real, Stored, Sums
 from edgewise.backends.ethosu.rows.fixed_point import (
     exponential,
     looked_up,
@@ -23,6 +31,7 @@ from edgewise.backends.ethosu.rows.fixed_point import (
     summed,
 )
 from edgewise.edge.graph import fake
+from edgewise.partition.spec import Refusal
 
 aten = torch.ops.aten
 
@@ -107,9 +116,35 @@ def _operand(to: Lowering, node: Any) -> Stored | Masked:
     return found if isinstance(found, Masked) else to.stored(node)
 
 
-def _softmax(to: Lowering, node: Node, args: Args) -> Real:
-    b, x = to.b, _operand(to, args["self"])
-    _, powers, total, _ = _exponentials(to, x, args["dim"] % len(x.shape))
+_MOST_DIMS = 4
+"""Of more, Vela mistakes on U55 and U65 where the repeated results of 32-bit operators lie."""
+
+
+def _in_three(to: Lowering, x: Stored | Masked, dim: int) -> tuple[Stored | Masked, int]:
+    """What has too many dimensions as [before, dim, behind], and the dimension there."""
+    rank, sizes = len(x.shape), x.shape
+    if rank <= _MOST_DIMS:
+        return x, dim
+    if isinstance(x, Masked):
+        raise Refused(Refusal(f"at most {_MOST_DIMS} dimensions with a mask", f"{rank}"))
+    shape = (math.prod(sizes[:dim]), sizes[dim], math.prod(sizes[dim + 1 :]))
+    return Stored(to.b.reshape(x.tensor, shape), x.quant), 1
+
+
+def _of_any_rank(lower: Any, masked: bool) -> Any:
+    def lowered(to: Lowering, node: Node, args: Args) -> Real:
+        x = _operand(to, args["self"]) if masked else to.stored(args["self"])
+        made: Real = lower(to, *_in_three(to, x, args["dim"] % len(x.shape)))
+        if len(x.shape) <= _MOST_DIMS:
+            return made
+        return Combined((made,), x.shape, lambda ts, quant: to.b.reshape(ts[0], x.shape))
+
+    return lowered
+
+
+def _softmax(to: Lowering, x: Stored | Masked, dim: int) -> Real:
+    b = to.b
+    _, powers, total, _ = _exponentials(to, x, dim)
     high, zeros = normalized(b, total)
     # No term is larger than the sum: shifted up as far, it has at most 31 bits.
     up = b.binary("SUB", zeros, b.number(1, zeros))
@@ -125,9 +160,10 @@ def _softmax(to: Lowering, node: Node, args: Args) -> Real:
     )
 
 
-def _log_softmax(to: Lowering, node: Node, args: Args) -> Real:
-    b, x = to.b, to.stored(args["self"])
-    below, _, total, one = _exponentials(to, x, args["dim"] % len(x.shape))
+def _log_softmax(to: Lowering, x: Stored | Masked, dim: int) -> Real:
+    b = to.b
+    assert isinstance(x, Stored)
+    below, _, total, one = _exponentials(to, x, dim)
     high, zeros = normalized(b, total)
     index = mantissa_index(b, high)
     scale = x.quant.scale
@@ -160,4 +196,12 @@ for _name, _target, _lower in (
     ("log_softmax", aten._log_softmax.default, _log_softmax),
 ):
     _limit = Constraint(f"along a dimension of at most {_MOST_TERMS} elements", _few_terms)
-    add_row(OpRow(_name, (_target,), _lower, (_limit,), also=_EXPONENTIALS))
+    add_row(
+        OpRow(
+            _name,
+            (_target,),
+            _of_any_rank(_lower, _name == "softmax"),
+            (_limit,),
+            also=_EXPONENTIALS,
+        )
+    )
