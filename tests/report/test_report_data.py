@@ -17,9 +17,9 @@ from torch import nn
 import edgewise
 from edgewise.inspect import compare
 from edgewise.inspect.reading import open_program
+from edgewise.inspect.simplify import simplify
 from edgewise.report import Subject, render, write
 from edgewise.report.accuracy import Layers
-from edgewise.report.simplify import simplify
 from examples.models import MODELS
 
 

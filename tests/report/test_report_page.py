@@ -327,24 +327,62 @@ def test_five_thousand_nodes_stay_usable(driver: Any, pages: dict[str, Path], pa
 def test_the_npus_timeline(driver: Any, pages: dict[str, Path]) -> None:
     look(driver, *SIZES["wide"], "light")
     show(driver, pages["npu"])
-    told = texts(driver, "#npu h3 small")
-    layers = [
-        text for text in told if re.search(r"^Vela [\d.]+: cycles by layer, \d+ layers", text)
-    ]
-    timelines = [text for text in told if text not in layers]
-    assert len(layers) == 2
+    timelines = texts(driver, "#npu h3 small")
     assert len(timelines) == 2
     for text in timelines:
-        assert re.search(
-            r"^ethos-u55-128: [\d,]+ cycles, .*; NPU [\d.<> ]+%, DMA [\d.<> ]+%, waiting", text
-        ), text
+        assert re.search(r"^ethos-u55-128: [\d,]+ cycles, .* at 500 MHz, by edgewise's model", text)
+    legend = texts(driver, "#npu .time-of .legend span")
+    assert any(re.match(r"NPU computes .*%$", text) for text in legend), legend
+    assert any(text.startswith("CPU: ") and "not timed" in text for text in legend)
     assert texts(driver, "#npu svg.npu text")[:1] == ["NPU"]
     script = "return [...document.querySelectorAll('#npu g[data-tip]')].map((g) => g.dataset.tip)"
     tips = driver.execute_script(script)
-    assert any(re.match(r"CONV, [\d,]+ MACs, .*: [\d,]+ cycles from", tip) for tip in tips), tips
-    assert any(tip.startswith("transfer") for tip in tips)
+    conv = r"Conv2D, 0\.0, \w+\.py:\d+: CONV, [\d,]+ MACs, .*: [\d,]+ cycles from"
+    assert any(re.match(conv, tip) for tip in tips), [t for t in tips if "CONV" in t]
+    assert any("transfer" in tip for tip in tips)
     boxes = "return [...document.querySelectorAll('#npu rect')].map((r) => r.getBBox().width)"
     assert min(driver.execute_script(boxes)) > 0
+    assert errors(driver) == []
+
+
+def test_layers_of_the_npu_are_sorted_by_what_is_asked(driver: Any, pages: dict[str, Path]) -> None:
+    look(driver, *SIZES["wide"], "light")
+    show(driver, pages["npu"])
+    rows = "return [...document.querySelectorAll('.layers')[0].tBodies[0].rows]"
+    cells = rows + ".map((r) => [...r.cells].map((c) => c.textContent.trim()))"
+    heads = texts(driver, ".layers-of:first-of-type th .sort")
+    of = {head: heads.index(head) for head in heads}
+    assert {"Layer", "Module", "Line", "Cycles, model", "Cycles, compiler", "MACs used"} <= set(of)
+
+    def column(head: str) -> list[str]:
+        return [row[of[head]] for row in driver.execute_script(cells)]
+
+    def figures(head: str) -> list[int]:
+        return [int(re.sub(r"[^\d].*", "", text.replace(",", ""))) for text in column(head)]
+
+    def sort(head: str) -> str:
+        script = "const h = document.querySelectorAll('.layers')[0].querySelectorAll('.sort')"
+        driver.execute_script(f"{script}[arguments[0]].click()", of[head])
+        script = "return document.activeElement.parentElement.getAttribute('aria-sort')"
+        found: str = driver.execute_script(script)
+        return found
+
+    assert figures("Cycles, model") == sorted(figures("Cycles, model"), reverse=True)
+    assert sort("Cycles, compiler") == "descending"
+    assert figures("Cycles, compiler") == sorted(figures("Cycles, compiler"), reverse=True)
+    assert sort("Cycles, compiler") == "ascending"
+    assert figures("Cycles, compiler") == sorted(figures("Cycles, compiler"))
+    assert sort("Module") == "ascending"
+    assert column("Module") == sorted(column("Module"))
+    assert {"0.0", "0.2"} <= set(column("Module"))
+    assert sort("#") == "ascending"
+    assert figures("#") == list(range(len(figures("#"))))
+    # Selecting a layer selects its node, and the graph can be coloured by both figures.
+    driver.execute_script("document.querySelector('.layers .link').click()")
+    assert texts(driver, "#details h3")
+    options = texts(driver, "#colour option")
+    assert {"NPU cycles, edgewise's model", "NPU cycles, compiler's"} <= set(options)
+    assert any(text.startswith("Sram over the layers") for text in texts(driver, "#npu h4"))
     assert errors(driver) == []
 
 

@@ -17,6 +17,8 @@ from edgewise.cli.models import ExampleShapes
 from edgewise.cli.options import Json, Method, Quiet
 from edgewise.cli.output import Output
 from edgewise.cli.tables import share, size, table
+from edgewise.inspect.layers import layers as layers_of
+from edgewise.inspect.layers import slowest, summary_of, table_of
 from edgewise.registry import DEFAULT
 
 if TYPE_CHECKING:
@@ -53,6 +55,12 @@ def command(
         int | None,
         typer.Option("--modules", min=1, metavar="N", help="By module, so many names deep."),
     ] = None,
+    layers: Annotated[
+        int,
+        typer.Option(
+            "--layers", min=0, metavar="N", help="Show so many layers of an NPU, the slowest first."
+        ),
+    ] = 10,
     method: Method = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -85,13 +93,19 @@ def command(
             else:
                 _summary(console, one)
                 _refused(console, one)
+                _layers(console, one, layers)
                 if modules is not None:
                     _modules(console, one, modules)
 
     data = {
         "source": source,
         "methods": [
-            {"name": m.name, "delegates": len(m.delegates), "nodes": _plain(nodes[m.name])}
+            {
+                "name": m.name,
+                "delegates": len(m.delegates),
+                "nodes": _plain(nodes[m.name]),
+                "layers": [one.to_dict() for one in layers_of(m)],
+            }
             for m in methods
         ],
     }
@@ -256,6 +270,23 @@ def _modules(console: Console, method: MethodRecord, depth: int) -> None:
     console.print()
     columns = ["module", ">nodes", ">delegated", ">MACs", "not delegated"]
     console.print(table(columns, rows))
+
+
+def _layers(console: Console, method: MethodRecord, most: int) -> None:
+    """What is expected of delegates on an NPU, the slowest layers first."""
+    rows = layers_of(method)
+    for index, delegate in enumerate(method.delegates):
+        own = [row for row in rows if row.delegate == index]
+        if not most or delegate.estimates is None or not any(row.cycles for row in own):
+            continue
+        shown = slowest(own)[:most]
+        heads, cells = table_of(shown, own)
+        console.print()
+        head = f"delegate {index}, {summary_of(own, delegate.estimates.source)}"
+        console.print(Text(head, "bold"))
+        console.print(table(heads, cells))
+        if len(own) > len(shown):
+            console.print(f"and {len(own) - len(shown)} more: --layers {len(own)}", style="dim")
 
 
 def _nodes(console: Console, nodes: list[NodeRecord]) -> None:

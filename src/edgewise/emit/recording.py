@@ -41,7 +41,6 @@ from edgewise.inspect.record import (
     RUNTIME,
     DelegateRecord,
     EdgeRecord,
-    EstimateRecord,
     MethodRecord,
     NodeRecord,
     PayloadNodeRecord,
@@ -280,11 +279,11 @@ def _with_paths(estimates: Estimates | None, path: str) -> Estimates | None:
     """With the nodes of layers as they are called in the method."""
     if estimates is None or not path:
         return estimates
-    layers = [
-        {**one, "node": path + str(one["node"])} if one.get("node") else one
-        for one in estimates.layers
-    ]
-    return Estimates(estimates.source, estimates.figures, layers)
+    layers, memory = (
+        [{**one, "node": path + str(one["node"])} if one.get("node") else one for one in rows]
+        for rows in (estimates.layers, estimates.memory)
+    )
+    return Estimates(estimates.source, estimates.figures, layers, memory)
 
 
 def _delegate(
@@ -310,9 +309,5 @@ def _delegate(
         payload_bytes=len(lowered.processed_bytes),
         weight_bytes=sum(map(len, lowered.named_data.values())),
         payload=tuple(payload),
-        estimates=EstimateRecord(
-            estimates.source, dict(estimates.figures), tuple(map(dict, estimates.layers))
-        )
-        if estimates
-        else None,
+        estimates=estimates.to_record() if estimates else None,
     )

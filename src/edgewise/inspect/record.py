@@ -166,6 +166,10 @@ class EstimateRecord:
     source: str
     figures: Mapping[str, float]
     layers: tuple[Mapping[str, str | int | float], ...] = ()
+    """In the order in which they run; see `edgewise.inspect.layers`."""
+    memory: tuple[Mapping[str, str | int | float], ...] = ()
+    """Blocks of the memory that it computes in: "memory", "address", "bytes", "name", "node",
+    and "first" and "last", numbers of layers."""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from model_explorer.graph_builder import (
 
 from edgewise.inspect.reading import record_of_file
 from edgewise.inspect.record import MethodRecord, NodeRecord, TensorRecord, find_record
+from edgewise.inspect.simplify import simplify
 from edgewise.registry import backend_of
-from edgewise.report.simplify import simplify
 
 _RUNTIME = "runtime"
 _RUNTIME_COLOURS = ("#fdf0e2", "#cc7a00")

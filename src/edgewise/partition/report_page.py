@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from edgewise.inspect.record import (
     DelegateRecord,
-    EstimateRecord,
     MethodRecord,
     ModuleRecord,
     NodeRecord,
@@ -34,11 +33,7 @@ def _method(report: ReportData) -> MethodRecord:
     delegates = []
     for tag in report.delegates:
         found = report.estimates.get(tag)
-        estimates = (
-            EstimateRecord(found.source, dict(found.figures), tuple(map(dict, found.layers)))
-            if found
-            else None
-        )
+        estimates = found.to_record() if found else None
         delegates.append(DelegateRecord(backends[tag], tag, 0, 0, estimates=estimates))
     nodes = tuple(_node(node, numbers) for node in report.nodes)
     return MethodRecord(report.method, nodes, delegates=tuple(delegates))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from edgewise.errors import EdgewiseError, PartitionError
+from edgewise.inspect.record import EstimateRecord
 from edgewise.releases import Target
 
 if TYPE_CHECKING:
@@ -134,8 +135,20 @@ class Estimates:
     source: str
     """The compiler, with its version."""
     figures: Mapping[str, float]
-    layers: Sequence[Mapping[str, str | int]] = ()
+    layers: Sequence[Mapping[str, str | int | float]] = ()
     """In the order in which they run; the compiler's names."""
+    memory: Sequence[Mapping[str, str | int | float]] = ()
+    """Blocks of the memory that it computes in: "memory", "address", "bytes", "name", "node",
+    and "first" and "last", numbers of layers."""
+
+    def to_record(self) -> EstimateRecord:
+        """As the record of a program holds them."""
+        return EstimateRecord(
+            self.source,
+            dict(self.figures),
+            tuple(map(dict, self.layers)),
+            tuple(map(dict, self.memory)),
+        )
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgewise.files import read_json, write_text
+from edgewise.inspect.layers import layers
 from edgewise.profiling.locations import Location, Locations
 from edgewise.profiling.machine import machine
 from edgewise.profiling.overhead import overhead
@@ -59,9 +60,9 @@ class Profile:
                 needs the program's record.
             top: so many rows of each method; None: all.
         """
-        estimates = [_estimates(self._record_of(runs)) for runs in self.methods]
+        records = [self._record_of(runs) for runs in self.methods]
         measured = self.origin == "edgewise"
-        return table(self.summaries(), by, top, estimates, measured)
+        return table(self.summaries(), by, top, records, measured)
 
     def __str__(self) -> str:
         return self.table()
@@ -160,14 +161,27 @@ def _find(path: str) -> ProgramRecord | None:
 
 def _estimates(record: MethodRecord | None) -> list[dict[str, Any]]:
     """What compilers of NPUs expect of their delegates; nothing of it was measured."""
+    if record is None:
+        return []
+    where = {
+        (one.delegate, one.number): {"module": one.module, "source": one.source}
+        for one in layers(record)
+    }
     return [
         {
             "delegate": index,
             "source": delegate.estimates.source,
             "figures": dict(delegate.estimates.figures),
-            "layers": [dict(layer) for layer in delegate.estimates.layers],
+            "layers": [
+                {
+                    **row,
+                    "module": where[index, number].module,
+                    "source": where[index, number].source,
+                }
+                for number, row in enumerate(delegate.estimates.layers)
+            ],
         }
-        for index, delegate in enumerate(record.delegates if record is not None else ())
+        for index, delegate in enumerate(record.delegates)
         if delegate.estimates is not None
     ]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
 
+from edgewise.inspect.layers import layers, slowest, summary_of, table_of
+from edgewise.inspect.record import MethodRecord
 from edgewise.profiling.overhead import overhead
 from edgewise.profiling.summary import Grouping, MethodSummary, Row, Stats
 
@@ -17,24 +18,25 @@ def table(
     summaries: Sequence[MethodSummary],
     by: Grouping,
     top: int | None,
-    estimates: Sequence[list[dict[str, Any]]],
+    records: Sequence[MethodRecord | None],
     measured: bool = True,
 ) -> str:
     """One block for each method, the largest rows first.
 
-    estimates: of compilers, by method. measured: by this project, so that it knows the overhead.
+    records: of the methods, where they are known. measured: by this project, so that it knows the
+    overhead.
     """
     if not summaries:
         return "nothing was recorded: no method ran to its end while the profile was open"
-    pairs = zip(summaries, estimates, strict=True)
-    return "\n\n".join(_block(summary, by, top, known, measured) for summary, known in pairs)
+    pairs = zip(summaries, records, strict=True)
+    return "\n\n".join(_block(summary, by, top, record, measured) for summary, record in pairs)
 
 
 def _block(
     summary: MethodSummary,
     by: Grouping,
     top: int | None,
-    estimates: list[dict[str, Any]],
+    record: MethodRecord | None,
     measured: bool,
 ) -> str:
     runs = summary.runs
@@ -62,15 +64,33 @@ def _block(
     if hidden:
         share = sum(sum(row.totals) for row in hidden) / max(summary.total, 1)
         lines.append(f"  and {len(hidden)} more, {share:.1%}")
-    for known in estimates:
-        cycles = known["figures"].get("cycles")
-        if cycles is not None:
-            lines.append(
-                f"  delegate {known['delegate']}: {cycles:,.0f} cycles by the estimate of "
-                f"{known['source']}; times above are this machine's, not the NPU's"
-            )
+    lines += _npu(record, top, measured)
     footer = _footer(summary, measured)
     return "\n".join([*lines, footer] if footer else lines)
+
+
+def _npu(record: MethodRecord | None, top: int | None, measured: bool) -> list[str]:
+    """What is expected of delegates on an NPU, layer by layer; the times above are not the NPU's
+    where this project measured them."""
+    if record is None:
+        return []
+    lines = []
+    rows = layers(record)
+    for index, delegate in enumerate(record.delegates):
+        own = [row for row in rows if row.delegate == index]
+        if delegate.estimates is None or not any(row.cycles for row in own):
+            continue
+        shown = slowest(own)[:top]
+        heads, cells = table_of(shown, own)
+        lines.append(f"  delegate {index}, {summary_of(own, delegate.estimates.source)}")
+        used = list(range(len(heads)))
+        numbers = sum(head.startswith(">") for head in heads)
+        lines += _aligned([[head.lstrip(">") for head in heads], *cells], used, numbers)
+        if len(own) > len(shown):
+            lines.append(f"  and {len(own) - len(shown)} more layers")
+        if measured:
+            lines.append("  times further above are this machine's, not the NPU's")
+    return lines
 
 
 def _cells(summary: MethodSummary, row: Row, by: Grouping) -> list[str]:
@@ -87,12 +107,13 @@ def _cells(summary: MethodSummary, row: Row, by: Grouping) -> list[str]:
     return [*left, name, row.location.module, source]
 
 
-def _aligned(rows: list[list[str]], used: list[int]) -> list[str]:
+def _aligned(rows: list[list[str]], used: list[int], numbers: int = 4) -> list[str]:
+    """numbers: so many columns from the left are of figures."""
     widths = [max(len(row[i]) for row in rows) for i in used]
     lines = []
     for row in rows:
         cells = [
-            row[i].rjust(width) if i < 4 else row[i].ljust(width)
+            row[i].rjust(width) if i < numbers else row[i].ljust(width)
             for i, width in zip(used, widths, strict=True)
         ]
         lines.append(("  " + "  ".join(cells)).rstrip())

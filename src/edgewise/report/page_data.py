@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgewise.inspect.layers import Layer, NodeFinder
+from edgewise.inspect.layers import layers as layers_of
 from edgewise.inspect.record import (
     EstimateRecord,
     MethodRecord,
@@ -12,8 +16,8 @@ from edgewise.inspect.record import (
     NodeRecord,
     TensorRecord,
 )
+from edgewise.inspect.simplify import simplify
 from edgewise.report.accuracy import Layers, figure
-from edgewise.report.simplify import simplify
 from edgewise.report.subject import Subject
 
 
@@ -25,7 +29,7 @@ def program_data(subject: Subject) -> dict[str, Any]:
     for method in record.methods:
         layers = Layers(subject.comparison if method.name == "forward" else {})
         data = _method(method, record.complete, profiles.get(method.name, {}), layers)
-        data["npu"] = list(subject.npu.get(method.name, ()))
+        data["npu"] = [_named(told, data) for told in subject.npu.get(method.name, ())]
         methods.append(data)
     return {
         "name": subject.name,
@@ -52,7 +56,13 @@ def _method(
     for name, other in simple.stands_for.items():
         if name in times and other not in times:
             times[other] = times[name]
-    cycles = _cycles(method, simple.stands_for)
+    rows = layers_of(whole)
+    finder = NodeFinder(simple)
+    cycles, model = Counter[str](), Counter[str]()
+    for row in rows:
+        if row.node is not None:
+            cycles[row.node.name] += row.cycles
+            model[row.node.name] += row.model_cycles or 0
     nodes, counted = [], set[str]()
     for node in method.nodes:
         data = _node(node, index, modules.of(node))
@@ -65,7 +75,7 @@ def _method(
                 data["us"] = time
                 counted.add(node.name)
             data["with"] = [index[n] for n in others if n in index]
-        data["cycles"] = cycles.get(node.name)
+        data["cycles"], data["model"] = cycles[node.name], model[node.name]
         data["noise"] = layers.of(node)
         data["stored"] = simple.stored.get(node.name)
         nodes.append(_full(data))
@@ -85,16 +95,14 @@ def _method(
                     "payloadBytes": d.payload_bytes,
                     "weightBytes": d.weight_bytes,
                     "operations": len(d.payload),
-                    "estimates": {
-                        "source": d.estimates.source,
-                        "figures": d.estimates.figures,
-                        "layers": _layers(method, d.estimates, index, simple.stands_for),
-                    }
+                    "estimates": _estimates(
+                        d.estimates, [row for row in rows if row.delegate == number], finder, index
+                    )
                     if d.estimates
                     else None,
                 }
             )
-            for d in method.delegates
+            for number, d in enumerate(method.delegates)
         ],
         "memory": [
             [[index[n] for n in b.nodes if n in index], b.arena, b.offset, b.size, b.first, b.last]
@@ -106,55 +114,63 @@ def _method(
     }
 
 
-def _cycles(method: MethodRecord, stands_for: Mapping[str, str]) -> dict[str, int]:
-    """Of the compiler's estimates, by node."""
-    found: dict[str, int] = {}
-    for delegate in method.delegates:
-        for layer in delegate.estimates.layers if delegate.estimates else ():
-            name = _meant(method, layer, stands_for)
-            cycles = figure(layer.get("cycles"))
-            if name and cycles:
-                found[name] = found.get(name, 0) + int(cycles)
-    return found
+def _named(told: Mapping[str, Any], method: Mapping[str, Any]) -> dict[str, Any]:
+    """A timeline whose stretches are [begin, end, what, number of the layer or None]."""
+    number = told.get("delegate")
+    delegates = method["delegates"]
+    known = isinstance(number, int) and number < len(delegates)
+    rows = (delegates[number].get("estimates") or {}).get("layers", ()) if known else ()
+    begins = sorted((at, layer) for layer, row in enumerate(rows) for at in row.pop("commands", ()))
+    offsets = [at for at, _ in begins]
+
+    def named(span: Sequence[Any]) -> list[Any]:
+        at = bisect_right(offsets, span[3]) - 1 if len(span) > 3 else -1
+        return [*span[:3], begins[at][1] if at >= 0 else None]
+
+    lanes = {
+        lane: {**one, "spans": [named(span) for span in one["spans"]]}
+        for lane, one in told.get("lanes", {}).items()
+    }
+    return {**told, "lanes": lanes} if lanes else dict(told)
 
 
-def _multiplies(layer: Mapping[str, Any]) -> bool:
-    """Whether it is a product with weights, which clamps and quantizations may end."""
-    operator = str(layer.get("operator", ""))
-    return any(part in operator for part in ("Conv", "FullyConnected", "MatMul"))
+def _estimates(
+    told: EstimateRecord, rows: Sequence[Layer], finder: NodeFinder, index: Mapping[str, int]
+) -> dict[str, Any]:
+    """Of a delegate. layers: fields of `_layer`; memory: [name, memory, address, bytes, first
+    layer, last layer, node or None]."""
+    memory = [
+        [
+            str(block.get("name", "")),
+            str(block.get("memory", "")),
+            *(figure(block.get(key)) or 0 for key in ("address", "bytes", "first", "last")),
+            index.get(node.name) if (node := finder.of(block)) is not None else None,
+        ]
+        for block in told.memory
+    ]
+    return {
+        "source": told.source,
+        "figures": told.figures,
+        "layers": [_layer(row, index) for row in rows],
+        "memory": memory,
+    }
 
 
-def _meant(method: MethodRecord, layer: Mapping[str, Any], stands_for: Mapping[str, str]) -> str:
-    """The node that a layer is for; one that multiplies, behind clamps, if the layer does."""
-    name = str(layer.get("node") or "")
-    name = stands_for.get(name, name)
-    node = method.by_name.get(name)
-    makers = {edge.target: edge.source for edge in reversed(method.edges)}
-    for _ in range(4):
-        if node is None or node.macs or not _multiplies(layer):
-            break
-        before = method.by_name.get(makers.get(node.name, ""))
-        if before is None or before.delegate != node.delegate:
-            break
-        node = before
-        if node.macs:
-            return node.name
-    return name
-
-
-def _layers(
-    method: MethodRecord,
-    estimates: EstimateRecord,
-    index: Mapping[str, int],
-    stands_for: Mapping[str, str],
-) -> list[list[Any]]:
-    """[operator, cycles, multiply-accumulates, node or None] of each layer, the slowest first."""
-    rows: list[list[Any]] = []
-    for layer in estimates.layers:
-        cycles, macs = figure(layer.get("cycles")) or 0, figure(layer.get("MACs")) or 0
-        node = index.get(_meant(method, layer, stands_for))
-        rows.append([str(layer.get("operator", "")), cycles, macs, node])
-    return sorted(rows, key=lambda row: -row[1])
+def _layer(layer: Layer, index: Mapping[str, int]) -> dict[str, Any]:
+    data = {
+        "op": layer.operator,
+        "node": index.get(layer.node.name) if layer.node is not None else None,
+        "cycles": layer.cycles,
+        "model": layer.model_cycles,
+        "waiting": layer.waiting,
+        "bound": layer.bound,
+        "macs": layer.macs,
+        "used": layer.utilization,
+        "staging": layer.staging_bytes,
+        "memories": dict(layer.memories),
+        "commands": list(layer.commands),
+    }
+    return {key: value for key, value in data.items() if value or (key == "node" and value == 0)}
 
 
 def _profile(profile: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -14,8 +14,9 @@ def timelines(path: str | Path) -> dict[str, list[dict[str, Any]]]:
     and what `edgewise.registry.Backend.timeline` tells.
 
     target: the device. cycles; clock: Hz; lanes: by name the cycles that it is busy, and [begin,
-    end, what] of each stretch. Or problem: why there is no timeline. OSError, ValueError: as
-    `read_contents`.
+    end, what, command] of each stretch, the last the offset of its first command, as in
+    `edgewise.inspect.layers.Layer.commands`. Or problem: why there is no timeline. OSError,
+    ValueError: as `read_contents`.
     """
     found: dict[str, list[dict[str, Any]]] = {}
     for method, number, delegate_id, data in delegate_payloads(path):

@@ -25,6 +25,7 @@ _SCRIPTS = (
     "tree.js",
     "details.js",
     "charts.js",
+    "npu.js",
     "sections.js",
     "main.js",
 )

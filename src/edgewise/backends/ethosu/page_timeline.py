@@ -43,7 +43,7 @@ def _drawn(spans: Sequence[Span], cycles: int) -> list[list[Any]]:
             last[1] = max(last[1], span.end)
             last[2] = "several commands"
         else:
-            drawn.append([span.begin, span.end, _what(span)])
+            drawn.append([span.begin, span.end, _what(span), span.offset])
     return drawn
 
 

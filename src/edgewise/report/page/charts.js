@@ -51,26 +51,18 @@ function byOperator(method, metric, most = 8) {
     <td class="wide"><span class="bar"><i style="width:${(100 * s.cost) / top[0].cost}%;background:${s.backend ? backendColour(s.backend) : "var(--line)"}"></i></span></td></tr>`).join("")}</tbody></table>`;
 }
 
-// Places in an arena (upwards) from instruction to instruction (to the right). Returns SVG.
-function memoryChart(method, arena, blocks, width) {
-  const size = method.data.arenas[arena];
-  const steps = Math.max(1, method.data.instructions.length);
+// Places in an arena (upwards) over time (to the right). Returns SVG.
+// blocks: { text, label, at, size, first, last, hue, go }; steps: how many there are in time.
+function placesChart(blocks, size, steps, width, label) {
   const [height, left, top] = [blocks.length < 4 ? 140 : 260, 66, 10];
-  const first = Math.min(0, ...blocks.map((b) => b[4]));
-  const last = Math.max(steps, ...blocks.map((b) => b[5] + 1));
+  const first = Math.min(0, ...blocks.map((b) => b.first));
+  const last = Math.max(1, steps, ...blocks.map((b) => b.last + 1));
   const x = (t) => left + ((t - first) / (last - first)) * (width - left - 12);
   const y = (b) => top + height - (b / size) * height;
-  const names = (b) => b[0].map((i) => method.nodes[i].name).join(", ") || "unnamed";
-  const hue = (b) => {
-    const node = method.nodes[b[0][0]];
-    return !node ? "var(--line)" : node.kind === "call" ? backendColour(node.backend) : "var(--io)";
-  };
   const rects = blocks.map((b) => {
-    const text = `${names(b)}: ${bytes(b[3])} at ${count(b[2])}, instructions ${b[4]} to ${b[5]}`;
-    const [w, h] = [x(b[5] + 1) - x(b[4]), y(b[2]) - y(b[2] + b[3])];
-    const label = w > 90 && h > 16 ? `<text x="${(x(b[4]) + 7).toFixed(1)}" y="${(y(b[2] + b[3]) + 15).toFixed(1)}">${esc(clip(names(b), Math.floor(w / 7.5)))}</text>` : "";
-    const go = b[0].length ? ` data-go="n${b[0][0]}"` : "";
-    return `<g${go} data-tip="${esc(text)}"><rect x="${x(b[4]).toFixed(1)}" y="${y(b[2] + b[3]).toFixed(1)}" width="${Math.max(1, w - 1).toFixed(1)}" height="${Math.max(1, h - 1).toFixed(1)}" rx="2" style="--c:${hue(b)}"/>${label}</g>`;
+    const [w, h] = [x(b.last + 1) - x(b.first), y(b.at) - y(b.at + b.size)];
+    const name = w > 90 && h > 16 ? `<text x="${(x(b.first) + 7).toFixed(1)}" y="${(y(b.at + b.size) + 15).toFixed(1)}">${esc(clip(b.label, Math.floor(w / 7.5)))}</text>` : "";
+    return `<g${b.go ? ` data-go="${b.go}"` : ""} data-tip="${esc(b.text)}"><rect x="${x(b.first).toFixed(1)}" y="${y(b.at + b.size).toFixed(1)}" width="${Math.max(1, w - 1).toFixed(1)}" height="${Math.max(1, h - 1).toFixed(1)}" rx="2" style="--c:${b.hue}"/>${name}</g>`;
   });
   const ticks = [0, 0.25, 0.5, 0.75, 1].map((s) => `<line class="grid" x1="${left}" x2="${width - 12}" y1="${y(s * size)}" y2="${y(s * size)}"/>
     <text class="axis" x="${left - 8}" y="${y(s * size) + 4}" text-anchor="end">${bytes(Math.round(s * size))}</text>`);
@@ -78,26 +70,19 @@ function memoryChart(method, arena, blocks, width) {
   const every = Math.max(1, Math.ceil(last / 8));
   for (let t = 0; t < steps; t += every) marks.push(`<text class="axis" x="${x(t + (steps < 9 ? 0.5 : 0))}" y="${height + top + 18}" text-anchor="middle">${count(t)}</text>`);
   if (first < 0) marks.push(`<text class="axis" x="${x(-0.5)}" y="${height + top + 18}" text-anchor="middle">inputs</text>`);
-  return `<svg class="chart" width="${width}" height="${height + top + 26}" role="img" aria-label="Memory plan: ${plural(blocks.length, "block")} in ${bytes(size)}">${ticks.join("")}${rects.join("")}${marks.join("")}</svg>`;
+  return `<svg class="chart" width="${width}" height="${height + top + 26}" role="img" aria-label="${esc(label)}: ${plural(blocks.length, "block")} in ${bytes(size)}">${ticks.join("")}${rects.join("")}${marks.join("")}</svg>`;
 }
 
-// What the NPU, its transfers and its waiting take, from left to right. Returns SVG.
-function npuChart(told, width) {
-  const [row, left, top] = [34, 66, 8];
-  const cycles = number(told.cycles);
-  const x = (t) => left + (number(t) / Math.max(1, cycles)) * (width - left - 12);
-  const hues = { NPU: backendColour("EthosUBackend"), DMA: "var(--io)", waiting: "var(--line)" };
-  const lanes = Object.entries(told.lanes).map(([lane, { spans }], at) => {
-    const y = top + at * row;
-    const rects = spans.map(([begin, end, what]) => {
-      const text = `${what}: ${count(end - begin)} cycles from ${count(begin)}`;
-      return `<g data-tip="${esc(text)}"><rect x="${x(begin).toFixed(2)}" y="${y + 4}" width="${Math.max(0.5, x(end) - x(begin)).toFixed(2)}" height="${row - 8}" style="--c:${hues[lane] || "var(--line)"}"/></g>`;
-    });
-    return `<text class="axis" x="${left - 8}" y="${y + row / 2 + 4}" text-anchor="end">${esc(lane)}</text><line class="grid" x1="${left}" x2="${width - 12}" y1="${y + row}" y2="${y + row}"/>${rects.join("")}`;
+// The method's own arenas, over its instructions.
+function memoryChart(method, arena, blocks, width) {
+  const drawn = blocks.map(([nodes, , at, size, first, last]) => {
+    const label = nodes.map((i) => method.nodes[i].name).join(", ") || "unnamed";
+    const node = method.nodes[nodes[0]];
+    const hue = !node ? "var(--line)" : node.kind === "call" ? backendColour(node.backend) : "var(--io)";
+    const text = `${label}: ${bytes(size)} at ${count(at)}, instructions ${first} to ${last}`;
+    return { text, label, at, size, first, last, hue, go: nodes.length ? `n${nodes[0]}` : "" };
   });
-  const height = top + lanes.length * row;
-  const marks = [0, 0.25, 0.5, 0.75, 1].map((s) => `<text class="axis" x="${x(s * cycles)}" y="${height + 18}" text-anchor="${s === 0 ? "start" : s === 1 ? "end" : "middle"}">${count(Math.round(s * cycles))}</text>`);
-  return `<svg class="chart npu" width="${width}" height="${height + 26}" role="img" aria-label="NPU timeline: ${count(cycles)} cycles">${lanes.join("")}${marks.join("")}</svg>`;
+  return placesChart(drawn, method.data.arenas[arena], method.data.instructions.length, width, "Memory plan");
 }
 
 // Decibels along the layers; the lower, the noisier. series: [name, layers] for each program.

@@ -7,12 +7,13 @@ const programs = source.programs.map((p) => {
   program.methods = p.methods.map((m) => new Method(program, m));
   return program;
 });
-const state = { methods: [], active: 0, metric: "nodes", cost: "weights", views: [] };
+const state = { methods: [], active: 0, metric: "nodes", cost: "weights", views: [], sorting: {} };
 
 const tree = new TreeView($("tree"), { select });
 
 function showMethod(name) {
   state.methods = methodsOf(programs, name);
+  state.sorting = {};
   const metrics = Object.keys(METRICS).filter((m) => state.methods.some((one) => one.metrics.includes(m)));
   state.metric = state.cost = metrics[0] || "nodes";
   $("overview").innerHTML = overview(state.methods);
@@ -38,7 +39,7 @@ function showMethod(name) {
 function drawCharts() {
   const width = $("overview").clientWidth;
   fill("accuracy", accuracySection(state.methods, width));
-  fill("npu", npuSection(state.methods, width));
+  fill("npu", npuSection(state.methods, width, state.sorting));
   fill("memory", memorySection(state.methods, width));
 }
 
@@ -92,6 +93,25 @@ $("costs").addEventListener("click", (e) => {
   state.cost = button.dataset.metric;
   fill("costs", costsSection(state.methods, state.cost));
   $("costs").querySelector(`[data-metric="${state.cost}"]`).focus();
+});
+$("npu").addEventListener("click", (e) => {
+  const [heading, all] = [e.target.closest("[data-sort]"), e.target.closest("[data-all]")];
+  const holder = (heading || all)?.closest("[data-delegate]");
+  if (!holder) return;
+  const key = `${holder.dataset.program} ${holder.dataset.delegate}`;
+  const how = (state.sorting[key] ||= {});
+  if (all) how.all = !how.all;
+  else {
+    const sorted = heading.parentElement.getAttribute("aria-sort");
+    const text = LAYER_COLUMNS.find((c) => c.id === heading.dataset.sort)?.text;
+    Object.assign(how, { by: heading.dataset.sort, up: sorted ? sorted === "descending" : Boolean(text || heading.dataset.sort === "number") });
+  }
+  const [method, delegate] = [state.methods[holder.dataset.program], Number(holder.dataset.delegate)];
+  const scrolled = holder.querySelector(".scroll").scrollLeft;
+  holder.outerHTML = layerTable(method, Number(holder.dataset.program), method.data.delegates[delegate], delegate, how);
+  const made = $("npu").querySelector(`[data-program="${holder.dataset.program}"][data-delegate="${delegate}"]`);
+  made.querySelector(".scroll").scrollLeft = scrolled;
+  made.querySelector(all ? "[data-all]" : `[data-sort="${CSS.escape(heading.dataset.sort)}"]`)?.focus();
 });
 $("search").addEventListener("input", search);
 $("search").addEventListener("keydown", (e) => {

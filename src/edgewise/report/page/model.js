@@ -2,7 +2,8 @@
 
 const METRICS = {
   us: { name: "Time", show: time, of: (n) => n.us || 0 },
-  cycles: { name: "NPU cycles, estimated", show: count, of: (n) => n.cycles || 0 },
+  model: { name: "NPU cycles, edgewise's model", show: count, of: (n) => n.model || 0 },
+  cycles: { name: "NPU cycles, compiler's", show: count, of: (n) => n.cycles || 0 },
   weights: { name: "Weights", show: bytes, of: (n) => n.weightBytes },
   macs: { name: "MACs", show: macs, of: (n) => n.macs || 0 },
   bytes: { name: "Bytes moved", show: bytes, of: (n) => n.bytes || 0 },

@@ -121,39 +121,3 @@ function accuracySection(methods, width) {
   const keys = series.length > 1 ? `<div class="legend">${series.map(([name], s) => `<span class="key s${s % 4}"><i></i>${esc(name)}</span>`).join("")}</div>` : "";
   return `<h2 id="accuracy-h">Accuracy</h2><p class="lead">Signal-to-quantization-noise ratio of each layer next to the float model; lower is noisier.</p>${keys}${chart}`;
 }
-
-// What part of a delegate's cycles each lane is busy, next to each other: lanes run at once.
-function busyBar(d) {
-  return `<table class="ops"><tbody>${Object.entries(d.lanes).map(([lane, l]) => `<tr><th scope="row">${esc(lane)}</th>
-    <td class="num">${count(l.busy)} cycles</td><td class="num">${percent(l.busy, d.cycles)}</td>
-    <td class="wide"><span class="bar"><i style="width:${(100 * l.busy) / d.cycles}%;background:var(--heat)"></i></span></td></tr>`).join("")}</tbody></table>`;
-}
-
-// The compiler's estimate for each layer, the slowest first, with the module and line it is for.
-function layerTable(method, program, delegate, number, several) {
-  const layers = delegate.estimates?.layers || [];
-  const all = layers.reduce((a, l) => a + l[1], 0);
-  if (!all) return "";
-  const rows = layers.slice(0, 20).map(([op, cycles, work, at]) => {
-    const node = at === null || at === undefined ? null : method.nodes[at];
-    const where = node ? [modulePath(node), node.source ? place(node.source) : ""].filter(Boolean).join(", ") : "";
-    return `<tr><th scope="row">${node ? `<button type="button" class="chip" data-program="${program}" data-go="${node.key}">${esc(op)}</button>` : esc(op)}</th>
-      <td class="num">${count(cycles)}</td><td class="num">${percent(cycles, all)}</td><td class="num">${work ? macs(work) : ""}</td>
-      <td class="wide"><span class="bar"><i style="width:${(100 * cycles) / layers[0][1]}%;background:var(--heat)"></i></span></td><td class="where">${esc(where)}</td></tr>`;
-  });
-  return `<div data-program="${program}"><h3>${several ? `${esc(method.program.name)} ` : ""}delegate ${number} <small>${esc(delegate.estimates.source)}: cycles by layer, ${plural(layers.length, "layer")}${layers.length > 20 ? ", the 20 slowest" : ""}</small></h3>
-    <div class="scroll"><table class="ops layers"><tbody>${rows.join("")}</tbody></table></div></div>`;
-}
-
-// When the commands of NPU programs run, by the model of their streams.
-function npuSection(methods, width) {
-  const parts = methods.flatMap((m, i) => m.data.npu.map((d) => {
-    const name = `${methods.length > 1 ? `${esc(m.program.name)} ` : ""}delegate ${Number(d.delegate)}`;
-    if (d.problem) return `<div data-program="${i}"><h3>${name}</h3><p class="empty">No timeline: ${esc(d.problem)}</p></div>`;
-    const busy = Object.entries(d.lanes).map(([lane, l]) => `${esc(lane)} ${percent(l.busy, d.cycles)}`).join(", ");
-    return `<div data-program="${i}"><h3>${name} <small>${esc(d.target)}: ${count(d.cycles)} cycles, ${time((1e6 * d.cycles) / d.clock)} at ${count(d.clock / 1e6)} MHz; ${busy}</small></h3>${busyBar(d)}${npuChart(d, width)}</div>`;
-  }));
-  parts.push(...methods.flatMap((m, i) => m.data.delegates.map((d, number) => layerTable(m, i, d, number, methods.length > 1))));
-  if (!parts.some(Boolean)) return "";
-  return `<h2 id="npu-h">On the NPU</h2><p class="lead">When its kernels and transfers run, by a model of the command stream. Nothing of it was measured.</p>${parts.join("")}`;
-}

@@ -6,7 +6,7 @@ import configparser
 import importlib
 import importlib.metadata
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,22 @@ class LayerFigures:
     staging_bytes: int
     access_cycles: dict[str, int]
     """By memory."""
+    commands: tuple[int, ...] = ()
+    """Offsets in the command stream of the kernels that it begins with, one for each stripe."""
+
+
+@dataclass(frozen=True)
+class ArenaBlock:
+    """A tensor's place in the memory that a program computes in."""
+
+    name: str
+    """Of the TOSA tensor, or Vela's for buffers of weights."""
+    memory: str
+    address: int
+    bytes: int
+    first: int
+    """Numbers of the layers between which it is held, both included."""
+    last: int
 
 
 @dataclass(frozen=True)
@@ -72,6 +88,7 @@ class VelaFigures:
     npu_operators: int
     cpu_operators: int
     layers: tuple[LayerFigures, ...]
+    arena: tuple[ArenaBlock, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -293,14 +310,23 @@ def _figures(model: Any, clock: float) -> VelaFigures:
         encoded_weight_bytes=int(report.encodedWeights),
         npu_operators=int(report.npuOps),
         cpu_operators=int(report.cpuOps),
-        layers=tuple(_layers(model.opt_database.tables.get("perf"), list(memories))),
+        layers=tuple(_layers(model.opt_database.tables, list(memories))),
+        arena=tuple(_arena(model.opt_database.tables)),
     )
 
 
-def _layers(table: Any, memories: list[str]) -> list[LayerFigures]:
+def _rows(tables: Mapping[str, Any], name: str) -> list[dict[str, str]]:
+    """A table of Vela's debug database; empty if this one has none of that name."""
+    table = tables.get(name)
     if table is None:
         return []
-    rows = [dict(zip(table.header, row, strict=True)) for row in table.data]
+    return [dict(zip(table.header, row, strict=True)) for row in table.data]
+
+
+def _layers(tables: Mapping[str, Any], memories: list[str]) -> list[LayerFigures]:
+    commands: dict[str, list[int]] = {}
+    for row in _rows(tables, "queue"):
+        commands.setdefault(row["scheduled_id"], []).append(int(row["offset"]))
     return [
         LayerFigures(
             name=row["name"],
@@ -310,9 +336,33 @@ def _layers(table: Any, memories: list[str]) -> list[LayerFigures]:
             macs=int(row["mac_count"]),
             staging_bytes=int(row["staging_usage"]),
             access_cycles={m: int(row[f"{m}_ac"]) for m in memories if f"{m}_ac" in row},
+            commands=tuple(commands.get(row["id"], ())),
         )
-        for row in rows
+        for row in _rows(tables, "perf")
     ]
+
+
+def _arena(tables: Mapping[str, Any]) -> list[ArenaBlock]:
+    """Vela counts two for each step: a step runs at an even time, and what it leaves is held from
+    there to the odd time of its last reader. Layers that are one step share a time. What is
+    computed in place is one block, told once."""
+    steps: dict[int, list[int]] = {}
+    times = {row["id"]: int(row["time_index"]) // 2 for row in _rows(tables, "perf_debug")}
+    for number, row in enumerate(_rows(tables, "perf")):
+        if row["id"] in times:
+            steps.setdefault(times[row["id"]], []).append(number)
+    found: dict[tuple[Any, ...], ArenaBlock] = {}
+    for row in _rows(tables, "tensors"):
+        held = [
+            number
+            for step in range(int(row["start_time"]) // 2, int(row["end_time"]) // 2 + 1)
+            for number in steps.get(step, ())
+        ]
+        if held and int(row["size"], 0) and row["usage"].startswith("Op"):
+            address, size = int(row["start_address"], 0), int(row["size"], 0)
+            place = (row["memory"], address, size, min(held), max(held))
+            found.setdefault(place, ArenaBlock(row["name"], *place))
+    return list(found.values())
 
 
 def check(system_config: str, memory_mode: str, flags: Sequence[str], ini: str) -> None:
