@@ -149,6 +149,15 @@ def test_compare(folder: Path, command: Command, tmp_path: Path) -> None:
     assert f"got {worst:.1f} dB" in quantized.err
     assert any(layer["module"] == "conv" for layer in quantized.json["layers"])
     assert (tmp_path / "x.svg").read_text().startswith("<svg")
+    assert quantized.json["earlier"] is None
+    shown = command(
+        "compare", model, "--quantize", "int8", "-c", folder / "data.npy",
+        "--quantize-method", "equalize", "--before", "none",
+    )  # fmt: skip
+    assert "rounding alone dB" in shown.out
+    assert "more calibration data: 4 batches" in shown.out or "what to try" not in shown.out
+    refused = command("compare", model, "--before", "none")
+    assert "[--before] is for what --quantize makes; try --quantize int8" in refused.err
 
 
 @pytest.mark.parametrize("sides", [(), pytest.param(("--peer",), marks=pytest.mark.peer)])

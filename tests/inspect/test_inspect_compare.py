@@ -13,7 +13,9 @@ import torch
 from torch import nn
 
 import edgewise
+from edgewise.accuracy.advice import advice
 from edgewise.accuracy.comparing import _as_exported, _chunks, _Native
+from edgewise.accuracy.comparison import Layer
 from edgewise.accuracy.hooks import find_hooks, with_hooks
 from edgewise.accuracy.matching import match
 from edgewise.backends.xnnpack import XnnpackPartitioner, XNNPACKQuantizer
@@ -312,6 +314,112 @@ def test_table_json_and_picture(tmp_path: Any) -> None:
     circles = root.findall("{http://www.w3.org/2000/svg}circle")
     assert len(circles) == len(found.layers) + len(found.outputs)
     assert sum(c.get("class") == "marked" for c in circles) == 5
+
+
+class Outlier(nn.Module):
+    """One channel of the middle is far larger than the others, behind a normalization."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.first, self.last = nn.LayerNorm(64), nn.Linear(64, 64), nn.Linear(64, 8)
+        with torch.no_grad():
+            self.norm.weight[3] = 300.0
+            self.last.weight[:, 3] = 0.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.first(self.norm(x)).relu())
+
+
+def test_before_and_after_a_method() -> None:
+    torch.manual_seed(0)
+    model, data = Outlier().eval(), [torch.randn(16, 64) for _ in range(4)]
+
+    def made(methods: list[str]) -> Any:
+        return edgewise.compile(
+            model, data[0], quantize="int8", calibration=data, methods=methods, verbose=False
+        )
+
+    plain, smooth = made([]), made(["smooth"])
+    found = compare(model, smooth, data, before=plain, label="rounding alone")
+    alone, after = compare(model, plain, data), compare(model, smooth, data)
+    assert found.earlier is not None
+    assert found.earlier.layers == {layer.name: layer.sqnr_db for layer in alone.layers}
+    assert found.earlier.outputs == {"0": alone.sqnr_db}
+    assert found.layers == after.layers
+    assert after.sqnr_db > alone.sqnr_db + 3
+    text = str(found)
+    assert "rounding alone dB" in text
+    assert f"{alone.sqnr_db:.1f}" in text
+    told = found.to_dict()
+    assert told["earlier"]["label"] == "rounding alone"
+    assert told["settings"]["methods"] == ["smooth"]
+
+
+def test_lines_sum_what_their_layers_add() -> None:
+    model, program = compiled("bert_small", "int8")
+    found = compare(model, program, batches("bert_small", 1))
+    lines = found.lines()
+    assert [line.added_noise for line in lines] == sorted(x.added_noise for x in lines)[::-1]
+    assert sum(line.layers for line in lines) == len(found.worst())
+    assert sum(line.share for line in lines) == pytest.approx(1)
+    for line in lines:
+        own = [x.added_noise for x in found.layers if x.source == line.source]
+        assert line.added_noise == pytest.approx(sum(own))
+
+
+def test_histograms_count_every_value() -> None:
+    torch.manual_seed(0)
+    model, data = nn.Sequential(nn.Linear(8, 8), nn.Tanh()).eval(), [torch.randn(4, 8)] * 2
+    program = edgewise.compile(model, data[0], quantize="int8", calibration=data, verbose=False)
+    found = compare(model, program, data)
+    with torch.no_grad():
+        wanted = {"0": model[0](data[0]), "1": model(data[0])}
+    for layer in found.layers:
+        told, values = layer.histogram, wanted[layer.module]
+        assert told is not None
+        assert (told.low, told.high) == pytest.approx((float(values.min()), float(values.max())))
+        counted = torch.histc(values, len(told.wanted), told.low, told.high) * 2
+        assert list(told.wanted) == pytest.approx(counted.tolist(), abs=2)
+        assert sum(told.wanted) == sum(told.got) == 2 * values.numel()
+        rms = values.square().mean().sqrt()
+        assert layer.peak == pytest.approx(float(values.abs().max() / rms))
+        assert len(told.bars()) == 16
+
+
+def noisy(module: str, added: float, peak: float = 4.0) -> Layer:
+    return Layer(module, "linear", module, "m.py:1", 20.0, 0.99, 0.1, added, peak)
+
+
+INT8 = {"quantize": "int8", "methods": ["smooth"], "keep_float": []}
+EVEN = [noisy(f"layers.{i}", 0.01) for i in range(20)]
+FEW = [*EVEN, noisy("head", 1.0)]
+WIDE = [noisy("norm", 0.5, peak=40.0), *EVEN]
+
+# layers, the worst output, settings, batches of calibration; what a line must have, and must not
+ADVICE: dict[str, tuple[list[Layer], float, dict[str, Any], int | None, list[str], list[str]]] = {
+    "a good program": (FEW, 45.0, INT8, 64, [], ["keep_float", "auto"]),
+    "a float program": (FEW, 20.0, {}, None, [], ["keep_float", "auto"]),
+    "even noise": (EVEN, 20.0, INT8, 64, ["adaround", "auto"], ["keep_float", "smooth", "calibr"]),
+    "few layers": (FEW, 20.0, INT8, 64, ["keep_float=['head']"], []),
+    "kept already": (FEW, 20.0, {**INT8, "keep_float": ["head"]}, 64, [], ["keep_float"]),
+    "outliers": (WIDE, 20.0, {**INT8, "methods": []}, 64, ["'smooth'"], ["percentile"]),
+    "smoothed": (WIDE, 20.0, INT8, 64, ["'percentile'"], ["'smooth'"]),
+    "rounded": (EVEN, 20.0, {**INT8, "methods": ["adaround", "bias-correction"]}, 64, ["auto"],
+                ["adaround", "bias-correction"]),
+    "one batch": (EVEN, 20.0, INT8, 1, ["more calibration data: 1 batch may"], []),
+    "4 bits": (EVEN, 20.0, {"quantize": "int4-weight"}, None, ["gptq", "groups"], ["auto"]),
+    "4 bits by gptq": (EVEN, 20.0, {"quantize": "int4-weight", "methods": ["gptq"]}, None,
+                       ["groups"], ["gptq"]),
+    "dynamic": (EVEN, 20.0, {"quantize": "int8-dynamic"}, None, ["int8-weight"], ["adaround"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ADVICE)
+def test_advice_is_never_what_was_done(case: str) -> None:
+    layers, worst, settings, calibrated, wanted, unwanted = ADVICE[case]
+    told = "\n".join(advice(layers, worst, settings, calibrated))
+    assert [text for text in wanted if text not in told] == []
+    assert [text for text in unwanted if text in told] == []
 
 
 def test_exact_values_have_no_ratio_in_json() -> None:

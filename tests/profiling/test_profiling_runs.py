@@ -315,7 +315,8 @@ def test_ethosu_simulator(tmp_path: Path) -> None:
     assert "NPU_OP_CONV" in {part["name"] for part in delegate["parts"]}
     (estimate,) = found["estimates"]
     assert estimate["figures"]["cycles"] > 0
-    assert f"{estimate['figures']['cycles']:,.0f} cycles by the estimate of Vela" in str(profile)
+    assert f"{estimate['figures']['cycles']:,.0f} by Vela" in str(profile)
+    assert {"module", "source", "model cycles"} <= set(estimate["layers"][-1])
 
 
 def test_command(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -115,9 +115,21 @@ def measurements(record: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         "batches": 3,
         "outputs": [{"name": "0", "sqnr_db": 31.5, "cosine": 0.99, "max_error": 0.1}],
         "layers": [
-            {**layer, "name": "linear", "module": "attend", "sqnr_db": 25.25, "added_noise": 0.01},
+            {
+                **layer,
+                **{"name": "linear", "module": "attend", "sqnr_db": 25.25, "added_noise": 0.01},
+                "peak": 4.5,
+                "histogram": {"low": -1.5, "high": 2.0, "wanted": [1, 5, 2], "got": [2, 4, 2]},
+            },
             {**layer, "name": "linear_1", "module": "head.0", "sqnr_db": None, "added_noise": 0.0},
         ],
+        "lines": [{"source": "model.py:7", "operators": ["linear"], "layers": 1, "share": 1.0}],
+        "advice": ["methods=[..., 'adaround']: weights are rounded for the layers' results"],
+        "earlier": {
+            "label": "rounding alone",
+            "outputs": {"0": 28.5},
+            "layers": {"linear": 21.5, "linear_1": None},
+        },
     }
     return profile, comparison
 
@@ -269,10 +281,19 @@ def test_measurements_are_at_their_nodes(driver: Any, pages: dict[str, Path]) ->
     assert "31.5 dBWorst output" in cards
     find(driver, "attend")
     facts = dict(zip(texts(driver, "#details dt"), texts(driver, "#details dd"), strict=True))
-    assert facts["Accuracy"] == "25.3 dB adds 1.0 % noise"
+    assert facts["Accuracy"] == "25.3 dB, before 21.5 dB adds 1.0 % noise"
     assert facts["Time"].startswith("5.50 µs")
     assert texts(driver, "#costs .tabs button")[0] == "Time"
-    assert len(texts(driver, ".accuracy circle")) == 2
+    assert len(texts(driver, ".chart.accuracy circle")) == 4  # before and now
+    assert texts(driver, "#accuracy .legend .key") == ["rounding alone", "now"]
+    cells = texts(driver, "#accuracy .layers tbody tr > *")
+    assert cells[:6] == ["linear", "100 %", "21.5", "25.3", "+3.8", "attend"]
+    assert texts(driver, "#accuracy .ops th") == ["model.py:7"]
+    assert texts(driver, ".advice li") == [
+        "methods=[..., 'adaround']: weights are rounded for the layers' results"
+    ]
+    assert texts(driver, ".histogram text") == ["-1.5", "2"]
+    assert len(texts(driver, ".histogram rect")) == 3
     driver.execute_script(
         "const s = document.getElementById('colour'); s.value = 'noise';"
         "s.dispatchEvent(new Event('change'))"

@@ -13,6 +13,7 @@ from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 from edgewise.accuracy.comparison import Comparison, Layer, Output
+from edgewise.accuracy.histogram import Counting
 from edgewise.accuracy.hooks import Hook, find_hooks, fused, with_hooks
 from edgewise.accuracy.matching import base_name, match
 from edgewise.accuracy.metrics import ErrorMetrics
@@ -35,6 +36,8 @@ def compare(
     method: str = "forward",
     layers: bool = True,
     double: bool = False,
+    before: ExecutorchProgramManager | None = None,
+    label: str = "before",
 ) -> Comparison:
     """How far the program's outputs and inner values are from the float model's.
 
@@ -42,6 +45,8 @@ def compare(
     For the layers, the same program is lowered again with inner values as further outputs.
     batches: inputs, each a tuple, or a tensor for one. layers: False for the outputs alone.
     double: the model runs in float64, for programs that are not quantized.
+    before: another program of the model, whose decibels are put next to this one's under `label`:
+    one without a method, say.
     ValueError if there is no batch, or the program was not lowered from an exported one.
     """
     if not isinstance(model, torch.nn.Module):
@@ -53,6 +58,11 @@ def compare(
     exported = origin.programs[method]
     if isinstance(batches, torch.Tensor):
         raise TypeError("[compare] batches must be a list of inputs; got one tensor; try [x]")
+    if before is not None:
+        batches = list(batches)
+        other = compare(model, before, batches, method=method, layers=layers, double=double)
+        own = compare(model, program, batches, method=method, layers=layers, double=double)
+        return own.beside(other, label)
     # Batches may come one by one and be dropped: only what is being compared is held.
     given = (as_batch(batch) for batch in batches)
     first = next(given, None)
@@ -93,6 +103,7 @@ def compare(
         batches=count,
         unmatched=watched.unmatched,
         hook_error=watched.hook_error,
+        settings=dict(program.delegation_report(method).settings),
     )
 
 
@@ -152,6 +163,7 @@ class _Watched:
     parts: list[_Part] = field(default_factory=list)
     nodes: dict[str, Node] = field(default_factory=dict)
     metrics: dict[str, ErrorMetrics] = field(default_factory=dict)
+    values: dict[str, Counting] = field(default_factory=dict)
     unmatched: list[str] = field(default_factory=list)
     hook_error: float = 0.0
 
@@ -171,6 +183,7 @@ class _Watched:
             )
         watched.nodes = {matched[hook.node].name: matched[hook.node] for hook in known}
         watched.metrics = {name: ErrorMetrics() for name in watched.nodes}
+        watched.values = {name: Counting() for name in watched.nodes}
         return watched
 
     @property
@@ -182,6 +195,7 @@ class _Watched:
             got = part.native.run(inputs)
             for name, position in part.positions.items():
                 self.metrics[name].add(wanted[name], got[position])
+                self.values[name].add(wanted[name], got[position])
             for plain, hooked in zip(outputs, got, strict=False):
                 self.hook_error = max(self.hook_error, _relative(plain, hooked))
 
@@ -196,6 +210,8 @@ class _Watched:
                 cosine=metric.cosine,
                 max_error=metric.worst,
                 added_noise=max(0.0, _less(metric.noise_to_signal, self._noise_before(name))),
+                peak=self.values[name].largest / metric.rms if metric.rms else 0.0,
+                histogram=self.values[name].histogram(),
             )
             for name, metric in self.metrics.items()
         ]

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 import warnings
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from edgewise.accuracy.advice import advice
 from edgewise.accuracy.chart import Point, draw
-from edgewise.accuracy.tables import aligned, location, short_db, short_share
+from edgewise.accuracy.histogram import Histogram
+from edgewise.accuracy.tables import aligned, location, short_share
 from edgewise.files import write_text
+
+_DRAWN = 8
+"""Layers whose histograms are kept."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,32 @@ class Layer:
     max_error: float
     added_noise: float
     """Power of the error by that of the signal, less the largest such of what it reads."""
+    peak: float = 0.0
+    """Largest magnitude of the float model's values by their root mean square."""
+    histogram: Histogram | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """What the layers of a source line add together."""
+
+    source: str
+    operators: tuple[str, ...]
+    modules: tuple[str, ...]
+    layers: int
+    added_noise: float
+    share: float
+    """Of what all layers add."""
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """Decibels of another program, made of the same model: rounding alone, say."""
+
+    label: str
+    outputs: Mapping[str, float]
+    layers: Mapping[str, float]
+    """By the layer's name."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +88,11 @@ class Comparison:
     hook_error: float = 0.0
     """By how much returning values from the middle changed the outputs, relative to the
     largest. Layers' figures are only as good as that; outputs' do not depend on it."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Options of `edgewise.compile` that quantized the program."""
+    calibrated: int | None = None
+    """With so many batches, if it is known."""
+    earlier: Earlier | None = None
 
     @property
     def tap_error(self) -> float:
@@ -74,65 +110,107 @@ class Comparison:
         lossy = [layer for layer in self.layers if layer.added_noise > 0]
         return sorted(lossy, key=lambda layer: -layer.added_noise)[:limit]
 
+    def lines(self, limit: int | None = None) -> list[Line]:
+        """The source lines whose layers add most noise, the worst first."""
+        groups: dict[str, list[Layer]] = {}
+        for layer in self.worst():
+            groups.setdefault(layer.source, []).append(layer)
+        whole = sum(layer.added_noise for layer in self.worst())
+        found = []
+        for source, layers in groups.items():
+            added = sum(layer.added_noise for layer in layers)
+            found.append(
+                Line(
+                    source,
+                    tuple(dict.fromkeys(layer.operator for layer in layers)),
+                    tuple(dict.fromkeys(layer.module for layer in layers)),
+                    len(layers),
+                    added,
+                    1.0 if added == whole else added / whole,
+                )
+            )
+        return sorted(found, key=lambda line: -line.added_noise)[:limit]
+
+    def advice(self) -> list[str]:
+        """What to try, the likeliest first; empty for float programs and for good ones."""
+        return advice(self.layers, self.sqnr_db, self.settings, self.calibrated)
+
+    def beside(self, other: Comparison, label: str) -> Comparison:
+        """This one, with the decibels of another program of the same model as those before."""
+        earlier = Earlier(
+            label,
+            {output.name: output.sqnr_db for output in other.outputs},
+            {layer.name: layer.sqnr_db for layer in other.layers},
+        )
+        return replace(self, earlier=earlier)
+
     def __str__(self) -> str:
         return self.table()
 
     def _repr_html_(self) -> str:
-        """For notebooks: the outputs, then the layers that add most noise."""
+        """For notebooks: as `table`."""
         from edgewise import notebook
+        from edgewise.accuracy.comparison_tables import tables
 
-        heads = [">SQNR dB", ">cosine", ">largest error"]
-        parts = [
-            notebook.heading(f"{self.batches} batch{'es' * (self.batches != 1)}"),
-            notebook.table(["output", *heads], [(o.name, *_figures(o)) for o in self.outputs]),
+        parts = [notebook.heading(self.title())]
+        parts += [
+            (notebook.heading(title) if title else "")
+            + notebook.table([head.lstrip("!") for head in heads], rows)
+            for title, heads, rows in tables(self, 10)
         ]
-        worst = self.worst(10)
-        if worst:
-            rows = [
-                (
-                    short_share(one.added_noise),
-                    *_figures(one),
-                    one.operator,
-                    one.module or "-",
-                    location(one.source),
-                )
-                for one in worst
-            ]
-            parts.append(notebook.table([">adds", *heads, "operator", "module", "source"], rows))
+        tried = self.advice()
+        if tried:
+            parts += [notebook.heading("What to try"), notebook.table([""], [(x,) for x in tried])]
         return notebook.block(*parts)
 
     def table(self, limit: int = 10) -> str:
-        """The outputs, then the layers that add most noise."""
-        rows = [("output", "SQNR dB", "cosine", "largest error")]
-        rows += [(o.name, *_figures(o)) for o in self.outputs]
-        lines = [f"{self.batches} batch{'es' * (self.batches != 1)}", *aligned(rows)]
-        worst = self.worst(limit)
-        if worst:
-            lines.append(
-                f"layers that add most noise ({len(worst)} of {len(self.layers)}; "
-                f"all: to_json, to_svg)"
-            )
-            heads = ("adds", "SQNR dB", "cosine", "largest error", "operator", "module", "source")
-            layers: list[tuple[str, ...]] = [heads]
-            for one in worst:
-                where = (one.operator, one.module or "-", location(one.source).split(os.sep)[-1])
-                layers.append((short_share(one.added_noise), *_figures(one), *where))
-            lines += aligned(layers)
+        """The outputs, the layers and the lines that add most noise, and what to try."""
+        from edgewise.accuracy.comparison_tables import tables
+
+        lines = [self.title()]
+        for title, heads, rows in tables(self, limit):
+            lines += [title] if title else []
+            lines += aligned([tuple(head.lstrip(">!") for head in heads), *rows])
         if self.hook_error > 1e-4:
-            lines.append(
-                f"returning values from the middle changed the outputs by "
-                f"{short_share(self.hook_error)} of the largest: layers' figures are estimates"
-            )
-        return "\n".join(lines)
+            lines.append(self.warning())
+        tried = self.advice()
+        return "\n".join([*lines, *(["what to try"] if tried else []), *(f"  {x}" for x in tried)])
+
+    def warning(self) -> str:
+        """What to say where watching changed the outputs."""
+        return (
+            f"returning values from the middle changed the outputs by "
+            f"{short_share(self.hook_error)} of the largest: layers' figures are estimates"
+        )
+
+    def title(self) -> str:
+        """How many batches were compared."""
+        return f"{self.batches} batch{'es' * (self.batches != 1)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data. `sqnr_db` is None where nothing differs."""
+        """Plain data. `sqnr_db` is None where nothing differs. Histograms are those of the layers
+        that add most noise."""
+        drawn = {layer.name for layer in self.worst(_DRAWN)}
+        earlier = None
+        if self.earlier is not None:
+            earlier = {
+                "label": self.earlier.label,
+                "outputs": {n: plain({"_db": v})["_db"] for n, v in self.earlier.outputs.items()},
+                "layers": {n: plain({"_db": v})["_db"] for n, v in self.earlier.layers.items()},
+            }
         return {
             "batches": self.batches,
             "hook_error": self.hook_error,
             "tap_error": self.hook_error,  # the earlier name, for one version
+            "settings": dict(self.settings),
             "outputs": [plain(asdict(o)) for o in self.outputs],
-            "layers": [plain(asdict(layer)) for layer in self.layers],
+            "layers": [
+                plain(asdict(layer if layer.name in drawn else replace(layer, histogram=None)))
+                for layer in self.layers
+            ],
+            "lines": [plain(asdict(line)) for line in self.lines()],
+            "advice": self.advice(),
+            "earlier": earlier,
             "unmatched": self.unmatched,
         }
 
@@ -168,10 +246,6 @@ def _label(layer: Layer, is_alone: bool) -> str:
     if not layer.module:
         return layer.name
     return layer.module if is_alone else f"{layer.module} {layer.operator}"
-
-
-def _figures(row: Output | Layer) -> tuple[str, str, str]:
-    return short_db(row.sqnr_db), f"{row.cosine:.6f}", f"{row.max_error:.3g}"
 
 
 def plain(row: dict[str, Any]) -> dict[str, Any]:

@@ -51,6 +51,11 @@ class ErrorMetrics:
         return self.noise / self.signal if self.signal else math.inf
 
     @property
+    def rms(self) -> float:
+        """Root mean square of what the values should be."""
+        return math.sqrt(self.signal / self.count) if self.count else 0.0
+
+    @property
     def sqnr_db(self) -> float:
         """Signal-to-quantization-noise ratio; infinite without noise."""
         return decibels(self.noise_to_signal)

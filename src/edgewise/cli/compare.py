@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,11 +16,13 @@ from edgewise.cli.compiling import (
     GroupSize,
     KeepFloat,
     Limit,
+    Methods,
     Quantize,
     Way,
     check,
     compile_one,
     data,
+    methods_from,
     scheme,
 )
 from edgewise.cli.errors import CliError
@@ -51,7 +53,17 @@ def command(
     calibration: Calibration = None,
     limit: Limit = 128,
     keep_float: KeepFloat = None,
+    quantize_method: Methods = None,
     group_size: GroupSize = None,
+    before: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--before",
+            metavar="NAME",
+            help="Also a program with these methods instead (none: rounding alone), whose decibels "
+            "are put next to the others; repeatable, as --quantize-method.",
+        ),
+    ] = None,
     inputs: Inputs = None,
     layers: Annotated[
         bool, typer.Option("--layers/--no-layers", help="Also what is in the middle.")
@@ -87,7 +99,15 @@ def command(
     """
     out = Output(json=json, quiet=quiet)
     how = preprocessing(preprocess, mean, std, resize, stretch)
-    way = Way(backend, scheme(quantize), tuple(keep_float or ()), group_size)
+    way = Way(
+        backend,
+        scheme(quantize),
+        tuple(keep_float or ()),
+        group_size,
+        methods=methods_from(quantize_method),
+    )
+    if before is not None and (program is not None or way.quantize is None):
+        raise CliError("[--before] is for what --quantize makes; try --quantize int8")
     if program is None:
         check(way, calibration)
     elif not program.exists():
@@ -110,6 +130,15 @@ def command(
         made = compile_one(loaded, way, out, calibrating)
         with out.progress("comparing"):
             found = _of_program(loaded, made.program, batches, layers)
+        if before is not None:
+            other = compile_one(
+                loaded, replace(way, methods=methods_from(before)), out, calibrating
+            )
+            with out.progress("comparing the other"):
+                earlier = _of_program(loaded, other.program, batches, layers)
+            label = " + ".join(methods_from(before) or ()) or "rounding alone"
+            found = found.beside(earlier, label)
+        found = replace(found, calibrated=len(calibrating) if calibrating else None)
     if picture is not None:
         found.to_svg(picture)
     told = {"model": model, "program": str(program or way), **found.to_dict()}
@@ -173,40 +202,20 @@ def _of_file(
 
 
 def _show(console: Console, found: Comparison, most: int, picture: Path | None) -> None:
-    from edgewise.accuracy.tables import location, short_share
+    from edgewise.accuracy.comparison_tables import tables
 
-    console.print(f"{found.batches} batch{'es' * (found.batches != 1)}")
-    rows = [
-        (one.name, _decibels(one.sqnr_db), f"{one.cosine:.6f}", f"{one.max_error:.3g}")
-        for one in found.outputs
-    ]
-    console.print(table(["output", ">SQNR", ">cosine", ">largest error"], rows))
-    worst = found.worst(most)
-    if worst:
-        console.print()
-        cells = [
-            (
-                short_share(one.added_noise),
-                _decibels(one.sqnr_db),
-                f"{one.cosine:.6f}",
-                f"{one.max_error:.3g}",
-                one.operator,
-                one.module or "-",
-                location(one.source),
-            )
-            for one in worst
-        ]
-        title = f"layers that add most noise, {len(worst)} of {len(found.layers)}"
-        columns = [">adds", ">SQNR", ">cosine", ">largest error", "operator", "module", "where"]
-        console.print(table(columns, cells, title))
+    console.print(found.title())
+    for title, columns, rows in tables(found, most):
+        if title:
+            console.print()
+        console.print(table(columns, rows, title.replace("; all: to_json, to_svg", "")))
     if found.hook_error > 1e-4:
-        console.print(
-            f"returning values from the middle changed the outputs by "
-            f"{short_share(found.hook_error)} of the largest: layers' figures are estimates"
-        )
+        console.print(found.warning())
+    tried = found.advice()
+    if tried:
+        console.print()
+        console.print("what to try", style="bold")
+        for line in tried:
+            console.print(f"  {line}", markup=False, style="green")
     if picture is not None:
         console.print(f"picture: {picture}", markup=False)
-
-
-def _decibels(value: float) -> str:
-    return "exact" if value == math.inf else f"{value:.1f} dB"

@@ -282,7 +282,7 @@ def _layers(console: Console, method: MethodRecord, most: int) -> None:
         shown = slowest(own)[:most]
         heads, cells = table_of(shown, own)
         console.print()
-        head = f"delegate {index}, {summary_of(own, delegate.estimates.source)}"
+        head = f"delegate {index}, {summary_of(own, delegate.estimates)}"
         console.print(Text(head, "bold"))
         console.print(table(heads, cells))
         if len(own) > len(shown):

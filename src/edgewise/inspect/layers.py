@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from edgewise.inspect.record import MethodRecord, NodeRecord
+from edgewise.inspect.record import EstimateRecord, MethodRecord, NodeRecord
 from edgewise.inspect.simplify import Simplified, simplify
 
 _PRODUCTS = ("Conv", "FullyConnected", "MatMul")
@@ -137,12 +137,15 @@ def table_of(rows: Sequence[Layer], all_rows: Sequence[Layer]) -> tuple[list[str
     return [heads[i] for i in kept], [[line[i] for i in kept] for line in cells]
 
 
-def summary_of(rows: Sequence[Layer], source: str) -> str:
-    """What a table of layers is of, in a line. source: the compiler's name."""
-    model, whole = sum(one.model_cycles or 0 for one in rows), sum(one.cycles for one in rows)
-    waiting = sum(one.waiting for one in rows)
+def summary_of(rows: Sequence[Layer], estimates: EstimateRecord) -> str:
+    """What a table of a delegate's layers is of, in a line."""
+    model, waiting = sum(one.model_cycles or 0 for one in rows), sum(one.waiting for one in rows)
+    whole = _count(estimates.figures.get("cycles")) or sum(one.cycles for one in rows)
     ours = f"{model:,} by edgewise's model ({_percent(waiting, model) or '0 %'} waiting), "
-    return f"NPU cycles by layer: {ours if model else ''}{whole:,} by {source}; none was measured"
+    return (
+        f"NPU cycles by layer: {ours if model else ''}{whole:,} by {estimates.source}; "
+        f"none was measured"
+    )
 
 
 def _percent(part: float, whole: float) -> str:

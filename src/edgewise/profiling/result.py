@@ -173,11 +173,7 @@ def _estimates(record: MethodRecord | None) -> list[dict[str, Any]]:
             "source": delegate.estimates.source,
             "figures": dict(delegate.estimates.figures),
             "layers": [
-                {
-                    **row,
-                    "module": where[index, number].module,
-                    "source": where[index, number].source,
-                }
+                {**row, **where[index, number]}
                 for number, row in enumerate(delegate.estimates.layers)
             ],
         }

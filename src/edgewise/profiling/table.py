@@ -82,7 +82,7 @@ def _npu(record: MethodRecord | None, top: int | None, measured: bool) -> list[s
             continue
         shown = slowest(own)[:top]
         heads, cells = table_of(shown, own)
-        lines.append(f"  delegate {index}, {summary_of(own, delegate.estimates.source)}")
+        lines.append(f"  delegate {index}, {summary_of(own, delegate.estimates)}")
         used = list(range(len(heads)))
         numbers = sum(head.startswith(">") for head in heads)
         lines += _aligned([[head.lstrip(">") for head in heads], *cells], used, numbers)

@@ -25,6 +25,7 @@ _SCRIPTS = (
     "tree.js",
     "details.js",
     "charts.js",
+    "accuracy.js",
     "npu.js",
     "sections.js",
     "main.js",

@@ -84,25 +84,3 @@ function memoryChart(method, arena, blocks, width) {
   });
   return placesChart(drawn, method.data.arenas[arena], method.data.instructions.length, width, "Memory plan");
 }
-
-// Decibels along the layers; the lower, the noisier. series: [name, layers] for each program.
-function accuracyChart(series, width) {
-  const [height, left, top] = [240, 54, 12];
-  const values = series.flatMap(([, layers]) => layers.map((l) => l[3]).filter((v) => v !== null));
-  if (!values.length) return "";
-  const [low, high] = [Math.min(0, Math.floor(Math.min(...values) / 10) * 10), Math.ceil(Math.max(...values, 10) / 10) * 10];
-  const y = (v) => top + height - ((v - low) / (high - low)) * height;
-  const ticks = [];
-  const step = high - low > 60 ? 20 : 10;
-  for (let v = low; v <= high; v += step) ticks.push(`<line class="grid" x1="${left}" x2="${width - 10}" y1="${y(v)}" y2="${y(v)}"/><text class="axis" x="${left - 8}" y="${y(v) + 4}" text-anchor="end">${v} dB</text>`);
-  const lines = series.map(([name, layers], s) => {
-    const x = (i) => left + 8 + (i / Math.max(1, layers.length - 1)) * (width - left - 26);
-    const at = layers.map((l, i) => [x(i), y(l[3] === null ? high : l[3])]);
-    const dots = layers.map((l, i) => {
-      const text = `${l[1] || l[0]} (${shortOp(l[2])}): ${l[3] === null ? "exact" : `${l[3].toFixed(1)} dB`}${name ? `, ${name}` : ""}`;
-      return `<circle cx="${at[i][0].toFixed(1)}" cy="${at[i][1].toFixed(1)}" r="${layers.length > 150 ? 2 : 3.5}" data-module="${esc(l[1] || "")}" data-tip="${esc(text)}"/>`;
-    });
-    return `<g class="series s${s % 4}"><polyline points="${at.map((p) => p.map((v) => v.toFixed(1)).join(",")).join(" ")}"/>${dots.join("")}</g>`;
-  });
-  return `<svg class="chart accuracy" width="${width}" height="${height + top + 8}" role="img" aria-label="Signal-to-noise ratio by layer">${ticks.join("")}${lines.join("")}</svg>`;
-}

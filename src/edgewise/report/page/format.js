@@ -19,7 +19,7 @@ function scaled(value, units, step) {
 const bytes = (n) => scaled(n, ["B", "kB", "MB", "GB"], 1000);
 const macs = (n) => scaled(n, ["MAC", "kMAC", "MMAC", "GMAC", "TMAC"], 1000);
 const time = (us) => scaled(us, ["µs", "ms", "s"], 1000);
-const decibels = (noise) => (noise.exact ? "exact" : `${noise.db.toFixed(1)} dB`);
+const decibels = (noise) => `${noise.exact ? "exact" : `${noise.db.toFixed(1)} dB`}${noise.was ? `, before ${noise.was.toFixed(1)} dB` : ""}`;
 
 function percent(part, whole) {
   const share = whole ? (100 * part) / whole : 0;

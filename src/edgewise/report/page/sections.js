@@ -113,11 +113,3 @@ function memorySection(methods, width) {
   if (!parts.length) return "";
   return `<h2 id="memory-h">Memory plan</h2><p class="lead">Each block is a tensor: its place in the arena, upwards, over the instructions that need it. What a delegate uses inside is its own.</p>${parts.join("")}`;
 }
-
-function accuracySection(methods, width) {
-  const series = methods.filter((m) => m.data.accuracy).map((m) => [m.program.name, m.data.accuracy.layers]);
-  const chart = series.length ? accuracyChart(series, width) : "";
-  if (!chart) return "";
-  const keys = series.length > 1 ? `<div class="legend">${series.map(([name], s) => `<span class="key s${s % 4}"><i></i>${esc(name)}</span>`).join("")}</div>` : "";
-  return `<h2 id="accuracy-h">Accuracy</h2><p class="lead">Signal-to-quantization-noise ratio of each layer next to the float model; lower is noisier.</p>${keys}${chart}`;
-}
