@@ -15,7 +15,7 @@ from torch import nn
 import edgewise
 from edgewise.accuracy.advice import advice
 from edgewise.accuracy.comparing import _as_exported, _chunks, _Native
-from edgewise.accuracy.comparison import Layer
+from edgewise.accuracy.figures import Layer
 from edgewise.accuracy.hooks import find_hooks, with_hooks
 from edgewise.accuracy.matching import match
 from edgewise.backends.xnnpack import XnnpackPartitioner, XNNPACKQuantizer

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from edgewise.accuracy.comparison import Layer
+    from edgewise.accuracy.figures import Layer
 
 GOOD_DB = 40.0
 """Of the worst output; what is beyond it is not worth a word."""

@@ -12,7 +12,8 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from edgewise.accuracy.comparison import Comparison, Layer, Output
+from edgewise.accuracy.comparison import Comparison
+from edgewise.accuracy.figures import Layer, Output
 from edgewise.accuracy.histogram import Counting
 from edgewise.accuracy.hooks import Hook, find_hooks, fused, with_hooks
 from edgewise.accuracy.matching import base_name, match

@@ -14,66 +14,13 @@ from typing import Any
 
 from edgewise.accuracy.advice import advice
 from edgewise.accuracy.chart import Point, draw
-from edgewise.accuracy.histogram import Histogram
+from edgewise.accuracy.comparison_tables import Table, tables
+from edgewise.accuracy.figures import Earlier, Layer, Line, Output
 from edgewise.accuracy.tables import aligned, location, short_share
 from edgewise.files import write_text
 
 _DRAWN = 8
 """Layers whose histograms are kept."""
-
-
-@dataclass(frozen=True)
-class Output:
-    """How far one of the program's outputs is from the model's, over all batches."""
-
-    name: str
-    """Its position in what the model returns: `0`, or `['logits']`."""
-    sqnr_db: float
-    """Signal-to-quantization-noise ratio; infinite if every value is the same."""
-    cosine: float
-    max_error: float
-
-
-@dataclass(frozen=True)
-class Layer:
-    """As `Output`, of a value in the middle, in the order of execution."""
-
-    name: str
-    """The node's in the float model's export."""
-    operator: str
-    module: str
-    source: str
-    sqnr_db: float
-    cosine: float
-    max_error: float
-    added_noise: float
-    """Power of the error by that of the signal, less the largest such of what it reads."""
-    peak: float = 0.0
-    """Largest magnitude of the float model's values by their root mean square."""
-    histogram: Histogram | None = None
-
-
-@dataclass(frozen=True)
-class Line:
-    """What the layers of a source line add together."""
-
-    source: str
-    operators: tuple[str, ...]
-    modules: tuple[str, ...]
-    layers: int
-    added_noise: float
-    share: float
-    """Of what all layers add."""
-
-
-@dataclass(frozen=True)
-class Earlier:
-    """Decibels of another program, made of the same model: rounding alone, say."""
-
-    label: str
-    outputs: Mapping[str, float]
-    layers: Mapping[str, float]
-    """By the layer's name."""
 
 
 @dataclass(frozen=True)
@@ -150,13 +97,12 @@ class Comparison:
     def _repr_html_(self) -> str:
         """For notebooks: as `table`."""
         from edgewise import notebook
-        from edgewise.accuracy.comparison_tables import tables
 
         parts = [notebook.heading(self.title())]
         parts += [
             (notebook.heading(title) if title else "")
             + notebook.table([head.lstrip("!") for head in heads], rows)
-            for title, heads, rows in tables(self, 10)
+            for title, heads, rows in self.tables(10)
         ]
         tried = self.advice()
         if tried:
@@ -165,16 +111,21 @@ class Comparison:
 
     def table(self, limit: int = 10) -> str:
         """The outputs, the layers and the lines that add most noise, and what to try."""
-        from edgewise.accuracy.comparison_tables import tables
 
         lines = [self.title()]
-        for title, heads, rows in tables(self, limit):
+        for title, heads, rows in self.tables(limit):
             lines += [title] if title else []
             lines += aligned([tuple(head.lstrip(">!") for head in heads), *rows])
         if self.hook_error > 1e-4:
             lines.append(self.warning())
         tried = self.advice()
         return "\n".join([*lines, *(["what to try"] if tried else []), *(f"  {x}" for x in tried)])
+
+    def tables(self, limit: int) -> list[Table]:
+        """Outputs, layers (at most `limit`), values and source lines, for text."""
+        return tables(
+            self.outputs, self.worst(limit), len(self.layers), self.lines(5), self.earlier
+        )
 
     def warning(self) -> str:
         """What to say where watching changed the outputs."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from edgewise.accuracy.comparison import Comparison, Layer, Output
+from edgewise.accuracy.figures import Earlier, Layer, Line, Output
 from edgewise.accuracy.tables import location, short_db, short_share
 
 Table = tuple[str, list[str], list[tuple[str, ...]]]
@@ -14,13 +14,17 @@ Table = tuple[str, list[str], list[tuple[str, ...]]]
 _DRAWN = 5
 
 
-def tables(found: Comparison, limit: int) -> list[Table]:
-    """Outputs; layers that add most noise, at most `limit`; source lines of several layers."""
-    before = found.earlier
+def tables(
+    outputs: Sequence[Output],
+    worst: Sequence[Layer],
+    count: int,
+    lines: Sequence[Line],
+    before: Earlier | None,
+) -> list[Table]:
+    """Outputs; layers that add most noise, of so many; their values; lines of several layers."""
     heads = [*([f">{before.label} dB"] if before else []), ">SQNR dB", ">cosine", ">largest error"]
     old = before.outputs if before else None
-    made: list[Table] = [("", ["output", *heads], [(o.name, *_row(o, old)) for o in found.outputs])]
-    worst = found.worst(limit)
+    made: list[Table] = [("", ["output", *heads], [(o.name, *_row(o, old)) for o in outputs])]
     if not worst:
         return made
     old = before.layers if before else None
@@ -35,9 +39,7 @@ def tables(found: Comparison, limit: int) -> list[Table]:
         for one in worst
     ]
     columns = [">adds", *heads, "operator", "module", "source"]
-    title = (
-        f"layers that add most noise ({len(worst)} of {len(found.layers)}; all: to_json, to_svg)"
-    )
+    title = f"layers that add most noise ({len(worst)} of {count}; all: to_json, to_svg)"
     made.append((title, columns, rows))
     rows = [
         (
@@ -54,7 +56,6 @@ def tables(found: Comparison, limit: int) -> list[Table]:
     if rows:
         columns = [">lowest", "!values", "highest", ">largest / RMS", "operator", "module"]
         made.append(("how the values of the worst are distributed", columns, rows))
-    lines = found.lines(5)
     if any(line.layers > 1 for line in lines):
         columns = [">of the noise added", ">layers", "operators", "source"]
         rows = [

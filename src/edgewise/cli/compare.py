@@ -176,7 +176,7 @@ def _of_file(
     from torch.utils import _pytree as pytree
 
     from edgewise.accuracy.comparison import Comparison
-    from edgewise.accuracy.comparison import Output as Compared
+    from edgewise.accuracy.figures import Output as Compared
     from edgewise.accuracy.metrics import ErrorMetrics
     from edgewise.cli.files import open_method
 
@@ -202,10 +202,8 @@ def _of_file(
 
 
 def _show(console: Console, found: Comparison, most: int, picture: Path | None) -> None:
-    from edgewise.accuracy.comparison_tables import tables
-
     console.print(found.title())
-    for title, columns, rows in tables(found, most):
+    for title, columns, rows in found.tables(most):
         if title:
             console.print()
         console.print(table(columns, rows, title.replace("; all: to_json, to_svg", "")))

@@ -19,6 +19,7 @@ from edgewise.cli.output import Output
 from edgewise.cli.tables import share, size, table
 from edgewise.inspect.layers import layers as layers_of
 from edgewise.inspect.layers import slowest, summary_of, table_of
+from edgewise.inspect.refused import Cause, causes
 from edgewise.registry import DEFAULT
 
 if TYPE_CHECKING:
@@ -214,35 +215,45 @@ def _summary(console: Console, method: MethodRecord) -> None:
 
 
 def _refused(console: Console, method: MethodRecord) -> None:
-    """By operator and reason; what stands between two delegates first, then the costliest."""
-    groups: dict[tuple[str, ...], list[NodeRecord]] = {}
-    for node in _calls(method):
-        if node.delegate is None and (node.refusals or node.outputs):
-            key = (node.operator, *(r.backend + r.rule for r in node.refusals))
-            groups.setdefault(key, []).append(node)
-    ordered = sorted(
-        groups.values(), key=lambda g: (-any(n.splits for n in g), -sum(n.bytes for n in g))
-    )
+    """By cause; what stands between two delegates first, then the costliest."""
     rows = []
-    for group in ordered:
-        first = group[0]
-        why = Text("\n").join(_reason(r, first.operator) for r in first.refusals) or Text(
-            "no backend was asked"
-        )
-        places = list(dict.fromkeys(n.source or n.module for n in group if n.source or n.module))
-        where = "\n".join(_short_place(p) for p in places[:_MOST_PLACES])
+    following = 0
+    for cause in causes(method):
+        if cause.follows:
+            following += len(cause.nodes)
+            continue
+        operators = Text("\n").join(Text(f"{n} x {name}") for name, n in cause.operators.items())
+        if cause.splits:
+            operators.append("\nbetween delegates", "yellow")
+        places = [_place(*place) for place in cause.places]
+        where = "\n".join(places[:_MOST_PLACES])
         if len(places) > _MOST_PLACES:
             where += f"\nand {len(places) - _MOST_PLACES} more"
-        operator = Text(first.operator)
-        if first.decomposed_from and first.decomposed_from != first.operator:
-            operator.append(f"\nfrom {first.decomposed_from}", "dim")
-        if any(n.splits for n in group):
-            operator.append("\nbetween delegates", "yellow")
-        rows.append((len(group), operator, why, where))
+        rows.append((operators, _why(cause), where))
     if rows:
         console.print()
-        columns = [">count", "not delegated", "why", "where"]
-        console.print(table(columns, rows))
+        console.print(table(["not delegated", "why", "where"], rows))
+    if following:
+        count = f"{following} quantization{'s' * (following != 1)}"
+        console.print(f"{count} at the borders of delegates, on the CPU", style="dim")
+
+
+def _why(cause: Cause) -> Text:
+    """The rules, what they found, and what to change."""
+    text = Text()
+    for index, refusal in enumerate(cause.refusals):
+        got = cause.got(index)
+        text.append("\n" if text else "")
+        text.append(f"{refusal.backend}: {'' if got or not refusal.got else 'not '}{refusal.rule}")
+        if got:
+            text.append(f"; got {' or '.join(got[:2])}{', ...' if len(got) > 2 else ''}")
+    for hint in cause.hints:
+        text.append(f"\ntry {hint}", "green")
+    return text or Text("no backend was asked")
+
+
+def _place(module: str, source: str) -> str:
+    return " at ".join(filter(None, (module, _short_place(source))))
 
 
 def _reason(refusal: RefusalRecord, operator: str) -> Text:

@@ -10,19 +10,10 @@ import torch
 from torch.fx import Node
 
 from edgewise.edge.graph import arguments, size_hint
-from edgewise.inspect.record import ModuleRecord, RefusalRecord, TensorRecord, WeightRecord
-from edgewise.partition.report_data import NodeReport
+from edgewise.inspect.record import ModuleRecord, TensorRecord, WeightRecord
 
 _EXPORT = "torch.export."
 """Modules that torch.export itself puts around the user's."""
-
-
-def refusals_of(known: NodeReport | None) -> tuple[RefusalRecord, ...]:
-    """Of the node, or of the operator that it is a piece of; empty if it is not reported."""
-    given = list(known.refusals) if known else []
-    if not given and known is not None and known.decomposed_from is not None:
-        given = list(known.decomposed_from.refusals)
-    return tuple(RefusalRecord(r.backend, r.rule, r.got, r.hint) for r in given)
 
 
 def weight_of(name: str, tensor: torch.Tensor) -> WeightRecord:

@@ -30,7 +30,6 @@ from edgewise.emit.origins import Origins
 from edgewise.emit.recorded_node import (
     attributes_of,
     modules_of,
-    refusals_of,
     tensors_of,
     weight_of,
 )
@@ -48,6 +47,7 @@ from edgewise.inspect.record import (
     WeightRecord,
 )
 from edgewise.partition.delegate import LoweredBackendModule, is_delegate_call
+from edgewise.partition.remarks import Remarks
 from edgewise.partition.report import DelegationReport
 from edgewise.partition.spec import Estimates
 from edgewise.partition.work import macs, traffic
@@ -99,6 +99,7 @@ class _Method:
         self._memory: MemoryPlan = emitted.plans[name]
         self._emitted = emitted
         self._report = report
+        self._remarks = Remarks(report)
         self._reported = {node.name: node for node in report.nodes}
         self._nodes: list[NodeRecord] = []
         self._edges: list[EdgeRecord] = []
@@ -250,7 +251,7 @@ class _Method:
         self._from[node] = [(name, i) for i in range(several)]
         known = self._reported.get(str(node.meta.get(REPORTED_AS, name)))
         whole = whole_of(node)
-        refusals = () if delegate else refusals_of(known)
+        refusals = () if delegate else self._remarks.of(known)
         self._nodes.append(
             NodeRecord(
                 name=name,

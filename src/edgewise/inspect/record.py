@@ -75,6 +75,8 @@ class RefusalRecord:
     rule: str
     got: str = ""
     hint: str = ""
+    follows: bool = False
+    """Whether it is a consequence of what is beside the node, which has the cause."""
 
     def __str__(self) -> str:
         got = f"; got {self.got}" if self.got else ""

@@ -8,6 +8,7 @@ WITH_ITS_OPERATOR = "a quantization goes with its operator"
 TAKES_INTEGERS = "the NPU takes and gives int8"
 WITH_ITS_READER = "constants go with what reads them"
 WEIGHTS_WITH_OPERATOR = "quantized weights go with their operator"
+ALL_OR_NOTHING = "all that belongs to a quantized operator must be delegated"
 
 FOLLOWING = frozenset(
     (
@@ -17,6 +18,7 @@ FOLLOWING = frozenset(
         TAKES_INTEGERS,
         WITH_ITS_READER,
         WEIGHTS_WITH_OPERATOR,
+        ALL_OR_NOTHING,
     )
 )
 

@@ -12,9 +12,9 @@ from edgewise.inspect.record import (
     ModuleRecord,
     NodeRecord,
     ProgramRecord,
-    RefusalRecord,
     TensorRecord,
 )
+from edgewise.partition.remarks import Remarks
 from edgewise.partition.report_data import NodeReport, ReportData
 from edgewise.report.subject import Subject
 from edgewise.report.writing import render
@@ -35,13 +35,13 @@ def _method(report: ReportData) -> MethodRecord:
         found = report.estimates.get(tag)
         estimates = found.to_record() if found else None
         delegates.append(DelegateRecord(backends[tag], tag, 0, 0, estimates=estimates))
-    nodes = tuple(_node(node, numbers) for node in report.nodes)
+    remarks = Remarks(report)
+    nodes = tuple(_node(node, numbers, remarks) for node in report.nodes)
     return MethodRecord(report.method, nodes, delegates=tuple(delegates))
 
 
-def _node(node: NodeReport, numbers: dict[str, int]) -> NodeRecord:
+def _node(node: NodeReport, numbers: dict[str, int], remarks: Remarks) -> NodeRecord:
     whole = node.decomposed_from
-    refused = node.refusals or (whole.refusals if whole is not None else [])
     parts = node.module.split(".") if node.module else []
     return NodeRecord(
         node.name,
@@ -52,7 +52,7 @@ def _node(node: NodeReport, numbers: dict[str, int]) -> NodeRecord:
         source=node.source,
         backend=node.backend,
         delegate=numbers.get(node.partition),
-        refusals=tuple(RefusalRecord(r.backend, r.rule, r.got, r.hint) for r in refused),
+        refusals=remarks.of(node),
         decomposed_from=f"{whole.operator} {whole.name}" if whole is not None else "",
         splits=node.splits,
         notes=tuple(node.notes),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from edgewise.partition.following import FOLLOWING, MOVED_IN_FLOAT
+from edgewise.partition.remarks import Remarks, without_name
 from edgewise.partition.report_data import (
     NodeReport,
     RefusalReport,
@@ -18,8 +19,6 @@ from edgewise.partition.report_data import (
 )
 
 WIDTH = 100
-_NAME = re.compile(r"^\w+: ")
-"""What a refusal found is often `node: value`: the node's name says nothing to the reader."""
 
 
 @dataclass
@@ -73,7 +72,7 @@ def remarks(report: ReportData, limit: int = 12) -> list[str]:
     groups = sorted(_groups(report), key=lambda g: (not g.splits, -g.cost))
     several = len({r.backend for g in groups for r in g.why}) > 1
     causes = _by_cause([g for g in groups if not g.follows])
-    is_quantized = _is_quantized(report)
+    known = Remarks(report)
     total = max(1, sum(n.bytes for n in report.nodes))
     title = ""
     for cause in causes[:limit]:
@@ -83,7 +82,7 @@ def remarks(report: ReportData, limit: int = 12) -> list[str]:
         if wanted != title:
             lines.append(wanted)
             title = wanted
-        lines += _entry(cause, several, total, report.scheme, is_quantized)
+        lines += _entry(cause, several, total, known)
     if len(causes) > limit:
         more = _count(len(causes) - limit, "more reason")
         lines.append(f"  and {more}: see to_json() or to_html()")
@@ -169,11 +168,12 @@ def _releases(report: ReportData) -> list[str]:
 def _missing_kernels(report: ReportData) -> list[str]:
     """What cannot run before its kernel is registered, by kernel."""
     lines = []
-    sources = {n.name: n.source for n in report.nodes}
+    nodes = {n.name: n for n in report.nodes}
     for kernel in dict.fromkeys(report.missing_kernels.values()):
         names = [name for name, one in report.missing_kernels.items() if one == kernel]
-        location = _relative(sources.get(names[0], ""))
-        where = f" ({', '.join(names[:3])}{'; ' + location if location else ''})"
+        found = [nodes[name] for name in names if name in nodes]
+        place = _where([(node.module, node.source) for node in found])
+        where = f" ({place})" if place else f" ({', '.join(names[:3])})"
         lines += _wrapped(f"no kernel: {kernel}{where}", "  ", "      ")
         remedy = f'try @edgewise.runtime.register_kernel("{kernel}")'
         lines += _wrapped(remedy, "      ", "        ")
@@ -181,12 +181,25 @@ def _missing_kernels(report: ReportData) -> list[str]:
 
 
 def _estimates(report: ReportData) -> list[str]:
-    """What compilers expect of each delegate; the figures have units in their names."""
+    """What compilers expect of each delegate; the figures have units in their names. Traffic is
+    in the JSON and on the page."""
     lines = []
-    for tag, found in report.estimates.items():
-        figures = ", ".join(f"{_short(n).strip()} {name}" for name, n in found.figures.items())
-        lines += _wrapped(f"{tag}, estimates of {found.source}: {figures}", "  ", "      ")
+    found = list(report.estimates.items())
+    for tag, one in found[:_MOST_ESTIMATES]:
+        figures = ", ".join(
+            f"{_short(n).strip()} {name}"
+            for name, n in one.figures.items()
+            if not name.endswith((" read", " written"))
+        )
+        lines += _wrapped(f"{tag}, estimates of {one.source}: {figures}", "  ", "      ")
+    rest = found[_MOST_ESTIMATES:]
+    if rest:
+        cycles = sum(one.figures.get("cycles", 0) for _, one in rest)
+        lines.append(f"  and {_count(len(rest), 'more delegate')}, {_short(cycles).strip()} cycles")
     return lines
+
+
+_MOST_ESTIMATES = 3
 
 
 def _groups(report: ReportData) -> list[_Group]:
@@ -213,9 +226,7 @@ def _by_cause(groups: Sequence[_Group]) -> list[list[_Group]]:
     return list(found.values())
 
 
-def _entry(
-    cause: Sequence[_Group], several: bool, total: int, scheme: str, is_quantized: bool
-) -> list[str]:
+def _entry(cause: Sequence[_Group], several: bool, total: int, known: Remarks) -> list[str]:
     """The lines of what is refused for the same reason, and what to change."""
     counts: dict[str, int] = {}
     outside = 0
@@ -248,7 +259,7 @@ def _entry(
         text += f" ({'; '.join(details)})"
     lines = _wrapped(text, "  ", "      ")
     for hint in dict.fromkeys(r.hint for g in cause for r in g.why if r.hint):
-        if not _is_done(hint, scheme, is_quantized):
+        if not known.is_done(hint):
             lines += _wrapped(f"try {hint}", "      ", "        ")
     return lines
 
@@ -261,17 +272,6 @@ def _is_decomposed(group: _Group) -> bool:
     return any(n.decomposed_from for n in group.pieces) and group.operator != (
         group.pieces[0].operator
     )
-
-
-def _is_quantized(report: ReportData) -> bool:
-    return any("quantize_per" in n.operator for n in report.nodes)
-
-
-def _is_done(hint: str, scheme: str, is_quantized: bool) -> bool:
-    """Whether the user has just done what the hint says: quantized the program."""
-    if scheme:
-        return "quantize=" in hint or "Quantizer" in hint
-    return is_quantized and "prepare_pt2e" in hint
 
 
 def _followers(groups: Sequence[_Group], total: int, has_causes: bool) -> list[str]:
@@ -296,7 +296,7 @@ def _rule(cause: Sequence[_Group], index: int, several: bool) -> str:
             whole = node.decomposed_from
             given = whole.refusals if whole and _is_decomposed(group) else node.refusals
             if given[index].got:
-                found = _NAME.sub("", given[index].got)
+                found = without_name(given[index].got)
                 names_operator &= found == group.operator
                 got[found] = None
     if got and names_operator:

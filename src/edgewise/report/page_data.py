@@ -16,6 +16,7 @@ from edgewise.inspect.record import (
     NodeRecord,
     TensorRecord,
 )
+from edgewise.inspect.refused import Cause, causes
 from edgewise.inspect.simplify import simplify
 from edgewise.report.accuracy import Layers, figure
 from edgewise.report.subject import Subject
@@ -82,6 +83,7 @@ def _method(
     return {
         "name": method.name,
         "nodes": nodes,
+        "refused": [_cause(cause, index) for cause in causes(method)],
         "edges": [[index[e.source], index[e.target]] for e in method.edges],
         "modules": modules.table,
         "instructions": [
@@ -111,6 +113,20 @@ def _method(
         "arenas": dict(method.arenas),
         "profile": _profile(profile),
         "accuracy": layers.summary(),
+    }
+
+
+def _cause(cause: Cause, index: Mapping[str, int]) -> dict[str, Any]:
+    """For the list of what is not delegated; got: of each refusal, what the rules found."""
+    return {
+        "operators": list(cause.operators.items()),
+        "nodes": [index[node.name] for node in cause.nodes],
+        "splits": cause.splits,
+        "follows": cause.follows,
+        "refusals": [_full({"backend": r.backend, "rule": r.rule}) for r in cause.refusals],
+        "got": [cause.got(number) for number in range(len(cause.refusals))],
+        "hints": cause.hints,
+        "places": cause.places,
     }
 
 

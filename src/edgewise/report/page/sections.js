@@ -58,39 +58,37 @@ function overview(methods) {
     <tr><th scope="row">Runs on</th>${methods.map((m) => `<td>${placesBar(m)}</td>`).join("")}</tr></tbody></table></div>${estimates(methods)}`;
 }
 
-// Refused nodes by operator and reason; between delegates first, then the most work.
-function refusedGroups(method) {
-  const groups = new Map();
-  for (const n of method.calls) {
-    if (!n.refusals.length) continue;
-    const key = n.op + n.refusals.map((r) => r.backend + r.rule + (r.hint || "")).join("|");
-    const group = groups.get(key) || { op: n.op, refusals: n.refusals, nodes: [], splits: false, cost: 0 };
-    group.nodes.push(n);
-    group.splits ||= n.splits;
-    group.cost += (n.macs || 0) + (n.bytes || 0);
-    groups.set(key, group);
-  }
-  return [...groups.values()].sort((a, b) => b.splits - a.splits || b.cost - a.cost);
-}
-
+// What is refused by the same rules is one article; consequences are a line below.
 function refusedSection(methods) {
   const several = methods.length > 1;
   const parts = methods.map((m, i) => {
-    const groups = refusedGroups(m);
-    if (!groups.length) return "";
-    const rows = groups.map((g) => {
-      const lines = [...new Set(g.nodes.map((n) => n.source).filter(Boolean))];
-      const nodes = g.nodes.slice(0, 12).map((n) => `<button type="button" class="chip" data-program="${i}" data-go="${n.key}">${esc(n.name)}</button>`).join("");
-      return `<article class="reason"><header><h4>${count(g.nodes.length)} × <code>${esc(g.op)}</code></h4>${g.splits ? `<span class="badge">between delegates</span>` : ""}
-        <span class="cost">${bytes(g.nodes.reduce((a, n) => a + (n.bytes || 0), 0))} moved</span></header>
-        <ul>${g.refusals.map(refusal).join("")}</ul>
-        ${lines.length ? `<p class="lines">${lines.slice(0, 3).map((l) => `<code>${esc(place(l))}</code>`).join(" ")}${lines.length > 3 ? ` and ${lines.length - 3} more places` : ""}</p>` : ""}
-        <p class="chips">${nodes}${g.nodes.length > 12 ? ` and ${g.nodes.length - 12} more` : ""}</p></article>`;
-    });
-    return `${several ? `<h3>${esc(m.program.name)}</h3>` : ""}<div class="reasons">${rows.join("")}</div>`;
+    const known = m.data.refused.filter((c) => c.refusals.length);
+    const follows = known.filter((c) => c.follows).reduce((a, c) => a + c.nodes.length, 0);
+    const articles = known.filter((c) => !c.follows).map((c) => cause(m, i, c));
+    const after = follows ? `<p class="note">${plural(follows, "quantization")} at the borders of delegates, on the CPU: ${follows === 1 ? "a consequence" : "consequences"} of what runs beside.</p>` : "";
+    return articles.length || after ? `${several ? `<h3>${esc(m.program.name)}</h3>` : ""}<div class="reasons">${articles.join("")}</div>${after}` : "";
   }).filter(Boolean);
   if (!parts.length) return "";
   return `<h2 id="refused-h">Not delegated</h2><p class="lead">What the backends that were asked refused, and what would change that.</p>${parts.join("")}`;
+}
+
+function cause(method, program, c) {
+  const nodes = c.nodes.map((n) => method.nodes[n]);
+  const places = c.places.slice(0, 3).map(([module, line]) => `<li>${esc(module)}${module && line ? " at " : ""}${line ? `<code title="${esc(line)}">${esc(place(line))}</code>` : ""}</li>`);
+  const more = c.places.length - places.length;
+  const chips = nodes.slice(0, 12).map((n) => `<button type="button" class="chip" data-program="${program}" data-go="${n.key}">${esc(chipName(n))}</button>`).join("");
+  const rules = c.refusals.map((r, at) => `<li><p>${pill(r.backend)} <b>needs:</b> ${esc(r.rule)}</p>${c.got[at].length ? `<p><b>got:</b> ${c.got[at].slice(0, 3).map((g) => `<code>${esc(g)}</code>`).join(" ")}</p>` : ""}</li>`);
+  return `<article class="reason"><header><h4>${c.operators.map(([name, n]) => `${count(n)} × <code>${esc(name)}</code>`).join("<br>")}</h4>${c.splits ? `<span class="badge">between delegates</span>` : ""}
+    <span class="cost">${bytes(nodes.reduce((a, n) => a + (n.bytes || 0), 0))} moved</span></header>
+    <ul>${rules.join("")}</ul>${c.hints.map((hint) => `<p><b>try:</b> ${esc(hint)}</p>`).join("")}
+    ${places.length ? `<ul class="lines">${places.join("")}${more > 0 ? `<li>and ${plural(more, "more place")}</li>` : ""}</ul>` : ""}
+    <p class="chips">${chips}${nodes.length > 12 ? ` and ${nodes.length - 12} more` : ""}</p></article>`;
+}
+
+// Which node a chip is for, in the reader's words: its module, else its operator.
+function chipName(n) {
+  const module = n.leaf || modulePath(n);
+  return module ? `${module} ${shortOp(n.op)}` : shortOp(n.op) || n.name;
 }
 
 function costsSection(methods, metric) {

@@ -24,7 +24,7 @@ from edgewise.backends.ethosu.lowering.quant import TYPES, Quant
 from edgewise.backends.ethosu.lowering.tosa import INT8, INT16, Tensor
 from edgewise.backends.ethosu.lowering.values import Constant, Real, Stored
 from edgewise.backends.ethosu.targets import Target
-from edgewise.edge.graph import arguments, dims_of, fake, is_static, op_name, tensors_of
+from edgewise.edge.graph import arguments, dims_of, fake, is_getitem, is_static, op_name, tensors_of
 from edgewise.edge.sizes import shown
 from edgewise.errors import EdgewiseError
 from edgewise.partition.accuracy import Accuracies
@@ -56,8 +56,15 @@ def not_quantized(node: Node, reader: str) -> Refused:
     if tensors and not any(t.is_floating_point() for t in tensors):
         dtype = str(tensors[0].dtype).removeprefix("torch.")
         return Refused(Refusal(f"operands of {reader} are quantized", f"{node.name}: {dtype}"))
-    got = f"{node.name}, in floating point from {op_name(node)}"
+    got = f"floating point from {_said(node)}"
     return Refused(Refusal(f"operands of {reader} are quantized", got, QUANTIZE_IT))
+
+
+def _said(node: Node) -> str:
+    """What computes a value, in the reader's words."""
+    if is_getitem(node) and isinstance(node.args[0], Node):
+        return op_name(node.args[0])
+    return "outside" if node.op == "placeholder" else op_name(node)
 
 
 class Lowering:

@@ -25,7 +25,7 @@ from edgewise.backends.xnnpack.rows import all_rows, row_of
 from edgewise.edge.graph import is_call, is_getitem, is_size, may_be_empty, op_name, tensors_of
 from edgewise.edge.updates import partial_updates
 from edgewise.partition.delegate import is_delegate_call
-from edgewise.partition.following import WEIGHTS_WITH_OPERATOR
+from edgewise.partition.following import ALL_OR_NOTHING, WEIGHTS_WITH_OPERATOR
 from edgewise.partition.grouping import group
 from edgewise.partition.spec import (
     DELEGATE_INPUT,
@@ -204,8 +204,7 @@ class XnnpackPartitioner(Partitioner):
             return True
         for node in members:
             if node not in refused and not is_getitem(node) and against:
-                rule = "all that belongs to a quantized operator must be delegated"
-                refused[node] = [Refusal(rule, f"{against[0].name}, which is not")]
+                refused[node] = [Refusal(ALL_OR_NOTHING, f"{op_name(against[0])}, which is not")]
         return False
 
     def _groups(
