@@ -178,6 +178,73 @@ def test_inputs_by_name(inputs: Any, keywords: Any, calibration: Any) -> None:
     assert float((got - wanted).abs().max()) < 0.02 * float(wanted.abs().max())
 
 
+class Normed(nn.Module):
+    """Outliers behind a normalization, which methods find when they see the data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.first, self.last = nn.LayerNorm(64), nn.Linear(64, 64), nn.Linear(64, 8)
+        with torch.no_grad():
+            self.norm.weight[3] = 300.0
+
+    def forward(self, x: torch.Tensor, *, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+        return self.last(self.first(self.norm(x * scale)).relu()) + shift
+
+
+NAMED = [
+    {"shift": torch.randn(4, 8), "x": torch.randn(4, 64), "scale": torch.rand(64) + 0.5}
+    for _ in range(4)
+]
+
+
+class Placed(nn.Module):
+    """The same by position."""
+
+    def __init__(self, model: Normed) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, shift: torch.Tensor, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return self.model(x, scale=scale, shift=shift)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "methods", "group"),
+    [
+        ("int8", None, None),
+        ("int8", ["smooth", "bias-correction", "percentile"], None),
+        ("int8", ["gptq"], None),
+        ("int4-weight", ["gptq"], 32),
+        ("auto", None, None),
+    ],
+)
+def test_methods_see_what_is_given_by_name(
+    scheme: str, methods: list[str] | None, group: int | None
+) -> None:
+    """Integers and scales are those of the model that takes the same by position."""
+    torch.manual_seed(0)
+    model = Normed().eval()
+    options = {"quantize": scheme, "methods": methods, "group_size": group, "verbose": False}
+    by_name = edgewise.compile(
+        model,
+        example_kwargs=NAMED[0],
+        calibration=NAMED,
+        **options,  # type: ignore[arg-type]
+    )
+    by_place = edgewise.compile(
+        Placed(model).eval(),
+        tuple(NAMED[0].values()),
+        calibration=[tuple(batch.values()) for batch in NAMED],
+        **options,  # type: ignore[arg-type]
+    )
+    named = {name: value.numpy() for name, value in NAMED[1].items()}
+    got = torch.as_tensor(edgewise.load(by_name.buffer)(**named))
+    wanted = torch.as_tensor(edgewise.load(by_place.buffer)(*named.values()))
+    torch.testing.assert_close(got, wanted, rtol=0, atol=0)
+    told = [one.delegation_report().settings for one in (by_name, by_place)]
+    assert told[0] == told[1]
+
+
 @pytest.mark.parametrize(
     ("calibration", "message"),
     [

@@ -5,7 +5,7 @@ These are simulations, to choose what is worth being lowered and measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -41,10 +41,14 @@ def simulate(
     batches: Batches,
     calibration: Iterable[Any] | None,
     skip: Sequence[str] = (),
+    keywords: Mapping[str, Any] | None = None,
 ) -> Simulation:
-    """skip: modules that are float in any case."""
+    """skip: modules that are float in any case. keywords: example inputs by name, which stand
+    behind the others in batches; for schemes of PT2E."""
     if scheme.uses_pt2e:
-        return _Observed(model, example_inputs, scheme, quantizer, batches, calibration, skip)
+        return _Observed(
+            model, example_inputs, scheme, quantizer, batches, calibration, skip, keywords
+        )
     return _Swapped(model, scheme, batches, skip)
 
 
@@ -60,11 +64,18 @@ class _Observed:
         batches: Batches,
         calibration: Iterable[Any] | None,
         skip: Sequence[str],
+        keywords: Mapping[str, Any] | None,
     ) -> None:
         self._quantizer, self._scheme, self._skip = quantizer, scheme, skip
         spy = _Spy(self._configured(()))
         self._graph = prepare(
-            model, example_inputs, scheme, spy, calibration=calibration, progress=False
+            model,
+            example_inputs,
+            scheme,
+            spy,
+            calibration=calibration,
+            progress=False,
+            example_kwargs=keywords,
         )
         self._parameters: dict[int, Any] = {}
         assert spy.seen is not None
@@ -100,7 +111,8 @@ class _Observed:
     def _run(self, batch: Sequence[Any], off: set[str]) -> list[Any]:
         with torch.no_grad():
             run = _Quantizing(self._graph, off, self._parameters).run
-            return pytree.tree_leaves(run(*batch))
+            leaves = pytree.tree_leaves(tuple(batch))
+            return pytree.tree_leaves(run(*leaves, enable_io_processing=False))
 
 
 class _Spy(Quantizer):  # type: ignore[misc]

@@ -13,19 +13,17 @@ from rich.text import Text
 
 from edgewise.cli.compiling import Backend, Calibration, KeepFloat, Quantize
 from edgewise.cli.errors import CliError
+from edgewise.cli.explain_tables import short_place, show_layers, show_refused
 from edgewise.cli.models import ExampleShapes
 from edgewise.cli.options import Json, Method, Quiet
 from edgewise.cli.output import Output
 from edgewise.cli.tables import share, size, table
 from edgewise.inspect.layers import layers as layers_of
-from edgewise.inspect.layers import slowest, summary_of, table_of
-from edgewise.inspect.refused import Cause, causes
 from edgewise.registry import DEFAULT
 
 if TYPE_CHECKING:
     from edgewise.inspect.record import MethodRecord, NodeRecord, ProgramRecord, RefusalRecord
 
-_MOST_PLACES = 3
 _MOST_NODES = 100
 
 
@@ -93,8 +91,8 @@ def command(
                 _nodes(console, nodes[one.name])
             else:
                 _summary(console, one)
-                _refused(console, one)
-                _layers(console, one, layers)
+                show_refused(console, one)
+                show_layers(console, one, layers)
                 if modules is not None:
                     _modules(console, one, modules)
 
@@ -210,50 +208,14 @@ def _summary(console: Console, method: MethodRecord) -> None:
             )
         )
     console.print(table(["runs on", ">delegates", ">nodes", ">MACs", ">bytes moved"], rows))
-    for note in dict.fromkeys(note for node in calls for note in node.notes):
-        console.print(note, style="yellow", markup=False)
-
-
-def _refused(console: Console, method: MethodRecord) -> None:
-    """By cause; what stands between two delegates first, then the costliest."""
-    rows = []
-    following = 0
-    for cause in causes(method):
-        if cause.follows:
-            following += len(cause.nodes)
-            continue
-        operators = Text("\n").join(Text(f"{n} x {name}") for name, n in cause.operators.items())
-        if cause.splits:
-            operators.append("\nbetween delegates", "yellow")
-        places = [_place(*place) for place in cause.places]
-        where = "\n".join(places[:_MOST_PLACES])
-        if len(places) > _MOST_PLACES:
-            where += f"\nand {len(places) - _MOST_PLACES} more"
-        rows.append((operators, _why(cause), where))
-    if rows:
-        console.print()
-        console.print(table(["not delegated", "why", "where"], rows))
-    if following:
-        count = f"{following} quantization{'s' * (following != 1)}"
-        console.print(f"{count} at the borders of delegates, on the CPU", style="dim")
-
-
-def _why(cause: Cause) -> Text:
-    """The rules, what they found, and what to change."""
-    text = Text()
-    for index, refusal in enumerate(cause.refusals):
-        got = cause.got(index)
-        text.append("\n" if text else "")
-        text.append(f"{refusal.backend}: {'' if got or not refusal.got else 'not '}{refusal.rule}")
-        if got:
-            text.append(f"; got {' or '.join(got[:2])}{', ...' if len(got) > 2 else ''}")
-    for hint in cause.hints:
-        text.append(f"\ntry {hint}", "green")
-    return text or Text("no backend was asked")
-
-
-def _place(module: str, source: str) -> str:
-    return " at ".join(filter(None, (module, _short_place(source))))
+    notes: dict[str, set[str]] = {}
+    for note in (note for node in calls for note in node.notes):
+        notes.setdefault(note.split(": ")[0], set()).add(note)
+    for head, found in notes.items():
+        count = sum(bool(found.intersection(node.notes)) for node in calls)
+        said = head if len(found) > 1 else next(iter(found))
+        line = f"{count} node{'s' * (count != 1)}: {said}"
+        console.print(line, style="yellow", markup=False)
 
 
 def _reason(refusal: RefusalRecord, operator: str) -> Text:
@@ -283,46 +245,18 @@ def _modules(console: Console, method: MethodRecord, depth: int) -> None:
     console.print(table(columns, rows))
 
 
-def _layers(console: Console, method: MethodRecord, most: int) -> None:
-    """What is expected of delegates on an NPU, the slowest layers first."""
-    rows = layers_of(method)
-    for index, delegate in enumerate(method.delegates):
-        own = [row for row in rows if row.delegate == index]
-        if not most or delegate.estimates is None or not any(row.cycles for row in own):
-            continue
-        shown = slowest(own)[:most]
-        heads, cells = table_of(shown, own)
-        console.print()
-        head = f"delegate {index}, {summary_of(own, delegate.estimates)}"
-        console.print(Text(head, "bold"))
-        console.print(table(heads, cells))
-        if len(own) > len(shown):
-            console.print(f"and {len(own) - len(shown)} more: --layers {len(own)}", style="dim")
-
-
 def _nodes(console: Console, nodes: list[NodeRecord]) -> None:
     rows = []
     for node in nodes[:_MOST_NODES]:
         where = node.backend if node.delegate is None else f"{node.backend} {node.delegate}"
         why = Text("\n").join(_reason(r, node.operator) for r in node.refusals)
         shapes = ", ".join(f"{t.dtype} {'x'.join(map(str, t.shape))}" for t in node.outputs)
-        place = "\n".join(filter(None, (node.module, _short_place(node.source))))
+        place = "\n".join(filter(None, (node.module, short_place(node.source))))
         rows.append((node.name, node.operator, shapes, where, why, place))
     columns = ["node", "operator", "computes", "runs on", "why not elsewhere", "where"]
     console.print(table(columns, rows))
     if len(nodes) > _MOST_NODES:
         console.print(f"and {len(nodes) - _MOST_NODES} more: --json", style="dim")
-
-
-def _short_place(source: str) -> str:
-    """A line of the model: from the working directory, or the last two names of its path."""
-    path, colon, line = source.rpartition(":")
-    if not colon:
-        return source
-    try:
-        return f"{Path(path).relative_to(Path.cwd())}:{line}"
-    except ValueError:
-        return f"{'/'.join(Path(path).parts[-2:])}:{line}"
 
 
 def _short(number: float) -> str:

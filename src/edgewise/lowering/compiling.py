@@ -121,16 +121,16 @@ def compile(
         )
     call = checked_call(example_inputs, example_kwargs)
     if quantize == AUTO:
-        if len(targets) > 1 or (call is not None and call.keywords):
+        if len(targets) > 1:
             raise ValueError(
-                "[compile] quantize='auto' tries one backend and inputs by position; got "
-                f"{','.join(targets)}{', example_kwargs' if call and call.keywords else ''}; try a "
-                "scheme by name"
+                f"[compile] quantize='auto' tries one backend; got {','.join(targets)}; "
+                f"try a scheme by name"
             )
         module, call = _module_to_quantize(model, call, target)
         return _tuned(
             module,
             call.inputs,
+            example_kwargs=call.keywords,
             calibration=calibration or (),
             budget=budget,
             backend=target,
@@ -168,9 +168,7 @@ def compile(
         report.scheme, report.unquantized = scheme.name, left
         report.settings = {
             "quantize": scheme.name,
-            "methods": list(
-                applied_methods([] if call and call.keywords else methods, scheme, target)
-            ),
+            "methods": list(applied_methods(methods, scheme, target)),
             "keep_float": list(keep_float),
             **({} if group_size is None else {"group_size": group_size}),
         }
@@ -275,7 +273,8 @@ def _warn_of_floats(exported: ExportedProgram, scheme: Scheme, left: Sequence[Un
     if not quantizes(exported):
         found, what = left, "changed nothing: this is the float program"
     elif layers:
-        found, what = layers, f"left {len(layers)} layers with weights in floating point"
+        count = f"{len(layers)} layer{'s' * (len(layers) != 1)}"
+        found, what = layers, f"left {count} with weights in floating point"
     else:
         return
     reasons = dict.fromkeys(f"{one.operator}: {one.reason}" for one in found)

@@ -112,15 +112,22 @@ def places(report: ReportData) -> list[tuple[str, ...]]:
 
 
 def _notes(report: ReportData) -> list[str]:
-    """What backends say of nodes that they took."""
-    counts = Counter(note for node in report.nodes for note in dict.fromkeys(node.notes))
+    """What backends say of nodes that they took; what differs only in its reason is one line."""
+    heads: dict[str, dict[str, list[NodeReport]]] = {}
+    for node in report.nodes:
+        for note in dict.fromkeys(node.notes):
+            heads.setdefault(note.split(": ")[0], {}).setdefault(note, []).append(node)
     lines = []
-    for note, count in counts.items():
-        noted = [n for n in report.nodes if note in n.notes]
-        kinds = ", ".join(dict.fromkeys(n.operator for n in noted[:3]))
+    for head, notes in heads.items():
+        noted = list({node.name: node for found in notes.values() for node in found}.values())
+        counts = Counter(node.operator for node in noted)
+        kinds = [f"{n} x {name}" for name, n in counts.most_common(_MOST_NAMES)]
+        if len(counts) > _MOST_NAMES:
+            kinds.append(f"{len(counts) - _MOST_NAMES} more kinds")
         where = _where([(n.module, n.source) for n in noted])
-        place = f" ({kinds}{'; ' + where if where else ''})"
-        lines += _wrapped(f"{_count(count, 'node')}: {note}{place}", "", "  ")
+        place = f" ({', '.join(kinds)}{'; ' + where if where else ''})"
+        said = head if len(notes) > 1 else next(iter(notes))
+        lines += _wrapped(f"{_count(len(noted), 'node')}: {said}{place}", "", "  ")
     return lines
 
 

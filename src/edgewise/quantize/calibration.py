@@ -46,7 +46,7 @@ def calibrate(
         )
     count = 0
     for batch in _shown(batches, progress):
-        arguments, named = _as_call(count, batch, keywords) if keywords else (as_batch(batch), {})
+        arguments, named = as_call(count, batch, keywords)
         _check(count, (arguments, named), (tuple(example), dict(keywords or {})), any_size)
         with torch.no_grad():
             run(*arguments, **named)
@@ -60,19 +60,27 @@ def calibrate(
 
 
 def first_batches(
-    batches: Iterable[Any], example: Sequence[Any], *, any_size: bool = False, count: int = STUDIED
+    batches: Iterable[Any],
+    example: Sequence[Any],
+    keywords: Mapping[str, Any] | None = None,
+    *,
+    any_size: bool = False,
+    count: int = STUDIED,
 ) -> tuple[list[Batch], Iterable[Any]]:
     """The first `count` batches, checked as `calibrate` does, and all of them as they were given.
 
-    Batches that come one by one are read no further.
+    What a batch has by name stands behind the rest, in the order of `keywords`. Batches that come
+    one by one are read no further.
     """
     if not isinstance(batches, Iterable) or isinstance(batches, (str, bytes, Mapping)):
         return [], batches  # `calibrate` refuses them
     given = iter(batches)
     held = list(itertools.islice(given, count))
-    found = [as_batch(batch) for batch in held]
-    for index, batch in enumerate(found):
-        _check(index, (batch, {}), (tuple(example), {}), any_size)
+    found = []
+    for index, batch in enumerate(held):
+        arguments, named = as_call(index, batch, keywords)
+        _check(index, (arguments, named), (tuple(example), dict(keywords or {})), any_size)
+        found.append((*arguments, *named.values()))
     return found, batches if isinstance(batches, Sequence) else itertools.chain(held, given)
 
 
@@ -92,8 +100,12 @@ def _shown(batches: Iterable[Any], progress: bool) -> Iterator[Any]:
             bar.advance(task)
 
 
-def _as_call(index: int, batch: Any, keywords: Mapping[str, Any]) -> tuple[Batch, dict[str, Any]]:
+def as_call(
+    index: int, batch: Any, keywords: Mapping[str, Any] | None
+) -> tuple[Batch, dict[str, Any]]:
     """A batch's arguments by position and by name, the latter in the example's order."""
+    if not keywords:
+        return as_batch(batch), {}
     inputs, named = (), batch
     if isinstance(batch, (tuple, list)) and len(batch) == 2 and isinstance(batch[1], Mapping):
         inputs, named = as_batch(batch[0]), batch[1]

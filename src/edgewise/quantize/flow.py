@@ -87,12 +87,7 @@ def quantize_and_tell(
     scheme = scheme_of(scheme)
     _check_names(model, keep_float)
     chosen = configured(quantizer, scheme, keep_float)
-    if example_kwargs and methods:
-        raise ValueError(
-            f"[quantize] methods look at inputs by position; got example_kwargs and "
-            f"{', '.join(methods)}; try methods=None, or inputs by position"
-        )
-    applied = methods_of([] if example_kwargs else methods, scheme, type(chosen))
+    applied = methods_of(methods, scheme, type(chosen))
 
     def fresh() -> TableQuantizer:
         return configured(quantizer, scheme, keep_float, applied)
@@ -109,9 +104,17 @@ def quantize_and_tell(
                     f"none; try calibration=[...] with inputs such as the model will see"
                 )
             any_size = dynamic_shapes is not None
-            studied, _ = first_batches(calibration, example_inputs, any_size=any_size)
+            studied, _ = first_batches(
+                calibration, example_inputs, example_kwargs, any_size=any_size
+            )
         quantized = with_integer_weights(
-            model, scheme, keep_float, methods=applied, inputs=example_inputs, studied=studied
+            model,
+            scheme,
+            keep_float,
+            methods=applied,
+            inputs=example_inputs,
+            keywords=example_kwargs,
+            studied=studied,
         )
         program = export_module(quantized, example_inputs, dynamic_shapes, example_kwargs)
         return program, left_by_modules(program, keep_float)
@@ -177,7 +180,11 @@ def prepare(
     studied: list[Batch] = []
     if methods and calibration is not None:
         studied, calibration = first_batches(
-            calibration, example_inputs, any_size=dynamic_shapes is not None, count=STUDIED
+            calibration,
+            example_inputs,
+            example_kwargs,
+            any_size=dynamic_shapes is not None,
+            count=STUDIED,
         )
     for method in methods:
         if method.before is not None and fresh is not None:
@@ -225,12 +232,14 @@ def with_integer_weights(
     *,
     methods: Sequence[Method] = (),
     inputs: Sequence[Any] = (),
+    keywords: Mapping[str, Any] | None = None,
     studied: Sequence[Batch] = (),
 ) -> torch.nn.Module:
     """A copy whose linear layers and embeddings hold integers, by torchao's `quantize_`.
 
-    inputs, studied: example inputs and batches for the methods, if there are some. ValueError if
-    the group size does not divide the input features of a linear layer.
+    inputs, keywords, studied: example inputs, by position and by name, and batches for the
+    methods, if there are some. ValueError if the group size does not divide the input features of
+    a linear layer.
     """
     assert scheme.group_size is not None
     model = copy.deepcopy(model).eval()
@@ -254,7 +263,7 @@ def with_integer_weights(
             f"{scheme.group_size} for {_listed(grouped, odd)}; try "
             f"{f'keep_float={odd} or ' if odd != [''] else ''}another group_size"
         )
-    known = _before_groups(model, scheme, methods, inputs, studied) if methods else {}
+    known = _before_groups(model, scheme, methods, inputs, keywords, studied) if methods else {}
     quantize_(
         model,
         IntxWeightOnlyConfig(weight_dtype=torch.int8, granularity=PerAxis(0)),
@@ -277,11 +286,12 @@ def _before_groups(
     scheme: Scheme,
     methods: Sequence[Method],
     inputs: Sequence[Any],
+    keywords: Mapping[str, Any] | None,
     studied: Sequence[Batch],
 ) -> Mapping[str, tuple[torch.Tensor, torch.Tensor]]:
     """Changes the model's parameters as the methods say; what those that round need, if any."""
     assert scheme.group_size is not None
-    graph = export_module(model, inputs).module()
+    graph = export_module(model, inputs, None, keywords).module()
     for method in methods:
         if method.groups is not None:
             method.groups(graph, studied, scheme.group_size)

@@ -6,19 +6,19 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from edgewise.quantize.budget import COSINE, Budget
-from edgewise.quantize.calibration import as_batch
+from edgewise.quantize.calibration import as_batch, as_call
 from edgewise.quantize.schemes import SCHEMES
 from edgewise.registry import DEFAULT, backend_for, quantizer_for
 from edgewise.tuning.candidates import Candidate, candidates_for
 from edgewise.tuning.choice import Choice, Trial
-from edgewise.tuning.measuring import Reference, measured
+from edgewise.tuning.measuring import Batch, Reference, measured
 
 if TYPE_CHECKING:
     from edgewise.lowering import ExecutorchProgramManager
@@ -34,6 +34,7 @@ def choose(
     example_inputs: Sequence[Any],
     *,
     calibration: Iterable[Any],
+    example_kwargs: Mapping[str, Any] | None = None,
     budget: Budget | None = None,
     backend: str = DEFAULT,
     keep_float: Sequence[str] = (),
@@ -43,23 +44,24 @@ def choose(
     """The program of the first way that keeps the budget, and what was tried.
 
     Programs run here: on the native runtime, those of NPUs in their simulators. calibration,
-    keep_float, options: as for `edgewise.compile`; the data are held in memory. Without a budget
-    a cosine of 0.99. If nothing keeps it, the way is taken that comes closest, with a warning.
+    example_kwargs, keep_float, options: as for `edgewise.compile`; the data are held in memory.
+    Without a budget a cosine of 0.99. If nothing keeps it, the way is taken that comes closest,
+    with a warning.
     ValueError if there are no data; what compiling the first way raises.
     """
     budget = _with_condition(budget)
-    seen = [as_batch(batch) for batch in calibration]
+    seen = list(calibration)
     if not seen:
         raise ValueError(
             "[compile] quantize='auto' needs calibration data; got none; try calibration=[...] "
             "with inputs such as the model will see"
         )
-    batches = seen[:_MOST] if budget.batches is None else [as_batch(b) for b in budget.batches]
-    if not batches:
+    given = seen[:_MOST] if budget.batches is None else list(budget.batches)
+    if not given:
         raise ValueError("[Budget] batches must hold at least one; got none")
-    return _Search(
-        model, as_batch(example_inputs), seen, batches, budget, backend, keep_float, options
-    ).run(verbose)
+    call = as_batch(example_inputs), dict(example_kwargs or {})
+    batches = [as_call(index, batch, call[1]) for index, batch in enumerate(given)]
+    return _Search(model, call, seen, batches, budget, backend, keep_float, options).run(verbose)
 
 
 def _with_condition(budget: Budget | None) -> Budget:
@@ -73,15 +75,15 @@ class _Search:
     def __init__(
         self,
         model: torch.nn.Module,
-        inputs: Sequence[Any],
+        call: Batch,
         calibration: Sequence[Any],
-        batches: Sequence[Any],
+        batches: Sequence[Batch],
         budget: Budget,
         backend: str,
         keep_float: Sequence[str],
         options: dict[str, Any],
     ) -> None:
-        self._model, self._inputs, self._budget = model, inputs, budget
+        self._model, self._call, self._budget = model, call, budget
         self._calibration, self._batches = calibration, batches
         self._backend, self._options = backend, options
         self._keep_float = tuple(keep_float)
@@ -142,7 +144,8 @@ class _Search:
                     warnings.simplefilter("ignore")
                 program = edgewise.compile(
                     self._model,
-                    tuple(self._inputs),
+                    self._call[0],
+                    example_kwargs=self._call[1] or None,
                     backend=self._backend,
                     verbose=False,
                     **trial.settings,
@@ -176,12 +179,13 @@ class _Search:
             few = self._batches[:_RANKED_ON]
             simulation = simulate(
                 self._model,
-                self._inputs,
+                self._call[0],
                 SCHEMES["int8"],
                 quantizer_for(self._backend),
-                few,
+                [(*arguments, *named.values()) for arguments, named in few],
                 self._calibration,
                 self._keep_float,
+                self._call[1] or None,
             )
             ranked = rank_modules(self._model, simulation)
             self._ranked = [one.module for one in ranked if one.share > 0][: len(ranked) // 2]

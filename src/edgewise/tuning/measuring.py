@@ -15,7 +15,8 @@ from edgewise.accuracy.metrics import ErrorMetrics
 from edgewise.quantize.budget import Budget
 from edgewise.tuning.choice import Trial
 
-Batch = tuple[Any, ...]
+Batch = tuple[tuple[Any, ...], dict[str, Any]]
+"""Inputs by position, and by name."""
 _FEW = 4
 """Batches after which a trial may be given up."""
 _FAR = 3.0
@@ -38,7 +39,7 @@ class Reference:
         try:
             model.eval()
             with torch.no_grad():
-                outputs = [pytree.tree_leaves(model(*batch)) for batch in batches]
+                outputs = [pytree.tree_leaves(model(*args, **named)) for args, named in batches]
                 metric = None if budget.metric is None else float(budget.metric(model))
         finally:
             model.train(training)
@@ -81,10 +82,10 @@ def keeps(trial: Trial, baseline: float | None, budget: Budget) -> bool:
 
 
 def _in_tensors(run: Callable[..., Any]) -> Callable[..., Any]:
-    def called(*inputs: Any) -> Any:
+    def called(*inputs: Any, **named: Any) -> Any:
         return pytree.tree_map(
             lambda leaf: torch.as_tensor(leaf) if hasattr(leaf, "__array__") else leaf,
-            run(*inputs),
+            run(*inputs, **named),
         )
 
     return called
@@ -97,7 +98,7 @@ def _compared(trial: Trial, run: Callable[..., Any], reference: Reference, budge
     for index, (batch, wanted) in enumerate(
         zip(reference.batches, reference.outputs, strict=True), 1
     ):
-        got = pytree.tree_leaves(run(*batch))
+        got = pytree.tree_leaves(run(*batch[0], **batch[1]))
         for place, (one, other) in enumerate(zip(wanted, got, strict=True)):
             if isinstance(one, torch.Tensor) and one.is_floating_point():
                 tallies.setdefault(place, ErrorMetrics()).add(one, other)
@@ -137,12 +138,13 @@ def _cosine(wanted: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
 
 def _milliseconds(run: Callable[..., Any], inputs: Batch) -> float:
     """The median of up to 30 calls within half a second."""
-    run(*inputs)
+    args, named = inputs
+    run(*args, **named)
     seconds: list[float] = []
     start = time.perf_counter()
     while len(seconds) < 3 or (len(seconds) < 30 and time.perf_counter() - start < 0.5):
         before = time.perf_counter()
-        run(*inputs)
+        run(*args, **named)
         seconds.append(time.perf_counter() - before)
     return 1e3 * statistics.median(seconds)
 

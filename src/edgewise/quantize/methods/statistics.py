@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Interpreter, Node
+from torch.utils import _pytree as pytree
 
 Batches = Iterable[Sequence[Any]]
 Tensor = torch.Tensor
@@ -19,7 +20,7 @@ def watch(
     runner = _Watching(model, watched)
     with torch.no_grad():
         for batch in batches:
-            runner.run(*batch)
+            runner.run(*pytree.tree_leaves(tuple(batch)), enable_io_processing=False)
 
 
 def largest_by_channel(
