@@ -211,11 +211,11 @@ def _summary(console: Console, method: MethodRecord) -> None:
     notes: dict[str, set[str]] = {}
     for note in (note for node in calls for note in node.notes):
         notes.setdefault(note.split(": ")[0], set()).add(note)
-    for head, found in notes.items():
+    for start, found in notes.items():
         count = sum(bool(found.intersection(node.notes)) for node in calls)
-        said = head if len(found) > 1 else next(iter(found))
-        line = f"{count} node{'s' * (count != 1)}: {said}"
-        console.print(line, style="yellow", markup=False)
+        said = start if len(found) > 1 else next(iter(found))
+        text = f"{count} node{'s' * (count != 1)}: {said}"
+        console.print(text, style="yellow", markup=False)
 
 
 def _reason(refusal: RefusalRecord, operator: str) -> Text:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,10 @@ from edgewise.backends.neutron import (
     NeutronQuantizer,
     generate_neutron_compile_spec,
 )
+from edgewise.backends.neutron.payload import read_reference
 from edgewise.backends.neutron.rows import all_rows
+from edgewise.backends.neutron.tflite.schema import BuiltinOperator
+from edgewise.inspect.reading import delegate_payloads
 from edgewise.lowering import ExecutorchProgramManager
 from edgewise.quantize.flow import quantize
 from edgewise.runtime import load
@@ -112,7 +116,7 @@ def is_whole(made: ExecutorchProgramManager) -> bool:
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
-def test_accepted(name: str) -> None:
+def test_accepted(name: str, tmp_path: Path) -> None:
     make, shapes = ACCEPTED[name]
     batches = around_zero(shapes)
     program = quantized(make, batches)
@@ -120,6 +124,64 @@ def test_accepted(name: str) -> None:
     assert is_whole(made), str(made.delegation_report())
     beyond = [tuple(3 * x for x in batch) for batch in batches[:1]]  # saturates
     assert_within_steps(program, made, [batches[1], *beyond])
+    made.save(tmp_path / "case.pte")
+    compared[name] = kernels_that_differ(tmp_path / "case.pte")
+    assert {operator for operator, off in compared[name].items() if off > 1} <= WRONG
+
+
+WRONG = {"SUM"}
+"""Of LiteRT's reference kernels; programs with them run by its ordinary ones."""
+compared: dict[str, dict[str, int]] = {}
+"""By case, by operator: by how many steps the reference kernels differ from the ordinary ones."""
+
+
+def kernels_that_differ(file: Path) -> dict[str, int]:
+    """Each operator of the program by both kinds of LiteRT's kernels, on the same operands."""
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    found: dict[str, int] = {}
+    for _, _, _, data in delegate_payloads(file):
+        model = read_reference(bytes(data)).model
+        runs = []
+        for kind in (OpResolverType.BUILTIN_REF, OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES):
+            run = Interpreter(
+                model_content=model,
+                experimental_op_resolver_type=kind,
+                experimental_preserve_all_tensors=True,
+            )
+            run.allocate_tensors()
+            random = np.random.default_rng(0)
+            for given in run.get_input_details():
+                run.set_tensor(given["index"], random.integers(-128, 128, given["shape"], np.int8))
+            run.invoke()
+            runs.append(run)
+        for operator in runs[0]._get_ops_details():
+            reads, writes = (
+                [[value(run, i) for i in operator[key] if i >= 0] for run in runs]
+                for key in ("inputs", "outputs")
+            )
+            known = all(one is not None for one in (*reads[0], *writes[0]))
+            if known and all(map(np.array_equal, *reads)):
+                off = max(int(np.abs(a - b).max()) for a, b in zip(*writes, strict=True))
+                found[operator["op_name"]] = max(off, found.get(operator["op_name"], 0))
+    return found
+
+
+def value(run: Any, index: int) -> np.ndarray[Any, Any] | None:
+    """A tensor's integers; None for one without dimensions, of which LiteRT gives out none."""
+    try:
+        return np.asarray(run.get_tensor(index)).astype(np.int64)
+    except ValueError:
+        return None
+
+
+def test_every_operator_was_compared() -> None:
+    """By `test_accepted`, which runs before."""
+    if set(compared) != set(ACCEPTED):
+        pytest.skip("not every case ran")
+    seen = {operator for found in compared.values() for operator in found}
+    assert seen >= {one.name for one in BuiltinOperator} - {"CUSTOM"}
+    assert any(found.get("SUM", 0) > 1 for found in compared.values()), "the kernel is right now"
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
