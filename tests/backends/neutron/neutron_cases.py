@@ -106,6 +106,8 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "conv-batch": (lambda: conv(8, 8, 3), ((3, 8, 6, 6),)),
     "conv-relu": (lambda: act(conv(8, 8, 3), nn.ReLU()), (IMAGE,)),
     "conv-relu6": (lambda: act(conv(8, 8, 3), nn.ReLU6()), (IMAGE,)),
+    "relu6-alone": (lambda: Fn(lambda x: F.relu6(x.flatten(1))), (IMAGE,)),
+    "hardtanh-alone": (lambda: Fn(lambda x: F.hardtanh(x.flatten(1))), (IMAGE,)),
     "conv-hardtanh": (lambda: act(conv(8, 8, 3), nn.Hardtanh()), (IMAGE,)),
     "conv-hardtanh-01": (lambda: act(conv(8, 8, 3), nn.Hardtanh(0.0, 1.0)), (IMAGE,)),
     "conv-clamp": (lambda: act(conv(8, 8, 3), nn.Hardtanh(-0.3, 0.7)), (IMAGE,)),
