@@ -19,7 +19,7 @@ CROSS := aarch64 armv7
 CROSS_TESTS := OFF
 
 .PHONY: help setup native demo check test pytest ctest conformance interop matrix mutation fuzz lint format sanitize sanitize-threads audit docs bench wheel runtime-wheel wheels clean distclean
-.PHONY: test-levels cross cross-test firmware-test $(CROSS:%=cross-%) $(CROSS:%=cross-test-%) $(CROSS:%=cross-ctest-%)
+.PHONY: test-levels cross cross-test firmware-test microcontroller-test $(CROSS:%=cross-%) $(CROSS:%=cross-test-%) $(CROSS:%=cross-ctest-%)
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -43,6 +43,7 @@ help:
 	@echo "make cross-test  the one for 64-bit Arm, built and run under qemu-user;"
 	@echo "                cross-test-armv7: the one for 32-bit Arm"
 	@echo "make firmware-test  what firmware is given, compiled for a Cortex-M"
+	@echo "make microcontroller-test  a program without an operating system, run in QEMU"
 	@echo "make docs       the documentation as a site, its links checked, in build/docs"
 	@echo "make bench      the figures of benchmarks/, against the peers"
 	@echo "make wheel      a wheel in dist/"
@@ -208,6 +209,12 @@ $(CROSS:%=cross-ctest-%): cross-ctest-%: cross-%
 firmware-test: native
 	@tools/install_cross.sh cortex-m
 	@$(PY) -m pytest -q tests/package/test_package_firmware.py
+
+# examples/firmware for a Cortex-M55, run in QEMU: a build of four minutes.
+microcontroller-test: native
+	@tools/install_cross.sh cortex-m55
+	@mkdir -p build/cross/cortex-m55
+	@$(PY) -m pytest -q -s tests/cross/test_cross_microcontroller.py
 
 docs: $(VENV)/.installed
 	@$(QUIET) build/logs/docs.log "documentation in build/docs" \

@@ -5,6 +5,7 @@ include_guard(GLOBAL)
 find_program(EDGEWISE_FLATC flatc DOC "The flatbuffers compiler")
 # Headers only: this machine's serve every target.
 find_path(EDGEWISE_FLATBUFFERS_INCLUDE_DIR flatbuffers/flatbuffers.h NO_CMAKE_FIND_ROOT_PATH
+          PATHS /usr/local/include /usr/include  # where a bare machine has no folders
           DOC "Folder that holds flatbuffers/flatbuffers.h")
 if(NOT EDGEWISE_FLATC OR NOT EDGEWISE_FLATBUFFERS_INCLUDE_DIR)
   message(FATAL_ERROR

@@ -5,6 +5,10 @@ include_guard(GLOBAL)
 
 function(edgewise_link_whole name archive)
   add_library(${archive}_whole INTERFACE)
-  target_link_libraries(${archive}_whole INTERFACE "$<LINK_LIBRARY:WHOLE_ARCHIVE,${archive}>")
+  if(CMAKE_SYSTEM_NAME STREQUAL "Generic")  # of whose linker CMake knows no such option
+    target_link_libraries(${archive}_whole INTERFACE "$<TARGET_OBJECTS:${archive}>" ${archive})
+  else()
+    target_link_libraries(${archive}_whole INTERFACE "$<LINK_LIBRARY:WHOLE_ARCHIVE,${archive}>")
+  endif()
   add_library(${name} ALIAS ${archive}_whole)
 endfunction()

@@ -8,14 +8,29 @@ target_include_directories(edgewise_options INTERFACE
   "$<INSTALL_INTERFACE:include>")
 target_compile_features(edgewise_options INTERFACE cxx_std_20)
 
+# Without an operating system: no threads, files, exceptions; see docs/microcontrollers.md.
+if(CMAKE_SYSTEM_NAME STREQUAL "Generic")
+  set(edgewise_bare_default ON)
+else()
+  set(edgewise_bare_default OFF)
+endif()
+option(EDGEWISE_BARE_METAL "For programs without an operating system" ${edgewise_bare_default})
+
 set(edgewise_compile_flags -Wall -Wextra -Wshadow -fvisibility=hidden
-                           -fvisibility-inlines-hidden)
+                           "$<$<COMPILE_LANGUAGE:CXX>:-fvisibility-inlines-hidden>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   list(APPEND edgewise_compile_flags -Wno-restrict)  # GCC 12 warns of std::string's own code
 endif()
 if(edgewise_is_wheel)  # two builds give the same bytes, wherever they are made
   list(APPEND edgewise_compile_flags "-ffile-prefix-map=${PROJECT_SOURCE_DIR}=edgewise"
               "-ffile-prefix-map=${PROJECT_BINARY_DIR}=build")
+endif()
+if(EDGEWISE_BARE_METAL)
+  target_compile_definitions(edgewise_options INTERFACE EDGEWISE_BARE_METAL)
+  # uint32_t is a long there, and as large as an int.
+  list(APPEND edgewise_compile_flags -ffunction-sections -fdata-sections -Wno-format
+              "$<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions;-fno-rtti;-fno-threadsafe-statics>"
+              "$<$<COMPILE_LANGUAGE:CXX>:-fno-use-cxa-atexit>")
 endif()
 if(EDGEWISE_WERROR)
   list(APPEND edgewise_compile_flags -Werror)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# install_cross.sh aarch64|armv7|cortex-m
-# Installs Debian's cross compiler for a target if it is missing and root runs this, for Linux with
-# qemu-user, which runs its programs, and GoogleTest's sources; else names them and fails.
+# install_cross.sh aarch64|armv7|cortex-m|cortex-m55
+# Installs Debian's cross compiler for a target if it is missing and root runs this, with what of
+# QEMU runs its programs, and for Linux GoogleTest's sources; else names them and fails.
 set -euo pipefail
 
 here=$(dirname "$0")
@@ -9,14 +9,18 @@ missing=()
 case $1 in
   aarch64) compiler=aarch64-linux-gnu emulator=qemu-aarch64 ;;
   armv7) compiler=arm-linux-gnueabihf emulator=qemu-arm ;;
-  cortex-m) compiler="" emulator="" ;;
+  cortex-m | cortex-m55) compiler="" emulator="" ;;
   *)
-    echo "[cross] the target must be aarch64, armv7 or cortex-m; got $1" >&2
+    echo "[cross] the target must be aarch64, armv7, cortex-m or cortex-m55; got $1" >&2
     exit 2
     ;;
 esac
 if [ -z "$compiler" ]; then
   command -v arm-none-eabi-gcc > /dev/null || missing+=(gcc-arm-none-eabi)
+  if [ "$1" = cortex-m55 ]; then  # with the C++ library, and what plays a board
+    [ -e /usr/lib/arm-none-eabi/lib/libstdc++_nano.a ] || missing+=(libstdc++-arm-none-eabi-newlib)
+    command -v qemu-system-arm > /dev/null || missing+=(qemu-system-arm)
+  fi
 else
   command -v "$compiler-g++" > /dev/null || missing+=("g++-$compiler")
   command -v "$emulator" > /dev/null || command -v "$emulator-static" > /dev/null \

@@ -122,7 +122,11 @@ def build(target: Target) -> Path:
     python = tools(target.python, builder(target.python), BUILD_PACKAGES)
     folder = WORK / f"{target.kind}-{target.python}-{target.arch}"
     shutil.rmtree(folder, ignore_errors=True)
-    settings = [f"cmake.define.EDGEWISE_GLIBC={GLIBC}"]
+    # One folder for all Pythons: but for the module itself ccache then knows every object. Begun
+    # anew, since CMake would keep what it found of another Python.
+    native = WORK / f"native-{target.arch}"
+    shutil.rmtree(native, ignore_errors=True)
+    settings = [f"build-dir={native}", f"cmake.define.EDGEWISE_GLIBC={GLIBC}"]
     environment = {"SOURCE_DATE_EPOCH": time_of_commit()}
     if shutil.which("ccache"):
         settings.append("cmake.define.CMAKE_CXX_COMPILER_LAUNCHER=ccache")

@@ -1,14 +1,14 @@
 #include <map>
-#include <mutex>
 
 #include "edgewise/backend.h"
+#include "platform/mutex.h"
 
 namespace edgewise {
 
 namespace {
 
 struct Registry {
-  std::mutex mutex;
+  platform::Mutex mutex;
   std::map<std::string, std::shared_ptr<Backend>, std::less<>> backends;
 };
 

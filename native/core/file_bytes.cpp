@@ -1,150 +1,21 @@
 #include "file_bytes.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstring>
-#include <map>
-#include <mutex>
-#include <tuple>
 #include <utility>
-
-#include "checked.h"
-#include "cut_short.h"
 
 namespace edgewise {
 
-namespace {
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-// What tells one file's contents from another's.
-using Identity = std::tuple<dev_t, ino_t, off_t, time_t, long, time_t, long>;
-
-Identity identity_of(const struct stat& info) {
-  return {info.st_dev,          info.st_ino,         info.st_size,        info.st_mtim.tv_sec,
-          info.st_mtim.tv_nsec, info.st_ctim.tv_sec, info.st_ctim.tv_nsec};
-}
-
-class Pages {
- public:
-  Pages(void* base, size_t size) : base_(base), size_(size) {}
-  ~Pages() { munmap(base_, size_); }
-  Pages(const Pages&) = delete;
-  Pages& operator=(const Pages&) = delete;
-  const void* base() const { return base_; }
-
- private:
-  void* base_;
-  size_t size_;
-};
-
-}  // namespace
-
-class FileBytes::Mapping {
- public:
-  Mapping(void* base, size_t size, std::string name)
-      : pages_(base, size), guard_(base, size), name_(std::move(name)) {}
-  const void* base() const { return pages_.base(); }
-  bool is_whole() const { return guard_.is_whole(); }
-  const std::string& name() const { return name_; }
-
-  // The mappings of this process.
-  static std::mutex& mutex() {
-    static auto& instance = *new std::mutex;  // programs may live until the process ends
-    return instance;
-  }
-  static std::map<Identity, std::weak_ptr<const Mapping>>& all() {
-    static auto& instance = *new std::map<Identity, std::weak_ptr<const Mapping>>;
-    return instance;
-  }
-
- private:
-  Pages pages_;
-  CutShortGuard guard_;  // goes before the pages do
-  std::string name_;
-};
-
 Result<FileBytes> FileBytes::map(const std::string& path) {
-  const char* name = path.c_str();
-  // Not blocking: opening a pipe that nobody writes would wait for ever.
-  const FileDescriptor file(open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) {
-    const int reason = errno;
-    return error(reason == ENOENT ? Code::kNotFound : Code::kIo, "[load] '%s' cannot be opened: %s",
-                 name, std::strerror(reason));
-  }
-  struct stat info {};
-  if (fstat(file.get(), &info) != 0) {
-    return error(Code::kIo, "[load] '%s' cannot be read: %s", name, std::strerror(errno));
-  }
-  if (!S_ISREG(info.st_mode)) {
-    return error(Code::kIo, "[load] '%s' is not a regular file; try load_bytes", name);
-  }
-  if (info.st_size <= 0) return error(Code::kInvalidProgram, "[load] '%s' is empty", name);
-
-  const size_t size = static_cast<size_t>(info.st_size);
-  const Identity identity = identity_of(info);
+  Result<std::shared_ptr<const platform::MappedFile>> mapped = platform::map_file(path);
+  if (!mapped) return mapped.status();
   FileBytes result;
-  const std::lock_guard lock(Mapping::mutex());
-  const auto known = Mapping::all().find(identity);
-  if (known != Mapping::all().end()) {
-    result.mapping_ = known->second.lock();
-    if (result.mapping_ != nullptr && result.mapping_->is_whole()) {
-      result.bytes_ = {static_cast<const std::byte*>(result.mapping_->base()), size};
-      return result;
-    }
-  }
-  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  size_t reserved = 0;
-  if (!checked_add(size, kReadPadding, &reserved) || !align_up(reserved, page, &reserved)) {
-    return error(Code::kOutOfMemory, "[load] '%s' is too large to map", name);
-  }
-  // The file goes over the head of an anonymous reservation, so that reading past its
-  // last page finds zeros and not the next mapping, or nothing.
-  void* base = mmap(nullptr, reserved, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, /*fd=*/-1, 0);
-  if (base == MAP_FAILED) {
-    return error(Code::kOutOfMemory, "[load] no address space for the %zu bytes of '%s'", size,
-                 name);
-  }
-  auto mapping = std::make_shared<const Mapping>(base, reserved, path);
-  if (mmap(base, size, PROT_READ, MAP_PRIVATE | MAP_FIXED, file.get(), 0) == MAP_FAILED) {
-    return error(Code::kIo, "[load] '%s' cannot be mapped: %s", name, std::strerror(errno));
-  }
-  std::erase_if(Mapping::all(), [](const auto& entry) { return entry.second.expired(); });
-  Mapping::all()[identity] = mapping;
-  result.bytes_ = {static_cast<const std::byte*>(base), size};
-  result.mapping_ = std::move(mapping);
+  result.mapping_ = std::move(*mapped);
+  result.bytes_ = result.mapping_->bytes();
   return result;
 }
 
 void FileBytes::release(std::span<const std::byte> part) const {
-  if (mapping_ == nullptr || part.empty()) return;
-  const auto base = reinterpret_cast<uintptr_t>(mapping_->base());
-  const auto first = reinterpret_cast<uintptr_t>(part.data());
-  const uintptr_t last = first + part.size();
-  if (first < base || last > base + bytes_.size()) return;
-  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const uintptr_t start = (first + page - 1) / page * page;
-  const uintptr_t end = last / page * page;
-  if (start >= end) return;
-  // Private and never written, so there is nothing to lose.
-  static_cast<void>(madvise(reinterpret_cast<void*>(start), end - start, MADV_DONTNEED));
+  if (mapping_ != nullptr) mapping_->release(part);
 }
 
 Status FileBytes::check_whole() const {
@@ -173,6 +44,20 @@ Result<FileBytes> FileBytes::copy(std::span<const std::byte> bytes) {
   result.copy_ = std::move(*block);
   std::memcpy(result.copy_.data(), bytes.data(), bytes.size());
   result.bytes_ = {result.copy_.data(), bytes.size()};
+  return result;
+}
+
+Result<FileBytes> FileBytes::in_place(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return error(Code::kInvalidProgram, "[load] the bytes are empty");
+  const size_t beyond = reinterpret_cast<uintptr_t>(bytes.data()) % kBufferAlignment;
+  if (beyond != 0) {
+    return error(Code::kInvalidArgument,
+                 "[load] bytes that are read in place must be aligned to %zu; got an address %zu "
+                 "beyond that; try alignas, or load_bytes, which copies them",
+                 kBufferAlignment, beyond);
+  }
+  FileBytes result;
+  result.bytes_ = bytes;
   return result;
 }
 

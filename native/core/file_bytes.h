@@ -8,6 +8,7 @@
 
 #include "edgewise/status.h"
 #include "memory.h"
+#include "platform/mapped_file.h"
 
 namespace edgewise {
 
@@ -20,6 +21,8 @@ class FileBytes {
   static Result<FileBytes> map(const std::string& path);
   static Result<FileBytes> read(const std::string& path);
   static Result<FileBytes> copy(std::span<const std::byte> bytes);
+  // The caller's, which are as this class promises and outlive it.
+  static Result<FileBytes> in_place(std::span<const std::byte> bytes);
 
   std::span<const std::byte> bytes() const { return bytes_; }
 
@@ -31,10 +34,8 @@ class FileBytes {
   void release(std::span<const std::byte> part) const;
 
  private:
-  class Mapping;
-
   std::span<const std::byte> bytes_;
-  std::shared_ptr<const Mapping> mapping_;
+  std::shared_ptr<const platform::MappedFile> mapping_;
   MemoryBlock copy_;
 };
 

@@ -1,20 +1,26 @@
 #include "format.h"
 
-#include <cstdio>
+#include "platform/text.h"
 
 namespace edgewise {
 
 std::string format_message(const char* format, va_list arguments) {
-  va_list measured;
-  va_copy(measured, arguments);
-  const int length = std::vsnprintf(nullptr, 0, format, measured);
-  va_end(measured);
-  if (length <= 0) return {};
-  std::string message(static_cast<size_t>(length), '\0');
-  // The terminator goes where std::string keeps its own.
-  std::vsnprintf(message.data(), message.size() + 1, format, arguments);
-  return message;
+  return platform::print_text(format, arguments);
 }
+
+namespace {
+
+std::string formatted(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  std::string text = format_message(format, arguments);
+  va_end(arguments);
+  return text;
+}
+
+}  // namespace
+
+std::string format_number(double number) { return formatted("%g", number); }
 
 std::string without_controls(std::string_view text) {
   std::string shown;

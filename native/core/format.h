@@ -12,6 +12,9 @@ namespace edgewise {
 // vprintf to a string.
 std::string format_message(const char* format, va_list arguments);
 
+// As %g.
+std::string format_number(double number);
+
 // Names come from files: control characters, which a terminal would obey, as "\x1b". New lines
 // and tabs stay.
 std::string without_controls(std::string_view text);

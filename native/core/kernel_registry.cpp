@@ -1,15 +1,15 @@
-#include <cstdio>
 #include <map>
-#include <mutex>
 
 #include "edgewise/kernel.h"
+#include "platform/log.h"
+#include "platform/mutex.h"
 
 namespace edgewise {
 
 namespace {
 
 struct Registry {
-  std::mutex mutex;
+  platform::Mutex mutex;
   std::map<std::string, Kernel, std::less<>> kernels;  // nodes stay where they are
 };
 
@@ -55,7 +55,7 @@ KernelRegistration::KernelRegistration(const char* name, size_t argument_count,
                                        KernelFunction function) {
   const Status status = register_kernel({name, argument_count, function});
   // Nobody to return it to: the first registration stays, and the mistake is seen.
-  if (!status.ok()) std::fprintf(stderr, "edgewise: %s\n", status.message().c_str());
+  if (!status.ok()) platform::log(status.message().c_str());
 }
 
 }  // namespace edgewise

@@ -1,21 +1,11 @@
 #include "memory.h"
 
-#include <sys/mman.h>
-
-#include <cstdlib>
-#include <cstring>
 #include <utility>
 
 #include "checked.h"
+#include "platform/zeros.h"
 
 namespace edgewise {
-
-namespace {
-
-// From here on blocks are mapped.
-constexpr size_t kMapThreshold = size_t{1} << 20;
-
-}  // namespace
 
 size_t padded_size(size_t bytes) {
   size_t sum = 0;
@@ -25,34 +15,15 @@ size_t padded_size(size_t bytes) {
 
 void* allocate_padded(size_t bytes) {
   const size_t total = padded_size(bytes);
-  if (total == 0) return nullptr;
-  if (total >= kMapThreshold) {
-    void* data =
-        mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, /*fd=*/-1, 0);
-    return data == MAP_FAILED ? nullptr : data;
-  }
-  void* data = std::aligned_alloc(kBufferAlignment, total);
-  if (data != nullptr) std::memset(data, 0, total);
-  return data;
+  return total == 0 ? nullptr : platform::allocate_zeros(total);
 }
 
 void free_padded(void* data, size_t bytes) {
-  if (data == nullptr) return;
-  const size_t total = padded_size(bytes);
-  if (total >= kMapThreshold) {
-    munmap(data, total);
-  } else {
-    std::free(data);
-  }
+  if (data != nullptr) platform::free_zeros(data, padded_size(bytes));
 }
 
 void clear_padded(void* data, size_t bytes) {
-  if (data == nullptr) return;
-  const size_t total = padded_size(bytes);
-  // Private anonymous pages come back as zeros; touching them all could be more than the
-  // machine has.
-  if (total >= kMapThreshold && madvise(data, total, MADV_DONTNEED) == 0) return;
-  std::memset(data, 0, total);
+  if (data != nullptr) platform::clear_zeros(data, padded_size(bytes));
 }
 
 MemoryBlock::~MemoryBlock() { free_padded(data_, size_); }

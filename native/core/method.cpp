@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
-#include <new>
 
+#include "guarded.h"
 #include "method_input.h"
 #include "output_binding.h"
 #include "pte_file.h"
@@ -18,8 +17,8 @@ namespace edgewise {
 
 using Kind = InstructionPlan::Kind;
 
-Status MethodInstance::take_input(size_t index,
-                                  const std::function<Status(const ValueInfo&, Value&)>& give) {
+template <typename Give>
+Status MethodInstance::take_input(size_t index, Give&& give) {
   if (index >= plan_.inputs.size()) {
     return error(Code::kInvalidArgument, "[%s] the method has %zu inputs; got input %zu",
                  plan_.name.c_str(), plan_.inputs.size(), index);
@@ -123,13 +122,8 @@ Status MethodInstance::check_equal_sizes() const {
 }
 
 Status MethodInstance::run_guarded(RunProfile* profile) {
-  try {
-    return profile == nullptr ? run(nullptr) : run_profiled(*profile);
-  } catch (const std::bad_alloc&) {
-    return error(Code::kOutOfMemory, "[%s] there is no memory left", plan_.name.c_str());
-  } catch (const std::exception& failure) {
-    return error(Code::kInternal, "[%s] %s", plan_.name.c_str(), failure.what());
-  }
+  return guarded(plan_.name.c_str(),
+                 [&] { return profile == nullptr ? run(nullptr) : run_profiled(*profile); });
 }
 
 std::string MethodInstance::describe(size_t instruction) const {
@@ -206,9 +200,9 @@ Status MethodInstance::run(RunProfile* profile) {
 }
 
 bool MethodInstance::is_cancelled() {
-  const auto now = std::chrono::steady_clock::now();
+  const int64_t now = profile_clock();
   if (now < next_check_) return false;
-  next_check_ = now + std::chrono::milliseconds(EDGEWISE_CANCEL_CHECK_MS);
+  next_check_ = now + int64_t{EDGEWISE_CANCEL_CHECK_MS} * 1'000'000;
   return cancel_check_();
 }
 

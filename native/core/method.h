@@ -1,7 +1,6 @@
 // One instance of a method: its memory, value table, delegates and interpreter.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -60,7 +59,8 @@ class MethodInstance : public Method {
   void find_input_rules();
   void apply_binding(size_t index);
   // Checks the index; `give` checks the value and stores it.
-  Status take_input(size_t index, const std::function<Status(const ValueInfo&, Value&)>& give);
+  template <typename Give>
+  Status take_input(size_t index, Give&& give);
   bool can_read_in_place(size_t index);
   void take_back(size_t index);
   Status check_equal_sizes() const;
@@ -103,7 +103,7 @@ class MethodInstance : public Method {
   std::vector<Known> zero_copy_;
   std::vector<bool> input_in_place_;  // is in the caller's memory
   std::function<bool()> cancel_check_;
-  std::chrono::steady_clock::time_point next_check_;
+  int64_t next_check_ = 0;  // by profile_clock()
   size_t last_events_ = 0;  // of the last run that was profiled
 };
 

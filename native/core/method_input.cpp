@@ -1,6 +1,7 @@
 #include "method_input.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "format.h"
 #include "input_sizes.h"
@@ -107,10 +108,18 @@ Result<const Tensor*> fit_tensor(const ValueInfo& rule, const Value& value, Tens
 
 std::string print(const Value& value) {
   if (const int64_t* i = value.get<int64_t>()) return std::to_string(*i);
-  if (const double* d = value.get<double>()) return std::to_string(*d);
+  if (const double* d = value.get<double>()) return format_number(*d);
   if (const bool* b = value.get<bool>()) return *b ? "True" : "False";
   if (const std::string* s = value.get<std::string>()) return "'" + *s + "'";
   return std::string(value.kind());
+}
+
+// Of values of one kind, no tensors; NaN equals itself.
+bool is_same(const Value& a, const Value& b) {
+  const double* x = a.get<double>();
+  const double* y = b.get<double>();
+  if (x == nullptr || y == nullptr) return print(a) == print(b);
+  return *x == *y || (std::isnan(*x) && std::isnan(*y));
 }
 
 // A value other than a tensor: the same kind, or an int for a float.
@@ -131,7 +140,7 @@ Status copy_plain(const ValueInfo& rule, const Value& value, bool fixed, Value& 
         value.get<Tensor>() ? value.get<Tensor>()->describe().c_str() : print(value).c_str());
   }
   if (fixed) {
-    if (print(converted) != print(target)) {
+    if (!is_same(converted, target)) {
       return error(Code::kInvalidArgument,
                    "was fixed to %s when the program was exported; got %s; try exporting it with "
                    "the value as a tensor",

@@ -2,16 +2,16 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
-#include <new>
-#include <unordered_set>
+#include <set>
 #include <utility>
 
-#include "cpu_count.h"
 #include "cpu_level.h"
+#include "guarded.h"
 #include "instruction_fusion.h"
 #include "method.h"
 #include "method_plan.h"
+#include "platform/cpu_count.h"
+#include "platform/mutex.h"
 #include "pte_file.h"
 #include "session.h"
 
@@ -46,13 +46,11 @@ class LoadedProgram : public Program {
     for (const MethodPlan& method : methods_)
       shared = std::max(shared, planned_bytes(method, true));
     EDGEWISE_RETURN_IF_ERROR(check_memory(shared).within("session"));
-    try {
+    return guarded("session", [&]() -> Result<std::shared_ptr<Session>> {
       Result<std::shared_ptr<Session>> session = Session::create(this, methods_);
       EDGEWISE_RETURN_IF_ERROR(file_->check_whole().within("session"));
       return session;
-    } catch (const std::bad_alloc&) {
-      return error(Code::kOutOfMemory, "[session] there is no memory left");
-    }
+    });
   }
 
   using Program::load_method;
@@ -69,18 +67,14 @@ class LoadedProgram : public Program {
       return error(Code::kInvalidArgument,
                    "[load_method] the session must be of this program; got another one's");
     }
-    try {
+    return guarded(method->name.c_str(), [&]() -> Result<std::unique_ptr<Method>> {
       Result<std::unique_ptr<Method>> made = MethodInstance::create(
           shared_from_this(), *file_, *method, std::move(session), max_memory_,
           [this, method](size_t index) { return make_delegate(*method, index); });
       // Of which what `made` says may be a consequence.
       EDGEWISE_RETURN_IF_ERROR(file_->check_whole().within(method->name));
       return made;
-    } catch (const std::bad_alloc&) {
-      return error(Code::kOutOfMemory, "[%s] there is no memory left", method->name.c_str());
-    } catch (const std::exception& failure) {
-      return error(Code::kInternal, "[%s] %s", method->name.c_str(), failure.what());
-    }
+    });
   }
 
   size_t size_bytes() const override { return file_->size_bytes(); }
@@ -159,28 +153,30 @@ class LoadedProgram : public Program {
   const int threads_;
   const bool own_kernels_;
   const size_t max_memory_;
-  std::mutex mutex_;  // of states_ and of making delegates
+  platform::Mutex mutex_;  // of states_ and of making delegates
   std::map<std::string, std::shared_ptr<BackendProgramState>> states_;
 };
 
 Result<std::vector<MethodPlan>> read_methods(const PteFile& file) {
   std::vector<MethodPlan> methods;
-  std::unordered_set<std::string> names;
+  std::set<std::string, std::less<>> names;
   ItemBudget budget;
   if (const auto* plans = file.program().execution_plan()) {
     for (const fb::ExecutionPlan* source : *plans) {
-      if (source->name() != nullptr && !names.insert(source->name()->str()).second) {
-        return error(Code::kInvalidProgram, "[load] two methods have the name '%s'",
-                     source->name()->c_str());
-      }
       Result<MethodPlan> method = read_method(file, *source, budget);
       if (!method) return method.status();
+      if (!names.insert(method->name).second) {
+        return error(Code::kInvalidProgram, "[load] two methods have the name '%s'",
+                     method->name.c_str());
+      }
       methods.push_back(std::move(*method));
     }
   }
   if (methods.empty()) return error(Code::kInvalidProgram, "[load] the program has no method");
   find_shared_arenas(methods);
+#ifndef EDGEWISE_BARE_METAL  // such programs are linked with the kernels that their file names
   for (MethodPlan& method : methods) method.fused = fuse_instructions(method);
+#endif
   return methods;
 }
 
@@ -222,33 +218,27 @@ Result<std::shared_ptr<Program>> load(Result<FileBytes> bytes, const LoadOptions
   Result<std::vector<MethodPlan>> methods = read_methods(**file);
   EDGEWISE_RETURN_IF_ERROR((*file)->check_whole().within("load"));
   if (!methods) return methods.status();
-  const int threads = options.threads > 0 ? options.threads : physical_core_count();
+  const int threads = options.threads > 0 ? options.threads : platform::physical_core_count();
   return std::shared_ptr<Program>(
       std::make_shared<LoadedProgram>(std::move(*file), std::move(*methods), threads, options));
 }
 
-// `make_bytes` runs inside, as it allocates, too.
-template <typename MakeBytes>
-Result<std::shared_ptr<Program>> load_guarded(MakeBytes make_bytes, const LoadOptions& options) {
-  try {
-    return load(make_bytes(), options);
-  } catch (const std::bad_alloc&) {
-    return error(Code::kOutOfMemory, "[load] there is no memory left");
-  } catch (const std::exception& failure) {
-    return error(Code::kInternal, "[load] %s", failure.what());
-  }
-}
-
 }  // namespace
 
+// The bytes are made inside of guarded(), as that allocates, too.
 Result<std::shared_ptr<Program>> Program::load_file(const std::string& path,
                                                     const LoadOptions& options) {
-  return load_guarded([&] { return open_bytes(path, options); }, options);
+  return guarded("load", [&] { return load(open_bytes(path, options), options); });
 }
 
 Result<std::shared_ptr<Program>> Program::load_bytes(std::span<const std::byte> bytes,
                                                      const LoadOptions& options) {
-  return load_guarded([&] { return FileBytes::copy(bytes); }, options);
+  return guarded("load", [&] { return load(FileBytes::copy(bytes), options); });
+}
+
+Result<std::shared_ptr<Program>> Program::load_in_place(std::span<const std::byte> bytes,
+                                                        const LoadOptions& options) {
+  return guarded("load", [&] { return load(FileBytes::in_place(bytes), options); });
 }
 
 }  // namespace edgewise

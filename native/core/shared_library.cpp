@@ -1,23 +1,23 @@
 #include "shared_library.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
+
+#include "platform/open_library.h"
 
 namespace edgewise {
 
 Result<void*> open_library(const LibraryKind& kind, const std::string& path) {
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    return error(Code::kNotFound, "[%s] a library must load; got %s", kind.where, dlerror());
+  const Result<platform::LibraryEntry> entry = platform::open_library(path, kind.entry);
+  if (!entry) {
+    return error(entry.status().code(), "[%s] a library must load; got %s", kind.where,
+                 entry.status().message().c_str());
   }
-  void* entry = dlsym(library, kind.entry);
-  if (entry == nullptr) {
+  if (entry->address == nullptr) {
     return error(Code::kInvalidArgument,
                  "[%s] a library must export %s; got none in %s; try including %s and %s",
                  kind.where, kind.entry, path.c_str(), kind.header, kind.macro);
   }
-  return entry;
+  return entry->address;
 }
 
 Status check_handed_over(const LibraryKind& kind, const std::string& path, int answer,

@@ -193,7 +193,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::clamp.out", 4, clamp},
     {"aten::clamp.Tensor_out", 4, clamp_tensor},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

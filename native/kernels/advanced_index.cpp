@@ -359,7 +359,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::index_put_", 4, index_put<0>},
     {"aten::nonzero.out", 2, nonzero},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -82,7 +82,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::cumsum.out", 4, accumulate<false>},
     {"aten::glu.out", 3, glu},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -146,7 +146,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::max.dim_max", 5, extreme_along<true>},
     {"aten::min.dim_min", 5, extreme_along<false>},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -181,7 +181,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::_adaptive_avg_pool3d.out", 3, adaptive<3>},
     {"aten::_adaptive_avg_pool2d_backward.out", 3, adaptive_backward},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

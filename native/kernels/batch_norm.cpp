@@ -155,7 +155,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::native_batch_norm.out", 11, batch_norm<kEither>},
     {"aten::_native_batch_norm_legit_functional.out", 13, batch_norm<kFunctional>},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

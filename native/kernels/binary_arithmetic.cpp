@@ -438,7 +438,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::pow.Tensor_Scalar_out", 3, pow_tensor_scalar},
     {"aten::pow.Scalar_out", 3, pow_scalar_tensor},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -177,7 +177,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::masked_fill.Scalar_out", 4, masked_fill<true>},
     {"aten::masked_fill.Tensor_out", 4, masked_fill<false>},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

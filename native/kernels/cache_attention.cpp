@@ -317,7 +317,7 @@ constexpr KernelEntry kKernels[] = {
     {"llama::custom_sdpa.out", 9, custom_sdpa},
     {"llama::sdpa_with_kv_cache.out", 12, sdpa_with_kv_cache},
 };
-const KernelTable table(kEveryLevel, kKernels);
+const KernelTable table(kEveryLevel, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -159,7 +159,7 @@ constexpr KernelEntry kKernels[] = {
     {QD "choose_qparams_per_token_asymmetric.out", 4, choose_tokens<Rule::kBestZero>},
     {"torchao::choose_qparams_affine.out", 12, choose_affine},
 };
-const KernelTable table(kEveryLevel, kKernels);
+const KernelTable table(kEveryLevel, kSelected<kKernels>);
 #undef QD
 
 }  // namespace

@@ -352,7 +352,7 @@ Status convolution(KernelContext& context) {
 constexpr KernelEntry kKernels[] = {
     {"aten::convolution.out", 10, convolution},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

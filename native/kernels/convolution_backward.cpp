@@ -141,7 +141,7 @@ Status convolution_backward(KernelContext& context) {
 constexpr KernelEntry kKernels[] = {
     {"aten::convolution_backward.out", 14, convolution_backward},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -293,7 +293,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::flip.out", 3, flip},
     {"aten::as_strided_copy.out", 5, as_strided_copy},
 };
-const KernelTable table(kEveryLevel, kKernels);
+const KernelTable table(kEveryLevel, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -151,7 +151,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::arange.out", 2, arange},
     {"aten::arange.start_out", 4, arange_start},
 };
-const KernelTable table(kEveryLevel, kKernels);
+const KernelTable table(kEveryLevel, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

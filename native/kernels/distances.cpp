@@ -243,7 +243,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::_pdist_forward.out", 3, pdist},
     {"aten::linalg_vector_norm.out", 6, vector_norm},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -232,7 +232,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::_embedding_bag.out", 13, embedding_bag},
     {"aten::_embedding_bag_forward_only.out", 13, embedding_bag},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

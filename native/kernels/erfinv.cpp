@@ -41,7 +41,7 @@ struct Erfinv {
 constexpr KernelEntry kKernels[] = {
     {"aten::erfinv.out", 2, unary<Erfinv>},
 };
-const KernelTable table(kEveryLevel, kKernels);
+const KernelTable table(kEveryLevel, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -245,7 +245,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::im2col.out", 6, im2col},
     {"aten::col2im.out", 7, col2im},
 };
-const KernelTable table(kEveryLevel, kKernels);
+const KernelTable table(kEveryLevel, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -182,7 +182,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::grid_sampler_2d.out", 6, grid_sampler<2>},
     {"aten::grid_sampler_3d.out", 6, grid_sampler<3>},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -70,7 +70,7 @@ Status index_select(KernelContext& context) {
 constexpr KernelEntry kKernels[] = {
     {"aten::index_select.out", 4, index_select},
 };
-const KernelTable table(kEveryLevel, kKernels);
+const KernelTable table(kEveryLevel, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

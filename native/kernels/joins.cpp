@@ -227,7 +227,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::slice_scatter.out", 7, slice_scatter},
     {"aten::select_scatter.out", 5, select_scatter},
 };
-const KernelTable table(kEveryLevel, kKernels);
+const KernelTable table(kEveryLevel, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

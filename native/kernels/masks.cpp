@@ -169,7 +169,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::masked_scatter.out", 4, masked_scatter},
     {"aten::repeat_interleave.Tensor_out", 3, repeat_interleave},
 };
-const KernelTable table(kEveryLevel, kKernels);
+const KernelTable table(kEveryLevel, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

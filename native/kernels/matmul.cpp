@@ -329,7 +329,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::linear.out", 4, linear},        {"aten::mv.out", 3, with_vector<2>},
     {"aten::dot.out", 3, with_vector<1>},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

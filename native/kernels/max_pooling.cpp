@@ -145,7 +145,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::adaptive_max_pool3d.out", 4, adaptive<3>},
     {"aten::max_pool2d_with_indices_backward.grad_input", 9, max_pool_backward},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

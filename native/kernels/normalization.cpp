@@ -160,7 +160,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::native_layer_norm.out", 8, layer_norm},
     {"aten::native_group_norm.out", 11, group_norm},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

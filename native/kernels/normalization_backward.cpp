@@ -233,7 +233,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::native_layer_norm_backward.out", 11, layer_norm_backward},
     {"aten::native_group_norm_backward.out", 13, group_norm_backward},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

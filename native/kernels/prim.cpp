@@ -281,7 +281,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::sym_constrain_range", 3, constrain_range},
     {"aten::sym_constrain_range_for_size", 3, constrain_range},
 };
-const KernelTable table(kEveryLevel, kKernels);
+const KernelTable table(kEveryLevel, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -242,7 +242,7 @@ constexpr KernelEntry kKernels[] = {
     {"torchao::quantize_affine.out", 8, quantize<Shape::kAffine, kAffine>},
     {"torchao::dequantize_affine.out", 9, dequantize<Shape::kAffine, kAffine>},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 #undef QD
 
 }  // namespace

@@ -129,7 +129,7 @@ constexpr KernelEntry kKernels[] = {
     {QD "embedding_2bit.out", 7, embedding<2, 6>},
     {QD "embedding_2bit.dtype_out", 8, embedding<2, 7>},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 #undef QD
 
 }  // namespace

@@ -205,7 +205,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::randperm.out", 2, randperm},     {"aten::native_dropout.out", 5, native_dropout},
     {"aten::bernoulli.out", 3, bernoulli},   {"aten::bernoulli.float_out", 4, bernoulli_float},
 };
-const KernelTable table(kEveryLevel, kKernels);
+const KernelTable table(kEveryLevel, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -161,7 +161,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::pixel_shuffle.out", 3, pixel_shuffle<false>},
     {"aten::pixel_unshuffle.out", 3, pixel_shuffle<true>},
 };
-const KernelTable table(kEveryLevel, kKernels);
+const KernelTable table(kEveryLevel, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

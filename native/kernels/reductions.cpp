@@ -295,7 +295,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::all.dims_out", 4, truth_dims<true>},
     {"aten::all.all_out", 2, truth_all<true>},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

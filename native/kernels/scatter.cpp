@@ -329,7 +329,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::scatter_add.out", 5, scatter_source<Join::kAdd>},
     {"aten::scatter_reduce.two_out", 7, scatter_reduce},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -122,7 +122,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::bucketize.Tensor_out", 5, bucketize<false>},
     {"aten::bucketize.Scalar_out", 5, bucketize<true>},
 };
-const KernelTable table(kEveryLevel, kKernels);
+const KernelTable table(kEveryLevel, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

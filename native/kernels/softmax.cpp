@@ -131,7 +131,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::_softmax.out", 4, softmax<false>},
     {"aten::_log_softmax.out", 4, softmax<true>},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -301,7 +301,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::sort.values", 5, sort<1>},
     {"aten::sort.values_stable", 6, sort<2>},
 };
-const KernelTable table(kEveryLevel, kKernels);
+const KernelTable table(kEveryLevel, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -39,6 +39,9 @@
 #include "edgewise/status.h"
 #include "edgewise/tensor.h"
 #include "edgewise/value.h"
+#ifdef EDGEWISE_SELECTED_KERNELS
+#include "selected_kernels.h"
+#endif
 
 // The files that CMake makes for a further target name it.
 #undef HWY_TARGET
@@ -73,6 +76,29 @@ struct KernelEntry {
   size_t argument_count;
   KernelFunction function;
 };
+
+#ifdef EDGEWISE_SELECTED_KERNELS
+// Whether the program needs the kernel: kSelectedKernels are the names that a build for it lists
+// (`edgewise link`).
+constexpr bool is_selected(std::string_view name) {
+  return std::ranges::find(kSelectedKernels, name) != std::end(kSelectedKernels);
+}
+template <const auto& kEntries>
+constexpr auto select_kernels() {
+  constexpr auto count = std::ranges::count_if(
+      kEntries, [](const KernelEntry& entry) { return is_selected(entry.name); });
+  std::array<KernelEntry, count> found{};
+  std::ranges::copy_if(kEntries, found.begin(),
+                       [](const KernelEntry& entry) { return is_selected(entry.name); });
+  return found;
+}
+// Of a file's table what the program needs. Nothing refers to the rest, and linkers leave it out.
+template <const auto& kEntries>
+inline constexpr auto kSelected = select_kernels<kEntries>();
+#else
+template <const auto& kEntries>
+inline constexpr std::span<const KernelEntry> kSelected = kEntries;
+#endif
 
 // Registers a file's table if `target` is this CPU's. Code of the target does not run before.
 class KernelTable {

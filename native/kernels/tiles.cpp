@@ -162,7 +162,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::constant_pad_nd.out", 4, constant_pad_nd},
     {"aten::roll.out", 4, roll},
 };
-const KernelTable table(kEveryLevel, kKernels);
+const KernelTable table(kEveryLevel, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -296,7 +296,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::tanh.out", 2, unary<Tanh>},
     {"aten::trunc.out", 2, rounding<Trunc>},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

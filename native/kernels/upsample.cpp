@@ -226,7 +226,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::_upsample_bilinear2d_aa.vec_out", 5, upsample<Kind::kAntialiased, 2, true>},
     {"aten::_upsample_bilinear2d_aa.out", 6, upsample<Kind::kAntialiased, 2, false>},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

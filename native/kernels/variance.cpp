@@ -90,7 +90,7 @@ constexpr KernelEntry kKernels[] = {
     {"aten::var.out", 5, var_unbiased},
     {"aten::var_mean.correction_out", 6, var_mean},
 };
-const KernelTable table(HWY_TARGET, kKernels);
+const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -37,12 +37,17 @@ struct ProfileEvent {
   uint32_t part = kWhole;    // as RunProfile::part(), of the instruction's delegate
 };
 
-// Nanoseconds of the steady clock, which is CLOCK_MONOTONIC on Linux.
+// Nanoseconds of the steady clock, which is CLOCK_MONOTONIC on Linux; without an operating system
+// what the firmware's edgewise_clock_nanoseconds() says.
+#ifdef EDGEWISE_BARE_METAL
+int64_t profile_clock();
+#else
 inline int64_t profile_clock() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
+#endif
 
 // One run of one method. A part's event comes before that of its instruction.
 class RunProfile {

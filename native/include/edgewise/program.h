@@ -111,6 +111,10 @@ class Program : public std::enable_shared_from_this<Program> {
   // Copies `bytes` to aligned memory.
   static Result<std::shared_ptr<Program>> load_bytes(std::span<const std::byte> bytes,
                                                      const LoadOptions& options);
+  // Reads `bytes` where they are, such as in flash: they must be aligned to kBufferAlignment, be
+  // followed by kReadPadding readable bytes, and stay as they are while the program is in use.
+  static Result<std::shared_ptr<Program>> load_in_place(std::span<const std::byte> bytes,
+                                                        const LoadOptions& options);
 
   virtual std::vector<std::string> method_names() const = 0;
   virtual Result<MethodInfo> method_info(std::string_view name) const = 0;

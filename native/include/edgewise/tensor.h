@@ -15,7 +15,11 @@
 
 namespace edgewise {
 
+#ifdef EDGEWISE_BARE_METAL
+inline constexpr size_t kMaxDims = 8;  // every tensor has room for them
+#else
 inline constexpr size_t kMaxDims = 16;
+#endif
 
 // XNNPACK's kernels may read this far past the end of a tensor. Every buffer that the
 // runtime allocates or maps is followed by at least as many readable bytes.

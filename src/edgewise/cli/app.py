@@ -53,6 +53,7 @@ COMMANDS: dict[str, Entry] = {
     "report": Entry("edgewise.cli.report", "All of it as a page.", _LOOK),
     "ops": Entry("edgewise.cli.ops", "The operators that a backend takes.", _REST),
     "doctor": Entry("edgewise.cli.doctor", "What is installed, what is missing.", _REST),
+    "link": Entry("edgewise.cli.link", "A program for a microcontroller's build.", _REST),
     "ethosu": Entry("edgewise.cli.ethosu", "Tools for Arm's Ethos-U.", _REST),
     "llm": Entry("edgewise.cli.llm", "Language models: export and run.", _REST),
 }

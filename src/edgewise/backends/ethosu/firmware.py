@@ -8,7 +8,6 @@ if the firmware has pools of its own), NAME.ld (both sections for a linker scrip
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,18 +15,13 @@ from pathlib import Path
 from edgewise.backends.ethosu.disassemble import STREAM, programs
 from edgewise.backends.ethosu.payload import NpuProgram
 from edgewise.files import write_whole
+from edgewise.firmware import c_bytes, c_header, checked_name
 from edgewise.inspect.contents import Contents
 from edgewise.inspect.reading import read_contents
 from edgewise.inspect.record import EstimateRecord, ProgramRecord, find_record
 
 ALIGNMENT = 16
 """Bytes; Ethos-U reads its command stream and weights at multiples of it."""
-_PER_LINE = 16
-_C_WORDS = """
-auto break case char const continue default do double else enum extern float for goto if inline int
-long register restrict return short signed sizeof static struct switch typedef union unsigned void
-volatile while
-"""
 
 
 @dataclass(frozen=True)
@@ -80,9 +74,7 @@ def read_firmware(path: str | Path, name: str | None = None) -> Firmware:
             f"extract_delegate_segments=False"
         )
     found = {step for method in contents.methods for step in method.kernels}
-    chosen = _identifier(path.stem) if name is None else name
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", chosen) or chosen in _C_WORDS.split():
-        raise ValueError(f"[package] the name must be a C identifier; got {name!r}; try 'model'")
+    chosen = checked_name(name, path.stem, "package")
     return Firmware(chosen, data, contents, delegates, find_record(path), sorted(found))
 
 
@@ -103,26 +95,9 @@ def write_firmware(firmware: Firmware, folder: str | Path) -> list[Path]:
     return list(files)
 
 
-def _identifier(stem: str) -> str:
-    made = re.sub(r"\W", "_", stem, flags=re.ASCII)
-    if not made or made[0].isdigit() or made in _C_WORDS.split():
-        made = f"model_{made}"
-    return made
-
-
 def _header(firmware: Firmware) -> str:
     name, upper = firmware.name, firmware.name.upper()
     lines = [
-        f"/* {name}.pte for firmware. Written by edgewise ethosu package. */",
-        f"#ifndef {upper}_H_",
-        f"#define {upper}_H_",
-        "",
-        "#include <stdint.h>",
-        "",
-        "#ifdef __cplusplus",
-        'extern "C" {',
-        "#endif",
-        "",
         f"#define {upper}_PTE_BYTES {len(firmware.data)}u",
         f"extern const uint8_t {name}_pte[{upper}_PTE_BYTES];",
     ]
@@ -138,15 +113,8 @@ def _header(firmware: Firmware) -> str:
         "/* What the NPU works in: the least that a method's temporary allocator must have. */",
         f"#define {upper}_NPU_SCRATCH_BYTES {firmware.scratch}u",
         f"extern uint8_t {name}_npu_scratch[{upper}_NPU_SCRATCH_BYTES];",
-        "",
-        "#ifdef __cplusplus",
-        "}",
-        "#endif",
-        "",
-        f"#endif /* {upper}_H_ */",
-        "",
     ]
-    return "\n".join(lines)
+    return c_header(f"{name}.pte for firmware. Written by edgewise ethosu package.", name, lines)
 
 
 def _source(firmware: Firmware) -> Iterator[str]:
@@ -159,9 +127,7 @@ def _source(firmware: Firmware) -> Iterator[str]:
         f"__attribute__((aligned({ALIGNMENT}), section({upper}_SECTION)))\n"
         f"const uint8_t {name}_pte[{upper}_PTE_BYTES] = {{\n"
     )
-    data = firmware.data
-    for start in range(0, len(data), _PER_LINE):
-        yield "    " + " ".join(f"{byte}," for byte in data[start : start + _PER_LINE]) + "\n"
+    yield from c_bytes(firmware.data)
     yield "};\n"
 
 

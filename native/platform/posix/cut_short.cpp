@@ -1,4 +1,4 @@
-#include "cut_short.h"
+#include "platform/posix/cut_short.h"
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <mutex>
 
-namespace edgewise {
+namespace edgewise::platform {
 
 // Read by the handler, which may not wait for a lock. Ranges stay in the list for ever, and are
 // used again: there are as many as there were ever mappings at once.
@@ -123,4 +123,4 @@ CutShortGuard::~CutShortGuard() {
 
 bool CutShortGuard::is_whole() const { return !range_->lost; }
 
-}  // namespace edgewise
+}  // namespace edgewise::platform

@@ -1,4 +1,4 @@
-#include "cpu_count.h"
+#include "platform/cpu_count.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -11,7 +11,7 @@
 #include <sched.h>
 #endif
 
-namespace edgewise {
+namespace edgewise::platform {
 
 namespace {
 
@@ -54,4 +54,4 @@ int physical_core_count() {
   return std::max(count, 1);
 }
 
-}  // namespace edgewise
+}  // namespace edgewise::platform

@@ -1,8 +1,8 @@
 #pragma once
 
-namespace edgewise {
+namespace edgewise::platform {
 
 // Physical cores among the CPUs that this process may run on; at least 1.
 int physical_core_count();
 
-}  // namespace edgewise
+}  // namespace edgewise::platform

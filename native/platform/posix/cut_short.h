@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-namespace edgewise {
+namespace edgewise::platform {
 
 // Of one mapping, for as long as it exists. The first object of the process installs a handler of
 // SIGBUS, and the last one puts back the handler that it found, unless there is another one by
@@ -26,4 +26,4 @@ class CutShortGuard {
   Range* range_;
 };
 
-}  // namespace edgewise
+}  // namespace edgewise::platform

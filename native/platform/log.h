@@ -1,0 +1,8 @@
+// Where what nobody can be told otherwise goes: standard error, or the firmware's edgewise_log().
+#pragma once
+
+namespace edgewise::platform {
+
+void log(const char* message);
+
+}  // namespace edgewise::platform

@@ -1,0 +1,46 @@
+#include "platform/zeros.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "edgewise/tensor.h"
+
+namespace edgewise::platform {
+
+namespace {
+
+// From here on blocks are mapped: their pages cost nothing until they are touched, however much a
+// file asks for.
+constexpr size_t kMapThreshold = size_t{1} << 20;
+
+}  // namespace
+
+void* allocate_zeros(size_t bytes) {
+  if (bytes >= kMapThreshold) {
+    void* data =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, /*fd=*/-1, 0);
+    return data == MAP_FAILED ? nullptr : data;
+  }
+  void* data = std::aligned_alloc(kBufferAlignment, bytes);
+  if (data != nullptr) std::memset(data, 0, bytes);
+  return data;
+}
+
+void free_zeros(void* data, size_t bytes) {
+  if (bytes >= kMapThreshold) {
+    munmap(data, bytes);
+  } else {
+    std::free(data);
+  }
+}
+
+void clear_zeros(void* data, size_t bytes) {
+  // Private anonymous pages come back as zeros; touching them all could be more than the
+  // machine has.
+  if (bytes >= kMapThreshold && madvise(data, bytes, MADV_DONTNEED) == 0) return;
+  std::memset(data, 0, bytes);
+}
+
+}  // namespace edgewise::platform
