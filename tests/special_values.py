@@ -133,6 +133,25 @@ def spread(type_: torch.dtype, count: int = 4096, low: float = 0, high: float = 
     return (signs * magnitudes.clamp(low, high)).to(type_)
 
 
+def every(type_: torch.dtype) -> torch.Tensor:
+    """Every number of a type of 16 bits; of NaN, which has many patterns, one."""
+    found = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(type_)
+    return torch.where(found.isnan(), _NAN, found)
+
+
+def by_bits(type_: torch.dtype, count: int) -> torch.Tensor:
+    """About `count` numbers of both signs from 0 to infinity, evenly over the patterns of their
+    bits: of each exponent, and of denormal numbers as of one more, equally many. The same in
+    every call."""
+    bits = {torch.float64: torch.int64, torch.float32: torch.int32}.get(type_, torch.int16)
+    last = int(torch.tensor(math.inf, dtype=type_).view(bits))
+    step = max(1, 2 * last // count)
+    # A prime beside the step: the lowest bits are not all the same.
+    first = torch.arange(0, last - step, step, dtype=torch.int64)
+    positive = (first + torch.arange(len(first)) * 7919 % step).to(bits).view(type_)
+    return torch.cat([positive, -positive])
+
+
 def steps(scale: float, zero_point: int, low: int, high: int) -> torch.Tensor:
     """For a quantization: numbers on its steps, halfway between two (ties) and on either side of
     that, and beyond its range; float32, of one dimension."""

@@ -16,8 +16,15 @@ constexpr const char* kZeroDivision =
 
 // A scalar factor in both kinds of compute type.
 struct Factor {
-  explicit Factor(const Scalar& scalar)
-      : d(scalar_to<double>(scalar)), i(scalar_to<int64_t>(scalar)) {}
+  // Rounded to the type of the operands.
+  Factor(const Scalar& scalar, ScalarType type)
+      : d(scalar_to<double>(scalar)), i(scalar_to<int64_t>(scalar)) {
+    if (is_half(type)) {
+      std::byte bytes[2];
+      store<double>(type, &d, 1, bytes, 1);
+      d = load_one<double>(type, bytes);
+    }
+  }
   template <typename C>
   C get() const {
     if constexpr (std::is_integral_v<C>)
@@ -30,6 +37,7 @@ struct Factor {
 };
 
 struct AddScaled {
+  static constexpr bool kRoundsNumbers = true;
   static constexpr bool kNarrow = true;
   static constexpr bool kSignless = true;
   Factor alpha;
@@ -39,6 +47,7 @@ struct AddScaled {
   }
 };
 struct SubScaled {
+  static constexpr bool kRoundsNumbers = true;
   static constexpr bool kNarrow = true;
   static constexpr bool kSignless = true;
   Factor alpha;
@@ -48,6 +57,7 @@ struct SubScaled {
   }
 };
 struct ReverseSubScaled {
+  static constexpr bool kRoundsNumbers = true;
   static constexpr bool kNarrow = true;
   static constexpr bool kSignless = true;
   Factor alpha;
@@ -188,6 +198,7 @@ struct TruncDiv {
   }
 };
 struct Remainder {  // sign of the divisor
+  static constexpr bool kRoundsNumbers = true;
   static constexpr ResultRule kRule = ResultRule::kPromoted;
   static constexpr bool kShort = true;
   const char* failure = nullptr;
@@ -219,6 +230,7 @@ struct Remainder {  // sign of the divisor
   }
 };
 struct Fmod {  // sign of the dividend
+  static constexpr bool kRoundsNumbers = true;
   static constexpr ResultRule kRule = ResultRule::kPromoted;
   static constexpr bool kShort = true;
   const char* failure = nullptr;
@@ -294,6 +306,7 @@ struct Atan2 {
   }
 };
 struct Pow {
+  static constexpr bool kRoundsNumbers = true;
   static constexpr ResultRule kRule = ResultRule::kPromoted;
   static constexpr size_t kWide = sizeof(float);
   template <typename C>
@@ -364,7 +377,7 @@ Status scaled(KernelContext& context) {
     return context.fail(Code::kInvalidArgument,
                         "subtraction takes numbers; got bool; try logical_xor");
   }
-  return run_elementwise<Op, 2>(context, operands, out, Op{Factor(alpha)}, types);
+  return run_elementwise<Op, 2>(context, operands, out, Op{Factor(alpha, types.common)}, types);
 }
 
 template <bool kScalar>

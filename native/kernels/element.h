@@ -20,6 +20,9 @@ inline bool is_floating(ScalarType type) {
   return type == ScalarType::kFloat || type == ScalarType::kDouble || type == ScalarType::kHalf ||
          type == ScalarType::kBFloat16;
 }
+inline bool is_half(ScalarType type) {
+  return type == ScalarType::kHalf || type == ScalarType::kBFloat16;
+}
 // Bool counts as integral.
 bool is_integral(ScalarType type);
 // Has a compute type (uint64 and the quantized types have none: they are only copied).

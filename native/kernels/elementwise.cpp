@@ -12,7 +12,7 @@ constexpr int64_t kBlock = 512;
 // Broadcasts, resizes `out`; views of the operands come out expanded.
 Status prepare(KernelContext& context, std::span<const Operand> operands,
                std::span<ScalarView> scalars, std::span<View> views, Tensor* out,
-               ElementwiseTypes types) {
+               ElementwiseTypes types, bool rounds_numbers) {
   Dims sizes;
   for (const Operand& operand : operands) {
     if (!operand.tensor) continue;
@@ -40,8 +40,9 @@ Status prepare(KernelContext& context, std::span<const Operand> operands,
   if (!resized.ok()) return context.fail(resized.code(), "output: %s", resized.message().c_str());
   for (size_t k = 0; k < operands.size(); ++k) {
     View view = operands[k].tensor ? view_of(*operands[k].tensor) : scalars[k].view();
-    // Numbers do not widen a type: they wrap to it.
-    if (view.sizes.size() == 0 && view.type != types.common && is_integral(types.common)) {
+    // Numbers do not widen a type: they wrap to it, and some operations round them to it first.
+    const bool narrows = is_integral(types.common) || (rounds_numbers && is_half(types.common));
+    if (view.sizes.size() == 0 && view.type != types.common && narrows) {
       view = scalars[k].narrow(view, types.common);
     }
     views[k] = view.expand(sizes);
@@ -160,7 +161,8 @@ Status run_operation(KernelContext& context, std::span<const Operand> operands, 
   plan.count = operands.size();
   std::array<ScalarView, kMostOperands> scalars;
   for (size_t k = 0; k < plan.count; ++k) scalars[k] = ScalarView(operands[k].number);
-  EDGEWISE_RETURN_IF_ERROR(prepare(context, operands, scalars, plan.inputs, out, types));
+  EDGEWISE_RETURN_IF_ERROR(prepare(context, operands, scalars, plan.inputs, out, types,
+                                   operation.rounds_numbers));
   plan.out = view_of(*out);
   const ScalarType read = reading_type(operation, types.common, out->type());
   plan.reads.fill(read);

@@ -55,6 +55,7 @@ struct Operation {
   const char* const* failure = nullptr;
   bool to_bool = false;    // loops give bytes
   bool condition = false;  // the first operand is a mask, read as bytes
+  bool rounds_numbers = false;
 };
 inline constexpr size_t kMostOperands = 3;
 
@@ -97,6 +98,12 @@ concept Signless = requires {
 template <typename Op>
 concept OnBits = requires(const Op op, uint16_t x) {
   op.bits(x);
+};
+// Beside float16 and bfloat16, numbers and tensors without dimensions are rounded to that type
+// first, as eager PyTorch does on CPUs; of other operations the result alone is rounded.
+template <typename Op>
+concept RoundsNumbers = requires {
+  Op::kRoundsNumbers;
 };
 template <typename Op>
 concept Fails = requires(Op op) {
@@ -234,7 +241,7 @@ BlockLoop loop_of(ScalarType type) {
 
 template <typename Op, size_t N>
 Operation operation_of(Op& op) {
-  Operation result{&op, loop_of<Op, N>, nullptr, kIsTest<Op>, false};
+  Operation result{&op, loop_of<Op, N>, nullptr, kIsTest<Op>, false, RoundsNumbers<Op>};
   if constexpr (Fails<Op>) result.failure = &op.failure;
   return result;
 }

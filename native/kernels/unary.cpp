@@ -40,6 +40,7 @@ EDGEWISE_FLOATING(Sqrt, std::sqrt(x))
 struct Lgamma {
   static constexpr ResultRule kRule = ResultRule::kFloating;
   static constexpr bool kFloatingOnly = true;
+  static constexpr bool kInDouble = true;
   template <typename C>
   C operator()(C x) const {
     return std::lgamma(x);

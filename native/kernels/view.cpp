@@ -200,9 +200,14 @@ ScalarView::ScalarView(const Scalar& scalar) : bytes_{} {
 View ScalarView::view() { return {bytes_, type_, Dims(), Dims()}; }
 
 View ScalarView::narrow(const View& other, ScalarType type) {
-  const int64_t value = load_one<int64_t>(other.type, other.data);
   type_ = type;
-  store<int64_t>(type, &value, 1, bytes_, 1);
+  if (is_floating(type)) {
+    const double value = load_one<double>(other.type, other.data);
+    store<double>(type, &value, 1, bytes_, 1);
+  } else {
+    const int64_t value = load_one<int64_t>(other.type, other.data);
+    store<int64_t>(type, &value, 1, bytes_, 1);
+  }
   return view();
 }
 

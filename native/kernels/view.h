@@ -93,7 +93,7 @@ class ScalarView {
  public:
   explicit ScalarView(const Scalar& scalar = {});
   View view();
-  // Holds the one element of `view` instead, as an integer of a type that may be narrower.
+  // Holds the one element of `view` instead, as a number of a type that may be narrower.
   View narrow(const View& view, ScalarType type);
 
  private:

@@ -446,7 +446,7 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
         (M,),
         ["abs.default", "amin.default"],
     ),
-    (aten.exp2.default, torch.exp2, (M,), ["mul.Scalar", "exp.default"]),
+    (aten.exp2.default, torch.exp2, (M,), ["pow.Scalar"]),
     (
         aten.mv.default,
         torch.mv,

@@ -19,4 +19,12 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ("native/core/data_file.cpp", "uint64_t end = 0;", "uint64_t end = 1;"): (
         "checked_add writes it before it is read, or the function has returned"
     ),
+    ("native/core/read_values.cpp", "size_t end = 0;", "size_t end = 1;"): (
+        "checked_add writes it before it is read, or the function has returned"
+    ),
+    (
+        "native/core/pte_file.cpp",
+        "for (const auto& [key, segment] : named_) sum += segments_[segment].size();",
+        "for (const auto& [key, segment] : named_) sum -= segments_[segment].size();",
+    ): "how much is expected chooses only where packed weights lie, which changes speed",
 }

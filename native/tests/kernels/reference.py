@@ -79,9 +79,17 @@ def _sensitivity(function: Callable[..., Any], *args: Any) -> Callable[[Any], An
     return size
 
 
-def _single(value: Any) -> Any:
-    """Numbers are float32 where float32 is computed with them."""
-    return float(np.float32(value)) if isinstance(value, float) else value
+# Eager rounds numbers beside float16 and bfloat16 to that type first, on CPUs; not those of mul
+# and div.
+ROUNDS_NUMBERS = [
+    *(f"aten::{name}.Scalar_out" for name in ("add", "sub", "rsub", "remainder", "fmod", "pow")),
+    *(f"aten::{name}" for name in ("add.out", "sub.out", "pow.Tensor_Scalar_out")),
+]
+
+
+def _rounded(value: Any, type_: torch.dtype) -> Any:
+    """A number as the type holds it."""
+    return torch.tensor(value, dtype=type_).item() if isinstance(value, float) else value
 
 
 def _map(function: Callable[[torch.Tensor], Any], values: Any) -> Any:
@@ -124,10 +132,13 @@ def references(
     if name in OWN_ROUNDING:
         wide = torch.float32 if types & {*HALVES, torch.float32} else torch.float64
     if torch.float64 not in types:
+        # Numbers are float32 where float32 is computed with them.
+        (half,) = types if name in ROUNDS_NUMBERS and types <= {*HALVES} else (torch.float32,)
         args = [
-            _single(v) if kind == "number" else v
+            _rounded(v, half) if kind == "number" else v
             for v, kind in zip(args, schema_types, strict=False)
         ]
+        keywords = {k: _rounded(v, half) if k == "alpha" else v for k, v in keywords.items()}
     try:
         results = call(*_map(_to(wide), list(args)), **_map(_to(wide), keywords))
     except RuntimeError:

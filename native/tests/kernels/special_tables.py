@@ -123,6 +123,11 @@ SPECIAL: list[Case] = [
                               for p in (0.0, -0.0, 1.0, -1.0, 2.0, -1.5, INF, NAN)]),
     *table("remainder.Scalar_out fmod.Scalar_out", scalars(FLOATING, 3.0, -2.5, INF)),
     *table("remainder.Scalar_out fmod.Scalar_out", scalars(WHOLE, 3, 7)),
+    # Numbers that 16 bits do not hold.
+    *table("pow.Tensor_Scalar_out remainder.Scalar_out fmod.Scalar_out", scalars((F16, BF16), 2.3)),
+    *table("pow.Scalar_out", [lambda t=t: (1.001, NAMED[SHORT[t]]) for t in (F16, BF16)]),
+    *table("add.Scalar_out sub.Scalar_out rsub.Scalar_out",
+           scalars((F16, BF16), 0.37, more=(0.3,))),
     *table("div.Scalar_mode_out", scalars((F32, F64), 3.0, -2.5, more=("floor",))),
     *table("add.Scalar_out sub.Scalar_out rsub.Scalar_out mul.Scalar_out div.Scalar_out",
            scalars(FLOATING, -0.0, 0.1, INF)),

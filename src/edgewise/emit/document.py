@@ -40,7 +40,16 @@ contributes, abs(dy/dx x); of interpolations the largest pixel times the longest
 Where PyTorch's vector loops and its scalar loops differ, kernels give what is exact: `cosh`, `sinh`
 and `hardswish` do not overflow before their result does, `gelu` and `silu` keep their digits where
 they are tiny, `fmod` and `remainder` of huge quotients are numbers and not NaN. Of equal zeros
-`fmax` and `fmin` take the first. `add`, `sub` and `rsub` are exact where alpha is a power of 2.
+`fmax`, `fmin` and `clamp` take the first. `add`, `sub` and `rsub` are exact where alpha is a power
+of 2.
+
+Beside float16 and bfloat16, `add`, `sub`, `rsub`, `fmod`, `remainder` and `pow` round numbers,
+alpha and tensors without dimensions to that type first, as eager PyTorch does on CPUs; `mul`, `div`
+and others round the result alone.
+
+A function that lowering writes as several operators has the errors of each: `silu` is `sigmoid` and
+`mul`; `hardsigmoid` and `hardswish` are `add`, `clamp` and `mul`; `logit` is `sub`, `div` and
+`log`; `exp2` is `pow`. Their own kernels run files that others wrote.
 
 Of core ATen these are no kernels: views (they are lowered to the `_copy` operators),
 `_fft_r2c` and `_fft_c2r` (a file holds no complex tensors), `resize_`, and questions about

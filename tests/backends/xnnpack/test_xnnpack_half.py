@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from xnnpack_bounds import assert_as_promised
 from xnnpack_cases import ACCEPTED, Fn
 
+import special_values
 from edgewise.emit import ExecutorchBackendConfig
 from support import (
     RUNTIMES,
@@ -262,3 +263,66 @@ def test_models(name: str) -> None:
         assert_close([got], [want], TO_FLOAT64, floor)
         own = float((rounded - want).abs().max())
         assert_close([got], [rounded], TO_EAGER, floor + own)
+
+
+NUMBERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "add": lambda x: x + 0.37,
+    "add: beyond the type": lambda x: x + 1e5,
+    "sub": lambda x: x - 0.37,
+    "sub: from a number": lambda x: 0.37 - x,
+    "mul": lambda x: x * 0.37,
+    "mul: beyond the type": lambda x: x * 1e5,
+    "mul: below the type": lambda x: x * 1e-8,
+    "div": lambda x: x / 0.37,
+    "div: beyond the type": lambda x: x / 1e5,
+    "div: below the type": lambda x: x / 1e-8,
+    "celu: beyond the type": lambda x: F.celu(x, 1e-5),
+    "hardsigmoid": F.hardsigmoid,
+    "leaky_relu": lambda x: F.leaky_relu(x, 0.37),
+    "leaky_relu: below the type": lambda x: F.leaky_relu(x, 1e-8),
+    "selu": F.selu,
+    "softshrink": lambda x: F.softshrink(x, 0.37),
+}
+"""Numbers that float16 does not hold: eager rounds those of sums first, and no others."""
+
+ON_THE_CPU: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    **{name: f for name, f in NUMBERS.items() if name[:3] in ("add", "sub", "mul", "div")},
+    "fmod": lambda x: torch.fmod(x, 0.37),
+    "remainder": lambda x: torch.remainder(x, 0.37),
+    "pow": lambda x: x**2.3,
+    "pow: of a number": lambda x: 1.001**x,
+    "alpha": lambda x: torch.add(x, x, alpha=0.37),
+    "no dimensions": lambda x: x + torch.tensor(0.37),
+}
+
+
+def assert_as_eager(
+    function: Callable, type_: torch.dtype, partitioner: str | None, allowed: float = 0
+) -> list[str]:
+    x = special_values.every(type_)
+    made = lower(Fn(function), (x,), partitioner=partitioner)
+    got, want = run_ours(made.buffer, (x,))[0][0].double(), function(x).double()
+    near = (got - want).abs() <= allowed * torch.finfo(type_).eps * want.abs()
+    same = (got == want) | (got.isnan() & want.isnan()) | near
+    where = (~same).nonzero()[:3, 0]
+    assert same.all(), [(float(x[i]), float(got[i]), float(want[i])) for i in where]
+    return operators(made.buffer)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_that_float16_does_not_hold(name: str) -> None:
+    """All 65,536 elements are eager's."""
+    assert assert_as_eager(NUMBERS[name], torch.float16, "xnnpack") == ["delegate"]
+
+
+@pytest.mark.parametrize("type_", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ON_THE_CPU)
+def test_numbers_that_16_bits_do_not_hold(name: str, type_: torch.dtype) -> None:
+    """The runtime's own kernels. Eager's remainders of huge quotients are NaN, and its alpha is
+    rounded once more."""
+    function = ON_THE_CPU[name]
+    if name in ("fmod", "remainder"):
+        function = lambda x: ON_THE_CPU[name](x.clamp(-100, 100))  # noqa: E731
+    if name == "alpha":
+        function = lambda x: torch.add(x, x, alpha=0.37).clamp(-1e3, 1e3)  # noqa: E731
+    assert "delegate" not in assert_as_eager(function, type_, None, float(name == "alpha"))

@@ -25,12 +25,13 @@ ROWS = {row.name: row for row in all_rows()}
 UNARY: dict[str, list[Callable[..., torch.Tensor]]] = {
     "abs": [torch.abs],
     "ceil": [torch.ceil],
-    "celu": [lambda x: F.celu(x, 0.7)],
+    "celu": [lambda x: F.celu(x, 0.7), F.celu],
     "clamp": [lambda x: x.clamp(-1, 2), lambda x: x.clamp(min=0.5), lambda x: x.clamp(max=1e4)],
     "clone": [lambda x: x.clone().abs()],
     "cos": [torch.cos],
     "elu": [F.elu, lambda x: F.elu(x, 0.7)],
     "exp": [torch.exp],
+    "exp2": [torch.exp2],
     "floor": [torch.floor],
     "gelu": [F.gelu, lambda x: F.gelu(x, approximate="tanh")],
     "hardsigmoid": [F.hardsigmoid],
@@ -52,7 +53,7 @@ UNARY: dict[str, list[Callable[..., torch.Tensor]]] = {
     "sigmoid": [torch.sigmoid],
     "silu": [F.silu],
     "sin": [torch.sin],
-    "softplus": [F.softplus, lambda x: F.softplus(x, 2.5)],
+    "softplus": [F.softplus, lambda x: F.softplus(x, 2.5), lambda x: F.softplus(x, 0.3, 15)],
     "softshrink": [lambda x: F.softshrink(x, 0.25)],
     "sqrt": [torch.sqrt],
     "tanh": [torch.tanh],
@@ -79,11 +80,26 @@ OPEN_SIGN = {"relu"}
 
 
 def inputs_of(name: str, type_: torch.dtype) -> tuple[torch.Tensor, ...]:
-    """Special values, and others of every magnitude."""
+    """Every number of float16. Of float32 special values, others of every magnitude, denormal
+    ones too, and those where exponentials turn."""
     if name in BINARY:
-        return special_values.pairs(type_)
-    near = torch.linspace(-12, 12, 2001).to(type_)
-    return (torch.cat([special_values.special(type_), special_values.spread(type_, 2000), near]),)
+        given = special_values.pairs(type_), random_pairs(type_)
+        return tuple(map(torch.cat, zip(*given, strict=True)))
+    if type_ == F16:
+        return (special_values.every(type_),)
+    near = [torch.linspace(-end, end, 12001) for end in (4, 12, 150)]
+    return (
+        torch.cat([special_values.special(type_), special_values.by_bits(type_, 65536), *near]),
+    )
+
+
+def random_pairs(type_: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Numbers of every magnitude beside such, and each beside numbers around 1."""
+    generator = torch.Generator().manual_seed(1)
+    wide = special_values.by_bits(type_, 6000)
+    wide = wide[torch.randperm(len(wide), generator=generator)]
+    near = (torch.rand(len(wide), generator=generator) * 40 - 20).to(type_)
+    return torch.cat([wide, wide, near]), torch.cat([wide.flip(0), near, near.flip(0)])
 
 
 def without_denormals(x: torch.Tensor) -> torch.Tensor:

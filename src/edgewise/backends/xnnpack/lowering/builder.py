@@ -166,7 +166,12 @@ class Builder:
         return Ref(self.node("Convert", [x.value], x.value.dims, dtype), x.perm)
 
     def scale(self, x: Ref, factor: float) -> Ref:
-        return x if factor == 1 else self.binary("Multiply", x, scalar(factor, x.dtype))
+        """x times a number: in float32 if x is float16, which does not hold the number."""
+        if factor == 1:
+            return x
+        wide = x if holds(x.dtype, factor) else self.convert(x, torch.float32)
+        product = self.binary("Multiply", wide, scalar(factor, wide.dtype))
+        return self.convert(product, x.dtype)
 
     def shift(self, x: Ref, amount: float, clamp: tuple[float, float] | None = None) -> Ref:
         return self.binary("Add", x, scalar(amount, x.dtype), clamp)
@@ -378,6 +383,11 @@ def _of_all_groups(quant: Quant, groups: int) -> Quant | None:
 
 def scalar(number: float, dtype: torch.dtype) -> torch.Tensor:
     return torch.tensor([number], dtype=dtype)
+
+
+def holds(dtype: torch.dtype, number: float) -> bool:
+    """Whether it is what float16 makes of it. float32 is what PyTorch computes with."""
+    return dtype != torch.float16 or float(scalar(number, dtype)) == number
 
 
 def _lead(tensor: torch.Tensor, rank: int) -> torch.Tensor:
