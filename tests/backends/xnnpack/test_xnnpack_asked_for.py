@@ -225,3 +225,17 @@ def test_4_bits_a_channel_are_8_where_there_is_no_kernel(
     want = exported.module()(x).detach().numpy()
     got = np.asarray(edgewise.load(buffer)(x))
     assert np.abs(got - want).max() <= 0.012 * np.abs(want).max()
+
+
+def test_float8_weights_are_told() -> None:
+    """Nothing multiplies by them: the file holds float32, and who asked learns it."""
+    from torchao.quantization import Float8WeightOnlyConfig, quantize_
+
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(32, 16)).eval(), torch.randn(2, 32)
+    quantize_(model, Float8WeightOnlyConfig())
+    exported = torch.export.export(model, (x,))
+    with pytest.warns(UserWarning, match=r"float32 in the file.* got 0\.weight \(float8_e4m3fn\)"):
+        edge = edgewise.to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
+    got = np.asarray(edgewise.load(edge.to_executorch().buffer)(x))
+    np.testing.assert_allclose(got, model(x).detach().numpy(), rtol=1e-5, atol=1e-6)
