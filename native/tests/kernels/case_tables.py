@@ -240,8 +240,10 @@ INDEXING: list[Case] = [
                                 lambda: (t(2, 4, 3), -2, index(2, size=4, type_=I32))]),
     *table("gather.out", [lambda: (t(3, 4), 1, index(3, 2, size=4)),
                           lambda: (t(3, 4), 0, index(2, 4, size=3)),
-                          lambda: (t(3, 4, type_=I8), -1, index(2, 5, size=4))]),
-    *table("scatter.src_out", [lambda: (t(3, 4), 1, torch.tensor([[0, 2], [3, 1]]), t(2, 2))]),
+                          lambda: (t(3, 4, type_=I8), -1, index(2, 5, size=4)),
+                          lambda: (t(), 0, torch.tensor(0))]),
+    *table("scatter.src_out", [lambda: (t(3, 4), 1, torch.tensor([[0, 2], [3, 1]]), t(2, 2)),
+                               lambda: (t(), -1, torch.tensor(0), t())]),
     *table("scatter.value_out", [lambda: (t(3, 4), 0, index(2, 4, size=3), 7)]),
     *table("scatter_add.out", [lambda: (t(3, 4), 1, index(3, 6, size=4), t(3, 6))]),
     *table("index.Tensor_out", [
@@ -283,7 +285,7 @@ INDEXING: list[Case] = [
 REDUCE: list[Maker] = [
     lambda: (t(2, 3, 4), [1]), lambda: (t(2, 3, 4), [0, 2], True), lambda: (t(2, 3, 4), [-1]),
     lambda: (last(1, 3, 2, 2), [2, 3]), lambda: (last(1, 3, 2, 2), [1], True),
-    lambda: (t(3, type_=F16), [0]),
+    lambda: (last(1, 2, 3, 4), [2, 3]), lambda: (t(3, type_=F16), [0]),
 ]  # fmt: skip
 IMAGES: list[Maker] = [
     lambda: (t(1, 2, 5, 5), [2, 2]), lambda: (last(1, 2, 5, 5), [3, 3], [2, 2], [1, 1]),

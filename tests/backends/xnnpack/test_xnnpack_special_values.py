@@ -53,7 +53,7 @@ UNARY: dict[str, list[Callable[..., torch.Tensor]]] = {
     "sigmoid": [torch.sigmoid],
     "silu": [F.silu],
     "sin": [torch.sin],
-    "softplus": [F.softplus, lambda x: F.softplus(x, 2.5), lambda x: F.softplus(x, 0.3, 15)],
+    "softplus": [F.softplus, lambda x: F.softplus(x, 2.5), lambda x: F.softplus(x, 0.8, 15)],
     "softshrink": [lambda x: F.softshrink(x, 0.25)],
     "sqrt": [torch.sqrt],
     "tanh": [torch.tanh],

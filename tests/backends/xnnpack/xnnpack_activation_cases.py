@@ -69,7 +69,12 @@ ACCEPTED: dict[str, dict[str, Accepted]] = {
         "constant bound": fn(lambda x, c: x.clamp(min=c), c=t(5)),
         "high": fn(lambda x, y: x.clamp(max=y), MATRIX, t(5)),
     },
-    "exp": {"infinities": fn(torch.exp, INFINITE), "of base 2": fn(torch.exp2, MATRIX * 5)},
+    "exp": {"infinities": fn(torch.exp, INFINITE)},
+    "exp2": {
+        "": fn(torch.exp2, MATRIX * 5),
+        "wide": fn(torch.exp2, WIDE),
+        "infinities": fn(torch.exp2, INFINITE),
+    },
     "log": {"zero, infinity, negative": fn(torch.log, torch.tensor([0.0, math.inf, -1.0]))},
     "sqrt": {"zero, negative": fn(torch.sqrt, torch.tensor([0.0, -1.0, -math.inf]))},
     "rsqrt": {"negative": fn(torch.rsqrt, torch.tensor([-1.0, -math.inf, 4.0]))},

@@ -92,7 +92,8 @@ add_row(
         _softplus,
         (Constraint("beta > 0", _beta), Constraint("threshold >= 15", _threshold)),
         keep=True,
-        also="max(x, 0) + 2 atanh(e / (e + 2)) with e = exp(-|x|)",
+        also="max(x, 0) + 2 atanh(e / (e + 2)) with e = exp(-|x|); of a beta below 1 the bound's "
+        "last number is divided by it",
         accuracy=floating(5, 1, 4e-38),
     )
 )
