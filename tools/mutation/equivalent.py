@@ -27,4 +27,14 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "for (const auto& [key, segment] : named_) sum += segments_[segment].size();",
         "for (const auto& [key, segment] : named_) sum -= segments_[segment].size();",
     ): "how much is expected chooses only where packed weights lie, which changes speed",
+    (
+        "src/edgewise/backends/xnnpack/rows/reduce.py",
+        "return _reduced(to, x, Ref(value, identity(4)), first, last)",
+        "return _reduced(to, x, Ref(value, identity(1)), first, last)",
+    ): "what follows asks only whether the order is that of the memory",
+    (
+        "src/edgewise/edge/canonicalize/spelling.py",
+        "return call(graph, aten.bmm.default, (a, b), node, fake(node))",
+        "return None",
+    ): "PyTorch's decomposition of a product of two batches is the same bmm",
 }
