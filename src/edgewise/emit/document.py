@@ -37,8 +37,8 @@ magnitudes, and one unit of the result |
 The terms are those that are added. Of functions that are no sums they are what each operand
 contributes, abs(dy/dx x); of interpolations the largest pixel times the longest side.
 
-Where PyTorch's vector loops and its scalar loops differ, or its own steps round or overflow, kernels
-give what is exact: `cosh`, `sinh`, `gelu`, `hardswish` and `lgamma` do not overflow before their
+Where PyTorch's vector loops and its scalar loops differ, or its own steps round or overflow,
+kernels give what is exact: `cosh`, `sinh`, `gelu`, `hardswish` and `lgamma` do not overflow before their
 result does, `gelu` and `silu` keep their digits where they are tiny, `fmod` and `remainder` of huge
 quotients are numbers and not NaN, `floor_divide` and `div` rounded down are the floor of the
 quotient, of which eager's float32 can be one off. Of equal zeros `fmax`, `fmin` and `clamp` take
