@@ -288,6 +288,7 @@ struct Fmin {
   }
 };
 struct Atan2 {
+  static constexpr bool kRoundsNumbers = true;
   static constexpr ResultRule kRule = ResultRule::kFloating;
   static constexpr size_t kWide = sizeof(double);
   static constexpr bool kFloatingOnly = true;

@@ -12,6 +12,12 @@ struct Test {
 struct SignlessTest : Test {
   static constexpr bool kSignless = true;
 };
+struct Order : Test {
+  static constexpr bool kRoundsNumbers = true;
+};
+struct Equality : SignlessTest {
+  static constexpr bool kRoundsNumbers = true;
+};
 #define EDGEWISE_COMPARISON(Name, Kind, expression) \
   struct Name : Kind {                              \
     template <typename C>                           \
@@ -19,12 +25,12 @@ struct SignlessTest : Test {
       return expression;                            \
     }                                               \
   };
-EDGEWISE_COMPARISON(Eq, SignlessTest, a == b)
-EDGEWISE_COMPARISON(Ne, SignlessTest, a != b)
-EDGEWISE_COMPARISON(Lt, Test, a < b)
-EDGEWISE_COMPARISON(Le, Test, a <= b)
-EDGEWISE_COMPARISON(Gt, Test, a > b)
-EDGEWISE_COMPARISON(Ge, Test, a >= b)
+EDGEWISE_COMPARISON(Eq, Equality, a == b)
+EDGEWISE_COMPARISON(Ne, Equality, a != b)
+EDGEWISE_COMPARISON(Lt, Order, a < b)
+EDGEWISE_COMPARISON(Le, Order, a <= b)
+EDGEWISE_COMPARISON(Gt, Order, a > b)
+EDGEWISE_COMPARISON(Ge, Order, a >= b)
 EDGEWISE_COMPARISON(LogicalAnd, SignlessTest, (a != 0) & (b != 0))
 EDGEWISE_COMPARISON(LogicalOr, SignlessTest, (a != 0) | (b != 0))
 EDGEWISE_COMPARISON(LogicalXor, SignlessTest, (a != 0) != (b != 0))

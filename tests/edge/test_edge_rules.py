@@ -447,6 +447,19 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
         ["abs.default", "amin.default"],
     ),
     (aten.exp2.default, torch.exp2, (M,), ["pow.Scalar"]),
+    (aten.softshrink.default, F.softshrink, (M,), ["clamp.default", "sub.Tensor"]),
+    (
+        aten.softshrink.default,
+        lambda x: F.softshrink(x.half(), 0.37),
+        (M,),
+        ["_to_copy.default", "_to_copy.default", "clamp.default", "sub.Tensor", "_to_copy.default"],
+    ),
+    (
+        torch.ops.prims.scalar_tensor.default,
+        lambda x: torch.xlogy(0.37, x.exp()),
+        (M,),
+        ["exp.default", "log.default", "mul.Tensor", "where.self", "isnan.default", "where.self"],
+    ),
     (
         aten.mv.default,
         torch.mv,

@@ -135,7 +135,7 @@ SPECIAL: list[Case] = [
     *table("eq.Tensor_out ne.Tensor_out lt.Tensor_out le.Tensor_out gt.Tensor_out ge.Tensor_out "
            "logical_and.out logical_or.out logical_xor.out", two(F32, F16, I8, U8, I64)),
     *table("eq.Scalar_out ne.Scalar_out lt.Scalar_out le.Scalar_out gt.Scalar_out ge.Scalar_out",
-           scalars((F32, F64), -0.0, 0.5, INF, NAN)),
+           scalars((F32, F64), -0.0, 0.5, INF, NAN), scalars((F16, BF16), 0.37)),
     *table("bitwise_and.Tensor_out bitwise_or.Tensor_out bitwise_xor.Tensor_out",
            two(*WHOLE, BOOL)),
     *table("bitwise_left_shift.Tensor_out bitwise_right_shift.Tensor_out", two(*WHOLE)),

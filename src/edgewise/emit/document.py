@@ -38,15 +38,15 @@ The terms are those that are added. Of functions that are no sums they are what 
 contributes, abs(dy/dx x); of interpolations the largest pixel times the longest side.
 
 Where PyTorch's vector loops and its scalar loops differ, or its own steps round or overflow,
-kernels give what is exact: `cosh`, `sinh`, `gelu`, `hardswish` and `lgamma` do not overflow before their
-result does, `gelu` and `silu` keep their digits where they are tiny, `fmod` and `remainder` of huge
-quotients are numbers and not NaN, `floor_divide` and `div` rounded down are the floor of the
-quotient, of which eager's float32 can be one off. Of equal zeros `fmax`, `fmin` and `clamp` take
-the first. `add`, `sub` and `rsub` are exact where alpha is a power of 2.
+kernels give what is exact: `cosh`, `sinh`, `gelu`, `hardswish` and `lgamma` do not overflow
+before their result does, `gelu` and `silu` keep their digits where they are tiny, `fmod` and
+`remainder` of huge quotients are numbers and not NaN, `floor_divide` and `div` rounded down are
+the floor of the quotient, of which eager's float32 can be one off. Of equal zeros `fmax`, `fmin`
+and `clamp` take the first. `add`, `sub` and `rsub` are exact where alpha is a power of 2.
 
-Beside float16 and bfloat16, `add`, `sub`, `rsub`, `fmod`, `remainder` and `pow` round numbers,
-alpha and tensors without dimensions to that type first, as eager PyTorch does on CPUs; `mul`, `div`
-and others round the result alone.
+Beside float16 and bfloat16, `add`, `sub`, `rsub`, `fmod`, `remainder`, `pow`, `atan2` and
+comparisons round numbers, alpha and tensors without dimensions to that type first, as eager PyTorch
+does on CPUs; `mul`, `div` and others round the result alone.
 
 A function that lowering writes as several operators has the errors of each: `silu` is `sigmoid` and
 `mul`; `hardsigmoid` and `hardswish` are `add`, `clamp` and `mul`; `logit` is `sub`, `div` and

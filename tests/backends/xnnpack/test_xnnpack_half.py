@@ -292,6 +292,11 @@ ON_THE_CPU: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "pow": lambda x: x**2.3,
     "pow: of a number": lambda x: 1.001**x,
     "alpha": lambda x: torch.add(x, x, alpha=0.37),
+    "comparisons": lambda x: torch.stack([x < 0.37, x <= 0.37, x > 0.37, x >= 0.37, x == 0.37]),
+    "masked_fill": lambda x: x.masked_fill(x > 0.37, 0.73),
+    "hardshrink": lambda x: F.hardshrink(x, 0.37),
+    "softshrink": lambda x: F.softshrink(x, 0.37),
+    "atan2: no dimensions": lambda x: torch.atan2(x, torch.tensor(0.37)),
     "no dimensions": lambda x: x + torch.tensor(0.37),
 }
 
@@ -304,8 +309,10 @@ def assert_as_eager(
     got, want = run_ours(made.buffer, (x,))[0][0].double(), function(x).double()
     near = (got - want).abs() <= allowed * torch.finfo(type_).eps * want.abs()
     same = (got == want) | (got.isnan() & want.isnan()) | near
-    where = (~same).nonzero()[:3, 0]
-    assert same.all(), [(float(x[i]), float(got[i]), float(want[i])) for i in where]
+    where = (~same).nonzero()[:3].tolist()
+    assert same.all(), [
+        (float(x[i[-1]]), float(got[tuple(i)]), float(want[tuple(i)])) for i in where
+    ]
     return operators(made.buffer)
 
 

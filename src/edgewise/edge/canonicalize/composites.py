@@ -47,6 +47,33 @@ def _exp2(graph: Graph, node: Node) -> Node | None:
     return call(graph, aten.pow.Scalar, (2, source), node, fake(node))
 
 
+@rule(aten.softshrink.default)
+def _softshrink(graph: Graph, node: Node) -> Node | None:
+    """x - clamp(x, -lambd, lambd); in float32, since 16 bits may not hold lambd."""
+    named = arguments(node)
+    source, result, bound = first_operand(node), fake(node), float(named["lambd"])
+    if not result.is_floating_point() or bound < 0:
+        return None
+    is_half = result.dtype in (torch.float16, torch.bfloat16)
+    x, value = source, result
+    if is_half:
+        value = result.float()
+        x = call(graph, aten._to_copy.default, (source,), node, value, dtype=torch.float32)
+    within = call(graph, aten.clamp.default, (x, -bound, bound), node, value)
+    rest = call(graph, aten.sub.Tensor, (x, within), node, value)
+    if not is_half:
+        return rest
+    return call(graph, aten._to_copy.default, (rest,), node, result, dtype=result.dtype)
+
+
+@rule(torch.ops.prims.scalar_tensor.default)
+def _scalar_tensor(graph: Graph, node: Node) -> Node | None:
+    """What decompositions make of a number; its kernel has ATen's name."""
+    named = arguments(node)
+    number, result = named["s"], fake(node)
+    return call(graph, aten.scalar_tensor.default, (number,), node, result, dtype=result.dtype)
+
+
 @rule(aten.mv.default)
 def _mv(graph: Graph, node: Node) -> Node | None:
     """A product with a matrix of one column."""
