@@ -161,8 +161,9 @@ def _binary(
 
 _binary("add", "Add", aten.add.Tensor, aten.add.Scalar, alpha=True)
 _binary("sub", "Subtract", aten.sub.Tensor, aten.sub.Scalar, alpha=True)
-_binary("mul", "Multiply", aten.mul.Tensor, aten.mul.Scalar)
-_binary("div", "Div", aten.div.Tensor, aten.div.Scalar)
+_IN_FLOAT32 = "float16 and a number that it does not hold: in float32"
+_binary("mul", "Multiply", aten.mul.Tensor, aten.mul.Scalar, also=_IN_FLOAT32)
+_binary("div", "Div", aten.div.Tensor, aten.div.Scalar, also=_IN_FLOAT32)
 _binary("maximum", "Maximum", aten.maximum.default, accuracy=EXACT, deviations=(NAN_LOST,))
 _binary("minimum", "Minimum", aten.minimum.default, accuracy=EXACT, deviations=(NAN_LOST,))
 
