@@ -194,24 +194,6 @@ TEST(Plan, BoundsSharedLists) {
   EXPECT_NE(program.status().message().find("items"), std::string::npos);
 }
 
-TEST(Plan, BoundsSharedCompileSpecs) {
-  Fbb fbb;
-  const std::vector entries(1 << 16, fb::CreateCompileSpecDirect(fbb, "key"));
-  const auto specs = fbb.CreateVector(entries);
-  const auto payload = fb::CreateBackendDelegateDataReference(fbb, fb::DataLocation::INLINE, 0);
-  const auto delegate = fb::CreateBackendDelegate(fbb, fbb.CreateString("test"), payload, specs);
-  const std::vector delegates(257, delegate);
-  const std::vector plans = {fb::CreateExecutionPlanDirect(
-      fbb, "forward", 0, nullptr, nullptr, nullptr, nullptr, nullptr, &delegates)};
-  const std::vector<uint8_t> bytes = {0};
-  const std::vector data = {fb::CreateBackendDelegateInlineDataDirect(fbb, &bytes)};
-  fb::FinishProgramBuffer(fbb, fb::CreateProgramDirect(fbb, 0, &plans, nullptr, &data));
-  const auto program =
-      Program::load_bytes(std::as_bytes(std::span(fbb.GetBufferPointer(), fbb.GetSize())), {});
-  EXPECT_EQ(program.status().code(), Code::kUnsupported) << program.status().message();
-  EXPECT_NE(program.status().message().find("items"), std::string::npos);
-}
-
 TEST(Plan, ListsAllMissingOperators) {
   FileSpec spec = add_file();
   method(spec).operators = {{"test::add", "out"}, {"other::a", "out"}, {"other::b", ""}};

@@ -149,8 +149,8 @@ def _binary(
     def lower(to: Lowering, node: Node, args: Args) -> Operand:
         dtype = fake(node).dtype
         if not all(_is_held(x, dtype) for x in node.args[:2]) and kind in ("Multiply", "Div"):
-            wide = (_in_float32(to, x) for x in node.args[:2])
-            return to.b.convert(to.b.binary(kind, *wide), dtype)
+            a, b = (_in_float32(to, x) for x in node.args[:2])
+            return to.b.convert(to.b.binary(kind, a, b), dtype)
         a, b = (to.operand(x, dtype) for x in node.args[:2])
         return to.b.binary(kind, a, b)
 
