@@ -79,10 +79,21 @@ HWY_INLINE void multiply_keys(const float* query, const float* key, const float*
 HWY_INLINE void soften(const float* mask, int64_t seen, int64_t count, int64_t depth, float* scores,
                        int64_t row, const AttentionState& state) {
   float most = state.most[row];
-  if (mask != nullptr) {
-    for (int64_t j = 0; j < seen; ++j) scores[j] += mask[j];
+  Vector mosts = hn::Set(kVector, most);
+  int64_t at = 0;
+  for (; at + kLanes <= seen; at += kLanes) {
+    Vector x = load(scores + at);
+    if (mask != nullptr) {
+      x = hn::Add(x, load(mask + at));
+      store(x, scores + at);
+    }
+    mosts = hn::Max(mosts, x);
   }
-  for (int64_t j = 0; j < seen; ++j) most = scores[j] > most ? scores[j] : most;
+  most = hn::ReduceMax(kVector, mosts);
+  for (; at < seen; ++at) {
+    if (mask != nullptr) scores[at] += mask[at];
+    most = scores[at] > most ? scores[at] : most;
+  }
   const int64_t end = (count + kLanes - 1) / kLanes * kLanes;
   if (most == kNothing) {
     for (int64_t j = 0; j < end; ++j) scores[j] = 0;

@@ -14,6 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace edgewise::xnnpack {
 namespace HWY_NAMESPACE {
+// Without fused multiplication and addition nothing is gained.
+#if HWY_NATIVE_FMA
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -23,11 +25,9 @@ using VectorTag = hn::ScalableTag<float>;
 using OneTag = hn::CappedTag<float, 1>;  // for what is left of a row
 using Vector = hn::Vec<VectorTag>;
 
-constexpr const char* kName = HWY_TARGET == HWY_AVX3               ? "avx512"
-                              : HWY_TARGET == HWY_AVX2             ? "avx2"
-                              : HWY_TARGET <= HWY_SSE2             ? "sse2"
-                              : HWY_TARGET == HWY_NEON_WITHOUT_AES ? "neon"
-                                                                   : "scalar";
+constexpr const char* kName = HWY_TARGET == HWY_AVX3   ? "avx512"
+                              : HWY_TARGET == HWY_AVX2 ? "avx2"
+                                                       : "neon";
 constexpr bool kHasWideVectors = HWY_TARGET == HWY_AVX3;
 constexpr bool kIsAvx2 = HWY_TARGET == HWY_AVX2;
 constexpr VectorTag kVector;
@@ -314,7 +314,6 @@ void transpose(const float* from, size_t from_stride, size_t rows, size_t column
 
 const FloatKernels* kernels_of_target() {
   static constexpr FloatKernels kKernels = {.name = kName,
-                                            .fuses = HWY_NATIVE_FMA != 0,
                                             .gemm_pays = kHasWideVectors,
                                             .depthwise_pays = kHasWideVectors || kIsAvx2,
                                             .rows = kRows,
@@ -329,6 +328,9 @@ const FloatKernels* kernels_of_target() {
                                             .transpose = transpose};
   return &kKernels;
 }
+#else
+const FloatKernels* kernels_of_target() { return nullptr; }
+#endif
 
 }  // namespace HWY_NAMESPACE
 }  // namespace edgewise::xnnpack
@@ -348,7 +350,7 @@ std::vector<const FloatKernels*> all_float_kernels() {
   for (const CpuLevel& level : cpu_levels()) {
     limit_cpu(level);
     const FloatKernels* kernels = HWY_DYNAMIC_DISPATCH(kernels_of_target)();
-    if (all.empty() || all.back() != kernels) all.push_back(kernels);
+    if (kernels != nullptr && (all.empty() || all.back() != kernels)) all.push_back(kernels);
   }
   limit_cpu(before);
   return all;
@@ -356,8 +358,7 @@ std::vector<const FloatKernels*> all_float_kernels() {
 
 const FloatKernels* float_kernels() {
   cpu_level();  // lets EDGEWISE_CPU limit the choice
-  const FloatKernels* kernels = HWY_DYNAMIC_DISPATCH(kernels_of_target)();
-  return kernels->fuses ? kernels : nullptr;
+  return HWY_DYNAMIC_DISPATCH(kernels_of_target)();
 }
 
 }  // namespace edgewise::xnnpack

@@ -57,7 +57,6 @@ struct DepthwiseRow {
 
 struct FloatKernels {
   const char* name;
-  bool fuses;  // multiplies and adds in one instruction; else XNNPACK's kernels are as good
   // Whether these alone, in place of XNNPACK's, were measured to be faster.
   bool gemm_pays;
   bool depthwise_pays;
@@ -86,7 +85,7 @@ struct FloatKernels {
 
 // For this CPU; null if XNNPACK's own kernels are better on it.
 const FloatKernels* float_kernels();
-// All that this CPU can run, the best last: for tests.
+// All that this CPU can run, the best last; may be none. For tests.
 std::vector<const FloatKernels*> all_float_kernels();
 
 }  // namespace edgewise::xnnpack
