@@ -90,5 +90,6 @@ PRELUDES = {
     "ethosu.md": NETWORK,
     "huggingface.md": FOLDER,
     "ethosu_simulator.md": TOSA,
+    "microcontrollers.md": NETWORK,
     "neutron.md": NETWORK,
 }
