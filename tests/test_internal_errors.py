@@ -13,12 +13,12 @@ from torch import nn
 from torch.export import Dim
 
 import edgewise
-import edgewise.backends.ethosu.rows  # fills the table
-import edgewise.backends.neutron.rows  # fills the table
-from edgewise.backends.ethosu.lowering.table import BY_TARGET as ETHOSU_ROWS
-from edgewise.backends.neutron.lowering.table import BY_TARGET as NEUTRON_ROWS
+import edgewise.backends.ethosu.operators  # fills the table
+import edgewise.backends.neutron.operators  # fills the table
+from edgewise.backends.ethosu.operators import TABLE as ETHOSU_TABLE
+from edgewise.backends.neutron.operators import TABLE as NEUTRON_TABLE
 from edgewise.backends.xnnpack import XnnpackPartitioner, XNNPACKQuantizer
-from edgewise.backends.xnnpack.lowering.table import BY_TARGET as XNNPACK_ROWS
+from edgewise.backends.xnnpack.operators import TABLE as XNNPACK_TABLE
 from edgewise.cli.errors import DEFECT, failure_of
 from edgewise.errors import EdgewiseError, InternalError
 from edgewise.partition import DelegationSpec, Partitioner, PartitionResult
@@ -53,9 +53,9 @@ def told(error: Exception, stage: str, line: bool = True) -> str:
 @pytest.mark.parametrize(
     ("rows", "backend", "quantize"),
     [
-        (XNNPACK_ROWS, "xnnpack", None),
-        (ETHOSU_ROWS, "ethos-u55-128", "int8"),
-        (NEUTRON_ROWS, "neutron-imxrt700-reference", "int8"),
+        (XNNPACK_TABLE.by_target, "xnnpack", None),
+        (ETHOSU_TABLE.by_target, "ethos-u55-128", "int8"),
+        (NEUTRON_TABLE.by_target, "neutron-imxrt700-reference", "int8"),
     ],
     ids=["xnnpack", "ethosu", "neutron"],
 )
@@ -82,8 +82,8 @@ def test_a_fault_in_a_row(
 def test_a_fault_in_the_trial_of_symbolic_sizes(error: Exception, monkeypatch: Any) -> None:
     """Is no advice to export with static shapes."""
     target = torch.ops.aten.relu.default
-    row = replace(XNNPACK_ROWS[target], lower=raising(error))
-    monkeypatch.setitem(XNNPACK_ROWS, target, row)
+    row = replace(XNNPACK_TABLE.by_target[target], lower=raising(error))
+    monkeypatch.setitem(XNNPACK_TABLE.by_target, target, row)
     program = export(Model(), INPUTS, dynamic_shapes=({0: Dim.AUTO},))
     with pytest.raises(InternalError, match=told(error, r"to_\w+")) as raised:
         edgewise.to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])

@@ -12,7 +12,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "vector itself; elsewhere tests of the spelling notice it"
     ),
     (
-        "src/edgewise/backends/xnnpack/rows/elementwise.py",
+        "src/edgewise/backends/xnnpack/operators/elementwise.py",
         "SURE = (-200.0, 200.0)",
         "SURE = (-(2 * 200.0), 200.0)",
     ): ("exp(-104) rounds to 0 in float32: a sigmoid is 0 at both bounds; NaN begins at 1e26"),
@@ -28,7 +28,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "for (const auto& [key, segment] : named_) sum -= segments_[segment].size();",
     ): "how much is expected chooses only where packed weights lie, which changes speed",
     (
-        "src/edgewise/backends/xnnpack/rows/reduce.py",
+        "src/edgewise/backends/xnnpack/operators/reduce.py",
         "return _reduced(to, x, Ref(value, identity(4)), first, last)",
         "return _reduced(to, x, Ref(value, identity(1)), first, last)",
     ): "what follows asks only whether the order is that of the memory",

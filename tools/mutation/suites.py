@@ -33,7 +33,7 @@ _TABLES = "tests/docs/test_generated_docs.py"  # a row's accuracy is what its te
 
 SUITES = {
     "xnnpack rows": Suite(
-        ["src/edgewise/backends/xnnpack/rows/*.py"],
+        ["src/edgewise/backends/xnnpack/operators/*.py"],
         [
             _TABLES,
             *[f"{_XNNPACK}{name}.py" for name in ("rows", "quantized_rows", "static_rules")],
@@ -41,7 +41,10 @@ SUITES = {
         ],
     ),
     "npu rows": Suite(
-        ["src/edgewise/backends/ethosu/rows/*.py", "src/edgewise/backends/neutron/rows/*.py"],
+        [
+            "src/edgewise/backends/ethosu/operators/*.py",
+            "src/edgewise/backends/neutron/operators/*.py",
+        ],
         [
             _TABLES,
             "tests/backends/ethosu/test_ethosu_rows.py",

@@ -1,7 +1,7 @@
 """How exact the results of an operator are: a bound that holds for every element.
 
-Rows of the operator tables declare one for each data type that they take. Documentation shows
-them, and tests compare each element with what its row declares.
+Definitions of operators declare one for each data type that they take. Documentation shows
+them, and tests compare each element with what its definition declares.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Accuracies = Mapping[str, Accuracy]
 
 
 def shown(accuracies: Accuracies) -> str:
-    """The bounds of a row in one line, types with the same one together."""
+    """The bounds of a definition in one line, types with the same one together."""
     types: dict[str, list[str]] = {}
     for name, accuracy in accuracies.items():
         types.setdefault(str(accuracy), []).append(name)

@@ -1,4 +1,4 @@
-"""Rules that a row of an operator table sets, and the reasons it gives for a refusal."""
+"""Rules that a definition of an operator sets, and the reasons it gives for a refusal."""
 
 from __future__ import annotations
 

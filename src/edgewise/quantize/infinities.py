@@ -6,47 +6,39 @@ from __future__ import annotations
 import torch
 from torch.fx import GraphModule, Node
 
+from edgewise.edge.spellings import with_twins
 from edgewise.quantize.patterns import SameScale, is_float
 from edgewise.quantize.steps import LARGEST, attribute
 
 aten = torch.ops.aten
 
-_PASSED_ON = frozenset(
-    {
-        aten.add.Scalar,
-        aten.add.Tensor,
-        aten.add_.Tensor,
-        aten.detach.default,
-        aten.detach_.default,
-        aten.lift_fresh_copy.default,
-        aten.masked_fill.Scalar,
-        aten.masked_fill.Tensor,
-        aten.mul.Scalar,
-        aten.mul.Tensor,
-        aten.sub.Tensor,
-        aten.where.self,
-        aten.where.ScalarOther,
-        aten.where.ScalarSelf,
-    }
+_PASSED_ON = with_twins(
+    aten.add.Scalar,
+    aten.add.Tensor,
+    aten.detach_.default,
+    aten.lift_fresh_copy.default,
+    aten.masked_fill.Scalar,
+    aten.masked_fill.Tensor,
+    aten.mul.Scalar,
+    aten.mul.Tensor,
+    aten.sub.Tensor,
+    aten.where.self,
+    aten.where.ScalarOther,
+    aten.where.ScalarSelf,
 )
-_CHOOSE = frozenset(
-    {
-        aten.adaptive_avg_pool1d.default,
-        aten.adaptive_avg_pool2d.default,
-        aten.amax.default,
-        aten.amin.default,
-        aten.avg_pool1d.default,
-        aten.avg_pool2d.default,
-        aten.clamp.default,
-        aten.clamp_.default,
-        aten.hardtanh.default,
-        aten.hardtanh_.default,
-        aten.max_pool1d.default,
-        aten.max_pool2d.default,
-        aten.relu.default,
-        aten.relu_.default,
-        aten.relu6.default,
-    }
+_CHOOSE = with_twins(
+    aten.adaptive_avg_pool1d.default,
+    aten.adaptive_avg_pool2d.default,
+    aten.amax.default,
+    aten.amin.default,
+    aten.avg_pool1d.default,
+    aten.avg_pool2d.default,
+    aten.clamp.default,
+    aten.hardtanh.default,
+    aten.max_pool1d.default,
+    aten.max_pool2d.default,
+    aten.relu.default,
+    aten.relu6.default,
 )
 """Of the operators that keep a scale, those that do more than move elements."""
 

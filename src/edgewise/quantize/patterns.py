@@ -1,16 +1,19 @@
 """What a quantizer can say about an operator, as data.
 
-A backend's quantizer is a mapping from ATen overload to one of these.
+A definition of an operator names one of these; a backend's quantizer is the mapping from ATen
+overload to pattern that follows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
+
+from edgewise.edge.spellings import with_twins
 
 aten = torch.ops.aten
 
@@ -89,84 +92,39 @@ class Fixed:
 
 Pattern = Weighted | Elementwise | SameScale | Joined | Fixed
 
-ACTIVATIONS = frozenset(
-    {
-        aten.relu.default,
-        aten.relu_.default,
-        aten.relu6.default,
-        aten.hardtanh.default,
-        aten.hardtanh_.default,
-        aten.clamp.default,
-        aten.clamp_.default,
+UNARY = Elementwise(operands=1)
+BINARY = Elementwise(numbers=True)
+SAME_SCALE = SameScale()
+ZERO_TO_ONE = Fixed(1 / 256, -128)
+MINUS_ONE_TO_ONE = Fixed(1 / 128, 0)
+
+
+def convolutions(not_dynamic: Callable[[Node], str | None] = never) -> dict[Any, Pattern]:
+    """Of one and two dimensions, and the transposed ones, by operator. not_dynamic: as
+    `Weighted`'s."""
+    forward, transposed = (Weighted(axis, not_dynamic=not_dynamic) for axis in (0, 1))
+    return {
+        aten.conv1d.default: forward,
+        aten.conv1d.padding: forward,
+        aten.conv2d.default: forward,
+        aten.conv2d.padding: forward,
+        aten.conv_transpose1d.default: transposed,
+        aten.conv_transpose2d.input: transposed,
     }
+
+
+ACTIVATIONS = frozenset(
+    with_twins(aten.relu.default, aten.relu6.default, aten.hardtanh.default, aten.clamp.default)
 )
 """Clamps: part of the operator before them, whose unclamped result nobody else reads."""
 
-GATES = frozenset({aten.hardsigmoid.default, aten.hardsigmoid_.default})
+GATES = frozenset(with_twins(aten.hardsigmoid.default))
 """Clamps of a line: part of the operator with weights before them, which absorb the line."""
 
 BATCH_NORMS = frozenset(
     {aten.batch_norm.default, aten._native_batch_norm_legit.default, aten.cudnn_batch_norm.default}
 )
 FUSES_CLAMP = (Weighted, Elementwise)
-
-
-MOVED = (
-    aten.clamp.default,
-    aten.clamp_.default,
-    aten.clone.default,
-    aten.constant_pad_nd.default,
-    aten.contiguous.default,
-    aten.detach.default,
-    aten.dropout.default,
-    aten.dropout_.default,
-    aten.feature_dropout.default,
-    aten.feature_dropout_.default,
-    aten.flatten.using_ints,
-    aten.hardtanh.default,
-    aten.hardtanh_.default,
-    aten.max_pool2d.default,
-    aten.moveaxis.int,
-    aten.moveaxis.intlist,
-    aten.movedim.int,
-    aten.movedim.intlist,
-    aten.narrow.default,
-    aten.pad.default,
-    aten.permute.default,
-    aten.pixel_shuffle.default,
-    aten.pixel_unshuffle.default,
-    aten.relu6.default,
-    aten.reshape.default,
-    aten.reshape_as.default,
-    aten.select.int,
-    aten.slice.Tensor,
-    aten.squeeze.default,
-    aten.squeeze.dim,
-    aten.squeeze.dims,
-    aten.swapaxes.default,
-    aten.swapdims.default,
-    aten.t.default,
-    aten.transpose.int,
-    aten.unflatten.int,
-    aten.unsqueeze.default,
-    aten.upsample_bilinear2d.vec,
-    aten.upsample_nearest2d.vec,
-    aten.view.default,
-    aten.view_as.default,
-)
-"""What each backend does with integers as they are: their scale stays."""
-
-
-def with_copies(targets: Iterable[Any]) -> list[Any]:
-    """The overloads, and those of the same name that return a copy in the place of a view:
-    `aten.select_copy.int` beside `aten.select.int`."""
-    found = []
-    for target in targets:
-        found.append(target)
-        copies = getattr(aten, f"{target.overloadpacket.__name__}_copy", None)
-        if copies is not None and target._overloadname in copies.overloads():
-            found.append(getattr(copies, target._overloadname))
-    return found
 
 
 def is_float(node: Any) -> bool:

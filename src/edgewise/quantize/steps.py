@@ -15,7 +15,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
 from edgewise.edge.graph import arguments, inherit_meta, is_getitem
-from edgewise.quantize.patterns import with_copies
+from edgewise.edge.spellings import with_twins
 
 aten = torch.ops.aten
 
@@ -86,8 +86,8 @@ def split_pieces(model: GraphModule, wanted: Callable[[Node], bool] = lambda nod
     return changed
 
 
-_SPLITS = with_copies([aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default])
-_UNBINDS = with_copies([aten.unbind.int])
+_SPLITS = with_twins(aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default)
+_UNBINDS = with_twins(aten.unbind.int)
 
 
 def multiply_by_reciprocals(model: GraphModule) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -14,8 +15,8 @@ from edgewise.backends.ethosu import (
     get_symmetric_a16w8_quantization_config,
     get_symmetric_quantization_config,
 )
-from edgewise.backends.ethosu.lowering.quant import QUANTIZE
 from edgewise.edge.graph import arguments, op_name
+from edgewise.edge.quantized_decomposed import QUANTIZE
 from support import Fn
 
 CONFIGS = {
@@ -95,3 +96,32 @@ def test_windows_have_an_area() -> None:
     assert not result.partition_tags
     against = {str(r) for found in result.refusals.values() for r in found}
     assert any("windows of at most 65536 elements; got 800 x 90" in text for text in against)
+
+
+IN_PLACE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "abs_": lambda x: (x + x).abs_(),
+    "channel_shuffle": lambda x: torch.channel_shuffle(x.abs(), 2),
+    "exp_ and neg_": lambda x: (x + 1).exp_().neg_(),
+    "gelu_": lambda x: torch.ops.aten.gelu_(x + x),
+    "pow_": lambda x: (x + x).pow_(2),
+    "relu6_": lambda x: torch.ops.aten.relu6_(x * 9),
+    "remainder_": lambda x: (x + x).remainder_(0.7),
+    "square_": lambda x: torch.square_(x + x),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_what_is_written_in_place_is_quantized(name: str) -> None:
+    torch.manual_seed(0)
+    program = quantized(Fn(IN_PLACE[name]), (torch.rand(1, 4, 3, 5) * 2 - 1,))
+    (part,) = parts(partitioned(program, "U55"))
+    found = compare(part, seeds=1, family="U55")
+    assert found.steps <= 1, found
+
+
+def test_infinities_that_are_filled_in_in_place_are_not_quantized() -> None:
+    def attention(x: torch.Tensor) -> torch.Tensor:
+        return (x + x).masked_fill_(x > 0.9, -torch.inf).softmax(-1)
+
+    program = quantized(Fn(attention), (torch.rand(2, 8),))
+    assert all(math.isfinite(n.args[1]) for n in program.graph.nodes if op_name(n) == QUANTIZE)

@@ -18,7 +18,7 @@ from edgewise.backends.ethosu.lowering.accuracy import ONE_SCALE
 from edgewise.backends.ethosu.lowering.builder import Builder
 from edgewise.backends.ethosu.lowering.quant import Quant, table_int8
 from edgewise.backends.ethosu.lowering.tosa import INT32, Dry
-from edgewise.backends.ethosu.rows import all_rows
+from edgewise.backends.ethosu.operators import TABLE
 from support import run_ours
 
 
@@ -32,9 +32,9 @@ def flat(table: dict) -> list:
 
 def declared(name: str, case: Case) -> int:
     """The steps that the row says an element may be off."""
-    (row,) = [row for row in all_rows() if row.name == name]
-    one_scale = case.same and ONE_SCALE in row.accuracy
-    return row.accuracy[ONE_SCALE if one_scale else f"int{case.bits}"].steps or 0
+    (row,) = [row for row in TABLE.definitions if row.name == name]
+    one_scale = case.same and ONE_SCALE in row.accuracies()
+    return row.accuracies()[ONE_SCALE if one_scale else f"int{case.bits}"].steps or 0
 
 
 @pytest.mark.parametrize(("row", "case"), flat(ACCEPTED))
@@ -151,4 +151,4 @@ def test_refused(operator: str, case: Case) -> None:
 
 
 def test_every_row_has_an_accepted_case() -> None:
-    assert sorted(ACCEPTED) == sorted(row.name for row in all_rows())
+    assert sorted(ACCEPTED) == sorted(row.name for row in TABLE.definitions)

@@ -13,10 +13,10 @@ from torch.fx import Interpreter, Node
 
 from edgewise.backends.neutron import NeutronPartitioner
 from edgewise.backends.neutron.lowering.backend import TFLiteProgram, lower
-from edgewise.backends.neutron.lowering.quantized import is_quantize
 from edgewise.edge import to_edge_program
 from edgewise.edge.graph import is_call, is_getitem, op_name
 from edgewise.edge.program import Constants
+from edgewise.edge.quantized_decomposed import is_quantize
 from edgewise.partition.delegate import cut_out
 from edgewise.partition.spec import TAG
 

@@ -21,8 +21,8 @@ from edgewise.backends.neutron import (
     NeutronQuantizer,
     generate_neutron_compile_spec,
 )
+from edgewise.backends.neutron.operators import TABLE
 from edgewise.backends.neutron.payload import read_reference
-from edgewise.backends.neutron.rows import all_rows
 from edgewise.backends.neutron.tflite.schema import BuiltinOperator
 from edgewise.inspect.reading import delegate_payloads
 from edgewise.lowering import ExecutorchProgramManager
@@ -77,14 +77,14 @@ def lowered(program: ExportedProgram, **options: Any) -> ExecutorchProgramManage
     return edgewise.to_edge_transform_and_lower(program, partitioner=[partitioner]).to_executorch()
 
 
-ROWS = {str(target): row for row in all_rows() for target in row.targets}
+ROWS = {str(target): row for row in TABLE.definitions for target in row.targets}
 
 
 def declared(lowered: ExecutorchProgramManager) -> int:
     """The steps that an element may be off by the rows of all operators together, each of whose
     results is an operand of the next."""
     nodes = [n for n in lowered.delegation_report().nodes if n.partition and n.operator in ROWS]
-    return sum(ROWS[n.operator].accuracy["int8"].steps or 0 for n in nodes)
+    return sum(ROWS[n.operator].accuracies()["int8"].steps or 0 for n in nodes)
 
 
 def assert_within_steps(

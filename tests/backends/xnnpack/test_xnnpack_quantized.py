@@ -20,7 +20,6 @@ import edgewise
 from closeness import assert_within
 from edgewise.backends.xnnpack import XnnpackPartitioner
 from edgewise.backends.xnnpack.lowering.weight_only import EXPANDED, UNQUANTIZED
-from edgewise.backends.xnnpack.rows.quantization import accuracies
 from support import RUNTIMES, Fn, assert_close, operators, payloads
 
 BOTH = ["ours", pytest.param("peer", marks=pytest.mark.peer)]
@@ -194,7 +193,7 @@ def test_rows(
         assert (got[0] - want).abs().max() <= 2e-2 * want.abs().max()
         return
     (row,) = rows_in(lowered)
-    accuracy = accuracies(row)[str(want.dtype).removeprefix("torch.")]
+    accuracy = row.accuracies()[str(want.dtype).removeprefix("torch.")]
     assert_within(got[0], want.double(), accuracy, inputs=inputs)
 
 

@@ -19,7 +19,6 @@ from xnnpack_bounds import rows_in
 
 from closeness import assert_bounded
 from edgewise.backends.xnnpack import XNNPACKQuantizer
-from edgewise.backends.xnnpack.rows.quantization import accuracies
 from support import RUNTIMES, Fn, operators
 
 pytestmark = pytest.mark.matrix
@@ -69,7 +68,7 @@ MOVES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "flip": lambda x: x.flip(0),
     "movedim and moveaxis": lambda x: x.movedim(0, 1).moveaxis(1, 0).movedim(1, 0),
     "narrow": lambda x: x.narrow(1, 3, 100),
-    "repeat": lambda x: x.repeat(2, 3),
+    "repeat and tile": lambda x: x.repeat(2, 1).tile(1, 3),
     "roll": lambda x: x.roll(5, 1),
     "swapaxes and swapdims": lambda x: x.unsqueeze(0).swapaxes(0, 1).swapdims(1, 2),
     "unflatten": lambda x: x.unflatten(1, (8, 32)),
@@ -91,6 +90,9 @@ ROWS = {
     "add and relu": Row(lambda x, y: (x + y).relu(), (LINE, OTHER), ("Add",)),
     "mul and relu": Row(lambda x, y: (x * y).relu(), (LINE, OTHER), ("Multiply",)),
     "cat": Row(lambda x, y: torch.cat([x, y]), (LINE, OTHER), ("Concatenate2",)),
+    "concat and concatenate": Row(
+        lambda x: torch.concatenate([torch.concat([x, x]), x]), kinds=("Concatenate2",), same=True
+    ),
     "mean of an image": image(lambda x: x.mean([2, 3], keepdim=True)),
     "mean of rows": Row(lambda x: x.mean(-1), same=True),
     "avg_pool1d": Row(
@@ -106,6 +108,9 @@ ROWS = {
     "adaptive_avg_pool2d to one": image(lambda x: F.adaptive_avg_pool2d(x, 1)),
     "adaptive_avg_pool1d": Row(
         lambda x: F.adaptive_avg_pool1d(x, 4), (LINE[:, :64].unsqueeze(0).contiguous(),), same=True
+    ),
+    "max_pool1d": Row(
+        lambda x: F.max_pool1d(x, 4), (LINE[:, :64].unsqueeze(0).contiguous(),), same=True
     ),
     "max_pool2d": image(lambda x: F.max_pool2d(x, 2), "MaxPooling2d"),
     "bilinear, twice the size": image(resize((18, 14), "bilinear"), "StaticResizeBilinear2D"),
@@ -165,6 +170,7 @@ ROWS = {
     "cos": Row(torch.cos, kinds=("Cos",)),
     "floor": Row(torch.floor, kinds=("Floor",)),
     "ceil": Row(torch.ceil, kinds=("Ceiling",)),
+    "log": Row(torch.log, (LINE.abs() + 0.1,), ("Log",)),
     "sqrt": Row(torch.sqrt, (LINE.abs(),), ("SquareRoot",)),
     "softmax": Row(lambda x: x.softmax(-1), (LINE[:, :16],), ("Softmax",), frozenset({"Softmax"})),
 }
@@ -218,7 +224,7 @@ def check(
     """Each element is as many steps from the reference as the rows declare, at most."""
     (got,) = RUNTIMES[runtime](lowered.buffer, inputs)
     (want,) = reference(program, inputs)
-    declared = [accuracies(row).get("int8") for row in rows_in(lowered)]
+    declared = [row.accuracies().get("int8") for row in rows_in(lowered)]
     steps = max(one.steps or 0 for one in declared if one is not None)
     bound = torch.full(want.shape, steps * step * 1.001)  # in float32, with its own rounding
     assert_bounded(got[0], want, bound, inputs=inputs, why=f"{steps} steps of {step:g}")
@@ -350,4 +356,4 @@ def test_everything_that_the_quantizer_knows_has_a_row() -> None:
 
 def name_of(target: Any) -> str:
     """Of views, copies are spellings."""
-    return str(target).split(".")[1].removesuffix("_copy").rstrip("_")
+    return str(target).split(".")[1].removesuffix("_copy").strip("_")

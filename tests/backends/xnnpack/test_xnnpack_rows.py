@@ -10,7 +10,7 @@ import torch
 from xnnpack_bounds import assert_as_promised
 from xnnpack_cases import ACCEPTED, ASKED, REFUSED, UNREACHED
 
-from edgewise.backends.xnnpack.rows import all_rows
+from edgewise.backends.xnnpack.operators import TABLE
 from edgewise.edge.program import Constants
 from support import (
     RUNTIMES,
@@ -76,7 +76,7 @@ def test_refused_and_decomposed(name: str) -> None:
     module, inputs, reason = ASKED[name]
     skip_states_of_2_12(name.partition(":")[0], module)
     program = export(module, inputs)
-    (row,) = [row for row in all_rows() if row.name == name.partition(":")[0]]
+    (row,) = [row for row in TABLE.definitions if row.name == name.partition(":")[0]]
     nodes = [n for n in program.graph.nodes if n.target in row.targets]
     if reason:
         (node,) = nodes
@@ -89,7 +89,7 @@ def test_refused_and_decomposed(name: str) -> None:
 
 def test_every_row_has_an_accepted_case() -> None:
     names = sorted([*ACCEPTED, *quantized_cases.ACCEPTED])
-    assert names == sorted(row.name for row in all_rows())
+    assert names == sorted(row.name for row in TABLE.definitions)
 
 
 @pytest.fixture(scope="module")
@@ -110,14 +110,14 @@ def test_every_rule_has_a_refusing_case_or_a_reason() -> None:
     shown = [case[3] for cases in REFUSED.values() for case in cases.values()]
     shown += [case[2] for case in ASKED.values()]
     shown += [case[3] for case in quantized_cases.REFUSED.values()]
-    for row in all_rows():
+    for row in TABLE.definitions:
         for constraint in row.constraints:
             reached = any(text.startswith(constraint.rule) for text in shown)
             assert reached or (row.name, constraint.rule) in UNREACHED, (row.name, constraint.rule)
 
 
 def test_documentation_table_is_made_of_the_rows() -> None:
-    for row in all_rows():
+    for row in TABLE.definitions:
         assert row.name
         assert row.targets
         assert all(c.rule for c in row.constraints)

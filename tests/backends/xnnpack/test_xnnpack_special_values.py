@@ -15,12 +15,12 @@ from xnnpack_bounds import SMALLEST, bound_of
 
 import special_values
 from closeness import allowed, assert_bounded
-from edgewise.backends.xnnpack.rows import all_rows
+from edgewise.backends.xnnpack.operators import TABLE
 from edgewise.partition.accuracy import Deviation
 from support import Fn, lower, operators, run_ours
 
 F32, F16 = torch.float32, torch.float16
-ROWS = {row.name: row for row in all_rows()}
+ROWS = {row.name: row for row in TABLE.definitions}
 
 UNARY: dict[str, list[Callable[..., torch.Tensor]]] = {
     "abs": [torch.abs],

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from edgewise.backends.xnnpack.rows import all_rows
+from edgewise.backends.xnnpack.operators import TABLE
 from edgewise.edge.program import Constants
 from support import Fn, export
 
@@ -108,7 +108,7 @@ def test_rule(name: str) -> None:
     if isinstance(module, Fn):
         shapes = (shapes,)
     program = export(module, inputs, dynamic_shapes=shapes)
-    (row,) = [row for row in all_rows() if row.name == name.partition(":")[0]]
+    (row,) = [row for row in TABLE.definitions if row.name == name.partition(":")[0]]
     (node,) = [n for n in program.graph.nodes if n.target in row.targets]
     reasons = [str(refusal) for refusal in row.refusals(node, Constants(program))]
     if reason:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from closeness import assert_within, magnitudes
-from edgewise.backends.xnnpack.lowering.table import OpRow
-from edgewise.backends.xnnpack.rows import all_rows
+from edgewise.backends.xnnpack.lowering.table import XnnpackOperator
+from edgewise.backends.xnnpack.operators import TABLE
 from edgewise.partition.accuracy import Accuracy
 from support import eager64
 
@@ -30,7 +30,7 @@ what this project's computes in float32, where the CPU can. By row, or of all.""
 
 _BY_NAME = {
     (target if isinstance(target, str) else str(target)): row
-    for row in all_rows()
+    for row in TABLE.definitions
     for target in row.targets
 }
 
@@ -43,7 +43,7 @@ def added(*accuracies: Accuracy) -> Accuracy:
     )
 
 
-def rows_in(program: Any) -> list[OpRow]:
+def rows_in(program: Any) -> list[XnnpackOperator]:
     """The rows that a lowered program's delegates are made of."""
     nodes = [n for n in program.delegation_report().nodes if n.partition]
     return list({row.name: row for n in nodes if (row := _BY_NAME.get(n.operator))}.values())

@@ -61,9 +61,9 @@ class _EthosU(Backend):
         return partial(EthosUQuantizer, EthosUCompileSpec(target, **self._sections))
 
     def operators(self) -> Sequence[OperatorFacts]:
-        from edgewise.backends.ethosu.lowering.facts import operator_facts
+        from edgewise.backends.ethosu.lowering.document import DOCUMENT
 
-        return operator_facts()
+        return DOCUMENT.facts()
 
     def read_payload(self, payload: memoryview, named: Mapping[str, memoryview]) -> DelegateGraph:
         from edgewise.backends.ethosu.reading import read_payload

@@ -77,9 +77,9 @@ class _Neutron(Backend):
         return NeutronQuantizer
 
     def operators(self) -> Sequence[OperatorFacts]:
-        from edgewise.backends.neutron.lowering.facts import operator_facts
+        from edgewise.backends.neutron.lowering.document import DOCUMENT
 
-        return operator_facts()
+        return DOCUMENT.facts()
 
     def read_payload(self, payload: memoryview, named: Mapping[str, memoryview]) -> DelegateGraph:
         from edgewise.backends.neutron.reading import read_payload

@@ -32,9 +32,9 @@ class _Xnnpack(Backend):
         return XNNPACKQuantizer
 
     def operators(self) -> Sequence[OperatorFacts]:
-        from edgewise.backends.xnnpack.lowering.facts import operator_facts
+        from edgewise.backends.xnnpack.lowering.document import DOCUMENT
 
-        return operator_facts()
+        return DOCUMENT.facts()
 
     def read_payload(self, payload: memoryview, named: Mapping[str, memoryview]) -> DelegateGraph:
         from edgewise.backends.xnnpack.reading import read_payload

@@ -1,4 +1,4 @@
-"""How exact the rows are, in steps of the result's scale.
+"""How exact the definitions are, in steps of the result's scale.
 
 Against the PT2E reference: what dequantizing, computing in float32 and quantizing gives. Measured
 in the TOSA reference model, whose integers the compiled program gives bit by bit.

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.lowering.quant import DEQUANTIZE, Quant, is_dequantize
+from edgewise.backends.ethosu.lowering.quant import Quant
 from edgewise.edge.graph import arguments, op_name
 from edgewise.edge.program import Constants
+from edgewise.edge.quantized_decomposed import DEQUANTIZE, is_dequantize
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,24 +1,21 @@
-"""The operator table as Markdown, made from the rows.
+"""The operator table as Markdown, made from the definitions of operators.
 
 python -m edgewise.backends.ethosu.lowering.document > docs/ethosu-operators.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from edgewise.backends.ethosu.lowering.table import ANY, FUNCTION, MAX_RANK, STORED, OpRow
-from edgewise.backends.ethosu.rows import all_rows
-from edgewise.partition.accuracy import shown
-from edgewise.partition.table_document import table_of_rows
+from edgewise.backends.ethosu.lowering.table import ANY, FUNCTION, MAX_RANK, STORED, EthosUOperator
+from edgewise.backends.ethosu.operators import TABLE
+from edgewise.operators.document import Document, accuracy_of, constraints_of
 
 _HEAD = f"""# Operators of the Ethos-U backend
 
-Made from the rows of `edgewise.backends.ethosu.rows` by
+Made from the definitions in `edgewise.backends.ethosu.operators` by
 `python -m edgewise.backends.ethosu.lowering.document`; a test fails if it is stale.
 
-For every row: static shapes, at least one element, at most {MAX_RANK} dimensions, integers of 8
-bits (16 where the column says so) with one scale. "operands" says what stands before the
+For every operator: static shapes, at least one element, at most {MAX_RANK} dimensions, integers of
+8 bits (16 where the column says so) with one scale. "operands" says what stands before the
 operator: *dequantized* operands (or constants); *a function* of one dequantized tensor, whose
 functions in a row become one table; or *any* value that the NPU computes.
 
@@ -30,19 +27,24 @@ where operands and result have the same one.
 _READS = {STORED: "dequantized", FUNCTION: "a function", ANY: "any"}
 
 
-_COLUMNS: dict[str, Callable[[OpRow], str]] = {
-    "operands": lambda row: _READS[row.reads],
-    "bits": lambda row: "8, 16" if row.int16 else "8",
-    "targets": lambda row: f"{', '.join(row.only)}: {row.why}" if row.only else "all",
-    "constraints": lambda row: "; ".join(c.rule for c in row.constraints),
-    "computed as": lambda row: row.also,
-    "accuracy": lambda row: shown(row.accuracy),
-}
+def _types(definition: EthosUOperator) -> str:
+    only = f" ({', '.join(definition.only)})" if definition.only else ""
+    return ("int8, int16" if definition.int16 else "int8") + only
 
 
-def markdown() -> str:
-    return _HEAD + table_of_rows(all_rows(), _COLUMNS)
-
+DOCUMENT = Document(
+    TABLE,
+    _HEAD,
+    {
+        "operands": lambda op: _READS[op.reads],
+        "bits": lambda op: "8, 16" if op.int16 else "8",
+        "targets": lambda op: f"{', '.join(op.only)}: {op.why}" if op.only else "all",
+        "constraints": constraints_of,
+        "computed as": lambda op: op.also,
+        "accuracy": accuracy_of,
+    },
+    types=_types,
+)
 
 if __name__ == "__main__":
-    print(markdown(), end="")
+    print(DOCUMENT.markdown(), end="")

@@ -1,4 +1,4 @@
-"""From a program's nodes to a TOSA graph, by their rows."""
+"""From a program's nodes to a TOSA graph, by their definitions."""
 
 from __future__ import annotations
 
@@ -10,21 +10,16 @@ from torch.fx import Node
 
 from edgewise.backends.ethosu.lowering.builder import Builder
 from edgewise.backends.ethosu.lowering.constants import IntegerConstants
-from edgewise.backends.ethosu.lowering.quant import (
-    TYPES,
-    Quant,
-    ScaleOutOfReach,
-    is_dequantize,
-    is_quantize,
-)
+from edgewise.backends.ethosu.lowering.quant import TYPES, Quant, ScaleOutOfReach
 from edgewise.backends.ethosu.lowering.table import Lowering, Refused, Value
 from edgewise.backends.ethosu.lowering.tosa import INT8, INT16, Tensor, Tosa
 from edgewise.backends.ethosu.lowering.values import Real, Stored
-from edgewise.backends.ethosu.rows import row_of
+from edgewise.backends.ethosu.operators import TABLE
 from edgewise.edge.graph import arguments, fake, is_call, is_getitem, op_name
 from edgewise.edge.layout import dim_order
 from edgewise.edge.node_errors import at_node, internal_errors
 from edgewise.edge.program import output_node
+from edgewise.edge.quantized_decomposed import is_dequantize, is_quantize
 from edgewise.errors import PartitionError
 from edgewise.partition.following import AT_THE_BORDER
 from edgewise.partition.spec import Refusal
@@ -62,17 +57,18 @@ def lower_node(to: Lowering, node: Node) -> Value | tuple[Value, ...]:
         if not isinstance(found, tuple) or not isinstance(index, int) or index >= len(found):
             raise Refused(Refusal("a result that is delegated", f"item {index}"))
         return found[index]
-    row = row_of(node)
-    if row is None:
+    definition = TABLE.of(node)
+    if definition is None:
         raise Refused(Refusal("an operator of the Ethos-U table", op_name(node)))
-    if not row.int16:
+    if not definition.int16:
         for operand in node.all_input_nodes:
             value = to.done.get(operand)
             if isinstance(value, Stored) and value.quant.type == INT16:
-                raise Refused(Refusal(f"{row.name} of 8-bit operands", f"{operand.name}: int16"))
-    with internal_errors(f"lowering {row.name} for Ethos-U", node):
+                rule = f"{definition.name} of 8-bit operands"
+                raise Refused(Refusal(rule, f"{operand.name}: int16"))
+    with internal_errors(f"lowering {definition.name} for Ethos-U", node):
         try:
-            return row.lower(to, node, arguments(node))
+            return definition.lower(to, node, arguments(node))
         except ScaleOutOfReach as error:
             raise Refused(Refusal(str(error))) from error
 
@@ -119,7 +115,7 @@ def build(program: ExportedProgram, family: str) -> Tosa:
 
 
 def _check_shape(node: Node, made: Value | tuple[Value, ...]) -> None:
-    """A row that lowers to another shape than torch's is a defect of the row."""
+    """A definition that lowers to another shape than torch's is wrong."""
     values = node.meta["val"]
     pairs = zip(values, made, strict=False) if isinstance(made, tuple) else [(values, made)]
     for value, found in pairs:
@@ -127,11 +123,11 @@ def _check_shape(node: Node, made: Value | tuple[Value, ...]) -> None:
             continue
         if isinstance(found, Tensor) and TYPES.get(value.dtype, found.dtype) != found.dtype:
             raise PartitionError(
-                f"{at_node(node)} a row must lower to the operator's type; "
+                f"{at_node(node)} a definition must lower to the operator's type; "
                 f"got {found.dtype} for {value.dtype}"
             )
         if tuple(found.shape) != tuple(value.shape):
             raise PartitionError(
-                f"{at_node(node)} a row must lower to the operator's shape; "
+                f"{at_node(node)} a definition must lower to the operator's shape; "
                 f"got {tuple(found.shape)} for {tuple(value.shape)}"
             )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from graphlib import CycleError
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -15,29 +14,31 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from edgewise.backends.ethosu.lowering.backend import EthosUBackend
 from edgewise.backends.ethosu.lowering.compile_spec import EthosUCompileSpec
 from edgewise.backends.ethosu.lowering.constants import IntegerConstants
-from edgewise.backends.ethosu.lowering.quant import is_dequantize, is_quantize
 from edgewise.backends.ethosu.lowering.rejections import rejections
-from edgewise.backends.ethosu.lowering.support import Support, own_dequantizations
+from edgewise.backends.ethosu.lowering.support import Support
 from edgewise.backends.ethosu.lowering.trial import offenders, refusal_of
-from edgewise.backends.ethosu.rows import all_rows, row_of
-from edgewise.edge.graph import is_call, is_getitem, op_name, same_shape
-from edgewise.partition.grouping import group
-from edgewise.partition.ordering import topological
-from edgewise.partition.spec import DelegationSpec, Partitioner, PartitionResult, Refusal
-from edgewise.partition.tagging import Tags
-from edgewise.partition.work import macs
+from edgewise.backends.ethosu.operators import TABLE
+from edgewise.edge.graph import calls, is_getitem, same_shape
+from edgewise.edge.program import Constants
+from edgewise.edge.quantized_decomposed import is_dequantize, is_quantize
+from edgewise.operators.partitioner import TablePartitioner
+from edgewise.partition.spec import DelegationSpec, Refusal
+from edgewise.partition.units import Units, own_for_each_reader
 
 logger = logging.getLogger(__name__)
 aten = torch.ops.aten
 
 
-class EthosUPartitioner(Partitioner):
+class EthosUPartitioner(TablePartitioner[Node]):
     """Gives an Ethos-U as much of a quantized program as it can run, in as few partitions as
     possible.
 
     compile_spec: which processor, and how Vela compiles for it. additional_checks: each must
     support a node (`is_node_supported`) for it to be delegated.
     """
+
+    table = TABLE
+    tag = "ethosu"
 
     def __init__(
         self,
@@ -58,86 +59,75 @@ class EthosUPartitioner(Partitioner):
                 )
         self.compile_spec = compile_spec
         self.additional_checks = checks
-        self._custom: list[torch._ops.OpOverload] = []
+        self.preserved: list[torch._ops.OpOverload] = []
         self.delegation_spec = DelegationSpec(EthosUBackend.backend_id, compile_spec.to_list())
 
     def register_custom_partition_op(self, op: torch._ops.OpOverload) -> None:
         """Keeps the operator from being decomposed."""
-        self._custom.append(op)
+        self.preserved.append(op)
 
-    def ops_to_not_decompose(
-        self, ep: ExportedProgram
-    ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
-        """Composite operators with a row of their own, where the row accepts the node and
-        quantizations are around it."""
-        keep = [target for row in all_rows() if row.keep for target in row.targets]
-        constants = IntegerConstants(ep)
+    def keeps(self, program: ExportedProgram) -> Callable[[Node], bool]:
+        """Whether the definition accepts the node and quantizations are around it."""
+        constants = IntegerConstants(program)
 
         def wanted(node: Node) -> bool:
-            if node.target in self._custom:
+            if node.target in self.preserved:
                 return True
-            row = row_of(node)
-            if row is None or not _is_quantized_around(node, constants):
+            definition = TABLE.of(node)
+            if definition is None or not _is_quantized_around(node, constants):
                 return False
-            return not row.refusals(node, constants, self.compile_spec.processor)
+            return not definition.refusals(node, constants, self.compile_spec.processor)
 
-        return [*keep, *self._custom], wanted
+        return wanted
 
-    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
-        """Tags what the rows accept; says for everything else why not.
+    def units(self, program: ExportedProgram) -> Support:
+        """What floating point connects. Quantizations of what comes from outside, and
+        dequantizations of what goes there, stay outside: inputs and outputs are integers."""
+        own_for_each_reader([n for n in calls(program.graph) if is_dequantize(n)])
+        return Support(program, self.compile_spec.processor, self.additional_checks)
 
-        Quantizations of what comes from outside, and dequantizations of what goes there, are
-        not tagged: inputs and outputs of a delegate are integers.
-        """
-        own_dequantizations(exported_program)
-        support = Support(exported_program, self.compile_spec.processor, self.additional_checks)
-        tags = Tags("ethosu", self.delegation_spec)
-        for members in self._compiled(exported_program, support):
-            tags.add(members)
-        self._report(support)
-        reasons = {n.name: found for n, found in support.refused.items()}
-        return PartitionResult(exported_program, tags, reasons)
-
-    def _compiled(self, program: ExportedProgram, support: Support) -> list[list[Node]]:
-        """The partitions, all of which Vela compiles: what it does not is refused, and the rest
-        joined anew."""
+    def grouped(self, program: ExportedProgram, found: Units[Node]) -> list[list[Node]]:
+        """Groups all of which Vela compiles: what it does not is refused, and the rest grouped
+        anew."""
         spec = self.compile_spec
         fine: set[tuple[Node, ...]] = set()
         while True:
-            groups = _groups(support)
-            found = [g for g in groups if not _is_idle(support, g)]
+            groups = super().grouped(program, found)
             against: dict[Node, Refusal] = {}
-            for members in found:
-                if tuple(members) in fine:
+            for units in groups:
+                if tuple(units) in fine or _is_idle(found, units):
                     continue
-                if refusal_of(program, members, spec) is None:
-                    fine.add(tuple(members))
-                    continue
-                inside = set(members)
-                first = {n: u for u, nodes in support.units.items() for n in nodes if n in inside}
-                units = list(dict.fromkeys(first[n] for n in members))
 
                 def tried(part: Sequence[Node]) -> Refusal | None:
-                    return refusal_of(program, _joined(support, part), spec)
+                    return refusal_of(program, _members(found, part), spec)
 
-                busy = [u for u in units if not _is_idle(support, support.units[u])]
+                if tried(units) is None:
+                    fine.add(tuple(units))
+                    continue
+                busy = [u for u in units if not _is_idle(found, [u])]
                 # What only moves elements is tried last: it may be what Vela stumbles over.
                 against.update(offenders(busy if tried(busy) is not None else units, tried))
             if not against:
-                for members in groups:
-                    if _is_idle(support, members):
-                        support.refused.update((n, [_IDLE]) for n in members)
-                return found
+                return groups
             for unit, refusal in against.items():
-                if unit in support.units:
-                    support.refuse_unit(unit, refusal)
+                if unit in found.units:
+                    found.refuse(unit, refusal)
 
-    def _report(self, support: Support) -> None:
+    def kept(self, group: list[Node], found: Units[Node]) -> list[Node]:
+        """All of a group that computes something."""
+        if not _is_idle(found, group):
+            return group
+        found.refused.update((n, [_IDLE]) for n in _members(found, group))
+        return []
+
+    def finish(
+        self, program: ExportedProgram, found: Units[Node], taken: Mapping[str, Sequence[Node]]
+    ) -> None:
         """The table of rejected nodes, at level INFO and into the folder of artifacts."""
         folder = self.compile_spec.path_for_intermediates
         if folder is None and not logger.isEnabledFor(logging.INFO):
             return
-        text = rejections(EthosUBackend.backend_id, self.compile_spec.tosa_spec, support.refused)
+        text = rejections(EthosUBackend.backend_id, self.compile_spec.tosa_spec, found.refused)
         logger.info(text)
         if folder is not None:
             Path(folder).mkdir(parents=True, exist_ok=True)
@@ -148,58 +138,15 @@ class EthosUPartitioner(Partitioner):
 _IDLE = Refusal("a partition computes something", "only operators that lowering removes")
 
 
-def _is_idle(support: Support, nodes: Sequence[Node]) -> bool:
-    return all(_does_nothing(n, support.constants) for n in nodes)
-
-
-def _joined(support: Support, units: Sequence[Node]) -> list[Node]:
+def _members(found: Units[Node], units: Sequence[Node]) -> list[Node]:
     """The units' nodes in the graph's order."""
-    inside = {n for unit in units for n in support.units[unit]}
-    return [n for n in support.nodes if n in inside]
+    assert isinstance(found, Support)
+    inside = {n for unit in units for n in found.units[unit]}
+    return [n for n in found.nodes if n in inside]
 
 
-def _groups(support: Support) -> list[list[Node]]:
-    """Partitions of the units, each in the graph's order.
-
-    A unit runs at once. Of those that need each other's results the one with the least work is
-    refused, and what it takes with it.
-    """
-    place = {node: i for i, node in enumerate(support.nodes)}
-    while True:
-        sources = _sources(support)
-        try:
-            ordered = topological(list(sources), sources.__getitem__)
-        except CycleError as cycle:
-            loop: list[Node] = cycle.args[1]
-            units = [unit for unit in loop if unit in support.units]
-            least = min(units, key=lambda unit: sum(macs(n) for n in support.units[unit]))
-            support.refuse_unit(least, _needs_itself(least, loop))
-            continue
-        joined = group(ordered, sources.__getitem__, support.units.__contains__)
-        return [
-            sorted((n for unit in part for n in support.units[unit]), key=place.__getitem__)
-            for part in joined
-        ]
-
-
-def _sources(support: Support) -> dict[Node, list[Node]]:
-    """What each unit, or node outside of any, reads directly, without itself."""
-    first = {n: unit for unit, members in support.units.items() for n in members}
-    items = dict.fromkeys(first.get(n, n) for n in support.nodes)
-    sources = {}
-    for item in items:
-        read = [s for n in support.units.get(item, [item]) for s in n.all_input_nodes]
-        sources[item] = [u for u in dict.fromkeys(first.get(s, s) for s in read) if u is not item]
-    return sources
-
-
-def _needs_itself(unit: Node, loop: Sequence[Node]) -> Refusal:
-    other = next((n for n in loop if n is not unit), unit)
-    return Refusal(
-        "what lies between quantizations runs at once",
-        f"a path that leaves it and comes back, through {op_name(other)} ({other.name})",
-        "a quantization of the value that both read",
-    )
+def _is_idle(found: Units[Node], units: Sequence[Node]) -> bool:
+    return all(_does_nothing(n, found.constants) for u in units for n in found.units[u])
 
 
 def _is_quantized_around(node: Node, constants: IntegerConstants) -> bool:
@@ -230,7 +177,7 @@ _REMOVED = {
 }
 
 
-def _does_nothing(node: Node, constants: IntegerConstants) -> bool:
+def _does_nothing(node: Node, constants: Constants) -> bool:
     """Whether nothing is left of it in the NPU's program."""
     if node in constants or is_quantize(node) or is_dequantize(node) or is_getitem(node):
         return True
@@ -244,4 +191,4 @@ def _does_nothing(node: Node, constants: IntegerConstants) -> bool:
     )
 
 
-__all__ = ["EthosUPartitioner", "is_call"]
+__all__ = ["EthosUPartitioner"]

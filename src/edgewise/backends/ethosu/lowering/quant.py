@@ -9,14 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.fx import Node
 
 from edgewise.backends.ethosu.lowering.tosa import INT8, INT16, INT32
-from edgewise.edge.graph import arguments, is_call, op_name
-
-QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
-DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
-DEQUANTIZE_CHANNELS = "quantized_decomposed.dequantize_per_channel.default"
+from edgewise.edge.quantized_decomposed import Quantized
 
 TYPES = {torch.int8: INT8, torch.int16: INT16, torch.int32: INT32, torch.bool: "BOOL"}
 
@@ -25,36 +20,9 @@ MAX_SHIFT = 62
 MIN_SHIFT = 2
 
 
-def is_quantize(node: Any) -> bool:
-    return isinstance(node, Node) and is_call(node) and op_name(node) == QUANTIZE
-
-
-def is_dequantize(node: Any) -> bool:
-    """Of a computed tensor or a constant; with one scale, or one a channel."""
-    return (
-        isinstance(node, Node)
-        and is_call(node)
-        and op_name(node) in (DEQUANTIZE, DEQUANTIZE_CHANNELS)
-    )
-
-
 @dataclass(frozen=True)
-class Quant:
-    """A real number is `scale * (stored - zero_point)`, stored within `low..high`."""
-
-    scale: float
-    zero_point: int
-    low: int
-    high: int
-    dtype: torch.dtype
-
-    @staticmethod
-    def of(node: Node) -> Quant:
-        """Of a quantize or dequantize call with one scale."""
-        args = arguments(node)
-        dtype = args["dtype"]
-        low, high = args["quant_min"], args["quant_max"]
-        return Quant(float(args["scale"]), int(args["zero_point"]), int(low), int(high), dtype)
+class Quant(Quantized):
+    """As the NPU's programs store them."""
 
     @property
     def type(self) -> str:
@@ -167,16 +135,4 @@ def is_mask(values: torch.Tensor) -> bool:
     return bool(infinite.any()) and bool(((values == 0) | infinite).all())
 
 
-__all__ = [
-    "DEQUANTIZE",
-    "DEQUANTIZE_CHANNELS",
-    "QUANTIZE",
-    "TYPES",
-    "Quant",
-    "is_dequantize",
-    "is_mask",
-    "is_quantize",
-    "multipliers",
-    "table_int8",
-    "table_int16",
-]
+__all__ = ["TYPES", "Quant", "is_mask", "multipliers", "table_int8", "table_int16"]

@@ -13,6 +13,7 @@ from typing_extensions import Self
 
 from edgewise.backends.ethosu.lowering.compile_spec import EthosUCompileSpec
 from edgewise.backends.ethosu.lowering.quant import is_mask
+from edgewise.backends.ethosu.operators import TABLE
 from edgewise.edge.graph import arguments
 from edgewise.quantize._torchao import (
     FixedQParamsQuantizationSpec,
@@ -39,52 +40,11 @@ from edgewise.quantize.composites import (
 )
 from edgewise.quantize.config import SMALLEST_SCALE, get_symmetric_quantization_config
 from edgewise.quantize.decompose import decompose
-from edgewise.quantize.patterns import (
-    MOVED,
-    Elementwise,
-    Joined,
-    Pattern,
-    SameScale,
-    Weighted,
-    is_float,
-    with_copies,
-)
+from edgewise.quantize.patterns import Pattern, Weighted, is_float
 from edgewise.quantize.quantizer import TableQuantizer, mark
 from edgewise.quantize.steps import is_kept, replace_calls, split_attention, split_pieces, step
 
 aten = torch.ops.aten
-
-_FUNCTIONS = """
-abs.default acos.default acosh.default asin.default asinh.default atan.default atanh.default
-ceil.default celu.default celu_.default cos.default cosh.default cumsum.default elu.default
-elu_.default erf.default erfinv.default exp.default exp2.default expm1.default floor.default
-fmod.Scalar gelu.default group_norm.default hardshrink.default hardsigmoid.default
-hardsigmoid_.default hardswish.default hardswish_.default instance_norm.default
-layer_norm.default leaky_relu.default leaky_relu_.default log.default log10.default
-log1p.default log2.default log_sigmoid.default log_softmax.int logit.default masked_fill.Scalar
-mean.default mean.dim mish.default mish_.default neg.default pow.Tensor_Scalar prelu.default
-reciprocal.default remainder.Scalar rms_norm.default round.default rsqrt.default rsub.Scalar
-selu.default selu_.default sigmoid.default sigmoid_.default sign.default silu.default
-silu_.default sin.default sinh.default softmax.int softplus.default softshrink.default
-sqrt.default square.default sum.default sum.dim_IntList tan.default tanh.default tanh_.default
-threshold.default trunc.default var.correction var.default var.dim
-"""
-_PAIRS = """
-add.Tensor add_.Tensor bmm.default div.Tensor div_.Tensor matmul.default maximum.default
-minimum.default mm.default mul.Tensor mul_.Tensor rsub.Tensor sub.Tensor sub_.Tensor
-"""
-_COMPARISONS = """
-eq.Scalar eq.Tensor ge.Scalar ge.Tensor gt.Scalar gt.Tensor le.Scalar le.Tensor lt.Scalar
-lt.Tensor ne.Scalar ne.Tensor
-"""
-_SAME = """
-adaptive_avg_pool1d.default adaptive_avg_pool2d.default amax.default amin.default
-avg_pool1d.default avg_pool2d.default diagonal.default embedding.default expand.default
-expand_as.default flip.default gather.default index.Tensor index_select.default max_pool1d.default
-relu.default relu_.default repeat.default roll.default tile.default unfold.default
-upsample_bilinear2d.default upsample_nearest2d.default
-"""
-
 
 _COMPOSITES = {
     **ARITHMETIC,
@@ -95,42 +55,6 @@ _COMPOSITES = {
     aten.addmm.default: None,
 }
 """Of smaller operators, which the table has."""
-
-
-def _targets(names: str) -> list[Any]:
-    found = []
-    for name in names.split():
-        packet, overload = name.split(".")
-        found.append(getattr(getattr(aten, packet), overload))
-    return found
-
-
-def _table() -> dict[Any, Pattern]:
-    table: dict[Any, Pattern] = {
-        aten.linear.default: Weighted(),
-        aten.conv1d.default: Weighted(),
-        aten.conv2d.default: Weighted(),
-        aten.conv1d.padding: Weighted(),
-        aten.conv2d.padding: Weighted(),
-        aten.conv_transpose1d.default: Weighted(channel_axis=1),
-        aten.conv_transpose2d.input: Weighted(channel_axis=1),
-        aten.pow.Scalar: Elementwise(operands=1, first=1),
-        aten.cat.default: Joined(),
-        aten.stack.default: Joined(),
-        aten.slice_scatter.default: Joined((0, 1)),
-        aten.select_scatter.default: Joined((0, 1)),
-        aten.index_put.default: Joined((0, 2)),
-        aten.index_put_.default: Joined((0, 2)),
-        aten.concat.default: Joined(),
-    }
-    table.update(dict.fromkeys(_targets(_FUNCTIONS), Elementwise(operands=1)))
-    table.update(dict.fromkeys(_targets(_PAIRS), Elementwise(numbers=True)))
-    table[aten.argmax.default] = Elementwise(operands=1, real=False)
-    compared = Elementwise(numbers=True, real=False)
-    table.update(dict.fromkeys(_targets(_COMPARISONS), compared))
-    table[aten.where.self] = Elementwise(first=1)
-    table.update(dict.fromkeys(with_copies([*MOVED, *_targets(_SAME)]), SameScale()))
-    return table
 
 
 _ZERO_OR_ONE = FixedQParamsQuantizationSpec(
@@ -199,7 +123,7 @@ class EthosUQuantizer(TableQuantizer):
     Without a setting all is quantized with 8 bits, weights by channel.
     """
 
-    table: ClassVar[Mapping[Any, Pattern]] = _table()
+    table: ClassVar[Mapping[Any, Pattern]] = TABLE.patterns()
     starts_anywhere: ClassVar[bool] = True
     absorbs_gates: ClassVar[bool] = False
 

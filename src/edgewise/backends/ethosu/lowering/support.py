@@ -17,10 +17,9 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from edgewise.backends.ethosu.lowering.builder import Builder
 from edgewise.backends.ethosu.lowering.constants import IntegerConstants
 from edgewise.backends.ethosu.lowering.lower import input_tensor, lower_node
-from edgewise.backends.ethosu.lowering.quant import is_dequantize, is_quantize
 from edgewise.backends.ethosu.lowering.table import QUANTIZE_IT, Lowering, Refused
 from edgewise.backends.ethosu.lowering.tosa import Dry
-from edgewise.backends.ethosu.rows import row_of
+from edgewise.backends.ethosu.operators import TABLE
 from edgewise.backends.ethosu.targets import Target
 from edgewise.edge.graph import (
     is_call,
@@ -32,35 +31,32 @@ from edgewise.edge.graph import (
     value_of,
 )
 from edgewise.edge.node_errors import users_code
-from edgewise.partition.delegate import is_delegate_call
+from edgewise.edge.quantized_decomposed import is_dequantize, is_quantize
 from edgewise.partition.following import AT_THE_BORDER, BEHIND_THE_BORDER, WITH_ITS_READER
-from edgewise.partition.spec import TAG, Refusal, refused_before
+from edgewise.partition.spec import Refusal, refused_before
+from edgewise.partition.units import Units, free_calls
 
 
-class Support:
-    """`refused`: the reasons against each node that is not run; `units`: the others, with what
-    must go with them."""
+class Support(Units[Node]):
+    """What the NPU can run, by the first node of each unit. `nodes`: all that were asked for."""
+
+    constants: IntegerConstants
 
     def __init__(
         self, program: ExportedProgram, target: Target, checks: Sequence[OperatorSupportBase] = ()
     ) -> None:
-        self.constants = IntegerConstants(program)
+        super().__init__(IntegerConstants(program), {}, {})
         self._target = target
         self._checks = checks
         self._modules = dict(program.graph_module.named_modules())
-        self.nodes: list[Node] = [
-            n
-            for n in program.graph.nodes
-            if is_call(n) and not (is_delegate_call(n) or TAG in n.meta or is_size(n))
-        ]
+        self.nodes = free_calls(program.graph)
         self.quantized = any(is_quantize(n) for n in self.nodes)
-        self.refused: dict[Node, list[Refusal]] = {}
         self._lower_dry(program)
         self._settle()
         self.units = self._units()
 
-    def refuse_unit(self, unit: Node, reason: Refusal) -> None:
-        """Gives up a unit, and what computes in floating point with it."""
+    def refuse(self, unit: Node, reason: Refusal) -> None:
+        """Gives the unit up, and what computes in floating point with it."""
         for node in self.units[unit]:
             if node not in self.constants:
                 self.refused[node] = [reason]
@@ -68,7 +64,7 @@ class Support:
         self.units = self._units()
 
     def _lower_dry(self, program: ExportedProgram) -> None:
-        """Every node as its row lowers it, without making a graph."""
+        """Every node as its definition lowers it, without making a graph."""
         to = Lowering(Builder(self._target.family, Dry()), self.constants, self._target.family)
         asked = set(self.nodes)
         for node in program.graph.nodes:
@@ -100,19 +96,19 @@ class Support:
                 return
 
     def _reasons(self, node: Node) -> list[Refusal]:
-        """What the row and the user's checks say, before anything is lowered."""
+        """What the definition and the user's checks say, before anything is lowered."""
         if is_getitem(node):
             return []
         before = refused_before(node)
         if before:
             return list(before)
-        row = row_of(node)
-        if row is not None and not self.quantized and _is_float(node):
+        definition = TABLE.of(node)
+        if definition is not None and not self.quantized and _is_float(node):
             rule = "the program is quantized: the NPU computes in integers"
             return [Refusal(rule, "floating point only", QUANTIZE_IT)]
         found = []
-        if row is not None:
-            found = row.refusals(node, self.constants, self._target)
+        if definition is not None:
+            found = definition.refusals(node, self.constants, self._target)
         for check in self._checks:
             with users_code():
                 supported = check.is_node_supported(self._modules, node)
@@ -200,17 +196,4 @@ def _computed_outside(node: Node, source: Node) -> Refusal:
     return Refusal("operands are quantized", f"{op_name(source)}, in floating point", QUANTIZE_IT)
 
 
-def own_dequantizations(program: ExportedProgram) -> None:
-    """Gives every reader of a dequantized tensor a call of its own."""
-    for node in list(program.graph.nodes):
-        if not is_dequantize(node):
-            continue
-        for user in list(node.users)[1:]:
-            graph = node.graph
-            with graph.inserting_before(user if user.op != "output" else node.next):
-                copy = graph.node_copy(node)
-            copy.meta = dict(node.meta)
-            user.replace_input_with(node, copy)
-
-
-__all__ = ["Support", "own_dequantizations", "torch"]
+__all__ = ["Support"]

@@ -1,6 +1,6 @@
-"""The table of operators: one row says all there is to say about one of them.
+"""What Ethos-U's definitions of operators say, and what they need to lower a node.
 
-A row reads real numbers in one of three ways:
+`backends.ethosu.operators` fills the table. A definition reads real numbers in one of three ways:
 
 - `STORED`: each operand is dequantized where it is read (or a constant);
 - `FUNCTION`: elementwise, of one tensor; what was not quantized between two of these is
@@ -27,9 +27,9 @@ from edgewise.backends.ethosu.targets import Target
 from edgewise.edge.graph import arguments, dims_of, fake, is_getitem, is_static, op_name, tensors_of
 from edgewise.edge.sizes import shown
 from edgewise.errors import EdgewiseError
+from edgewise.operators import OperatorDefinition, OperatorTable
 from edgewise.partition.accuracy import Accuracies
 from edgewise.partition.constraints import Constraint, Query
-from edgewise.partition.rows import RowTable
 from edgewise.partition.spec import Refusal
 
 STORED, FUNCTION, ANY = "stored", "function", "any"
@@ -68,8 +68,8 @@ def _said(node: Node) -> str:
 
 
 class Lowering:
-    """What a row needs in order to lower a node: the builder, the family of processors, and what
-    is computed so far."""
+    """What a definition needs in order to lower a node: the builder, the family of processors, and
+    what is computed so far."""
 
     def __init__(self, builder: Builder, constants: IntegerConstants, family: str) -> None:
         self.b = builder
@@ -139,30 +139,20 @@ class Ask(Query):
 
 
 @dataclass(frozen=True)
-class OpRow:
-    """An operator that the backend supports."""
+class EthosUOperator(OperatorDefinition[Lower]):
+    """An operator that the NPU runs."""
 
-    name: str
-    """As in the documentation: `conv2d`, `linear`."""
-    targets: tuple[torch._ops.OpOverload, ...]
-    lower: Lower
-    constraints: tuple[Constraint, ...] = ()
     reads: str = STORED
-    keep: bool = False
-    """Whether a node that satisfies the row must not be decomposed before."""
     int16: bool = True
     """Whether 16-bit operands can be computed with."""
     only: tuple[str, ...] = ()
     """Families of processors that have it; empty for all."""
     why: str = ""
     """Why others have not."""
-    also: str = ""
-    """How it is computed."""
     bounds: Accuracies | None = field(default=None, compare=False)
     """Where the accuracy is not the one of its kind: of tables, of what is moved, of the rest."""
 
-    @property
-    def accuracy(self) -> Accuracies:
+    def accuracies(self) -> Accuracies:
         """By the type of the operands."""
         kinds = {FUNCTION: TABLES, ANY: MOVED, STORED: STEP}
         found = kinds[self.reads] if self.bounds is None else self.bounds
@@ -188,8 +178,8 @@ class OpRow:
         return [r for c in self.constraints if (r := c.refusal(query)) is not None]
 
 
-TABLE: RowTable[OpRow] = RowTable()
-ROWS, BY_TARGET, add_row = TABLE.rows, TABLE.by_target, TABLE.add
+TABLE = OperatorTable(EthosUOperator)
+define = TABLE.define
 
 
 def integer_weight(name: str, *axes: int) -> Constraint:
@@ -215,19 +205,18 @@ def integer_weight(name: str, *axes: int) -> Constraint:
 
 __all__ = [
     "ANY",
-    "BY_TARGET",
     "FUNCTION",
     "QUANTIZE_IT",
-    "ROWS",
     "STORED",
+    "TABLE",
     "Args",
     "Ask",
     "Constraint",
+    "EthosUOperator",
     "Lower",
     "Lowering",
-    "OpRow",
     "Refused",
     "Value",
-    "add_row",
+    "define",
     "integer_weight",
 ]

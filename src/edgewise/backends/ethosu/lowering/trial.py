@@ -1,7 +1,7 @@
 """What Vela refuses of a partition, found by compiling it.
 
-Rows state the limits that are known. What is left is known to Vela alone: a partition that it does
-not compile is tried in parts, and what fails is refused in Vela's words.
+Definitions state the limits that are known. What is left is known to Vela alone: a partition that
+it does not compile is tried in parts, and what fails is refused in Vela's words.
 """
 
 from __future__ import annotations

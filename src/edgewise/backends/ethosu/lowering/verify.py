@@ -1,4 +1,4 @@
-"""The law of a TOSA graph that rows have lowered, and the graph as text."""
+"""The law of a TOSA graph that definitions have lowered, and the graph as text."""
 
 from __future__ import annotations
 

@@ -12,21 +12,17 @@ from edgewise.backends.neutron.lowering.artifacts import read_artifacts
 from edgewise.backends.neutron.lowering.compile_spec import REFERENCE, NeutronOptions
 from edgewise.backends.neutron.lowering.context import NHWC, Computed, Lowering, Stored, Tensor
 from edgewise.backends.neutron.lowering.converter import required_converter
-from edgewise.backends.neutron.lowering.quantized import (
-    Quant,
-    is_constant,
-    is_dequantize,
-    is_quantize,
-)
+from edgewise.backends.neutron.lowering.quantized import Quant, is_constant
 from edgewise.backends.neutron.lowering.verify import LOWERED
+from edgewise.backends.neutron.operators import TABLE
 from edgewise.backends.neutron.payload import ReferencePayload, official, write_reference
-from edgewise.backends.neutron.rows import row_of
 from edgewise.backends.neutron.tflite.model import Value
 from edgewise.edge.graph import arguments, fake, is_call, is_getitem, op_name
 from edgewise.edge.layout import dim_order
 from edgewise.edge.node_errors import at_node, internal_errors
 from edgewise.edge.orders import Perm, identity
 from edgewise.edge.program import Constants, output_node
+from edgewise.edge.quantized_decomposed import is_dequantize, is_quantize
 from edgewise.errors import PartitionError
 from edgewise.partition.spec import BackendDetails, CompileSpec, PreprocessResult
 
@@ -86,15 +82,15 @@ class TFLiteProgram:
 
 
 def lower(program: ExportedProgram, converts_formats: bool = True) -> TFLiteProgram:
-    """The nodes of a partition, as their rows lower them.
+    """The nodes of a partition, as their definitions lower them.
 
     converts_formats: inputs and outputs lie as in PyTorch; else they are channels last where the
     program has operators on images, and the runtime reorders them.
     """
     constants = Constants(program)
     to = Lowering(constants)
-    rows = [row_of(n) for n in program.graph.nodes if is_call(n)]
-    moves = not converts_formats and any(row is not None and row.images for row in rows)
+    found = [TABLE.of(n) for n in program.graph.nodes if is_call(n)]
+    moves = not converts_formats and any(one is not None and one.images for one in found)
     inputs: list[tuple[Value, bool]] = []
     for node in program.graph.nodes:
         if node.op == "placeholder" and node not in constants:
@@ -168,14 +164,14 @@ def _lower(to: Lowering, node: Node) -> None:
     elif is_getitem(node):
         to.done[node] = to.done[node.args[0]]  # type: ignore[index]
     else:
-        row = row_of(node)
-        if row is None:
+        definition = TABLE.of(node)
+        if definition is None:
             raise PartitionError(
                 f"{at_node(node)} only operators of the table can be lowered; got "
                 f"{op_name(node)}; try a partitioner that tags what NeutronPartitioner accepts"
             )
-        with internal_errors(f"lowering {row.name} for Neutron", node):
-            to.done[node] = row.lower(to, node, arguments(node))
+        with internal_errors(f"lowering {definition.name} for Neutron", node):
+            to.done[node] = definition.lower(to, node, arguments(node))
 
 
 def _dump(options: NeutronOptions, tag: str, what: str, data: bytes) -> None:

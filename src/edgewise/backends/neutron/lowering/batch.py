@@ -19,7 +19,7 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 from edgewise.backends.neutron.lowering.quantized import Cluster
-from edgewise.backends.neutron.rows import row_of
+from edgewise.backends.neutron.operators import TABLE
 from edgewise.edge.graph import Dim, arguments, call, dims_of, fake, is_call, is_size, tensors_of
 from edgewise.edge.layout import dim_order
 from edgewise.edge.orders import identity
@@ -158,9 +158,9 @@ def _mixes(node: Node) -> str | None:
         return None
     if not _is_dynamic(node.meta["val"]):
         return "whose result is of all rows"
-    row = row_of(node)
+    definition = TABLE.of(node)
     rank = tensors_of(node)[0].dim()
-    along = row.along(arguments(node)) if row is not None else ()
+    along = definition.along(arguments(node)) if definition is not None else ()
     return "along the batch" if any(dim % rank == 0 for dim in along) else None
 
 

@@ -1,4 +1,4 @@
-"""What rows need in order to turn operators into TFLite's.
+"""What definitions need in order to turn operators into TFLite's.
 
 TFLite's images are NHWC. A tensor here knows in which order its dimensions lie, a permutation
 only changes that, and nothing is moved until an operator needs another order.
@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch.fx import Node
 
-from edgewise.backends.neutron.lowering.quantized import Quant, is_dequantize
+from edgewise.backends.neutron.lowering.quantized import Quant
 from edgewise.backends.neutron.tflite.model import ModelBuilder, Quantization, Value
 from edgewise.backends.neutron.tflite.schema import (
     Activation,
@@ -29,6 +29,7 @@ from edgewise.backends.neutron.tflite.schema import (
 from edgewise.edge.graph import arguments, op_name
 from edgewise.edge.orders import Perm, identity, perm_after_view
 from edgewise.edge.program import Constants
+from edgewise.edge.quantized_decomposed import is_dequantize
 from edgewise.flatbuffer import Table
 
 NHWC: Perm = (0, 2, 3, 1)

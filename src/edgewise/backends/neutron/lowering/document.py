@@ -1,24 +1,21 @@
-"""The operator table as Markdown, made from the rows.
+"""The operator table as Markdown, made from the definitions of operators.
 
 python -m edgewise.backends.neutron.lowering.document > docs/neutron-operators.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from edgewise.backends.neutron.lowering.table import OpRow
-from edgewise.backends.neutron.rows import all_rows
+from edgewise.backends.neutron.lowering.table import NeutronOperator
+from edgewise.backends.neutron.operators import TABLE
 from edgewise.backends.neutron.targets import TARGETS, NeutronTarget
-from edgewise.partition.accuracy import shown
-from edgewise.partition.table_document import table, table_of_rows
+from edgewise.operators.document import Document, accuracy_of, constraints_of, table
 
 _HEAD = """# Operators of the Neutron backend
 
-Made from the rows of `edgewise.backends.neutron.rows` by
+Made from the definitions in `edgewise.backends.neutron.operators` by
 `python -m edgewise.backends.neutron.lowering.document`; a test fails if it is stale.
 
-For every row: static shapes, tensors with elements, activations in int8 (-128..127) with one
+For every operator: static shapes, tensors with elements, activations in int8 (-128..127) with one
 scale, one computing operator between dequantizations and quantizations. "between" says what may
 stand beside it there: *moves* before or behind it, *clamps* behind it. What is *idle* is no reason
 for a partition of its own, for it may compute nothing. What was dequantized may be quantized anew:
@@ -38,23 +35,11 @@ only, and lowering for the target needs it. "macs" divides the channels that the
 
 """
 
-
-_COLUMNS: dict[str, Callable[[OpRow], str]] = {
-    "between": lambda row: ", ".join(_between(row)) or "computes",
-    "constraints": lambda row: "; ".join(c.rule for c in row.constraints),
-    "TFLite": lambda row: row.tflite,
-    "accuracy": lambda row: shown(row.accuracy),
-}
+_HEADS = ("config", "core", "subsystem", "macs", "pipes")
 
 
-def markdown() -> str:
-    heads = ("config", "core", "subsystem", "macs", "pipes")
-    targets = table(heads, map(_target, TARGETS.values()))
-    return _HEAD + table_of_rows(all_rows(), _COLUMNS) + _TARGETS + targets
-
-
-def _between(row: OpRow) -> list[str]:
-    kinds = {"moves": row.moves, "clamps": row.clamps, "idle": row.idle}
+def _between(definition: NeutronOperator) -> list[str]:
+    kinds = {"moves": definition.moves, "clamps": definition.clamps, "idle": definition.idle}
     return [name for name, is_so in kinds.items() if is_so]
 
 
@@ -63,5 +48,19 @@ def _target(target: NeutronTarget) -> tuple[str, ...]:
     return f"`{target.name}`", target.core, "yes" if target.subsystem else "no", *figures
 
 
+DOCUMENT = Document(
+    TABLE,
+    _HEAD,
+    {
+        "between": lambda op: ", ".join(_between(op)) or "computes",
+        "constraints": constraints_of,
+        "TFLite": lambda op: op.also,
+        "accuracy": accuracy_of,
+    },
+    types=lambda op: "int8",
+    appendix=_TARGETS + table(_HEADS, map(_target, TARGETS.values())),
+)
+
+
 if __name__ == "__main__":
-    print(markdown(), end="")
+    print(DOCUMENT.markdown(), end="")

@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.neutron.lowering.quantized import Cluster, Quant, is_dequantize, is_quantize
-from edgewise.backends.neutron.rows import row_of
-from edgewise.backends.neutron.rows.activations import cuts
+from edgewise.backends.neutron.lowering.quantized import Cluster, Quant
+from edgewise.backends.neutron.operators import TABLE
+from edgewise.backends.neutron.operators.activations import cuts
 from edgewise.edge.graph import arguments, fake
 from edgewise.edge.program import Constants
+from edgewise.edge.quantized_decomposed import is_dequantize, is_quantize
 
 aten = torch.ops.aten
 Args = dict[str, Any]
@@ -26,10 +27,10 @@ Args = dict[str, Any]
 def is_idle(node: Node, cluster: Cluster, constants: Constants) -> bool:
     """Whether the node computes nothing, or only renames. A clamp does something if it cuts some
     of what is stored."""
-    row = row_of(node)
-    if row is None:
+    definition = TABLE.of(node)
+    if definition is None:
         return True
-    if row.idle and not (row.clamps and cuts(node, cluster)):
+    if definition.idle and not (definition.clamps and cuts(node, cluster)):
         return True
     return gives_its_operand(node, cluster, constants)
 

@@ -17,36 +17,25 @@ from edgewise.backends.neutron.lowering.converter import (
     installed_converter,
     package_of,
 )
-from edgewise.backends.neutron.lowering.grouping import partitions
 from edgewise.backends.neutron.lowering.idle import at_the_ends, is_idle
 from edgewise.backends.neutron.lowering.quantized import (
     Cluster,
     Quant,
     clusters,
     is_constant,
-    is_dequantize,
-    is_quantize,
-    own_dequantizations,
     results,
 )
 from edgewise.backends.neutron.lowering.table import Rules, is_main, query_of
-from edgewise.backends.neutron.rows import all_rows, row_of
+from edgewise.backends.neutron.operators import TABLE
 from edgewise.backends.neutron.targets import target_of
-from edgewise.edge.graph import arguments, is_call, is_getitem, op_name, tensors_of
+from edgewise.edge.graph import arguments, calls, is_call, is_getitem, op_name, tensors_of
 from edgewise.edge.node_errors import as_users
 from edgewise.edge.program import Constants
-from edgewise.partition.delegate import is_delegate_call
+from edgewise.edge.quantized_decomposed import is_dequantize, is_quantize
+from edgewise.operators.partitioner import TablePartitioner
 from edgewise.partition.following import TAKES_INTEGERS, WITH_ITS_OPERATOR
-from edgewise.partition.spec import (
-    TAG,
-    CompileSpec,
-    DelegationSpec,
-    Partitioner,
-    PartitionResult,
-    Refusal,
-    refused_before,
-)
-from edgewise.partition.tagging import Tags
+from edgewise.partition.spec import CompileSpec, DelegationSpec, Refusal, refused_before
+from edgewise.partition.units import Units, free_calls, own_for_each_reader
 
 DYNAMIC_BATCH = "CustomDelegationOptions(allow_dynamic_batch=True)"
 QUANTIZE_FIRST = "quantizing the model for this NPU: NeutronQuantizer with prepare_pt2e"
@@ -58,10 +47,40 @@ _GIVES_ITS_OPERAND = Refusal(
     "one whose result is its operand",
     "leaving it out of the model, or CustomDelegationOptions(allow_no_op_partitions=True)",
 )
+_IDLE = Refusal(
+    "a partition must compute something",
+    "operators that only rename or cut",
+    "CustomDelegationOptions(allow_no_op_partitions=True)",
+)
 _WITH_ITS_OPERATOR = Refusal(WITH_ITS_OPERATOR, "one that is refused")
 
 
-class NeutronPartitioner(Partitioner):
+class _Clusters(Units[Cluster]):
+    """Clusters by themselves. batch: gives sizes to those that have none, if that is allowed."""
+
+    def __init__(self, constants: Constants, batch: DynamicBatch | None) -> None:
+        super().__init__(constants, {}, {})
+        self.batch = batch
+
+    def refuse(self, unit: Cluster, reason: Refusal) -> None:
+        """See `Units`; what belongs to its operators is told apart."""
+        del self.units[unit]
+        self.refuse_nodes(unit, {node: [reason] for node in unit.nodes or unit.all_nodes})
+
+    def refuse_nodes(self, unit: Cluster, reasons: dict[Node, list[Refusal]]) -> None:
+        """Of a cluster that is none of the units."""
+        self.refused |= reasons
+        for node in unit.all_nodes:
+            self.refused.setdefault(node, [_WITH_ITS_OPERATOR])
+        if self.batch is not None:
+            self.batch.release(unit)
+
+    def name_of(self, unit: Cluster) -> Node:
+        """Its first operator."""
+        return (unit.nodes or unit.all_nodes)[0]
+
+
+class NeutronPartitioner(TablePartitioner[Cluster]):
     """Gives the Neutron NPU what it computes in 8-bit integers.
 
     compile_spec: from `generate_neutron_compile_spec` or `NeutronCompileSpecBuilder`.
@@ -76,6 +95,9 @@ class NeutronPartitioner(Partitioner):
     ValueError if the target is unknown. Partitioning needs no converter; compiling what it tagged
     does (NeutronConverterError).
     """
+
+    table = TABLE
+    tag = "neutron"
 
     def __init__(
         self,
@@ -98,69 +120,66 @@ class NeutronPartitioner(Partitioner):
         old = package is not None and package.startswith(FLAVOR_PREFIX)
         self.rules = Rules(target_of(self.options.config, converter), delegation, not old)
         self.delegation_spec = DelegationSpec(NeutronBackend.backend_id, list(compile_spec))
-        self._preserved = list(preserve_ops or ())
+        self.preserved = list(preserve_ops or ())
         self._check_op_support = check_op_support and as_users(check_op_support)
 
-    def ops_to_not_decompose(
-        self, ep: ExportedProgram
-    ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
-        """Composite operators with a row of their own, and those that the user named."""
-        own = [t for row in all_rows() if row.keep for t in row.targets]
-        check = self._check_op_support
+    def keeps(self, program: ExportedProgram) -> Callable[[Node], bool]:
+        """What has a definition of its own, and of what the user named the nodes that the user's
+        check accepts."""
+        own, check = set(self.table.kept()), self._check_op_support
 
         def wanted(node: Node) -> bool:
-            if node.target is torch.ops.aten.pad.default:  # with a number it has another row
+            if node.target is torch.ops.aten.pad.default:  # with a number it is another operator
                 return bool(arguments(node)["mode"] == "reflect")
             return node.target in own or check is None or check(node)
 
-        return [*own, *self._preserved], wanted
+        return wanted
 
-    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
-        """Tags clusters that the rows accept; says for everything else why not."""
-        constants = Constants(exported_program)
-        graph = exported_program.graph
-        own_dequantizations([n for n in graph.nodes if is_call(n)])
-        free = [n for n in graph.nodes if is_call(n) and not (is_delegate_call(n) or TAG in n.meta)]
-        found = clusters(free, constants)
+    def units(self, program: ExportedProgram) -> _Clusters:
+        """Clusters that the definitions accept."""
+        constants = Constants(program)
+        graph = program.graph
+        own_for_each_reader([n for n in calls(graph) if is_dequantize(n)])
         batch = None
         if self.rules.options.allow_dynamic_batch:
             inputs = [n for n in graph.nodes if n.op == "placeholder" and n not in constants]
             batch = DynamicBatch(graph, inputs)
-        refused = {id(c): r for c in found if (r := self._refusals(c, constants, batch))}
-        tags = Tags("neutron", self.delegation_spec)
-        taken: list[list[Node]] = []
+        found = _Clusters(constants, batch)
+        for cluster in clusters(free_calls(graph), constants):
+            reasons = self._refusals(cluster, constants, batch)
+            if reasons:
+                found.refuse_nodes(cluster, reasons)
+            else:
+                found.units[cluster] = cluster.all_nodes
+        return found
 
-        def refuse(cluster: Cluster, reason: Refusal) -> None:
-            refused[id(cluster)] = {n: [reason] for n in cluster.nodes or cluster.all_nodes}
-            if batch is not None:
-                batch.release(cluster)
+    def kept(self, group: list[Cluster], found: Units[Cluster]) -> list[Cluster]:
+        """Without what gives its operand at the ends; nothing, if nothing is computed."""
+        if self.rules.options.allow_no_op_partitions:
+            return group
+        at_ends = at_the_ends(group, found.constants)
+        for cluster in at_ends:
+            found.refuse(cluster, _GIVES_ITS_OPERAND)
+        group = [c for c in group if c not in at_ends]
+        if not all(is_idle(node, c, found.constants) for c in group for node in c.nodes):
+            return group
+        for cluster in group:
+            found.refuse(cluster, _IDLE)
+        return []
 
-        for partition in partitions(graph, found, lambda c: id(c) not in refused, refuse):
-            if not self.rules.options.allow_no_op_partitions:
-                at_ends = at_the_ends(partition, constants)
-                for cluster in at_ends:
-                    refuse(cluster, _GIVES_ITS_OPERAND)
-                partition = [c for c in partition if c not in at_ends]
-            if not partition:
-                continue
-            idle = self._idle(partition, constants)
-            if idle is not None:
-                for cluster in partition:
-                    refuse(cluster, idle)
-                continue
-            taken.append([n for cluster in partition for n in cluster.all_nodes])
-            tags.add(taken[-1])
-        reasons = {n.name: r for given in refused.values() for n, r in given.items()}
-        for node in batch.fill(taken) if batch is not None else ():
-            reasons[node.name] = [FILLED]
-        for node in (n for c in found if id(c) in refused for n in c.all_nodes):
-            reasons.setdefault(node.name, [_WITH_ITS_OPERATOR])
+    def finish(
+        self, program: ExportedProgram, found: Units[Cluster], taken: Mapping[str, Sequence[Node]]
+    ) -> None:
+        """Reasons of what belongs to no cluster."""
+        assert isinstance(found, _Clusters)
+        free = free_calls(program.graph)
+        if found.batch is not None:
+            found.refused |= {n: [FILLED] for n in found.batch.fill([*taken.values()])}
         for node in free:
-            if TAG not in node.meta and (is_quantize(node) or is_dequantize(node)):
-                reasons.setdefault(node.name, [_BORDER])
+            if is_quantize(node) or is_dequantize(node):
+                found.refused.setdefault(node, [_BORDER])
         if not any(refused_before(n) for n in free):  # else it was told before
-            self._report_unused_names(free, reasons)
-        return PartitionResult(exported_program, tags, reasons)
+            self._report_unused_names([*free, *(n for part in taken.values() for n in part)])
 
     # --- one cluster --------------------------------------------------------------------
 
@@ -182,8 +201,6 @@ class NeutronPartitioner(Partitioner):
             with_it = Refusal("operators between quantizations go together", next(iter(given)).name)
             for node in cluster.nodes:
                 given.setdefault(node, [with_it])
-        if given and batch is not None:
-            batch.release(cluster)
         return given
 
     def _against_operators(self, cluster: Cluster) -> dict[Node, list[Refusal]]:
@@ -192,16 +209,17 @@ class NeutronPartitioner(Partitioner):
         for node in cluster.nodes:
             if self._is_named(node):
                 given[node] = [_NAMED]
-            elif row_of(node) is None and not is_getitem(node):
+            elif TABLE.of(node) is None and not is_getitem(node):
                 given[node] = [Refusal("operators of the Neutron table", op_name(node))]
         return given
 
     def _against_nodes(self, cluster: Cluster, constants: Constants) -> dict[Node, list[Refusal]]:
         given: dict[Node, list[Refusal]] = {}
         for node in cluster.nodes:
-            row = row_of(node)
-            if row and (found := row.refusals(query_of(node, constants, cluster, self.rules))):
-                given[node] = found
+            definition = TABLE.of(node)
+            if definition is not None:
+                found = definition.refusals(query_of(node, constants, cluster, self.rules))
+                given |= {node: found} if found else {}
         return given
 
     def _against_all(self, cluster: Cluster, constants: Constants) -> Refusal | None:
@@ -240,8 +258,8 @@ class NeutronPartitioner(Partitioner):
             got = ", ".join(n.name for n in main)
             return Refusal("one operator between quantizations", got, "NeutronQuantizer")
         for node in cluster.nodes:
-            row = row_of(node)
-            if row is None or not (row.clamps or node in main):
+            definition = TABLE.of(node)
+            if definition is None or not (definition.clamps or node in main):
                 continue
             for source in node.all_input_nodes:
                 if source in cluster.nodes and node in main and not _is_stored(source, constants):
@@ -255,21 +273,7 @@ class NeutronPartitioner(Partitioner):
     def _is_named(self, node: Node) -> bool:
         return bool(_names(node) & set(self.options.operators_not_to_delegate))
 
-    # --- all of them --------------------------------------------------------------------
-
-    def _idle(self, partition: Sequence[Cluster], constants: Constants) -> Refusal | None:
-        """A partition that computes nothing: the converter makes no program of it."""
-        if self.rules.options.allow_no_op_partitions:
-            return None
-        if all(is_idle(node, c, constants) for c in partition for node in c.nodes):
-            return Refusal(
-                "a partition must compute something",
-                "operators that only rename or cut",
-                "CustomDelegationOptions(allow_no_op_partitions=True)",
-            )
-        return None
-
-    def _report_unused_names(self, nodes: Sequence[Node], reasons: dict[str, Any]) -> None:
+    def _report_unused_names(self, nodes: Sequence[Node]) -> None:
         import warnings
 
         known = set().union(*(_names(n) for n in nodes)) if nodes else set()
@@ -278,7 +282,7 @@ class NeutronPartitioner(Partitioner):
             warnings.warn(
                 f"[NeutronPartitioner] operators_not_to_delegate should name operators or nodes of "
                 f"the program; got {', '.join(unused)}; try names of the delegation report",
-                stacklevel=4,
+                stacklevel=5,
             )
 
 
@@ -313,10 +317,10 @@ def _check_same_target(config: str, given: Any) -> None:
 def _is_stored(node: Node, constants: Constants) -> bool:
     """Whether the node moves what is dequantized."""
     while not is_constant(node, constants):
-        row = row_of(node)
-        if row is None:
+        definition = TABLE.of(node)
+        if definition is None:
             return not is_call(node) or "dequantize" in op_name(node)
-        if not row.moves or len(node.all_input_nodes) != 1:
+        if not definition.moves or len(node.all_input_nodes) != 1:
             return False
         node = node.all_input_nodes[0]
     return True

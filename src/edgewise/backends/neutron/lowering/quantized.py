@@ -11,25 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch.fx import Node
 
-from edgewise.edge.graph import arguments, is_call, is_getitem, is_size, op_name, tensors_of
+from edgewise.edge.graph import is_call, is_size, tensors_of
 from edgewise.edge.program import Constants
-
-QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
-DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
-DEQUANTIZE_CHANNELS = "quantized_decomposed.dequantize_per_channel.default"
-
-
-def is_quantize(node: Any) -> bool:
-    return isinstance(node, Node) and is_call(node) and op_name(node) == QUANTIZE
-
-
-def is_dequantize(node: Any) -> bool:
-    """With one scale, or one for each channel."""
-    names = (DEQUANTIZE, DEQUANTIZE_CHANNELS)
-    return isinstance(node, Node) and is_call(node) and op_name(node) in names
+from edgewise.edge.quantized_decomposed import Quantized, is_dequantize, is_quantize
 
 
 def is_constant(node: Any, constants: Constants) -> bool:
@@ -40,26 +26,8 @@ def is_constant(node: Any, constants: Constants) -> bool:
 
 
 @dataclass(frozen=True)
-class Quant:
-    """A real number is `scale * (stored - zero_point)`, stored in `dtype`."""
-
-    scale: float
-    zero_point: int
-    dtype: torch.dtype
-    low: int
-    high: int
-
-    @staticmethod
-    def of(node: Node) -> Quant:
-        """Of a quantize or dequantize call with one scale."""
-        args = arguments(node)
-        return Quant(
-            float(args["scale"]),
-            int(args["zero_point"]),
-            args["dtype"],
-            int(args["quant_min"]),
-            int(args["quant_max"]),
-        )
+class Quant(Quantized):
+    """As TFLite's tensors store them."""
 
     def stored(self, real: float) -> int:
         """The number that stands for a real one."""
@@ -87,17 +55,6 @@ class Cluster:
     def all_nodes(self) -> list[Node]:
         """With the quantizations around."""
         return [*self.constants, *self.inputs, *self.nodes, *self.outputs]
-
-
-def own_dequantizations(nodes: Sequence[Node]) -> None:
-    """Gives every reader of a dequantized value a dequantization of its own (in place)."""
-    for node in nodes:
-        if is_dequantize(node):
-            for user in list(node.users)[1:]:
-                with node.graph.inserting_before(node):
-                    copy = node.graph.node_copy(node)
-                copy.meta = dict(node.meta)
-                user.replace_input_with(node, copy)
 
 
 def clusters(nodes: Sequence[Node], constants: Constants) -> list[Cluster]:
@@ -152,14 +109,4 @@ def results(cluster: Cluster) -> list[Node]:
     return [n for n in cluster.nodes if any(u not in members for u in n.users)]
 
 
-__all__ = [
-    "Cluster",
-    "Quant",
-    "clusters",
-    "is_constant",
-    "is_dequantize",
-    "is_getitem",
-    "is_quantize",
-    "own_dequantizations",
-    "results",
-]
+__all__ = ["Cluster", "Quant", "clusters", "is_constant", "results"]

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch.fx import GraphModule, Node
 
+from edgewise.backends.neutron.operators import TABLE
 from edgewise.quantize.arithmetic_steps import split_gates
 from edgewise.quantize.composites import (
     ARITHMETIC,
@@ -20,16 +21,7 @@ from edgewise.quantize.composites import (
 )
 from edgewise.quantize.config import get_symmetric_quantization_config
 from edgewise.quantize.decompose import decompose
-from edgewise.quantize.patterns import (
-    MOVED,
-    Elementwise,
-    Fixed,
-    Joined,
-    Pattern,
-    SameScale,
-    Weighted,
-    with_copies,
-)
+from edgewise.quantize.patterns import Pattern, Weighted
 from edgewise.quantize.quantizer import TableQuantizer
 from edgewise.quantize.smooth_and_norms import NORMALIZATIONS, SMOOTH
 from edgewise.quantize.steps import (
@@ -41,71 +33,6 @@ from edgewise.quantize.steps import (
 )
 
 aten = torch.ops.aten
-
-
-def _table() -> dict[Any, Pattern]:
-    table: dict[Any, Pattern] = {
-        aten.linear.default: Weighted(one_scale=True),
-        aten.mm.default: Weighted(one_scale=True),
-        aten.addmm.default: Weighted(one_scale=True, places=(1, 2, 0)),
-        aten.prelu.default: Weighted(one_scale=True),
-        aten.bmm.default: Elementwise(symmetric=True),
-        aten.matmul.default: Elementwise(symmetric=True),
-        aten.conv1d.padding: Weighted(),
-        aten.conv2d.padding: Weighted(),
-        aten.conv1d.default: Weighted(),
-        aten.conv2d.default: Weighted(),
-        aten.conv_transpose1d.default: Weighted(channel_axis=1),
-        aten.conv_transpose2d.input: Weighted(channel_axis=1),
-        aten.cat.default: Joined(),
-        aten.maximum.default: Joined((0, 1)),
-        aten.minimum.default: Joined((0, 1)),
-        aten.sigmoid.default: Fixed(1 / 256, -128),
-        aten.sigmoid_.default: Fixed(1 / 256, -128),
-        aten.softmax.int: Fixed(1 / 256, -128),
-        aten.tanh.default: Fixed(1 / 128, 0),
-        aten.tanh_.default: Fixed(1 / 128, 0),
-    }
-    for name in ("add", "sub", "mul", "div"):
-        packets = getattr(aten, name), getattr(aten, f"{name}_")
-        table.update({packet.Tensor: Elementwise(numbers=True) for packet in packets})
-    table[aten.rsub.Scalar] = Elementwise(numbers=True)
-    for one in (
-        aten.abs.default,
-        aten.abs_.default,
-        aten.exp.default,
-        aten.exp_.default,
-        aten.hardswish.default,
-        aten.hardswish_.default,
-        aten.leaky_relu.default,
-        aten.leaky_relu_.default,
-        aten.log.default,
-        aten.log_.default,
-        aten.neg.default,
-        aten.neg_.default,
-        aten.relu.default,
-        aten.relu_.default,
-        aten.rsqrt.default,
-        aten.rsqrt_.default,
-    ):
-        table[one] = Elementwise(operands=1)
-    same = (
-        *MOVED,
-        aten.adaptive_avg_pool1d.default,
-        aten.adaptive_avg_pool2d.default,
-        aten.amax.default,
-        aten.amin.default,
-        aten.avg_pool1d.default,
-        aten.avg_pool2d.default,
-        aten.channel_shuffle.default,
-        aten.max_pool1d.default,
-        aten.mean.default,
-        aten.mean.dim,
-        aten.sum.default,
-        aten.sum.dim_IntList,
-    )
-    table.update(dict.fromkeys(with_copies(same), SameScale()))
-    return table
 
 
 _COMPOSITES = {
@@ -141,7 +68,7 @@ class NeutronQuantizer(TableQuantizer):
     `prepare_qat_pt2e`.
     """
 
-    table: ClassVar[Mapping[Any, Pattern]] = _table()
+    table: ClassVar[Mapping[Any, Pattern]] = TABLE.patterns()
     starts_anywhere: ClassVar[bool] = True
 
     def __init__(

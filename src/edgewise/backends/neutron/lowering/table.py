@@ -1,7 +1,6 @@
-"""The table of operators: one row says all there is to say about one of them.
+"""What Neutron's definitions of operators say, and constraints that several share.
 
-The partitioner asks the rows whether the NPU takes a node and keeps the reason if not; the
-backend has the row lower the node; the documentation and the tests are made from the rows.
+`backends.neutron.operators` fills the table.
 """
 
 from __future__ import annotations
@@ -15,14 +14,15 @@ from torch.fx import Node
 
 from edgewise.backends.neutron.lowering.compile_spec import CustomDelegationOptions
 from edgewise.backends.neutron.lowering.context import Lowering, Real
-from edgewise.backends.neutron.lowering.quantized import Cluster, Quant, is_constant, is_dequantize
+from edgewise.backends.neutron.lowering.quantized import Cluster, Quant, is_constant
 from edgewise.backends.neutron.targets import NeutronTarget
 from edgewise.edge.graph import arguments, fake, is_getitem
 from edgewise.edge.program import Constants
+from edgewise.edge.quantized_decomposed import is_dequantize
+from edgewise.operators import OperatorDefinition, OperatorTable
 from edgewise.partition import constraints
 from edgewise.partition.accuracy import Accuracies, Accuracy
 from edgewise.partition.constraints import Constraint, equals, rank
-from edgewise.partition.rows import RowTable
 from edgewise.partition.spec import Refusal
 
 STEP: Accuracies = {"int8": Accuracy(steps=1, reference="PT2E")}
@@ -82,7 +82,7 @@ def along_dim(args: dict[str, Any]) -> Sequence[int]:
 
 
 @dataclass(frozen=True)
-class OpRow:
+class NeutronOperator(OperatorDefinition[Lower]):
     """An operator that the NPU runs.
 
     moves: it only moves or chooses elements: of a dequantized tensor what is stored. clamps: it
@@ -90,27 +90,18 @@ class OpRow:
     compute nothing at all, so that a partition needs more.
     """
 
-    name: str
-    targets: tuple[torch._ops.OpOverload, ...]
-    lower: Lower
-    constraints: tuple[Constraint, ...] = ()
     moves: bool = False
     clamps: bool = False
     idle: bool = False
     images: bool = False
     """Whether it wants images as NHWC."""
-    keep: bool = False
-    """Whether it must not be decomposed before."""
     along: Callable[[dict[str, Any]], Sequence[int]] = _nothing
     """The dimensions in which a result's element is made of others than the operands' at its place,
     or moved, where sizes do not tell it."""
-    tflite: str = ""
-    """TFLite's operators that it becomes, for the documentation."""
     bounds: Accuracies | None = field(default=None, compare=False)
     """Where the accuracy is not that of what computes, or of what moves."""
 
-    @property
-    def accuracy(self) -> Accuracies:
+    def accuracies(self) -> Accuracies:
         """Of LiteRT's reference kernels, which the NPU follows, against the PT2E reference."""
         if self.bounds is not None:
             return self.bounds
@@ -120,15 +111,15 @@ class OpRow:
         return [r for c in self.constraints if (r := c.refusal(query)) is not None]
 
 
-TABLE: RowTable[OpRow] = RowTable()
-ROWS, BY_TARGET, add_row = TABLE.rows, TABLE.by_target, TABLE.add
+TABLE = OperatorTable(NeutronOperator)
+define = TABLE.define
 
 
 def query_of(node: Node, constants: Constants, cluster: Cluster, rules: Rules) -> Query:
     return Query(node, arguments(node), constants, cluster, rules)
 
 
-# --- constraints that several rows share ----------------------------------------------
+# --- constraints that several definitions share ----------------------------------------------
 
 
 def constant(*names: str) -> Constraint:
@@ -171,8 +162,10 @@ def integer_weight(name: str, *, per_channel: bool = True) -> Constraint:
 
 def is_main(node: Node) -> bool:
     """Whether the node computes something: of these a cluster has one at most."""
-    row = BY_TARGET.get(node.target)
-    return not is_getitem(node) and (row is None or not (row.moves or row.clamps))
+    definition = TABLE.of(node)
+    return not is_getitem(node) and (
+        definition is None or not (definition.moves or definition.clamps)
+    )
 
 
 def _feeds_another(q: Query) -> bool:
@@ -214,18 +207,17 @@ PADDED_HINT = (
 
 
 __all__ = [
-    "BY_TARGET",
     "PADDED_HINT",
-    "ROWS",
     "SAME_QUANTIZATION",
+    "TABLE",
     "Constraint",
     "Lower",
-    "OpRow",
+    "NeutronOperator",
     "Query",
     "Rules",
-    "add_row",
     "along_dim",
     "constant",
+    "define",
     "equals",
     "integer_weight",
     "is_main",

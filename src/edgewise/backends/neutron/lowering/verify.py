@@ -1,4 +1,4 @@
-"""The law of a TFLite program that rows have lowered, and the program as text."""
+"""The law of a TFLite program that definitions have lowered, and the program as text."""
 
 from __future__ import annotations
 

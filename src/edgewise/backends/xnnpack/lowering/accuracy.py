@@ -1,7 +1,7 @@
-"""How exact the rows are: families of bounds, measured against float64 with a little room.
+"""How exact the definitions are: families of bounds, measured against float64 with a little room.
 
 In float16 this project's runtime computes in float32 wherever the CPU's own 16-bit arithmetic
-would be less exact, so that a row rounds little more than its result.
+would be less exact, so that a definition rounds little more than its result.
 """
 
 from __future__ import annotations

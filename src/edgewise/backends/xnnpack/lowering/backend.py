@@ -24,10 +24,10 @@ from edgewise.backends.xnnpack.lowering.weight_only import (
     is_expanded,
     is_plain,
 )
+from edgewise.backends.xnnpack.operators import TABLE
 from edgewise.backends.xnnpack.passes import OPTIMIZE
 from edgewise.backends.xnnpack.passes.older_nodes import replace_newer
 from edgewise.backends.xnnpack.passes.widen_filters import widen_filters
-from edgewise.backends.xnnpack.rows import row_of
 from edgewise.edge.graph import (
     arguments,
     dims_of,
@@ -89,7 +89,7 @@ def _notes(nodes: Sequence[Node], graph: Graph) -> dict[str, list[str]]:
 
 
 def build(program: ExportedProgram) -> Graph:
-    """The subgraph of a partition, as its rows lower it."""
+    """The subgraph of a partition, as its definitions lower it."""
     constants = QuantizedConstants(program)
     builder = Builder(constants.stored)
     shapes = [t.shape for n in program.graph.nodes for t in tensors_of(n)]
@@ -115,26 +115,26 @@ def _lower(to: Lowering, node: Node) -> Operand | tuple[Operand, ...]:
         parts = to.done[node.args[0]]  # type: ignore[index]
         assert isinstance(parts, tuple)
         return parts[node.args[1]]  # type: ignore[index]
-    row = row_of(node)
+    definition = TABLE.of(node)
     if isinstance(to.constants, QuantizedConstants) and is_expanded(node, to.constants):
         to.b.graph.expands.add(to.b.origin)
     if isinstance(to.constants, QuantizedConstants) and is_plain(node, to.constants):
         to.b.graph.plain.add(to.b.origin)
-    if row is None:
+    if definition is None:
         raise PartitionError(
             f"{at_node(node)} only operators of the table can be lowered; got {op_name(node)}; "
             f"try a partitioner that tags what XnnpackPartitioner accepts"
         )
-    with internal_errors(f"lowering {row.name} for XNNPACK", node):
+    with internal_errors(f"lowering {definition.name} for XNNPACK", node):
         try:
-            result = row.lower(to, node, arguments(node))
+            result = definition.lower(to, node, arguments(node))
         except OutOfReach:
-            # With symbolic sizes some orders are harder than the one that the row was asked about.
+            # With symbolic sizes some orders are harder than the one that was asked about.
             for source in node.all_input_nodes:
                 operand = to.done.get(source)
                 if isinstance(operand, Ref):
                     to.done[source] = to.b.in_order(operand, identity(operand.rank))
-            result = row.lower(to, node, arguments(node))
+            result = definition.lower(to, node, arguments(node))
     _check_shape(node, result, to.b.graph.symbols)
     return result
 
@@ -142,7 +142,7 @@ def _lower(to: Lowering, node: Node) -> Operand | tuple[Operand, ...]:
 def _check_shape(
     node: Node, result: Operand | tuple[Operand, ...], symbols: Mapping[Any, int]
 ) -> None:
-    """A row that lowers to another shape than torch's is a defect of the row."""
+    """A definition that lowers to another shape than torch's is wrong."""
     value = node.meta["val"]
     expected = value[0] if isinstance(value, (tuple, list)) else value
     found = result[0] if isinstance(result, tuple) else result
@@ -150,5 +150,6 @@ def _check_shape(
     want = [at(size, symbols) for size in dims_of(expected.shape)]
     if shape != want and not (math.prod(shape) == math.prod(want) == 1):
         raise PartitionError(
-            f"{at_node(node)} a row must lower to the operator's shape; got {shape} for {want}"
+            f"{at_node(node)} a definition must lower to the operator's shape; "
+            f"got {shape} for {want}"
         )

@@ -220,7 +220,7 @@ class Builder:
     def view(self, x: Ref, shape: Sequence[Dim]) -> Ref:
         """The same elements under another logical shape, without a transpose where possible.
 
-        Rows ask `reshape.refusal` before: it says whether there is a way at all.
+        Definitions ask `reshape.refusal` before: it says whether there is a way at all.
         """
         target = tuple(shape)
         if same_sizes(target, x.shape):

@@ -16,37 +16,33 @@ from edgewise.backends.xnnpack.lowering.non_static import PRODUCTS, RECURRENT, n
 from edgewise.backends.xnnpack.lowering.precision import (
     ConfigPrecisionType,
     is_quantization,
-    own_constants,
     precision,
     units,
 )
 from edgewise.backends.xnnpack.lowering.quantized_constants import QuantizedConstants
-from edgewise.backends.xnnpack.rows import all_rows, row_of
-from edgewise.edge.graph import is_call, is_getitem, is_size, may_be_empty, op_name, tensors_of
+from edgewise.backends.xnnpack.operators import TABLE
+from edgewise.edge.graph import calls, is_getitem, may_be_empty, op_name, tensors_of
 from edgewise.edge.updates import partial_updates
-from edgewise.partition.delegate import is_delegate_call
+from edgewise.operators.partitioner import TablePartitioner
 from edgewise.partition.following import ALL_OR_NOTHING, WEIGHTS_WITH_OPERATOR
-from edgewise.partition.grouping import group
 from edgewise.partition.spec import (
     DELEGATE_INPUT,
-    TAG,
     DelegationSpec,
-    Partitioner,
-    PartitionResult,
     Refusal,
 )
-from edgewise.partition.tagging import Tags
+from edgewise.partition.units import Units, free_calls, own_for_each_reader
 
 logger = logging.getLogger(__name__)
 
 _OWNS = Refusal("weights that the program holds", "a layer that owns its weights")
+_IDLE = Refusal("a partition must compute something", "shape operators only")
 _IN_PLACE = Refusal("a result of its own, not a part of a buffer, which is written where it lies")
 
 
-class XnnpackPartitioner(Partitioner):
+class XnnpackPartitioner(TablePartitioner[Node]):
     """Gives XNNPACK as much of a program as it can run, in as few partitions as possible.
 
-    configs: names of rows of the operator table ("conv2d", "linear", ...) to delegate;
+    configs: names of operators of the table ("conv2d", "linear", ...) to delegate;
     None for all. config_precisions: one or several `ConfigPrecisionType`; None for all.
     FP32 alone takes operators between fixed scales, too, and computes them in floating point; what
     is quantized at run time only `XnnpackFloatingPointPartitioner` does.
@@ -58,6 +54,8 @@ class XnnpackPartitioner(Partitioner):
     by step.
     """
 
+    table = TABLE
+    tag = "xnnpack"
     _takes_dynamic_as_floats = False
 
     def __init__(
@@ -84,22 +82,13 @@ class XnnpackPartitioner(Partitioner):
         self.force_non_static_weights_for_f32_linear = force_non_static_weights_for_f32_linear
         self.delegation_spec = DelegationSpec(XnnpackBackend.backend_id, [])
 
-    def ops_to_not_decompose(
-        self, ep: ExportedProgram
-    ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
-        """Composite operators with a row of their own, where the row accepts the node."""
-        keep = [
-            target
-            for row in all_rows()
-            if row.keep
-            for target in row.targets
-            if not isinstance(target, str)
-        ]
-        constants = self._constants(ep)
-        return keep, lambda node: not self.refusals(node, constants)
+    def keeps(self, program: ExportedProgram) -> Callable[[Node], bool]:
+        """Whether the definition accepts the node."""
+        constants = self._constants(program)
+        return lambda node: not self.refusals(node, constants)
 
     def reasons_to_decompose(self, ep: ExportedProgram) -> Callable[[Node], Sequence[Refusal]]:
-        """What the row of a composite operator has against the node."""
+        """What the definition of a composite operator has against the node."""
         constants = self._constants(ep)
         return lambda node: self.refusals(node, constants)
 
@@ -114,8 +103,8 @@ class XnnpackPartitioner(Partitioner):
 
     def refusals(self, node: Node, constants: QuantizedConstants) -> list[Refusal]:
         """Why XNNPACK does not take the node; empty if it does."""
-        row = row_of(node)
-        if row is None:
+        definition = TABLE.of(node)
+        if definition is None:
             return [Refusal("an operator of the XNNPACK table", op_name(node))]
         if self.force_non_static_weights_for_f32_linear and node.target in RECURRENT:
             return [_OWNS]
@@ -123,14 +112,14 @@ class XnnpackPartitioner(Partitioner):
             if may_be_empty(tensor):
                 got = f"a size that only data tells: {list(tensor.shape)}"
                 return [Refusal("no tensor may be empty", got, "torch._check(size > 0)")]
-        if self.configs is not None and row.name not in self.configs:
-            return [Refusal("an operator that `configs` names", row.name)]
+        if self.configs is not None and definition.name not in self.configs:
+            return [Refusal("an operator that `configs` names", definition.name)]
         if len(self.config_precisions) < len(ConfigPrecisionType):
             found = self._precision(node, constants)
             if found not in self.config_precisions:
                 wanted = " or ".join(sorted(p.name for p in self.config_precisions))
                 return [Refusal(f"a precision of `config_precisions`: {wanted}", found.name)]
-        return row.refusals(node, constants)
+        return definition.refusals(node, constants)
 
     @property
     def _floats_only(self) -> bool:
@@ -145,43 +134,52 @@ class XnnpackPartitioner(Partitioner):
             return found
         return ConfigPrecisionType.FP32
 
-    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
-        """Tags what the rows accept; says for everything else why not."""
-        constants = self._constants(exported_program)
-        own_constants([n for n in exported_program.graph.nodes if is_call(n)], constants)
-        nodes = [
-            n
-            for n in exported_program.graph.nodes
-            if is_call(n) and not (is_delegate_call(n) or TAG in n.meta or is_size(n))
-        ]
+    def units(self, program: ExportedProgram) -> Units[Node]:
+        """Operators, with the quantizations around them."""
+        constants = self._constants(program)
+        own_for_each_reader([n for n in calls(program.graph) if n in constants])
+        nodes = free_calls(program.graph)
         refused = {n: r for n in nodes if (r := self._reasons(n, constants))}
-        refused |= {n: [_IN_PLACE] for n in partial_updates(exported_program).intersection(nodes)}
+        refused |= {n: [_IN_PLACE] for n in partial_updates(program).intersection(nodes)}
         joined = [n for n in nodes if not (self._floats_only and n in refused)]
-        by_operator = units(joined, constants, set(nodes) - set(refused))
-        accepted: dict[Node, list[Node]] = {}
-        for operator, members in by_operator.items():
-            if self._takes(operator, members, constants, refused):
-                accepted[operator] = members
-        tags = Tags("xnnpack", self.delegation_spec)
-        for members in self._groups(exported_program, by_operator, accepted):
-            if all(_moves_nothing(n) or n in constants for n in members):
-                idle = Refusal("a partition must compute something", "shape operators only")
-                refused.update((node, [idle]) for node in members)
-                continue
-            tag = tags.add(members)
+        accepted = {
+            operator: members
+            for operator, members in units(joined, constants, set(nodes) - set(refused)).items()
+            if self._takes(operator, members, constants, refused)
+        }
+        return Units(constants, accepted, refused)
+
+    def grouped(self, program: ExportedProgram, found: Units[Node]) -> list[list[Node]]:
+        """See `TablePartitioner`."""
+        if self.per_op_mode:
+            return [[operator] for operator in found.units]
+        return super().grouped(program, found)
+
+    def kept(self, group: list[Node], found: Units[Node]) -> list[Node]:
+        """All of a group that computes something."""
+        members = [n for operator in group for n in found.units[operator]]
+        if not all(_moves_nothing(n) or n in found.constants for n in members):
+            return group
+        for operator in group:
+            found.refuse(operator, _IDLE)
+        return []
+
+    def finish(
+        self, program: ExportedProgram, found: Units[Node], taken: Mapping[str, Sequence[Node]]
+    ) -> None:
+        """Says what is delegated, if it is asked to."""
+        for tag, members in taken.items():
             self._say(f"{tag}: {_counted(op_name(n) for n in members if not is_getitem(n))}")
-        for reason, names in _by_reason(refused).items():
+        for reason, names in _by_reason(found.refused).items():
             self._say(f"not delegated: {_counted(names)}: {reason}")
-        reasons = {n.name: r for n, r in refused.items()}
-        return PartitionResult(exported_program, tags, reasons)
 
     def _reasons(self, node: Node, constants: QuantizedConstants) -> list[Refusal]:
         """What is said against the node itself. Quantizations are asked for with `_takes`."""
         if is_getitem(node) or node in constants:
             return []
-        row = row_of(node)
-        if row is not None and is_quantization(node) and not self._floats_only:
-            return row.refusals(node, constants)
+        definition = TABLE.of(node)
+        if definition is not None and is_quantization(node) and not self._floats_only:
+            return definition.refusals(node, constants)
         return self.refusals(node, constants)
 
     def _takes(
@@ -206,40 +204,6 @@ class XnnpackPartitioner(Partitioner):
             if node not in refused and not is_getitem(node) and against:
                 refused[node] = [Refusal(ALL_OR_NOTHING, f"{op_name(against[0])}, which is not")]
         return False
-
-    def _groups(
-        self,
-        program: ExportedProgram,
-        by_operator: Mapping[Node, list[Node]],
-        accepted: Mapping[Node, list[Node]],
-    ) -> list[list[Node]]:
-        """Partitions of the accepted units."""
-        if self.per_op_mode:
-            return list(accepted.values())
-        place: dict[Node, int] = {}
-        items: list[Node] = []
-        operator_of = {n: operator for operator, members in by_operator.items() for n in members}
-        for number, node in enumerate(program.graph.nodes):
-            place[node] = number
-            if is_call(node) and operator_of.setdefault(node, node) is node:
-                items.append(node)
-
-        def sources(operator: Node) -> list[Node]:
-            members = by_operator.get(operator, [operator])
-            read = [s for node in members for s in node.all_input_nodes]
-            if operator in accepted:
-                read = [s for s in read if not is_size(s)]  # made inside of the partition
-            return list(
-                dict.fromkeys(
-                    o for s in read if (o := operator_of.get(s, operator)) is not operator
-                )
-            )
-
-        joined = group(items, sources, accepted.__contains__)
-        return [
-            sorted((n for operator in part for n in accepted[operator]), key=place.__getitem__)
-            for part in joined
-        ]
 
     def _say(self, text: str) -> None:
         if not self.verbose:
@@ -284,7 +248,7 @@ class XnnpackFloatingPointPartitioner(XnnpackPartitioner):
 
 
 def _checked_configs(configs: Sequence[str]) -> Sequence[str]:
-    known = {row.name for row in all_rows()}
+    known = {definition.name for definition in TABLE.definitions}
     if isinstance(configs, str) or not all(isinstance(c, str) for c in configs):
         raise TypeError(
             f"[XnnpackPartitioner] configs must be a list of names; got {configs!r}; "

@@ -27,12 +27,10 @@ from edgewise.backends.xnnpack.lowering.dynamic_quant import (
 )
 from edgewise.backends.xnnpack.lowering.quantized_constants import QuantizedConstants
 from edgewise.edge.graph import is_call, is_getitem, op_name
+from edgewise.edge.quantized_decomposed import DEQUANTIZE, QUANTIZE
 from edgewise.quantize.patterns import GATES
 
-STATIC = (
-    "quantized_decomposed.quantize_per_tensor.default",
-    "quantized_decomposed.dequantize_per_tensor.default",
-)
+STATIC = (QUANTIZE, DEQUANTIZE)
 
 _FOLLOWERS = {
     "clamp",
@@ -129,22 +127,6 @@ def _is_read(node: Node) -> bool:
         node = users[0]
         if not (_follows(node) or is_getitem(node) or node.target in GATES):
             return False
-
-
-def own_constants(nodes: Sequence[Node], constants: QuantizedConstants) -> list[Node]:
-    """Gives every reader of a dequantized constant a call of its own. The nodes made."""
-    made = []
-    for node in nodes:
-        if node.op == "placeholder" or node not in constants:
-            continue
-        for user in list(node.users)[1:]:
-            graph = node.graph
-            with graph.inserting_before(node):
-                copy = graph.node_copy(node)
-            copy.meta = dict(node.meta)
-            user.replace_input_with(node, copy)
-            made.append(copy)
-    return made
 
 
 def units(

@@ -1,6 +1,6 @@
 """Constants of a program, with those that are stored quantized.
 
-A call that dequantizes constants counts as a constant itself: rows read its real numbers.
+A call that dequantizes constants counts as a constant itself: definitions read its real numbers.
 What they stand for is kept by the address of the tensor that was handed out, so that a
 permutation or another view of it is still known when it becomes a value of the subgraph.
 """
@@ -100,7 +100,7 @@ class QuantizedConstants(Constants):
 
     def weight(self, node: Node) -> torch.Tensor:
         """The stored integers if the constant is quantized so that they can be used, else the
-        real numbers. For rows that pass weights on without looking at them."""
+        real numbers. For definitions that pass weights on without looking at them."""
         stored = self.stored_as(node) if node.op != "placeholder" else None
         if stored is None:
             return self.tensor(node)

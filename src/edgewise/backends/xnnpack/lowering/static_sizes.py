@@ -1,4 +1,4 @@
-"""Numbers that a row asks of shapes, which dynamic shapes may not tell."""
+"""Numbers that a definition asks of shapes, which dynamic shapes may not tell."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgewise.errors import EdgewiseError
 
 
 class NeedsNumber(EdgewiseError):
-    """A row computes with a size that is symbolic."""
+    """A definition computes with a size that is symbolic."""
 
 
 def number(size: Dim) -> int:

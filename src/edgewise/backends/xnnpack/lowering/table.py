@@ -1,8 +1,6 @@
-"""The table of operators: one row says all there is to say about one of them.
+"""What XNNPACK's definitions of operators say, and what they need to lower a node.
 
-The partitioner asks the rows whether a node can be delegated, and keeps the reason if
-not; the backend has the row lower the node; the documentation's operator table and the
-tests are made from the rows. `rows/` fills the table.
+`backends.xnnpack.operators` fills the table.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 from edgewise.backends.xnnpack.lowering import reshape
-from edgewise.backends.xnnpack.lowering.accuracy import EXACT
+from edgewise.backends.xnnpack.lowering.accuracy import EXACT, STEP
 from edgewise.backends.xnnpack.lowering.builder import Builder, Operand, Ref
 from edgewise.backends.xnnpack.lowering.quant import MAX_RANK
 from edgewise.backends.xnnpack.lowering.quantized_constants import QuantizedConstants
@@ -34,7 +32,8 @@ from edgewise.edge.graph import (
 from edgewise.edge.orders import identity
 from edgewise.edge.program import Constants
 from edgewise.edge.sizes import shown, symbol_values, symbolic_sizes
-from edgewise.partition.accuracy import Accuracies, Deviation
+from edgewise.operators import OperatorDefinition, OperatorTable
+from edgewise.partition.accuracy import Accuracies
 from edgewise.partition.constraints import (
     Constraint,
     Query,
@@ -44,13 +43,14 @@ from edgewise.partition.constraints import (
     only_first,
     rank,
 )
-from edgewise.partition.rows import RowTable
 from edgewise.partition.spec import Refusal
 
 STATIC_ONLY = "static shapes only"
 FEWER_SYMBOLS = "an export without dynamic_shapes, or with fewer"
 
 FLOATS = (torch.float32, torch.float16)
+STATIC_INT8 = "static int8"
+WEIGHTS = "8-bit weights, symmetric, per tensor or per channel"
 _OTHER_FLOATS = {
     torch.float64: "model.float() before the export",
     torch.bfloat16: "model.float() or model.half() before the export",
@@ -58,7 +58,7 @@ _OTHER_FLOATS = {
 
 
 class Lowering:
-    """What a row needs in order to lower a node: the builder and what is computed so far."""
+    """What a definition needs in order to lower a node: the builder and what is computed so far."""
 
     def __init__(self, builder: Builder, constants: Constants) -> None:
         self.b = builder
@@ -83,7 +83,7 @@ class Lowering:
         return self.constants.tensor(node)
 
     def weight(self, node: Any) -> torch.Tensor:
-        """A constant argument of which the row reads only the shape: integers if quantized."""
+        """A constant argument of which only the shape is read: integers if quantized."""
         if isinstance(self.constants, QuantizedConstants):
             return self.constants.weight(node)
         return self.constants.tensor(node)
@@ -96,28 +96,22 @@ Lower = Callable[[Lowering, Node, dict[str, Any]], "Operand | tuple[Operand, ...
 
 
 @dataclass(frozen=True)
-class OpRow:
-    """An operator that the backend supports."""
+class XnnpackOperator(OperatorDefinition[Lower]):
+    """An operator that XNNPACK runs."""
 
-    name: str
-    """As in the documentation: `conv2d`, `linear`."""
-    targets: tuple[torch._ops.OpOverload | str, ...]
-    """Operators; by name where the package that defines them may not be imported."""
-    lower: Lower
-    constraints: tuple[Constraint, ...] = ()
     dtypes: tuple[torch.dtype, ...] = FLOATS
-    keep: bool = False
-    """Whether a node that satisfies the row must not be decomposed before."""
     typed_constants: bool = True
     """Whether constant operands, too, must be of one of `dtypes`."""
     sizes: tuple[str, ...] = ()
     """Arguments that hold sizes: these may be computed, for the result's shape says as much."""
-    also: str = ""
-    """How it is computed where XNNPACK has no node of its own for it."""
+    integers: str = ""
+    """What it computes in integers, in words; passes decide node by node. Empty: nothing."""
     accuracy: Accuracies = field(default_factory=lambda: EXACT, compare=False)
-    """Of the result's elements, by data type; of integers in `rows.quantization`."""
-    deviations: tuple[Deviation, ...] = ()
-    """Where special values give something else than in PyTorch."""
+    """Of the result's elements, by data type; without integers, which are a step off at most."""
+
+    def accuracies(self) -> Accuracies:
+        """By data type, with integers."""
+        return {**self.accuracy, **(STEP if self.integers else {})}
 
     def refusals(self, node: Node, constants: Constants) -> list[Refusal]:
         """Why the node cannot be delegated; empty if it can."""
@@ -155,25 +149,25 @@ class OpRow:
         return []
 
 
-TABLE: RowTable[OpRow] = RowTable()
-ROWS, BY_TARGET, add_row = TABLE.rows, TABLE.by_target, TABLE.add
+TABLE = OperatorTable(XnnpackOperator)
+define = TABLE.define
 
 
-def _general_refusal(node: Node, constants: Constants, row: OpRow) -> Refusal | None:
-    """What holds for every row: types, ranks, static and non-empty shapes."""
+def _general_refusal(node: Node, constants: Constants, operator: XnnpackOperator) -> Refusal | None:
+    """What holds for every operator: types, ranks, static and non-empty shapes."""
     results = value_of(node)
     if isinstance(results, (tuple, list)):
-        results = results[:1]  # rows refuse where others are used
+        results = results[:1]  # definitions refuse where others are used
     inputs = [n for n in node.all_input_nodes if not is_size(n)]
     values = [
-        *((n.name, value_of(n)) for n in inputs if row.typed_constants or n not in constants),
+        *((n.name, value_of(n)) for n in inputs if operator.typed_constants or n not in constants),
         *((node.name, v) for v in (results if isinstance(results, (tuple, list)) else [results])),
     ]
     for name, value in values:
         if not isinstance(value, torch.Tensor):
             return Refusal("operands must be tensors", f"{name}: {type(value).__name__}")
-        if value.dtype not in row.dtypes:
-            names = " or ".join(str(d).removeprefix("torch.") for d in row.dtypes)
+        if value.dtype not in operator.dtypes:
+            names = " or ".join(str(d).removeprefix("torch.") for d in operator.dtypes)
             return Refusal(
                 f"data type must be {names}",
                 f"{name}: {str(value.dtype).removeprefix('torch.')}",
@@ -202,7 +196,7 @@ def _computed_numbers(query: Query, sizes: Sequence[str]) -> str | None:
     return None
 
 
-# --- constraints that several rows share ----------------------------------------------
+# --- constraints that several definitions share ----------------------------------------------
 
 
 def static(*names: str, result: bool = False) -> Constraint:
@@ -244,19 +238,20 @@ RESHAPABLE = Constraint(
 
 
 __all__ = [
-    "BY_TARGET",
     "FEWER_SYMBOLS",
     "FLOATS",
     "RESHAPABLE",
-    "ROWS",
+    "STATIC_INT8",
     "STATIC_ONLY",
+    "TABLE",
+    "WEIGHTS",
     "Constraint",
     "Lower",
     "Lowering",
-    "OpRow",
     "Query",
-    "add_row",
+    "XnnpackOperator",
     "constant",
+    "define",
     "equals",
     "last_dim",
     "only_first",

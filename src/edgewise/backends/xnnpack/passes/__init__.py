@@ -34,4 +34,4 @@ OPTIMIZE = PassManager(
     verify,
     text,
 )
-"""From what rows lower to what is written, in place."""
+"""From what definitions lower to what is written, in place."""

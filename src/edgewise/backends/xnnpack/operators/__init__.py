@@ -1,0 +1,37 @@
+"""Definitions of operators, by family. Importing this fills the table."""
+
+from edgewise.backends.xnnpack.lowering.table import TABLE
+from edgewise.backends.xnnpack.operators import (
+    activations,
+    attention,
+    convolution,
+    elementwise,
+    linear,
+    normalization,
+    pooling,
+    quantization,
+    recurrent,
+    reductions,
+    resample,
+    selection,
+    shape,
+    statistics,
+)
+
+__all__ = [
+    "TABLE",
+    "activations",
+    "attention",
+    "convolution",
+    "elementwise",
+    "linear",
+    "normalization",
+    "pooling",
+    "quantization",
+    "recurrent",
+    "reductions",
+    "resample",
+    "selection",
+    "shape",
+    "statistics",
+]

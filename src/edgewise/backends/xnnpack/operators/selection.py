@@ -1,0 +1,288 @@
+"""Choices by constant masks and by constant indices.
+
+A choice is a minimum and a maximum: `min(x, inf)` is x and `min(x, -inf)` is -inf, so
+`where(mask, x, y)` is `max(min(x, H), min(y, -H))` with H inf where the mask holds and
+-inf elsewhere. Infinities of the branch that is not chosen stay out, as they would not in
+`x * mask`. NaN of the chosen branch may be lost: see `maximum`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from edgewise.backends.xnnpack.lowering.accuracy import NAN_AMONG
+from edgewise.backends.xnnpack.lowering.builder import Operand, Ref
+from edgewise.backends.xnnpack.lowering.table import (
+    Constraint,
+    Lowering,
+    Query,
+    constant,
+    define,
+    equals,
+)
+from edgewise.backends.xnnpack.operators.resample import repeat_each
+from edgewise.edge.graph import shape_of
+from edgewise.quantize.patterns import SAME_SCALE
+
+aten = torch.ops.aten
+Args = dict[str, Any]
+
+MOST_PIECES = 64
+
+
+def _where(to: Lowering, node: Node, args: Args) -> Operand:
+    mask = to.tensor(args["condition"])
+    a, b = to.operand(args["self"]), to.operand(args["other"])
+    if isinstance(a, torch.Tensor):
+        assert isinstance(b, Ref)
+        a, b, mask = b, a, ~mask
+    if isinstance(b, torch.Tensor):
+        return _or_constant(to, a, mask, b)
+    high = _signed(mask, a.dtype)
+    left, right = to.b.binary("Minimum", a, high), to.b.binary("Minimum", b, -high)
+    return to.b.binary("Maximum", left, right)
+
+
+def _signed(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return torch.full(mask.shape, math.inf, dtype=dtype).masked_fill(~mask, -math.inf)
+
+
+def _or_constant(to: Lowering, x: Ref, mask: torch.Tensor, other: torch.Tensor) -> Ref:
+    """x where the mask holds, the constant elsewhere: between two bounds."""
+    other = other.to(x.dtype)
+    high = torch.where(mask, torch.tensor(math.inf, dtype=x.dtype), other)
+    low = torch.where(mask, torch.tensor(-math.inf, dtype=x.dtype), other)
+    lifts = bool((low > -math.inf).any())
+    # The bound that does nothing is left out; one stays, for the mask may widen the result.
+    result = x if lifts and not bool((high < math.inf).any()) else to.b.binary("Minimum", x, high)
+    if lifts:
+        result = to.b.binary("Maximum", result, low)
+    return result
+
+
+define(
+    "where",
+    (aten.where.self,),
+    _where,
+    (constant("condition"),),
+    typed_constants=False,
+    also="minimum and maximum with infinities",
+    deviations=(NAN_AMONG,),
+)
+
+
+# --- constant indices --------------------------------------------------------------------
+
+
+def _pieces(index: list[int]) -> list[tuple[int, int]]:
+    """Start and length of the ranges that the indices are made of."""
+    found: list[list[int]] = []
+    for i in index:
+        if found and i == sum(found[-1]):
+            found[-1][1] += 1
+        else:
+            found.append([i, 1])
+    return [(start, length) for start, length in found]
+
+
+def _times_each(index: list[int]) -> int:
+    """n, if the indices are 0, 0, ..., 1, 1, ..., each n times; else 0."""
+    n = index.count(index[0])
+    return n if index == [i // n for i in range(len(index))] else 0
+
+
+def join(to: Lowering, parts: list[Ref], dim: int) -> Ref:
+    """The parts one after the other, in the layout of the first."""
+    perm = parts[0].perm
+    values = [to.b.in_order(part, perm).value for part in parts]
+    return parts[0] if len(parts) == 1 else Ref(to.b.concatenate(values, perm.index(dim)), perm)
+
+
+def take(to: Lowering, x: Ref, dim: int, index: list[int]) -> Ref:
+    """x at the indices of one dimension."""
+    size = x.shape[dim]
+    times = _times_each(index)
+    if times and len(index) == times * size:
+        return repeat_each(to, x, {dim: times})
+    pieces = _pieces(index)
+    if len(pieces) > 4 and x.perm[-1] == dim:
+        # Elements of the innermost dimension would be copied one by one.
+        x = to.b.in_order(x, (dim, *(d for d in x.perm if d != dim)))
+    parts = [to.b.slice(x, dim, start, length) for start, length in pieces]
+    return join(to, parts, dim)
+
+
+def _index_list(index: torch.Tensor, size: int) -> list[int]:
+    return [int(i) % size for i in index.reshape(-1)]
+
+
+def _few_pieces(index: torch.Tensor, size: Any) -> str | None:
+    if not isinstance(size, int):
+        return f"a size of {size}"
+    if index.numel() == 0 or index.dtype == torch.bool:
+        return f"{list(index.shape)} of {index.dtype}"
+    wanted = _index_list(index, size)
+    if _times_each(wanted) and len(wanted) == _times_each(wanted) * size:
+        return None
+    found = len(_pieces(wanted))
+    return None if found <= MOST_PIECES else f"{found}"
+
+
+def _index_select(to: Lowering, node: Node, args: Args) -> Operand:
+    x = to.ref(args["self"])
+    dim = args["dim"] % x.rank
+    size = x.shape[dim]
+    assert isinstance(size, int)
+    return take(to, x, dim, _index_list(to.tensor(args["index"]), size))
+
+
+def _constant_index(q: Query) -> str | None:
+    if q.args["index"] not in q.constants:
+        return f"index is computed by {q.args['index']}"
+    shape = shape_of(q.args["self"])
+    if not shape:
+        return "0-D"
+    return _few_pieces(q.constants.tensor(q.args["index"]), shape[q.args["dim"] % len(shape)])
+
+
+RANGES = f"constant indices of at most {MOST_PIECES} ranges"
+
+define(
+    "index_select",
+    (aten.index_select.default,),
+    _index_select,
+    (Constraint(RANGES, _constant_index),),
+    keep=True,
+    typed_constants=False,
+    also="slices, concatenated",
+)
+
+
+def _indexed(indices: list[Any]) -> list[tuple[int, Node]]:
+    return [(d, i) for d, i in enumerate(indices) if i is not None]
+
+
+def _index(to: Lowering, node: Node, args: Args) -> Operand:
+    x = to.ref(args["self"])
+    ((dim, index),) = _indexed(args["indices"])
+    size = x.shape[dim]
+    assert isinstance(size, int)
+    wanted = to.tensor(index)
+    taken = take(to, x, dim, _index_list(wanted, size))
+    return to.b.view(taken, (*x.shape[:dim], *wanted.shape, *x.shape[dim + 1 :]))
+
+
+def _one_constant_index(q: Query) -> str | None:
+    found = _indexed(q.args["indices"])
+    if len(found) != 1:
+        return f"{len(found)} indexed dimensions"
+    ((dim, index),) = found
+    if index not in q.constants:
+        return f"indices computed by {index}"
+    return _few_pieces(q.constants.tensor(index), shape_of(q.args["self"])[dim])
+
+
+define(
+    "index",
+    (aten.index.Tensor,),
+    _index,
+    (Constraint(f"one dimension, {RANGES}", _one_constant_index),),
+    typed_constants=False,
+    also="slices, concatenated",
+)
+
+
+def _roll(to: Lowering, node: Node, args: Args) -> Operand:
+    x = to.ref(args["self"])
+    shape, dims = x.shape, args["dims"]
+    if not dims:
+        x, dims = to.b.view(x, [math.prod(shape)]), [0]
+    for dim, shift in zip(dims, args["shifts"], strict=True):
+        dim %= x.rank
+        size = x.shape[dim]
+        assert isinstance(size, int)
+        cut = -shift % size
+        if cut:
+            parts = [to.b.slice(x, dim, cut, size - cut), to.b.slice(x, dim, 0, cut)]
+            x = join(to, parts, dim)
+    return to.b.view(x, shape)
+
+
+def _static_roll(q: Query) -> str | None:
+    shape = shape_of(q.args["self"])
+    rolled = [shape[d] for d in q.args["dims"]] if q.args["dims"] else list(shape)
+    numbers = [*rolled, *q.args["shifts"]]
+    if all(isinstance(n, int) for n in numbers):
+        return None
+    return f"shifts={q.args['shifts']}, dims={q.args['dims']} of {list(map(str, shape))}"
+
+
+define(
+    "roll",
+    (aten.roll.default,),
+    _roll,
+    (Constraint("static sizes and shifts", _static_roll),),
+    keep=True,
+    also="two slices, concatenated",
+    quantization=SAME_SCALE,
+)
+
+
+def _flip(to: Lowering, node: Node, args: Args) -> Operand:
+    x = to.ref(args["self"])
+    for dim in args["dims"]:
+        size = x.shape[dim % x.rank]
+        assert isinstance(size, int)
+        x = take(to, x, dim % x.rank, list(range(size))[::-1])
+    return x
+
+
+def _short_flip(q: Query) -> str | None:
+    shape = shape_of(q.args["self"])
+    sizes = [shape[d] for d in q.args["dims"]]
+    return None if all(isinstance(s, int) and s <= MOST_PIECES for s in sizes) else f"{sizes}"
+
+
+define(
+    "flip",
+    (aten.flip.default,),
+    _flip,
+    (Constraint(f"dimensions of at most {MOST_PIECES}", _short_flip),),
+    also="slices, concatenated",
+    quantization=SAME_SCALE,
+)
+
+
+def _slice_scatter(to: Lowering, node: Node, args: Args) -> Operand:
+    x = to.ref(args["self"])
+    part = to.b.convert(to.ref(args["src"]), x.dtype)
+    dim = args["dim"] % x.rank
+    size, length = x.shape[dim], part.shape[dim]
+    assert isinstance(size, int) and isinstance(length, int)
+    start = args["start"] or 0
+    start = min(max(start + size if start < 0 else start, 0), size)
+    parts = [part]
+    if start > 0:
+        parts.insert(0, to.b.slice(x, dim, 0, start))
+    if start + length < size:
+        parts.append(to.b.slice(x, dim, start + length, size - start - length))
+    return join(to, parts, dim)
+
+
+def _static_scatter(q: Query) -> str | None:
+    shape, dim = shape_of(q.args["self"]), q.args["dim"]
+    found = {"start": q.args["start"] or 0, "end": q.args["end"] or 0, "size": shape[dim]}
+    return None if all(isinstance(v, int) for v in found.values()) else f"{found}"
+
+
+define(
+    "slice_scatter",
+    (aten.slice_scatter.default,),
+    _slice_scatter,
+    (equals("step", 1), Constraint("a static place in a static size", _static_scatter)),
+    also="slices around the new part, concatenated",
+)
