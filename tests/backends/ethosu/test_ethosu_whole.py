@@ -207,6 +207,29 @@ def _layers() -> dict[str, Whole]:
     )
 
 
+def _attention() -> dict[str, Whole]:
+    """Slices of one projection, multiplied: channels lie before places."""
+
+    def packed(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.reshape(1, 3, 2, 4, 12).unbind(1)
+
+    def mixed(x: torch.Tensor) -> torch.Tensor:
+        q, k, v = packed(x)
+        return v @ (k.transpose(-1, -2) @ q)
+
+    def attended(x: torch.Tensor) -> torch.Tensor:
+        q, k, v = packed(x)
+        scores = torch.softmax(q.transpose(-1, -2) @ k, -1)
+        return v @ scores.transpose(-1, -2)
+
+    image = ((1, 24, 4, 3),)
+    # A product of products enlarges the step of the inner one.
+    return {
+        "products of slices": Whole(mixed, image, steps=3),
+        "attention over channels": Whole(attended, image, steps=3),
+    }
+
+
 def _moves() -> dict[str, Whole]:
     functions: dict[str, Callable[..., Any]] = {
         "squeeze": lambda x: x[:1].squeeze(0),
@@ -375,6 +398,7 @@ ROWS = {
     **_reductions(),
     **_pools(),
     **_layers(),
+    **_attention(),
     **_moves(),
     **_statistics(),
     **{name: replace(row, families=U85) for name, row in {**_indexed(), **_branches()}.items()},

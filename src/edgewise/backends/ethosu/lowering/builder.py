@@ -294,8 +294,7 @@ class Builder(MovingBuilder):
     def matmul(self, a: Tensor, b: Tensor, zero_a: int, zero_b: int) -> Tensor:
         """[N, H, C] times [N, C, W]"""
         a, b = self.in_order(a, identity(3)), self.in_order(b, identity(3))
-        if self.takes_apart:
-            a, b = self.whole(a), self.whole(b)
+        a, b = self.whole(a), self.whole(b)
         sums = INT48 if a.dtype == INT16 else INT32
         inputs = [a, b, self.tosa.const([zero_a], a.dtype), self.tosa.const([zero_b], b.dtype)]
         return self.tosa.add("MATMUL", inputs, [*a.dims[:2], b.dims[2]], sums)
