@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +86,9 @@ def test_inspect(folder: Path, command: Command) -> None:
     shown = command("inspect", folder / "int8.pte", "--all").out
     for part in ("method forward", "aten::cumsum.out", "XnnpackBackend", "8 scales along", "conv"):
         assert part in shown
+    shown = command("inspect", folder / "float.pte", "--weights").out
+    assert re.search(r"input 0\s+float32 1x3x16x16\s+x\b", shown)  # as `forward` calls it
+    assert {"conv.weight", "head.weight", "head.bias"} <= set(shown.split())
     shown = command("inspect", folder / "conv.pte", "--instructions")
     assert "compiled by" not in shown.out  # no record beside it
     assert "\nruns on ExecuTorch 1.0 and later, edgewise\n" in shown.out

@@ -15,6 +15,7 @@ import torch
 from edgewise.llm.architectures import ARCHITECTURES, architecture_of
 from edgewise.llm.export import lower_model, quantize_model, random_model
 from edgewise.llm.export.quantization import Recipe
+from edgewise.runtime import Runtime
 
 pytest.importorskip("transformers")
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
@@ -141,3 +142,17 @@ def test_the_page_lists_the_architectures() -> None:
     for row in ARCHITECTURES:
         types = ", ".join(f"`{one}`" for one in row.model_types)
         assert f"| {row.name} | {types} | {row.needs} |" in page
+
+
+def test_a_context_is_as_long_as_the_models_positions_reach() -> None:
+    config = {"model_type": "llama", "hidden_size": 64, "vocab_size": 64, "num_hidden_layers": 1}
+    more = {"num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 64}
+    model = random_model({**config, **more, "max_position_embeddings": 24})
+    with pytest.warns(UserWarning, match="at most the model's max_position_embeddings, 24; got 64"):
+        program = lower_model(model, max_context_len=64, max_seq_len=32)
+    loaded = Runtime.get().load_program(program.buffer)
+    told = {
+        name: int(loaded.load_method(name).execute([])[0])
+        for name in ("get_max_context_len", "get_max_seq_len")
+    }
+    assert told == {"get_max_context_len": 24, "get_max_seq_len": 24}

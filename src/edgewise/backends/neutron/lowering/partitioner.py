@@ -198,7 +198,9 @@ class NeutronPartitioner(TablePartitioner[Cluster]):
         elif not given:
             given = self._against_nodes(cluster, constants)
         if given:
-            with_it = Refusal("operators between quantizations go together", next(iter(given)).name)
+            with_it = Refusal(
+                "operators between quantizations go together", op_name(next(iter(given)))
+            )
             for node in cluster.nodes:
                 given.setdefault(node, [with_it])
         return given
