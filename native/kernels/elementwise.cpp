@@ -161,8 +161,8 @@ Status run_operation(KernelContext& context, std::span<const Operand> operands, 
   plan.count = operands.size();
   std::array<ScalarView, kMostOperands> scalars;
   for (size_t k = 0; k < plan.count; ++k) scalars[k] = ScalarView(operands[k].number);
-  EDGEWISE_RETURN_IF_ERROR(prepare(context, operands, scalars, plan.inputs, out, types,
-                                   operation.rounds_numbers));
+  EDGEWISE_RETURN_IF_ERROR(
+      prepare(context, operands, scalars, plan.inputs, out, types, operation.rounds_numbers));
   plan.out = view_of(*out);
   const ScalarType read = reading_type(operation, types.common, out->type());
   plan.reads.fill(read);

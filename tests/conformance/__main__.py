@@ -12,8 +12,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import torch
 from exceptions import EXCEPTIONS
-from operators import BACKWARD, FORWARD
 from suite import run, stale
+
+from operators import BACKWARD, FORWARD
 
 _MEMORY = 8 << 30
 _REQUIRED = 0.98

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import samples
 import torch
 from exceptions import reason
-from operators import BACKWARD, RANDOM
 from runner import Outcome, check
 from samples import Call
+
+from operators import BACKWARD, RANDOM
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 
 from exceptions import EXCEPTIONS
-from operators import BACKWARD, FORWARD
 from runner import Outcome, check
 from samples import Call, table
 from suite import Result, run, stale
 
 import edgewise
 from edgewise.emit.kernel_accuracy import Bound, accuracy
+from operators import BACKWARD, FORWARD
 
 
 @pytest.mark.parametrize("part", range(8))
