@@ -105,7 +105,7 @@ C int_remainder(C a, C b, const char*& failure) {
 // Integers of 32 bits are divided as doubles, in vectors: no quotient of two of them rounds to a
 // whole number that it is not. `b` is not zero.
 inline int32_t whole_quotient(int32_t a, int32_t b) {
-  return b == -1 ? wrap_sub(0, a)
+  return b == -1 ? wrap_sub(int32_t{0}, a)
                  : static_cast<int32_t>(static_cast<double>(a) / static_cast<double>(b));
 }
 inline int32_t rest_of_division(int32_t a, int32_t b) {
