@@ -40,7 +40,7 @@ def _prepare_ours(config: str, group_size: int, context: int, target: Path) -> N
     from edgewise.llm.export import lower_llama, quantize_llama, random_llama
 
     model = quantize_llama(random_llama(read_config(config)), group_size)
-    lower_llama(model, max_context_len=context).save(target)
+    lower_llama(model, max_context_len=context, max_seq_len=512).save(target)
 
 
 def _prepare_peer(config: str, group_size: int, context: int, target: Path) -> None:
@@ -75,8 +75,8 @@ def _prepare_peer(config: str, group_size: int, context: int, target: Path) -> N
 class Ours:
     """edgewise.runtime."""
 
-    most = 127
-    """Tokens of a prompt at once: the file is made for no more."""
+    most = 512
+    """Tokens of a prompt at once."""
 
     def __init__(self, file: str, threads: int) -> None:
         from edgewise.runtime import Runtime
