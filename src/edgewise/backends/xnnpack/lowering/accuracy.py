@@ -60,6 +60,7 @@ CLAMPED = Deviation("NaN: one of the bounds (x86 without AVX)", lambda x: x.isna
 NEGATIVE_ZERO = Deviation(
     "-0: 0 (x86 without AVX-512)", lambda x: (x.abs() < SMALLEST) & x.signbit()
 )
+PLAIN_ZERO = Deviation("-0: 0 (x86 without SSE4.1)", lambda x: (x.abs() < SMALLEST) & x.signbit())
 WIDE = Deviation("finite beyond 1e26: NaN (x86 with AVX-512)", lambda x: x.abs() > 1e26)
 WIDE_GATES = Deviation("gates beyond 1e26: NaN (x86 with AVX-512)", lambda x: x.abs() > 1e20)
 SQUARES = Deviation(
