@@ -13,8 +13,9 @@ from pathlib import Path
 PACKAGES: dict[str, tuple[str, ...]] = {
     "openvino": ("openvino==2026.4.1", "nncf==3.4.0"),
     # From its sources: the instructions of this CPU are chosen when it is built.
-    "llama.cpp": ("llama-cpp-python==0.3.36",),
+    "llama.cpp": ("llama-cpp-python==0.3.36", "--no-binary=llama-cpp-python"),
 }
+"""What pip installs; the side's own package first."""
 _BUILD = {"CMAKE_ARGS": "-DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release"}
 
 
@@ -30,8 +31,7 @@ def python_of(side: str, cache: Path) -> str:
         return python
     print(f"environment for {side}: {', '.join(PACKAGES[side])} ...", file=sys.stderr, flush=True)
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-    binary = ["--no-binary", "llama-cpp-python"] if side == "llama.cpp" else []
-    pip = [python, "-m", "pip", "install", "-q", *binary, *PACKAGES[side]]
+    pip = [python, "-m", "pip", "install", "-q", *PACKAGES[side]]
     subprocess.run(pip, check=True, env={**os.environ, **_BUILD})
     (packages,) = folder.glob("lib/python*/site-packages")
     # Added last, with what editable installations put there.

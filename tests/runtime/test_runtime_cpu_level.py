@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,17 +10,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import lesser_cpu
 from edgewise.backends.xnnpack import XnnpackPartitioner
 from edgewise.runtime import _native
-
-CHILD = """
-import sys
-import numpy as np
-from edgewise.runtime import Runtime, _native
-method = Runtime.get().load_program(sys.argv[1]).load_method("forward")
-np.save(sys.argv[3], method.execute([np.load(sys.argv[2])])[0])
-print(_native.cpu_level())
-"""
 
 
 class Net(torch.nn.Module):
@@ -43,40 +32,33 @@ class Net(torch.nn.Module):
         return torch.erf(x.half().float().transpose(2, 3)).sigmoid()
 
 
-def run(level: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", CHILD, *(str(a) for a in arguments)],
-        env=os.environ | {"EDGEWISE_CPU": level},
-        capture_output=True,
-        text=True,
-    )
+Made = tuple[bytes, torch.Tensor, np.ndarray]
 
 
 @pytest.fixture(scope="module")
-def files(make_pte: Callable[..., bytes], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("level")
+def made(make_pte: Callable[..., bytes]) -> Made:
+    """The program, its input, and what is right."""
     torch.manual_seed(0)
     net = Net().eval()
     x = torch.randn(1, 3, 32, 32)
-    (folder / "net.pte").write_bytes(make_pte(net, (x,), partitioner=[XnnpackPartitioner()]))
-    np.save(folder / "x.npy", x.numpy())
+    pte = make_pte(net, (x,), partitioner=[XnnpackPartitioner()])
     with torch.no_grad():
-        np.save(folder / "right.npy", net.double()(x.double()).numpy())
-    return folder
+        return pte, x, net.double()(x.double()).numpy()
 
 
 @pytest.mark.parametrize("level", _native.cpu_levels())
-def test_each_level_computes_the_same(level: str, files: Path, tmp_path: Path) -> None:
-    done = run(level, files / "net.pte", files / "x.npy", tmp_path / "y.npy")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == level
+def test_each_level_computes_the_same(level: str, made: Made, tmp_path: Path) -> None:
+    pte, x, right = made
+    (y,) = lesser_cpu.run(level, tmp_path, [(pte, [x.numpy()])])  # which asserts the level
     # A float16 may round to its neighbour.
-    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), np.load(files / "right.npy"), atol=5e-4)
+    np.testing.assert_allclose(y, right, atol=5e-4)
 
 
 @pytest.mark.parametrize("level", ["avx9", "AVX2"])
-def test_a_level_that_there_is_not_is_refused(level: str, files: Path, tmp_path: Path) -> None:
-    done = run(level, files / "net.pte", files / "x.npy", tmp_path / "y.npy")
+def test_a_level_that_there_is_not_is_refused(level: str, made: Made, tmp_path: Path) -> None:
+    pte, x, _ = made
+    lesser_cpu.write(tmp_path, [(pte, [x.numpy()])])
+    done = lesser_cpu.start(level, tmp_path)
     assert done.returncode != 0
     names = ", ".join(_native.cpu_levels())
     assert (

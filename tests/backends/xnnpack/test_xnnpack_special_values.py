@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import lesser_cpu
 import pytest
 import torch
 import torch.nn.functional as F
 from xnnpack_bounds import SMALLEST, bound_of
 
+import lesser_cpu
 import special_values
 from closeness import allowed, assert_bounded
 from edgewise.backends.xnnpack.operators import TABLE

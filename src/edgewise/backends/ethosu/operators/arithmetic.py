@@ -40,12 +40,15 @@ _HEADROOM = {INT8: 20, "INT16": 13}
 """Bits below a step of the result that operands of a sum keep."""
 
 
+def _directly(to: Lowering, operator: str, node: Node, args: Args) -> Real | Tensor | None:
+    """In plain integers, or as a function of one quantized tensor, where it is either."""
+    whole = integers(to, operator, args)
+    return mapped(to, node) if whole is None else whole
+
+
 def _sum(operator: str) -> Lower:
     def lower(to: Lowering, node: Node, args: Args) -> Real | Tensor:
-        whole = integers(to, operator, args)
-        if whole is not None:
-            return whole
-        found = mapped(to, node)
+        found = _directly(to, operator, node, args)
         if found is not None:
             return found
         mask = to.value(args["other"])
@@ -89,10 +92,7 @@ def added(to: Lowering, operator: str, a: Stored, b: Stored, factor: float = 1.0
 
 
 def _product(to: Lowering, node: Node, args: Args) -> Real | Tensor:
-    whole = integers(to, "MUL", args)
-    if whole is not None:
-        return whole
-    found = mapped(to, node)
+    found = _directly(to, "MUL", node, args)
     if found is not None:
         return found
     a, b = to.stored(args["self"]), to.stored(args["other"])
@@ -142,10 +142,7 @@ define(
 
 def _extreme(operator: str) -> Lower:
     def lower(to: Lowering, node: Node, args: Args) -> Real | Tensor:
-        whole = integers(to, operator, args)
-        if whole is not None:
-            return whole
-        found = mapped(to, node)
+        found = _directly(to, operator, node, args)
         if found is not None:
             return found
         operands = args["self"], args["other"]

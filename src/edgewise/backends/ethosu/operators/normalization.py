@@ -60,15 +60,17 @@ def centred_squares(
     # So finely that squares just fit: those around a mean are a quarter as large.
     reach = (127.5 if centred else 255.0) + 1
     fine = math.sqrt(_LARGEST / (n * (reach**2 + small)))
-    t = _deviations(b, t, fine) if centred else b.rescale(t, [fine], INT32)
+    if centred:
+        t = _deviations(b, t, b.reduce("REDUCE_SUM", t, 1), n, fine)
+    else:
+        t = b.rescale(t, [fine], INT32)
     return t, b.reduce("REDUCE_SUM", b.binary("MUL", t, t), 1), fine
 
 
-def _deviations(b: Builder, t: Tensor, fine: float) -> Tensor:
-    """From the mean of the row, `fine` times as large."""
-    n = t.shape[1]
+def _deviations(b: Builder, t: Tensor, total: Tensor, n: int, fine: float) -> Tensor:
+    """From the mean of rows of n whose sums are `total`, `fine` times as large."""
     whole = b.binary("MUL", t, b.number(n, t))
-    return b.rescale(b.binary("SUB", whole, b.reduce("REDUCE_SUM", t, 1)), [fine / n], INT32)
+    return b.rescale(b.binary("SUB", whole, total), [fine / n], INT32)
 
 
 def mean_squares(to: Lowering, x: Stored, shape: Sequence[int]) -> tuple[Tensor, float]:
@@ -76,7 +78,7 @@ def mean_squares(to: Lowering, x: Stored, shape: Sequence[int]) -> tuple[Tensor,
     square steps of x they count in."""
     b = to.b
     t = b.rescale(b.reshape(x.tensor, shape), [1.0], INT32, x.quant.zero_point)
-    t = _deviations(b, t, 2.0**_BEHIND)
+    t = _deviations(b, t, b.reduce("REDUCE_SUM", t, 1), shape[1], 2.0**_BEHIND)
     squares = b.binary("MUL", t, t, shift=2 * _BEHIND + 2)
     # Their mean is at most a quarter of the largest.
     bits = max(_bits(shape[1]) - 2, 0)
@@ -123,8 +125,7 @@ def _normalized_finely(
         total = b.reduce("REDUCE_SUM", t, 1)
 
         def deviations(of: Tensor) -> Tensor:
-            whole = b.binary("MUL", of, b.number(n, of))
-            return b.rescale(b.binary("SUB", whole, total), [fine / n], INT32)
+            return _deviations(b, of, total, n, fine)
     else:
 
         def deviations(of: Tensor) -> Tensor:

@@ -6,6 +6,8 @@ would be less exact, so that a definition rounds little more than its result.
 
 from __future__ import annotations
 
+from typing import Any
+
 from edgewise.partition.accuracy import Accuracies, Accuracy, Deviation
 
 HALF = Accuracy(ulps=1, terms=1)
@@ -57,10 +59,14 @@ LOGARITHM = Deviation(
     lambda x: (x > 2.3e38) | x.isnan() | ((x < 0) & (x > -SMALLEST)),
 )
 CLAMPED = Deviation("NaN: one of the bounds (x86 without AVX)", lambda x: x.isnan())
-NEGATIVE_ZERO = Deviation(
-    "-0: 0 (x86 without AVX-512)", lambda x: (x.abs() < SMALLEST) & x.signbit()
-)
-PLAIN_ZERO = Deviation("-0: 0 (x86 without SSE4.1)", lambda x: (x.abs() < SMALLEST) & x.signbit())
+
+
+def _is_negative_zero(x: Any) -> Any:
+    return (x.abs() < SMALLEST) & x.signbit()
+
+
+NEGATIVE_ZERO = Deviation("-0: 0 (x86 without AVX-512)", _is_negative_zero)
+PLAIN_ZERO = Deviation("-0: 0 (x86 without SSE4.1)", _is_negative_zero)
 WIDE = Deviation("finite beyond 1e26: NaN (x86 with AVX-512)", lambda x: x.abs() > 1e26)
 WIDE_GATES = Deviation("gates beyond 1e26: NaN (x86 with AVX-512)", lambda x: x.abs() > 1e20)
 SQUARES = Deviation(
