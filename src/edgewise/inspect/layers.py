@@ -17,6 +17,8 @@ from edgewise.inspect.record import EstimateRecord, MethodRecord, NodeRecord
 from edgewise.inspect.simplify import Simplified, simplify
 
 _PRODUCTS = ("Conv", "FullyConnected", "MatMul")
+_MOVES = ("Transpose", "Reshape", "Memcpy", "Identity", "Slice", "Concat", "Gather", "Scatter")
+_MOVED = ("view", "permute", "squeeze", "unsqueeze", "reshape", "transpose")
 _ENDINGS = ("clamp", "relu", "hardtanh", "quantize", "dequantize", "view", "permute", "squeeze",
             "unsqueeze", "reshape", "transpose")  # fmt: skip
 """What a product may end with, by the beginning of its operator's name."""
@@ -167,19 +169,36 @@ class NodeFinder:
         for the node before that multiplies, if only such stand between, or the work fits."""
         name = str(row.get("node") or "")
         named = node = self._nodes.get(self._stands_for.get(name, name))
-        if not any(part in str(row.get("operator", "")) for part in _PRODUCTS):
-            return named
+        operator = str(row.get("operator", ""))
+        if not any(part in operator for part in _PRODUCTS):
+            return named if operator.startswith(_MOVES) else self._behind_moves(named)
         ended = True
         for _ in range(4):
             if node is None or node.macs:
                 break
-            ended = ended and node.operator.partition(".")[2].lstrip("_").startswith(_ENDINGS)
+            ended = ended and _short(node).startswith(_ENDINGS)
             before = self._nodes.get(self._makers.get(node.name, ""))
             if before is None or before.delegate != node.delegate:
                 break
             node = before
         fits = node is not None and node.macs and (ended or node.macs == _count(row.get("MACs")))
         return node if fits else named
+
+    def _behind_moves(self, node: NodeRecord | None) -> NodeRecord | None:
+        """What is moved, where a layer that computes is named for the move behind it."""
+        found = node
+        for _ in range(4):
+            if found is None or not _short(found).startswith(_MOVED):
+                break
+            before = self._nodes.get(self._makers.get(found.name, ""))
+            if before is None or before.delegate != found.delegate:
+                return node
+            found = before
+        return found
+
+
+def _short(node: NodeRecord) -> str:
+    return node.operator.partition(".")[2].lstrip("_")
 
 
 def _figure(value: Any) -> float:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from edgewise.inspect.layers import Layer, layers
 from edgewise.profiling.runs import Part
 
 if TYPE_CHECKING:
     from edgewise.inspect.record import MethodRecord, NodeRecord
+
+_OFFSET = "offset"
+"""What a simulator counts beside the time of a command: where it is in the stream."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class Locations:
     def __init__(self, record: MethodRecord | None) -> None:
         self._record = record
         self._known: dict[tuple[str, ...], Location] = {}
+        self._layers: dict[int, list[tuple[int, Layer]]] | None = None
 
     def of_instruction(self, index: int) -> Location:
         """Of a whole instruction; a delegate's is what all its nodes have in common."""
@@ -51,11 +57,32 @@ class Locations:
         if delegate is None or delegate >= len(self._record.delegates):
             return Location()
         payload = self._record.delegates[delegate].payload
+        layer = self.layer_of(index, part)
+        if layer is not None:
+            return self._of(() if layer.node is None else (layer.node.name,))
         names: dict[str, None] = {}
         for position in part.payload:
             if position < len(payload):
                 names.update(dict.fromkeys(payload[position].nodes))
         return self._of(tuple(names))
+
+    def layer_of(self, index: int, part: Part) -> Layer | None:
+        """The layer of an NPU's compiler that a part of the delegate belongs to: the last one that
+        begins before the part's command."""
+        if self._record is None or _OFFSET not in part.counters:
+            return None
+        if index >= len(self._record.instructions):
+            return None
+        if self._layers is None:
+            self._layers = {}
+            for layer in layers(self._record):
+                begins = self._layers.setdefault(layer.delegate, [])
+                begins += [(begin, layer) for begin in layer.commands]
+            for begins in self._layers.values():
+                begins.sort(key=_begin)
+        begins = self._layers.get(self._record.instructions[index].delegate or 0, [])
+        at = bisect_right(begins, part.counters[_OFFSET], key=_begin) - 1
+        return begins[at][1] if at >= 0 else None
 
     def _of(self, names: tuple[str, ...]) -> Location:
         assert self._record is not None
@@ -63,6 +90,10 @@ class Locations:
             by_name = self._record.by_name
             self._known[names] = _location([by_name[name] for name in names if name in by_name])
         return self._known[names]
+
+
+def _begin(one: tuple[int, Layer]) -> int:
+    return one[0]
 
 
 def _location(nodes: list[NodeRecord]) -> Location:

@@ -122,6 +122,7 @@ def summarize(runs: MethodRuns, locations: Locations) -> MethodSummary:
     count = len(runs.runs)
     rows: dict[int, Row] = {}
     parts: dict[tuple[int, str, tuple[int, ...], int], Row] = {}
+    layers: dict[tuple[int, str, int], Row] = {}
     for number, run in enumerate(runs.runs):
         for event in run.events:
             index, part = event.instruction, event.part
@@ -129,8 +130,7 @@ def summarize(runs: MethodRuns, locations: Locations) -> MethodSummary:
                 key = (index, part.name, part.payload, part.occurrence)
                 row = parts.get(key)
                 if row is None:
-                    location = locations.of_part(index, part)
-                    row = parts[key] = Row(index, "part", part.name, location, part, [0] * count)
+                    row = parts[key] = _row_of_part(index, part, locations, layers, count)
             else:
                 row = rows.get(index)
                 if row is None:
@@ -141,7 +141,9 @@ def summarize(runs: MethodRuns, locations: Locations) -> MethodSummary:
             row.add(number, event.end - event.begin)
     by_instruction: dict[int, list[Row]] = {}
     for (index, *_), row in parts.items():
-        by_instruction.setdefault(index, []).append(row)
+        own = by_instruction.setdefault(index, [])
+        if row not in own:
+            own.append(row)
     return MethodSummary(
         runs,
         [rows[index] for index in sorted(rows)],
@@ -149,6 +151,25 @@ def summarize(runs: MethodRuns, locations: Locations) -> MethodSummary:
         Stats.of([run.end - run.begin for run in runs.runs]),
         Stats.of([run.run_end - run.run_begin for run in runs.runs]),
     )
+
+
+def _row_of_part(
+    index: int,
+    part: Part,
+    locations: Locations,
+    layers: dict[tuple[int, str, int], Row],
+    count: int,
+) -> Row:
+    """Operations of one kind of an NPU's layer are one row."""
+    layer = locations.layer_of(index, part)
+    key = None if layer is None else (index, part.name, layer.number)
+    if key is not None and key in layers:
+        return layers[key]
+    name = part.name if layer is None else f"{layer.operator} ({part.name})"
+    row = Row(index, "part", name, locations.of_part(index, part), part, [0] * count)
+    if key is not None:
+        layers[key] = row
+    return row
 
 
 def _joined(rows: list[Row], by: Grouping) -> Row:

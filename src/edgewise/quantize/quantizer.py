@@ -23,6 +23,7 @@ from edgewise.quantize._torchao import (
     SharedQuantizationSpec,
 )
 from edgewise.quantize.config import get_symmetric_quantization_config
+from edgewise.quantize.finite_masks import prepares_masks
 from edgewise.quantize.fold import fold_constants
 from edgewise.quantize.infinities import infinite_values
 from edgewise.quantize.left import (
@@ -71,6 +72,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         self._selection = Selection()
         self._weights: frozenset[Node] = frozenset()
         self._infinite: frozenset[Node] = frozenset()
+        self._masks: frozenset[Node] = frozenset()
         self.left: list[Unquantized] = []
         """What was asked for and stays in floating point, once a model was annotated."""
 
@@ -126,9 +128,12 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         self.left = []
         self._weights = made_of_weights(model.graph)
         self._infinite = infinite_values(model, dict(self.table))
+        self._masks = prepares_masks(model)
         self._annotate_io(model)
         for node in model.graph.nodes:
             if node.op != "call_function" or node in self._weights or _is_annotated(node):
+                continue
+            if node in self._masks:  # quantized where it is added
                 continue
             pattern = self.table.get(node.target)
             against = self._unknown(node) if pattern is None else self._annotate(node, pattern)
@@ -360,14 +365,17 @@ def _fixed(node: Node, pattern: Fixed, activation: QuantizationSpec) -> str | No
     source = node.args[0]
     if not isinstance(source, Node) or not is_float(source):
         return "its operand is no tensor of real numbers"
-    low, high = activation.quant_min, activation.quant_max
-    output = FixedQParamsQuantizationSpec(
+    mark([node], {source: activation}, fixed_result(pattern, activation))
+    return None
+
+
+def fixed_result(pattern: Fixed, activation: QuantizationSpec) -> FixedQParamsQuantizationSpec:
+    """Of a result whose range is known, where others are quantized by `activation`."""
+    return FixedQParamsQuantizationSpec(
         dtype=activation.dtype,
         scale=pattern.scale,
         zero_point=pattern.zero_point,
-        quant_min=low,
-        quant_max=high,
+        quant_min=activation.quant_min,
+        quant_max=activation.quant_max,
         qscheme=torch.per_tensor_affine,
     )
-    mark([node], {source: activation}, output)
-    return None

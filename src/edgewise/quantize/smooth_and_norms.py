@@ -23,6 +23,8 @@ _SURE = 3.3
 """Beyond it the normal distribution is 0 or 1 within half a step of 1/256."""
 _SLOPE = 2 * math.sqrt(2 / math.pi)
 _CUBIC = 0.044715
+_SELU = (1.6732632423543772, 1.0507009873554805)
+"""Slopes of the operator, as PyTorch has them."""
 
 
 def _silu(x: Tensor) -> Tensor:
@@ -34,6 +36,28 @@ def _gelu(x: Tensor, approximate: str = "none") -> Tensor:
     near = torch.clamp(x, -_SURE, _SURE)
     steep = near * near * (_SLOPE * _CUBIC) + _SLOPE
     return x * torch.sigmoid(near * steep)
+
+
+def _elu(x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Tensor:
+    """The positive numbers, and an exponential function of the others."""
+    below = torch.exp(_times(torch.clamp(x, max=0.0), input_scale))
+    factor = alpha * scale
+    return _times(torch.relu(x), scale) + (_times(below, factor) - factor)
+
+
+def _softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """The larger of x and 0, and what is left, between 0 and log 2."""
+    del threshold  # beyond it both are the same in float32
+    beside = torch.log(torch.exp(-_times(x, beta).abs()) + 1)
+    return torch.relu(x) + _times(beside, 1 / beta)
+
+
+def _mish(x: Tensor) -> Tensor:
+    return x * torch.tanh(_softplus(x))
+
+
+def _times(x: Tensor, factor: float) -> Tensor:
+    return x if factor == 1 else x * factor
 
 
 def _power(x: Tensor, exponent: Any) -> Any:
@@ -116,11 +140,20 @@ def _instance_norm(
 
 
 SMOOTH: dict[object, Decomposition | None] = {
+    aten.celu.default: lambda x, alpha=1.0: _elu(x, alpha, 1.0, 1 / alpha),
+    aten.celu_.default: lambda x, alpha=1.0: _elu(x, alpha, 1.0, 1 / alpha),
+    aten.elu.default: _elu,
+    aten.elu_.default: _elu,
     aten.gelu.default: _gelu,
+    aten.mish.default: _mish,
+    aten.mish_.default: _mish,
     aten.pow.Tensor_Scalar: _power,
     aten.square.default: lambda x: x * x,
     aten.silu.default: _silu,
     aten.silu_.default: _silu,
+    aten.softplus.default: _softplus,
+    aten.selu.default: lambda x: _elu(x, *_SELU),
+    aten.selu_.default: lambda x: _elu(x, *_SELU),
 }
 NORMALIZATIONS: dict[object, Decomposition | None] = {
     aten.group_norm.default: _group_norm,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from edgewise.backends.ethosu.simulator.errors import NpuError
 from edgewise.backends.ethosu.simulator.memory import Memory
@@ -17,10 +17,13 @@ from edgewise.backends.ethosu.simulator.weights_u85 import WeightReaderU85
 MAX_JUMPS = 1 << 16
 """A loop that takes more branches is taken for one without an end."""
 
+OFFSET = "offset"
+"""Among what an observer is told."""
 
-Observer = Callable[[str, int, int], None]
+Observer = Callable[[str, int, int, Sequence[int], Mapping[str, float]], None]
 """Is told of each operation: the command's name, when it began and ended in nanoseconds of
-`time.monotonic_ns`. That is the simulator's time, not the NPU's."""
+`time.monotonic_ns`, no positions, and where it is in the stream, in bytes: `offset`. The time is
+the simulator's, not the NPU's."""
 
 
 class Machine:
@@ -48,7 +51,8 @@ class Machine:
                 begin = time.monotonic_ns() if observer is not None else 0
                 target = run.step(command)
                 if observer is not None and command.name.startswith("NPU_OP_"):
-                    observer(command.name, begin, time.monotonic_ns())
+                    end = time.monotonic_ns()
+                    observer(command.name, begin, end, (), {OFFSET: command.offset})
                 if target is not None:
                     place, jumps = _jump(target, places), jumps + 1
                     if jumps > MAX_JUMPS:

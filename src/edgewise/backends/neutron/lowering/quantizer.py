@@ -21,8 +21,9 @@ from edgewise.quantize.composites import (
 )
 from edgewise.quantize.config import get_symmetric_quantization_config
 from edgewise.quantize.decompose import decompose
-from edgewise.quantize.patterns import Pattern, Weighted
-from edgewise.quantize.quantizer import TableQuantizer
+from edgewise.quantize.finite_masks import MASK_SPEC, add_finite_masks, mask_of, scores_spec
+from edgewise.quantize.patterns import Fixed, Pattern, SameScale, Weighted
+from edgewise.quantize.quantizer import TableQuantizer, fixed_result, mark
 from edgewise.quantize.smooth_and_norms import NORMALIZATIONS, SMOOTH
 from edgewise.quantize.steps import (
     drop_unused_indices,
@@ -81,12 +82,14 @@ class NeutronQuantizer(TableQuantizer):
         super().__init__()
         del neutron_target_spec
         self._per_channel_linear = per_channel_linear
+        self._scores: set[Node] = set()
         self.set_global(get_symmetric_quantization_config(is_per_channel=True, is_qat=is_qat))
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Operators that the NPU has not become several that it has. Called by `prepare_pt2e`."""
         super().transform_for_annotation(model)
-        split_attention(model, causal=True)
+        split_attention(model, causal=True, computed=True)
+        add_finite_masks(model)
         multiply_as_linear(model, self._is_static)
         decompose(model, _COMPOSITES, self._is_static)
         split_gates(model)
@@ -101,7 +104,29 @@ class NeutronQuantizer(TableQuantizer):
             return "the NPU divides by constants only"
         if self._per_channel_linear and node.target == aten.linear.default:
             pattern = Weighted()
+        if self._is_static(node) and self._annotate_scores(node, pattern):
+            return None
         return super()._annotate(node, pattern)
+
+    def _annotate_scores(self, node: Node, pattern: Pattern) -> bool:
+        """Of scores and their mask, and of the softmax that reads them; whether it is one."""
+        config = self._selection.of(node)
+        assert config is not None
+        source, mask = node.args[0], mask_of(node)
+        spec = scores_spec(config.input_activation, config.is_qat)
+        if mask is not None and isinstance(source, Node):
+            operand = spec if source in self._scores else config.input_activation
+            mark([node], {source: operand, mask: MASK_SPEC}, spec)
+            self._scores.add(node)
+            return True
+        if source not in self._scores or not isinstance(source, Node):
+            return False
+        if isinstance(pattern, Fixed):
+            mark([node], {source: spec}, fixed_result(pattern, config.input_activation))
+            return True
+        if isinstance(pattern, SameScale):
+            self._scores.add(node)
+        return False
 
 
 __all__ = ["NeutronQuantizer"]
