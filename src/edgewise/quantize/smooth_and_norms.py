@@ -61,10 +61,12 @@ def _times(x: Tensor, factor: float) -> Tensor:
 
 
 def _power(x: Tensor, exponent: Any) -> Any:
-    """Products, of the second and the third power."""
+    """Products, of the second and the third power; roots, which `split_roots` knows."""
     if exponent == 2:
         return x * x
-    return x * x * x if exponent == 3 else NotImplemented
+    if exponent == 3:
+        return x * x * x
+    return {0.5: torch.sqrt, -0.5: torch.rsqrt}.get(exponent, lambda _: NotImplemented)(x)
 
 
 def _mean(x: Tensor) -> Tensor:

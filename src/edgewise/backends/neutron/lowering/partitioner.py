@@ -293,12 +293,18 @@ def _against_floats(cluster: Cluster) -> Refusal | None:
         return None
     floats = [n for n in cluster.floats if n.op == "output" or _is_real(n)]
     if cluster.floats and not floats:
-        first = cluster.floats[0]
-        got = str(tensors_of(first)[0].dtype if tensors_of(first) else "a number")
-        return Refusal("operands and result quantized to int8", got.removeprefix("torch."))
+        return Refusal("operands and result quantized to int8", _dtype(cluster.floats[0]))
     got = f"floating point at {', '.join(n.name for n in floats[:3])}" if floats else ""
+    strange = [n for n in cluster.nodes if tensors_of(n) and not _is_real(n)]
+    if not got and strange:
+        return Refusal("operands and result quantized to int8", _dtype(strange[0]))
     got = got or "constants only"
     return Refusal("operands and result quantized to int8", got, QUANTIZE_FIRST)
+
+
+def _dtype(node: Node) -> str:
+    found = tensors_of(node)
+    return str(found[0].dtype).removeprefix("torch.") if found else "a number"
 
 
 def _is_real(node: Node) -> bool:

@@ -24,6 +24,7 @@ from edgewise.quantize.decompose import decompose
 from edgewise.quantize.finite_masks import MASK_SPEC, add_finite_masks, mask_of, scores_spec
 from edgewise.quantize.patterns import Fixed, Pattern, SameScale, Weighted
 from edgewise.quantize.quantizer import TableQuantizer, fixed_result, mark
+from edgewise.quantize.roots import split_roots
 from edgewise.quantize.smooth_and_norms import NORMALIZATIONS, SMOOTH
 from edgewise.quantize.steps import (
     drop_unused_indices,
@@ -92,6 +93,7 @@ class NeutronQuantizer(TableQuantizer):
         add_finite_masks(model)
         multiply_as_linear(model, self._is_static)
         decompose(model, _COMPOSITES, self._is_static)
+        split_roots(model)
         split_gates(model)
         split_hardsigmoid(model)
         drop_unused_indices(model)
