@@ -9,7 +9,7 @@ kept and a little more, for what lies below saturates.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -24,10 +24,11 @@ from edgewise.quantize._torchao import (
     QuantizationSpec,
 )
 from edgewise.quantize.config import SMALLEST_SCALE
-from edgewise.quantize.patterns import is_float
+from edgewise.quantize.patterns import Elementwise, Pattern, SameScale, Weighted, is_float
 from edgewise.quantize.steps import attribute, constant, is_kept, replace_calls, step
 
 aten = torch.ops.aten
+Wanted = Callable[[Node], bool]
 
 LEFT_OUT = 1000.0
 """What is subtracted from a score that is left out; of larger numbers a mask is made."""
@@ -109,19 +110,77 @@ def prepares_masks(model: GraphModule) -> frozenset[Node]:
     return frozenset(found)
 
 
+def pad_rows(
+    model: GraphModule, multiple: int, patterns: Mapping[Any, Pattern], wanted: Wanted
+) -> bool:
+    """Softmaxes over a multiple of so many numbers, the last of them left out, and a slice of the
+    result in the place of others: over the last dimension, or the channels of an image. Where
+    scores are `wanted` and nobody else reads them."""
+    changed = False
+    for target in _SOFTMAX:
+        changed |= replace_calls(
+            model, target, lambda node: _padded(node, multiple, patterns, wanted)
+        )
+    return changed
+
+
+def _padded(
+    node: Node, multiple: int, patterns: Mapping[Any, Pattern], wanted: Wanted
+) -> Node | None:
+    scores = node.args[0]
+    shape = _shape(scores)
+    if not shape or not is_float(node):
+        return None
+    dim = int(node.args[1]) % len(shape) - len(shape)  # type: ignore[call-overload]
+    if dim != -1 and (len(shape), dim) != (4, -3):
+        return None
+    size = shape[dim]
+    if not all(isinstance(n, int) for n in shape) or size % multiple == 0:
+        return None
+    source: Any = scores
+    while isinstance(source, Node) and isinstance(patterns.get(source.target), SameScale):
+        if _is_shared(source) or dim != -1:
+            return None
+        source = source.args[0]
+    if not isinstance(source, Node) or _is_shared(source):
+        return None
+    free = isinstance(patterns.get(source.target), (Elementwise, Weighted)) and wanted(source)
+    if not wanted(node) or not (free or source.op == "placeholder"):
+        return None  # its range is not to be chosen
+    edges = [*[0, 0] * (-1 - dim), 0, -size % multiple]
+    padded = step(node, aten.constant_pad_nd.default, scores, edges, -LEFT_OUT)
+    padded.meta[_PADS] = dim
+    weights = step(node, node.target, padded, dim, *node.args[2:])
+    return step(node, aten.slice.Tensor, weights, dim, 0, size)
+
+
+def _is_shared(node: Node) -> bool:
+    """Whether several calls read the node; what checks the model's inputs is none."""
+    return sum(user.op != "call_module" for user in node.users) > 1
+
+
+def padded_rows(model: GraphModule) -> dict[Node, int]:
+    """Scores with numbers behind them that are left out, and along which dimension."""
+    return {node: node.meta[_PADS] for node in model.graph.nodes if _PADS in node.meta}
+
+
 class ScoresObserver(MinMaxObserver):  # type: ignore[misc]
-    """The range of masked scores that a softmax over the last dimension can tell apart.
+    """The range of masked scores that a softmax over a dimension can tell apart.
 
     It ends where a whole row of scores adds less than half a step of the result: below the
     smallest of the rows' largest numbers. What is left out saturates there.
     """
 
+    def __init__(self, dim: int = -1, **options: Any) -> None:
+        super().__init__(**options)
+        self.dim = dim
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Takes the range of `x`, which it returns as it is."""
-        largest = x.detach().amax(-1)
+        largest = x.detach().amax(self.dim)
         kept = largest[largest > -LEFT_OUT / 2]
         if kept.numel():
-            room = math.log(_STEPS * x.shape[-1])
+            room = math.log(_STEPS * x.shape[self.dim])
             seen = torch.stack([kept.min() - room, kept.max()])
             super().forward(seen.to(self.min_val.dtype))
         return x
@@ -129,13 +188,14 @@ class ScoresObserver(MinMaxObserver):  # type: ignore[misc]
 
 _STEPS = 512
 _MARK = "adds_a_mask"
+_PADS = "pads_scores"
 
 
-def scores_spec(spec: QuantizationSpec, is_qat: bool) -> QuantizationSpec:
-    """How masked scores are quantized where others are by `spec`."""
-    observer: Any = ScoresObserver.with_args(eps=SMALLEST_SCALE)
+def scores_spec(spec: QuantizationSpec, is_qat: bool, dim: int = -1) -> QuantizationSpec:
+    """How masked scores are quantized where others are by `spec`; dim: the softmax's."""
+    observer: Any = ScoresObserver.with_args(eps=SMALLEST_SCALE, dim=dim)
     if is_qat:
-        observer = FakeQuantize.with_args(observer=ScoresObserver, eps=SMALLEST_SCALE)
+        observer = FakeQuantize.with_args(observer=ScoresObserver, eps=SMALLEST_SCALE, dim=dim)
     return QuantizationSpec(
         dtype=spec.dtype,
         quant_min=spec.quant_min,
@@ -395,6 +455,8 @@ __all__ = [
     "ScoresObserver",
     "add_finite_masks",
     "mask_of",
+    "pad_rows",
+    "padded_rows",
     "prepares_masks",
     "scores_spec",
 ]

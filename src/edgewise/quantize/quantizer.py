@@ -143,11 +143,15 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
             pattern = self.table.get(node.target) if node.op == "call_function" else None
             if isinstance(pattern, Elementwise) and pattern.symmetric and _is_annotated(node):
                 self._share_around_zero(node)
+        self._annotate_rest(model)
         refer_to_one_place(model)
         return model
 
     def _annotate_io(self, model: GraphModule) -> None:
         """For quantizers that can say something of the model's inputs and outputs themselves."""
+
+    def _annotate_rest(self, model: GraphModule) -> None:
+        """For quantizers that say more once all else is annotated."""
 
     def validate(self, model: GraphModule) -> None:
         """Warns of settings that matched nothing."""
@@ -165,7 +169,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         config = self._selection.of(node)
         if config is not None and config.input_activation is not None:
             for operand, spec in node.meta[Q_ANNOTATION_KEY].input_qspec_map.items():
-                _share_around_zero(operand, config.input_activation, spec)
+                quantize_alike(operand, config.input_activation, spec)
 
     def _is_asked_for(self, node: Node) -> bool:
         """Whether the settings ask for more of the node than it gets: static scales for whatever
@@ -297,7 +301,7 @@ def around_zero(spec: QuantizationSpec) -> QuantizationSpec:
     return dataclasses.replace(spec, qscheme=torch.per_tensor_symmetric)
 
 
-def _share_around_zero(operand: Node, old: QuantizationSpec, new: QuantizationSpec) -> None:
+def quantize_alike(operand: Node, old: QuantizationSpec, new: QuantizationSpec) -> None:
     """What computes an operand, and the others that read it, quantize it as this one does."""
     source = operand
     while isinstance(_result_of(source), SharedQuantizationSpec) and _is_single(source):

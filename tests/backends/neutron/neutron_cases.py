@@ -204,6 +204,9 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "max_pool": (lambda: nn.MaxPool2d(2), (SQUARE,)),
     "max_pool-padded": (lambda: nn.MaxPool2d(3, 2, 1), (SQUARE,)),
     "max_pool-padded-odd": (lambda: nn.MaxPool2d(3, 2, 1), (IMAGE,)),
+    "max_pool-ceil": (lambda: nn.MaxPool2d(2, ceil_mode=True), (IMAGE,)),
+    "max_pool-ceil-padded": (lambda: nn.MaxPool2d(3, 2, 1, ceil_mode=True), ((1, 8, 8, 6),)),
+    "avg_pool-ceil": (lambda: nn.AvgPool2d(2, ceil_mode=True), ((1, 8, 8, 6),)),
     "max_pool-indices": (
         lambda: Fn(lambda x: F.max_pool2d(x, 2, return_indices=True)[0]),
         (SQUARE,),
@@ -247,6 +250,13 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "conv-reflect": (lambda: conv(8, 8, 3, padding=1, padding_mode="reflect"), (IMAGE,)),
     "slice": (lambda: Fn(lambda x: x[:, 2:6, :, 1:]), (IMAGE,)),
     "slice-back": (lambda: Fn(lambda x: x[..., -3:-1]), (IMAGE,)),
+    "step": (lambda: Fn(lambda x: torch.tanh(x[..., ::2])), (IMAGE,)),
+    "step-rows": (lambda: Fn(lambda x: torch.tanh(x[:, :, 1:8:3])), (IMAGE,)),
+    "step-channels": (lambda: act(conv(8, 8, 3), Fn(lambda x: torch.tanh(x[:, 1::2]))), (IMAGE,)),
+    "step-merged": (
+        lambda: Fn(lambda x: torch.tanh(torch.cat([x[:, ::2, 1::2], x[:, 1::2, ::2]], -1))),
+        ((1, 4, 6, 8),),
+    ),
     "select": (lambda: Fn(lambda x: torch.tanh(x[:, 3])), (IMAGE,)),
     "select-back": (lambda: act(conv(8, 8, 3), Fn(lambda x: torch.tanh(x[..., -2]))), (IMAGE,)),
     "chunk": (lambda: Fn(lambda x: torch.mul(*x.chunk(2, 1))), (IMAGE,)),
@@ -263,6 +273,15 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "silu_": (lambda: act(conv(8, 8, 1), nn.SiLU(inplace=True)), (IMAGE,)),
     "gelu": (nn.GELU, (IMAGE,)),
     "gelu-tanh": (lambda: nn.GELU(approximate="tanh"), (IMAGE,)),
+    "sqrt": (lambda: Fn(lambda x: (x * x + 1).sqrt()), (IMAGE,)),
+    "div-root": (lambda: Fn(lambda x: x / (x * x + 1).sqrt()), (IMAGE,)),
+    "div-positive": (nn.Softsign, (IMAGE,)),
+    "softmax-odd": (lambda: nn.Softmax(-1), ((4, 10),)),
+    "softmax-odd-channels": (lambda: act(conv(8, 3, 1), nn.Softmax(1)), (IMAGE,)),
+    "softmax-odd-scores": (
+        lambda: Fn(lambda a, b: (a @ b.transpose(1, 2)).softmax(-1) @ b),
+        ((2, 3, 8), (2, 7, 8)),
+    ),
     "elu": (nn.ELU, (IMAGE,)),
     "elu-alpha": (lambda: act(conv(8, 8, 1), nn.ELU(0.5, inplace=True)), (IMAGE,)),
     "celu": (lambda: nn.CELU(2.0), (IMAGE,)),
@@ -315,7 +334,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...], str]] = {
         r"output_padding=\[1, 1\]",
     ),
     "large-window": (lambda: conv(8, 4, 100), ((1, 8, 100, 100),), "at most 65535; got 80000"),
-    "ceil": (lambda: nn.AvgPool2d(2, ceil_mode=True), (IMAGE,), "ceil_mode=False"),
+    "ceil": (lambda: nn.AvgPool2d(2, ceil_mode=True), (IMAGE,), "got ceil_mode=True"),
     "divisor": (lambda: nn.AvgPool2d(2, divisor_override=3), (IMAGE,), "divisor_override=None"),
     "not-counted": (
         lambda: nn.AvgPool2d(3, 2, 1, count_include_pad=False),
@@ -323,7 +342,11 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...], str]] = {
         "padding that is counted",
     ),
     "max-dilated": (lambda: nn.MaxPool2d(2, dilation=2), (SQUARE,), "dilation=1"),
-    "softmax-odd": (lambda: nn.Softmax(-1), ((4, 10),), "10 channels, no multiple of 8"),
+    "softmax-odd": (
+        lambda: act(nn.Tanh(), nn.Softmax(-1)),  # whose range is fixed
+        ((4, 10),),
+        "10 channels, no multiple of 8",
+    ),
     "softmax-dim": (lambda: nn.Softmax(2), (SQUARE,), "dim is the last"),
     "add-alpha": (lambda: Fn(lambda a, b: torch.add(a, b, alpha=2)), (IMAGE, IMAGE), "alpha=2"),
     "broadcast-both": (
@@ -338,7 +361,6 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...], str]] = {
     ),
     "div-computed": (lambda: Fn(lambda x: x / (x.exp() + 1)), (IMAGE,), "aten.div.Tensor"),
     "power": (lambda: Fn(lambda x: x**4), (IMAGE,), "got aten.pow.Tensor_Scalar"),
-    "step": (lambda: Fn(lambda x: torch.tanh(x[..., ::2])), (IMAGE,), "step=1; got step=2"),
     "scale": (lambda: nn.Upsample(scale_factor=3.0), (IMAGE,), "scales of 1, 2, 4 or 8"),
     "no-row": (lambda: Fn(torch.erf), (IMAGE,), "aten.erf.default"),
     "relu": (nn.ReLU, (IMAGE,), "must compute something"),  # the quantization cuts as much

@@ -72,9 +72,11 @@ class _Neutron(Backend):
         )
 
     def quantizer(self, target: str) -> Callable[[], TableQuantizer]:
+        from functools import partial
+
         from edgewise.backends.neutron import NeutronQuantizer
 
-        return NeutronQuantizer
+        return partial(NeutronQuantizer, target.removeprefix(_PREFIX).removesuffix(_ON_HOST))
 
     def operators(self) -> Sequence[OperatorFacts]:
         from edgewise.backends.neutron.lowering.document import DOCUMENT

@@ -9,6 +9,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from edgewise.backends.neutron.operators import TABLE
+from edgewise.backends.neutron.targets import TARGETS
 from edgewise.quantize.arithmetic_steps import split_gates
 from edgewise.quantize.composites import (
     ARITHMETIC,
@@ -21,9 +22,16 @@ from edgewise.quantize.composites import (
 )
 from edgewise.quantize.config import get_symmetric_quantization_config
 from edgewise.quantize.decompose import decompose
-from edgewise.quantize.finite_masks import MASK_SPEC, add_finite_masks, mask_of, scores_spec
+from edgewise.quantize.finite_masks import (
+    MASK_SPEC,
+    add_finite_masks,
+    mask_of,
+    pad_rows,
+    padded_rows,
+    scores_spec,
+)
 from edgewise.quantize.patterns import Fixed, Pattern, SameScale, Weighted
-from edgewise.quantize.quantizer import TableQuantizer, fixed_result, mark
+from edgewise.quantize.quantizer import TableQuantizer, fixed_result, mark, quantize_alike
 from edgewise.quantize.roots import split_roots
 from edgewise.quantize.smooth_and_norms import NORMALIZATIONS, SMOOTH
 from edgewise.quantize.steps import (
@@ -66,7 +74,8 @@ class NeutronQuantizer(TableQuantizer):
     Factors of a product have scales of their own. (ExecuTorch fixes them to 1/256, which cuts
     everything outside of +-0.5; TFLite's MUL, which this becomes, has no such rule.)
 
-    neutron_target_spec: accepted as ExecuTorch's has it; nothing depends on it. is_qat: for
+    neutron_target_spec: a target or its name, or ExecuTorch's; rows of a softmax are padded to a
+    multiple of its multiply-accumulates (8 without one, as imxrt700 has). is_qat: for
     `prepare_qat_pt2e`.
     """
 
@@ -81,7 +90,7 @@ class NeutronQuantizer(TableQuantizer):
         per_channel_linear: bool = False,
     ) -> None:
         super().__init__()
-        del neutron_target_spec
+        self._row = _macs(neutron_target_spec)
         self._per_channel_linear = per_channel_linear
         self._scores: set[Node] = set()
         self.set_global(get_symmetric_quantization_config(is_per_channel=True, is_qat=is_qat))
@@ -98,17 +107,28 @@ class NeutronQuantizer(TableQuantizer):
         split_hardsigmoid(model)
         drop_unused_indices(model)
         split_pieces(model)
+        pad_rows(model, self._row, self.table, self._is_static)
         multiply_by_reciprocals(model)
         return model
 
     def _annotate(self, node: Node, pattern: Pattern) -> str | None:
         if node.target in _DIVISIONS and isinstance(node.args[1], Node):
-            return "the NPU divides by constants only"
+            return "the NPU divides by constants, and by what cannot be negative"
         if self._per_channel_linear and node.target == aten.linear.default:
             pattern = Weighted()
         if self._is_static(node) and self._annotate_scores(node, pattern):
             return None
         return super()._annotate(node, pattern)
+
+    def _annotate_rest(self, model: GraphModule) -> None:
+        """What is left out of a padded row saturates where the others' weights end."""
+        for padded, dim in padded_rows(model).items():
+            config = self._selection.of(padded)
+            scores = padded.args[0]
+            if config is not None and config.input_activation is not None:
+                assert isinstance(scores, Node)
+                spec = scores_spec(config.input_activation, config.is_qat, dim)
+                quantize_alike(scores, config.input_activation, spec)
 
     def _annotate_scores(self, node: Node, pattern: Pattern) -> bool:
         """Of scores and their mask, and of the softmax that reads them; whether it is one."""
@@ -129,6 +149,13 @@ class NeutronQuantizer(TableQuantizer):
         if isinstance(pattern, SameScale):
             self._scores.add(node)
         return False
+
+
+def _macs(target: Any) -> int:
+    """Of a target, its name or ExecuTorch's description; those of imxrt700 where it is unknown."""
+    found = getattr(target, "neutron_target", target)
+    known = TARGETS.get(str(getattr(found, "name", found)))
+    return (known and known.macs) or 8
 
 
 __all__ = ["NeutronQuantizer"]

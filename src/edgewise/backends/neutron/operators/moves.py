@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -55,9 +56,27 @@ def _slice(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
         dim = args["dim"] % len(x.order)
         start = args["start"] or 0
         start = max(start + x.shape[dim], 0) if start < 0 else min(start, x.shape[dim])
-        return to.cut(x, {dim: (start, int(fake(node).shape[dim]))}, node.name)
+        count = int(fake(node).shape[dim])
+        if args["step"] == 1 or count == 1:
+            return to.cut(x, {dim: (start, count)}, node.name)
+        return _every(to, x, dim, start, args["step"], count, node.name)
 
     return moved(to.real(args["self"]), cut)
+
+
+def _every(
+    to: Lowering, x: Tensor, dim: int, start: int, step: int, count: int, name: str
+) -> Tensor:
+    """Each `step`th element from the first: the first of each group of so many."""
+    if x.shape[dim] != count * step or start >= step:
+        there = min(x.shape[dim] - start, count * step)
+        x = to.cut(x, {dim: (start, there)}, f"{name}_from")
+        x = to.padded(x, {dim: (0, count * step - there)}, x.quant.zero_point)
+        start = 0
+    before, behind = math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :])
+    shape = (*x.shape[:dim], count, *x.shape[dim + 1 :])
+    grouped = to.reshape(x, (before, count, step * behind), f"{name}_groups")
+    return to.reshape(to.cut(grouped, {2: (start * behind, behind)}, f"{name}_ones"), shape, name)
 
 
 def _select(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
@@ -120,10 +139,6 @@ def _format(q: Query) -> str | None:
     return None if found in allowed else str(found)
 
 
-def _step(q: Query) -> str | None:
-    return None if q.args["step"] == 1 else f"step={q.args['step']}"
-
-
 def _not_empty(q: Query) -> str | None:
     return f"{list(q.shape)}" if 0 in q.shape else None
 
@@ -180,10 +195,10 @@ define(
     "slice_copy",
     (aten.slice_copy.Tensor,),
     _slice,
-    (Constraint("step=1", _step), Constraint("elements are left", _not_empty), *_SAME),
+    (Constraint("elements are left", _not_empty), *_SAME),
     moves=True,
     along=along_dim,
-    also="SLICE",
+    also="SLICE, with RESHAPE if step is not 1",
     quantization=SAME_SCALE,
 )
 define(

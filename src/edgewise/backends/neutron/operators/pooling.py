@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from edgewise.backends.neutron.lowering.table import (
     equals,
     rank,
 )
-from edgewise.backends.neutron.operators.windows import image, is_false, limited, pair, same_padding
+from edgewise.backends.neutron.operators.windows import image, limited, pair, same_padding
 from edgewise.backends.neutron.targets import KERNEL_LIMIT
 from edgewise.backends.neutron.tflite.schema import (
     Activation,
@@ -43,14 +44,33 @@ def _pool(
     how: Padding | None,
 ) -> Tensor:
     x = image(to, x)
-    if how is None:
+    shape = tuple(int(n) for n in tensors_of(node)[0].shape)
+    beyond = _beyond(x.shape[2:], shape[2:], kernel, stride, padding)
+    if how is None or any(beyond):
         how = Padding.VALID
         number = _LOWEST if code == BuiltinOperator.MAX_POOL_2D else x.quant.zero_point
-        edges = {dim: (p, p) for dim, p in zip((2, 3), padding, strict=True)}
+        edges = {dim: (p, p + more) for dim, p, more in zip((2, 3), padding, beyond, strict=True)}
         x = to.padded(x, edges, number)
-    shape = tuple(int(n) for n in tensors_of(node)[0].shape)
     options = Pool2DOptions(how, stride[1], stride[0], kernel[1], kernel[0], Activation.NONE)
     return to.add(code, [x], to.result(node, shape, NHWC, x.quant), options)
+
+
+def _beyond(
+    sizes: Sequence[int],
+    results: Sequence[int],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+) -> list[int]:
+    """How far the last windows reach beyond the padding, as they do with ceil_mode."""
+    each = zip(sizes, results, kernel, stride, padding, strict=True)
+    return [max((count - 1) * s + k - size - 2 * p, 0) for size, count, k, s, p in each]
+
+
+def _whole_windows(q: Query) -> str | None:
+    kernel, stride, padding = _window(q.args)
+    beyond = _beyond(q.shape_of("self")[2:], q.shape[2:], kernel, stride, padding)
+    return "ceil_mode=True" if any(beyond) else None
 
 
 def _window(args: dict[str, Any]) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
@@ -97,7 +117,6 @@ def _derived(sizes: Any, results: tuple[int, int]) -> tuple[int, int]:
 _MAX_RULES = (
     rank("self", 4),
     equals("dilation", 1, [1], [1, 1], (1, 1)),
-    is_false("ceil_mode"),
     limited("kernel_size", "stride"),
     SAME_QUANTIZATION,
 )
@@ -137,7 +156,7 @@ define(
     _average,
     (
         rank("self", 4),
-        is_false("ceil_mode"),
+        Constraint("ceil_mode=False, or sizes that it does not change", _whole_windows),
         equals("divisor_override", None),
         Constraint(
             "padding that is counted, or TFLite's SAME padding",
