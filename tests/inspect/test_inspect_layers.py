@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import edgewise
 from edgewise.backends.ethosu import payload
+from edgewise.backends.ethosu.lowering.estimating import origin_of
 from edgewise.backends.ethosu.simulator.timing import timeline
 from edgewise.cli.app import app
 from edgewise.inspect.layers import layers, slowest, table_of
@@ -53,6 +54,22 @@ def file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     path: Path = tmp_path_factory.mktemp("layers") / "net.pte"
     program.save(path, record=True)
     return path
+
+
+@pytest.mark.parametrize(
+    ("name", "node"),
+    [
+        ("table_7", "relu"),
+        ("rescale_12/lut/Mul", "softmax"),
+        ("rescale_12_transpose", "softmax"),
+        ("table_70", ""),
+        ("rescale", ""),
+        ("#1102", ""),
+        ("", ""),
+    ],
+)
+def test_what_vela_puts_in_is_for_the_node_that_it_names(name: str, node: str) -> None:
+    assert origin_of(name, {"table_7": "relu", "rescale_12": "softmax"}) == node
 
 
 def method_of(file: Path) -> MethodRecord:

@@ -129,6 +129,16 @@ def test_a_record_agrees_with_its_file(case: str) -> None:
         assert -1 <= block.first <= block.last <= len(method.instructions)
 
 
+def test_each_result_of_a_delegate_has_its_own_memory() -> None:
+    class Two(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return x.relu(), (x * 2).tanh()
+
+    program = edgewise.compile(Two(), torch.randn(2, 3), verbose=False)
+    assert len(program.record().method().delegates) == 1
+    assert [b.nodes for b in program.record().method().memory] == [("x",), ("relu",), ("tanh",)]
+
+
 def test_order_of_nodes_is_that_of_their_edges() -> None:
     method = compiled("bert").record().method()
     place = {n.name: i for i, n in enumerate(method.nodes)}

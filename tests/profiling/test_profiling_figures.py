@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import defaultdict
 from pathlib import Path
@@ -12,6 +13,7 @@ from recorded import method, run
 
 from edgewise.inspect.record import (
     DelegateRecord,
+    EstimateRecord,
     InstructionRecord,
     MethodRecord,
     ModuleRecord,
@@ -19,7 +21,7 @@ from edgewise.inspect.record import (
     PayloadNodeRecord,
     ProgramRecord,
 )
-from edgewise.profiling import Event, MethodRuns, Part, Profile, read_profile
+from edgewise.profiling import Event, Instruction, MethodRuns, Part, Profile, read_profile
 from edgewise.profiling.locations import Locations
 from edgewise.profiling.runs import numbered
 from edgewise.profiling.summary import Stats, summarize
@@ -129,6 +131,42 @@ def test_groups(by: Any, expected: dict[str, float]) -> None:
         return texts.get(by, row.name.split(" its")[0])
 
     assert {key(row): sum(row.totals) / 1e3 for row in rows} == expected
+
+
+def test_commands_of_an_npu_are_rows_of_their_layers() -> None:
+    """Several operations of one layer are one row, with the place of the layer's node."""
+
+    def command(begin: int, name: str, offset: int) -> Event:
+        return Event(begin, begin + 10, 0, Part(name, counters={"offset": offset}))
+
+    rows = [
+        {"operator": "Conv2D", "node": "conv", "cycles": 9, "MACs": 900, "commands": "64"},
+        {"operator": "Transpose", "node": "", "cycles": 3, "commands": "200 260"},
+        {"operator": "MaxPool", "node": "relu", "cycles": 3, "commands": "300"},
+    ]
+    known = RECORD.methods[0]
+    npu = dataclasses.replace(
+        known.delegates[0], payload=(), estimates=EstimateRecord("Vela", {}, tuple(rows))
+    )
+    record = dataclasses.replace(known, delegates=(npu,), instructions=(known.instructions[1],))
+    events = numbered(
+        [
+            command(0, "NPU_OP_DMA_START", 16),  # before any layer's first command
+            command(10, "NPU_OP_CONV", 80),
+            command(20, "NPU_OP_POOL", 210),
+            command(30, "NPU_OP_POOL", 270),
+            command(40, "NPU_OP_POOL", 310),
+            Event(0, 60, 0),
+        ]
+    )
+    runs = MethodRuns("forward", "", [Instruction("delegate", "Npu", 0)], [run([*events])])
+    found = summarize(runs, Locations(record)).parts[0]
+    assert [(r.name, r.totals, r.events, r.location.source) for r in found] == [
+        ("NPU_OP_DMA_START", [10], 1, ""),
+        ("Conv2D (NPU_OP_CONV)", [10], 1, "m.py:8"),
+        ("Transpose (NPU_OP_POOL)", [20], 2, ""),
+        ("MaxPool (NPU_OP_POOL)", [10], 1, "m.py:9"),
+    ]
 
 
 def test_what_runs_several_times_or_not_at_all() -> None:

@@ -80,9 +80,10 @@ class Written:
                 yield BlockRecord(self._resolved(names), ARENA, offset, size, -1, end)
 
     def _resolved(self, names: Sequence[str]) -> tuple[str, ...]:
-        found: dict[str, None] = {}
-        for name in names:
-            node = self._origins.nodes.get(name)
-            for source, _ in self._sources.get(node, ()) if node is not None else ():
-                found[source] = None
-        return tuple(found)
+        """What the names stand for. A delegate's call stands for all its results: beside one of
+        them, which has a name of its own, it says nothing."""
+        nodes = [self._origins.nodes.get(name) for name in names]
+        told = [{source for source, _ in self._sources.get(n, ())} for n in nodes if n is not None]
+        kept = [one for one in told if not any(other and other < one for other in told)]
+        order = [source for n in nodes if n is not None for source, _ in self._sources.get(n, ())]
+        return tuple(dict.fromkeys(s for s in order if any(s in one for one in kept)))

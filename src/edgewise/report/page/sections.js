@@ -27,7 +27,13 @@ function estimates(methods) {
   const rows = methods.flatMap((m) => m.data.delegates.map((d, i) => [m, d, i])).filter(([, d]) => d.estimates);
   if (!rows.length) return "";
   return `<div class="estimates"><h3>Estimates <small>of the NPU's compiler, not measured</small></h3>${rows.map(([m, d, i]) => `<p>${methods.length > 1 ? `${esc(m.program.name)} ` : ""}${pill(d.backend)} delegate ${i}, ${esc(d.estimates.source)}:
-    ${Object.entries(d.estimates.figures).map(([name, value]) => `<b>${esc(Number(value).toLocaleString("en-US", { maximumSignificantDigits: 4 }))}</b> ${esc(name)}`).join(", ")}</p>`).join("")}</div>`;
+    ${Object.entries(d.estimates.figures).filter(([, value]) => value).map(([name, value]) => estimate(name, value)).join(", ")}</p>`).join("")}</div>`;
+}
+
+function estimate(name, value) {
+  const isBytes = name.includes(" bytes");
+  const shown = isBytes ? bytes(value) : Number(value).toLocaleString("en-US", { maximumSignificantDigits: 4 });
+  return `<b>${esc(shown)}</b> ${esc(isBytes ? name.replace(" bytes", "") : name)}`;
 }
 
 const plannedBytes = (m) => Object.values(m.data.arenas).reduce((a, b) => a + b, 0);
@@ -61,15 +67,19 @@ function overview(methods) {
 // What is refused by the same rules is one article; consequences are a line below.
 function refusedSection(methods) {
   const several = methods.length > 1;
+  let reasons = 0;
   const parts = methods.map((m, i) => {
     const known = m.data.refused.filter((c) => c.refusals.length);
     const follows = known.filter((c) => c.follows).reduce((a, c) => a + c.nodes.length, 0);
     const articles = known.filter((c) => !c.follows).map((c) => cause(m, i, c));
     const after = follows ? `<p class="note">${plural(follows, "quantization")} at the borders of delegates, on the CPU: ${follows === 1 ? "a consequence" : "consequences"} of what runs beside.</p>` : "";
-    return articles.length || after ? `${several ? `<h3>${esc(m.program.name)}</h3>` : ""}<div class="reasons">${articles.join("")}</div>${after}` : "";
+    const told = articles.length ? `<div class="reasons">${articles.join("")}</div>` : "";
+    reasons += articles.length;
+    return told || after ? `${several ? `<h3>${esc(m.program.name)}</h3>` : ""}${told}${after}` : "";
   }).filter(Boolean);
   if (!parts.length) return "";
-  return `<h2 id="refused-h">Not delegated</h2><p class="lead">What the backends that were asked refused, and what would change that.</p>${parts.join("")}`;
+  const lead = reasons ? `<p class="lead">What the backends that were asked refused, and what would change that.</p>` : "";
+  return `<h2 id="refused-h">Not delegated</h2>${lead}${parts.join("")}`;
 }
 
 function cause(method, program, c) {

@@ -36,13 +36,17 @@ def estimates(
     _, macs, cores = PROCESSORS[spec.target]
     ours = _modelled(made, spec)
     layers = [
-        {**_layer(layer, macs * cores), "node": origins.get(layer.name, ""), **ours.get(number, {})}
+        {
+            **_layer(layer, macs * cores),
+            "node": origin_of(layer.name, origins),
+            **ours.get(number, {}),
+        }
         for number, layer in enumerate(figures.layers)
     ]
     blocks: list[Row] = [
         {
             "name": block.name,
-            "node": origins.get(block.name, ""),
+            "node": origin_of(block.name, origins),
             "memory": block.memory,
             "address": block.address,
             "bytes": block.bytes,
@@ -52,6 +56,14 @@ def estimates(
         for block in figures.arena
     ]
     return Estimates(f"Vela {vela.VERSION}", known, layers, blocks)
+
+
+def origin_of(name: str, origins: Mapping[str, str]) -> str:
+    """The node of the tensor that Vela names so, or of the one that it made this for: what Vela
+    puts in has that one's name and more behind it (`rescale_7/lut/Mul`, `rescale_7_transpose`)."""
+    while name and name not in origins:
+        name = name[: max(name.rfind("/"), name.rfind("_"), 0)]
+    return origins.get(name, "")
 
 
 def _layer(layer: vela.LayerFigures, peak: int) -> Row:
