@@ -178,8 +178,8 @@ def check(way: Way, calibration: Sequence[str] | None) -> Way:
         return way
     if way.backend == NO_BACKEND:
         raise CliError(
-            f"[--quantize] backend none computes in float; got {way.quantize}; "
-            f"try --backend {DEFAULT}"
+            f"[--quantize] backend none computes in floating point: the runtime's own kernels have "
+            f"no integer forms; got {way.quantize}; try --backend {DEFAULT}"
         )
     problem = None if way.quantize == AUTO else scheme_problem(names[0], way.quantize)
     if problem:

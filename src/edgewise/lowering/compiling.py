@@ -348,8 +348,9 @@ def _quantized(
 def _check_has_quantizer(target: str) -> None:
     if target == NO_BACKEND:
         raise ValueError(
-            f"[compile] quantize needs a backend with a quantizer; got {target!r}; "
-            f"try backend={DEFAULT!r}"
+            f"[compile] quantize needs a backend that computes in integers: the runtime's own "
+            f"kernels would go to floating point and back around each operator, and be slower than "
+            f"without; got backend={target!r}; try backend={DEFAULT!r}, or quantize=None"
         )
 
 

@@ -145,7 +145,7 @@ class Padded(nn.Module):
         (Net, (4, 3, 16, 16)),
         (lambda: Attention(), (4, 8, 32)),
         (lambda: act(nn.Linear(8, 8), Fn(lambda x: torch.cat([x, x], 1))), (4, 8)),
-        (lambda: act(nn.Conv2d(8, 8, 3), nn.ELU(), nn.Conv2d(8, 8, 1)), (4, 8, 5, 5)),
+        (lambda: act(nn.Conv2d(8, 8, 3), Fn(torch.erf), nn.Conv2d(8, 8, 1)), (4, 8, 5, 5)),
         (lambda: act(Fn(lambda x: x.reshape(-1, 4).sigmoid().reshape(x.shape))), (4, 8)),
     ],
 )
