@@ -85,7 +85,9 @@ def _weight(is_per_channel: bool, is_qat: bool, low: int, high: int) -> Quantiza
     options: dict[str, Any] = {"eps": SMALLEST_SCALE}
     observer: Any = PerChannelMinMaxObserver if is_per_channel else MinMaxObserver
     if is_qat:
-        observer = FusedMovingAvgObsFakeQuantize
+        # The fused one takes a symmetric range for one step wider than it is, and so simulates
+        # other scales than convert_pt2e writes: by 0.4 % with 8 bits, by 17 % with 3.
+        observer = FakeQuantize
         options["observer"] = (
             MovingAveragePerChannelMinMaxObserver if is_per_channel else MovingAverageMinMaxObserver
         )

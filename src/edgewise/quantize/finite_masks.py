@@ -131,7 +131,7 @@ def _padded(
     shape = _shape(scores)
     if not shape or not is_float(node):
         return None
-    dim = int(node.args[1]) % len(shape) - len(shape)  # type: ignore[call-overload]
+    dim = arguments(node)["dim"] % len(shape) - len(shape)
     if dim != -1 and (len(shape), dim) != (4, -3):
         return None
     size = shape[dim]

@@ -268,7 +268,7 @@ def _weighted(
     elif by_channel:
         spec = dataclasses.replace(spec, ch_axis=pattern.channel_axis)
         if config.is_qat and pattern.channel_axis:
-            # The fused fake quantizer knows axis 0 only, and torchao hands none to the other.
+            # torchao hands fake quantizers no axis: theirs is 0.
             options = {**spec.observer_or_fake_quant_ctr.p.keywords}
             made = FakeQuantize.with_args(**options, ch_axis=pattern.channel_axis)
             spec = dataclasses.replace(spec, observer_or_fake_quant_ctr=made)
