@@ -312,7 +312,7 @@ def test_ethosu_simulator(tmp_path: Path) -> None:
     profile = recorded(lambda: load(path).execute([X]))
     (found,) = profile.to_dict()["methods"]
     (delegate,) = [i for i in found["instructions"] if i["kind"] == "delegate"]
-    assert "NPU_OP_CONV" in {part["name"] for part in delegate["parts"]}
+    assert "Conv2D (NPU_OP_CONV)" in {part["name"] for part in delegate["parts"]}
     (estimate,) = found["estimates"]
     assert estimate["figures"]["cycles"] > 0
     assert f"{estimate['figures']['cycles']:,.0f} by Vela" in str(profile)
