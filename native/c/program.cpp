@@ -59,6 +59,14 @@ Result<LoadOptions> read_options(const edgewise_load_options* given) {
   if (has(*given, offsetof(edgewise_load_options, max_memory), sizeof(given->max_memory))) {
     options.max_memory = given->max_memory;
   }
+  if (has(*given, offsetof(edgewise_load_options, cache_dir), sizeof(given->cache_dir)) &&
+      given->cache_dir != nullptr) {
+    options.cache_dir = given->cache_dir;
+  }
+  if (has(*given, offsetof(edgewise_load_options, cache_bytes), sizeof(given->cache_bytes)) &&
+      given->cache_bytes != 0) {
+    options.cache_bytes = given->cache_bytes;
+  }
   return options;
 }
 

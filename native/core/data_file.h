@@ -32,6 +32,7 @@ class DataFile {
   // Null if there is none.
   const Entry* find(std::string_view key) const;
   const std::unordered_map<std::string_view, Entry>& entries() const { return entries_; }
+  const FileBytes& file() const { return bytes_; }
   void release(std::span<const std::byte> part) const { bytes_.release(part); }
   Status check_whole() const { return bytes_.check_whole(); }
 

@@ -29,6 +29,11 @@ class FileBytes {
   // An error from when bytes were read that the file has no more.
   Status check_whole() const;
 
+  // What tells the file from others; null if these are not a mapped file's.
+  const platform::FileIdentity* identity() const {
+    return mapping_ == nullptr ? nullptr : &mapping_->identity();
+  }
+
   // Gives the memory of whole pages of `part` back to the system if they are this file's and
   // it is mapped; reading them again reads the file.
   void release(std::span<const std::byte> part) const;

@@ -11,6 +11,7 @@
 #include "method.h"
 #include "method_plan.h"
 #include "platform/cpu_count.h"
+#include "platform/log.h"
 #include "platform/mutex.h"
 #include "pte_file.h"
 #include "session.h"
@@ -71,6 +72,7 @@ class LoadedProgram : public Program {
       Result<std::unique_ptr<Method>> made = MethodInstance::create(
           shared_from_this(), *file_, *method, std::move(session), max_memory_,
           [this, method](size_t index) { return make_delegate(*method, index); });
+      if (file_->cache() != nullptr) file_->cache()->finish();
       // Of which what `made` says may be a consequence.
       EDGEWISE_RETURN_IF_ERROR(file_->check_whole().within(method->name));
       return made;
@@ -139,6 +141,7 @@ class LoadedProgram : public Program {
     init.threads = threads_;
     init.own_kernels = own_kernels_;
     init.max_memory = max_memory_;
+    init.disk_cache = file_->cache();
     init.program_state = &states_[plan.backend];
     Result<std::unique_ptr<Delegate>> delegate = backend->init(init);
     if (delegate.ok() && *delegate != nullptr) return delegate;
@@ -215,6 +218,16 @@ Result<std::shared_ptr<Program>> load(Result<FileBytes> bytes, const LoadOptions
   Result<std::unique_ptr<PteFile>> file =
       PteFile::open(std::move(*bytes), std::move(*data), options.verification);
   if (!file) return file.status();
+#ifndef EDGEWISE_BARE_METAL  // where there are no files
+  if (!options.cache_dir.empty()) {
+    auto warn = options.warn;
+    if (!warn) warn = [](const std::string& message) { platform::log(message.c_str()); };
+    (*file)->open_cache({.folder = options.cache_dir,
+                         .most_bytes = options.cache_bytes,
+                         .verifies_all = options.verification == Verification::kFull,
+                         .warn = std::move(warn)});
+  }
+#endif
   Result<std::vector<MethodPlan>> methods = read_methods(**file);
   EDGEWISE_RETURN_IF_ERROR((*file)->check_whole().within("load"));
   if (!methods) return methods.status();

@@ -192,10 +192,25 @@ void PteFile::release(std::span<const std::byte> bytes) const {
   for (const auto& data : data_) data->release(bytes);
 }
 
+std::vector<const FileBytes*> PteFile::files() const {
+  std::vector<const FileBytes*> result = {&bytes_};
+  for (const auto& data : data_) result.push_back(&data->file());
+  return result;
+}
+
+void PteFile::open_cache(const platform::CacheOptions& options) {
+  std::vector<platform::CacheSource> sources;
+  for (const FileBytes* file : files()) {
+    sources.push_back({file->bytes(), file->identity(),
+                       [file](std::span<const std::byte> part) { file->release(part); }});
+  }
+  cache_ = platform::open_cache(options, std::move(sources));
+}
+
 Status PteFile::check_whole() const {
   EDGEWISE_RETURN_IF_ERROR(bytes_.check_whole());
   for (const auto& data : data_) EDGEWISE_RETURN_IF_ERROR(data->check_whole());
-  return {};
+  return cache_ == nullptr ? Status() : cache_->check_whole();
 }
 
 Status PteFile::check_data_files() const {

@@ -15,6 +15,7 @@
 #include "edgewise/program.h"
 #include "edgewise/status.h"
 #include "file_bytes.h"
+#include "platform/file_cache.h"
 #include "program_generated.h"
 
 namespace edgewise {
@@ -48,7 +49,12 @@ class PteFile : public NamedData {
   bool contains(std::string_view key) const { return named_.contains(key); }
   size_t bytes() const override;
   void release(std::span<const std::byte> bytes) const override;
-  // Of this file and the data files, as FileBytes::check_whole.
+  // This file and the data files.
+  std::vector<const FileBytes*> files() const;
+  // What is made of these files on disk; null: nothing. Lives as long as they do.
+  platform::FileCache* cache() const { return cache_.get(); }
+  void open_cache(const platform::CacheOptions& options);
+  // Of the files and of what lies in the cache, as FileBytes::check_whole.
   Status check_whole() const;
 
  private:
@@ -64,6 +70,7 @@ class PteFile : public NamedData {
   const fb::Program* program_ = nullptr;
   std::vector<std::span<const std::byte>> segments_;
   std::unordered_map<std::string_view, uint32_t> named_;
+  std::unique_ptr<platform::FileCache> cache_;  // last: it reads the files
 };
 
 // Item `i` < size() of a vector. The flatbuffers verifier leaves open whether items lie at

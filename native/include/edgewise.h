@@ -160,10 +160,15 @@ typedef struct edgewise_load_options {
    * intermediate results; checked before anything is allocated. 0: no bound. Not counted: weights
    * that libraries pack, and what they take besides. */
   size_t max_memory;
+  /* A folder in which packed weights are kept, so that later loads, and other processes, map them;
+   * null: nothing is kept. What is wrong with it is told on standard error, and is no failure.
+   * cache_bytes: the most that may lie there; 0: 8 GiB, 1 GiB where addresses have 32 bits. */
+  const char* cache_dir;
+  size_t cache_bytes;
 } edgewise_load_options;
 
 #define EDGEWISE_LOAD_OPTIONS_INIT \
-  { sizeof(edgewise_load_options), 0, 0, 0, NULL, 0, 0 }
+  { sizeof(edgewise_load_options), 0, 0, 0, NULL, 0, 0, NULL, 0 }
 
 /* Maps the file; it must not change while the program is in use (where it is cut short, calls that
  * read what is gone fail). `options` may be null. */

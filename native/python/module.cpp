@@ -65,9 +65,20 @@ class ProgramFace {
   std::shared_ptr<Program> program_;
 };
 
+// May be called by any thread, with the interpreter's lock or without.
+void warn(const std::string& message) {
+  const nb::gil_scoped_acquire acquire;
+  // A warning that is an error here has nobody to be raised to.
+  if (PyErr_WarnEx(PyExc_RuntimeWarning, message.c_str(), 1) != 0) PyErr_WriteUnraisable(nullptr);
+}
+
 LoadOptions make_options(int verification, int threads, bool own_kernels, size_t max_memory,
-                         const std::vector<std::string>& data_files) {
+                         const std::vector<std::string>& data_files, nb::bytes cache_dir,
+                         size_t cache_bytes) {
   LoadOptions options;
+  options.cache_dir = std::string(cache_dir.c_str(), cache_dir.size());
+  options.cache_bytes = cache_bytes;
+  options.warn = warn;
   options.data_files = data_files;
   options.verification = static_cast<Verification>(verification);  // numbered as in _program.py
   options.threads = threads;
@@ -86,11 +97,12 @@ std::vector<std::string> to_paths(const nb::list& paths) {
 }
 
 ProgramFace load_file(nb::bytes path, int verification, int threads, bool own_kernels,
-                      size_t max_memory, nb::list data_files) {
+                      size_t max_memory, nb::list data_files, nb::bytes cache_dir,
+                      size_t cache_bytes) {
   forget_exception();
   const std::string name(path.c_str(), path.size());
-  const LoadOptions options =
-      make_options(verification, threads, own_kernels, max_memory, to_paths(data_files));
+  const LoadOptions options = make_options(verification, threads, own_kernels, max_memory,
+                                           to_paths(data_files), std::move(cache_dir), cache_bytes);
   auto program = [&] {
     nb::gil_scoped_release release;
     return Program::load_file(name, options);
@@ -117,11 +129,12 @@ class BufferLock {
 };
 
 ProgramFace load_bytes(nb::handle data, int verification, int threads, bool own_kernels,
-                       size_t max_memory, nb::list data_files) {
+                       size_t max_memory, nb::list data_files, nb::bytes cache_dir,
+                       size_t cache_bytes) {
   forget_exception();
   const BufferLock buffer(data);
-  const LoadOptions options =
-      make_options(verification, threads, own_kernels, max_memory, to_paths(data_files));
+  const LoadOptions options = make_options(verification, threads, own_kernels, max_memory,
+                                           to_paths(data_files), std::move(cache_dir), cache_bytes);
   auto program = [&] {
     nb::gil_scoped_release release;
     return Program::load_bytes(buffer.bytes(), options);
@@ -189,9 +202,9 @@ NB_MODULE(_native, module) {
       .def("new_session", &ProgramFace::new_session)
       .def("load_method", &ProgramFace::load_method, "name"_a, "session"_a);
   module.def("load_file", &load_file, "path"_a, "verification"_a, "threads"_a, "own_kernels"_a,
-             "max_memory"_a, "data_files"_a);
+             "max_memory"_a, "data_files"_a, "cache_dir"_a, "cache_bytes"_a);
   module.def("load_bytes", &load_bytes, "data"_a, "verification"_a, "threads"_a, "own_kernels"_a,
-             "max_memory"_a, "data_files"_a);
+             "max_memory"_a, "data_files"_a, "cache_dir"_a, "cache_bytes"_a);
   module.def("cpu_level", [] { return cpu_level().name; });
   module.def("cpu_levels", [] {
     std::vector<std::string> names;

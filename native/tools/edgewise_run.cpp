@@ -89,6 +89,7 @@ Status run(const Options& options) {
   load.threads = options.threads;
   load.own_kernels = options.own_kernels;
   load.max_memory = options.max_memory;
+  load.cache_dir = options.cache_dir;
   Result<std::shared_ptr<Program>> program = Program::load_file(options.model, load);
   if (!program) return program.status();
   Result<std::unique_ptr<Method>> loaded = (*program)->load_method(options.method);

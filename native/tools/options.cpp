@@ -25,6 +25,7 @@ latency and memory.
   --iterations N      timed runs (1)
   --warmup N          runs before them that are not timed (0)
   --max-memory BYTES  refuse a method that plans for more, and tensors that grow beyond it
+  --cache-dir DIR     keep packed weights in DIR, so that the next start maps them
   --profile           where the time of the timed runs goes: by step of the program and, inside
                       delegates, by operator
   --json              print one JSON object instead of text
@@ -39,9 +40,9 @@ Status usage_error(const std::string& message) {
   return error(Code::kInvalidArgument, "[edgewise_run] %s; try --help", message.c_str());
 }
 
-constexpr std::string_view kWithValue[] = {"--method",     "--kernels",    "--backends",
-                                           "--input",      "--output-dir", "--threads",
-                                           "--iterations", "--warmup",     "--max-memory"};
+constexpr std::string_view kWithValue[] = {"--method",     "--kernels",  "--backends",   "--input",
+                                           "--output-dir", "--threads",  "--iterations", "--warmup",
+                                           "--max-memory", "--cache-dir"};
 
 constexpr int kMostCount = 1'000'000'000;
 constexpr size_t kMostMemory = size_t{1} << (8 * sizeof(size_t) - 2);
@@ -109,6 +110,8 @@ Result<Options> parse_options(int argc, const char* const* argv) {
       options.kernels.push_back(value);
     } else if (name == "--backends") {
       options.backends.push_back(value);
+    } else if (name == "--cache-dir") {
+      options.cache_dir = value;
     } else if (name == "--output-dir") {
       options.output_dir = value;
     } else if (name == "--threads") {

@@ -19,6 +19,7 @@ struct Options {
   int iterations = 1;
   int warmup = 0;
   size_t max_memory = 0;  // bytes; 0: no bound
+  std::string cache_dir;  // of packed weights; empty: none
   bool own_kernels = true;
   bool profile = false;
   bool json = false;

@@ -46,6 +46,8 @@ class Options(ctypes.Structure):
         ("data_files", POINTER(c_char_p)),
         ("data_file_count", c_size_t),
         ("max_memory", c_size_t),
+        ("cache_dir", c_char_p),
+        ("cache_bytes", c_size_t),
     )
 
 
@@ -215,6 +217,21 @@ def test_a_bound_of_memory(c: Library, files: Path) -> None:
         program = c.make("program_load_file", path, byref(options))
         assert c.code("method_load", program, b"forward", None, byref(c_void_p())) == code
         assert code == 0 or "max_memory is 64 bytes" in c.error()
+        c.raw.edgewise_program_free(program)
+
+
+def test_cache_dir(c: Library, files: Path, tmp_path: Path, image: torch.Tensor) -> None:
+    path, cache = str(files / "model.pte").encode(), tmp_path / "cache"
+    for cache_bytes in (0, 1 << 30):
+        options = Options(
+            ctypes.sizeof(Options), 1, cache_dir=str(cache).encode(), cache_bytes=cache_bytes
+        )
+        program = c.make("program_load_file", path, byref(options))
+        method = c.make("method_load", program, b"forward", None)
+        assert list(cache.glob("packed/*/*"))
+        c.set(method, 0, image.numpy())
+        c.call("method_execute", method)
+        c.raw.edgewise_method_free(method)
         c.raw.edgewise_program_free(program)
 
 

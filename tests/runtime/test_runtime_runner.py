@@ -62,6 +62,18 @@ def test_a_bound_of_memory(file: Path) -> None:
     assert "--max-memory takes a number from 1 on; got '0'" in wrong.stderr
 
 
+def test_packed_weights_are_kept(file: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    for _ in range(2):
+        done = run(file, "--cache-dir", cache)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert list(cache.glob("packed/*/*"))
+    cache.chmod(0o777)
+    done = run(file, "--cache-dir", cache)
+    assert done.returncode == 0
+    assert done.stderr.startswith("edgewise: [cache]")
+
+
 def test_profile(file: Path) -> None:
     """The rows are those that Python's profile has, and their times are the runs'."""
     told = _profile(file)

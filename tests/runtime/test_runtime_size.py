@@ -11,7 +11,8 @@ import pytest
 from edgewise.runtime import _native
 
 # Installed, numpy takes 72.3 MiB, our Python files with their bytecode 4.5, and this the rest.
-MODULE_BUDGET = 3_820_000
+# Packed weights on disk are 33 kB of it: SHA-256 and the folder's files.
+MODULE_BUDGET = 3_856_000
 
 
 @pytest.mark.skipif(

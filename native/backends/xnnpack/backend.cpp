@@ -18,6 +18,7 @@ class XnnpackBackend final : public Backend {
     if (shared == nullptr) {
       auto made = ProgramState::make(init.threads);
       if (!made.ok()) return made.status();
+      (*made)->weights().keep_in(init.disk_cache);
       (*made)->weights().expect(init.named_data == nullptr ? 0 : init.named_data->bytes());
       shared = std::move(*made);
     }

@@ -21,7 +21,8 @@ void append_list(std::string* text, const std::vector<T>& list) {
 }
 
 // Type, shape and quantization; false if these cannot be part of a key.
-bool append_value(std::string* text, const GraphValue& value, const Shape& shape, bool is_weight) {
+bool append_value(std::string* text, const GraphValue& value, const Shape& shape, bool is_weight,
+                  const PackedWeights& weights) {
   append(text, value.type);
   append(text, value.stored);
   append(text, value.scale);
@@ -31,7 +32,9 @@ bool append_value(std::string* text, const GraphValue& value, const Shape& shape
   append(text, value.channel_scales.size());
   append(text, value.block_scales.size());
   if (value.scale_source) {
-    append(text, value.scale_source.bytes.data());
+    const std::string name = weights.name_of(value.scale_source.bytes.data());
+    if (name.empty()) return false;
+    *text += name;
   } else {
     if (value.channel_scales.size() + value.block_scales.size() > kMaxCopiedScales) return false;
     append_list(text, value.channel_scales);
@@ -40,10 +43,11 @@ bool append_value(std::string* text, const GraphValue& value, const Shape& shape
   if (!is_weight) return true;
   append(text, shape.rank);
   for (size_t i = 0; i < shape.rank; ++i) append(text, shape[i]);
-  return value.data.is_named;
+  return value.data.is_named || weights.is_kept();
 }
 
-std::string describe(const Graph& graph, const std::vector<Shape>& shapes, const GraphNode& node) {
+std::string describe(const Graph& graph, const std::vector<Shape>& shapes, const GraphNode& node,
+                     const PackedWeights& weights) {
   std::string text;
   append(&text, node.kind);
   append(&text, node.flags);
@@ -59,12 +63,39 @@ std::string describe(const Graph& graph, const std::vector<Shape>& shapes, const
     const uint32_t input = node.inputs[i];
     append(&text, input == kNone);
     if (input == kNone) continue;
-    if (!append_value(&text, graph.values[input], shapes[input], i > 0)) return {};
+    if (!append_value(&text, graph.values[input], shapes[input], i > 0, weights)) return {};
   }
   const uint32_t output = node.outputs[0];
   // Not its bounds: they choose between kernels, but all of these read the same packing.
-  append_value(&text, graph.values[output], shapes[output], false);
+  append_value(&text, graph.values[output], shapes[output], false, weights);
   return text;
+}
+
+uint64_t padded(uint64_t count, uint64_t multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
+
+// More bytes than XNNPACK packs a node's weights into, whatever its kernel. They work on up to 128
+// output channels at once and 32 numbers of the input, and keep a bias, sums and scales by output
+// channel and tap.
+size_t most_packed(const GraphNode& node, const Shape& filter) {
+  constexpr uint64_t kMostColumns = 128, kMostDepth = 32, kMostBesides = 128;
+  uint64_t groups = 1, taps = 1, in, out;
+  if (node.is_convolution()) {
+    const Window& w = node.window;
+    groups = w.groups;
+    taps = uint64_t{w.kernel[0]} * w.kernel[1];
+    in = w.group_inputs;
+    out = w.group_outputs;
+  } else {
+    const bool is_transposed = (node.flags & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0;
+    in = is_transposed ? filter[0] : filter.elements() / filter[0];
+    out = filter.elements() / in;
+  }
+  const uint64_t column = (taps + 1) * (padded(in, kMostDepth) * sizeof(float) + kMostBesides);
+  const uint64_t columns = groups * padded(out, kMostColumns);
+  constexpr uint64_t kMost = std::numeric_limits<size_t>::max() / 16;
+  return columns > kMost / column ? 0 : static_cast<size_t>(columns * column);
 }
 
 }  // namespace
@@ -75,7 +106,8 @@ void describe_weights(const Graph& graph, const std::vector<Shape>& shapes,
     if (!node.is_convolution() && node.kind != NodeKind::kFullyConnected) continue;
     const void* kernel = data[node.inputs[1]];
     if (kernel == nullptr) continue;
-    cache->describe(kernel, describe(graph, shapes, node));
+    cache->describe(kernel, describe(graph, shapes, node, cache->shared()),
+                    most_packed(node, shapes[node.inputs[1]]));
     for (size_t i = 1; i < node.inputs.size(); ++i) {
       if (node.inputs[i] == kNone) continue;
       cache->stands_for(data[node.inputs[i]], graph.values[node.inputs[i]].data.bytes.data());

@@ -76,6 +76,19 @@ void limit_xnnpack_to_cpu_level() {
 #endif
 }
 
+std::string cpu_identity() {
+  limit_xnnpack_to_cpu_level();
+  std::string result = cpu_level().name;
+  if (!cpuinfo_initialize()) return result;
+#if defined(__x86_64__) || defined(__aarch64__)
+  result.append(reinterpret_cast<const char*>(&cpuinfo_isa), sizeof(cpuinfo_isa));
+#endif
+  for (uint32_t i = 0; i < cpuinfo_get_uarchs_count(); ++i) {
+    result += " " + std::to_string(static_cast<uint32_t>(cpuinfo_get_uarch(i)->uarch));
+  }
+  return result;
+}
+
 bool takes_odd_groups() {
 #if defined(__x86_64__)
   limit_xnnpack_to_cpu_level();

@@ -1,6 +1,8 @@
 // EDGEWISE_CPU (core/cpu_level.h) limits XNNPACK, too.
 #pragma once
 
+#include <string>
+
 namespace edgewise::xnnpack {
 
 // To be called before XNNPACK is initialized.
@@ -9,5 +11,9 @@ void limit_xnnpack_to_cpu_level();
 // Whether 4-bit weights may have an odd number of groups. Kernels of November 2024 for x86 without
 // AVX read sums of 16 bytes where a panel of so many groups puts them at multiples of 8, and crash.
 bool takes_odd_groups();
+
+// What XNNPACK chooses kernels by, and with them how weights are packed: the CPU's instructions,
+// as they are limited, and its kinds of cores.
+std::string cpu_identity();
 
 }  // namespace edgewise::xnnpack

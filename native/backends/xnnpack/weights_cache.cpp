@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <cstring>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "backends/xnnpack/allocator.h"
+#include "backends/xnnpack/limit_cpu.h"
 #include "backends/xnnpack/non_temporal_loads.h"
 #include "core/memory.h"
 #include "edgewise/tensor.h"
@@ -39,6 +41,18 @@ struct Everywhere {
   }
 };
 
+// What decides how weights are packed, besides the weights and nodes: the builds of XNNPACK and of
+// this backend, and the CPU.
+const std::string& packed_by() {
+  static const std::string& text = *new std::string([] {
+    std::string result = "xnnpack backend " EDGEWISE_PACKED_BY "\n";
+    result.append(static_cast<const char*>(xnn_experimental_get_build_identifier_data()),
+                  xnn_experimental_get_build_identifier_size());
+    return result + "\n" + cpu_identity() + "\n";
+  }());
+  return text;
+}
+
 }  // namespace
 
 PackedWeights::Buffer PackedWeights::Buffer::alone(size_t size) {
@@ -46,7 +60,9 @@ PackedWeights::Buffer PackedWeights::Buffer::alone(size_t size) {
   return {distance == 0 ? nullptr : allocate_shared(distance), size};
 }
 
-void PackedWeights::expect(size_t bytes) { are_side_by_side_ = bytes > kMostCached; }
+void PackedWeights::expect(size_t bytes) {
+  are_side_by_side_ = bytes > kMostCached && disk_ == nullptr;
+}
 
 PackedWeights::Buffer PackedWeights::allocate(size_t size) {
   const size_t distance = padded_size(size);
@@ -78,26 +94,55 @@ PackedWeights::~PackedWeights() {
   }
 }
 
-const PackedWeights::Buffer* PackedWeights::find(const std::string& key) {
+void PackedWeights::keep_in(DiskCache* disk) { disk_ = disk; }
+
+std::string PackedWeights::name_of(const void* data) const {
+  if (data == nullptr) return "none ";
+  if (disk_ != nullptr) return disk_->name_of(data);
+  return {reinterpret_cast<const char*>(&data), sizeof(data)};
+}
+
+std::string PackedWeights::on_disk(const std::string& key) const { return packed_by() + key; }
+
+const PackedWeights::Buffer* PackedWeights::find(const std::string& key, const Origin& origin) {
   const auto own = buffers_.find(key);
   if (own != buffers_.end()) return own->second.get();
-  Everywhere& all = Everywhere::get();
-  const std::lock_guard lock(all.mutex);
-  const auto found = all.buffers.find(key);
-  if (found == all.buffers.end()) return nullptr;
-  std::shared_ptr<const Buffer> buffer = found->second.lock();
+  std::shared_ptr<const Buffer> buffer;
+  {
+    Everywhere& all = Everywhere::get();
+    const std::lock_guard lock(all.mutex);
+    const auto found = all.buffers.find(key);
+    if (found != all.buffers.end()) buffer = found->second.lock();
+  }
+  if (buffer == nullptr && disk_ != nullptr) {
+    DiskCache::Entry entry = disk_->find(origin.data, on_disk(key), origin.most);
+    if (entry.data == nullptr || entry.size < origin.least || entry.size > origin.most) {
+      return nullptr;
+    }
+    return &insert(key, {std::const_pointer_cast<std::byte>(std::move(entry.data)), entry.size},
+                   {});
+  }
   if (buffer == nullptr) return nullptr;
   bytes_ += buffer->size;
   return buffers_.emplace(key, std::move(buffer)).first->second.get();
 }
 
-void PackedWeights::insert(std::string key, Buffer buffer) {
+const PackedWeights::Buffer& PackedWeights::insert(std::string key, Buffer buffer,
+                                                   const Origin& origin) {
+  if (disk_ != nullptr && origin.data != nullptr) {
+    DiskCache::Entry entry =
+        disk_->insert(origin.data, on_disk(key), {buffer.memory.get(), buffer.size}, origin.most);
+    if (entry.data != nullptr && entry.size == buffer.size) {
+      give_back(std::exchange(buffer, {}));
+      buffer = {std::const_pointer_cast<std::byte>(std::move(entry.data)), entry.size};
+    }
+  }
   auto shared = std::make_shared<const Buffer>(std::move(buffer));
   bytes_ += shared->size;
   Everywhere& all = Everywhere::get();
   const std::lock_guard lock(all.mutex);
   all.buffers[key] = shared;
-  buffers_.emplace(std::move(key), std::move(shared));
+  return *buffers_.insert_or_assign(std::move(key), std::move(shared)).first->second;
 }
 
 WeightsCache::WeightsCache(PackedWeights* shared) : shared_(shared), provider_{} {
@@ -141,27 +186,38 @@ void WeightsCache::release_sources(const xnn_weights_cache_look_up_key& key) con
   }
 }
 
-void WeightsCache::describe(const void* kernel, std::string what) {
-  const auto [entry, is_new] = descriptions_.emplace(kernel, what);
-  if (!is_new && entry->second != what) entry->second.clear();
+void WeightsCache::describe(const void* kernel, std::string what, size_t most) {
+  const auto [entry, is_new] = descriptions_.emplace(kernel, Description{what, most});
+  if (!is_new && entry->second.what != what) entry->second.what.clear();
+}
+
+const void* WeightsCache::original_of(const void* data) const {
+  const auto known = originals_.find(data);
+  return known == originals_.end() ? data : known->second;
+}
+
+PackedWeights::Origin WeightsCache::origin_of(const xnn_weights_cache_look_up_key& key) const {
+  const auto found = descriptions_.find(key.kernel);
+  const size_t most = found == descriptions_.end() ? 0 : found->second.most;
+  return {.data = original_of(key.kernel), .most = most};
 }
 
 std::string WeightsCache::key_of(const xnn_weights_cache_look_up_key& key) const {
   const auto found = descriptions_.find(key.kernel);
-  if (found == descriptions_.end() || found->second.empty()) return {};
-  std::string result = found->second;
+  if (found == descriptions_.end() || found->second.what.empty()) return {};
+  std::string result = found->second.what;
   append(&result, &key.seed, sizeof(key.seed));
   for (const void* data : {key.kernel, key.bias}) {
-    const auto known = originals_.find(data);
-    const void* original = known == originals_.end() ? data : known->second;
-    append(&result, &original, sizeof(original));
+    const std::string name = shared_->name_of(original_of(data));
+    if (name.empty()) return {};
+    result += name;
   }
   return result;
 }
 
 size_t WeightsCache::look_up(const xnn_weights_cache_look_up_key& key) {
   const std::string text = key_of(key);
-  const auto* found = text.empty() ? nullptr : shared_->find(text);
+  const auto* found = text.empty() ? nullptr : shared_->find(text, origin_of(key));
   if (found == nullptr) return kNotFound;
   shared_->count_reuse();
   return offset_of(*found);
@@ -176,7 +232,7 @@ void* WeightsCache::reserve(size_t size) {
 size_t WeightsCache::look_up_or_insert(const xnn_weights_cache_look_up_key& key, void* memory,
                                        size_t size) {
   std::string text = key_of(key);
-  const auto* found = text.empty() ? nullptr : shared_->find(text);
+  const auto* found = text.empty() ? nullptr : shared_->find(text, origin_of(key));
   if (found != nullptr) {
     // Some operators pack without looking up, others ask again after they found.
     if (memory != nullptr) shared_->count_reuse();
@@ -188,9 +244,7 @@ size_t WeightsCache::look_up_or_insert(const xnn_weights_cache_look_up_key& key,
   release_sources(key);
   PackedWeights::Buffer buffer = std::exchange(reserved_, {});
   if (!text.empty()) {
-    const size_t offset = offset_of(buffer);
-    shared_->insert(std::move(text), std::move(buffer));
-    return offset;
+    return offset_of(shared_->insert(std::move(text), std::move(buffer), origin_of(key)));
   }
   if (buffer.is_in_chunk) {
     // It is packed again when sizes change: beside what stays there would be ever more of it.

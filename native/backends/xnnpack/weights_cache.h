@@ -5,7 +5,8 @@
 // says beforehand what its nodes pack, and that is part of the key. Only weights from the
 // program's named data are shared: their addresses mean the same for as long as the program
 // lives. All others belong to the delegate. Where XNNPACK reads a converted copy, the key has the
-// address of the original.
+// address of the original. With a DiskCache, the names of what lies at these addresses stand in
+// their place, and what is packed is kept on disk and mapped.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "edgewise/backend.h"
+#include "edgewise/disk_cache.h"
 #include "xnnpack.h"
 
 namespace edgewise::xnnpack {
@@ -25,7 +27,7 @@ namespace edgewise::xnnpack {
 class PackedWeights {
  public:
   struct Buffer {
-    std::shared_ptr<std::byte> memory;  // null: there was none
+    std::shared_ptr<std::byte> memory;  // null: there was none; not to be written once inserted
     size_t size = 0;
     bool is_in_chunk = false;
 
@@ -33,10 +35,24 @@ class PackedWeights {
     static Buffer alone(size_t size);
   };
 
+  // Where something is packed from, and how large that can become.
+  struct Origin {
+    const void* data = nullptr;
+    size_t least = 0;
+    size_t most = 0;
+  };
+
   PackedWeights() = default;
   ~PackedWeights();
   PackedWeights(const PackedWeights&) = delete;
   PackedWeights& operator=(const PackedWeights&) = delete;
+
+  // From now on what is packed is kept there, too (null: nowhere). Outlives this object.
+  void keep_in(DiskCache* disk);
+  // Whether constants that are no named data have names that are good for keys.
+  bool is_kept() const { return disk_ != nullptr; }
+  // What stands for the bytes at `data` in a key. Empty: nothing does.
+  std::string name_of(const void* data) const;
 
   // Says how much there may be to pack, before the first of it. Small buffers of much are put side
   // by side, so that huge pages hold them: reading 180 MB takes 3 to 7 % less time than from small
@@ -47,8 +63,9 @@ class PackedWeights {
   void give_back(Buffer buffer);
 
   // Null if there is none.
-  const Buffer* find(const std::string& key);
-  void insert(std::string key, Buffer buffer);
+  const Buffer* find(const std::string& key, const Origin& origin);
+  // Returns what is to be used from now on: `buffer`, or what it became on disk.
+  const Buffer& insert(std::string key, Buffer buffer, const Origin& origin);
 
   size_t bytes() const { return bytes_; }
   size_t count() const { return buffers_.size(); }
@@ -56,7 +73,10 @@ class PackedWeights {
   void count_reuse() { ++reuses_; }
 
  private:
+  std::string on_disk(const std::string& key) const;
+
   std::unordered_map<std::string, std::shared_ptr<const Buffer>> buffers_;
+  DiskCache* disk_ = nullptr;
   size_t bytes_ = 0;
   size_t reuses_ = 0;
   bool are_side_by_side_ = false;
@@ -73,26 +93,34 @@ class WeightsCache {
 
   // Forgets what was said, and weights that are not shared: no runtime uses them any more.
   void restart();
-  // Says what is packed from `kernel`: all but the addresses of filter and bias. Empty: not to be
-  // shared.
-  void describe(const void* kernel, std::string what);
+  // Says what is packed from `kernel`, to `most` bytes at most: all but the addresses of filter and
+  // bias. Empty: not to be shared.
+  void describe(const void* kernel, std::string what, size_t most);
   // Says that what XNNPACK reads at `data` is a copy of what lies at `original`, or is that.
   void stands_for(const void* data, const void* original);
   // Says how much there is at `data`, and who can let go of it: as soon as it is packed its pages
   // are not needed, so that the model is not in memory twice.
   void lies_in(const NamedData& named_data, std::span<const std::byte> data);
+  const PackedWeights& shared() const { return *shared_; }
   xnn_weights_cache_t get() { return &provider_; }
 
  private:
+  struct Description {
+    std::string what;
+    size_t most;
+  };
+
   size_t look_up(const xnn_weights_cache_look_up_key& key);
   void* reserve(size_t size);
   size_t look_up_or_insert(const xnn_weights_cache_look_up_key& key, void* memory, size_t size);
   void release_sources(const xnn_weights_cache_look_up_key& key) const;
   // Empty if not to be shared.
   std::string key_of(const xnn_weights_cache_look_up_key& key) const;
+  const void* original_of(const void* data) const;
+  PackedWeights::Origin origin_of(const xnn_weights_cache_look_up_key& key) const;
 
   PackedWeights* shared_;
-  std::unordered_map<const void*, std::string> descriptions_;
+  std::unordered_map<const void*, Description> descriptions_;
   std::unordered_map<const void*, const void*> originals_;
   std::unordered_map<const void*, std::span<const std::byte>> sources_;
   const NamedData* named_data_ = nullptr;

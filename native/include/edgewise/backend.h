@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "edgewise/disk_cache.h"
 #include "edgewise/profile.h"
 #include "edgewise/status.h"
 #include "edgewise/value.h"
@@ -49,6 +50,7 @@ struct DelegateInit {
   int threads = 1;                        // that the caller asked for; >= 1
   bool own_kernels = true;                // as LoadOptions
   size_t max_memory = 0;                  // as LoadOptions, for what the delegate plans
+  DiskCache* disk_cache = nullptr;        // LoadOptions::cache_dir, or null; outlives the delegate
   // Shared by this backend's delegates of the program; null at first, the backend sets it.
   std::shared_ptr<BackendProgramState>* program_state = nullptr;
 };

@@ -26,6 +26,9 @@ enum class Verification : uint8_t {
   kFull,                 // the same of a copy: nobody can change what was checked
 };
 
+inline constexpr size_t kDefaultCacheBytes =
+    sizeof(size_t) > 4 ? size_t{1} << 33 : size_t{1} << 30;  // 8 GiB, 1 GiB
+
 struct LoadOptions {
   Verification verification = Verification::kInternalConsistency;
   int threads = 0;  // for delegates that use several; 0: one per physical core
@@ -41,6 +44,15 @@ struct LoadOptions {
   // intermediate results; checked before anything is allocated. 0: no bound. Not counted: weights
   // that libraries pack, and what they take besides.
   size_t max_memory = 0;
+  // A folder in which backends keep what they make of weights, so that later loads, and other
+  // processes, map it (docs/runtime.md). It is made if it does not exist, and must be one that only
+  // this user, or root, can write to. Empty: nothing is kept.
+  std::string cache_dir = {};
+  // The most bytes that may lie there: what was not used for longest is removed. 0: no bound.
+  size_t cache_bytes = kDefaultCacheBytes;
+  // Told what is wrong with the cache, in any thread that loads or runs; programs go on without
+  // it. Empty: standard error.
+  std::function<void(const std::string&)> warn = {};
 };
 
 // What a caller needs to know of an input or output before running.

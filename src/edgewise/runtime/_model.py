@@ -243,6 +243,7 @@ def load(
     method: str | None = None,
     data_path: str | Path | Sequence[str | Path] | None = None,
     max_memory: int | None = None,
+    cache_dir: str | Path | None = None,
 ) -> Model:
     """Loads a `.pte` file as a callable.
 
@@ -252,6 +253,8 @@ def load(
         threads: for delegates that use several; None: one per physical core.
         data_path: files (`.ptd`) with weights that are not in the program.
         max_memory: the most bytes that a method may plan for (see `Runtime.load_program`).
+        cache_dir: a folder in which packed weights are kept, so that the next load, and other
+            processes, map them (see `Runtime.load_program` and docs/runtime.md).
         method: what `model(...)` runs; None: "forward", or a program's only method.
 
     Raises:
@@ -262,11 +265,20 @@ def load(
         # Texts and pictures: a layer above, looked up when it is asked for.
         tasks = importlib.import_module("edgewise.tasks")
         opened: Model = tasks.open_task(
-            Path(path), threads=threads, method=method, data_path=data_path, max_memory=max_memory
+            Path(path),
+            threads=threads,
+            method=method,
+            data_path=data_path,
+            max_memory=max_memory,
+            cache_dir=cache_dir,
         )
         return opened
     program = Runtime.get().load_program(
-        path, threads=threads, data_path=data_path, max_memory=max_memory
+        path,
+        threads=threads,
+        data_path=data_path,
+        max_memory=max_memory,
+        cache_dir=cache_dir,
     )
     names = program.method_names
     if method is None:

@@ -89,6 +89,8 @@ def load_file(
     own_kernels: bool,
     max_memory: int,
     data_files: list[bytes],
+    cache_dir: bytes,
+    cache_bytes: int,
 ) -> Program: ...
 def load_bytes(
     data: bytes | bytearray | memoryview,
@@ -97,6 +99,8 @@ def load_bytes(
     own_kernels: bool,
     max_memory: int,
     data_files: list[bytes],
+    cache_dir: bytes,
+    cache_bytes: int,
 ) -> Program: ...
 def cpu_level() -> str: ...
 def cpu_levels() -> list[str]: ...

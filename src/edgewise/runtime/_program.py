@@ -181,6 +181,8 @@ class Runtime:
         data_path: str | Path | Sequence[str | Path] | None = None,
         own_kernels: bool = True,
         max_memory: int | None = None,
+        cache_dir: str | Path | None = None,
+        cache_bytes: int = 8 << 30,
     ) -> Program:
         """Loads a `.pte` file.
 
@@ -198,6 +200,12 @@ class Runtime:
                 share, that a tensor whose size only the run tells may grow to, and that an XNNPACK
                 delegate may plan for its intermediate results: for files of others. Not counted:
                 weights that libraries pack, and what they take besides. None: no bound.
+            cache_dir: a folder in which packed weights are kept, so that later loads map them, and
+                processes share their memory. It is made if there is none, and must be one that
+                only this user, or root, can write to. None: nothing is kept. What is wrong with
+                it is a RuntimeWarning, and the program is loaded without.
+            cache_bytes: the most that may lie there, of all programs; what was not used for
+                longest is removed.
 
         Raises:
             FileNotFoundError, OSError: the file cannot be read.
@@ -213,13 +221,19 @@ class Runtime:
                 f"[load_program] max_memory must be a number of bytes, 1 or more, or None; "
                 f"got {max_memory!r}"
             )
+        if type(cache_bytes) is not int or cache_bytes <= 0:
+            raise ValueError(
+                f"[load_program] cache_bytes must be a number of bytes, 1 or more; "
+                f"got {cache_bytes!r}"
+            )
+        cache = (_cache_folder(cache_dir), cache_bytes)
         most = max_memory or 0
         paths = [data_path] if isinstance(data_path, (str, os.PathLike)) else data_path or []
         files = [_readable(path) for path in paths]
         if isinstance(data, (str, os.PathLike)):
             path = _readable(data)
             try:
-                program = _native.load_file(path, checks, count, own_kernels, most, files)
+                program = _native.load_file(path, checks, count, own_kernels, most, files, *cache)
             except InvalidProgramError as error:
                 with open(path, "rb") as file:
                     raise _explained(error, file.read(64), str(data)) from None
@@ -240,7 +254,9 @@ class Runtime:
         if isinstance(data, memoryview) and not data.c_contiguous:
             data = bytes(data)
         try:
-            return Program(_native.load_bytes(data, checks, count, own_kernels, most, files))
+            return Program(
+                _native.load_bytes(data, checks, count, own_kernels, most, files, *cache)
+            )
         except InvalidProgramError as error:
             raise _explained(error, bytes(data[:64]), "") from None
 
@@ -313,6 +329,18 @@ def _check_threads(threads: int | None) -> int:
             "try None for one per physical core"
         )
     return threads
+
+
+def _cache_folder(path: str | os.PathLike[str] | None) -> bytes:
+    """Its absolute path; empty: none."""
+    if path is None:
+        return b""
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"[load_program] cache_dir must be a path or None; got {path!r}")
+    name = os.fsencode(path)
+    if not name or b"\0" in name:
+        raise InvalidArgumentError(f"[load_program] cache_dir must be a folder; got {path!r}")
+    return os.path.abspath(os.path.expanduser(name))
 
 
 def _readable(path: str | os.PathLike[str]) -> bytes:

@@ -3,7 +3,8 @@
 namespace edgewise::xnnpack {
 namespace {
 
-std::string key_of(const Graph& graph, uint32_t filter, uint32_t bias, const std::string& form) {
+std::string key_of(const Graph& graph, uint32_t filter, uint32_t bias, const std::string& form,
+                   const PackedWeights& weights) {
   std::string key = "step " + form;
   for (uint32_t value : {filter, bias}) {
     if (value == kNone) {
@@ -11,9 +12,9 @@ std::string key_of(const Graph& graph, uint32_t filter, uint32_t bias, const std
       continue;
     }
     const GraphValue& constant = graph.values[value];
-    if (!constant.data.is_named) return {};
-    key += " " + std::to_string(reinterpret_cast<uintptr_t>(constant.data.bytes.data())) + " " +
-           name_of(constant.is_converted() ? constant.stored : constant.type);
+    const std::string name = weights.name_of(constant.data.bytes.data());
+    if (name.empty() || !(constant.data.is_named || weights.is_kept())) return {};
+    key += " " + name + " " + name_of(constant.is_converted() ? constant.stored : constant.type);
   }
   return key;
 }
@@ -25,9 +26,12 @@ Result<FusedKernelWeights> FusedKernelWeights::make(const Graph& graph, uint32_t
                                                     const std::string& form, ProgramState& state,
                                                     const Pack& pack) {
   FusedKernelWeights result;
-  std::string key = key_of(graph, filter, bias, form);
-  if (const auto* found = key.empty() ? nullptr : state.weights().find(key); found != nullptr) {
-    state.weights().count_reuse();
+  PackedWeights& weights = state.weights();
+  std::string key = key_of(graph, filter, bias, form, weights);
+  const size_t size = count * sizeof(float);
+  const PackedWeights::Origin origin = {graph.values[filter].data.bytes.data(), size, size};
+  if (const auto* found = key.empty() ? nullptr : weights.find(key, origin); found != nullptr) {
+    weights.count_reuse();
     result.data_ = reinterpret_cast<const float*>(found->memory.get());
     return result;
   }
@@ -37,9 +41,8 @@ Result<FusedKernelWeights> FusedKernelWeights::make(const Graph& graph, uint32_t
   }
   auto data = ConstantData::make(constants);
   if (!data.ok()) return data.status();
-  const size_t size = count * sizeof(float);
   PackedWeights::Buffer buffer =
-      key.empty() ? PackedWeights::Buffer::alone(size) : state.weights().allocate(size);
+      key.empty() ? PackedWeights::Buffer::alone(size) : weights.allocate(size);
   if (buffer.memory == nullptr) {
     return error(Code::kOutOfMemory, "[xnnpack] packed weights need %zu bytes; there are none",
                  size);
@@ -47,11 +50,12 @@ Result<FusedKernelWeights> FusedKernelWeights::make(const Graph& graph, uint32_t
   auto* packed = reinterpret_cast<float*>(buffer.memory.get());
   pack(static_cast<const float*>(data->addresses[0]),
        bias == kNone ? nullptr : static_cast<const float*>(data->addresses[1]), packed);
-  result.data_ = packed;
   if (key.empty()) {
+    result.data_ = packed;
     result.own_ = std::move(buffer);
   } else {
-    state.weights().insert(std::move(key), std::move(buffer));
+    const auto& kept = weights.insert(std::move(key), std::move(buffer), origin);
+    result.data_ = reinterpret_cast<const float*>(kept.memory.get());
   }
   return result;
 }
