@@ -1,6 +1,7 @@
 #include "backends/xnnpack/limit_cpu.h"
 
 #include <cpuinfo.h>
+#include <xnnpack.h>
 
 #include <string_view>
 
@@ -67,17 +68,22 @@ template <typename Isa>
 
 }  // namespace
 
-void limit_xnnpack_to_cpu_level() {
+void limit_xnnpack() {
 #if defined(__x86_64__) || defined(__aarch64__)
   [[maybe_unused]] static const bool once = [] {
     if (is_cpu_limited() && cpuinfo_initialize()) limit(cpu_level().name, &cpuinfo_isa);
+#if defined(__x86_64__)
+    if (are_wide_rows_wrong(XNN_EXTRA_QUANTIZATION_PARAMS) && cpuinfo_initialize()) {
+      cpuinfo_isa.gfni = false;
+    }
+#endif
     return true;
   }();
 #endif
 }
 
 std::string cpu_identity() {
-  limit_xnnpack_to_cpu_level();
+  limit_xnnpack();
   std::string result = cpu_level().name;
   if (!cpuinfo_initialize()) return result;
 #if defined(__x86_64__) || defined(__aarch64__)
@@ -91,7 +97,7 @@ std::string cpu_identity() {
 
 bool takes_odd_groups() {
 #if defined(__x86_64__)
-  limit_xnnpack_to_cpu_level();
+  limit_xnnpack();
   return cpuinfo_initialize() && cpuinfo_has_x86_avx();
 #else
   return true;

@@ -28,7 +28,7 @@ void count_forks() {
 
 xnn_status initialize_xnnpack() {
   static const xnn_status status = [] {
-    limit_xnnpack_to_cpu_level();
+    limit_xnnpack();
     return xnn_initialize(&allocator());
   }();
   return status;

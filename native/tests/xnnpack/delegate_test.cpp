@@ -1,8 +1,10 @@
 // How delegates are fed and shared.
+#include <cpuinfo.h>
 #include <gtest/gtest.h>
 
 #include <thread>
 
+#include "backends/xnnpack/limit_cpu.h"
 #include "backends/xnnpack/program_state.h"
 #include "payload_builder.h"
 
@@ -191,6 +193,17 @@ TEST(XnnpackDelegate, ReadsPayloadsWithoutHeader) {
     expect_runs(**delegate, 2, &out);
   }
 }
+
+static_assert(are_wide_rows_wrong(10), "XNNPACK's of 2024");
+static_assert(!are_wide_rows_wrong(15), "XNNPACK's of 2026");
+
+#if defined(__x86_64__)
+TEST(XnnpackBackend, TakesNoKernelThatIsWrongInItsVersion) {
+  ASSERT_EQ(initialize_xnnpack(), xnn_status_success);
+  if (!are_wide_rows_wrong(XNN_EXTRA_QUANTIZATION_PARAMS)) GTEST_SKIP() << "none is wrong";
+  EXPECT_FALSE(cpuinfo_has_x86_gfni());
+}
+#endif
 
 }  // namespace
 }  // namespace edgewise::xnnpack
