@@ -43,10 +43,18 @@ class Worker:
 
     def ask(self, **request: Any) -> dict[str, Any]:
         """Send one request and wait for its answer; an error there is a RuntimeError here."""
+        self.send(**request)
+        return self.receive()
+
+    def send(self, **request: Any) -> None:
+        """A request whose answer `receive` waits for."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
+
+    def receive(self) -> dict[str, Any]:
+        """The answer to what was sent. Raises as `ask`."""
+        assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             raise self._failure(f"the process ended with {self._process.wait()}")

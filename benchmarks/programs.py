@@ -1,0 +1,136 @@
+"""Several programs at once: what a call takes when 1, 2 or 4 processes run the model in turns of
+their own, and when another process keeps a core busy.
+
+Each process has its own library and its threads (2), calls the model without a pause for some
+seconds, and tells its calls' times; those of all processes are put together. The sides take turns.
+"fair" is the time that 1 process takes, times the load: processes, or 1.5 beside a busy neighbour
+on two cores; a side whose threads wait for each other takes a multiple of that.
+
+Exit code 1 if ours, by the median, takes more than --allow times what is fair.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from _common import add_cache_options, add_common_options, quantile, ratio, report
+from _sides import SESSIONS, ensure, load_arrays, model_file
+from _worker import Worker, serve
+
+LOADS = ((1, False), (2, False), (4, False), (1, True), (2, True))
+"""Processes, and whether a neighbour is busy."""
+_NEIGHBOUR = "while True: pass"
+
+
+def worker(side: str) -> None:
+    """A process: loads, then runs for as long as it is told from a time on."""
+    state: dict[str, Any] = {}
+
+    def handle(request: dict[str, Any]) -> dict[str, Any]:
+        if "file" in request:
+            inputs = load_arrays(Path(request["inputs"]))
+            state["session"] = SESSIONS[side](Path(request["file"]), inputs, request["threads"])
+            state["session"].run()
+            return {}
+        run, times = state["session"].run, []
+        time.sleep(max(0.0, request["start"] - time.time()))
+        end = time.perf_counter() + request["seconds"]
+        while (now := time.perf_counter()) < end:
+            run()
+            times.append(1e3 * (time.perf_counter() - now))
+        return {"times": times}
+
+    serve(handle)
+
+
+def times_of(workers: list[Worker], seconds: float) -> list[float]:
+    """Milliseconds of all calls of workers that run at once."""
+    request = {"start": time.time() + 0.3, "seconds": seconds}
+    for one in workers:
+        one.send(**request)
+    return [each for one in workers for each in one.receive()["times"]]
+
+
+def measure(model: str, sides: list[str], options: argparse.Namespace) -> list[dict[str, Any]]:
+    """One row a load."""
+    ensure(sides, model, options.cache, options.refresh)
+    most = max(count for count, _ in LOADS)
+    workers = {side: [Worker(Path(__file__), side) for _ in range(most)] for side in sides}
+    for side, group in workers.items():
+        for one in group:
+            one.ask(
+                file=str(model_file(side, model, options.cache)),
+                inputs=str(options.cache / f"{model}-inputs.npz"),
+                threads=options.threads,
+            )
+    cores = len(os.sched_getaffinity(0))
+    rows = []
+    alone: dict[str, float] = {}
+    for count, is_busy in LOADS:
+        found: dict[str, list[list[float]]] = {side: [] for side in sides}
+        neighbour = subprocess.Popen([sys.executable, "-c", _NEIGHBOUR]) if is_busy else None
+        try:
+            for i in range(options.repeats):
+                for side in sides if i % 2 == 0 else sides[::-1]:
+                    found[side].append(times_of(workers[side][:count], options.seconds))
+        finally:
+            if neighbour is not None:
+                neighbour.kill()
+                neighbour.wait()
+        row: dict[str, Any] = {"model": model, "processes": count, "neighbour": int(is_busy)}
+        # Beside a neighbour that has its share of one core of two.
+        load = count * (cores / (cores - 0.5) if is_busy else 1)
+        for side in sides:
+            middle = median(median(times) for times in found[side])
+            if (count, is_busy) == (1, False):
+                alone[side] = middle
+            row[f"{side} ms"] = middle
+            row[f"{side} 95 %"] = median(quantile(times, 0.95) for times in found[side])
+            row[f"{side} / fair"] = middle / (alone[side] * load)
+        if len(sides) > 1:
+            for other in sides[1:]:
+                row[f"ours/{other}"] = ratio(
+                    *([median(times) for times in found[side]] for side in ("ours", other))
+                )
+        rows.append(row)
+    for group in workers.values():
+        for one in group:
+            one.close()
+    return rows
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_common_options(parser, ("mobilenet_v2", "resnet18"))
+    add_cache_options(parser)
+    parser.add_argument("--onnx", action="store_true", help="ONNX Runtime, too")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each turn")
+    parser.add_argument("--allow", type=float, default=2.0, metavar="TIMES")
+    parser.add_argument("--worker", choices=tuple(SESSIONS), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        worker(options.worker)
+        return 0
+    sides = [options.only] if options.only else ["ours", "peer"]
+    sides += ["onnx"] * options.onnx
+    rows = [row for model in options.models for row in measure(model, sides, options)]
+    notes = [
+        f"{options.threads} threads a process; medians of {options.repeats} turns of "
+        f"{options.seconds:g} s; 95 %: of the calls of a turn",
+        "fair: alone, times the processes; times 4/3 beside a neighbour on two cores",
+    ]
+    report("Programs at once", rows, notes, options.json)
+    return int(any(row.get("ours / fair", 0) > options.allow for row in rows))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
