@@ -9,18 +9,17 @@ import torch
 from edgewise.quantize._torchao import (
     FakeQuantize,
     FusedMovingAvgObsFakeQuantize,
-    MinMaxObserver,
-    MovingAverageMinMaxObserver,
-    MovingAveragePerChannelMinMaxObserver,
-    PerChannelMinMaxObserver,
     PlaceholderObserver,
     QuantizationConfig,
     QuantizationSpec,
 )
-from edgewise.quantize.observers import HistogramObserver
-
-SMALLEST_SCALE = 2**-12
-"""Scales below it are raised to it: a channel of zeros would otherwise have none."""
+from edgewise.quantize.observers import (
+    HistogramObserver,
+    MinMaxObserver,
+    MovingAverageMinMaxObserver,
+    MovingAveragePerChannelMinMaxObserver,
+    PerChannelMinMaxObserver,
+)
 
 
 def get_symmetric_quantization_config(
@@ -60,7 +59,7 @@ def _check_range(what: str, low: int, high: int) -> None:
 
 
 def _activation(is_qat: bool, is_dynamic: bool, low: int, high: int) -> QuantizationSpec:
-    options: dict[str, Any] = {"eps": SMALLEST_SCALE}
+    options: dict[str, Any] = {}
     observer: Any
     if is_dynamic and is_qat:
         observer = FakeQuantize
@@ -69,6 +68,7 @@ def _activation(is_qat: bool, is_dynamic: bool, low: int, high: int) -> Quantiza
         observer = PlaceholderObserver
     elif is_qat:
         observer = FusedMovingAvgObsFakeQuantize
+        options["observer"] = MovingAverageMinMaxObserver
     else:
         observer = HistogramObserver
     return QuantizationSpec(
@@ -82,7 +82,7 @@ def _activation(is_qat: bool, is_dynamic: bool, low: int, high: int) -> Quantiza
 
 
 def _weight(is_per_channel: bool, is_qat: bool, low: int, high: int) -> QuantizationSpec:
-    options: dict[str, Any] = {"eps": SMALLEST_SCALE}
+    options: dict[str, Any] = {}
     observer: Any = PerChannelMinMaxObserver if is_per_channel else MinMaxObserver
     if is_qat:
         # The fused one takes a symmetric range for one step wider than it is, and so simulates
@@ -102,4 +102,4 @@ def _weight(is_per_channel: bool, is_qat: bool, low: int, high: int) -> Quantiza
     )
 
 
-__all__ = ["SMALLEST_SCALE", "QuantizationConfig", "get_symmetric_quantization_config"]
+__all__ = ["QuantizationConfig", "get_symmetric_quantization_config"]

@@ -194,7 +194,7 @@ def test_wrong_options(options: dict[str, Any], message: str) -> None:
         partitioner(**options)
 
 
-@pytest.mark.parametrize("flavor", [None, "SDK_25_06", "SDK_1", "neutron_converter_no"])
+@pytest.mark.parametrize("flavor", [None, "SDK_25_06", "neutron_converter_SDK_26_03"])
 def test_without_the_converter(flavor: str | None) -> None:
     """Partitioning tells which nodes the NPU takes; compiling them says what to install."""
     program = quantized(Interrupted(), torch.randn(IMAGE))

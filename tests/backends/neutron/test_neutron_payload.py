@@ -15,6 +15,7 @@ from edgewise.backends.neutron.lowering.compile_spec import (
     NeutronOptions,
     generate_neutron_compile_spec,
 )
+from edgewise.backends.neutron.lowering.partitioner import NeutronPartitioner
 from edgewise.backends.neutron.payload import (
     ReferencePayload,
     official,
@@ -73,6 +74,39 @@ def test_once() -> None:
     builder = NeutronCompileSpecBuilder().neutron_compile_spec("imxrt700")
     with pytest.raises(ValueError, match="called once"):
         builder.neutron_compile_spec("imxrt700")
+
+
+def _read(flavor: Any) -> NeutronPartitioner:
+    keys = {"output_format": "tflite", "target": "imxrt700", "neutron_converter_flavor": flavor}
+    return NeutronPartitioner([CompileSpec(key, str(keys[key]).encode()) for key in keys])
+
+
+@pytest.mark.parametrize("flavor", ["SDK_99", "SDK_25_6", "neutron_converter_no", "eiq", "", 3])
+@pytest.mark.parametrize(
+    "construct",
+    [
+        lambda f: generate_neutron_compile_spec("imxrt700", neutron_converter_flavor=f),
+        lambda f: NeutronCompileSpecBuilder().neutron_compile_spec(
+            "imxrt700", neutron_converter_flavor=f
+        ),
+        _read,
+    ],
+    ids=["function", "builder", "partitioner"],
+)
+def test_no_such_converter(construct: Callable[[Any], Any], flavor: Any) -> None:
+    """Refused before anything is lowered, with the names that there are."""
+    with pytest.raises(ValueError, match=rf"got '?{flavor}'?; .*'SDK_25_12', .*'reference'"):
+        construct(flavor)
+
+
+def test_a_converter_that_is_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It need not be one of those known here."""
+    with pytest.raises(ValueError, match="SDK_31_09"):
+        generate_neutron_compile_spec("imxrt700", neutron_converter_flavor="SDK_31_09")
+    (tmp_path / "neutron_converter_SDK_31_09").mkdir()
+    (tmp_path / "neutron_converter_SDK_31_09" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    generate_neutron_compile_spec("imxrt700", neutron_converter_flavor="SDK_31_09")
 
 
 ADD = ["aten::add"]

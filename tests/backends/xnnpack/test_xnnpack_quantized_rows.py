@@ -178,7 +178,7 @@ ROWS = {
 
 def scale_of(low: float, high: float) -> Scale:
     low, high = min(low, 0.0), max(high, 0.0)
-    scale = max((high - low) / 255, 2**-12)
+    scale = (high - low) / 255
     return scale, min(max(round(-128 - low / scale), -128), 127)
 
 

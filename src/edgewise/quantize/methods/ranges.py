@@ -19,9 +19,9 @@ from typing import Any
 
 import torch
 
-from edgewise.quantize._torchao import MinMaxObserver, QuantizationSpec
-from edgewise.quantize.config import SMALLEST_SCALE, QuantizationConfig
-from edgewise.quantize.observers import HistogramObserver
+from edgewise.quantize._torchao import QuantizationSpec
+from edgewise.quantize.config import QuantizationConfig
+from edgewise.quantize.observers import HistogramObserver, MinMaxObserver
 
 Tensor = torch.Tensor
 
@@ -66,7 +66,7 @@ def with_ranges(config: QuantizationConfig, ranges: str) -> QuantizationConfig:
         raise ValueError(f"[ranges] must be one of {', '.join(OBSERVERS)}; got {ranges!r}")
     if config.is_qat:
         raise ValueError("[ranges] fake quantizers of training have ranges of their own; got qat")
-    made = OBSERVERS[ranges].with_args(eps=SMALLEST_SCALE)
+    made = OBSERVERS[ranges]
 
     def replaced(spec: QuantizationSpec | None) -> QuantizationSpec | None:
         if spec is None or spec.is_dynamic:

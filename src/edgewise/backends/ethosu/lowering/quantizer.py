@@ -38,7 +38,7 @@ from edgewise.quantize.composites import (
     WINDOWS,
     multiply_as_linear,
 )
-from edgewise.quantize.config import SMALLEST_SCALE, get_symmetric_quantization_config
+from edgewise.quantize.config import get_symmetric_quantization_config
 from edgewise.quantize.decompose import decompose
 from edgewise.quantize.patterns import Pattern, Weighted, is_float
 from edgewise.quantize.quantizer import TableQuantizer, mark
@@ -204,7 +204,7 @@ def get_symmetric_a16w8_quantization_config(is_per_channel: bool = True) -> Quan
         quant_max=32767,
         qscheme=torch.per_tensor_symmetric,
         is_dynamic=False,
-        observer_or_fake_quant_ctr=HistogramObserver.with_args(eps=SMALLEST_SCALE / 256),
+        observer_or_fake_quant_ctr=HistogramObserver,
     )
     return QuantizationConfig(
         input_activation=activation, output_activation=activation, weight=weight, bias=None

@@ -23,6 +23,7 @@ from edgewise.backends.ethosu.lowering.table import (
 from edgewise.backends.ethosu.lowering.tosa import INT8, INT16, Tensor, identity
 from edgewise.backends.ethosu.lowering.values import Combined, Real, Stored, Sums
 from edgewise.edge.graph import fake, shape_of
+from edgewise.edge.integer_biases import in_coarser_steps, least_scales
 from edgewise.edge.quantized_decomposed import is_dequantize
 from edgewise.partition.constraints import constant, rank
 from edgewise.partition.spec import Refusal
@@ -31,23 +32,31 @@ from edgewise.quantize.patterns import BINARY, Weighted, convolutions
 aten = torch.ops.aten
 
 
-def bias_of(
-    to: Lowering, node: Node | None, x: Stored, scales: torch.Tensor, count: int
-) -> tuple[np.ndarray[Any, Any], torch.Tensor]:
-    """The bias in steps of the sums, and these steps (float64), for each output channel."""
+def weight_and_bias(
+    to: Lowering, weight: Node, bias: Node | None, x: Stored, count: int
+) -> tuple[torch.Tensor, np.ndarray[Any, Any], torch.Tensor]:
+    """The weight's integers, the bias in steps of the sums, and these steps (float64), for each
+    output channel."""
+    found = to.constants.weight(weight)
+    assert found is not None
+    if bias is None:
+        return found.data, np.zeros(count, np.int64), x.quant.scale * found.scales
+    real = to.constants.tensor(bias).double().reshape(-1).expand(count)
+    bits = 32 if x.tensor.dtype == INT8 else 40
+    least = least_scales(real, x.quant.scale, bits)
+    data, scales = in_coarser_steps(found.data, found.scales, found.axis, least)
     steps = x.quant.scale * scales
-    if node is None:
-        return np.zeros(count, np.int64), steps
-    real = to.constants.tensor(node).double().expand(count)
-    limit = 2**31 - 1 if x.tensor.dtype == INT8 else 2**39 - 1
-    return (real / steps).round().clamp(-limit - 1, limit).numpy().astype(np.int64), steps
+    if len(steps) not in (1, count):  # the channels of all groups have the same scales
+        real = real.reshape(-1, len(steps))
+    return data, (real / steps).round().reshape(-1).numpy().astype(np.int64), steps
 
 
 def _convolution(to: Lowering, node: Node, args: Args) -> Real:
     x, shape = to.stored(args["input"]), [int(s) for s in shape_of(node)]
-    found = to.constants.weight(args["weight"])
-    assert found is not None
-    weight = found.data
+    groups, transposed = int(args["groups"]), bool(args["transposed"])
+    shape_of_weight = fake(args["weight"]).shape
+    outputs = int(shape_of_weight[1] * groups if transposed else shape_of_weight[0])
+    weight, bias, steps = weight_and_bias(to, args["weight"], args["bias"], x, outputs)
     settings = {k: list(args[k]) for k in ("stride", "padding", "dilation", "output_padding")}
     if weight.dim() == 3:
         one = {"stride": 1, "padding": 0, "dilation": 1, "output_padding": 0}
@@ -55,10 +64,7 @@ def _convolution(to: Lowering, node: Node, args: Args) -> Real:
         weight = weight.unsqueeze(2)
         n, c, length = x.shape
         x = Stored(_row(to, x.tensor, (n, c, 1, length)), x.quant)
-    groups, sizes = int(args["groups"]), [1, 1, *shape[2:]][-2:]
-    transposed = bool(args["transposed"])
-    outputs = weight.shape[1] * groups if transposed else weight.shape[0]
-    bias, steps = bias_of(to, args["bias"], x, found.scales, outputs)
+    sizes = [1, 1, *shape[2:]][-2:]
     if not transposed and groups > 1 and weight.shape[1] == 1 and groups == x.shape[1]:
         parts: list[Real] = [_depthwise(to, x, weight, bias, steps, settings)]
     else:
@@ -252,12 +258,10 @@ def _fully(
     to: Lowering, node: Node, input: Node, weight: Node, bias: Node | None, flip: bool = False
 ) -> Real:
     """A linear layer is a convolution of an image of one column, a row for each vector."""
-    x, found = to.stored(input), to.constants.weight(weight)
-    assert found is not None
-    data = found.data.t() if flip else found.data
+    x, shape = to.stored(input), tuple(int(s) for s in shape_of(node))
+    data, steps_of, steps = weight_and_bias(to, weight, bias, x, shape[-1])
+    data = data.t() if flip else data
     outputs, inputs = data.shape
-    shape = tuple(int(s) for s in shape_of(node))
-    steps_of, steps = bias_of(to, bias, x, found.scales, outputs)
     t = to.b.in_order(x.tensor, identity(x.tensor.rank))
     dims = [1, t_rows(x.shape), 1, inputs]
     if t.dims != tuple(dims):

@@ -170,13 +170,15 @@ def _weighted_shortly(
 ) -> Real:
     t, (step,) = value.tensor, value.scales
     t, step = b.rescale(t, [2.0 ** (_KEPT - 29)], INT32), step * 2.0 ** (29 - _KEPT)
+    limit = 2**30
     if weight is not None:
         largest = float(weight.abs().max()) or 1.0
         unit = largest / 2**_WEIGHT
+        if bias is not None:  # coarser factors where the bias would not fit
+            unit = max(unit, float(bias.abs().max()) / (step * limit))
         factors = (weight.double() / unit).round().numpy()
         t, step = b.binary("MUL", t, b.const(factors, INT32)), step * unit
     if bias is not None:
-        limit = 2**30
         steps = (bias.double() / step).round().clamp(-limit, limit).numpy()
         t = b.binary("ADD", t, b.const(steps, INT32))
     return Sums(t, (step,))

@@ -9,9 +9,10 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from edgewise.backends.neutron.lowering.artifacts import read_artifacts
-from edgewise.backends.neutron.lowering.compile_spec import REFERENCE, NeutronOptions
+from edgewise.backends.neutron.lowering.compile_spec import NeutronOptions
 from edgewise.backends.neutron.lowering.context import NHWC, Computed, Lowering, Stored, Tensor
 from edgewise.backends.neutron.lowering.converter import required_converter
+from edgewise.backends.neutron.lowering.flavors import REFERENCE
 from edgewise.backends.neutron.lowering.quantized import Quant, is_constant
 from edgewise.backends.neutron.lowering.verify import LOWERED
 from edgewise.backends.neutron.operators import TABLE

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
+from edgewise.backends.neutron.lowering.flavors import check_flavor
 from edgewise.backends.neutron.lowering.positions import (
     BUILD,
     GENERATE,
@@ -12,9 +13,6 @@ from edgewise.backends.neutron.lowering.positions import (
 )
 from edgewise.backends.neutron.targets import TARGETS
 from edgewise.partition.spec import CompileSpec
-
-REFERENCE = "reference"
-"""A flavor that is no converter: the program stays TFLite and runs on the host."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,10 @@ class CustomDelegationOptions:
 
 @dataclass(frozen=True)
 class NeutronOptions:
-    """The options of `generate_neutron_compile_spec`, by name."""
+    """The options of `generate_neutron_compile_spec`, by name.
+
+    ValueError for a converter that nobody knows.
+    """
 
     config: str
     neutron_converter_flavor: str | None = None
@@ -72,6 +73,9 @@ class NeutronOptions:
     fetch_constants_to_sram: bool = False
     dump_kernel_selection_code: bool = False
     use_profiling: bool = False
+
+    def __post_init__(self) -> None:
+        check_flavor(self.neutron_converter_flavor)
 
     def compile_specs(self) -> list[CompileSpec]:
         """As in files of ExecuTorch, where one of them is read by its position; ours follow."""
@@ -221,9 +225,10 @@ def generate_neutron_compile_spec(
     fetch_constants_to_sram: weights are fetched while running, for models larger than the SRAM.
     dump_kernel_selection_code: the converter writes the list of kernels that the program needs.
     use_profiling: the converter adds what profiling needs.
-    neutron_converter_flavor: which converter: "SDK_25_06" for the module
-    `neutron_converter_SDK_25_06`, None for the installed `eiq_neutron_sdk` (or any flavor), or
-    "reference": none; the program runs on the host in LiteRT's reference kernels.
+    neutron_converter_flavor: which converter, one that NXP published or that is installed:
+    "SDK_25_06" for the module `neutron_converter_SDK_25_06`, None for the installed
+    `eiq_neutron_sdk` (or any flavor), or "reference": none; the program runs on the host in
+    LiteRT's reference kernels. ValueError for other names.
     """
     del system_config
     builder = NeutronCompileSpecBuilder().neutron_compile_spec(

@@ -27,6 +27,7 @@ from edgewise.backends.neutron.tflite.schema import (
     ReshapeOptions,
 )
 from edgewise.edge.graph import arguments, op_name
+from edgewise.edge.integer_biases import in_coarser_steps, least_scales
 from edgewise.edge.orders import Perm, identity, perm_after_view
 from edgewise.edge.program import Constants
 from edgewise.edge.quantized_decomposed import is_dequantize
@@ -123,6 +124,28 @@ class Lowering:
             return data, tuple(scales), int(args["axis"]) % data.ndim
         return data, (float(args["scale"]),), 0
 
+    def weight_for(
+        self, node: Node, bias: Node | None, x: Quant
+    ) -> tuple[Array, tuple[float, ...], int]:
+        """As `weight`, with scales whose products with that of `x` are large enough for the bias,
+        if there is one."""
+        data, scales, axis = self.weight(node)
+        if bias is None:
+            return data, scales, axis
+        stored, coarser = in_coarser_steps(
+            torch.from_numpy(data),
+            torch.tensor(scales, dtype=torch.float64),
+            axis if len(scales) > 1 else None,
+            least_scales(torch.from_numpy(self._real(bias)), x.scale),
+        )
+        return stored.numpy(), tuple(coarser.tolist()), axis
+
+    def _real(self, bias: Node) -> Array:
+        if is_dequantize(bias):
+            data, own, _ = self.weight(bias)
+            return data.astype(np.float64).reshape(-1) * np.asarray(own, np.float64)
+        return self.constants.tensor(bias).detach().double().numpy().reshape(-1)
+
     def bias(
         self, node: Any, scales: Sequence[float], outputs: int, part: slice = slice(None)
     ) -> Value:
@@ -130,13 +153,8 @@ class Lowering:
         steps = np.broadcast_to(np.asarray(scales, np.float64), (outputs,))
         if node is None:
             stored = np.zeros(outputs, np.int32)
-        elif is_dequantize(node):
-            data, own, _ = self.weight(node)
-            real = data.astype(np.float64).reshape(-1) * np.asarray(own, np.float64)
-            stored = _rounded(real / steps)
         else:
-            real = self.constants.tensor(node).detach().double().numpy().reshape(-1)
-            stored = _rounded(real / steps)
+            stored = np.rint(self._real(node) / steps).astype(np.int32)
         name = node.name if isinstance(node, Node) else "bias"
         if len(scales) > 1:
             scales = scales[part]
@@ -241,11 +259,6 @@ class Lowering:
 
 def tflite(quant: Quant) -> Quantization:
     return Quantization((quant.scale,), (quant.zero_point,))
-
-
-def _rounded(steps: Array) -> Array:
-    info = np.iinfo(np.int32)
-    return np.clip(np.rint(steps), info.min, info.max).astype(np.int32)
 
 
 def moved(value: Real, move: Callable[[Tensor], Tensor]) -> Real:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import pkgutil
 import re
 import subprocess
 import sys
@@ -20,12 +19,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from edgewise.backends.neutron.lowering.compile_spec import REFERENCE, NeutronOptions
+from edgewise.backends.neutron.lowering.compile_spec import NeutronOptions
+from edgewise.backends.neutron.lowering.flavors import (
+    FLAVOR_PREFIX,
+    REFERENCE,
+    SDK,
+    installed_flavors,
+    package_of,
+)
 from edgewise.backends.neutron.targets import TARGETS, NeutronTarget
 from edgewise.errors import EdgewiseError
 
-SDK = "eiq_neutron_sdk"
-FLAVOR_PREFIX = "neutron_converter_"
 _MODULES = ("neutron_compiler", "neutron_converter")
 KERNEL_SELECTION = "_kernel_selection.c"
 TIME_LIMIT = 600.0
@@ -173,14 +177,6 @@ def installed_converter(flavor: str | None) -> NeutronConverter | None:
     return next(among, None)
 
 
-def package_of(flavor: str | None) -> str | None:
-    """The package of a flavor that was asked for by name; None if none was, or no converter."""
-    if flavor is None or flavor == REFERENCE:
-        return None
-    is_package = flavor == SDK or flavor.startswith(FLAVOR_PREFIX)
-    return flavor if is_package else FLAVOR_PREFIX + flavor
-
-
 def required_converter(flavor: str | None, otherwise: str = _ON_HOST) -> NeutronConverter:
     """As `find_converter`, but NeutronConverterError if there is none.
 
@@ -204,8 +200,7 @@ def _how_to_get(otherwise: str = _ON_HOST) -> str:
 
 def installed_converters() -> list[NeutronConverter]:
     """Every converter that can be imported: the SDK, then flavors, newest first."""
-    flavors = {m.name for m in pkgutil.iter_modules() if m.name.startswith(FLAVOR_PREFIX)}
-    packages = [SDK, *sorted(flavors, key=_version, reverse=True)]
+    packages = [SDK, *sorted(installed_flavors(), key=_version, reverse=True)]
     found = []
     for package in packages:
         spec = find_spec(package)

@@ -12,11 +12,8 @@ from torch.fx import Node
 from edgewise.backends.neutron.lowering.backend import NeutronBackend
 from edgewise.backends.neutron.lowering.batch import FILLED, DynamicBatch
 from edgewise.backends.neutron.lowering.compile_spec import CustomDelegationOptions, NeutronOptions
-from edgewise.backends.neutron.lowering.converter import (
-    FLAVOR_PREFIX,
-    installed_converter,
-    package_of,
-)
+from edgewise.backends.neutron.lowering.converter import installed_converter
+from edgewise.backends.neutron.lowering.flavors import FLAVOR_PREFIX, package_of
 from edgewise.backends.neutron.lowering.idle import at_the_ends, is_idle
 from edgewise.backends.neutron.lowering.quantized import (
     Cluster,

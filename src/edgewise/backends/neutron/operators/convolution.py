@@ -51,7 +51,7 @@ def _lower(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
     picture = image(to, x)
     if args["transposed"]:
         return _transposed(to, node, args, picture, rank)
-    weight, scales, _ = to.weight(args["weight"])
+    weight, scales, _ = to.weight_for(args["weight"], args["bias"], picture.quant)
     if rank == 3:
         weight = weight[:, :, None]
     stride, dilation = pair(args["stride"]), pair(args["dilation"])
@@ -116,7 +116,7 @@ def _sizes(node: Node, rank: int) -> tuple[int, int]:
 
 def _transposed(to: Lowering, node: Node, args: dict[str, Any], picture: Tensor, rank: int) -> Real:
     """TFLite has no padding but VALID that fits torch's: the border is cut off afterwards."""
-    weight, scales, _ = to.weight(args["weight"])
+    weight, scales, _ = to.weight_for(args["weight"], args["bias"], picture.quant)
     if rank == 3:
         weight = weight[:, :, None]
     stride, padding = pair(args["stride"]), pair(args["padding"], 0)

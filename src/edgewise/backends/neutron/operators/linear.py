@@ -47,10 +47,10 @@ def _product(
     to: Lowering, node: Node, x: Node, weight: Node, bias: Node | None, rows_are_outputs: bool
 ) -> Real:
     source, transposed = _weights(weight)
-    data, scales, _ = to.weight(source)
+    operand = to.tensor(x)
+    data, scales, _ = to.weight_for(source, bias, operand.quant)
     if rows_are_outputs == transposed:
         data = data.T
-    operand = to.tensor(x)
     operand = to.in_order(operand, identity(len(operand.order)))
     shape = tuple(fake(node).shape)
     kept = to.b.constant(source.name, data, Quantization(scales, (0,) * len(scales), 0))

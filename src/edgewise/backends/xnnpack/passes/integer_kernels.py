@@ -15,13 +15,26 @@ from __future__ import annotations
 import torch
 
 from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
-from edgewise.backends.xnnpack.lowering.quant import INTEGERS, PerChannel, PerTensor, is_scale
+from edgewise.backends.xnnpack.lowering.quant import (
+    INTEGERS,
+    PerChannel,
+    PerTensor,
+    dequantize,
+    is_scale,
+)
 from edgewise.backends.xnnpack.node_kinds import BINARY_ON_INTEGERS, UNARY_ON_INTEGERS
 from edgewise.backends.xnnpack.passes.move_quantization import is_dequantize, is_quantize
+from edgewise.edge.integer_biases import in_coarser_steps, least_scales
 from edgewise.passes import declared
 
 # Dimension of the filter that is the output channel.
 _WEIGHTED = {"FullyConnected": 0, "Conv2d": 0, "ConvTranspose2d": 0, "DepthwiseConv2d": 3}
+_LEAST_RATIO = 2.0**-31
+"""Of a product's scale to the result's: XNNPACK takes 2**-32."""
+_LEAST_PRODUCT = 2.0**-125
+"""A scale of products: XNNPACK's are normal numbers of float32."""
+_LEAST_SUMMAND = 2.0**-10
+"""XNNPACK's limit on a summand's scale divided by the result's."""
 
 
 @declared()
@@ -52,6 +65,8 @@ def _to_integers(node: Node, target: Value, integers: dict[Value, Value]) -> boo
     stored = [integers.get(v, v) if v is not None else None for v in operands]
     if node.kind in BINARY_ON_INTEGERS:
         stored = [_one_number(v, out) if v is not None else None for v in stored]
+    if node.kind in ("Add", "Subtract"):
+        stored = [_summand(v, out) if v is not None else None for v in stored]
     quants = [v.quant if v is not None else None for v in stored]
     if not all(isinstance(q, PerTensor) and q.dtype == out.dtype for q in quants):
         return False
@@ -76,9 +91,10 @@ def _fits(node: Node, ins: list[PerTensor], out: PerTensor) -> bool:
     """XNNPACK's limits on scales."""
     ratios = [q.scale / out.scale for q in ins]
     if node.kind in ("Add", "Subtract"):
-        return all(2.0**-10 <= r < 2.0**8 for r in ratios)
+        return all(_LEAST_SUMMAND <= r < 2.0**8 for r in ratios)
     if node.kind == "Multiply":
-        return 2.0**-16 <= ins[0].scale * ins[1].scale / out.scale < 2.0**8
+        product = ins[0].scale * ins[1].scale
+        return is_scale(product) and 2.0**-16 <= product / out.scale < 2.0**8
     if node.kind == "LeakyReLU":
         slope = node.params["negative_slope"]
         steep = abs(slope) * ratios[0]
@@ -99,17 +115,22 @@ def _weights(node: Node, x: PerTensor, out: PerTensor) -> list[Value | None] | N
             return None
         scales = torch.tensor([quant.scale], dtype=torch.float64)
     elif isinstance(quant, PerChannel) and quant.axis == _WEIGHTED[node.kind]:
-        scales = quant.scales.double()
-        weight = Value(
-            weight.dims, weight.dtype, data=weight.data, quant=PerChannel(quant.scales, quant.axis)
-        )
+        scales = quant.scales
     else:
         return None
+    least = torch.as_tensor(least_scales(None if bias is None else bias.data, x.scale))
+    least = least.clamp(min=max(_LEAST_RATIO * out.scale, _LEAST_PRODUCT) / x.scale)
+    axis = quant.axis if isinstance(quant, PerChannel) else None
+    data, scales = in_coarser_steps(weight.data, scales, axis, least)
+    if isinstance(quant, PerChannel):
+        quant = PerChannel(scales.float(), quant.axis)
+    elif data is not weight.data:
+        quant = PerTensor(float(scales), 0)
+    if quant is not weight.quant:
+        weight = Value(weight.dims, weight.dtype, data=data, quant=quant)
     products = scales * x.scale
     ratios = products / out.scale
-    if not is_scale(float(products.min())):
-        return None
-    if float(ratios.min()) < 2.0**-32 or float(ratios.max()) >= 256:
+    if float(ratios.max()) >= 256:
         return None
     if bias is None:
         return [weight, None]
@@ -152,6 +173,17 @@ def _one_number(value: Value, out: PerTensor) -> Value:
     quant = PerTensor(abs(number) / 127, 0 if out.dtype == torch.int8 else 128, out.dtype)
     data = quant.quantize(torch.full(value.dims, number))
     return Value(value.dims, value.dtype, data=data, quant=quant)
+
+
+def _summand(value: Value, out: PerTensor) -> Value:
+    """A constant whose steps are too small beside the result's is rounded to the smallest that
+    XNNPACK adds, whose 127 are an eighth of a step of the result's."""
+    quant, least = value.quant, _LEAST_SUMMAND * out.scale
+    if value.data is None or not isinstance(quant, PerTensor) or quant.scale >= least:
+        return value
+    wider = PerTensor(least, 0 if quant.dtype == torch.int8 else 128, quant.dtype)
+    data = wider.quantize(dequantize(value.data, quant, torch.float32))
+    return Value(value.dims, value.dtype, data=data, quant=wider)
 
 
 def _averages(node: Node, x: PerTensor, out: PerTensor, stored: list[Value | None]) -> bool:
