@@ -14,6 +14,7 @@ from edgewise.quantize._torchao import (
     QuantizationSpec,
 )
 from edgewise.quantize.observers import (
+    LEAST,
     HistogramObserver,
     MinMaxObserver,
     MovingAverageMinMaxObserver,
@@ -66,6 +67,7 @@ def _activation(is_qat: bool, is_dynamic: bool, low: int, high: int) -> Quantiza
         options["observer"] = MovingAverageMinMaxObserver.with_args(averaging_constant=1)
     elif is_dynamic:
         observer = PlaceholderObserver
+        options["eps"] = LEAST
     elif is_qat:
         observer = FusedMovingAvgObsFakeQuantize
         options["observer"] = MovingAverageMinMaxObserver

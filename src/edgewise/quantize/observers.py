@@ -18,14 +18,15 @@ Tensor = torch.Tensor
 
 ZEROS = 2.0**-12
 """The scale of what is nothing but zeros."""
-_LEAST = torch.finfo(torch.float32).tiny
+LEAST = torch.finfo(torch.float32).tiny
+"""The smallest scale of anything else: the smallest normal number of float32."""
 
 
 class _OwnScale:
     """In front of an observer of torchao's."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{"eps": _LEAST, **options})
+        super().__init__(**{"eps": LEAST, **options})
 
     def _calculate_qparams(self, min_val: Tensor, max_val: Tensor) -> tuple[Tensor, Tensor]:
         scale, zero_point = super()._calculate_qparams(min_val, max_val)  # type: ignore[misc]
@@ -86,6 +87,7 @@ class HistogramObserver(_OwnScale, _torchao.HistogramObserver):  # type: ignore[
 
 
 __all__ = [
+    "LEAST",
     "ZEROS",
     "HistogramObserver",
     "MinMaxObserver",

@@ -24,6 +24,7 @@ from torch.fx import GraphModule
 from edgewise.quantize.methods.moments import moments
 from edgewise.quantize.methods.smoothing import Place, places_of
 from edgewise.quantize.methods.statistics import mean_by_channel
+from edgewise.quantize.observers import LEAST
 
 Tensor = torch.Tensor
 
@@ -64,7 +65,7 @@ def rounded_in_groups(weight: Tensor, group_size: int, bits: int = 4) -> Tensor:
     `IntxWeightOnlyConfig` rounds it."""
     limit = 2 ** (bits - 1)
     groups = weight.reshape(len(weight), -1, group_size)
-    scale = (groups.abs().amax(2, keepdim=True) / (limit - 0.5)).clamp(min=1e-12)
+    scale = (groups.abs().amax(2, keepdim=True) / (limit - 0.5)).clamp(min=LEAST)
     found: Tensor = (groups / scale).round().clamp(-limit, limit - 1) * scale
     return found.flatten(1)
 
