@@ -40,13 +40,14 @@ def times(layer: nn.Module, size: float, bias: float | None = None) -> nn.Module
     return layer
 
 
-def decayed() -> nn.Module:
+def decayed(layer: nn.Module) -> nn.Module:
     """Channels of nothing, as training leaves them, with the biases that a batch norm leaves."""
-    layer = times(nn.Conv2d(4, 8, 3), 1.0)
+    layer = times(layer, 1.0)
+    axis = 1 if isinstance(layer, nn.ConvTranspose2d) else 0
     with torch.no_grad():
-        layer.weight[3] *= 1e-12  # type: ignore[operator]
+        layer.weight.select(axis, 3).mul_(1e-12)  # type: ignore[operator]
         layer.bias[3] = 0.7  # type: ignore[operator]
-        layer.weight[5] = 0.0  # type: ignore[operator]
+        layer.weight.select(axis, 1).zero_()  # type: ignore[operator]
     return layer
 
 
@@ -61,7 +62,9 @@ CASES: dict[str, tuple[Callable[[float], nn.Module], Callable[[float], torch.Ten
     "small inputs": (lambda k: times(nn.Linear(16, 8), 1.0, k), lambda k: ROWS * k),
     "small inputs, a bias": (lambda k: times(nn.Linear(16, 8), 1.0, 30.0), lambda k: ROWS * k),
     "small weights, a bias": (lambda k: times(nn.Linear(16, 8), k, 30.0), lambda k: ROWS),
-    "decayed channels": (lambda k: decayed(), lambda k: IMAGES),
+    "decayed channels": (lambda k: decayed(nn.Conv2d(4, 8, 3)), lambda k: IMAGES),
+    "decayed, depthwise": (lambda k: decayed(nn.Conv2d(4, 4, 3, groups=4)), lambda k: IMAGES),
+    "decayed, transposed": (lambda k: decayed(nn.ConvTranspose2d(4, 8, 2)), lambda k: IMAGES),
 }
 
 

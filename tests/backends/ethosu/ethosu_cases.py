@@ -30,6 +30,8 @@ class Case:
     bits: int = 8
     boolean: bool = False
     """Whether the result is no real number."""
+    decayed: bool = False
+    """Whether the first channel's weights are next to nothing, unlike its bias."""
     reason: str = ""
     """Of a case that is refused: what the refusal says."""
 
@@ -55,6 +57,7 @@ class Quantized(torch.nn.Module):
             values = torch.randint(-127, 128, shape, generator=random).to(torch.int8)
             self.register_buffer(f"w{number}", values)
             scales = torch.rand(shape[axis], generator=random) * 0.01 + 0.002
+            scales[0] *= 1e-15 if case.decayed else 1
             self.register_buffer(f"s{number}", scales)
             zeros = torch.zeros(shape[axis], dtype=torch.int64)
             self.register_buffer(f"z{number}", zeros)
@@ -229,6 +232,16 @@ ACCEPTED: dict[str, dict[str, Case]] = {
         "dilation": Case(_conv(dilation=2), (IMAGE,), (((4, 6, 3, 3), 0),)),
         "groups": Case(_conv(groups=2), (IMAGE,), (((4, 3, 3, 3), 0),), ((4,),)),
         "depthwise": Case(_conv(groups=6, padding=1), (IMAGE,), (((6, 1, 3, 3), 0),), ((6,),)),
+        "depthwise, decayed": Case(
+            _conv(groups=6), (IMAGE,), (((6, 1, 3, 3), 0),), ((6,),), decayed=True
+        ),
+        "groups, decayed": Case(
+            _conv(groups=2), (IMAGE,), (((4, 3, 3, 3), 0),), ((4,),), decayed=True
+        ),
+        "transposed, decayed": Case(
+            lambda x, w, b: F.conv_transpose2d(x, w, b, 2, 1, 1),
+            ((1, 6, 5, 4),), (((6, 4, 3, 3), 1),), ((4,),), decayed=True,
+        ),
         "depthwise, two of each": Case(
             _conv(groups=6, stride=2), (IMAGE,), (((12, 1, 3, 3), 0),), ((12,),)
         ),
@@ -272,9 +285,20 @@ ACCEPTED: dict[str, dict[str, Case]] = {
         "": Case(F.linear, ((5, 12),), (((7, 12), 0),), ((7,),)),
         "of three dimensions": Case(F.linear, ((2, 5, 12),), (((7, 12), 0),)),
         "16 bits": Case(F.linear, ((5, 12),), (((7, 12), 0),), ((7,),), bits=16),
+        "decayed": Case(F.linear, ((5, 12),), (((7, 12), 0),), ((7,),), decayed=True),
+        "decayed, 16 bits": Case(
+            F.linear, ((5, 12),), (((7, 12), 0),), ((7,),), bits=16, decayed=True
+        ),
     },
     "addmm": {
-        "": Case(lambda x, w, b: torch.addmm(b, x, w), ((5, 12),), (((12, 7), 1),), ((7,),))
+        "": Case(lambda x, w, b: torch.addmm(b, x, w), ((5, 12),), (((12, 7), 1),), ((7,),)),
+        "decayed": Case(
+            lambda x, w, b: torch.addmm(b, x, w),
+            ((5, 12),),
+            (((12, 7), 1),),
+            ((7,),),
+            decayed=True,
+        ),
     },
     "matmul": {
         "bmm": Case(torch.bmm, ((2, 5, 12), (2, 12, 4))),

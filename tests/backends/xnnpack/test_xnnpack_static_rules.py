@@ -54,6 +54,19 @@ CASES: dict[str, Case] = {
         f"{name}: beside a symbolic size": (along(function, 1), (MATRIX,), (0,), "")
         for name, function in ROWS.items()
     },
+    "group_norm: channels": (
+        Fn(lambda x: nn.functional.group_norm(x, 2)),
+        (IMAGE,),
+        (1,),
+        "a static number of channels; got",
+    ),
+    "instance_norm: channels": (
+        Fn(nn.functional.instance_norm),
+        (IMAGE,),
+        (1,),
+        "a static number of channels; got",
+    ),
+    "group_norm: size": (nn.GroupNorm(2, 4), (IMAGE,), (2,), ""),
     "max_pool2d: ceil_mode": (
         nn.MaxPool2d(3, 2, ceil_mode=True),
         (IMAGE,),
