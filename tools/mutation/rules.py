@@ -41,7 +41,7 @@ PYTHON = [
     (r" is not None", r" is None"),
     (r" is None", r" is not None"),
     (r"\bnot", r""),
-    (r"\bTrue\b", r"False"),
+    (r"(?<!strict=)\bTrue\b", r"False"),  # of zip it is an assertion
     (r"\bFalse\b", r"True"),
     (r"\ball\(", r"any("),
     (r"\bany\(", r"all("),

@@ -21,9 +21,11 @@ def check_weights(model: torch.nn.Module, keep_float: Sequence[str] = ()) -> Non
         kept = any(name.startswith(f"{module}.") for module in keep_float)
         if kept or not value.is_floating_point() or bool(value.detach().isfinite().all()):
             continue
+        module = _module(name)
         raise ValueError(
             f"[quantize] weights must be finite; got NaN or infinity in {name} "
-            f"{list(value.shape)}; try weights that are, or keep_float=[{_module(name)!r}]"
+            f"{list(value.shape)}; try weights that are"
+            f"{f', or keep_float=[{module!r}]' if module else ''}"
         )
 
 
