@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -81,6 +82,28 @@ def test_digits_are_kept(backend: str, case: str, size: float) -> None:
     got = np.asarray(edgewise.load(program.buffer)(x.numpy()))
     want = model(x).detach().numpy()
     assert np.abs(got - want).max() <= 0.02 * np.abs(want).max(), (got, want)
+
+
+@pytest.mark.parametrize("function", [torch.tanh, lambda x: (x - 30).sigmoid()])
+def test_what_a_fixed_scale_leaves_nothing_of_is_told(
+    function: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    """The scales of tanh and sigmoid are XNNPACK's: their results have a range that is known."""
+
+    def compiled(size: float) -> None:
+        edgewise.compile(
+            Fn(lambda x, c: function(x * size), ROWS),
+            (ROWS,),
+            quantize="int8",
+            calibration=[(ROWS,)],
+            verbose=False,
+        )
+
+    with pytest.warns(UserWarning, match=r"(tanh|sigmoid): .*test_quantize_small.* fixed scale"):
+        compiled(1e-3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compiled(40.0)
 
 
 @pytest.mark.parametrize("exponent", [-120, -60, 60])

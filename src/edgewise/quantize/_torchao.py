@@ -12,6 +12,7 @@ try:
     from torchao.quantization.granularity import PerAxis, PerGroup
     from torchao.quantization.pt2e import (
         FakeQuantize,
+        FixedQParamsObserver,
         FusedMovingAvgObsFakeQuantize,
         HistogramObserver,
         MinMaxObserver,
@@ -51,6 +52,7 @@ def fuse_batch_norms(model: torch.fx.GraphModule) -> None:
 __all__ = [
     "Q_ANNOTATION_KEY",
     "FakeQuantize",
+    "FixedQParamsObserver",
     "FixedQParamsQuantizationSpec",
     "FusedMovingAvgObsFakeQuantize",
     "HistogramObserver",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -9,7 +10,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from edgewise.edge.node_errors import at_node
-from edgewise.quantize._torchao import ObserverBase
+from edgewise.quantize._torchao import FixedQParamsObserver, ObserverBase
 
 
 def check_weights(model: torch.nn.Module, keep_float: Sequence[str] = ()) -> None:
@@ -34,9 +35,14 @@ def _module(parameter: str) -> str:
 
 
 @contextmanager
-def finite_activations(prepared: GraphModule) -> Iterator[None]:
-    """While calibrating: ValueError where an observer is shown NaN or infinity, with the node."""
+def watched_activations(prepared: GraphModule) -> Iterator[None]:
+    """While calibrating: ValueError where an observer is shown NaN or infinity, with the node.
+
+    Afterwards a warning for results of which a fixed scale (of sigmoid, tanh, softmax) leaves
+    nothing: none was as large as a step of it.
+    """
     hooks = []
+    seen: dict[Node, tuple[float, float]] = {}
     for node in prepared.graph.nodes:
         observer = _observer(prepared, node)
         source = node.args[0] if node.args else None
@@ -53,12 +59,28 @@ def finite_activations(prepared: GraphModule) -> Iterator[None]:
                     f"try other calibration data, or keep_float for the module"
                 )
 
+        def note(
+            module: torch.nn.Module, given: tuple[torch.Tensor, ...], source: Node = source
+        ) -> None:
+            most = float(given[0].detach().abs().max()) if given[0].numel() else 0.0
+            seen[source] = max(most, seen.get(source, (0.0,))[0]), float(module.scale)  # type: ignore[arg-type]
+
         hooks.append(observer.register_forward_pre_hook(check))
+        if isinstance(observer, FixedQParamsObserver):
+            hooks.append(observer.register_forward_pre_hook(note))
     try:
         yield
     finally:
         for hook in hooks:
             hook.remove()
+    for source, (most, step) in seen.items():
+        if 0 < most < step:
+            warnings.warn(
+                f"{at_node(source)} results must be larger than a step of their fixed scale, "
+                f"{step:g}, to be seen in integers; got none above {most:.2g} in calibration; try "
+                f"keep_float for the module",
+                stacklevel=2,
+            )
 
 
 def _observer(prepared: GraphModule, node: Node) -> torch.nn.Module | None:

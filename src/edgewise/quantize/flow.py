@@ -23,7 +23,7 @@ from edgewise.quantize._torchao import (
     quantize_,
 )
 from edgewise.quantize.calibration import STUDIED, Batch, calibrate, first_batches
-from edgewise.quantize.checks import check_weights, finite_activations
+from edgewise.quantize.checks import check_weights, watched_activations
 from edgewise.quantize.config import QuantizationConfig, get_symmetric_quantization_config
 from edgewise.quantize.left import Unquantized, left_by_modules
 from edgewise.quantize.methods.grouped import moments_by_weight, round_groups_in_turn
@@ -196,7 +196,7 @@ def prepare(
     prepared: torch.fx.GraphModule = prepare_pt2e(graph, quantizer)
     if scheme.needs_calibration:
         assert calibration is not None
-        with finite_activations(prepared):
+        with watched_activations(prepared):
             calibrate(
                 prepared,
                 calibration,
