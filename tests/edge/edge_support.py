@@ -31,3 +31,19 @@ def assert_equals_eager(
     with torch.no_grad():
         got = program.module()(*copy.deepcopy(inputs))
     assert_close(torch.utils._pytree.tree_leaves(got), expected, rel)
+
+
+class _AsSaid(torch.fx.Interpreter):
+    def run_node(self, n: torch.fx.Node) -> Any:
+        found = super().run_node(n)
+        said = n.meta.get("val")
+        if isinstance(said, torch.Tensor):
+            assert (said.shape, said.dtype) == (found.shape, found.dtype), n.format_node()
+        return found
+
+
+def assert_values_are_as_said(program: ExportedProgram, inputs: tuple[Any, ...]) -> None:
+    """What each node computes has the sizes and the type that later passes take it to have."""
+    with torch.no_grad():
+        flat = program._graph_module_flat_inputs(copy.deepcopy(inputs), {})
+        _AsSaid(program.graph_module).run(*flat)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from edge_support import assert_equals_eager, edge, spelling
+from edge_support import assert_equals_eager, assert_values_are_as_said, edge, spelling
 
 import edgewise
 from edgewise.edge.canonicalize import RULES
@@ -541,6 +541,7 @@ def test_spelling(
     if operator is not None or len(found) == len(expected):
         assert [n for n in found if n != "add.Tensor" or n in expected] == expected
     assert all(is_edge_operator(node.target) for node in calls(program.graph))
+    assert_values_are_as_said(program, inputs)
     assert_equals_eager(program, module, inputs, 1e-5)
 
 
