@@ -8,9 +8,16 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from annotations import convert
 from torch import nn
 
 import edgewise
+from edgewise.backends.ethosu import (
+    EthosUCompileSpec,
+    EthosUPartitioner,
+    EthosUQuantizer,
+    get_symmetric_a16w8_quantization_config,
+)
 from edgewise.quantize.config import get_symmetric_quantization_config
 from edgewise.quantize.observers import ZEROS, HistogramObserver
 
@@ -82,6 +89,23 @@ def test_digits_are_kept(backend: str, case: str, size: float) -> None:
     got = np.asarray(edgewise.load(program.buffer)(x.numpy()))
     want = model(x).detach().numpy()
     assert np.abs(got - want).max() <= 0.02 * np.abs(want).max(), (got, want)
+
+
+@pytest.mark.parametrize("case", ["x * number", "x + number", "linear", "small weights, a bias"])
+def test_digits_are_kept_in_16_bits(case: str) -> None:
+    """On Ethos-U. Weights have 8 bits."""
+    make, values = CASES[case]
+    model, x = make(1e-20).eval(), values(1e-20)
+    spec = EthosUCompileSpec("ethos-u85-256")
+    quantizer = EthosUQuantizer(spec).set_global(get_symmetric_a16w8_quantization_config())
+    program = edgewise.to_edge_transform_and_lower(
+        torch.export.export(convert(model, (x,), quantizer), (x,)),
+        partitioner=[EthosUPartitioner(spec)],
+    )
+    got = np.asarray(edgewise.load(program.to_executorch().buffer)(x.numpy()))
+    want = model(x).detach().numpy()
+    bound = 1e-2 if "linear" in case or "weights" in case else 1e-3  # a bin of the histogram
+    assert np.abs(got - want).max() <= bound * np.abs(want).max(), (got, want)
 
 
 @pytest.mark.parametrize("function", [torch.tanh, lambda x: (x - 30).sigmoid()])

@@ -20,7 +20,14 @@ from edgewise.quantize._torchao import (
     PlaceholderObserver,
 )
 
-MERGED = (HistogramObserver, MinMaxObserver, PerChannelMinMaxObserver, observers.HistogramObserver)
+MERGED = (
+    HistogramObserver,
+    MinMaxObserver,
+    PerChannelMinMaxObserver,
+    observers.HistogramObserver,
+    observers.MinMaxObserver,
+    observers.PerChannelMinMaxObserver,
+)
 """Torchao's, and the schemes' own."""
 
 State = dict[str, torch.Tensor]

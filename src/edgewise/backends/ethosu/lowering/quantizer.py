@@ -17,7 +17,6 @@ from edgewise.backends.ethosu.operators import TABLE
 from edgewise.edge.graph import arguments
 from edgewise.quantize._torchao import (
     FixedQParamsQuantizationSpec,
-    HistogramObserver,
     QuantizationConfig,
     QuantizationSpec,
 )
@@ -40,6 +39,7 @@ from edgewise.quantize.composites import (
 )
 from edgewise.quantize.config import get_symmetric_quantization_config
 from edgewise.quantize.decompose import decompose
+from edgewise.quantize.observers import HistogramObserver
 from edgewise.quantize.patterns import Pattern, Weighted, is_float
 from edgewise.quantize.quantizer import TableQuantizer, mark
 from edgewise.quantize.steps import is_kept, replace_calls, split_attention, split_pieces, step

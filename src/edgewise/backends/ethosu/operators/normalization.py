@@ -42,6 +42,8 @@ _KEPT = 17
 _WEIGHT = 12
 _BEHIND = 13
 """Bits behind the point of deviations of 16-bit numbers, which have 16 before it."""
+_MOST_ADDED = 2.0**48
+"""To a mean square of 16-bit numbers, in their square steps: leaves 6 bits behind the point."""
 _MOST = 2**15
 """Elements of a row of 16-bit numbers: their sum times their number must have 31 bits."""
 
@@ -92,9 +94,13 @@ def _bits(count: int) -> int:
 def _normalized(to: Lowering, x: Stored, shape: Sequence[int], eps: float, centred: bool) -> Sums:
     """Rows of x ([rows, n]) by their deviation."""
     small = eps / x.quant.scale**2
-    if _is_wide(x):
-        return _normalized_finely(to, x, shape, small, centred)
     b, n = to.b, shape[1]
+    wide = _is_wide(x)
+    if small > (_MOST_ADDED if wide else _LARGEST / n):  # deviations would lose their bits
+        rule = "eps is small beside the input's steps, squared"
+        raise Refused(Refusal(rule, f"eps={eps:g}, steps of {x.quant.scale:.2g}"))
+    if wide:
+        return _normalized_finely(to, x, shape, small, centred)
     t, squares, fine = centred_squares(to, x, shape, small, centred)
     least = max(round(small * n * fine**2), 1)
     root, half = inverse_root(b, b.binary("ADD", squares, b.number(least, squares)))
