@@ -3,6 +3,7 @@ what Vela makes of the graph equals the reference model bit by bit, in the simul
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,21 @@ def test_accepted(row: str, case: Case) -> None:
             found = compare(part, seeds=1, family=family)
             assert found.steps <= declared(row, case), found
         assert_simulated(found, SPECS[family])
+
+
+OF_ANY_SIZE = ("add", "mul", "conv2d", "linear", "mean", "sum", "softmax", "log_softmax", "gelu")
+
+
+@pytest.mark.parametrize("size", [1e-9, 1e5])
+@pytest.mark.parametrize("row", OF_ANY_SIZE)
+def test_inputs_of_any_size(row: str, size: float) -> None:
+    """Nothing outgrows the integers on the way, or becomes nothing."""
+    case = dataclasses.replace(next(iter(ACCEPTED[row].values())), size=size)
+    module = Quantized(case)
+    result = partitioned(torch.export.export(module, module.inputs), case.families[0])
+    assert not result.refusals, result.refusals
+    found = compare(parts(result)[0], seeds=1, family=case.families[0])
+    assert found.steps <= declared(row, case), found
 
 
 def test_shifts_to_the_right_are_refused() -> None:

@@ -165,8 +165,10 @@ def _log_softmax(to: Lowering, x: Stored | Masked, dim: int) -> Real:
         logarithm = looked_up_finely(b, index, of_mantissa(np.log))
         logarithm = b.rescale(logarithm, [2.0**-30 / step], INT32)
     else:
-        step = 2.0**-15
+        step = max(2.0**-15, (2**8 * scale + 32) / 2**29)
         logarithm = looked_up(b, index, of_mantissa(lambda m: np.log(m) * (_ONE / 2**15)), 15)
+        if step > 2.0**-15:  # of inputs so far apart that finer steps would outgrow 32 bits
+            logarithm = b.rescale(logarithm, [2.0**-15 / step], INT32)
     # log(total / one) = log(mantissa) + (31 - zeros) * log(2) - log(one), in steps
     twos = b.rescale(b.binary("SUB", b.number(31, zeros), zeros), [np.log(2) / step], INT32)
     log_one = b.number(round(np.log(one) / step), twos)
