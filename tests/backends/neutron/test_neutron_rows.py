@@ -129,6 +129,20 @@ def test_accepted(name: str, tmp_path: Path) -> None:
     assert {operator for operator, off in compared[name].items() if off > 1} <= WRONG
 
 
+OF_ANY_SIZE = ("add", "mul-zero", "conv", "exp_", "softmax-bmm", "sigmoid", "tanh")
+
+
+@pytest.mark.parametrize("size", [1e-9, 1e5])
+@pytest.mark.parametrize("name", OF_ANY_SIZE)
+def test_inputs_of_any_size(name: str, size: float) -> None:
+    """LiteRT ends where factors between scales are too small or too large for a kernel: such
+    operators stay on the CPU."""
+    make, shapes = ACCEPTED[name]
+    batches = [tuple(size * x for x in batch) for batch in around_zero(shapes)]
+    program = quantized(make, batches)
+    assert_within_steps(program, lowered(program), [batches[1]])
+
+
 WRONG = {"SUM"}
 """Of LiteRT's reference kernels; programs with them run by its ordinary ones."""
 compared: dict[str, dict[str, int]] = {}

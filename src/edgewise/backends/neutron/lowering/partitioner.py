@@ -35,6 +35,8 @@ from edgewise.partition.spec import CompileSpec, DelegationSpec, Refusal, refuse
 from edgewise.partition.units import Units, free_calls, own_for_each_reader
 
 DYNAMIC_BATCH = "CustomDelegationOptions(allow_dynamic_batch=True)"
+_MOST_FINER = 2.0**19
+"""LiteRT's kernels end at factors of 2**20 and more."""
 QUANTIZE_FIRST = "quantizing the model for this NPU: NeutronQuantizer with prepare_pt2e"
 
 _NAMED = Refusal("operators that operators_not_to_delegate does not name", "one that it names")
@@ -240,8 +242,11 @@ class NeutronPartitioner(TablePartitioner[Cluster]):
                 dtype = str(quant.dtype).removeprefix("torch.")
                 got = f"{node.name}: {dtype} {quant.low}..{quant.high}"
                 return Refusal("activations in int8, -128..127", got, QUANTIZE_FIRST)
-        if not nodes:
-            return None  # quantized anew
+        if not nodes:  # quantized anew
+            old, new = Quant.of(cluster.inputs[0]), Quant.of(cluster.outputs[0])
+            far = old.scale >= _MOST_FINER * new.scale
+            rule = "steps that become finer by less than 2**19"
+            return Refusal(rule, f"{old} and {new}") if far else None
         if len(results(cluster)) != 1 or len({Quant.of(n) for n in cluster.outputs}) != 1:
             return Refusal(
                 "one result with one quantization",

@@ -192,6 +192,17 @@ SAME_QUANTIZATION = Constraint(
 )
 
 
+def fine_operand(power: int) -> Constraint:
+    """Smaller steps than 2**power are too fine for the integers of LiteRT's kernel, which ends."""
+
+    def check(q: Query) -> str | None:
+        quant = q.quant(q.args["self"])
+        return None if quant is None or quant.scale >= 2.0**power else f"{quant}"
+
+    hint = "a model whose activations are not that small"
+    return Constraint(f"an operand with a scale of at least 2**{power}", check, hint)
+
+
 def padded(q: Query, sizes: Sequence[int]) -> str | None:
     """Where the converter may not pad: a size that is no multiple of the target's macs."""
     macs = q.rules.target.macs

@@ -16,6 +16,7 @@ from edgewise.backends.neutron.lowering.table import (
     Constraint,
     Query,
     define,
+    fine_operand,
     integer_weight,
 )
 from edgewise.backends.neutron.tflite.schema import (
@@ -181,6 +182,7 @@ for _name, _target, _code in (
                 _is_fixed,
                 "NeutronQuantizer, which fixes it",
             ),
+            fine_operand(-26),
         ),
         also=_code.name,
         quantization=_fixed or UNARY,

@@ -100,6 +100,14 @@ def _alpha(q: Query) -> str | None:
     return None if q.args.get("alpha", 1) == 1 else f"alpha={q.args['alpha']}"
 
 
+def _steps(q: Query) -> str | None:
+    """LiteRT adds in 2**-20 of twice the larger operand's step, and ends if the result's is
+    smaller."""
+    found = [q.quant(x) if isinstance(x, Node) else None for x in (q.args["self"], q.args["other"])]
+    largest = max((quant.scale for quant in found if quant is not None), default=0.0)
+    return None if largest < 2.0**19 * q.result.scale else f"{largest:g} and {q.result.scale:g}"
+
+
 def _size(q: Query) -> str | None:
     return padded(q, [math.prod(q.shape)])
 
@@ -107,6 +115,7 @@ def _size(q: Query) -> str | None:
 _SIZE = Constraint("one operand has the result's size", _one_has_all)
 _OPERANDS = (Constraint("a tensor, or a finite number", _finite), _SIZE)
 _ALPHA = Constraint("alpha=1", _alpha)
+_STEPS_OF_SUMS = Constraint("operands whose scales are below 2**19 of the result's", _steps)
 _MULTIPLE = Constraint(
     "a number of elements that the target's multiply-accumulates divide (converters before 2026)",
     _size,
@@ -120,14 +129,14 @@ for _name, _targets, _code, _rules, _patterns in (
         "add",
         (aten.add.Tensor, aten.add.Scalar),
         BuiltinOperator.ADD,
-        (*_OPERANDS, _ALPHA),
+        (*_OPERANDS, _ALPHA, _STEPS_OF_SUMS),
         {aten.add.Tensor: BINARY},
     ),
     (
         "sub",
         (aten.sub.Tensor, aten.sub.Scalar),
         BuiltinOperator.SUB,
-        (*_OPERANDS, _ALPHA),
+        (*_OPERANDS, _ALPHA, _STEPS_OF_SUMS),
         {aten.sub.Tensor: BINARY, aten.rsub.Scalar: BINARY},
     ),
     (

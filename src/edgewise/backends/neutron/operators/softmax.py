@@ -11,7 +11,13 @@ from torch.fx import Node
 
 from edgewise.backends.neutron.lowering.context import Computed, Lowering, Real, Tensor
 from edgewise.backends.neutron.lowering.quantized import Quant
-from edgewise.backends.neutron.lowering.table import Constraint, Query, along_dim, define
+from edgewise.backends.neutron.lowering.table import (
+    Constraint,
+    Query,
+    along_dim,
+    define,
+    fine_operand,
+)
 from edgewise.backends.neutron.targets import SOFTMAX_POSITIONS_LIMIT, SOFTMAX_SIZE_LIMIT
 from edgewise.backends.neutron.tflite.schema import (
     Activation,
@@ -112,6 +118,7 @@ define(
             _softmax_result,
             "NeutronQuantizer, which fixes it",
         ),
+        fine_operand(-25),
     ),
     along=along_dim,
     also="SOFTMAX; of many rows in pieces, CONCATENATION",
