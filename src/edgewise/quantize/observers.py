@@ -44,14 +44,16 @@ class PerChannelMinMaxObserver(_OwnScale, _torchao.PerChannelMinMaxObserver):  #
     """Of one scale for each index of a dimension."""
 
 
-class MovingAverageMinMaxObserver(  # type: ignore[misc]
-    _OwnScale, _torchao.MovingAverageMinMaxObserver
+class MovingAverageMinMaxObserver(
+    _OwnScale,
+    _torchao.MovingAverageMinMaxObserver,  # type: ignore[misc]
 ):
     """Of one scale, in training."""
 
 
-class MovingAveragePerChannelMinMaxObserver(  # type: ignore[misc]
-    _OwnScale, _torchao.MovingAveragePerChannelMinMaxObserver
+class MovingAveragePerChannelMinMaxObserver(
+    _OwnScale,
+    _torchao.MovingAveragePerChannelMinMaxObserver,  # type: ignore[misc]
 ):
     """Of one scale for each index of a dimension, in training."""
 
@@ -65,6 +67,9 @@ class HistogramObserver(_OwnScale, _torchao.HistogramObserver):  # type: ignore[
     infinite for large ones.
     """
 
+    min_val: Tensor
+    max_val: Tensor
+
     def forward(self, x: Tensor) -> Tensor:
         """Counts the elements of `x`, which it returns as it is."""
         super().forward(x.float() if x.dtype in (torch.float16, torch.bfloat16) else x)
@@ -75,9 +80,8 @@ class HistogramObserver(_OwnScale, _torchao.HistogramObserver):  # type: ignore[
         reach = float(torch.maximum(low.abs(), high.abs()))
         if reach == 0 or not math.isfinite(reach):
             return super()._non_linear_param_search()  # type: ignore[no-any-return]
-        factor = 2.0 ** -min(
-            max(math.frexp(reach)[1], -126), 126
-        )  # exact in float32, as is 1 / factor
+        exponent = min(max(math.frexp(reach)[1], -126), 126)
+        factor = 2.0**-exponent  # exact in float32, as is 1 / factor
         self.min_val, self.max_val = low * factor, high * factor
         try:
             least, most = super()._non_linear_param_search()
