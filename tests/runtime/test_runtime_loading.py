@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -169,3 +170,17 @@ def test_unknown_operator_and_backend(add_pte: bytes, delegated_pte: bytes) -> N
         program = Runtime.get().load_program(data)
         with pytest.raises(NotFoundError, match=name):
             program.load_method("forward")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize("verification", Verification)
+def test_what_is_checked_whole_is_a_copy(
+    add_pte: bytes, tmp_path: Path, verification: Verification
+) -> None:
+    """A file that is mapped may be another one after it was checked."""
+    path = tmp_path / f"{verification.name}.pte"
+    path.write_bytes(add_pte)
+    program = Runtime.get().load_program(path, verification=verification)
+    is_mapped = str(path) in Path("/proc/self/maps").read_text()
+    assert is_mapped == (verification is not Verification.Full)
+    del program
