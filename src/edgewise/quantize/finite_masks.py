@@ -20,10 +20,9 @@ from edgewise.edge.spellings import with_twins
 from edgewise.quantize._torchao import (
     FakeQuantize,
     FixedQParamsQuantizationSpec,
-    MinMaxObserver,
     QuantizationSpec,
 )
-from edgewise.quantize.config import SMALLEST_SCALE
+from edgewise.quantize.observers import MinMaxObserver
 from edgewise.quantize.patterns import Elementwise, Pattern, SameScale, Weighted, is_float
 from edgewise.quantize.steps import attribute, constant, is_kept, replace_calls, step
 
@@ -164,7 +163,7 @@ def padded_rows(model: GraphModule) -> dict[Node, int]:
     return {node: node.meta[_PADS] for node in model.graph.nodes if _PADS in node.meta}
 
 
-class ScoresObserver(MinMaxObserver):  # type: ignore[misc]
+class ScoresObserver(MinMaxObserver):
     """The range of masked scores that a softmax over a dimension can tell apart.
 
     It ends where a whole row of scores adds less than half a step of the result: below the
@@ -193,9 +192,9 @@ _PADS = "pads_scores"
 
 def scores_spec(spec: QuantizationSpec, is_qat: bool, dim: int = -1) -> QuantizationSpec:
     """How masked scores are quantized where others are by `spec`; dim: the softmax's."""
-    observer: Any = ScoresObserver.with_args(eps=SMALLEST_SCALE, dim=dim)
+    observer: Any = ScoresObserver.with_args(dim=dim)
     if is_qat:
-        observer = FakeQuantize.with_args(observer=ScoresObserver, eps=SMALLEST_SCALE, dim=dim)
+        observer = FakeQuantize.with_args(observer=ScoresObserver, dim=dim)
     return QuantizationSpec(
         dtype=spec.dtype,
         quant_min=spec.quant_min,
