@@ -14,6 +14,7 @@ from torch import nn
 import edgewise
 from edgewise.backends.xnnpack.lowering.quantizer import XNNPACKQuantizer
 from edgewise.edge.export import export_module
+from edgewise.quantize import observers
 from edgewise.quantize._torchao import (
     MinMaxObserver,
     MovingAverageMinMaxObserver,
@@ -69,7 +70,7 @@ def test_calibration(engine: LocalEngine, name: str) -> None:
     wanted, found = (observers_of(dict(m.named_modules())) for m in (alone, sharded))
     assert wanted.keys() == found.keys()
     kinds = {type(observer) for observer in wanted.values()}
-    assert kinds == {HistogramObserver, PerChannelMinMaxObserver}
+    assert kinds == {HistogramObserver, observers.PerChannelMinMaxObserver}
     for place, observer in wanted.items():
         other = found[place]
         assert torch.equal(observer.min_val, other.min_val), place
@@ -125,7 +126,15 @@ def observed(kind: Any, *batches: torch.Tensor, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "kind", [MinMaxObserver, PerChannelMinMaxObserver, HistogramObserver], ids=lambda k: k.__name__
+    "kind",
+    [
+        MinMaxObserver,
+        PerChannelMinMaxObserver,
+        HistogramObserver,
+        observers.MinMaxObserver,
+        observers.PerChannelMinMaxObserver,
+    ],
+    ids=lambda k: f"{k.__module__.partition('.')[0]}-{k.__name__}",
 )
 def test_merging_states(kind: Any) -> None:
     parts = [torch.randn(4, 300) * scale for scale in (1, 3, 0.1, 3)]
