@@ -67,7 +67,7 @@ SUITES = {
     ),
     "kernels": Suite(
         ["native/kernels/*.cpp"],
-        ["tests/conformance"],
+        ["tests/conformance", "tests/llm/test_llm_attention.py"],
         ["edgewise_kernels_cases_test", "edgewise_kernels_types_test"],
         native=True,
     ),
