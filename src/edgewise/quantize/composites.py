@@ -330,6 +330,18 @@ def _flip(x: Tensor, dims: Sequence[int]) -> Any:
     return x
 
 
+def _roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
+    """The end of each dimension before its beginning."""
+    if not dims:
+        return _roll(x.flatten(), shifts, (0,)).reshape(x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        size = x.shape[dim]
+        if size and shift % size:
+            parts = torch.split(x, [size - shift % size, shift % size], dim)
+            x = torch.cat(parts[::-1], dim)
+    return x
+
+
 VOLUMES: dict[object, Decomposition | None] = {
     aten.conv3d.default: _conv3d,
     aten.conv3d.padding: _conv3d_padding,
@@ -395,7 +407,7 @@ ARITHMETIC: dict[object, Decomposition | None] = {
     aten.tril.default: _tril,
     aten.triu.default: _triu,
 }
-SLICES: dict[object, Decomposition | None] = {aten.flip.default: _flip}
+SLICES: dict[object, Decomposition | None] = {aten.flip.default: _flip, aten.roll.default: _roll}
 """For processors that only cut and join."""
 MOVES: dict[object, Decomposition | None] = {
     aten.meshgrid.default: _meshgrid,
@@ -418,22 +430,52 @@ def multiply_as_linear(model: GraphModule, wanted: Callable[[Node], bool]) -> bo
 def _linear(model: GraphModule, node: Node) -> Node | None:
     args = arguments(node)
     x, matrix = (args["mat1"], args["mat2"]) if "mat1" in args else list(args.values())[:2]
-    if matrix.op != "get_attr" or x.op == "get_attr":
+    if x.op == "get_attr" or x.meta["val"].dim() < 2:
         return None
-    weight = attribute(model, str(matrix.target))
-    if weight.dim() != 2 or x.meta["val"].dim() < 2 or not weight.is_floating_point():
+    weight = _weight(model, node, matrix)
+    if weight is None:
         return None
     bias: Node | None = None
     if "beta" in args:
         bias = args["self"]
         plain = args["beta"] == args["alpha"] == 1 and bias.op == "get_attr"
-        if not plain or bias.meta["val"].shape != weight.shape[1:]:
+        if not plain or bias.meta["val"].shape != matrix.meta["val"].shape[1:]:
             return None
-    turned = weight.detach().t().contiguous()
-    learned = isinstance(weight, torch.nn.Parameter)
-    made = constant(model, node, torch.nn.Parameter(turned) if learned else turned)
-    return step(node, aten.linear.default, x, made, bias)
+    return step(node, aten.linear.default, x, weight, bias)
 
+
+def _weight(model: GraphModule, node: Node, matrix: Node) -> Node | None:
+    """Of a linear layer, which multiplies by its transpose: the matrix turned, or what it is the
+    transpose of, as where an embedding's table gives logits."""
+    source = matrix.args[0] if matrix.target in _TRANSPOSES else matrix
+    if not isinstance(source, Node) or source.op != "get_attr":
+        return None
+    known = attribute(model, str(source.target))
+    if known.dim() != 2 or not known.is_floating_point():
+        return None
+    if source is not matrix:
+        return source if _swaps(matrix) else None
+    turned = known.detach().t().contiguous()
+    learned = isinstance(known, torch.nn.Parameter)
+    return constant(model, node, torch.nn.Parameter(turned) if learned else turned)
+
+
+def _swaps(node: Node) -> bool:
+    """Whether the two dimensions of a matrix change places."""
+    if node.target is aten.permute.default:
+        return [int(dim) % 2 for dim in arguments(node)["dims"]] == [1, 0]
+    if node.target is aten.transpose.int:
+        return bool((arguments(node)["dim0"] - arguments(node)["dim1"]) % 2)
+    return True
+
+
+_TRANSPOSES = (
+    aten.mT.default,
+    aten.numpy_T.default,
+    aten.permute.default,
+    aten.t.default,
+    aten.transpose.int,
+)
 
 __all__ = [
     "ARITHMETIC",

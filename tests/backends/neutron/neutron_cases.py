@@ -67,6 +67,17 @@ class First(nn.Module):
         return result
 
 
+class Tied(nn.Module):
+    """A product with the transpose of a parameter, as that of a table of tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(10, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.table.T
+
+
 class Attention(nn.Module):
     """Several heads, as torch computes them, or spelt out."""
 
@@ -306,6 +317,9 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "pixel_shuffle": (lambda: act(conv(8, 8, 1), nn.PixelShuffle(2)), (IMAGE,)),
     "channel_shuffle": (lambda: act(nn.ChannelShuffle(2), conv(8, 8, 1)), (IMAGE,)),
     "flip": (lambda: Fn(lambda x: torch.tanh(x.flip(1, 2))), ((2, 4, 8),)),
+    "roll": (lambda: Fn(lambda x: torch.tanh(x.roll((-1, 2), (1, 2)))), ((2, 4, 8),)),
+    "roll-all": (lambda: Fn(lambda x: torch.tanh(x.roll(5))), ((2, 4, 8),)),
+    "tied": (lambda: Tied(), ((2, 3, 8),)),
     "lstm": (lambda: First(nn.LSTM(6, 8)), ((4, 2, 6),)),
     "lstm-both-ways": (lambda: First(nn.LSTM(4, 4, bidirectional=True)), ((2, 1, 4),)),
     "gru": (lambda: First(nn.GRU(6, 8)), ((3, 2, 6),)),

@@ -1,0 +1,80 @@
+"""Operators in steps compute what the operators compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from edgewise.quantize.composites import SLICES, multiply_as_linear
+from edgewise.quantize.decompose import decompose
+from edgewise.quantize.smooth_and_norms import SMOOTH
+
+Function = Callable[[torch.Tensor], torch.Tensor]
+
+
+class Fn(nn.Module):
+    def __init__(self, function: Function) -> None:
+        super().__init__()
+        self.function = function
+        self.table = nn.Parameter(torch.randn(4, 5))
+        self.square = nn.Parameter(torch.randn(5, 5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+def program(model: nn.Module, x: torch.Tensor) -> torch.fx.GraphModule:
+    return torch.export.export(model, (x,)).module()
+
+
+STEPS: dict[str, Function] = {
+    "elu": F.elu,
+    "elu-alpha": lambda x: F.elu(x, 0.3),
+    "elu-in-place": lambda x: F.elu_(x * 1, 2.0),
+    "celu": lambda x: F.celu(x, 1.5),
+    "selu": F.selu,
+    "softplus": F.softplus,
+    "softplus-beta": lambda x: F.softplus(x, 3, 10),
+    "mish": F.mish,
+    "root": lambda x: x.abs() ** 0.5,
+    "roll": lambda x: x.roll(2, 1),
+    "roll-back": lambda x: x.roll((-7, 1), (2, 0)),
+    "roll-all": lambda x: x.roll(-3),
+    "roll-nowhere": lambda x: x.roll((4, 5), (1, 2)),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_are_the_operator(name: str) -> None:
+    x = 4 * torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(0))
+    module = program(Fn(STEPS[name]), x)
+    assert decompose(module, {**SMOOTH, **SLICES})
+    torch.testing.assert_close(module(x), STEPS[name](x), rtol=1e-5, atol=1e-5)
+
+
+PRODUCTS: dict[str, tuple[Callable[[Fn], Function], bool]] = {
+    "T": (lambda m: lambda x: x @ m.table.T[:5], False),  # of a part: no parameter's transpose
+    "transpose": (lambda m: lambda x: x @ m.table.transpose(0, 1), True),
+    "transpose-back": (lambda m: lambda x: x @ m.table.transpose(-1, -2), True),
+    "permute": (lambda m: lambda x: x @ m.square.permute(1, 0), True),
+    "permute-nothing": (lambda m: lambda x: x @ m.square.permute(0, 1), False),
+    "numpy": (lambda m: lambda x: x @ m.table.T, True),
+    "mT": (lambda m: lambda x: x @ m.square.mT, True),
+    "itself": (lambda m: lambda x: x @ m.square, True),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_with_transposed_parameters_are_layers(name: str) -> None:
+    made, is_layer = PRODUCTS[name]
+    model = Fn(lambda x: x)
+    model.function = made(model)
+    x = torch.randn(3, 5)
+    module = program(model, x)
+    assert multiply_as_linear(module, lambda node: True) == is_layer
+    assert ("linear" in module.code) == is_layer
+    torch.testing.assert_close(module(x), model(x))
