@@ -5,7 +5,9 @@ runs on this machine: on the runtime, the simulator, LiteRT's kernels. Float res
 with eager PyTorch in float64, int8 ones with the same quantized program in PyTorch (PT2E), as the
 ratio of signal to noise. Weights are random: nothing here is said of the accuracy of int8 itself.
 
-`--write docs/architectures.md` puts the table into the page. Exit code 1 if a cell failed.
+`--write docs/architectures.md` puts the table into the page, where cells that were not measured
+stay as they are; `--measured` takes figures that `--json` wrote before. Exit code 1 if a cell
+failed.
 """
 
 from __future__ import annotations
@@ -111,22 +113,39 @@ def measure(name: str, targets: list[str]) -> list[dict[str, Any]]:
     return found
 
 
-def page_table(cells: list[dict[str, Any]]) -> str:
-    """Markdown, a row for each architecture."""
-    by = {(c["model"], c["target"]): c for c in cells}
+Kept = dict[tuple[str, str], str]
+
+
+def page_table(cells: list[dict[str, Any]], kept: Kept) -> str:
+    """Markdown, a row for each architecture. kept: what cells say that were not measured."""
+    shown = {**kept, **{(c["model"], c["target"]): _shown(c) for c in cells}}
     lines = [
         f"| architecture | {' | '.join(TARGETS)} |",
         "|---" * (len(TARGETS) + 1) + "|",
     ]
-    for name in dict.fromkeys(c["model"] for c in cells):
-        shown = [_shown(by.get((name, target))) for target in TARGETS]
-        lines.append(f"| {name} | {' | '.join(shown)} |")
+    for name in ARCHITECTURES:
+        row = [shown.get((name, target), "") for target in TARGETS]
+        if any(row):
+            lines.append(f"| {name} | {' | '.join(row)} |")
     return "\n".join(lines) + "\n"
 
 
-def _shown(found: dict[str, Any] | None) -> str:
-    if found is None:
-        return ""
+def cells_of(page: Path) -> Kept:
+    """What the table of a page says."""
+    rows = [
+        [cell.strip() for cell in line.strip("|\n ").split("|")]
+        for line in page.read_text().splitlines()
+        if line.startswith("| ")
+    ]
+    return {
+        (name, target): text
+        for name, *texts in rows
+        if name in ARCHITECTURES
+        for target, text in zip(TARGETS, texts, strict=True)
+    }
+
+
+def _shown(found: dict[str, Any]) -> str:
     if "error" in found:
         return found["error"].replace("|", "/")
     noise = found["sqnr"] if isinstance(found["sqnr"], str) else f"{found['sqnr']:.0f} dB"
@@ -142,6 +161,7 @@ def main() -> int:
     parser.add_argument("--targets", nargs="+", default=list(TARGETS), choices=list(TARGETS))
     parser.add_argument("--json", type=Path, help="write the figures there, line by line")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table into a page")
+    parser.add_argument("--measured", nargs="+", type=Path, default=[], help="files of --json")
     parser.add_argument("--work", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
@@ -150,17 +170,20 @@ def main() -> int:
     unknown = sorted(set(options.models) - set(ARCHITECTURES))
     if unknown:
         parser.error(f"--models must be of {', '.join(ARCHITECTURES)}; got {', '.join(unknown)}")
-    cells: list[dict[str, Any]] = []
-    for name in options.models:
+    cells: list[dict[str, Any]] = [
+        json.loads(line) for file in options.measured for line in file.read_text().splitlines()
+    ]
+    for name in [] if cells else options.models:
         for found in measure(name, options.targets):
             cells.append(found)
             print(json.dumps(found), flush=True)
             if options.json:
                 with options.json.open("a") as file:
                     file.write(json.dumps(found) + "\n")
+    kept = cells_of(options.write) if options.write else {}
     if options.write:
-        write(options.write, page_table(cells))
-    print(page_table(cells))
+        write(options.write, page_table(cells, kept))
+    print(page_table(cells, kept))
     return 1 if any("error" in c for c in cells) else 0
 
 

@@ -257,6 +257,8 @@ def _weighted(
 ) -> str | None:
     args = nodes[0].args
     activation, weight, bias = (args[i] if i < len(args) else None for i in pattern.places)
+    if isinstance(weight, Node) and weight.op == "placeholder":
+        return "its weight is handed in, to a model, loop or branch, and may be another each time"
     if not is_float(activation) or not isinstance(weight, Node) or weight not in weights:
         return "its weight is computed, and so has no scale of its own"
     spec = config.weight
