@@ -41,6 +41,8 @@ STEPS: dict[str, Function] = {
     "softplus-beta": lambda x: F.softplus(x, 3, 10),
     "mish": F.mish,
     "root": lambda x: x.abs() ** 0.5,
+    "expand": lambda x: x[:, :, None].expand(3, 4, 2, 5) * 2,
+    "expand-in-front": lambda x: x.expand(2, -1, 4, 5) * 2,
     "roll": lambda x: x.roll(2, 1),
     "roll-back": lambda x: x.roll((-7, 1), (2, 0)),
     "roll-all": lambda x: x.roll(-3),

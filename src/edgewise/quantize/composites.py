@@ -330,6 +330,19 @@ def _flip(x: Tensor, dims: Sequence[int]) -> Any:
     return x
 
 
+def _expand(x: Tensor, size: Sequence[int], implicit: bool = False) -> Any:
+    """Copies, joined."""
+    del implicit
+    x = x.reshape([1] * (len(size) - x.dim()) + list(x.shape))
+    grown = [dim for dim, n in enumerate(size) if n not in (-1, x.shape[dim])]
+    copies = math.prod(size[dim] for dim in grown)
+    if not grown or not 0 < copies <= MOST_PIECES or not x.is_floating_point():
+        return NotImplemented
+    for dim in grown:
+        x = torch.cat([x] * size[dim], dim)
+    return x
+
+
 def _roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
     """The end of each dimension before its beginning."""
     if not dims:
@@ -407,7 +420,11 @@ ARITHMETIC: dict[object, Decomposition | None] = {
     aten.tril.default: _tril,
     aten.triu.default: _triu,
 }
-SLICES: dict[object, Decomposition | None] = {aten.flip.default: _flip, aten.roll.default: _roll}
+SLICES: dict[object, Decomposition | None] = {
+    aten.expand.default: _expand,
+    aten.flip.default: _flip,
+    aten.roll.default: _roll,
+}
 """For processors that only cut and join."""
 MOVES: dict[object, Decomposition | None] = {
     aten.meshgrid.default: _meshgrid,

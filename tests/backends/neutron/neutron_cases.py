@@ -319,6 +319,10 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "flip": (lambda: Fn(lambda x: torch.tanh(x.flip(1, 2))), ((2, 4, 8),)),
     "roll": (lambda: Fn(lambda x: torch.tanh(x.roll((-1, 2), (1, 2)))), ((2, 4, 8),)),
     "roll-all": (lambda: Fn(lambda x: torch.tanh(x.roll(5))), ((2, 4, 8),)),
+    "expand": (
+        lambda: Fn(lambda x: torch.tanh(x[:, :, None].expand(2, 2, 3, 4, 8).reshape(2, 6, 4, 8))),
+        ((2, 2, 4, 8),),
+    ),
     "tied": (lambda: Tied(), ((2, 3, 8),)),
     "lstm": (lambda: First(nn.LSTM(6, 8)), ((4, 2, 6),)),
     "lstm-both-ways": (lambda: First(nn.LSTM(4, 4, bidirectional=True)), ((2, 1, 4),)),
