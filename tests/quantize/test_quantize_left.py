@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import edgewise
+from edgewise.backends.xnnpack import XNNPACKQuantizer, get_symmetric_quantization_config
 from support import Fn
 
 SCHEMES = ("int8", "int8-dynamic", "int8-weight", "int4-dynamic", "int4-weight")
@@ -247,3 +248,19 @@ def test_averages_without_a_kernel_stay_in_float_and_are_told(
     (left,) = program.delegation_report().unquantized
     assert left.operator == "aten.avg_pool2d.default"
     assert because in left.reason
+
+
+def test_a_conversion_that_changes_nothing_is_not_told() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(self.layer(x).type_as(x).to(x.dtype))
+
+    from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
+
+    quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config())
+    prepare_pt2e(torch.export.export(Net(), (torch.randn(2, 4),)).module(), quantizer)
+    assert quantizer.left == []

@@ -43,7 +43,8 @@ _WEIGHTS = {
 """Operators that a scheme for weights means, by name; products of activations besides."""
 _PRODUCTS = {"matmul", "mm", "bmm", "baddbmm", "einsum", "scaled_dot_product_attention"}
 _RECURRENT = ("lstm", "gru", "rnn_")
-_MOVES = {"detach", "alias", "copy", "lift_fresh_copy", "_assert_tensor_metadata", "to", "_to_copy"}
+_CONVERSIONS = {"to", "_to_copy", "type_as"}
+_MOVES = {"detach", "alias", "copy", "lift_fresh_copy", "_assert_tensor_metadata", *_CONVERSIONS}
 
 
 def _name(node: Node) -> str:
