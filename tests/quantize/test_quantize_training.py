@@ -37,7 +37,7 @@ def test_what_is_simulated_is_what_is_computed(name: str, bits: int) -> None:
 
 def test_what_is_simulated_for_neutron() -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Softmax(-1), nn.Linear(16, 4))
+    model = nn.Sequential(nn.Linear(8, 13), nn.GELU(), nn.Softmax(-1), nn.Linear(13, 4))
     _trained_alike(model, NeutronQuantizer(is_qat=True), torch.randn(8, 8))
 
 
