@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from edgewise.quantize.composites import SLICES, multiply_as_linear
+from edgewise.quantize.composites import SLICES, expand_operands, multiply_as_linear
 from edgewise.quantize.decompose import decompose
 from edgewise.quantize.smooth_and_norms import SMOOTH
 
@@ -80,3 +80,24 @@ def test_products_with_transposed_parameters_are_layers(name: str) -> None:
     assert multiply_as_linear(module, lambda node: True) == is_layer
     assert ("linear" in module.code) == is_layer
     torch.testing.assert_close(module(x), model(x))
+
+
+OPERANDS: dict[str, tuple[Function, int]] = {
+    "outer": (lambda x: x[:, :1] * x[:, :, :1], 1),
+    "one is whole": (lambda x: x * x[:, :1], 0),
+    "batches": (lambda x: x[:, None] @ x[None, :1].transpose(-1, -2), 1),
+    "batches of both": (lambda x: x[:, None] @ x[None].transpose(-1, -2), 2),
+    "one matrix": (lambda x: x @ x[0].T, 0),
+}
+
+
+@pytest.mark.parametrize("name", OPERANDS)
+def test_operands_that_are_repeated(name: str) -> None:
+    function, count = OPERANDS[name]
+    x = torch.randn(3, 4, 5)
+    module = program(Fn(function), x)
+    assert expand_operands(module, lambda node: True) == bool(count)
+    module.recompile()
+    repeated = [n for n in module.graph.nodes if n.target is torch.ops.aten.expand.default]
+    assert len(repeated) == count
+    torch.testing.assert_close(module(x), function(x))

@@ -16,7 +16,9 @@ import torch.nn.functional as F
 from torch.fx import GraphModule, Node
 
 from edgewise.edge.graph import arguments
+from edgewise.edge.spellings import with_twins
 from edgewise.quantize.decompose import Decomposition
+from edgewise.quantize.patterns import is_float
 from edgewise.quantize.steps import attribute, constant, replace_calls, step
 
 aten = torch.ops.aten
@@ -434,6 +436,34 @@ MOVES: dict[object, Decomposition | None] = {
 }
 
 
+def expand_operands(model: GraphModule, wanted: Callable[[Node], bool]) -> bool:
+    """The larger operand as large as the result, where sums, differences and products have none
+    that is, and batches of matrices as many as the result's: for processors that repeat one operand
+    only, and no batches. Of nodes that are `wanted`."""
+    changed = False
+    elementwise = with_twins(aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor)
+    for node in [n for n in model.graph.nodes if n.target in (*elementwise, aten.matmul.default)]:
+        operands = [a for a in node.args[:2] if isinstance(a, Node) and is_float(a)]
+        shape = list(node.meta["val"].shape)
+        if len(operands) < 2 or not all(isinstance(n, int) for n in shape) or not wanted(node):
+            continue
+        sizes: dict[Node, list[int]] = {}
+        if node.target is aten.matmul.default:
+            if min(one.meta["val"].dim() for one in operands) > 2:
+                sizes = {o: [*shape[:-2], *o.meta["val"].shape[-2:]] for o in operands}
+        else:
+            sizes[max(operands, key=lambda one: one.meta["val"].numel())] = shape
+        for operand, size in sizes.items():
+            count = operand.meta["val"].numel()
+            if not count < math.prod(size) <= MOST_PIECES * count:
+                continue
+            with model.graph.inserting_before(node):
+                whole = step(node, aten.expand.default, operand, size)
+            node.replace_input_with(operand, whole)
+            changed = True
+    return changed
+
+
 def multiply_as_linear(model: GraphModule, wanted: Callable[[Node], bool]) -> bool:
     """Linear layers in the place of products with a constant matrix; of nodes that are `wanted`."""
     changed = False
@@ -501,6 +531,7 @@ __all__ = [
     "SLICES",
     "VOLUMES",
     "WINDOWS",
+    "expand_operands",
     "multiply_as_linear",
     "recurrent_steps",
 ]

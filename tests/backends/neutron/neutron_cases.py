@@ -323,6 +323,12 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
         lambda: Fn(lambda x: torch.tanh(x[:, :, None].expand(2, 2, 3, 4, 8).reshape(2, 6, 4, 8))),
         ((2, 2, 4, 8),),
     ),
+    "outer": (lambda: Fn(lambda a, b: torch.tanh(a * b)), ((1, 8, 1, 4), (1, 1, 4, 1))),
+    "outer-sum": (lambda: Fn(lambda a, b: torch.tanh(a - b)), ((3, 1, 8), (2, 1))),
+    "matmul-batches": (
+        lambda: Fn(lambda a, b: torch.tanh(a @ b)),
+        ((2, 1, 3, 8), (1, 2, 8, 4)),
+    ),
     "tied": (lambda: Tied(), ((2, 3, 8),)),
     "lstm": (lambda: First(nn.LSTM(6, 8)), ((4, 2, 6),)),
     "lstm-both-ways": (lambda: First(nn.LSTM(4, 4, bidirectional=True)), ((2, 1, 4),)),
@@ -369,7 +375,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...], str]] = {
     "add-alpha": (lambda: Fn(lambda a, b: torch.add(a, b, alpha=2)), (IMAGE, IMAGE), "alpha=2"),
     "broadcast-both": (
         lambda: Fn(lambda a, b: a + b),
-        ((1, 8, 1, 4), (1, 1, 4, 1)),
+        ((1, 1, 1, 70), (1, 1, 70, 1)),  # more copies than a call is made of
         "one operand has the result's size",
     ),
     "infinite": (

@@ -18,6 +18,7 @@ from edgewise.quantize.composites import (
     SLICES,
     VOLUMES,
     WINDOWS,
+    expand_operands,
     multiply_as_linear,
 )
 from edgewise.quantize.config import get_symmetric_quantization_config
@@ -101,6 +102,7 @@ class NeutronQuantizer(TableQuantizer):
         split_attention(model, causal=True, computed=True)
         add_finite_masks(model)
         multiply_as_linear(model, self._is_static)
+        expand_operands(model, self._is_static)
         decompose(model, _COMPOSITES, self._is_static)
         split_roots(model)
         split_gates(model)
