@@ -22,6 +22,7 @@ from edgewise.quantize._torchao import (
     convert_pt2e,
     prepare_pt2e,
 )
+from edgewise.quantize.finite_masks import ScoresObserver
 from edgewise.quantize.flow import configured
 from edgewise.quantize.observers import HistogramObserver
 from edgewise.quantize.schemes import scheme_of
@@ -133,6 +134,7 @@ def observed(kind: Any, *batches: torch.Tensor, **options: Any) -> Any:
         HistogramObserver,
         observers.MinMaxObserver,
         observers.PerChannelMinMaxObserver,
+        ScoresObserver,
     ],
     ids=lambda k: f"{k.__module__.partition('.')[0]}-{k.__name__}",
 )

@@ -19,6 +19,7 @@ from edgewise.quantize._torchao import (
     PerChannelMinMaxObserver,
     PlaceholderObserver,
 )
+from edgewise.quantize.finite_masks import ScoresObserver
 
 MERGED = (
     HistogramObserver,
@@ -27,6 +28,7 @@ MERGED = (
     observers.HistogramObserver,
     observers.MinMaxObserver,
     observers.PerChannelMinMaxObserver,
+    ScoresObserver,
 )
 """Torchao's, and the schemes' own."""
 
