@@ -268,7 +268,7 @@ class Cache final : public FileCache {
 
 bool Cache::prepare() {
   const std::string& folder = options_.folder;
-  const char* const none = "; packed weights are not kept; try a folder of your own";
+  const char* const none = "; packed weights are not kept; try a folder that does not exist yet";
   if (!make_folders(folder)) {
     warn("'" + folder + "' cannot be made: " + std::strerror(errno) + none);
     return false;
