@@ -110,7 +110,8 @@ test-levels: ctest
 
 # As many processes as there are cores, but each takes up to 3 GB. A file's tests share models.
 pytest: native
-	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile \
+	  --no-loadscope-reorder
 
 # Small faults in the sources, and whether the tests of the file notice them.
 mutation: native

@@ -32,10 +32,21 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
         torch.manual_seed(0)
 
 
+LONG = ("scale", "faults", "docs", "examples", "interop", "fuzz", "llm")
+"""Folders with files that take long, and wait for other processes for much of it."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with the markers `peer` and `browser` are skipped where these are not installed."""
+    """Long files first: one that begins last keeps a single worker busy while the others rest.
+
+    Tests with the markers `peer` and `browser` are skipped where these are not installed.
+    """
     from importlib.util import find_spec
     from shutil import which
+
+    here = Path(__file__).parent
+    ranks = {name: rank for rank, name in enumerate(LONG)}
+    items.sort(key=lambda item: ranks.get(item.path.relative_to(here).parts[0], len(LONG)))
 
     missing = {}
     if find_spec("executorch") is None:
