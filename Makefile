@@ -19,7 +19,7 @@ CROSS := aarch64 armv7
 CROSS_TESTS := OFF
 
 .PHONY: help setup native demo check test pytest ctest conformance interop matrix mutation fuzz lint format sanitize sanitize-threads audit docs bench wheel runtime-wheel wheels clean distclean
-.PHONY: test-levels cross cross-test firmware-test microcontroller-test $(CROSS:%=cross-%) $(CROSS:%=cross-test-%) $(CROSS:%=cross-ctest-%)
+.PHONY: test-levels cross cross-test firmware-test microcontroller-test web web-test $(CROSS:%=cross-%) $(CROSS:%=cross-test-%) $(CROSS:%=cross-ctest-%)
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -44,6 +44,7 @@ help:
 	@echo "                cross-test-armv7: the one for 32-bit Arm"
 	@echo "make firmware-test  what firmware is given, compiled for a Cortex-M"
 	@echo "make microcontroller-test  a program without an operating system, run in QEMU"
+	@echo "make web        the runtime for web pages, in build/web/native/web; make web-test: in Chromium"
 	@echo "make docs       the documentation as a site, its links checked, in build/docs"
 	@echo "make bench      the figures of benchmarks/, against the peers"
 	@echo "make wheel      a wheel in dist/"
@@ -216,6 +217,18 @@ microcontroller-test: native
 	@tools/install_cross.sh cortex-m55
 	@mkdir -p build/cross/cortex-m55
 	@$(PY) -m pytest -q -s tests/cross/test_cross_microcontroller.py
+
+# The runtime as WebAssembly: with XNNPACK about ten minutes the first time.
+web: | $(PACKAGES)
+	@tools/install_cross.sh wasm32
+	@$(QUIET) --show '^-- XNNPACK' build/logs/web-configure.log "configure for wasm32" \
+	  cmake -S . -B build/web -G Ninja -DCMAKE_BUILD_TYPE=Release \
+	  --toolchain $(CURDIR)/cmake/toolchains/wasm32.cmake
+	@$(QUIET) build/logs/web.log "build for wasm32" cmake --build build/web
+	@ls -l build/web/native/web/edgewise*
+
+web-test: native web
+	@$(PY) -m pytest -q tests/web
 
 docs: $(VENV)/.installed
 	@$(QUIET) build/logs/docs.log "documentation in build/docs" \

@@ -32,6 +32,10 @@ if(EDGEWISE_BARE_METAL)
               "$<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions;-fno-rtti;-fno-threadsafe-statics>"
               "$<$<COMPILE_LANGUAGE:CXX>:-fno-use-cxa-atexit>")
 endif()
+if(EMSCRIPTEN)
+  list(APPEND edgewise_compile_flags
+       "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-include ${PROJECT_SOURCE_DIR}/native/platform/web/libcxx.h>")
+endif()
 if(EDGEWISE_WERROR)
   list(APPEND edgewise_compile_flags -Werror)
 endif()

@@ -96,6 +96,10 @@ function(edgewise_xnnpack_build_into prefix work source)
   if(CMAKE_TOOLCHAIN_FILE)
     list(APPEND launcher "-DCMAKE_TOOLCHAIN_FILE=${CMAKE_TOOLCHAIN_FILE}")
   endif()
+  if(EMSCRIPTEN)
+    list(APPEND launcher
+         "-DCMAKE_PROJECT_XNNPACK_INCLUDE=${PROJECT_SOURCE_DIR}/cmake/xnnpack_wasm.cmake")
+  endif()
   edgewise_xnnpack_step("configuring XNNPACK" "${work}/configure.log"
     "${CMAKE_COMMAND}" -S "${source}" -B "${work}/build" -G "${CMAKE_GENERATOR}" ${launcher}
     "-DCMAKE_C_COMPILER=${CMAKE_C_COMPILER}" "-DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}"
@@ -257,8 +261,10 @@ function(edgewise_build_xnnpack_from_debian out out_reason)
                      "(once; about 2 minutes on 2 cores; log in ${work})")
       set(sources "${work}/sources")
       edgewise_xnnpack_patch_debian("${sources}")
-      string(APPEND edgewise_xnnpack_c_flags " -DPTHREADPOOL_USE_CPUINFO=1"
-             " -I${sources}/cpuinfo/include")
+      if(NOT EMSCRIPTEN)
+        string(APPEND edgewise_xnnpack_c_flags " -DPTHREADPOOL_USE_CPUINFO=1"
+               " -I${sources}/cpuinfo/include")
+      endif()
       edgewise_xnnpack_build_into("${prefix}" "${work}" "${sources}/xnnpack"
         "-DCPUINFO_SOURCE_DIR=${sources}/cpuinfo" "-DPTHREADPOOL_SOURCE_DIR=${sources}/pthreadpool"
         "-DFXDIV_SOURCE_DIR=${sources}/fxdiv" -DXNNPACK_ENABLE_KLEIDIAI=OFF)

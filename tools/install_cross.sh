@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# install_cross.sh aarch64|armv7|cortex-m|cortex-m55
+# install_cross.sh aarch64|armv7|cortex-m|cortex-m55|wasm32
 # Installs Debian's cross compiler for a target if it is missing and root runs this, with what of
 # QEMU runs its programs, and for Linux GoogleTest's sources; else names them and fails.
 set -euo pipefail
@@ -9,13 +9,16 @@ missing=()
 case $1 in
   aarch64) compiler=aarch64-linux-gnu emulator=qemu-aarch64 ;;
   armv7) compiler=arm-linux-gnueabihf emulator=qemu-arm ;;
-  cortex-m | cortex-m55) compiler="" emulator="" ;;
+  cortex-m | cortex-m55 | wasm32) compiler="" emulator="" ;;
   *)
-    echo "[cross] the target must be aarch64, armv7, cortex-m or cortex-m55; got $1" >&2
+    echo "[cross] the target must be aarch64, armv7, cortex-m, cortex-m55 or wasm32; got $1" >&2
     exit 2
     ;;
 esac
-if [ -z "$compiler" ]; then
+if [ "$1" = wasm32 ]; then  # acorn: the part of Emscripten that makes its JavaScript small
+  command -v em++ > /dev/null || missing+=(emscripten)
+  [ -e /usr/share/nodejs/acorn ] || missing+=(node-acorn)
+elif [ -z "$compiler" ]; then
   command -v arm-none-eabi-gcc > /dev/null || missing+=(gcc-arm-none-eabi)
   if [ "$1" = cortex-m55 ]; then  # with the C++ library, and what plays a board
     [ -e /usr/lib/arm-none-eabi/lib/libstdc++_nano.a ] || missing+=(libstdc++-arm-none-eabi-newlib)
