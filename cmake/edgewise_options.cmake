@@ -32,7 +32,7 @@ if(EDGEWISE_BARE_METAL)
               "$<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions;-fno-rtti;-fno-threadsafe-statics>"
               "$<$<COMPILE_LANGUAGE:CXX>:-fno-use-cxa-atexit>")
 endif()
-if(EMSCRIPTEN)
+if(EDGEWISE_WASM)
   list(APPEND edgewise_compile_flags
        "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-include ${PROJECT_SOURCE_DIR}/native/platform/web/libcxx.h>")
 endif()

@@ -56,7 +56,7 @@ function(edgewise_add_xnnpack_dep include_dir)
     "$<LINK_GROUP:RESCAN,${group}>" Threads::Threads ${CMAKE_DL_LIBS} m)
   # Other libraries in a process (torch, ExecuTorch) carry an XNNPACK too: ours stays inside. Of
   # clang's sanitizers, which are archives, too, all of a process must see the allocator.
-  if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND NOT EDGEWISE_SANITIZE)
+  if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND NOT EDGEWISE_SANITIZE AND NOT EDGEWISE_WASM)
     target_link_options(edgewise_xnnpack_dep INTERFACE "LINKER:--exclude-libs,ALL")
   endif()
 endfunction()

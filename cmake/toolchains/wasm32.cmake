@@ -5,7 +5,7 @@
 # Emscripten's C library is that of a Linux; XNNPACK's build knows no system of the other name.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR wasm32)
-set(EMSCRIPTEN ON)
+set(EDGEWISE_WASM ON)  # EMSCRIPTEN would let pthreadpool do without threads
 set(CMAKE_C_COMPILER emcc)
 set(CMAKE_CXX_COMPILER em++)
 set(CMAKE_ASM_COMPILER emcc)

@@ -182,8 +182,10 @@ const calls = {
   async start({ threads, folder }) {
     const at = (file) => new URL(file, folder).href;
     importScripts(at("edgewise-module.js"));
+    // How many workers Emscripten begins with; it waits for the last of them, so there must be one.
+    const workers = Math.max(1, threads - 1);
     runtime = await createEdgewise({
-      threads: threads - 1, mainScriptUrlOrBlob: at("edgewise-module.js"), locateFile: at,
+      threads: workers, mainScriptUrlOrBlob: at("edgewise-module.js"), locateFile: at,
     });
     return text(runtime._edgewise_version());
   },
