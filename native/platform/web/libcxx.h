@@ -25,11 +25,12 @@ constexpr To bit_cast(const From& from) noexcept {
 namespace std::ranges {
 
 // Of contiguous ranges and containers; `of` is applied to an element before it is looked at.
-#define EDGEWISE_TEST(name)                                                          \
-  template <class R, class Test, class Of = identity>                                \
-  constexpr bool name(R&& range, Test test, Of of = {}) {                            \
-    return std::name(std::begin(range), std::end(range),                             \
-                     [&](const auto& x) -> bool { return std::invoke(test, std::invoke(of, x)); }); \
+#define EDGEWISE_TEST(name)                                                           \
+  template <class R, class Test, class Of = identity>                                 \
+  constexpr bool name(R&& range, Test test, Of of = {}) {                             \
+    return std::name(std::begin(range), std::end(range), [&](const auto& x) -> bool { \
+      return std::invoke(test, std::invoke(of, x));                                   \
+    });                                                                               \
   }
 EDGEWISE_TEST(any_of)
 EDGEWISE_TEST(all_of)
@@ -44,7 +45,8 @@ constexpr auto count_if(R&& range, Test test, Of of = {}) {
 
 template <class R, class T, class Of = identity>
 constexpr auto count(R&& range, const T& value, Of of = {}) {
-  return ranges::count_if(range, [&](const auto& x) { return x == value; }, of);
+  return ranges::count_if(
+      range, [&](const auto& x) { return x == value; }, of);
 }
 
 template <class R, class Test, class Of = identity>
@@ -55,7 +57,8 @@ constexpr auto find_if(R&& range, Test test, Of of = {}) {
 
 template <class R, class T, class Of = identity>
 constexpr auto find(R&& range, const T& value, Of of = {}) {
-  return ranges::find_if(range, [&](const auto& x) { return x == value; }, of);
+  return ranges::find_if(
+      range, [&](const auto& x) { return x == value; }, of);
 }
 
 template <class A, class B>
@@ -101,12 +104,12 @@ constexpr void rotate(I first, I middle, I last) {
   std::rotate(first, middle, last);
 }
 
-#define EDGEWISE_ORDER(name)                                                              \
-  template <class R, class Less = less, class Of = identity>                              \
-  constexpr auto name(R&& range, Less before = {}, Of of = {}) {                          \
+#define EDGEWISE_ORDER(name)                                                                 \
+  template <class R, class Less = less, class Of = identity>                                 \
+  constexpr auto name(R&& range, Less before = {}, Of of = {}) {                             \
     return std::name(std::begin(range), std::end(range), [&](const auto& a, const auto& b) { \
-      return std::invoke(before, std::invoke(of, a), std::invoke(of, b));                 \
-    });                                                                                   \
+      return std::invoke(before, std::invoke(of, a), std::invoke(of, b));                    \
+    });                                                                                      \
   }
 EDGEWISE_ORDER(sort)
 EDGEWISE_ORDER(stable_sort)
