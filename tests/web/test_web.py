@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -201,6 +202,15 @@ def test_it_says_what_is_wrong(page: Any, name: str, inputs: str, said: str) -> 
       {END}
     """
     assert said in page.execute_async_script(script)["error"]
+
+
+def test_the_documentation(page: Any, files: Path) -> None:
+    text = (ROOT / "docs" / "web.md").read_text()
+    (block,) = re.findall(r"```js\n(.*?)```", text, re.DOTALL)
+    shutil.copy(files / "float32.pte", files / "model.pte")
+    body = block.replace('import { load } from "./edgewise.mjs";', "")
+    script = f"{HELP} {body} return [inputs[0].shape, scores.length, milliseconds > 0]; {END}"
+    assert page.execute_async_script(script) == [[1, 3, 96, 96], 1000, True]
 
 
 def test_state_is_reset(page: Any) -> None:
