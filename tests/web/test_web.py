@@ -187,7 +187,11 @@ REFUSED = [
     ("broken.pte", "[]", "identifier"),
     ("missing.pte", "[]", "missing.pte: 404"),
     ("state.pte", "[]", "[forward] takes 1 inputs; got 0"),
-    ("state.pte", "[new Int8Array(1 << 19)]", "[forward, input 0] a float32 tensor is a Float32Array"),
+    (
+        "state.pte",
+        "[new Int8Array(1 << 19)]",
+        "[forward, input 0] a float32 tensor is a Float32Array",
+    ),
     ("state.pte", "[new Float32Array(3)]", "shape [524288] needs 524288 elements; got 3"),
     ("state.pte", "[{ shape: [3], data: new Float32Array(3) }]", "[forward]"),
 ]
