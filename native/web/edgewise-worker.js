@@ -2,7 +2,7 @@
 // not answer its user meanwhile. A classic script, since Emscripten's loader is one.
 "use strict";
 
-const OPTIONS_BYTES = 28, VALUE_BYTES = 192; // see layout.c
+const OPTIONS_BYTES = 36, VALUE_BYTES = 192; // see layout.c
 const KINDS = ["none", "tensor", "integer", "number", "boolean", "string", "list"];
 const TYPES = {
   0: ["uint8", Uint8Array], 1: ["int8", Int8Array], 2: ["int16", Int16Array],

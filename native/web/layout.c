@@ -20,4 +20,4 @@ AT(number, 176);
 AT(text, 184);
 _Static_assert(sizeof(edgewise_value) == 192, "edgewise-worker.js makes them");
 _Static_assert(offsetof(edgewise_load_options, threads) == 4, "edgewise-worker.js sets it");
-_Static_assert(sizeof(edgewise_load_options) == 28, "edgewise-worker.js makes them");
+_Static_assert(sizeof(edgewise_load_options) == 36, "edgewise-worker.js makes them");
