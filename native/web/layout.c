@@ -3,9 +3,10 @@
 
 #include "edgewise.h"
 
-#define AT(member, offset)                                                                    \
-  _Static_assert(offsetof(edgewise_value, member) == (offset), "edgewise-worker.js reads it " \
-                                                               "there")
+#define AT(member, offset)                                     \
+  _Static_assert(offsetof(edgewise_value, member) == (offset), \
+                 "edgewise-worker.js reads it "                \
+                 "there")
 
 AT(kind, 0);
 AT(type, 4);

@@ -85,6 +85,7 @@ void limit_xnnpack() {
 std::string cpu_identity() {
   limit_xnnpack();
   std::string result = cpu_level().name;
+#ifndef __EMSCRIPTEN__  // of which cpuinfo knows nothing
   if (!cpuinfo_initialize()) return result;
 #if defined(__x86_64__) || defined(__aarch64__)
   result.append(reinterpret_cast<const char*>(&cpuinfo_isa), sizeof(cpuinfo_isa));
@@ -92,6 +93,7 @@ std::string cpu_identity() {
   for (uint32_t i = 0; i < cpuinfo_get_uarchs_count(); ++i) {
     result += " " + std::to_string(static_cast<uint32_t>(cpuinfo_get_uarch(i)->uarch));
   }
+#endif
   return result;
 }
 
