@@ -49,6 +49,28 @@ def fold_constants(model: GraphModule) -> bool:
     return changed
 
 
+def known_value(model: GraphModule, node: Node) -> torch.Tensor | None:
+    """What a node holds that buffers alone lead to, which nobody writes; None of others."""
+    written = _written(model)
+    known: dict[Node, Any] = {}
+    pending = [node]
+    while pending:
+        at = pending[-1]
+        missing = [n for n in at.all_input_nodes if n not in known]
+        if missing and may_fold(at):
+            pending += missing
+            continue
+        if _is_buffer(model, at, written):
+            known[at] = attribute(model, str(at.target))
+        elif at.op == "call_function" and may_fold(at) and at not in written:
+            known[at] = _evaluate(model, at, known)
+        if known.get(at) is None:
+            return None
+        pending.pop()
+    value = known[node]
+    return value if isinstance(value, torch.Tensor) else None
+
+
 def _is_buffer(model: GraphModule, node: Node, written: set[Node]) -> bool:
     """Whether the node is a buffer that nobody writes."""
     if node.op != "get_attr" or node in written:
@@ -106,4 +128,4 @@ def _evaluate(model: GraphModule, node: Node, known: dict[Node, Any]) -> Any:
         return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
-__all__ = ["fold_constants"]
+__all__ = ["fold_constants", "known_value"]

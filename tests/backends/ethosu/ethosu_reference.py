@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,10 @@ from torch.export import ExportedProgram
 from edgewise.backends.ethosu import EthosUCompileSpec, EthosUPartitioner, EthosUQuantizer
 from edgewise.backends.ethosu.lowering import vela
 from edgewise.backends.ethosu.lowering.lower import build
+from edgewise.backends.ethosu.lowering.tosa import Tosa
 from edgewise.backends.ethosu.simulator import Simulator
+from edgewise.edge.program import output_node
+from edgewise.edge.quantized_decomposed import is_quantize
 from edgewise.edge.to_edge import to_edge_program
 from edgewise.partition.delegate import cut_out
 from edgewise.partition.spec import TAG, PartitionResult
@@ -132,6 +136,58 @@ def compare(
             different += int((off > 0).sum())
             total += off.size
     return Compared(worst, different / max(total, 1), graph.operators, {}, blob, lying, got, place)
+
+
+class _OneByOne(torch.fx.Interpreter):
+    """Computes each quantized value of the program from those that are `given` for what it reads,
+    and notes how far the given one is off."""
+
+    def __init__(self, program: torch.fx.GraphModule, given: dict[str, torch.Tensor]) -> None:
+        super().__init__(program)
+        self.given, self.steps = given, dict[str, int]()
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        found = super().run_node(n)
+        if n.name not in self.given:
+            return found
+        given = self.given[n.name]
+        self.steps[n.name] = int((given.long() - found.long()).abs().max())
+        return given
+
+
+def operator_steps(
+    part: ExportedProgram, inputs: Sequence[torch.Tensor], family: str = "U85"
+) -> dict[str, int]:
+    """How many steps each quantized value of the part is off in the TOSA reference model, by its
+    node: from the program's result for the integers that the operator read there."""
+    shown = copy.deepcopy(part)
+    results = output_node(shown.graph)
+    values = [n for n in shown.graph.nodes if is_quantize(n)]
+    ends: list[torch.fx.Node] = list(results.args[0])  # type: ignore[arg-type]
+    results.args = (tuple(dict.fromkeys([*ends, *values])),)
+    named = _reference(build(shown, family), results.args[0], inputs)
+    alone = _reference(build(part, family), ends, inputs)
+    for name, value in alone.items():
+        assert torch.equal(value, named[name])
+    run = _OneByOne(part.module(), named)
+    with torch.no_grad():
+        run.run(*inputs)
+    assert run.steps.keys() == named.keys()
+    return run.steps
+
+
+def _reference(graph: Tosa, results: Any, inputs: Sequence[torch.Tensor]) -> dict[str, Any]:
+    """The results in the TOSA reference model, by their nodes' names."""
+    lying = [
+        x.permute(t.order).contiguous().numpy() for x, t in zip(inputs, graph.inputs, strict=True)
+    ]
+    found, status = tosa_reference_model.run(graph.serialize(), lying, tosa_level="EIGHTK")
+    assert status == tosa_reference_model.GraphStatus.TOSA_VALID
+    named = {}
+    for node, y, t in zip(results, found, graph.outputs, strict=True):
+        back = [t.order.index(d) for d in range(len(t.order))]
+        named[node.name] = torch.from_numpy(y).permute(back)
+    return named
 
 
 def assert_simulated(found: Compared, target: str) -> None:

@@ -207,6 +207,80 @@ def _layers() -> dict[str, Whole]:
     )
 
 
+def _functions_of_layers() -> dict[str, Whole]:
+    """Of several images, which Vela makes one operator of: the function's step is the layer's."""
+
+    def of(function: Callable[..., Any], *shapes: Shape) -> Layer:
+        return Layer(lambda x, *w: torch.tanh(function(x, *w)), *shapes)
+
+    def pointwise(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return F.conv2d(x, w)
+
+    images, lines = ((2, 6, 5, 4),), ((2, 4, 5, 6),)
+    rows = {
+        "linear": Whole(of(F.linear, (8, 6)), lines),
+        "linear, five dimensions": Whole(of(F.linear, (8, 6)), ((2, 1, 4, 5, 6),)),
+        "linear, reshaped": Whole(
+            of(lambda x, w: F.linear(x, w).reshape(2, 4, 5, 8), (8, 6)), ((40, 6),)
+        ),
+        "linear, then moved": Whole(
+            Layer(lambda x, w: torch.tanh(F.linear(x, w)).permute(0, 3, 1, 2), (8, 6)), lines
+        ),
+        "one by one": Whole(of(pointwise, (8, 6, 1, 1)), images),
+        "one by one, steps": Whole(of(lambda x, w: F.conv2d(x, w, None, 2), (8, 6, 1, 1)), images),
+        "one by one, depthwise": Whole(
+            of(lambda x, w: F.conv2d(x, w, groups=6), (6, 1, 1, 1)), images
+        ),
+        "three by three": Whole(of(pointwise, (8, 6, 3, 3)), images),
+        "running sums": Whole(lambda x: torch.tanh(x.cumsum(2)), ((8, 4, 8, 5),)),
+    }
+    return {f"a function of {name}": replace(row, steps=2) for name, row in rows.items()}
+
+
+def _masks() -> dict[str, Whole]:
+    """What a softmax must not choose, said in other ways; and rows of which nothing is kept."""
+    words = torch.tensor([[1, 1, 1, 0, 0], [1, 0, 1, 1, 1]]) > 0
+    whole = torch.tensor([[1, 1, 1, 0, 0], [0, 0, 0, 0, 0]]) > 0
+    lower = torch.ones(5, 5).tril() > 0
+    scores, deep = ((2, 3, 5, 5),), ((2, 2, 3, 5, 5),)
+    least = torch.finfo(torch.float32).min
+
+    def added(number: float, **options: Any) -> Whole:
+        def masked(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+            m = m.reshape(2, *[1] * (x.dim() - 2), 5)
+            return (x + torch.where(m, 0.0, number)).softmax(-1)
+
+        return Whole(masked, **{"shapes": scores, "others": (words,), **options})
+
+    def filled(number: float, **options: Any) -> Whole:
+        def masked(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+            return x.masked_fill(~m[:, None, None], number).softmax(-1)
+
+        return Whole(masked, **{"shapes": scores, "others": (words,), **options})
+
+    rows = {
+        "infinities added": added(-torch.inf),
+        "largest numbers added": added(least),
+        "largest numbers added, 16 bits": added(least, bits=16),
+        "nothing kept": added(least, others=(whole,)),
+        "nothing kept beside -10000": added(-1e4, others=(whole,)),
+        "five dimensions": added(-1e9, shapes=deep),
+        "filled": filled(-1e9),
+        "filled, nothing kept": filled(-1e4, others=(whole,)),
+        "known, filled": Whole(lambda x: x.masked_fill(lower == 0, -torch.inf).softmax(-1), scores),
+        "known, added": Whole(
+            lambda x: (x + torch.where(lower, 0.0, -1e9)).softmax(-1), deep, bits=16
+        ),
+        "ones of booleans": Whole(
+            lambda x, m: x * m.float()[:, None, None], scores, others=(words,)
+        ),
+    }
+    # Others than U85 have no booleans: the CPU moves these.
+    return {
+        f"mask: {k}": row if "known" in k else replace(row, families=U85) for k, row in rows.items()
+    }
+
+
 def _attention() -> dict[str, Whole]:
     """Slices of one projection, multiplied: channels lie before places."""
 
@@ -281,11 +355,12 @@ def _statistics() -> dict[str, Whole]:
     }
     rows = {name: Whole(f, low=-4, high=4) for name, f in functions.items()}
 
-    five = {
+    five: dict[str, Callable[..., Any]] = {
         "softmax of five dimensions": lambda x: F.softmax(x, -1),
         "softmax in the middle": lambda x: F.softmax(x, 2),
         "log_softmax of five dimensions": lambda x: F.log_softmax(x, -1),
     }
+    five["smallest of five dimensions"] = lambda x: x.amin(1, keepdim=True)
     rows |= {name: Whole(f, ((2, 3, 4, 2, 6),), low=-4, high=4) for name, f in five.items()}
 
     def spike(x: torch.Tensor) -> torch.Tensor:
@@ -398,6 +473,8 @@ ROWS = {
     **_reductions(),
     **_pools(),
     **_layers(),
+    **_functions_of_layers(),
+    **_masks(),
     **_attention(),
     **_moves(),
     **_statistics(),
@@ -496,6 +573,9 @@ def _integers() -> dict[str, Integers]:
         "add of a number": Integers(lambda x: x + 7, (int32,)),
         "sub": Integers(torch.sub, (int32, row)),
         "rsub": Integers(lambda x: 9 - x, (int32,)),
+        "rsub of five dimensions": Integers(
+            lambda x: 9 - x, (whole_numbers(-99, 99, torch.int32, 2, 3, 4, 2, 6),)
+        ),
         "mul": Integers(torch.mul, (int32, row)),
         "mul by a number": Integers(lambda x: x * 12, (int32,)),
         "maximum": Integers(torch.maximum, (int32, row)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -110,6 +111,13 @@ class Builder(MovingBuilder):
         U65 round them whatever TOSA's attribute says, and TOSA rounds in another way."""
         if operator.endswith("RIGHT_SHIFT"):
             raise ValueError(f"shifts to the right are rescales; got {operator}")
+        if self.takes_apart and a.rank > 4 and a.name in self._numbers:
+            # Vela reads a number before a tensor of more dimensions as if it had several elements.
+            number, dims = self._numbers[a.name], (math.prod(b.dims[:-2]), *b.dims[-2:])
+            flat = self.reshaped_to(b, dims, identity(3))
+            first = self.number(number, flat, a.dtype)
+            made = self.binary(operator, first, flat, dtype, shift, **attributes)
+            return self.reshaped_to(made, b.dims, b.order)
         a, b = self._broadcast_once(*self.aligned([a, b]))
         dims = [max(m, n) if 0 not in (m, n) else 0 for m, n in zip(a.dims, b.dims, strict=True)]
         inputs = [a, b]
@@ -202,17 +210,25 @@ class Builder(MovingBuilder):
             )
         ]
         image, edges = self._fitted(image, sizes, pad, (kh, kw), stride, dilation)
-        return self._weighted(
+        before = image.dims
+        if n > 1 and (kh, kw) == stride == (1, 1) and not any(edges):
+            # Of several images Vela makes lines of another width, unless they are one.
+            image = self.reshaped_to(image, [1, n * before[1], *before[2:]], NHWC)
+            sizes = [n * sizes[0], sizes[1]]
+        made = self._sums(
             "DEPTHWISE_CONV2D" if depthwise else "CONV2D",
             image,
             weight,
             bias,
             zero,
-            [n, *sizes, outputs],
+            [image.dims[0], *sizes, outputs],
             pad=edges,
             stride=list(stride),
             dilation=list(dilation),
         )
+        if image.dims == before:
+            return made
+        return self.reshaped_to(made, [n, *before[1:3], outputs], NHWC)
 
     def transpose_conv2d(
         self,
@@ -228,7 +244,7 @@ class Builder(MovingBuilder):
         """weight: OHWI. pad: what is put around the result (mostly negative)."""
         image = self.in_order(image, NHWC)
         dims = [image.dims[0], *sizes, weight.shape[0]]
-        return self._weighted(
+        return self._sums(
             "TRANSPOSE_CONV2D",
             image,
             weight,
@@ -239,7 +255,7 @@ class Builder(MovingBuilder):
             stride=list(stride),
         )
 
-    def _weighted(
+    def _sums(
         self,
         operator: str,
         image: Tensor,
@@ -258,7 +274,7 @@ class Builder(MovingBuilder):
             self.tosa.const([zero], image.dtype),
             self.tosa.const([0], stored),
         ]
-        return self.tosa.add(
+        made = self.tosa.add(
             operator,
             inputs,
             dims,
@@ -268,6 +284,8 @@ class Builder(MovingBuilder):
             acc_type=self.tosa.accumulator(sums),
             **attributes,
         )
+        self._weighted.add(made.name)
+        return made
 
     def _fitted(
         self,

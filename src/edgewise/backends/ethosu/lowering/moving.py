@@ -38,6 +38,8 @@ class MovingBuilder:
         self._ordered: dict[tuple[str, Order], Tensor] = {}
         self._known: dict[tuple[str, Order], Any] = {}
         """The values of constants, by their name and the order in which they lie."""
+        self._numbers: dict[str, int] = {}
+        """The constants of one element."""
         self._sources: dict[str, str] = {}
         self._slices: dict[str, tuple[Tensor, Again] | None] = {}
         """Names of slices, and of what lies as they do: of what, and how it is made of that."""
@@ -47,6 +49,10 @@ class MovingBuilder:
         """Names of what SELECT reads, and of what has a second shape: nothing may be both."""
         self._reduced: set[str] = set()
         """Names of what reductions give, and of what is computed from each element of that."""
+        self._weighted: set[str] = set()
+        """Names of what convolutions give, and of what is computed from each element of that."""
+        self._unshaped: dict[str, Tensor] = {}
+        """By the names of such tensors in another shape: the tensors themselves."""
 
     def in_order(self, t: Tensor, order: Order) -> Tensor:
         """The same tensor, lying as `order` says."""
@@ -61,7 +67,7 @@ class MovingBuilder:
             dims = [t.dims[p] for p in perms]
             moved = [p for p in perms if t.dims[p] != 1]
             if moved == sorted(moved):  # only dimensions of size 1 change place
-                made = self._reshaped_to(t, dims, order)
+                made = self.reshaped_to(t, dims, order)
             else:
                 made = self._view(t, lambda s: self._transposed(s, perms, order))
             self._ordered[key] = made
@@ -98,13 +104,19 @@ class MovingBuilder:
         if t.name in self._selected:
             t = self.written(t)
         self._reshaped.add(t.name)
-        return self._reshaped_to(t, dims, kept)
+        return self.reshaped_to(t, dims, kept)
 
-    def _reshaped_to(self, t: Tensor, dims: Sequence[int], order: Order) -> Tensor:
+    def reshaped_to(self, t: Tensor, dims: Sequence[int], order: Order) -> Tensor:
+        """The elements as they lie, with other dimensions; `order` says which those are."""
         if len(dims) > 4:
             t = self.whole(t)  # Vela folds dimensions, and then reads a slice from elsewhere
         shape = self.tosa.shape(dims)
-        return self._view(t, lambda s: self.tosa.add("RESHAPE", [s, shape], dims, s.dtype, order))
+        made = self._view(t, lambda s: self.tosa.add("RESHAPE", [s, shape], dims, s.dtype, order))
+        if t.name in self._weighted:
+            self._unshaped[made.name] = t
+        elif t.name in self._unshaped:
+            self._unshaped[made.name] = self._unshaped[t.name]
+        return made
 
     def written(self, t: Tensor) -> Tensor:
         """The same elements as a tensor of its own, by an operator that Vela does not drop."""
@@ -123,7 +135,15 @@ class MovingBuilder:
 
     def of_each(self, t: Tensor, operator: Again) -> Tensor:
         """An operator on each element. Vela makes one of it and of a reduction before it, and
-        of what that has more than three dimensions it computes something else."""
+        of what that has more than three dimensions it computes something else. So it does of a
+        table and a convolution in another shape: it reads that one's input in a third."""
+        flat = self._unshaped.get(t.name)
+        if flat is not None:
+            return self.reshaped_to(self.of_each(flat, operator), t.dims, t.order)
+        if t.name in self._weighted:
+            made = operator(t)
+            self._weighted.add(made.name)
+            return made
         if t.name not in self._reduced:
             return operator(t)
         before = math.prod(t.dims[:-3])
@@ -131,8 +151,8 @@ class MovingBuilder:
             made = operator(t)
         else:
             dims = (before * t.dims[-3], *t.dims[-2:])
-            flat = operator(self._reshaped_to(t, dims, identity(3)))
-            made = self._reshaped_to(flat, t.dims, t.order)
+            flat = operator(self.reshaped_to(t, dims, identity(3)))
+            made = self.reshaped_to(flat, t.dims, t.order)
         self._reduced.add(made.name)
         return made
 
@@ -186,7 +206,7 @@ class MovingBuilder:
             return self.const(values.reshape((*(1,) * extra, *values.shape)), t.dtype)
         order = (*range(extra), *(d + extra for d in t.order))
         dims = (*(1,) * extra, *t.dims)
-        return self._reshaped_to(t, dims, order)
+        return self.reshaped_to(t, dims, order)
 
     def const(self, values: Any, dtype: str, order: Order | None = None) -> Tensor:
         """values: an array in logical order, laid out as `order` says."""
@@ -207,6 +227,7 @@ class MovingBuilder:
     def number(self, value: int, like: Tensor, dtype: str = INT32) -> Tensor:
         """A constant of one element, that can be combined with `like`."""
         made = self.tosa.const(np.full((1,) * like.rank, value), dtype)
+        self._numbers[made.name] = value
         return Tensor(made.name, made.dims, dtype, like.order)
 
     def concat(self, parts: Sequence[Tensor], dim: int) -> Tensor:

@@ -18,7 +18,7 @@ from edgewise.backends.ethosu.lowering.rejections import rejections
 from edgewise.backends.ethosu.lowering.support import Support
 from edgewise.backends.ethosu.lowering.trial import offenders, refusal_of
 from edgewise.backends.ethosu.operators import TABLE
-from edgewise.edge.graph import calls, is_getitem, same_shape
+from edgewise.edge.graph import calls, fake, is_getitem, same_shape
 from edgewise.edge.program import Constants
 from edgewise.edge.quantized_decomposed import is_dequantize, is_quantize
 from edgewise.operators.partitioner import TablePartitioner
@@ -181,9 +181,10 @@ def _does_nothing(node: Node, constants: Constants) -> bool:
     """Whether nothing is left of it in the NPU's program."""
     if node in constants or is_quantize(node) or is_dequantize(node) or is_getitem(node):
         return True
-    if node.target in _REMOVED:
-        return True
     source = node.args[0]
+    if node.target in _REMOVED:
+        kinds = [fake(n).dtype == torch.bool for n in (source, node) if isinstance(n, Node)]
+        return all(kinds) or not any(kinds)
     return (
         node.target in (aten.expand_copy.default, aten.repeat.default, aten.squeeze_copy.dims)
         and isinstance(source, Node)

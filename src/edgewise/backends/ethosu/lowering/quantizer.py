@@ -40,6 +40,7 @@ from edgewise.quantize.composites import (
 from edgewise.quantize.config import get_symmetric_quantization_config
 from edgewise.quantize.decompose import decompose
 from edgewise.quantize.observers import HistogramObserver
+from edgewise.quantize.masks import is_computed_mask, split_masks, steps_of_mask
 from edgewise.quantize.patterns import Pattern, Weighted, is_float
 from edgewise.quantize.quantizer import TableQuantizer, mark
 from edgewise.quantize.steps import is_kept, replace_calls, split_attention, split_pieces, step
@@ -73,7 +74,7 @@ def _masked_softmax(node: Node) -> Node | None:
     users = list(node.users)
     if not isinstance(mask, Node) or len(users) != 1 or users[0].target is not aten.softmax.int:
         return None
-    if mask.target is aten.log.default and is_kept(mask.all_input_nodes[0]):
+    if is_computed_mask(mask):
         return users[0]
     if mask.op != "get_attr":
         return None
@@ -161,8 +162,7 @@ class EthosUQuantizer(TableQuantizer):
             return super()._annotate(node, Weighted(one_scale=True))
         config = self._selection.of(node)
         if is_kept(node) and self._is_static(node):
-            (logarithm,) = node.users
-            mark([node, logarithm], {node.all_input_nodes[0]: _ZERO_OR_ONE}, None)
+            mark(steps_of_mask(node), {node.all_input_nodes[0]: _ZERO_OR_ONE}, None)
             return None
         masked = _masked_softmax(node)
         scores = node.args[0] if node.args else None
@@ -184,6 +184,7 @@ class EthosUQuantizer(TableQuantizer):
         put_copies(model)
         _use_int32(model, gathers=is_u85)
         split_attention(model, causal=True, computed=True)
+        split_masks(model, self._is_static)
         multiply_as_linear(model, self._is_static)
         decompose(model, _COMPOSITES, self._is_static)
         split_gates(model)

@@ -12,6 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
 import torch
 
@@ -144,6 +145,21 @@ class Constant(Real):
 
 
 @dataclass(frozen=True)
+class Ones(Real):
+    """1 where booleans are true, else 0."""
+
+    where: Tensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.where.shape
+
+    def quantized(self, b: Builder, quant: Quant) -> Tensor:
+        one, zero = (b.number(quant.number(n), self.where, quant.type) for n in (1.0, 0.0))
+        return b.select(self.where, one, zero)
+
+
+@dataclass(frozen=True)
 class Clamped(Real):
     """Cut to `low..high`, in real numbers."""
 
@@ -180,6 +196,15 @@ class Combined(Real):
         return self.make([o.quantized(b, quant) for o in self.operands], quant)
 
 
+class WholeRows(Enum):
+    """What the softmax reads where nothing is kept: numbers without a meaning, alike, or the
+    scores themselves."""
+
+    UNDEFINED = auto()
+    ALIKE = auto()
+    THEMSELVES = auto()
+
+
 @dataclass(frozen=True, eq=False)
 class Masked(Real):
     """What is minus infinity except where it is kept: only a softmax can be computed of it."""
@@ -188,6 +213,7 @@ class Masked(Real):
     keep: torch.Tensor | Tensor
     """Booleans, or, where they are computed, zeros and ones in 8 bits. They can be broadcast to the
     value's shape."""
+    wholly: WholeRows = WholeRows.UNDEFINED
 
     @property
     def shape(self) -> tuple[int, ...]:

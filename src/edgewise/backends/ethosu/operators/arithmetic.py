@@ -27,6 +27,7 @@ from edgewise.backends.ethosu.lowering.values import (
     Real,
     Stored,
     Sums,
+    WholeRows,
     clamped,
 )
 from edgewise.backends.ethosu.operators.functions import mapped
@@ -52,9 +53,10 @@ def _sum(operator: str) -> Lower:
         if found is not None:
             return found
         mask = to.value(args["other"])
-        keep = _kept(to, mask) if operator == "ADD" and isinstance(mask, Real) else None
-        if keep is not None:
-            return Masked(to.stored(args["self"]), keep)
+        if operator == "ADD" and isinstance(mask, (Constant, Mapped)):
+            masked = _masked(to, to.stored(args["self"]), mask)
+            if masked is not None:
+                return masked
         a, b = to.stored(args["self"]), to.stored(args["other"])
         factor = float(args["alpha"])
         return added(to, operator, a, b, factor)
@@ -62,18 +64,43 @@ def _sum(operator: str) -> Lower:
     return lower
 
 
-def _kept(to: Lowering, mask: Real) -> torch.Tensor | Tensor | None:
-    """Where a mask of zeros and minus infinities is zero; None if it is no such mask."""
+def _masked(to: Lowering, scores: Stored, mask: Constant | Mapped) -> Masked | None:
+    """The sum with a mask of zeros and minus infinities, or of zeros and one number that is as
+    good for a softmax of these scores; None if it is no such mask."""
     if isinstance(mask, Constant):
-        return mask.values == 0 if is_mask(mask.values) else None
-    if not isinstance(mask, Mapped) or mask.source.tensor.dtype != INT8:
+        return Masked(scores, mask.values == 0) if is_mask(mask.values) else None
+    if mask.source.tensor.dtype != INT8:
         return None
     quant, function = mask.source.quant, mask.function
     stored = torch.arange(quant.low, quant.high + 1)
-    if not is_mask(function((stored - quant.zero_point).float() * quant.scale)):
+    values = function((stored - quant.zero_point).float() * quant.scale)
+    far = float(values.min())
+    if not is_mask(torch.where(values == far, -math.inf, values)):
+        return None
+    wholly = WholeRows.UNDEFINED if math.isinf(far) else _whole_rows(scores.quant, far)
+    if wholly is None:
         return None
     ones = Quant(1.0, 0, -128, 127, torch.int8)
-    return Mapped(mask.source, lambda x: (function(x) == 0).to(x.dtype)).quantized(to.b, ones)
+    kept = Mapped(mask.source, lambda x: (function(x) == 0).to(x.dtype))
+    return Masked(scores, kept.quantized(to.b, ones), wholly)
+
+
+_VANISHES = -104.0
+"""Of numbers below, exponentials are zero in float32."""
+_KEEPS_DIFFERENCES = 2.0**14
+"""Numbers up to it, added to scores in float32, change their exponentials by a part of 2048."""
+
+
+def _whole_rows(scores: Quant, far: float) -> WholeRows | None:
+    """What scores are once a number is added to all that a softmax reads; None if it does not leave
+    a score out beside others, or if it rounds the scores."""
+    numbers = scores.dequantize(torch.tensor([scores.low, scores.high]))
+    if far + float(numbers[1] - numbers[0]) > _VANISHES:
+        return None
+    if bool((numbers + far == far).all()):
+        return WholeRows.ALIKE
+    exact = scores.type == INT8 and abs(far) <= _KEEPS_DIFFERENCES
+    return WholeRows.THEMSELVES if exact else None
 
 
 def added(to: Lowering, operator: str, a: Stored, b: Stored, factor: float = 1.0) -> Sums:

@@ -103,10 +103,10 @@ def _row(to: Lowering, t: Tensor, shape: Sequence[int]) -> Tensor:
     if t.rank == 4:
         t = to.b.in_order(t, NHWC)
         dims = [t.dims[0], t.dims[2], t.dims[3]]
-        return to.b.tosa.add("RESHAPE", [t, to.b.tosa.shape(dims)], dims, t.dtype, (0, 2, 1))
+        return to.b.reshaped_to(t, dims, (0, 2, 1))
     t = to.b.in_order(t, (0, 2, 1))
     dims = [t.dims[0], 1, t.dims[1], t.dims[2]]
-    return to.b.tosa.add("RESHAPE", [t, to.b.tosa.shape(dims)], dims, t.dtype, NHWC)
+    return to.b.reshaped_to(t, dims, NHWC)
 
 
 def _array(weight: torch.Tensor) -> Any:
@@ -265,16 +265,14 @@ def _fully(
     t = to.b.in_order(x.tensor, identity(x.tensor.rank))
     dims = [1, t_rows(x.shape), 1, inputs]
     if t.dims != tuple(dims):
-        t = to.b.tosa.add("RESHAPE", [t, to.b.tosa.shape(dims)], dims, t.dtype, NHWC)
+        t = to.b.reshaped_to(t, dims, NHWC)
     else:
         t = Tensor(t.name, t.dims, t.dtype, NHWC)
     made = to.b.conv2d(t, _array(data.reshape(outputs, 1, 1, inputs)), steps_of, x.quant.zero_point)
     sums = Sums(made, tuple(steps.tolist()))
 
     def unfold(ts: Sequence[Tensor], quant: Any) -> Tensor:
-        whole = list(shape)
-        shaped = to.b.tosa.shape(whole)
-        return to.b.tosa.add("RESHAPE", [ts[0], shaped], whole, ts[0].dtype)
+        return to.b.reshaped_to(ts[0], shape, identity(len(shape)))
 
     return Combined((sums,), shape, unfold)
 

@@ -165,12 +165,12 @@ def _running(to: Lowering, node: Node, args: Args) -> Value:
     count = shape[-1]
     t = b.in_order(b.permute(x.tensor, last), identity(rank))
     dims = [1, math.prod(shape[:-1]), 1, count]
-    image = b.tosa.add("RESHAPE", [t, b.tosa.shape(dims)], dims, t.dtype, NHWC)
+    image = b.reshaped_to(t, dims, NHWC)
     triangle = np.tril(np.ones((count, count), np.int8)).reshape(count, 1, 1, count)
     sums = b.conv2d(image, triangle, np.zeros(count, np.int64), x.quant.zero_point)
 
     def unfold(ts: Sequence[Tensor], quant: Quant) -> Tensor:
-        made = b.tosa.add("RESHAPE", [ts[0], b.tosa.shape(shape)], shape, ts[0].dtype)
+        made = b.reshaped_to(ts[0], shape, identity(rank))
         return b.permute(made, [last.index(d) for d in range(rank)])
 
     return Combined((Sums(sums, (x.quant.scale,)),), x.shape, unfold)

@@ -18,10 +18,10 @@ from edgewise.backends.ethosu.lowering.table import (
     Value,
     define,
 )
-from edgewise.backends.ethosu.lowering.tosa import Tensor
-from edgewise.backends.ethosu.lowering.values import Combined, Constant, Mapped, Stored
+from edgewise.backends.ethosu.lowering.tosa import BOOL, Tensor
+from edgewise.backends.ethosu.lowering.values import Combined, Constant, Mapped, Ones, Stored
 from edgewise.edge.graph import fake, shape_of
-from edgewise.quantize.patterns import SAME_SCALE, Joined, Pattern
+from edgewise.quantize.patterns import SAME_SCALE, Joined
 
 aten = torch.ops.aten
 Move = Callable[[Tensor], Tensor]
@@ -50,12 +50,11 @@ def _row(
     target: Any,
     move: Callable[..., Move],
     *rules: Constraint,
-    quantization: Pattern | None = SAME_SCALE,
 ) -> None:
     def lower(to: Lowering, node: Node, args: Args) -> Value:
         return moved(node, to.value(node.args[0]), move(to, node, args))
 
-    define(name, (target,), lower, rules, reads=ANY, quantization=quantization)
+    define(name, (target,), lower, rules, reads=ANY, quantization=SAME_SCALE)
 
 
 def _view(to: Lowering, node: Node, args: Args) -> Move:
@@ -156,7 +155,16 @@ def _same_type(q: Ask) -> str | None:
     before, after = fake(source).dtype, fake(q.node).dtype
     if source.target is aten.argmax.default and after == torch.int32:
         return None  # the NPU's indices have 32 bits already
+    if (before, after) == (torch.bool, torch.float32):
+        return None  # which only U85 has
     return None if before == after else f"{before} to {after}".replace("torch.", "")
+
+
+def _copied(to: Lowering, node: Node, args: Args) -> Value:
+    source = to.value(node.args[0])
+    if isinstance(source, Tensor) and source.dtype == BOOL and fake(node).is_floating_point():
+        return Ones(source)
+    return moved(node, source, lambda t: t)
 
 
 _row("view_copy", aten.view_copy.default, _view)
@@ -168,12 +176,17 @@ _row("select_copy", aten.select_copy.int, _select)
 _row("expand_copy", aten.expand_copy.default, _expand)
 _row("repeat", aten.repeat.default, _repeat)
 _row("clone", aten.clone.default, _same)
-_row(
+define(
     "_to_copy",
-    aten._to_copy.default,
-    _same,
-    Constraint("a copy of the same data type, or to int32 of an argmax", _same_type),
-    quantization=None,
+    (aten._to_copy.default,),
+    _copied,
+    (
+        Constraint(
+            "a copy of the same data type, to int32 of an argmax, or to float32 of booleans",
+            _same_type,
+        ),
+    ),
+    reads=ANY,
 )
 define(
     "flip",

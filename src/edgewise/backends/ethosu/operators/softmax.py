@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.lowering.table import Args, Ask, Constraint, Lowering, Refused, define
+from edgewise.backends.ethosu.lowering.table import Args, Ask, Constraint, Lowering, define
 from edgewise.backends.ethosu.lowering.tosa import INT8, INT16, INT32, RANGE, Tensor
-from edgewise.backends.ethosu.lowering.values import Combined, Masked, Real, Stored, Sums
+from edgewise.backends.ethosu.lowering.values import (
+    Combined,
+    Masked,
+    Real,
+    Stored,
+    Sums,
+    WholeRows,
+)
 from edgewise.backends.ethosu.operators.fixed_point import (
     exponential,
     looked_up,
@@ -23,7 +31,6 @@ from edgewise.backends.ethosu.operators.fixed_point import (
     summed,
 )
 from edgewise.edge.graph import fake
-from edgewise.partition.spec import Refusal
 from edgewise.quantize.patterns import UNARY
 
 aten = torch.ops.aten
@@ -48,7 +55,7 @@ def _distances(to: Lowering, given: Real, dim: int) -> tuple[Tensor, Tensor | No
     keep = None
     if isinstance(given, Masked):
         # What is not kept must not be the maximum, and counts nothing.
-        keep, limits = _limits(to, given, RANGE[x.tensor.dtype][0] - zero)
+        keep, limits = _limits(to, given, RANGE[x.tensor.dtype][0] - zero, dim)
         t = b.binary("MINIMUM", t, limits)
         narrow = b.rescale(t, [1.0], x.quant.type, 0, zero)
     else:
@@ -91,17 +98,21 @@ def _is_wide(given: Real) -> bool:
     return isinstance(x, Stored) and x.tensor.dtype != INT8
 
 
-def _limits(to: Lowering, given: Masked, least: int) -> tuple[Tensor, Tensor]:
-    """In 32 bits: ones where numbers are kept, else zeros; and what numbers may be there: anything,
+def _limits(to: Lowering, given: Masked, least: int, dim: int) -> tuple[Tensor, Tensor]:
+    """In 32 bits: ones where numbers count, else zeros; and what numbers may be there: anything,
     or `least`."""
     b, keep = to.b, given.keep
-    shape = (1,) * (len(given.shape) - len(keep.shape)) + tuple(keep.shape)
     if isinstance(keep, torch.Tensor):
-        known = keep.reshape(shape).numpy()
+        known = keep.numpy()
         return b.const(known, INT32), b.const(np.where(known, _FREE, least), INT32)
-    ones = b.rescale(b.reshape(keep, shape), [1.0], INT32)
-    raised = b.binary("MUL", ones, b.number(_FREE - least, ones))
-    return ones, b.binary("ADD", raised, b.number(least, raised))
+    ones = b.rescale(keep, [1.0], INT32)
+    counted = ones
+    if given.wholly != WholeRows.UNDEFINED:
+        some = b.rescale(b.reduce("REDUCE_MAX", keep, dim), [1.0], INT32)
+        counted = b.binary("MAXIMUM", ones, b.binary("SUB", b.number(1, some), some))
+    free = counted if given.wholly == WholeRows.THEMSELVES else ones
+    raised = b.binary("MUL", free, b.number(_FREE - least, free))
+    return counted, b.binary("ADD", raised, b.number(least, raised))
 
 
 def _operand(to: Lowering, node: Any) -> Stored | Masked:
@@ -114,14 +125,33 @@ _MOST_DIMS = 4
 
 
 def _in_three(to: Lowering, x: Stored | Masked, dim: int) -> tuple[Stored | Masked, int]:
-    """What has too many dimensions as [before, dim, behind], and the dimension there."""
+    """What has too many dimensions as [before, dim, behind], and the dimension there. A mask gets
+    the dimensions of what is masked."""
     rank, sizes = len(x.shape), x.shape
+    if isinstance(x, Masked):
+        x = replace(x, keep=_ranked(to, x.keep, rank))
     if rank <= _MOST_DIMS:
         return x, dim
-    if isinstance(x, Masked):
-        raise Refused(Refusal(f"at most {_MOST_DIMS} dimensions with a mask", f"{rank}"))
     shape = (math.prod(sizes[:dim]), sizes[dim], math.prod(sizes[dim + 1 :]))
-    return Stored(to.b.reshape(x.tensor, shape), x.quant), 1
+
+    def moved(given: Stored) -> Stored:
+        return Stored(to.b.reshape(given.tensor, shape), given.quant)
+
+    if isinstance(x, Stored):
+        return moved(x), 1
+    keep = x.keep
+    if isinstance(keep, torch.Tensor):
+        keep = keep.expand(sizes).reshape(shape)
+    else:
+        times = [n if m == 1 else 1 for m, n in zip(keep.shape, sizes, strict=True)]
+        keep = to.b.reshape(to.b.tile(keep, times), shape)
+    return Masked(moved(x.value), keep, x.wholly), 1
+
+
+def _ranked(to: Lowering, keep: torch.Tensor | Tensor, rank: int) -> torch.Tensor | Tensor:
+    """The mask with dimensions of size 1 before its own."""
+    shape = (1,) * (rank - len(keep.shape)) + tuple(keep.shape)
+    return keep.reshape(shape) if isinstance(keep, torch.Tensor) else to.b.reshape(keep, shape)
 
 
 def _of_any_rank(lower: Any, masked: bool) -> Any:

@@ -1,0 +1,138 @@
+"""Operators in a row, chosen at random: each is within a step, given the integers that it reads.
+
+The result of the whole chain may be further off: a value that is a step off enters the next
+operator, and what is steep there (a root near zero, a norm of numbers that are nearly alike) makes
+several steps of it. So every operator is compared with the quantized program's for its own inputs.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from ethosu_reference import (
+    SPECS,
+    assert_simulated,
+    compare,
+    operator_steps,
+    partitioned,
+    parts,
+    quantized,
+)
+from torch import nn
+
+from edgewise.backends.ethosu import EthosUCompileSpec, EthosUQuantizer
+from edgewise.backends.ethosu import get_symmetric_a16w8_quantization_config as wide_config
+from edgewise.edge.quantized_decomposed import is_quantize
+
+Shape = tuple[int, ...]
+Function = Callable[[torch.Tensor], torch.Tensor]
+
+ANYWHERE: dict[str, Function] = {
+    "relu": F.relu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "abs": torch.abs,
+    "neg": torch.neg,
+    "gelu": F.gelu,
+    "hardswish": F.hardswish,
+    "square": torch.square,
+    "exp": lambda x: torch.exp(-x.abs()),
+    "sqrt": lambda x: torch.sqrt(x.abs() + 0.1),
+    "add a number": lambda x: x + 0.7,
+    "multiply by a number": lambda x: x * -1.3,
+    "clamp": lambda x: x.clamp(-0.6, 0.9),
+    "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "pad": lambda x: F.pad(x, (1, 2)),
+    "rows": lambda x: x.reshape(-1, x.shape[-1]),
+    "flat": lambda x: x.reshape(1, -1),
+}
+ALONG: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
+    "add": lambda x, d: x + x.roll(1, d),
+    "maximum": lambda x, d: torch.maximum(x, x.flip(d)),
+    "subtract the mean": lambda x, d: x - x.mean(d, keepdim=True),
+    "mean": lambda x, d: x.mean(d, keepdim=True),
+    "sum": lambda x, d: x.sum(d),
+    "amax": lambda x, d: x.amax(d),
+    "amin": lambda x, d: x.amin(d, keepdim=True),
+    "var": lambda x, d: x.var(d, correction=0),
+    "softmax": lambda x, d: F.softmax(x, d),
+    "cumsum": lambda x, d: x.cumsum(d),
+    "cat": lambda x, d: torch.cat([x, x * 0.5], d),
+    "repeat": lambda x, d: x.repeat(*[2 if i == d else 1 for i in range(x.dim())]),
+    "unsqueeze": lambda x, d: x.unsqueeze(d),
+    "slice_scatter": lambda x, d: torch.slice_scatter(x, x.narrow(d, 0, 1), d, x.shape[d] - 1),
+    "slice": lambda x, d: x.narrow(d, 1, x.shape[d] - 1),
+    "select": lambda x, d: x.select(d, x.shape[d] // 2),
+    "every other": lambda x, d: x[(slice(None),) * d + (slice(0, None, 2),)],
+    "transpose": lambda x, d: x.transpose(d, 0),
+}
+OF_ROWS: dict[str, Function] = {
+    "matmul": lambda x: x @ x.transpose(-1, -2),
+    "linear": lambda x: F.linear(x, torch.linspace(-1, 1, 5 * x.shape[-1]).reshape(5, -1)),
+    "average": lambda x: F.avg_pool2d(x, 2, 1, 1),
+    "largest": lambda x: F.max_pool2d(x, 2, 1),
+}
+RANKS = {"matmul": (2, 3), "linear": (2, 3, 4), "average": (4,), "largest": (4,)}
+
+
+class Chain(nn.Module):
+    """Two to four operators in a row, and the shape of what they are applied to."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        draw = random.Random(seed)
+        self.functions: list[Function] = []
+        self.names: list[str] = []
+        rank = draw.choice([2, 3, 3, 4])
+        self.shape = tuple(draw.choice([1, 2, 3, 4, 5, 8]) for _ in range(rank))
+        y = torch.randn(self.shape)
+        count = draw.choice([2, 3, 4])
+        while len(self.names) < count:
+            name, function = self._drawn(draw, tuple(y.shape))
+            made = function(y)
+            if 1 <= made.dim() <= 5 and 1 <= made.numel() <= 4000:
+                self.names.append(name)
+                self.functions.append(function)
+                y = made
+
+    @staticmethod
+    def _drawn(draw: random.Random, shape: Shape) -> tuple[str, Function]:
+        of_rows = [n for n, ranks in RANKS.items() if len(shape) in ranks and min(shape) > 1]
+        name = draw.choice([*ANYWHERE, *ALONG, *of_rows])
+        if name in ALONG:
+            along, dim = ALONG[name], draw.randrange(len(shape))
+            return name, lambda x: along(x, dim)
+        return name, ANYWHERE.get(name) or OF_ROWS[name]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for function in self.functions:
+            x = function(x)
+        return x
+
+
+def chained(seed: int, bits: int, family: str) -> tuple[dict[str, int], int, list[str]]:
+    """Each operator's steps, those of the whole, and the operators; the simulator is compared."""
+    torch.manual_seed(seed)
+    chain = Chain(seed)
+    x = torch.randn(chain.shape)
+    config = wide_config() if bits == 16 else None
+    quantizer = EthosUQuantizer(EthosUCompileSpec(SPECS[family]))
+    program = quantized(chain, [x], config, quantizer, batches=2)
+    (part,) = parts(partitioned(program, family))
+    first = next(n for n in program.graph.nodes if is_quantize(n))
+    stored = first.target(x, *first.args[1:])
+    whole = compare(part, 1, [stored], family)
+    assert_simulated(whole, SPECS[family])
+    return operator_steps(part, [stored], family), whole.steps, chain.names
+
+
+@pytest.mark.parametrize("family", ["U55", "U85"])
+@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("seed", range(6))
+def test_each_operator_is_within_a_step(seed: int, bits: int, family: str) -> None:
+    steps, _, names = chained(seed, bits, family)
+    assert max(steps.values()) <= 1, f"{names}: {steps}"
