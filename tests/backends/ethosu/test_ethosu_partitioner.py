@@ -32,7 +32,9 @@ from edgewise.backends.xnnpack import (
 from edgewise.errors import EdgewiseError
 from edgewise.format.file import read
 from edgewise.partition.spec import TAG, CompileSpec
-from support import assert_close, export, run_ours
+from support import Fn, assert_close, export, run_ours
+
+QD = torch.ops.quantized_decomposed
 
 
 class Net(nn.Module):
@@ -329,6 +331,26 @@ def _weight_types(graph: bytes) -> set[str]:
     names = {number: name for name, number in vars(DType).items() if isinstance(number, int)}
     block = TosaGraph.GetRootAs(graph, 0).Regions(0).Blocks(0)
     return {names[block.Tensors(i).Type()] for i in range(block.TensorsLength())}
+
+
+def test_what_is_quantized_to_32_bits_says_so_for_what_is_beside_it() -> None:
+    def wide(x: torch.Tensor) -> torch.Tensor:
+        x = QD.quantize_per_tensor.default(x, 1 / 64, 0, -128, 127, torch.int8)
+        x = QD.dequantize_per_tensor.default(x, 1 / 64, 0, -128, 127, torch.int8)
+        scale, limit = 2.0**-20, 2**31 - 1
+        y = QD.quantize_per_tensor.default(x.sigmoid(), scale, 0, -limit, limit, torch.int32)
+        y = QD.dequantize_per_tensor.default(y, scale, 0, -limit, limit, torch.int32)
+        y = QD.quantize_per_tensor.default(y * 0.5, 1 / 256, 0, -128, 127, torch.int8)
+        return QD.dequantize_per_tensor.default(y, 1 / 256, 0, -128, 127, torch.int8)
+
+    edge = edgewise.to_edge_transform_and_lower(
+        export(Fn(wide), (torch.zeros(4),)),
+        partitioner=[EthosUPartitioner(EthosUCompileSpec("ethos-u85-256"))],
+    )
+    reasons = {n.operator: n.refusals for n in edge.delegation_report().nodes}
+    for operator in ("aten.sigmoid.default", "aten.mul.Scalar"):
+        (refusal,) = reasons[operator]
+        assert (refusal.rule, refusal.got) == ("quantized to int8 or int16", "int32")
 
 
 def test_a_module_kept_in_float_stays_outside() -> None:

@@ -24,6 +24,11 @@ from edgewise.errors import PartitionError
 from edgewise.partition.following import AT_THE_BORDER
 from edgewise.partition.spec import Refusal
 
+_TYPES_OF_REALS = "quantized to int8 or int16"
+_AROUND_ZERO = "16-bit values around zero"
+UNFIT = (_TYPES_OF_REALS, _AROUND_ZERO)
+"""Rules of quantizations themselves."""
+
 
 def input_tensor(b: Builder, node: Node) -> Tensor:
     """An input of the graph, lying in memory as the program's does."""
@@ -76,9 +81,9 @@ def lower_node(to: Lowering, node: Node) -> Value | tuple[Value, ...]:
 def _checked(quant: Quant, node: Node) -> Quant:
     kind = str(quant.dtype).removeprefix("torch.")
     if TYPES.get(quant.dtype) not in (INT8, INT16):
-        raise Refused(Refusal("quantized to int8 or int16", f"{node.name}: {kind}"))
+        raise Refused(Refusal(_TYPES_OF_REALS, kind))
     if TYPES[quant.dtype] == INT16 and quant.zero_point:
-        raise Refused(Refusal("16-bit values around zero", f"zero_point={quant.zero_point}"))
+        raise Refused(Refusal(_AROUND_ZERO, f"zero_point={quant.zero_point}"))
     return quant
 
 

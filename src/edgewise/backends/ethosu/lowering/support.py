@@ -16,7 +16,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from edgewise.backends.ethosu.lowering.builder import Builder
 from edgewise.backends.ethosu.lowering.constants import IntegerConstants
-from edgewise.backends.ethosu.lowering.lower import input_tensor, lower_node
+from edgewise.backends.ethosu.lowering.lower import UNFIT, input_tensor, lower_node
 from edgewise.backends.ethosu.lowering.table import QUANTIZE_IT, Lowering, Refused
 from edgewise.backends.ethosu.lowering.tosa import Dry
 from edgewise.backends.ethosu.operators import TABLE
@@ -78,7 +78,8 @@ class Support(Units[Node]):
                 if not reasons:
                     to.done[node] = lower_node(to, node)
             except Refused as refused:
-                reasons = [refused.refusal]
+                unfit = next(filter(None, map(self._unfit, node.all_input_nodes)), None)
+                reasons = [unfit or refused.refusal]
             if reasons:
                 self.refused[node] = reasons
                 self._outside(to, node)
@@ -127,16 +128,25 @@ class Support(Units[Node]):
                 other = next((u for u in node.users if u in self.refused or not is_call(u)), None)
                 if other is None and node.users:
                     continue
-                self.refused[node] = [_read_outside(node, other)]
+                self.refused[node] = [self._unfit(other) or _read_outside(node, other)]
                 changed = True
             for node in self.nodes:
                 if node in self.refused or node in self.constants:
                     continue
                 for source in node.all_input_nodes:
                     if source in self.refused and _is_inner(source):
-                        self.refused[node] = [_computed_outside(node, source)]
+                        why = self._unfit(source) or _computed_outside(node, source)
+                        self.refused[node] = [why]
                         changed = True
                         break
+
+    def _unfit(self, border: Node | None) -> Refusal | None:
+        """Why a quantization or dequantization itself is refused, which is why those beside it
+        are: int32, say. None for other nodes, and for what only follows others."""
+        if border is None or not (is_quantize(border) or is_dequantize(border)):
+            return None
+        found = self.refused.get(border, [])
+        return next((r for r in found if r.rule in UNFIT), None)
 
     def _units(self) -> dict[Node, list[Node]]:
         """Nodes by the first of those that floating point connects them with."""
