@@ -51,6 +51,10 @@ _MOVES = (
 _COPIES = (aten.alias.default, aten.clone.default, aten.contiguous.default, aten.detach.default)
 
 
+_MADE = (aten.detach_.default, aten.lift_fresh_copy.default)
+"""What `torch.tensor(number)` exports to, of a constant."""
+
+
 @dataclass(frozen=True)
 class _Mask:
     """A number is added where a tensor of booleans, moved, is not `kept_if`; or where one of known
@@ -65,7 +69,7 @@ class _Mask:
 def split_masks(model: GraphModule, wanted: Callable[[Node], bool] = lambda node: True) -> bool:
     """A sum of scores and a mask in the place of what a softmax alone reads, where that leaves
     scores out; in place; whether there was any. wanted: of softmaxes."""
-    made: dict[Any, Node | None] = {}
+    ones: dict[Any, Node] = {}
     changed = False
     for softmax in [n for n in model.graph.nodes if n.target is aten.softmax.int and wanted(n)]:
         masked = softmax.args[0]
@@ -75,13 +79,18 @@ def split_masks(model: GraphModule, wanted: Callable[[Node], bool] = lambda node
         if masked.target in _IN_PLACE and len(scores.users) != 1:
             continue
         dim = softmax.args[1] % masked.meta["val"].dim() - masked.meta["val"].dim()
-        key = (mask.condition, mask.kept_if, mask.number, mask.moves, dim)
-        if key not in made:
-            made[key] = _added(model, mask, dim, masked)
-        added = made[key]
-        if added is None:
+        kept = _known(model, mask)
+        key = (mask.condition, mask.kept_if, mask.moves)
+        if kept is not None and not _some_everywhere(kept, dim):
             continue
+        if kept is None and key not in ones:
+            ones[key] = _ones(mask, masked)
         with model.graph.inserting_before(masked):
+            if kept is None:
+                added = _added(ones[key], mask.number, masked)
+            else:
+                infinities = torch.zeros(kept.shape).masked_fill(~kept, -math.inf)
+                added = constant(model, masked, infinities)
             total = step(masked, aten.add.Tensor, scores, added)
         masked.replace_all_uses_with(total)
         model.graph.erase_node(masked)
@@ -183,6 +192,8 @@ def _number(model: GraphModule, value: Any) -> float | None:
     """What each element of a constant is."""
     if isinstance(value, (int, float)):
         return float(value)
+    while isinstance(value, Node) and value.target in _MADE:
+        value = value.args[0]
     held = known_value(model, value) if isinstance(value, Node) else None
     if held is None or not held.numel():
         return None
@@ -190,33 +201,44 @@ def _number(model: GraphModule, value: Any) -> float | None:
     return float(first) if bool((held == first).all()) else None
 
 
-def _added(model: GraphModule, mask: _Mask, dim: int, like: Node) -> Node | None:
-    """What is added to scores, behind the booleans; None if nothing may stand there: known masks
-    of which something along the dimension is left out wholly."""
+def _known(model: GraphModule, mask: _Mask) -> torch.Tensor | None:
+    """Where scores are kept; None if that is computed from inputs."""
+    kept = known_value(model, mask.condition)
+    if kept is None:
+        return None
+    kept = kept == (mask.kept_if if kept.dtype == torch.bool else 0)
+    for move in mask.moves:
+        kept = move.target(kept, *move.args[1:])  # type: ignore[operator]
+    return kept
+
+
+def _some_everywhere(kept: torch.Tensor, dim: int) -> bool:
+    """Whether every softmax along the dimension keeps a score: else infinities make NaN of it."""
+    return bool((kept.any(dim) if kept.dim() >= -dim else kept).all())
+
+
+def _ones(mask: _Mask, like: Node) -> Node:
+    """Ones where scores are kept, else zeros; behind the booleans."""
     place = mask.condition.next
     while place.op in ("placeholder", "get_attr"):
         place = place.next
-    with model.graph.inserting_before(place):
-        known = known_value(model, mask.condition)
-        if known is not None:
-            kept = known == (mask.kept_if if known.dtype == torch.bool else 0)
-            for move in mask.moves:
-                kept = move.target(kept, *move.args[1:])  # type: ignore[operator]
-            if not bool((kept.any(dim) if kept.dim() >= -dim else kept).all()):
-                return None
-            return constant(model, like, torch.zeros(kept.shape).masked_fill(~kept, -math.inf))
+    with place.graph.inserting_before(place):
         booleans = mask.condition
         for move in mask.moves:
             booleans = step(like, move.target, booleans, *move.args[1:])
         if not mask.kept_if:
             booleans = step(like, aten.logical_not.default, booleans)
-        # Rounded, for what quantizes the zeros and ones to be a mask whatever it stores.
-        real = step(like, aten.to.dtype, booleans, torch.float32)
-        kept_ones = step(like, aten.round.default, real)
-        if math.isinf(mask.number):
-            return step(like, aten.log.default, kept_ones)
-        below = step(like, aten.sub.Tensor, kept_ones, 1.0)
-        return step(like, aten.mul.Tensor, below, -mask.number)
+        return step(like, aten.to.dtype, booleans, torch.float32)
+
+
+def _added(ones: Node, number: float, like: Node) -> Node:
+    """What is added to scores. Each softmax has its own: what is not quantized is computed at once
+    with all that read it."""
+    # Rounded, for what quantizes the zeros and ones to be a mask whatever it stores.
+    kept = step(like, aten.round.default, ones)
+    if math.isinf(number):
+        return step(like, aten.log.default, kept)
+    return step(like, aten.mul.Tensor, step(like, aten.sub.Tensor, kept, 1.0), -number)
 
 
 __all__ = ["FAR_BELOW", "is_computed_mask", "split_masks", "steps_of_mask"]

@@ -179,6 +179,14 @@ def _pools() -> dict[str, Whole]:
         )
         for k, s, p in ((2, 2, 0), (3, 2, 1), (3, 1, 0))
     }
+    for name, f in {
+        "largest of steps of four": lambda x: F.max_pool2d(x, 4, 4, 1),
+        "means of steps of four": lambda x: F.avg_pool2d(x, (2, 5), padding=1),
+        "means of steps of four, not counted": lambda x: F.avg_pool2d(
+            x, 4, 4, 1, count_include_pad=False
+        ),
+    }.items():
+        rows[name] = Whole(f, ((1, 3, 12, 20),), families=U85)
     rows["more means than elements"] = Whole(
         lambda x: F.adaptive_avg_pool2d(x, (11, 9)), ((1, 2, 8, 6),)
     )
@@ -198,6 +206,7 @@ def _layers() -> dict[str, Whole]:
             "one by one": Whole(conv((6, 4, 1, 1)), image),
             "three by three": Whole(conv((6, 4, 3, 3), padding=1), image),
             "steps of two": Whole(conv((6, 4, 3, 2), stride=2), image),
+            "steps of four": Whole(conv((6, 4, 7, 7), padding=3, stride=4), ((1, 4, 13, 14),)),
             "dilated": Whole(conv((6, 4, 3, 3), dilation=2, padding=2), image),
             "groups": Whole(conv((6, 2, 3, 3), groups=2), image),
             "depthwise": Whole(conv((4, 1, 3, 3), groups=4, padding=1), image),

@@ -23,6 +23,9 @@ from edgewise.backends.ethosu.lowering.tosa import (
     little_endian,
 )
 
+MOST_STEPS = 3
+"""The largest stride that the processors have."""
+
 
 class Builder(MovingBuilder):
     """Adds operators to a TOSA graph. Shapes, dimensions and axes are logical, as torch's."""
@@ -210,6 +213,10 @@ class Builder(MovingBuilder):
             )
         ]
         image, edges = self._fitted(image, sizes, pad, (kh, kw), stride, dilation)
+        if max(stride) > MOST_STEPS and any(edges):
+            # Vela adds up what it makes of shifted images, and forgets the border.
+            image = self.pad(image, {2: tuple(edges[:2]), 3: tuple(edges[2:])}, zero)
+            edges = [0] * 4
         before = image.dims
         if n > 1 and (kh, kw) == stride == (1, 1) and not any(edges):
             # Of several images Vela makes lines of another width, unless they are one.
@@ -331,6 +338,11 @@ class Builder(MovingBuilder):
         image = self.in_order(image, NHWC)
         dims = [image.dims[0], *sizes, image.dims[3]]
         image, edges = self._fitted(image, sizes, pad, kernel, stride, (1, 1))
+        if max(stride) > MOST_STEPS and any(edges):
+            if operator == "AVG_POOL2D":
+                raise ValueError(f"strides up to {MOST_STEPS} at borders; got {max(stride)}")
+            around = {2: tuple(edges[:2]), 3: tuple(edges[2:])}
+            image, edges = self.pad(image, around, RANGE[image.dtype][0]), [0] * 4
         attributes: dict[str, Any] = {
             "kernel": list(kernel),
             "stride": list(stride),

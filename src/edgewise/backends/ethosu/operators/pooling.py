@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.lowering.builder import Builder
+from edgewise.backends.ethosu.lowering.builder import MOST_STEPS, Builder
 from edgewise.backends.ethosu.lowering.quant import Quant
 from edgewise.backends.ethosu.lowering.table import (
     ANY,
@@ -173,7 +173,8 @@ class Means(Real):
         mine, w = self.value, self.windows
         (rows, columns), past = w.pad, w.past
         same = mine.quant.same_numbers(quant)
-        if (same and (w.divides_by_seen or w.plain)) or (w.divides_by_seen and not w.shares(mine)):
+        pooled = same and (w.plain or (w.divides_by_seen and max(w.stride) <= MOST_STEPS))
+        if pooled or (w.divides_by_seen and not w.shares(mine)):
             tensor = b.pool(
                 "AVG_POOL2D",
                 mine.tensor,
