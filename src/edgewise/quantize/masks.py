@@ -165,8 +165,9 @@ def _is_known_mask(model: GraphModule, node: Node) -> bool:
 def _alike(scores: Any, masked: Node) -> Node | None:
     """The scores, if they are as many as what the softmax reads."""
     value = scores.meta.get("val") if isinstance(scores, Node) else None
-    whole = isinstance(value, torch.Tensor) and value.shape == masked.meta["val"].shape
-    return scores if whole and value.dtype == torch.float32 else None
+    if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:
+        return None
+    return scores if value.shape == masked.meta["val"].shape else None
 
 
 def _choice(model: GraphModule, node: Node) -> tuple[Any, _Mask | None]:

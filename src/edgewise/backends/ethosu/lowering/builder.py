@@ -215,7 +215,7 @@ class Builder(MovingBuilder):
         image, edges = self._fitted(image, sizes, pad, (kh, kw), stride, dilation)
         if max(stride) > MOST_STEPS and any(edges):
             # Vela adds up what it makes of shifted images, and forgets the border.
-            image = self.pad(image, {2: tuple(edges[:2]), 3: tuple(edges[2:])}, zero)
+            image = self.pad(image, {2: (edges[0], edges[1]), 3: (edges[2], edges[3])}, zero)
             edges = [0] * 4
         before = image.dims
         if n > 1 and (kh, kw) == stride == (1, 1) and not any(edges):
@@ -341,7 +341,7 @@ class Builder(MovingBuilder):
         if max(stride) > MOST_STEPS and any(edges):
             if operator == "AVG_POOL2D":
                 raise ValueError(f"strides up to {MOST_STEPS} at borders; got {max(stride)}")
-            around = {2: tuple(edges[:2]), 3: tuple(edges[2:])}
+            around = {2: (edges[0], edges[1]), 3: (edges[2], edges[3])}
             image, edges = self.pad(image, around, RANGE[image.dtype][0]), [0] * 4
         attributes: dict[str, Any] = {
             "kernel": list(kernel),

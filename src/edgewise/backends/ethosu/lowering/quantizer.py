@@ -39,8 +39,8 @@ from edgewise.quantize.composites import (
 )
 from edgewise.quantize.config import get_symmetric_quantization_config
 from edgewise.quantize.decompose import decompose
-from edgewise.quantize.observers import HistogramObserver
 from edgewise.quantize.masks import is_computed_mask, split_masks, steps_of_mask
+from edgewise.quantize.observers import HistogramObserver
 from edgewise.quantize.patterns import Pattern, Weighted, is_float
 from edgewise.quantize.quantizer import TableQuantizer, mark
 from edgewise.quantize.steps import is_kept, replace_calls, split_attention, split_pieces, step
