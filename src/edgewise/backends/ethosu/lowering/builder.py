@@ -122,13 +122,13 @@ class Builder(MovingBuilder):
             made = self.binary(operator, first, flat, dtype, shift, **attributes)
             return self.reshaped_to(made, b.dims, b.order)
         a, b = self._broadcast_once(*self.aligned([a, b]))
-        dims = [max(m, n) if 0 not in (m, n) else 0 for m, n in zip(a.dims, b.dims, strict=True)]
+        sizes = [max(m, n) if 0 not in (m, n) else 0 for m, n in zip(a.dims, b.dims, strict=True)]
         inputs = [a, b]
         if operator == "MUL":
             inputs.append(self.tosa.const([shift], INT8))
         if operator in ("MAXIMUM", "MINIMUM"):
             attributes["nan_mode"] = self.tosa.enum("NanPropagationMode", "PROPAGATE")
-        return self.tosa.add(operator, inputs, dims, dtype or a.dtype, a.order, **attributes)
+        return self.tosa.add(operator, inputs, sizes, dtype or a.dtype, a.order, **attributes)
 
     def _broadcast_once(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         """U55 and U65 broadcast one operand. Where both must be, Vela makes one of them larger,
