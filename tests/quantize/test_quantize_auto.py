@@ -179,7 +179,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "backend": (
         {"quantize": "auto", "backend": "none"},
         ValueError,
-        "needs a backend with",
+        "needs a backend that computes in integers",
     ),
 }
 

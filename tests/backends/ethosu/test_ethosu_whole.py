@@ -206,7 +206,12 @@ def _layers() -> dict[str, Whole]:
             "one by one": Whole(conv((6, 4, 1, 1)), image),
             "three by three": Whole(conv((6, 4, 3, 3), padding=1), image),
             "steps of two": Whole(conv((6, 4, 3, 2), stride=2), image),
-            "steps of four": Whole(conv((6, 4, 7, 7), padding=3, stride=4), ((1, 4, 13, 14),)),
+            "steps of four": Whole(
+                conv((6, 4, 7, 7), padding=3, stride=4), ((1, 4, 13, 14),), families=U85
+            ),
+            "depthwise, steps of four": Whole(
+                conv((4, 1, 5, 5), padding=2, stride=4, groups=4), ((2, 4, 16, 16),), families=U85
+            ),
             "dilated": Whole(conv((6, 4, 3, 3), dilation=2, padding=2), image),
             "groups": Whole(conv((6, 2, 3, 3), groups=2), image),
             "depthwise": Whole(conv((4, 1, 3, 3), groups=4, padding=1), image),

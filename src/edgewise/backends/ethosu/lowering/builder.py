@@ -214,9 +214,7 @@ class Builder(MovingBuilder):
         ]
         image, edges = self._fitted(image, sizes, pad, (kh, kw), stride, dilation)
         if max(stride) > MOST_STEPS and any(edges):
-            # Vela adds up what it makes of shifted images, and forgets the border.
-            image = self.pad(image, {2: (edges[0], edges[1]), 3: (edges[2], edges[3])}, zero)
-            edges = [0] * 4
+            image, edges = self._bordered(image, edges, zero), [0] * 4
         before = image.dims
         if n > 1 and (kh, kw) == stride == (1, 1) and not any(edges):
             # Of several images Vela makes lines of another width, unless they are one.
@@ -324,6 +322,12 @@ class Builder(MovingBuilder):
         inputs = [a, b, self.tosa.const([zero_a], a.dtype), self.tosa.const([zero_b], b.dtype)]
         return self.tosa.add("MATMUL", inputs, [*a.dims[:2], b.dims[2]], sums)
 
+    def _bordered(self, image: Tensor, edges: Sequence[int], number: int) -> Tensor:
+        """The image with its border written out. Of strides that the processor has not Vela adds up
+        what it makes of shifted images, and forgets the border; and where a slice begins."""
+        around = {2: (edges[0], edges[1]), 3: (edges[2], edges[3])}
+        return self.pad(self.whole(image), around, number)
+
     def pool(
         self,
         operator: str,
@@ -341,8 +345,7 @@ class Builder(MovingBuilder):
         if max(stride) > MOST_STEPS and any(edges):
             if operator == "AVG_POOL2D":
                 raise ValueError(f"strides up to {MOST_STEPS} at borders; got {max(stride)}")
-            around = {2: (edges[0], edges[1]), 3: (edges[2], edges[3])}
-            image, edges = self.pad(image, around, RANGE[image.dtype][0]), [0] * 4
+            image, edges = self._bordered(image, edges, RANGE[image.dtype][0]), [0] * 4
         attributes: dict[str, Any] = {
             "kernel": list(kernel),
             "stride": list(stride),
