@@ -142,6 +142,8 @@ def vision() -> torch.nn.Module:
 PROGRAMS: dict[str, tuple[Callable[[], torch.nn.Module], str, str | None, set[str]]] = {
     "control flow": (Net, "xnnpack", None, {"export", "edge", "xnnpack"}),
     "integers": (vision, "xnnpack", "int8", {"export", "edge", "xnnpack"}),
+    "dynamic integers": (vision, "xnnpack", "int8-dynamic", {"export", "edge", "xnnpack"}),
+    "integer weights": (vision, "xnnpack", "int8-weight", {"export", "edge", "xnnpack"}),
     "Ethos-U": (vision, "ethos-u55-128", "int8", {"export", "edge", "ethos-u"}),
     "Neutron": (vision, "neutron-imxrt700-reference", "int8", {"export", "edge", "neutron"}),
 }
@@ -163,7 +165,7 @@ def test_passes_do_what_they_declare(
             x,
             backend=backend,
             quantize=quantize,
-            calibration=[x] if quantize else None,
+            calibration=[x] if quantize == "int8" else None,
             verbose=False,
         )
     assert {manager for manager, _ in times.runs} == managers

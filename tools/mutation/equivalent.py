@@ -12,6 +12,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "vector itself; elsewhere tests of the spelling notice it"
     ),
     (
+        "src/edgewise/edge/canonicalize/copies.py",
+        'return None if named["train"] and named["p"] > 0 else first_operand(node)',
+        "return None",
+    ): "PyTorch's decomposition of a dropout that does nothing is its operand, too",
+    (
         "src/edgewise/backends/xnnpack/operators/elementwise.py",
         "SURE = (-200.0, 200.0)",
         "SURE = (-(2 * 200.0), 200.0)",

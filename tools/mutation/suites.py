@@ -58,6 +58,7 @@ SUITES = {
         ["src/edgewise/backends/xnnpack/passes/*.py", "src/edgewise/edge/canonicalize/*.py"],
         [
             f"{_XNNPACK}passes.py",
+            "tests/test_passes.py",
             f"{_XNNPACK}rows.py",  # a spelling whose sizes are wrong is noticed where it is lowered
             "tests/edge",
             *[f"{_XNNPACK}{name}.py" for name in ("quantized", "quantized_rows", "dynamic")],

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import quantized
 import torch
+import torch.nn.functional as F
 from quantized_cases import DynamicLinear, qd
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import edgewise
 from edgewise.backends.xnnpack import (
@@ -17,6 +19,8 @@ from edgewise.backends.xnnpack import (
     XnnpackDynamicallyQuantizedPartitioner,
     XnnpackFloatingPointPartitioner,
     XnnpackPartitioner,
+    XNNPACKQuantizer,
+    get_symmetric_quantization_config,
 )
 from support import Fn, assert_close, eager64, export, operators, run_ours
 
@@ -139,6 +143,32 @@ def test_floating_point_alone_takes_quantized_operators_too(steps: int) -> None:
     assert all(reason.startswith("a precision of `config_precisions`") for reason in reasons(edge))
     (want,) = quantized.reference(exported, x)
     assert_close(run_ours(edge.to_executorch().buffer, x)[0], [want])
+
+
+SEQUENCES = {
+    "avg_pool1d": lambda x: F.avg_pool1d(x, 3, 2),
+    "avg_pool1d that does not count padding": lambda x: F.avg_pool1d(
+        x, 3, 2, 1, count_include_pad=False
+    ),
+    "adaptive_avg_pool1d": lambda x: F.adaptive_avg_pool1d(x, 4),
+}
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_the_precision_of_integers_has_pooling_of_sequences(name: str, steps: int) -> None:
+    """Pooling of images between two views, which belong to it."""
+    x = (torch.randn(2, 6, 11),)
+    quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config())
+    prepared = prepare_pt2e(torch.export.export(Fn(SEQUENCES[name]), x).module(), quantizer)
+    prepared(*x)
+    exported = torch.export.export(convert_pt2e(prepared), x)
+    partitioner = XnnpackPartitioner(config_precisions=STATIC)
+    if steps == 1:
+        edge = edgewise.to_edge_transform_and_lower(exported, partitioner=[partitioner])
+    else:
+        edge = edgewise.to_edge(exported).to_backend(partitioner)
+    assert operators(edge.to_executorch().buffer) == ["delegate"]
 
 
 @pytest.mark.parametrize("steps", [1, 2])

@@ -98,6 +98,12 @@ ROWS = {
     "avg_pool1d": Row(
         lambda x: F.avg_pool1d(x, 4), (LINE[:, :64].unsqueeze(0).contiguous(),), same=True
     ),
+    "avg_pool1d that does not count padding": Row(
+        lambda x: F.avg_pool1d(x, 3, 2, 1, count_include_pad=False),
+        (LINE[:, :64].unsqueeze(0).contiguous(),),
+        ("FullyConnected",),
+        same=True,
+    ),
     "avg_pool2d": image(lambda x: F.avg_pool2d(x, 2), "DepthwiseConv2d"),
     "avg_pool2d with padding": image(lambda x: F.avg_pool2d(x, 3, 2, 1), "DepthwiseConv2d"),
     "avg_pool2d that does not count padding": image(

@@ -56,6 +56,17 @@ _FOLLOWERS = {
 }
 
 
+_VIEWS = {
+    "flatten",
+    "permute_copy",
+    "reshape",
+    "squeeze_copy",
+    "transpose",
+    "unsqueeze_copy",
+    "view_copy",
+}
+"""Of these, what only says how values lie: one-dimensional pooling is between two of them."""
+
 _PRODUCTS = {
     "aten.addmm.default",
     "aten.baddbmm.default",
@@ -89,6 +100,8 @@ def precision(node: Node, constants: QuantizedConstants) -> ConfigPrecisionType:
         return ConfigPrecisionType.STATIC_QUANT
     if _is_fed(node, constants) and _is_read(node):
         return ConfigPrecisionType.STATIC_QUANT
+    if is_one_of(_before_views(node), STATIC[1:]) and not is_one_of(node, STATIC):
+        return precision(next(iter(node.users)), constants)
     return ConfigPrecisionType.FP32
 
 
@@ -102,19 +115,29 @@ def _reads_dynamic(node: Node) -> bool:
     return False
 
 
-def _follows(node: Node) -> bool:
+def _is_aten(node: Node, names: Collection[str]) -> bool:
     target = str(node.target)
-    return is_call(node) and target.startswith("aten.") and target.split(".")[1] in _FOLLOWERS
+    return is_call(node) and target.startswith("aten.") and target.split(".")[1] in names
+
+
+def _follows(node: Node) -> bool:
+    return _is_aten(node, _FOLLOWERS)
 
 
 def _is_fed(node: Node, constants: QuantizedConstants) -> bool:
     while True:
         sources = [n for n in node.all_input_nodes if n not in constants]
-        if any(is_one_of(n, STATIC[1:]) for n in sources):
+        if any(is_one_of(_before_views(n), STATIC[1:]) for n in sources):
             return True
         if not (_follows(node) and len(sources) == 1 and len(sources[0].users) == 1):
             return False
         node = sources[0]
+
+
+def _before_views(node: Node) -> Node:
+    while _is_aten(node, _VIEWS) and len(node.users) == 1:
+        node = node.all_input_nodes[0]
+    return node
 
 
 def _is_read(node: Node) -> bool:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import zlib
+
+import torch
+
 from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
+from edgewise.backends.xnnpack.lowering.quant import Quant
 from edgewise.backends.xnnpack.node_kinds import BY_NAME
 from edgewise.errors import InvalidGraphError
 
@@ -45,7 +51,8 @@ def verify(graph: Graph) -> None:
 
 
 def text(graph: Graph) -> str:
-    """One line for each node: its results, kind, operands, parameters and clamp."""
+    """One line for each node: its results, kind, operands, parameters and clamp. Constants have a
+    checksum, so that two texts tell whether they are the same."""
     names = {value: f"%{number}" for number, value in enumerate(graph.values())}
     lines = [f"inputs {', '.join(_shown(value, names) for value in graph.inputs)}"]
     lines += [_line(node, names) for node in graph.nodes]
@@ -63,8 +70,21 @@ def _line(node: Node, names: dict[Value, str]) -> str:
 
 def _shown(value: Value, names: dict[Value, str]) -> str:
     kind = "constant " if value.data is not None else ""
-    quant = f" {type(value.quant).__name__}" if value.quant is not None else ""
-    return f"{names[value]}: {kind}{str(value.dtype).removeprefix('torch.')}{_dims(value)}{quant}"
+    contents = f" {_checksum(value.data)}" if value.data is not None else ""
+    quant = f" {_quantized(value.quant)}" if value.quant is not None else ""
+    dtype = str(value.dtype).removeprefix("torch.")
+    return f"{names[value]}: {kind}{dtype}{_dims(value)}{contents}{quant}"
+
+
+def _quantized(quant: Quant) -> str:
+    given = ((f.name, getattr(quant, f.name)) for f in dataclasses.fields(quant))
+    shown = (f"{k}={_checksum(v) if isinstance(v, torch.Tensor) else v}" for k, v in given)
+    return f"{type(quant).__name__}({', '.join(shown)})"
+
+
+def _checksum(tensor: torch.Tensor) -> str:
+    data = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+    return f"#{zlib.crc32(data.data):08x}"
 
 
 def _dims(value: Value) -> str:
