@@ -13,11 +13,23 @@ namespace edgewise::simd::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// NaN stays NaN. Where that is x86's second operand, the comparison is the selection.
+#if HWY_ARCH_ARM_A64
+// Highway's drop NaN.
+HWY_INLINE float32x4_t clamp_raw(float32x4_t x, float32x4_t min, float32x4_t max) {
+  return vminq_f32(vmaxq_f32(x, min), max);
+}
+HWY_INLINE float32x2_t clamp_raw(float32x2_t x, float32x2_t min, float32x2_t max) {
+  return vmin_f32(vmax_f32(x, min), max);
+}
+#endif
+
+// Of floats. NaN stays NaN. Where that is x86's second operand, the comparison is the selection.
 template <class V>
 HWY_INLINE V clamp(V x, V min, V max) {
 #if HWY_ARCH_X86
   return hn::Min(max, hn::Max(min, x));
+#elif HWY_ARCH_ARM_A64
+  return V(clamp_raw(x.raw, min.raw, max.raw));
 #else
   x = hn::IfThenElse(hn::Lt(x, min), min, x);
   return hn::IfThenElse(hn::Gt(x, max), max, x);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <random>
 
+#include "backends/xnnpack/executor/fused_convolution.h"
 #include "backends/xnnpack/executor/fused_gemm.h"
 #include "backends/xnnpack/executor/fused_winograd.h"
 #include "backends/xnnpack/executor/value_memory.h"
@@ -25,20 +26,22 @@ struct Case {
   bool has_residual = false;
   float min = -kInfinity, max = kInfinity;
   int threads = 1;
+  uint32_t kernel = 1, stride = 1;
 };
 
 // A graph of one convolution: input, filter, bias, residual, output.
 struct Convolution {
   Case test;
-  uint32_t kernel;
+  uint32_t kernel, stride;
   Floats input, filter, bias, residual;
   Graph graph;
   std::vector<Shape> shapes;
   LinearNodes nodes;
 
-  Convolution(const Case& of, uint32_t kernel_size) : test(of), kernel(kernel_size) {
-    const size_t out_height = test.height + test.pad_top + test.pad_bottom + 1 - kernel;
-    const size_t out_width = test.width + test.pad_left + test.pad_right + 1 - kernel;
+  Convolution(const Case& of, uint32_t kernel_size)
+      : test(of), kernel(kernel_size), stride(of.stride) {
+    const size_t out_height = (test.height + test.pad_top + test.pad_bottom - kernel) / stride + 1;
+    const size_t out_width = (test.width + test.pad_left + test.pad_right - kernel) / stride + 1;
     const size_t ins = test.in_channels, outs = test.out_channels;
     shapes = {shape_of({test.batch, test.height, test.width, ins}),
               shape_of({outs, kernel, kernel, ins}), shape_of({outs}),
@@ -63,6 +66,7 @@ struct Convolution {
                    .pad_bottom = test.pad_bottom,
                    .pad_left = test.pad_left,
                    .kernel = {kernel, kernel},
+                   .stride = {stride, stride},
                    .group_inputs = static_cast<uint32_t>(ins),
                    .group_outputs = static_cast<uint32_t>(outs)};
     graph.nodes.push_back(node);
@@ -86,8 +90,8 @@ struct Convolution {
       const size_t image = i / out[3] / out[2] / out[1];
       double sum = test.has_bias ? bias[channel] : 0, size = 0;
       for (size_t tap = 0; tap < kernel * kernel; ++tap) {
-        const size_t from_y = y + tap / kernel - test.pad_top;
-        const size_t from_x = x + tap % kernel - test.pad_left;
+        const size_t from_y = y * stride + tap / kernel - test.pad_top;
+        const size_t from_x = x * stride + tap % kernel - test.pad_left;
         if (from_y >= test.height || from_x >= test.width) continue;
         const size_t pixel = (image * test.height + from_y) * test.width + from_x;
         for (size_t k = 0; k < test.in_channels; ++k) {
@@ -180,6 +184,30 @@ TEST_P(FusedKernels, ProductMatchesFloat64) {
   check_all(Convolution(test, 1), FusedGemm::make, 5e-7);
 }
 INSTANTIATE_TEST_SUITE_P(All, FusedKernels, testing::ValuesIn(kCases), name_of_case);
+
+// Convolutions as GEMMs of rows that lie in segments, by the kernels that take these.
+const Case kWindows[] = {
+    {"Stem", 1, 15, 17, 3, 16, 0, 0, 1, 1, true, false, 0, 6, 1, 3, 2},
+    {"WideStem", 2, 20, 23, 3, 64, 3, 3, 3, 3, true, false, 0, kInfinity, 2, 7, 2},
+    {"OneChannel", 1, 9, 11, 1, 12, 3, 2, 1, 4, true, false, -1, 1, 1, 7, 1},
+    {"Stride2", 1, 14, 14, 24, 40, 1, 1, 1, 1, false, false, -kInfinity, kInfinity, 3, 3, 2},
+    {"Stride3", 1, 16, 19, 5, 19, 0, 0, 0, 0, true, false, -kInfinity, kInfinity, 1, 5, 3},
+    {"Pointwise", 3, 13, 13, 18, 33, 0, 0, 0, 0, true, false, -kInfinity, kInfinity, 1, 1, 2},
+    {"Residual", 2, 9, 33, 6, 21, 1, 1, 1, 1, true, true, 0, kInfinity, 2, 3, 1},
+    {"FewColumns", 1, 9, 6, 8, 3, 1, 1, 1, 1, true, true, -2, 3, 1, 3, 1},
+};
+class FusedWindows : public testing::TestWithParam<Case> {};
+TEST_P(FusedWindows, ConvolutionMatchesFloat64) {
+  const Convolution convolution(GetParam(), GetParam().kernel);
+  bool is_run = false;
+  for (const FloatKernels* kernels : all_float_kernels()) {
+    if (!kernels->takes_segments) continue;
+    convolution.check(FusedConvolution::make, *kernels, 5e-7);
+    is_run = true;
+  }
+  if (!is_run) GTEST_SKIP() << "no kernels of this CPU take segments";
+}
+INSTANTIATE_TEST_SUITE_P(All, FusedWindows, testing::ValuesIn(kWindows), name_of_case);
 
 // The sizes of the layers that it is for; what the rule chooses depends on the CPU.
 TEST(Winograd, IsAccurateForDeepLayers) {

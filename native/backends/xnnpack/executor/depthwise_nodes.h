@@ -12,6 +12,7 @@ struct DepthwiseNodes {
   std::vector<size_t> nodes;          // of the graph, ascending
   std::optional<LinearNodes> before;  // no residual; 1x1, or of an image of few channels
   Window before_window;
+  bool gathers = false;         // what the first convolution reads
   bool swishes_before = false;  // hardswish between the two
   uint32_t input = kNone;       // of the depthwise convolution, as all up to `window`
   uint32_t filter = kNone;

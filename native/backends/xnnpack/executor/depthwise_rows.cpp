@@ -2,6 +2,7 @@
 // depthwise convolution.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "backends/xnnpack/executor/fused_depthwise.h"
 #include "backends/xnnpack/executor/parallel.h"
@@ -21,6 +22,22 @@ inline void copy_run(const float* from, size_t count, float* to) {
   } else {
     std::copy_n(from, count, to);
   }
+}
+
+// Of each of `pixels`: `count` floats.
+void copy_panel(const float* from, size_t from_stride, size_t count, size_t pixels, float* to,
+                size_t to_stride) {
+  const auto copy = [&](auto known) {
+#pragma GCC unroll 4
+    for (size_t x = 0; x < pixels; ++x, from += from_stride, to += to_stride) {
+      std::memcpy(to, from, (known == 0 ? count : known) * sizeof(float));
+    }
+  };
+  // Of a whole panel: without a call for each pixel.
+  if (count == 8) return copy(std::integral_constant<size_t, 8>());
+  if (count == 16) return copy(std::integral_constant<size_t, 16>());
+  if (count == 32) return copy(std::integral_constant<size_t, 32>());
+  copy(std::integral_constant<size_t, 0>());
 }
 
 }  // namespace
@@ -52,10 +69,19 @@ void FusedDepthwise::gather_row(const float* image, size_t y, float* to) const {
   }
 }
 
+void FusedDepthwise::clear_padding(float* ring) const {
+  const size_t before = nodes_.window.pad_left * pixel_floats_;
+  const size_t after = before + in_width_ * pixel_floats_;
+  for (size_t i = 0; i < ring_rows_; ++i, ring += row_floats_) {
+    std::fill(ring, ring + before, 0.0f);
+    std::fill(ring + after, ring + row_floats_, 0.0f);
+  }
+}
+
 void FusedDepthwise::fill_row(const float* image, size_t y, size_t panel, float* ring,
                               float* spare) const {
   const size_t columns = kernels_.columns;
-  const size_t size = row_floats();
+  const size_t size = row_floats_;
   float* row = ring + y % ring_rows_ * size;
   // Rows before the image wrap around to beyond it.
   y -= nodes_.window.pad_top;
@@ -64,28 +90,21 @@ void FusedDepthwise::fill_row(const float* image, size_t y, size_t panel, float*
     return;
   }
   float* to = row + nodes_.window.pad_left * pixel_floats_;
-  float* end = to + in_width_ * pixel_floats_;
-  std::fill(row, to, 0.0f);
-  std::fill(end, row + size, 0.0f);
   if (!nodes_.before) {
     const size_t count = std::min(columns, channels_ - panel * columns);
     const float* from = image + y * in_width_ * channels_ + panel * columns;
-    for (; to != end; to += pixel_floats_, from += channels_) std::copy_n(from, count, to);
+    copy_panel(from, channels_, count, in_width_, to, pixel_floats_);
     return;
   }
   const size_t depth = before_.depth();
   const float* from = image + y * in_width_ * depth;
-  if (gathers_) {
+  if (nodes_.gathers) {
     gather_row(image, y, spare);
     from = spare;
   }
-  const size_t tile_rows = depth < kShallow ? std::min(kernels_.rows, kShallowRows) : kernels_.rows;
-  const size_t tiles = divide_up(in_width_, tile_rows);
   const Rows all{
       .rows = in_width_, .in = from, .in_stride = depth, .out = to, .out_stride = pixel_floats_};
-  for (size_t tile = 0; tile < tiles; ++tile) {
-    before_.run_padded(panel, part_of(all, {tile, tiles}), {tile, tiles});
-  }
+  before_.run_padded(panel, all, depth < kShallow ? kShallowRows : kernels_.rows);
   if (nodes_.swishes_before) kernels_.hardswish(to, in_width_ * pixel_floats_);
 }
 
@@ -109,8 +128,9 @@ void FusedDepthwise::convolve_row(size_t y, size_t panel, const float* ring, flo
                    .min = nodes_.min,
                    .max = nodes_.max,
                    .swishes = nodes_.swishes};
-  for (size_t i = 0; i < side_; ++i) {
-    row.rows[i] = ring + (y * w.stride[0] + i) % ring_rows_ * row_floats();
+  size_t slot = y * w.stride[0] % ring_rows_;
+  for (size_t i = 0; i < side_; ++i, slot = slot + 1 == ring_rows_ ? 0 : slot + 1) {
+    row.rows[i] = ring + slot * row_floats_;
   }
   kernels_.depthwise(row);
   if (!is_beside) return;

@@ -1,5 +1,6 @@
 #include "backends/xnnpack/executor/float_kernels.h"
 
+#include <limits>
 #include <vector>
 
 #include "core/cpu_level.h"
@@ -30,32 +31,168 @@ constexpr const char* kName = HWY_TARGET == HWY_AVX3   ? "avx512"
                                                        : "neon";
 constexpr bool kHasWideVectors = HWY_TARGET == HWY_AVX3;
 constexpr bool kIsAvx2 = HWY_TARGET == HWY_AVX2;
+// Products by one lane of a vector, and as many registers as AVX-512 has.
+constexpr bool kIsNeon = HWY_TARGET == HWY_NEON_WITHOUT_AES;
 constexpr VectorTag kVector;
 constexpr size_t kLanes = hn::MaxLanes(kVector);
+// Of a sum: or compilers copy it from register to register.
+HWY_INLINE void keep_in_place(Vector& sum) {
+#if HWY_TARGET == HWY_NEON_WITHOUT_AES
+  __asm__("" : "+w"(sum.raw));
+#else
+  (void)sum;
+#endif
+}
 // Rows of a GEMM tile, which is two vectors wide: the sums leave registers for both factors.
-constexpr size_t kRows = kHasWideVectors ? 14 : 6;
+constexpr size_t kRows = kHasWideVectors ? 14 : kIsNeon ? 8 : 6;
 constexpr size_t kVectors = 2;
 constexpr size_t kColumns = kVectors * kLanes;
 
 // ---- GEMM
 
-constexpr size_t kRowsOfBase = 4;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+#if HWY_TARGET == HWY_NEON_WITHOUT_AES
 
-// `kUsed` vectors of the panel's `kVectors`.
+// Step `kStep` of those for which each row has one vector.
+template <size_t kStep, size_t kTileRows, size_t kUsed>
+HWY_INLINE void add_lane(const Vector (&x)[kTileRows], const Vector (&b)[kUsed],
+                         Vector (&sum)[kTileRows][kUsed]) {
+#pragma GCC unroll 16
+  for (size_t i = 0; i < kTileRows; ++i) {
+    const Vector lane = hn::Broadcast<kStep>(x[i]);
+#pragma GCC unroll 2
+    for (size_t j = 0; j < kUsed; ++j) {
+      sum[i][j] = hn::MulAdd(lane, b[j], sum[i][j]);
+      keep_in_place(sum[i][j]);
+    }
+  }
+}
+
+// Two steps, of which the panel's vectors are loaded at once where they lie side by side.
+template <size_t kStep, bool kIsDense, size_t kTileRows, size_t kUsed>
+HWY_INLINE void add_two_lanes(const Vector (&x)[kTileRows], const float*& panel,
+                              size_t panel_stride, Vector (&sum)[kTileRows][kUsed]) {
+  if constexpr (kIsDense && kUsed == 2) {
+    const float32x4x4_t all = vld1q_f32_x4(panel);
+    panel += 2 * kColumns;
+    __asm__("" : "+r"(panel));  // by the load itself
+    add_lane<kStep>(x, {Vector(all.val[0]), Vector(all.val[1])}, sum);
+    add_lane<kStep + 1>(x, {Vector(all.val[2]), Vector(all.val[3])}, sum);
+  } else {
+    Vector b[kUsed];
+#pragma GCC unroll 2
+    for (size_t j = 0; j < kUsed; ++j) b[j] = hn::LoadU(kVector, panel + j * kLanes);
+    add_lane<kStep>(x, b, sum);
+    panel += panel_stride;
+#pragma GCC unroll 2
+    for (size_t j = 0; j < kUsed; ++j) b[j] = hn::LoadU(kVector, panel + j * kLanes);
+    panel += panel_stride;
+    add_lane<kStep + 1>(x, b, sum);
+  }
+}
+
+// The products of `depth` steps are added; `a` and `panel` move past them.
+template <bool kIsDense, size_t kTileRows, size_t kUsed>
+HWY_INLINE void add_steps(size_t depth, const float* (&a)[kTileRows], const float*& panel,
+                          size_t stride, Vector (&sum)[kTileRows][kUsed]) {
+  const size_t panel_stride = kIsDense ? kColumns : stride;
+  for (size_t steps = depth / kLanes; steps > 0; --steps) {
+    Vector x[kTileRows];
+#pragma GCC unroll 16
+    for (size_t i = 0; i < kTileRows; ++i) {
+      x[i] = hn::LoadU(kVector, a[i]);
+      a[i] += kLanes;
+      __asm__("" : "+r"(a[i]));
+    }
+    add_two_lanes<0, kIsDense>(x, panel, panel_stride, sum);
+    add_two_lanes<2, kIsDense>(x, panel, panel_stride, sum);
+  }
+  for (size_t steps = depth % kLanes; steps > 0; --steps) {
+    Vector b[kUsed];
+#pragma GCC unroll 2
+    for (size_t j = 0; j < kUsed; ++j) b[j] = hn::LoadU(kVector, panel + j * kLanes);
+    panel += panel_stride;
+    Vector x[kTileRows];
+#pragma GCC unroll 16
+    for (size_t i = 0; i < kTileRows; ++i) {
+      x[i] = hn::Set(kVector, *a[i]);
+      ++a[i];
+      __asm__("" : "+r"(a[i]));
+    }
+    add_lane<0>(x, b, sum);
+  }
+}
+
+// `blocks` of `kTileRows` rows, one after the other.
 template <size_t kTileRows, size_t kUsed>
-void multiply_rows(const GemmTile& tile, const Finish* finish) {
-  Vector sum[kTileRows][kUsed];
+void multiply_rows(const GemmTile& tile, const Finish* finish, size_t blocks) {
+  const float* first = tile.a;
+  float* c = tile.c;
+  const size_t a_stride = tile.a_stride, c_stride = tile.c_stride, depth = tile.depth;
+  const bool is_dense = tile.panel_stride == kColumns;
+  const float* residual = finish == nullptr ? nullptr : finish->residual;
+  const bool is_bounded =
+      finish != nullptr && (finish->min > -kInfinity || finish->max < kInfinity);
   Vector start[kUsed];
 #pragma GCC unroll 2
   for (size_t j = 0; j < kUsed; ++j) {
     start[j] =
         finish == nullptr ? hn::Zero(kVector) : hn::LoadU(kVector, finish->bias + j * kLanes);
   }
+  for (; blocks > 0; --blocks) {
+    const float* a[kTileRows];
+    Vector sum[kTileRows][kUsed];
 #pragma GCC unroll 16
-  for (size_t i = 0; i < kTileRows; ++i) {
+    for (size_t i = 0; i < kTileRows; ++i, first += a_stride) {
+      a[i] = first;
 #pragma GCC unroll 2
-    for (size_t j = 0; j < kUsed; ++j) sum[i][j] = start[j];
+      for (size_t j = 0; j < kUsed; ++j) sum[i][j] = start[j];
+    }
+    const float* panel = tile.panel;
+    for (size_t segment = tile.segments;;) {
+      if (is_dense) {
+        add_steps<true>(depth, a, panel, tile.panel_stride, sum);
+      } else {
+        add_steps<false>(depth, a, panel, tile.panel_stride, sum);
+      }
+      if (--segment == 0) break;
+#pragma GCC unroll 16
+      for (size_t i = 0; i < kTileRows; ++i) a[i] += tile.segment_stride - depth;
+    }
+    if (residual != nullptr) {
+#pragma GCC unroll 16
+      for (size_t i = 0; i < kTileRows; ++i, residual += finish->residual_stride) {
+#pragma GCC unroll 2
+        for (size_t j = 0; j < kUsed; ++j) {
+          sum[i][j] = hn::Add(sum[i][j], hn::LoadU(kVector, residual + j * kLanes));
+        }
+      }
+    }
+    if (is_bounded) {
+      const Vector min = hn::Set(kVector, finish->min), max = hn::Set(kVector, finish->max);
+#pragma GCC unroll 16
+      for (size_t i = 0; i < kTileRows; ++i) {
+#pragma GCC unroll 2
+        for (size_t j = 0; j < kUsed; ++j) sum[i][j] = clamp(sum[i][j], min, max);
+      }
+    }
+#pragma GCC unroll 16
+    for (size_t i = 0; i < kTileRows; ++i) {
+#pragma GCC unroll 2
+      for (size_t j = 0; j < kUsed; ++j) hn::StoreU(sum[i][j], kVector, c + j * kLanes);
+      c += c_stride;
+      __asm__("" : "+r"(c));  // so that the two are stored at once
+    }
   }
+}
+
+#else
+
+constexpr size_t kRowsOfBase = 4;
+
+// The products of a tile are added to `sum`: `kUsed` vectors of the panel's `kVectors`.
+template <size_t kTileRows, size_t kUsed>
+HWY_INLINE void add_products(const GemmTile& tile, Vector (&sum)[kTileRows][kUsed]) {
   // Rows are addressed from few pointers: from one, compilers keep a distance for each and spill
   // them; that they belong together is hidden from them.
   constexpr size_t kBases = (kTileRows + kRowsOfBase - 1) / kRowsOfBase;
@@ -86,6 +223,23 @@ void multiply_rows(const GemmTile& tile, const Finish* finish) {
 #pragma GCC unroll 8
     for (size_t i = 0; i < kBases; ++i) ++a[i];
   }
+}
+
+template <size_t kTileRows, size_t kUsed>
+void multiply_rows(const GemmTile& tile, const Finish* finish) {
+  Vector sum[kTileRows][kUsed];
+  Vector start[kUsed];
+#pragma GCC unroll 2
+  for (size_t j = 0; j < kUsed; ++j) {
+    start[j] =
+        finish == nullptr ? hn::Zero(kVector) : hn::LoadU(kVector, finish->bias + j * kLanes);
+  }
+#pragma GCC unroll 16
+  for (size_t i = 0; i < kTileRows; ++i) {
+#pragma GCC unroll 2
+    for (size_t j = 0; j < kUsed; ++j) sum[i][j] = start[j];
+  }
+  add_products(tile, sum);
   float* c = tile.c;
   const size_t c_stride = tile.c_stride;
   if (finish == nullptr) {
@@ -117,19 +271,55 @@ void multiply_rows(const GemmTile& tile, const Finish* finish) {
   }
 }
 
-template <size_t kUsed, size_t kTileRows = kRows>
-HWY_INLINE void multiply_any(const GemmTile& tile, const Finish* finish) {
-  if constexpr (kTileRows > 0) {
-    if (tile.rows == kTileRows) return multiply_rows<kTileRows, kUsed>(tile, finish);
-    multiply_any<kUsed, kTileRows - 1>(tile, finish);
+template <size_t kTileRows, size_t kUsed>
+void multiply_rows(const GemmTile& all, const Finish* finish, size_t blocks) {
+  if (blocks == 1) return multiply_rows<kTileRows, kUsed>(all, finish);
+  GemmTile tile = all;
+  Finish part = finish == nullptr ? Finish{} : *finish;
+  for (; blocks > 0; --blocks) {
+    multiply_rows<kTileRows, kUsed>(tile, finish == nullptr ? nullptr : &part);
+    tile.a += kTileRows * tile.a_stride;
+    tile.c += kTileRows * tile.c_stride;
+    tile.ahead += tile.depth * tile.ahead_step;
+    if (part.residual != nullptr) part.residual += kTileRows * part.residual_stride;
   }
+}
+
+#endif
+
+// `blocks` of `rows` rows.
+template <size_t kUsed, size_t kTileRows = kRows>
+HWY_INLINE void multiply_any(const GemmTile& tile, const Finish* finish, size_t rows,
+                             size_t blocks) {
+  if constexpr (kTileRows > 0) {
+    if (rows == kTileRows) return multiply_rows<kTileRows, kUsed>(tile, finish, blocks);
+    multiply_any<kUsed, kTileRows - 1>(tile, finish, rows, blocks);
+  }
+}
+
+template <size_t kUsed>
+void multiply_used(const GemmTile& all, const Finish* finish) {
+  const size_t most = all.most_rows == 0 ? kRows : all.most_rows;
+  if (all.rows <= most) return multiply_any<kUsed>(all, finish, all.rows, 1);
+  const size_t blocks = (all.rows + most - 1) / most;
+  const size_t rows = all.rows / blocks, larger = all.rows % blocks;
+  if (larger == 0) return multiply_any<kUsed>(all, finish, rows, blocks);
+  multiply_any<kUsed>(all, finish, rows + 1, larger);
+  GemmTile rest = all;
+  Finish part = finish == nullptr ? Finish{} : *finish;
+  const size_t done = larger * (rows + 1);
+  rest.a += done * rest.a_stride;
+  rest.c += done * rest.c_stride;
+  rest.ahead += larger * rest.depth * rest.ahead_step;
+  if (part.residual != nullptr) part.residual += done * part.residual_stride;
+  multiply_any<kUsed>(rest, finish == nullptr ? nullptr : &part, rows, blocks - larger);
 }
 
 void multiply(const GemmTile& tile, const Finish* finish) {
   if (tile.columns <= kLanes) {
-    multiply_any<1>(tile, finish);
+    multiply_used<1>(tile, finish);
   } else {
-    multiply_any<kVectors>(tile, finish);
+    multiply_used<kVectors>(tile, finish);
   }
 }
 
@@ -210,6 +400,9 @@ void transform_output(const float* in, size_t in_stride, size_t channels, const 
 
 // ---- depthwise convolutions
 
+// At once on NEON: images are 7 wide as a rule, or a multiple of it.
+constexpr size_t kOutputs = 7;
+
 HWY_INLINE Vector swish(Vector x) {
   const Vector gate =
       clamp(hn::Add(x, hn::Set(kVector, 3)), hn::Zero(kVector), hn::Set(kVector, 6));
@@ -222,42 +415,91 @@ void hardswish(float* x, size_t count) {
   }
 }
 
-template <size_t kSide>
-void depthwise_taps(const DepthwiseRow& row) {
-  const Vector min = hn::Set(kVector, row.min), max = hn::Set(kVector, row.max);
-  const size_t pixel_stride = row.pixel_stride, step = row.step, out_stride = row.out_stride;
-  const bool swishes = row.swishes;
-  for (size_t at = 0; at < row.columns; at += kLanes) {
-    Vector weights[kSide * kSide];
-#pragma GCC unroll 25
-    for (size_t i = 0; i < kSide * kSide; ++i) {
-      weights[i] = hn::LoadU(kVector, row.weights + i * kColumns + at);
-    }
-    const Vector bias = hn::LoadU(kVector, row.weights + kSide * kSide * kColumns + at);
-    const float* from[kSide];
+// Neighbouring outputs of a row, whose taps are `kStep` pixels apart: a pixel that several of them
+// read is loaded once. `weights`: of all taps of `at`'s channels; `from`: the first output's rows.
+template <size_t kSide, size_t kStep, size_t kCount, class Weights>
+HWY_INLINE void depthwise_outputs(const Weights& weights, const float* const (&from)[kSide],
+                                  size_t pixel_stride, Vector (&sum)[kCount]) {
 #pragma GCC unroll 5
-    for (size_t i = 0; i < kSide; ++i) from[i] = row.rows[i] + at;
-    float* out = row.out + at;
-    for (size_t x = row.count; x > 0; --x) {
-      Vector sum = bias;
+  for (size_t i = 0; i < kSide; ++i) {
+    Vector taps[kSide];
 #pragma GCC unroll 5
-      for (size_t i = 0; i < kSide; ++i) {
-#pragma GCC unroll 5
-        for (size_t j = 0; j < kSide; ++j) {
-          const Vector pixel = hn::LoadU(kVector, from[i] + j * pixel_stride);
-          sum = hn::MulAdd(pixel, weights[i * kSide + j], sum);
-        }
-        from[i] += step;
+    for (size_t j = 0; j < kSide; ++j) taps[j] = weights(i * kSide + j);
+#pragma GCC unroll 20
+    for (size_t x = 0; x < (kCount - 1) * kStep + kSide; ++x) {
+      const Vector pixel = hn::LoadU(kVector, from[i] + x * pixel_stride);
+#pragma GCC unroll 8
+      for (size_t o = 0; o < kCount; ++o) {
+        if (x < o * kStep || x >= o * kStep + kSide) continue;
+        sum[o] = hn::MulAdd(pixel, taps[x - o * kStep], sum[o]);
       }
-      sum = clamp(sum, min, max);
-      hn::StoreU(swishes ? swish(sum) : sum, kVector, out);
-      out += out_stride;
     }
   }
 }
 
+// `kStep`: pixels from one output's taps to the next one's, pixels being a panel apart; 0: as `row`
+// says.
+template <size_t kSide, size_t kStep, size_t kAtOnce>
+HWY_INLINE void depthwise_taps(const DepthwiseRow& row) {
+  const Vector min = hn::Set(kVector, row.min), max = hn::Set(kVector, row.max);
+  const size_t pixel_stride = kStep == 0 ? row.pixel_stride : kColumns;
+  const size_t step = kStep == 0 ? row.step : kStep * kColumns, out_stride = row.out_stride;
+  const bool swishes = row.swishes;
+  for (size_t at = 0; at < row.columns; at += kLanes) {
+    const float* first = row.weights + at;
+    const Vector bias = hn::LoadU(kVector, first + kSide * kSide * kColumns);
+    Vector held[kSide * kSide];
+#pragma GCC unroll 25
+    for (size_t i = 0; i < kSide * kSide; ++i) held[i] = hn::LoadU(kVector, first + i * kColumns);
+    const auto weights = [&](size_t tap) HWY_ATTR {
+      // More than there are registers for, beside those of several outputs.
+      constexpr bool kFit = kAtOnce == 1 || kSide == 3;
+      return kFit ? held[tap] : hn::LoadU(kVector, first + tap * kColumns);
+    };
+    const float* from[kSide];
+#pragma GCC unroll 5
+    for (size_t i = 0; i < kSide; ++i) from[i] = row.rows[i] + at;
+    float* out = row.out + at;
+    const auto run = [&]<size_t kCount>(Vector(&sum)[kCount]) HWY_ATTR {
+#pragma GCC unroll 8
+      for (size_t o = 0; o < kCount; ++o) sum[o] = bias;
+      depthwise_outputs<kSide, kStep>(weights, from, pixel_stride, sum);
+#pragma GCC unroll 5
+      for (size_t i = 0; i < kSide; ++i) from[i] += kCount * step;
+#pragma GCC unroll 8
+      for (size_t o = 0; o < kCount; ++o, out += out_stride) {
+        const Vector x = clamp(sum[o], min, max);
+        hn::StoreU(swishes ? swish(x) : x, kVector, out);
+      }
+    };
+    size_t left = row.count;
+    if constexpr (kAtOnce > 1) {
+      for (; left >= kAtOnce; left -= kAtOnce) {
+        Vector sum[kAtOnce];
+        run(sum);
+      }
+    }
+    for (; left > 0; --left) {
+      Vector sum[1];
+      run(sum);
+    }
+  }
+}
+
+template <size_t kSide>
+void depthwise_side(const DepthwiseRow& row) {
+  if constexpr (kIsNeon) {
+    // Elsewhere the loads are part of the multiplications.
+    if (row.pixel_stride == kColumns) {
+      if (row.step == kColumns) return depthwise_taps<kSide, 1, kOutputs>(row);
+      if (row.step == 2 * kColumns) return depthwise_taps<kSide, 2, kOutputs>(row);
+    }
+  }
+  depthwise_taps<kSide, 0, 1>(row);
+}
+
 void depthwise(const DepthwiseRow& row) {
-  row.side == 3 ? depthwise_taps<3>(row) : depthwise_taps<5>(row);
+  row.side == 3 ? depthwise_side<3>(row) : depthwise_side<5>(row);
 }
 
 // ---- attention
@@ -314,8 +556,10 @@ void transpose(const float* from, size_t from_stride, size_t rows, size_t column
 
 const FloatKernels* kernels_of_target() {
   static constexpr FloatKernels kKernels = {.name = kName,
-                                            .gemm_pays = kHasWideVectors,
-                                            .depthwise_pays = kHasWideVectors || kIsAvx2,
+                                            .gemm_pays = kHasWideVectors || kIsNeon,
+                                            .takes_segments = kIsNeon,
+                                            .depthwise_pays = kHasWideVectors || kIsAvx2 || kIsNeon,
+                                            .is_narrow = kLanes == 4,
                                             .rows = kRows,
                                             .columns = kColumns,
                                             .lanes = kLanes,

@@ -15,8 +15,13 @@ inline constexpr size_t kTileIn = 4;
 inline constexpr size_t kTilePositions = kTileIn * kTileIn;
 
 struct GemmTile {
-  size_t rows = 0;  // at most FloatKernels::rows
-  size_t depth = 0;
+  size_t rows = 0;       // any number: in blocks of nearly equal size
+  size_t most_rows = 0;  // of a block, at most FloatKernels::rows; 0: as many
+  size_t depth = 0;      // of a segment
+  // The parts of which a row of `a` consists, one after the other in a panel; more than one where
+  // FloatKernels::takes_segments.
+  size_t segments = 1;
+  size_t segment_stride = 0;
   const float* a = nullptr;
   size_t a_stride = 0;
   const float* panel = nullptr;
@@ -24,7 +29,8 @@ struct GemmTile {
   size_t columns = 0;  // of the panel: whole vectors are computed and written
   float* c = nullptr;
   size_t c_stride = 0;
-  // Memory to prefetch, for the tile after this one: `ahead_step` bytes more in each step.
+  // Memory to prefetch, for what comes after this tile: `ahead_step` bytes more in each step of a
+  // block.
   const char* ahead = nullptr;
   size_t ahead_step = 0;
 };
@@ -59,7 +65,9 @@ struct FloatKernels {
   const char* name;
   // Whether these alone, in place of XNNPACK's, were measured to be faster.
   bool gemm_pays;
+  bool takes_segments;
   bool depthwise_pays;
+  bool is_narrow;  // vectors of four floats
   size_t rows;
   size_t columns;
   size_t lanes;  // of a vector

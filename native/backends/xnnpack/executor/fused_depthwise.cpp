@@ -30,6 +30,7 @@ std::optional<DepthwiseNodes> suited_depthwise(const std::vector<Shape>& shapes,
   const Shape& results = shapes[nodes.result];
   if (!kernels.depthwise_pays || results.last() < kernels.lanes) return {};
   if (results[0] * results[1] < kFewRows) return {};
+  if (nodes.gathers && kernels.takes_segments) return {};  // found again without that convolution
   if (!nodes.after) return nodes;
   // Of both GEMMs.
   size_t weights = packed_bytes(kernels, results.last(), shapes[nodes.after->output].last());
@@ -76,7 +77,6 @@ Result<std::unique_ptr<Step>> FusedDepthwise::make(const Graph& graph, const Dep
       });
   if (!weights.ok()) return weights.status();
   step->weights_ = std::move(*weights);
-  step->gathers_ = nodes.before && !is_gemm(graph.nodes[nodes.before->nodes[0]]);
   step->side_ = side;
   step->channels_ = channels;
   step->panels_ = panels;
@@ -114,7 +114,10 @@ Status FusedDepthwise::reshape(const std::vector<Shape>& shapes) {
           std::clamp<size_t>(kGroupPixels / out_width_, 1, divide_up(out_height_, bands_));
     }
   }
-  ring_rows_ = (group_rows_ - 1) * nodes_.window.stride[0] + side_;
+  const Window& w = nodes_.window;
+  ring_rows_ = (group_rows_ - 1) * w.stride[0] + side_;
+  const size_t read = (out_width_ - 1) * w.stride[1] + side_;
+  row_floats_ = std::max(read, w.pad_left + in_width_) * pixel_floats_;
   return {};
 }
 
@@ -122,13 +125,7 @@ size_t FusedDepthwise::result_stride() const {
   return nodes_.after ? panels_ * kernels_.columns : channels_;
 }
 
-size_t FusedDepthwise::row_floats() const {
-  const Window& w = nodes_.window;
-  const size_t read = (out_width_ - 1) * w.stride[1] + side_;
-  return std::max(read, w.pad_left + in_width_) * pixel_floats_;
-}
-
-size_t FusedDepthwise::ring_floats() const { return ring_rows_ * row_floats(); }
+size_t FusedDepthwise::ring_floats() const { return ring_rows_ * row_floats_; }
 
 size_t FusedDepthwise::result_floats() const {
   if (!nodes_.after) return 0;
@@ -137,7 +134,7 @@ size_t FusedDepthwise::result_floats() const {
 
 size_t FusedDepthwise::spare_floats() const {
   const size_t results = out_width_ * kernels_.columns;
-  return gathers_ ? std::max(results, in_width_ * before_.depth()) : results;
+  return nodes_.gathers ? std::max(results, in_width_ * before_.depth()) : results;
 }
 
 size_t FusedDepthwise::thread_floats() const {
@@ -180,6 +177,7 @@ void FusedDepthwise::run_band(size_t index, size_t from, size_t to, float* scrat
   const size_t stride = nodes_.window.stride[0];
   const size_t row_results = out_width_ * result_stride();
   size_t filled = from * stride;
+  for (size_t panel = 0; panel < panels_; ++panel) clear_padding(scratch + panel * ring_floats());
   for (size_t row = from; row < to; row += group_rows_) {
     const size_t end = std::min(row + group_rows_, to);
     const size_t needed = (end - 1) * stride + side_;
@@ -207,6 +205,7 @@ void FusedDepthwise::run_panel(size_t panel, size_t index, size_t from, size_t t
   float* ring = scratch;
   float* spare = ring + ring_floats();
   size_t filled = from * stride;
+  clear_padding(ring);
   for (size_t row = from; row < to; ++row) {
     const size_t needed = row * stride + side_;
     for (; filled < needed; ++filled) fill_row(in, filled, panel, ring, spare);

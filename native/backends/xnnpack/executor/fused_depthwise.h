@@ -39,6 +39,8 @@ class FusedDepthwise final : public FusedKernel {
   const float* image(size_t index) const;
   // What the first convolution reads for row `y` of its results.
   void gather_row(const float* image, size_t y, float* to) const;
+  // What is left and right of the image in each row of a ring, which stays so.
+  void clear_padding(float* ring) const;
   // Row `y` of the depthwise convolution's padded input, a panel of it, into the ring.
   void fill_row(const float* image, size_t y, size_t panel, float* ring, float* spare) const;
   // Row `y` of its results, a panel of it, into the row `results`.
@@ -51,9 +53,7 @@ class FusedDepthwise final : public FusedKernel {
   // Channels of a pixel among the results: those that fill up the last panel, too, if the results
   // go no further than to the last GEMM.
   size_t result_stride() const;
-  // In floats: a row in a ring, a ring, the results, room for a row on its way, what a thread has
-  // for itself.
-  size_t row_floats() const;
+  // In floats: a ring, the results, room for a row on its way, what a thread has for itself.
   size_t ring_floats() const;
   size_t result_floats() const;
   size_t spare_floats() const;
@@ -63,7 +63,6 @@ class FusedDepthwise final : public FusedKernel {
   PackedGemm before_;           // if nodes_.before
   FusedKernelWeights weights_;  // for each panel of channels: the taps, the bias
   PackedGemm after_;            // if nodes_.after
-  bool gathers_ = false;        // what the first convolution reads
   size_t side_ = 0;             // of the depthwise convolution's window
   size_t channels_ = 0;
   size_t panels_ = 0;
@@ -75,7 +74,7 @@ class FusedDepthwise final : public FusedKernel {
   bool is_by_panel_ = false;
   size_t bands_ = 1;       // of an image
   size_t group_rows_ = 1;  // of the output
-  size_t ring_rows_ = 0;
+  size_t ring_rows_ = 0, row_floats_ = 0;
   const float* input_ = nullptr;
   const float* residual_ = nullptr;
   float* output_ = nullptr;

@@ -10,6 +10,7 @@ constexpr size_t kLeastWork = size_t{1} << 25;
 constexpr size_t kLeastRows = 16;
 // Below, storing the results takes more time than is gained, unless a residual comes along.
 constexpr size_t kLeastDepth = 128;
+constexpr size_t kLeastNarrowDepth = 16;
 
 }  // namespace
 
@@ -19,11 +20,11 @@ bool suits_gemm(const Graph& graph, const std::vector<Shape>& shapes, const Line
   const size_t depth = shapes[nodes.input].last();
   const size_t columns = shapes[nodes.output].last();
   const size_t rows = shapes[nodes.input].elements() / depth;
-  // Kernels for narrower vectors are no better than XNNPACK's, nor is one that computes many
-  // columns which are not there.
-  return kernels.gemm_pays && rows >= kLeastRows && rows * depth * columns >= kLeastWork &&
-         (depth >= kLeastDepth || nodes.residual != kNone) &&
-         padded_columns(kernels, columns) * 8 <= columns * 9;
+  // Nor is one better that computes many columns which are not there.
+  if (!kernels.gemm_pays || padded_columns(kernels, columns) * 8 > columns * 9) return false;
+  if (kernels.is_narrow) return rows >= kernels.rows && depth >= kLeastNarrowDepth;
+  return rows >= kLeastRows && rows * depth * columns >= kLeastWork &&
+         (depth >= kLeastDepth || nodes.residual != kNone);
 }
 
 Result<std::unique_ptr<Step>> FusedGemm::make(const Graph& graph, const LinearNodes& nodes,

@@ -174,22 +174,18 @@ void FusedWinograd::multiply(size_t tiles, size_t from, size_t to, const float* 
   for (size_t position = 0; position < kTilePositions; ++position) {
     for (size_t first = from; first < to; first += kernels_.columns) {
       const float* panel = weights_.data() + (position * padded + first) * in_channels_;
-      for (size_t block = 0; block < rows; ++block) {
-        const size_t row = part_start(tiles, rows, block);
-        kernels_.multiply({.rows = part_start(tiles, rows, block + 1) - row,
-                           .depth = in_channels_,
-                           .a = in + position * input_stride() + row * in_channels_,
-                           .a_stride = in_channels_,
-                           .panel = panel,
-                           .panel_stride = kernels_.columns,
-                           .columns = std::min(kernels_.columns, out_channels_ - first),
-                           .c = out + position * output_stride() + row * padded + first,
-                           .c_stride = padded,
-                           .ahead = reinterpret_cast<const char*>(panel) + panel_bytes +
-                                    ahead_step * in_channels_ * block,
-                           .ahead_step = ahead_step},
-                          nullptr);
-      }
+      kernels_.multiply({.rows = tiles,
+                         .depth = in_channels_,
+                         .a = in + position * input_stride(),
+                         .a_stride = in_channels_,
+                         .panel = panel,
+                         .panel_stride = kernels_.columns,
+                         .columns = std::min(kernels_.columns, out_channels_ - first),
+                         .c = out + position * output_stride() + first,
+                         .c_stride = padded,
+                         .ahead = reinterpret_cast<const char*>(panel) + panel_bytes,
+                         .ahead_step = ahead_step},
+                        nullptr);
     }
   }
 }

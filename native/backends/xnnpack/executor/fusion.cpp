@@ -2,6 +2,7 @@
 
 #include "backends/xnnpack/executor/elementwise_fusion.h"
 #include "backends/xnnpack/executor/fused_attention.h"
+#include "backends/xnnpack/executor/fused_convolution.h"
 #include "backends/xnnpack/executor/fused_depthwise.h"
 #include "backends/xnnpack/executor/fused_gemm.h"
 #include "backends/xnnpack/executor/fused_winograd.h"
@@ -48,6 +49,10 @@ std::vector<Fusion> choose_fusions(const Graph& graph, const std::vector<Shape>&
     } else if (suits_gemm(graph, shapes, *nodes, *kernels)) {
       fusion.make = [&graph, nodes = *nodes, kernels](ProgramState& state) {
         return FusedGemm::make(graph, nodes, *kernels, state);
+      };
+    } else if (suits_convolution(graph, shapes, *nodes, *kernels)) {
+      fusion.make = [&graph, nodes = *nodes, kernels](ProgramState& state) {
+        return FusedConvolution::make(graph, nodes, *kernels, state);
       };
     } else {
       continue;

@@ -7,19 +7,25 @@
 #include "backends/xnnpack/executor/parallel.h"
 
 namespace edgewise::xnnpack {
+namespace {
 
-size_t packed_bytes(const FloatKernels& kernels, size_t depth, size_t columns) {
-  return depth * padded_columns(kernels, columns) * sizeof(float);
-}
+// What of a core's first cache is for a GEMM's left factor.
+constexpr size_t kFirstCache = 16 * 1024;
 
-Rows part_of(const Rows& all, TileIndex tile) {
-  const size_t first = part_start(all.rows, tile.tiles, tile.index);
+// `count` rows from `first` on.
+Rows rows_of(const Rows& all, size_t first, size_t count) {
   Rows rows = all;
-  rows.rows = part_start(all.rows, tile.tiles, tile.index + 1) - first;
+  rows.rows = count;
   rows.in += first * all.in_stride;
   rows.out += first * all.out_stride;
   if (rows.residual != nullptr) rows.residual += first * all.out_stride;
   return rows;
+}
+
+}  // namespace
+
+size_t packed_bytes(const FloatKernels& kernels, size_t depth, size_t columns) {
+  return depth * padded_columns(kernels, columns) * sizeof(float);
 }
 
 bool is_gemm(const GraphNode& node) {
@@ -70,7 +76,9 @@ GemmTile PackedGemm::tile_of(size_t panel, const Rows& rows, TileIndex tile) con
   const float* weights = weights_.data() + panel * kernels_->columns * depth_;
   const size_t ahead_step = panel_bytes() / (tile.tiles * depth_);
   return {.rows = rows.rows,
-          .depth = depth_,
+          .depth = depth_ / rows.segments,
+          .segments = rows.segments,
+          .segment_stride = rows.segment_stride,
           .a = rows.in,
           .a_stride = rows.in_stride,
           .panel = weights,
@@ -89,9 +97,11 @@ Finish PackedGemm::finish_of(size_t panel) const {
           .max = max_};
 }
 
-void PackedGemm::run_padded(size_t panel, const Rows& rows, TileIndex tile) const {
+void PackedGemm::run_padded(size_t panel, const Rows& rows, size_t most_rows) const {
   const Finish finish = finish_of(panel);
-  kernels_->multiply(tile_of(panel, rows, tile), &finish);
+  GemmTile tile = tile_of(panel, rows, {0, divide_up(rows.rows, most_rows)});
+  tile.most_rows = most_rows;
+  kernels_->multiply(tile, &finish);
 }
 
 void PackedGemm::run(size_t panel, const Rows& rows, TileIndex part) const {
@@ -109,6 +119,15 @@ void PackedGemm::run(size_t panel, const Rows& rows, TileIndex part) const {
     return;
   }
   // The last vector is wider than the matrix.
+  if (rows.rows > kernels_->rows) {
+    const size_t blocks = divide_up(rows.rows, kernels_->rows);
+    for (size_t block = 0; block < blocks; ++block) {
+      const size_t from = part_start(rows.rows, blocks, block);
+      const size_t end = part_start(rows.rows, blocks, block + 1);
+      run(panel, rows_of(rows, from, end - from), part);
+    }
+    return;
+  }
   constexpr size_t kMostTile = 14 * 32;
   alignas(kBufferAlignment) float results[kMostTile];
   alignas(kBufferAlignment) float residual[kMostTile] = {};
@@ -136,16 +155,27 @@ void PackedGemm::run_all(pthreadpool_t pool, const Rows& all) const {
   const size_t tiles =
       divide_up(all.rows, is_crowded ? std::min(kernels_->rows, kWays) : kernels_->rows);
   const auto run_tile = [&](size_t panel, size_t tile) {
-    run(panel, part_of(all, {tile, tiles}), {tile, tiles});
+    const size_t first = part_start(all.rows, tiles, tile);
+    const size_t count = part_start(all.rows, tiles, tile + 1) - first;
+    run(panel, rows_of(all, first, count), {tile, tiles});
   };
   const size_t threads = threads_of(pool);
   // Enough items that a thread which is late does little harm.
   if (packed_bytes(*kernels_, depth_, columns_) <= kCachedWeights) {
-    const size_t items = std::min(tiles, divide_up(tiles, 4 * 8 * threads) * 8 * threads);
+    const size_t items =
+        threads == 1 ? 1 : std::min(tiles, divide_up(tiles, 4 * 8 * threads) * 8 * threads);
+    // Tiles that stay in the first cache beside a panel, of which a narrow one has little to do.
+    const size_t together =
+        kernels_->is_narrow
+            ? std::max<size_t>(1, kFirstCache / (kernels_->rows * depth_ * sizeof(float)))
+            : 1;
     parallel_for(pool, items, [&](size_t item, size_t) {
-      for (size_t tile = part_start(tiles, items, item); tile < part_start(tiles, items, item + 1);
-           ++tile) {
-        for (size_t panel = 0; panel < panels(); ++panel) run_tile(panel, tile);
+      const size_t end = part_start(tiles, items, item + 1);
+      for (size_t tile = part_start(tiles, items, item); tile < end; tile += together) {
+        const size_t next = std::min(tile + together, end);
+        const size_t first = part_start(all.rows, tiles, tile);
+        const Rows rows = rows_of(all, first, part_start(all.rows, tiles, next) - first);
+        for (size_t panel = 0; panel < panels(); ++panel) run(panel, rows, {tile, tiles});
       }
     });
     return;

@@ -20,6 +20,9 @@ struct Rows {
   size_t rows = 0;
   const float* in = nullptr;
   size_t in_stride = 0;
+  // A row lies in so many parts of equal size. More than one: where FloatKernels::takes_segments.
+  size_t segments = 1;
+  size_t segment_stride = 0;
   float* out = nullptr;  // the first column
   size_t out_stride = 0;
   const float* residual = nullptr;  // null: none; laid out as `out`
@@ -31,7 +34,6 @@ struct TileIndex {
   size_t index = 0;
   size_t tiles = 1;
 };
-Rows part_of(const Rows& all, TileIndex tile);
 
 // The weights of a GEMM, packed into panels, and what is done to its results.
 class PackedGemm {
@@ -49,10 +51,11 @@ class PackedGemm {
 
   // All columns; at work are all threads of the pool.
   void run_all(pthreadpool_t threads, const Rows& all) const;
-  // The columns of one panel, at most FloatKernels::rows rows.
+  // The columns of one panel.
   void run(size_t panel, const Rows& rows, TileIndex tile) const;
-  // The same, to rows.out[0] and on, with columns that fill up the last vector.
-  void run_padded(size_t panel, const Rows& rows, TileIndex tile) const;
+  // Any number of rows, `most_rows` at a time, to rows.out[0] and on, with columns that fill up the
+  // last vector.
+  void run_padded(size_t panel, const Rows& rows, size_t most_rows) const;
 
  private:
   size_t columns_of(size_t panel) const;

@@ -1,0 +1,323 @@
+"""What one inference executes on 64-bit Arm: our runtime and ExecuTorch's, on one thread.
+
+No Arm machine is needed: both run under qemu-user as --cpu, whose plugin (`arm_counts/count.c`)
+counts instructions by class. An inference is the difference of a run of 1 + --calls calls and a run
+of one, divided by --calls, so that neither start nor load are in it. **These are counts, not
+times**: cores differ in width, and what misses a cache costs most. Of each side's hottest loops
+llvm-mca says what they would take on four cores: cycles per multiply-add instruction, with every load
+a hit in the first cache.
+
+Ours is build/cross/aarch64 (`make cross-aarch64`); the peer's are the wheels of executorch 1.1.0
+and torch 2.10.0 for aarch64, the last that are CPU builds, in a Debian Python for Arm: unpacked in
+--cache/arm, nothing is installed. Its XNNPACK has KleidiAI. The files are those of latency.py,
+quantized.py and llm.py; the peer's are written by the release of the `peer` extra. "xnnpack": our
+runtime without fused kernels.
+
+A large model takes minutes for each run: resnet50 some ten, vit_b_16 forty.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import quantized
+from _common import ROOT, add_cache_options, report, report_wrong, table
+from _sides import ensure, load_arrays, model_file
+from latency import decibels
+
+FLOATS = ("mobilenet_v2", "mobilenet_v3_small", "resnet18", "resnet50", "vit_b_16")
+INTEGERS = ("mobilenet_v2-int8", "resnet50-int8")
+HERE = Path(__file__).parent / "arm_counts"
+PYTHON = "3.11"
+WHEELS = ("executorch==1.1.0", "torch==2.10.0", "numpy==2.2.6")
+LIBRARIES = "/usr/aarch64-linux-gnu"
+CORES = ("cortex-a55", "cortex-a76", "neoverse-n1", "neoverse-v2")
+MULTIPLY_ADDS = (
+    "float multiply-adds",
+    "dot products",
+    "matrix products",
+    "integer multiply-adds",
+)
+MCA = ("llvm-mca-19", "llvm-mca")
+FEWEST_DECIBELS = 90
+"""Of float32 outputs."""
+LOOPS = 3
+"""Loops of each side that llvm-mca looks at."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, and each side's file of it; files of arrays, and what outputs are compared with."""
+
+    files: Mapping[str, Path]
+    inputs: Path
+    expected: Mapping[str, Path]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Instructions in a row. runs: in one inference. worth: its multiply-add instructions."""
+
+    address: int
+    symbol: str
+    code: tuple[int, ...]
+    worth: int
+    runs: float
+
+    @classmethod
+    def of(cls, block: Mapping[str, Any], runs: float) -> "Block":
+        """From what the plugin writes."""
+        worth = sum(block[name] for name in MULTIPLY_ADDS)
+        return cls(block["address"], block["symbol"], tuple(block["code"]), worth, runs)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Of one inference: by class of instruction, and the blocks that matter; how near its outputs
+    are to eager PyTorch's, or to the quantized program's there."""
+
+    total: dict[str, float]
+    blocks: list[Block]
+    decibels: float
+
+
+def case(model: str, sides: list[str], options: argparse.Namespace) -> Case:
+    """Its files, lowered if they are not there."""
+    cache = options.cache
+    if not model.endswith("-int8"):
+        ensure(sides, model, cache, options.refresh)
+        files = {side: model_file(side, model, cache) for side in sides}
+        expected = dict.fromkeys(sides, cache / f"{model}-eager.npz")
+        return Case(files, cache / f"{model}-inputs.npz", expected)
+    plain = model.removesuffix("-int8")
+    for side in {"ours" if side == "xnnpack" else side for side in sides}:
+        quantized.ensure(side, plain, cache, options.refresh and side == "ours")
+    files = {side: quantized.file_of(side, plain, cache) for side in sides}
+    expected = {side: file.with_suffix(".expected.npz") for side, file in files.items()}
+    return Case(files, files[sides[0]].with_suffix(".inputs.npz"), expected)
+
+
+def program(name: str, try_: str) -> str:
+    """A program's path; ends if it is missing."""
+    found = shutil.which(name)
+    if found is None:
+        raise SystemExit(f"[arm] {name} is needed; try {try_}")
+    return found
+
+
+def plugin(folder: Path) -> Path:
+    """The counter, built once for each of its texts against the header of Debian's QEMU."""
+    made, source = folder / "count.so", HERE / "count.c"
+    if made.exists() and made.stat().st_mtime > source.stat().st_mtime:
+        return made
+    header = folder / "qemu-plugin.h"
+    if not header.exists():
+        subprocess.run([str(HERE / "qemu_header.sh"), str(header)], check=True)
+    command = ["gcc", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", f"-I{folder}", str(source)]
+    subprocess.run([*command, "-o", str(made)], check=True)
+    return made
+
+
+def peer_python(folder: Path) -> list[str]:
+    """The command that runs Python for Arm with the peer's packages."""
+    root, packages = folder / "python", folder / "packages"
+    if not (root / ".complete").exists():
+        script = str(ROOT / "tools" / "debian_arm_python.sh")
+        subprocess.run([script, PYTHON, str(root)], check=True)
+        (root / ".complete").touch()
+    if not (packages / ".complete").exists():
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--only-binary=:all:"]
+        where = ["--target", str(packages), "--python-version", PYTHON, "--implementation", "cp"]
+        kinds = ("manylinux_2_28_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64")
+        platforms = [word for kind in kinds for word in ("--platform", kind)]
+        small = ("typing_extensions", "sympy", "mpmath", "networkx", "filelock", "jinja2", "fsspec")
+        subprocess.run([*pip, *where, *platforms, *WHEELS, *small, "markupsafe"], check=True)
+        (packages / ".complete").touch()
+    return ["-L", str(root), "-E", f"PYTHONPATH={packages}", str(root / f"usr/bin/python{PYTHON}")]
+
+
+def counted(command: list[str], counter: Path) -> dict[str, Any]:
+    """What the plugin wrote of a run."""
+    emulator = program("qemu-aarch64", "tools/install_cross.sh aarch64")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "counts.json")
+        done = subprocess.run(
+            [emulator, "-plugin", str(counter), *command],
+            env={**os.environ, "COUNT_FILE": str(file), "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        if done.returncode:
+            raise SystemExit(f"{done.stdout}\n[arm] {' '.join(command)} failed; see above")
+        made: dict[str, Any] = json.loads(file.read_text())
+        return made
+
+
+def command(side: str, case: Case, calls: int, outputs: Path, options: Any) -> list[str]:
+    """What qemu-user runs, without its plugin: so many calls, whose outputs are written."""
+    cpu = ["-cpu", options.cpu]
+    if side == "peer":
+        arguments = [str(case.files[side]), str(case.inputs), str(calls), str(outputs)]
+        return [*cpu, *peer_python(options.cache / "arm"), str(HERE / "peer.py"), *arguments]
+    runner = ROOT / "build" / "cross" / "aarch64" / "native" / "tools" / "edgewise_run"
+    if not runner.exists():
+        raise SystemExit("[arm] our runtime for Arm is needed; try make cross-aarch64")
+    arguments = [str(case.files[side]), "--threads", "1", "--output-dir", str(outputs)]
+    for number, array in enumerate(load_arrays(case.inputs)):
+        np.save(outputs / f"input_{number}.npy", array)
+        arguments += ["--input", str(outputs / f"input_{number}.npy")]
+    arguments += ["--iterations", str(calls)] + ["--no-own-kernels"] * (side == "xnnpack")
+    return [*cpu, "-L", LIBRARIES, str(runner), *arguments]
+
+
+def measure(side: str, case: Case, options: argparse.Namespace) -> Counts:
+    """One inference."""
+    counter = plugin(options.cache / "arm")
+    with tempfile.TemporaryDirectory() as folder:
+        once, more = (
+            counted(command(side, case, calls, Path(folder), options), counter)
+            for calls in (1, 1 + options.calls)
+        )
+        files = sorted(Path(folder).glob("output_*.npy"))
+        outputs = [np.load(file) for file in files]
+    total = {
+        name: (count - once["total"][name]) / options.calls for name, count in more["total"].items()
+    }
+    before = {block["address"]: block["runs"] for block in once["blocks"]}
+    blocks = []
+    for block in more["blocks"]:
+        runs = block["runs"] - before.get(block["address"], 0)
+        if runs > 0:
+            blocks.append(Block.of(block, runs / options.calls))
+    return Counts(total, blocks, decibels(outputs, load_arrays(case.expected[side])))
+
+
+def loops_of(counts: Counts) -> list[dict[str, Any]]:
+    """What llvm-mca says of the blocks with most multiply-adds."""
+    whole = sum(counts.total[name] for name in MULTIPLY_ADDS)
+    hottest = sorted(counts.blocks, key=lambda block: block.runs * block.worth, reverse=True)
+    found = []
+    for block in hottest[:LOOPS]:
+        share = block.runs * block.worth / whole
+        line = {"function": block.symbol or hex(block.address), "of all": f"{share:.0%}"}
+        line |= {"instructions": len(block.code), "multiply-adds": block.worth}
+        found.append(line | {f"{core}": cycles(block, core) for core in CORES})
+    return found
+
+
+def functions(counts: Counts, most: int) -> list[dict[str, Any]]:
+    """The functions that execute most instructions."""
+    by_name: dict[str, float] = {}
+    for block in counts.blocks:
+        by_name[block.symbol] = by_name.get(block.symbol, 0) + block.runs * len(block.code)
+    hottest = sorted(by_name.items(), key=lambda item: item[1], reverse=True)[:most]
+    whole = counts.total["instructions"]
+    return [
+        {"function": name or "?", "M instructions": count / 1e6, "of all": f"{count / whole:.1%}"}
+        for name, count in hottest
+    ]
+
+
+def row_of(model: str, counts: Mapping[str, Counts]) -> dict[str, Any]:
+    """Instructions of each side, in millions, and ours to the others'."""
+    row: dict[str, Any] = {"model": model}
+    for side, of in counts.items():
+        row[f"{side} M"] = of.total["instructions"] / 1e6
+        row[f"{side} loads"] = of.total["loads"] / 1e6
+        row[f"{side} multiply-adds"] = sum(of.total[name] for name in MULTIPLY_ADDS) / 1e6
+        row[f"{side} dB"] = of.decibels
+    for side, of in counts.items():
+        if side != "ours" and "ours" in counts:
+            row[f"ours/{side}"] = counts["ours"].total["instructions"] / of.total["instructions"]
+    return row
+
+
+def cycles(block: Block, core: str) -> float | None:
+    """Of a loop of this code for each of its multiply-adds, by llvm-mca. None without it."""
+    mca = next((name for name in MCA if shutil.which(name)), None)
+    if mca is None or not block.worth:
+        return None
+    code = b"".join(word.to_bytes(4, "little") for word in block.code)
+    given = {"text": True, "capture_output": True, "check": True}
+    text = subprocess.run(
+        [mca.replace("mca", "mc"), "--disassemble", "--triple=aarch64", "--mattr=+all"],
+        input=" ".join(f"0x{byte:02x}" for byte in code),
+        **given,
+    ).stdout
+    runs = 100
+    done = subprocess.run(
+        [mca, "--mtriple=aarch64", f"-mcpu={core}", "-mattr=+all", f"-iterations={runs}"],
+        input=text,
+        **given,
+    ).stdout
+    line = next(line for line in done.splitlines() if line.startswith("Total Cycles:"))
+    return int(line.split(":")[1]) / runs / block.worth
+
+
+def main() -> int:
+    """Prints the table and the hottest loops; the exit code says whether outputs are right."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--models", nargs="+", default=[*FLOATS, *INTEGERS], metavar="NAME")
+    parser.add_argument("--sides", nargs="+", default=["ours", "peer"])
+    parser.add_argument("--cpu", default="cortex-a76", help="as qemu-aarch64 -cpu help lists them")
+    parser.add_argument("--calls", type=int, default=1)
+    parser.add_argument("--top", type=int, default=0, help="functions of ours to list")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    add_cache_options(parser)
+    options = parser.parse_args()
+    (options.cache / "arm").mkdir(parents=True, exist_ok=True)
+    rows: list[dict[str, Any]] = []
+    loops: list[dict[str, Any]] = []
+    lists: dict[str, list[dict[str, Any]]] = {}
+    for model in options.models:
+        of = case(model, options.sides, options)
+        counts = {}
+        for side in options.sides:
+            print(f"{model} ({side}) ...", file=sys.stderr, flush=True)
+            counts[side] = measure(side, of, options)
+        rows.append(row_of(model, counts))
+        loops += [
+            {"model": model, "side": side, **loop}
+            for side in options.sides
+            for loop in loops_of(counts[side])
+        ]
+        if options.top and "ours" in counts:
+            lists[model] = functions(counts["ours"], options.top)
+    report(
+        "Instructions of one inference on 64-bit Arm",
+        rows,
+        [
+            f"counts, not times: under qemu-user as a {options.cpu}, one thread; in millions",
+            "dB: signal to noise of the outputs, against eager PyTorch or the quantized program",
+        ],
+        options.json,
+        {"loops": loops, "functions": lists},
+    )
+    print("\nhottest loops: cycles per multiply-add instruction, by llvm-mca\n")
+    print(table(loops))
+    for model, found in lists.items():
+        print(f"\n{model}: functions of ours\n")
+        print(table(found))
+    lost = {
+        f"{row['model']} ({side})": FEWEST_DECIBELS - row[f"{side} dB"]
+        for row in rows
+        for side in options.sides
+        if not row["model"].endswith("-int8")
+    }
+    return report_wrong(lost, 0.0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

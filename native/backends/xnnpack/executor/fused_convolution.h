@@ -1,0 +1,52 @@
+// A convolution as a GEMM of its input as it lies: what a window has in one row of the image,
+// padded if need be, lies side by side.
+#pragma once
+
+#include <memory>
+
+#include "backends/xnnpack/executor/fused_kernel.h"
+#include "backends/xnnpack/executor/packed_gemm.h"
+
+namespace edgewise::xnnpack {
+
+// Whether such a kernel can run `nodes`, and is faster than XNNPACK.
+bool suits_convolution(const Graph& graph, const std::vector<Shape>& shapes,
+                       const LinearNodes& nodes, const FloatKernels& kernels);
+
+class FusedConvolution final : public FusedKernel {
+ public:
+  // `nodes` must suit it, or at least be nodes that it can run with `kernels`, which take segments.
+  // `state` must outlive it.
+  static Result<std::unique_ptr<Step>> make(const Graph& graph, const LinearNodes& nodes,
+                                            const FloatKernels& kernels, ProgramState& state);
+
+  Status reshape(const std::vector<Shape>& shapes) override;
+  size_t scratch_bytes() const override;
+  Status set_pointers(std::span<void* const> addresses, std::byte* scratch) override;
+  Status run() override;
+
+ private:
+  FusedConvolution(const LinearNodes& nodes, const Window& window, const FloatKernels& kernels,
+                   ProgramState& state)
+      : FusedKernel("Convolution", kernels, state, {nodes.input, nodes.residual}, nodes.output),
+        nodes_(nodes),
+        window_(window) {}
+  // Row `y` of the padded image.
+  void pad_row(const float* image, size_t y) const;
+  // Row `y` of an image's results, of which `padded` is the input.
+  void run_row(size_t image, const float* padded, size_t y) const;
+
+  const LinearNodes nodes_;
+  const Window window_;
+  PackedGemm gemm_;
+  size_t images_ = 0, height_ = 0, width_ = 0, channels_ = 0;
+  size_t out_height_ = 0, out_width_ = 0;
+  bool pads_ = false;                          // else the image is read where it lies
+  size_t padded_height_ = 0, row_floats_ = 0;  // of what is read
+  const float* input_ = nullptr;
+  const float* residual_ = nullptr;
+  float* output_ = nullptr;
+  float* padded_ = nullptr;
+};
+
+}  // namespace edgewise::xnnpack
