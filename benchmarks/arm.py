@@ -4,8 +4,8 @@ No Arm machine is needed: both run under qemu-user as --cpu, whose plugin (`arm_
 counts instructions by class. An inference is the difference of a run of 1 + --calls calls and a run
 of one, divided by --calls, so that neither start nor load are in it. **These are counts, not
 times**: cores differ in width, and what misses a cache costs most. Of each side's hottest loops
-llvm-mca says what they would take on four cores: cycles per multiply-add instruction, with every load
-a hit in the first cache.
+llvm-mca (Debian's llvm-19) says what they would take on four cores: cycles per multiply-add
+instruction, with every load a hit in the first cache.
 
 Ours is build/cross/aarch64 (`make cross-aarch64`); the peer's are the wheels of executorch 1.1.0
 and torch 2.10.0 for aarch64, the last that are CPU builds, in a Debian Python for Arm: unpacked in
@@ -13,7 +13,7 @@ and torch 2.10.0 for aarch64, the last that are CPU builds, in a Debian Python f
 quantized.py and llm.py; the peer's are written by the release of the `peer` extra. "xnnpack": our
 runtime without fused kernels.
 
-A large model takes minutes for each run: resnet50 some ten, vit_b_16 forty.
+A large model takes minutes for each run.
 """
 
 import argparse
@@ -209,7 +209,7 @@ def loops_of(counts: Counts) -> list[dict[str, Any]]:
     found = []
     for block in hottest[:LOOPS]:
         share = block.runs * block.worth / whole
-        line = {"function": block.symbol or hex(block.address), "of all": f"{share:.0%}"}
+        line: dict[str, Any] = {"function": block.symbol or hex(block.address), "of all": f"{share:.0%}"}
         line |= {"instructions": len(block.code), "multiply-adds": block.worth}
         found.append(line | {f"{core}": cycles(block, core) for core in CORES})
     return found
@@ -242,24 +242,22 @@ def row_of(model: str, counts: Mapping[str, Counts]) -> dict[str, Any]:
     return row
 
 
+def _filtered(command: list[str], text: str) -> str:
+    done = subprocess.run(command, input=text, text=True, capture_output=True, check=True)
+    return done.stdout
+
+
 def cycles(block: Block, core: str) -> float | None:
     """Of a loop of this code for each of its multiply-adds, by llvm-mca. None without it."""
     mca = next((name for name in MCA if shutil.which(name)), None)
     if mca is None or not block.worth:
         return None
     code = b"".join(word.to_bytes(4, "little") for word in block.code)
-    given = {"text": True, "capture_output": True, "check": True}
-    text = subprocess.run(
-        [mca.replace("mca", "mc"), "--disassemble", "--triple=aarch64", "--mattr=+all"],
-        input=" ".join(f"0x{byte:02x}" for byte in code),
-        **given,
-    ).stdout
+    flags = ["-mattr=+all", "--triple=aarch64", "--disassemble"]
+    text = _filtered([mca.replace("mca", "mc"), *flags], " ".join(f"0x{b:02x}" for b in code))
     runs = 100
-    done = subprocess.run(
-        [mca, "--mtriple=aarch64", f"-mcpu={core}", "-mattr=+all", f"-iterations={runs}"],
-        input=text,
-        **given,
-    ).stdout
+    flags = ["-mattr=+all", "--mtriple=aarch64", f"-mcpu={core}", f"-iterations={runs}"]
+    done = _filtered([mca, *flags], text)
     line = next(line for line in done.splitlines() if line.startswith("Total Cycles:"))
     return int(line.split(":")[1]) / runs / block.worth
 

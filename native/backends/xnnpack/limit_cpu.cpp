@@ -97,6 +97,29 @@ std::string cpu_identity() {
   return result;
 }
 
+bool is_in_order() {
+#if defined(__aarch64__)
+  if (!cpuinfo_initialize()) return false;
+  const uint32_t count = cpuinfo_get_uarchs_count();
+  for (uint32_t i = 0; i < count; ++i) {
+    switch (cpuinfo_get_uarch(i)->uarch) {
+      case cpuinfo_uarch_cortex_a32:
+      case cpuinfo_uarch_cortex_a35:
+      case cpuinfo_uarch_cortex_a53:
+      case cpuinfo_uarch_cortex_a55r0:
+      case cpuinfo_uarch_cortex_a55:
+      case cpuinfo_uarch_cortex_a510:
+        continue;
+      default:
+        return false;
+    }
+  }
+  return count > 0;
+#else
+  return false;
+#endif
+}
+
 bool takes_odd_groups() {
 #if defined(__x86_64__)
   limit_xnnpack();

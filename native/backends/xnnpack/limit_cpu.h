@@ -20,6 +20,10 @@ constexpr bool are_wide_rows_wrong(size_t extra) { return extra < 15; }
 // AVX read sums of 16 bytes where a panel of so many groups puts them at multiples of 8, and crash.
 bool takes_odd_groups();
 
+// Whether no core starts an instruction before those that precede it (Cortex-A53, A55, A510 ...):
+// XNNPACK has GEMMs for them that are written load by load.
+bool is_in_order();
+
 // What XNNPACK chooses kernels by, and with them how weights are packed: the CPU's instructions,
 // as they are limited, and its kinds of cores.
 std::string cpu_identity();

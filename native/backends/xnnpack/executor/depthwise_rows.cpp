@@ -104,7 +104,8 @@ void FusedDepthwise::fill_row(const float* image, size_t y, size_t panel, float*
   }
   const Rows all{
       .rows = in_width_, .in = from, .in_stride = depth, .out = to, .out_stride = pixel_floats_};
-  before_.run_padded(panel, all, depth < kShallow ? kShallowRows : kernels_.rows);
+  before_.run_padded(panel, all,
+                     depth < kShallow ? std::min(kernels_.rows, kShallowRows) : kernels_.rows);
   if (nodes_.swishes_before) kernels_.hardswish(to, in_width_ * pixel_floats_);
 }
 

@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "backends/xnnpack/limit_cpu.h"
 #include "core/cpu_level.h"
 
 #define EDGEWISE_TARGETS_WITHOUT HWY_SSE4
@@ -602,7 +603,15 @@ std::vector<const FloatKernels*> all_float_kernels() {
 
 const FloatKernels* float_kernels() {
   cpu_level();  // lets EDGEWISE_CPU limit the choice
-  return HWY_DYNAMIC_DISPATCH(kernels_of_target)();
+  const FloatKernels* kernels = HWY_DYNAMIC_DISPATCH(kernels_of_target)();
+  if (kernels == nullptr || !is_in_order()) return kernels;
+  static const FloatKernels in_order = without_gemms(*kernels);
+  return &in_order;
+}
+
+FloatKernels without_gemms(FloatKernels kernels) {
+  kernels.gemm_pays = false;
+  return kernels;
 }
 
 }  // namespace edgewise::xnnpack

@@ -91,6 +91,8 @@ struct FloatKernels {
                     size_t to_stride);
 };
 
+// As they are used on cores that run in order.
+FloatKernels without_gemms(FloatKernels kernels);
 // For this CPU; null if XNNPACK's own kernels are better on it.
 const FloatKernels* float_kernels();
 // All that this CPU can run, the best last; may be none. For tests.

@@ -10,6 +10,8 @@ namespace {
 
 // A window's row of fewer floats has hardly a whole vector.
 constexpr size_t kLeastRun = 6;
+// With no more, XNNPACK's loop over the channels of a tap is short.
+constexpr size_t kFewChannels = 4;
 
 }  // namespace
 
@@ -19,6 +21,7 @@ bool suits_convolution(const Graph& graph, const std::vector<Shape>& shapes,
   const Window& w = node.window;
   return kernels.takes_segments && node.kind == NodeKind::kConv2d && node.flags == 0 &&
          w.groups == 1 && w.dilation[0] == 1 && w.dilation[1] == 1 &&
+         (kernels.gemm_pays || w.group_inputs <= kFewChannels) &&
          size_t{w.group_inputs} * w.kernel[1] >= kLeastRun &&
          padded_columns(kernels, w.group_outputs) * 8 <= size_t{w.group_outputs} * 9 &&
          shapes[nodes.output][2] >= kernels.rows / 2;

@@ -30,7 +30,11 @@ std::optional<DepthwiseNodes> suited_depthwise(const std::vector<Shape>& shapes,
   const Shape& results = shapes[nodes.result];
   if (!kernels.depthwise_pays || results.last() < kernels.lanes) return {};
   if (results[0] * results[1] < kFewRows) return {};
-  if (nodes.gathers && kernels.takes_segments) return {};  // found again without that convolution
+  if (kernels.is_narrow) {
+    // Found again without the first convolution.
+    if (nodes.before && (nodes.gathers || !kernels.gemm_pays)) return {};
+    if (!kernels.gemm_pays) nodes.leave_gemms();
+  }
   if (!nodes.after) return nodes;
   // Of both GEMMs.
   size_t weights = packed_bytes(kernels, results.last(), shapes[nodes.after->output].last());
