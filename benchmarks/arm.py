@@ -209,7 +209,10 @@ def loops_of(counts: Counts) -> list[dict[str, Any]]:
     found = []
     for block in hottest[:LOOPS]:
         share = block.runs * block.worth / whole
-        line: dict[str, Any] = {"function": block.symbol or hex(block.address), "of all": f"{share:.0%}"}
+        line: dict[str, Any] = {
+            "function": block.symbol or hex(block.address),
+            "of all": f"{share:.0%}",
+        }
         line |= {"instructions": len(block.code), "multiply-adds": block.worth}
         found.append(line | {f"{core}": cycles(block, core) for core in CORES})
     return found
