@@ -22,8 +22,8 @@ from edgewise.quantize._torchao import (
     convert_pt2e,
     prepare_pt2e,
 )
-from edgewise.quantize.finite_masks import ScoresObserver
 from edgewise.quantize.flow import configured
+from edgewise.quantize.masks import ScoresObserver
 from edgewise.quantize.observers import HistogramObserver
 from edgewise.quantize.schemes import scheme_of
 from edgewise.scale import LocalEngine, calibrate, evaluate

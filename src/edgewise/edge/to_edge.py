@@ -15,6 +15,8 @@ from torch.fx import Node
 from edgewise.edge.additive_masks import make_masks_additive
 from edgewise.edge.arguments import arguments_of, note_arguments
 from edgewise.edge.bodies import transform_bodies
+from edgewise.edge.boolean_casts import read_booleans_from_integers
+from edgewise.edge.bounded_choices import make_choices_bounds
 from edgewise.edge.cache_operators import thread_caches
 from edgewise.edge.causal_masks import make_causal_masks
 from edgewise.edge.dialect import check_layouts
@@ -108,6 +110,7 @@ def _to_the_dialect(keep: Keep) -> PassManager[ExportedProgram]:
             Pass(fuse_quantized_embeddings),
             # Before `keep` is asked: whether a row takes a node may hang on its mask being known.
             Pass(fold_masks),
+            Pass(lambda edge: read_booleans_from_integers(edge.graph), name="boolean_casts"),
             Pass(
                 lambda edge: _normalize(edge, keep),
                 ensures=(in_the_dialect(keep, bodies=False),),
@@ -151,11 +154,14 @@ def _normalize(program: ExportedProgram, keep: Keep) -> bool:
     causal = make_causal_masks(program, keeps)
     if causal:
         keeps = keep(program)
+    bounded = make_choices_bounds(program, keeps)
+    if bounded:
+        keeps = keep(program)
     additive = make_masks_additive(program, keeps)
     if additive:
         fold_constants(program)
         keeps = keep(program)
-    return normalize(program, keeps) or causal or additive
+    return normalize(program, keeps) or causal or additive or bounded
 
 
 def _functionalize_by_trace(program: ExportedProgram) -> ExportedProgram:

@@ -49,6 +49,19 @@ def fold_constants(model: GraphModule) -> bool:
     return changed
 
 
+def drop_checks(model: GraphModule) -> None:
+    """Takes out what checks types of tensors, which export notes at each conversion: quantizers
+    look at what reads a node, and that computes nothing."""
+    checks = [n for n in model.graph.nodes if n.target is _CHECK]
+    for node in checks:
+        model.graph.erase_node(node)
+    if checks:
+        model.recompile()
+
+
+_CHECK = torch.ops.aten._assert_tensor_metadata.default
+
+
 def known_value(model: GraphModule, node: Node) -> torch.Tensor | None:
     """What a node holds that buffers alone lead to, which nobody writes; None of others."""
     written = _written(model)
@@ -128,4 +141,4 @@ def _evaluate(model: GraphModule, node: Node, known: dict[Node, Any]) -> Any:
         return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
-__all__ = ["fold_constants", "known_value"]
+__all__ = ["drop_checks", "fold_constants", "known_value"]

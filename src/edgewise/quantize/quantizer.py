@@ -10,6 +10,7 @@ import torch
 from torch.fx import GraphModule, Node
 from typing_extensions import Self
 
+from edgewise.edge.boolean_casts import read_booleans_from_integers
 from edgewise.edge.node_errors import as_users, internal_errors
 from edgewise.partition.following import MOVED_IN_FLOAT
 from edgewise.quantize._torchao import (
@@ -23,8 +24,7 @@ from edgewise.quantize._torchao import (
     SharedQuantizationSpec,
 )
 from edgewise.quantize.config import get_symmetric_quantization_config
-from edgewise.quantize.finite_masks import prepares_masks
-from edgewise.quantize.fold import fold_constants
+from edgewise.quantize.fold import drop_checks, fold_constants
 from edgewise.quantize.infinities import infinite_values
 from edgewise.quantize.left import (
     Unquantized,
@@ -35,6 +35,7 @@ from edgewise.quantize.left import (
     unquantized,
     why_unknown,
 )
+from edgewise.quantize.masks import prepares_masks
 from edgewise.quantize.patterns import (
     Elementwise,
     Fixed,
@@ -48,6 +49,7 @@ from edgewise.quantize.patterns import (
 )
 from edgewise.quantize.selection import NodeFilter, Selection, type_name
 from edgewise.quantize.sharing import refer_to_one_place
+from edgewise.quantize.written_out import recognize_activations
 
 
 class TableQuantizer(Quantizer):  # type: ignore[misc]
@@ -116,7 +118,11 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Rewrites the model so that it can be annotated. Called by `prepare_pt2e`."""
+        drop_checks(model)
         fold_constants(model)
+        if read_booleans_from_integers(model.graph):
+            model.recompile()
+        recognize_activations(model, self._is_static)
         return model
 
     def annotate(self, model: GraphModule) -> GraphModule:

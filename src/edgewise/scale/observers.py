@@ -19,7 +19,7 @@ from edgewise.quantize._torchao import (
     PerChannelMinMaxObserver,
     PlaceholderObserver,
 )
-from edgewise.quantize.finite_masks import ScoresObserver
+from edgewise.quantize.masks import ScoresObserver
 
 MERGED = (
     HistogramObserver,

@@ -238,6 +238,17 @@ def _shift(graph: Graph, node: Node) -> Node | None:
     return call(graph, _SHIFTS[node.target], (left, right), node, fake(node))
 
 
+@rule(aten.eq.Scalar, aten.ne.Scalar)
+def _compared(graph: Graph, node: Node) -> Node | None:
+    """Booleans compared with 0 or 1: themselves, or their negation."""
+    source, number = first_operand(node), arguments(node)["other"]
+    if fake(source).dtype != torch.bool or number not in (0, 1):
+        return None
+    if (node.target is aten.eq.Scalar) == bool(number):
+        return source
+    return call(graph, aten.logical_not.default, (source,), node, fake(node))
+
+
 @rule(aten._int_mm.default)
 def _int_mm(graph: Graph, node: Node) -> Node | None:
     """A product of int32, to which the operands are widened."""

@@ -39,7 +39,7 @@ from edgewise.quantize.composites import (
 )
 from edgewise.quantize.config import get_symmetric_quantization_config
 from edgewise.quantize.decompose import decompose
-from edgewise.quantize.masks import is_computed_mask, split_masks, steps_of_mask
+from edgewise.quantize.masks import add_infinite_masks, is_computed_mask, steps_of_mask
 from edgewise.quantize.observers import HistogramObserver
 from edgewise.quantize.patterns import Pattern, Weighted, is_float
 from edgewise.quantize.quantizer import TableQuantizer, mark
@@ -184,7 +184,7 @@ class EthosUQuantizer(TableQuantizer):
         put_copies(model)
         _use_int32(model, gathers=is_u85)
         split_attention(model, causal=True, computed=True)
-        split_masks(model, self._is_static)
+        add_infinite_masks(model, self._is_static)
         multiply_as_linear(model, self._is_static)
         decompose(model, _COMPOSITES, self._is_static)
         split_gates(model)

@@ -23,7 +23,7 @@ from edgewise.quantize.composites import (
 )
 from edgewise.quantize.config import get_symmetric_quantization_config
 from edgewise.quantize.decompose import decompose
-from edgewise.quantize.finite_masks import (
+from edgewise.quantize.masks import (
     MASK_SPEC,
     add_finite_masks,
     mask_of,

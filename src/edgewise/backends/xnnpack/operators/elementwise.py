@@ -165,6 +165,7 @@ def _binary(
     deviations: tuple[Deviation, ...] = (),
     also: str = "",
     quantization: Patterns | None = None,
+    keep: bool = False,
 ) -> None:
     def lower(to: Lowering, node: Node, args: Args) -> Operand:
         dtype = fake(node).dtype
@@ -186,6 +187,7 @@ def _binary(
         integers=STATIC_INT8 if kind in BINARY_ON_INTEGERS else "",
         accuracy=accuracy,
         deviations=deviations,
+        keep=keep,
     )
 
 
@@ -206,8 +208,12 @@ for _name, _kind, _packet, _also in (
         quantization={_packet.Tensor: Elementwise()},
     )
 _binary("div", "Div", aten.div.Tensor, aten.div.Scalar, also=_IN_FLOAT32)
-_binary("maximum", "Maximum", aten.maximum.default, accuracy=EXACT, deviations=(NAN_LOST,))
-_binary("minimum", "Minimum", aten.minimum.default, accuracy=EXACT, deviations=(NAN_LOST,))
+for _name, _kind, _target in (
+    ("maximum", "Maximum", aten.maximum.default),
+    ("minimum", "Minimum", aten.minimum.default),
+):
+    # Kept: of these, choices by computed booleans are made (edge/bounded_choices.py).
+    _binary(_name, _kind, _target, accuracy=EXACT, deviations=(NAN_LOST,), keep=True)
 
 
 # --- clamps: merged into the node before by passes/fuse_clamp ---------------------------

@@ -1,0 +1,117 @@
+"""Choices by computed booleans, as bounds: one delegate, and to the bit what `where` gives."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from edge_support import assert_equals_eager, edge, spelling
+
+from support import Fn, eager64, lower, operators, run_ours, run_peer
+
+INF = math.inf
+X = torch.tensor([[1.5, -INF, 3e38, -3e38], [INF, -0.5, 1e-30, 7.0]])
+Y = torch.tensor([[INF, 2.5, -INF, -1e-30], [-3.0, INF, -INF, 0.25]])
+M = torch.tensor([[True, False, True, False], [False, True, False, True]])
+ROW = M[:1]
+LOWEST = torch.finfo(torch.float32).min
+
+CHOICES: dict[str, tuple[Any, tuple[torch.Tensor, ...]]] = {
+    "two tensors": (lambda x, y, m: torch.where(m, x, y) * 2, (X, Y, M)),
+    "one row for all": (lambda x, y, m: torch.where(m, x, y) * 2, (X, Y, ROW)),
+    "expanded": (lambda x, y, m: torch.where(m.expand(2, 4), x, y) * 2, (X, Y, ROW)),
+    "a number elsewhere": (lambda x, m: torch.where(m, x, -1e9) * 2, (X, M)),
+    "a number where it holds": (lambda x, m: torch.where(m, 0.5, x) * 2, (X, M)),
+    "a constant": (lambda x, m: torch.where(m, x, torch.tensor(0.0)) * 2, (X, M)),
+    "infinity": (lambda x, m: torch.where(m, x, INF) * 2, (X, M)),
+    "minus infinity filled in": (lambda x, m: x.masked_fill(m, -INF) * 2, (X, M)),
+    "the least number filled in": (lambda x, m: x.masked_fill(~m, LOWEST) / 2, (X, M)),
+    "filled in in place": (lambda x, m: (x * 0.5).masked_fill_(m == 0, -1e4) * 2, (X, M)),
+    "of integers": (lambda x, m: x.masked_fill(m > 1, 3.0) * 2, (X, torch.arange(8).view(2, 4))),
+    "of an input": (lambda x, m: x.masked_fill(m > 0.5, 3.0) * 2, (X, M.float())),
+    "inverted": (
+        lambda x, m: x.masked_fill((1.0 - m[:, None, :].float()).bool().view(2, 4), -1e9) * 2,
+        (X, M.long()),
+    ),
+    "a mask made longer": (lambda x, m: torch.where(m, x, -1.0) * 2, (X[:1], M)),
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_choice_is_delegated(name: str) -> None:
+    function, inputs = CHOICES[name]
+    pte = lower(Fn(function), inputs).buffer
+    assert operators(pte).count("delegate") == 1
+    assert operators(pte)[-1] == "delegate"
+    with torch.no_grad():
+        (expected,) = [function(*(x.clone() for x in inputs))]
+    for run in (run_ours, run_peer):
+        (found,) = run(pte, inputs)[0]
+        assert torch.equal(found, expected), run
+
+
+def test_a_choice_in_half_precision() -> None:
+    inputs = (X.clamp(-6e4, 6e4).half(), Y.clamp(-6e4, 6e4).half(), M)
+    pte = lower(Fn(lambda x, y, m: torch.where(m, x, y) / 2), inputs).buffer
+    assert operators(pte).count("delegate") == 1
+    expected = torch.where(M, inputs[0], inputs[1]) / 2
+    assert torch.equal(run_ours(pte, inputs)[0][0], expected)
+
+
+def test_a_choice_of_any_size() -> None:
+    class Filled(torch.nn.Module):
+        def forward(self, x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+            return x.masked_fill(m, -1e9) * 2
+
+    length = torch.export.Dim("length", min=2, max=16)
+    pte = lower(Filled(), (X, ROW[0]), dynamic_shapes=({1: length}, {0: length})).buffer
+    assert operators(pte).count("delegate") == 1
+    for size in (4, 2):
+        inputs = (X[:, :size].contiguous(), ROW[0, :size].contiguous())
+        assert torch.equal(run_ours(pte, inputs)[0][0], Filled()(*inputs))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, m: torch.where(x * 2 > 1, x, -x) * 2,  # booleans of what is computed
+        lambda x, m: torch.where(m, x.long(), 3) * 2,
+    ],
+    ids=["of results", "of integers"],
+)
+def test_what_stays(function: Any) -> None:
+    inputs = (torch.randn(2, 4), M)
+    pte = lower(Fn(function), inputs).buffer
+    assert any("where" in op for op in operators(pte))
+    (found,) = run_ours(pte, inputs)[0]
+    (expected,) = eager64(Fn(function), inputs)
+    assert torch.equal(found.double(), expected.double())
+
+
+# Function, input; the calls that are left.
+CASTS: dict[str, tuple[Any, torch.Tensor, list[str]]] = {
+    "inverted": (lambda m: (1.0 - m.float()).bool(), M, ["logical_not.default"]),
+    "inverted, of integers": (lambda m: (1 - m.float()).bool(), M.long() * 3, ["ne.Scalar"]),
+    "inverted, of an input": (lambda m: (1 - m).bool(), M.float(), ["ne.Scalar"]),
+    "to and fro": (lambda m: m.float().bool(), M.int() * 3, ["ne.Scalar"]),
+    "moved": (
+        lambda m: (1.0 - m[:, None].float()).bool(),
+        M,
+        ["unsqueeze_copy.default", "logical_not.default"],
+    ),
+    "twice": (lambda m: (1 - (1 - m.float())).bool(), M.int(), None),
+    "equal to 0": (lambda m: m == 0, M, ["logical_not.default"]),
+    "not equal to 1": (lambda m: m != 1, M, ["logical_not.default"]),
+    "equal to 1": (lambda m: (m == 1).float(), M, ["_to_copy.default"]),
+    "equal to 2": (lambda m: m == 2, M, ["eq.Scalar"]),
+}
+
+
+@pytest.mark.parametrize("name", CASTS)
+def test_booleans_of_integers(name: str) -> None:
+    function, x, left = CASTS[name]
+    program = edge(Fn(function), (x,))
+    assert left is None or spelling(program) == left
+    assert_equals_eager(program, Fn(function), (x,))
