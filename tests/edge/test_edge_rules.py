@@ -20,6 +20,7 @@ aten = torch.ops.aten
 M = torch.linspace(-2, 3, 12).reshape(3, 4)
 T = torch.linspace(-2, 3, 24).reshape(2, 3, 4)
 N = torch.arange(6).reshape(2, 3)
+BOOLEANS = torch.tensor([True, False, True])
 EIGHT_BITS = torch.arange(-128, 144).reshape(17, 16).to(torch.int8)
 IMAGE = torch.linspace(-2, 3, 120).reshape(1, 4, 6, 5)
 LAST = torch.channels_last
@@ -521,6 +522,8 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
         (EIGHT_BITS, EIGHT_BITS.t()),
         ["_to_copy.default", "_to_copy.default", "mm.default"],
     ),
+    (aten.eq.Scalar, lambda x: x == 0, (BOOLEANS,), ["logical_not.default"]),
+    (aten.ne.Scalar, lambda x: x != 1, (BOOLEANS,), ["logical_not.default"]),
 ]
 
 

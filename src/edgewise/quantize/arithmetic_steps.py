@@ -49,6 +49,32 @@ def split_divisions(model: GraphModule) -> bool:
     return replace_calls(model, aten.remainder.Tensor, _remainder) or changed
 
 
+def split_uneven_padding(model: GraphModule) -> bool:
+    """Padding of its own before convolutions that keep an image's size with an even kernel: one
+    side gets more than the other."""
+    changed = False
+    for target, plain in (
+        (aten.conv1d.padding, aten.conv1d.default),
+        (aten.conv2d.padding, aten.conv2d.default),
+    ):
+        changed |= replace_calls(model, target, lambda node, plain=plain: _padded(node, plain))  # type: ignore[misc]
+    return changed
+
+
+def _padded(node: Node, plain: Any) -> Node | None:
+    args = arguments(node)
+    kernel = args["weight"].meta["val"].shape[2:]
+    gaps = list(args["dilation"])
+    gaps = gaps * len(kernel) if len(gaps) == 1 else gaps
+    around = [gap * (size - 1) for gap, size in zip(gaps, kernel, strict=True)]
+    if args["padding"] != "same" or all(total % 2 == 0 for total in around):
+        return None
+    edges = [n for total in around[::-1] for n in (total // 2, total - total // 2)]
+    source = step(node, aten.constant_pad_nd.default, args["input"], edges, 0.0)
+    rest = (args["stride"], [0] * len(kernel), gaps, args["groups"])
+    return step(node, plain, source, args["weight"], args["bias"], *rest)
+
+
 def split_clamps(model: GraphModule) -> bool:
     """Maxima and minima in the place of clamps by tensors."""
     changed = False

@@ -246,6 +246,9 @@ def _functions_of_layers() -> dict[str, Whole]:
             of(lambda x, w: F.conv2d(x, w, groups=6), (6, 1, 1, 1)), images
         ),
         "three by three": Whole(of(pointwise, (8, 6, 3, 3)), images),
+        "an even kernel": Whole(
+            of(lambda x, w: F.conv2d(x, w, padding="same"), (8, 6, 2, 4)), images
+        ),
         "running sums": Whole(lambda x: torch.tanh(x.cumsum(2)), ((8, 4, 8, 5),)),
     }
     return {f"a function of {name}": replace(row, steps=2) for name, row in rows.items()}
@@ -284,6 +287,20 @@ def _masks() -> dict[str, Whole]:
         "known, filled": Whole(lambda x: x.masked_fill(lower == 0, -torch.inf).softmax(-1), scores),
         "known, added": Whole(
             lambda x: (x + torch.where(lower, 0.0, -1e9)).softmax(-1), deep, bits=16
+        ),
+        "read in two shapes": Whole(
+            lambda x, m: x.masked_fill(~m, -1e9).softmax(-1) * m.reshape(5, 2, 1).float(),
+            ((5, 2, 10),),
+            others=(words.reshape(10),),
+        ),
+        "padded, then causal": Whole(
+            lambda x, m: (
+                (x + torch.where(m, 0.0, -1e9)[:, None, None])
+                .masked_fill(lower == 0, -torch.inf)
+                .softmax(-1)
+            ),
+            scores,
+            others=(words,),
         ),
         "ones of booleans": Whole(
             lambda x, m: x * m.float()[:, None, None], scores, others=(words,)

@@ -103,6 +103,8 @@ class MovingBuilder:
         dims = [shape[d] for d in kept]
         if t.name in self._selected:
             t = self.written(t)
+        if t.dtype == BOOL:  # Vela gives what else reads booleans the other shape
+            t = self.written(t)
         self._reshaped.add(t.name)
         return self.reshaped_to(t, dims, kept)
 
