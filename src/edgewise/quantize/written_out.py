@@ -74,9 +74,8 @@ def _of_product(node: Node) -> Node | None:
             made, number, left = gated
         return _multiplied(node, made, number, left)
     one = product.of_one()
-    if one is None or product.number != 1 or one.meta["val"].shape != node.meta["val"].shape:
-        return None
-    return one  # of `1 / x`, export makes a product with 1
+    plain = one is not None and product.number == 1 and one.target in _FUNCTIONS
+    return one if plain else None  # of `1 / x`, export makes a product with 1
 
 
 def _multiplied(node: Node, made: Node, number: float, left: dict[Node, int]) -> Node:
@@ -221,6 +220,15 @@ def _gated(node: Node, powers: dict[Node, int], number: float) -> _Found:
     return None
 
 
+_FUNCTIONS = (
+    aten.gelu.default,
+    aten.hardsigmoid.default,
+    aten.hardswish.default,
+    aten.rsqrt.default,
+    aten.sigmoid.default,
+    aten.silu.default,
+    aten.tanh.default,
+)
 _GATES: dict[Any, Any] = {
     aten.sigmoid.default: aten.silu.default,
     aten.hardsigmoid.default: aten.hardswish.default,

@@ -383,7 +383,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...], str]] = {
         (IMAGE,),
         "floating point at inputs",
     ),
-    "div-computed": (lambda: Fn(lambda x: x / (x.exp() + 1)), (IMAGE,), "aten.div.Tensor"),
+    "div-computed": (lambda: Fn(lambda x: x / (x.exp() + 2)), (IMAGE,), "aten.div.Tensor"),
     "power": (lambda: Fn(lambda x: x**4), (IMAGE,), "got aten.pow.Tensor_Scalar"),
     "scale": (lambda: nn.Upsample(scale_factor=3.0), (IMAGE,), "scales of 1, 2, 4 or 8"),
     "no-row": (lambda: Fn(torch.erf), (IMAGE,), "aten.erf.default"),
