@@ -121,8 +121,8 @@ ACCEPTED: dict[str, dict[str, Accepted]] = {
 REFUSED: dict[str, dict[str, Refused]] = {
     "where": {
         "computed mask": (
-            Fn(lambda x, y, m: torch.where(m, x, y)),
-            (MATRIX, MATRIX, MATRIX > 0),
+            Fn(lambda x, y: torch.where(x * 2 > y, x, y)),
+            (MATRIX, MATRIX),
             "aten.where.self",
             "data type must be",
         ),
