@@ -455,6 +455,74 @@ def _compared() -> dict[str, Whole]:
     return {k: replace(row, families=U85) for k, row in rows.items()}
 
 
+def _windows_and_moves() -> dict[str, Whole]:
+    """Windows before a change of shape or order and what is computed then, and behind slices: Vela
+    makes one operator of several, and must not mistake from where it reads. What two operators
+    round may be two steps off."""
+    image, images = (2, 3, 4, 6), (3, 4, 6, 8)
+    one, beside, flat = (5, 3, 1, 1), (4, 2, 3, 3), (6, 2, 3)
+
+    def every_other(x: torch.Tensor) -> torch.Tensor:
+        return F.softmax(x[::2], -1)
+
+    return wide(
+        {
+            "global mean, unsqueezed": Whole(
+                lambda x: F.adaptive_avg_pool2d(x, 1).unsqueeze(1) * 1.3, (image,)
+            ),
+            "mean, turned": Whole(
+                lambda x: F.avg_pool2d(x, 2).permute(2, 3, 1, 0) * -1.3, (image,), steps=2
+            ),
+            "maximum, in rows": Whole(
+                lambda x: torch.sigmoid(F.max_pool2d(x, 2).reshape(3, -1)), (image,)
+            ),
+            "1 x 1 of several images, turned": Whole(
+                Layer(lambda x, w: F.conv2d(x, w).transpose(1, 2) * -1.3, one), (image,), steps=2
+            ),
+            "lines, split": Whole(
+                Layer(lambda x, w: F.conv1d(x, w[..., 0]).split(2, 1)[1].neg(), one),
+                ((2, 3, 6),),
+                steps=2,
+            ),
+            "lines in groups": Whole(
+                Layer(lambda x, w: F.conv1d(x, w, None, 2, 1, 1, 2), flat), ((5, 4, 5),)
+            ),
+            "a filter behind a slice": Whole(
+                Layer(lambda x, w: F.conv2d(x.relu()[:, 1:3], w, None, 2, 1), beside), (images,)
+            ),
+            "filters by channel behind a slice": Whole(
+                Layer(
+                    lambda x, v, w: F.conv2d(F.conv2d(x, v)[:, :, 1:], w, None, 1, 1, 1, 4),
+                    (4, 4, 1, 1),
+                    (4, 1, 3, 3),
+                ),
+                (images,),
+                steps=2,
+            ),
+            "rows that no filter reaches": Whole(
+                Layer(lambda x, w: F.conv2d(x, w, None, 3, 1), beside), ((2, 2, 9, 9),)
+            ),
+            "means behind a slice": Whole(
+                lambda x: F.avg_pool2d(F.max_pool2d(x, 1)[..., 2:], 3, 1, 1), (images,)
+            ),
+            "maxima behind a slice": Whole(
+                lambda x: F.max_pool2d(F.max_pool2d(x, 1)[:, :, 1:5], 3, 1, 1), (images,)
+            ),
+            "softmax of every other row": Whole(every_other, ((1, 25),)),
+        }
+    ) | {
+        "transposed behind a slice": Whole(
+            Layer(
+                lambda x, v, w: F.conv_transpose2d(F.conv2d(x, v)[:, 1:3, 1:], w, None, 2),
+                (4, 4, 1, 1),
+                (2, 3, 2, 2),
+            ),
+            (images,),
+            steps=2,
+        ),
+    }
+
+
 def _branches() -> dict[str, Whole]:
     """Both are computed, and the predicate chooses."""
 
@@ -511,6 +579,7 @@ ROWS = {
     **_statistics(),
     **{name: replace(row, families=U85) for name, row in {**_indexed(), **_branches()}.items()},
     **_compared(),
+    **_windows_and_moves(),
 }
 
 

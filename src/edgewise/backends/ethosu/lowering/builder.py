@@ -247,7 +247,7 @@ class Builder(MovingBuilder):
         sizes: tuple[int, int],
     ) -> Tensor:
         """weight: OHWI. pad: what is put around the result (mostly negative)."""
-        image = self.in_order(image, NHWC)
+        image = self.whole(self.in_order(image, NHWC))  # Vela begins where the whole tensor does
         dims = [image.dims[0], *sizes, weight.shape[0]]
         return self._sums(
             "TRANSPOSE_CONV2D",
@@ -289,7 +289,7 @@ class Builder(MovingBuilder):
             acc_type=self.tosa.accumulator(sums),
             **attributes,
         )
-        self._weighted.add(made.name)
+        self._windowed.add(made.name)
         return made
 
     def _fitted(
@@ -312,7 +312,10 @@ class Builder(MovingBuilder):
             if after < 0:
                 cut[dim] = size + after
             edges += [before, max(after, 0)]
-        return self.slice(image, {}, cut), edges
+        image = self.slice(image, {}, cut)
+        if image.shape[0] > 1 and any(edges):
+            image = self.whole(image)  # of several slices with a border Vela reads other rows
+        return image, edges
 
     def matmul(self, a: Tensor, b: Tensor, zero_a: int, zero_b: int) -> Tensor:
         """[N, H, C] times [N, C, W]"""
@@ -357,7 +360,9 @@ class Builder(MovingBuilder):
             attributes["acc_type"] = self.tosa.accumulator(INT32)
         else:
             attributes["nan_mode"] = self.tosa.enum("NanPropagationMode", "PROPAGATE")
-        return self.tosa.add(operator, inputs, dims, image.dtype, NHWC, **attributes)
+        made = self.tosa.add(operator, inputs, dims, image.dtype, NHWC, **attributes)
+        self._windowed.add(made.name)
+        return made
 
 
 def _weights_type(weight: Any, image: str) -> str:

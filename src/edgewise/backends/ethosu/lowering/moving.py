@@ -49,10 +49,11 @@ class MovingBuilder:
         """Names of what SELECT reads, and of what has a second shape: nothing may be both."""
         self._reduced: set[str] = set()
         """Names of what reductions give, and of what is computed from each element of that."""
-        self._weighted: set[str] = set()
-        """Names of what convolutions give, and of what is computed from each element of that."""
-        self._unshaped: dict[str, Tensor] = {}
-        """By the names of such tensors in another shape: the tensors themselves."""
+        self._windowed: set[str] = set()
+        """Names of what convolutions and pools give, and of what is computed from each element of
+        that."""
+        self._views: dict[str, tuple[Tensor, Again]] = {}
+        """By the names of such tensors in another shape or order: of what, and how it is made."""
 
     def in_order(self, t: Tensor, order: Order) -> Tensor:
         """The same tensor, lying as `order` says."""
@@ -113,12 +114,7 @@ class MovingBuilder:
         if len(dims) > 4:
             t = self.whole(t)  # Vela folds dimensions, and then reads a slice from elsewhere
         shape = self.tosa.shape(dims)
-        made = self._view(t, lambda s: self.tosa.add("RESHAPE", [s, shape], dims, s.dtype, order))
-        if t.name in self._weighted:
-            self._unshaped[made.name] = t
-        elif t.name in self._unshaped:
-            self._unshaped[made.name] = self._unshaped[t.name]
-        return made
+        return self._view(t, lambda s: self.tosa.add("RESHAPE", [s, shape], dims, s.dtype, order))
 
     def written(self, t: Tensor) -> Tensor:
         """The same elements as a tensor of its own, by an operator that Vela does not drop."""
@@ -138,13 +134,13 @@ class MovingBuilder:
     def of_each(self, t: Tensor, operator: Again) -> Tensor:
         """An operator on each element. Vela makes one of it and of a reduction before it, and
         of what that has more than three dimensions it computes something else. So it does of a
-        table and a convolution in another shape: it reads that one's input in a third."""
-        flat = self._unshaped.get(t.name)
-        if flat is not None:
-            return self.reshaped_to(self.of_each(flat, operator), t.dims, t.order)
-        if t.name in self._weighted:
+        table and a convolution or pool in another shape: it reads that one's input in a third."""
+        if t.name in self._views:
+            before, again = self._views[t.name]
+            return replace(self._view(self.of_each(before, operator), again), order=t.order)
+        if t.name in self._windowed:
             made = operator(t)
-            self._weighted.add(made.name)
+            self._windowed.add(made.name)
             return made
         if t.name not in self._reduced:
             return operator(t)
@@ -161,6 +157,8 @@ class MovingBuilder:
     def _view(self, t: Tensor, again: Again) -> Tensor:
         made = again(t)
         self._sources[made.name] = self.source(t)
+        if t.name in self._windowed or t.name in self._views:
+            self._views[made.name] = t, again
         if t.name in self._reduced:
             self._reduced.add(made.name)
         self._lies_as(t, made, again)

@@ -7,7 +7,7 @@ is (`order`), so that a permutation costs nothing until an operator needs anothe
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,18 +68,26 @@ def identity(rank: int) -> Order:
     return tuple(range(rank))
 
 
+@dataclass(frozen=True)
+class _Call:
+    """An operator or constant: `add` gives it to a serializer."""
+
+    operator: str
+    inputs: tuple[str, ...]
+    output: str
+    add: Callable[[Any], None]
+
+
 class Tosa:
-    """Operators are added with their result's sizes; `serialize` gives the flatbuffer."""
+    """Operators are added with their result's sizes; `serialize` gives the flatbuffer of those that
+    outputs depend on: what nobody reads need not be allowed in TOSA."""
 
     origin = ""
     """The program's node that is being lowered."""
 
     def __init__(self) -> None:
         self._ts = serializer()
-        self._graph = self._ts.TosaSerializer(
-            "", targetMajor=1, targetMinor=0, targetPatch=0, targetDraft=False
-        )
-        self._block = self._graph.currRegion.currBasicBlock
+        self._calls: list[_Call] = []
         self._count = 0
         self._consts: dict[tuple[Any, ...], Tensor] = {}
         self.operators: list[str] = []
@@ -98,15 +106,10 @@ class Tosa:
 
     def input(self, dims: Sequence[int], dtype: str, order: Order) -> Tensor:
         made = Tensor(self._name("input"), tuple(dims), dtype, order)
-        tensor = self._ts.TosaSerializerTensor(
-            made.name, list(made.dims), getattr(self._ts.DType, dtype), data=None
-        )
-        self._graph.addInputTensor(tensor)
         self.inputs.append(made)
         return made
 
     def output(self, tensor: Tensor) -> None:
-        self._graph.addOutputTensor(self._block.tensors[tensor.name])
         self.outputs.append(tensor)
 
     def const(self, values: Any, dtype: str, dims: Sequence[int] | None = None) -> Tensor:
@@ -117,10 +120,9 @@ class Tosa:
         key = (dtype, array.shape, array.tobytes() if array.nbytes <= 4096 else id(values))
         if key not in self._consts:
             name = self._name("const")
-            kind = getattr(self._ts.DType, dtype)
             # 48 bits have no array type of their own.
             data: Any = array.reshape(-1).tolist() if dtype in (INT48, BOOL) else array
-            self._graph.addConst(list(array.shape), kind, data, name=name)
+            self._constant("CONST", name, array.shape, dtype, data)
             made = Tensor(name, array.shape, dtype, identity(array.ndim))
             # A large array is known by its address: kept alive as long as the graph.
             self._consts[key] = made
@@ -132,9 +134,19 @@ class Tosa:
         key = ("SHAPE", tuple(sizes))
         if key not in self._consts:
             name = self._name("shape")
-            self._graph.addConst([len(sizes)], self._ts.DType.SHAPE, list(sizes), name=name)
+            self._constant("CONST_SHAPE", name, (len(sizes),), "SHAPE", list(sizes))
             self._consts[key] = Tensor(name, (len(sizes),), "SHAPE", (0,))
         return self._consts[key]
+
+    def _constant(
+        self, operator: str, name: str, dims: Sequence[int], dtype: str, data: Any
+    ) -> None:
+        kind = getattr(self._ts.DType, dtype)
+
+        def add(graph: Any) -> None:
+            graph.addConst(list(dims), kind, data, name=name)
+
+        self._calls.append(_Call(operator, (), name, add))
 
     def add(
         self,
@@ -150,11 +162,16 @@ class Tosa:
         made = Tensor(
             self._name(operator.lower()), tuple(dims), dtype, order or identity(len(dims))
         )
-        self._block.addTensor(made.name, list(made.dims), getattr(ts.DType, dtype))
         attribute = ts.TosaSerializerAttribute()
         getattr(attribute, _ATTRIBUTE[operator])(**attributes)
         names = [t.name for t in inputs]
-        self._graph.addOperator(getattr(ts.Op, operator), names, [made.name], attribute)
+
+        def add(graph: Any) -> None:
+            block = graph.currRegion.currBasicBlock
+            block.addTensor(made.name, list(made.dims), getattr(ts.DType, dtype))
+            graph.addOperator(getattr(ts.Op, operator), names, [made.name], attribute)
+
+        self._calls.append(_Call(operator, tuple(names), made.name, add))
         self.operators.append(operator)
         return made
 
@@ -166,12 +183,36 @@ class Tosa:
         return getattr(self._ts.DType, dtype)
 
     def calls(self) -> Iterator[tuple[str, list[str], list[str]]]:
-        """Operators with the names of what they read and compute, constants among them."""
-        for operator in self._block.operators:
-            yield self._ts.Op(operator.op).name, list(operator.inputs), list(operator.outputs)
+        """Operators that outputs depend on, with the names of what they read and compute, constants
+        among them."""
+        for call in self._needed():
+            yield call.operator, list(call.inputs), [call.output]
+
+    def _needed(self) -> list[_Call]:
+        wanted = {tensor.name for tensor in self.outputs}
+        found = []
+        for call in reversed(self._calls):
+            if call.output in wanted:
+                wanted.update(call.inputs)
+                found.append(call)
+        return found[::-1]
 
     def serialize(self) -> bytes:
-        return bytes(self._graph.serialize())
+        ts = self._ts
+        graph = ts.TosaSerializer(
+            "", targetMajor=1, targetMinor=0, targetPatch=0, targetDraft=False
+        )
+        for tensor in self.inputs:
+            kind = getattr(ts.DType, tensor.dtype)
+            graph.addInputTensor(
+                ts.TosaSerializerTensor(tensor.name, list(tensor.dims), kind, data=None)
+            )
+        for call in self._needed():
+            call.add(graph)
+        tensors = graph.currRegion.currBasicBlock.tensors
+        for tensor in self.outputs:
+            graph.addOutputTensor(tensors[tensor.name])
+        return bytes(graph.serialize())
 
 
 _OPERATORS = """

@@ -18,7 +18,7 @@ from edgewise.backends.ethosu.lowering.table import (
     Value,
     define,
 )
-from edgewise.backends.ethosu.lowering.tosa import INT8, INT32, INT48, Tensor
+from edgewise.backends.ethosu.lowering.tosa import INT8, INT32, INT48, Tensor, identity
 from edgewise.backends.ethosu.lowering.values import Real, Sums
 from edgewise.backends.ethosu.operators.selection import take
 from edgewise.backends.ethosu.operators.shape import MOST_PIECES, moved, sizes
@@ -78,12 +78,10 @@ def _repeated(b: Builder, t: Tensor, after: tuple[int, int]) -> Tensor:
             continue
         dims = list(t.dims)
         before, behind = math.prod(dims[: place + 1]), math.prod(dims[place + 1 :])
-        flat = b.tosa.add(
-            "RESHAPE", [t, b.tosa.shape([before, 1, behind])], [before, 1, behind], t.dtype
-        )
+        flat = b.reshaped_to(t, [before, 1, behind], identity(3))
         beside = b.tosa.add("CONCAT", [flat] * times, [before, times, behind], t.dtype, axis=1)
         dims[place] *= times
-        t = b.tosa.add("RESHAPE", [beside, b.tosa.shape(dims)], dims, t.dtype, NHWC)
+        t = b.reshaped_to(beside, dims, NHWC)
     return t
 
 

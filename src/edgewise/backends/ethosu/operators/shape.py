@@ -18,7 +18,7 @@ from edgewise.backends.ethosu.lowering.table import (
     Value,
     define,
 )
-from edgewise.backends.ethosu.lowering.tosa import BOOL, Tensor
+from edgewise.backends.ethosu.lowering.tosa import BOOL, Tensor, identity
 from edgewise.backends.ethosu.lowering.values import Combined, Constant, Mapped, Ones, Stored
 from edgewise.edge.graph import fake, shape_of
 from edgewise.quantize.patterns import SAME_SCALE, Joined
@@ -86,15 +86,10 @@ def every(to: Lowering, t: Tensor, dim: int, start: int, count: int, step: int) 
     t = to.b.slice(t, {dim: start}, {dim: count * step})
     place, b = t.place(dim), to.b
     before, behind = math.prod(t.dims[:place]), math.prod(t.dims[place + 1 :])
-    rows = b.tosa.add(
-        "RESHAPE",
-        [t, b.tosa.shape([before, count, step, behind])],
-        [before, count, step, behind],
-        t.dtype,
-    )
+    rows = b.reshaped_to(t, [before, count, step, behind], identity(4))
     firsts = b.slice(rows, {}, {2: 1})
     dims = [*t.dims[:place], count, *t.dims[place + 1 :]]
-    return b.tosa.add("RESHAPE", [firsts, b.tosa.shape(dims)], dims, t.dtype, t.order)
+    return b.reshaped_to(firsts, dims, t.order)
 
 
 def _select(to: Lowering, node: Node, args: Args) -> Move:
