@@ -136,8 +136,8 @@ class MovingBuilder:
         of what that has more than three dimensions it computes something else. So it does of a
         table and a convolution or pool in another shape: it reads that one's input in a third."""
         if t.name in self._views:
-            before, again = self._views[t.name]
-            return replace(self._view(self.of_each(before, operator), again), order=t.order)
+            viewed, again = self._views[t.name]
+            return replace(self._view(self.of_each(viewed, operator), again), order=t.order)
         if t.name in self._windowed:
             made = operator(t)
             self._windowed.add(made.name)
