@@ -33,12 +33,12 @@ constexpr const char* kName = HWY_TARGET == HWY_AVX3   ? "avx512"
 constexpr bool kHasWideVectors = HWY_TARGET == HWY_AVX3;
 constexpr bool kIsAvx2 = HWY_TARGET == HWY_AVX2;
 // Products by one lane of a vector, and as many registers as AVX-512 has.
-constexpr bool kIsNeon = HWY_TARGET == HWY_NEON_WITHOUT_AES;
+constexpr bool kIsNeon = HWY_ARCH_ARM_A64;
 constexpr VectorTag kVector;
 constexpr size_t kLanes = hn::MaxLanes(kVector);
 // Of a sum: or compilers copy it from register to register.
 HWY_INLINE void keep_in_place(Vector& sum) {
-#if HWY_TARGET == HWY_NEON_WITHOUT_AES
+#if HWY_ARCH_ARM_A64
   __asm__("" : "+w"(sum.raw));
 #else
   (void)sum;
@@ -52,7 +52,7 @@ constexpr size_t kColumns = kVectors * kLanes;
 // ---- GEMM
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-#if HWY_TARGET == HWY_NEON_WITHOUT_AES
+#if HWY_ARCH_ARM_A64
 
 // Step `kStep` of those for which each row has one vector.
 template <size_t kStep, size_t kTileRows, size_t kUsed>
