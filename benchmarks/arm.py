@@ -9,9 +9,9 @@ instruction, with every load a hit in the first cache.
 
 Ours is build/cross/aarch64 (`make cross-aarch64`); the peer's are the wheels of executorch 1.1.0
 and torch 2.10.0 for aarch64, the last that are CPU builds, in a Debian Python for Arm: unpacked in
---cache/arm, nothing is installed. Its XNNPACK has KleidiAI. The files are those of latency.py,
-quantized.py and llm.py; the peer's are written by the release of the `peer` extra. "xnnpack": our
-runtime without fused kernels.
+--cache/arm, nothing is installed. Its XNNPACK has KleidiAI. The files are those of latency.py and
+quantized.py; the peer's are written by the release of the `peer` extra. "xnnpack": our runtime
+without fused kernels.
 
 A large model takes minutes for each run.
 """
@@ -119,11 +119,7 @@ def plugin(folder: Path) -> Path:
     made, source = folder / "count.so", HERE / "count.c"
     if made.exists() and made.stat().st_mtime > source.stat().st_mtime:
         return made
-    header = folder / "qemu-plugin.h"
-    if not header.exists():
-        subprocess.run([str(HERE / "qemu_header.sh"), str(header)], check=True)
-    command = ["gcc", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", f"-I{folder}", str(source)]
-    subprocess.run([*command, "-o", str(made)], check=True)
+    subprocess.run([str(HERE / "build.sh"), str(folder)], check=True)
     return made
 
 
@@ -214,7 +210,7 @@ def loops_of(counts: Counts) -> list[dict[str, Any]]:
             "of all": f"{share:.0%}",
         }
         line |= {"instructions": len(block.code), "multiply-adds": block.worth}
-        found.append(line | {f"{core}": cycles(block, core) for core in CORES})
+        found.append(line | cycles(block))
     return found
 
 
@@ -250,19 +246,22 @@ def _filtered(command: list[str], text: str) -> str:
     return done.stdout
 
 
-def cycles(block: Block, core: str) -> float | None:
-    """Of a loop of this code for each of its multiply-adds, by llvm-mca. None without it."""
+def cycles(block: Block) -> dict[str, float]:
+    """By core, of a loop of this code for each of its multiply-adds: llvm-mca's, if it is here."""
     mca = next((name for name in MCA if shutil.which(name)), None)
     if mca is None or not block.worth:
-        return None
+        return {}
     code = b"".join(word.to_bytes(4, "little") for word in block.code)
     flags = ["-mattr=+all", "--triple=aarch64", "--disassemble"]
     text = _filtered([mca.replace("mca", "mc"), *flags], " ".join(f"0x{b:02x}" for b in code))
     runs = 100
-    flags = ["-mattr=+all", "--mtriple=aarch64", f"-mcpu={core}", f"-iterations={runs}"]
-    done = _filtered([mca, *flags], text)
-    line = next(line for line in done.splitlines() if line.startswith("Total Cycles:"))
-    return int(line.split(":")[1]) / runs / block.worth
+    found = {}
+    for core in CORES:
+        flags = ["-mattr=+all", "--mtriple=aarch64", f"-mcpu={core}", f"-iterations={runs}"]
+        lines = _filtered([mca, *flags], text).splitlines()
+        line = next(line for line in lines if line.startswith("Total Cycles:"))
+        found[core] = int(line.split(":")[1]) / runs / block.worth
+    return found
 
 
 def main() -> int:

@@ -31,8 +31,6 @@ def main(model: str, inputs: str, calls: int, folder: str) -> None:
 
     for library in root.glob("kernels/quantized/libquantized_ops_aot_lib.so"):
         torch.ops.load_library(library)
-    for library in root.glob("extension/llm/custom_ops/libcustom_ops_aot_lib.so"):
-        torch.ops.load_library(library)
     _portable_lib._unsafe_reset_threadpool(1)
     with np.load(inputs) as arrays:
         tensors = tuple(torch.from_numpy(arrays[name]) for name in arrays.files)

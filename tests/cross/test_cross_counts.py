@@ -85,14 +85,8 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("qemu-aarch64", "aarch64-linux-gnu-gcc", "apt-get"):
         if shutil.which(name) is None:
             pytest.skip(f"needs {name}: tools/install_cross.sh aarch64")
-    subprocess.run([COUNTS / "qemu_header.sh", folder / "qemu-plugin.h"], check=True)
-    made = folder / "count.so"
-    warnings = ["-Wall", "-Wextra", "-Werror"]
-    source = COUNTS / "count.c"
-    subprocess.run(
-        ["gcc", "-O2", *warnings, "-shared", "-fPIC", f"-I{folder}", source, "-o", made], check=True
-    )
-    return made
+    subprocess.run([COUNTS / "build.sh", folder, "-Werror"], check=True)
+    return folder / "count.so"
 
 
 @pytest.mark.parametrize("kind", CASES)

@@ -69,6 +69,17 @@ HWY_INLINE void add_lane(const Vector (&x)[kTileRows], const Vector (&b)[kUsed],
   }
 }
 
+// The same of the panel's next vectors, past which it moves.
+template <size_t kStep, size_t kTileRows, size_t kUsed>
+HWY_INLINE void add_lane_of_panel(const Vector (&x)[kTileRows], const float*& panel,
+                                  size_t panel_stride, Vector (&sum)[kTileRows][kUsed]) {
+  Vector b[kUsed];
+#pragma GCC unroll 2
+  for (size_t j = 0; j < kUsed; ++j) b[j] = hn::LoadU(kVector, panel + j * kLanes);
+  panel += panel_stride;
+  add_lane<kStep>(x, b, sum);
+}
+
 // Two steps, of which the panel's vectors are loaded at once where they lie side by side.
 template <size_t kStep, bool kIsDense, size_t kTileRows, size_t kUsed>
 HWY_INLINE void add_two_lanes(const Vector (&x)[kTileRows], const float*& panel,
@@ -80,15 +91,8 @@ HWY_INLINE void add_two_lanes(const Vector (&x)[kTileRows], const float*& panel,
     add_lane<kStep>(x, {Vector(all.val[0]), Vector(all.val[1])}, sum);
     add_lane<kStep + 1>(x, {Vector(all.val[2]), Vector(all.val[3])}, sum);
   } else {
-    Vector b[kUsed];
-#pragma GCC unroll 2
-    for (size_t j = 0; j < kUsed; ++j) b[j] = hn::LoadU(kVector, panel + j * kLanes);
-    add_lane<kStep>(x, b, sum);
-    panel += panel_stride;
-#pragma GCC unroll 2
-    for (size_t j = 0; j < kUsed; ++j) b[j] = hn::LoadU(kVector, panel + j * kLanes);
-    panel += panel_stride;
-    add_lane<kStep + 1>(x, b, sum);
+    add_lane_of_panel<kStep>(x, panel, panel_stride, sum);
+    add_lane_of_panel<kStep + 1>(x, panel, panel_stride, sum);
   }
 }
 
@@ -109,10 +113,6 @@ HWY_INLINE void add_steps(size_t depth, const float* (&a)[kTileRows], const floa
     add_two_lanes<2, kIsDense>(x, panel, panel_stride, sum);
   }
   for (size_t steps = depth % kLanes; steps > 0; --steps) {
-    Vector b[kUsed];
-#pragma GCC unroll 2
-    for (size_t j = 0; j < kUsed; ++j) b[j] = hn::LoadU(kVector, panel + j * kLanes);
-    panel += panel_stride;
     Vector x[kTileRows];
 #pragma GCC unroll 16
     for (size_t i = 0; i < kTileRows; ++i) {
@@ -120,7 +120,7 @@ HWY_INLINE void add_steps(size_t depth, const float* (&a)[kTileRows], const floa
       ++a[i];
       __asm__("" : "+r"(a[i]));
     }
-    add_lane<0>(x, b, sum);
+    add_lane_of_panel<0>(x, panel, panel_stride, sum);
   }
 }
 

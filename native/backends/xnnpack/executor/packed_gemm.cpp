@@ -12,10 +12,11 @@ namespace {
 // What of a core's first cache is for a GEMM's left factor.
 constexpr size_t kFirstCache = 16 * 1024;
 
-// `count` rows from `first` on.
-Rows rows_of(const Rows& all, size_t first, size_t count) {
+// Tiles [from, to) of as many.
+Rows tiles_of(const Rows& all, size_t tiles, size_t from, size_t to) {
+  const size_t first = part_start(all.rows, tiles, from);
   Rows rows = all;
-  rows.rows = count;
+  rows.rows = part_start(all.rows, tiles, to) - first;
   rows.in += first * all.in_stride;
   rows.out += first * all.out_stride;
   if (rows.residual != nullptr) rows.residual += first * all.out_stride;
@@ -122,9 +123,7 @@ void PackedGemm::run(size_t panel, const Rows& rows, TileIndex part) const {
   if (rows.rows > kernels_->rows) {
     const size_t blocks = divide_up(rows.rows, kernels_->rows);
     for (size_t block = 0; block < blocks; ++block) {
-      const size_t from = part_start(rows.rows, blocks, block);
-      const size_t end = part_start(rows.rows, blocks, block + 1);
-      run(panel, rows_of(rows, from, end - from), part);
+      run(panel, tiles_of(rows, blocks, block, block + 1), part);
     }
     return;
   }
@@ -154,11 +153,6 @@ void PackedGemm::run_all(pthreadpool_t pool, const Rows& all) const {
   const bool is_crowded = all.in_stride * sizeof(float) % kPage == 0;
   const size_t tiles =
       divide_up(all.rows, is_crowded ? std::min(kernels_->rows, kWays) : kernels_->rows);
-  const auto run_tile = [&](size_t panel, size_t tile) {
-    const size_t first = part_start(all.rows, tiles, tile);
-    const size_t count = part_start(all.rows, tiles, tile + 1) - first;
-    run(panel, rows_of(all, first, count), {tile, tiles});
-  };
   const size_t threads = threads_of(pool);
   // Enough items that a thread which is late does little harm.
   if (packed_bytes(*kernels_, depth_, columns_) <= kCachedWeights) {
@@ -173,8 +167,7 @@ void PackedGemm::run_all(pthreadpool_t pool, const Rows& all) const {
       const size_t end = part_start(tiles, items, item + 1);
       for (size_t tile = part_start(tiles, items, item); tile < end; tile += together) {
         const size_t next = std::min(tile + together, end);
-        const size_t first = part_start(all.rows, tiles, tile);
-        const Rows rows = rows_of(all, first, part_start(all.rows, tiles, next) - first);
+        const Rows rows = tiles_of(all, tiles, tile, next);
         for (size_t panel = 0; panel < panels(); ++panel) run(panel, rows, {tile, tiles});
       }
     });
@@ -185,7 +178,7 @@ void PackedGemm::run_all(pthreadpool_t pool, const Rows& all) const {
     const size_t chunk = item % chunks;
     for (size_t tile = part_start(tiles, chunks, chunk);
          tile < part_start(tiles, chunks, chunk + 1); ++tile) {
-      run_tile(item / chunks, tile);
+      run(item / chunks, tiles_of(all, tiles, tile, tile + 1), {tile, tiles});
     }
   });
 }
