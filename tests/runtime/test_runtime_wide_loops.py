@@ -66,6 +66,13 @@ def test_a_zero_divisor_is_told(dtype: torch.dtype) -> None:
         _run(torch.floor_divide, a, b)
 
 
+@pytest.mark.parametrize("count", [511, 512, 513, 3000])
+def test_operands_that_are_converted_first(count: int) -> None:
+    """In blocks of 512, where others are taken as they lie."""
+    x, y, i = torch.randn(count), torch.randn(count).half(), torch.arange(count) - 99
+    _assert_equal(lambda x, y, i: (x + i, i * x, x - y, torch.maximum(x, i), i < x), x, y, i)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_remainders_of_all_sizes(dtype: torch.dtype) -> None:
     torch.manual_seed(0)

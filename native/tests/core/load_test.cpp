@@ -192,6 +192,9 @@ TEST(Load, DescribesMethods) {
   EXPECT_EQ(info.operators, (std::vector<std::string>{"test::add.out"}));
   EXPECT_EQ(info.planned_memory, (std::vector<size_t>{128}));
   EXPECT_EQ(info.instruction_count, 1u);
+  ASSERT_EQ(info.instructions.size(), 1u);
+  EXPECT_EQ(info.instructions[0].kind, InstructionInfo::Kind::kKernel);
+  EXPECT_EQ(info.instructions[0].target, 0u);
   EXPECT_EQ(info.input_spec, "in");
   EXPECT_EQ(info.output_spec, "out");
 }
