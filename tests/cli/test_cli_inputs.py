@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgewise.cli.errors import CliError
-from edgewise.cli.images import PREPROCESSINGS, preprocessing, read_image
+from edgewise.cli.images import PREPROCESSINGS, holds_images, preprocessing, read_image
 from edgewise.cli.inputs import InputSpec, batches
 
 RAW = PREPROCESSINGS["raw"]
@@ -134,3 +134,12 @@ def test_mistakes(
     with pytest.raises(CliError) as raised:
         batches(sources, specs, RAW)
     assert message in str(raised.value)
+
+
+def test_a_folder_of_arrays_holds_no_pictures(tmp_path: Path) -> None:
+    (tmp_path / "x.npz").touch()
+    assert not holds_images(tmp_path)
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "x.PNG").touch()
+    assert holds_images(tmp_path)
+    assert holds_images(tmp_path / "more" / "x.PNG")

@@ -199,6 +199,20 @@ def test_nothing_changed_is_said_once_and_with_its_reason() -> None:
         edgewise.compile(depthwise, torch.randn(1, 8, 5, 5), quantize="int8-dynamic", verbose=False)
 
 
+@pytest.mark.parametrize("verbose", [True, False])
+def test_a_layer_left_alone_is_told_once(verbose: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the report where that is printed, else as a warning; and nothing is said of oneDNN."""
+    model = nn.Sequential(nn.Embedding(9, 16), nn.Linear(16, 8))
+    tokens = torch.zeros(1, 4, dtype=torch.int64)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        edgewise.compile(model, tokens, quantize="int8", calibration=[(tokens,)], verbose=verbose)
+    warned = [str(w.message) for w in caught]
+    assert any("embedding" in text for text in warned) is not verbose
+    assert ("embeddings" in capsys.readouterr().err) is verbose
+    assert not any("TF32" in text for text in warned)
+
+
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64], ids=["bfloat16", "float64"])
 def test_other_types_are_refused_with_the_remedy(dtype: torch.dtype, scheme: str) -> None:
@@ -264,3 +278,29 @@ def test_a_conversion_that_changes_nothing_is_not_told() -> None:
     quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config())
     prepare_pt2e(torch.export.export(Net(), (torch.randn(2, 4),)).module(), quantizer)
     assert quantizer.left == []
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (nn.Conv1d(16, 8, 4, padding="same"), SEQUENCE),
+        (nn.Conv2d(16, 8, (2, 3), padding="same"), IMAGE),
+        (nn.Conv2d(16, 8, 2, padding="same", dilation=(1, 2)), IMAGE),
+    ],
+    ids=["of a sequence", "of an image", "with gaps"],
+)
+@pytest.mark.parametrize("backend", ["xnnpack", "neutron-imxrt700-reference", "ethos-u55-128"])
+def test_uneven_padding_leaves_convolutions_in_integers(
+    layer: nn.Module, shape: tuple[int, ...], backend: str
+) -> None:
+    pytest.importorskip("ai_edge_litert" if backend.startswith("neutron") else "ethosu")
+    x = torch.randn(shape)
+    program = edgewise.compile(
+        layer.eval(), (x,), backend=backend, quantize="int8", calibration=[x], verbose=False
+    )
+    report = program.delegation_report()
+    assert (len(report.delegates), report.share("macs")) == (1, 1)
+    assert "expanded to float32" not in str(report)
+    found = torch.as_tensor(np.asarray(edgewise.load(program.buffer)(x.numpy())))
+    with torch.no_grad():
+        assert (found - layer(x)).abs().max() <= 0.04 * layer(x).abs().max()

@@ -49,7 +49,7 @@ from edgewise.cli.images import (
     Resize,
     Std,
     Stretch,
-    is_image,
+    holds_images,
     preprocessing,
 )
 from edgewise.cli.models import ExampleShapes, LoadedModel, ModelArgument, load_model
@@ -196,9 +196,10 @@ def command(
     if calibration and folder is None:
         with out.progress("reading calibration data"):
             batches = data(loaded, calibration, how, limit, "--calibration")
-        has_pictures = any(Path(one).is_dir() or is_image(Path(one)) for one in calibration)
+        has_pictures = any(holds_images(Path(one)) for one in calibration)
         told = f"; pictures: {how}" if has_pictures else ""
-        out.note(f"calibration: {len(batches)} batches{told}")
+        count = f"{len(batches)} batch{'es' * (len(batches) != 1)}"
+        out.note(f"calibration: {count}{told}")
     rows: list[dict[str, Any]] = []
     reports: list[str] = []
     for way, path in zip(ways, paths, strict=True):

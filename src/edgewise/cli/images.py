@@ -108,6 +108,13 @@ def is_image(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES
 
 
+def holds_images(path: Path) -> bool:
+    """Whether it is a picture, or a folder with one."""
+    if path.is_dir():
+        return any(is_image(one) for one in path.rglob("*"))
+    return is_image(path)
+
+
 def read_image(path: Path, shape: Sequence[int], dtype: str, how: Preprocessing) -> NDArray[Any]:
     """The picture as an input of that shape: [1, C, H, W], [1, H, W, C], or without the 1."""
     import numpy as np

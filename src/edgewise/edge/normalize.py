@@ -9,8 +9,8 @@ whole program is never traced again for this.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Container, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -180,7 +180,7 @@ class CallTracer:
         with ExitStack() as stack:
             stack.enter_context(torch.no_grad())
             stack.enter_context(self._mode)
-            stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
+            stack.enter_context(without_onednn())
             if any(has_symbols(value) for value in values):
                 # Torch's decompositions in Python: those in C++ take sizes for numbers.
                 stack.enter_context(enable_python_dispatcher())
@@ -240,3 +240,14 @@ class CallTracer:
             self._constants = Constants(self._program)
         value = getattr(traced, str(inner.target))
         return self._constants.add(str(inner.target), value)
+
+
+@contextmanager
+def without_onednn() -> Iterator[None]:
+    """Its recurrent layers are one operator. (torch.backends.mkldnn.flags warns of devices.)"""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)

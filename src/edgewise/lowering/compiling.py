@@ -172,7 +172,7 @@ def compile(
             "keep_float": list(keep_float),
             **({} if group_size is None else {"group_size": group_size}),
         }
-        _warn_of_floats(exported, scheme, left)
+        _warn_of_floats(exported, scheme, left, told=verbose)
     _warn_of_idle(program, asked, scheme)
     if pipeline is not None:
         program.beside = pipeline.files()
@@ -265,14 +265,17 @@ def applied_methods(methods: Sequence[str] | None, scheme: Scheme, target: str) 
     return tuple(method.name for method in methods_of(methods, scheme, quantizer))
 
 
-def _warn_of_floats(exported: ExportedProgram, scheme: Scheme, left: Sequence[Unquantized]) -> None:
-    """Says that a scheme changed nothing, or which layers with weights it left alone."""
+def _warn_of_floats(
+    exported: ExportedProgram, scheme: Scheme, left: Sequence[Unquantized], *, told: bool
+) -> None:
+    """Says that a scheme changed nothing, or which layers with weights it left alone. told: whether
+    a report that is printed names these."""
     from edgewise.quantize.left import quantizes
 
     layers = [one for one in left if one.has_weights]
     if not quantizes(exported):
         found, what = left, "changed nothing: this is the float program"
-    elif layers:
+    elif layers and not told:
         count = f"{len(layers)} layer{'s' * (len(layers) != 1)}"
         found, what = layers, f"left {count} with weights in floating point"
     else:

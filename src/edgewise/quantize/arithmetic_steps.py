@@ -5,6 +5,7 @@ For quantizers' `transform_for_annotation`, as `edgewise.quantize.steps`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -49,16 +50,25 @@ def split_divisions(model: GraphModule) -> bool:
     return replace_calls(model, aten.remainder.Tensor, _remainder) or changed
 
 
-def split_uneven_padding(model: GraphModule) -> bool:
+def split_uneven_padding(
+    model: GraphModule, wanted: Callable[[Node], bool] = lambda node: True
+) -> bool:
     """Padding of its own before convolutions that keep an image's size with an even kernel: one
-    side gets more than the other."""
+    side gets more than the other. Of nodes that are `wanted`."""
+
+    def padded(node: Node) -> Node | None:
+        return _padded(node, _PLAIN[node.target]) if wanted(node) else None
+
     changed = False
-    for target, plain in (
-        (aten.conv1d.padding, aten.conv1d.default),
-        (aten.conv2d.padding, aten.conv2d.default),
-    ):
-        changed |= replace_calls(model, target, lambda node, plain=plain: _padded(node, plain))  # type: ignore[misc]
+    for target in _PLAIN:
+        changed |= replace_calls(model, target, padded)
     return changed
+
+
+_PLAIN: dict[Any, Any] = {
+    aten.conv1d.padding: aten.conv1d.default,
+    aten.conv2d.padding: aten.conv2d.default,
+}
 
 
 def _padded(node: Node, plain: Any) -> Node | None:

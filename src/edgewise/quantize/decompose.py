@@ -8,8 +8,7 @@ tensors (`edgewise.quantize.composites` has some).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from edgewise.edge.functionalize import functionalize_graph
 from edgewise.edge.graph import inherit_meta
+from edgewise.edge.normalize import without_onednn
 from edgewise.quantize.steps import attribute, constant
 
 aten = torch.ops.aten
@@ -91,7 +91,7 @@ def _inline(model: GraphModule, node: Node, given: Decomposition | None) -> list
         return None
     # Before dispatch, so that what comes out is what modules call: linear layers stay whole.
     try:
-        with torch.no_grad(), mode, _without_onednn():
+        with torch.no_grad(), mode, without_onednn():
             traced = make_fx(run, decomposition_table=table, pre_dispatch=True)(*values)
     except _Declined:
         return None
@@ -103,17 +103,6 @@ def _inline(model: GraphModule, node: Node, given: Decomposition | None) -> list
     # What is written in place is no constant: the next call would find what this one left.
     is_functional = functionalize_graph(traced.graph) is not None
     return _splice(model, node, traced, [flat[i] for i in places], fold=is_functional)
-
-
-@contextmanager
-def _without_onednn() -> Iterator[None]:
-    """Its recurrent layers are one operator. (torch.backends.mkldnn.flags warns of devices.)"""
-    before = torch._C._get_mkldnn_enabled()
-    torch._C._set_mkldnn_enabled(False)
-    try:
-        yield
-    finally:
-        torch._C._set_mkldnn_enabled(before)
 
 
 def _is_static(value: torch.Tensor) -> bool:

@@ -23,6 +23,7 @@ from edgewise.quantize._torchao import (
     Quantizer,
     SharedQuantizationSpec,
 )
+from edgewise.quantize.arithmetic_steps import split_uneven_padding
 from edgewise.quantize.config import get_symmetric_quantization_config
 from edgewise.quantize.fold import drop_checks, fold_constants
 from edgewise.quantize.infinities import infinite_values
@@ -123,6 +124,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         if read_booleans_from_integers(model.graph):
             model.recompile()
         recognize_activations(model, self._is_static)
+        split_uneven_padding(model, self._is_static)
         return model
 
     def annotate(self, model: GraphModule) -> GraphModule:

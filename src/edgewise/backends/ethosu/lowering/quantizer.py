@@ -27,7 +27,6 @@ from edgewise.quantize.arithmetic_steps import (
     split_divisions,
     split_gates,
     split_masked_puts,
-    split_uneven_padding,
 )
 from edgewise.quantize.branches import choose_of_branches
 from edgewise.quantize.composites import (
@@ -188,7 +187,6 @@ class EthosUQuantizer(TableQuantizer):
         add_infinite_masks(model, self._is_static)
         multiply_as_linear(model, self._is_static)
         decompose(model, _COMPOSITES, self._is_static)
-        split_uneven_padding(model)
         split_gates(model)
         split_deviations(model)
         split_divisions(model)
