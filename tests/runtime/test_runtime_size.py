@@ -12,7 +12,7 @@ from edgewise.runtime import _native
 
 # Installed, numpy takes 72.3 MiB, our Python files with their bytecode 4.5, and this the rest.
 # Packed weights on disk are 33 kB of it: SHA-256 and the folder's files.
-MODULE_BUDGET = 3_856_000
+MODULE_BUDGET = 3_860_000
 
 
 @pytest.mark.skipif(

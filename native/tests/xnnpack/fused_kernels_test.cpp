@@ -198,14 +198,9 @@ const Case kWindows[] = {
 };
 class FusedWindows : public testing::TestWithParam<Case> {};
 TEST_P(FusedWindows, ConvolutionMatchesFloat64) {
+  if (!kTakesSegments) GTEST_SKIP() << "no kernels of this CPU take segments";
   const Convolution convolution(GetParam(), GetParam().kernel);
-  bool is_run = false;
-  for (const FloatKernels* kernels : all_float_kernels()) {
-    if (!kernels->takes_segments) continue;
-    convolution.check(FusedConvolution::make, *kernels, 5e-7);
-    is_run = true;
-  }
-  if (!is_run) GTEST_SKIP() << "no kernels of this CPU take segments";
+  check_all(convolution, FusedConvolution::make, 5e-7);
 }
 INSTANTIATE_TEST_SUITE_P(All, FusedWindows, testing::ValuesIn(kWindows), name_of_case);
 

@@ -1,6 +1,8 @@
 #include "backends/xnnpack/executor/float_kernels.h"
 
+#include <array>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "backends/xnnpack/limit_cpu.h"
@@ -187,6 +189,13 @@ void multiply_rows(const GemmTile& tile, const Finish* finish, size_t blocks) {
   }
 }
 
+using MultiplyRows = void (*)(const GemmTile&, const Finish*, size_t blocks);
+
+HWY_INLINE void multiply_blocks(MultiplyRows multiply_rows, const GemmTile& tile,
+                                const Finish* finish, size_t, size_t blocks) {
+  multiply_rows(tile, finish, blocks);
+}
+
 #else
 
 constexpr size_t kRowsOfBase = 4;
@@ -241,71 +250,66 @@ void multiply_rows(const GemmTile& tile, const Finish* finish) {
     for (size_t j = 0; j < kUsed; ++j) sum[i][j] = start[j];
   }
   add_products(tile, sum);
-  float* c = tile.c;
-  const size_t c_stride = tile.c_stride;
-  if (finish == nullptr) {
-#pragma GCC unroll 16
-    for (size_t i = 0; i < kTileRows; ++i, c += c_stride) {
-#pragma GCC unroll 2
-      for (size_t j = 0; j < kUsed; ++j) hn::StoreU(sum[i][j], kVector, c + j * kLanes);
-    }
-    return;
-  }
-  if (finish->residual != nullptr) {
+  if (finish != nullptr && finish->residual != nullptr) {
     const float* residual = finish->residual;
-    const size_t residual_stride = finish->residual_stride;
 #pragma GCC unroll 16
-    for (size_t i = 0; i < kTileRows; ++i, residual += residual_stride) {
+    for (size_t i = 0; i < kTileRows; ++i, residual += finish->residual_stride) {
 #pragma GCC unroll 2
       for (size_t j = 0; j < kUsed; ++j) {
         sum[i][j] = hn::Add(sum[i][j], hn::LoadU(kVector, residual + j * kLanes));
       }
     }
   }
-  const Vector min = hn::Set(kVector, finish->min), max = hn::Set(kVector, finish->max);
+  if (finish != nullptr && (finish->min > -kInfinity || finish->max < kInfinity)) {
+    const Vector min = hn::Set(kVector, finish->min), max = hn::Set(kVector, finish->max);
 #pragma GCC unroll 16
-  for (size_t i = 0; i < kTileRows; ++i, c += c_stride) {
+    for (size_t i = 0; i < kTileRows; ++i) {
 #pragma GCC unroll 2
-    for (size_t j = 0; j < kUsed; ++j) {
-      hn::StoreU(clamp(sum[i][j], min, max), kVector, c + j * kLanes);
+      for (size_t j = 0; j < kUsed; ++j) sum[i][j] = clamp(sum[i][j], min, max);
     }
+  }
+  float* c = tile.c;
+#pragma GCC unroll 16
+  for (size_t i = 0; i < kTileRows; ++i, c += tile.c_stride) {
+#pragma GCC unroll 2
+    for (size_t j = 0; j < kUsed; ++j) hn::StoreU(sum[i][j], kVector, c + j * kLanes);
   }
 }
 
-template <size_t kTileRows, size_t kUsed>
-void multiply_rows(const GemmTile& all, const Finish* finish, size_t blocks) {
-  if (blocks == 1) return multiply_rows<kTileRows, kUsed>(all, finish);
+using MultiplyRows = void (*)(const GemmTile&, const Finish*);
+
+void multiply_blocks(MultiplyRows multiply_rows, const GemmTile& all, const Finish* finish,
+                     size_t rows, size_t blocks) {
   GemmTile tile = all;
   Finish part = finish == nullptr ? Finish{} : *finish;
   for (; blocks > 0; --blocks) {
-    multiply_rows<kTileRows, kUsed>(tile, finish == nullptr ? nullptr : &part);
-    tile.a += kTileRows * tile.a_stride;
-    tile.c += kTileRows * tile.c_stride;
+    multiply_rows(tile, finish == nullptr ? nullptr : &part);
+    tile.a += rows * tile.a_stride;
+    tile.c += rows * tile.c_stride;
     tile.ahead += tile.depth * tile.ahead_step;
-    if (part.residual != nullptr) part.residual += kTileRows * part.residual_stride;
+    if (part.residual != nullptr) part.residual += rows * part.residual_stride;
   }
 }
 
 #endif
 
-// `blocks` of `rows` rows.
-template <size_t kUsed, size_t kTileRows = kRows>
-HWY_INLINE void multiply_any(const GemmTile& tile, const Finish* finish, size_t rows,
-                             size_t blocks) {
-  if constexpr (kTileRows > 0) {
-    if (rows == kTileRows) return multiply_rows<kTileRows, kUsed>(tile, finish, blocks);
-    multiply_any<kUsed, kTileRows - 1>(tile, finish, rows, blocks);
-  }
+template <size_t kUsed, size_t... kLess>
+constexpr std::array<MultiplyRows, sizeof...(kLess)> by_rows(std::index_sequence<kLess...>) {
+  return {multiply_rows<kLess + 1, kUsed>...};
 }
 
-template <size_t kUsed>
-void multiply_used(const GemmTile& all, const Finish* finish) {
+// [i][j] is for tiles of j + 1 rows, and of one vector or, for i = 1, of all.
+constexpr std::array<MultiplyRows, kRows> kMultiplyRows[] = {
+    by_rows<1>(std::make_index_sequence<kRows>()),
+    by_rows<kVectors>(std::make_index_sequence<kRows>())};
+
+void multiply(const GemmTile& all, const Finish* finish) {
+  const auto& kernels = kMultiplyRows[all.columns > kLanes];
   const size_t most = all.most_rows == 0 ? kRows : all.most_rows;
-  if (all.rows <= most) return multiply_any<kUsed>(all, finish, all.rows, 1);
   const size_t blocks = (all.rows + most - 1) / most;
   const size_t rows = all.rows / blocks, larger = all.rows % blocks;
-  if (larger == 0) return multiply_any<kUsed>(all, finish, rows, blocks);
-  multiply_any<kUsed>(all, finish, rows + 1, larger);
+  if (larger == 0) return multiply_blocks(kernels[rows - 1], all, finish, rows, blocks);
+  multiply_blocks(kernels[rows], all, finish, rows + 1, larger);
   GemmTile rest = all;
   Finish part = finish == nullptr ? Finish{} : *finish;
   const size_t done = larger * (rows + 1);
@@ -313,15 +317,8 @@ void multiply_used(const GemmTile& all, const Finish* finish) {
   rest.c += done * rest.c_stride;
   rest.ahead += larger * rest.depth * rest.ahead_step;
   if (part.residual != nullptr) part.residual += done * part.residual_stride;
-  multiply_any<kUsed>(rest, finish == nullptr ? nullptr : &part, rows, blocks - larger);
-}
-
-void multiply(const GemmTile& tile, const Finish* finish) {
-  if (tile.columns <= kLanes) {
-    multiply_used<1>(tile, finish);
-  } else {
-    multiply_used<kVectors>(tile, finish);
-  }
+  multiply_blocks(kernels[rows - 1], rest, finish == nullptr ? nullptr : &part, rows,
+                  blocks - larger);
 }
 
 // ---- Winograd
@@ -558,7 +555,6 @@ void transpose(const float* from, size_t from_stride, size_t rows, size_t column
 const FloatKernels* kernels_of_target() {
   static constexpr FloatKernels kKernels = {.name = kName,
                                             .gemm_pays = kHasWideVectors || kIsNeon,
-                                            .takes_segments = kIsNeon,
                                             .depthwise_pays = kHasWideVectors || kIsAvx2 || kIsNeon,
                                             .is_narrow = kLanes == 4,
                                             .rows = kRows,

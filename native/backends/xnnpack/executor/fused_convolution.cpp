@@ -19,7 +19,7 @@ bool suits_convolution(const Graph& graph, const std::vector<Shape>& shapes,
                        const LinearNodes& nodes, const FloatKernels& kernels) {
   const GraphNode& node = graph.nodes[nodes.nodes[0]];
   const Window& w = node.window;
-  return kernels.takes_segments && node.kind == NodeKind::kConv2d && node.flags == 0 &&
+  return node.kind == NodeKind::kConv2d && node.flags == 0 &&
          w.groups == 1 && w.dilation[0] == 1 && w.dilation[1] == 1 &&
          (kernels.gemm_pays || w.group_inputs <= kFewChannels) &&
          size_t{w.group_inputs} * w.kernel[1] >= kLeastRun &&

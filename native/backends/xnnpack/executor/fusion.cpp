@@ -50,7 +50,7 @@ std::vector<Fusion> choose_fusions(const Graph& graph, const std::vector<Shape>&
       fusion.make = [&graph, nodes = *nodes, kernels](ProgramState& state) {
         return FusedGemm::make(graph, nodes, *kernels, state);
       };
-    } else if (suits_convolution(graph, shapes, *nodes, *kernels)) {
+    } else if (kTakesSegments && suits_convolution(graph, shapes, *nodes, *kernels)) {
       fusion.make = [&graph, nodes = *nodes, kernels](ProgramState& state) {
         return FusedConvolution::make(graph, nodes, *kernels, state);
       };
