@@ -85,7 +85,10 @@ SUITES = {
             "tests/interop/test_interop_data_files.py",
             "tests/profiling",
         ],
-        [f"edgewise_core_{name}_test" for name in ("load", "damage", "plan", "execute")],
+        [
+            f"edgewise_core_{name}_test"
+            for name in ("load", "damage", "plan", "execute", "data_file")
+        ],
         native=True,
     ),
 }

@@ -120,6 +120,23 @@ TEST(Execute, RunsDelegates) {
   EXPECT_EQ(bad.message(), "[forward: delegate 0 of TestBackend] bad, as asked for");
 }
 
+TEST(Execute, TakesPayloadsInsideOfTheFlatbuffer) {
+  FileSpec spec = add_file();
+  spec.inline_payloads = {{}, bytes_of<char>({'l', 'a', 't', 'e'})};
+  spec.methods[0].delegates = {{"TestBackend", fb::DataLocation::INLINE, 0}};
+  spec.methods[0].instructions = {delegate(0, {0, 2})};
+  const auto empty = load_forward(spec);
+  EXPECT_EQ(empty->info().delegates[0].payload_bytes, 0u);
+  ASSERT_TRUE(run(*empty, {1, 2, 3, 4}).ok());
+  EXPECT_EQ(floats(empty->output(0)), (std::vector<float>{2, 4, 6, 8}));
+
+  spec.methods[0].delegates[0].index = 1;
+  const auto late = load_forward(spec);
+  EXPECT_EQ(late->info().delegates[0].payload_bytes, 4u);
+  EXPECT_EQ(run(*late, {1, 2, 3, 4}).message(),
+            "[forward: instruction 0, delegate 0 of TestBackend] late, as asked for");
+}
+
 // if x[0] > 0: y = x + c, else y = x + x, as exported conditions become: the flag moves.
 FileSpec branch_file() {
   FileSpec spec = add_file();

@@ -198,8 +198,15 @@ Bytes make_file(const FileSpec& spec) {
   for (const auto& [key, segment] : spec.named_data) {
     named.push_back(fb::CreateNamedDataDirect(fbb, key.c_str(), segment));
   }
+  std::vector<flatbuffers::Offset<fb::BackendDelegateInlineData>> payloads;
+  for (const Bytes& bytes : spec.inline_payloads) {
+    const auto* begin = reinterpret_cast<const uint8_t*>(bytes.data());
+    const flatbuffers::Offset<flatbuffers::Vector<uint8_t>> data =
+        bytes.empty() ? 0 : fbb.CreateVector(begin, bytes.size());
+    payloads.push_back(fb::CreateBackendDelegateInlineData(fbb, data));
+  }
   fb::FinishProgramBuffer(
-      fbb, fb::CreateProgramDirect(fbb, spec.version, &plans, &buffers, nullptr, &segments,
+      fbb, fb::CreateProgramDirect(fbb, spec.version, &plans, &buffers, &payloads, &segments,
                                    constants, &mutable_lists, &named));
   Bytes file;
   if (!spec.extended_header) {

@@ -81,6 +81,7 @@ struct FileSpec {
   std::vector<uint64_t> constant_offsets;
   std::vector<uint64_t> mutable_offsets;
   std::vector<Bytes> constant_buffer;  // inline, as old files have them
+  std::vector<Bytes> inline_payloads;  // an empty one without its vector
   std::map<std::string, uint32_t> named_data;
   uint32_t version = 0;
   bool extended_header = true;
