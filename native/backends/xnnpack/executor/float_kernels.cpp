@@ -38,17 +38,9 @@ constexpr bool kIsAvx2 = HWY_TARGET == HWY_AVX2;
 constexpr bool kIsNeon = HWY_ARCH_ARM_A64;
 constexpr VectorTag kVector;
 constexpr size_t kLanes = hn::MaxLanes(kVector);
-// Of a sum: or compilers copy it from register to register.
-HWY_INLINE void keep_in_place(Vector& sum) {
-#if HWY_ARCH_ARM_A64
-  __asm__("" : "+w"(sum.raw));
-#else
-  (void)sum;
-#endif
-}
-// Rows of a GEMM tile, which is two vectors wide: the sums leave registers for both factors.
-constexpr size_t kRows = kHasWideVectors ? 14 : kIsNeon ? 8 : 6;
-constexpr size_t kVectors = 2;
+// Rows and vectors of a GEMM tile: the sums leave registers for both factors.
+constexpr size_t kRows = kHasWideVectors ? 14 : kIsNeon ? 5 : 6;
+constexpr size_t kVectors = kIsNeon ? 4 : 2;
 constexpr size_t kColumns = kVectors * kLanes;
 
 // ---- GEMM
@@ -56,53 +48,50 @@ constexpr size_t kColumns = kVectors * kLanes;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 #if HWY_ARCH_ARM_A64
 
-// Step `kStep` of those for which each row has one vector.
+// Step `kStep` of those for which each row has one vector. In assembly: or compilers copy sums
+// from register to register.
 template <size_t kStep, size_t kTileRows, size_t kUsed>
 HWY_INLINE void add_lane(const Vector (&x)[kTileRows], const Vector (&b)[kUsed],
                          Vector (&sum)[kTileRows][kUsed]) {
 #pragma GCC unroll 16
   for (size_t i = 0; i < kTileRows; ++i) {
-    const Vector lane = hn::Broadcast<kStep>(x[i]);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (size_t j = 0; j < kUsed; ++j) {
-      sum[i][j] = hn::MulAdd(lane, b[j], sum[i][j]);
-      keep_in_place(sum[i][j]);
+      __asm__("fmla %0.4s, %1.4s, %2.s[%3]"
+              : "+w"(sum[i][j].raw)
+              : "w"(b[j].raw), "w"(x[i].raw), "i"(kStep));
     }
   }
 }
 
 // The same of the panel's next vectors, past which it moves.
-template <size_t kStep, size_t kTileRows, size_t kUsed>
+template <size_t kStep, bool kIsDense, size_t kTileRows, size_t kUsed>
 HWY_INLINE void add_lane_of_panel(const Vector (&x)[kTileRows], const float*& panel,
                                   size_t panel_stride, Vector (&sum)[kTileRows][kUsed]) {
-  Vector b[kUsed];
-#pragma GCC unroll 2
-  for (size_t j = 0; j < kUsed; ++j) b[j] = hn::LoadU(kVector, panel + j * kLanes);
-  panel += panel_stride;
-  add_lane<kStep>(x, b, sum);
-}
-
-// Two steps, of which the panel's vectors are loaded at once where they lie side by side.
-template <size_t kStep, bool kIsDense, size_t kTileRows, size_t kUsed>
-HWY_INLINE void add_two_lanes(const Vector (&x)[kTileRows], const float*& panel,
-                              size_t panel_stride, Vector (&sum)[kTileRows][kUsed]) {
-  if constexpr (kIsDense && kUsed == 2) {
-    const float32x4x4_t all = vld1q_f32_x4(panel);
-    panel += 2 * kColumns;
-    __asm__("" : "+r"(panel));  // by the load itself
-    add_lane<kStep>(x, {Vector(all.val[0]), Vector(all.val[1])}, sum);
-    add_lane<kStep + 1>(x, {Vector(all.val[2]), Vector(all.val[3])}, sum);
+  if constexpr (kIsDense && kUsed == kVectors) {
+    // Registers are named because compilers that have to find four in a row move sums about.
+    register float32x4_t b0 __asm__("v28");
+    register float32x4_t b1 __asm__("v29");
+    register float32x4_t b2 __asm__("v30");
+    register float32x4_t b3 __asm__("v31");
+    __asm__("ld1 {v28.4s, v29.4s, v30.4s, v31.4s}, [%4], #64"
+            : "=w"(b0), "=w"(b1), "=w"(b2), "=w"(b3), "+r"(panel)
+            :
+            : "memory");
+    add_lane<kStep>(x, {Vector(b0), Vector(b1), Vector(b2), Vector(b3)}, sum);
   } else {
-    add_lane_of_panel<kStep>(x, panel, panel_stride, sum);
-    add_lane_of_panel<kStep + 1>(x, panel, panel_stride, sum);
+    Vector b[kUsed];
+#pragma GCC unroll 4
+    for (size_t j = 0; j < kUsed; ++j) b[j] = hn::LoadU(kVector, panel + j * kLanes);
+    panel += kIsDense ? kColumns : panel_stride;
+    add_lane<kStep>(x, b, sum);
   }
 }
 
 // The products of `depth` steps are added; `a` and `panel` move past them.
 template <bool kIsDense, size_t kTileRows, size_t kUsed>
 HWY_INLINE void add_steps(size_t depth, const float* (&a)[kTileRows], const float*& panel,
-                          size_t stride, Vector (&sum)[kTileRows][kUsed]) {
-  const size_t panel_stride = kIsDense ? kColumns : stride;
+                          size_t panel_stride, Vector (&sum)[kTileRows][kUsed]) {
   for (size_t steps = depth / kLanes; steps > 0; --steps) {
     Vector x[kTileRows];
 #pragma GCC unroll 16
@@ -111,8 +100,10 @@ HWY_INLINE void add_steps(size_t depth, const float* (&a)[kTileRows], const floa
       a[i] += kLanes;
       __asm__("" : "+r"(a[i]));
     }
-    add_two_lanes<0, kIsDense>(x, panel, panel_stride, sum);
-    add_two_lanes<2, kIsDense>(x, panel, panel_stride, sum);
+    add_lane_of_panel<0, kIsDense>(x, panel, panel_stride, sum);
+    add_lane_of_panel<1, kIsDense>(x, panel, panel_stride, sum);
+    add_lane_of_panel<2, kIsDense>(x, panel, panel_stride, sum);
+    add_lane_of_panel<3, kIsDense>(x, panel, panel_stride, sum);
   }
   for (size_t steps = depth % kLanes; steps > 0; --steps) {
     Vector x[kTileRows];
@@ -122,7 +113,7 @@ HWY_INLINE void add_steps(size_t depth, const float* (&a)[kTileRows], const floa
       ++a[i];
       __asm__("" : "+r"(a[i]));
     }
-    add_lane_of_panel<0>(x, panel, panel_stride, sum);
+    add_lane_of_panel<0, kIsDense>(x, panel, panel_stride, sum);
   }
 }
 
@@ -137,7 +128,7 @@ void multiply_rows(const GemmTile& tile, const Finish* finish, size_t blocks) {
   const bool is_bounded =
       finish != nullptr && (finish->min > -kInfinity || finish->max < kInfinity);
   Vector start[kUsed];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (size_t j = 0; j < kUsed; ++j) {
     start[j] =
         finish == nullptr ? hn::Zero(kVector) : hn::LoadU(kVector, finish->bias + j * kLanes);
@@ -148,7 +139,7 @@ void multiply_rows(const GemmTile& tile, const Finish* finish, size_t blocks) {
 #pragma GCC unroll 16
     for (size_t i = 0; i < kTileRows; ++i, first += a_stride) {
       a[i] = first;
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (size_t j = 0; j < kUsed; ++j) sum[i][j] = start[j];
     }
     const float* panel = tile.panel;
@@ -165,7 +156,7 @@ void multiply_rows(const GemmTile& tile, const Finish* finish, size_t blocks) {
     if (residual != nullptr) {
 #pragma GCC unroll 16
       for (size_t i = 0; i < kTileRows; ++i, residual += finish->residual_stride) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (size_t j = 0; j < kUsed; ++j) {
           sum[i][j] = hn::Add(sum[i][j], hn::LoadU(kVector, residual + j * kLanes));
         }
@@ -175,13 +166,13 @@ void multiply_rows(const GemmTile& tile, const Finish* finish, size_t blocks) {
       const Vector min = hn::Set(kVector, finish->min), max = hn::Set(kVector, finish->max);
 #pragma GCC unroll 16
       for (size_t i = 0; i < kTileRows; ++i) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (size_t j = 0; j < kUsed; ++j) sum[i][j] = clamp(sum[i][j], min, max);
       }
     }
 #pragma GCC unroll 16
     for (size_t i = 0; i < kTileRows; ++i) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (size_t j = 0; j < kUsed; ++j) hn::StoreU(sum[i][j], kVector, c + j * kLanes);
       c += c_stride;
       __asm__("" : "+r"(c));  // so that the two are stored at once
@@ -219,7 +210,7 @@ HWY_INLINE void add_products(const GemmTile& tile, Vector (&sum)[kTileRows][kUse
   const size_t ahead_step = tile.ahead_step;
   for (size_t p = tile.depth; p > 0; --p) {
     Vector b[kUsed];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (size_t j = 0; j < kUsed; ++j) b[j] = hn::LoadU(kVector, panel + j * kLanes);
     panel += panel_stride;
     __builtin_prefetch(ahead, 0, 2);
@@ -227,7 +218,7 @@ HWY_INLINE void add_products(const GemmTile& tile, Vector (&sum)[kTileRows][kUse
 #pragma GCC unroll 16
     for (size_t i = 0; i < kTileRows; ++i) {
       const Vector x = hn::Set(kVector, a[i / kRowsOfBase][i % kRowsOfBase * a_stride]);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (size_t j = 0; j < kUsed; ++j) sum[i][j] = hn::MulAdd(x, b[j], sum[i][j]);
     }
 #pragma GCC unroll 8
@@ -239,14 +230,14 @@ template <size_t kTileRows, size_t kUsed>
 void multiply_rows(const GemmTile& tile, const Finish* finish) {
   Vector sum[kTileRows][kUsed];
   Vector start[kUsed];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (size_t j = 0; j < kUsed; ++j) {
     start[j] =
         finish == nullptr ? hn::Zero(kVector) : hn::LoadU(kVector, finish->bias + j * kLanes);
   }
 #pragma GCC unroll 16
   for (size_t i = 0; i < kTileRows; ++i) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (size_t j = 0; j < kUsed; ++j) sum[i][j] = start[j];
   }
   add_products(tile, sum);
@@ -254,7 +245,7 @@ void multiply_rows(const GemmTile& tile, const Finish* finish) {
     const float* residual = finish->residual;
 #pragma GCC unroll 16
     for (size_t i = 0; i < kTileRows; ++i, residual += finish->residual_stride) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (size_t j = 0; j < kUsed; ++j) {
         sum[i][j] = hn::Add(sum[i][j], hn::LoadU(kVector, residual + j * kLanes));
       }
@@ -264,14 +255,14 @@ void multiply_rows(const GemmTile& tile, const Finish* finish) {
     const Vector min = hn::Set(kVector, finish->min), max = hn::Set(kVector, finish->max);
 #pragma GCC unroll 16
     for (size_t i = 0; i < kTileRows; ++i) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (size_t j = 0; j < kUsed; ++j) sum[i][j] = clamp(sum[i][j], min, max);
     }
   }
   float* c = tile.c;
 #pragma GCC unroll 16
   for (size_t i = 0; i < kTileRows; ++i, c += tile.c_stride) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (size_t j = 0; j < kUsed; ++j) hn::StoreU(sum[i][j], kVector, c + j * kLanes);
   }
 }
@@ -298,13 +289,17 @@ constexpr std::array<MultiplyRows, sizeof...(kLess)> by_rows(std::index_sequence
   return {multiply_rows<kLess + 1, kUsed>...};
 }
 
-// [i][j] is for tiles of j + 1 rows, and of one vector or, for i = 1, of all.
-constexpr std::array<MultiplyRows, kRows> kMultiplyRows[] = {
-    by_rows<1>(std::make_index_sequence<kRows>()),
-    by_rows<kVectors>(std::make_index_sequence<kRows>())};
+template <size_t... kLess>
+constexpr std::array<std::array<MultiplyRows, kRows>, sizeof...(kLess)> by_vectors(
+    std::index_sequence<kLess...>) {
+  return {by_rows<kLess + 1>(std::make_index_sequence<kRows>())...};
+}
+
+// [i][j] is for tiles of i + 1 vectors and j + 1 rows.
+constexpr auto kMultiplyRows = by_vectors(std::make_index_sequence<kVectors>());
 
 void multiply(const GemmTile& all, const Finish* finish) {
-  const auto& kernels = kMultiplyRows[all.columns > kLanes];
+  const auto& kernels = kMultiplyRows[(all.columns - 1) / kLanes];
   const size_t most = all.most_rows == 0 ? kRows : all.most_rows;
   const size_t blocks = (all.rows + most - 1) / most;
   const size_t rows = all.rows / blocks, larger = all.rows % blocks;
@@ -370,11 +365,11 @@ HWY_INLINE void output_lanes(D d, const float* in, size_t in_stride, size_t at, 
     rows[1][j] = hn::Sub(hn::Sub(x1, x2), x3);
   }
   const V added = hn::LoadU(d, bias + at);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (size_t i = 0; i < kTileOut; ++i) {
     const V y[kTileOut] = {hn::Add(hn::Add(rows[i][0], rows[i][1]), rows[i][2]),
                            hn::Sub(hn::Sub(rows[i][1], rows[i][2]), rows[i][3])};
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (size_t j = 0; j < kTileOut; ++j) {
       const size_t pixel = i * kTileOut + j;
       if (pixels[pixel] == nullptr) continue;

@@ -19,11 +19,10 @@ bool suits_convolution(const Graph& graph, const std::vector<Shape>& shapes,
                        const LinearNodes& nodes, const FloatKernels& kernels) {
   const GraphNode& node = graph.nodes[nodes.nodes[0]];
   const Window& w = node.window;
-  return node.kind == NodeKind::kConv2d && node.flags == 0 &&
-         w.groups == 1 && w.dilation[0] == 1 && w.dilation[1] == 1 &&
-         (kernels.gemm_pays || w.group_inputs <= kFewChannels) &&
+  return node.kind == NodeKind::kConv2d && node.flags == 0 && w.groups == 1 && w.dilation[0] == 1 &&
+         w.dilation[1] == 1 && (kernels.gemm_pays || w.group_inputs <= kFewChannels) &&
          size_t{w.group_inputs} * w.kernel[1] >= kLeastRun &&
-         padded_columns(kernels, w.group_outputs) * 8 <= size_t{w.group_outputs} * 9 &&
+         computed_columns(kernels, w.group_outputs) * 8 <= size_t{w.group_outputs} * 9 &&
          shapes[nodes.output][2] >= kernels.rows / 2;
 }
 

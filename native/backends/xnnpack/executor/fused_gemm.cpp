@@ -21,7 +21,7 @@ bool suits_gemm(const Graph& graph, const std::vector<Shape>& shapes, const Line
   const size_t columns = shapes[nodes.output].last();
   const size_t rows = shapes[nodes.input].elements() / depth;
   // None that computes many columns which are not there is better than XNNPACK's.
-  if (!kernels.gemm_pays || padded_columns(kernels, columns) * 8 > columns * 9) return false;
+  if (!kernels.gemm_pays || computed_columns(kernels, columns) * 8 > columns * 9) return false;
   if (kernels.is_narrow) return rows >= kernels.rows && depth >= kLeastNarrowDepth;
   return rows >= kLeastRows && rows * depth * columns >= kLeastWork &&
          (depth >= kLeastDepth || nodes.residual != kNone);

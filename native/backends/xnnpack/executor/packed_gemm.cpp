@@ -154,15 +154,15 @@ void PackedGemm::run_all(pthreadpool_t pool, const Rows& all) const {
   const size_t tiles =
       divide_up(all.rows, is_crowded ? std::min(kernels_->rows, kWays) : kernels_->rows);
   const size_t threads = threads_of(pool);
+  // Tiles that stay in the first cache beside a panel, of which a narrow one has little to do.
+  const size_t together =
+      kernels_->is_narrow
+          ? std::max<size_t>(1, kFirstCache / (kernels_->rows * depth_ * sizeof(float)))
+          : 1;
   // Enough items that a thread which is late does little harm.
   if (packed_bytes(*kernels_, depth_, columns_) <= kCachedWeights) {
     const size_t items =
         threads == 1 ? 1 : std::min(tiles, divide_up(tiles, 4 * 8 * threads) * 8 * threads);
-    // Tiles that stay in the first cache beside a panel, of which a narrow one has little to do.
-    const size_t together =
-        kernels_->is_narrow
-            ? std::max<size_t>(1, kFirstCache / (kernels_->rows * depth_ * sizeof(float)))
-            : 1;
     parallel_for(pool, items, [&](size_t item, size_t) {
       const size_t end = part_start(tiles, items, item + 1);
       for (size_t tile = part_start(tiles, items, item); tile < end; tile += together) {
@@ -176,9 +176,10 @@ void PackedGemm::run_all(pthreadpool_t pool, const Rows& all) const {
   const size_t chunks = std::min(tiles, divide_up(8 * threads, panels()));
   parallel_for(pool, panels() * chunks, [&](size_t item, size_t) {
     const size_t chunk = item % chunks;
-    for (size_t tile = part_start(tiles, chunks, chunk);
-         tile < part_start(tiles, chunks, chunk + 1); ++tile) {
-      run(item / chunks, tiles_of(all, tiles, tile, tile + 1), {tile, tiles});
+    const size_t end = part_start(tiles, chunks, chunk + 1);
+    for (size_t tile = part_start(tiles, chunks, chunk); tile < end; tile += together) {
+      const size_t next = std::min(tile + together, end);
+      run(item / chunks, tiles_of(all, tiles, tile, next), {tile, tiles});
     }
   });
 }

@@ -10,6 +10,11 @@ size_t padded_columns(const FloatKernels& kernels, size_t columns) {
   return divide_up(columns, kernels.columns) * kernels.columns;
 }
 
+size_t computed_columns(const FloatKernels& kernels, size_t columns) {
+  return kernels.is_narrow ? divide_up(columns, kernels.lanes) * kernels.lanes
+                           : padded_columns(kernels, columns);
+}
+
 void pack_panels(const FloatKernels& kernels, const float* from, size_t depth, size_t columns,
                  size_t row_stride, size_t column_stride, float* packed, pthreadpool_t threads) {
   parallel_for(threads, divide_up(columns, kernels.columns), [&](size_t panel, size_t) {

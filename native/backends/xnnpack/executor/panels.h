@@ -11,6 +11,9 @@ namespace edgewise::xnnpack {
 // Columns with those that fill up the last panel.
 size_t padded_columns(const FloatKernels& kernels, size_t columns);
 
+// Columns that are computed: of narrow vectors, the last panel has no more than it needs.
+size_t computed_columns(const FloatKernels& kernels, size_t columns);
+
 // Packs a matrix of depth x columns, whose element (p, j) is from[p * row_stride + j *
 // column_stride], panel by panel; missing columns are zero. `packed` gets
 // depth * padded_columns floats. `threads` may be null.
