@@ -19,6 +19,7 @@ from edgewise.backends.xnnpack.lowering.serialize import serialize
 from edgewise.backends.xnnpack.lowering.table import Lowering
 from edgewise.backends.xnnpack.lowering.weight_only import (
     EXPANDED,
+    PADDED,
     PLAIN,
     UNQUANTIZED,
     is_expanded,
@@ -80,6 +81,8 @@ def _notes(nodes: Sequence[Node], graph: Graph) -> dict[str, list[str]]:
     for number in graph.expands:
         if is_dynamic_product(nodes[number]):
             found[nodes[number].name].append(UNQUANTIZED)
+    for number in graph.padded:
+        found.setdefault(nodes[number].name, []).append(PADDED)
     for number in graph.plain:
         found.setdefault(nodes[number].name, []).append(PLAIN)
     for number, reason in float_fallbacks(graph).items():

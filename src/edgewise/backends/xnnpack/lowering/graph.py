@@ -72,6 +72,8 @@ class Graph:
     """Origins of nodes whose weights may be integers although they compute in floating point."""
     plain: set[int] = field(default_factory=set)
     """Origins of nodes whose weights were integers, and are written as floating point."""
+    padded: set[int] = field(default_factory=set)
+    """Origins of nodes whose groups of weights are filled with zeros."""
 
     def users(self) -> dict[Value, list[Node]]:
         found: dict[Value, list[Node]] = {}

@@ -33,6 +33,12 @@ UNQUANTIZED = (
 )
 """Further said of products whose activations would be quantized at run time."""
 
+PADDED = (
+    "groups of weights are filled with zeros up to a multiple of 32, which XNNPACK's kernels need: "
+    "the same result, and a larger file"
+)
+"""Said of 4-bit weights in groups of other sizes."""
+
 PLAIN = (
     "weights are floating point in the file: neither XNNPACK nor this runtime has products with "
     "the scales that they have"
@@ -87,4 +93,12 @@ def is_unquantized(node: Node, quant: Quant) -> bool:
     return is_dynamic_product(node) and isinstance(quant, PerBlock) and quant.bits == 8
 
 
-__all__ = ["EXPANDED", "PLAIN", "UNQUANTIZED", "is_expanded", "is_plain", "is_unquantized"]
+__all__ = [
+    "EXPANDED",
+    "PADDED",
+    "PLAIN",
+    "UNQUANTIZED",
+    "is_expanded",
+    "is_plain",
+    "is_unquantized",
+]

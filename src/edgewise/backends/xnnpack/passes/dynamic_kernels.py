@@ -57,6 +57,7 @@ def use_dynamic_kernels(graph: Graph) -> bool:
         if weights is not None:
             if isinstance(weights.quant, PerBlock) and weights.quant.size % BLOCK_MULTIPLE:
                 size = weights.quant.size
+                graph.padded.add(node.origin)
                 weights = _padded_weights(weights, weights.quant)
                 if (source, size) not in padded:
                     padded[source, size], steps = _padded(source, size, node.origin)
