@@ -39,6 +39,37 @@ def test_within_a_tenth_of_vela(name: str, target: str) -> None:
     assert found.cycles == pytest.approx(estimated, rel=0.1)
 
 
+class _Normed(torch.nn.Module):
+    """No weights before its first sum over channels."""
+
+    def forward(self, x: Any) -> Any:
+        return torch.softmax(x, -1) * torch.nn.functional.layer_norm(x, (64,))
+
+
+WIDE = {
+    "normalization": (_Normed(), (1, 40, 64)),
+    "attention": (torch.nn.MultiheadAttention(64, 4, batch_first=True), (1, 32, 64)),
+    "recurrent": (torch.nn.LSTM(16, 32, batch_first=True), (1, 6, 16)),
+}
+"""Networks that compute in 32 bits what normalizes, in chains of kernels."""
+
+
+@pytest.mark.parametrize("target", ["ethos-u85-128", "ethos-u85-256", "ethos-u85-512"])
+@pytest.mark.parametrize("name", WIDE)
+def test_wide_operands_and_chains(name: str, target: str) -> None:
+    torch.manual_seed(0)
+    model, shape = WIDE[name]
+    x = torch.randn(shape)
+    inputs = (x, x, x) if name == "attention" else (x,)
+    program = edgewise.compile(
+        model.eval(), inputs, backend=target, quantize="int8", calibration=[inputs], verbose=False
+    )
+    (estimate,) = program.delegation_report().estimates.values()
+    (npu,) = programs(bytes(program.buffer))
+    cycles = timeline(npu.commands).cycles
+    assert cycles == pytest.approx(estimate.figures["cycles"], rel=0.45)
+
+
 def test_lanes_and_trace() -> None:
     found, _ = made("ds_cnn", "ethos-u55-128")
     for lane in (NPU, DMA, WAITING):

@@ -33,7 +33,7 @@ class System:
 
 @dataclass(frozen=True)
 class Rates:
-    """Cycles for an element."""
+    """Of Ethos-U55 and U65: cycles for an element."""
 
     wide: float
     """Operands of 32 bits: of two operands, of one, and products into 32 bits."""
@@ -49,6 +49,22 @@ class Rates:
     be as slow as it is with a table."""
 
 
+@dataclass(frozen=True)
+class RatesU85:
+    """Cycles for an element, by what is read and written."""
+
+    written: dict[int, float]
+    """By the bits of the output."""
+    wide: float
+    """Of 32 bits from or to the kernel beside it in a chain; two operands of 32 bits, narrowed."""
+    wide_pair: float
+    """Two operands of 32 bits, and an output of as many."""
+    activation: float
+    """Of the unit for tables, transposes and reversed columns, through which all outputs go."""
+    turned: float
+    """Of the same if rows and columns change places, or columns are reversed."""
+
+
 _U55 = {
     32: Rates(2.0, 3.0, 3.0, 3.0, 6.0, 1.0, 2.0, 1.0),
     64: Rates(1.0, 1.5, 1.5, 1.5, 3.0, 0.5, 1.0, 1.0),
@@ -56,19 +72,20 @@ _U55 = {
     256: Rates(0.625, 1.125, 0.5, 0.375, 0.75, 0.125, 0.25, 1.0),
     512: Rates(0.3125, 0.5625, 0.25, 0.1875, 0.375, 0.0625, 0.125, 0.5),
 }
-_U85 = {128: (0.5, 0.5, 0.5), 256: (0.25, 0.25, 0.25), 512: (0.125, 0.125, 0.125),
-        1024: (0.0625, 0.125, 0.0625), 2048: (0.03125, 0.0625, 0.0625)}  # fmt: skip
-"""Elements, products into 32 bits, tables."""
+_U85 = {
+    128: RatesU85({8: 0.5, 16: 0.5, 32: 0.5, 64: 1.0}, 1.0, 1.0, 0.5, 1.0),
+    256: RatesU85({8: 0.25, 16: 0.25, 32: 0.25, 64: 0.5}, 0.5, 0.5, 0.25, 0.5),
+    512: RatesU85({8: 0.125, 16: 0.125, 32: 0.25, 64: 0.5}, 0.25, 0.25, 0.125, 0.25),
+    1024: RatesU85({8: 0.0625, 16: 0.125, 32: 0.25, 64: 0.5}, 0.125, 0.25, 0.0625, 0.125),
+    2048: RatesU85({8: 0.03125, 16: 0.0625, 32: 0.125, 64: 0.25}, 0.0625, 0.125, 0.03125, 0.0625),
+}
 
 MICROBLOCKS = {32: (1, 1, 4), 64: (1, 1, 8), 128: (1, 2, 8), 256: (2, 2, 8), 512: (2, 2, 8)}
 """Of Ethos-U55 and U65: rows, columns and channels that the MACs compute at a time."""
 
 
-def rates(target: Target) -> Rates:
-    if target.family != "u85":
-        return _U55[target.macs]
-    any_, product, table = _U85[target.macs]
-    return Rates(any_, any_, product, any_, any_, any_, any_, table)
+def rates(target: Target) -> Rates | RatesU85:
+    return _U85[target.macs] if target.family == "u85" else _U55[target.macs]
 
 
 def system(target: Target) -> System:

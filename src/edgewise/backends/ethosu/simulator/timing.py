@@ -36,6 +36,8 @@ _PART = 8
 _FILL = 4
 """Commands that the NPU has under way: the latency of a block is seen by a fourth."""
 _UNARY = ("LRELU", "ABS", "CLZ")
+_TURNED = ("WHC", "WCH", "CWH")
+"""Transposes in which columns come before rows."""
 
 NPU, DMA, WAITING = "NPU", "DMA", "waiting"
 
@@ -80,6 +82,7 @@ def timeline(commands: bytes, given: System | None = None) -> Timeline:
     model = _Model(target, given or system(target))
     for command in parsed:
         model.step(command)
+    model.finish()
     return Timeline(target.name, model.system.clock, tuple(model.spans))
 
 
@@ -89,6 +92,8 @@ class _Model:
         self.registers = Registers(target)
         self.rates = rates(target)
         self.spans: list[Span] = []
+        self._chain: list[_Cost] = []
+        """A kernel, and those that are computed on the way out of it."""
         self._kernels: list[int] = []
         self._transfers: list[int] = []
         """When each ends."""
@@ -109,14 +114,19 @@ class _Model:
         elif name == "NPU_OP_BRANCH":
             raise NotSimulatedError("not simulated: the time of programs with branches")
         elif name not in ("NPU_OP_STOP", "NPU_OP_IRQ", "NPU_OP_PMU_MASK"):
-            self._kernel(command)
+            cost = _Cost(self, command)
+            if not cost.is_chained:
+                self.finish()
+            self._chain.append(cost)
 
     def _wait(self, ends: list[int], left: int) -> None:
         """Until at most `left` of them are under way."""
+        self.finish()
         done = ends[: len(ends) - left]
         self._hold = max([self._hold, *done[-1:]])
 
     def _transfer(self, command: Command) -> None:
+        self.finish()
         read = read_transfer_u85 if self.target.family == "u85" else read_transfer
         accesses = read(self.registers).accesses()
         cycles = max(self._transferred(a) for a in accesses)
@@ -132,19 +142,22 @@ class _Model:
         latency = 0 if access.write else bus.read_latency
         return latency + math.ceil((access.end - access.start) / bus.bytes_per_cycle)
 
-    def _kernel(self, command: Command) -> None:
-        cost = _Cost(self, command)
-        free = self._free[NPU]
-        begin = max(free, self._hold)
-        if begin > free and self._kernels:
-            self.spans.append(Span(WAITING, "waiting", command.offset, free, begin))
-        elif begin > free:
-            self.spans.append(Span(WAITING, "waiting", command.offset, 0, begin))
-        end = begin + cost.cycles
-        self._free[NPU] = end
-        self._kernels.append(end)
-        name = command.name.removeprefix("NPU_OP_")
-        self.spans.append(Span(NPU, name, command.offset, begin, end, cost.macs, cost.bound))
+    def finish(self) -> None:
+        """The kernels that are under way: the first takes the time of all that follow it."""
+        chain, self._chain = self._chain, []
+        for place, cost in enumerate(chain):
+            command = cost.command
+            free = self._free[NPU]
+            begin = max(free, self._hold)
+            if begin > free:
+                start = free if self._kernels else 0
+                self.spans.append(Span(WAITING, "waiting", command.offset, start, begin))
+            cycles, bound = (0, "output") if place else cost.time(chain[1:])
+            self._free[NPU] = begin + cycles
+            self._kernels.append(begin + cycles)
+            name = command.name.removeprefix("NPU_OP_")
+            span = Span(NPU, name, command.offset, begin, begin + cycles, cost.macs, bound)
+            self.spans.append(span)
 
 
 def _up(value: int, step: int) -> int:
@@ -188,68 +201,109 @@ class _Map:
 
 
 class _Cost:
-    """Of a kernel. Units: cycles."""
+    """Of a kernel. Units: cycles.
+
+    is_chained: it reads what the kernel before computes, which memory never sees.
+    rate: of the output unit, for an element. memories: how long each is busy.
+    """
 
     def __init__(self, model: _Model, command: Command) -> None:
         self._registers = model.registers
         self._target = model.target
-        self._rates: Rates = model.rates
-        self._command = command
+        self._rates = model.rates
+        self.command = command
         self._cores = model.target.cores if model.target.family == "u65" else 1
         r = self._registers
         self.shape = tuple(r.get(f"OFM_{k}_M1", f"{k.lower()}_m1") + 1 for k in _SIDES)
         block = tuple(r.get(f"OFM_BLK_{k}_M1", f"{k.lower()}_m1") + 1 for k in _SIDES)
         self.block = tuple(min(a, b) for a, b in zip(block, self.shape, strict=True))
         self._ofm, self._ifm = _Map(model, "OFM"), _Map(model, "IFM")
+        self._inputs = r.get("IFM_DEPTH_M1", "depth_m1") + 1
         if model.target.family == "u85" and command.name == "NPU_OP_POOL":
             # Microblocks lie in what is written: turned over, few channels fill one badly.
             order = TRANSPOSES[r.enum("OFM_PRECISION", "activation_transpose")]
             self.shape = tuple(self.shape[axis] for axis in order)
             self.block = tuple(self.block[axis] for axis in order)
         self.macs = 0
+        self.is_chained = not self._ifm.outside and command.name == "NPU_OP_ELEMENTWISE"
+        self._steps_of_block = 0.0
+        self._copies = False
+        self.memories: dict[str, float] = {}
         if command.name == "NPU_OP_ELEMENTWISE":
             self._elementwise(model)
         elif command.name == "NPU_OP_RESIZE":
-            self._finish(math.prod(self.shape) * self._rates.other, "output", {})
+            self.rate = self._output_rate("")
         else:
             self._windows(model)
 
-    def _finish(self, cycles: float, bound: str, memories: dict[str, float]) -> None:
+    def time(self, chained: Sequence[_Cost]) -> tuple[int, str]:
+        """With what is computed on its way out, and what bounds it."""
+        rate = self.rate + sum(cost.rate for cost in chained)
+        memories = dict(self.memories)
+        for cost in chained:
+            for name, cycles in cost.memories.items():
+                memories[name] = memories.get(name, 0.0) + cycles
+        ends = chained[-1] if chained else self
+        if self.command.name == "NPU_OP_ELEMENTWISE":
+            cycles, bound = self._time_of_elementwise(rate, ends), "output"
+        elif self._copies or self.command.name == "NPU_OP_RESIZE":
+            cycles, bound = math.prod(self.shape) * rate, "output"
+        else:
+            cycles, bound = self._time_of_windows(rate, ends)
         slowest = max(memories, key=memories.__getitem__, default="")
         if slowest and memories[slowest] > cycles:
             cycles, bound = memories[slowest], slowest
-        self.cycles, self.bound = math.ceil(cycles), bound
+        return math.ceil(cycles), bound
 
     def _elementwise(self, model: _Model) -> None:
-        speed = self._rates
-        enum = self._command.opcode.fields["elementwise_mode"].enum
+        enum = self.command.opcode.fields["elementwise_mode"].enum
         assert enum is not None
-        mode = enum[self._command.field("elementwise_mode")]
-        if self._ifm.bits == 32:
-            rate = speed.wide_unary if mode in _UNARY else speed.wide
-        elif mode == "MUL":
-            rate = speed.wide_product if self._ofm.bits == 32 else speed.product
-        else:
-            rate = speed.sum if mode in ("ADD", "SUB") else speed.other
-        rate = max(rate, self._rates.table)
-        if not self._ifm.outside:  # computed on the way out of the kernel before
-            self._finish(0, "output", {})
-            return
-        channels = self.shape[2]
-        if self._ofm.bricks:
-            channels = _up(channels, 16) * 16
-        count = self.shape[0] * self.shape[1] * channels
-        elements = math.prod(self.block)
-        latency = self._latency(self.block, self.block) + rate * elements
-        rate = max(rate, latency / _FILL / elements)
+        mode = enum[self.command.field("elementwise_mode")]
+        self.rate = self._output_rate(mode)
         maps = [self._ifm]
         if mode not in _UNARY and self._second_is_map():
             maps.append(_Map(model, "IFM2"))
-        memories: dict[str, float] = {}
         for read in maps:
-            self._add(memories, read, read.cycles(self.shape, self.shape[2], False, 1))
-        self._add(memories, self._ofm, self._written())
-        self._finish(rate * count, "output", memories)
+            self._add(read, read.cycles(self.shape, self.shape[2], False, 1))
+        self._add(self._ofm, self._written())
+
+    def _time_of_elementwise(self, rate: float, ends: _Cost) -> float:
+        channels = self.shape[2]
+        if ends._ofm.bricks:
+            channels = _up(channels, 16) * 16
+        elements = math.prod(self.block)
+        latency = self._latency(self.block, self.block, ends) + rate * elements
+        rate = max(rate, latency / _FILL / elements)
+        return rate * self.shape[0] * self.shape[1] * channels
+
+    def _output_rate(self, mode: str) -> float:
+        """mode: of an elementwise operator, or of a pool."""
+        speed = self._rates
+        if isinstance(speed, Rates):
+            return max(self._output_rate_u55(speed, mode), speed.table)
+        bits = (self._ifm.bits, self._ofm.bits)
+        is_pair = self.command.name == "NPU_OP_ELEMENTWISE" and mode not in _UNARY
+        if not self._ofm.outside and 32 in bits:
+            rate = speed.wide
+        elif self._ofm.bits < 64 and is_pair and self._ifm.bits == 32:
+            rate = speed.wide_pair if self._ofm.bits == 32 else speed.wide
+        else:
+            rate = speed.written[self._ofm.bits]
+        enum = self._registers.enum
+        turned = enum("OFM_PRECISION", "activation_transpose") in _TURNED
+        turned = turned or enum("OFM_PRECISION", "activation_reverse") == "W"
+        return max(rate, speed.turned if turned else speed.activation)
+
+    def _output_rate_u55(self, speed: Rates, mode: str) -> float:
+        if self.command.name != "NPU_OP_ELEMENTWISE":
+            if self._registers.enum("ACC_FORMAT", "acc_format") != "I32":
+                return speed.product
+            return speed.maximum if mode == "MAX" else speed.other
+        if self._ifm.bits == 32:
+            return speed.wide_unary if mode in _UNARY else speed.wide
+        if mode == "MUL":
+            return speed.wide_product if self._ofm.bits == 32 else speed.product
+        return speed.sum if mode in ("ADD", "SUB") else speed.other
 
     def _second_is_map(self) -> bool:
         r = self._registers
@@ -257,9 +311,9 @@ class _Cost:
             return not r.get("IFM2_BROADCAST", "broadcast_constant")
         return r.enum("IFM2_PRECISION", "activation_storage") in ("TILE2X2", "TILE3X1")
 
-    def _add(self, memories: dict[str, float], moved: _Map, cycles: float) -> None:
+    def _add(self, moved: _Map, cycles: float) -> None:
         if moved.bus is not None and cycles:
-            memories[moved.bus.name] = memories.get(moved.bus.name, 0.0) + cycles
+            self.memories[moved.bus.name] = self.memories.get(moved.bus.name, 0.0) + cycles
 
     def _written(self) -> float:
         height, width, depth = self.shape
@@ -267,15 +321,14 @@ class _Cost:
         cycles = self._ofm.cycles((1, columns, channels), depth, True, self._cores)
         return cycles * height * width / columns * depth / channels
 
-    def _latency(self, read: Sequence[int], written: Sequence[int]) -> float:
-        """Of a block that is read, and one that is written."""
-        depth = self._registers.get("IFM_DEPTH_M1", "depth_m1") + 1
+    def _latency(self, read: Sequence[int], written: Sequence[int], ends: _Cost) -> float:
+        """Of a block that is read, and one that is written. ends: the last of the chain."""
         total = 0.0
         if self._ifm.bus is not None:
-            total += self._ifm.bus.read_latency + self._ifm.cycles(read, depth, False, 1)
-        if self._ofm.bus is not None:
-            total += self._ofm.bus.write_latency
-            total += self._ofm.cycles(written, self.shape[2], True, self._cores)
+            total += self._ifm.bus.read_latency + self._ifm.cycles(read, self._inputs, False, 1)
+        if ends._ofm.bus is not None:
+            total += ends._ofm.bus.write_latency
+            total += ends._ofm.cycles(written, self.shape[2], True, self._cores)
         return total
 
     def _microblock(self, kernel: Kernel) -> tuple[int, int, int]:
@@ -285,71 +338,68 @@ class _Cost:
         else:
             rows, columns, depth = MICROBLOCKS[self._target.macs]
         flat = self.shape[0] == 1 and self.shape[1] % 2 == 0 and kernel.height == 1
-        if rows == 2 and flat and self._command.name != "NPU_OP_POOL":
+        if rows == 2 and flat and self.command.name != "NPU_OP_POOL":
             rows, columns = 1, 4
         return rows, columns, depth
 
     def _windows(self, model: _Model) -> None:
         r = self._registers
         kernel = read_kernel(r)
-        depthwise = self._command.name != "NPU_OP_CONV"
-        pool = self._command.name == "NPU_OP_POOL"
+        depthwise = self.command.name != "NPU_OP_CONV"
+        pool = self.command.name == "NPU_OP_POOL"
         summed = pool and self._pooling() == "REDUCE_SUM"
-        inputs = r.get("IFM_DEPTH_M1", "depth_m1") + 1
+        inputs = self._inputs
         points = kernel.height * kernel.width
         over = inputs if not depthwise or summed else 1
         self.macs = points * math.prod(self.shape) * over
-        copies = pool and not summed and points == 1 and self._target.family != "u85"
-        if copies:
-            self._copy()
+        mode = self._pooling() if pool else ""
+        self.rate = self._output_rate(mode)
+        self._add(self._ofm, self._written())
+        self._copies = pool and not summed and points == 1 and self._target.family != "u85"
+        if self._copies:  # A transpose is many: each begins while those before end.
+            self.macs = 0
+            assert isinstance(self._rates, Rates)
+            self.rate = self._rates.maximum
+            self._add(self._ifm, self._ifm.cycles(self.shape, self.shape[2], False, 1))
             return
-        steps = self._steps(kernel, depthwise, pool and not summed, over)
-        rate = self._output_rate(pool)
-        blocks = self._blocks(kernel)
-        elements = math.prod(self.block)
-        out = rate * elements
+        self._steps_of_block = self._steps(kernel, depthwise, pool and not summed, over)
+        self._blocks_of_output = self._blocks(kernel)
+        self._scale_cycles = 0.0
         if not pool:
             const = model.system.buses.get(r.get("SCALE_REGION", "region"))
-            out = max(out, 10 * self.block[2] * (const.read_latency if const else 0) / 256)
+            self._scale_cycles = 10 * self.block[2] * (const.read_latency if const else 0) / 256
         read_rows, read_columns = (
             (side - 1) * stride + min(_PART, extent)
             for side, stride, extent in zip(
                 self.block[:2], kernel.stride, (kernel.height, kernel.width), strict=True
             )
         )
-        read = (read_rows, read_columns, min(self._input_depth(), inputs))
-        latency = (self._latency(read, self.block) + out + steps) / _FILL
-        mac, output = max(steps, latency), max(out, latency)
-        total = max(mac, output) * blocks + min(mac, output)
-        memories: dict[str, float] = {}
+        self._read = (read_rows, read_columns, min(self._input_depth(), inputs))
         parts = _up(kernel.height, _PART) * _up(kernel.width, _PART)
         spatial = _up(self.shape[0], self.block[0]) * _up(self.shape[1], self.block[1])
         again = 1 if depthwise and not summed else _up(self.shape[2], self.block[2])
         group = self._input_depth()
-        fetched = self._ifm.cycles((read_rows, read_columns, inputs), inputs, False, 1, group)
         if points == 1 and pool and not summed:
             whole = math.prod(self.shape) // inputs
-            self._add(memories, self._ifm, self._ifm.cycles((1, whole, inputs), inputs, False, 1))
+            self._add(self._ifm, self._ifm.cycles((1, whole, inputs), inputs, False, 1))
         else:
-            self._add(memories, self._ifm, fetched * spatial * again * parts)
-        self._add(memories, self._ofm, self._written())
+            fetched = self._ifm.cycles((read_rows, read_columns, inputs), inputs, False, 1, group)
+            self._add(self._ifm, fetched * spatial * again * parts)
         if not pool:
             for kind in ("WEIGHT", "SCALE"):
                 bus = model.system.buses.get(r.get(f"{kind}_REGION", "region"))
                 size = r.get_or(f"{kind}_LENGTH", "length", 0)
                 if bus is not None:
-                    taken = memories.get(bus.name, 0.0)
-                    memories[bus.name] = taken + size * spatial / bus.bytes_per_cycle
-        self._finish(total, "MAC" if mac > output else "output", memories)
+                    taken = self.memories.get(bus.name, 0.0)
+                    self.memories[bus.name] = taken + size * spatial / bus.bytes_per_cycle
 
-    def _copy(self) -> None:
-        """Pools of one point copy. A transpose is many: each begins while those before end."""
-        self.macs = 0
-        memories: dict[str, float] = {}
-        read = self._ifm.cycles(self.shape, self.shape[2], False, 1)
-        self._add(memories, self._ifm, read)
-        self._add(memories, self._ofm, self._written())
-        self._finish(math.prod(self.shape) * self._rates.maximum, "output", memories)
+    def _time_of_windows(self, rate: float, ends: _Cost) -> tuple[float, str]:
+        steps = self._steps_of_block
+        out = max(rate * math.prod(self.block), self._scale_cycles)
+        latency = (self._latency(self._read, self.block, ends) + out + steps) / _FILL
+        mac, output = max(steps, latency), max(out, latency)
+        total = max(mac, output) * self._blocks_of_output + min(mac, output)
+        return total, "MAC" if mac > output else "output"
 
     def _blocks(self, kernel: Kernel) -> float:
         """How many there are; of Ethos-U85 those at the edge are parts, of whole microblocks."""
@@ -359,18 +409,9 @@ class _Cost:
         return math.prod(_up(size, micro) / _up(block, micro) for size, block, micro in sides)
 
     def _pooling(self) -> str:
-        enum = self._command.opcode.fields["pooling_mode"].enum
+        enum = self.command.opcode.fields["pooling_mode"].enum
         assert enum is not None
-        return enum[self._command.field("pooling_mode")]
-
-    def _output_rate(self, pool: bool) -> float:
-        wide = self._registers.enum("ACC_FORMAT", "acc_format") != "I32"
-        rate = self._rates.other
-        if wide:
-            rate = self._rates.product
-        elif pool and self._pooling() == "MAX":
-            rate = self._rates.maximum
-        return max(rate, self._rates.table)
+        return enum[self.command.field("pooling_mode")]
 
     def _input_depth(self) -> int:
         """Channels of a block that is read."""
@@ -392,20 +433,22 @@ class _Cost:
         deep = _up(self.block[2], depth)
         part = self._registers.enum("KERNEL_STRIDE", "weight_order") == "PART_KERNEL_FIRST"
         wide = self._ifm.bits > 8
+        passes = self._ifm.bits // 8 if self._target.family == "u85" else 2 if wide else 1
         u85 = self._target.family == "u85"
         slots = 4 * depth  # cycles in which a microblock's weights arrive
         group = min(self._input_depth(), inputs)
-        sparse = u85 and not pool and self._registers.has_field("WEIGHT_FORMAT", "weight_sparsity")
+        weighted = self.command.name != "NPU_OP_POOL"
+        sparse = u85 and weighted and self._registers.has_field("WEIGHT_FORMAT", "weight_sparsity")
         total = 0.0
         for y in range(0, kernel.height, _PART):
             for x in range(0, kernel.width, _PART):
                 points = min(_PART, kernel.height - y) * min(_PART, kernel.width - x)
                 if pool:
                     count, cycles = 1, 4 * max(4, points) * area * deep
-                    cycles *= 2 if wide else 1
+                    cycles *= passes
                 elif depthwise and inputs == 1:
                     count = _up(points, 4)
-                    cycles = max(slots, 4 * area * (2 if wide else 1)) * count * deep
+                    cycles = max(slots, 4 * area * passes) * count * deep
                 elif part:
                     count = _up(points, 2 if wide else 4)
                     cycles = max(slots, 4 * area) * count * deep * _up(group, 8)
@@ -413,7 +456,7 @@ class _Cost:
                     count = points
                     each = group / 8 * area if u85 else 4 * area
                     cycles = max(slots, math.ceil(each)) * count * deep
-                    cycles *= 2 if wide and u85 else 1
+                    cycles *= passes if u85 else 1
                 delay = 0
                 if area == 1:
                     delay = 2 * (count if deep == 1 else (count - 1) * deep)
