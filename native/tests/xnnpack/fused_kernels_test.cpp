@@ -157,6 +157,7 @@ const Case kCases[] = {
     {"OddChannels", 1, 5, 6, 3, 5},
     {"ChannelsOverAVector", 1, 4, 5, 17, 33},
     {"ManyChannels", 1, 4, 4, 130, 98},
+    {"ThreeVectorsOfFour", 1, 5, 7, 19, 44},
     {"NoPadding", 1, 6, 5, 16, 16, 0, 0, 0, 0},
     {"PaddedLeftAndTop", 1, 6, 5, 16, 16, 2, 1, 0, 0},
     {"PaddedRightAndBottom", 1, 5, 6, 16, 16, 0, 0, 1, 2},
