@@ -77,6 +77,18 @@ class _Product(nn.Module):
         return x @ self.weight
 
 
+class _Einsum(_Product):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.einsum("...i,io->...o", x, self.weight)
+
+
+class _ByTranspose(nn.Linear):
+    """As models spell it that have a linear layer of their own."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.weight.T + self.bias
+
+
 PRODUCT = "a product of two activations"
 FOUR = "4 bits are for linear layers"
 RECURRENT = "a recurrent layer is written out for integers, up to 256 steps"
@@ -94,7 +106,9 @@ CASES: dict[str, tuple[Any, tuple[int, ...], tuple[str, str, str, str, str]]] = 
     "weights of weights": (_OfWeights, ROWS, ("", "", "", MODULE, MODULE)),
     "weights of mean 0": (lambda: _StandardWeights(16, 8, 3), IMAGE, ("", "", "", FOUR, FOUR)),
     "weights that are written": (_WrittenWeights, ROWS, (COMPUTED,) * 3 + (MODULE,) * 2),
-    "a weight of no layer": (_Product, ROWS, (NO_LAYER,) * 3 + (PRODUCT,) * 2),
+    "a weight of no layer": (_Product, ROWS, ("", "", "", MODULE, MODULE)),
+    "an einsum with a weight": (_Einsum, ROWS, (NO_LAYER,) * 3 + (MODULE,) * 2),
+    "by a transpose": (lambda: _ByTranspose(64, 32), ROWS, ("", "", "", "", "")),
     "conv1d": (lambda: nn.Conv1d(16, 8, 3), SEQUENCE, ("", "", "", FOUR, FOUR)),
     "conv1d, even": (
         lambda: nn.Conv1d(16, 8, 4, padding="same"),
@@ -185,7 +199,7 @@ def test_each_layer_is_quantized_or_told(name: str, scheme: str) -> None:
         # An activation's product is no layer: it is in the report alone where others are quantized.
         assert bool(said) == (
             any(o.has_weights for o in report.unquantized)
-            or name in ("bmm", "a weight of no layer")
+            or name in ("bmm", "an einsum with a weight", "a weight of no layer")
         )
     if name != "embedding":
         want = model(x).detach().numpy()

@@ -251,9 +251,7 @@ def with_integer_weights(
         return not any(name == kept or name.startswith(f"{kept}.") for kept in keep_float)
 
     def is_grouped(module: torch.nn.Module, name: str) -> bool:
-        # Attention reads this one's weight by itself, as a plain tensor.
-        read_by_parent = isinstance(module, torch.nn.modules.linear.NonDynamicallyQuantizableLinear)
-        return isinstance(module, torch.nn.Linear) and not read_by_parent and chosen(module, name)
+        return isinstance(module, torch.nn.Linear) and _is_plain(module) and chosen(module, name)
 
     grouped = {n: m.in_features for n, m in model.named_modules() if is_grouped(m, n)}
     odd = [name for name, features in grouped.items() if features % scheme.group_size]
@@ -303,9 +301,12 @@ def _before_groups(
 
 
 def _with_plain_layers(model: torch.nn.Module) -> torch.nn.Module:
-    """Linear layers whose weight is computed from others (`weight_norm`, ...) hold what it is."""
+    """Linear layers whose weight is computed from others (`weight_norm`, ...) hold what it is, and
+    those with a `forward` of their own that is `nn.Linear`'s in other words have that."""
     for name, module in list(model.named_modules()):
-        if not isinstance(module, torch.nn.Linear) or not parametrize.is_parametrized(module):
+        if not isinstance(module, torch.nn.Linear) or _is_read_by_parent(module):
+            continue
+        if not parametrize.is_parametrized(module) and (_is_plain(module) or not _is_same(module)):
             continue
         size = module.in_features, module.out_features
         plain = torch.nn.Linear(*size, bias=module.bias is not None, dtype=module.weight.dtype)
@@ -314,6 +315,30 @@ def _with_plain_layers(model: torch.nn.Module) -> torch.nn.Module:
             return plain.eval()
         model.set_submodule(name, plain.eval())
     return model
+
+
+def _is_read_by_parent(module: torch.nn.Linear) -> bool:
+    """Attention reads this one's weight by itself, as a plain tensor."""
+    return isinstance(module, torch.nn.modules.linear.NonDynamicallyQuantizableLinear)
+
+
+def _is_plain(module: torch.nn.Linear) -> bool:
+    """Whether its weight is read by `torch.nn.functional.linear` alone."""
+    return not _is_read_by_parent(module) and type(module).forward is torch.nn.Linear.forward
+
+
+def _is_same(module: torch.nn.Linear) -> bool:
+    """Whether its `forward` computes what `nn.Linear`'s does: tried on random rows."""
+    weight = module.weight
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, 3, module.in_features, generator=generator).to(weight)
+    try:
+        with torch.no_grad():
+            found = module(x)
+            expected = torch.nn.functional.linear(x, weight, module.bias)
+    except Exception:  # it is for other inputs, or reads what its parent sets
+        return False
+    return isinstance(found, torch.Tensor) and torch.allclose(found, expected, 1e-3, 1e-4)
 
 
 def _listed(features: Mapping[str, int], names: Sequence[str]) -> str:

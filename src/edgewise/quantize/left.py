@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from torch.export import ExportedProgram
@@ -45,6 +45,7 @@ _PRODUCTS = {"matmul", "mm", "bmm", "baddbmm", "einsum", "scaled_dot_product_att
 _RECURRENT = ("lstm", "gru", "rnn_")
 _CONVERSIONS = {"to", "_to_copy", "type_as"}
 _MOVES = {"detach", "alias", "copy", "lift_fresh_copy", "_assert_tensor_metadata", *_CONVERSIONS}
+_TURNS = {"t", "numpy_T", "mT", "transpose", "permute", "unsqueeze", "view", "reshape", "expand"}
 
 
 def _name(node: Node) -> str:
@@ -123,6 +124,8 @@ def unquantized(node: Node, why: str) -> Unquantized:
 def left_by_modules(program: ExportedProgram, keep_float: Sequence[str]) -> list[Unquantized]:
     """Layers of a program whose weights torchao's `quantize_` did not replace."""
     found = []
+    signature = program.graph_signature
+    kept = {*signature.inputs_to_parameters, *signature.inputs_to_buffers}
     for node in program.graph.nodes:
         if not is_call(node) or not computes_real(node):
             continue
@@ -130,13 +133,16 @@ def left_by_modules(program: ExportedProgram, keep_float: Sequence[str]) -> list
             continue
         path = module_path(node)
         if not any(path == kept or path.startswith(f"{kept}.") for kept in keep_float):
-            found.append(unquantized(node, _why_not_replaced(node)))
+            found.append(unquantized(node, _why_not_replaced(node, kept)))
     return found
 
 
-def _why_not_replaced(node: Node) -> str:
+def _why_not_replaced(node: Node, kept: Collection[str]) -> str:
+    """kept: names of placeholders of parameters and buffers."""
     name = _name(node)
-    if name == "linear":
+    if name == "linear" or (
+        name in _PRODUCTS and any(_is_of(n, kept) for n in node.all_input_nodes)
+    ):
         return "its weight is not that of an nn.Linear module, which is what the scheme replaces"
     if name == "embedding":
         return "its table is not that of an nn.Embedding module, which is what the scheme replaces"
@@ -145,6 +151,13 @@ def _why_not_replaced(node: Node) -> str:
     if name in ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d"):
         return "4 bits are for linear layers; try quantize='int8-weight'"
     return "4 bits are for linear layers"
+
+
+def _is_of(node: Node, kept: Collection[str]) -> bool:
+    """Whether it is a parameter or a buffer, moved."""
+    while len(node.all_input_nodes) == 1 and _name(node) in _MOVES | _TURNS:
+        node = node.all_input_nodes[0]
+    return node.name in kept
 
 
 def _reads_integers(node: Node) -> bool:

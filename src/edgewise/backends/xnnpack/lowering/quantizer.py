@@ -9,7 +9,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from edgewise.backends.xnnpack.operators import TABLE
-from edgewise.quantize.composites import RECURRENT, recurrent_steps
+from edgewise.quantize.composites import RECURRENT, multiply_as_linear, recurrent_steps
 from edgewise.quantize.decompose import decompose
 from edgewise.quantize.patterns import Elementwise, Fixed, Pattern
 from edgewise.quantize.quantizer import TableQuantizer
@@ -38,13 +38,14 @@ class XNNPACKQuantizer(TableQuantizer):
         self._steps: frozenset[Node] = frozenset()
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
-        """Recurrent layers become a linear layer and gates for each step; numbers as operands
-        tensors, which have scales; pieces slices, each with a scale of its own. Called by
-        `prepare_pt2e`."""
+        """Recurrent layers become a linear layer and gates for each step; products with a constant
+        matrix linear layers; numbers as operands tensors, which have scales; pieces slices, each
+        with a scale of its own. Called by `prepare_pt2e`."""
         super().transform_for_annotation(model)
         before = set(model.graph.nodes)
         decompose(model, RECURRENT, lambda n: self._is_quantized(n) and recurrent_steps(n) <= MOST)
         self._steps = frozenset(set(model.graph.nodes) - before)
+        multiply_as_linear(model, self._is_quantized)
         numbers_as_constants(model, lambda n: self._is_static(n) and n not in self._steps)
         split_pieces(model, self._is_static)
         return model
