@@ -123,6 +123,46 @@ def test_blocks_of_the_arena_are_nobody_elses_while_they_are_held(file: Path) ->
         assert peak <= figures[f"{memory} bytes used"]
 
 
+class Product(nn.Module):
+    """Between products of two results: what only the CPU has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(12, 12), nn.Linear(12, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first = self.first(x).tanh()
+        sorted_, _ = (first @ first.transpose(1, 2)).sort(dim=-1)
+        second = self.second(sorted_)
+        return second @ second.transpose(1, 2)
+
+
+@pytest.fixture(scope="module", params=TARGETS)
+def products(request: pytest.FixtureRequest) -> MethodRecord:
+    torch.manual_seed(0)
+    x = torch.randn(1, 12, 12)
+    program = edgewise.compile(
+        Product().eval(), x, backend=request.param, quantize="int8", calibration=[x], verbose=False
+    )
+    return program.record().method()
+
+
+def test_each_delegate_has_its_own_layers(products: MethodRecord) -> None:
+    assert [delegate.partition for delegate in products.delegates] == ["ethosu_0", "ethosu_1"]
+    modules = [{r.module for r in layers(products) if r.delegate == d and r.macs} for d in (0, 1)]
+    assert ["first" in of and "second" not in of for of in modules] == [True, False]
+    assert ["second" in of and "first" not in of for of in modules] == [False, True]
+
+
+def test_a_product_has_the_time_of_all_its_commands(products: MethodRecord) -> None:
+    # On U55 and U65 it is a multiplication and a sum for each column, in one layer of Vela's.
+    rows = [row for row in layers(products) if row.operator == "MatMul"]
+    assert len(rows) == 2
+    for row in rows:
+        assert row.model_cycles is not None
+        assert 0.4 < row.model_cycles / row.cycles < 2.5, row
+
+
 def test_explain_and_profile_print_them(file: Path) -> None:
     for command in (["explain", str(file)], ["profile", str(file), "-n", "1", "-w", "0"]):
         told = CliRunner().invoke(app, command, env={"COLUMNS": "200"})

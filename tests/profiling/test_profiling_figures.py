@@ -140,9 +140,9 @@ def test_commands_of_an_npu_are_rows_of_their_layers() -> None:
         return Event(begin, begin + 10, 0, Part(name, counters={"offset": offset}))
 
     rows = [
-        {"operator": "Conv2D", "node": "conv", "cycles": 9, "MACs": 900, "commands": "64"},
-        {"operator": "Transpose", "node": "", "cycles": 3, "commands": "200 260"},
-        {"operator": "MaxPool", "node": "relu", "cycles": 3, "commands": "300"},
+        {"operator": "Conv2D", "node": "conv", "cycles": 9, "MACs": 900, "commands": "80"},
+        {"operator": "Transpose", "node": "", "cycles": 3, "commands": "210 270"},
+        {"operator": "MatMul", "node": "relu", "cycles": 3, "commands": "350"},
     ]
     known = RECORD.methods[0]
     npu = dataclasses.replace(
@@ -151,21 +151,25 @@ def test_commands_of_an_npu_are_rows_of_their_layers() -> None:
     record = dataclasses.replace(known, delegates=(npu,), instructions=(known.instructions[1],))
     events = numbered(
         [
-            command(0, "NPU_OP_DMA_START", 16),  # before any layer's first command
+            command(0, "NPU_OP_DMA_START", 16),
             command(10, "NPU_OP_CONV", 80),
             command(20, "NPU_OP_POOL", 210),
             command(30, "NPU_OP_POOL", 270),
-            command(40, "NPU_OP_POOL", 310),
-            Event(0, 60, 0),
+            command(40, "NPU_OP_ELEMENTWISE", 310),
+            command(50, "NPU_OP_POOL", 350),
+            command(60, "NPU_OP_POOL", 400),  # behind any layer's last command
+            Event(0, 80, 0),
         ]
     )
     runs = MethodRuns("forward", "", [Instruction("delegate", "Npu", 0)], [run([*events])])
     found = summarize(runs, Locations(record)).parts[0]
     assert [(r.name, r.totals, r.events, r.location.source) for r in found] == [
-        ("NPU_OP_DMA_START", [10], 1, ""),
+        ("Conv2D (NPU_OP_DMA_START)", [10], 1, "m.py:8"),
         ("Conv2D (NPU_OP_CONV)", [10], 1, "m.py:8"),
         ("Transpose (NPU_OP_POOL)", [20], 2, ""),
-        ("MaxPool (NPU_OP_POOL)", [10], 1, "m.py:9"),
+        ("MatMul (NPU_OP_ELEMENTWISE)", [10], 1, "m.py:9"),
+        ("MatMul (NPU_OP_POOL)", [10], 1, "m.py:9"),
+        ("NPU_OP_POOL", [10], 1, ""),
     ]
 
 

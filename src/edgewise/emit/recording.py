@@ -230,7 +230,7 @@ class _Method:
 
     def _tag(self, nodes: Sequence[Node], path: str) -> str:
         """The partition's in the report."""
-        for node in nodes:
+        for node in filter(is_call, nodes):  # inputs have the names of nodes of other partitions
             found = self._reported.get(str(node.meta.get(REPORTED_AS, path + node.name)))
             if found is not None and found.partition:
                 return found.partition

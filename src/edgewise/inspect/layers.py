@@ -49,7 +49,7 @@ class Layer:
     memories: Mapping[str, int] = field(default_factory=dict)
     """Cycles of access, by memory."""
     commands: tuple[int, ...] = ()
-    """Offsets of its first commands in the stream, one for each stripe."""
+    """Offsets of its last commands in the stream, one for each stripe."""
 
     @property
     def module(self) -> str:

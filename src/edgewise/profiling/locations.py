@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -67,8 +67,8 @@ class Locations:
         return self._of(tuple(names))
 
     def layer_of(self, index: int, part: Part) -> Layer | None:
-        """The layer of an NPU's compiler that a part of the delegate belongs to: the last one that
-        begins before the part's command."""
+        """The layer of an NPU's compiler that a part of the delegate belongs to: the first one that
+        does not end before the part's command."""
         if self._record is None or _OFFSET not in part.counters:
             return None
         if index >= len(self._record.instructions):
@@ -76,13 +76,13 @@ class Locations:
         if self._layers is None:
             self._layers = {}
             for layer in layers(self._record):
-                begins = self._layers.setdefault(layer.delegate, [])
-                begins += [(begin, layer) for begin in layer.commands]
-            for begins in self._layers.values():
-                begins.sort(key=_begin)
-        begins = self._layers.get(self._record.instructions[index].delegate or 0, [])
-        at = bisect_right(begins, part.counters[_OFFSET], key=_begin) - 1
-        return begins[at][1] if at >= 0 else None
+                ends = self._layers.setdefault(layer.delegate, [])
+                ends += [(end, layer) for end in layer.commands]
+            for ends in self._layers.values():
+                ends.sort(key=_end)
+        ends = self._layers.get(self._record.instructions[index].delegate or 0, [])
+        at = bisect_left(ends, part.counters[_OFFSET], key=_end)
+        return ends[at][1] if at < len(ends) else None
 
     def _of(self, names: tuple[str, ...]) -> Location:
         assert self._record is not None
@@ -92,7 +92,7 @@ class Locations:
         return self._known[names]
 
 
-def _begin(one: tuple[int, Layer]) -> int:
+def _end(one: tuple[int, Layer]) -> int:
     return one[0]
 
 

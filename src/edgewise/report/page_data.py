@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -136,12 +136,12 @@ def _named(told: Mapping[str, Any], method: Mapping[str, Any]) -> dict[str, Any]
     delegates = method["delegates"]
     known = isinstance(number, int) and number < len(delegates)
     rows = (delegates[number].get("estimates") or {}).get("layers", ()) if known else ()
-    begins = sorted((at, layer) for layer, row in enumerate(rows) for at in row.pop("commands", ()))
-    offsets = [at for at, _ in begins]
+    ends = sorted((at, layer) for layer, row in enumerate(rows) for at in row.pop("commands", ()))
+    offsets = [at for at, _ in ends]
 
     def named(span: Sequence[Any]) -> list[Any]:
-        at = bisect_right(offsets, span[3]) - 1 if len(span) > 3 else -1
-        return [*span[:3], begins[at][1] if at >= 0 else None]
+        at = bisect_left(offsets, span[3]) if len(span) > 3 else len(ends)
+        return [*span[:3], ends[at][1] if at < len(ends) else None]
 
     lanes = {
         lane: {**one, "spans": [named(span) for span in one["spans"]]}

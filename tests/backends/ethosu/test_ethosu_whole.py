@@ -509,6 +509,14 @@ def _windows_and_moves() -> dict[str, Whole]:
                 lambda x: F.max_pool2d(F.max_pool2d(x, 1)[:, :, 1:5], 3, 1, 1), (images,)
             ),
             "softmax of every other row": Whole(every_other, ((1, 25),)),
+            "largest of one channel, moved": Whole(
+                Layer(lambda x, w: F.conv1d(x, w).squeeze().neg().amax(1), (1, 1, 1)),
+                ((2, 1, 8),),
+                steps=2,
+            ),
+            "sum of one channel, moved": Whole(
+                lambda x: F.max_pool2d(x, 1).reshape(4, 6).exp().sum(0), ((1, 1, 4, 6),)
+            ),
         }
     ) | {
         "transposed behind a slice": Whole(

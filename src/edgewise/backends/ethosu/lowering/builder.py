@@ -148,6 +148,15 @@ class Builder(MovingBuilder):
         axis = t.place(dim)
         return self.tosa.add("REVERSE", [t], t.dims, t.dtype, t.order, axis=axis)
 
+    def _in_own_shape(self, t: Tensor) -> Tensor:
+        """What is another tensor in another shape, as one of its own."""
+        if t.name not in self._views:
+            return self.written(t)
+        # Behind a window each element is computed in the window's shape, but not sums of two.
+        wide = t if t.dtype == INT32 else self.rescale(t, [1.0], INT32)
+        wide = self._copy(wide)
+        return wide if t.dtype == INT32 else self.rescale(wide, [1.0], t.dtype)
+
     def _complement(self, t: Tensor) -> Tensor:
         """-1 - t, exactly, of 8 or 16 bits."""
         if t.dtype == INT8:
@@ -170,7 +179,7 @@ class Builder(MovingBuilder):
         t = self.whole(t)
         if self.source(t) != t.name:
             # The memory of a reshaped tensor may be too small for the order that Vela gives it.
-            t = self.written(t)
+            t = self._in_own_shape(t)
         if operator == "REDUCE_MIN" and self.takes_apart:
             # Vela negates, too, and mistakes where the result lies if it is reshaped.
             return self._complement(self.reduce("REDUCE_MAX", self._complement(t), dim))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
 
@@ -100,17 +100,17 @@ def _modelled(made: vela.VelaProgram, spec: EthosUCompileSpec) -> dict[int, Row]
 
 
 def _by_layer(told: Timeline, figures: vela.VelaFigures) -> dict[int, Row]:
-    begins = sorted(
+    ends = sorted(
         (offset, number) for number, one in enumerate(figures.layers) for offset in one.commands
     )
-    offsets = [offset for offset, _ in begins]
+    offsets = [offset for offset, _ in ends]
     busy, waits = Counter[int](), Counter[int]()
     bounds: dict[int, Counter[str]] = {}
     for span in told.spans:
-        at = bisect_right(offsets, span.offset) - 1
-        if at < 0 or span.lane not in (NPU, WAITING):
+        at = bisect_left(offsets, span.offset)
+        if at == len(ends) or span.lane not in (NPU, WAITING):
             continue
-        number, cycles = begins[at][1], span.end - span.begin
+        number, cycles = ends[at][1], span.end - span.begin
         (busy if span.lane == NPU else waits)[number] += cycles
         if span.bound:
             bounds.setdefault(number, Counter())[span.bound] += cycles

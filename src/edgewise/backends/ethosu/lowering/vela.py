@@ -56,7 +56,7 @@ class LayerFigures:
     access_cycles: dict[str, int]
     """By memory."""
     commands: tuple[int, ...] = ()
-    """Offsets in the command stream of the kernels that it begins with, one for each stripe."""
+    """Offsets in the command stream of the kernels that it ends with, one for each stripe."""
 
 
 @dataclass(frozen=True)
