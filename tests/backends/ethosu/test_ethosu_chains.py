@@ -211,7 +211,7 @@ def test_each_operator_is_within_a_step(seed: int, bits: int, family: str) -> No
 
 WINDOWED = [
     (2, 16), (5, 16), (9, 16), (11, 16), (81, 8), (106, 8), (116, 8), (116, 16), (137, 8), (230, 8),
-    (20235, 8),
+    (20235, 8), (20445, 8),
 ]  # fmt: skip
 """Seeds of chains that Vela once took to something else, or that were no TOSA graph, and bits."""
 

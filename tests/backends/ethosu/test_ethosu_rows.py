@@ -17,8 +17,8 @@ from closeness import assert_bounded
 from edgewise.backends.ethosu import EthosUCompileSpec, EthosUPartitioner
 from edgewise.backends.ethosu.lowering.accuracy import ONE_SCALE
 from edgewise.backends.ethosu.lowering.builder import Builder
-from edgewise.backends.ethosu.lowering.quant import Quant, table_int8
-from edgewise.backends.ethosu.lowering.tosa import INT32, Dry
+from edgewise.backends.ethosu.lowering.quant import Quant, ScaleOutOfReach, table_int8
+from edgewise.backends.ethosu.lowering.tosa import INT16, INT32, INT48, Dry
 from edgewise.backends.ethosu.operators import TABLE
 from support import run_ours
 
@@ -73,6 +73,17 @@ def test_shifts_to_the_right_are_refused() -> None:
     assert b.binary("LOGICAL_LEFT_SHIFT", value, b.number(1, value)).dims == (2, 3)
     with pytest.raises(ValueError, match="shifts to the right are rescales"):
         b.binary("ARITHMETIC_RIGHT_SHIFT", value, b.number(1, value), round=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fits", "too_large"), [(INT32, 2.0**28, 2.0**29), (INT48, 8191.0, 8192.0)]
+)
+def test_scales_without_a_shift_are_refused(kind: str, fits: float, too_large: float) -> None:
+    b = Builder("U85", Dry())
+    value = b.tosa.input((2, 3), kind, (0, 1))
+    assert b.rescale(value, [fits], INT16).dtype == INT16
+    with pytest.raises(ScaleOutOfReach, match="must be below"):
+        b.rescale(value, [too_large], INT16)
 
 
 WIDE = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16)

@@ -43,7 +43,7 @@ class Whole:
     low: float = -2.0
     high: float = 2.0
     others: tuple[Any, ...] = ()
-    """Indices and masks: not quantized."""
+    """Indices and masks, which are not quantized, and numbers as they are."""
     bits: int = 8
     families: tuple[str, ...] = ALL
     steps: int = 1
@@ -514,6 +514,16 @@ def _windows_and_moves() -> dict[str, Whole]:
                 ((2, 1, 8),),
                 steps=2,
             ),
+            "parts of groups, moved": Whole(
+                Layer(
+                    lambda x, w: F.conv1d(x, w, None, 2, 0, 1, 2).split(2)[1].unsqueeze(3).exp(),
+                    (6, 4, 1),
+                ),
+                ((4, 8, 1),),
+                low=-1,
+                high=1,
+                steps=2,
+            ),
             "sum of one channel, moved": Whole(
                 lambda x: F.max_pool2d(x, 1).reshape(4, 6).exp().sum(0), ((1, 1, 4, 6),)
             ),
@@ -529,6 +539,20 @@ def _windows_and_moves() -> dict[str, Whole]:
             steps=2,
         ),
     }
+
+
+def _sums_of_scales() -> dict[str, Whole]:
+    """Whose scales are short fractions of each other: Vela scales then within the sum."""
+    one = torch.tensor([[1.0, -1.0, 0.5, -0.25], [1.0, -1.0, -0.5, 0.75]])
+    of = {"half": 0.5, "four": 4.0, "three quarters": 0.75, "257 of 512": 257 / 512}
+    sums = {"sum": torch.add, "difference": torch.sub}
+    return wide(
+        {
+            f"{name} of scales, {ratio}": Whole(function, (), others=(one * times, one.flip(1)))
+            for name, function in sums.items()
+            for ratio, times in of.items()
+        }
+    )
 
 
 def _branches() -> dict[str, Whole]:
@@ -588,6 +612,7 @@ ROWS = {
     **{name: replace(row, families=U85) for name, row in {**_indexed(), **_branches()}.items()},
     **_compared(),
     **_windows_and_moves(),
+    **_sums_of_scales(),
 }
 
 

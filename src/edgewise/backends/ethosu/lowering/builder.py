@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgewise.backends.ethosu.lowering.moving import NHWC, MovingBuilder
-from edgewise.backends.ethosu.lowering.quant import multipliers
+from edgewise.backends.ethosu.lowering.quant import MIN_SHIFT, ScaleOutOfReach, multipliers
 from edgewise.backends.ethosu.lowering.tosa import (
     BOOL,
     INT4,
@@ -382,8 +382,12 @@ def _weights_type(weight: Any, image: str) -> str:
 
 
 def _short(multiplier: int, shift: int) -> tuple[int, int]:
-    """A multiplier of 31 bits by one of 15."""
-    short = (multiplier + (1 << 15)) >> 16
+    """A multiplier of 31 bits by one of 15. ScaleOutOfReach where no shift is left."""
+    short, shift = (multiplier + (1 << 15)) >> 16, shift - 16
     if short > 2**15 - 1:
-        return short >> 1, shift - 17
-    return short, shift - 16
+        short, shift = short >> 1, shift - 1
+    if shift < MIN_SHIFT:
+        raise ScaleOutOfReach(
+            f"[rescale] scales of 48 bits must be below 2**13; got {short / 2.0**shift}"
+        )
+    return short, shift

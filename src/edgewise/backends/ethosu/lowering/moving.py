@@ -50,8 +50,8 @@ class MovingBuilder:
         self._reduced: set[str] = set()
         """Names of what reductions give, and of what is computed from each element of that."""
         self._windowed: set[str] = set()
-        """Names of what convolutions and pools give, and of what is computed from each element of
-        that."""
+        """Names of what convolutions and pools give, of pieces of that, and of what is computed
+        from each element of these."""
         self._views: dict[str, tuple[Tensor, Again]] = {}
         """By the names of such tensors in another shape or order: of what, and how it is made."""
 
@@ -164,6 +164,13 @@ class MovingBuilder:
         self._lies_as(t, made, again)
         return made
 
+    def _of_windows(self, made: Tensor, *parts: Tensor) -> Tensor:
+        """Pieces of what windows gave, and what is made of pieces: Vela moves none of them, but has
+        each window write into its place."""
+        if any(part.name in self._windowed or part.name in self._views for part in parts):
+            self._windowed.add(made.name)
+        return made
+
     def _lies_as(self, t: Tensor, made: Tensor, again: Again) -> None:
         if t.name in self._slices:
             self._slices[made.name] = (t, again)
@@ -236,7 +243,8 @@ class MovingBuilder:
         axis = order.index(dim)
         dims = list(parts[0].dims)
         dims[axis] = sum(p.dims[axis] for p in parts)
-        return self.tosa.add("CONCAT", parts, dims, parts[0].dtype, order, axis=axis)
+        made = self.tosa.add("CONCAT", parts, dims, parts[0].dtype, order, axis=axis)
+        return self._of_windows(made, *parts)
 
     def slice(self, t: Tensor, start: Mapping[int, int], size: Mapping[int, int]) -> Tensor:
         """Elements from `start` on, `size` of them, by dimension; others whole."""
@@ -247,7 +255,7 @@ class MovingBuilder:
         shapes = [self.tosa.shape(first), self.tosa.shape(sizes)]
         made = self.tosa.add("SLICE", [t, *shapes], sizes, t.dtype, t.order)
         self._slices[made.name] = None
-        return made
+        return self._of_windows(made, t)
 
     def pad(self, t: Tensor, amounts: Mapping[int, tuple[int, int]], number: int) -> Tensor:
         pairs = [amounts.get(d, (0, 0)) for d in t.order]
@@ -256,14 +264,16 @@ class MovingBuilder:
         dims = [n + b + a for n, (b, a) in zip(t.dims, pairs, strict=True)]
         flat = self.tosa.shape([n for pair in pairs for n in pair])
         value = self.tosa.const([number], t.dtype)
-        return self.tosa.add("PAD", [t, flat, value], dims, t.dtype, t.order)
+        made = self.tosa.add("PAD", [t, flat, value], dims, t.dtype, t.order)
+        return self._of_windows(made, t)
 
     def tile(self, t: Tensor, repeats: Sequence[int]) -> Tensor:
         times = [repeats[d] for d in t.order]
         if all(n == 1 for n in times):
             return t
         dims = [n * r for n, r in zip(t.dims, times, strict=True)]
-        return self.tosa.add("TILE", [t, self.tosa.shape(times)], dims, t.dtype, t.order)
+        made = self.tosa.add("TILE", [t, self.tosa.shape(times)], dims, t.dtype, t.order)
+        return self._of_windows(made, t)
 
     def aligned(self, parts: Sequence[Tensor]) -> list[Tensor]:
         """Of one rank and order: that of the largest."""
