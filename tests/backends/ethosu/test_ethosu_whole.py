@@ -541,6 +541,31 @@ def _windows_and_moves() -> dict[str, Whole]:
     }
 
 
+def _reductions_of_two() -> dict[str, Whole]:
+    """Without the reduced dimension, one of them through a function: Vela gives them the shape that
+    they had, and must not give them the memory of another."""
+    reductions: dict[str, Callable[..., Any]] = {
+        "sum": lambda x: x.sum(1),
+        "mean": lambda x: x.mean(1),
+    }
+    pairs: dict[str, Callable[..., Any]] = {
+        "tanh added": lambda a, b: a.tanh() + b,
+        "number added": lambda a, b: a + 0.7 + b,
+        "tanh multiplied": lambda a, b: a.tanh() * b,
+    }
+    return wide(
+        {
+            f"{name} of two, {how}": Whole(
+                lambda x, y, f=function, g=pair: g(f(x.relu()), f(y)), ((3, 5), (3, 4)), steps=2
+            )
+            for name, function in reductions.items()
+            for how, pair in pairs.items()
+        },
+        families=("U85",),
+        steps=3,
+    )
+
+
 def _sums_of_scales() -> dict[str, Whole]:
     """Whose scales are short fractions of each other: Vela scales then within the sum."""
     one = torch.tensor([[1.0, -1.0, 0.5, -0.25], [1.0, -1.0, -0.5, 0.75]])
@@ -613,6 +638,7 @@ ROWS = {
     **_compared(),
     **_windows_and_moves(),
     **_sums_of_scales(),
+    **_reductions_of_two(),
 }
 
 

@@ -53,7 +53,8 @@ class MovingBuilder:
         """Names of what convolutions and pools give, of pieces of that, and of what is computed
         from each element of these."""
         self._views: dict[str, tuple[Tensor, Again]] = {}
-        """By the names of such tensors in another shape or order: of what, and how it is made."""
+        """By the names of these and of reduced ones in another shape or order: of what, and how it
+        is made."""
 
     def in_order(self, t: Tensor, order: Order) -> Tensor:
         """The same tensor, lying as `order` says."""
@@ -134,7 +135,8 @@ class MovingBuilder:
     def of_each(self, t: Tensor, operator: Again) -> Tensor:
         """An operator on each element. Vela makes one of it and of a reduction before it, and
         of what that has more than three dimensions it computes something else. So it does of a
-        table and a convolution or pool in another shape: it reads that one's input in a third."""
+        table and a convolution or pool in another shape: it reads that one's input in a third.
+        What is another shape of a reduction's result has too little memory on U85."""
         if t.name in self._views:
             viewed, again = self._views[t.name]
             return replace(self._view(self.of_each(viewed, operator), again), order=t.order)
@@ -157,10 +159,8 @@ class MovingBuilder:
     def _view(self, t: Tensor, again: Again) -> Tensor:
         made = again(t)
         self._sources[made.name] = self.source(t)
-        if t.name in self._windowed or t.name in self._views:
+        if t.name in self._windowed or t.name in self._views or t.name in self._reduced:
             self._views[made.name] = t, again
-        if t.name in self._reduced:
-            self._reduced.add(made.name)
         self._lies_as(t, made, again)
         return made
 
