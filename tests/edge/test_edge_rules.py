@@ -198,6 +198,13 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
     ),
     (aten.diagonal.default, lambda x: x.diagonal(1), (M,), ["diagonal_copy.default"]),
     (aten.unfold.default, lambda x: x.unfold(1, 2, 1), (M,), ["unfold_copy.default"]),
+    (aten.unfold.default, lambda x: x.unfold(1, 2, 2), (M,), ["view_copy.default"]),
+    (
+        aten.unfold.default,
+        lambda x: x.unfold(0, 2, 2),
+        (M,),
+        ["slice_copy.Tensor", "view_copy.default", "permute_copy.default"],
+    ),
     (
         aten.resize.default,
         lambda x: (x + 1).resize_((3, 4)) * 2,

@@ -428,7 +428,23 @@ SLICES: dict[object, Decomposition | None] = {
     aten.roll.default: _roll,
 }
 """For processors that only cut and join."""
+
+
+def _unfold(x: Tensor, dimension: int, size: int, step: int) -> Any:
+    """Windows that do not overlap are what there is, in another shape."""
+    if step != size or x.dim() == 0 or size == 0:
+        return NotImplemented
+    dim = dimension % x.dim()
+    count = x.shape[dim] // size
+    if count * size < x.shape[dim]:
+        x = x.narrow(dim, 0, count * size)
+    x = x.reshape(*x.shape[:dim], count, size, *x.shape[dim + 1 :])
+    return x.movedim(dim + 1, -1) if dim + 1 < x.dim() - 1 else x
+
+
+UNFOLD: dict[object, Decomposition | None] = {aten.unfold.default: _unfold}
 MOVES: dict[object, Decomposition | None] = {
+    **UNFOLD,
     aten.meshgrid.default: _meshgrid,
     aten.meshgrid.indexing: _meshgrid,
     aten.repeat_interleave.self_int: None,
@@ -529,6 +545,7 @@ __all__ = [
     "MOVES",
     "RECURRENT",
     "SLICES",
+    "UNFOLD",
     "VOLUMES",
     "WINDOWS",
     "expand_operands",

@@ -161,7 +161,31 @@ _REORDERED = {
 _IN_ORDER = {aten.view_copy.default, aten.squeeze_copy.dims, aten.unsqueeze_copy.default}
 
 
-@rule(aten.diagonal.default, aten.unfold.default)
+@rule(aten.unfold.default)
+def _unfold(graph: Graph, node: Node) -> Node | None:
+    """Windows that do not overlap are what there is, in another shape."""
+    source, result = first_operand(node), fake(node)
+    named = arguments(node)
+    size, shape = named["size"], list(fake(source).shape)
+    plain = "dequantize" not in str(source.target)  # each step would need scales of its own
+    if named["step"] != size or size == 0 or not shape or not is_static(shape) or not plain:
+        return call(graph, _COPIES[node.target], node.args, node, result, **node.kwargs)
+    dim = named["dimension"] % len(shape)
+    count = shape[dim] // size
+    made: Node = source
+    if count * size < shape[dim]:
+        shape[dim] = count * size
+        short = fake(source).new_empty(shape)
+        made = call(graph, aten.slice_copy.Tensor, (made, dim, 0, shape[dim]), node, short)
+    split = fake(source).new_empty([*shape[:dim], count, size, *shape[dim + 1 :]])
+    made = call(graph, aten.view_copy.default, (made, list(split.shape)), node, split)
+    order = [d for d in range(split.dim()) if d != dim + 1] + [dim + 1]
+    if dim + 1 == split.dim() - 1:
+        return made
+    return call(graph, aten.permute_copy.default, (made, order), node, split.permute(order))
+
+
+@rule(aten.diagonal.default)
 def _rare_view(graph: Graph, node: Node) -> Node | None:
     return call(graph, _COPIES[node.target], node.args, node, fake(node), **node.kwargs)
 
