@@ -78,6 +78,19 @@ def test_a_fault_in_a_row(
     assert failure_of(raised.value).code == DEFECT
 
 
+def test_a_parameter_that_a_node_does_not_have(monkeypatch: Any) -> None:
+    """It is found when the payload is written, long after the row gave it."""
+    target = torch.ops.aten.relu.default
+
+    def lower(to: Any, node: torch.fx.Node, args: Any) -> Any:
+        return to.b.unary("ELU", to.operand(node.args[0]), fault=1.0)
+
+    row = replace(XNNPACK_TABLE.by_target[target], lower=lower)
+    monkeypatch.setitem(XNNPACK_TABLE.by_target, target, row)
+    with pytest.raises(InternalError, match=told(TypeError(), "writing ELU for XNNPACK")):
+        edgewise.compile(Model(), INPUTS, verbose=False)
+
+
 @pytest.mark.parametrize("error", FAULTS, ids=lambda e: type(e).__name__)
 def test_a_fault_in_the_trial_of_symbolic_sizes(error: Exception, monkeypatch: Any) -> None:
     """Is no advice to export with static shapes."""

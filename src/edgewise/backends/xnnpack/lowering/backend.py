@@ -98,7 +98,8 @@ def build(program: ExportedProgram) -> Graph:
     shapes = [t.shape for n in program.graph.nodes for t in tensors_of(n)]
     builder.graph.symbols = symbol_values(shapes, program.range_constraints)
     to = Lowering(builder, constants)
-    for number, node in enumerate(program.graph.nodes):
+    builder.graph.sources = list(program.graph.nodes)
+    for number, node in enumerate(builder.graph.sources):
         builder.origin = number
         if node.op == "placeholder":
             if node not in constants:

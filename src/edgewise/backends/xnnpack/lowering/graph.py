@@ -6,7 +6,7 @@ Shapes here are physical: in the order in which elements lie in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,6 +68,8 @@ class Graph:
     outputs: list[Value] = field(default_factory=list)
     symbols: Mapping[Any, int] = field(default_factory=dict)
     """A number for each symbol of the sizes: what is written stands for that program."""
+    sources: Sequence[torch.fx.Node] = ()
+    """The edge nodes, by the numbers that are origins."""
     expands: set[int] = field(default_factory=set)
     """Origins of nodes whose weights may be integers although they compute in floating point."""
     plain: set[int] = field(default_factory=set)

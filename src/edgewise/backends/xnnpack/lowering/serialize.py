@@ -28,6 +28,7 @@ from edgewise.backends.xnnpack.lowering.quant import (
     pack_nibbles,
 )
 from edgewise.backends.xnnpack.node_kinds import BY_NAME, NUMBERS_IN_PAYLOAD
+from edgewise.edge.node_errors import internal_errors
 from edgewise.edge.program import tensor_bytes
 from edgewise.edge.sizes import at, is_symbolic
 from edgewise.errors import PartitionError
@@ -98,7 +99,7 @@ def serialize(graph: Graph) -> Serialized:
             xvalues.append(payload.XValue(payload.QuantizedTensorValue(tensor, meaning)))
     written = payload.XNNGraph(
         version="0",
-        xnodes=[_write_node(node, numbers) for node in graph.nodes],
+        xnodes=[_write_at_source(graph, node, numbers) for node in graph.nodes],
         xvalues=xvalues,
         num_externs=externals,
         input_ids=list(range(len(graph.inputs))),
@@ -136,6 +137,13 @@ def _write_quant(quant: Quant, add: Callable[[torch.Tensor], int]) -> Any:
             num_scales=quant.scales.numel(),
         )
     return payload.PerTokenDynamicQuant(quant.dims)
+
+
+def _write_at_source(graph: Graph, node: Node, numbers: dict[Value, int]) -> payload.XNode:
+    """What a definition gave that its node cannot hold is told at the node that it is from."""
+    source = graph.sources[node.origin] if graph.sources else None
+    with internal_errors(f"writing {node.kind} for XNNPACK", source):
+        return _write_node(node, numbers)
 
 
 def _write_node(node: Node, numbers: dict[Value, int]) -> payload.XNode:
