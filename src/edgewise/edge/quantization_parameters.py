@@ -81,7 +81,8 @@ def _error(
     node: Node, rule: str, name: str, values: torch.Tensor, bad: torch.Tensor
 ) -> QuantizationError:
     index = int(bad.reshape(-1).nonzero()[0])
-    got = f"{values.reshape(-1)[index].item():g}"
+    found = values.reshape(-1)[index].item()
+    got = f"{found:.0f}" if name in _ZEROS and found == round(found) else f"{found:g}"
     if values.numel() > 1:
         got += f" at index {index} of {values.numel()}"
     hint = "calibration with data and weights without NaN or infinity"

@@ -143,6 +143,31 @@ def test_inputs_of_any_size(name: str, size: float) -> None:
     assert_within_steps(program, lowered(program), [batches[1]])
 
 
+PRODUCTS = ("conv", "depthwise", "transposed", "linear", "addmm", "mm", "bmm", "mul", "mul-number")
+OTHERS = ("add", "sub", "abs", "neg", "leaky_relu", "prelu", "hardswish", "exp", "log", "sum")
+
+
+@pytest.mark.parametrize("size", [1e-9, 1e-7, 1e-3, 1e4])
+@pytest.mark.parametrize("name", PRODUCTS + OTHERS)
+def test_results_of_any_size(name: str, size: float) -> None:
+    """LiteRT's kernels end, or their integers overflow, where a result's steps are much finer than
+    those of its operands."""
+    make, shapes = ACCEPTED[name]
+    batches = around_zero(shapes)
+    program = with_another_result(quantized(make, batches), size, 0)
+    assert_within_steps(program, lowered(program), batches[:1])
+
+
+def test_hardswish_of_negative_numbers() -> None:
+    """The result is all but zero, with steps that LiteRT's kernel refuses."""
+    batches = [(30 * x - 100,) for (x,) in around_zero(((2, 8),))]
+    program = quantized(nn.Hardswish, batches)
+    made = lowered(program)
+    assert_within_steps(program, made, batches)
+    reasons = [str(r) for n in made.delegation_report().refused for r in n.refusals]
+    assert any("a scale above the operand's / 2**7" in r for r in reasons), reasons
+
+
 WRONG = {"SUM"}
 """Of LiteRT's reference kernels; programs with them run by its ordinary ones."""
 compared: dict[str, dict[str, int]] = {}

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -201,6 +202,46 @@ def fine_operand(power: int) -> Constraint:
 
     hint = "a model whose activations are not that small"
     return Constraint(f"an operand with a scale of at least 2**{power}", check, hint)
+
+
+def coarse_result(power: int) -> Constraint:
+    """Of a result whose steps are that much finer than the operand's LiteRT's kernel makes nothing:
+    it ends, or its integers overflow."""
+
+    def check(q: Query) -> str | None:
+        quant = q.quant(q.args["self"])
+        good = quant is None or q.result.scale > quant.scale * 2.0**-power
+        return None if good else f"{q.result} of {quant}"
+
+    hint = "calibration data that reach more of the operator's range"
+    return Constraint(f"a result with a scale above the operand's / 2**{power}", check, hint)
+
+
+def coarse_product(left: str, right: str) -> Constraint:
+    """2**10: sums of products of 14 bits, at least 128 of them, times the factor have 31 bits."""
+
+    def check(q: Query) -> str | None:
+        scales = [_largest_scale(q, q.args[name]) for name in (left, right)]
+        if None in scales:
+            return None
+        product = math.prod(scale for scale in scales if scale is not None)
+        good = product <= q.result.scale * 2.0**10
+        return None if good else f"{q.result} of products of {product:g}"
+
+    hint = "calibration data of which the result is not always nearly zero"
+    return Constraint("a result with a scale of at least its products' / 2**10", check, hint)
+
+
+def _largest_scale(q: Query, node: Any) -> float | None:
+    """None if it is computed in the cluster, or given in floating point. A number has its own."""
+    if isinstance(node, int | float):
+        return abs(node) / 127
+    if not is_dequantize(node):
+        return None
+    args = arguments(node)
+    scales = args.get("scales", args.get("scale"))
+    scales = q.constants.tensor(scales) if isinstance(scales, Node) else torch.tensor(scales)
+    return float(scales.max())
 
 
 def padded(q: Query, sizes: Sequence[int]) -> str | None:

@@ -15,6 +15,8 @@ from edgewise.backends.neutron.lowering.table import (
     SAME_QUANTIZATION,
     Constraint,
     Query,
+    coarse_product,
+    coarse_result,
     define,
     fine_operand,
     integer_weight,
@@ -173,7 +175,7 @@ for _name, _target, _code in (
         _name,
         (_target,),
         _one,
-        ()
+        ((coarse_result(22),) if _name == "abs" else ())
         if _fixed is None
         else (
             Constraint(
@@ -214,6 +216,7 @@ define(
     "hardswish",
     (aten.hardswish.default,),
     lambda to, node, args: elementwise(to, node, BuiltinOperator.HARD_SWISH, HardSwishOptions()),
+    (coarse_result(7),),
     keep=True,
     also="HARD_SWISH",
     quantization=UNARY,
@@ -225,7 +228,14 @@ def _leaky_relu(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
     return elementwise(to, node, BuiltinOperator.LEAKY_RELU, options)
 
 
-define("leaky_relu", (aten.leaky_relu.default,), _leaky_relu, also="LEAKY_RELU", quantization=UNARY)
+define(
+    "leaky_relu",
+    (aten.leaky_relu.default,),
+    _leaky_relu,
+    (coarse_result(22),),
+    also="LEAKY_RELU",
+    quantization=UNARY,
+)
 
 
 def _prelu(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
@@ -248,7 +258,11 @@ define(
     "prelu",
     (aten.prelu.default,),
     _prelu,
-    (integer_weight("weight", per_channel=False),),
+    (
+        integer_weight("weight", per_channel=False),
+        coarse_result(22),
+        coarse_product("self", "weight"),
+    ),
     keep=True,
     also="PRELU",
     quantization=Weighted(one_scale=True),
@@ -270,7 +284,14 @@ def _neg(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
     return made
 
 
-define("neg", (aten.neg.default,), _neg, also="SUB from zero", quantization=UNARY)
+define(
+    "neg",
+    (aten.neg.default,),
+    _neg,
+    (coarse_result(18),),
+    also="SUB from zero",
+    quantization=UNARY,
+)
 
 
 __all__ = ["SAME_QUANTIZATION", "bounds", "elementwise"]

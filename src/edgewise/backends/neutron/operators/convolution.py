@@ -14,6 +14,7 @@ from edgewise.backends.neutron.lowering.table import (
     PADDED_HINT,
     Constraint,
     Query,
+    coarse_product,
     constant,
     define,
     integer_weight,
@@ -224,6 +225,7 @@ define(
         constant("weight", "bias"),
         integer_weight("weight"),
         BIAS,
+        coarse_product("input", "weight"),
         Constraint(
             f"groups=1, or one input channel a group, or at most {GROUPS_LIMIT} groups "
             f"(transposed: groups=1)",

@@ -16,6 +16,7 @@ from edgewise.backends.neutron.lowering.table import (
     SAME_QUANTIZATION,
     Constraint,
     Query,
+    coarse_product,
     define,
     padded,
 )
@@ -143,7 +144,7 @@ for _name, _targets, _code, _rules, _patterns in (
         "mul",
         (aten.mul.Tensor, aten.mul.Scalar),
         BuiltinOperator.MUL,
-        (*_OPERANDS, _MULTIPLE),
+        (*_OPERANDS, _MULTIPLE, coarse_product("self", "other")),
         {aten.mul.Tensor: BINARY},
     ),
     (

@@ -12,6 +12,7 @@ from edgewise.backends.neutron.lowering.quantized import Quant, is_constant
 from edgewise.backends.neutron.lowering.table import (
     Constraint,
     Query,
+    coarse_product,
     constant,
     define,
     equals,
@@ -102,7 +103,12 @@ define(
     "linear",
     (aten.linear.default,),
     _linear,
-    (constant("weight", "bias"), integer_weight("weight"), BIAS),
+    (
+        constant("weight", "bias"),
+        integer_weight("weight"),
+        BIAS,
+        coarse_product("input", "weight"),
+    ),
     keep=True,
     also="FULLY_CONNECTED",
     quantization=Weighted(one_scale=True),
@@ -124,6 +130,7 @@ define(
     (
         rank("mat1", 2),
         *_matrix("mat2"),
+        coarse_product("mat1", "mat2"),
         Constraint("a constant vector is added", _addend),
         equals("alpha", 1),
         equals("beta", 1),
@@ -135,7 +142,7 @@ define(
     "mm",
     (aten.mm.default,),
     _mm,
-    (rank("self", 2), *_matrix("mat2")),
+    (rank("self", 2), *_matrix("mat2"), coarse_product("self", "mat2")),
     also="FULLY_CONNECTED",
     quantization=Weighted(one_scale=True),
 )
@@ -177,6 +184,7 @@ define(
             _no_zero_points,
             "NeutronQuantizer, which quantizes them symmetrically",
         ),
+        coarse_product("self", "mat2"),
     ),
     also="BATCH_MATMUL",
     quantization=dict.fromkeys(
