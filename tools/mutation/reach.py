@@ -39,7 +39,9 @@ class Reach:
     def of(self, path: Path, source: str, number: int) -> list[str]:
         """The tests that run the line, the shortest first; of one that runs at import, all.
 
-        Those that run other lines of the file come before the rest. At most a minute of them.
+        Those that run other lines of the file come before the rest; of a line that runs at import
+        the suite's first file comes before, which may read what the line defines. At most a minute
+        of them.
         """
         lines = _statement(ast.parse(source), number)
         reached = [
@@ -48,7 +50,10 @@ class Reach:
             if not lines or lines.intersection(files.get(str(path), ()))
         ]
         near = {test for test, (_, files) in self.tests.items() if str(path) in files}
-        ordered = sorted(reached, key=lambda r: (r[1] not in near, *r))
+        first = "" if lines else next(iter(self.tests)).partition("::")[0]
+        ordered = sorted(
+            reached, key=lambda r: (not (first and r[1].startswith(first)), r[1] not in near, *r)
+        )
         ends = accumulate(seconds for seconds, _ in ordered)
         return [test for (_, test), end in zip(ordered, ends, strict=True) if end <= _ENOUGH]
 
