@@ -89,6 +89,11 @@ class _ByTranspose(nn.Linear):
         return x @ self.weight.T + self.bias
 
 
+class _Doubled(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear(x, self.weight, self.bias) * 2
+
+
 PRODUCT = "a product of two activations"
 FOUR = "4 bits are for linear layers"
 RECURRENT = "a recurrent layer is written out for integers, up to 256 steps"
@@ -108,6 +113,7 @@ CASES: dict[str, tuple[Any, tuple[int, ...], tuple[str, str, str, str, str]]] = 
     "weights that are written": (_WrittenWeights, ROWS, (COMPUTED,) * 3 + (MODULE,) * 2),
     "a weight of no layer": (_Product, ROWS, ("", "", "", MODULE, MODULE)),
     "an einsum with a weight": (_Einsum, ROWS, (NO_LAYER,) * 3 + (MODULE,) * 2),
+    "a forward of its own": (lambda: _Doubled(64, 32), ROWS, ("", "", "", MODULE, MODULE)),
     "by a transpose": (lambda: _ByTranspose(64, 32), ROWS, ("", "", "", "", "")),
     "conv1d": (lambda: nn.Conv1d(16, 8, 3), SEQUENCE, ("", "", "", FOUR, FOUR)),
     "conv1d, even": (

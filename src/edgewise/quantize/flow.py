@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from types import MethodType
 from typing import Any
 
 import torch
@@ -147,7 +148,7 @@ def _converted(prepared: torch.fx.GraphModule) -> torch.fx.GraphModule:
     for node in prepared.graph.nodes:
         if node.target is operator:
             node.target = _batch_norm
-    quantized = convert_pt2e(prepared)
+    quantized: torch.fx.GraphModule = convert_pt2e(prepared)
     for node in quantized.graph.nodes:
         if node.target is _batch_norm:
             node.target = operator
@@ -326,7 +327,9 @@ def _with_plain_layers(model: torch.nn.Module) -> torch.nn.Module:
     for name, module in list(model.named_modules()):
         if not isinstance(module, torch.nn.Linear) or _is_read_by_parent(module):
             continue
-        if not parametrize.is_parametrized(module) and (_is_plain(module) or not _is_same(module)):
+        if not parametrize.is_parametrized(module):
+            if not _is_plain(module) and _is_same(module):
+                vars(module)["forward"] = MethodType(torch.nn.Linear.forward, module)
             continue
         size = module.in_features, module.out_features
         plain = torch.nn.Linear(*size, bias=module.bias is not None, dtype=module.weight.dtype)
@@ -344,7 +347,8 @@ def _is_read_by_parent(module: torch.nn.Linear) -> bool:
 
 def _is_plain(module: torch.nn.Linear) -> bool:
     """Whether its weight is read by `torch.nn.functional.linear` alone."""
-    return not _is_read_by_parent(module) and type(module).forward is torch.nn.Linear.forward
+    forward = getattr(module.forward, "__func__", None)
+    return not _is_read_by_parent(module) and forward is torch.nn.Linear.forward
 
 
 def _is_same(module: torch.nn.Linear) -> bool:
