@@ -566,6 +566,24 @@ def _reductions_of_two() -> dict[str, Whole]:
     )
 
 
+def _joined_reductions() -> dict[str, Whole]:
+    """Each must write into its own place of what joins them."""
+    pair = (3, 5), (3, 5)
+    return {
+        "largest, joined": Whole(
+            lambda x, y: torch.cat([x.amax(1, True) * -1.3, y.amax(1, True)]), pair, steps=2
+        ),
+        "smallest, stacked": Whole(
+            lambda x, y: torch.stack([x.amin(1) * -1.3, y.amin(1)], 1), pair, steps=2
+        ),
+        "largest and mean of channels": Whole(
+            lambda x: torch.cat([x.amax(1, True), x.mean(1, True)], 1).sigmoid().sum(1, True) * x,
+            ((2, 4, 5, 3),),
+            steps=2,
+        ),
+    }
+
+
 def _sums_of_scales() -> dict[str, Whole]:
     """Whose scales are short fractions of each other: Vela scales then within the sum."""
     one = torch.tensor([[1.0, -1.0, 0.5, -0.25], [1.0, -1.0, -0.5, 0.75]])
@@ -639,6 +657,7 @@ ROWS = {
     **_windows_and_moves(),
     **_sums_of_scales(),
     **_reductions_of_two(),
+    **_joined_reductions(),
 }
 
 

@@ -239,12 +239,19 @@ class MovingBuilder:
 
     def concat(self, parts: Sequence[Tensor], dim: int) -> Tensor:
         order = _common_order(parts)
-        parts = [self.in_order(p, order) for p in parts]
+        # Vela has a reduction write its part itself, into the place of others, too.
+        parts = [self.in_order(self._not_reduced(p), order) for p in parts]
         axis = order.index(dim)
         dims = list(parts[0].dims)
         dims[axis] = sum(p.dims[axis] for p in parts)
         made = self.tosa.add("CONCAT", parts, dims, parts[0].dtype, order, axis=axis)
         return self._of_windows(made, *parts)
+
+    def _not_reduced(self, t: Tensor) -> Tensor:
+        of = t
+        while of.name in self._views:
+            of = self._views[of.name][0]
+        return self.written(t) if of.name in self._reduced else t
 
     def slice(self, t: Tensor, start: Mapping[int, int], size: Mapping[int, int]) -> Tensor:
         """Elements from `start` on, `size` of them, by dimension; others whole."""
