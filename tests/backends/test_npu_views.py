@@ -68,6 +68,10 @@ def _grown_twice(x: torch.Tensor) -> torch.Tensor:
 
 _WEIGHT = torch.randn(1, 4, 6, 3, generator=torch.Generator().manual_seed(1))
 
+_TAPS = torch.randn(4, 3, 8, generator=torch.Generator().manual_seed(2))
+_TAPS_2D = torch.randn(3, 2, 5, 5, generator=torch.Generator().manual_seed(3))
+_BIAS = torch.tensor([0.3, -1.0])
+
 U55 = ("ethos-u55-128", "ethos-u65-256")
 NEUTRON = ("neutron-imxrt700-reference",)
 CASES = {
@@ -139,6 +143,12 @@ CASES = {
     ),
     "flips of two dimensions behind a table": Case(
         lambda x: x.tanh().flip(2, 3).sigmoid(), (1, 3, 4, 5)
+    ),
+    "a transposed convolution by 4": Case(
+        lambda x: F.conv_transpose1d(x, _TAPS, None, 4, 2).tanh(), (2, 4, 9)
+    ),
+    "a transposed convolution by 3 in two dimensions": Case(
+        lambda x: F.conv_transpose2d(x, _TAPS_2D, _BIAS, 3, 1, 1), (1, 3, 5, 4)
     ),
     "hardtanh": Case(lambda x: F.hardtanh(x * 2), (1, 4, 6, 6)),
     "hardtanh alone": Case(lambda x: F.hardtanh(x), (1, 4, 6, 6)),

@@ -32,9 +32,11 @@ from edgewise.quantize.branches import choose_of_branches
 from edgewise.quantize.composites import (
     ARITHMETIC,
     MOVES,
+    POLYPHASE,
     RECURRENT,
     VOLUMES,
     WINDOWS,
+    is_wide_transposed,
     multiply_as_linear,
 )
 from edgewise.quantize.config import get_symmetric_quantization_config
@@ -186,6 +188,8 @@ class EthosUQuantizer(TableQuantizer):
         split_attention(model, causal=True, computed=True)
         add_infinite_masks(model, self._is_static)
         multiply_as_linear(model, self._is_static)
+        if not is_u85:
+            decompose(model, POLYPHASE, lambda n: self._is_static(n) and is_wide_transposed(n))
         decompose(model, _COMPOSITES, self._is_static)
         split_gates(model)
         split_deviations(model)

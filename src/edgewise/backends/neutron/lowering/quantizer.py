@@ -14,11 +14,13 @@ from edgewise.quantize.arithmetic_steps import split_gates
 from edgewise.quantize.composites import (
     ARITHMETIC,
     MOVES,
+    POLYPHASE,
     RECURRENT,
     SLICES,
     VOLUMES,
     WINDOWS,
     expand_operands,
+    is_wide_transposed,
     multiply_as_linear,
 )
 from edgewise.quantize.config import get_symmetric_quantization_config
@@ -103,6 +105,7 @@ class NeutronQuantizer(TableQuantizer):
         add_finite_masks(model)
         multiply_as_linear(model, self._is_static)
         expand_operands(model, self._is_static)
+        decompose(model, POLYPHASE, lambda n: self._is_static(n) and is_wide_transposed(n))
         decompose(model, _COMPOSITES, self._is_static)
         split_roots(model)
         split_gates(model)
