@@ -488,7 +488,7 @@ def _polyphase(
 
 def is_wide_transposed(node: Node) -> bool:
     """A transposed convolution with a stride beyond 2, which processors for them do not have."""
-    return max(arguments(node)["stride"]) > 2
+    return any(step > 2 for step in arguments(node)["stride"])
 
 
 POLYPHASE: dict[object, Decomposition | None] = {
