@@ -125,7 +125,7 @@ def left_by_modules(program: ExportedProgram, keep_float: Sequence[str]) -> list
     """Layers of a program whose weights torchao's `quantize_` did not replace."""
     found = []
     signature = program.graph_signature
-    kept = {*signature.inputs_to_parameters, *signature.inputs_to_buffers}
+    constants = {*signature.inputs_to_parameters, *signature.inputs_to_buffers}
     for node in program.graph.nodes:
         if not is_call(node) or not computes_real(node):
             continue
@@ -133,15 +133,15 @@ def left_by_modules(program: ExportedProgram, keep_float: Sequence[str]) -> list
             continue
         path = module_path(node)
         if not any(path == kept or path.startswith(f"{kept}.") for kept in keep_float):
-            found.append(unquantized(node, _why_not_replaced(node, kept)))
+            found.append(unquantized(node, _why_not_replaced(node, constants)))
     return found
 
 
-def _why_not_replaced(node: Node, kept: Collection[str]) -> str:
-    """kept: names of placeholders of parameters and buffers."""
+def _why_not_replaced(node: Node, constants: Collection[str]) -> str:
+    """constants: names of placeholders of parameters and buffers."""
     name = _name(node)
     if name == "linear" or (
-        name in _PRODUCTS and any(_is_of(n, kept) for n in node.all_input_nodes)
+        name in _PRODUCTS and any(_is_of(n, constants) for n in node.all_input_nodes)
     ):
         return "its weight is not that of an nn.Linear module, which is what the scheme replaces"
     if name == "embedding":
@@ -153,11 +153,11 @@ def _why_not_replaced(node: Node, kept: Collection[str]) -> str:
     return "4 bits are for linear layers"
 
 
-def _is_of(node: Node, kept: Collection[str]) -> bool:
-    """Whether it is a parameter or a buffer, moved."""
+def _is_of(node: Node, constants: Collection[str]) -> bool:
+    """Whether it is one of them, moved."""
     while len(node.all_input_nodes) == 1 and _name(node) in _MOVES | _TURNS:
         node = node.all_input_nodes[0]
-    return node.name in kept
+    return node.name in constants
 
 
 def _reads_integers(node: Node) -> bool:
