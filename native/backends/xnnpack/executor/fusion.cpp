@@ -6,6 +6,7 @@
 #include "backends/xnnpack/executor/fused_depthwise.h"
 #include "backends/xnnpack/executor/fused_gemm.h"
 #include "backends/xnnpack/executor/fused_winograd.h"
+#include "backends/xnnpack/executor/int8_convolution.h"
 
 namespace edgewise::xnnpack {
 
@@ -39,6 +40,14 @@ std::vector<Fusion> choose_fusions(const Graph& graph, const std::vector<Shape>&
       }
     }
     if (kind != NodeKind::kConv2d && kind != NodeKind::kFullyConnected) continue;
+    if (const Int8Kernels* int8 = int8_kernels();
+        int8 != nullptr && suits_int8_convolution(graph, shapes, graph.nodes[i], *int8)) {
+      is_taken[i] = true;
+      fusions.push_back({{i}, [&graph, i, int8](ProgramState& state) {
+                           return Int8Convolution::make(graph, graph.nodes[i], *int8, state);
+                         }});
+      continue;
+    }
     const auto nodes = linear_nodes(graph, shapes, readers, is_taken, i);
     if (!nodes) continue;
     Fusion fusion{.nodes = nodes->nodes, .make = {}};

@@ -1,0 +1,242 @@
+#include "backends/xnnpack/executor/int8_convolution.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "backends/xnnpack/executor/parallel.h"
+
+namespace edgewise::xnnpack {
+namespace {
+
+// What of a core's first cache is for rows of the input.
+constexpr size_t kFirstCache = 16 * 1024;
+// Weights up to this size stay in a core's cache while rows pass by.
+constexpr size_t kCachedWeights = 256 * 1024;
+// Of fewer, XNNPACK stores results in less time than is gained; but with few channels it multiplies
+// a tap at a time, of which a part is nothing.
+constexpr size_t kLeastDepth = 64;
+constexpr size_t kLeastRun = 16;
+constexpr size_t kFewChannels = 4;
+
+size_t up(size_t count, size_t step) { return divide_up(count, step) * step; }
+
+// Rows of a filter's window; a segment is one of them.
+size_t segments_of(const GraphNode& node) {
+  return node.kind == NodeKind::kFullyConnected ? 1 : node.window.kernel[0];
+}
+
+// As XNNPACK quantizes bounds.
+int8_t quantized(float number, const GraphValue& value) {
+  const float steps = number / value.scale + static_cast<float>(value.zero_point);
+  return static_cast<int8_t>(std::lrintf(std::min(std::max(steps, -128.0f), 127.0f)));
+}
+
+}  // namespace
+
+bool suits_int8_convolution(const Graph& graph, const std::vector<Shape>& shapes,
+                            const GraphNode& node, const Int8Kernels& kernels) {
+  if (node.kind != NodeKind::kConv2d && node.kind != NodeKind::kFullyConnected) return false;
+  const Window& w = node.window;
+  const GraphValue& filter = graph.values[node.inputs[1]];
+  const bool has_types = graph.values[node.inputs[0]].type == DataType::kQint8 &&
+                         filter.type == DataType::kQcint8 && filter.is_constant() &&
+                         graph.values[node.outputs[0]].type == DataType::kQint8;
+  if (!has_types || node.flags != 0 || filter.channel_dim != 0) return false;
+  const size_t columns = filter.shape[0], depth = filter.shape.elements() / columns;
+  if (node.kind == NodeKind::kConv2d &&
+      (w.groups != 1 || w.dilation[0] != 1 || w.dilation[1] != 1)) {
+    return false;
+  }
+  const size_t rows = shapes[node.outputs[0]].elements() / columns;
+  const size_t run = depth / segments_of(node);
+  const bool has_few = node.kind == NodeKind::kConv2d && w.group_inputs <= kFewChannels;
+  return run >= (has_few ? kLeastRun : kLeastDepth) && rows >= kernels.rows &&
+         up(columns, kInt8Columns) * 8 <= columns * 9;
+}
+
+Int8Convolution::Int8Convolution(const Graph& graph, const GraphNode& node,
+                                 const Int8Kernels& kernels, ProgramState& state)
+    : kernels_(kernels),
+      threads_(state.threadpool()),
+      window_(node.kind == NodeKind::kFullyConnected ? Window() : node.window),
+      reads_{node.inputs[0]},
+      writes_{node.outputs[0]} {
+  const GraphValue &in = graph.values[node.inputs[0]], &out = graph.values[node.outputs[0]];
+  const GraphValue& filter = graph.values[node.inputs[1]];
+  columns_ = filter.shape[0];
+  const size_t run = filter.shape.elements() / columns_ / window_.kernel[0];
+  depth_ = up(run, kInt8Step);
+  zero_ = static_cast<int8_t>(in.zero_point);
+  range_ = {.zero_point = static_cast<int16_t>(out.zero_point),
+            .min = quantized(node.min, out),
+            .max = quantized(node.max, out)};
+  bias_.resize(up(columns_, kInt8Columns));
+  scales_.resize(bias_.size());
+  if (node.inputs[2] != kNone) {
+    const Constant& bias = graph.values[node.inputs[2]].data;
+    std::memcpy(bias_.data(), bias.bytes.data(), columns_ * sizeof(int32_t));
+  }
+  const auto* weights = reinterpret_cast<const int8_t*>(filter.data.bytes.data());
+  const size_t depth = run * window_.kernel[0];
+  for (size_t column = 0; column < columns_; ++column) {
+    uint32_t sum = 0;
+    for (size_t i = 0; i < depth; ++i) sum += static_cast<uint32_t>(weights[column * depth + i]);
+    // Modulo 2^32, as XNNPACK's sums are.
+    bias_[column] = static_cast<int32_t>(static_cast<uint32_t>(bias_[column]) -
+                                         static_cast<uint32_t>(in.zero_point) * sum);
+    scales_[column] = in.scale * filter.channel_scales[column] / out.scale;
+  }
+}
+
+Result<std::unique_ptr<Step>> Int8Convolution::make(const Graph& graph, const GraphNode& node,
+                                                    const Int8Kernels& kernels,
+                                                    ProgramState& state) {
+  std::unique_ptr<Int8Convolution> step(new Int8Convolution(graph, node, kernels, state));
+  const size_t columns = step->columns_, segments = step->window_.kernel[0], depth = step->depth_;
+  const GraphValue& filter = graph.values[node.inputs[1]];
+  const size_t run = filter.shape.elements() / columns / segments;
+  const size_t bytes = step->bias_.size() * segments * depth;
+  const std::string form = "int8 gemm " + std::to_string(segments) + " " + std::to_string(run) +
+                           " " + std::to_string(columns);
+  auto packed = FusedKernelWeights::make(
+      graph, node.inputs[1], kNone, bytes / sizeof(float), form, state,
+      [&](const float* filter_data, const float*, float* packed_data) {
+        const auto* from = reinterpret_cast<const int8_t*>(filter_data);
+        auto* to = reinterpret_cast<int8_t*>(packed_data);
+        std::fill_n(to, bytes, int8_t{0});
+        for (size_t column = 0; column < columns; ++column) {
+          int8_t* panel = to + column / kInt8Columns * kInt8Columns * segments * depth +
+                          column % kInt8Columns * kInt8Step;
+          for (size_t segment = 0; segment < segments; ++segment) {
+            for (size_t i = 0; i < run; ++i) {
+              const size_t step_of = (segment * depth + i) / kInt8Step;
+              panel[step_of * kInt8Columns * kInt8Step + i % kInt8Step] =
+                  from[(column * segments + segment) * run + i];
+            }
+          }
+        }
+      });
+  if (!packed.ok()) return packed.status();
+  step->weights_ = std::move(*packed);
+  return std::unique_ptr<Step>(std::move(step));
+}
+
+std::vector<ProfilePart> Int8Convolution::parts() const {
+  return {{.name = std::string("edgewise Int8Convolution ") + kernels_.name,
+           .nodes = {},
+           .counters = {}}};
+}
+
+Status Int8Convolution::reshape(const std::vector<Shape>& shapes) {
+  const Shape &in = shapes[reads_[0]], &out = shapes[writes_[0]];
+  const Window& w = window_;
+  const bool is_image = in.rank == 4 && out.rank == 4;
+  images_ = is_image ? in[0] : 1;
+  height_ = is_image ? in[1] : 1;
+  width_ = is_image ? in[2] : in.elements() / in.last();
+  channels_ = in.last();
+  out_height_ = is_image ? out[1] : 1;
+  out_width_ = is_image ? out[2] : width_;
+  const bool pads = (w.pad_top | w.pad_right | w.pad_bottom | w.pad_left) != 0;
+  // What is beyond a segment is multiplied with 0, but must be there.
+  copies_ = pads || channels_ * w.kernel[1] % kInt8Step != 0;
+  padded_height_ = copies_ ? (out_height_ - 1) * w.stride[0] + w.kernel[0] : height_;
+  const size_t read = (out_width_ - 1) * w.stride[1] + w.kernel[1];
+  row_bytes_ = (copies_ ? std::max(read, w.pad_left + width_) : width_) * channels_;
+  return {};
+}
+
+size_t Int8Convolution::scratch_bytes() const {
+  return copies_ ? padded_height_ * row_bytes_ + kInt8Step : 0;
+}
+
+Status Int8Convolution::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
+  input_ = static_cast<const int8_t*>(addresses[reads_[0]]);
+  output_ = static_cast<int8_t*>(addresses[writes_[0]]);
+  padded_ = reinterpret_cast<int8_t*>(scratch);
+  return {};
+}
+
+void Int8Convolution::pad_row(const int8_t* image, size_t y) const {
+  int8_t* to = padded_ + y * row_bytes_;
+  // Rows before the image wrap around to beyond it.
+  y -= window_.pad_top;
+  if (y >= height_) {
+    std::fill_n(to, row_bytes_, zero_);
+    return;
+  }
+  const size_t before = window_.pad_left * channels_, count = width_ * channels_;
+  std::fill_n(to, before, zero_);
+  std::copy_n(image + y * count, count, to + before);
+  std::fill(to + before + count, to + row_bytes_, zero_);
+}
+
+const int8_t* Int8Convolution::panel_of(size_t panel) const {
+  return reinterpret_cast<const int8_t*>(weights_.data()) +
+         panel * kInt8Columns * window_.kernel[0] * depth_;
+}
+
+void Int8Convolution::run_rows(Int8Tile tile, size_t first_row) const {
+  tile.depth = depth_;
+  tile.segments = window_.kernel[0];
+  tile.segment_stride = row_bytes_;
+  tile.c_stride = columns_;
+  for (size_t first = 0; first < columns_; first += kInt8Columns) {
+    tile.panel = panel_of(first / kInt8Columns);
+    tile.bias = bias_.data() + first;
+    tile.scales = scales_.data() + first;
+    tile.columns = std::min(kInt8Columns, columns_ - first);
+    tile.c = output_ + first_row * columns_ + first;
+    kernels_.multiply(tile, range_);
+  }
+}
+
+// All rows are one after the other, in the input as in the output.
+void Int8Convolution::run_all() const {
+  const size_t rows = images_ * out_height_ * out_width_;
+  if (rows == 0) return;
+  const size_t share = divide_up(rows, threads_of(threads_));
+  const bool is_cached = depth_ * columns_ <= kCachedWeights;
+  const size_t fitting =
+      std::max(kernels_.rows, kFirstCache / depth_ / kernels_.rows * kernels_.rows);
+  const size_t together = is_cached ? std::min(fitting, share) : share;
+  const size_t items = divide_up(rows, together);
+  parallel_for(threads_, items, [&](size_t item, size_t) {
+    const size_t first = part_start(rows, items, item);
+    run_rows({.rows = part_start(rows, items, item + 1) - first,
+              .a = input_ + first * channels_,
+              .a_stride = channels_},
+             first);
+  });
+}
+
+void Int8Convolution::run_image(const int8_t* image, size_t first_row) const {
+  const int8_t* from = image;
+  if (copies_) {
+    parallel_for(threads_, padded_height_, [&](size_t y, size_t) { pad_row(image, y); });
+    std::fill_n(padded_ + padded_height_ * row_bytes_, kInt8Step, zero_);
+    from = padded_;
+  }
+  parallel_for(threads_, out_height_, [&](size_t y, size_t) {
+    run_rows({.rows = out_width_,
+              .a = from + y * window_.stride[0] * row_bytes_,
+              .a_stride = window_.stride[1] * channels_},
+             first_row + y * out_width_);
+  });
+}
+
+Status Int8Convolution::run() {
+  const Window& w = window_;
+  const bool is_gemm = w.kernel[0] == 1 && w.kernel[1] == 1 && w.stride[0] == 1 && w.stride[1] == 1;
+  if (is_gemm && !copies_) {
+    run_all();
+    return {};
+  }
+  for (size_t image = 0; image < images_; ++image) {
+    run_image(input_ + image * height_ * width_ * channels_, image * out_height_ * out_width_);
+  }
+  return {};
+}
+
+}  // namespace edgewise::xnnpack

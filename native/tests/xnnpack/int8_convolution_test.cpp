@@ -1,0 +1,195 @@
+// Convolutions and fully connected nodes of 8-bit integers: results of our kernels are XNNPACK's,
+// bit by bit.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <set>
+
+// First: it has the definitions of the payload's own header and more.
+#include "payload_builder.h"
+
+#include "backends/xnnpack/executor/int8_convolution.h"
+#include "backends/xnnpack/payload.h"
+#include "backends/xnnpack/read_graph.h"
+#include "backends/xnnpack/shapes.h"
+
+namespace edgewise::xnnpack {
+namespace {
+
+using Type = fb::XNNDatatype;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+struct Case {
+  const char* name;
+  uint32_t images, height, width, ins, outs;
+  uint32_t kernel[2] = {1, 1};
+  uint32_t stride = 1;
+  uint32_t pads[4] = {0, 0, 0, 0};  // top, right, bottom, left
+  bool has_bias = true;
+  int32_t zero_point = 3;
+  int32_t out_zero_point = -5;
+  float min = -kInfinity, max = kInfinity;
+  int threads = 1;
+  bool is_linear = false;
+};
+
+class Int8Convolutions : public testing::TestWithParam<Case> {};
+
+std::vector<int8_t> random_bytes(size_t count, uint32_t seed) {
+  std::mt19937 engine(seed);
+  std::vector<int8_t> result(count);
+  for (int8_t& x : result) x = static_cast<int8_t>(engine() % 256);
+  return result;
+}
+
+uint32_t size_after(uint32_t size, uint32_t pads, uint32_t kernel, uint32_t stride) {
+  return (size + pads - kernel) / stride + 1;
+}
+
+std::vector<std::byte> payload_of(const Case& c, const Dims& in, const Dims& out) {
+  PayloadBuilder b;
+  const uint32_t x = b.input(in, Type::qint8), y = b.output(out, Type::qint8);
+  b.per_tensor(x, 0.02f, c.zero_point);
+  b.per_tensor(y, 0.05f, c.out_zero_point);
+  const Dims shape =
+      c.is_linear ? Dims{c.outs, c.ins} : Dims{c.outs, c.kernel[0], c.kernel[1], c.ins};
+  const size_t depth = size_t{c.kernel[0]} * c.kernel[1] * c.ins;
+  const uint32_t filter = b.constant<int8_t>(shape, random_bytes(depth * c.outs, 2), Type::qcint8);
+  std::mt19937 engine(5);
+  std::vector<float> scales(c.outs), bias_scales(c.outs);
+  std::vector<int32_t> bias(c.outs);
+  for (uint32_t i = 0; i < c.outs; ++i) {
+    scales[i] =
+        0.03f / std::sqrt(static_cast<float>(depth)) * (1 + static_cast<float>(engine() % 8));
+    bias_scales[i] = scales[i] * 0.02f;
+    bias[i] = static_cast<int32_t>(engine() % 4096) - 2048;
+  }
+  b.per_channel(filter, scales, 0);
+  uint32_t bias_id = kNoId;
+  if (c.has_bias) {
+    bias_id = b.constant<int32_t>({c.outs}, bias, Type::qcint32);
+    b.per_channel(bias_id, bias_scales, 0);
+  }
+  if (c.is_linear) {
+    b.linear(x, filter, bias_id, y);
+  } else {
+    fb::_XNNNodeConvT table;
+    table.padding_top = c.pads[0];
+    table.padding_right = c.pads[1];
+    table.padding_bottom = c.pads[2];
+    table.padding_left = c.pads[3];
+    table.kernel_height = c.kernel[0];
+    table.kernel_width = c.kernel[1];
+    table.subsampling_height = table.subsampling_width = c.stride;
+    table.dilation_height = table.dilation_width = 1;
+    table.groups = 1;
+    table.group_input_channels = c.ins;
+    table.group_output_channels = c.outs;
+    table.input1_id = x;
+    table.filter_id = filter;
+    table.bias_id = bias_id;
+    table.output_id = y;
+    b.node(fb::XNodeUnion::XNNConv2d, table);
+  }
+  if (c.min > -kInfinity || c.max < kInfinity) b.bound(c.min, c.max);
+  return b.bytes();
+}
+
+bool is_chosen(const std::vector<std::byte>& bytes) {
+  auto payload = open_payload(bytes);
+  if (!payload.ok()) return false;
+  auto graph = read_graph(*payload, nullptr);
+  if (!graph.ok()) return false;
+  std::vector<Shape> shapes = graph->serialized_shapes();
+  return infer_shapes(*graph, &shapes).ok() &&
+         suits_int8_convolution(*graph, shapes, graph->nodes[0], *int8_kernels());
+}
+
+TEST_P(Int8Convolutions, AreXnnpacksBitByBit) {
+  if (int8_kernels() == nullptr) GTEST_SKIP() << "XNNPACK's are faster on this CPU";
+  const Case& c = GetParam();
+  Dims in = {c.images, c.height, c.width, c.ins};
+  Dims out = {c.images, size_after(c.height, c.pads[0] + c.pads[2], c.kernel[0], c.stride),
+              size_after(c.width, c.pads[1] + c.pads[3], c.kernel[1], c.stride), c.outs};
+  if (c.is_linear) {
+    in = {c.images * c.height * c.width, c.ins};
+    out = {in[0], c.outs};
+  }
+  const auto payload = payload_of(c, in, out);
+  ASSERT_TRUE(is_chosen(payload));
+  std::vector<int8_t> results[2];
+  for (const bool own : {false, true}) {
+    auto delegate = make_delegate(payload, nullptr, nullptr, c.threads, own);
+    ASSERT_TRUE(delegate.ok()) << delegate.status().message();
+    HostTensor x(ScalarType::kChar, {in.begin(), in.end()});
+    HostTensor y(ScalarType::kChar, {out.begin(), out.end()});
+    size_t count = 1;
+    for (uint32_t size : in) count *= size;
+    x.fill(random_bytes(count, 9));
+    for (int call = 0; call < 2; ++call) {
+      const Status status = run(**delegate, {&x, &y});
+      ASSERT_TRUE(status.ok()) << status.message();
+    }
+    results[own] = y.read<int8_t>();
+  }
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_GT(std::set<int8_t>(results[0].begin(), results[0].end()).size(), size_t{16});
+}
+
+const Case kCases[] = {
+    {"Pointwise", 1, 5, 7, 64, 16},
+    {"PointwiseOfManyRows", 2, 13, 11, 64, 48},
+    {"OddDepth", 1, 5, 7, 67, 16},
+    {"DepthOfFours", 1, 5, 7, 68, 32},
+    {"LastPanelInPart", 1, 4, 6, 64, 31},
+    {"Strided", 1, 9, 11, 64, 16, {1, 1}, 2},
+    {"Window", 1, 7, 9, 24, 16, {3, 3}, 1, {1, 1, 1, 1}},
+    {"WindowOfBatches", 3, 7, 9, 23, 32, {3, 3}, 1, {1, 1, 1, 1}},
+    {"WindowWithoutPadding", 1, 7, 9, 24, 16, {3, 3}},
+    {"UnevenPadding", 1, 6, 8, 16, 16, {3, 5}, 2, {0, 3, 2, 1}},
+    {"ThreeChannels", 1, 17, 19, 3, 16, {7, 7}, 2, {3, 3, 3, 3}},
+    {"ThreeChannelsWithoutPadding", 1, 17, 19, 3, 16, {7, 7}, 2},
+    {"NoBias", 1, 5, 7, 64, 16, {1, 1}, 1, {0, 0, 0, 0}, false},
+    {"ZeroPointAtTheLimit", 1, 5, 7, 32, 16, {3, 3}, 1, {1, 1, 1, 1}, true, -128, 127},
+    {"Bounds", 1, 5, 7, 64, 16, {1, 1}, 1, {0, 0, 0, 0}, true, 3, -5, 0, 2.5f},
+    {"TwoThreads", 2, 15, 13, 32, 64, {3, 3}, 1, {1, 1, 1, 1}, true, 1, 2, 0, kInfinity, 2},
+    {"PointwiseOnTwoThreads",
+     1,
+     40,
+     40,
+     64,
+     64,
+     {1, 1},
+     1,
+     {0, 0, 0, 0},
+     true,
+     1,
+     2,
+     0,
+     kInfinity,
+     2},
+    {"LargeWeights", 1, 7, 7, 512, 640},
+    {"Linear",
+     1,
+     1,
+     11,
+     72,
+     32,
+     {1, 1},
+     1,
+     {0, 0, 0, 0},
+     true,
+     3,
+     -5,
+     -kInfinity,
+     kInfinity,
+     1,
+     true},
+};
+std::string name_of(const testing::TestParamInfo<Case>& param) { return param.param.name; }
+INSTANTIATE_TEST_SUITE_P(All, Int8Convolutions, testing::ValuesIn(kCases), name_of);
+
+}  // namespace
+}  // namespace edgewise::xnnpack
