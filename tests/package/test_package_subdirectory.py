@@ -82,7 +82,8 @@ def test_only_libraries_are_made(built: Path) -> None:
     made = {file.name for file in (built / "executorch").rglob("*") if file.is_file()}
     assert "libedgewise_runtime.a" in made
     assert not {"edgewise_run", "libedgewise.so"} & made
-    assert "edgewise" not in (built / "cmake_install.cmake").read_text()
+    installed = (built / "cmake_install.cmake").read_text()
+    assert "edgewise" not in installed.replace(str(ROOT), "")  # whatever the clone's folder is
 
 
 def test_what_needs_the_backend_is_refused_without_it(tmp_path: Path) -> None:

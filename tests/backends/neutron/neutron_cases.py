@@ -348,7 +348,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...], str]] = {
         "int8|one or two dimensions",
     ),
     "transposed-stride": (
-        lambda: nn.ConvTranspose2d(8, 4, 3, stride=3),
+        lambda: nn.ConvTranspose2d(8, 4, 3, stride=(3, 2)),
         (IMAGE,),
         "transposed: stride at most 2.*got stride 3 with a kernel of 3",
     ),
