@@ -453,11 +453,13 @@ def _polyphase(
     dilation: Sequence[int] = (1,),
 ) -> Any:
     """A transposed convolution by its polyphase components: result i * stride + r is a convolution
-    with each stride-th weight from r on. They are channels of one convolution, then interleaved."""
+    with each stride-th weight from r on. They are channels of one convolution, then interleaved.
+    Of strides beyond 2, which processors for transposed convolutions do not have."""
     rank = weight.dim() - 2
     step = stride[0]
     every = [(list(n) * rank)[:rank] for n in (stride, padding, output_padding, dilation)]
-    if groups != 1 or x.dim() != weight.dim() or set(every[3]) != {1} or set(every[0]) != {step}:
+    is_plain = groups == 1 and x.dim() == weight.dim() and set(every[3]) == {1}
+    if step <= 2 or set(every[0]) != {step} or not is_plain:
         return NotImplemented
     inputs, outputs, *kernel = weight.shape
     taps = [-(-k // step) for k in kernel]
@@ -484,11 +486,6 @@ def _polyphase(
     for i, (p, size) in enumerate(zip(every[1], sizes, strict=True)):
         y = y.narrow(2 + i, p, size)
     return y
-
-
-def is_wide_transposed(node: Node) -> bool:
-    """A transposed convolution with a stride beyond 2, which processors for them do not have."""
-    return any(step > 2 for step in arguments(node)["stride"])
 
 
 POLYPHASE: dict[object, Decomposition | None] = {
@@ -603,7 +600,6 @@ __all__ = [
     "VOLUMES",
     "WINDOWS",
     "expand_operands",
-    "is_wide_transposed",
     "multiply_as_linear",
     "recurrent_steps",
 ]

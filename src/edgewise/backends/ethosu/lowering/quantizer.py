@@ -36,7 +36,6 @@ from edgewise.quantize.composites import (
     RECURRENT,
     VOLUMES,
     WINDOWS,
-    is_wide_transposed,
     multiply_as_linear,
 )
 from edgewise.quantize.config import get_symmetric_quantization_config
@@ -188,9 +187,7 @@ class EthosUQuantizer(TableQuantizer):
         split_attention(model, causal=True, computed=True)
         add_infinite_masks(model, self._is_static)
         multiply_as_linear(model, self._is_static)
-        if not is_u85:
-            decompose(model, POLYPHASE, lambda n: self._is_static(n) and is_wide_transposed(n))
-        decompose(model, _COMPOSITES, self._is_static)
+        decompose(model, _COMPOSITES if is_u85 else {**_COMPOSITES, **POLYPHASE}, self._is_static)
         split_gates(model)
         split_deviations(model)
         split_divisions(model)

@@ -20,7 +20,6 @@ from edgewise.quantize.composites import (
     VOLUMES,
     WINDOWS,
     expand_operands,
-    is_wide_transposed,
     multiply_as_linear,
 )
 from edgewise.quantize.config import get_symmetric_quantization_config
@@ -52,6 +51,7 @@ _COMPOSITES = {
     **ARITHMETIC,
     **MOVES,
     **NORMALIZATIONS,
+    **POLYPHASE,
     **RECURRENT,
     **SLICES,
     **SMOOTH,
@@ -105,7 +105,6 @@ class NeutronQuantizer(TableQuantizer):
         add_finite_masks(model)
         multiply_as_linear(model, self._is_static)
         expand_operands(model, self._is_static)
-        decompose(model, POLYPHASE, lambda n: self._is_static(n) and is_wide_transposed(n))
         decompose(model, _COMPOSITES, self._is_static)
         split_roots(model)
         split_gates(model)
