@@ -38,25 +38,15 @@ Result<std::unique_ptr<Step>> FusedConvolution::make(const Graph& graph, const L
 }
 
 Status FusedConvolution::reshape(const std::vector<Shape>& shapes) {
-  const Shape& in = shapes[nodes_.input];
-  const Shape& out = shapes[nodes_.output];
-  const Window& w = window_;
+  const Shape &in = shapes[nodes_.input], &out = shapes[nodes_.output];
   images_ = in[0];
-  height_ = in[1];
-  width_ = in[2];
-  channels_ = in[3];
   out_height_ = out[1];
   out_width_ = out[2];
-  pads_ = (w.pad_top | w.pad_right | w.pad_bottom | w.pad_left) != 0;
-  padded_height_ = pads_ ? (out_height_ - 1) * w.stride[0] + w.kernel[0] : height_;
-  const size_t read = (out_width_ - 1) * w.stride[1] + w.kernel[1];
-  row_floats_ = (pads_ ? std::max(read, w.pad_left + width_) : width_) * channels_;
+  image_.reshape(in, out, 0, false);
   return {};
 }
 
-size_t FusedConvolution::scratch_bytes() const {
-  return pads_ ? padded_height_ * row_floats_ * sizeof(float) : 0;
-}
+size_t FusedConvolution::scratch_bytes() const { return image_.copied() * sizeof(float); }
 
 Status FusedConvolution::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
   input_ = static_cast<const float*>(addresses[nodes_.input]);
@@ -66,27 +56,13 @@ Status FusedConvolution::set_pointers(std::span<void* const> addresses, std::byt
   return {};
 }
 
-void FusedConvolution::pad_row(const float* image, size_t y) const {
-  float* to = padded_ + y * row_floats_;
-  // Rows before the image wrap around to beyond it.
-  y -= window_.pad_top;
-  if (y >= height_) {
-    std::fill_n(to, row_floats_, 0.0f);
-    return;
-  }
-  const size_t before = window_.pad_left * channels_, count = width_ * channels_;
-  std::fill_n(to, before, 0.0f);
-  std::copy_n(image + y * count, count, to + before);
-  std::fill(to + before + count, to + row_floats_, 0.0f);
-}
-
 void FusedConvolution::run_row(size_t image, const float* padded, size_t y) const {
   const size_t at = (image * out_height_ + y) * out_width_ * gemm_.columns();
   const Rows row{.rows = out_width_,
-                 .in = padded + y * window_.stride[0] * row_floats_,
-                 .in_stride = window_.stride[1] * channels_,
+                 .in = padded + y * window_.stride[0] * image_.row_size(),
+                 .in_stride = window_.stride[1] * image_.channels(),
                  .segments = window_.kernel[0],
-                 .segment_stride = row_floats_,
+                 .segment_stride = image_.row_size(),
                  .out = output_ + at,
                  .out_stride = gemm_.columns(),
                  .residual = residual_ == nullptr ? nullptr : residual_ + at};
@@ -96,11 +72,7 @@ void FusedConvolution::run_row(size_t image, const float* padded, size_t y) cons
 
 Status FusedConvolution::run() {
   for (size_t image = 0; image < images_; ++image) {
-    const float* from = input_ + image * height_ * width_ * channels_;
-    if (pads_) {
-      parallel_for(threads_, padded_height_, [&](size_t y, size_t) { pad_row(from, y); });
-      from = padded_;
-    }
+    const float* from = image_.read(input_ + image * image_.elements(), 0, padded_, threads_);
     parallel_for(threads_, out_height_, [&](size_t y, size_t) { run_row(image, from, y); });
   }
   return {};

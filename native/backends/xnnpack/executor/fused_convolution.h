@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "backends/xnnpack/executor/convolution_image.h"
 #include "backends/xnnpack/executor/fused_kernel.h"
 #include "backends/xnnpack/executor/packed_gemm.h"
 
@@ -30,19 +31,16 @@ class FusedConvolution final : public FusedKernel {
                    ProgramState& state)
       : FusedKernel("Convolution", kernels, state, {nodes.input, nodes.residual}, nodes.output),
         nodes_(nodes),
-        window_(window) {}
-  // Row `y` of the padded image.
-  void pad_row(const float* image, size_t y) const;
+        window_(window),
+        image_(window) {}
   // Row `y` of an image's results, of which `padded` is the input.
   void run_row(size_t image, const float* padded, size_t y) const;
 
   const LinearNodes nodes_;
   const Window window_;
+  ConvolutionImage<float> image_;
   PackedGemm gemm_;
-  size_t images_ = 0, height_ = 0, width_ = 0, channels_ = 0;
-  size_t out_height_ = 0, out_width_ = 0;
-  bool pads_ = false;                          // else the image is read where it lies
-  size_t padded_height_ = 0, row_floats_ = 0;  // of what is read
+  size_t images_ = 0, out_height_ = 0, out_width_ = 0;
   const float* input_ = nullptr;
   const float* residual_ = nullptr;
   float* output_ = nullptr;

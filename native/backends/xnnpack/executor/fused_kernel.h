@@ -12,7 +12,8 @@
 
 namespace edgewise::xnnpack {
 
-class FusedKernel : public Step {
+template <typename Kernels>
+class FusedKernelOf : public Step {
  public:
   const std::vector<uint32_t>& reads() const final { return reads_; }
   const std::vector<uint32_t>& writes() const final { return writes_; }
@@ -24,8 +25,8 @@ class FusedKernel : public Step {
 
  protected:
   // `reads`: values, or kNone. `kernels` and `state` must outlive it.
-  FusedKernel(const char* name, const FloatKernels& kernels, ProgramState& state,
-              std::vector<uint32_t> reads, uint32_t written)
+  FusedKernelOf(const char* name, const Kernels& kernels, ProgramState& state,
+                std::vector<uint32_t> reads, uint32_t written)
       : kernels_(kernels),
         threads_(state.threadpool()),
         name_(name),
@@ -34,7 +35,7 @@ class FusedKernel : public Step {
     std::erase(reads_, kNone);
   }
 
-  const FloatKernels& kernels_;
+  const Kernels& kernels_;
   const pthreadpool_t threads_;
 
  private:
@@ -42,5 +43,7 @@ class FusedKernel : public Step {
   std::vector<uint32_t> reads_;
   std::vector<uint32_t> writes_;
 };
+
+using FusedKernel = FusedKernelOf<FloatKernels>;
 
 }  // namespace edgewise::xnnpack

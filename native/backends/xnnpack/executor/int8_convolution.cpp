@@ -57,11 +57,9 @@ bool suits_int8_convolution(const Graph& graph, const std::vector<Shape>& shapes
 
 Int8Convolution::Int8Convolution(const Graph& graph, const GraphNode& node,
                                  const Int8Kernels& kernels, ProgramState& state)
-    : kernels_(kernels),
-      threads_(state.threadpool()),
+    : FusedKernelOf("Int8Convolution", kernels, state, {node.inputs[0]}, node.outputs[0]),
       window_(node.kind == NodeKind::kFullyConnected ? Window() : node.window),
-      reads_{node.inputs[0]},
-      writes_{node.outputs[0]} {
+      image_(window_) {
   const GraphValue &in = graph.values[node.inputs[0]], &out = graph.values[node.outputs[0]];
   const GraphValue& filter = graph.values[node.inputs[1]];
   columns_ = filter.shape[0];
@@ -122,54 +120,28 @@ Result<std::unique_ptr<Step>> Int8Convolution::make(const Graph& graph, const Gr
   return std::unique_ptr<Step>(std::move(step));
 }
 
-std::vector<ProfilePart> Int8Convolution::parts() const {
-  return {{.name = std::string("edgewise Int8Convolution ") + kernels_.name,
-           .nodes = {},
-           .counters = {}}};
-}
-
 Status Int8Convolution::reshape(const std::vector<Shape>& shapes) {
-  const Shape &in = shapes[reads_[0]], &out = shapes[writes_[0]];
-  const Window& w = window_;
-  const bool is_image = in.rank == 4 && out.rank == 4;
-  images_ = is_image ? in[0] : 1;
-  height_ = is_image ? in[1] : 1;
-  width_ = is_image ? in[2] : in.elements() / in.last();
-  channels_ = in.last();
-  out_height_ = is_image ? out[1] : 1;
-  out_width_ = is_image ? out[2] : width_;
-  const bool pads = (w.pad_top | w.pad_right | w.pad_bottom | w.pad_left) != 0;
+  Shape in = shapes[reads()[0]], out = shapes[writes()[0]];
+  if (in.rank != 4 || out.rank != 4) {  // rows are as an image of one row
+    const size_t rows = in.elements() / in.last();
+    in = Shape{.dims = {1, 1, rows, in.last()}, .rank = 4};
+    out = Shape{.dims = {1, 1, rows, columns_}, .rank = 4};
+  }
+  images_ = in[0];
+  out_height_ = out[1];
+  out_width_ = out[2];
   // What is beyond a segment is multiplied with 0, but must be there.
-  copies_ = pads || channels_ * w.kernel[1] % kInt8Step != 0;
-  padded_height_ = copies_ ? (out_height_ - 1) * w.stride[0] + w.kernel[0] : height_;
-  const size_t read = (out_width_ - 1) * w.stride[1] + w.kernel[1];
-  row_bytes_ = (copies_ ? std::max(read, w.pad_left + width_) : width_) * channels_;
+  image_.reshape(in, out, kInt8Step, in[3] * window_.kernel[1] % kInt8Step != 0);
   return {};
 }
 
-size_t Int8Convolution::scratch_bytes() const {
-  return copies_ ? padded_height_ * row_bytes_ + kInt8Step : 0;
-}
+size_t Int8Convolution::scratch_bytes() const { return image_.copied(); }
 
 Status Int8Convolution::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
-  input_ = static_cast<const int8_t*>(addresses[reads_[0]]);
-  output_ = static_cast<int8_t*>(addresses[writes_[0]]);
+  input_ = static_cast<const int8_t*>(addresses[reads()[0]]);
+  output_ = static_cast<int8_t*>(addresses[writes()[0]]);
   padded_ = reinterpret_cast<int8_t*>(scratch);
   return {};
-}
-
-void Int8Convolution::pad_row(const int8_t* image, size_t y) const {
-  int8_t* to = padded_ + y * row_bytes_;
-  // Rows before the image wrap around to beyond it.
-  y -= window_.pad_top;
-  if (y >= height_) {
-    std::fill_n(to, row_bytes_, zero_);
-    return;
-  }
-  const size_t before = window_.pad_left * channels_, count = width_ * channels_;
-  std::fill_n(to, before, zero_);
-  std::copy_n(image + y * count, count, to + before);
-  std::fill(to + before + count, to + row_bytes_, zero_);
 }
 
 const int8_t* Int8Convolution::panel_of(size_t panel) const {
@@ -180,7 +152,7 @@ const int8_t* Int8Convolution::panel_of(size_t panel) const {
 void Int8Convolution::run_rows(Int8Tile tile, size_t first_row) const {
   tile.depth = depth_;
   tile.segments = window_.kernel[0];
-  tile.segment_stride = row_bytes_;
+  tile.segment_stride = image_.row_size();
   tile.c_stride = columns_;
   for (size_t first = 0; first < columns_; first += kInt8Columns) {
     tile.panel = panel_of(first / kInt8Columns);
@@ -205,23 +177,18 @@ void Int8Convolution::run_all() const {
   parallel_for(threads_, items, [&](size_t item, size_t) {
     const size_t first = part_start(rows, items, item);
     run_rows({.rows = part_start(rows, items, item + 1) - first,
-              .a = input_ + first * channels_,
-              .a_stride = channels_},
+              .a = input_ + first * image_.channels(),
+              .a_stride = image_.channels()},
              first);
   });
 }
 
 void Int8Convolution::run_image(const int8_t* image, size_t first_row) const {
-  const int8_t* from = image;
-  if (copies_) {
-    parallel_for(threads_, padded_height_, [&](size_t y, size_t) { pad_row(image, y); });
-    std::fill_n(padded_ + padded_height_ * row_bytes_, kInt8Step, zero_);
-    from = padded_;
-  }
+  const int8_t* from = image_.read(image, zero_, padded_, threads_);
   parallel_for(threads_, out_height_, [&](size_t y, size_t) {
     run_rows({.rows = out_width_,
-              .a = from + y * window_.stride[0] * row_bytes_,
-              .a_stride = window_.stride[1] * channels_},
+              .a = from + y * window_.stride[0] * image_.row_size(),
+              .a_stride = window_.stride[1] * image_.channels()},
              first_row + y * out_width_);
   });
 }
@@ -229,12 +196,12 @@ void Int8Convolution::run_image(const int8_t* image, size_t first_row) const {
 Status Int8Convolution::run() {
   const Window& w = window_;
   const bool is_gemm = w.kernel[0] == 1 && w.kernel[1] == 1 && w.stride[0] == 1 && w.stride[1] == 1;
-  if (is_gemm && !copies_) {
+  if (is_gemm && !image_.copies()) {
     run_all();
     return {};
   }
   for (size_t image = 0; image < images_; ++image) {
-    run_image(input_ + image * height_ * width_ * channels_, image * out_height_ * out_width_);
+    run_image(input_ + image * image_.elements(), image * out_height_ * out_width_);
   }
   return {};
 }

@@ -1,0 +1,67 @@
+// What convolutions read that are GEMMs of their input as it lies: of a window, what is in one row
+// of the image lies side by side. The image, or a copy with padding.
+#pragma once
+
+#include <algorithm>
+
+#include "backends/xnnpack/executor/parallel.h"
+#include "backends/xnnpack/graph.h"
+
+namespace edgewise::xnnpack {
+
+template <typename T>
+class ConvolutionImage {
+ public:
+  explicit ConvolutionImage(const Window& window) : window_(window) {}
+
+  // `spare`: a copy has so many elements more, which may be read. `needs_copy`: without padding,
+  // too.
+  void reshape(const Shape& in, const Shape& out, size_t spare, bool needs_copy) {
+    const Window& w = window_;
+    height_ = in[1];
+    width_ = in[2];
+    channels_ = in[3];
+    spare_ = spare;
+    copies_ = needs_copy || (w.pad_top | w.pad_right | w.pad_bottom | w.pad_left) != 0;
+    rows_ = copies_ ? (out[1] - 1) * w.stride[0] + w.kernel[0] : height_;
+    const size_t read = (out[2] - 1) * w.stride[1] + w.kernel[1];
+    row_size_ = (copies_ ? std::max(read, w.pad_left + width_) : width_) * channels_;
+  }
+  bool copies() const { return copies_; }
+  size_t elements() const { return height_ * width_ * channels_; }
+  size_t channels() const { return channels_; }
+  // Elements from one row of what is read to the next.
+  size_t row_size() const { return row_size_; }
+  // Elements of the copy.
+  size_t copied() const { return copies_ ? rows_ * row_size_ + spare_ : 0; }
+
+  // What is to be read: `image`, or `copy`, which gets it; `zero` is around.
+  const T* read(const T* image, T zero, T* copy, pthreadpool_t threads) const {
+    if (!copies_) return image;
+    parallel_for(threads, rows_, [&](size_t y, size_t) { copy_row(image, zero, y, copy); });
+    std::fill_n(copy + rows_ * row_size_, spare_, zero);
+    return copy;
+  }
+
+ private:
+  void copy_row(const T* image, T zero, size_t y, T* copy) const {
+    T* to = copy + y * row_size_;
+    // Rows before the image wrap around to beyond it.
+    y -= window_.pad_top;
+    if (y >= height_) {
+      std::fill_n(to, row_size_, zero);
+      return;
+    }
+    const size_t before = window_.pad_left * channels_, count = width_ * channels_;
+    std::fill_n(to, before, zero);
+    std::copy_n(image + y * count, count, to + before);
+    std::fill(to + before + count, to + row_size_, zero);
+  }
+
+  const Window window_;
+  size_t height_ = 0, width_ = 0, channels_ = 0;
+  size_t rows_ = 0, row_size_ = 0, spare_ = 0;
+  bool copies_ = false;
+};
+
+}  // namespace edgewise::xnnpack
