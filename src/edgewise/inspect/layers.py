@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from edgewise.inspect.record import EstimateRecord, MethodRecord, NodeRecord
 from edgewise.inspect.simplify import Simplified, simplify
+
+T = TypeVar("T")
 
 _PRODUCTS = ("Conv", "FullyConnected", "MatMul")
 _MOVES = ("Transpose", "Reshape", "Memcpy", "Identity", "Slice", "Concat", "Gather", "Scatter")
@@ -22,6 +25,23 @@ _MOVED = ("view", "permute", "squeeze", "unsqueeze", "reshape", "transpose")
 _ENDINGS = ("clamp", "relu", "hardtanh", "quantize", "dequantize", "view", "permute", "squeeze",
             "unsqueeze", "reshape", "transpose")  # fmt: skip
 """What a product may end with, by the beginning of its operator's name."""
+
+
+class LayersByCommand(Generic[T]):
+    """Which layer a command of the stream is of: the first one that does not end before it.
+
+    ends: offsets of the layers' last commands, with what stands for the layer.
+    """
+
+    def __init__(self, ends: Iterable[tuple[int, T]]) -> None:
+        by_offset = sorted(ends, key=lambda end: end[0])
+        self._offsets = [offset for offset, _ in by_offset]
+        self._layers = [layer for _, layer in by_offset]
+
+    def of(self, offset: float) -> T | None:
+        """None for a command behind the last layer."""
+        at = bisect_left(self._offsets, offset)
+        return self._layers[at] if at < len(self._layers) else None
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from edgewise.inspect.layers import Layer, layers
+from edgewise.inspect.layers import Layer, LayersByCommand, layers
 from edgewise.profiling.runs import Part
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ class Locations:
     def __init__(self, record: MethodRecord | None) -> None:
         self._record = record
         self._known: dict[tuple[str, ...], Location] = {}
-        self._layers: dict[int, list[tuple[int, Layer]]] | None = None
+        self._layers: dict[int, LayersByCommand[Layer]] | None = None
 
     def of_instruction(self, index: int) -> Location:
         """Of a whole instruction; a delegate's is what all its nodes have in common."""
@@ -67,22 +66,18 @@ class Locations:
         return self._of(tuple(names))
 
     def layer_of(self, index: int, part: Part) -> Layer | None:
-        """The layer of an NPU's compiler that a part of the delegate belongs to: the first one that
-        does not end before the part's command."""
+        """The layer of an NPU's compiler that a part of the delegate belongs to, by its command."""
         if self._record is None or _OFFSET not in part.counters:
             return None
         if index >= len(self._record.instructions):
             return None
         if self._layers is None:
-            self._layers = {}
+            ends: dict[int, list[tuple[int, Layer]]] = {}
             for layer in layers(self._record):
-                ends = self._layers.setdefault(layer.delegate, [])
-                ends += [(end, layer) for end in layer.commands]
-            for ends in self._layers.values():
-                ends.sort(key=_end)
-        ends = self._layers.get(self._record.instructions[index].delegate or 0, [])
-        at = bisect_left(ends, part.counters[_OFFSET], key=_end)
-        return ends[at][1] if at < len(ends) else None
+                ends.setdefault(layer.delegate, []).extend((at, layer) for at in layer.commands)
+            self._layers = {delegate: LayersByCommand(of) for delegate, of in ends.items()}
+        known = self._layers.get(self._record.instructions[index].delegate or 0)
+        return None if known is None else known.of(part.counters[_OFFSET])
 
     def _of(self, names: tuple[str, ...]) -> Location:
         assert self._record is not None
@@ -90,10 +85,6 @@ class Locations:
             by_name = self._record.by_name
             self._known[names] = _location([by_name[name] for name in names if name in by_name])
         return self._known[names]
-
-
-def _end(one: tuple[int, Layer]) -> int:
-    return one[0]
 
 
 def _location(nodes: list[NodeRecord]) -> Location:

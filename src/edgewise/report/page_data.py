@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edgewise.inspect.layers import Layer, NodeFinder
+from edgewise.inspect.layers import Layer, LayersByCommand, NodeFinder
 from edgewise.inspect.layers import layers as layers_of
 from edgewise.inspect.record import (
     EstimateRecord,
@@ -136,12 +135,12 @@ def _named(told: Mapping[str, Any], method: Mapping[str, Any]) -> dict[str, Any]
     delegates = method["delegates"]
     known = isinstance(number, int) and number < len(delegates)
     rows = (delegates[number].get("estimates") or {}).get("layers", ()) if known else ()
-    ends = sorted((at, layer) for layer, row in enumerate(rows) for at in row.pop("commands", ()))
-    offsets = [at for at, _ in ends]
+    layers = LayersByCommand(
+        (at, layer) for layer, row in enumerate(rows) for at in row.pop("commands", ())
+    )
 
     def named(span: Sequence[Any]) -> list[Any]:
-        at = bisect_left(offsets, span[3]) if len(span) > 3 else len(ends)
-        return [*span[:3], ends[at][1] if at < len(ends) else None]
+        return [*span[:3], layers.of(span[3]) if len(span) > 3 else None]
 
     lanes = {
         lane: {**one, "spans": [named(span) for span in one["spans"]]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
 
@@ -11,6 +10,7 @@ from edgewise.backends.ethosu.lowering.compile_spec import EthosUCompileSpec
 from edgewise.backends.ethosu.simulator.errors import NotSimulatedError, NpuError
 from edgewise.backends.ethosu.simulator.timing import NPU, WAITING, Timeline, timeline
 from edgewise.backends.ethosu.targets import PROCESSORS
+from edgewise.inspect.layers import LayersByCommand
 from edgewise.partition.spec import Estimates
 
 Row = dict[str, str | int | float]
@@ -100,17 +100,15 @@ def _modelled(made: vela.VelaProgram, spec: EthosUCompileSpec) -> dict[int, Row]
 
 
 def _by_layer(told: Timeline, figures: vela.VelaFigures) -> dict[int, Row]:
-    ends = sorted(
+    layers = LayersByCommand(
         (offset, number) for number, one in enumerate(figures.layers) for offset in one.commands
     )
-    offsets = [offset for offset, _ in ends]
     busy, waits = Counter[int](), Counter[int]()
     bounds: dict[int, Counter[str]] = {}
     for span in told.spans:
-        at = bisect_left(offsets, span.offset)
-        if at == len(ends) or span.lane not in (NPU, WAITING):
+        number, cycles = layers.of(span.offset), span.end - span.begin
+        if number is None or span.lane not in (NPU, WAITING):
             continue
-        number, cycles = ends[at][1], span.end - span.begin
         (busy if span.lane == NPU else waits)[number] += cycles
         if span.bound:
             bounds.setdefault(number, Counter())[span.bound] += cycles
