@@ -46,6 +46,42 @@ constexpr size_t kColumns = kVectors * kLanes;
 // ---- GEMM
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+bool is_bounded(const Finish& finish) { return finish.min > -kInfinity || finish.max < kInfinity; }
+
+template <size_t kUsed>
+HWY_INLINE void load_start(const Finish* finish, Vector (&start)[kUsed]) {
+#pragma GCC unroll 4
+  for (size_t j = 0; j < kUsed; ++j) {
+    start[j] =
+        finish == nullptr ? hn::Zero(kVector) : hn::LoadU(kVector, finish->bias + j * kLanes);
+  }
+}
+
+// Where the next row's residual is.
+template <size_t kTileRows, size_t kUsed>
+HWY_INLINE const float* add_residual(const float* residual, size_t stride,
+                                     Vector (&sum)[kTileRows][kUsed]) {
+#pragma GCC unroll 16
+  for (size_t i = 0; i < kTileRows; ++i, residual += stride) {
+#pragma GCC unroll 4
+    for (size_t j = 0; j < kUsed; ++j) {
+      sum[i][j] = hn::Add(sum[i][j], hn::LoadU(kVector, residual + j * kLanes));
+    }
+  }
+  return residual;
+}
+
+template <size_t kTileRows, size_t kUsed>
+HWY_INLINE void clamp_sums(const Finish& finish, Vector (&sum)[kTileRows][kUsed]) {
+  const Vector min = hn::Set(kVector, finish.min), max = hn::Set(kVector, finish.max);
+#pragma GCC unroll 16
+  for (size_t i = 0; i < kTileRows; ++i) {
+#pragma GCC unroll 4
+    for (size_t j = 0; j < kUsed; ++j) sum[i][j] = clamp(sum[i][j], min, max);
+  }
+}
+
 #if HWY_ARCH_ARM_A64
 
 // Step `kStep` of those for which each row has one vector. In assembly: or compilers copy sums
@@ -125,14 +161,9 @@ void multiply_rows(const GemmTile& tile, const Finish* finish, size_t blocks) {
   const size_t a_stride = tile.a_stride, c_stride = tile.c_stride, depth = tile.depth;
   const bool is_dense = tile.panel_stride == kColumns;
   const float* residual = finish == nullptr ? nullptr : finish->residual;
-  const bool is_bounded =
-      finish != nullptr && (finish->min > -kInfinity || finish->max < kInfinity);
+  const bool bounded = finish != nullptr && is_bounded(*finish);
   Vector start[kUsed];
-#pragma GCC unroll 4
-  for (size_t j = 0; j < kUsed; ++j) {
-    start[j] =
-        finish == nullptr ? hn::Zero(kVector) : hn::LoadU(kVector, finish->bias + j * kLanes);
-  }
+  load_start(finish, start);
   for (; blocks > 0; --blocks) {
     const float* a[kTileRows];
     Vector sum[kTileRows][kUsed];
@@ -153,23 +184,8 @@ void multiply_rows(const GemmTile& tile, const Finish* finish, size_t blocks) {
 #pragma GCC unroll 16
       for (size_t i = 0; i < kTileRows; ++i) a[i] += tile.segment_stride - depth;
     }
-    if (residual != nullptr) {
-#pragma GCC unroll 16
-      for (size_t i = 0; i < kTileRows; ++i, residual += finish->residual_stride) {
-#pragma GCC unroll 4
-        for (size_t j = 0; j < kUsed; ++j) {
-          sum[i][j] = hn::Add(sum[i][j], hn::LoadU(kVector, residual + j * kLanes));
-        }
-      }
-    }
-    if (is_bounded) {
-      const Vector min = hn::Set(kVector, finish->min), max = hn::Set(kVector, finish->max);
-#pragma GCC unroll 16
-      for (size_t i = 0; i < kTileRows; ++i) {
-#pragma GCC unroll 4
-        for (size_t j = 0; j < kUsed; ++j) sum[i][j] = clamp(sum[i][j], min, max);
-      }
-    }
+    if (residual != nullptr) residual = add_residual(residual, finish->residual_stride, sum);
+    if (bounded) clamp_sums(*finish, sum);
 #pragma GCC unroll 16
     for (size_t i = 0; i < kTileRows; ++i) {
 #pragma GCC unroll 4
@@ -230,34 +246,16 @@ template <size_t kTileRows, size_t kUsed>
 void multiply_rows(const GemmTile& tile, const Finish* finish) {
   Vector sum[kTileRows][kUsed];
   Vector start[kUsed];
-#pragma GCC unroll 4
-  for (size_t j = 0; j < kUsed; ++j) {
-    start[j] =
-        finish == nullptr ? hn::Zero(kVector) : hn::LoadU(kVector, finish->bias + j * kLanes);
-  }
+  load_start(finish, start);
 #pragma GCC unroll 16
   for (size_t i = 0; i < kTileRows; ++i) {
 #pragma GCC unroll 4
     for (size_t j = 0; j < kUsed; ++j) sum[i][j] = start[j];
   }
   add_products(tile, sum);
-  if (finish != nullptr && finish->residual != nullptr) {
-    const float* residual = finish->residual;
-#pragma GCC unroll 16
-    for (size_t i = 0; i < kTileRows; ++i, residual += finish->residual_stride) {
-#pragma GCC unroll 4
-      for (size_t j = 0; j < kUsed; ++j) {
-        sum[i][j] = hn::Add(sum[i][j], hn::LoadU(kVector, residual + j * kLanes));
-      }
-    }
-  }
-  if (finish != nullptr && (finish->min > -kInfinity || finish->max < kInfinity)) {
-    const Vector min = hn::Set(kVector, finish->min), max = hn::Set(kVector, finish->max);
-#pragma GCC unroll 16
-    for (size_t i = 0; i < kTileRows; ++i) {
-#pragma GCC unroll 4
-      for (size_t j = 0; j < kUsed; ++j) sum[i][j] = clamp(sum[i][j], min, max);
-    }
+  if (finish != nullptr) {
+    if (finish->residual != nullptr) add_residual(finish->residual, finish->residual_stride, sum);
+    if (is_bounded(*finish)) clamp_sums(*finish, sum);
   }
   float* c = tile.c;
 #pragma GCC unroll 16
