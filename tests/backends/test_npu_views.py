@@ -150,6 +150,12 @@ CASES = {
     "a transposed convolution by 3 in two dimensions": Case(
         lambda x: F.conv_transpose2d(x, _TAPS_2D, _BIAS, 3, 1, 1), (1, 3, 5, 4)
     ),
+    "a transposed convolution by 3 and 1, dilated, in groups": Case(
+        lambda x: F.conv_transpose2d(
+            x, _TAPS_2D.reshape(6, 1, 5, 5), None, (1, 3), (2, 0), (0, 1), 2, (1, 2)
+        ),
+        (1, 6, 5, 4),
+    ),
     "hardtanh": Case(lambda x: F.hardtanh(x * 2), (1, 4, 6, 6)),
     "hardtanh alone": Case(lambda x: F.hardtanh(x), (1, 4, 6, 6)),
 }

@@ -442,56 +442,6 @@ def _unfold(x: Tensor, dimension: int, size: int, step: int) -> Any:
     return x.movedim(dim + 1, -1) if dim + 1 < x.dim() - 1 else x
 
 
-def _polyphase(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Sequence[int] = (1,),
-    padding: Sequence[int] = (0,),
-    output_padding: Sequence[int] = (0,),
-    groups: int = 1,
-    dilation: Sequence[int] = (1,),
-) -> Any:
-    """A transposed convolution by its polyphase components: result i * stride + r is a convolution
-    with each stride-th weight from r on. They are channels of one convolution, then interleaved.
-    Of strides beyond 2, which processors for transposed convolutions do not have."""
-    rank = weight.dim() - 2
-    step = stride[0]
-    every = [(list(n) * rank)[:rank] for n in (stride, padding, output_padding, dilation)]
-    is_plain = groups == 1 and x.dim() == weight.dim() and set(every[3]) == {1}
-    if step <= 2 or set(every[0]) != {step} or not is_plain:
-        return NotImplemented
-    inputs, outputs, *kernel = weight.shape
-    taps = [-(-k // step) for k in kernel]
-    sizes = [
-        (n - 1) * step - 2 * p + k + more
-        for n, k, p, more in zip(x.shape[2:], kernel, every[1], every[2], strict=True)
-    ]
-    ends = [(n + t - 1) * step for n, t in zip(x.shape[2:], taps, strict=True)]
-    if any(p + size > end for p, size, end in zip(every[1], sizes, ends, strict=True)):
-        return NotImplemented
-    missing = [t * step - k for t, k in zip(taps, kernel, strict=True)]
-    weight = F.pad(weight, [side for m in reversed(missing) for side in (0, m)])
-    weight = weight.reshape(inputs, outputs, *(n for t in taps for n in (t, step)))
-    phases, places = [3 + 2 * i for i in range(rank)], [2 + 2 * i for i in range(rank)]
-    weight = weight.permute(1, *phases, 0, *places).flatten(0, rank).flip(*range(2, rank + 2))
-    if bias is not None:
-        bias = bias.repeat_interleave(step**rank)
-    reach = [t - 1 for t in taps]
-    if rank == 1:
-        y = F.conv1d(x, weight, bias, padding=reach)
-        y = y.reshape(y.shape[0], outputs, step, -1).transpose(2, 3).flatten(2)
-    else:
-        y = F.pixel_shuffle(F.conv2d(x, weight, bias, padding=reach), step)
-    for i, (p, size) in enumerate(zip(every[1], sizes, strict=True)):
-        y = y.narrow(2 + i, p, size)
-    return y
-
-
-POLYPHASE: dict[object, Decomposition | None] = {
-    aten.conv_transpose1d.default: _polyphase,
-    aten.conv_transpose2d.input: _polyphase,
-}
 UNFOLD: dict[object, Decomposition | None] = {aten.unfold.default: _unfold}
 MOVES: dict[object, Decomposition | None] = {
     **UNFOLD,
@@ -593,7 +543,6 @@ _TRANSPOSES = (
 __all__ = [
     "ARITHMETIC",
     "MOVES",
-    "POLYPHASE",
     "RECURRENT",
     "SLICES",
     "UNFOLD",

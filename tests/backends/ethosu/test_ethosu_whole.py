@@ -538,6 +538,11 @@ def _windows_and_moves() -> dict[str, Whole]:
             (images,),
             steps=2,
         ),
+        "transposed, 16 bits": Whole(
+            Layer(lambda x, w: F.conv_transpose2d(x, w, None, 2, 1, 1), (4, 3, 3, 3)),
+            (images,),
+            bits=16,
+        ),
     }
 
 

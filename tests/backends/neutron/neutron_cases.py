@@ -135,9 +135,25 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "conv1d-relu": (lambda: act(nn.Conv1d(8, 16, 3), nn.ReLU()), ((1, 8, 20),)),
     "groups": (lambda: conv(16, 24, 3, groups=2, padding=1), (TALL,)),
     "groups-relu": (lambda: act(conv(16, 8, 3, groups=4, stride=2), nn.ReLU()), (TALL,)),
+    "groups-of-two": (lambda: conv(24, 24, 3, groups=12, padding=1), ((1, 24, 9, 7),)),
+    "groups-of-three": (lambda: conv(48, 32, 3, groups=16), ((1, 48, 9, 7),)),
+    "groups-many": (lambda: conv(256, 128, 1, groups=128), ((1, 256, 3, 2),)),
+    "groups-joined": (lambda: conv(6, 8, 3, groups=2), ((1, 6, 9, 7),)),
     "groups-1d": (lambda: nn.Conv1d(16, 8, 3, groups=2), ((1, 16, 9),)),
     "transposed": (lambda: nn.ConvTranspose2d(8, 16, 4, stride=2, padding=1), ((1, 8, 5, 6),)),
     "transposed-stride-1": (lambda: nn.ConvTranspose2d(8, 4, 3), ((1, 8, 5, 6),)),
+    "transposed-groups": (
+        lambda: nn.ConvTranspose2d(8, 4, 4, stride=2, padding=1, groups=2),
+        ((1, 8, 5, 6),),
+    ),
+    "transposed-depthwise": (
+        lambda: nn.ConvTranspose2d(8, 8, 3, stride=2, padding=1, output_padding=1, groups=8),
+        ((1, 8, 5, 6),),
+    ),
+    "transposed-uneven": (
+        lambda: nn.ConvTranspose2d(8, 4, 3, stride=(3, 2), dilation=(1, 2)),
+        ((1, 8, 5, 6),),
+    ),
     "transposed-1d": (lambda: nn.ConvTranspose1d(8, 4, 4, stride=2, padding=1), ((1, 8, 9),)),
     # products
     "linear": (lambda: nn.Linear(16, 10), ((3, 16),)),
@@ -341,21 +357,10 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
 }
 
 REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...], str]] = {
-    "groups": (lambda: conv(24, 24, 3, groups=12), ((1, 24, 9, 7),), "at most 10 groups"),
     "3d": (
         lambda: nn.Conv3d(2, 4, 3),
         ((1, 2, 70, 5, 5),),  # more slices than a call is made of
         "int8|one or two dimensions",
-    ),
-    "transposed-stride": (
-        lambda: nn.ConvTranspose2d(8, 4, 3, stride=(3, 2)),
-        (IMAGE,),
-        "transposed: stride at most 2.*got stride 3 with a kernel of 3",
-    ),
-    "transposed-output-padding": (
-        lambda: nn.ConvTranspose2d(8, 4, 3, stride=2, output_padding=1),
-        (IMAGE,),
-        r"output_padding=\[1, 1\]",
     ),
     "large-window": (lambda: conv(8, 4, 100), ((1, 8, 100, 100),), "at most 65535; got 80000"),
     "ceil": (lambda: nn.AvgPool2d(2, ceil_mode=True), (IMAGE,), "got ceil_mode=True"),
@@ -391,6 +396,19 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...], str]] = {
     "idle-clamp": (lambda: Fn(lambda x: x.clamp(-99, 99)), (IMAGE,), "must compute something"),
     "no-op": (lambda: Fn(lambda x: x.reshape(1, -1)), (IMAGE,), "must compute something|int8"),
 }
+
+REFUSED_UNLESS_DECOMPOSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "stride": (
+        lambda: nn.ConvTranspose2d(8, 4, 3, stride=(3, 2)),
+        "stride at most 2.*got stride 3 with a kernel of 3",
+    ),
+    "output-padding": (
+        lambda: nn.ConvTranspose2d(8, 4, 3, stride=2, output_padding=1),
+        r"output_padding=\[1, 1\]",
+    ),
+    "groups": (lambda: nn.ConvTranspose2d(8, 4, 3, groups=2), "groups=1; got groups=2"),
+}
+"""Of an `IMAGE`, in programs of others' quantizers. Ours makes transposed convolutions others."""
 
 ONES: Shape = (1, 1, 9, 7)
 CONV = "convolution"

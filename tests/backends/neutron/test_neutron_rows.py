@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from neutron_cases import ACCEPTED, IDLE, REFUSED, Fn, Shape
+from neutron_cases import ACCEPTED, IDLE, IMAGE, REFUSED, REFUSED_UNLESS_DECOMPOSED, Fn, Shape
 from torch import nn
 from torch.export import ExportedProgram
 
@@ -36,11 +36,22 @@ pytestmark = pytest.mark.litert
 Make = Callable[[], nn.Module]
 
 
-def quantized(make: Make, batches: Sequence[tuple[torch.Tensor, ...]]) -> ExportedProgram:
+class AsItIs(NeutronQuantizer):
+    """Decomposes nothing, as others' quantizers."""
+
+    def transform_for_annotation(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
+        return model
+
+
+def quantized(
+    make: Make,
+    batches: Sequence[tuple[torch.Tensor, ...]],
+    quantizer: type[NeutronQuantizer] = NeutronQuantizer,
+) -> ExportedProgram:
     """Calibrated with the batches."""
     torch.manual_seed(0)
     return quantize(
-        make().eval(), batches[0], "int8", NeutronQuantizer, calibration=batches, progress=False
+        make().eval(), batches[0], "int8", quantizer, calibration=batches, progress=False
     )
 
 
@@ -270,6 +281,15 @@ def test_what_gives_its_operand(name: str) -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str) -> None:
     make, shapes, message = REFUSED[name]
-    made = lowered(quantized(make, around_zero(shapes)))
-    reasons = [str(r) for n in made.delegation_report().refused for r in n.refusals]
+    assert_refused(quantized(make, around_zero(shapes)), message)
+
+
+@pytest.mark.parametrize("name", REFUSED_UNLESS_DECOMPOSED)
+def test_transposed_convolutions_of_other_quantizers(name: str) -> None:
+    make, message = REFUSED_UNLESS_DECOMPOSED[name]
+    assert_refused(quantized(make, around_zero((IMAGE,)), AsItIs), f"transposed: .*{message}")
+
+
+def assert_refused(program: ExportedProgram, message: str) -> None:
+    reasons = [str(r) for n in lowered(program).delegation_report().refused for r in n.refusals]
     assert any(re.search(message, r) for r in reasons), reasons

@@ -33,8 +33,6 @@ KERNEL_LIMIT = 4096
 """Largest kernel, stride and dilation of convolutions and pooling."""
 WEIGHTS_OF_AN_OUTPUT_LIMIT = 65535
 """Largest kh * kw * (input channels, raised to a multiple of `macs`)."""
-GROUPS_LIMIT = 10
-"""Most groups of a convolution that NXP's tools make convolutions of their own."""
 SOFTMAX_POSITIONS_LIMIT = 4096
 """Most rows of a softmax."""
 SOFTMAX_SIZE_LIMIT = 65536

@@ -32,7 +32,6 @@ from edgewise.quantize.branches import choose_of_branches
 from edgewise.quantize.composites import (
     ARITHMETIC,
     MOVES,
-    POLYPHASE,
     RECURRENT,
     VOLUMES,
     WINDOWS,
@@ -45,6 +44,7 @@ from edgewise.quantize.observers import HistogramObserver
 from edgewise.quantize.patterns import Pattern, Weighted, is_float
 from edgewise.quantize.quantizer import TableQuantizer, mark
 from edgewise.quantize.steps import is_kept, replace_calls, split_attention, split_pieces, step
+from edgewise.quantize.transposed import Geometry, polyphase
 
 aten = torch.ops.aten
 
@@ -187,7 +187,10 @@ class EthosUQuantizer(TableQuantizer):
         split_attention(model, causal=True, computed=True)
         add_infinite_masks(model, self._is_static)
         multiply_as_linear(model, self._is_static)
-        decompose(model, _COMPOSITES if is_u85 else {**_COMPOSITES, **POLYPHASE}, self._is_static)
+        decompose(model, _COMPOSITES, self._is_static)
+        decompose(model, polyphase(_u85_has if is_u85 else _u55_has), self._is_static)
+        if not is_u85:
+            decompose(model, polyphase(lambda geometry: False), self._is_16_bits)
         split_gates(model)
         split_deviations(model)
         split_divisions(model)
@@ -195,6 +198,20 @@ class EthosUQuantizer(TableQuantizer):
         split_masked_puts(model)
         split_pieces(model)
         return model
+
+    def _is_16_bits(self, node: Node) -> bool:
+        config = self._selection.of(node)
+        activation = None if config is None else config.input_activation
+        return activation is not None and activation.dtype == torch.int16
+
+
+def _u85_has(transposed: Geometry) -> bool:
+    return set(transposed.dilation) == {1}
+
+
+def _u55_has(transposed: Geometry) -> bool:
+    strides = set(transposed.stride)
+    return _u85_has(transposed) and len(strides) == 1 and max(strides) <= 2
 
 
 def get_symmetric_a16w8_quantization_config(is_per_channel: bool = True) -> QuantizationConfig:

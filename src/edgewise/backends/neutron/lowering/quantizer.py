@@ -14,7 +14,6 @@ from edgewise.quantize.arithmetic_steps import split_gates
 from edgewise.quantize.composites import (
     ARITHMETIC,
     MOVES,
-    POLYPHASE,
     RECURRENT,
     SLICES,
     VOLUMES,
@@ -43,15 +42,28 @@ from edgewise.quantize.steps import (
     split_hardsigmoid,
     split_pieces,
 )
+from edgewise.quantize.transposed import Geometry, polyphase
 
 aten = torch.ops.aten
+
+
+def _has(transposed: Geometry) -> bool:
+    """Whether TRANSPOSE_CONV is delegated (see `operators/convolution.py`)."""
+    fits = all(
+        stride <= min(2, kernel) and padding < kernel
+        for stride, kernel, padding in zip(
+            transposed.stride, transposed.kernel, transposed.padding, strict=True
+        )
+    )
+    plain = set(transposed.dilation) == {1} and not any(transposed.output_padding)
+    return fits and plain and transposed.groups == 1
 
 
 _COMPOSITES = {
     **ARITHMETIC,
     **MOVES,
     **NORMALIZATIONS,
-    **POLYPHASE,
+    **polyphase(_has),
     **RECURRENT,
     **SLICES,
     **SMOOTH,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch.fx import Node
 
@@ -21,7 +22,7 @@ from edgewise.backends.neutron.lowering.table import (
     padded,
 )
 from edgewise.backends.neutron.operators.windows import image, limited, pair, same_padding, sequence
-from edgewise.backends.neutron.targets import GROUPS_LIMIT, WEIGHTS_OF_AN_OUTPUT_LIMIT
+from edgewise.backends.neutron.targets import WEIGHTS_OF_AN_OUTPUT_LIMIT
 from edgewise.backends.neutron.tflite.model import Quantization, Value
 from edgewise.backends.neutron.tflite.schema import (
     Activation,
@@ -36,6 +37,10 @@ from edgewise.edge.graph import arguments, fake
 from edgewise.quantize.patterns import convolutions
 
 aten = torch.ops.aten
+CHANNELS_AT_A_TIME = 8
+"""Multiply-accumulates of a pipeline of the N3-64."""
+MOST_CONVOLUTIONS = 64
+"""Those that one in groups becomes."""
 FUSES = (Activation.NONE, Activation.RELU, Activation.RELU_N1_TO_1, Activation.RELU6)
 
 
@@ -67,6 +72,9 @@ def _lower(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
     products = tuple(scale * x.quant.scale for scale in scales)
     depthwise = _is_depthwise(args)
     groups = 1 if depthwise else args["groups"]
+    joined = _joined_of(args)
+    if joined > 1:
+        weight, groups = _block_diagonal(weight, groups, joined), groups // joined
     inputs, step = picture.shape[1] // groups, outputs // groups
     parts: list[tuple[str, Tensor, Value, Value]] = []
     for group in range(groups):
@@ -110,6 +118,30 @@ def _lower(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
     return Computed(emit, FUSES)
 
 
+def _joined(inputs: int, groups: int) -> int:
+    """How many groups are computed as one convolution, whose weights between them are zeros: what
+    fills the channels that the NPU reads at a time costs nothing; more, where they are many."""
+
+    def enough(count: int) -> bool:
+        return count * inputs >= CHANNELS_AT_A_TIME and groups // count <= MOST_CONVOLUTIONS
+
+    divisors = [count for count in range(1, groups + 1) if groups % count == 0]
+    return next(filter(enough, divisors), groups)
+
+
+def _block_diagonal(weight: Any, groups: int, joined: int) -> Any:
+    """weight: [outputs, inputs of a group, kh, kw]. Of `joined` groups each, [outputs, inputs of
+    all of them, kh, kw]."""
+    outputs, inputs, *kernel = weight.shape
+    blocks = weight.reshape(groups // joined, joined, outputs // groups, inputs, *kernel)
+    whole = np.zeros(
+        (groups // joined, joined, outputs // groups, joined, inputs, *kernel), weight.dtype
+    )
+    for i in range(joined):
+        whole[:, i, :, i] = blocks[:, i]
+    return whole.reshape(outputs, joined * inputs, *kernel)
+
+
 def _sizes(node: Node, rank: int) -> tuple[int, int]:
     shape = fake(node).shape
     return (1, int(shape[2])) if rank == 3 else (int(shape[2]), int(shape[3]))
@@ -144,13 +176,16 @@ def _transposed(to: Lowering, node: Node, args: dict[str, Any], picture: Tensor,
     return Computed(emit)
 
 
+def _joined_of(args: dict[str, Any]) -> int:
+    groups = args["groups"]
+    if groups == 1 or args["transposed"] or _is_depthwise(args):
+        return 1
+    return _joined(fake(args["input"]).shape[1] // groups, groups)
+
+
 def _groups(q: Query) -> str | None:
     groups = q.args["groups"]
-    if groups == 1:
-        return None
-    if not q.args["transposed"] and (groups <= GROUPS_LIMIT or _is_depthwise(q.args)):
-        return None
-    return f"groups={groups} of {q.shape_of('input')[1]} channels"
+    return f"groups={groups}" if groups > 1 and q.args["transposed"] else None
 
 
 def _dims(q: Query) -> str | None:
@@ -162,7 +197,7 @@ def _window(q: Query) -> str | None:
     macs = q.rules.target.macs
     assert macs is not None
     shape = q.shape_of("weight")
-    inputs = shape[0] if q.args["transposed"] else shape[1]
+    inputs = shape[0] if q.args["transposed"] else shape[1] * _joined_of(q.args)
     found = math.prod(shape[2:]) * -(-inputs // macs) * macs
     return f"{found}" if found > WEIGHTS_OF_AN_OUTPUT_LIMIT else None
 
@@ -195,7 +230,7 @@ def _each(value: Any, count: int) -> list[int]:
 def _channels(q: Query) -> str | None:
     if _is_depthwise(q.args):
         return padded(q, [q.shape[1]])
-    groups = q.args["groups"]
+    groups = q.args["groups"] // _joined_of(q.args)
     return padded(q, [shape[1] // groups for shape in (q.shape_of("input"), q.shape)])
 
 
@@ -226,11 +261,7 @@ define(
         integer_weight("weight"),
         BIAS,
         coarse_product("input", "weight"),
-        Constraint(
-            f"groups=1, or one input channel a group, or at most {GROUPS_LIMIT} groups "
-            f"(transposed: groups=1)",
-            _groups,
-        ),
+        Constraint("transposed: groups=1", _groups),
         limited("weight", "stride", "dilation"),
         Constraint(
             f"kernel size times input channels of at most {WEIGHTS_OF_AN_OUTPUT_LIMIT}",
@@ -244,8 +275,8 @@ define(
         CHANNELS,
     ),
     images=True,
-    also="CONV_2D (one for each group, CONCATENATION), DEPTHWISE_CONV_2D or TRANSPOSE_CONV, "
-    "with PAD, SLICE, RESHAPE as needed",
+    also="CONV_2D (for each group or several, CONCATENATION), DEPTHWISE_CONV_2D or "
+    "TRANSPOSE_CONV, with PAD, SLICE, RESHAPE as needed",
     quantization=convolutions(),
 )
 
