@@ -156,6 +156,19 @@ CASES = {
         ),
         (1, 6, 5, 4),
     ),
+    **{
+        f"resized, {name}": Case(lambda x, how=how: F.interpolate(x.tanh(), **how), shape, steps=2)
+        for name, (shape, how) in {
+            "bilinear": ((1, 3, 5, 4), {"scale_factor": 2, "mode": "bilinear"}),
+            "by a factor": ((1, 3, 5, 4), {"scale_factor": 1.7, "mode": "bilinear"}),
+            "corners": ((1, 3, 5, 4), {"size": (7, 9), "mode": "bilinear", "align_corners": True}),
+            "bicubic": ((1, 3, 5, 4), {"size": (7, 9), "mode": "bicubic"}),
+            "nearest": ((1, 3, 5, 4), {"scale_factor": (2.3, 3)}),
+            "nearest, a line": ((1, 3, 70), {"scale_factor": 4}),
+            "a line": ((1, 3, 7), {"size": 16, "mode": "linear"}),
+            "a volume": ((1, 2, 3, 4, 5), {"scale_factor": 2, "mode": "trilinear"}),
+        }.items()
+    },
     "hardtanh": Case(lambda x: F.hardtanh(x * 2), (1, 4, 6, 6)),
     "hardtanh alone": Case(lambda x: F.hardtanh(x), (1, 4, 6, 6)),
 }

@@ -35,6 +35,18 @@ def same_sizes(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
     return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
 
 
+def are_quotients(
+    factors: Sequence[float | None] | None, before: Sequence[Dim], after: Sequence[Dim]
+) -> bool:
+    """Whether the factors by which images are resized, where they are given, are what their sizes
+    say: 15 rows of 9 by 1.7 are 1.666... times as many, and `interpolate` steps by the factor."""
+    known = factors or [None] * len(after)
+    return all(
+        f is None or (isinstance(a, int) and isinstance(b, int) and a == b * f)
+        for a, b, f in zip(after, before, known, strict=True)
+    )
+
+
 @cache
 def _no_difference(a: Dim, b: Dim) -> bool:
     return bool(sympy.expand(sympy.sympify(a) - sympy.sympify(b)) == 0)

@@ -8,8 +8,9 @@ from typing import Any
 
 from torch.fx import Node
 
-from edgewise.edge.graph import fake
+from edgewise.edge.graph import fake, shape_of
 from edgewise.edge.program import Constants
+from edgewise.edge.sizes import are_quotients
 from edgewise.partition.spec import Refusal
 
 
@@ -88,3 +89,21 @@ def last_dim(name: str = "dim", operand: str = "self") -> Constraint:
 
     hint = "moving dim to the end: x.movedim(dim, -1)"
     return Constraint("dim is the last dimension", check, hint)
+
+
+def _scale_by_sizes(q: Query) -> str | None:
+    args = q.args
+    factors = args.get("scale_factors") or [args[n] for n in ("scales_h", "scales_w") if n in args]
+    source = args["input"] if "input" in args else args["self"]
+    before, after = shape_of(source)[2:], shape_of(q.node)[2:]
+    if args.get("align_corners") or are_quotients(factors, before, after):
+        return None
+    return f"scale_factors={factors} from {list(before)} to {list(after)}"
+
+
+SCALE_BY_SIZES = Constraint(
+    "scale_factors are the quotients of the sizes",
+    _scale_by_sizes,
+    "the result's size instead of scale_factor, or recompute_scale_factor=True",
+)
+"""Of images that are resized: torch steps by 1 / scale, backends by the sizes' quotient."""

@@ -776,7 +776,11 @@ REFUSED: dict[str, dict[str, Case]] = {
         "": Case(
             lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), (IMAGE,),
             families=NOT_U85, reason="only on U85",
-        )
+        ),
+        "by another number than its size's": Case(
+            lambda x: F.interpolate(x, scale_factor=1.7, mode="bilinear"), (IMAGE,),
+            families=U85, reason="quotients of the sizes; got",
+        ),
     },
     "aten.flip.default": {
         "": Case(
@@ -814,6 +818,10 @@ REFUSED: dict[str, dict[str, Case]] = {
         ),
     },
     "aten.upsample_nearest2d.vec": {
+        "by another number than its size's": Case(
+            lambda x: F.interpolate(x, scale_factor=1.7), (IMAGE,),
+            reason="quotients of the sizes; got",
+        ),
         "many": Case(
             lambda x: F.interpolate(x, size=(15, 66)), ((1, 3, 10, 8),), families=NOT_U85,
             reason="at most 64 rows and columns, except on U85",

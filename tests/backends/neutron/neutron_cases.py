@@ -390,7 +390,6 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...], str]] = {
     ),
     "div-computed": (lambda: Fn(lambda x: x / (x.exp() + 2)), (IMAGE,), "aten.div.Tensor"),
     "power": (lambda: Fn(lambda x: x**4), (IMAGE,), "got aten.pow.Tensor_Scalar"),
-    "scale": (lambda: nn.Upsample(scale_factor=3.0), (IMAGE,), "scales of 1, 2, 4 or 8"),
     "no-row": (lambda: Fn(torch.erf), (IMAGE,), "aten.erf.default"),
     "relu": (nn.ReLU, (IMAGE,), "must compute something"),  # the quantization cuts as much
     "idle-clamp": (lambda: Fn(lambda x: x.clamp(-99, 99)), (IMAGE,), "must compute something"),
@@ -407,8 +406,11 @@ REFUSED_UNLESS_DECOMPOSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
         r"output_padding=\[1, 1\]",
     ),
     "groups": (lambda: nn.ConvTranspose2d(8, 4, 3, groups=2), "groups=1; got groups=2"),
+    "size": (lambda: nn.Upsample(scale_factor=3.0), "scales of 1, 2, 4 or 8"),
+    "factor": (lambda: nn.Upsample(scale_factor=2.1), "scale_factors are the quotients"),
 }
-"""Of an `IMAGE`, in programs of others' quantizers. Ours makes transposed convolutions others."""
+"""Of an `IMAGE`, in programs of others' quantizers. Ours makes other convolutions and products of
+them."""
 
 ONES: Shape = (1, 1, 9, 7)
 CONV = "convolution"

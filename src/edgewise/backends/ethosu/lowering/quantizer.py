@@ -14,6 +14,7 @@ from typing_extensions import Self
 from edgewise.backends.ethosu.lowering.compile_spec import EthosUCompileSpec
 from edgewise.backends.ethosu.lowering.quant import is_mask
 from edgewise.backends.ethosu.operators import TABLE
+from edgewise.backends.ethosu.operators.resample import is_resampled
 from edgewise.edge.graph import arguments
 from edgewise.quantize._torchao import (
     FixedQParamsQuantizationSpec,
@@ -43,6 +44,7 @@ from edgewise.quantize.masks import add_infinite_masks, is_computed_mask, steps_
 from edgewise.quantize.observers import HistogramObserver
 from edgewise.quantize.patterns import Pattern, Weighted, is_float
 from edgewise.quantize.quantizer import TableQuantizer, mark
+from edgewise.quantize.resampling import multiply_by_weights
 from edgewise.quantize.steps import is_kept, replace_calls, split_attention, split_pieces, step
 from edgewise.quantize.transposed import Geometry, polyphase
 
@@ -178,7 +180,8 @@ class EthosUQuantizer(TableQuantizer):
         """Composite operators become steps that the table has: recurrent layers, attention,
         gates, divisions by what is computed, clamps by tensors, pieces; on U85 branches a choice of
         both. Called by `prepare_pt2e`. What is to stay in floating point stays whole."""
-        is_u85 = self.compile_spec is not None and self.compile_spec.processor.family == "U85"
+        family = self.compile_spec.processor.family if self.compile_spec else "U55"
+        is_u85 = family == "U85"
         if is_u85:  # others cannot choose
             choose_of_branches(model)
         super().transform_for_annotation(model)
@@ -187,6 +190,7 @@ class EthosUQuantizer(TableQuantizer):
         split_attention(model, causal=True, computed=True)
         add_infinite_masks(model, self._is_static)
         multiply_as_linear(model, self._is_static)
+        multiply_by_weights(model, lambda call: is_resampled(call, family), self._is_static)
         decompose(model, _COMPOSITES, self._is_static)
         decompose(model, polyphase(_u85_has if is_u85 else _u55_has), self._is_static)
         if not is_u85:

@@ -23,7 +23,9 @@ from edgewise.backends.ethosu.lowering.values import Real, Sums
 from edgewise.backends.ethosu.operators.selection import take
 from edgewise.backends.ethosu.operators.shape import MOST_PIECES, moved, sizes
 from edgewise.edge.graph import fake
+from edgewise.partition.constraints import SCALE_BY_SIZES
 from edgewise.quantize.patterns import SAME_SCALE
+from edgewise.quantize.resampling import Resampling
 
 aten = torch.ops.aten
 
@@ -125,10 +127,25 @@ def _few_steps(q: Ask) -> str | None:
     """TOSA's scale is a fraction of at most 11 bits, and at least a sixteenth."""
     before, after = fake(q.node.all_input_nodes[0]).shape[2:], fake(q.node).shape[2:]
     for b, a in zip(before, after, strict=True):
-        n, d = _fraction(int(b), int(a), bool(q.args.get("align_corners")))
-        if 2 * n > 2**11 or d >= 16 * n:
+        if not _is_simple(int(b), int(a), bool(q.args.get("align_corners"))):
             return f"{b} to {a}"
     return None
+
+
+def _is_simple(before: int, after: int, corners: bool) -> bool:
+    n, d = _fraction(before, after, corners)
+    return 2 * n <= 2**11 and d < 16 * n
+
+
+def is_resampled(call: Resampling, family: str) -> bool:
+    """Whether the NPU does it, so that the quantizer leaves the call whole."""
+    pairs = list(zip(call.before, call.after, strict=True))
+    if not call.is_by_sizes or not all(_is_simple(b, a, call.align_corners) for b, a in pairs):
+        return False
+    if call.target is aten.upsample_bilinear2d.vec:
+        return family == "U85"
+    small = all(a % b == 0 for b, a in pairs) or max(call.after) <= MOST_PIECES
+    return call.target is aten.upsample_nearest2d.vec and (family == "U85" or small)
 
 
 _FRACTION = Constraint("scales that are fractions of at most 11 bits", _few_steps)
@@ -143,6 +160,7 @@ define(
             f"except on U85",
             _whole_times,
         ),
+        SCALE_BY_SIZES,
         _FRACTION,
     ),
     reads=ANY,
@@ -154,7 +172,7 @@ define(
     "upsample_bilinear2d",
     (aten.upsample_bilinear2d.vec, aten.upsample_bilinear2d.default),
     _bilinear,
-    (_FRACTION,),
+    (SCALE_BY_SIZES, _FRACTION),
     keep=True,
     only=("U85",),
     why="resizing needs its RESIZE operation",

@@ -9,6 +9,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from edgewise.backends.neutron.operators import TABLE
+from edgewise.backends.neutron.operators.resize import is_resampled
 from edgewise.backends.neutron.targets import TARGETS
 from edgewise.quantize.arithmetic_steps import split_gates
 from edgewise.quantize.composites import (
@@ -33,6 +34,7 @@ from edgewise.quantize.masks import (
 )
 from edgewise.quantize.patterns import Fixed, Pattern, SameScale, Weighted
 from edgewise.quantize.quantizer import TableQuantizer, fixed_result, mark, quantize_alike
+from edgewise.quantize.resampling import multiply_by_weights
 from edgewise.quantize.roots import split_roots
 from edgewise.quantize.smooth_and_norms import NORMALIZATIONS, SMOOTH
 from edgewise.quantize.steps import (
@@ -116,6 +118,7 @@ class NeutronQuantizer(TableQuantizer):
         split_attention(model, causal=True, computed=True)
         add_finite_masks(model)
         multiply_as_linear(model, self._is_static)
+        multiply_by_weights(model, is_resampled, self._is_static)
         expand_operands(model, self._is_static)
         decompose(model, _COMPOSITES, self._is_static)
         split_roots(model)

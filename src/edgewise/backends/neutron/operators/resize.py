@@ -23,7 +23,9 @@ from edgewise.backends.neutron.tflite.schema import (
 )
 from edgewise.edge.graph import fake
 from edgewise.flatbuffer import Table
+from edgewise.partition.constraints import SCALE_BY_SIZES
 from edgewise.quantize.patterns import SAME_SCALE
+from edgewise.quantize.resampling import Resampling
 
 aten = torch.ops.aten
 _SCALES = (1, 2, 4, 8)
@@ -59,14 +61,33 @@ def _whole_scales(q: Query) -> str | None:
     for old, new in zip(before, after, strict=True):
         if corners and old == 1:
             return f"one row or column with align_corners ({list(before)} to {list(after)})"
-        a, b = (old - 1, new - 1) if corners else (old, new)
-        if not any(a * scale == b for scale in _SCALES):
+        if not _is_whole(old, new, corners):
             return f"{list(before)} to {list(after)}"
     return None
 
 
+def _is_whole(before: int, after: int, corners: bool) -> bool:
+    if corners:
+        before, after = before - 1, after - 1
+    return before > 0 and any(before * scale == after for scale in _SCALES)
+
+
+def is_resampled(call: Resampling) -> bool:
+    """Whether the NPU does it, so that the quantizer leaves the call whole."""
+    known = (aten.upsample_bilinear2d.vec, aten.upsample_nearest2d.vec)
+    return (
+        call.target in known
+        and call.is_by_sizes
+        and all(
+            _is_whole(b, a, call.align_corners)
+            for b, a in zip(call.before, call.after, strict=True)
+        )
+    )
+
+
 _RULES = (
     Constraint("scales of 1, 2, 4 or 8 (with align_corners of size - 1)", _whole_scales),
+    SCALE_BY_SIZES,
     SAME_QUANTIZATION,
 )
 

@@ -20,6 +20,7 @@ from edgewise.backends.xnnpack.lowering.table import (
 )
 from edgewise.backends.xnnpack.operators.reduce import as_it_lies, named
 from edgewise.edge.graph import Dim, shape_of
+from edgewise.partition.constraints import SCALE_BY_SIZES
 from edgewise.quantize.patterns import SAME_SCALE
 
 aten = torch.ops.aten
@@ -161,34 +162,13 @@ def _static_size(q: Query) -> str | None:
     return None if all(isinstance(s, int) for s in sizes) else f"size {list(map(str, sizes[2:]))}"
 
 
-def _exact_scale(q: Query) -> str | None:
-    """torch steps by 1/scale, XNNPACK by the sizes' quotient: the same if scale is that."""
-    factors = q.args["scale_factors"]
-    if factors is None or q.args.get("align_corners"):
-        return None
-    before, after = shape_of(q.args["input"])[2:], shape_of(q.node)[2:]
-    if all(
-        isinstance(a, int) and isinstance(b, int) and a == b * f
-        for a, b, f in zip(after, before, factors, strict=True)
-    ):
-        return None
-    return f"scale_factors={factors} from {before} to {after}"
-
-
 SIZES = Constraint("static sizes", _static_size, "an export with static image sizes")
 
 define(
     "upsample_bilinear2d",
     (aten.upsample_bilinear2d.vec,),
     _bilinear,
-    (
-        SIZES,
-        Constraint(
-            "scale_factors are the quotients of the sizes",
-            _exact_scale,
-            "the result's size instead of scale_factor, or recompute_scale_factor=True",
-        ),
-    ),
+    (SIZES, SCALE_BY_SIZES),
     accuracy=floating(1, 24),
     quantization=dict.fromkeys(
         (aten.upsample_bilinear2d.vec, aten.upsample_bilinear2d.default), SAME_SCALE
