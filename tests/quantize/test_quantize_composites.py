@@ -9,8 +9,15 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from edgewise.quantize.composites import SLICES, expand_operands, multiply_as_linear
+from edgewise.quantize.composites import (
+    SLICES,
+    broadcast_operands,
+    expand_operands,
+    multiply_as_linear,
+)
+from edgewise.quantize.constant_indices import take_by_slices
 from edgewise.quantize.decompose import decompose
+from edgewise.quantize.fold import drop_notes
 from edgewise.quantize.smooth_and_norms import SMOOTH
 
 Function = Callable[[torch.Tensor], torch.Tensor]
@@ -43,11 +50,63 @@ STEPS: dict[str, Function] = {
     "root": lambda x: x.abs() ** 0.5,
     "expand": lambda x: x[:, :, None].expand(3, 4, 2, 5) * 2,
     "expand-in-front": lambda x: x.expand(2, -1, 4, 5) * 2,
+    "expand-as": lambda x: x[:, :1].expand_as(x) * 2,
     "roll": lambda x: x.roll(2, 1),
     "roll-back": lambda x: x.roll((-7, 1), (2, 0)),
     "roll-all": lambda x: x.roll(-3),
     "roll-nowhere": lambda x: x.roll((4, 5), (1, 2)),
 }
+
+
+ORDER = torch.tensor([1, 2, 3, 0, 1, 4])
+TAKEN: dict[str, Function] = {
+    "index_select": lambda x: x.index_select(1, torch.arange(1, 3)),
+    "index_select, last": lambda x: x.index_select(-1, ORDER),
+    "one": lambda x: x[..., [-2], :],
+    "several": lambda x: x[:, [3, 0, 1, 1]],
+    "all": lambda x: x[:, [0, 1, 2, 3]],
+    "a matrix of indices": lambda x: x[:, torch.tensor([[1, 2, -1], [0, 1, 2]])],
+}
+LEFT: dict[str, Function] = {
+    "two indices": lambda x: x[[0, 1], [2, 3]],
+    "booleans": lambda x: x[torch.tensor([True, False, True])],
+    "indices that are computed": lambda x: x.index_select(1, x.flatten()[:2].long() * 0),
+    "many slices": lambda x: x[:, :, [0, 2] * 40],
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_constant_indices_are_slices(name: str) -> None:
+    x = torch.randn(3, 4, 5)
+    module = program(Fn(TAKEN[name]), x)
+    drop_notes(module)
+    assert take_by_slices(module, lambda node: True)
+    assert not any("index" in str(node.target) for node in module.graph.nodes)
+    assert torch.equal(module(x), TAKEN[name](x))
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_other_indices_stay(name: str) -> None:
+    module = program(Fn(LEFT[name]), torch.randn(3, 4, 5))
+    assert not take_by_slices(module, lambda node: True)
+
+
+@pytest.mark.parametrize(
+    ("function", "copies"),
+    [
+        (lambda x: x / x.norm(dim=1, keepdim=True).expand_as(x), 0),
+        (lambda x: x[0].expand(3, 4, 5) * x, 0),
+        (lambda x: x * x[:, :1].expand(3, 4, 5), 0),
+        (lambda x: x[:1].expand(3, 4, 5) + x[:, :1].expand(3, 4, 5), 1),  # neither is the size
+        (lambda x: x[:1].expand(3, 4, 5).exp() + x, 1),
+    ],
+)
+def test_operands_are_broadcast_without_copies(function: Function, copies: int) -> None:
+    x = torch.randn(3, 4, 5)
+    module = program(Fn(function), x)
+    broadcast_operands(module)
+    assert sum("expand" in str(node.target) for node in module.graph.nodes) == copies
+    torch.testing.assert_close(module(x), function(x))
 
 
 @pytest.mark.parametrize("name", STEPS)

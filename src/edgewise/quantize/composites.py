@@ -345,6 +345,10 @@ def _expand(x: Tensor, size: Sequence[int], implicit: bool = False) -> Any:
     return x
 
 
+def _expand_as(x: Tensor, other: Tensor) -> Any:
+    return _expand(x, list(other.shape))
+
+
 def _roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
     """The end of each dimension before its beginning."""
     if not dims:
@@ -424,6 +428,7 @@ ARITHMETIC: dict[object, Decomposition | None] = {
 }
 SLICES: dict[object, Decomposition | None] = {
     aten.expand.default: _expand,
+    aten.expand_as.default: _expand_as,
     aten.flip.default: _flip,
     aten.roll.default: _roll,
 }
@@ -450,6 +455,36 @@ MOVES: dict[object, Decomposition | None] = {
     aten.repeat_interleave.self_int: None,
     aten.stack.default: None,
 }
+
+
+def broadcast_operands(model: GraphModule) -> bool:
+    """Operands of elementwise arithmetic without the copies that give them the other's size."""
+    changed = False
+    expansions = (aten.expand.default, aten.expand_as.default)
+    for node in [n for n in model.graph.nodes if n.target in expansions]:
+        shape = node.meta["val"].shape
+        for user in list(node.users):
+            operands = user.args[:2]
+            others = [a for a in operands if isinstance(a, Node) and a is not node]
+            if user.target in _BROADCAST and any(o.meta["val"].shape == shape for o in others):
+                user.replace_input_with(node, node.args[0])
+                changed = True
+    if changed:
+        model.graph.eliminate_dead_code()
+        model.recompile()
+    return changed
+
+
+_BROADCAST = frozenset(
+    with_twins(
+        aten.add.Tensor,
+        aten.div.Tensor,
+        aten.maximum.default,
+        aten.minimum.default,
+        aten.mul.Tensor,
+        aten.sub.Tensor,
+    )
+)
 
 
 def expand_operands(model: GraphModule, wanted: Callable[[Node], bool]) -> bool:
@@ -548,6 +583,7 @@ __all__ = [
     "UNFOLD",
     "VOLUMES",
     "WINDOWS",
+    "broadcast_operands",
     "expand_operands",
     "multiply_as_linear",
     "recurrent_steps",

@@ -49,17 +49,20 @@ def fold_constants(model: GraphModule) -> bool:
     return changed
 
 
-def drop_checks(model: GraphModule) -> None:
-    """Takes out what checks types of tensors, which export notes at each conversion: quantizers
-    look at what reads a node, and that computes nothing."""
-    checks = [n for n in model.graph.nodes if n.target is _CHECK]
-    for node in checks:
+def drop_notes(model: GraphModule) -> None:
+    """Takes out what export notes and computes nothing, since quantizers look at what reads a node:
+    checks of types at each conversion, `detach_` of what `torch.tensor` makes in a `forward`."""
+    notes = [n for n in model.graph.nodes if n.target in (_CHECK, _DETACH)]
+    for node in notes:
+        if node.users:
+            node.replace_all_uses_with(node.args[0])
         model.graph.erase_node(node)
-    if checks:
+    if notes:
         model.recompile()
 
 
 _CHECK = torch.ops.aten._assert_tensor_metadata.default
+_DETACH = torch.ops.aten.detach_.default
 
 
 def known_value(model: GraphModule, node: Node) -> torch.Tensor | None:
@@ -141,4 +144,4 @@ def _evaluate(model: GraphModule, node: Node, known: dict[Node, Any]) -> Any:
         return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
-__all__ = ["drop_checks", "fold_constants", "known_value"]
+__all__ = ["drop_notes", "fold_constants", "known_value"]

@@ -24,8 +24,9 @@ from edgewise.quantize._torchao import (
     SharedQuantizationSpec,
 )
 from edgewise.quantize.arithmetic_steps import split_uneven_padding
+from edgewise.quantize.composites import broadcast_operands
 from edgewise.quantize.config import get_symmetric_quantization_config
-from edgewise.quantize.fold import drop_checks, fold_constants
+from edgewise.quantize.fold import drop_notes, fold_constants
 from edgewise.quantize.infinities import infinite_values
 from edgewise.quantize.left import (
     Unquantized,
@@ -119,11 +120,12 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Rewrites the model so that it can be annotated. Called by `prepare_pt2e`."""
-        drop_checks(model)
+        drop_notes(model)
         fold_constants(model)
         if read_booleans_from_integers(model.graph):
             model.recompile()
         recognize_activations(model, self._is_static)
+        broadcast_operands(model)
         split_uneven_padding(model, self._is_static)
         return model
 

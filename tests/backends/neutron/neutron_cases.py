@@ -346,6 +346,11 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
         ((2, 1, 3, 8), (1, 2, 8, 4)),
     ),
     "tied": (lambda: Tied(), ((2, 3, 8),)),
+    "nearly-zero": (lambda: Fn(lambda x: (x - x.mean(-1, True)).mean(-1, True) + x), ((5, 8),)),
+    "norm-of-a-norm": (
+        lambda: nn.Sequential(nn.LayerNorm(8), nn.LayerNorm(8), nn.Tanh()),
+        ((2, 3, 8),),
+    ),
     "lstm": (lambda: First(nn.LSTM(6, 8)), ((4, 2, 6),)),
     "lstm-both-ways": (lambda: First(nn.LSTM(4, 4, bidirectional=True)), ((2, 1, 4),)),
     "gru": (lambda: First(nn.GRU(6, 8)), ((3, 2, 6),)),

@@ -35,6 +35,7 @@ from edgewise.backends.ethosu.operators.lines import (
 from edgewise.backends.ethosu.operators.shape import MOST_PIECES, moved, sizes
 from edgewise.edge.graph import fake
 from edgewise.partition.spec import Refusal
+from edgewise.quantize.constant_indices import runs
 from edgewise.quantize.patterns import SAME_SCALE, UNARY, Elementwise
 
 aten = torch.ops.aten
@@ -106,17 +107,6 @@ def take(to: Lowering, t: Tensor, dim: int, indices: Sequence[int]) -> Tensor:
     """Elements of a dimension as slices, concatenated: one for each run of rising indices."""
     parts = [to.b.slice(t, {dim: start}, {dim: length}) for start, length in runs(indices)]
     return parts[0] if len(parts) == 1 else to.b.concat(parts, dim)
-
-
-def runs(indices: Sequence[int]) -> list[tuple[int, int]]:
-    """Starts and lengths of the runs in which each index is the one before plus one."""
-    found: list[tuple[int, int]] = []
-    for index in indices:
-        if found and sum(found[-1]) == index:
-            found[-1] = found[-1][0], found[-1][1] + 1
-        else:
-            found.append((index, 1))
-    return found
 
 
 def _gathered(to: Lowering, t: Tensor, index: Tensor, dim: int, after: Sequence[int]) -> Tensor:

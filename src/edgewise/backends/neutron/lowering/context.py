@@ -146,11 +146,32 @@ class Lowering:
             return data.astype(np.float64).reshape(-1) * np.asarray(own, np.float64)
         return self.constants.tensor(bias).detach().double().numpy().reshape(-1)
 
+    def factors(
+        self, scales: Sequence[float], x: Quant, result: Quant
+    ) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Of weights by their scales and of their bias, as they are stored.
+
+        A result whose step is less than 2**-10 of a product's is zero or beyond its range. So it is
+        where that is 2**-8, which keeps the rescaling of sums to 32 bits: the scales say so.
+        """
+        factors = [scale * x.scale / result.scale for scale in scales]
+        stored = [
+            scale if factor <= 2.0**10 else result.scale * 2.0**8 / x.scale
+            for scale, factor in zip(scales, factors, strict=True)
+        ]
+        return tuple(stored), tuple(scale * x.scale for scale in stored)
+
     def bias(
-        self, node: Any, scales: Sequence[float], outputs: int, part: slice = slice(None)
+        self,
+        node: Any,
+        products: Sequence[float],
+        scales: Sequence[float],
+        outputs: int,
+        part: slice = slice(None),
     ) -> Value:
-        """int32, in units of the products. A missing one is zero. part: of the outputs."""
-        steps = np.broadcast_to(np.asarray(scales, np.float64), (outputs,))
+        """int32, in units of the products. A missing one is zero. scales: as they are stored. part:
+        of the outputs."""
+        steps = np.broadcast_to(np.asarray(products, np.float64), (outputs,))
         if node is None:
             stored = np.zeros(outputs, np.int32)
         else:

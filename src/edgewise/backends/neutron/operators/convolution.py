@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from edgewise.backends.neutron.lowering.table import (
     PADDED_HINT,
     Constraint,
     Query,
-    coarse_product,
     constant,
     define,
     integer_weight,
@@ -76,18 +76,20 @@ def _lower(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
     if joined > 1:
         weight, groups = _block_diagonal(weight, groups, joined), groups // joined
     inputs, step = picture.shape[1] // groups, outputs // groups
-    parts: list[tuple[str, Tensor, Value, Value]] = []
-    for group in range(groups):
-        part = slice(group * step, (group + 1) * step)
-        # [outputs, inputs, kh, kw] to OHWI; of a depthwise one to [1, kh, kw, outputs].
-        stored = weight[part].transpose((1, 2, 3, 0) if depthwise else (0, 2, 3, 1))
-        own = scales[part] if len(scales) > 1 else scales
-        quantization = Quantization(own, (0,) * len(own), 3 if depthwise else 0)
-        kept = to.b.constant(args["weight"].name, stored, quantization)
-        bias = to.bias(args["bias"], products, outputs, part)
-        name = node.name if groups == 1 else f"{node.name}_{group}"
-        source = to.cut(picture, {1: (group * inputs, inputs)}, f"{name}_input")
-        parts.append((name, source, kept, bias))
+
+    def parts(quant: Quant) -> Iterator[tuple[str, Tensor, Value, Value]]:
+        stored, sums = to.factors(scales, x.quant, quant)
+        for group in range(groups):
+            part = slice(group * step, (group + 1) * step)
+            # [outputs, inputs, kh, kw] to OHWI; of a depthwise one to [1, kh, kw, outputs].
+            data = weight[part].transpose((1, 2, 3, 0) if depthwise else (0, 2, 3, 1))
+            own = stored[part] if len(stored) > 1 else stored
+            quantization = Quantization(own, (0,) * len(own), 3 if depthwise else 0)
+            kept = to.b.constant(args["weight"].name, data, quantization)
+            bias = to.bias(args["bias"], products, sums, outputs, part)
+            name = node.name if groups == 1 else f"{node.name}_{group}"
+            source = to.cut(picture, {1: (group * inputs, inputs)}, f"{name}_input")
+            yield name, source, kept, bias
 
     def emit(quant: Quant, activation: Activation) -> Tensor:
         if depthwise:
@@ -106,7 +108,7 @@ def _lower(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
                 to.result(name, (n, step, h, w), NHWC, quant),
                 options,
             )
-            for name, source, kept, bias in parts
+            for name, source, kept, bias in parts(quant)
         ]
         whole = made[0]
         if groups > 1:
@@ -154,11 +156,8 @@ def _transposed(to: Lowering, node: Node, args: dict[str, Any], picture: Tensor,
         weight = weight[:, :, None]
     stride, padding = pair(args["stride"]), pair(args["padding"], 0)
     outputs, kernel = weight.shape[1], weight.shape[2:]
-    stored = weight.transpose(1, 2, 3, 0)  # [inputs, outputs, kh, kw] -> OHWI
-    quantization = Quantization(scales, (0,) * len(scales), 0)
-    kept = to.b.constant(args["weight"].name, stored, quantization)
+    data = weight.transpose(1, 2, 3, 0)  # [inputs, outputs, kh, kw] -> OHWI
     products = tuple(scale * picture.quant.scale for scale in scales)
-    bias = to.bias(args["bias"], products, outputs)
     n = picture.shape[0]
     whole = [
         (size - 1) * s + k for size, s, k in zip(picture.shape[2:], stride, kernel, strict=True)
@@ -166,6 +165,9 @@ def _transposed(to: Lowering, node: Node, args: dict[str, Any], picture: Tensor,
     h, w = _sizes(node, rank)
 
     def emit(quant: Quant, _: Activation) -> Tensor:
+        own, sums = to.factors(scales, picture.quant, quant)
+        kept = to.b.constant(args["weight"].name, data, Quantization(own, (0,) * len(own), 0))
+        bias = to.bias(args["bias"], products, sums, outputs)
         made = to.result(node, (n, outputs, *whole), NHWC, quant)
         shape = to.ints(f"{node.name}_shape", [n, *whole, outputs])
         options = TransposeConvOptions(Padding.VALID, stride[1], stride[0])
@@ -260,7 +262,6 @@ define(
         constant("weight", "bias"),
         integer_weight("weight"),
         BIAS,
-        coarse_product("input", "weight"),
         Constraint("transposed: groups=1", _groups),
         limited("weight", "stride", "dilation"),
         Constraint(

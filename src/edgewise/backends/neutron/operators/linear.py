@@ -54,11 +54,12 @@ def _product(
         data = data.T
     operand = to.in_order(operand, identity(len(operand.order)))
     shape = tuple(fake(node).shape)
-    kept = to.b.constant(source.name, data, Quantization(scales, (0,) * len(scales), 0))
     products = tuple(scale * operand.quant.scale for scale in scales)
-    added = to.bias(bias, products, data.shape[0])
 
     def emit(quant: Quant, activation: Activation) -> Tensor:
+        own, sums = to.factors(scales, operand.quant, quant)
+        kept = to.b.constant(source.name, data, Quantization(own, (0,) * len(own), 0))
+        added = to.bias(bias, products, sums, data.shape[0])
         result = to.result(node, shape, identity(len(shape)), quant)
         options = FullyConnectedOptions(activation, keep_num_dims=len(shape) != 2)
         return to.add(BuiltinOperator.FULLY_CONNECTED, [operand, kept, added], result, options)
@@ -107,7 +108,6 @@ define(
         constant("weight", "bias"),
         integer_weight("weight"),
         BIAS,
-        coarse_product("input", "weight"),
     ),
     keep=True,
     also="FULLY_CONNECTED",
@@ -130,7 +130,6 @@ define(
     (
         rank("mat1", 2),
         *_matrix("mat2"),
-        coarse_product("mat1", "mat2"),
         Constraint("a constant vector is added", _addend),
         equals("alpha", 1),
         equals("beta", 1),
@@ -142,7 +141,7 @@ define(
     "mm",
     (aten.mm.default,),
     _mm,
-    (rank("self", 2), *_matrix("mat2"), coarse_product("self", "mat2")),
+    (rank("self", 2), *_matrix("mat2")),
     also="FULLY_CONNECTED",
     quantization=Weighted(one_scale=True),
 )
