@@ -35,6 +35,12 @@ def _written(x: torch.Tensor) -> torch.Tensor:
     return total + torch.ones(6)
 
 
+def _written_out(x: torch.Tensor) -> torch.Tensor:
+    total = torch.tensor([1.0, 2, 3, 4, 5, 6])
+    total.add_(x[0])
+    return total + torch.ones(6)
+
+
 def _written_view(x: torch.Tensor) -> torch.Tensor:
     total = torch.zeros(4, 6)
     total.view(24)[:6].add_(x[0])
@@ -53,6 +59,15 @@ CASES = {
     ),
     "written": Case(
         _written, {"aten.zeros.default", "aten.select.int", "aten.add_.Tensor", "aten.add.Tensor"}
+    ),
+    "written, of numbers that are written out": Case(
+        _written_out,
+        {
+            "aten.lift_fresh_copy.default",
+            "aten.select.int",
+            "aten.add_.Tensor",
+            "aten.add.Tensor",
+        },
     ),
     "random": Case(
         lambda x: x + torch.rand(6) * 0, {"aten.rand.default", "aten.mul.Tensor", "aten.add.Tensor"}

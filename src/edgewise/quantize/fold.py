@@ -14,8 +14,8 @@ from edgewise.quantize.steps import attribute, constant
 
 
 def fold_constants(model: GraphModule) -> bool:
-    """Buffers in the place of calls that nothing but such calls, and buffers that nobody writes,
-    leads to; in place; whether there were any.
+    """Buffers in the place of calls that nothing but such calls, numbers that are written out, and
+    buffers that nobody writes leads to; in place; whether there were any.
 
     Parameters are left alone: they may be trained. So are results much larger than what they are
     made of, which the device can compute, and random ones.
@@ -33,7 +33,7 @@ def fold_constants(model: GraphModule) -> bool:
     made: set[Node] = set()  # what is made of buffers alone is found anyway
     for node in known:
         sources = node.all_input_nodes
-        if not sources or not made.isdisjoint(sources):
+        if not sources or node.target is _WRITTEN_OUT or not made.isdisjoint(sources):
             made.add(node)
     changed = False
     for node in made:
@@ -61,6 +61,7 @@ def drop_notes(model: GraphModule) -> None:
         model.recompile()
 
 
+_WRITTEN_OUT = torch.ops.aten.lift_fresh_copy.default
 _CHECK = torch.ops.aten._assert_tensor_metadata.default
 _DETACH = torch.ops.aten.detach_.default
 
