@@ -95,8 +95,8 @@ class HistogramObserver(_OwnScale, _torchao.HistogramObserver):  # type: ignore[
         return least / factor, most / factor
 
     def _bins_to_keep(self) -> tuple[int, int]:
-        """The first and the last. Steps by quantiles of 1e-5 from both ends, from that where it leaves
-        out more bins, as long as the error falls."""
+        """The first and the last. Steps by quantiles of 1e-5, at the end where one leaves out more
+        bins, as long as the error falls."""
         sums = torch.cumsum(self.histogram, dim=0).numpy()
         total = torch.sum(self.histogram).item()
         rising, falling = _quantiles()

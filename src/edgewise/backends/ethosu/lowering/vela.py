@@ -8,6 +8,7 @@ import importlib.metadata
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,7 @@ def compile_tosa(
     ini_text = read_ini(ini)
     system_config = system_config or family.system_config
     memory_mode = memory_mode or family.memory_mode
-    config = _Ini(ini_text, ini)
+    config = _parsed(ini_text, ini)
     clock = float(config.get("System_Config", system_config, "core_clock", "1"))
     _check_memories(config, system_config, memory_mode)
     limit = int(config.get("Memory_Mode", memory_mode, "arena_cache_size", "0"))
@@ -278,6 +279,11 @@ class _Ini:
         return default
 
 
+@lru_cache(maxsize=16)
+def _parsed(text: str, path: str) -> _Ini:
+    return _Ini(text, path)
+
+
 def _tensor(tensor: Any) -> NpuTensor:
     return NpuTensor(
         tuple(int(size) for size in tensor.shape),
@@ -368,7 +374,7 @@ def _arena(tables: Mapping[str, Any]) -> list[ArenaBlock]:
 def check(system_config: str, memory_mode: str, flags: Sequence[str], ini: str) -> None:
     """Raises VelaError for what `compile_tosa` would not know."""
     parse_flags(flags)
-    config = _Ini(read_ini(ini), ini)
+    config = _parsed(read_ini(ini), ini)
     config.get("System_Config", system_config, "core_clock", "1")
     config.get("Memory_Mode", memory_mode, "arena_cache_size", "0")
     _check_memories(config, system_config, memory_mode)
