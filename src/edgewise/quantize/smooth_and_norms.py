@@ -69,10 +69,13 @@ def _power(x: Tensor, exponent: Any) -> Any:
     return {0.5: torch.sqrt, -0.5: torch.rsqrt}.get(exponent, lambda _: NotImplemented)(x)
 
 
-def _mean(x: Tensor) -> Tensor:
+def _sum(x: Tensor, weight: float) -> Tensor:
     """Over the last dimension, which stays, as a linear layer: the result has its own scale."""
-    count = x.shape[-1]
-    return F.linear(x, torch.full((1, count), 1 / count, dtype=x.dtype))
+    return F.linear(x, torch.full((1, x.shape[-1]), weight, dtype=x.dtype))
+
+
+def _mean(x: Tensor) -> Tensor:
+    return _sum(x, 1 / x.shape[-1])
 
 
 def _scaled_to_one(x: Tensor, eps: float) -> Tensor:
@@ -157,6 +160,27 @@ SMOOTH: dict[object, Decomposition | None] = {
     aten.selu.default: lambda x: _elu(x, *_SELU),
     aten.selu_.default: lambda x: _elu(x, *_SELU),
 }
+def _over_last(x: Tensor, weight: float, dim: Any, keepdim: bool, dtype: Any) -> Any:
+    dims = [dim] if isinstance(dim, int) else list(dim or ())
+    if dtype is not None or x.dim() < 2 or [d % x.dim() for d in dims] != [x.dim() - 1]:
+        return NotImplemented
+    y = _sum(x, weight)
+    return y if keepdim else y.squeeze(-1)
+
+
+def _mean_over_last(x: Tensor, dim: Any, keepdim: bool = False, dtype: Any = None) -> Any:
+    return _over_last(x, 1 / x.shape[-1], dim, keepdim, dtype) if x.dim() else NotImplemented
+
+
+def _sum_over_last(x: Tensor, dim: Any, keepdim: bool = False, dtype: Any = None) -> Any:
+    return _over_last(x, 1.0, dim, keepdim, dtype)
+
+
+REDUCTIONS: dict[object, Decomposition | None] = {
+    aten.mean.dim: _mean_over_last,
+    aten.sum.dim_IntList: _sum_over_last,
+}
+"""For processors whose reductions have their operand's scale: linear layers have their own."""
 NORMALIZATIONS: dict[object, Decomposition | None] = {
     aten.group_norm.default: _group_norm,
     aten.instance_norm.default: _instance_norm,
@@ -164,4 +188,4 @@ NORMALIZATIONS: dict[object, Decomposition | None] = {
     aten.rms_norm.default: _rms_norm,
 }
 
-__all__ = ["NORMALIZATIONS", "SMOOTH"]
+__all__ = ["NORMALIZATIONS", "REDUCTIONS", "SMOOTH"]

@@ -37,7 +37,7 @@ from edgewise.quantize.patterns import Fixed, Pattern, SameScale, Weighted
 from edgewise.quantize.quantizer import TableQuantizer, fixed_result, mark, quantize_alike
 from edgewise.quantize.resampling import multiply_by_weights
 from edgewise.quantize.roots import split_roots
-from edgewise.quantize.smooth_and_norms import NORMALIZATIONS, SMOOTH
+from edgewise.quantize.smooth_and_norms import NORMALIZATIONS, REDUCTIONS, SMOOTH
 from edgewise.quantize.steps import (
     drop_unused_indices,
     multiply_by_reciprocals,
@@ -68,6 +68,7 @@ _COMPOSITES = {
     **NORMALIZATIONS,
     **polyphase(_has),
     **RECURRENT,
+    **REDUCTIONS,
     **SLICES,
     **SMOOTH,
     **VOLUMES,
