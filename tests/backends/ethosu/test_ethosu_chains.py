@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -183,12 +184,106 @@ class Chain(nn.Module):
         return x
 
 
+class Branches(nn.Module):
+    """Values that are read several times and joined: three to seven operators, of which about half
+    have two operands, and the shape of the input."""
+
+    JOINED: ClassVar[dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]]] = {
+        "sum of two": torch.add,
+        "difference": torch.sub,
+        "product": torch.mul,
+        "larger": torch.maximum,
+        "smaller": torch.minimum,
+        "where": lambda x, y: torch.where(x > y, x, y * 0.5),
+        "in a row": lambda x, y: torch.cat([x, y], 0),
+        "side by side": lambda x, y: torch.cat([x, y], -1),
+    }
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        draw = random.Random(seed)
+        rank = draw.choice([2, 3, 3, 4])
+        self.shape = tuple(draw.choice([1, 2, 3, 4, 5, 8]) for _ in range(rank))
+        self.steps: list[tuple[Callable[..., torch.Tensor], tuple[int, ...]]] = []
+        self.names: list[str] = []
+        self.layers = nn.ModuleList()
+        values = [torch.randn(self.shape)]
+        with torch.no_grad():
+            for _ in range(draw.choice([3, 4, 5, 6, 7])):
+                self._grow(draw, values)
+            while len(values) > 1 and len(self.steps) < 12:
+                # What nobody has read yet leads to the result, too.
+                read = {source for _, sources in self.steps for source in sources}
+                loose = [i for i in range(1, len(values) - 1) if i not in read]
+                if not loose:
+                    break
+                self._join(draw, values, loose[0], len(values) - 1)
+
+    def _grow(self, draw: random.Random, values: list[torch.Tensor]) -> None:
+        source = draw.choice([len(values) - 1, draw.randrange(len(values))])
+        if draw.random() < 0.4 and len(values) > 1:
+            self._join(draw, values, source, draw.randrange(len(values)))
+            return
+        y = values[source]
+        if y.dim() in (3, 4) and y.shape[0] < 4 and draw.random() < 0.3:
+            name, layer = _windows(draw, y.dim(), y.shape[1], min(y.shape[2:]))
+            self.layers.append(layer)
+            self._add(values, name, layer, source)
+        elif draw.random() < 0.3:
+            self._add(values, *_moved(draw, tuple(y.shape)), source)
+        else:
+            self._add(values, *Chain._drawn(draw, tuple(y.shape)), source)
+
+    def _join(self, draw: random.Random, values: list[torch.Tensor], a: int, b: int) -> None:
+        """In the shape that both can have; sums of what remains of others."""
+        name = draw.choice(list(self.JOINED))
+        joined = self.JOINED[name]
+        x, y = values[a], values[b]
+        if name in ("in a row", "side by side"):
+            place = 0 if name == "in a row" else -1
+            rest = [list(t.shape) for t in (x, y)]
+            for shape in rest:
+                if shape:
+                    shape.pop(place)
+            fits = x.dim() == y.dim() > 0 and rest[0] == rest[1]
+        else:
+            fits = x.shape == y.shape or (
+                x.dim() == y.dim()
+                and all(n == m or 1 in (n, m) for n, m in zip(x.shape, y.shape, strict=True))
+            )
+        if fits:
+            self._add(values, name, joined, a, b)
+        else:
+            self._add(values, f"{name} of means", lambda x, y: joined(x, y.mean()), a, b)
+
+    def _add(
+        self, values: list[torch.Tensor], name: str, function: Callable[..., Any], *sources: int
+    ) -> None:
+        made = function(*(values[i] for i in sources))
+        if 1 <= made.dim() <= 5 and 1 <= made.numel() <= 4000:
+            values.append(made)
+            self.steps.append((function, sources))
+            self.names.append(f"{name} of {', '.join(map(str, sources))}")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        values = [x]
+        for function, sources in self.steps:
+            values.append(function(*(values[i] for i in sources)))
+        return values[-1]
+
+
 def chained(
     seed: int, bits: int, family: str, windowed: bool = False
 ) -> tuple[dict[str, int], int, list[str]]:
     """Each operator's steps, those of the whole, and the operators; the simulator is compared."""
     torch.manual_seed(seed)
-    chain = Chain(seed, windowed)
+    return compared(Chain(seed, windowed), bits, family)
+
+
+def compared(
+    chain: Chain | Branches, bits: int, family: str
+) -> tuple[dict[str, int], int, list[str]]:
+    """As `chained`."""
     x = torch.randn(chain.shape)
     config = wide_config() if bits == 16 else None
     quantizer = EthosUQuantizer(EthosUCompileSpec(SPECS[family]))
