@@ -166,8 +166,11 @@ class Builder(MovingBuilder):
 
     def select(self, where: Tensor, a: Tensor, b: Tensor) -> Tensor:
         where, a, b = self.aligned([where, a, b])
-        # Vela makes three operators of it, and mistakes the shapes of what is reshaped elsewhere.
-        a, b = (self.written(t) if t.name in self._reshaped else t for t in (a, b))
+        # Vela makes three operators of it, and mistakes the shapes of what has another elsewhere.
+        a, b = (
+            self.written(t) if t.name in self._reshaped or self.source(t) != t.name else t
+            for t in (a, b)
+        )
         self._selected |= {a.name, b.name}
         dims = [max(sizes) for sizes in zip(where.dims, a.dims, b.dims, strict=True)]
         return self.tosa.add("SELECT", [where, a, b], dims, a.dtype, a.order)

@@ -103,17 +103,17 @@ class MovingBuilder:
         if kept is None:
             t, kept = self.in_order(t, identity(t.rank)), identity(len(shape))
         dims = [shape[d] for d in kept]
-        if t.name in self._selected:
-            t = self.written(t)
         if t.dtype == BOOL:  # Vela gives what else reads booleans the other shape
             t = self.written(t)
-        self._reshaped.add(t.name)
         return self.reshaped_to(t, dims, kept)
 
     def reshaped_to(self, t: Tensor, dims: Sequence[int], order: Order) -> Tensor:
         """The elements as they lie, with other dimensions; `order` says which those are."""
         if len(dims) > 4:
             t = self.whole(t)  # Vela folds dimensions, and then reads a slice from elsewhere
+        if t.name in self._selected:
+            t = self.written(t)
+        self._reshaped.add(t.name)
         shape = self.tosa.shape(dims)
         return self._view(t, lambda s: self.tosa.add("RESHAPE", [s, shape], dims, s.dtype, order))
 
