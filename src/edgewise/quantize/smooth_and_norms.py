@@ -160,6 +160,8 @@ SMOOTH: dict[object, Decomposition | None] = {
     aten.selu.default: lambda x: _elu(x, *_SELU),
     aten.selu_.default: lambda x: _elu(x, *_SELU),
 }
+
+
 def _over_last(x: Tensor, weight: float, dim: Any, keepdim: bool, dtype: Any) -> Any:
     dims = [dim] if isinstance(dim, int) else list(dim or ())
     if dtype is not None or x.dim() < 2 or [d % x.dim() for d in dims] != [x.dim() - 1]:

@@ -68,7 +68,6 @@ _COMPOSITES = {
     **NORMALIZATIONS,
     **polyphase(_has),
     **RECURRENT,
-    **REDUCTIONS,
     **SLICES,
     **SMOOTH,
     **VOLUMES,
@@ -125,6 +124,7 @@ class NeutronQuantizer(TableQuantizer):
         expand_operands(model, self._is_static)
         decompose(model, _COMPOSITES, self._is_static)
         split_roots(model)
+        decompose(model, REDUCTIONS, self._is_static)  # of which roots are known not to be negative
         split_gates(model)
         split_hardsigmoid(model)
         drop_unused_indices(model)
