@@ -15,7 +15,7 @@ from edgewise.quantize.composites import (
     expand_operands,
     multiply_as_linear,
 )
-from edgewise.quantize.constant_indices import take_by_slices
+from edgewise.quantize.constant_indices import gather_by_products, take_by_slices
 from edgewise.quantize.decompose import decompose
 from edgewise.quantize.fold import drop_notes
 from edgewise.quantize.smooth_and_norms import SMOOTH
@@ -73,6 +73,45 @@ LEFT: dict[str, Function] = {
     "indices that are computed": lambda x: x.index_select(1, x.flatten()[:2].long() * 0),
     "many slices": lambda x: x[:, :, [0, 2] * 40],
 }
+
+
+def _distances(rows: int, columns: int, shift: int, most: int) -> torch.Tensor:
+    return (torch.arange(columns) - torch.arange(rows)[:, None] + shift).clamp(0, most)
+
+
+RELATIVE: dict[str, Function] = {
+    "by distance": lambda x: x.gather(-1, _distances(4, 4, 3, 6).expand(3, 4, 4)),
+    "cut": lambda x: x.gather(2, _distances(4, 6, 2, 4).expand(3, 4, 6)),
+    "back": lambda x: x.gather(-1, (6 - _distances(4, 3, 3, 6)).expand(3, 4, 3)),
+    "each": lambda x: x.gather(-1, _distances(4, 4, 3, 6).repeat(3, 1, 1)),
+    "a matrix": lambda x: x[0].gather(-1, _distances(4, 5, 3, 6)),
+    "one row": lambda x: x[:, :1].gather(-1, _distances(1, 5, 1, 6).expand(3, 1, 5)),
+}
+OTHERWISE: dict[str, Function] = {
+    "not by distance": lambda x: x.gather(-1, torch.tensor([[0, 1], [1, 1], [2, 0], [0, 0]])[None]),
+    "others in each matrix": lambda x: x[:2].gather(
+        -1, torch.stack([_distances(4, 4, 3, 6), _distances(4, 4, 2, 6)])
+    ),
+    "along rows": lambda x: x.gather(1, _distances(3, 7, 0, 3).expand(3, 3, 7)),
+    "computed": lambda x: x.gather(-1, x.argmax(-1, keepdim=True)),
+    "of some rows": lambda x: x.gather(-1, _distances(3, 4, 2, 6).expand(3, 3, 4)),
+}
+
+
+@pytest.mark.parametrize("name", RELATIVE)
+def test_gathering_by_distance_is_a_product(name: str) -> None:
+    x = torch.randn(3, 4, 7)
+    module = program(Fn(RELATIVE[name]), x)
+    drop_notes(module)
+    assert gather_by_products(module, lambda node: True)
+    assert torch.equal(module(x), RELATIVE[name](x))
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_other_gathering_stays(name: str) -> None:
+    module = program(Fn(OTHERWISE[name]), torch.randn(3, 4, 7))
+    drop_notes(module)
+    assert not gather_by_products(module, lambda node: True)
 
 
 @pytest.mark.parametrize("name", TAKEN)

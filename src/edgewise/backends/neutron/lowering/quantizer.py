@@ -23,7 +23,7 @@ from edgewise.quantize.composites import (
     multiply_as_linear,
 )
 from edgewise.quantize.config import get_symmetric_quantization_config
-from edgewise.quantize.constant_indices import take_by_slices
+from edgewise.quantize.constant_indices import gather_by_products, take_by_slices
 from edgewise.quantize.decompose import decompose
 from edgewise.quantize.masks import (
     MASK_SPEC,
@@ -120,6 +120,7 @@ class NeutronQuantizer(TableQuantizer):
         add_finite_masks(model)
         multiply_as_linear(model, self._is_static)
         take_by_slices(model, self._is_static)
+        gather_by_products(model, self._is_static)
         multiply_by_weights(model, is_resampled, self._is_static)
         expand_operands(model, self._is_static)
         decompose(model, _COMPOSITES, self._is_static)
