@@ -48,15 +48,13 @@ class DelegationReport(ReportData):
     def _repr_html_(self) -> str:
         """For notebooks."""
         from edgewise import notebook
-        from edgewise.partition.report_text import places, remarks
+        from edgewise.partition.report_text import heading, places, remarks
 
         parts = []
         for one in (self, *self.others):
             columns, *rows = places(one)
             parts += [
-                notebook.heading(
-                    f"method {one.method}: {len(one.nodes)} nodes, {len(one.delegates)} delegates"
-                ),
+                notebook.heading(heading(one)),
                 notebook.table([columns[0], *(f">{name}" for name in columns[1:])], rows),
                 notebook.text("\n".join(remarks(one))),
             ]

@@ -43,12 +43,17 @@ class _Group:
         return bool(self.why) and all(r.rule in FOLLOWING for r in self.why)
 
 
-def render(report: ReportData, limit: int = 12) -> str:
-    """What each backend runs, then the refused operators by reason, the costliest first."""
-    head = (
+def heading(report: ReportData) -> str:
+    """The method, and how much of it there is."""
+    return (
         f"method {report.method}: {_count(len(report.nodes), 'node')}, "
         f"{_count(len(report.delegates), 'delegate')}"
     )
+
+
+def render(report: ReportData, limit: int = 12) -> str:
+    """What each backend runs, then the refused operators by reason, the costliest first."""
+    head = heading(report)
     if not report.nodes:
         return head
     rows = places(report)
