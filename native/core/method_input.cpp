@@ -94,7 +94,7 @@ Status check_tensor(const ValueInfo& rule, const Tensor& got) {
 Result<const Tensor*> fit_tensor(const ValueInfo& rule, const Value& value, Tensor& target) {
   const Tensor* source = value.get<Tensor>();
   if (source == nullptr) {
-    return error(Code::kInvalidArgument, "must be %s; got %s", describe(rule).c_str(),
+    return error(Code::kInvalidArgument, "must be %s; got %s; try a tensor", describe(rule).c_str(),
                  std::string(value.kind()).c_str());
   }
   EDGEWISE_RETURN_IF_ERROR(check_tensor(rule, *source));

@@ -50,7 +50,8 @@ TEST(Input, RefusesWithTheRule) {
       {0, over(x, ScalarType::kFloat, {3, 4, 4}),
        "[forward] input 0 must be float32[1, 3, 4, 4]; got float32[3, 4, 4]; try a tensor of 4 "
        "dimensions"},
-      {0, Value(int64_t{3}), "[forward] input 0 must be float32[1, 3, 4, 4]; got int"},
+      {0, Value(int64_t{3}),
+       "[forward] input 0 must be float32[1, 3, 4, 4]; got int; try a tensor"},
       {1, over(x, ScalarType::kFloat, {9, 4}),
        "[forward] input 1 must be float32 of at most [8, 4]; got float32[9, 4]; dimension 0 is "
        "too large; try exporting the model with a larger bound"},
