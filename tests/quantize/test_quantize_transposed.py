@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from edgewise.quantize.decompose import decompose
 from edgewise.quantize.transposed import Geometry, polyphase
 
 PAIRS = ((1, 1), (2, 2), (3, 2), (1, 4))
-GEOMETRIES = [
+_ALL = [
     Geometry(kernel, stride, padding, more, dilation, groups)
     for stride, kernel, dilation, groups in itertools.product(
         PAIRS, ((1, 1), (2, 3), (4, 5)), ((1, 1), (2, 3)), (1, 2, 6)
@@ -22,6 +23,7 @@ GEOMETRIES = [
     for more in ((0, 0), (stride[0] - 1, stride[1] - 1))
     if all(d * (k - 1) + 1 >= p for k, d, p in zip(kernel, dilation, padding, strict=True))
 ]
+GEOMETRIES = random.Random(0).sample(_ALL, 45)
 
 
 def _layer(dimensions: int, g: Geometry) -> nn.Module:
