@@ -138,6 +138,7 @@ def test_other_indices_stay(name: str) -> None:
         (lambda x: x * x[:, :1].expand(3, 4, 5), 0),
         (lambda x: x[:1].expand(3, 4, 5) + x[:, :1].expand(3, 4, 5), 1),  # neither is the size
         (lambda x: x[:1].expand(3, 4, 5).exp() + x, 1),
+        (lambda x: x.half() * x[0, 0, 0].expand(3, 4, 5), 1),  # of which the result has the type
     ],
 )
 def test_operands_are_broadcast_without_copies(function: Function, copies: int) -> None:

@@ -458,15 +458,19 @@ MOVES: dict[object, Decomposition | None] = {
 
 
 def broadcast_operands(model: GraphModule) -> bool:
-    """Operands of elementwise arithmetic without the copies that give them the other's size."""
+    """Operands of elementwise arithmetic without the copies that give them the other's size. Of one
+    data type: a number in a tensor of no dimensions would not decide the result's."""
     changed = False
     expansions = (aten.expand.default, aten.expand_as.default)
     for node in [n for n in model.graph.nodes if n.target in expansions]:
-        shape = node.meta["val"].shape
+        value = node.meta["val"]
         for user in list(node.users):
-            operands = user.args[:2]
-            others = [a for a in operands if isinstance(a, Node) and a is not node]
-            if user.target in _BROADCAST and any(o.meta["val"].shape == shape for o in others):
+            others = [
+                a.meta["val"]
+                for a in (user.args[:2] if user.target in _BROADCAST else ())
+                if isinstance(a, Node) and a is not node
+            ]
+            if any(o.shape == value.shape and o.dtype == value.dtype for o in others):
                 user.replace_input_with(node, node.args[0])
                 changed = True
     if changed:

@@ -3,12 +3,13 @@ multiply."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch.fx import GraphModule, Node
 
 from edgewise.edge.graph import arguments
+from edgewise.edge.indices import runs
 from edgewise.quantize.fold import known_value
 from edgewise.quantize.patterns import is_float
 from edgewise.quantize.steps import constant, replace_calls, step
@@ -119,15 +120,4 @@ def _slice(node: Node, x: Node, dim: int, start: int, length: int) -> Node:
     return step(node, aten.slice.Tensor, x, dim, start, start + length)
 
 
-def runs(indices: Sequence[int]) -> list[tuple[int, int]]:
-    """Starts and lengths of the runs in which each index is the one before plus one."""
-    found: list[tuple[int, int]] = []
-    for index in indices:
-        if found and sum(found[-1]) == index:
-            found[-1] = found[-1][0], found[-1][1] + 1
-        else:
-            found.append((index, 1))
-    return found
-
-
-__all__ = ["gather_by_products", "runs", "take_by_slices"]
+__all__ = ["gather_by_products", "take_by_slices"]

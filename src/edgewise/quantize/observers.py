@@ -97,7 +97,7 @@ class HistogramObserver(_OwnScale, _torchao.HistogramObserver):  # type: ignore[
     def _bins_to_keep(self) -> tuple[int, int]:
         """The first and the last. Steps by quantiles of 1e-5, at the end where one leaves out more
         bins, as long as the error falls."""
-        sums = torch.cumsum(self.histogram, dim=0).numpy()
+        sums = torch.cumsum(self.histogram, dim=0).cpu().numpy()
         total = torch.sum(self.histogram).item()
         rising, falling = _quantiles()
         lower = (rising * total).astype(sums.dtype)

@@ -34,8 +34,8 @@ from edgewise.backends.ethosu.operators.lines import (
 )
 from edgewise.backends.ethosu.operators.shape import MOST_PIECES, moved, sizes
 from edgewise.edge.graph import fake
+from edgewise.edge.indices import runs
 from edgewise.partition.spec import Refusal
-from edgewise.quantize.constant_indices import runs
 from edgewise.quantize.patterns import SAME_SCALE, UNARY, Elementwise
 
 aten = torch.ops.aten

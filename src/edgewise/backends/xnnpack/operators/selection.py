@@ -26,6 +26,7 @@ from edgewise.backends.xnnpack.lowering.table import (
 )
 from edgewise.backends.xnnpack.operators.resample import repeat_each
 from edgewise.edge.graph import shape_of
+from edgewise.edge.indices import runs
 from edgewise.quantize.patterns import SAME_SCALE
 
 aten = torch.ops.aten
@@ -78,17 +79,6 @@ define(
 # --- constant indices --------------------------------------------------------------------
 
 
-def _pieces(index: list[int]) -> list[tuple[int, int]]:
-    """Start and length of the ranges that the indices are made of."""
-    found: list[list[int]] = []
-    for i in index:
-        if found and i == sum(found[-1]):
-            found[-1][1] += 1
-        else:
-            found.append([i, 1])
-    return [(start, length) for start, length in found]
-
-
 def _times_each(index: list[int]) -> int:
     """n, if the indices are 0, 0, ..., 1, 1, ..., each n times; else 0."""
     n = index.count(index[0])
@@ -108,7 +98,7 @@ def take(to: Lowering, x: Ref, dim: int, index: list[int]) -> Ref:
     times = _times_each(index)
     if times and len(index) == times * size:
         return repeat_each(to, x, {dim: times})
-    pieces = _pieces(index)
+    pieces = runs(index)
     if len(pieces) > 4 and x.perm[-1] == dim:
         # Elements of the innermost dimension would be copied one by one.
         x = to.b.in_order(x, (dim, *(d for d in x.perm if d != dim)))
@@ -128,7 +118,7 @@ def _few_pieces(index: torch.Tensor, size: Any) -> str | None:
     wanted = _index_list(index, size)
     if _times_each(wanted) and len(wanted) == _times_each(wanted) * size:
         return None
-    found = len(_pieces(wanted))
+    found = len(runs(wanted))
     return None if found <= MOST_PIECES else f"{found}"
 
 
