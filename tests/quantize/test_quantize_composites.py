@@ -21,6 +21,7 @@ from edgewise.quantize.fold import drop_notes
 from edgewise.quantize.smooth_and_norms import SMOOTH
 
 Function = Callable[[torch.Tensor], torch.Tensor]
+Rewrite = Callable[[torch.fx.GraphModule, Callable[[torch.fx.Node], bool]], bool]
 
 
 class Fn(nn.Module):
@@ -98,36 +99,36 @@ OTHERWISE: dict[str, Function] = {
 }
 
 
-@pytest.mark.parametrize("name", RELATIVE)
-def test_gathering_by_distance_is_a_product(name: str) -> None:
-    x = torch.randn(3, 4, 7)
-    module = program(Fn(RELATIVE[name]), x)
+@pytest.mark.parametrize(
+    ("rewrite", "function", "size"),
+    [
+        *(pytest.param(take_by_slices, TAKEN[name], 5, id=name) for name in TAKEN),
+        *(pytest.param(gather_by_products, RELATIVE[name], 7, id=name) for name in RELATIVE),
+    ],
+)
+def test_constant_indices_are_slices_and_products(
+    rewrite: Rewrite, function: Function, size: int
+) -> None:
+    x = torch.randn(3, 4, size)
+    module = program(Fn(function), x)
     drop_notes(module)
-    assert gather_by_products(module, lambda node: True)
-    assert torch.equal(module(x), RELATIVE[name](x))
+    assert rewrite(module, lambda node: True)
+    targets = [str(node.target) for node in module.graph.nodes]
+    assert not any("index" in target or "gather" in target for target in targets)
+    assert torch.equal(module(x), function(x))
 
 
-@pytest.mark.parametrize("name", OTHERWISE)
-def test_other_gathering_stays(name: str) -> None:
-    module = program(Fn(OTHERWISE[name]), torch.randn(3, 4, 7))
+@pytest.mark.parametrize(
+    ("rewrite", "function", "size"),
+    [
+        *(pytest.param(take_by_slices, LEFT[name], 5, id=name) for name in LEFT),
+        *(pytest.param(gather_by_products, OTHERWISE[name], 7, id=name) for name in OTHERWISE),
+    ],
+)
+def test_other_indices_stay(rewrite: Rewrite, function: Function, size: int) -> None:
+    module = program(Fn(function), torch.randn(3, 4, size))
     drop_notes(module)
-    assert not gather_by_products(module, lambda node: True)
-
-
-@pytest.mark.parametrize("name", TAKEN)
-def test_constant_indices_are_slices(name: str) -> None:
-    x = torch.randn(3, 4, 5)
-    module = program(Fn(TAKEN[name]), x)
-    drop_notes(module)
-    assert take_by_slices(module, lambda node: True)
-    assert not any("index" in str(node.target) for node in module.graph.nodes)
-    assert torch.equal(module(x), TAKEN[name](x))
-
-
-@pytest.mark.parametrize("name", LEFT)
-def test_other_indices_stay(name: str) -> None:
-    module = program(Fn(LEFT[name]), torch.randn(3, 4, 5))
-    assert not take_by_slices(module, lambda node: True)
+    assert not rewrite(module, lambda node: True)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from edgewise.quantize.resampling import MOST_WEIGHTS, Resampling, multiply_by_weights
+from edgewise.quantize.composites import MOST_WEIGHTS
+from edgewise.quantize.resampling import Resampling, multiply_by_weights
 
 aten = torch.ops.aten
 SIZES: dict[int, list[dict[str, Any]]] = {

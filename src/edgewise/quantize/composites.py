@@ -25,7 +25,10 @@ aten = torch.ops.aten
 Tensor = torch.Tensor
 
 MOST_PIECES = 64
-"""Slices that one call may become."""
+"""Slices, or copies, that one call may become."""
+MOST_WEIGHTS = 2**20
+"""Of a matrix that stands for what a call chooses or weighs along one dimension: more, as for sound
+of seconds, would be larger than models."""
 
 
 def _three(value: Any) -> list[int]:

@@ -10,14 +10,12 @@ from torch.fx import GraphModule, Node
 
 from edgewise.edge.graph import arguments
 from edgewise.edge.indices import runs
+from edgewise.quantize.composites import MOST_PIECES, MOST_WEIGHTS
 from edgewise.quantize.fold import known_value
 from edgewise.quantize.patterns import is_float
 from edgewise.quantize.steps import constant, replace_calls, step
 
 aten = torch.ops.aten
-
-MOST_SLICES = 64
-MOST_WEIGHTS = 2**20
 
 
 def take_by_slices(model: GraphModule, wanted: Callable[[Node], bool]) -> bool:
@@ -49,7 +47,7 @@ def _taken(model: GraphModule, node: Node) -> Node | None:
         return None
     size = int(shape[dim])
     found = runs([i % size for i in known.reshape(-1).tolist()])
-    if len(found) > MOST_SLICES:
+    if len(found) > MOST_PIECES:
         return None
     parts = [_slice(node, x, dim, start, length) for start, length in found]
     y = parts[0] if len(parts) == 1 else step(node, aten.cat.default, parts, dim)

@@ -102,6 +102,7 @@ class HistogramObserver(_OwnScale, _torchao.HistogramObserver):  # type: ignore[
         rising, falling = _quantiles()
         lower = (rising * total).astype(sums.dtype)
         upper = (falling * total).astype(sums.dtype)
+        rising_upper = -upper
         first, last = 0, self.bins - 1
         from_below, from_above = 0, 0  # steps so far
         least_error = math.inf
@@ -110,7 +111,7 @@ class HistogramObserver(_OwnScale, _torchao.HistogramObserver):  # type: ignore[
             right = int(np.searchsorted(sums, upper[from_above + 1], "right")) - 1
             left, right = min(max(left, first), last), max(min(right, last), first)
             if (left, right) == (first, last):  # until the upper quantile leaves the last bin
-                changing = int(np.searchsorted(-upper, -sums[last], "right"))
+                changing = int(np.searchsorted(rising_upper, -sums[last], "right"))
                 from_above = max(changing - 1, from_above + 1)
                 continue
             if left - first > last - right:

@@ -16,13 +16,10 @@ from torch.fx import GraphModule, Node
 
 from edgewise.edge.graph import arguments
 from edgewise.edge.sizes import are_quotients
+from edgewise.quantize.composites import MOST_PIECES, MOST_WEIGHTS
 from edgewise.quantize.steps import constant, replace_calls, step
 
 aten = torch.ops.aten
-
-MOST_WEIGHTS = 2**20
-"""Of one dimension: beyond it, as for sound of seconds, the matrix would be larger than models."""
-MOST_COPIES = 64
 
 _NEAREST = (
     aten.upsample_nearest1d.vec,
@@ -94,22 +91,23 @@ def _along(args: dict[str, Any], call: Resampling, dim: int) -> torch.Tensor | i
     """Weights, [elements after, elements before], or how often each element stands beside itself.
     None: too many weights."""
     before, after = call.before[dim], call.after[dim]
-    copies = torch.arange(before).repeat_interleave(max(after // before, 1))
-    if call.target in _NEAREST:
-        elements = _resampled(args, call, dim, torch.arange(before).double()[None])[0].long()
-        if len(copies) <= MOST_COPIES * before and torch.equal(elements, copies):
-            return len(copies) // before
+    count = after // before
+    if call.target in _NEAREST and 1 <= count <= MOST_PIECES:
+        numbers = torch.arange(before).double()
+        elements = _resampled(args, call, dim, numbers[None])[0]
+        if torch.equal(elements, numbers.repeat_interleave(count)):
+            return count
     if before * after > MOST_WEIGHTS:
         return None
-    weights = _resampled(args, call, dim, torch.eye(before).double()).t().contiguous()
-    return 1 if torch.equal(weights, torch.eye(before).double()) else weights
+    unit = torch.eye(before).double()
+    weights = _resampled(args, call, dim, unit).t().contiguous()
+    return 1 if torch.equal(weights, unit) else weights
 
 
 def _resampled(
     args: dict[str, Any], call: Resampling, dim: int, rows: torch.Tensor
 ) -> torch.Tensor:
     """Of [rows, elements before], [rows, elements after]."""
-
     # Along the last dimension: torch weighs images of one column by other numbers, if antialiased.
     rank = len(call.before)
     others = [1] * (rank - 2) + [len(rows)] * (rank > 1)

@@ -8,7 +8,7 @@ result for signals of ordinary spread. The arguments are those of the ATen opera
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -69,7 +69,7 @@ def _power(x: Tensor, exponent: Any) -> Any:
     return {0.5: torch.sqrt, -0.5: torch.rsqrt}.get(exponent, lambda _: NotImplemented)(x)
 
 
-def _sum(x: Tensor, weight: float) -> Tensor:
+def _sum(x: Tensor, weight: float = 1.0) -> Tensor:
     """Over the last dimension, which stays, as a linear layer: the result has its own scale."""
     return F.linear(x, torch.full((1, x.shape[-1]), weight, dtype=x.dtype))
 
@@ -162,20 +162,22 @@ SMOOTH: dict[object, Decomposition | None] = {
 }
 
 
-def _over_last(x: Tensor, weight: float, dim: Any, keepdim: bool, dtype: Any) -> Any:
+def _over_last(
+    reduce: Callable[[Tensor], Tensor], x: Tensor, dim: Any, keepdim: bool, dtype: Any
+) -> Any:
     dims = [dim] if isinstance(dim, int) else list(dim or ())
     if dtype is not None or x.dim() < 2 or [d % x.dim() for d in dims] != [x.dim() - 1]:
         return NotImplemented
-    y = _sum(x, weight)
+    y = reduce(x)
     return y if keepdim else y.squeeze(-1)
 
 
 def _mean_over_last(x: Tensor, dim: Any, keepdim: bool = False, dtype: Any = None) -> Any:
-    return _over_last(x, 1 / x.shape[-1], dim, keepdim, dtype) if x.dim() else NotImplemented
+    return _over_last(_mean, x, dim, keepdim, dtype)
 
 
 def _sum_over_last(x: Tensor, dim: Any, keepdim: bool = False, dtype: Any = None) -> Any:
-    return _over_last(x, 1.0, dim, keepdim, dtype)
+    return _over_last(_sum, x, dim, keepdim, dtype)
 
 
 REDUCTIONS: dict[object, Decomposition | None] = {

@@ -29,6 +29,25 @@ class Geometry:
     dilation: tuple[int, ...]
     groups: int
 
+    @classmethod
+    def of(
+        cls,
+        kernel: Sequence[int],
+        stride: Sequence[int],
+        padding: Sequence[int],
+        output_padding: Sequence[int],
+        groups: int,
+        dilation: Sequence[int],
+    ) -> Geometry:
+        """Of the operator's arguments, in which one number may stand for every dimension."""
+
+        def each(numbers: Sequence[int]) -> tuple[int, ...]:
+            return tuple((list(numbers) * len(kernel))[: len(kernel)])
+
+        return cls(
+            tuple(kernel), each(stride), each(padding), each(output_padding), each(dilation), groups
+        )
+
 
 def polyphase(native: Callable[[Geometry], bool]) -> dict[object, Decomposition | None]:
     """Decompositions of transposed convolutions but those that are `native`, for `decompose`.
@@ -47,22 +66,11 @@ def polyphase(native: Callable[[Geometry], bool]) -> dict[object, Decomposition 
         groups: int = 1,
         dilation: Sequence[int] = (1,),
     ) -> Any:
-        rank = weight.dim() - 2
-        if x.dim() != weight.dim():
+        kernel = weight.shape[2:]
+        geometry = Geometry.of(kernel, stride, padding, output_padding, groups, dilation)
+        if x.dim() != weight.dim() or native(geometry):
             return NotImplemented
-
-        def each(numbers: Sequence[int]) -> tuple[int, ...]:
-            return tuple((list(numbers) * rank)[:rank])
-
-        geometry = Geometry(
-            tuple(weight.shape[2:]),
-            each(stride),
-            each(padding),
-            each(output_padding),
-            each(dilation),
-            groups,
-        )
-        return NotImplemented if native(geometry) else _components(x, weight, bias, geometry)
+        return _components(x, weight, bias, geometry)
 
     return {aten.conv_transpose1d.default: components, aten.conv_transpose2d.input: components}
 

@@ -9,6 +9,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from edgewise.backends.neutron.operators import TABLE
+from edgewise.backends.neutron.operators.convolution import beyond_window
 from edgewise.backends.neutron.operators.resize import is_resampled
 from edgewise.backends.neutron.targets import TARGETS
 from edgewise.quantize.arithmetic_steps import split_gates
@@ -51,15 +52,7 @@ aten = torch.ops.aten
 
 
 def _has(transposed: Geometry) -> bool:
-    """Whether TRANSPOSE_CONV is delegated (see `operators/convolution.py`)."""
-    fits = all(
-        stride <= min(2, kernel) and padding < kernel
-        for stride, kernel, padding in zip(
-            transposed.stride, transposed.kernel, transposed.padding, strict=True
-        )
-    )
-    plain = set(transposed.dilation) == {1} and not any(transposed.output_padding)
-    return fits and plain and transposed.groups == 1
+    return transposed.groups == 1 and beyond_window(transposed) is None
 
 
 _COMPOSITES = {

@@ -35,6 +35,7 @@ from edgewise.backends.neutron.tflite.schema import (
 )
 from edgewise.edge.graph import arguments, fake
 from edgewise.quantize.patterns import convolutions
+from edgewise.quantize.transposed import Geometry
 
 aten = torch.ops.aten
 CHANNELS_AT_A_TIME = 8
@@ -207,12 +208,19 @@ def _window(q: Query) -> str | None:
 def _transposed_window(q: Query) -> str | None:
     if not q.args["transposed"]:
         return None
-    if any(q.args["output_padding"]):
-        return f"output_padding={list(q.args['output_padding'])}"
-    kernel = q.shape_of("weight")[2:]
+    names = ("stride", "padding", "output_padding", "groups", "dilation")
+    return beyond_window(Geometry.of(q.shape_of("weight")[2:], *(q.args[n] for n in names)))
+
+
+def beyond_window(transposed: Geometry) -> str | None:
+    """What TRANSPOSE_CONV does not do."""
+    if any(transposed.output_padding):
+        return f"output_padding={list(transposed.output_padding)}"
     for k, s, p, d in zip(
-        kernel,
-        *(_each(q.args[n], len(kernel)) for n in ("stride", "padding", "dilation")),
+        transposed.kernel,
+        transposed.stride,
+        transposed.padding,
+        transposed.dilation,
         strict=True,
     ):
         if s > 2 or s > k:
@@ -222,11 +230,6 @@ def _transposed_window(q: Query) -> str | None:
         if d != 1:
             return f"dilation {d}"
     return None
-
-
-def _each(value: Any, count: int) -> list[int]:
-    numbers = [value] if isinstance(value, int) else list(value)
-    return numbers * count if len(numbers) == 1 else numbers
 
 
 def _channels(q: Query) -> str | None:
@@ -281,4 +284,4 @@ define(
     quantization=convolutions(),
 )
 
-__all__ = ["BIAS", "FUSES"]
+__all__ = ["BIAS", "FUSES", "beyond_window"]
