@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
 import torch
 
+from edgewise import ExecutorchProgramManager
 from edgewise.format.program import DelegateCall, KernelCall, Tensor
 from support import RUNTIMES, Fn, assert_close, eager, lower, operators
 
@@ -299,10 +301,14 @@ CALLS = [
 ]
 
 
+@cache
+def _lowered(step: Callable[..., Any], partitioner: str | None) -> ExecutorchProgramManager:
+    return lower(Stateful(step).eval(), CALLS[0], partitioner=partitioner)
+
+
 def _check(step: Callable[..., Any], runtime: str, partitioner: str | None) -> None:
     module = Stateful(step).eval()
-    pte = lower(module, CALLS[0], partitioner=partitioner).buffer
-    results = RUNTIMES[runtime](pte, *CALLS)
+    results = RUNTIMES[runtime](_lowered(step, partitioner).buffer, *CALLS)
     for inputs, outputs in zip(CALLS, results, strict=True):
         assert_close(outputs, eager(module, inputs))
 
@@ -327,7 +333,7 @@ COPIED_FROM_A_DELEGATE = {"rolled", "read before", "read and counted"}
 )
 def test_no_buffer_is_copied(name: str, partitioner: str | None) -> None:
     """No copy, and every instruction that changes state has it as its result."""
-    program = lower(Stateful(IN_PLACE[name]).eval(), CALLS[0], partitioner=partitioner)
+    program = _lowered(IN_PLACE[name], partitioner)
     pte = program.buffer
     assert not [o for o in operators(pte) if "copy_" in o and o.endswith("copy_")]
     assert not [o for o in operators(pte) if "clone" in o or o == "aten::copy.out"]
@@ -479,6 +485,7 @@ def _s_mix(r: random.Random, m: Any, x: Any, at: Any, kept: list[Any]) -> None:
         _buffer(r, m)[:, :, at] = kept[-1][:, :, :2] * 2
 
 
+@cache
 def _random_step(seed: int) -> Callable[..., Any]:
     def step(m: Any, x: Any, at: Any) -> Any:
         r = random.Random(seed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,9 +12,12 @@ import torch
 from torch import nn
 
 import edgewise
+from edgewise.backends.xnnpack import XNNPACKQuantizer, get_symmetric_quantization_config
+from edgewise.quantize._torchao import convert_pt2e, prepare_pt2e
 from edgewise.quantize.calibration import as_batch, calibrate
 
 X = torch.randn(2, 8)
+CONFIG = get_symmetric_quantization_config(is_per_channel=True)
 
 
 def compile(
@@ -155,6 +160,19 @@ def test_calibrating_leaves_no_trace_in_buffers(scheme: str) -> None:
         # The sum itself is quantized by "int8": in steps of some 0.02, eight of them added up.
         # A call too many would be off by several units.
         torch.testing.assert_close(torch.as_tensor(run(X)), wanted, rtol=0, atol=0.1)
+
+
+def test_what_was_quantized_is_not_kept() -> None:
+    """Who quantizes many models in one process has the memory of one."""
+    kept = []
+    for _ in range(2):
+        graph = torch.export.export(nn.Sequential(nn.Linear(8, 4), nn.ReLU()).eval(), (X,)).module()
+        prepared = prepare_pt2e(graph, XNNPACKQuantizer().set_global(CONFIG))
+        prepared(X)
+        kept += [weakref.ref(graph), weakref.ref(prepared), weakref.ref(convert_pt2e(prepared))]
+        del graph, prepared
+    gc.collect()
+    assert [ref() for ref in kept] == [None] * len(kept)
 
 
 KEYWORDS = {"scale": torch.rand(2, 8) + 0.5, "x": X}

@@ -1,6 +1,8 @@
 """What is used of torchao, imported without its messages about kernels for other machines."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -9,6 +11,7 @@ _levels = {name: logging.getLogger(name).level for name in _TALKATIVE}
 for _name in _TALKATIVE:
     logging.getLogger(_name).setLevel(logging.ERROR)
 try:
+    from torch.ao.quantization.fx.utils import assert_and_get_unique_device
     from torchao.quantization.granularity import PerAxis, PerGroup
     from torchao.quantization.pt2e import (
         FakeQuantize,
@@ -21,8 +24,8 @@ try:
         ObserverBase,
         PerChannelMinMaxObserver,
         PlaceholderObserver,
+        quantize_pt2e,
     )
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
     from torchao.quantization.pt2e.quantizer import (
         FixedQParamsQuantizationSpec,
         QuantizationAnnotation,
@@ -38,9 +41,36 @@ try:
         IntxWeightOnlyConfig,
         quantize_,
     )
+    from torchao.utils import _assert_and_get_unique_device
 finally:
     for _name, _level in _levels.items():
         logging.getLogger(_name).setLevel(_level)
+
+
+@contextmanager
+def _forgetting_models() -> Iterator[None]:
+    """Modules whose device was asked for are not kept: two caches hold them, with their weights,
+    for as long as the process lives."""
+    try:
+        yield
+    finally:
+        for asked in (assert_and_get_unique_device, _assert_and_get_unique_device):
+            if hasattr(asked, "cache_clear"):
+                asked.cache_clear()
+
+
+def prepare_pt2e(model: torch.fx.GraphModule, quantizer: Quantizer) -> torch.fx.GraphModule:
+    """torchao's, which forgets the model."""
+    with _forgetting_models():
+        prepared: torch.fx.GraphModule = quantize_pt2e.prepare_pt2e(model, quantizer)
+        return prepared
+
+
+def convert_pt2e(model: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """torchao's, which forgets the model."""
+    with _forgetting_models():
+        converted: torch.fx.GraphModule = quantize_pt2e.convert_pt2e(model)
+        return converted
 
 
 def fuse_batch_norms(model: torch.fx.GraphModule) -> None:
