@@ -159,11 +159,12 @@ def test_steps_are_the_operator(name: str) -> None:
 
 
 PRODUCTS: dict[str, tuple[Callable[[Fn], Function], bool]] = {
-    "T": (lambda m: lambda x: x @ m.table.T[:5], False),  # of a part: no parameter's transpose
+    "part": (lambda m: lambda x: x @ m.table.T[:5, :3], True),
     "transpose": (lambda m: lambda x: x @ m.table.transpose(0, 1), True),
     "transpose-back": (lambda m: lambda x: x @ m.table.transpose(-1, -2), True),
     "permute": (lambda m: lambda x: x @ m.square.permute(1, 0), True),
-    "permute-nothing": (lambda m: lambda x: x @ m.square.permute(0, 1), False),
+    "permute-nothing": (lambda m: lambda x: x @ m.square.permute(0, 1), True),
+    "of the input": (lambda m: lambda x: x @ (m.square + x[0]), False),
     "numpy": (lambda m: lambda x: x @ m.table.T, True),
     "mT": (lambda m: lambda x: x @ m.square.mT, True),
     "itself": (lambda m: lambda x: x @ m.square, True),

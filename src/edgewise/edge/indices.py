@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
 
 
 def runs(indices: Sequence[int]) -> list[tuple[int, int]]:
@@ -16,4 +19,38 @@ def runs(indices: Sequence[int]) -> list[tuple[int, int]]:
     return found
 
 
-__all__ = ["runs"]
+@dataclass(frozen=True)
+class ByDistance:
+    """Indices [rows, columns] of the last dimension that depend only on how far row and column are
+    apart (a Toeplitz matrix), as attention by relative positions has them.
+
+    With the elements `picked` in each row, one for each distance from the last row's first column
+    to the first row's last column, row i of what is indexed begins at element `rows - 1 - i`. Of
+    all rows behind one another, that are the elements from `cut[0]` to `cut[1]`, as rows that are
+    one element shorter.
+    """
+
+    picked: torch.Tensor
+    rows: int
+    columns: int
+
+    @property
+    def cut(self) -> tuple[int, int]:
+        """Start and end, of `rows * len(picked)` elements."""
+        return self.rows - 1, self.rows - 1 + self.rows * (len(self.picked) - 1)
+
+
+def by_distance(indices: torch.Tensor) -> ByDistance | None:
+    """Of `indices` [..., rows, columns] whose matrices are all the same; None if they differ, or
+    depend on more than the distance."""
+    if indices.dtype not in (torch.int32, torch.int64) or indices.dim() < 2 or not indices.numel():
+        return None
+    matrices = indices.reshape(-1, *indices.shape[-2:])
+    one = matrices[0].long()
+    if not bool((matrices == one).all()) or not torch.equal(one[1:, 1:], one[:-1, :-1]):
+        return None
+    picked = torch.cat([one.flip(0)[:, 0], one[0, 1:]])
+    return ByDistance(picked, *one.shape) if len(picked) > 1 else None
+
+
+__all__ = ["ByDistance", "by_distance", "runs"]

@@ -18,7 +18,7 @@ from torch.fx import GraphModule, Node
 from edgewise.edge.graph import arguments
 from edgewise.edge.spellings import with_twins
 from edgewise.quantize.decompose import Decomposition
-from edgewise.quantize.patterns import is_float
+from edgewise.quantize.patterns import is_float, made_of_weights
 from edgewise.quantize.steps import attribute, constant, replace_calls, step
 
 aten = torch.ops.aten
@@ -523,19 +523,21 @@ def expand_operands(model: GraphModule, wanted: Callable[[Node], bool]) -> bool:
 
 
 def multiply_as_linear(model: GraphModule, wanted: Callable[[Node], bool]) -> bool:
-    """Linear layers in the place of products with a constant matrix; of nodes that are `wanted`."""
+    """Linear layers in the place of products with a constant matrix, or with one that is computed
+    from weights alone; of nodes that are `wanted`."""
     changed = False
+    weights = made_of_weights(model.graph)
     for target in (aten.mm.default, aten.matmul.default, aten.addmm.default):
         changed |= replace_calls(
-            model, target, lambda node: _linear(model, node) if wanted(node) else None
+            model, target, lambda node: _linear(model, node, weights) if wanted(node) else None
         )
     return changed
 
 
-def _linear(model: GraphModule, node: Node) -> Node | None:
+def _linear(model: GraphModule, node: Node, weights: frozenset[Node]) -> Node | None:
     args = arguments(node)
     x, matrix = (args["mat1"], args["mat2"]) if "mat1" in args else list(args.values())[:2]
-    if x.op == "get_attr" or x.meta["val"].dim() < 2:
+    if x in weights or x.meta["val"].dim() < 2 or matrix not in weights:
         return None
     weight = _weight(model, node, matrix)
     if weight is None:
@@ -552,17 +554,18 @@ def _linear(model: GraphModule, node: Node) -> Node | None:
 def _weight(model: GraphModule, node: Node, matrix: Node) -> Node | None:
     """Of a linear layer, which multiplies by its transpose: the matrix turned, or what it is the
     transpose of, as where an embedding's table gives logits."""
-    source = matrix.args[0] if matrix.target in _TRANSPOSES else matrix
-    if not isinstance(source, Node) or source.op != "get_attr":
+    value = matrix.meta["val"]
+    if value.dim() != 2 or not value.is_floating_point():
         return None
-    known = attribute(model, str(source.target))
-    if known.dim() != 2 or not known.is_floating_point():
-        return None
-    if source is not matrix:
-        return source if _swaps(matrix) else None
-    turned = known.detach().t().contiguous()
-    learned = isinstance(known, torch.nn.Parameter)
-    return constant(model, node, torch.nn.Parameter(turned) if learned else turned)
+    if matrix.op == "get_attr":
+        known = attribute(model, str(matrix.target))
+        turned = known.detach().t().contiguous()
+        learned = isinstance(known, torch.nn.Parameter)
+        return constant(model, node, torch.nn.Parameter(turned) if learned else turned)
+    source = matrix.all_input_nodes[0]
+    if source.op == "get_attr" and matrix.target in _TRANSPOSES and _swaps(matrix):
+        return source
+    return step(node, aten.transpose.int, matrix, 0, 1)
 
 
 def _swaps(node: Node) -> bool:

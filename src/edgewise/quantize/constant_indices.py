@@ -9,10 +9,11 @@ import torch
 from torch.fx import GraphModule, Node
 
 from edgewise.edge.graph import arguments
-from edgewise.edge.indices import runs
+from edgewise.edge.indices import ByDistance, by_distance, runs
+from edgewise.edge.relative_positions import MOST_COLUMNS
 from edgewise.quantize.composites import MOST_PIECES, MOST_WEIGHTS
 from edgewise.quantize.fold import known_value
-from edgewise.quantize.patterns import is_float
+from edgewise.quantize.patterns import is_float, made_of_weights
 from edgewise.quantize.steps import constant, replace_calls, step
 
 aten = torch.ops.aten
@@ -55,20 +56,28 @@ def _taken(model: GraphModule, node: Node) -> Node | None:
     return y if list(y.meta["val"].shape) == after else step(node, aten.reshape.default, y, after)
 
 
-def gather_by_products(model: GraphModule, wanted: Callable[[Node], bool]) -> bool:
-    """A product with zeros and ones, of which rows are shifted, in the place of `gather` along the
-    last dimension by constants that depend on how far row and column are apart (a Toeplitz matrix),
-    as attention by relative positions has them; of nodes that are `wanted`.
+def gather_by_products(
+    model: GraphModule, wanted: Callable[[Node], bool], weights_only: bool = False
+) -> bool:
+    """A product of which rows are cut, in the place of `gather` along the last dimension by
+    constants that depend on how far row and column are apart (`edge.indices.ByDistance`); of nodes
+    that are `wanted`.
 
-    The product picks one element for each distance; row i then begins i elements earlier. Only of
-    finite numbers, as integers are: zero times infinity is none.
+    Of a product with weights it is the product with those columns that are gathered. Of anything
+    else, if not `weights_only`, it is one with zeros and ones, which picks one element for each
+    distance: that holds of finite numbers, as integers are, for zero times infinity is none.
     """
+    weights = made_of_weights(model.graph)
     return replace_calls(
-        model, aten.gather.default, lambda node: _gathered(model, node) if wanted(node) else None
+        model,
+        aten.gather.default,
+        lambda node: _gathered(model, node, weights, weights_only) if wanted(node) else None,
     )
 
 
-def _gathered(model: GraphModule, node: Node) -> Node | None:
+def _gathered(
+    model: GraphModule, node: Node, weights: frozenset[Node], weights_only: bool
+) -> Node | None:
     args = arguments(node)
     x: Node = args["self"]
     shape, after = list(x.meta["val"].shape), list(node.meta["val"].shape)
@@ -77,39 +86,37 @@ def _gathered(model: GraphModule, node: Node) -> Node | None:
         return None
     if not all(isinstance(n, int) for n in (*shape, *after)) or shape[:-1] != after[:-1]:
         return None
-    indices = _same_everywhere(model, args["index"])
-    if indices is None or list(indices.shape) != after[-2:]:
+    known = _distances(model, args["index"])
+    if known is None or [known.rows, known.columns] != after[-2:]:
         return None
-    if not torch.equal(indices[1:, 1:], indices[:-1, :-1]):
+    count = len(known.picked)
+    if x.target in _PRODUCTS and x.args[1] in weights and count <= MOST_COLUMNS * shape[-1]:
+        picked = constant(model, node, known.picked)
+        columns = step(node, aten.index_select.default, x.args[1], -1, picked)
+        y = step(node, x.target, x.args[0], columns)
+    elif weights_only or count * shape[-1] > MOST_WEIGHTS:
         return None
-    rows, columns = after[-2:]
-    # From the last row's first element, back to the first row's and on to its last.
-    elements = torch.cat([indices.flip(0)[:, 0], indices[0, 1:]])
-    count = len(elements)
-    if count * shape[-1] > MOST_WEIGHTS or count < 2:
-        return None
-    dtype = x.meta["val"].dtype
-    weights = torch.nn.functional.one_hot(elements, shape[-1]).to(dtype)
-    y = step(node, aten.linear.default, x, constant(model, node, weights))
-    if rows == 1:
+    else:
+        dtype = x.meta["val"].dtype
+        ones = torch.nn.functional.one_hot(known.picked, shape[-1]).to(dtype)
+        y = step(node, aten.linear.default, x, constant(model, node, ones))
+    if known.rows == 1:
         return y
-    y = step(node, aten.reshape.default, y, [*shape[:-2], rows * count])
-    length = rows * (count - 1)
-    y = step(node, aten.slice.Tensor, y, rank - 2, rows - 1, rows - 1 + length)
-    y = step(node, aten.reshape.default, y, [*shape[:-2], rows, count - 1])
-    return step(node, aten.slice.Tensor, y, rank - 1, 0, columns)
+    start, end = known.cut
+    y = step(node, aten.reshape.default, y, [*shape[:-2], known.rows * count])
+    y = step(node, aten.slice.Tensor, y, rank - 2, start, end)
+    y = step(node, aten.reshape.default, y, [*shape[:-2], known.rows, count - 1])
+    return step(node, aten.slice.Tensor, y, rank - 1, 0, known.columns)
 
 
-def _same_everywhere(model: GraphModule, index: Node) -> torch.Tensor | None:
-    """A constant of integers as a matrix, if all matrices that it has are that one."""
+_PRODUCTS = (aten.matmul.default, aten.bmm.default, aten.mm.default)
+
+
+def _distances(model: GraphModule, index: Node) -> ByDistance | None:
     while index.target in (aten.expand.default, aten.expand_as.default):
         index = index.args[0]  # type: ignore[assignment]
     known = known_value(model, index)
-    if known is None or known.dtype not in (torch.int32, torch.int64) or known.dim() < 2:
-        return None
-    matrices = known.reshape(-1, *known.shape[-2:])
-    same = bool((matrices == matrices[:1]).all())
-    return matrices[0].long() if len(matrices) and matrices.numel() and same else None
+    return None if known is None else by_distance(known)
 
 
 def _slice(node: Node, x: Node, dim: int, start: int, length: int) -> Node:

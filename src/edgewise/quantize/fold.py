@@ -10,6 +10,8 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
 from edgewise.edge.fold_constants import GROWTH_LIMIT, may_fold
+from edgewise.edge.graph import replace
+from edgewise.quantize.patterns import made_of_weights
 from edgewise.quantize.steps import attribute, constant
 
 
@@ -61,6 +63,18 @@ def drop_notes(model: GraphModule) -> None:
         model.recompile()
 
 
+def drop_dropouts_of_weights(model: GraphModule) -> None:
+    """Takes out dropouts that drop nothing, of what weights alone lead to: `convert_pt2e` folds
+    what is computed of these, but takes each dropout for a random one."""
+    dropouts = {n for n in model.graph.nodes if n.target is _DROPOUT and n.args[2] is False}
+    while found := dropouts & {user for n in made_of_weights(model.graph) for user in n.users}:
+        for node in found:
+            replace(node, node.all_input_nodes[0])
+        dropouts -= found
+        model.recompile()
+
+
+_DROPOUT = torch.ops.aten.dropout.default
 _WRITTEN_OUT = torch.ops.aten.lift_fresh_copy.default
 _CHECK = torch.ops.aten._assert_tensor_metadata.default
 _DETACH = torch.ops.aten.detach_.default
@@ -145,4 +159,4 @@ def _evaluate(model: GraphModule, node: Node, known: dict[Node, Any]) -> Any:
         return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
-__all__ = ["drop_notes", "fold_constants", "known_value"]
+__all__ = ["drop_dropouts_of_weights", "drop_notes", "fold_constants", "known_value"]

@@ -26,7 +26,7 @@ from edgewise.quantize._torchao import (
 from edgewise.quantize.arithmetic_steps import split_uneven_padding
 from edgewise.quantize.composites import broadcast_operands
 from edgewise.quantize.config import get_symmetric_quantization_config
-from edgewise.quantize.fold import drop_notes, fold_constants
+from edgewise.quantize.fold import drop_dropouts_of_weights, drop_notes, fold_constants
 from edgewise.quantize.infinities import infinite_values
 from edgewise.quantize.left import (
     Unquantized,
@@ -122,6 +122,8 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         """Rewrites the model so that it can be annotated. Called by `prepare_pt2e`."""
         drop_notes(model)
         fold_constants(model)
+        if not self._selection.trains:
+            drop_dropouts_of_weights(model)
         if read_booleans_from_integers(model.graph):
             model.recompile()
         recognize_activations(model, self._is_static)

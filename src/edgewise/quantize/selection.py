@@ -36,6 +36,17 @@ class Selection:
         found = self._specific(node)
         return self.for_all if found is None else found[0]
 
+    @property
+    def trains(self) -> bool:
+        """Whether a setting is for training that simulates rounding."""
+        settings = (
+            self.for_all,
+            *self.by_name.values(),
+            *self.by_type.values(),
+            *self.by_operator.values(),
+        )
+        return any(s is not None and s.is_qat for s in settings)
+
     def refuses(self, node: Node) -> bool:
         """Whether a setting keeps the node in float; False if there just is none for it."""
         if self.accepts is not None and not self.accepts(node):

@@ -52,7 +52,27 @@ def between_convolutions(move: Any) -> nn.Module:
     return nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), Fn(move), nn.Conv2d(8, 4, 1))
 
 
+def by_distance(rows: int, columns: int) -> torch.Tensor:
+    return torch.arange(columns) - torch.arange(rows)[:, None] + rows - 1
+
+
+def with_weights(function: Any, **weights: torch.Tensor) -> nn.Module:
+    """Which are parameters, as a layer's."""
+    return Fn(function, **{name: nn.Parameter(weight) for name, weight in weights.items()})
+
+
 STATIC: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
+    "x @ weights": (with_weights(lambda x, w: x @ w, w=torch.randn(8, 12)), (3, 4, 8)),
+    "x @ computed weights": (
+        with_weights(lambda x, w: x @ F.layer_norm(w, (8,)).mT, w=torch.randn(12, 8)),
+        (3, 4, 8),
+    ),
+    "relative positions": (
+        with_weights(
+            lambda x, w: (x @ w).gather(-1, by_distance(4, 6).expand(3, 4, 6)), w=torch.randn(8, 12)
+        ),
+        (3, 4, 8),
+    ),
     "x * number": (Fn(lambda x: x * 0.37), IMAGE),
     "x + number": (Fn(lambda x: x + 0.37), IMAGE),
     "x - number": (Fn(lambda x: x - 1.5), IMAGE),
