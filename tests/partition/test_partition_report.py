@@ -48,6 +48,9 @@ def test_nodes(report: edgewise.DelegationReport) -> None:
         ("aten.cumsum.default", "runtime", ""),
     ]
     assert report.delegates == ["xnnpack_0", "xnnpack_1"]
+    names = [n.name for n in report.nodes]
+    assert [n.inputs for n in report.nodes] == [[], *([name] for name in names[:-1])]
+    assert {tuple(n.types) for n in report.nodes} == {("float32",)}
 
 
 def test_shares(report: edgewise.DelegationReport) -> None:
@@ -154,6 +157,27 @@ def test_html_is_well_formed(report: edgewise.DelegationReport, tmp_path: Path) 
     refused = {n["name"]: n["refusals"] for n in method["nodes"] if "refusals" in n}
     assert set(refused) == {n.name for n in report.refused}
     assert len(method["delegates"]) == 2
+
+
+def test_html_of_integers_has_the_models_operators() -> None:
+    """Quantizations are told of the operators that they belong to, and only there."""
+    made = edgewise.compile(
+        nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 1)),
+        IMAGE,
+        quantize="int8",
+        calibration=[IMAGE],
+        verbose=False,
+    )
+    parser = Balance()
+    parser.feed(made.delegation_report().to_html())
+    (method,) = parser.data["programs"][0]["methods"]
+    assert [n["op"] for n in method["nodes"]] == [
+        "aten.convolution.default",
+        "aten.relu.default",
+        "aten.convolution.default",
+    ]
+    assert [n.get("stored") for n in method["nodes"]] == [None, "int8", "int8"]
+    assert method["edges"] == [[0, 1], [1, 2]]
 
 
 def test_html_escapes() -> None:

@@ -72,6 +72,13 @@ CASES = {
     "random": Case(
         lambda x: x + torch.rand(6) * 0, {"aten.rand.default", "aten.mul.Tensor", "aten.add.Tensor"}
     ),
+    "of another's size": Case(
+        lambda x: x * (x.new_ones(4, 6).tril() + torch.full_like(x, 2.0) * torch.zeros_like(x)),
+        {"aten.mul.Tensor"},
+    ),
+    "of another's type": Case(
+        lambda x: x + torch.arange(6).type_as(x) * x.new_full((), 0.5), {"aten.add.Tensor"}
+    ),
     "numbers that are written out": Case(
         lambda x: x * (torch.tensor([1.0, 2, 3, 4, 5, 6]) + 1), {"aten.mul.Tensor"}
     ),

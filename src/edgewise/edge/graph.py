@@ -90,6 +90,11 @@ def tensor_shapes(node: Node) -> list[list[int]]:
     return [[size_hint(s) for s in v.shape] for v in values if isinstance(v, torch.Tensor)]
 
 
+def tensor_types(node: Node) -> list[str]:
+    """Data types of the tensors that the node computes: "float32"."""
+    return [str(value.dtype).removeprefix("torch.") for value in tensors_of(node)]
+
+
 def is_getitem(node: Node) -> bool:
     return is_call(node) and node.target is operator.getitem
 

@@ -120,7 +120,8 @@ def _stored(node: NodeRecord) -> str:
     try:
         parts.append(f"scale {float(said['scale']):.4g}")
     except (KeyError, ValueError):
-        parts.append("scales of their own")
+        if said:  # else nothing is known of it
+            parts.append("scales of their own")
     if "zero_point" in said:
         parts.append(f"zero point {said['zero_point']}")
     return ", ".join(parts)

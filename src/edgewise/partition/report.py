@@ -18,6 +18,7 @@ from edgewise.edge.graph import (
     op_name,
     source_line,
     tensor_shapes,
+    tensor_types,
 )
 from edgewise.edge.provenance import whole_of
 from edgewise.files import write_text
@@ -114,7 +115,7 @@ class ReportBuilder:
             if is_getitem(node) and name not in self._facts:
                 continue
             if name not in self._facts:
-                self._facts[name] = replace(_facts(node), name=name)
+                self._facts[name] = _facts(node, path)
             node.meta[REPORTED_AS] = name
             tag = str(node.meta.get(TAG, ""))
             if tag in tags:
@@ -163,6 +164,7 @@ class ReportBuilder:
         report = DelegationReport(self._method, estimates=dict(self._estimates))
         for name, facts in self._facts.items():
             backend, tag = self._taken.get(name, (KERNEL, ""))
+            known = [source for source in facts.inputs if source in self._facts]
             given = {} if tag else self._refusals.get(name, {})
             report.nodes.append(
                 replace(
@@ -172,14 +174,15 @@ class ReportBuilder:
                     refusals=[r for rs in given.values() for r in rs],
                     splits=name in self._splits and not tag,
                     notes=self._notes.get(name, []) if tag else [],
+                    inputs=known,
                 )
             )
         return report
 
 
-def _facts(node: Node) -> NodeReport:
+def _facts(node: Node, path: str) -> NodeReport:
     return NodeReport(
-        name=node.name,
+        name=path + node.name,
         operator=op_name(node),
         shapes=tensor_shapes(node),
         backend=KERNEL,
@@ -191,7 +194,16 @@ def _facts(node: Node) -> NodeReport:
         source=source_line(node),
         macs=macs(node),
         bytes=traffic(node),
+        inputs=[path + source.name for source in map(_computed_by, node.all_input_nodes)],
+        types=tensor_types(node),
     )
+
+
+def _computed_by(source: Node) -> Node:
+    """The node that computes a tensor which is one of several."""
+    while is_getitem(source) and isinstance(source.args[0], Node):
+        source = source.args[0]
+    return source
 
 
 def _refusal(backend: str, refusal: Refusal) -> RefusalReport:

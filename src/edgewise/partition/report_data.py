@@ -60,6 +60,10 @@ class NodeReport:
     bytes: int
     notes: list[str] = field(default_factory=list)
     """What keeps other runtimes from running it; empty if nothing does."""
+    inputs: list[str] = field(default_factory=list)
+    """Names of the nodes that compute its operands, without inputs and constants of the method."""
+    types: list[str] = field(default_factory=list)
+    """Data types of what it computes, one for each of `shapes`: "float32"."""
 
     @property
     def reasons(self) -> dict[str, list[str]]:

@@ -1,6 +1,6 @@
 """The delegation report as a page for a browser, complete and without other files.
 
-It is the page of `edgewise.report`, without what only a finished program has: edges, memory,
+It is the page of `edgewise.report`, without what only a finished program has: memory, weights,
 sizes of files.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from edgewise.inspect.record import (
     DelegateRecord,
+    EdgeRecord,
     MethodRecord,
     ModuleRecord,
     NodeRecord,
@@ -37,7 +38,12 @@ def _method(report: ReportData) -> MethodRecord:
         delegates.append(DelegateRecord(backends[tag], tag, 0, 0, estimates=estimates))
     remarks = Remarks(report)
     nodes = tuple(_node(node, numbers, remarks) for node in report.nodes)
-    return MethodRecord(report.method, nodes, delegates=tuple(delegates))
+    edges = tuple(
+        EdgeRecord(source, 0, node.name, number)
+        for node in report.nodes
+        for number, source in enumerate(node.inputs)
+    )
+    return MethodRecord(report.method, nodes, edges=edges, delegates=tuple(delegates))
 
 
 def _node(node: NodeReport, numbers: dict[str, int], remarks: Remarks) -> NodeRecord:
@@ -47,7 +53,10 @@ def _node(node: NodeReport, numbers: dict[str, int], remarks: Remarks) -> NodeRe
         node.name,
         "call",
         node.operator,
-        outputs=tuple(TensorRecord("", tuple(shape), 0) for shape in node.shapes),
+        outputs=tuple(
+            TensorRecord(dtype, tuple(shape), 0)
+            for dtype, shape in zip(node.types, node.shapes, strict=True)
+        ),
         modules=tuple(ModuleRecord(".".join(parts[: end + 1]), "") for end in range(len(parts))),
         source=node.source,
         backend=node.backend,

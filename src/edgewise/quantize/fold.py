@@ -10,9 +10,11 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
 from edgewise.edge.fold_constants import GROWTH_LIMIT, may_fold
-from edgewise.edge.graph import replace
+from edgewise.edge.graph import arguments, call, replace
 from edgewise.quantize.patterns import made_of_weights
 from edgewise.quantize.steps import attribute, constant
+
+aten = torch.ops.aten
 
 
 def fold_constants(model: GraphModule) -> bool:
@@ -22,8 +24,9 @@ def fold_constants(model: GraphModule) -> bool:
     Parameters are left alone: they may be trained. So are results much larger than what they are
     made of, which the device can compute, and random ones.
     """
+    _fill(model)
     known: dict[Node, Any] = {}
-    written = _written(model)
+    written = written_values(model)
     for node in model.graph.nodes:
         if node.op != "call_function" or node in written or not may_fold(node):
             continue
@@ -51,6 +54,34 @@ def fold_constants(model: GraphModule) -> bool:
     return changed
 
 
+def _fill(model: GraphModule) -> None:
+    """Tensors of one number, in the place of those that take their size or type from others."""
+    for node in [n for n in model.graph.nodes if n.target in _FILLED or n.target is _TYPE_AS]:
+        value = node.meta["val"]
+        if not all(isinstance(size, int) for size in value.shape):
+            continue
+        with model.graph.inserting_before(node):
+            if node.target is _TYPE_AS:
+                made = call(model.graph, aten.to.dtype, (node.args[0], value.dtype), node, value)
+            else:
+                number = _FILLED[node.target]
+                filled = arguments(node)["fill_value"] if number is None else number
+                args = list(value.shape), filled
+                made = call(model.graph, aten.full.default, args, node, value, dtype=value.dtype)
+        replace(node, made)
+
+
+_TYPE_AS = aten.type_as.default
+_FILLED = {
+    aten.ones_like.default: 1,
+    aten.new_ones.default: 1,
+    aten.zeros_like.default: 0,
+    aten.new_zeros.default: 0,
+    aten.full_like.default: None,
+    aten.new_full.default: None,
+}
+
+
 def drop_notes(model: GraphModule) -> None:
     """Takes out what export notes and computes nothing, since quantizers look at what reads a node:
     checks of types at each conversion, `detach_` of what `torch.tensor` makes in a `forward`."""
@@ -74,15 +105,15 @@ def drop_dropouts_of_weights(model: GraphModule) -> None:
         model.recompile()
 
 
-_DROPOUT = torch.ops.aten.dropout.default
-_WRITTEN_OUT = torch.ops.aten.lift_fresh_copy.default
-_CHECK = torch.ops.aten._assert_tensor_metadata.default
-_DETACH = torch.ops.aten.detach_.default
+_DROPOUT = aten.dropout.default
+_WRITTEN_OUT = aten.lift_fresh_copy.default
+_CHECK = aten._assert_tensor_metadata.default
+_DETACH = aten.detach_.default
 
 
 def known_value(model: GraphModule, node: Node) -> torch.Tensor | None:
     """What a node holds that buffers alone lead to, which nobody writes; None of others."""
-    written = _written(model)
+    written = written_values(model)
     known: dict[Node, Any] = {}
     pending = [node]
     while pending:
@@ -109,7 +140,7 @@ def _is_buffer(model: GraphModule, node: Node, written: set[Node]) -> bool:
     return not isinstance(attribute(model, str(node.target)), torch.nn.Parameter)
 
 
-def _written(model: GraphModule) -> set[Node]:
+def written_values(model: GraphModule) -> set[Node]:
     """What in-place calls write, and what that is a view of."""
     pending = [n.all_input_nodes[0] for n in model.graph.nodes if _writes(n)]
     found: set[Node] = set()
@@ -159,4 +190,10 @@ def _evaluate(model: GraphModule, node: Node, known: dict[Node, Any]) -> Any:
         return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
-__all__ = ["drop_dropouts_of_weights", "drop_notes", "fold_constants", "known_value"]
+__all__ = [
+    "drop_dropouts_of_weights",
+    "drop_notes",
+    "fold_constants",
+    "known_value",
+    "written_values",
+]

@@ -28,6 +28,7 @@ from edgewise.quantize.composites import broadcast_operands
 from edgewise.quantize.config import get_symmetric_quantization_config
 from edgewise.quantize.fold import drop_dropouts_of_weights, drop_notes, fold_constants
 from edgewise.quantize.infinities import infinite_values
+from edgewise.quantize.known_choices import drop_known_choices
 from edgewise.quantize.left import (
     Unquantized,
     computes_real,
@@ -124,6 +125,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         fold_constants(model)
         if not self._selection.trains:
             drop_dropouts_of_weights(model)
+        drop_known_choices(model)
         if read_booleans_from_integers(model.graph):
             model.recompile()
         recognize_activations(model, self._is_static)

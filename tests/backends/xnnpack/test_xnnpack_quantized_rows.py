@@ -110,6 +110,16 @@ ROWS = {
         lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
         "FullyConnected",
     ),
+    "avg_pool2d with ceil_mode": image(
+        lambda x: F.avg_pool2d(x, 3, ceil_mode=True), "FullyConnected"
+    ),
+    "avg_pool2d with ceil_mode and padding": image(
+        lambda x: F.avg_pool2d(x, 3, 3, 1, ceil_mode=True), "FullyConnected"
+    ),
+    "avg_pool2d with ceil_mode, padding that does not count": image(
+        lambda x: F.avg_pool2d(x, 3, 3, 1, ceil_mode=True, count_include_pad=False),
+        "FullyConnected",
+    ),
     "adaptive_avg_pool2d": image(lambda x: F.adaptive_avg_pool2d(x, (3, 7)), "DepthwiseConv2d"),
     "adaptive_avg_pool2d to one": image(lambda x: F.adaptive_avg_pool2d(x, 1)),
     "adaptive_avg_pool1d": Row(

@@ -76,6 +76,14 @@ ACCEPTED: dict[str, dict[str, Accepted]] = {
             nn.AvgPool2d(2, padding=1, divisor_override=4),
             (IMAGE,),
         ),
+        "ceil_mode": (nn.AvgPool2d(2, ceil_mode=True), (IMAGE,)),
+        "ceil_mode, padding that counts": (nn.AvgPool2d(4, 3, 1, ceil_mode=True), (IMAGE,)),
+        "ceil_mode, padding that does not count": (
+            nn.AvgPool2d((3, 4), (2, 3), 1, ceil_mode=True, count_include_pad=False),
+            (IMAGE,),
+        ),
+        "ceil_mode, 1-D": (nn.AvgPool1d(4, 3, ceil_mode=True), (SEQUENCE,)),
+        "ceil_mode that changes nothing": (nn.AvgPool2d(2, ceil_mode=True), (EVEN,)),
         "a window of one": (nn.AvgPool2d(1, 2), (IMAGE,)),
         "stride above the window": (nn.AvgPool2d(2, 3), (t(1, 4, 9, 9),)),
         "three dimensions": (nn.AvgPool2d(2), (IMAGE[0],)),
@@ -220,11 +228,11 @@ REFUSED: dict[str, dict[str, Refused]] = {
         ),
     },
     "avg_pool2d": {
-        "ceil_mode": (
-            nn.AvgPool2d(2, ceil_mode=True),
+        "ceil_mode, divisor_override": (
+            nn.AvgPool2d(2, ceil_mode=True, divisor_override=4),
             (IMAGE,),
             AVERAGE,
-            "ceil_mode=False; got ceil_mode=True",
+            "divisor_override is the pooling region; got divisor_override=4 with ceil_mode=True",
         ),
         "divisor_override": (
             nn.AvgPool2d(2, divisor_override=3),

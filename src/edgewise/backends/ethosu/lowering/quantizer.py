@@ -41,6 +41,7 @@ from edgewise.quantize.composites import (
 from edgewise.quantize.config import get_symmetric_quantization_config
 from edgewise.quantize.constant_indices import gather_by_products
 from edgewise.quantize.decompose import decompose
+from edgewise.quantize.known_choices import choose_by_products
 from edgewise.quantize.masks import add_infinite_masks, is_computed_mask, steps_of_mask
 from edgewise.quantize.observers import HistogramObserver
 from edgewise.quantize.patterns import Pattern, Weighted, is_float
@@ -196,6 +197,7 @@ class EthosUQuantizer(TableQuantizer):
         decompose(model, polyphase(_u85_has if is_u85 else _u55_has), self._is_static)
         if not is_u85:
             gather_by_products(model, self._is_static)
+            choose_by_products(model, self._is_static)
             decompose(model, polyphase(lambda geometry: False), self._is_16_bits)
         split_gates(model)
         split_deviations(model)

@@ -26,6 +26,7 @@ from edgewise.quantize.composites import (
 from edgewise.quantize.config import get_symmetric_quantization_config
 from edgewise.quantize.constant_indices import gather_by_products, take_by_slices
 from edgewise.quantize.decompose import decompose
+from edgewise.quantize.known_choices import choose_by_products
 from edgewise.quantize.masks import (
     MASK_SPEC,
     add_finite_masks,
@@ -114,6 +115,7 @@ class NeutronQuantizer(TableQuantizer):
         multiply_as_linear(model, self._is_static)
         take_by_slices(model, self._is_static)
         gather_by_products(model, self._is_static)
+        choose_by_products(model, self._is_static)
         multiply_by_weights(model, is_resampled, self._is_static)
         expand_operands(model, self._is_static)
         decompose(model, _COMPOSITES, self._is_static)

@@ -23,11 +23,10 @@ from edgewise.backends.xnnpack.lowering.table import (
     Lowering,
     Query,
     define,
-    equals,
     only_first,
 )
 from edgewise.backends.xnnpack.operators.windows import Pair, averages, pad, pool
-from edgewise.edge.graph import Dim, arguments, dims_of, shape_of, value_of
+from edgewise.edge.graph import Dim, arguments, dims_of, is_static, shape_of, value_of
 from edgewise.edge.sizes import shown
 from edgewise.quantize.patterns import SAME_SCALE, SameScale
 
@@ -145,16 +144,20 @@ define(
 
 
 def _avg_pool2d(to: Lowering, node: Node, args: Args) -> Operand:
-    """XNNPACK leaves padding out of the average; where it counts, zeros are put in before."""
+    """XNNPACK leaves padding out of the average, as PyTorch does what ceil_mode adds; where padding
+    counts, zeros are put in before."""
     kernel, padding = _pair(args["kernel_size"]), _pair(args["padding"])
     x = to.ref(args["self"])
-    if any(padding) and not args["count_include_pad"] and _is_in_8_bits(to, node):
-        return averages(to, x, _clipped_windows(x, node, args))
     if args["count_include_pad"] and any(padding):
         amounts = {x.rank - 2: (padding[0],) * 2, x.rank - 1: (padding[1],) * 2}
         x, padding = pad(to, x, amounts, 0.0), (0, 0)
     stride = _pair(args["stride"], kernel)
-    return _window(to, "AvgPooling2d", x, _result_shape(node), kernel, stride, padding)
+    if (any(padding) or args["ceil_mode"]) and _is_in_8_bits(to, node):
+        windows = _clipped_windows(x, node, kernel, stride, padding)
+        if any(end - start < kernel[dim] for dim in range(2) for start, end in windows[dim]):
+            return averages(to, x, {x.rank - 2 + dim: windows[dim] for dim in range(2)})
+    shape, ceil = _result_shape(node), args["ceil_mode"]
+    return _window(to, "AvgPooling2d", x, shape, kernel, stride, padding, ceil_mode=ceil)
 
 
 def _is_in_8_bits(to: Lowering, node: Node) -> bool:
@@ -164,18 +167,18 @@ def _is_in_8_bits(to: Lowering, node: Node) -> bool:
     return static and all(isinstance(s, int) for s in shape_of(node)[-2:])
 
 
-def _clipped_windows(x: Ref, node: Node, args: Args) -> dict[int, list[Pair]]:
-    """What each window has of the image, by dimension."""
-    kernel, padding = _pair(args["kernel_size"]), _pair(args["padding"])
-    stride = _pair(args["stride"], kernel)
-    found: dict[int, list[Pair]] = {}
-    for i in range(2):
-        dim = x.rank - 2 + i
-        size, steps = x.shape[dim], shape_of(node)[dim]
+def _clipped_windows(
+    x: Ref, node: Node, kernel: Pair, stride: Pair, padding: Pair
+) -> tuple[list[Pair], list[Pair]]:
+    """What each window has of the image, by rows and by columns."""
+
+    def along(i: int) -> list[Pair]:
+        size, steps = x.shape[x.rank - 2 + i], shape_of(node)[x.rank - 2 + i]
         assert isinstance(size, int) and isinstance(steps, int)
         starts = [step * stride[i] - padding[i] for step in range(steps)]
-        found[dim] = [(max(s, 0), min(s + kernel[i], size)) for s in starts]
-    return found
+        return [(max(s, 0), min(s + kernel[i], size)) for s in starts]
+
+    return along(0), along(1)
 
 
 def _static_image(q: Query) -> str | None:
@@ -187,6 +190,8 @@ def _divides_by_window(q: Query) -> str | None:
     divisor, padded = q.args["divisor_override"], any(_pair(q.args["padding"]))
     if divisor is None:
         return None
+    if q.args["ceil_mode"]:
+        return f"divisor_override={divisor} with ceil_mode=True"
     if divisor == math.prod(_pair(q.args["kernel_size"])):
         counted = q.args["count_include_pad"] or not padded
         return None if counted else f"divisor_override={divisor} over padding that is left out"
@@ -196,12 +201,14 @@ def _divides_by_window(q: Query) -> str | None:
 def _not_by_window(node: Node) -> str | None:
     """Why XNNPACK has no kernel for the pooling: it divides by what the window has."""
     args = arguments(node)
-    if args["ceil_mode"]:
-        return "XNNPACK averages no windows that reach beyond the image; got ceil_mode=True"
+    if args["ceil_mode"] and not is_static(node.meta["val"].shape[-2:]):
+        return "XNNPACK wants windows that reach beyond the image of static size"
     divisor = args.get("divisor_override")
     kernel = args["kernel_size"]
     size = math.prod(kernel if len(kernel) == 2 else [kernel[0]] * 2)
-    if divisor is None or (divisor == size and args["count_include_pad"]):
+    if divisor is None:
+        return None
+    if divisor == size and args["count_include_pad"] and not args["ceil_mode"]:
         return None
     return f"XNNPACK divides by the window's size; got divisor_override={divisor}"
 
@@ -211,7 +218,7 @@ define(
     (aten.avg_pool2d.default,),
     _avg_pool2d,
     (
-        equals("ceil_mode", False),
+        Constraint("ceil_mode=False, or static sizes", _static_if_ceil),
         Constraint(
             "divisor_override is the pooling region",
             _divides_by_window,
