@@ -137,6 +137,12 @@ ROWS = {
     "bilinear, with a scale of its own": Row(
         resize((13, 20), "bilinear"), (IMAGE,), ("StaticResizeBilinear2D",)
     ),
+    "linear": Row(
+        lambda x: F.interpolate(x, 100, mode="linear"),
+        (LINE[:, :64].unsqueeze(0).contiguous(),),
+        ("StaticResizeBilinear2D",),
+        same=True,
+    ),
     "nearest": image(resize((18, 14), "nearest"), "Multiply"),
     "relu": Row(F.relu, kinds=("Clamp",), same=True),
     "relu, with a scale of its own": Row(F.relu, kinds=("Clamp",)),

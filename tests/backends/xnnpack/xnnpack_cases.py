@@ -487,5 +487,15 @@ ASKED["matmul: a vector"] = (
     (t(2, 3, 4, 5), t(5)),
     "matrices, with more than three dimensions or symbolic sizes; got [2, 3, 4, 5] and [5]",
 )
+ASKED["upsample_linear1d: a factor that the sizes are not quotients of"] = (
+    torch.nn.Upsample(scale_factor=1.3, mode="linear"),
+    (t(2, 4, 9),),
+    "scale_factors are the quotients of the sizes; got scale_factors=[1.3]",
+)
+ASKED["upsample_trilinear3d: a factor that the sizes are not quotients of"] = (
+    torch.nn.Upsample(scale_factor=1.3, mode="trilinear"),
+    (t(1, 3, 4, 5, 6),),
+    "scale_factors are the quotients of the sizes; got scale_factors=[1.3, 1.3, 1.3]",
+)
 
 __all__ = ["ACCEPTED", "REFUSED", "UNREACHED", "ConfigPrecisionType", "t"]

@@ -40,9 +40,12 @@ UNREACHED = {
         for row in ("lstm", "gru")
     },
     ("gru", "no projection"): "only an LSTM has projections",
+    ("avg_pool2d", "ceil_mode=False, or static sizes"): SYMBOLIC,
     ("max_pool2d", "ceil_mode=False, or static sizes"): SYMBOLIC,
     ("max_pool2d_with_indices", "ceil_mode=False, or static sizes"): SYMBOLIC,
     ("upsample_bilinear2d", "static sizes"): SYMBOLIC,
+    ("upsample_linear1d", "static sizes"): SYMBOLIC,
+    ("upsample_trilinear3d", "static sizes"): SYMBOLIC,
     ("upsample_nearest", "static sizes"): SYMBOLIC,
     ("roll", "static sizes and shifts"): SYMBOLIC,
     ("slice_scatter", "a static place in a static size"): SYMBOLIC,

@@ -119,6 +119,24 @@ ACCEPTED: dict[str, dict[str, Accepted]] = {
             (IMAGE,),
         ),
     },
+    "upsample_linear1d": {
+        "factor": (nn.Upsample(scale_factor=2, mode="linear"), (SEQUENCE,)),
+        "corners": (nn.Upsample(scale_factor=3, mode="linear", align_corners=True), (SEQUENCE,)),
+        "size": (nn.Upsample(size=17, mode="linear"), (SEQUENCE,)),
+        "smaller": (nn.Upsample(size=3, mode="linear"), (SEQUENCE,)),
+        "of one element": (nn.Upsample(size=4, mode="linear"), (SEQUENCE[..., :1].contiguous(),)),
+    },
+    "upsample_trilinear3d": {
+        "factor": (nn.Upsample(scale_factor=2, mode="trilinear"), (t(2, 3, 4, 5, 6),)),
+        "corners": (
+            nn.Upsample(scale_factor=2, mode="trilinear", align_corners=True),
+            (t(1, 3, 4, 5, 6),),
+        ),
+        "size": (nn.Upsample(size=(7, 4, 9), mode="trilinear"), (t(1, 3, 4, 5, 6),)),
+        "as many layers": (nn.Upsample(size=(4, 7, 9), mode="trilinear"), (t(1, 3, 4, 5, 6),)),
+        "layers only": (nn.Upsample(size=(6, 5, 6), mode="trilinear"), (t(1, 3, 4, 5, 6),)),
+        "one element": (nn.Upsample(size=(3, 1, 1), mode="trilinear"), (t(1, 3, 2, 2, 3),)),
+    },
     "upsample_nearest": {
         "1-D": (nn.Upsample(scale_factor=3), (SEQUENCE,)),
         "2-D": (nn.Upsample(scale_factor=2), (IMAGE,)),

@@ -141,9 +141,8 @@ define(
 # --- resizing ------------------------------------------------------------------------------
 
 
-def _bilinear(to: Lowering, node: Node, args: Args) -> Operand:
-    x = to.b.in_order(to.ref(args["input"]), NHWC)
-    _, _, height, width = shape_of(node)
+def _resized(to: Lowering, x: Ref, height: Dim, width: Dim, args: Args) -> Ref:
+    """An image whose channels are last in memory."""
     n, _, _, c = x.value.dims
     value = to.b.node(
         "StaticResizeBilinear2D",
@@ -155,6 +154,36 @@ def _bilinear(to: Lowering, node: Node, args: Args) -> Operand:
         flags=ALIGN_CORNERS if args["align_corners"] else 0,
     )
     return Ref(value, NHWC)
+
+
+def _bilinear(to: Lowering, node: Node, args: Args) -> Operand:
+    x = to.b.in_order(to.ref(args["input"]), NHWC)
+    return _resized(to, x, *shape_of(node)[2:], args)
+
+
+def _linear(to: Lowering, node: Node, args: Args) -> Operand:
+    """As images of one row."""
+    x, after = to.ref(args["input"]), shape_of(node)
+    rows = to.b.view(x, (*x.shape[:2], 1, x.shape[2]))
+    image = _resized(to, to.b.in_order(rows, NHWC), 1, after[2], args)
+    return to.b.view(image, after)
+
+
+def _trilinear(to: Lowering, node: Node, args: Args) -> Operand:
+    """Each layer as an image, then the layers as the rows of one image."""
+    order = (0, 2, 3, 4, 1)
+    x = to.b.in_order(to.ref(args["input"]), order)
+    n, before, height, width, c = x.value.dims
+    depth, *after = shape_of(node)[2:]
+
+    def image(of: Ref, *dims: Dim) -> Ref:
+        return named(to.b.view(as_it_lies(of), dims), NHWC)
+
+    x = _resized(to, image(x, n * before, height, width, c), *after, args)
+    x = image(x, n, before, after[0] * after[1], c)
+    if depth != before:
+        x = _resized(to, x, depth, after[0] * after[1], args)
+    return named(to.b.view(as_it_lies(x), (n, depth, *after, c)), order)
 
 
 def _static_size(q: Query) -> str | None:
@@ -174,6 +203,30 @@ define(
         (aten.upsample_bilinear2d.vec, aten.upsample_bilinear2d.default), SAME_SCALE
     ),
     integers=STATIC_INT8,
+)
+
+
+define(
+    "upsample_linear1d",
+    (aten.upsample_linear1d.vec,),
+    _linear,
+    (SIZES, SCALE_BY_SIZES),
+    keep=True,
+    also="as images of one row",
+    accuracy=floating(1, 24),
+    quantization=dict.fromkeys(
+        (aten.upsample_linear1d.vec, aten.upsample_linear1d.default), SAME_SCALE
+    ),
+    integers=STATIC_INT8,
+)
+define(
+    "upsample_trilinear3d",
+    (aten.upsample_trilinear3d.vec,),
+    _trilinear,
+    (SIZES, SCALE_BY_SIZES),
+    keep=True,
+    also="layer by layer, then across layers",
+    accuracy=floating(2, 48),
 )
 
 
