@@ -37,3 +37,12 @@ def test_the_range_is_torchaos(name: str) -> None:
             observer(0.9 * x)
         expected = theirs._non_linear_param_search()
         assert ours._non_linear_param_search() == expected, (size, expected)
+
+
+@pytest.mark.parametrize("earlier", [True, False])
+def test_what_is_no_number_is_refused(earlier: bool) -> None:
+    observer = HistogramObserver()
+    if earlier:
+        observer(torch.randn(8))
+    with pytest.raises(ValueError, match="calibration must show finite values; got NaN or inf"):
+        observer(torch.tensor([1.0, float("nan")]))

@@ -19,6 +19,21 @@ def runs(indices: Sequence[int]) -> list[tuple[int, int]]:
     return found
 
 
+MOST_RUNS = 64
+"""Of indices that become slices."""
+
+
+def flattened(indices: Sequence[torch.Tensor], sizes: Sequence[int]) -> torch.Tensor | None:
+    """Indices of several neighbouring dimensions of `sizes` as those of one dimension of all their
+    elements; None if they are no integers, or have more than MOST_RUNS runs."""
+    if any(index.dtype not in (torch.int32, torch.int64) for index in indices):
+        return None
+    flat = torch.zeros((), dtype=torch.int64)
+    for index, size in zip(indices, sizes, strict=True):
+        flat = flat * size + index.long() % size
+    return flat if 0 < len(runs(flat.reshape(-1).tolist())) <= MOST_RUNS else None
+
+
 @dataclass(frozen=True)
 class ByDistance:
     """Indices [rows, columns] of the last dimension that depend only on how far row and column are
@@ -53,4 +68,4 @@ def by_distance(indices: torch.Tensor) -> ByDistance | None:
     return ByDistance(picked, *one.shape) if len(picked) > 1 else None
 
 
-__all__ = ["ByDistance", "by_distance", "runs"]
+__all__ = ["MOST_RUNS", "ByDistance", "by_distance", "flattened", "runs"]

@@ -40,6 +40,7 @@ from edgewise.edge.quantized_linears import recompose_linears
 from edgewise.edge.recurrent_states import check_recurrent_states
 from edgewise.edge.relative_positions import multiply_by_distance
 from edgewise.edge.resolve_symbolic_shapes import resolve_symbolic_shapes
+from edgewise.edge.several_indices import join_indices
 from edgewise.edge.unwrap_subclasses import unwrap_subclasses
 from edgewise.edge.verify import in_the_dialect, text, verify
 from edgewise.passes import Pass, PassManager, watching
@@ -121,6 +122,7 @@ def _to_the_dialect(keep: Keep) -> PassManager[ExportedProgram]:
             Pass(flatten_nested_writes),
             Pass(fold_constants),
             Pass(multiply_by_distance),
+            Pass(join_indices),
             Pass(
                 lambda edge: transform_bodies(edge, lambda body, _: to_edge_program(body, keep)),
                 name="bodies",

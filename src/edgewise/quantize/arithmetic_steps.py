@@ -85,6 +85,24 @@ def _padded(node: Node, plain: Any) -> Node | None:
     return step(node, plain, source, args["weight"], args["bias"], *rest)
 
 
+def softmax_along_last(model: GraphModule, wanted: Callable[[Node], bool]) -> bool:
+    """A softmax along the last dimension, between two transposes, in the place of one along
+    another; of nodes that are `wanted`."""
+    return replace_calls(
+        model, aten.softmax.int, lambda node: _along_last(node) if wanted(node) else None
+    )
+
+
+def _along_last(node: Node) -> Node | None:
+    args = arguments(node)
+    rank = node.meta["val"].dim()
+    if not rank or args["dim"] % rank == rank - 1:
+        return None
+    source = step(node, aten.transpose.int, args["self"], args["dim"], -1)
+    made = step(node, aten.softmax.int, source, -1, args["dtype"])
+    return step(node, aten.transpose.int, made, args["dim"], -1)
+
+
 def split_clamps(model: GraphModule) -> bool:
     """Maxima and minima in the place of clamps by tensors."""
     changed = False

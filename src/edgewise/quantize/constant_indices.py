@@ -3,15 +3,17 @@ multiply."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch.fx import GraphModule, Node
 
 from edgewise.edge.graph import arguments
-from edgewise.edge.indices import ByDistance, by_distance, runs
+from edgewise.edge.indices import MOST_RUNS, ByDistance, by_distance, flattened, runs
 from edgewise.edge.relative_positions import MOST_COLUMNS
-from edgewise.quantize.composites import MOST_PIECES, MOST_WEIGHTS
+from edgewise.edge.several_indices import neighbours
+from edgewise.quantize.composites import MOST_WEIGHTS
 from edgewise.quantize.fold import known_value
 from edgewise.quantize.patterns import is_float, made_of_weights
 from edgewise.quantize.steps import constant, replace_calls, step
@@ -28,6 +30,30 @@ def take_by_slices(model: GraphModule, wanted: Callable[[Node], bool]) -> bool:
             model, target, lambda node: _taken(model, node) if wanted(node) else None
         )
     return changed
+
+
+def join_indices(model: GraphModule) -> bool:
+    """Indices of one dimension in the place of constant ones of several neighbouring dimensions."""
+    return replace_calls(model, aten.index.Tensor, lambda node: _joined(model, node))
+
+
+def _joined(model: GraphModule, node: Node) -> Node | None:
+    args = arguments(node)
+    x, indices = args["self"], args["indices"]
+    shape = list(x.meta["val"].shape)
+    found = neighbours(indices)
+    if found is None or not all(isinstance(size, int) for size in shape):
+        return None
+    first, count = found
+    given = [known_value(model, index) for index in indices[first : first + count]]
+    known = [index for index in given if index is not None]
+    sizes = shape[first : first + count]
+    flat = flattened(known, sizes) if len(known) == count else None
+    if flat is None:
+        return None
+    joined = [*shape[:first], math.prod(sizes), *shape[first + count :]]
+    view = step(node, aten.reshape.default, x, joined)
+    return step(node, aten.index.Tensor, view, [*[None] * first, constant(model, node, flat)])
 
 
 def _taken(model: GraphModule, node: Node) -> Node | None:
@@ -48,7 +74,7 @@ def _taken(model: GraphModule, node: Node) -> Node | None:
         return None
     size = int(shape[dim])
     found = runs([i % size for i in known.reshape(-1).tolist()])
-    if len(found) > MOST_PIECES:
+    if len(found) > MOST_RUNS:
         return None
     parts = [_slice(node, x, dim, start, length) for start, length in found]
     y = parts[0] if len(parts) == 1 else step(node, aten.cat.default, parts, dim)
@@ -125,4 +151,4 @@ def _slice(node: Node, x: Node, dim: int, start: int, length: int) -> Node:
     return step(node, aten.slice.Tensor, x, dim, start, start + length)
 
 
-__all__ = ["gather_by_products", "take_by_slices"]
+__all__ = ["gather_by_products", "join_indices", "take_by_slices"]

@@ -74,8 +74,16 @@ class HistogramObserver(_OwnScale, _torchao.HistogramObserver):  # type: ignore[
     max_val: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
-        """Counts the elements of `x`, which it returns as it is."""
-        super().forward(x.float() if x.dtype in (torch.float16, torch.bfloat16) else x)
+        """Counts the elements of `x`, which it returns as it is. ValueError if one is NaN."""
+        try:
+            super().forward(x.float() if x.dtype in (torch.float16, torch.bfloat16) else x)
+        except RuntimeError as error:
+            if bool(x.isfinite().all()):
+                raise
+            raise ValueError(
+                "[quantize] calibration must show finite values; got NaN or infinity; try other "
+                "calibration data (edgewise.compile names the node)"
+            ) from error
         return x
 
     def _non_linear_param_search(self) -> tuple[Tensor, Tensor]:

@@ -26,6 +26,7 @@ from edgewise.quantize._torchao import (
 from edgewise.quantize.arithmetic_steps import split_uneven_padding
 from edgewise.quantize.composites import broadcast_operands
 from edgewise.quantize.config import get_symmetric_quantization_config
+from edgewise.quantize.constant_indices import join_indices
 from edgewise.quantize.fold import drop_dropouts_of_weights, drop_notes, fold_constants
 from edgewise.quantize.infinities import infinite_values
 from edgewise.quantize.known_choices import drop_known_choices
@@ -126,6 +127,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         if not self._selection.trains:
             drop_dropouts_of_weights(model)
         drop_known_choices(model)
+        join_indices(model)
         if read_booleans_from_integers(model.graph):
             model.recompile()
         recognize_activations(model, self._is_static)

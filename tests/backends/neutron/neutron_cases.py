@@ -226,6 +226,8 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "softmax": (lambda: nn.Softmax(-1), ((4, 16),)),
     "softmax-channels": (lambda: nn.Softmax(1), (SQUARE,)),
     "softmax-channels-many": (lambda: nn.Softmax(1), ((1, 8, 100, 100),)),
+    "softmax-rows-of-an-image": (lambda: nn.Softmax(2), ((1, 4, 8, 36),)),
+    "softmax-of-columns": (lambda: nn.Softmax(0), ((16, 6),)),
     "softmax-rows-many": (lambda: nn.Softmax(-1), ((5000, 8),)),
     # pooling, reductions
     "max_pool": (lambda: nn.MaxPool2d(2), (SQUARE,)),
@@ -381,7 +383,6 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...], str]] = {
         ((4, 10),),
         "10 channels, no multiple of 8",
     ),
-    "softmax-dim": (lambda: nn.Softmax(2), (SQUARE,), "dim is the last"),
     "add-alpha": (lambda: Fn(lambda a, b: torch.add(a, b, alpha=2)), (IMAGE, IMAGE), "alpha=2"),
     "broadcast-both": (
         lambda: Fn(lambda a, b: a + b),
@@ -402,6 +403,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...], str]] = {
 }
 
 REFUSED_UNLESS_DECOMPOSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "softmax-dim": (lambda: nn.Softmax(2), "dim is the last"),
     "stride": (
         lambda: nn.ConvTranspose2d(8, 4, 3, stride=(3, 2)),
         "stride at most 2.*got stride 3 with a kernel of 3",

@@ -67,6 +67,12 @@ STATIC: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
         with_weights(lambda x, w: x @ F.layer_norm(w, (8,)).mT, w=torch.randn(12, 8)),
         (3, 4, 8),
     ),
+    "layers of volumes": (
+        nn.Sequential(
+            nn.Conv3d(2, 8, 1), nn.Conv3d(8, 8, 3, padding=1), nn.ReLU(), nn.MaxPool3d(2)
+        ),
+        (1, 2, 6, 8, 4),
+    ),
     "relative positions": (
         with_weights(
             lambda x, w: (x @ w).gather(-1, by_distance(4, 6).expand(3, 4, 6)), w=torch.randn(8, 12)

@@ -39,9 +39,13 @@ CASTS = {
 }
 """PyTorch computes these in float32, by conversions that stay outside of the delegate."""
 
-NOT_IN_FLOAT16 = {("where", "masked_fill"), ("linalg_vector_norm", "zeros")}
+NOT_IN_FLOAT16 = {
+    ("where", "masked_fill"),
+    ("linalg_vector_norm", "zeros"),
+    *(("avg_pool3d", name) for name in ACCEPTED["avg_pool3d"]),
+}
 """The number that is filled in is more than float16 has; the epsilon is less, and eager, too,
-divides by zero."""
+divides by zero; PyTorch averages no volumes in float16."""
 
 PEER_DIFFERS = {("sqrt", "zero, negative")}
 """The root of zero is not a number in its float16 kernel for this CPU."""

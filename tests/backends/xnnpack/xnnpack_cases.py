@@ -487,6 +487,12 @@ ASKED["matmul: a vector"] = (
     (t(2, 3, 4, 5), t(5)),
     "matrices, with more than three dimensions or symbolic sizes; got [2, 3, 4, 5] and [5]",
 )
+for name, pool, inputs, told in (
+    ("without batch", torch.nn.MaxPool3d(2), t(4, 6, 7, 5), "self is 5-D; got 4-D"),
+    ("ceil_mode", torch.nn.MaxPool3d(4, ceil_mode=True), t(1, 4, 6, 7, 5), "ceil_mode=False; got"),
+    ("stride", torch.nn.MaxPool3d(2, 3), t(1, 4, 6, 7, 5), "stride <= kernel_size; got stride [3"),
+):
+    ASKED[f"max_pool3d: {name}"] = (pool, (inputs,), told)
 ASKED["upsample_linear1d: a factor that the sizes are not quotients of"] = (
     torch.nn.Upsample(scale_factor=1.3, mode="linear"),
     (t(2, 4, 9),),

@@ -14,7 +14,6 @@ from xnnpack_case_parts import (
     MATRIX,
     SEQUENCE,
     STEP_PADDED,
-    VOLUME,
     Accepted,
     Asked,
     Refused,
@@ -24,12 +23,27 @@ from xnnpack_case_parts import (
     t,
 )
 
+VOLUMES = t(2, 4, 6, 7, 5)
+
 ACCEPTED: dict[str, dict[str, Accepted]] = {
     "conv2d": {
         "1-D": (made(nn.Conv1d, 4, 6, 3), (SEQUENCE,)),
         "1-D, stride, padding, dilation, groups": (
             made(nn.Conv1d, 4, 6, 3, 2, 5, 2, groups=2),
             (SEQUENCE,),
+        ),
+        "3-D": (made(nn.Conv3d, 4, 6, 3), (VOLUMES,)),
+        "3-D, padding": (made(nn.Conv3d, 4, 6, 3, padding=1), (VOLUMES,)),
+        "3-D, stride, padding": (made(nn.Conv3d, 4, 6, (3, 2, 1), 2, (1, 0, 0)), (VOLUMES,)),
+        "3-D, dilation": (made(nn.Conv3d, 4, 6, 2, dilation=2), (VOLUMES,)),
+        "3-D, depthwise": (made(nn.Conv3d, 4, 4, 3, padding=1, groups=4), (VOLUMES,)),
+        "3-D, groups": (made(nn.Conv3d, 4, 6, 3, (2, 1, 1), 1, groups=2), (VOLUMES,)),
+        "3-D, one element": (made(nn.Conv3d, 4, 6, 1), (VOLUMES,)),
+        "3-D, even and the same size": (made(nn.Conv3d, 4, 6, 2, padding="same"), (VOLUMES,)),
+        "3-D, without batch": (made(nn.Conv3d, 4, 6, 3), (VOLUMES[0],)),
+        "3-D, norm and clamp": (
+            nn.Sequential(made(nn.Conv3d, 4, 6, 3), nn.BatchNorm3d(6), nn.ReLU()),
+            (VOLUMES,),
         ),
         "1-D, depthwise": (made(nn.Conv1d, 4, 4, 3, groups=4), (SEQUENCE,)),
         "1-D, without batch": (made(nn.Conv1d, 4, 6, 3), (SEQUENCE[0],)),
@@ -119,6 +133,21 @@ ACCEPTED: dict[str, dict[str, Accepted]] = {
             (IMAGE,),
         ),
     },
+    "avg_pool3d": {
+        "": (nn.AvgPool3d(2), (VOLUMES,)),
+        "padding that counts": (nn.AvgPool3d(3, 2, 1), (VOLUMES,)),
+        "layers only": (nn.AvgPool3d((2, 1, 1)), (VOLUMES,)),
+    },
+    "max_pool3d": {
+        "": (nn.MaxPool3d(2), (VOLUMES,)),
+        "padding": (nn.MaxPool3d(3, 2, 1), (VOLUMES,)),
+        "dilation": (nn.MaxPool3d(2, 1, 0, (2, 1, 1)), (VOLUMES,)),
+        "images only": (nn.MaxPool3d((1, 2, 2)), (VOLUMES,)),
+        "layers only": (nn.MaxPool3d((2, 1, 1)), (VOLUMES,)),
+    },
+    "max_pool3d_with_indices": {
+        "": fn(lambda x: F.max_pool3d(x, 2, return_indices=True)[0], VOLUMES),
+    },
     "upsample_linear1d": {
         "factor": (nn.Upsample(scale_factor=2, mode="linear"), (SEQUENCE,)),
         "corners": (nn.Upsample(scale_factor=3, mode="linear", align_corners=True), (SEQUENCE,)),
@@ -142,7 +171,7 @@ ACCEPTED: dict[str, dict[str, Accepted]] = {
         "2-D": (nn.Upsample(scale_factor=2), (IMAGE,)),
         "2-D, by size": (nn.Upsample(size=(14, 15)), (IMAGE,)),
         "2-D, one direction": (nn.Upsample(size=(7, 10)), (IMAGE,)),
-        "3-D": (nn.Upsample(scale_factor=2), (VOLUME,)),
+        "3-D": (nn.Upsample(scale_factor=2), (VOLUMES,)),
         "between convolutions": (channels_last(nn.Upsample(scale_factor=2)), (IMAGE,)),
     },
     "scaled_dot_product_attention": {
@@ -226,17 +255,11 @@ ACCEPTED: dict[str, dict[str, Accepted]] = {
 
 REFUSED: dict[str, dict[str, Refused]] = {
     "conv2d": {
-        "3-D": (
-            made(nn.Conv3d, 2, 3, 2),
+        "3-D, transposed": (
+            made(nn.ConvTranspose3d, 2, 3, 2),
             (t(1, 2, 4, 4, 4),),
             "aten.convolution.default",
-            "1-D or 2-D convolution; got 3-D",
-        ),
-        "3-D, second reason": (
-            made(nn.Conv3d, 2, 3, 2),
-            (t(1, 2, 4, 4, 4),),
-            "aten.convolution.default",
-            "input is 3-D or 4-D; got 5-D",
+            "3-D: static sizes, not transposed, in floating point; got transposed",
         ),
         "transposed to less than its stride": (
             made(nn.ConvTranspose2d, 4, 6, 1, stride=3),
@@ -263,6 +286,57 @@ REFUSED: dict[str, dict[str, Refused]] = {
             (IMAGE,),
             AVERAGE,
             "divisor_override is the pooling region; got divisor_override=4 over padding",
+        ),
+    },
+    "avg_pool3d": {
+        "without batch": (
+            nn.AvgPool3d(2),
+            (VOLUMES[0],),
+            "aten.avg_pool3d.default",
+            "self is 5-D; got 4-D",
+        ),
+        "ceil_mode": (
+            nn.AvgPool3d(4, ceil_mode=True),
+            (VOLUMES,),
+            "aten.avg_pool3d.default",
+            "ceil_mode=False; got ceil_mode=True",
+        ),
+        "divisor_override": (
+            nn.AvgPool3d(2, divisor_override=3),
+            (VOLUMES,),
+            "aten.avg_pool3d.default",
+            "divisor_override=None; got divisor_override=3",
+        ),
+        "padding that does not count": (
+            nn.AvgPool3d(2, padding=1, count_include_pad=False),
+            (VOLUMES,),
+            "aten.avg_pool3d.default",
+            "padding that is counted; got count_include_pad=False",
+        ),
+    },
+    "max_pool3d_with_indices": {
+        "without batch": (
+            nn.MaxPool3d(2),
+            (VOLUMES[0],),
+            "aten.max_pool3d_with_indices.default",
+            "self is 5-D; got 4-D",
+        ),
+        "ceil_mode": (
+            nn.MaxPool3d(4, ceil_mode=True),
+            (VOLUMES,),
+            "aten.max_pool3d_with_indices.default",
+            "ceil_mode=False; got ceil_mode=True",
+        ),
+        "stride above the window": (
+            nn.MaxPool3d(2, 3),
+            (VOLUMES,),
+            "aten.max_pool3d_with_indices.default",
+            "stride <= kernel_size; got stride [3, 3, 3]",
+        ),
+        "indices": (
+            *fn(lambda x: F.max_pool3d(x, 2, return_indices=True), VOLUMES),
+            "aten.max_pool3d_with_indices.default",
+            "indices are not used",
         ),
     },
     "upsample_bilinear2d": {

@@ -12,7 +12,8 @@ from edgewise.backends.neutron.operators import TABLE
 from edgewise.backends.neutron.operators.convolution import beyond_window
 from edgewise.backends.neutron.operators.resize import is_resampled
 from edgewise.backends.neutron.targets import TARGETS
-from edgewise.quantize.arithmetic_steps import split_gates
+from edgewise.edge.graph import arguments
+from edgewise.quantize.arithmetic_steps import softmax_along_last, split_gates
 from edgewise.quantize.composites import (
     ARITHMETIC,
     MOVES,
@@ -125,6 +126,7 @@ class NeutronQuantizer(TableQuantizer):
         split_hardsigmoid(model)
         drop_unused_indices(model)
         split_pieces(model)
+        softmax_along_last(model, lambda n: self._is_static(n) and not _is_of_channels(n))
         pad_rows(model, self._row, self.table, self._is_static)
         multiply_by_reciprocals(model)
         return model
@@ -167,6 +169,12 @@ class NeutronQuantizer(TableQuantizer):
         if isinstance(pattern, SameScale):
             self._scores.add(node)
         return False
+
+
+def _is_of_channels(softmax: Node) -> bool:
+    """Whether the softmax is along an image's channels, which the NPU has."""
+    rank: int = softmax.meta["val"].dim()
+    return rank == 4 and int(arguments(softmax)["dim"]) % rank == 1
 
 
 def _macs(target: Any) -> int:

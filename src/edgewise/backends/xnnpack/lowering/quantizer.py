@@ -9,7 +9,13 @@ import torch
 from torch.fx import GraphModule, Node
 
 from edgewise.backends.xnnpack.operators import TABLE
-from edgewise.quantize.composites import RECURRENT, UNFOLD, multiply_as_linear, recurrent_steps
+from edgewise.quantize.composites import (
+    RECURRENT,
+    UNFOLD,
+    VOLUMES,
+    multiply_as_linear,
+    recurrent_steps,
+)
 from edgewise.quantize.constant_indices import gather_by_products
 from edgewise.quantize.decompose import decompose
 from edgewise.quantize.patterns import Elementwise, Fixed, Pattern
@@ -46,7 +52,7 @@ class XNNPACKQuantizer(TableQuantizer):
         before = set(model.graph.nodes)
         decompose(model, RECURRENT, lambda n: self._is_quantized(n) and recurrent_steps(n) <= MOST)
         self._steps = frozenset(set(model.graph.nodes) - before)
-        decompose(model, UNFOLD, self._is_quantized)
+        decompose(model, {**UNFOLD, **VOLUMES}, self._is_quantized)
         gather_by_products(model, self._is_quantized, weights_only=True)
         multiply_as_linear(model, self._is_quantized)
         numbers_as_constants(model, lambda n: self._is_static(n) and n not in self._steps)

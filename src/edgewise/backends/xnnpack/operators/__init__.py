@@ -16,6 +16,7 @@ from edgewise.backends.xnnpack.operators import (
     selection,
     shape,
     statistics,
+    volumes,
 )
 
 __all__ = [
@@ -34,4 +35,5 @@ __all__ = [
     "selection",
     "shape",
     "statistics",
+    "volumes",
 ]

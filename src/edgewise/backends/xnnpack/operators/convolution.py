@@ -10,6 +10,7 @@ from torch.fx import Node
 
 from edgewise.backends.xnnpack.lowering.accuracy import SUMS
 from edgewise.backends.xnnpack.lowering.builder import NHWC, Operand, Ref
+from edgewise.backends.xnnpack.lowering.quantized_constants import is_dequantizer
 from edgewise.backends.xnnpack.lowering.table import (
     WEIGHTS,
     Constraint,
@@ -17,8 +18,9 @@ from edgewise.backends.xnnpack.lowering.table import (
     Query,
     constant,
     define,
-    rank,
 )
+from edgewise.backends.xnnpack.operators.volumes import as_volumes, layers, static_volume
+from edgewise.backends.xnnpack.operators.windows import pad
 from edgewise.edge.graph import Dim, arguments, shape_of
 from edgewise.quantize.patterns import convolutions
 
@@ -35,7 +37,38 @@ def _convolution(to: Lowering, node: Node, args: dict[str, Any]) -> Operand:
         x = to.b.view(x, (*x.shape[:2], 1, x.shape[2]))
         result = _image(to, x, weight.unsqueeze(2), bias, (*shape[:2], 1, shape[2]), row)
         return to.b.view(result, shape)
+    if x.rank == 5:
+        return _volume(to, x, weight, bias, shape, args)
     return _image(to, x, weight, bias, shape, args)
+
+
+def _volume(
+    to: Lowering,
+    x: Ref,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    shape: tuple[Dim, ...],
+    args: dict[str, Any],
+) -> Ref:
+    """For each layer of the result an image is convolved, whose channels are those of all layers
+    that it reads; in groups, one image for each of these layers, and the sum of the results."""
+    n, outputs, depth, *size = shape
+    (stride, *strides), (padding, *paddings) = args["stride"], args["padding"]
+    (gap, *gaps), groups = args["dilation"], args["groups"]
+    flat = dict(args, stride=strides, padding=paddings, dilation=gaps)
+    if padding:
+        x = pad(to, x, {2: (padding, padding)}, 0.0)
+    read = layers(to, x, weight.shape[2], stride, gap, int(depth))
+    after = (n * depth, outputs, *size)
+    if groups == 1:
+        image = Ref(to.b.concatenate([one.value for one in read], 3), NHWC)
+        filters = weight.transpose(1, 2).flatten(1, 2)
+        return as_volumes(to, _image(to, image, filters, bias, after, flat), shape)
+    y = _image(to, read[0], weight[:, :, 0], bias, after, flat)
+    for index, image in enumerate(read[1:], 1):
+        part = _image(to, image, weight[:, :, index], None, after, flat)
+        y = to.b.binary("Add", y, part)
+    return as_volumes(to, y, shape)
 
 
 def _image(
@@ -96,9 +129,16 @@ def _of_transposed(weight: torch.Tensor, groups: int) -> torch.Tensor:
     return split.permute(0, 2, 3, 4, 1).reshape(-1, *size, inputs)
 
 
-def _two_dimensional(q: Query) -> str | None:
-    found = len(q.args["stride"])
-    return None if found in (1, 2) else f"{found}-D"
+def _plain_volume(q: Query) -> str | None:
+    """Why a convolution of volumes is not one of images."""
+    if len(q.args["stride"]) != 3:
+        return None
+    weight = q.args["weight"]
+    if q.args["transposed"]:
+        return "transposed"
+    if isinstance(weight, Node) and is_dequantizer(weight):
+        return "quantized weights"
+    return static_volume(q, "input")
 
 
 def _covers_its_stride(q: Query) -> str | None:
@@ -124,12 +164,11 @@ define(
     (aten.convolution.default,),
     _convolution,
     (
-        rank("input", 3, 4),
-        Constraint("1-D or 2-D convolution", _two_dimensional),
+        Constraint("3-D: static sizes, not transposed, in floating point", _plain_volume),
         constant("weight", "bias"),
         Constraint("a transposed convolution's result covers its stride", _covers_its_stride),
     ),
-    also="1-D: as an image of one row",
+    also="1-D: as an image of one row; 3-D: as an image for each layer of the result",
     accuracy=SUMS,
     quantization=convolutions(_not_dynamic),
     integers=f"static or dynamic int8 (depthwise: static), {WEIGHTS}; weights alone, 8-bit or "

@@ -19,6 +19,7 @@ from edgewise.backends.xnnpack.lowering.table import (
     define,
 )
 from edgewise.backends.xnnpack.operators.reduce import as_it_lies, named
+from edgewise.backends.xnnpack.operators.volumes import NDHWC, as_images, as_volumes
 from edgewise.edge.graph import Dim, shape_of
 from edgewise.partition.constraints import SCALE_BY_SIZES
 from edgewise.quantize.patterns import SAME_SCALE
@@ -158,7 +159,8 @@ def _resized(to: Lowering, x: Ref, height: Dim, width: Dim, args: Args) -> Ref:
 
 def _bilinear(to: Lowering, node: Node, args: Args) -> Operand:
     x = to.b.in_order(to.ref(args["input"]), NHWC)
-    return _resized(to, x, *shape_of(node)[2:], args)
+    _, _, height, width = shape_of(node)
+    return _resized(to, x, height, width, args)
 
 
 def _linear(to: Lowering, node: Node, args: Args) -> Operand:
@@ -171,19 +173,14 @@ def _linear(to: Lowering, node: Node, args: Args) -> Operand:
 
 def _trilinear(to: Lowering, node: Node, args: Args) -> Operand:
     """Each layer as an image, then the layers as the rows of one image."""
-    order = (0, 2, 3, 4, 1)
-    x = to.b.in_order(to.ref(args["input"]), order)
-    n, before, height, width, c = x.value.dims
-    depth, *after = shape_of(node)[2:]
-
-    def image(of: Ref, *dims: Dim) -> Ref:
-        return named(to.b.view(as_it_lies(of), dims), NHWC)
-
-    x = _resized(to, image(x, n * before, height, width, c), *after, args)
-    x = image(x, n, before, after[0] * after[1], c)
+    x, shape = to.b.in_order(to.ref(args["input"]), NDHWC), shape_of(node)
+    n, before, *_, c = x.value.dims
+    depth, height, width = shape[2:]
+    x = _resized(to, as_images(to, x), height, width, args)
+    x = named(to.b.view(as_it_lies(x), (n, before, height * width, c)), NHWC)
     if depth != before:
-        x = _resized(to, x, depth, after[0] * after[1], args)
-    return named(to.b.view(as_it_lies(x), (n, depth, *after, c)), order)
+        x = _resized(to, x, depth, height * width, args)
+    return as_volumes(to, x, shape)
 
 
 def _static_size(q: Query) -> str | None:

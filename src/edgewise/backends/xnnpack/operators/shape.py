@@ -95,10 +95,10 @@ def _slice(to: Lowering, node: Node, args: Args) -> Operand:
     start, end = _bounds(args, x.shape[dim])
     if args["step"] == 1:
         return to.b.slice(x, dim, start, end - start)
-    return _every(to, x, dim, start, end, args["step"])
+    return every(to, x, dim, start, end, args["step"])
 
 
-def _every(to: Lowering, x: Ref, dim: int, start: int, end: int, step: int) -> Ref:
+def every(to: Lowering, x: Ref, dim: int, start: int, end: int, step: int) -> Ref:
     """Every step-th place: the first of each of several rows of `step` places."""
     count = -(-(end - start) // step)
     size = x.shape[dim]
