@@ -69,7 +69,7 @@ STATIC: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
     ),
     "layers of volumes": (
         nn.Sequential(
-            nn.Conv3d(2, 8, 1), nn.Conv3d(8, 8, 3, padding=1), nn.ReLU(), nn.MaxPool3d(2)
+            Fn(lambda x: x * 0.5), nn.Conv3d(2, 8, 3, padding=1), nn.ReLU(), nn.MaxPool3d(2)
         ),
         (1, 2, 6, 8, 4),
     ),
