@@ -411,3 +411,20 @@ def test_quantized_constants_of_bodies() -> None:
     run = edgewise.load(program.buffer)
     for given in (x, -x):
         np.testing.assert_allclose(run(given.numpy()), model(given).numpy(), atol=0.05)
+
+
+@pytest.mark.parametrize("backend", ["xnnpack", "ethos-u55-128"])
+def test_branches_within_branches_are_quantized_around(backend: str) -> None:
+    class Net(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            def within(v: torch.Tensor) -> torch.Tensor:
+                return torch.cond(v.mean() > 0.6, lambda w: w * 0.9, lambda w: w * 0.5, (v,))
+
+            return torch.cond(x.sum() > 0, within, lambda v: v - 0.3, (x * 2,))
+
+    model, x = Net(), torch.rand(2, 8)
+    options: Any = {"quantize": "int8", "calibration": [x, -x, x / 4], "verbose": False}
+    program = edgewise.compile(model, (x,), backend=backend, **options)
+    run = edgewise.load(program.buffer)
+    for given in (x, -x, x / 4):
+        np.testing.assert_allclose(run(given.numpy()), model(given).numpy(), atol=0.05)

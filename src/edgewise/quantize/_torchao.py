@@ -59,6 +59,27 @@ def _forgetting_models() -> Iterator[None]:
                 asked.cache_clear()
 
 
+@contextmanager
+def _keeping_bodies() -> Iterator[None]:
+    """Branches within branches of control flow stay: torchao lets fx delete all modules that the
+    outermost graph does not name, and then asks for those of the inner ones."""
+    delete = torch.fx.GraphModule.delete_all_unused_submodules
+
+    def delete_but_bodies(self: torch.fx.GraphModule) -> None:
+        inner = [m for m in self.modules() if isinstance(m, torch.fx.GraphModule) and m is not self]
+        bodies = [(module, dict(module.named_children())) for module in inner]
+        delete(self)
+        for module, children in bodies:
+            for name, child in children.items():
+                module.add_module(name, child)
+
+    torch.fx.GraphModule.delete_all_unused_submodules = delete_but_bodies  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.fx.GraphModule.delete_all_unused_submodules = delete  # type: ignore[method-assign]
+
+
 def prepare_pt2e(model: torch.fx.GraphModule, quantizer: Quantizer) -> torch.fx.GraphModule:
     """torchao's, which forgets the model."""
     with _forgetting_models():
@@ -68,7 +89,7 @@ def prepare_pt2e(model: torch.fx.GraphModule, quantizer: Quantizer) -> torch.fx.
 
 def convert_pt2e(model: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """torchao's, which forgets the model."""
-    with _forgetting_models():
+    with _forgetting_models(), _keeping_bodies():
         converted: torch.fx.GraphModule = quantize_pt2e.convert_pt2e(model)
         return converted
 
