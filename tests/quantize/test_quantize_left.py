@@ -102,7 +102,6 @@ DEPTHWISE = "XNNPACK has no depthwise kernel"
 COMPUTED = "its weight is computed"
 NO_LAYER = "a product with a weight that is no layer's"
 MODULE = "its weight is not that of an nn.Linear module"
-UNKNOWN = "XNNPACKQuantizer has no pattern for it"
 
 # Model, shape, then for each scheme what is told of it ("" where it is quantized).
 CASES: dict[str, tuple[Any, tuple[int, ...], tuple[str, str, str, str, str]]] = {
@@ -153,9 +152,9 @@ CASES: dict[str, tuple[Any, tuple[int, ...], tuple[str, str, str, str, str]]] = 
     ),
     "transposed, 1-D": (lambda: nn.ConvTranspose1d(16, 8, 3), SEQUENCE, ("", "", "", FOUR, FOUR)),
     "conv3d": (
-        lambda: nn.Conv3d(2, 4, 2),
-        (1, 2, 4, 4, 4),
-        (UNKNOWN, UNKNOWN, UNKNOWN, FOUR, FOUR),
+        lambda: nn.Conv3d(16, 16, 3),
+        (1, 16, 4, 4, 4),
+        ("", "", "", FOUR, FOUR),
     ),
     "bmm": (lambda: Fn(lambda x: x @ x.transpose(1, 2)), ROWS, (PRODUCT,) * 5),
     "embedding": (

@@ -89,6 +89,56 @@ def _conv3d_padding(
     return _conv3d(x, weight, bias, stride, padding, dilation, groups)
 
 
+def _conv_transpose3d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    """Layers of the result that are the depth's stride apart are sums of transposed convolutions of
+    images, one for each element of the kernel that they have in common."""
+    steps, pads, beyond, gaps = map(_three, (stride, padding, output_padding, dilation))
+    taps = depth_taps(weight.shape[2], steps[0])
+    if x.dim() != 5 or gaps[0] != 1 or not all(taps) or beyond[0] > pads[0]:
+        return NotImplemented
+    most = len(taps[0]) - 1
+    batch, channels, depth, height, width = x.shape
+    count = depth + most
+    if most:
+        x = F.pad(x, [0, 0, 0, 0, most, most])
+    phases = []
+    for of in taps:
+        y: Any = None
+        for shift, tap in enumerate(of):
+            layers = x[:, :, most - shift : most - shift + count].transpose(1, 2)
+            part = F.conv_transpose2d(
+                layers.reshape(batch * count, channels, height, width),
+                weight[:, :, tap],
+                bias if y is None else None,
+                steps[1:],
+                pads[1:],
+                beyond[1:],
+                groups,
+                gaps[1:],
+            )
+            y = part if y is None else y + part
+        phases.append(y.unsqueeze(1))
+    joined = phases[0] if len(phases) == 1 else torch.cat(phases, 1)
+    y = joined.reshape(batch, count * steps[0], *joined.shape[2:])
+    after = (depth - 1) * steps[0] - 2 * pads[0] + weight.shape[2] + beyond[0]
+    return y[:, pads[0] : pads[0] + after].transpose(1, 2)
+
+
+def depth_taps(kernel: int, stride: int) -> list[list[int]]:
+    """By layer of a transposed convolution's result modulo the stride, the elements of the kernel
+    that reach it: from the layer of the same number on, each of one layer before."""
+    return [list(range(first, kernel, stride)) for first in range(stride)]
+
+
 def _in_two(pool: Any, x: Tensor, kernel: list[int], stride: list[int], around: list[int]) -> Any:
     """Pooling of volumes: of their images, then of their depths. `pool`: of images."""
     if x.dim() != 5:
@@ -367,6 +417,7 @@ def _roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
 VOLUMES: dict[object, Decomposition | None] = {
     aten.conv3d.default: _conv3d,
     aten.conv3d.padding: _conv3d_padding,
+    aten.conv_transpose3d.input: _conv_transpose3d,
     aten.max_pool3d.default: _max_pool3d,
     aten.avg_pool3d.default: _avg_pool3d,
 }

@@ -169,6 +169,10 @@ CASES = {
     "conv3d": Reach(nn.Conv3d(4, 6, 3, padding=1), VOLUME),
     "conv3d of steps": Reach(nn.Conv3d(4, 6, (2, 3, 1), (2, 1, 2), (1, 0, 1)), VOLUME),
     "conv3d of groups": Reach(nn.Conv3d(4, 8, 2, groups=2, dilation=(2, 1, 1)), VOLUME),
+    "conv3d, transposed": Reach(nn.ConvTranspose3d(4, 6, 2, 2), VOLUME),
+    "conv3d, transposed, with padding": Reach(
+        nn.ConvTranspose3d(4, 6, 3, (2, 1, 2), 1, output_padding=(1, 0, 1)), VOLUME
+    ),
     "conv3d, same": Reach(nn.Conv3d(4, 6, (2, 3, 2), padding="same"), VOLUME),
     "max_pool3d": Reach(nn.MaxPool3d(3, 2, 1), VOLUME),
     "avg_pool3d": Reach(nn.AvgPool3d(2), VOLUME),

@@ -329,6 +329,7 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "stack": (lambda: Fn(lambda a, b: torch.stack([a, b], 1)), (IMAGE, IMAGE)),
     "einsum": (lambda: Fn(lambda a, b: torch.einsum("bij,bkj->bik", a, b)), ((2, 3, 8), (2, 4, 8))),
     "conv3d": (lambda: nn.Conv3d(2, 4, 3), ((1, 2, 5, 6, 6),)),
+    "conv3d-transposed": (lambda: nn.ConvTranspose3d(2, 4, 2, 2), ((1, 2, 3, 4, 4),)),
     "adaptive-odd": (lambda: nn.AdaptiveAvgPool2d(5), (SQUARE,)),
     "narrow": (lambda: Fn(lambda x: torch.tanh(x.narrow(1, 2, 4))), (IMAGE,)),
     "movedim": (lambda: Fn(lambda x: torch.tanh(x.movedim(1, -1))), (IMAGE,)),

@@ -24,6 +24,7 @@ from xnnpack_case_parts import (
 )
 
 VOLUMES = t(2, 4, 6, 7, 5)
+SMALL = t(2, 4, 3, 3, 2)
 
 ACCEPTED: dict[str, dict[str, Accepted]] = {
     "conv2d": {
@@ -40,6 +41,16 @@ ACCEPTED: dict[str, dict[str, Accepted]] = {
         "3-D, groups": (made(nn.Conv3d, 4, 6, 3, (2, 1, 1), 1, groups=2), (VOLUMES,)),
         "3-D, one element": (made(nn.Conv3d, 4, 6, 1), (VOLUMES,)),
         "3-D, even and the same size": (made(nn.Conv3d, 4, 6, 2, padding="same"), (VOLUMES,)),
+        "3-D, transposed": (made(nn.ConvTranspose3d, 4, 6, 2, 2), (SMALL,)),
+        "3-D, transposed, padding": (
+            made(nn.ConvTranspose3d, 4, 6, 3, 2, 1, output_padding=1),
+            (SMALL,),
+        ),
+        "3-D, transposed, groups": (
+            made(nn.ConvTranspose3d, 4, 4, (4, 3, 2), (2, 1, 2), (1, 0, 0), groups=2),
+            (SMALL,),
+        ),
+        "3-D, transposed, stride of one": (made(nn.ConvTranspose3d, 4, 6, 3), (SMALL,)),
         "3-D, without batch": (made(nn.Conv3d, 4, 6, 3), (VOLUMES[0],)),
         "3-D, norm and clamp": (
             nn.Sequential(made(nn.Conv3d, 4, 6, 3), nn.BatchNorm3d(6), nn.ReLU()),
@@ -255,11 +266,11 @@ ACCEPTED: dict[str, dict[str, Accepted]] = {
 
 REFUSED: dict[str, dict[str, Refused]] = {
     "conv2d": {
-        "3-D, transposed": (
-            made(nn.ConvTranspose3d, 2, 3, 2),
+        "3-D, transposed with gaps": (
+            made(nn.ConvTranspose3d, 2, 3, 2, dilation=2),
             (t(1, 2, 4, 4, 4),),
             "aten.convolution.default",
-            "3-D: static sizes, not transposed, in floating point; got transposed",
+            "3-D: static sizes, in floating point; transposed: layers without gaps; got along the",
         ),
         "transposed to less than its stride": (
             made(nn.ConvTranspose2d, 4, 6, 1, stride=3),

@@ -19,9 +19,11 @@ from edgewise.backends.xnnpack.lowering.table import (
     constant,
     define,
 )
+from edgewise.backends.xnnpack.operators.reduce import as_it_lies
 from edgewise.backends.xnnpack.operators.volumes import as_volumes, layers, static_volume
 from edgewise.backends.xnnpack.operators.windows import pad
-from edgewise.edge.graph import Dim, arguments, shape_of
+from edgewise.edge.graph import Dim, arguments, fake, shape_of
+from edgewise.quantize.composites import depth_taps
 from edgewise.quantize.patterns import convolutions
 
 aten = torch.ops.aten
@@ -38,7 +40,8 @@ def _convolution(to: Lowering, node: Node, args: dict[str, Any]) -> Operand:
         result = _image(to, x, weight.unsqueeze(2), bias, (*shape[:2], 1, shape[2]), row)
         return to.b.view(result, shape)
     if x.rank == 5:
-        return _volume(to, x, weight, bias, shape, args)
+        make = _transposed_volume if args["transposed"] else _volume
+        return make(to, x, weight, bias, shape, args)
     return _image(to, x, weight, bias, shape, args)
 
 
@@ -129,13 +132,51 @@ def _of_transposed(weight: torch.Tensor, groups: int) -> torch.Tensor:
     return split.permute(0, 2, 3, 4, 1).reshape(-1, *size, inputs)
 
 
+def _transposed_volume(
+    to: Lowering,
+    x: Ref,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    shape: tuple[Dim, ...],
+    args: dict[str, Any],
+) -> Ref:
+    """Layers that are the depth's stride apart are sums of images, one for each element of the
+    kernel that they have in common (`depth_taps`)."""
+    n, outputs, depth, *size = shape
+    (stride, *strides), (padding, *paddings) = args["stride"], args["padding"]
+    flat = dict(args, stride=strides, padding=paddings, dilation=args["dilation"][1:])
+    flat["output_padding"] = args["output_padding"][1:]
+    taps = depth_taps(weight.shape[2], stride)
+    most, count = len(taps[0]) - 1, x.shape[2] + len(taps[0]) - 1
+    if most:
+        x = pad(to, x, {2: (most, most)}, 0.0)
+    read = layers(to, x, most + 1, 1, 1, int(count))[::-1]
+    after = (n * count, outputs, *size)
+    phases = []
+    for of in taps:
+        y = _image(to, read[0], weight[:, :, of[0]], bias, after, flat)
+        for shift, tap in enumerate(of[1:], 1):
+            part = _image(to, read[shift], weight[:, :, tap], None, after, flat)
+            y = to.b.binary("Add", y, part)
+        phases.append(y)
+    # Each image's phases behind it: [N * count, stride, H, W, C].
+    split = (n * count, 1, *size, outputs)
+    joined = to.b.concatenate([to.b.view(as_it_lies(y), split).value for y in phases], 1)
+    whole = (n, outputs, count * stride, *size)
+    y = as_volumes(to, Ref(joined, (0, 1, 2, 3, 4)), whole)
+    return to.b.slice(y, 2, padding, depth)
+
+
 def _plain_volume(q: Query) -> str | None:
     """Why a convolution of volumes is not one of images."""
     if len(q.args["stride"]) != 3:
         return None
     weight = q.args["weight"]
     if q.args["transposed"]:
-        return "transposed"
+        stride, kernel = q.args["stride"][0], fake(weight).shape[2]
+        around, beyond = q.args["padding"][0], q.args["output_padding"][0]
+        if q.args["dilation"][0] != 1 or kernel < stride or beyond > around:
+            return f"along the depth dilation, or stride {stride}, kernel {kernel}"
     if isinstance(weight, Node) and is_dequantizer(weight):
         return "quantized weights"
     return static_volume(q, "input")
@@ -164,7 +205,9 @@ define(
     (aten.convolution.default,),
     _convolution,
     (
-        Constraint("3-D: static sizes, not transposed, in floating point", _plain_volume),
+        Constraint(
+            "3-D: static sizes, in floating point; transposed: layers without gaps", _plain_volume
+        ),
         constant("weight", "bias"),
         Constraint("a transposed convolution's result covers its stride", _covers_its_stride),
     ),
