@@ -72,6 +72,7 @@ SAME = {
     "feature_dropout": lambda x: F.dropout2d(x, 0.5, False),
     "pad": lambda x: F.pad(x, (1, 1)),
     "upsample_bilinear2d": lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
+    "upsample_linear1d": lambda x: F.interpolate(x.flatten(2), scale_factor=2, mode="linear"),
     "upsample_nearest2d": lambda x: F.interpolate(x, scale_factor=2),
     "hardtanh": lambda x: F.hardtanh(x.permute(0, 1, 3, 2), -0.5, 0.5),
     "relu": lambda x: F.relu(x.permute(0, 1, 3, 2)),

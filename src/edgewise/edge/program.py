@@ -7,7 +7,7 @@ are shared with it, not copied.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,8 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from edgewise.edge.arguments import arguments_of, note_arguments
+from edgewise.edge.graph import calls, erase_dead
+from edgewise.edge.graph import replace as replace_node
 
 
 def _lenient_verifier() -> Any:
@@ -284,6 +286,28 @@ def drop_unused_constants(program: ExportedProgram) -> bool:
         specs = program.graph_signature.input_specs
         specs[:] = [s for s in specs if getattr(s.arg, "name", None) not in dropped]
     return bool(dropped)
+
+
+def replace_calls(
+    program: ExportedProgram, target: Any, make: Callable[[Graph, Node, Constants], Node | None]
+) -> bool:
+    """Each call of the operator by what `make` puts before it; None leaves it alone.
+
+    Returns whether it modified.
+    """
+    constants, graph = Constants(program), program.graph
+    changed = False
+    for node in calls(graph):
+        if node.target is target:
+            with graph.inserting_before(node):
+                made = make(graph, node, constants)
+            if made is not None:
+                replace_node(node, made)
+                changed = True
+    if changed:
+        erase_dead(graph)
+        drop_unused_constants(program)
+    return changed
 
 
 def output_node(graph: Graph) -> Node:

@@ -18,9 +18,9 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
-from edgewise.edge.graph import arguments, call, calls, erase_dead, fake, is_static, replace
+from edgewise.edge.graph import arguments, call, fake, is_static
 from edgewise.edge.indices import ByDistance, by_distance
-from edgewise.edge.program import Constants, drop_unused_constants
+from edgewise.edge.program import Constants, replace_calls
 
 aten = torch.ops.aten
 
@@ -34,19 +34,7 @@ MOST_COLUMNS = 4
 
 def multiply_by_distance(program: ExportedProgram) -> bool:
     """Returns whether it modified."""
-    constants = Constants(program)
-    changed = False
-    for node in calls(program.graph):
-        if node.target is aten.gather.default:
-            with program.graph.inserting_before(node):
-                made = _multiplied(program.graph, node, constants)
-            if made is not None:
-                replace(node, made)
-                changed = True
-    if changed:
-        erase_dead(program.graph)
-        drop_unused_constants(program)
-    return changed
+    return replace_calls(program, aten.gather.default, _multiplied)
 
 
 def _multiplied(graph: Graph, node: Node, constants: Constants) -> Node | None:

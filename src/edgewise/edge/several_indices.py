@@ -15,9 +15,9 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
-from edgewise.edge.graph import call, calls, erase_dead, fake, is_static, replace
+from edgewise.edge.graph import call, fake, is_static
 from edgewise.edge.indices import flattened
-from edgewise.edge.program import Constants, drop_unused_constants
+from edgewise.edge.program import Constants, replace_calls
 
 aten = torch.ops.aten
 
@@ -32,19 +32,7 @@ def neighbours(indices: Sequence[Any]) -> tuple[int, int] | None:
 
 def join_indices(program: ExportedProgram) -> bool:
     """Returns whether it modified."""
-    constants = Constants(program)
-    changed = False
-    for node in calls(program.graph):
-        if node.target is aten.index.Tensor:
-            with program.graph.inserting_before(node):
-                made = _joined(program.graph, node, constants)
-            if made is not None:
-                replace(node, made)
-                changed = True
-    if changed:
-        erase_dead(program.graph)
-        drop_unused_constants(program)
-    return changed
+    return replace_calls(program, aten.index.Tensor, _joined)
 
 
 def _joined(graph: Graph, node: Node, constants: Constants) -> Node | None:

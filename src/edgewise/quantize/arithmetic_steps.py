@@ -95,8 +95,9 @@ def softmax_along_last(model: GraphModule, wanted: Callable[[Node], bool]) -> bo
 
 def _along_last(node: Node) -> Node | None:
     args = arguments(node)
-    rank = node.meta["val"].dim()
-    if not rank or args["dim"] % rank == rank - 1:
+    shape = node.meta["val"].shape
+    along_last = not shape or args["dim"] % len(shape) == len(shape) - 1
+    if along_last or not all(isinstance(size, int) for size in shape):
         return None
     source = step(node, aten.transpose.int, args["self"], args["dim"], -1)
     made = step(node, aten.softmax.int, source, -1, args["dtype"])

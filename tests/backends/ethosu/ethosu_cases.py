@@ -799,7 +799,7 @@ REFUSED: dict[str, dict[str, Case]] = {
     },
     "aten.index.Tensor": {
         "two dimensions": Case(
-            lambda x: x[torch.tensor([0, 1]), torch.tensor([2, 0])], ((3, 5),),
+            lambda x: x[torch.tensor([0, 1]), :, torch.tensor([2, 0])], ((3, 2, 5),),
             families=NOT_U85, reason="of one dimension, except on U85",
         ),
     },
