@@ -48,6 +48,7 @@ CUT: dict[str, tuple[Any, torch.Tensor, torch.Tensor]] = {
     ),
     "buckets": (lambda x, c: torch.bmm(x, c).gather(-1, batches(buckets(4, 9))), X, C),
     "steps of two": (lambda x, c: torch.bmm(x, c).gather(-1, batches(far(4, 4, 3, 6, 2))), X, C),
+    "a row for a query": (lambda x, c: (x @ c).gather(-1, batches(far(1, 6, 0))), X[:, :1], C),
     "one column": (lambda x, c: torch.bmm(x, c).gather(-1, batches(far(4, 1))), X, C),
     "views between": (
         lambda x, c: torch.bmm(x, c).view(1, 3, 4, 7).gather(-1, far(4, 4).expand(1, 3, 4, 4)),

@@ -52,7 +52,7 @@ class ByDistance:
 
     @property
     def cut(self) -> tuple[int, int]:
-        """Start and end, of `rows * len(picked)` elements."""
+        """Start and end, of `rows * len(picked)` elements; of more than one row."""
         return self.rows - 1, self.rows - 1 + self.rows * (len(self.picked) - 1)
 
 

@@ -64,6 +64,8 @@ def _multiplied(graph: Graph, node: Node, constants: Constants) -> Node | None:
 
     rows, before = known.rows, after[:-2]
     y = shaped(product.target, (x, picked), *fake(product).shape[:-1], count)
+    if rows == 1:
+        return shaped(aten.view_copy.default, (y, list(after)), *after)
     flat = [*before, rows * count]
     y = shaped(aten.view_copy.default, (y, flat), *flat)
     start, end = known.cut
