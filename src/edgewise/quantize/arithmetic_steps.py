@@ -129,6 +129,25 @@ def _put_copy(node: Node) -> Node | None:
     return step(node, aten.index_put.default, args["self"], indices, args["source"])
 
 
+def put_whole(model: GraphModule) -> bool:
+    """What is put, in the place of putting it over the whole of a dimension."""
+    changed = replace_calls(model, aten.select_scatter.default, _put_selected)
+    return replace_calls(model, aten.slice_scatter.default, _put_sliced) or changed
+
+
+def _put_selected(node: Node) -> Node | None:
+    args = arguments(node)
+    value, source = node.meta["val"], args["src"]
+    whole = value.shape[args["dim"]] == 1 and source.meta["val"].dtype == value.dtype
+    return step(node, aten.unsqueeze.default, source, args["dim"] % value.dim()) if whole else None
+
+
+def _put_sliced(node: Node) -> Node | None:
+    source: Node = arguments(node)["src"]
+    value, put = node.meta["val"], source.meta["val"]
+    return source if (put.shape, put.dtype) == (value.shape, value.dtype) else None
+
+
 def split_masked_puts(model: GraphModule) -> bool:
     """A choice in the place of putting one number where a mask of booleans says."""
     changed = False

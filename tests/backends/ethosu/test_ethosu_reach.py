@@ -136,6 +136,12 @@ CASES = {
     "circular": Reach(lambda x: F.pad(x, (1, 2, 3, 0), mode="circular"), IMAGE),
     "reflection of sequences": Reach(nn.ReflectionPad1d(2), ((1, 4, 6),)),
     "slice_scatter": Reach(lambda x, y: torch.slice_scatter(x, y, 1, 1, 3), ((4, 6), (4, 2))),
+    "select_scatter of one": Reach(
+        lambda x, y: torch.select_scatter(x, y, -3, 0), ((1, 4, 6), (4, 6))
+    ),
+    "slice_scatter of all": Reach(
+        lambda x, y: torch.slice_scatter(x, y, 1).sigmoid(), ((4, 6), (4, 6))
+    ),
     "select_scatter": Reach(lambda x, y: torch.select_scatter(x, y, 1, 1), ((4, 6), (4,))),
     "roll": Reach(lambda x: x.roll(1, 1), ROWS),
     "unfold": Reach(lambda x: x.unfold(1, 3, 1), ROWS),

@@ -23,6 +23,7 @@ from edgewise.quantize._torchao import (
 )
 from edgewise.quantize.arithmetic_steps import (
     put_copies,
+    put_whole,
     split_clamps,
     split_deviations,
     split_divisions,
@@ -188,6 +189,7 @@ class EthosUQuantizer(TableQuantizer):
             choose_of_branches(model)
         super().transform_for_annotation(model)
         put_copies(model)
+        put_whole(model)
         _use_int32(model, gathers=is_u85)
         split_attention(model, causal=True, computed=True)
         add_infinite_masks(model, self._is_static)
