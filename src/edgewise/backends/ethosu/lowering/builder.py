@@ -192,6 +192,10 @@ class Builder(MovingBuilder):
         if operator in ("REDUCE_MAX", "REDUCE_MIN"):
             attributes["nan_mode"] = self.tosa.enum("NanPropagationMode", "PROPAGATE")
         made = self.tosa.add(operator, [t], dims, t.dtype, t.order, **attributes)
+        if operator == "REDUCE_SUM" and math.prod(t.dims[axis + 1 :]) > 1:
+            # With 8 or 16 bits behind it Vela gives the sum an order in which the result, whose
+            # dimensions it exchanges, is larger than its memory. Of 32 bits it does not.
+            return self.binary("ADD", made, self.number(0, made))
         self._reduced.add(made.name)
         return made
 
