@@ -77,10 +77,11 @@ CASES: dict[str, tuple[nn.Module, Any, dict[str, Any], str, str]] = {
         LATER.format("1.5"),
         "float16 weights of Conv2d",
     ),
+    "volumes, in the delegate": (nn.Conv3d(1, 2, 2), (IMAGE.reshape(1, 1, 4, 6, 10),), {}, ALL, ""),
     "volumes": (
         nn.Conv3d(1, 2, 2),
         (IMAGE.reshape(1, 1, 4, 6, 10),),
-        {},
+        {"partitioner": None},
         OURS,
         "aten::convolution.out of volumes",
     ),

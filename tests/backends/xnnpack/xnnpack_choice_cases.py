@@ -137,8 +137,8 @@ REFUSED: dict[str, dict[str, Refused]] = {
     },
     "index": {
         "two dimensions": (
-            Fn(lambda x, i: x[i, i], i=torch.tensor([2, 0, 1])),
-            (MATRIX,),
+            Fn(lambda x, i: x[i, :, i], i=torch.tensor([1, 0, 1])),
+            (t(2, 3, 4),),
             "aten.index.Tensor",
             "one dimension, constant indices of at most 64 ranges; got 2 indexed dimensions",
         ),
