@@ -312,9 +312,10 @@ def test_windows_whose_result_is_moved(seed: int, bits: int, family: str) -> Non
 
 BRANCHED = [
     (0, 8, "U85"), (1, 16, "U85"), (18, 8, "U85"), (18, 16, "U85"), (22, 8, "U85"), (22, 16, "U85"),
-    (1, 8, "U55"), (2, 16, "U55"),
+    (1, 8, "U55"), (2, 16, "U55"), (790, 8, "U55"), (790, 16, "U55"),
 ]  # fmt: skip
-"""Seeds, bits and targets: on U85 a choice took the shape that its operand has elsewhere."""
+"""Seeds, bits and targets: on U85 a choice took the shape that its operand has elsewhere; a sum
+along rows wrote beyond its memory."""
 
 
 @pytest.mark.parametrize(("seed", "bits", "family"), BRANCHED)
