@@ -295,15 +295,17 @@ def replace_calls(
 
     Returns whether it modified.
     """
-    constants, graph = Constants(program), program.graph
-    changed = False
-    for node in calls(graph):
-        if node.target is target:
-            with graph.inserting_before(node):
-                made = make(graph, node, constants)
-            if made is not None:
-                replace_node(node, made)
-                changed = True
+    graph = program.graph
+    found = [node for node in calls(graph) if node.target is target]
+    if not found:
+        return False
+    constants, changed = Constants(program), False
+    for node in found:
+        with graph.inserting_before(node):
+            made = make(graph, node, constants)
+        if made is not None:
+            replace_node(node, made)
+            changed = True
     if changed:
         erase_dead(graph)
         drop_unused_constants(program)

@@ -3,6 +3,7 @@ constants, so that quantizers find constants there and observers need not watch 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -98,11 +99,15 @@ def drop_dropouts_of_weights(model: GraphModule) -> None:
     """Takes out dropouts that drop nothing, of what weights alone lead to: `convert_pt2e` folds
     what is computed of these, but takes each dropout for a random one."""
     dropouts = {n for n in model.graph.nodes if n.target is _DROPOUT and n.args[2] is False}
-    while found := dropouts & {user for n in made_of_weights(model.graph) for user in n.users}:
+    while dropouts and (found := _read_by(made_of_weights(model.graph)) & dropouts):
         for node in found:
             replace(node, node.all_input_nodes[0])
         dropouts -= found
         model.recompile()
+
+
+def _read_by(nodes: Iterable[Node]) -> set[Node]:
+    return {user for node in nodes for user in node.users}
 
 
 _DROPOUT = aten.dropout.default

@@ -47,7 +47,7 @@ def _chosen(model: GraphModule, node: Node) -> Node | None:
     if not is_float(node) or not isinstance(condition, Node):
         return None
     known = known_value(model, condition)
-    if known is None or not (bool(known.all()) or not bool(known.any())):
+    if known is None or bool(known.any()) != bool(known.all()):
         return None
     source, value = sides[0 if bool(known.all()) else 1], node.meta["val"]
     if not isinstance(source, Node) or source.meta["val"].dtype != value.dtype:

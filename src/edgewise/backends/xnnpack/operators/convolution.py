@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -67,11 +68,22 @@ def _volume(
         image = Ref(to.b.concatenate([one.value for one in read], 3), NHWC)
         filters = weight.transpose(1, 2).flatten(1, 2)
         return as_volumes(to, _image(to, image, filters, bias, after, flat), shape)
-    y = _image(to, read[0], weight[:, :, 0], bias, after, flat)
-    for index, image in enumerate(read[1:], 1):
-        part = _image(to, image, weight[:, :, index], None, after, flat)
-        y = to.b.binary("Add", y, part)
-    return as_volumes(to, y, shape)
+    return as_volumes(to, _sum(to, read, weight.unbind(2), bias, after, flat), shape)
+
+
+def _sum(
+    to: Lowering,
+    images: Sequence[Ref],
+    weights: Sequence[torch.Tensor],
+    bias: torch.Tensor | None,
+    shape: tuple[Dim, ...],
+    args: dict[str, Any],
+) -> Ref:
+    """Of the convolutions of as many images as there are weights."""
+    y = _image(to, images[0], weights[0], bias, shape, args)
+    for image, weight in zip(images[1:], weights[1:], strict=False):
+        y = to.b.binary("Add", y, _image(to, image, weight, None, shape, args))
+    return y
 
 
 def _image(
@@ -152,13 +164,7 @@ def _transposed_volume(
         x = pad(to, x, {2: (most, most)}, 0.0)
     read = layers(to, x, most + 1, 1, 1, int(count))[::-1]
     after = (n * count, outputs, *size)
-    phases = []
-    for of in taps:
-        y = _image(to, read[0], weight[:, :, of[0]], bias, after, flat)
-        for shift, tap in enumerate(of[1:], 1):
-            part = _image(to, read[shift], weight[:, :, tap], None, after, flat)
-            y = to.b.binary("Add", y, part)
-        phases.append(y)
+    phases = [_sum(to, read, [weight[:, :, tap] for tap in of], bias, after, flat) for of in taps]
     # Each image's phases behind it: [N * count, stride, H, W, C].
     split = (n * count, 1, *size, outputs)
     joined = to.b.concatenate([to.b.view(as_it_lies(y), split).value for y in phases], 1)

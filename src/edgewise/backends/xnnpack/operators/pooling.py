@@ -25,8 +25,8 @@ from edgewise.backends.xnnpack.lowering.table import (
     define,
     only_first,
 )
-from edgewise.backends.xnnpack.operators.windows import Pair, averages, pad, pool
-from edgewise.edge.graph import Dim, arguments, dims_of, is_static, shape_of, value_of
+from edgewise.backends.xnnpack.operators.windows import Pair, averages, pad, pool, result_shape
+from edgewise.edge.graph import Dim, arguments, is_static, shape_of
 from edgewise.edge.sizes import shown
 from edgewise.quantize.patterns import SAME_SCALE, SameScale
 
@@ -37,11 +37,6 @@ Args = dict[str, Any]
 def _pair(value: Any, default: Any = None) -> Pair:
     items = [value] if isinstance(value, int) else list(value or default)
     return (items[0], items[-1])
-
-
-def _result_shape(node: Node) -> tuple[Dim, ...]:
-    value = value_of(node)
-    return dims_of((value[0] if isinstance(value, (tuple, list)) else value).shape)
 
 
 def _window(
@@ -89,7 +84,7 @@ def _max_pool2d(to: Lowering, node: Node, args: Args) -> Operand:
         to,
         "MaxPooling2d",
         to.ref(args["self"]),
-        _result_shape(node),
+        result_shape(node),
         kernel,
         _pair(args["stride"], kernel),
         _pair(args["padding"]),
@@ -156,7 +151,7 @@ def _avg_pool2d(to: Lowering, node: Node, args: Args) -> Operand:
         windows = _clipped_windows(x, node, kernel, stride, padding)
         if any(end - start < kernel[dim] for dim in range(2) for start, end in windows[dim]):
             return averages(to, x, {x.rank - 2 + dim: windows[dim] for dim in range(2)})
-    shape, ceil = _result_shape(node), args["ceil_mode"]
+    shape, ceil = result_shape(node), args["ceil_mode"]
     return _window(to, "AvgPooling2d", x, shape, kernel, stride, padding, ceil_mode=ceil)
 
 

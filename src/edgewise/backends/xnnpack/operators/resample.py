@@ -19,7 +19,7 @@ from edgewise.backends.xnnpack.lowering.table import (
     define,
 )
 from edgewise.backends.xnnpack.operators.reduce import as_it_lies, named
-from edgewise.backends.xnnpack.operators.volumes import NDHWC, as_images, as_volumes
+from edgewise.backends.xnnpack.operators.volumes import NDHWC, as_images, as_rows, as_volumes
 from edgewise.edge.graph import Dim, shape_of
 from edgewise.partition.constraints import SCALE_BY_SIZES
 from edgewise.quantize.patterns import SAME_SCALE
@@ -174,10 +174,9 @@ def _linear(to: Lowering, node: Node, args: Args) -> Operand:
 def _trilinear(to: Lowering, node: Node, args: Args) -> Operand:
     """Each layer as an image, then the layers as the rows of one image."""
     x, shape = to.b.in_order(to.ref(args["input"]), NDHWC), shape_of(node)
-    n, before, *_, c = x.value.dims
+    n, before, *_ = x.value.dims
     depth, height, width = shape[2:]
-    x = _resized(to, as_images(to, x), height, width, args)
-    x = named(to.b.view(as_it_lies(x), (n, before, height * width, c)), NHWC)
+    x = as_rows(to, _resized(to, as_images(to, x), height, width, args), n)
     if depth != before:
         x = _resized(to, x, depth, height * width, args)
     return as_volumes(to, x, shape)

@@ -21,8 +21,8 @@ from edgewise.backends.xnnpack.lowering.table import (
 )
 from edgewise.backends.xnnpack.operators.reduce import as_it_lies, named
 from edgewise.backends.xnnpack.operators.shape import every
-from edgewise.backends.xnnpack.operators.windows import pad, pool
-from edgewise.edge.graph import Dim, dims_of, shape_of, value_of
+from edgewise.backends.xnnpack.operators.windows import pad, pool, result_shape
+from edgewise.edge.graph import Dim, shape_of
 from edgewise.edge.sizes import shown
 
 aten = torch.ops.aten
@@ -40,6 +40,12 @@ def as_images(to: Lowering, x: Ref) -> Ref:
 def as_volumes(to: Lowering, x: Ref, shape: Sequence[Dim]) -> Ref:
     """Images as volumes [N, C, D, H, W]."""
     return named(to.b.view(as_it_lies(x), [shape[dim] for dim in NDHWC]), NDHWC)
+
+
+def as_rows(to: Lowering, x: Ref, volumes: Dim) -> Ref:
+    """Images as N images, of which each row is a layer: [N, C, D, H * W]."""
+    n, h, w, c = x.value.dims
+    return named(to.b.view(as_it_lies(x), (volumes, n // volumes, h * w, c)), NHWC)
 
 
 def layers(to: Lowering, x: Ref, kernel: int, stride: int, gap: int, count: int) -> list[Ref]:
@@ -68,8 +74,7 @@ def _three(value: Any, default: Sequence[int] = ()) -> list[int]:
 
 def _pool(to: Lowering, kind: str, node: Node, args: Args, dilation: Sequence[int]) -> Ref:
     """Over rows and columns of each layer, then over layers."""
-    value = value_of(node)
-    shape = dims_of((value[0] if isinstance(value, (tuple, list)) else value).shape)
+    shape = result_shape(node)
     kernel, padding = _three(args["kernel_size"]), _three(args["padding"])
     stride = _three(args["stride"], kernel)
     x = to.ref(args["self"])
@@ -87,7 +92,7 @@ def _pool(to: Lowering, kind: str, node: Node, args: Args, dilation: Sequence[in
 
     rows = tuple(map(tuple, (kernel[1:], stride[1:], padding[1:], dilation[1:])))
     x = over(as_images(to, x), (n * depth, *shape[3:], c), rows)
-    x = named(to.b.view(as_it_lies(x), (n, depth, shape[3] * shape[4], c)), NHWC)
+    x = as_rows(to, x, n)
     across = ((kernel[0], 1), (stride[0], 1), (padding[0], 0), (dilation[0], 1))
     x = over(x, (n, shape[2], shape[3] * shape[4], c), across)
     return as_volumes(to, x, shape)
@@ -152,4 +157,4 @@ define(
     accuracy=MEANS,
 )
 
-__all__ = ["NDHWC", "as_images", "as_volumes", "layers", "static_volume"]
+__all__ = ["NDHWC", "as_images", "as_rows", "as_volumes", "layers", "static_volume"]

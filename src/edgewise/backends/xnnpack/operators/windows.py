@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import torch
+from torch.fx import Node
 
 from edgewise.backends.xnnpack.lowering.builder import Ref
 from edgewise.backends.xnnpack.lowering.graph import Value
 from edgewise.backends.xnnpack.lowering.table import Lowering
-from edgewise.edge.graph import Dim
+from edgewise.edge.graph import Dim, dims_of, value_of
 
 Pair = tuple[int, int]
+
+
+def result_shape(node: Node) -> tuple[Dim, ...]:
+    """Of the node, or of the first of its results."""
+    value = value_of(node)
+    return dims_of((value[0] if isinstance(value, (tuple, list)) else value).shape)
 
 
 def pad(to: Lowering, x: Ref, amounts: Mapping[int, Pair], number: float) -> Ref:
