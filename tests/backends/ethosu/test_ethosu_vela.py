@@ -16,8 +16,9 @@ pytest.importorskip("tosa_serializer", reason="extra [ethosu]")
 from tosa_cases import conv2d
 from tosa_graph import TosaGraph, attribute
 
-from edgewise.backends.ethosu import payload
-from edgewise.backends.ethosu.lowering import vela
+from edgewise.backends.ethosu import EthosUCompileSpec, payload
+from edgewise.backends.ethosu.lowering import trial, vela
+from edgewise.backends.ethosu.lowering.extents import stray_write
 from edgewise.backends.ethosu.payload import NpuProgram, NpuTensor
 from edgewise.backends.ethosu.simulator import NpuError, Simulator
 
@@ -212,3 +213,43 @@ def test_payload_is_the_peers(
     mine = vela.compile_tosa(graph, target, flags=flags).program
     assert bool(mine.weights) == weights
     assert payload.to_bytes(mine) == theirs.processed_bytes
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
+def test_programs_that_write_beyond_their_memory_are_refused(target: str) -> None:
+    """A sum of squares along rows, reshaped: Vela gives it the memory of its bytes, and writes it
+    in bricks of 16 channels. Our builder keeps clear of this one."""
+    shape, reduced, reshaped = [2, 6, 5], [2, 1, 5], [2, 5, 1]
+    graph = TosaGraph()
+    x = graph.rescale(graph.input(shape), 0.5, "int32")
+    squares = graph.op("MUL", [x, x, graph.const([0], "int8")], shape, "int32", attribute("Mul"))
+    along = attribute("ReduceSum", axis=1)
+    total = graph.op("REDUCE_SUM", [squares], reduced, "int32", along)
+    wide = graph.rescale(graph.rescale(total, 0.1), 1.0, "int32")
+    sizes = graph.shape(reshaped)
+    moved = graph.op("RESHAPE", [wide, sizes], reshaped, "int32", attribute("Reshape"))
+    tosa = graph.finish(graph.rescale(moved, 1.0))
+    told = r"a write beyond the memory held for it: NPU_OP_POOL of ReduceSum with a write of region"
+    with pytest.raises(vela.VelaRefusal, match=told):
+        trial.compiled(tosa, EthosUCompileSpec(target))
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
+def test_writes_are_held_against_the_blocks_of_their_time(tosa: bytes, target: str) -> None:
+    """The caller writes inputs (x); a transfer of weights (W) may run ahead of its layer."""
+    made = vela.compile_tosa(tosa, target)
+    assert stray_write(made) is None
+    seen = set()
+    for number, block in enumerate(made.figures.arena):
+        kind = block.name[0]
+        for changes, told in (
+            ({"bytes": block.bytes - 1}, kind in "tW"),
+            ({"first": 99, "last": 99}, kind == "t"),
+        ):
+            arena = [*made.figures.arena]
+            arena[number] = dataclasses.replace(block, **changes)
+            figures = dataclasses.replace(made.figures, arena=tuple(arena))
+            stray = stray_write(dataclasses.replace(made, figures=figures))
+            assert (stray is not None) == told, (block, changes, stray)
+        seen.add(kind)
+    assert seen >= {"t", "x"}

@@ -16,6 +16,7 @@ from torch.fx import Node
 
 from edgewise.backends.ethosu.lowering import vela
 from edgewise.backends.ethosu.lowering.compile_spec import EthosUCompileSpec
+from edgewise.backends.ethosu.lowering.extents import stray_write
 from edgewise.backends.ethosu.lowering.lower import build
 from edgewise.backends.ethosu.lowering.vela import VelaProgram, VelaRefusal
 from edgewise.partition.delegate import cut_out
@@ -88,7 +89,7 @@ def refusal(spec: EthosUCompileSpec, error: VelaRefusal) -> Refusal:
 
 
 def _compile(tosa: bytes, spec: EthosUCompileSpec) -> VelaProgram:
-    return vela.compile_tosa(
+    made = vela.compile_tosa(
         tosa,
         spec.target,
         spec.system_config,
@@ -96,6 +97,10 @@ def _compile(tosa: bytes, spec: EthosUCompileSpec) -> VelaProgram:
         spec.extra_flags,
         spec.config_ini,
     )
+    stray = stray_write(made)
+    if stray is not None:
+        raise VelaRefusal(spec.target, f"a write beyond the memory held for it: {stray}")
+    return made
 
 
 def _key(tosa: bytes, spec: EthosUCompileSpec) -> tuple[bytes, tuple[str, ...]]:

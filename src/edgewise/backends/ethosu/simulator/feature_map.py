@@ -13,6 +13,16 @@ from edgewise.backends.ethosu.simulator.memory import Access, Array, Memory, spa
 from edgewise.backends.ethosu.simulator.registers import Registers
 
 _BRICK = 16
+_IN_MEMORY = ("TILE2X2", "TILE3X1")
+TRANSPOSES = {
+    "HWC": (0, 1, 2),
+    "WHC": (1, 0, 2),
+    "HCW": (0, 2, 1),
+    "WCH": (1, 2, 0),
+    "CHW": (2, 0, 1),
+    "CWH": (2, 1, 0),
+}
+"""What Ethos-U85 writes in which order: by name, the axes of the result."""
 
 
 @dataclass(frozen=True)
@@ -168,3 +178,24 @@ def feature_map(registers: Registers, name: str, shape: tuple[int, int, int]) ->
         dtype=np.dtype(f"{'i' if signed else 'u'}{bits // 8}"),
         shape=shape,
     )
+
+
+def output_shape(registers: Registers) -> tuple[int, int, int]:
+    """Height, width, depth of what a kernel computes; before it is turned over."""
+    return (
+        registers.get("OFM_HEIGHT_M1", "height_m1") + 1,
+        registers.get("OFM_WIDTH_M1", "width_m1") + 1,
+        registers.get("OFM_DEPTH_M1", "depth_m1") + 1,
+    )
+
+
+def output_map(registers: Registers) -> FeatureMap | None:
+    """Where a kernel writes; None where its result stays inside the NPU, as Ethos-U85's may."""
+    shape = output_shape(registers)
+    stored = registers.has_field("OFM_PRECISION", "activation_storage")
+    if stored and registers.enum("OFM_PRECISION", "activation_storage") not in _IN_MEMORY:
+        return None
+    if registers.has_field("OFM_PRECISION", "activation_transpose"):
+        order = TRANSPOSES[registers.enum("OFM_PRECISION", "activation_transpose")]
+        shape = (shape[order[0]], shape[order[1]], shape[order[2]])
+    return feature_map(registers, "OFM", shape)

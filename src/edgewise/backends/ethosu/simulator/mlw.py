@@ -7,6 +7,7 @@ known only from its quotients, so a loop finds the chunks; numpy takes them apar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,8 @@ _END, _NO_RUNS = 7, 6  # of the zero runs' divisor
 _UNCOMPRESSED = 7  # of the weights' divisor
 _CODES = 12
 _ONES = bytes(bin(i).count("1") for i in range(1 << _CODES))
+_ZEROS = bytes(_CODES - ones for ones in _ONES)
+_MASKS = [(1 << ones) - 1 for ones in range(_CODES + 1)]
 
 
 @dataclass
@@ -118,11 +121,11 @@ def _read_slice(
 
 @dataclass
 class _Chunks:
-    unary0: list[int]
-    unary1: list[int]
+    unary0: Sequence[int] | Array
+    unary1: Sequence[int] | Array
     runs: list[int]
     run_bits: int
-    w_rests: list[tuple[int, int]]
+    w_rests: Sequence[tuple[int, int]] | Array
     """First bit and number of remainders."""
     z_rests: list[tuple[int, int]]
 
@@ -130,8 +133,12 @@ class _Chunks:
 def _find_chunks(
     bits: _Bits, count: int, run_count: int, w_div: int, z_div: int, plain: bool, truncated: bool
 ) -> _Chunks:
+    if not run_count and not plain:
+        return _find_unary_chunks(bits, count, w_div, truncated)
     run_bits = 12 if z_div < 3 else 8
-    chunks = _Chunks([], [], [], run_bits, [], [])
+    w_rests: list[tuple[int, int]] = []
+    unary: tuple[list[int], list[int]] = ([], [])
+    chunks = _Chunks(*unary, [], run_bits, w_rests, [])
     most = 8 if plain and w_div > 5 else _CODES
     data, position = bits.data, bits.position
     run_mask = (1 << run_bits) - 1
@@ -160,12 +167,12 @@ def _find_chunks(
             ones = _ONES[unary0]
             unary1 = window & (1 << ones) - 1
             position += ones
-            chunks.unary0.append(unary0)
-            chunks.unary1.append(unary1)
+            unary[0].append(unary0)
+            unary[1].append(unary1)
             w_new = min(most if truncated or plain else most - _ONES[unary1], count - w_done)
             w_done += w_new
         if w_before:
-            chunks.w_rests.append((position, w_before))
+            w_rests.append((position, w_before))
             position += w_before * w_div
         if z_before:
             chunks.z_rests.append((position, z_before))
@@ -179,12 +186,46 @@ def _find_chunks(
     return chunks
 
 
+def _find_unary_chunks(bits: _Bits, count: int, w_div: int, truncated: bool) -> _Chunks:
+    """Without zero runs, which most slices are: the loop finds where chunks begin, no more."""
+    data, position = bits.data, bits.position
+    codes = bytes([_CODES]) * len(_ZEROS) if truncated else _ZEROS
+    starts: list[int] = []
+    news: list[int] = []
+    left, before = count, 0
+    while left > 0:
+        at = position >> 3
+        window = int.from_bytes(data[at : at + 4], "little") >> (position & 7)
+        starts.append(position)
+        ones = _ONES[window & 0xFFF]
+        new = codes[window >> _CODES & _MASKS[ones]]
+        position += _CODES + ones + before * w_div
+        if position > bits.size:
+            break
+        news.append(new)
+        before = new
+        left -= new
+    bits.position = position + (before + left) * w_div  # left is negative: codes of none
+    if left > 0 or bits.position > bits.size:
+        raise NpuError(f"a weight stream ends with its slices; got an end at {bits.size} bits")
+    first, counts = np.array(starts, np.int64), np.array(news, np.int64)
+    counts[-1] += left
+    windows = np.frombuffer(data, np.uint8)[(first >> 3)[:, None] + np.arange(4)].astype(np.int64)
+    windows = (windows << np.arange(0, 32, 8)).sum(1) >> (first & 7)
+    unary0 = windows & 0xFFF
+    doubled = np.frombuffer(_ONES, np.uint8)[unary0].astype(np.int64)
+    unary1 = windows >> _CODES & (1 << doubled) - 1
+    # The remainders of a chunk lie behind the quotients of the next.
+    rests = np.append(first[1:] + _CODES + doubled[1:], position)
+    return _Chunks(unary0, unary1, [], 0, np.stack([rests, counts], 1), [])
+
+
 def _weight_quotients(chunks: _Chunks, count: int, plain: bool, truncated: bool) -> Array:
     if plain:
         return np.zeros(count, np.int64)
     place = np.arange(_CODES)
-    first = np.array(chunks.unary0, np.int64)[:, None] >> place & 1
-    second = np.array(chunks.unary1, np.int64)[:, None] >> (np.cumsum(first, 1) - first) & 1
+    first = np.asarray(chunks.unary0, np.int64)[:, None] >> place & 1
+    second = np.asarray(chunks.unary1, np.int64)[:, None] >> (np.cumsum(first, 1) - first) & 1
     steps = (first + (first & second)).ravel()
     ends = np.arange(steps.size) if truncated else np.flatnonzero(steps < 2)
     return np.diff(np.cumsum(steps)[ends[:count]], prepend=0)
@@ -196,8 +237,8 @@ def _run_quotients(chunks: _Chunks, run_count: int) -> Array:
     return np.diff(ends, prepend=-1) - 1
 
 
-def _remainders(bits: _Bits, rests: list[tuple[int, int]], width: int) -> Array:
-    starts, counts = np.array(rests, np.int64).reshape(-1, 2).T
+def _remainders(bits: _Bits, rests: Sequence[tuple[int, int]] | Array, width: int) -> Array:
+    starts, counts = np.asarray(rests, np.int64).reshape(-1, 2).T
     total = int(counts.sum())
     if width == 0:
         return np.zeros(total, np.int64)

@@ -71,14 +71,6 @@ class Run(ABC):
     def kernel(self, command: Command) -> None:
         """Carries a kernel out, from its feature maps to its feature map."""
 
-    def output_shape(self) -> tuple[int, int, int]:
-        """Height, width, depth; before it is turned over."""
-        return (
-            self.registers.get("OFM_HEIGHT_M1", "height_m1") + 1,
-            self.registers.get("OFM_WIDTH_M1", "width_m1") + 1,
-            self.registers.get("OFM_DEPTH_M1", "depth_m1") + 1,
-        )
-
     def input(self, name: str, shape: tuple[int, int, int], accesses: list[Access]) -> FeatureMap:
         ifm = feature_map(self.registers, name, shape)
         accesses.extend(ifm.accesses(write=False))

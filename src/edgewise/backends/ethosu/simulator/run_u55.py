@@ -7,7 +7,7 @@ import numpy as np
 from edgewise.backends.ethosu.simulator import dma, elementwise, output, pooling
 from edgewise.backends.ethosu.simulator.convolution import convolution, depthwise
 from edgewise.backends.ethosu.simulator.errors import NpuError
-from edgewise.backends.ethosu.simulator.feature_map import FeatureMap, feature_map
+from edgewise.backends.ethosu.simulator.feature_map import FeatureMap, output_map
 from edgewise.backends.ethosu.simulator.kernel import read_kernel
 from edgewise.backends.ethosu.simulator.memory import INTERNAL, Access, Array, Memory
 from edgewise.backends.ethosu.simulator.run import Run
@@ -34,7 +34,8 @@ class RunU55(Run):
 
     def kernel(self, command: Command) -> None:
         registers = self.registers
-        ofm = feature_map(registers, "OFM", self.output_shape())
+        ofm = output_map(registers)
+        assert ofm is not None
         table = output.table_access(registers, ofm, self.target.internal_bytes)
         accesses = [*ofm.accesses(write=True), *([table] if table else [])]
         small = self.target.internal_bytes <= _SHARED

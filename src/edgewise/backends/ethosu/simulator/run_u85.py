@@ -11,7 +11,12 @@ from edgewise.backends.ethosu.simulator.convolution import convolution, depthwis
 from edgewise.backends.ethosu.simulator.dma import Transfer
 from edgewise.backends.ethosu.simulator.dma_u85 import Indexed, read_transfer_u85
 from edgewise.backends.ethosu.simulator.errors import NotSimulatedError, NpuError
-from edgewise.backends.ethosu.simulator.feature_map import FeatureMap, feature_map
+from edgewise.backends.ethosu.simulator.feature_map import (
+    TRANSPOSES,
+    FeatureMap,
+    output_map,
+    output_shape,
+)
 from edgewise.backends.ethosu.simulator.kernel import read_kernel
 from edgewise.backends.ethosu.simulator.memory import Access, Array, Memory
 from edgewise.backends.ethosu.simulator.output_u85 import finish_u85, table_access_u85
@@ -21,14 +26,6 @@ from edgewise.backends.ethosu.simulator.stream import Command, Target
 from edgewise.backends.ethosu.simulator.weights import streams
 from edgewise.backends.ethosu.simulator.weights_u85 import WeightReaderU85, read_scales_u85
 
-TRANSPOSES = {
-    "HWC": (0, 1, 2),
-    "WHC": (1, 0, 2),
-    "HCW": (0, 2, 1),
-    "WCH": (1, 2, 0),
-    "CHW": (2, 0, 1),
-    "CWH": (2, 1, 0),
-}
 Operand = FeatureMap | Array
 """In memory, or (chained, constant) the values themselves without their zero point."""
 
@@ -49,15 +46,10 @@ class RunU85(Run):
 
     def kernel(self, command: Command) -> None:
         registers = self.registers
-        shape = self.output_shape()
+        shape = output_shape(registers)
         storage = registers.enum("OFM_PRECISION", "activation_storage")
-        order = TRANSPOSES[registers.enum("OFM_PRECISION", "activation_transpose")]
-        ofm = None
-        accesses: list[Access] = []
-        if storage in ("TILE2X2", "TILE3X1"):
-            turned = (shape[order[0]], shape[order[1]], shape[order[2]])
-            ofm = feature_map(registers, "OFM", turned)
-            accesses += ofm.accesses(write=True)
+        ofm = output_map(registers)
+        accesses = [] if ofm is None else ofm.accesses(write=True)
         dtype = self.type_of("OFM")
         table = table_access_u85(registers)
         accesses += [table] if table else []
@@ -81,7 +73,8 @@ class RunU85(Run):
             return
         assert ofm is not None or storage == "NONE"
         if ofm is not None:
-            values = values.transpose(order)
+            order = registers.enum("OFM_PRECISION", "activation_transpose")
+            values = values.transpose(TRANSPOSES[order])
             reverse = registers.enum("OFM_PRECISION", "activation_reverse")
             if reverse != "NONE":
                 values = np.flip(values, "HWC".index(reverse))

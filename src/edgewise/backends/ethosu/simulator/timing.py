@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from edgewise.backends.ethosu.simulator.dma import read_transfer
 from edgewise.backends.ethosu.simulator.dma_u85 import read_transfer_u85
 from edgewise.backends.ethosu.simulator.errors import NotSimulatedError
+from edgewise.backends.ethosu.simulator.feature_map import TRANSPOSES
 from edgewise.backends.ethosu.simulator.kernel import Kernel, read_kernel
 from edgewise.backends.ethosu.simulator.memory import Access
 from edgewise.backends.ethosu.simulator.rates import (
@@ -26,7 +27,6 @@ from edgewise.backends.ethosu.simulator.rates import (
     system,
 )
 from edgewise.backends.ethosu.simulator.registers import Registers
-from edgewise.backends.ethosu.simulator.run_u85 import TRANSPOSES
 from edgewise.backends.ethosu.simulator.stream import Command, Target, parse
 
 _AREAS = {"U1X1": (1, 1), "U1X2": (1, 2), "U1X4": (1, 4), "U2X2": (2, 2), "U2X4": (2, 4),
