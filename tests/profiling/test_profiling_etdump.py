@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 import edgewise
-from edgewise.compat import devtools
+from edgewise.compat import devtools, exir
 from edgewise.flatbuffer import pack
 from edgewise.profiling import Profile, read_etdump
 from edgewise.profiling.etdump import IDENTIFIER, DumpEvent, ETDump, ProfileEvent, RunData
@@ -197,3 +198,14 @@ def test_the_peers_files(tmp_path: Path) -> None:
     assert sorted(name for name, _ in ours) == sorted(name for name, _ in theirs)
     for name, raw in ours:
         assert any(name == other and raw == pytest.approx(times) for other, times in theirs), name
+
+
+def test_the_record_of_a_lowering_of_compat(tmp_path: Path) -> None:
+    """ExecuTorch's two steps: asked for when lowered, taken from the finished program."""
+    exported = torch.export.export(torch.nn.Linear(4, 2), (torch.ones(1, 4),))
+    for lower in (exir.to_edge, exir.to_edge_transform_and_lower):
+        program = lower(exported, generate_etrecord=True).to_executorch()
+        record = program.get_etrecord()
+        record.save(tmp_path / "etrecord.json")
+        assert devtools.parse_etrecord(tmp_path / "etrecord.json") == record
+        assert record.sha256 == hashlib.sha256(program.buffer).hexdigest()

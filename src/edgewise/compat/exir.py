@@ -12,6 +12,7 @@ from edgewise import lowering
 from edgewise.edge import EdgeCompileConfig as _EdgeCompileConfig
 from edgewise.emit import ExecutorchBackendConfig as _ExecutorchBackendConfig
 from edgewise.emit import MemoryPlanningConfig
+from edgewise.inspect.record import ProgramRecord
 from edgewise.lowering.managers import Partitioners, Passes, Programs
 
 # Scripts of the time when torch had it call it by this name.
@@ -135,9 +136,25 @@ class EdgeProgramManager(lowering.EdgeProgramManager):
 
     def to_executorch(
         self, config: _ExecutorchBackendConfig | None = None
-    ) -> lowering.ExecutorchProgramManager:
+    ) -> ExecutorchProgramManager:
         """As `edgewise.lowering.EdgeProgramManager.to_executorch`."""
-        return super().to_executorch(config or ExecutorchBackendConfig())
+        made = super().to_executorch(config or ExecutorchBackendConfig())
+        return ExecutorchProgramManager.of(made)
+
+
+class ExecutorchProgramManager(lowering.ExecutorchProgramManager):
+    """As ExecuTorch's."""
+
+    @classmethod
+    def of(cls, manager: lowering.ExecutorchProgramManager) -> ExecutorchProgramManager:
+        """The same manager, as this class."""
+        made = cls.__new__(cls)
+        made.__dict__.update(vars(manager))
+        return made
+
+    def get_etrecord(self) -> ProgramRecord:
+        """The program's record, which `generate_etrecord=True` asks for and every program has."""
+        return self.record()
 
 
 def to_edge(
@@ -146,8 +163,7 @@ def to_edge(
     compile_config: _EdgeCompileConfig | None = None,
     generate_etrecord: bool = False,
 ) -> EdgeProgramManager:
-    """`edgewise.to_edge`, with the peer's further argument."""
-    _no_etrecord(generate_etrecord)
+    """`edgewise.to_edge`. generate_etrecord: of no effect, each program has a record."""
     made = lowering.to_edge(programs, constant_methods, compile_config)
     return EdgeProgramManager.of(made)
 
@@ -160,8 +176,7 @@ def to_edge_transform_and_lower(
     compile_config: _EdgeCompileConfig | None = None,
     generate_etrecord: bool = False,
 ) -> EdgeProgramManager:
-    """`edgewise.to_edge_transform_and_lower`, with the peer's further argument."""
-    _no_etrecord(generate_etrecord)
+    """`edgewise.to_edge_transform_and_lower`. generate_etrecord: as `to_edge`."""
     made = lowering.to_edge_transform_and_lower(
         programs, transform_passes, partitioner, constant_methods, compile_config
     )
@@ -176,11 +191,6 @@ class _Ops:
 
 
 ops = _Ops()
-
-
-def _no_etrecord(generate: bool) -> None:
-    if generate:
-        raise _refused("to_edge", "generate_etrecord=True", "program.delegation_report()")
 
 
 def _refused(where: str, got: str, instead: str) -> ValueError:

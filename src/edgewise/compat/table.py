@@ -51,12 +51,12 @@ _METADATA = "MethodMeta TensorInfo Verification"
 ROWS = (
     # lowering
     Row("executorch.exir", _EXIR, f"{_EDGE_CONFIGS} {_LOWERING}"),
-    Row("executorch.exir", "edgewise.lowering", _MANAGERS),
+    Row("executorch.exir", _EXIR, _MANAGERS),
     Row("executorch.exir", "torch.export", "ExportedProgram ExportGraphSignature"),
     Row("executorch.exir.program", _EXIR, _LOWERING),
-    Row("executorch.exir.program", "edgewise.lowering", _MANAGERS),
+    Row("executorch.exir.program", _EXIR, _MANAGERS),
     Row("executorch.exir.program._program", _EXIR, _LOWERING),
-    Row("executorch.exir.program._program", "edgewise.lowering", _MANAGERS),
+    Row("executorch.exir.program._program", _EXIR, _MANAGERS),
     Row("executorch.exir.capture", _EXIR, _EDGE_CONFIGS),
     Row("executorch.exir.capture._config", _EXIR, _EDGE_CONFIGS),
     Row("executorch.exir.passes", _EXIR, "MemoryPlanningPass"),
