@@ -2,15 +2,38 @@
 # folder on the target's include path. Relative schema paths start at the current folder.
 include_guard(GLOBAL)
 
-find_program(EDGEWISE_FLATC flatc DOC "The flatbuffers compiler")
+include(edgewise_header_version)
+
 # Headers only: this machine's serve every target.
 find_path(EDGEWISE_FLATBUFFERS_INCLUDE_DIR flatbuffers/flatbuffers.h NO_CMAKE_FIND_ROOT_PATH
           PATHS /usr/local/include /usr/include  # where a bare machine has no folders
           DOC "Folder that holds flatbuffers/flatbuffers.h")
-if(NOT EDGEWISE_FLATC OR NOT EDGEWISE_FLATBUFFERS_INCLUDE_DIR)
+set(edgewise_flatbuffers_version "")
+if(EDGEWISE_FLATBUFFERS_INCLUDE_DIR)
+  edgewise_header_version(edgewise_flatbuffers_version
+    "${EDGEWISE_FLATBUFFERS_INCLUDE_DIR}/flatbuffers/base.h" FLATBUFFERS_VERSION)
+endif()
+
+# What a compiler writes needs headers of its own version, and there may be several compilers:
+# ExecuTorch's Python package puts one into the environment.
+function(edgewise_flatc_fits result candidate)
+  execute_process(COMMAND "${candidate}" --version OUTPUT_VARIABLE told ERROR_QUIET)
+  string(REGEX MATCH "[0-9.]+" version "${told}")
+  if(NOT "${version}" STREQUAL "${edgewise_flatbuffers_version}")
+    set(${result} FALSE PARENT_SCOPE)
+  endif()
+endfunction()
+
+find_program(EDGEWISE_FLATC flatc DOC "The flatbuffers compiler" VALIDATOR edgewise_flatc_fits)
+set(edgewise_flatc_is_usable TRUE)
+if(EDGEWISE_FLATC)
+  edgewise_flatc_fits(edgewise_flatc_is_usable "${EDGEWISE_FLATC}")
+endif()
+if(NOT EDGEWISE_FLATC OR NOT EDGEWISE_FLATBUFFERS_INCLUDE_DIR OR NOT edgewise_flatc_is_usable)
   message(FATAL_ERROR
-    " [edgewise] the flatbuffers compiler and headers are needed; got flatc: "
-    "${EDGEWISE_FLATC}, headers: ${EDGEWISE_FLATBUFFERS_INCLUDE_DIR}\n"
+    " [edgewise] the flatbuffers compiler and headers of one version are needed; got flatc: "
+    "${EDGEWISE_FLATC}, headers: ${EDGEWISE_FLATBUFFERS_INCLUDE_DIR} "
+    "(${edgewise_flatbuffers_version})\n"
     " try `apt-get install flatbuffers-compiler libflatbuffers-dev`, or -DEDGEWISE_FLATC=... and "
     "-DEDGEWISE_FLATBUFFERS_INCLUDE_DIR=...\n")
 endif()

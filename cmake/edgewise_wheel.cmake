@@ -1,6 +1,7 @@
 # What a wheel says of itself: which commit and which XNNPACK it was made of (edgewise --version),
 # and the parts that are linked in, as an SBOM in the place that PEP 770 gives it.
 include_guard(GLOBAL)
+include(edgewise_header_version)
 
 find_package(Git QUIET)
 set(edgewise_commit "$ENV{EDGEWISE_COMMIT}")
@@ -23,20 +24,6 @@ string(JSON edgewise_build SET "${edgewise_build}" glibc "\"${EDGEWISE_GLIBC}\""
 file(WRITE "${PROJECT_BINARY_DIR}/_build.json" "${edgewise_build}\n")
 install(FILES "${PROJECT_BINARY_DIR}/_build.json" DESTINATION edgewise/runtime COMPONENT python)
 
-# The version that a header defines, as MAJOR.MINOR.REVISION.
-function(edgewise_header_version out file prefix)
-  set(numbers "")
-  foreach(part MAJOR MINOR "(REVISION|PATCH)")
-    file(STRINGS "${file}" line REGEX "^#define ${prefix}_${part} " LIMIT_COUNT 1)
-    string(REGEX MATCH "[0-9]+$" number "${line}")
-    list(APPEND numbers "${number}")
-  endforeach()
-  list(JOIN numbers "." version)
-  set(${out} "${version}" PARENT_SCOPE)
-endfunction()
-
-edgewise_header_version(edgewise_flatbuffers_version
-  "${EDGEWISE_FLATBUFFERS_INCLUDE_DIR}/flatbuffers/base.h" FLATBUFFERS_VERSION)
 edgewise_header_version(edgewise_robin_map_version
   "${NB_DIR}/ext/robin_map/include/tsl/robin_growth_policy.h" TSL_RH_VERSION)
 set(edgewise_parts

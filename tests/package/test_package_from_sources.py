@@ -32,7 +32,8 @@ def configure(
     path = folder / "path"
     path.mkdir()
     for name in (*TOOLS, *programs):
-        found = shutil.which(name)
+        # The machine's own before an environment's, which may have another flatc.
+        found = shutil.which(name, path="/usr/local/bin:/usr/bin:/bin") or shutil.which(name)
         if found is None:
             pytest.skip(f"needs {name}")
         (path / name).symlink_to(found)
@@ -115,6 +116,32 @@ def test_the_compiler_that_pip_asks_for_is_missing(tmp_path: Path) -> None:
     done = configure(tmp_path, FLATC, CC="gcc -pthread", CXX="g++ -pthread")
     assert "got none of gcc on PATH" in done.stderr
     assert ADVICE in done.stderr
+
+
+OTHER_FLATC = "#!/bin/sh\necho 'flatc version 99.1.0'\n"
+
+
+def test_a_flatbuffers_compiler_of_another_version_is_passed_by(tmp_path: Path) -> None:
+    """As ExecuTorch's Python package puts one into its environment."""
+    other = tmp_path / "environment" / "flatc"
+    other.parent.mkdir()
+    other.write_text(OTHER_FLATC)
+    other.chmod(0o755)
+    headers = "-DEDGEWISE_FLATBUFFERS_INCLUDE_DIR=/usr/include"
+    path = f"{other.parent}:{tmp_path / 'path'}"
+    done = configure(tmp_path, (*COMPILERS, *FLATC), headers, PATH=path)
+    cache = (tmp_path / "build" / "CMakeCache.txt").read_text()
+    assert f"EDGEWISE_FLATC:FILEPATH={tmp_path / 'path' / 'flatc'}" in cache, done.stderr
+    assert "[edgewise] Google Highway" in done.stderr  # the next thing that is missing
+
+
+def test_a_flatbuffers_compiler_that_does_not_fit_is_told(tmp_path: Path) -> None:
+    other = tmp_path / "flatc"
+    other.write_text(OTHER_FLATC)
+    other.chmod(0o755)
+    headers = "-DEDGEWISE_FLATBUFFERS_INCLUDE_DIR=/usr/include"
+    done = configure(tmp_path, COMPILERS, headers, f"-DEDGEWISE_FLATC={other}")
+    assert f"of one version are needed; got flatc: {other}, headers: /usr/include (" in done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,11 @@
+# The version that a header defines, as MAJOR.MINOR.REVISION.
+function(edgewise_header_version out file prefix)
+  set(numbers "")
+  foreach(part MAJOR MINOR "(REVISION|PATCH)")
+    file(STRINGS "${file}" line REGEX "^#define ${prefix}_${part} " LIMIT_COUNT 1)
+    string(REGEX MATCH "[0-9]+$" number "${line}")
+    list(APPEND numbers "${number}")
+  endforeach()
+  list(JOIN numbers "." version)
+  set(${out} "${version}" PARENT_SCOPE)
+endfunction()
