@@ -100,6 +100,30 @@ def swapped_in_place(x):
     return y * 2 + x
 
 
+def reshaped_in_place(x):
+    y = x + 1
+    before = y.view(-1)
+    y.unsqueeze_(0).squeeze_().t_()
+    y.swapaxes_(0, 1).swapdims_(1, 0).detach_()
+    return y * 2, before + 1
+
+
+def reshaped_and_written(x):
+    y = x + 1
+    y.unsqueeze_(0)
+    y.relu_()
+    y.squeeze_(0)
+    return y * 2
+
+
+def reshaped_and_written_under_a_view(x):
+    y = x + 1
+    before = y.view(-1)
+    y.unsqueeze_(0)
+    y.relu_()
+    return y * 2, before
+
+
 def write_view(x):
     y = x + 1
     y[0].relu_()
@@ -195,8 +219,12 @@ IN_PLACE = [
     out_of_dropout,
     masked,
     indexed,
+    swapped_in_place,
+    reshaped_in_place,
+    reshaped_and_written,
 ]
 TRACED = [
+    reshaped_and_written_under_a_view,
     write_view,
     write_slice,
     read_alias,
@@ -209,7 +237,7 @@ TRACED = [
     writes_input,
     writes_input_view,
 ]
-EITHER = [swapped_in_place, same_type, promotes]
+EITHER = [same_type, promotes]
 
 
 def traces(monkeypatch: pytest.MonkeyPatch) -> list[int]:

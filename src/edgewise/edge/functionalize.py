@@ -27,6 +27,12 @@ _DROPOUTS = {
 # Composite operators whose schema shows no alias but that return their input, or may.
 _RETURN_THEIR_INPUT = {*_DROPOUTS, _aten.type_as.default}
 
+# They change a tensor's shape and write no element: views made before stay what they are.
+_RESHAPE_IN_PLACE = {
+    f"aten::{name}_"
+    for name in ("detach", "squeeze", "swapaxes", "swapdims", "t", "transpose", "unsqueeze")
+}
+
 # Composite operators that always compute a fresh tensor. Others are taken for aliases.
 _FRESH = """
     conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d linear matmul
@@ -110,7 +116,7 @@ def functionalize_graph(graph: Graph) -> bool | None:
             # later uses read this node's result, as those of the base do.
             if member is base or member is node or _is_same_tensor(member, base, mutating):
                 continue
-            if order[member] > now:
+            if order[member] > now or _writes_nothing(node):
                 continue  # made from what the write left, or else from a member read later
             if any(order[user] > now for user in member.users):
                 return None
@@ -146,17 +152,34 @@ def _functional_twin(node: Node) -> torch._ops.OpOverload | None:
     if len(written) != 1 or written[0].name != target._schema.arguments[0].name:
         return None
     packet = getattr(_aten, name[:-1], None)
-    twin = getattr(packet, target._overloadname, None) if packet is not None else None
-    if twin is None or twin._schema.is_mutable:
+    if packet is None:
         return None
-    if len(twin._schema.arguments) != len(target._schema.arguments):
+    # `transpose_.default` has `transpose.int`.
+    names = [n for n in packet.overloads() if _signature(getattr(packet, n)) == _signature(target)]
+    if not names:
+        return None
+    chosen = target._overloadname if target._overloadname in names else names[0]
+    twin: torch._ops.OpOverload = getattr(packet, chosen)
+    if twin._schema.is_mutable:
         return None
     # `x.int_add_(float)` keeps x's type, where the functional form would promote.
     base, value = node.args[0], node.meta.get("val")
     before = base.meta.get("val") if isinstance(base, Node) else None
     if not isinstance(value, torch.Tensor) or not isinstance(before, torch.Tensor):
         return None
+    if _writes_nothing(node):
+        return twin
     return twin if _keeps_type(node, before) and same_shape(before.shape, value.shape) else None
+
+
+def _signature(target: torch._ops.OpOverload) -> list[tuple[str, str]]:
+    """Names and types of its arguments, without what they alias."""
+    return [(a.name, str(a.real_type)) for a in target._schema.arguments]
+
+
+def _writes_nothing(node: Node) -> bool:
+    assert isinstance(node.target, torch._ops.OpOverload)
+    return node.target._schema.name in _RESHAPE_IN_PLACE
 
 
 def _keeps_type(node: Node, before: torch.Tensor) -> bool:
