@@ -36,8 +36,8 @@ target_link_libraries(
 add_executable(kernels EXCLUDE_FROM_ALL "{ROOT}/examples/cpp/main.cpp")
 target_link_libraries(kernels PRIVATE executorch portable_ops_lib)
 """
-# Compiled without optimization and for one CPU, which takes a third of the time, and kept between runs, next to
-# build/dev: from nothing it still takes minutes.
+# Compiled without optimization and for one CPU, which takes a third of the time, and kept between
+# runs, next to build/dev: from nothing it still takes minutes.
 QUICK = (
     "-DCMAKE_BUILD_TYPE=None",
     "-DEDGEWISE_KERNELS_FOR_AVX2=OFF",
