@@ -41,8 +41,9 @@ class Builder(MovingBuilder):
         to_zero: int = 0,
     ) -> Tensor:
         """`round((t - zero) * scale) + to_zero`, cut to the type. Several scales: one for each
-        index of the last of `dims`."""
+        index of the last of `dims`. ScaleOutOfReach where TOSA has no multiplier for one."""
         wide = t.dtype == INT48
+        scales = _within(scales, t.dtype, dtype)
         factors, shifts = multipliers(scales)
         if wide:
             # Of 48 bits TOSA multiplies by 16.
@@ -386,6 +387,21 @@ def _weights_type(weight: Any, image: str) -> str:
     low, high = RANGE[INT4]
     fits = image == INT8 and low <= np.min(weight, initial=0) and np.max(weight, initial=0) <= high
     return INT4 if fits else INT8
+
+
+_LARGEST = {INT8: 2.0**21, INT16: 2.0**15 - 2.0**-16}
+"""Scales of these types' numbers: TOSA multiplies what is below 2**(shift - 1) only."""
+
+
+def _within(scales: Sequence[float], source: str, dtype: str) -> Sequence[float]:
+    """Scales that take the source's numbers. With a larger one, which calibration gives a result
+    that is nearly zero, each number but zero is cut to the type, and so it is with the largest."""
+    largest = _LARGEST.get(source, math.inf)
+    if max(scales) <= largest:
+        return scales
+    if dtype not in (INT8, INT16):
+        raise ScaleOutOfReach(f"[rescale] scales of {source} must be below {largest:g}")
+    return [min(scale, largest) for scale in scales]
 
 
 def _short(multiplier: int, shift: int) -> tuple[int, int]:
