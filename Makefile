@@ -15,7 +15,8 @@ WARNING := 'warning:'
 PACKAGES := build/.packages
 NATIVE_FILES = $(shell find native -name '*.h' -o -name '*.cpp')
 
-CROSS := aarch64 armv7
+CROSS := aarch64 armv7 windows
+TOOLCHAIN_windows := windows-x86_64
 CROSS_TESTS := OFF
 
 .PHONY: help setup native demo check test pytest ctest conformance interop matrix mutation fuzz lint format sanitize sanitize-threads audit docs bench wheel runtime-wheel wheels clean distclean
@@ -39,9 +40,9 @@ help:
 	@echo "make sanitize-threads  many threads at once under ThreadSanitizer"
 	@echo "make fuzz       damaged files of each kind, made by libFuzzer (FUZZ_SECONDS=300)"
 	@echo "make audit      known vulnerabilities of the Python packages (osv.dev)"
-	@echo "make cross      the runtime for 64-bit and 32-bit Arm Linux, in build/cross"
+	@echo "make cross      the runtime for 64-bit and 32-bit Arm Linux and for Windows, in build/cross"
 	@echo "make cross-test  the one for 64-bit Arm, built and run under qemu-user;"
-	@echo "                cross-test-armv7: the one for 32-bit Arm"
+	@echo "                cross-test-armv7: the one for 32-bit Arm; cross-test-windows: under Wine"
 	@echo "make firmware-test  what firmware is given, compiled for a Cortex-M"
 	@echo "make microcontroller-test  a program without an operating system, run in QEMU"
 	@echo "make web        the runtime for web pages, in build/web/native/web; make web-test: in Chromium"
@@ -191,17 +192,17 @@ $(CROSS:%=cross-%): cross-%: | $(PACKAGES)
 	@tools/install_cross.sh $*
 	@$(QUIET) --show '^-- XNNPACK' build/logs/cross-$*-configure.log "configure for $*" \
 	  cmake -S . -B build/cross/$* -G Ninja -DCMAKE_BUILD_TYPE=Release \
-	  --toolchain $(CURDIR)/cmake/toolchains/linux-$*.cmake $(WERROR:%=-DEDGEWISE_WERROR=%) \
+	  --toolchain $(CURDIR)/cmake/toolchains/$(or $(TOOLCHAIN_$*),linux-$*).cmake $(WERROR:%=-DEDGEWISE_WERROR=%) \
 	  -DEDGEWISE_BUILD_TESTS=$(CROSS_TESTS)
 	@$(QUIET) build/logs/cross-$*.log "build for $*" cmake --build build/cross/$*
 
-# Models under qemu-user, against this machine.
+# Models under qemu-user or Wine, against this machine.
 cross-test: cross-test-aarch64
 
 $(CROSS:%=cross-test-%): cross-test-%: native cross-%
 	@$(PY) -m pytest -q -m cross -k $* tests/cross
 
-# The native tests, under qemu-user.
+# The native tests, likewise.
 $(CROSS:%=cross-ctest-%): CROSS_TESTS := ON
 $(CROSS:%=cross-ctest-%): cross-ctest-%: cross-%
 	@$(QUIET) --show '^[0-9]+% tests passed' build/logs/ctest-$*.log "ctest for $*" \

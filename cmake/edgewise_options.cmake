@@ -32,6 +32,11 @@ if(EDGEWISE_BARE_METAL)
               "$<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions;-fno-rtti;-fno-threadsafe-statics>"
               "$<$<COMPILE_LANGUAGE:CXX>:-fno-use-cxa-atexit>")
 endif()
+if(MINGW)
+  # GCC keeps values in registers that a function of this file leaves alone. The linker may take the
+  # same function from another file, compiled in another way, and Windows has no symbols that say so.
+  list(APPEND edgewise_compile_flags -fno-ipa-ra)
+endif()
 if(EDGEWISE_WASM)
   list(APPEND edgewise_compile_flags
        "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-include ${PROJECT_SOURCE_DIR}/native/platform/web/libcxx.h>")

@@ -189,6 +189,10 @@ function(edgewise_xnnpack_patch_debian sources)
   # quantization parameters; with room for 10 more than there are, a last row is wrong.
   edgewise_xnnpack_patch("${sources}/xnnpack/include/xnnpack.h"
     "#define XNN_EXTRA_QUANTIZATION_PARAMS 10" "#define XNN_EXTRA_QUANTIZATION_PARAMS 16")
+  if(WIN32)  # a macro of Microsoft's headers that MinGW's leave out where NOMINMAX is defined
+    edgewise_xnnpack_patch("${sources}/cpuinfo/src/x86/windows/init.c" "#include <windows.h>"
+      "#include <windows.h>\n#undef max\n#define max(a, b) ((a) > (b) ? (a) : (b))")
+  endif()
   # Of pthreadpool before 2025: threads that spin for long starve each other as soon as something
   # else runs. With two busy processes beside it, ResNet-18 took 304 ms instead of 19.
   set(file "${sources}/pthreadpool/src/threadpool-common.h")
@@ -261,6 +265,11 @@ function(edgewise_build_xnnpack_from_debian out out_reason)
                      "(once; about 2 minutes on 2 cores; log in ${work})")
       set(sources "${work}/sources")
       edgewise_xnnpack_patch_debian("${sources}")
+      if(WIN32)  # MinGW has POSIX threads, no C11 ones, and alloca() elsewhere
+        file(WRITE "${work}/windows/alloca.h" "#include <malloc.h>\n")
+        string(APPEND edgewise_xnnpack_c_flags " -DPTHREADPOOL_USE_PTHREADS=1"
+               " -I${work}/windows")
+      endif()
       if(NOT EDGEWISE_WASM)
         string(APPEND edgewise_xnnpack_c_flags " -DPTHREADPOOL_USE_CPUINFO=1"
                " -I${sources}/cpuinfo/include")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# install_cross.sh aarch64|armv7|cortex-m|cortex-m55|wasm32
+# install_cross.sh aarch64|armv7|windows|cortex-m|cortex-m55|wasm32
 # Installs Debian's cross compiler for a target if it is missing and root runs this, with what of
-# QEMU runs its programs, and for Linux GoogleTest's sources; else names them and fails.
+# QEMU or Wine runs its programs, and for systems GoogleTest's sources; else names them and fails.
 set -euo pipefail
 
 here=$(dirname "$0")
@@ -9,9 +9,10 @@ missing=()
 case $1 in
   aarch64) compiler=aarch64-linux-gnu emulator=qemu-aarch64 ;;
   armv7) compiler=arm-linux-gnueabihf emulator=qemu-arm ;;
+  windows) compiler=x86_64-w64-mingw32 emulator=wine ;;
   cortex-m | cortex-m55 | wasm32) compiler="" emulator="" ;;
   *)
-    echo "[cross] the target must be aarch64, armv7, cortex-m, cortex-m55 or wasm32; got $1" >&2
+    echo "[cross] the target must be aarch64, armv7, windows, cortex-m, cortex-m55 or wasm32; got $1" >&2
     exit 2
     ;;
 esac
@@ -24,6 +25,10 @@ elif [ -z "$compiler" ]; then
     [ -e /usr/lib/arm-none-eabi/lib/libstdc++_nano.a ] || missing+=(libstdc++-arm-none-eabi-newlib)
     command -v qemu-system-arm > /dev/null || missing+=(qemu-system-arm)
   fi
+elif [ "$1" = windows ]; then  # with POSIX threads, which std::thread needs
+  command -v "$compiler-g++-posix" > /dev/null || missing+=(g++-mingw-w64-x86-64-posix)
+  command -v wine > /dev/null || missing+=(wine wine64)
+  [ -e /usr/src/googletest/googletest/CMakeLists.txt ] || missing+=(googletest)
 else
   command -v "$compiler-g++" > /dev/null || missing+=("g++-$compiler")
   command -v "$emulator" > /dev/null || command -v "$emulator-static" > /dev/null \

@@ -5,6 +5,7 @@
 #include "c/error.h"
 #include "c/handles.h"
 #include "c/value.h"
+#include "platform/aligned_memory.h"
 
 using edgewise::Code;
 using edgewise::error;
@@ -164,10 +165,11 @@ void* edgewise_buffer_new(size_t bytes) {
   using edgewise::kBufferAlignment;
   const size_t padded = bytes + edgewise::kReadPadding + kBufferAlignment - 1;
   if (padded < bytes) return nullptr;
-  return std::aligned_alloc(kBufferAlignment, padded / kBufferAlignment * kBufferAlignment);
+  return edgewise::platform::allocate_aligned(kBufferAlignment,
+                                              padded / kBufferAlignment * kBufferAlignment);
 }
 
-void edgewise_buffer_free(void* data) { std::free(data); }
+void edgewise_buffer_free(void* data) { edgewise::platform::free_aligned(data); }
 
 edgewise_code edgewise_method_reset(edgewise_method* method) {
   EDGEWISE_C_NOT_NULL(method);

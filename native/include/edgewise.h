@@ -37,8 +37,18 @@
 extern "C" {
 #endif
 
+#if defined(_WIN32) && defined(EDGEWISE_C_BUILD)
+#define EDGEWISE_API __declspec(dllexport)
+#elif defined(_WIN32)
+#define EDGEWISE_API __declspec(dllimport)
+#else
 #define EDGEWISE_API __attribute__((visibility("default")))
+#endif
+#if defined(_MSC_VER)
+#define EDGEWISE_DEPRECATED __declspec(deprecated)
+#else
 #define EDGEWISE_DEPRECATED __attribute__((deprecated))
+#endif
 
 /* The version of this interface, and of the library's file name (libedgewise.so.1). It is
  * raised when something here changes its meaning or goes; functions, codes and types are added

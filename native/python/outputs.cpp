@@ -67,7 +67,7 @@ nb::object to_list(const Items& items) {
 ArrayMemory allocate_array(size_t bytes) {
   const size_t padded = bytes + kReadPadding + kBufferAlignment - 1;
   return ArrayMemory(
-      std::aligned_alloc(kBufferAlignment, padded / kBufferAlignment * kBufferAlignment));
+      platform::allocate_aligned(kBufferAlignment, padded / kBufferAlignment * kBufferAlignment));
 }
 
 nb::object to_array(const Tensor& tensor, ArrayMemory memory) {
@@ -78,7 +78,7 @@ nb::object to_array(const Tensor& tensor, ArrayMemory memory) {
   std::array<size_t, kMaxDims> shape{};
   for (size_t i = 0; i < tensor.rank(); ++i) shape[i] = static_cast<size_t>(tensor.size(i));
   void* data = memory.get();
-  nb::capsule owner(data, [](void* pointer) noexcept { std::free(pointer); });
+  nb::capsule owner(data, [](void* pointer) noexcept { platform::free_aligned(pointer); });
   (void)memory.release();
   nb::ndarray<nb::numpy> array(data, tensor.rank(), shape.data(), owner, tensor.strides().data(),
                                array_type(tensor.type()));

@@ -4,15 +4,15 @@
 #include <nanobind/nanobind.h>
 
 #include <cstddef>
-#include <cstdlib>
 #include <memory>
 
 #include "edgewise/value.h"
+#include "platform/aligned_memory.h"
 
 namespace edgewise::python {
 
 struct Free {
-  void operator()(void* data) const { std::free(data); }
+  void operator()(void* data) const { platform::free_aligned(data); }
 };
 
 // Memory for one array: aligned to kBufferAlignment and followed by kReadPadding bytes,

@@ -1,6 +1,4 @@
 // Runs a `.pte` file: see kUsage in options.cpp.
-#include <sys/resource.h>
-
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -8,6 +6,7 @@
 #include <utility>
 
 #include "edgewise/program.h"
+#include "platform/process.h"
 #include "tools/inputs.h"
 #include "tools/npy.h"
 #include "tools/options.h"
@@ -20,16 +19,6 @@ namespace {
 double now_ms() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration<double, std::milli>(now).count();
-}
-
-size_t peak_memory_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-#ifdef __APPLE__
-  return static_cast<size_t>(usage.ru_maxrss);
-#else
-  return static_cast<size_t>(usage.ru_maxrss) * 1024;
-#endif
 }
 
 // The dynamic linker looks for names without a slash in the system's folders.
@@ -115,7 +104,7 @@ Status run(const Options& options) {
     if (report.profile) report.profile->add(profile);
   }
   EDGEWISE_RETURN_IF_ERROR(write_outputs(method, options.output_dir, report));
-  report.peak_memory_bytes = peak_memory_bytes();
+  report.peak_memory_bytes = platform::peak_memory();
   return print(options.json ? to_json(report) : to_text(report));
 }
 

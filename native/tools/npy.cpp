@@ -9,7 +9,7 @@
 
 #include "core/checked.h"
 #include "core/tensor_copy.h"
-#include "tools/whole_file.h"
+#include "platform/whole_file.h"
 
 namespace edgewise::tools {
 
@@ -258,8 +258,9 @@ Status write_npy(const std::string& path, const Tensor& tensor) {
   head += static_cast<char>(text.size() & 0xff);
   head += static_cast<char>(text.size() >> 8);
 
-  return write_whole(path, {std::as_bytes(std::span(head)), std::as_bytes(std::span(text)),
-                            std::span<const std::byte>(elements)})
+  return platform::write_whole(path,
+                               {std::as_bytes(std::span(head)), std::as_bytes(std::span(text)),
+                                std::span<const std::byte>(elements)})
       .within("npy");
 }
 

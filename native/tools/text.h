@@ -5,10 +5,12 @@
 #include <string_view>
 #include <vector>
 
+#include "edgewise/status.h"
+
 namespace edgewise::tools {
 
 // As printf; at most 511 characters.
-__attribute__((format(printf, 2, 3))) void append(std::string& text, const char* format, ...);
+EDGEWISE_FORMAT(2, 3) void append(std::string& text, const char* format, ...);
 
 // A JSON string.
 std::string quote(std::string_view text);

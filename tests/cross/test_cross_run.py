@@ -1,7 +1,7 @@
-"""The runtime built for Arm gives under qemu-user what it gives on this machine.
+"""The runtime built for Arm and Windows gives under qemu-user and Wine what it gives here.
 
-`make cross-test` builds it for 64-bit Arm and `make cross-test-armv7` for 32-bit; these tests are
-skipped for what build/cross does not hold.
+`make cross-test` builds it for 64-bit Arm, `make cross-test-armv7` for 32-bit and `make
+cross-test-windows` for Windows; these tests are skipped for what build/cross does not hold.
 """
 
 from __future__ import annotations
@@ -22,24 +22,27 @@ pytestmark = pytest.mark.cross
 
 ROOT = Path(__file__).parents[2]
 TARGETS = {
-    "aarch64": ("qemu-aarch64", "/usr/aarch64-linux-gnu"),
-    "armv7": ("qemu-arm", "/usr/arm-linux-gnueabihf"),
+    "aarch64": ("qemu-aarch64", ["-L", "/usr/aarch64-linux-gnu"]),
+    "armv7": ("qemu-arm", ["-L", "/usr/arm-linux-gnueabihf"]),
+    "windows": ("wine", []),
 }
+"""What runs a target's programs, and its options."""
 
 
 @pytest.fixture(params=TARGETS)
 def runner(request: pytest.FixtureRequest) -> list[str]:
     """The command that runs `edgewise_run` of a target."""
-    emulator, libraries = TARGETS[request.param]
+    emulator, options = TARGETS[request.param]
     build = ROOT / "build" / "cross" / request.param
     if not (build / "build.ninja").exists():
         pytest.skip(f"nothing built for {request.param}: make cross-{request.param}")
     # From here on what is missing is an error: a build that is there has all.
     found = shutil.which(emulator) or shutil.which(f"{emulator}-static")
-    program = build / "native" / "tools" / "edgewise_run"
+    suffix = ".exe" if request.param == "windows" else ""
+    program = build / "native" / "tools" / f"edgewise_run{suffix}"
     assert found is not None, f"{emulator} is missing: tools/install_cross.sh {request.param}"
     assert program.exists(), f"{program} is missing: make cross-{request.param}"
-    return [found, "-L", libraries, str(program)]
+    return [found, *options, str(program)]
 
 
 def mobilenet() -> tuple[bytes, torch.Tensor]:

@@ -109,7 +109,6 @@ struct Graph {
 };
 
 // "[xnnpack] node 3 (Conv2d, debug handle 7): ..."
-Status node_error(Code code, const GraphNode& node, const char* format, ...)
-    __attribute__((format(printf, 3, 4)));
+Status node_error(Code code, const GraphNode& node, const char* format, ...) EDGEWISE_FORMAT(3, 4);
 
 }  // namespace edgewise::xnnpack

@@ -1,9 +1,9 @@
 #include "backends/xnnpack/memory_need.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <limits>
+
+#include "platform/process.h"
 
 namespace edgewise::xnnpack {
 namespace {
@@ -71,11 +71,9 @@ Status check_memory(const Graph& graph, const std::vector<Shape>& shapes, size_t
                  "[xnnpack] max_memory is %zu bytes; a delegate's intermediate results need %zu",
                  most, needed);
   }
-  const long pages = sysconf(_SC_PHYS_PAGES);
-  const long page = sysconf(_SC_PAGESIZE);
-  if (pages <= 0 || page <= 0) return {};
+  const size_t all = platform::physical_memory();
+  if (all == 0) return {};
   // A 32-bit program may have less room than its machine, and sums must fit.
-  const size_t all = saturating_mul(static_cast<size_t>(pages), static_cast<size_t>(page));
   const size_t available = std::min(all, std::numeric_limits<size_t>::max() / 4);
   if (needed <= available) return {};
   return error(Code::kOutOfMemory,

@@ -1,28 +1,17 @@
 #include "backends/xnnpack/program_state.h"
 
-#include <pthread.h>
-
 #include <algorithm>
-#include <atomic>
 
 #include "backends/xnnpack/allocator.h"
 #include "backends/xnnpack/limit_cpu.h"
 #include "backends/xnnpack/xnn_error.h"
 #include "edgewise/tensor.h"
+#include "platform/process.h"
 
 namespace edgewise::xnnpack {
 namespace {
 
 constexpr int kMaxThreads = 256;
-
-// How often the process was forked, from its first program with threads on, counted in each child.
-std::atomic<unsigned> fork_count = 0;
-
-void count_forks() {
-  static const int registered =
-      pthread_atfork(nullptr, nullptr, [] { fork_count.fetch_add(1, std::memory_order_relaxed); });
-  (void)registered;
-}
 
 }  // namespace
 
@@ -40,8 +29,7 @@ Result<std::shared_ptr<ProgramState>> ProgramState::make(int threads) {
   auto status = check_xnn(xnn_create_workspace(&state->workspace_), "making a workspace");
   if (!status.ok()) return status;
   if (threads > 1) {
-    count_forks();
-    state->forks_ = fork_count.load(std::memory_order_relaxed);
+    state->forks_ = platform::fork_count();
     state->threadpool_ = pthreadpool_create(static_cast<size_t>(std::min(threads, kMaxThreads)));
     if (state->threadpool_ == nullptr) {
       return error(Code::kOutOfMemory, "[xnnpack] %d threads could not be started; try fewer",
@@ -68,7 +56,7 @@ Result<std::byte*> ProgramState::memory_between_steps(size_t bytes) {
 }
 
 bool ProgramState::is_without_threads() const {
-  return threadpool_ != nullptr && forks_ != fork_count.load(std::memory_order_relaxed);
+  return threadpool_ != nullptr && forks_ != platform::fork_count();
 }
 
 ProgramState::~ProgramState() {

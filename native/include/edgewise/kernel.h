@@ -76,7 +76,7 @@ class KernelContext {
   bool ok() const { return status_.ok(); }
   Status status() const { return status_; }
   // Records "[op] message" unless something failed before; returns the status.
-  Status fail(Code code, const char* format, ...) __attribute__((format(printf, 3, 4)));
+  Status fail(Code code, const char* format, ...) EDGEWISE_FORMAT(3, 4);
 
  private:
   std::string_view op_;

@@ -11,6 +11,17 @@
 #include <utility>
 #include <variant>
 
+// A format as printf's, and what it prints: numbers of arguments, from 1. MinGW means Microsoft's
+// formats by printf, and has those of the standard, which C++ uses there, too.
+#if defined(__MINGW32__)
+#define EDGEWISE_FORMAT(format_index, first) \
+  __attribute__((format(gnu_printf, format_index, first)))
+#elif defined(__GNUC__)
+#define EDGEWISE_FORMAT(format_index, first) __attribute__((format(printf, format_index, first)))
+#else
+#define EDGEWISE_FORMAT(format_index, first)
+#endif
+
 namespace edgewise {
 
 enum class Code : uint8_t {
@@ -76,7 +87,7 @@ class [[nodiscard]] Result {
 };
 
 // printf-style construction of a failure.
-Status error(Code code, const char* format, ...) __attribute__((format(printf, 2, 3)));
+Status error(Code code, const char* format, ...) EDGEWISE_FORMAT(2, 3);
 
 }  // namespace edgewise
 

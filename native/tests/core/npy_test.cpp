@@ -1,6 +1,6 @@
 // The runner's files. The runner is a program and not a library, so its source is here.
 #include "tools/npy.cpp"
-#include "tools/whole_file.cpp"
+#include "platform/whole_file.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

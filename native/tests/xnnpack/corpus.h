@@ -20,7 +20,7 @@ inline std::vector<std::string> corpus_files() {
   std::vector<std::string> found;
   for (const auto& entry : std::filesystem::directory_iterator(EDGEWISE_CORPUS)) {
     // Its weights are in another file.
-    if (entry.path().stem() != "portable_external") found.push_back(entry.path());
+    if (entry.path().stem() != "portable_external") found.push_back(entry.path().string());
   }
   std::sort(found.begin(), found.end());
   return found;

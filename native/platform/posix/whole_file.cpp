@@ -1,4 +1,4 @@
-#include "tools/whole_file.h"
+#include "platform/whole_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
-namespace edgewise::tools {
+namespace edgewise::platform {
 
 namespace {
 
@@ -78,4 +78,4 @@ Status write_whole(const std::string& path,
   return Status::ok_status();
 }
 
-}  // namespace edgewise::tools
+}  // namespace edgewise::platform
