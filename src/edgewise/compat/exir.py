@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.fx import Node
@@ -14,6 +14,8 @@ from edgewise.emit import ExecutorchBackendConfig as _ExecutorchBackendConfig
 from edgewise.emit import MemoryPlanningConfig
 from edgewise.inspect.record import ProgramRecord
 from edgewise.lowering.managers import Partitioners, Passes, Programs
+
+Manager = TypeVar("Manager")
 
 # Scripts of the time when torch had it call it by this name.
 if not hasattr(torch.export, "export_for_training"):
@@ -124,33 +126,26 @@ class ExecutorchBackendConfig(_ExecutorchBackendConfig):
         )
 
 
+def _as(kind: type[Manager], manager: object) -> Manager:
+    """The same manager, as this class, which is one below its own."""
+    made = kind.__new__(kind)
+    made.__dict__.update(vars(manager))
+    return made
+
+
 class EdgeProgramManager(lowering.EdgeProgramManager):
     """As ExecuTorch's: operators without a kernel here are a warning, not an error."""
-
-    @classmethod
-    def of(cls, manager: lowering.EdgeProgramManager) -> EdgeProgramManager:
-        """The same manager, as this class."""
-        made = cls.__new__(cls)
-        made.__dict__.update(vars(manager))
-        return made
 
     def to_executorch(
         self, config: _ExecutorchBackendConfig | None = None
     ) -> ExecutorchProgramManager:
         """As `edgewise.lowering.EdgeProgramManager.to_executorch`."""
         made = super().to_executorch(config or ExecutorchBackendConfig())
-        return ExecutorchProgramManager.of(made)
+        return _as(ExecutorchProgramManager, made)
 
 
 class ExecutorchProgramManager(lowering.ExecutorchProgramManager):
     """As ExecuTorch's."""
-
-    @classmethod
-    def of(cls, manager: lowering.ExecutorchProgramManager) -> ExecutorchProgramManager:
-        """The same manager, as this class."""
-        made = cls.__new__(cls)
-        made.__dict__.update(vars(manager))
-        return made
 
     def get_etrecord(self) -> ProgramRecord:
         """The program's record, which `generate_etrecord=True` asks for and every program has."""
@@ -165,7 +160,7 @@ def to_edge(
 ) -> EdgeProgramManager:
     """`edgewise.to_edge`. generate_etrecord: of no effect, each program has a record."""
     made = lowering.to_edge(programs, constant_methods, compile_config)
-    return EdgeProgramManager.of(made)
+    return _as(EdgeProgramManager, made)
 
 
 def to_edge_transform_and_lower(
@@ -180,7 +175,7 @@ def to_edge_transform_and_lower(
     made = lowering.to_edge_transform_and_lower(
         programs, transform_passes, partitioner, constant_methods, compile_config
     )
-    return EdgeProgramManager.of(made)
+    return _as(EdgeProgramManager, made)
 
 
 class _Ops:

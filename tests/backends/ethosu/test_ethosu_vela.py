@@ -253,3 +253,5 @@ def test_writes_are_held_against_the_blocks_of_their_time(tosa: bytes, target: s
             assert (stray is not None) == told, (block, changes, stray)
         seen.add(kind)
     assert seen >= {"t", "x"}
+    unreadable = dataclasses.replace(made.program, commands=b"COP9" + made.program.commands[4:])
+    assert stray_write(dataclasses.replace(made, program=unreadable)) is None

@@ -7,6 +7,7 @@ than what was planned, it writes over values that are still read: a wrong number
 from __future__ import annotations
 
 from edgewise.backends.ethosu.lowering.vela import ArenaBlock, VelaProgram
+from edgewise.backends.ethosu.simulator.errors import NotSimulatedError, NpuError
 from edgewise.backends.ethosu.simulator.writes import writes
 from edgewise.inspect.layers import LayersByCommand
 
@@ -15,10 +16,18 @@ _ARENA, _FAST = 1, 2
 
 
 def stray_write(made: VelaProgram) -> str | None:
-    """The first write that leaves the blocks of memory of its time, told; None if there is none.
+    """The first write that leaves the blocks of memory of its time, told; None if there is none,
+    or if the command stream is one that the simulator cannot read.
 
     A transfer may run ahead of the layer that needs it: it is in a block of any time.
     """
+    try:
+        return _first_stray(made)
+    except (NotSimulatedError, NpuError):
+        return None
+
+
+def _first_stray(made: VelaProgram) -> str | None:
     figures = made.figures
     layers = LayersByCommand(
         (offset, number) for number, one in enumerate(figures.layers) for offset in one.commands

@@ -13,7 +13,8 @@ from edgewise.backends.ethosu.simulator.memory import Access, Array, Memory, spa
 from edgewise.backends.ethosu.simulator.registers import Registers
 
 _BRICK = 16
-_IN_MEMORY = ("TILE2X2", "TILE3X1")
+IN_MEMORY = ("TILE2X2", "TILE3X1")
+"""Storages of Ethos-U85 that are not inside the NPU."""
 TRANSPOSES = {
     "HWC": (0, 1, 2),
     "WHC": (1, 0, 2),
@@ -193,7 +194,7 @@ def output_map(registers: Registers) -> FeatureMap | None:
     """Where a kernel writes; None where its result stays inside the NPU, as Ethos-U85's may."""
     shape = output_shape(registers)
     stored = registers.has_field("OFM_PRECISION", "activation_storage")
-    if stored and registers.enum("OFM_PRECISION", "activation_storage") not in _IN_MEMORY:
+    if stored and registers.enum("OFM_PRECISION", "activation_storage") not in IN_MEMORY:
         return None
     if registers.has_field("OFM_PRECISION", "activation_transpose"):
         order = TRANSPOSES[registers.enum("OFM_PRECISION", "activation_transpose")]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from edgewise.backends.ethosu.simulator.dma import read_transfer
 from edgewise.backends.ethosu.simulator.dma_u85 import read_transfer_u85
 from edgewise.backends.ethosu.simulator.errors import NotSimulatedError
-from edgewise.backends.ethosu.simulator.feature_map import TRANSPOSES
+from edgewise.backends.ethosu.simulator.feature_map import IN_MEMORY, TRANSPOSES
 from edgewise.backends.ethosu.simulator.kernel import Kernel, read_kernel
 from edgewise.backends.ethosu.simulator.memory import Access
 from edgewise.backends.ethosu.simulator.rates import (
@@ -174,7 +174,7 @@ class _Map:
         self.outside = True
         if registers.has_field(f"{name}_PRECISION", "activation_storage"):
             storage = registers.enum(f"{name}_PRECISION", "activation_storage")
-            self.outside = storage in ("TILE2X2", "TILE3X1")
+            self.outside = storage in IN_MEMORY
         self.bus: Bus | None = None
         if self.outside:
             self.bus = model.system.buses.get(registers.get(f"{name}_REGION", "region"))
@@ -309,7 +309,7 @@ class _Cost:
         r = self._registers
         if r.has_field("IFM2_BROADCAST", "broadcast_constant"):
             return not r.get("IFM2_BROADCAST", "broadcast_constant")
-        return r.enum("IFM2_PRECISION", "activation_storage") in ("TILE2X2", "TILE3X1")
+        return r.enum("IFM2_PRECISION", "activation_storage") in IN_MEMORY
 
     def _add(self, moved: _Map, cycles: float) -> None:
         if moved.bus is not None and cycles:
