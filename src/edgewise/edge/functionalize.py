@@ -152,15 +152,11 @@ def _functional_twin(node: Node) -> torch._ops.OpOverload | None:
     if len(written) != 1 or written[0].name != target._schema.arguments[0].name:
         return None
     packet = getattr(_aten, name[:-1], None)
-    if packet is None:
-        return None
+    twins = [getattr(packet, n) for n in packet.overloads()] if packet is not None else []
     # `transpose_.default` has `transpose.int`.
-    names = [n for n in packet.overloads() if _signature(getattr(packet, n)) == _signature(target)]
-    if not names:
-        return None
-    chosen = target._overloadname if target._overloadname in names else names[0]
-    twin: torch._ops.OpOverload = getattr(packet, chosen)
-    if twin._schema.is_mutable:
+    twins.sort(key=lambda other: other._overloadname != target._overloadname)
+    twin: torch._ops.OpOverload | None = next((t for t in twins if _takes(t, target)), None)
+    if twin is None:
         return None
     # `x.int_add_(float)` keeps x's type, where the functional form would promote.
     base, value = node.args[0], node.meta.get("val")
@@ -172,9 +168,10 @@ def _functional_twin(node: Node) -> torch._ops.OpOverload | None:
     return twin if _keeps_type(node, before) and same_shape(before.shape, value.shape) else None
 
 
-def _signature(target: torch._ops.OpOverload) -> list[tuple[str, str]]:
-    """Names and types of its arguments, without what they alias."""
-    return [(a.name, str(a.real_type)) for a in target._schema.arguments]
+def _takes(twin: torch._ops.OpOverload, target: torch._ops.OpOverload) -> bool:
+    """Whether an operator that writes nothing has the arguments of one that does, by their types."""
+    types = [[str(a.real_type) for a in o._schema.arguments] for o in (twin, target)]
+    return not twin._schema.is_mutable and types[0] == types[1]
 
 
 def _writes_nothing(node: Node) -> bool:
