@@ -169,7 +169,7 @@ def _functional_twin(node: Node) -> torch._ops.OpOverload | None:
 
 
 def _takes(twin: torch._ops.OpOverload, target: torch._ops.OpOverload) -> bool:
-    """Whether an operator that writes nothing has the arguments of one that does, by their types."""
+    """Whether an operator that writes nothing has arguments of the types that one that does has."""
     types = [[str(a.real_type) for a in o._schema.arguments] for o in (twin, target)]
     return not twin._schema.is_mutable and types[0] == types[1]
 
