@@ -118,15 +118,17 @@ def test_the_compiler_that_pip_asks_for_is_missing(tmp_path: Path) -> None:
     assert ADVICE in done.stderr
 
 
-OTHER_FLATC = "#!/bin/sh\necho 'flatc version 99.1.0'\n"
+def other_flatc(file: Path) -> Path:
+    """One of another version than the headers."""
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("#!/bin/sh\necho 'flatc version 99.1.0'\n")
+    file.chmod(0o755)
+    return file
 
 
 def test_a_flatbuffers_compiler_of_another_version_is_passed_by(tmp_path: Path) -> None:
     """As ExecuTorch's Python package puts one into its environment."""
-    other = tmp_path / "environment" / "flatc"
-    other.parent.mkdir()
-    other.write_text(OTHER_FLATC)
-    other.chmod(0o755)
+    other = other_flatc(tmp_path / "environment" / "flatc")
     headers = "-DEDGEWISE_FLATBUFFERS_INCLUDE_DIR=/usr/include"
     path = f"{other.parent}:{tmp_path / 'path'}"
     done = configure(tmp_path, (*COMPILERS, *FLATC), headers, PATH=path)
@@ -136,9 +138,7 @@ def test_a_flatbuffers_compiler_of_another_version_is_passed_by(tmp_path: Path) 
 
 
 def test_a_flatbuffers_compiler_that_does_not_fit_is_told(tmp_path: Path) -> None:
-    other = tmp_path / "flatc"
-    other.write_text(OTHER_FLATC)
-    other.chmod(0o755)
+    other = other_flatc(tmp_path / "flatc")
     headers = "-DEDGEWISE_FLATBUFFERS_INCLUDE_DIR=/usr/include"
     done = configure(tmp_path, COMPILERS, headers, f"-DEDGEWISE_FLATC={other}")
     assert f"of one version are needed; got flatc: {other}, headers: /usr/include (" in done.stderr

@@ -9,6 +9,8 @@ answers None and the caller lets torch functionalise the program in its one trac
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
@@ -151,11 +153,7 @@ def _functional_twin(node: Node) -> torch._ops.OpOverload | None:
         return None
     if len(written) != 1 or written[0].name != target._schema.arguments[0].name:
         return None
-    packet = getattr(_aten, name[:-1], None)
-    twins = [getattr(packet, n) for n in packet.overloads()] if packet is not None else []
-    # `transpose_.default` has `transpose.int`.
-    twins.sort(key=lambda other: other._overloadname != target._overloadname)
-    twin: torch._ops.OpOverload | None = next((t for t in twins if _takes(t, target)), None)
+    twin = _twin_by_arguments(target)
     if twin is None:
         return None
     # `x.int_add_(float)` keeps x's type, where the functional form would promote.
@@ -166,6 +164,15 @@ def _functional_twin(node: Node) -> torch._ops.OpOverload | None:
     if _writes_nothing(node):
         return twin
     return twin if _keeps_type(node, before) and same_shape(before.shape, value.shape) else None
+
+
+@cache
+def _twin_by_arguments(target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
+    """`aten.transpose.int` for `aten.transpose_.default`; None without one of the same types."""
+    packet = getattr(_aten, target._schema.name.partition("::")[2][:-1], None)
+    twins = [getattr(packet, n) for n in packet.overloads()] if packet is not None else []
+    twins.sort(key=lambda other: other._overloadname != target._overloadname)
+    return next((t for t in twins if _takes(t, target)), None)
 
 
 def _takes(twin: torch._ops.OpOverload, target: torch._ops.OpOverload) -> bool:

@@ -10,7 +10,6 @@ from edgewise.backends.ethosu.lowering.compile_spec import EthosUCompileSpec
 from edgewise.backends.ethosu.simulator.errors import NotSimulatedError, NpuError
 from edgewise.backends.ethosu.simulator.timing import NPU, WAITING, Timeline, timeline
 from edgewise.backends.ethosu.targets import PROCESSORS
-from edgewise.inspect.layers import LayersByCommand
 from edgewise.partition.spec import Estimates
 
 Row = dict[str, str | int | float]
@@ -100,9 +99,7 @@ def _modelled(made: vela.VelaProgram, spec: EthosUCompileSpec) -> dict[int, Row]
 
 
 def _by_layer(told: Timeline, figures: vela.VelaFigures) -> dict[int, Row]:
-    layers = LayersByCommand(
-        (offset, number) for number, one in enumerate(figures.layers) for offset in one.commands
-    )
+    layers = figures.layers_by_command()
     busy, waits = Counter[int](), Counter[int]()
     bounds: dict[int, Counter[str]] = {}
     for span in told.spans:

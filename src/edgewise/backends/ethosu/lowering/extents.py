@@ -9,7 +9,6 @@ from __future__ import annotations
 from edgewise.backends.ethosu.lowering.vela import ArenaBlock, VelaProgram
 from edgewise.backends.ethosu.simulator.errors import NotSimulatedError, NpuError
 from edgewise.backends.ethosu.simulator.writes import writes
-from edgewise.inspect.layers import LayersByCommand
 
 _ARENA, _FAST = 1, 2
 """Regions that Vela plans; others are the program's inputs and outputs, or inside the NPU."""
@@ -29,9 +28,7 @@ def stray_write(made: VelaProgram) -> str | None:
 
 def _first_stray(made: VelaProgram) -> str | None:
     figures = made.figures
-    layers = LayersByCommand(
-        (offset, number) for number, one in enumerate(figures.layers) for offset in one.commands
-    )
+    layers = figures.layers_by_command()
     blocks: dict[int, list[ArenaBlock]] = {_ARENA: [], _FAST: []}
     for block in figures.arena:
         is_fast = made.fast_scratch_size and block.memory == "Sram"

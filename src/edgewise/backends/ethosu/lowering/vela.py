@@ -22,6 +22,7 @@ from edgewise.backends.ethosu.lowering.vela_options import (
 )
 from edgewise.backends.ethosu.payload import NpuProgram, NpuTensor
 from edgewise.backends.ethosu.targets import PROCESSORS as TARGETS
+from edgewise.inspect.layers import LayersByCommand
 
 VERSION = "5.1.0"
 DEFAULT_INI = "Arm/vela.ini"
@@ -90,6 +91,12 @@ class VelaFigures:
     cpu_operators: int
     layers: tuple[LayerFigures, ...]
     arena: tuple[ArenaBlock, ...] = ()
+
+    def layers_by_command(self) -> LayersByCommand[int]:
+        """Numbers of layers."""
+        return LayersByCommand(
+            (offset, number) for number, one in enumerate(self.layers) for offset in one.commands
+        )
 
 
 @dataclass(frozen=True)

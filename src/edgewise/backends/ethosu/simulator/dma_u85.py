@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgewise.backends.ethosu.simulator.dma import Side, Transfer, region_of
+from edgewise.backends.ethosu.simulator.dma import Side, Transfer, read_transfer, region_of
 from edgewise.backends.ethosu.simulator.errors import NpuError
 from edgewise.backends.ethosu.simulator.memory import Access, Memory, span
 from edgewise.backends.ethosu.simulator.registers import Registers
+from edgewise.backends.ethosu.simulator.stream import Target
 
 _INDEX_BYTES = 4
 
@@ -89,3 +90,8 @@ def read_transfer_u85(registers: Registers) -> Transfer | Indexed:
         registers.address("DMA0_IDX_SKIP1") if mode > 1 else 0,
         registers.get("DMA0_IDX_MAX", "idx_max"),
     )
+
+
+def transfer_of(target: Target, registers: Registers) -> Transfer | Indexed:
+    """What the DMA registers describe, on the target."""
+    return (read_transfer_u85 if target.family == "u85" else read_transfer)(registers)

@@ -12,8 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edgewise.backends.ethosu.simulator.dma import read_transfer
-from edgewise.backends.ethosu.simulator.dma_u85 import read_transfer_u85
+from edgewise.backends.ethosu.simulator.dma_u85 import transfer_of
 from edgewise.backends.ethosu.simulator.errors import NotSimulatedError
 from edgewise.backends.ethosu.simulator.feature_map import IN_MEMORY, TRANSPOSES
 from edgewise.backends.ethosu.simulator.kernel import Kernel, read_kernel
@@ -127,8 +126,7 @@ class _Model:
 
     def _transfer(self, command: Command) -> None:
         self.finish()
-        read = read_transfer_u85 if self.target.family == "u85" else read_transfer
-        accesses = read(self.registers).accesses()
+        accesses = transfer_of(self.target, self.registers).accesses()
         cycles = max(self._transferred(a) for a in accesses)
         begin = max(self._free[DMA], self._hold)
         self._free[DMA] = begin + cycles

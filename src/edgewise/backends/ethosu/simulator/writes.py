@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edgewise.backends.ethosu.simulator.dma import read_transfer
-from edgewise.backends.ethosu.simulator.dma_u85 import read_transfer_u85
+from edgewise.backends.ethosu.simulator.dma_u85 import transfer_of
 from edgewise.backends.ethosu.simulator.feature_map import output_map
 from edgewise.backends.ethosu.simulator.memory import Access
 from edgewise.backends.ethosu.simulator.registers import Registers
@@ -29,8 +28,8 @@ def writes(commands: bytes) -> Iterator[tuple[Command, Access]]:
         if command.name.startswith("NPU_SET_"):
             registers.set(command)
         elif command.name == "NPU_OP_DMA_START":
-            read = read_transfer_u85 if target.family == "u85" else read_transfer
-            yield from ((command, one) for one in read(registers).accesses() if one.write)
+            accesses = transfer_of(target, registers).accesses()
+            yield from ((command, one) for one in accesses if one.write)
         elif command.name not in _NO_KERNELS:
             ofm = output_map(registers)
             for one in () if ofm is None else ofm.accesses(write=True):
