@@ -120,7 +120,6 @@ def test_link_libraries_of_an_older_glibc(tmp_path: Path) -> None:
 
 
 def test_workflows_call_what_there_is() -> None:
-    makefile = (ROOT / "Makefile").read_text()
     files = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
     assert [f.stem for f in files] == ["ci", "docs", "release", "wheels"]
     calls = 0
@@ -128,7 +127,10 @@ def test_workflows_call_what_there_is() -> None:
         jobs = yaml.safe_load(file.read_text())["jobs"].values()
         for line in (step.get("run", "") for job in jobs for step in job.get("steps", [])):
             for target in re.findall(r"^make (\S+)", line):
-                assert re.search(rf"^{target}:", makefile, re.MULTILINE), (file.name, target)
+                asked = subprocess.run(
+                    ["make", "-n", target], cwd=ROOT, capture_output=True, text=True
+                )
+                assert asked.returncode == 0, (file.name, target, asked.stderr)
                 calls += 1
             for script in re.findall(r"(?:^| )((?:tools|tests|\.ci)/\S+)", line):
                 assert (ROOT / script).exists(), (file.name, script)
