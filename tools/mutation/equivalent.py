@@ -77,4 +77,14 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "std::fill_n(result, count * depth_, 0.0f);",
         "std::fill_n(result, count / depth_, 0.0f);",
     ): "what lies there is multiplied by exp(-inf), 0: only NaN in fresh memory would show",
+    (
+        "src/edgewise/backends/ethosu/operators/lines.py",
+        "if steps != 1:",
+        "if steps != 0:",
+    ): "a product with one more: the same indices",
+    (
+        "src/edgewise/backends/ethosu/operators/selection.py",
+        'index = indices(to, args["indices"], sizes(args["weight"])[0])',
+        'index = indices(to, args["indices"], sizes(args["weight"])[1])',
+    ): "the size is for indices below zero, which an embedding refuses",
 }

@@ -45,7 +45,7 @@ PYTHON = [
     (r"\bFalse\b", r"True"),
     (r"\ball\(", r"any("),
     (r"\bany\(", r"all("),
-    (r"\breturn (.+)$", r"return None"),
+    (r"\breturn (?!(?:True|False)$)(.+)$", r"return None"),  # None counts as False
     (r"^(\s+)([\w.\[\]]+\(.*\)|\w+[.\[].* = .*|\w.* [+\-*/|&]= .*)$", r"\1pass"),
     (r" else", r" if False else"),
 ]

@@ -140,6 +140,14 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "groups-many": (lambda: conv(256, 128, 1, groups=128), ((1, 256, 3, 2),)),
     "groups-joined": (lambda: conv(6, 8, 3, groups=2), ((1, 6, 9, 7),)),
     "groups-1d": (lambda: nn.Conv1d(16, 8, 3, groups=2), ((1, 16, 9),)),
+    "clone": (
+        lambda: act(conv(8, 8, 3), Fn(lambda x: x.contiguous(memory_format=torch.channels_last))),
+        (IMAGE,),
+    ),
+    "to-channels-last": (
+        lambda: act(conv(8, 8, 3), Fn(lambda x: x.to(memory_format=torch.channels_last))),
+        (IMAGE,),
+    ),
     "transposed": (lambda: nn.ConvTranspose2d(8, 16, 4, stride=2, padding=1), ((1, 8, 5, 6),)),
     "transposed-stride-1": (lambda: nn.ConvTranspose2d(8, 4, 3), ((1, 8, 5, 6),)),
     "transposed-groups": (

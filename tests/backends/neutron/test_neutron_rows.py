@@ -262,6 +262,24 @@ def test_sum_of_a_few_numbers() -> None:
     assert_bounded(found, torch.tensor([1.0, 0.3]), torch.full((2,), 4 * 0.5 / 255), inputs=(x,))
 
 
+@pytest.mark.parametrize(
+    ("name", "convolutions"),
+    [("groups", 2), ("groups-of-two", 3), ("groups-joined", 1), ("groups-1d", 2)],
+)
+def test_small_groups_are_computed_together(
+    name: str, convolutions: int, tmp_path: Path
+) -> None:
+    """As many as fill the eight channels that the NPU reads at a time."""
+    make, shapes = ACCEPTED[name]
+    lowered(quantized(make, around_zero(shapes))).save(tmp_path / "case.pte")
+    ((_, _, _, data),) = delegate_payloads(tmp_path / "case.pte")
+    from ai_edge_litert.interpreter import Interpreter
+
+    run = Interpreter(model_content=read_reference(bytes(data)).model)
+    names = [operator["op_name"] for operator in run._get_ops_details()]
+    assert names.count("CONV_2D") == convolutions, names
+
+
 @pytest.mark.parametrize("name", IDLE)
 def test_what_gives_its_operand(name: str) -> None:
     """The converter removes it, and makes no program of a partition that has nothing else."""

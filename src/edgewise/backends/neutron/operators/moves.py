@@ -139,6 +139,11 @@ def _format(q: Query) -> str | None:
     return None if found in allowed else str(found)
 
 
+def _type(q: Query) -> str | None:
+    given, made = fake(q.args["self"]).dtype, fake(q.node).dtype
+    return None if given == made else f"{given} to {made}".replace("torch.", "")
+
+
 def _not_empty(q: Query) -> str | None:
     return f"{list(q.shape)}" if 0 in q.shape else None
 
@@ -166,10 +171,12 @@ def _padded_dims(args: dict[str, Any]) -> Sequence[int]:
 
 
 _FORMAT = Constraint("the order of dimensions is kept, or contiguous or channels last", _format)
+_TYPE = Constraint("a copy of the same data type", _type)
 _SAME = (SAME_QUANTIZATION,)
 
 for _name, _targets, _lower, _rules, _code in (
     ("clone", (aten.clone.default,), _same, (_FORMAT, *_SAME), "nothing"),
+    ("_to_copy", (aten._to_copy.default,), _same, (_TYPE, _FORMAT, *_SAME), "nothing"),
     (
         "view_copy",
         (aten.view_copy.default, aten.squeeze_copy.dims, aten.unsqueeze_copy.default),

@@ -1,0 +1,47 @@
+"""Conversions that convert nothing, which quantizers would take for an end of what is quantized."""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import GraphModule, Node
+
+from edgewise.edge.graph import arguments
+from edgewise.edge.layout import dim_order
+from edgewise.quantize.fold import written_values
+from edgewise.quantize.steps import replace_calls, step
+
+aten = torch.ops.aten
+
+_CONVERSIONS = (
+    aten.to.dtype,
+    aten.to.dtype_layout,
+    aten.to.device,
+    aten.to.other,
+    aten.type_as.default,
+    aten._to_copy.default,
+)
+
+
+def drop_conversions(model: GraphModule) -> bool:
+    """In the place of a conversion to the data type that there is: what it converts, or if it
+    changes the memory format `contiguous`. One whose copy or source is written later stays."""
+    written = written_values(model)
+
+    def plain(node: Node) -> Node | None:
+        source = node.args[0]
+        if not isinstance(source, Node) or node in written or source in written:
+            return None
+        before, after = source.meta["val"], node.meta["val"]
+        if before.dtype != after.dtype:
+            return None
+        if dim_order(before) == dim_order(after):
+            return source
+        made = step(node, aten.contiguous.default, source)
+        made.kwargs = {"memory_format": arguments(node)["memory_format"]}
+        made.meta["val"] = after
+        return made
+
+    changed = False
+    for target in _CONVERSIONS:
+        changed |= replace_calls(model, target, plain)
+    return changed
