@@ -168,7 +168,7 @@ def _unfold(graph: Graph, node: Node) -> Node | None:
     named = arguments(node)
     size, shape = named["size"], list(fake(source).shape)
     plain = "dequantize" not in str(source.target)  # each step would need scales of its own
-    if named["step"] != size or size == 0 or not shape or not is_static(shape) or not plain:
+    if named["step"] != size or not shape or not is_static(shape) or not plain:
         return call(graph, _COPIES[node.target], node.args, node, result, **node.kwargs)
     dim = named["dimension"] % len(shape)
     count = shape[dim] // size
