@@ -10,47 +10,23 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import http.server
 from pathlib import Path
 
-HEADERS = {
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Embedder-Policy": "require-corp",
-    "Cache-Control": "no-store",
-}
+from edgewise.report.live import server
 
 
-class Handler(http.server.SimpleHTTPRequestHandler):
-    """Files of `page` first, then those of the runtime's folder."""
+def folders(runtime: Path, page: Path, port: int = 0) -> http.server.ThreadingHTTPServer:
+    """A server of the page's files and the runtime's, not started yet."""
 
-    extensions_map = http.server.SimpleHTTPRequestHandler.extensions_map | {
-        ".mjs": "text/javascript",
-        ".wasm": "application/wasm",
-    }
+    def find(path: str) -> Path | None:
+        for folder in (page.resolve(), runtime.resolve()):
+            found = (folder / (path or "index.html")).resolve()
+            if found.is_relative_to(folder) and found.is_file():
+                return found
+        return None
 
-    def __init__(self, *args: object, page: Path, **options: object) -> None:
-        self.page = page
-        super().__init__(*args, **options)  # type: ignore[arg-type]
-
-    def translate_path(self, path: str) -> str:
-        there = super().translate_path(path)
-        here = self.page / Path(there).relative_to(self.directory)
-        return str(here if here.exists() else there)
-
-    def end_headers(self) -> None:
-        for name, value in HEADERS.items():
-            self.send_header(name, value)
-        super().end_headers()
-
-    def log_message(self, *args: object) -> None:
-        pass
-
-
-def server(runtime: Path, page: Path, port: int = 0) -> http.server.ThreadingHTTPServer:
-    """A server on this machine only, not started yet. `port`: 0 for any that is free."""
-    handler = functools.partial(Handler, directory=str(runtime.resolve()), page=page.resolve())
-    return http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+    return server(find, port)
 
 
 def main() -> None:
@@ -61,7 +37,7 @@ def main() -> None:
     given = parser.parse_args()
     if not (given.runtime / "edgewise.mjs").exists():
         parser.error(f"{given.runtime} must hold edgewise.mjs; it does not; try `make web`")
-    with server(given.runtime, given.page, given.port) as running:
+    with folders(given.runtime, given.page, given.port) as running:
         print(f"http://127.0.0.1:{running.server_port}/  (ctrl-c ends it)", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             running.serve_forever()

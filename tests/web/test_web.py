@@ -18,7 +18,7 @@ import torch
 import edgewise
 from browser_support import browser
 from examples.models.mobilenet_v2 import mobilenet_v2
-from examples.web.serve import server
+from examples.web.serve import folders
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNTIME = ROOT / "build" / "web" / "native" / "web"
@@ -91,7 +91,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def page(files: Path) -> Iterator[Any]:
-    running = server(RUNTIME, files)
+    running = folders(RUNTIME, files)
     threading.Thread(target=running.serve_forever, daemon=True).start()
     with browser() as driver:
         driver.get(f"http://127.0.0.1:{running.server_port}/index.html")

@@ -11,13 +11,15 @@ import base64
 import hashlib
 
 
-def content_policy(script: str) -> str:
-    """The element for a page's head. script: exactly what stands between its script's tags."""
+def content_policy(script: str, *, live: bool = False) -> str:
+    """The element for a page's head. script: exactly what stands between its script's tags. live:
+    whether it may load a runtime and programs from where it came from, and compile WebAssembly."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     rules = (
         "default-src 'none'",
         "style-src 'unsafe-inline'",
-        f"script-src 'sha256-{digest}'",
+        f"script-src 'sha256-{digest}'" + (" 'self' 'wasm-unsafe-eval'" if live else ""),
+        *(("connect-src 'self'", "worker-src 'self'") if live else ()),
         "base-uri 'none'",
         "form-action 'none'",
     )

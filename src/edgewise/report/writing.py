@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -30,6 +30,8 @@ _SCRIPTS = (
     "sections.js",
     "main.js",
 )
+_LIVE = ("tensors.js", "run.js")
+"""Of a page that can run its programs."""
 
 
 def write(
@@ -46,6 +48,21 @@ def write(
     its record (`program.save(path, record=True)`) all is told; of any other what it holds.
     profiles, comparisons: files for each program in turn, None for none (see `Subject.open`).
     """
+    target = Path(output)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            errno.ENOENT, "[report] no such folder; try making it first", str(target.parent)
+        )
+    write_text(target, render(opened(programs, profiles, comparisons), title))
+    return target
+
+
+def opened(
+    programs: Sequence[str | Path | Subject] | str | Path | Subject,
+    profiles: Sequence[str | Path | None] = (),
+    comparisons: Sequence[str | Path | None] = (),
+) -> list[Subject]:
+    """What `write` takes, read. ValueError, TypeError or OSError where that is not possible."""
     programs = [programs] if isinstance(programs, (str, Path, Subject)) else list(programs)
     if not programs:
         raise ValueError("[report] programs must be one or more files; got none; try 'model.pte'")
@@ -55,11 +72,6 @@ def write(
                 f"[report] programs must be files; got {type(one).__name__}; "
                 f"try its save('model.pte', record=True), then 'model.pte'"
             )
-    target = Path(output)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(
-            errno.ENOENT, "[report] no such folder; try making it first", str(target.parent)
-        )
     for name, given in (("profiles", profiles), ("comparisons", comparisons)):
         if len(given) > len(programs):
             raise ValueError(
@@ -71,19 +83,29 @@ def write(
         profile = profiles[number] if number < len(profiles) else None
         comparison = comparisons[number] if number < len(comparisons) else None
         subjects.append(one if isinstance(one, Subject) else Subject.open(one, profile, comparison))
-    write_text(target, render(subjects, title))
-    return target
+    return subjects
 
 
-def render(subjects: Sequence[Subject], title: str | None = None) -> str:
-    """The page as text."""
+def render(
+    subjects: Sequence[Subject],
+    title: str | None = None,
+    *,
+    live: Mapping[str, Any] | None = None,
+) -> str:
+    """The page as text. live: where a served page finds the runtime and its programs."""
     name = title or ", ".join(subject.name for subject in subjects)
-    data = {"title": name, "programs": [program_data(subject) for subject in subjects]}
+    data: dict[str, Any] = {
+        "title": name,
+        "programs": [program_data(subject) for subject in subjects],
+    }
+    if live is not None:
+        data["live"] = live
+    script = _scripts(live is not None)
     parts = {
-        "POLICY": content_policy(_scripts()),
+        "POLICY": content_policy(script, live=live is not None),
         "TITLE": html.escape(name),
         "STYLE": _text("style.css"),
-        "SCRIPT": _scripts(),
+        "SCRIPT": script,
         "DATA": _embedded(data),
     }
     page = _text("index.html")
@@ -105,8 +127,9 @@ def _text(path: str) -> str:
 
 
 @cache
-def _scripts() -> str:
-    text = "\n".join(_script(path) for path in _SCRIPTS)
+def _scripts(live: bool) -> str:
+    parts = (*_SCRIPTS[:-1], *(_LIVE if live else ()), _SCRIPTS[-1])
+    text = "\n".join(_script(path) for path in parts)
     return f'\n(function () {{\n"use strict";\n{text}\n}})();\n'
 
 

@@ -10,6 +10,7 @@ const programs = source.programs.map((p) => {
 const state = { methods: [], active: 0, metric: "nodes", cost: "weights", views: [], sorting: {} };
 
 const tree = new TreeView($("tree"), { select });
+const runner = source.live ? new Runner($("run"), source.live) : null;
 
 function showMethod(name) {
   state.methods = methodsOf(programs, name);
@@ -32,6 +33,7 @@ function showMethod(name) {
   fill("refused", refusedSection(state.methods));
   fill("costs", metrics.length > 1 || metrics[0] !== "nodes" ? costsSection(state.methods, state.cost) : "");
   drawCharts();
+  runner?.show(state.methods);
   activate(0);
   select(null);
 }
