@@ -5,6 +5,9 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,6 +104,19 @@ def test_only_the_served_page_can_load(port: int, program: Path, tmp_path: Path)
     assert live == {"runtime": "runtime/edgewise.mjs", "programs": ["programs/0.pte"]}
     assert "class Runner" in served
     assert "class Runner" not in written
+
+
+def test_the_command_serves_until_it_is_interrupted(program: Path, runtime: Path) -> None:
+    command = [sys.executable, "-m", "edgewise", "report", str(program), "--live", "--json"]
+    process = subprocess.Popen(
+        [*command, "--port", "0", "--runtime", str(runtime)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    with process:
+        address = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")["address"]
+        assert asked(int(address.rstrip("/").rpartition(":")[2]), "/").status == 200
+        process.send_signal(signal.SIGINT)
+    assert process.returncode == 0
 
 
 def test_what_is_refused(program: Path, runtime: Path, port: int, tmp_path: Path) -> None:

@@ -48,12 +48,15 @@ class Several(nn.Module):
 X = torch.linspace(-1, 1, 6)
 
 
+def classifier() -> nn.Module:
+    torch.manual_seed(0)
+    return mobilenet_v2().eval()
+
+
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("programs")
-    torch.manual_seed(0)
-    image = torch.rand(1, 3, 64, 64)
-    model = mobilenet_v2().eval()
+    model, image = classifier(), torch.rand(1, 3, 64, 64)
     made = {
         "float": edgewise.compile(model, (image,), verbose=False),
         "int8": edgewise.compile(
@@ -70,10 +73,18 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "forward": torch.export.export(net, inputs),
         "count": torch.export.export(_Method(net), (torch.ones(3),)),
     }
+    made["pixels"] = edgewise.compile(
+        Pixels(), (torch.rand(1, 3, 4, 6),), backend="none", verbose=False
+    )
     made["several"] = edgewise.to_edge_transform_and_lower(methods).to_executorch()
     for name, program in made.items():
         program.save(folder / f"{name}.pte")
     return {name: folder / f"{name}.pte" for name in made}
+
+
+class Pixels(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.cumsum(3)
 
 
 class _Method(nn.Module):
@@ -156,9 +167,7 @@ class Page:
 
 
 def test_two_programs_on_an_array(driver: Any, programs: dict[str, Path], tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    model = mobilenet_v2().eval()
-    image = torch.rand(1, 3, 64, 64)
+    model, image = classifier(), torch.rand(1, 3, 64, 64)
     np.save(tmp_path / "image.npy", image.numpy())
     want = model(image).detach().numpy()
     with Page(driver, programs["float"], programs["int8"]) as page:
@@ -199,6 +208,19 @@ def test_types_values_and_methods(driver: Any, programs: dict[str, Path]) -> Non
         assert page.press() == "done"
         # State begins anew with each run.
         np.testing.assert_array_equal(page.output(0, 0), np.float32([1, 2, 3]))
+
+
+def test_an_image(driver: Any, programs: dict[str, Path], tmp_path: Path) -> None:
+    from PIL import Image
+
+    rgb = np.random.default_rng(0).integers(0, 256, (4, 6, 3), np.uint8)
+    Image.fromarray(rgb).save(tmp_path / "image.png")
+    want = (rgb.transpose(2, 0, 1)[None] / np.float32(255)).astype(np.float32).cumsum(3)
+    with Page(driver, programs["pixels"]) as page:
+        page.press()
+        page.fill(0, "image", tmp_path / "image.png")
+        assert page.press() == "done"
+        np.testing.assert_allclose(page.output(0, 0), want, rtol=1e-6)
 
 
 def test_an_npus_program_says_why_not(driver: Any, programs: dict[str, Path]) -> None:

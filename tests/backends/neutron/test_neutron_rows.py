@@ -266,9 +266,7 @@ def test_sum_of_a_few_numbers() -> None:
     ("name", "convolutions"),
     [("groups", 2), ("groups-of-two", 3), ("groups-joined", 1), ("groups-1d", 2)],
 )
-def test_small_groups_are_computed_together(
-    name: str, convolutions: int, tmp_path: Path
-) -> None:
+def test_small_groups_are_computed_together(name: str, convolutions: int, tmp_path: Path) -> None:
     """As many as fill the eight channels that the NPU reads at a time."""
     make, shapes = ACCEPTED[name]
     lowered(quantized(make, around_zero(shapes))).save(tmp_path / "case.pte")
