@@ -2,7 +2,7 @@
 
 `python -m pytest -p mutation.reach --reach NOTES --reach-of FILE ...` writes NOTES as JSON. The
 files are compiled with a note before each statement of each function. What runs when they are
-imported, such as a table's rows, belongs to no test; nor does what a test runs in another process.
+imported, such as a table's rows, belongs to all tests; what a test runs in another process to none.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ _ENOUGH = 300.0
 
 @dataclass(frozen=True)
 class Reach:
-    """Notes of one run. tests: [seconds, {file: lines}] of each, by its name for pytest."""
+    """Notes of one run. tests: [seconds, {file: lines}] of each, by its name for pytest.
+    imported: of functions, {file: lines} that ran as a file was imported."""
 
     tests: dict[str, tuple[float, dict[str, list[int]]]]
+    imported: dict[str, list[int]] = field(default_factory=dict)
 
     @staticmethod
     def load(path: Path) -> Reach:
         """As the plugin wrote them."""
-        return Reach(json.loads(path.read_text()))
+        return Reach(**json.loads(path.read_text()))
 
     def of(self, path: Path, source: str, number: int) -> list[str]:
         """The tests that run the line, the shortest first; of one that runs at import, all.
@@ -44,6 +46,8 @@ class Reach:
         minutes of them.
         """
         lines = _statement(ast.parse(source), number)
+        if lines.intersection(self.imported.get(str(path), ())):
+            lines = set()
         reached = [
             (seconds, test)
             for test, (seconds, files) in self.tests.items()
@@ -73,6 +77,25 @@ def _statement(tree: ast.Module, number: int) -> set[int]:
     return found
 
 
+class _Noted:
+    """What notes of the sources call. now: of the test that runs; imported: while a file is."""
+
+    def __init__(self) -> None:
+        self.now: set[tuple[str, int]] = set()
+        self.imported: set[tuple[str, int]] = set()
+        self.importing = 0
+
+    def add(self, line: tuple[str, int]) -> None:
+        (self.imported if self.importing else self.now).add(line)
+
+
+def _by_file(lines: set[tuple[str, int]]) -> dict[str, list[int]]:
+    files: dict[str, list[int]] = {}
+    for name, line in sorted(lines):
+        files.setdefault(name, []).append(line)
+    return files
+
+
 @dataclass(eq=False)  # pytest keeps plugins in sets
 class _Plugin:
     """Notes the lines of each test as it runs."""
@@ -80,7 +103,7 @@ class _Plugin:
     notes: Path
     root: Path
     files: set[str]
-    now: set[tuple[str, int]] = field(default_factory=set)
+    noted: _Noted = field(default_factory=_Noted)
     tests: dict[str, tuple[float, dict[str, list[int]]]] = field(default_factory=dict)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
@@ -90,7 +113,7 @@ class _Plugin:
         spec = PathFinder.find_spec(name, path, target)
         if spec is None or spec.origin is None or not self._watched(spec.origin):
             return None
-        spec.loader = _Loader(name, spec.origin, self._name(spec.origin), self.now)
+        spec.loader = _Loader(name, spec.origin, self._name(spec.origin), self.noted)
         return spec
 
     def _watched(self, origin: str) -> bool:
@@ -103,13 +126,10 @@ class _Plugin:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """Begins a test's notes."""
-        self.now.clear()
+        self.noted.now.clear()
         result = yield
-        files: dict[str, list[int]] = {}
-        for name, line in sorted(self.now):
-            files.setdefault(name, []).append(line)
         seconds = self.tests.get(item.nodeid, (0.0, {}))[0]
-        self.tests[item.nodeid] = (seconds, files)
+        self.tests[item.nodeid] = (seconds, _by_file(self.noted.now))
         return result
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -119,13 +139,14 @@ class _Plugin:
 
     def pytest_sessionfinish(self) -> None:
         """Writes the notes."""
-        self.notes.write_text(json.dumps(self.tests))
+        imported = _by_file(self.noted.imported)
+        self.notes.write_text(json.dumps({"tests": self.tests, "imported": imported}))
 
 
 class _Loader(SourceFileLoader):
-    def __init__(self, name: str, path: str, short: str, now: set[tuple[str, int]]) -> None:
+    def __init__(self, name: str, path: str, short: str, noted: _Noted) -> None:
         super().__init__(name, path)
-        self._short, self._now = short, now
+        self._short, self._noted = short, noted
 
     def get_code(self, fullname: str) -> CodeType:
         """Compiled each time: what is stored has no notes, or another's."""
@@ -136,8 +157,12 @@ class _Loader(SourceFileLoader):
         return compile(ast.fix_missing_locations(tree), self.path, "exec", dont_inherit=True)
 
     def exec_module(self, module: Any) -> None:
-        setattr(module, _NOTE, self._now)
-        super().exec_module(module)
+        setattr(module, _NOTE, self._noted)
+        self._noted.importing += 1
+        try:
+            super().exec_module(module)
+        finally:
+            self._noted.importing -= 1
 
 
 def _noted(body: Sequence[ast.stmt], name: str, *, first: bool = False) -> list[ast.stmt]:
@@ -170,5 +195,5 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     files = set(config.getoption("--reach-of"))
     plugin = _Plugin(notes, Path(str(config.rootpath)), files)
-    sys.meta_path.insert(0, plugin)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, plugin)
     config.pluginmanager.register(plugin)

@@ -15,6 +15,7 @@ from mutation.suites import ROOT, Suite
 BUILD = ROOT / "build" / "dev"
 _NOTES = ROOT / "build" / "mutation"
 _LIMIT = 900.0  # seconds for one step of a mutant's tests
+_WHOLE = 3600.0  # for all tests as they are
 _FAILED, _UNKNOWN_TEST = 1, 4
 _NOT_BEGUN = (2, 3, 4, 5)  # pytest: no test could begin
 
@@ -42,7 +43,7 @@ def measure(group: str, suite: Suite, *, again: bool = False) -> Reach | None:
         _NOTES.mkdir(parents=True, exist_ok=True)
         watched = [f"--reach-of={path}" for path in suite.paths()]
         options = ["-p", "mutation.reach", f"--reach={notes}", *watched]
-        code, output = _pytest([*options, *suite.tests])
+        code, output = _pytest([*options, *suite.tests], _WHOLE)
         if code != 0:
             sys.exit(f"[mutation] tests must pass without a fault; got\n{output[-2000:]}")
     return Reach.load(notes)
@@ -97,11 +98,11 @@ def _tested(arguments: Sequence[str]) -> tuple[Verdict, int]:
     return Verdict("killed", failed[1] if failed else f"exit code {code}"), code
 
 
-def _pytest(arguments: Sequence[str]) -> tuple[int, str]:
-    return _run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments])
+def _pytest(arguments: Sequence[str], limit: float = _LIMIT) -> tuple[int, str]:
+    return _run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments], limit)
 
 
-def _run(command: Sequence[str]) -> tuple[int, str]:
+def _run(command: Sequence[str], limit: float = _LIMIT) -> tuple[int, str]:
     """The exit code and what it said; 1 for what does not end."""
     path = os.pathsep.join([str(ROOT / "tools"), os.environ.get("PYTHONPATH", "")])
     try:
@@ -112,8 +113,8 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=_LIMIT,
+            timeout=limit,
         )
     except subprocess.TimeoutExpired:
-        return _FAILED, f"[  FAILED  ] nothing after {_LIMIT:.0f} s"
+        return _FAILED, f"[  FAILED  ] nothing after {limit:.0f} s"
     return done.returncode, done.stdout.decode(errors="replace")

@@ -28,6 +28,7 @@ class Suite:
         return sorted(p.relative_to(ROOT) for p in found if p.name != "__init__.py")
 
 
+_ETHOSU = "tests/backends/ethosu/test_ethosu_"
 _XNNPACK = "tests/backends/xnnpack/test_xnnpack_"
 _TABLES = "tests/docs/test_generated_docs.py"  # a row's accuracy is what its tests take it to be
 
@@ -47,11 +48,12 @@ SUITES = {
         ],
         [
             _TABLES,
-            "tests/backends/ethosu/test_ethosu_rows.py",
+            f"{_ETHOSU}rows.py",
             "tests/backends/neutron/test_neutron_rows.py",
-            "tests/backends/ethosu/test_ethosu_partitioner.py",
+            f"{_ETHOSU}partitioner.py",
             "tests/backends/neutron/test_neutron_partitioner.py",
-            "tests/backends/ethosu/test_ethosu_fallback.py",
+            *[f"{_ETHOSU}{name}.py" for name in ("fallback", "quantizer", "nets", "whole")],
+            *[f"tests/quantize/test_quantize_{name}.py" for name in ("resampling", "masks")],
         ],
     ),
     "passes": Suite(

@@ -552,6 +552,29 @@ def test_requantizing(scale: float, nodes: list[Any]) -> None:
     assert (got[0].int() - want.int()).abs().max() <= 1
 
 
+@pytest.mark.parametrize(
+    ("number", "integers"),
+    [(0.05 * 7, True), (0.37, False), (-6.55, True), (-6.6, False), (6.2, True), (6.25, False)],
+    ids=["a step", "between steps", "the least", "below", "the largest", "above"],
+)
+def test_padding_of_what_was_dequantized(number: float, integers: bool) -> None:
+    """In integers only by a number that they hold: the result is read as it is."""
+    qd = torch.ops.quantized_decomposed
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        real = qd.dequantize_per_tensor(x, 0.05, 3, -128, 127, torch.int8)
+        return torch.constant_pad_nd(real, (1, 2), number)
+
+    x = (torch.randint(-128, 128, (3, 5), dtype=torch.int8),)
+    exported = torch.export.export(Fn(function), x)
+    pte = quantized.lower(exported).buffer
+    (graph,) = payloads(pte)
+    types = dict(quantized.node_types(graph))
+    assert types["StaticConstantPad"][0] == (QINT8 if integers else FLOAT)
+    (got,) = RUNTIMES["ours"](pte, x)
+    torch.testing.assert_close(got[0], Fn(function)(*x), rtol=0, atol=1e-6)
+
+
 # Architecture | kinds that stay in floating point, for XNNPACK has no integer kernel for them
 # (softmax, products of activations) or because PT2E leaves them unquantized
 # (layer norm), | the largest difference to PT2E as a share of what quantization itself changed.
