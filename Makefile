@@ -252,7 +252,7 @@ runtime-wheel: $(VENV)/.installed
 	@ls -l dist/runtime/*.whl
 
 # Checked by auditwheel and abi3audit, and run where there is no compiler and under qemu-user.
-wheels: $(VENV)/.installed native
+wheels: $(VENV)/.installed native web
 	@tools/install_cross.sh aarch64
 	@$(PY) tools/wheels.py
 

@@ -38,6 +38,23 @@ endif()
 if(EDGEWISE_GLIBC)
   list(APPEND edgewise_parts --part "libstdc++=${CMAKE_CXX_COMPILER_VERSION}")
 endif()
+# For `edgewise report --live`.
+set(EDGEWISE_WEB_RUNTIME "" CACHE PATH "The runtime for browsers that the wheel carries: build/web/native/web")
+if(EDGEWISE_WEB_RUNTIME)
+  set(web "${EDGEWISE_WEB_RUNTIME}")
+  set(edgewise_web_files edgewise.mjs edgewise-worker.js edgewise-module.js
+      edgewise-module.worker.js edgewise-module.wasm emscripten-copyright.txt)
+  foreach(file IN LISTS edgewise_web_files)
+    if(NOT EXISTS "${web}/${file}")
+      message(FATAL_ERROR "[edgewise] EDGEWISE_WEB_RUNTIME must hold ${file}; "
+                          "${web} does not; try `make web`")
+    endif()
+  endforeach()
+  file(STRINGS "${web}/emscripten-version.txt" edgewise_emscripten)
+  list(APPEND edgewise_parts --part "Emscripten=${edgewise_emscripten}")
+  list(TRANSFORM edgewise_web_files PREPEND "${web}/")
+  install(FILES ${edgewise_web_files} DESTINATION edgewise/runtime/web COMPONENT python)
+endif()
 set(edgewise_sbom "${PROJECT_BINARY_DIR}/edgewise.cdx.json")
 execute_process(
   COMMAND "${Python_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tools/make_sbom.py" --out "${edgewise_sbom}"

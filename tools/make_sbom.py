@@ -41,6 +41,11 @@ PARTS = {
     "nanobind": Part("BSD-3-Clause", "https://github.com/wjakob/nanobind", "binds C++ to Python"),
     "robin-map": Part("MIT", "https://github.com/Tessil/robin-map", "hash tables of nanobind"),
     "dagre": Part("MIT", "https://github.com/dagrejs/dagre", "layout of graphs in report pages"),
+    "Emscripten": Part(
+        "MIT AND Apache-2.0 WITH LLVM-exception",
+        "https://github.com/emscripten-core/emscripten",
+        "C and C++ libraries of the runtime for browsers",
+    ),
     "libstdc++": Part(
         "GPL-3.0-or-later WITH GCC-exception-3.1", "https://gcc.gnu.org", "C++ library"
     ),

@@ -4,9 +4,10 @@
 
 Each is made by its own Python (from 3.12 on one serves all that follow), linked for glibc 2.28
 (cmake/glibc_baseline.cmake), for aarch64 by Debian's cross compiler, and named manylinux_2_28 by
-auditwheel if it keeps what that name promises; abi3audit reads what claims the stable ABI. Then it
-is installed into an environment of its own and runs a program where no compiler is on PATH; on
-x86-64 once more under qemu-user, as a CPU without AVX (Nehalem), on aarch64 as a Cortex-A53.
+auditwheel if it keeps what that name promises; abi3audit reads what claims the stable ABI. Full
+ones carry the runtime for browsers, which `make web` leaves. Then each is installed into an
+environment of its own and runs a program where no compiler is on PATH; on x86-64 once more under
+qemu-user, as a CPU without AVX (Nehalem), on aarch64 as a Cortex-A53.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pythons import STABLE, builder
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / "build" / "wheels"
 OUT = ROOT / "dist" / "wheels"
+WEB = ROOT / "build" / "web" / "native" / "web"
 GLIBC = "2.28"
 LARGEST = {"full": 8_000_000, "runtime": 4_000_000}
 """Bytes of a wheel."""
@@ -141,6 +143,8 @@ def build(target: Target) -> Path:
         }
     if target.kind == "runtime":
         environment["EDGEWISE_RUNTIME_ONLY"] = "1"
+    else:
+        settings.append(f"cmake.define.EDGEWISE_WEB_RUNTIME={WEB}")
     options = [part for setting in settings for part in ("-C", setting)]
     run(python, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", *options,
         "-w", folder, ROOT, **environment)  # fmt: skip
@@ -165,7 +169,9 @@ def check(target: Target, made: Path) -> Path:
     if size > LARGEST[target.kind]:
         raise SystemExit(f"[wheels] {named.name} may have {LARGEST[target.kind]} bytes; got {size}")
     names = zipfile.ZipFile(named).namelist()
-    wanted = ("/sboms/edgewise.cdx.json", "/licenses/LICENSE", "licenses/xnnpack.txt")
+    wanted = ["/sboms/edgewise.cdx.json", "/licenses/LICENSE", "licenses/xnnpack.txt"]
+    if target.kind == "full":
+        wanted += ["runtime/web/edgewise-module.wasm", "runtime/web/emscripten-copyright.txt"]
     for end in wanted:
         if not any(name.endswith(end) for name in names):
             raise SystemExit(f"[wheels] {named.name} must hold {end}; it does not")
