@@ -21,6 +21,7 @@ need_file() {
 need_command cmake cmake
 need_command ninja ninja-build
 need_command g++ g++
+need_command ccache ccache
 need_command flatc flatbuffers-compiler
 need_command clang-format clang-format
 need_command chromium chromium

@@ -130,8 +130,6 @@ def build(target: Target) -> Path:
     shutil.rmtree(native, ignore_errors=True)
     settings = [f"build-dir={native}", f"cmake.define.EDGEWISE_GLIBC={GLIBC}"]
     environment = {"SOURCE_DATE_EPOCH": time_of_commit()}
-    if shutil.which("ccache"):
-        settings.append("cmake.define.CMAKE_CXX_COMPILER_LAUNCHER=ccache")
     if not target.is_native:
         toolchain = ROOT / "cmake" / "toolchains" / f"linux-{target.arch}.cmake"
         settings.append(f"cmake.define.CMAKE_TOOLCHAIN_FILE={toolchain}")
