@@ -26,7 +26,7 @@ from edgewise.quantize.flow import configured
 from edgewise.quantize.masks import ScoresObserver
 from edgewise.quantize.observers import HistogramObserver
 from edgewise.quantize.schemes import scheme_of
-from edgewise.scale import LocalEngine, calibrate, evaluate
+from edgewise.scale import LocalEngine, ShardedMetric, calibrate, evaluate
 from edgewise.scale.metrics import METRICS, as_metric
 from edgewise.scale.observers import merged, observers_of, set_state, state_of
 from edgewise.scale.shards import PRELOAD
@@ -248,3 +248,80 @@ def _noise(histogram: Any, scale: Any, zero: Any) -> float:
     scale, zero = float(scale), float(zero)
     rounded = ((values / scale).round() + zero).clamp(histogram.quant_min, histogram.quant_max)
     return float((counts * ((rounded - zero) * scale - values).square()).sum() / counts.sum())
+
+
+def _scored(count: int) -> tuple[nn.Module, torch.Tensor, list[tuple[torch.Tensor, int]]]:
+    """A small classifier, its inputs, and pairs of which it has most right."""
+    torch.manual_seed(0)
+    model, x = nn.Linear(4, 3).eval(), torch.randn(count, 1, 4)
+    wrong = torch.arange(count) % 5 == 0
+    targets = torch.where(wrong, 0, model(x)[:, 0].argmax(1))
+    return model, x, [(one, int(target)) for one, target in zip(x, targets, strict=True)]
+
+
+def gap(outputs: Any, target: Any) -> dict[str, float]:
+    """Two figures."""
+    ordered = np.sort(np.asarray(outputs).reshape(-1))
+    return {"first": float(ordered[-1]), "second": float(ordered[-2])}
+
+
+@pytest.mark.parametrize(
+    ("metric", "options"),
+    [("top1", {}), ("mae", {}), (gap, {"figure": "second"})],
+    ids=["share", "error", "one of several"],
+)
+def test_a_metric_of_programs_on_shards(
+    engine: LocalEngine, metric: Any, options: dict[str, Any]
+) -> None:
+    """Of the float model here and of its program by workers: the same, larger for better."""
+    model, x, pairs = _scored(40)
+    if metric == "mae":
+        pairs = [(one, model(one).detach() + 0.25) for one, _ in pairs]
+    of = ShardedMetric(metric, iter(pairs), engine=engine, shard=7, **options)
+    program = edgewise.compile(model, (x[0],), verbose=False)
+    here, there = of(model), of(program)
+    assert there == pytest.approx(here, rel=1e-5)
+    if metric == "mae":
+        assert here == pytest.approx(-0.25)
+    if metric == "top1":
+        right = sum(int(model(one).argmax()) == target for one, target in pairs)
+        assert here == 100 * right / 40
+
+
+def test_a_choice_by_workers_is_the_choice_here(engine: LocalEngine) -> None:
+    model, x, pairs = _scored(40)
+
+    def top1(run: Any) -> float:
+        return 100 * sum(int(run(one).argmax()) == target for one, target in pairs) / 40
+
+    def choice(metric: Any) -> list[dict[str, Any]]:
+        made = edgewise.compile(
+            model, (x[0],), quantize="auto", calibration=list(x), verbose=False,
+            budget=edgewise.Budget(metric=metric, drop=0.0),
+        )  # fmt: skip
+        trials: list[dict[str, Any]] = made.delegation_report().choice["trials"]
+        return [{k: v for k, v in t.items() if k not in ("latency", "seconds")} for t in trials]
+
+    found = choice(ShardedMetric("top1", pairs, engine=engine, shard=8))
+    assert found == choice(top1)
+    assert found[-1]["kept"]
+
+
+REFUSED_METRICS: dict[str, tuple[dict[str, Any], str]] = {
+    "without data": ({"metric": "top1", "data": []}, "at least one pair; got none"),
+    "of the float model": ({"metric": "sqnr", "data": [(0, 0)]}, "got 'sqnr'; try top1, top5"),
+    "unknown": ({"metric": "top3", "data": [(0, 0)]}, "must be one of top1"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_METRICS)
+def test_metrics_that_are_refused(name: str) -> None:
+    options, message = REFUSED_METRICS[name]
+    with pytest.raises(ValueError, match=message):
+        ShardedMetric(**options)
+
+
+def test_which_of_several_figures(engine: LocalEngine) -> None:
+    model, _, pairs = _scored(4)
+    with pytest.raises(ValueError, match="one of 'first', 'second'; got None"):
+        ShardedMetric(gap, pairs, engine=engine)(model)

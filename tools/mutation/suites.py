@@ -52,7 +52,10 @@ SUITES = {
             "tests/backends/neutron/test_neutron_rows.py",
             f"{_ETHOSU}partitioner.py",
             "tests/backends/neutron/test_neutron_partitioner.py",
-            *[f"{_ETHOSU}{name}.py" for name in ("fallback", "quantizer", "nets", "whole")],
+            *[
+                f"{_ETHOSU}{name}.py"
+                for name in ("fallback", "quantizer", "reach", "nets", "whole")
+            ],
             *[f"tests/quantize/test_quantize_{name}.py" for name in ("resampling", "masks")],
         ],
     ),

@@ -8,7 +8,7 @@ from typing import Any
 
 Metric = Callable[[Callable[..., Any]], float]
 """Given what runs the model (inputs as the model's, results as tensors), says how good it is:
-larger is better."""
+larger is better. Of a program, it has the file's bytes as its `buffer`."""
 
 COSINE = 0.99
 """What a budget without any condition asks for."""

@@ -26,7 +26,7 @@ How it is made, from the bottom:
 - `plan`, `plan_file`, `checked`: what to do, frozen; errors name the key of the YAML file.
 - `sweeping` runs a plan; `rows`, `show`, `plot`, `page` write what came of it.
 - `shards`, `portable`, `observers`, `metrics`: calibration and accuracy on shards, whose states
-  are merged.
+  are merged; `sharded_metric` gives `quantize="auto"` the accuracy of each program it tries.
 """
 
 from typing import Any
@@ -40,6 +40,7 @@ _LAZY = {
     "Plan": "edgewise.scale.plan",
     "PlanError": "edgewise.scale.checked",
     "RayEngine": "edgewise.scale.ray_engine",
+    "ShardedMetric": "edgewise.scale.sharded_metric",
     "Store": "edgewise.scale.store",
     "Task": "edgewise.scale.task",
     "calibrate": "edgewise.scale.shards",

@@ -56,6 +56,7 @@ def measured(
     import edgewise
 
     run = _in_tensors(edgewise.load(program.buffer))
+    run.buffer = program.buffer  # type: ignore[attr-defined]  # metrics may run it elsewhere
     trial = replace(trial, size=len(program.buffer))
     if timed:
         trial = replace(trial, latency=_milliseconds(run, reference.batches[0]))

@@ -219,6 +219,9 @@ CASES = {
         lambda x: F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True),
         IMAGE, families=U85,
     ),
+    "to a twentieth": Reach(
+        lambda x: F.interpolate(x, (2, 3), mode="bilinear"), ((1, 2, 40, 60),), families=U85
+    ),
 }  # fmt: skip
 
 
