@@ -47,6 +47,17 @@ class DynamicLinear(torch.nn.Module):
         return torch.nn.functional.linear(real, weight)
 
 
+class OwnScale(DynamicLinear):
+    """The scale is computed by other means: of the largest number alone, and squared."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scale, zero = x.abs().amax().square() / 127, torch.zeros((), dtype=torch.int64)
+        stored = qd.quantize_per_tensor.tensor(x, scale, zero, -128, 127, I8)
+        real = qd.dequantize_per_tensor.tensor(stored, scale, zero, -128, 127, I8)
+        weight = qd.dequantize_per_channel(self.weight, self.scales, self.zeros, 0, -127, 127, I8)
+        return torch.nn.functional.linear(real, weight)
+
+
 class DynamicConv(torch.nn.Module):
     """An image as 8 bits chosen at run time, convolved with int8 weights."""
 
@@ -165,6 +176,12 @@ REFUSED: dict[str, tuple[torch.nn.Module, tuple[torch.Tensor, ...], str, str]] =
         (REALS,),
         "quantized_decomposed.dequantize_per_tensor.tensor",
         f"{CLUSTER}; got the result is read by exp, no linear layer or convolution",
+    ),
+    "parameters of one's own": (
+        OwnScale(30, 4),
+        (REALS,),
+        "quantized_decomposed.quantize_per_tensor.tensor",
+        f"{CLUSTER}; got parameters that are computed otherwise",
     ),
     "a zero point outside of the part of the range": (
         Fn(quantize(0.05, -128, -127, 127, I8)),

@@ -239,6 +239,16 @@ REFUSED: dict[str, tuple[Case, str, str]] = {
         "aten.max_pool2d_with_indices.default",
         "ceil_mode=False, or static sizes; got ceil_mode=True",
     ),
+    "adaptive_avg_pool2d: as many rows as images": (
+        Case(
+            Fn(lambda x: F.adaptive_avg_pool2d(x * 2, (x.shape[0], 3))),
+            {0: N},
+            [(1, 4, 6, 7), (5, 4, 6, 7)],
+            (2, 4, 6, 7),
+        ),
+        "aten._adaptive_avg_pool2d.default",
+        "numbers are known before; got output_size is computed from sizes",
+    ),
 }
 
 

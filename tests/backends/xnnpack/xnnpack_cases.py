@@ -190,6 +190,7 @@ ACCEPTED: dict[str, dict[str, tuple[torch.nn.Module, tuple[torch.Tensor, ...]]]]
         "one channel": (conv(1, 1, 3), (t(1, 1, 5, 5),)),
         "transposed": (deconv(4, 6, 3, stride=2, padding=1, output_padding=1), (IMAGE,)),
         "transposed, groups": (deconv(4, 6, 3, groups=2), (IMAGE,)),
+        "transposed, one channel": (deconv(4, 1, 3, stride=2), (IMAGE,)),
         "channels_last input": (conv(4, 6, 3), (IMAGE.to(memory_format=torch.channels_last),)),
     },
     "layer_norm": {

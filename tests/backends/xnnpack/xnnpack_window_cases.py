@@ -278,6 +278,12 @@ REFUSED: dict[str, dict[str, Refused]] = {
             "aten.convolution.default",
             "a transposed convolution's result covers its stride; got size",
         ),
+        "transposed to a width of less than its stride": (
+            made(nn.ConvTranspose2d, 4, 6, 1, stride=3),
+            (t(1, 4, 4, 1),),
+            "aten.convolution.default",
+            "a transposed convolution's result covers its stride; got size [10, 1]",
+        ),
     },
     "avg_pool2d": {
         "ceil_mode, divisor_override": (

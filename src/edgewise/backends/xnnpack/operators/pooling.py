@@ -177,7 +177,7 @@ def _clipped_windows(
 
 
 def _static_image(q: Query) -> str | None:
-    sizes = [*shape_of(q.args["self"])[-2:], *shape_of(q.node)[-2:]]
+    sizes = shape_of(q.args["self"])[-2:]
     return None if all(isinstance(s, int) for s in sizes) else shown(sizes)
 
 
