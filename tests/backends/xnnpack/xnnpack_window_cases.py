@@ -282,7 +282,7 @@ REFUSED: dict[str, dict[str, Refused]] = {
             made(nn.ConvTranspose2d, 4, 6, 1, stride=3),
             (t(1, 4, 4, 1),),
             "aten.convolution.default",
-            "a transposed convolution's result covers its stride; got size [10, 1]",
+            "a transposed convolution's result covers its stride; got size (10, 1)",
         ),
     },
     "avg_pool2d": {
