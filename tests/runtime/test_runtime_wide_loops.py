@@ -147,3 +147,17 @@ def test_elementary_functions(dtype: torch.dtype) -> None:
     x = torch.linspace(-1, 1, 2049, dtype=dtype)
     rtol = 5e-7 if dtype == torch.float32 else 5e-15
     _assert_equal(lambda x: (x.asin(), x.acos(), (7 * x).erf()), x, rtol=rtol)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32, torch.int64])
+@pytest.mark.parametrize("transposed", [False, True], ids=["rows", "columns"])
+@pytest.mark.parametrize("shape", [(1, 77, 11), (13, 77, 1), (1, 200, 6), (9, 16, 1)], ids=str)
+def test_products_with_a_vector(
+    dtype: torch.dtype, transposed: bool, shape: tuple[int, int, int]
+) -> None:
+    """One row or one column: sums over whole vectors of elements and the rest."""
+    m, k, n = shape
+    torch.manual_seed(0)
+    # Small whole numbers: every order of the sum gives the same.
+    a, b = (torch.randint(-9, 10, s).to(dtype) for s in ((m, k), (n, k) if transposed else (k, n)))
+    _assert_equal(lambda x, y: x @ (y.t() if transposed else y), a, b)

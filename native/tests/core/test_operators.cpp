@@ -121,6 +121,7 @@ class TestBackend : public Backend {
   Result<std::unique_ptr<Delegate>> init(const DelegateInit& init) override {
     TestBackendLog& log = backend_log();
     log.threads = init.threads;
+    log.method = init.method;
     ++log.inits;
     if (*init.program_state == nullptr) {
       *init.program_state = std::make_shared<TestState>();

@@ -129,6 +129,7 @@ struct TestBackendLog {
   int threads = 0;
   int inits = 0;
   int states = 0;  // program states made
+  std::string method;
 };
 TestBackendLog& backend_log();
 
