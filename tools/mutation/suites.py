@@ -74,6 +74,7 @@ SUITES = {
     "kernels": Suite(
         ["native/kernels/*.cpp"],
         [
+            "tests/runtime/test_runtime_schemas.py",
             "tests/runtime/test_runtime_wide_loops.py",
             "tests/quantize/test_quantized_embeddings.py",
             "tests/llm/test_llm_attention.py",
