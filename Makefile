@@ -20,7 +20,7 @@ TOOLCHAIN_windows := windows-x86_64
 CROSS_TESTS := OFF
 
 .PHONY: help setup native demo check test pytest ctest conformance interop matrix mutation fuzz lint format sanitize sanitize-threads audit docs bench wheel runtime-wheel wheels clean distclean
-.PHONY: test-levels cross cross-test firmware-test microcontroller-test web web-test $(CROSS:%=cross-%) $(CROSS:%=cross-test-%) $(CROSS:%=cross-ctest-%)
+.PHONY: test-levels cross cross-test firmware-test microcontroller-test web web-test java java-test android $(CROSS:%=cross-%) $(CROSS:%=cross-test-%) $(CROSS:%=cross-ctest-%)
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -46,6 +46,8 @@ help:
 	@echo "make firmware-test  what firmware is given, compiled for a Cortex-M"
 	@echo "make microcontroller-test  a program without an operating system, run in QEMU"
 	@echo "make web        the runtime for web pages, in build/web/native/web; make web-test: in Chromium"
+	@echo "make java       the runtime for Java here, in build/dev/native/java; make java-test: on a JVM"
+	@echo "make android    the same for Android, in build/android: needs an NDK (ANDROID_NDK_HOME)"
 	@echo "make docs       the documentation as a site, its links checked, in build/docs"
 	@echo "make bench      the figures of benchmarks/, against the peers"
 	@echo "make wheel      a wheel in dist/"
@@ -230,6 +232,24 @@ web: | $(PACKAGES)
 
 web-test: native web
 	@$(PY) -m pytest -q tests/web
+
+# With the development build's objects.
+java: native
+	@tools/install_cross.sh java
+	@$(QUIET) build/logs/java-configure.log "configure for Java" \
+	  cmake -DEDGEWISE_BUILD_JAVA=ON $(DEV)
+	@$(QUIET) --show $(WARNING) build/logs/java.log "build for Java" \
+	  cmake --build $(DEV) --target edgewise_java
+
+java-test: java
+	@$(PY) -m pytest -q tests/java
+
+# Android 7, API 24, is the first that has all of Java 8's classes that ours use.
+ANDROID_ABIS ?= arm64-v8a armeabi-v7a x86_64
+ANDROID_API ?= 24
+android: | $(PACKAGES)
+	@tools/install_cross.sh java
+	@PYTHON=$(PYTHON) tools/android.sh $(ANDROID_API) $(ANDROID_ABIS)
 
 docs: $(VENV)/.installed
 	@$(QUIET) build/logs/docs.log "documentation in build/docs" \

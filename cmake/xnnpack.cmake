@@ -53,10 +53,10 @@ function(edgewise_add_xnnpack_dep include_dir)
   target_include_directories(edgewise_xnnpack_dep SYSTEM INTERFACE "${include_dir}")
   list(JOIN ARGN "," group)
   target_link_libraries(edgewise_xnnpack_dep INTERFACE
-    "$<LINK_GROUP:RESCAN,${group}>" Threads::Threads ${CMAKE_DL_LIBS} m)
+    "$<LINK_GROUP:RESCAN,${group}>" Threads::Threads ${CMAKE_DL_LIBS} m $<$<BOOL:${ANDROID}>:log>)
   # Other libraries in a process (torch, ExecuTorch) carry an XNNPACK too: ours stays inside. Of
   # clang's sanitizers, which are archives, too, all of a process must see the allocator.
-  if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND NOT EDGEWISE_SANITIZE AND NOT EDGEWISE_WASM)
+  if(CMAKE_SYSTEM_NAME MATCHES "Linux|Android" AND NOT EDGEWISE_SANITIZE AND NOT EDGEWISE_WASM)
     target_link_options(edgewise_xnnpack_dep INTERFACE "LINKER:--exclude-libs,ALL")
   endif()
 endfunction()

@@ -12,11 +12,19 @@ set(edgewise_xnnpack_headers "${CMAKE_CURRENT_LIST_DIR}/xnnpack_gemm_order.h"
     "${CMAKE_CURRENT_LIST_DIR}/xnnpack_non_temporal_kernel.h")
 set(edgewise_xnnpack_c_flags "-fPIC -fvisibility=hidden -ffunction-sections -fdata-sections")
 
+# What the NDK's toolchain file is told, and its compilers compile for.
+set(edgewise_android_variables ANDROID_ABI ANDROID_PLATFORM ANDROID_STL)
+
 # The folder for a version of the sources and the compiler in use.
 function(edgewise_xnnpack_prefix out version)
   set(key "${edgewise_xnnpack_recipe};${CMAKE_SYSTEM_NAME};${CMAKE_SYSTEM_PROCESSOR}")
   list(APPEND key "${CMAKE_C_COMPILER_ID};${CMAKE_C_COMPILER_VERSION};${CMAKE_C_FLAGS}"
        "${CMAKE_CXX_COMPILER_ID};${CMAKE_CXX_COMPILER_VERSION};${CMAKE_CXX_FLAGS}" ${ARGN})
+  if(ANDROID)
+    foreach(variable IN LISTS edgewise_android_variables)
+      list(APPEND key "${${variable}}")
+    endforeach()
+  endif()
   edgewise_private_cache("${EDGEWISE_CACHE_DIR}")
   string(SHA256 key "${key}")
   string(SUBSTRING "${key}" 0 12 key)
@@ -95,6 +103,11 @@ function(edgewise_xnnpack_build_into prefix work source)
   endif()
   if(CMAKE_TOOLCHAIN_FILE)
     list(APPEND launcher "-DCMAKE_TOOLCHAIN_FILE=${CMAKE_TOOLCHAIN_FILE}")
+  endif()
+  if(ANDROID)
+    foreach(variable IN LISTS edgewise_android_variables)
+      list(APPEND launcher "-D${variable}=${${variable}}")
+    endforeach()
   endif()
   if(EDGEWISE_WASM)
     list(APPEND launcher

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# install_cross.sh aarch64|armv7|windows|cortex-m|cortex-m55|wasm32
+# install_cross.sh aarch64|armv7|windows|cortex-m|cortex-m55|wasm32|java
 # Installs Debian's cross compiler for a target if it is missing and root runs this, with what of
-# QEMU or Wine runs its programs, and for systems GoogleTest's sources; else names them and fails.
+# QEMU or Wine runs its programs, and for systems GoogleTest's sources; for java a JDK. Else names them
+# and fails.
 set -euo pipefail
 
 here=$(dirname "$0")
@@ -10,15 +11,17 @@ case $1 in
   aarch64) compiler=aarch64-linux-gnu emulator=qemu-aarch64 ;;
   armv7) compiler=arm-linux-gnueabihf emulator=qemu-arm ;;
   windows) compiler=x86_64-w64-mingw32 emulator=wine ;;
-  cortex-m | cortex-m55 | wasm32) compiler="" emulator="" ;;
+  cortex-m | cortex-m55 | wasm32 | java) compiler="" emulator="" ;;
   *)
-    echo "[cross] the target must be aarch64, armv7, windows, cortex-m, cortex-m55 or wasm32; got $1" >&2
+    echo "[cross] the target must be aarch64, armv7, windows, cortex-m, cortex-m55, wasm32 or java; got $1" >&2
     exit 2
     ;;
 esac
 if [ "$1" = wasm32 ]; then  # acorn: the part of Emscripten that makes its JavaScript small
   command -v em++ > /dev/null || missing+=(emscripten)
   [ -e /usr/share/nodejs/acorn ] || missing+=(node-acorn)
+elif [ "$1" = java ]; then
+  command -v javac > /dev/null || missing+=(default-jdk-headless)
 elif [ -z "$compiler" ]; then
   command -v arm-none-eabi-gcc > /dev/null || missing+=(gcc-arm-none-eabi)
   if [ "$1" = cortex-m55 ]; then  # with the C++ library, and what plays a board

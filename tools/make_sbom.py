@@ -46,6 +46,7 @@ PARTS = {
         "https://github.com/emscripten-core/emscripten",
         "C and C++ libraries of the runtime for browsers",
     ),
+    "libc++": Part("Apache-2.0 WITH LLVM-exception", "https://libcxx.llvm.org", "C++ library"),
     "libstdc++": Part(
         "GPL-3.0-or-later WITH GCC-exception-3.1", "https://gcc.gnu.org", "C++ library"
     ),

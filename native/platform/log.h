@@ -1,4 +1,5 @@
-// Where what nobody can be told otherwise goes: standard error, or the firmware's edgewise_log().
+// Where what nobody can be told otherwise goes: standard error, Android's log, or the firmware's
+// edgewise_log().
 #pragma once
 
 namespace edgewise::platform {

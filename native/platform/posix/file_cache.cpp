@@ -116,6 +116,15 @@ bool is_private(const std::string& path) {
          (info.st_uid == geteuid() || info.st_uid == 0) && (info.st_mode & 022) == 0;
 }
 
+// For the user whose rights files are opened with.
+bool can_write(const std::string& path) {
+#ifdef __ANDROID__  // whose C library refuses the flag, and whose processes have one user
+  return access(path.c_str(), W_OK) == 0;
+#else
+  return faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0;
+#endif
+}
+
 bool write_all(int file, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = write(file, bytes.data(), std::min(bytes.size(), size_t{1} << 30));
@@ -279,8 +288,7 @@ bool Cache::prepare() {
     return false;
   }
   const bool is_new = access((folder + "/CACHEDIR.TAG").c_str(), F_OK) != 0;
-  is_writable_ = make_folders(files_) && make_folders(packed_) &&
-                 faccessat(AT_FDCWD, packed_.c_str(), W_OK, AT_EACCESS) == 0;
+  is_writable_ = make_folders(files_) && make_folders(packed_) && can_write(packed_);
   if (is_writable_ && is_new) {
     replace_file(folder, "CACHEDIR.TAG",
                  {bytes_of("Signature: 8a477f597d28d172789f06886806bc55\n"

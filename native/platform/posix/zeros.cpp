@@ -2,10 +2,10 @@
 
 #include <sys/mman.h>
 
-#include <cstdlib>
 #include <cstring>
 
 #include "edgewise/tensor.h"
+#include "platform/aligned_memory.h"
 
 namespace edgewise::platform {
 
@@ -23,7 +23,7 @@ void* allocate_zeros(size_t bytes) {
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, /*fd=*/-1, 0);
     return data == MAP_FAILED ? nullptr : data;
   }
-  void* data = std::aligned_alloc(kBufferAlignment, bytes);
+  void* data = allocate_aligned(kBufferAlignment, bytes);
   if (data != nullptr) std::memset(data, 0, bytes);
   return data;
 }
@@ -32,7 +32,7 @@ void free_zeros(void* data, size_t bytes) {
   if (bytes >= kMapThreshold) {
     munmap(data, bytes);
   } else {
-    std::free(data);
+    free_aligned(data);
   }
 }
 
