@@ -121,7 +121,8 @@ def parse(data: bytes) -> Library:
         tag: offset_of(value) for tag, value in entries if tag in (HASH, STRTAB, SYMTAB, GNU_HASH)
     }
     strings = table[STRTAB]
-    exported, undefined = set(), set()
+    exported: set[str] = set()
+    undefined: set[str] = set()
     for i in range(1, symbol_count(data, table, bits)):
         if bits == 64:
             name, info, other, section = struct.unpack_from("<IBBH", data, table[SYMTAB] + 24 * i)

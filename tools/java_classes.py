@@ -28,15 +28,17 @@ def native_methods(data: bytes) -> tuple[str, list[str]]:
     magic, _, _, count = struct.unpack_from(">IHHH", data)
     if magic != 0xCAFEBABE:
         raise ValueError("[java_classes] a class file begins with CAFEBABE; got another file")
-    at, constants, i = 10, {}, 1
+    texts: dict[int, str] = {}
+    names: dict[int, int] = {}  # of classes, and what else has a number here
+    at, i = 10, 1
     while i < count:
         tag = data[at]
         if tag == 1:
             (size,) = struct.unpack_from(">H", data, at + 1)
-            constants[i] = data[at + 3 : at + 3 + size].decode("utf-8", "replace")
+            texts[i] = data[at + 3 : at + 3 + size].decode("utf-8", "replace")
             at += 3 + size
         else:
-            constants[i] = struct.unpack_from(">H", data, at + 1)[0]  # of a class: its name
+            names[i] = int(struct.unpack_from(">H", data, at + 1)[0])
             at += 1 + SIZES[tag]
         i += 2 if tag in (5, 6) else 1
     _, this, _, interfaces = struct.unpack_from(">HHHH", data, at)
@@ -51,8 +53,8 @@ def native_methods(data: bytes) -> tuple[str, list[str]]:
             for _ in range(attributes):
                 at += 6 + struct.unpack_from(">I", data, at + 2)[0]
             if kind == "methods" and flags & NATIVE:
-                found.append(constants[name])
-    return constants[constants[this]], found
+                found.append(texts[name])
+    return texts[names[this]], found
 
 
 def jni_functions(jar: Path) -> set[str]:

@@ -13,8 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
-NOT_CODE = {"text", "json", "yaml", "js", "{toctree}"}
-"""Output, data, Sphinx's directives, and what tests/web runs in a browser."""
+NOT_CODE = {"text", "json", "yaml", "js", "java", "{toctree}"}
+"""Output, data, Sphinx's directives, and what tests/web runs in a browser, tests/java on a JVM."""
 NATIVE = {"c", "cpp", "cmake"}
 """tests/package/test_package_pages.py builds and runs them against the installed package."""
 NATIVE_PAGES = {"c.md", "cpp.md", "custom-operators.md", "native-backends.md", "runtime.md"}

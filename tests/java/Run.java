@@ -17,7 +17,8 @@ import org.edgewise.Type;
  * Does what lines of standard input say, and prints what comes out, a line for each value:
  *
  * <pre>
- * load PATH | bytes PATH | heap PATH   a program, by its file or its bytes
+ * load PATH [CACHE]                    a program, by its file
+ * bytes PATH | heap PATH               by its bytes
  * session NAME                         methods after it share state; without a name: they do not
  * method NAME                          loads it
  * describe                             its inputs and outputs
@@ -40,7 +41,9 @@ final class Run {
       String[] words = line.split(" ");
       switch (words[0]) {
         case "load":
-          program = Program.load(words[1], new LoadOptions().threads(2));
+          LoadOptions options = new LoadOptions().threads(2);
+          if (words.length > 2) options.cacheDir(words[2]);
+          program = Program.load(words[1], options);
           System.out.println(program.methodNames());
           break;
         case "bytes":
@@ -105,9 +108,11 @@ final class Run {
           shape = Arrays.stream(parts[1].split(",")).mapToLong(Long::parseLong).toArray();
         }
         byte[] data = Base64.getDecoder().decode(parts[2]);
-        ByteBuffer direct = ByteBuffer.allocateDirect(data.length);
+        // Aligned to no more than the largest element.
+        ByteBuffer direct = ByteBuffer.allocateDirect(8 + data.length);
+        direct.position(8);
         direct.put(data);
-        direct.flip();
+        direct.position(8);
         Tensor tensor = Tensor.wrap(Type.valueOf(parts[0]), direct, shape);
         return parts.length > 3 ? tensor.asChannelsLast() : tensor;
     }

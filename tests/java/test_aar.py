@@ -156,6 +156,34 @@ def test_each_machine_and_kind_of_hash_table(abi: str, flag: str, tmp_path: Path
         assert "the library must be for" in aar.problems(path, other, ALL)[0]
 
 
+PROJECT = f"""
+cmake_minimum_required(VERSION 3.25)
+project(pages C)
+include({ROOT}/cmake/page_size.cmake)
+add_library(pages SHARED pages.c)
+edgewise_page_size(pages)
+"""
+
+
+@pytest.mark.parametrize(("given", "found"), [("", None), ("16384", 16384), ("65536", 65536)])
+@pytest.mark.parametrize("toolchain", ["", "linux-aarch64.cmake"])
+def test_the_option_of_cmake(toolchain: str, given: str, found: int | None, tmp_path: Path) -> None:
+    """Without it the linker's own: 4096 on x86-64, 65536 on 64-bit Arm Linux."""
+    if toolchain and shutil.which(COMPILERS["arm64-v8a"]) is None:
+        pytest.skip("needs a cross compiler: tools/install_cross.sh aarch64")
+    (tmp_path / "CMakeLists.txt").write_text(PROJECT)
+    (tmp_path / "pages.c").write_text("int x = 1;\n")
+    command = ["cmake", "-S", tmp_path, "-B", tmp_path, "-G", "Ninja"]
+    command.append(f"-DEDGEWISE_MAX_PAGE_SIZE={given}")
+    if toolchain:
+        command.append(f"-DCMAKE_TOOLCHAIN_FILE={ROOT}/cmake/toolchains/{toolchain}")
+    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run(["cmake", "--build", tmp_path], check=True, capture_output=True)
+    segments = elf.read(tmp_path / "libpages.so").segments
+    own = 65536 if toolchain else 4096
+    assert {segment.align for segment in segments} == {found or own}
+
+
 def test_32_bits_may_have_small_pages(tmp_path: Path) -> None:
     path = library(tmp_path, "armeabi-v7a", SMALL, functions=ALL)
     assert {segment.align for segment in elf.read(path).segments} == {4096}
@@ -274,19 +302,24 @@ def test_cmake_without_gradle(jar: Path, tmp_path: Path) -> None:
 BUILD = ROOT / "build" / "dev" / "native" / "java"
 
 
-@pytest.mark.skipif(
-    not (BUILD / "edgewise.jar").exists(), reason="nothing built for Java: make java"
-)
-def test_the_real_library_exports_what_the_classes_and_the_header_name() -> None:
+@pytest.mark.parametrize(("flags", "small"), [([], True), ([PAGES], False)], ids=["as is", "pages"])
+def test_the_real_library(flags: list[str], small: bool, tmp_path: Path) -> None:
+    """As it was linked here, and linked again for large pages: it exports what the classes and the
+    header name, and differs from Android's in what it needs."""
+    if not (BUILD / "edgewise.jar").exists():
+        pytest.skip("nothing built for Java: make java")
+    command = ["ninja", "-C", ROOT / "build/dev", "-t", "commands", f"native/java/{aar.LIBRARY}"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    link = said.splitlines()[-1].replace(f"-o native/java/{aar.LIBRARY}", f"-o {tmp_path}/made")
+    assert f"{tmp_path}/made" in link
+    script = " ".join([link.removesuffix(" && :"), *flags])
+    subprocess.run(["sh", "-c", script], cwd=ROOT / "build/dev", check=True)
     functions = aar.c_functions() | java_classes.jni_functions(BUILD / "edgewise.jar")
     assert len(functions) > 50
-    found = aar.problems(BUILD / aar.LIBRARY, "x86_64", functions)
+    found = aar.problems(tmp_path / "made", "x86_64", functions)
     rules = {problem.split("; ")[0].partition("] ")[2].split(" (")[0] for problem in found}
-    # What Linux has otherwise: its libraries, and pages for which no option was given.
-    assert rules == {
-        "segments must be aligned to 16384 bytes",
-        "the library may need libc.so, libdl.so, liblog.so, libm.so",
-    }
+    pages = {"segments must be aligned to 16384 bytes"} if small else set()
+    assert rules == {"the library may need libc.so, libdl.so, liblog.so, libm.so"} | pages
 
 
 # ---- the NDK

@@ -61,7 +61,9 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def java(classes: Path, *arguments: object, script: str = "") -> list[str]:
+def java(
+    classes: Path, *arguments: object, script: str = "", folder: Path | None = None
+) -> list[str]:
     """The lines that a program prints. Java's own handler of signals is found by ours through its
     library for that, without which -Xcheck:jni names whoever has installed one."""
     command = [
@@ -70,8 +72,9 @@ def java(classes: Path, *arguments: object, script: str = "") -> list[str]:
     ]  # fmt: skip
     environment = {"LD_PRELOAD": str(jdk() / "lib" / "libjsig.so"), "LC_ALL": "C.UTF-8"}
     done = subprocess.run(
-        command, input=script, capture_output=True, text=True, timeout=300, env=environment
-    )
+        command, input=script, capture_output=True, text=True, timeout=300, env=environment,
+        cwd=folder,
+    )  # fmt: skip
     told = done.stdout[-2000:] + done.stderr[-2000:]
     assert done.returncode == 0, told
     assert done.stderr == "", told
@@ -113,7 +116,7 @@ def read(line: str) -> Any:
     return line
 
 
-def script(path: Path, *lines: str, load: str = "load") -> str:
+def script(path: Path | str, *lines: str, load: str = "load") -> str:
     return "\n".join([f"{load} {path}", *lines]) + "\n"
 
 
@@ -252,6 +255,17 @@ def test_state_is_kept_shared_and_reset(classes: Path, tmp_path: Path) -> None:
     assert lines[-1] == "klein\u00e4\U0001f680"
 
 
+def test_packed_weights_are_kept(classes: Path, tmp_path: Path) -> None:
+    path, folder, x = tmp_path / "model.pte", tmp_path / "cache", image(64)
+    lower(mobilenet(), (x,)).save(path)
+    lines = ["method forward", f"run {spell(x)}"]
+    first = java(classes, "Run", script=script(f"{path} {folder}", *lines))
+    kept = sorted(one.stat().st_size for one in (folder / "packed").rglob("*"))
+    assert sum(kept) > path.stat().st_size / 2
+    assert java(classes, "Run", script=script(f"{path} {folder}", *lines)) == first
+    assert java(classes, "Run", script=script(path, *lines)) == first
+
+
 # Case of Refusals.java | what its exception says.
 REFUSED = {
     "no file": "NOT_FOUND: [load] '{folder}/none\U0001f680.pte' cannot be opened",
@@ -335,6 +349,19 @@ def test_many_at_once_and_one_after_the_other(classes: Path, tmp_path: Path) -> 
     assert told == {"programs": "same", "methods": "same", "method": "same", "closing": "told"}
     print(f"60 times loaded and run: {grown} KB more")
     assert grown < 30_000  # two programs that stay would be more; all 60 are more than 900 MB
+
+
+def test_the_documentation(classes: Path, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "android.md").read_text()
+    (block,) = re.findall(r"```java\n(.*?)```", page, re.DOTALL)
+    edgewise.compile(mobilenet(), (image(),), verbose=False).save(tmp_path / "model.pte")
+    (tmp_path / "Main.java").write_text(
+        "import org.edgewise.*;\nclass Main { public static void main(String[] none) {\n"
+        f"{block}}} }}\n"
+    )
+    command = [jdk() / "bin" / "javac", "-cp", JAR, "-d", tmp_path, tmp_path / "Main.java"]
+    subprocess.run(command, check=True)
+    assert java(tmp_path, "Main", folder=tmp_path) == ["[FLOAT32 [1, 3, 224, 224]]", "1000"]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
