@@ -244,7 +244,7 @@ java: native
 java-test: java
 	@$(PY) -m pytest -q tests/java
 
-# Android 7, API 24, is the first that has all of Java 8's classes that ours use.
+# Android 7, API 24, is the first that knows Java 8.
 ANDROID_ABIS ?= arm64-v8a armeabi-v7a x86_64
 ANDROID_API ?= 24
 android: | $(PACKAGES)
