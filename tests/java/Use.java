@@ -16,7 +16,8 @@ import org.edgewise.Tensor;
 
 /**
  * Many uses at once, and one after the other. The argument is a program whose `forward` takes FLOAT32
- * [1, 3, 64, 64]; prints "same" or what differs for threads, and how much memory more there is.
+ * [1, 3, 64, 64]; prints "same" or what differs for threads, and how much memory more there is, and
+ * leaves without waiting for threads that still run.
  */
 final class Use {
   private static final int THREADS = 4;
@@ -43,6 +44,23 @@ final class Use {
     long before = residentKilobytes();
     run(path, 60);
     System.out.println("grown: " + (residentKilobytes() - before));
+    leaveOthersRunning(path);
+  }
+
+  /** The process ends while they run. */
+  private static void leaveOthersRunning(String path) throws Exception {
+    for (int i = 0; i < 2; i++) {
+      Program program = Program.load(path);
+      Method method = program.method("forward");
+      Thread thread =
+          new Thread(
+              () -> {
+                while (true) run(method, 0);
+              });
+      thread.setDaemon(true);
+      thread.start();
+    }
+    Thread.sleep(50);
   }
 
   private interface Work {
