@@ -104,6 +104,8 @@ class _Plugin:
     root: Path
     files: set[str]
     noted: _Noted = field(default_factory=_Noted)
+    shared: dict[pytest.FixtureDef[Any], set[tuple[str, int]]] = field(default_factory=dict)
+    """What ran to set up each fixture that several tests have."""
     tests: dict[str, tuple[float, dict[str, list[int]]]] = field(default_factory=dict)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
@@ -128,8 +130,22 @@ class _Plugin:
         """Begins a test's notes."""
         self.noted.now.clear()
         result = yield
+        for fixtures in item._fixtureinfo.name2fixturedefs.values():  # type: ignore[attr-defined]
+            for fixture in fixtures:
+                self.noted.now |= self.shared.get(fixture, set())
         seconds = self.tests.get(item.nodeid, (0.0, {}))[0]
         self.tests[item.nodeid] = (seconds, _by_file(self.noted.now))
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
+        """Notes what is set up once for all tests that have it, whichever runs first."""
+        before = set(self.noted.now)
+        self.noted.now.clear()
+        result = yield
+        if fixturedef.scope != "function":
+            self.shared.setdefault(fixturedef, set()).update(self.noted.now)
+        self.noted.now |= before
         return result
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

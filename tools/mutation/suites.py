@@ -37,7 +37,10 @@ SUITES = {
         ["src/edgewise/backends/xnnpack/operators/*.py"],
         [
             _TABLES,
-            *[f"{_XNNPACK}{name}.py" for name in ("rows", "quantized_rows", "static_rules")],
+            *[
+                f"{_XNNPACK}{name}.py"
+                for name in ("rows", "quantized_rows", "static_rules", "quantized", "dynamic")
+            ],
             *[f"{_XNNPACK}{name}.py" for name in ("half", "special_values")],
         ],
     ),

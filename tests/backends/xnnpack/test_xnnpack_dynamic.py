@@ -239,6 +239,16 @@ REFUSED: dict[str, tuple[Case, str, str]] = {
         "aten.max_pool2d_with_indices.default",
         "ceil_mode=False, or static sizes; got ceil_mode=True",
     ),
+    "adaptive_avg_pool2d: a dynamic height": (
+        Case(
+            Fn(lambda x: F.adaptive_avg_pool2d(x * 2, (3, 2))),
+            {2: H},
+            [(2, 4, 4, 7), (2, 4, 16, 7)],
+            (2, 4, 8, 7),
+        ),
+        "aten._adaptive_avg_pool2d.default",
+        "static sizes of the image; got [2*s",
+    ),
     "adaptive_avg_pool2d: as many rows as images": (
         Case(
             Fn(lambda x: F.adaptive_avg_pool2d(x * 2, (x.shape[0], 3))),
