@@ -15,12 +15,14 @@ WARNING := 'warning:'
 PACKAGES := build/.packages
 NATIVE_FILES = $(shell find native -name '*.h' -o -name '*.cpp')
 
-CROSS := aarch64 armv7 windows
+CROSS := aarch64 armv7 windows macos
+CROSS_RUN := aarch64 armv7 windows
 TOOLCHAIN_windows := windows-x86_64
+TOOLCHAIN_macos := macos-aarch64
 CROSS_TESTS := OFF
 
 .PHONY: help setup native demo check test pytest ctest conformance interop matrix mutation fuzz lint format sanitize sanitize-threads audit docs bench wheel runtime-wheel wheels clean distclean
-.PHONY: test-levels cross cross-test firmware-test microcontroller-test web web-test java java-test android $(CROSS:%=cross-%) $(CROSS:%=cross-test-%) $(CROSS:%=cross-ctest-%)
+.PHONY: test-levels cross cross-test firmware-test microcontroller-test web web-test java java-test android $(CROSS:%=cross-%) $(CROSS:%=cross-test-%) $(CROSS_RUN:%=cross-ctest-%) cross-build-tests-macos
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -40,9 +42,10 @@ help:
 	@echo "make sanitize-threads  many threads at once under ThreadSanitizer"
 	@echo "make fuzz       damaged files of each kind, made by libFuzzer (FUZZ_SECONDS=300)"
 	@echo "make audit      known vulnerabilities of the Python packages (osv.dev)"
-	@echo "make cross      the runtime for 64-bit and 32-bit Arm Linux and for Windows, in build/cross"
+	@echo "make cross      the runtime for Arm Linux, 64-bit and 32-bit, Windows, macOS, in build/cross"
 	@echo "make cross-test  the one for 64-bit Arm, built and run under qemu-user;"
 	@echo "                cross-test-armv7: the one for 32-bit Arm; cross-test-windows: under Wine"
+	@echo "                cross-test-macos: nothing runs it here; its files are read"
 	@echo "make firmware-test  what firmware is given, compiled for a Cortex-M"
 	@echo "make microcontroller-test  a program without an operating system, run in QEMU"
 	@echo "make web        the runtime for web pages, in build/web/native/web; make web-test: in Chromium"
@@ -198,15 +201,16 @@ $(CROSS:%=cross-%): cross-%: | $(PACKAGES)
 	  -DEDGEWISE_BUILD_TESTS=$(CROSS_TESTS)
 	@$(QUIET) build/logs/cross-$*.log "build for $*" cmake --build build/cross/$*
 
-# Models under qemu-user or Wine, against this machine.
+# Models under qemu-user or Wine, against this machine; of macOS, what is in the files.
 cross-test: cross-test-aarch64
 
 $(CROSS:%=cross-test-%): cross-test-%: native cross-%
 	@$(PY) -m pytest -q -m cross -k $* tests/cross
 
 # The native tests, likewise.
-$(CROSS:%=cross-ctest-%): CROSS_TESTS := ON
-$(CROSS:%=cross-ctest-%): cross-ctest-%: cross-%
+$(CROSS_RUN:%=cross-ctest-%) cross-build-tests-macos: CROSS_TESTS := ON
+cross-build-tests-macos: cross-macos
+$(CROSS_RUN:%=cross-ctest-%): cross-ctest-%: cross-%
 	@$(QUIET) --show '^[0-9]+% tests passed' build/logs/ctest-$*.log "ctest for $*" \
 	  ctest --test-dir build/cross/$* --output-on-failure --no-tests=error -j 2
 

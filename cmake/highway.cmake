@@ -9,15 +9,13 @@
 # -DEDGEWISE_HIGHWAY_PROVIDER=source|system|debian allows just one of them.
 include_guard(GLOBAL)
 include(debian_source)
+include(highway_debian)
 include(private_cache)
 
 set(EDGEWISE_HIGHWAY_SOURCE_DIR "" CACHE PATH "Highway's sources")
 set(EDGEWISE_HIGHWAY_PROVIDER "auto" CACHE STRING "auto, source, system or debian")
 set_property(CACHE EDGEWISE_HIGHWAY_PROVIDER PROPERTY STRINGS auto source system debian)
 set(edgewise_highway_needed 1.2.0)
-set(edgewise_debian_highway_sha256
-    "7e0be78b8318e8bdbf6fa545d2ecb4c90f947df03f7aadc42c1967f019e63343"   # 1.2.0
-    "07b3c1ba2c1096878a85a31a5b9b3757427af963b1141ca904db2f9f4afe0bc2")  # 1.3.0
 
 # Sets `out_version`, empty if `folder` holds no headers, and `out_reason` if it is too old.
 function(edgewise_highway_version out_version out_reason folder)
@@ -64,6 +62,13 @@ function(edgewise_highway_from_debian out out_reason)
   set(${out} "${folder}" PARENT_SCOPE)
 endfunction()
 
+# Sets `out` to NAME=VERSION=SHA256, of what Debian's package was.
+function(edgewise_highway_part out file)
+  file(STRINGS "${file}" part)
+  string(REGEX REPLACE "^[^=]+" "Highway" part "${part}")
+  set(${out} "${part}" PARENT_SCOPE)
+endfunction()
+
 function(edgewise_provide_highway)
   set(provider "${EDGEWISE_HIGHWAY_PROVIDER}")
   set(reasons "")
@@ -79,6 +84,9 @@ function(edgewise_provide_highway)
           "${edgewise_highway_needed} or later; ${reason}; try a clone of the project")
       endif()
       set(part "Highway=local")
+      if(EXISTS "${source}.part")  # beside what fetch_sources.cmake left
+        edgewise_highway_part(part "${source}.part")
+      endif()
     else()
       list(APPEND reasons "source directory: EDGEWISE_HIGHWAY_SOURCE_DIR is not set")
     endif()
@@ -105,8 +113,7 @@ function(edgewise_provide_highway)
     list(APPEND reasons "Debian's source package: ${reason}")
     if(source)
       edgewise_highway_version(version reason "${source}")
-      file(STRINGS "${source}/part" part)
-      string(REGEX REPLACE "^[^=]+" "Highway" part "${part}")
+      edgewise_highway_part(part "${source}/part")
     endif()
   endif()
   if(NOT source)

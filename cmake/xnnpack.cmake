@@ -51,9 +51,13 @@ endfunction()
 function(edgewise_add_xnnpack_dep include_dir)
   add_library(edgewise_xnnpack_dep INTERFACE IMPORTED GLOBAL)
   target_include_directories(edgewise_xnnpack_dep SYSTEM INTERFACE "${include_dir}")
-  list(JOIN ARGN "," group)
+  set(group ${ARGN})
+  if(NOT APPLE)  # whose linkers look into archives again by themselves
+    list(JOIN ARGN "," group)
+    set(group "$<LINK_GROUP:RESCAN,${group}>")
+  endif()
   target_link_libraries(edgewise_xnnpack_dep INTERFACE
-    "$<LINK_GROUP:RESCAN,${group}>" Threads::Threads ${CMAKE_DL_LIBS} m $<$<BOOL:${ANDROID}>:log>)
+    ${group} Threads::Threads ${CMAKE_DL_LIBS} m $<$<BOOL:${ANDROID}>:log>)
   # Other libraries in a process (torch, ExecuTorch) carry an XNNPACK too: ours stays inside. Of
   # clang's sanitizers, which are archives, too, all of a process must see the allocator.
   if(CMAKE_SYSTEM_NAME MATCHES "Linux|Android" AND NOT EDGEWISE_SANITIZE AND NOT EDGEWISE_WASM)
@@ -85,6 +89,9 @@ function(edgewise_provide_xnnpack)
   if(provider MATCHES "^(auto|source)$")
     if(EDGEWISE_XNNPACK_SOURCE_DIR)
       edgewise_build_xnnpack_from_directory(prefix "${EDGEWISE_XNNPACK_SOURCE_DIR}")
+      if(EXISTS "${EDGEWISE_XNNPACK_SOURCE_DIR}/src/xnnpack/xnnpack_gemv.h")  # fetch_sources.cmake's
+        set(EDGEWISE_XNNPACK_PATCHED ON CACHE INTERNAL "XNNPACK was built with our changes")
+      endif()
     else()
       list(APPEND reasons "source directory: EDGEWISE_XNNPACK_SOURCE_DIR is not set")
     endif()

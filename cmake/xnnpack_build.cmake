@@ -2,8 +2,8 @@
 # EDGEWISE_CACHE_DIR: include/, lib/, licenses/ and parts/. A folder that exists is complete: it is
 # built under another name and renamed at the end, under a lock.
 include_guard(GLOBAL)
-include(private_cache)
-include(xnnpack_debian)
+include("${CMAKE_CURRENT_LIST_DIR}/private_cache.cmake")
+include("${CMAKE_CURRENT_LIST_DIR}/xnnpack_debian.cmake")
 
 # Raise it when what is built changes.
 set(edgewise_xnnpack_recipe 9)
@@ -24,6 +24,9 @@ function(edgewise_xnnpack_prefix out version)
     foreach(variable IN LISTS edgewise_android_variables)
       list(APPEND key "${${variable}}")
     endforeach()
+  endif()
+  if(APPLE)  # what CMake adds to the flags itself
+    list(APPEND key "${CMAKE_OSX_ARCHITECTURES};${CMAKE_OSX_DEPLOYMENT_TARGET}")
   endif()
   edgewise_private_cache("${EDGEWISE_CACHE_DIR}")
   string(SHA256 key "${key}")
@@ -109,6 +112,10 @@ function(edgewise_xnnpack_build_into prefix work source)
       list(APPEND launcher "-D${variable}=${${variable}}")
     endforeach()
   endif()
+  if(APPLE)
+    list(APPEND launcher "-DCMAKE_OSX_ARCHITECTURES=${CMAKE_OSX_ARCHITECTURES}"
+         "-DCMAKE_OSX_DEPLOYMENT_TARGET=${CMAKE_OSX_DEPLOYMENT_TARGET}")
+  endif()
   if(EDGEWISE_WASM)
     list(APPEND launcher
          "-DCMAKE_PROJECT_XNNPACK_INCLUDE=${PROJECT_SOURCE_DIR}/cmake/xnnpack_wasm.cmake")
@@ -144,15 +151,16 @@ function(edgewise_xnnpack_build_into prefix work source)
       configure_file("${folder}/LICENSE" "${staged}/licenses/${name}.txt" COPYONLY)
     endif()
     string(TOLOWER "${part}" name)
-    if(EXISTS "${work}/sources/${name}.part")
-      configure_file("${work}/sources/${name}.part" "${staged}/parts/${name}.part" COPYONLY)
+    if(EXISTS "${folder}.part")
+      configure_file("${folder}.part" "${staged}/parts/${name}.part" COPYONLY)
     endif()
   endforeach()
   file(RENAME "${staged}" "${prefix}")
 endfunction()
 
 # XNNPACK fetches what it depends on by itself unless CPUINFO_SOURCE_DIR,
-# PTHREADPOOL_SOURCE_DIR, FXDIV_SOURCE_DIR (and KLEIDIAI_SOURCE_DIR on arm64) are given.
+# PTHREADPOOL_SOURCE_DIR, FXDIV_SOURCE_DIR (and KLEIDIAI_SOURCE_DIR on arm64, if it is not left out
+# by -DXNNPACK_ENABLE_KLEIDIAI=OFF) are given.
 function(edgewise_build_xnnpack_from_directory out source)
   cmake_path(ABSOLUTE_PATH source NORMALIZE)
   if(NOT EXISTS "${source}/include/xnnpack.h" OR NOT EXISTS "${source}/CMakeLists.txt")
@@ -165,6 +173,9 @@ function(edgewise_build_xnnpack_from_directory out source)
       list(APPEND definitions "-D${part}_SOURCE_DIR=${${part}_SOURCE_DIR}")
     endif()
   endforeach()
+  if(DEFINED XNNPACK_ENABLE_KLEIDIAI)
+    list(APPEND definitions "-DXNNPACK_ENABLE_KLEIDIAI=${XNNPACK_ENABLE_KLEIDIAI}")
+  endif()
   # A change of the sources is noticed by their build files and public header.
   set(stamp "")
   foreach(name include/xnnpack.h CMakeLists.txt src/subgraph.c)

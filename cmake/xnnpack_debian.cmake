@@ -1,6 +1,6 @@
 # XNNPACK and what it depends on, of Debian's source packages.
 include_guard(GLOBAL)
-include(debian_source)
+include("${CMAKE_CURRENT_LIST_DIR}/debian_source.cmake")
 
 set(edgewise_debian_xnnpack_version "20241108.4ea82e5")
 set(edgewise_debian_xnnpack_sha256

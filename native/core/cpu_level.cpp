@@ -8,10 +8,7 @@
 
 #include "core/simd_targets.h"
 #include "hwy/targets.h"
-
-#if defined(__aarch64__) && defined(__linux__)
-#include <sys/auxv.h>
-#endif
+#include "platform/cpu_features.h"
 
 namespace edgewise {
 namespace {
@@ -38,15 +35,11 @@ bool has_extra(CpuLevel::Extra extra) {
     case CpuLevel::kVnni:
       __builtin_cpu_init();
       return __builtin_cpu_supports("avx512vnni");
-#elif defined(__aarch64__) && defined(__linux__)
-    case CpuLevel::kDotProduct:
-      return (getauxval(AT_HWCAP) & (1UL << 20)) != 0;
-    case CpuLevel::kInt8Products:
-      return (getauxval(AT_HWCAP2) & (1UL << 13)) != 0;
-#elif defined(__aarch64__) && defined(__APPLE__)
-    case CpuLevel::kDotProduct:
-      return true;
 #endif
+    case CpuLevel::kDotProduct:
+      return platform::has_dot_products();
+    case CpuLevel::kInt8Products:
+      return platform::has_int8_matrix_products();
     default:
       return false;
   }

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <mutex>
 
+#include "platform/posix/bus_error.h"
+
 namespace edgewise::platform {
 
 // Read by the handler, which may not wait for a lock. Ranges stay in the list for ever, and are
@@ -57,10 +59,10 @@ bool CutShortGuard::Range::replace(uintptr_t address) {
 void CutShortGuard::Range::handle(int signal, siginfo_t* info, void* context) {
   const int kept = errno;
   const bool is_ours =
-      info->si_code == BUS_ADRERR && replace(reinterpret_cast<uintptr_t>(info->si_addr));
+      is_missing_page(*info, context) && replace(reinterpret_cast<uintptr_t>(info->si_addr));
   errno = kept;
   if (is_ours) return;
-  const bool was_sent = info->si_code <= 0;
+  const bool was_sent = is_sent(*info);
   if ((before.sa_flags & SA_SIGINFO) != 0) {
     before.sa_sigaction(signal, info, context);
   } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {

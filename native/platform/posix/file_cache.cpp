@@ -27,6 +27,7 @@
 
 #include "core/sha256.h"
 #include "edgewise/tensor.h"
+#include "platform/posix/boot.h"
 #include "platform/posix/file_descriptor.h"
 
 namespace edgewise::platform {
@@ -48,21 +49,11 @@ struct EntryHeader {
 };
 static_assert(sizeof(EntryHeader) == 88);
 
-// What tells one start of the system from others.
-using Boot = std::array<char, 40>;
 constexpr Boot kAnyBoot = {};
 
-// "?" where it is not known: files are then hashed by each process.
+// Where it is not known files are hashed by each process.
 const Boot& this_boot() {
-  static const Boot boot = [] {
-    Boot result = {'?'};
-    const FileDescriptor file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-    char text[36];
-    if (file.get() >= 0 && read(file.get(), text, sizeof(text)) == sizeof(text)) {
-      std::memcpy(result.data(), text, sizeof(text));
-    }
-    return result;
-  }();
+  static const Boot boot = read_boot();
   return boot;
 }
 
@@ -468,7 +459,7 @@ void Cache::keep_within_bound() {
     Folder folder = {.path = packed_ + "/" + name};
     struct stat info = {};
     if (stat(folder.path.c_str(), &info) != 0) continue;
-    folder.used = info.st_mtim;
+    folder.used = written_at(info);
     for (const std::string& file : list(folder.path)) {
       const std::string path = folder.path + "/" + file;
       if (lstat(path.c_str(), &info) != 0) continue;

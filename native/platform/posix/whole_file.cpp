@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "platform/posix/sync_file.h"
+
 namespace edgewise::platform {
 
 namespace {
@@ -27,7 +29,7 @@ bool write_and_close(int file, std::initializer_list<std::span<const std::byte>>
   bool written = true;
   for (const std::span<const std::byte> part : parts) written = written && write_all(file, part);
   // Pipes and terminals have no disk.
-  written = written && (fsync(file) == 0 || errno == EINVAL || errno == ENOTSUP);
+  written = written && (sync_file(file) == 0 || errno == EINVAL || errno == ENOTSUP);
   const int cause = errno;
   const bool closed = close(file) == 0;
   if (!written) errno = cause;

@@ -148,12 +148,7 @@ constexpr Int8Kernels kKernels = {.name = "dotprod", .rows = kRows, .multiply = 
 }  // namespace
 
 const Int8Kernels* int8_kernels() {
-#ifdef __APPLE__
-  constexpr bool kTellsMatrices = false;  // the level does not say whether it has products of them
-#else
-  constexpr bool kTellsMatrices = true;
-#endif
-  const bool has_dot_products_alone = kTellsMatrices && cpu_level().extra == CpuLevel::kDotProduct;
+  const bool has_dot_products_alone = cpu_level().extra == CpuLevel::kDotProduct;
   return has_dot_products_alone && !is_in_order() ? &kKernels : nullptr;
 }
 
