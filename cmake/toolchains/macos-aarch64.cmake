@@ -3,7 +3,6 @@
 #   cmake -S . -B build/cross/macos --toolchain cmake/toolchains/macos-aarch64.cmake
 # Nothing runs its programs here.
 set(CMAKE_SYSTEM_NAME Darwin)
-set(CMAKE_SYSTEM_VERSION 20)  # of macOS 11; without it CMake knows no @rpath
 set(CMAKE_SYSTEM_PROCESSOR arm64)  # as a Mac calls it
 set(CMAKE_OSX_ARCHITECTURES arm64)
 set(CMAKE_OSX_DEPLOYMENT_TARGET 11.0)
