@@ -10,10 +10,10 @@ namespace {
 
 // Where the overloads have their arguments. Weight and bias are 1 and 2 in all.
 struct Layout {
-  size_t statistics = 0;  // running mean and variance; 0: none
-  size_t training = 0;    // 0: never
-  size_t momentum = 0;    // eps follows, then the outputs
-  bool updates = false;   // two more outputs: new running statistics
+  size_t statistics;  // running mean and variance; 0: none
+  size_t training;    // 0: never
+  size_t momentum;    // eps follows, then the outputs
+  bool updates;       // two more outputs: new running statistics
 };
 
 Status read_optional(const Tensor* tensor, int64_t count, ComputeInput<double>& input) {
