@@ -35,6 +35,16 @@ _SPELLINGS: dict[Any, str] = {
 }
 """Without views, their copies and in-place operators, which follow from names."""
 
+CONVERSIONS = (
+    aten.to.dtype,
+    aten.to.dtype_layout,
+    aten.to.device,
+    aten.to.other,
+    aten.type_as.default,
+    aten._to_copy.default,
+)
+"""To another data type, device or memory format, or to none."""
+
 
 def spellings(target: torch._ops.OpOverload) -> list[torch._ops.OpOverload]:
     """The operator, and all that become it: `view` and `reshape` of `view_copy`, `relu_` of

@@ -7,19 +7,11 @@ from torch.fx import GraphModule, Node
 
 from edgewise.edge.graph import arguments
 from edgewise.edge.layout import dim_order
+from edgewise.edge.spellings import CONVERSIONS
 from edgewise.quantize.fold import written_values
 from edgewise.quantize.steps import replace_calls, step
 
 aten = torch.ops.aten
-
-_CONVERSIONS = (
-    aten.to.dtype,
-    aten.to.dtype_layout,
-    aten.to.device,
-    aten.to.other,
-    aten.type_as.default,
-    aten._to_copy.default,
-)
 
 
 def drop_conversions(model: GraphModule) -> bool:
@@ -42,6 +34,6 @@ def drop_conversions(model: GraphModule) -> bool:
         return made
 
     changed = False
-    for target in _CONVERSIONS:
+    for target in CONVERSIONS:
         changed |= replace_calls(model, target, plain)
     return changed

@@ -10,6 +10,7 @@ from torch.fx import Graph, Node
 from edgewise.edge.canonicalize.registry import call, first_operand, rule, sizes_as_arguments
 from edgewise.edge.graph import arguments, fake, same_shape
 from edgewise.edge.layout import CHANNELS_LAST, dim_order
+from edgewise.edge.spellings import CONVERSIONS
 
 aten = torch.ops.aten
 
@@ -68,14 +69,7 @@ def _copy(graph: Graph, node: Node) -> Node | None:
     return source if dim_order(fake(source)) == dim_order(result) else None
 
 
-@rule(
-    aten.to.dtype,
-    aten.to.dtype_layout,
-    aten.to.device,
-    aten.to.other,
-    aten.type_as.default,
-    aten._to_copy.default,
-)
+@rule(*CONVERSIONS)
 def _to(graph: Graph, node: Node) -> Node | None:
     source = first_operand(node)
     before, after = fake(source), fake(node)
