@@ -44,17 +44,7 @@ else
   [ -e /usr/src/googletest/googletest/CMakeLists.txt ] || missing+=(googletest)
 fi
 
-if [ "${#missing[@]}" -gt 0 ]; then
-  if [ "$(id -u)" -ne 0 ] || ! command -v apt-get > /dev/null; then
-    echo "[cross] $1 needs packages that are missing: ${missing[*]}" >&2
-    echo "        try: sudo apt-get install ${missing[*]}" >&2
-    exit 1
-  fi
-  export DEBIAN_FRONTEND=noninteractive
-  "$here/quiet.sh" build/logs/apt-update.log "apt-get update" apt-get -q update
-  "$here/quiet.sh" build/logs/apt-install.log "apt-get install ${missing[*]}" \
-    apt-get -q install -y --no-install-recommends "${missing[@]}"
-fi
+"$here/apt_install.sh" cross "$1" "${missing[@]}"
 [ "$1" = macos ] || exit 0
 
 # Under the name by which cmake/toolchains/macos-aarch64.cmake finds it.

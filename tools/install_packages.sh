@@ -38,14 +38,4 @@ raise SystemExit(not os.path.exists(sysconfig.get_path("include") + "/Python.h")
     || missing+=(python3-dev)
 fi
 
-[ "${#missing[@]}" -gt 0 ] || exit 0
-
-if [ "$(id -u)" -ne 0 ] || ! command -v apt-get > /dev/null; then
-  echo "[setup] the build needs packages that are missing: ${missing[*]}" >&2
-  echo "        try: sudo apt-get install ${missing[*]}" >&2
-  exit 1
-fi
-export DEBIAN_FRONTEND=noninteractive
-"$here/quiet.sh" build/logs/apt-update.log "apt-get update" apt-get -q update
-"$here/quiet.sh" build/logs/apt-install.log "apt-get install ${missing[*]}" \
-  apt-get -q install -y --no-install-recommends "${missing[@]}"
+"$here/apt_install.sh" setup "the build" "${missing[@]}"
