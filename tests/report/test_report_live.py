@@ -106,17 +106,31 @@ def test_only_the_served_page_can_load(port: int, program: Path, tmp_path: Path)
     assert "class Runner" not in written
 
 
+# Where a shell ran the tests in its background, they and what they start ignore SIGINT.
+COMMAND = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from edgewise.cli import main
+sys.exit(main())
+"""
+
+
 def test_the_command_serves_until_it_is_interrupted(program: Path, runtime: Path) -> None:
-    command = [sys.executable, "-m", "edgewise", "report", str(program), "--live", "--json"]
+    options = ["--live", "--json", "--port", "0", "--runtime", str(runtime)]
     process = subprocess.Popen(
-        [*command, "--port", "0", "--runtime", str(runtime)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", COMMAND, "report", str(program), *options],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
-    with process:
+    try:
         address = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")["address"]
         assert asked(int(address.rstrip("/").rpartition(":")[2]), "/").status == 200
         process.send_signal(signal.SIGINT)
-    assert process.returncode == 0
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_what_is_refused(program: Path, runtime: Path, port: int, tmp_path: Path) -> None:
