@@ -106,11 +106,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_error(403, "Only for this machine")
             return
         path = posixpath.normpath(unquote(urlsplit(self.path).path)).lstrip("/")
-        found = self.found("" if path == "." else path)
+        path = "" if path == "." else path
+        found = self.found(path)
         if found is None or (isinstance(found, Path) and not found.is_file()):
             self.send_error(404)
             return
-        suffix = Path(path).suffix if path not in ("", ".") else ".html"
+        suffix = Path(path or "index.html").suffix
         data = found.read_bytes() if isinstance(found, Path) else found
         self.send_response(200)
         self.send_header("Content-Type", _TYPES.get(suffix, "application/octet-stream"))

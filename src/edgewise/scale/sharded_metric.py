@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from edgewise.scale.engine import Engine
-from edgewise.scale.metrics import METRICS, as_metric
-from edgewise.scale.shards import PRELOAD, evaluate
+from edgewise.scale.metrics import METRICS, Metric, as_metric
+from edgewise.scale.shards import PRELOAD, add_pairs, evaluate
 
 _LESS_IS_BETTER = ("mae", "mse")
 
@@ -36,9 +36,8 @@ class ShardedMetric:
         shard: int = 64,
         figure: str | None = None,
     ) -> None:
-        made = as_metric(metric)
-        if getattr(made, "needs_reference", False):
-            needless = [name for name, one in METRICS.items() if not _needs_reference(one)]
+        if _needs_reference(as_metric(metric)):
+            needless = [name for name, make in METRICS.items() if not _needs_reference(make())]
             raise ValueError(
                 f"[ShardedMetric] a metric must need outputs and targets only; got {metric!r}; "
                 f"try {', '.join(needless)}, or Budget(sqnr_db=...)"
@@ -64,12 +63,12 @@ class ShardedMetric:
         import torch
         from torch.utils import _pytree as pytree
 
+        def arrays(*inputs: Any) -> Any:
+            with torch.no_grad():
+                return pytree.tree_map_only(torch.Tensor, torch.Tensor.numpy, run(*inputs))
+
         total = as_metric(self._metric)
-        with torch.no_grad():
-            for inputs, target in self._data:
-                given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-                outputs = pytree.tree_map_only(torch.Tensor, lambda x: x.numpy(), run(*given))
-                total.add(outputs, target, None)
+        add_pairs(total, arrays, self._data)
         return dict(total.result())
 
     def _workers(self) -> Engine:
@@ -91,8 +90,8 @@ class ShardedMetric:
         return figures[self._figure]
 
 
-def _needs_reference(make: Callable[[], Any]) -> bool:
-    return bool(getattr(make(), "needs_reference", False))
+def _needs_reference(metric: Metric) -> bool:
+    return bool(getattr(metric, "needs_reference", False))
 
 
 __all__ = ["ShardedMetric"]

@@ -130,6 +130,12 @@ def evaluate_shard(common: bytes, pairs: Iterable[Any]) -> tuple[int, Metric]:
     held = pickle.loads(common)  # noqa: S301 (of the call that asked, in its cluster)
     metric: Metric = held["metric"]
     program = edgewise.load(held["program"], threads=1)
+    return add_pairs(metric, program, pairs), metric
+
+
+def add_pairs(metric: Metric, run: Callable[..., Any], pairs: Iterable[Any]) -> int:
+    """Feeds the metric with what `run` gives, in numpy arrays; how many batches there were.
+    TypeError for data that are no pairs."""
     count = 0
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
@@ -139,9 +145,9 @@ def evaluate_shard(common: bytes, pairs: Iterable[Any]) -> tuple[int, Metric]:
             )
         inputs, target = pair
         given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-        metric.add(program(*given), target, None)
+        metric.add(run(*given), target, None)
         count += 1
-    return count, metric
+    return count
 
 
 _STEPS: dict[str, Callable[[bytes, Iterable[Any]], tuple[int, Any]]] = {
