@@ -6,6 +6,7 @@
 
 #include "edgewise/tensor.h"
 #include "platform/aligned_memory.h"
+#include "platform/posix/drop_pages.h"
 
 namespace edgewise::platform {
 
@@ -29,17 +30,16 @@ void* allocate_zeros(size_t bytes) {
 }
 
 void free_zeros(void* data, size_t bytes) {
-  if (bytes >= kMapThreshold) {
-    munmap(data, bytes);
-  } else {
+  if (bytes < kMapThreshold) {
     free_aligned(data);
+  } else if (data != nullptr) {
+    munmap(data, bytes);
   }
 }
 
 void clear_zeros(void* data, size_t bytes) {
-  // Private anonymous pages come back as zeros; touching them all could be more than the
-  // machine has.
-  if (bytes >= kMapThreshold && madvise(data, bytes, MADV_DONTNEED) == 0) return;
+  // Touching them all could be more than the machine has.
+  if (bytes >= kMapThreshold && drop_pages(data, bytes)) return;
   std::memset(data, 0, bytes);
 }
 
