@@ -76,7 +76,7 @@ def row_of(net: Network, way: str, program: Any, seconds: float) -> dict[str, An
     from edgewise.tuning.measuring import Reference, measured
 
     budget = Budget(metric=net.metric)
-    reference = Reference.of(net.model, net.calibration[:16], budget)
+    reference = Reference.of(net.model, [(batch, {}) for batch in net.calibration[:16]], budget)
     trial = measured(Trial(None, None), program, reference, budget, timed=True)
     return {
         "network": net.name,
@@ -91,11 +91,11 @@ def row_of(net: Network, way: str, program: Any, seconds: float) -> dict[str, An
     }
 
 
-def measure(net: Network, ways: Sequence[str]) -> list[dict[str, Any]]:
-    """A row for each way that the network can go, the search's last."""
+def on_cpu(name: str, ways: Sequence[str]) -> dict[str, Any]:
+    """What the metric is, and a row for each way that the network can go, the search's last."""
     import edgewise
 
-    rows = []
+    net, rows = network(name), []
     for way in ways:
         start = time.perf_counter()
         program = compiled(net, **dict(WAYS[way]))
@@ -109,20 +109,19 @@ def measure(net: Network, ways: Sequence[str]) -> list[dict[str, Any]]:
     seconds = time.perf_counter() - start
     choice = program.delegation_report().choice
     print("\n".join(program.delegation_report().tried), file=sys.stderr, flush=True)
-    taken = choice["settings"]
-    parts = [str(taken["quantize"] or "float32"), *(taken.get("methods") or ())]
-    if taken.get("keep_float"):
-        parts.append(f"{len(taken['keep_float'])} modules in float")
+    settings = choice["settings"]
+    parts = [str(settings["quantize"] or "float32"), *(settings.get("methods") or ())]
+    if settings.get("keep_float"):
+        parts.append(f"{len(settings['keep_float'])} modules in float")
     kept = "" if choice["reached"] else ", budget not kept"
-    name = f"auto: {', '.join(parts)} ({len(choice['trials'])} tried{kept})"
-    return [*rows, row_of(net, name, program, seconds)]
+    taken = f"auto: {', '.join(parts)} ({len(choice['trials'])} tried{kept})"
+    return {"what": net.what, "rows": [*rows, row_of(net, taken, program, seconds)]}
 
 
-def on_npus(net: Network) -> list[dict[str, Any]]:
-    """A row for each NPU and way; none for networks that are too large to lower here."""
+def on_npus(name: str) -> dict[str, Any]:
+    """A row for each NPU and way."""
+    net = network(name)
     rows: list[dict[str, Any]] = []
-    if net.name in LARGE:
-        return rows
     with torch.no_grad():
         plain = net.metric(net.model.eval())
     for backend in NPUS:
@@ -147,7 +146,7 @@ def on_npus(net: Network) -> list[dict[str, Any]]:
                 }
             )
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-    return rows
+    return {"npus": rows}
 
 
 _BIAS = ["smooth", "bias-correction"]
@@ -192,7 +191,7 @@ def markdown(found: dict[str, Any], times: bool = True) -> str:
     if not times:
         rows = [{k: v for k, v in row.items() if k not in TIMES} for row in rows]
     missing = [name for name in NETWORKS if name not in found]
-    npus = [row for one in found.values() for row in one["npus"]]
+    npus = [row for one in found.values() for row in one.get("npus", ())]
     lines = [
         "# Accuracy of quantized models",
         "",
@@ -211,13 +210,6 @@ def markdown(found: dict[str, Any], times: bool = True) -> str:
     versions = ", ".join(f"{k} {v}" for k, v in where["versions"].items())
     lines.append(f"{where['cpu']}, {where['cores']} cores; {where['os']}; {versions}.")
     return "\n".join(lines) + "\n"
-
-
-def measured_network(name: str, ways: Sequence[str], npus: bool) -> dict[str, Any]:
-    """All of a network's rows, as the document has them."""
-    net = network(name)
-    rows = measure(net, ways)
-    return {"what": net.what, "rows": rows, "npus": on_npus(net) if npus else []}
 
 
 def main() -> None:
@@ -242,11 +234,12 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     found = {}
     for name in options.networks:
-        make: Callable[[], Any] = partial(measured_network, name, options.ways, not options.no_npus)
-        found[name] = _kept(options.keep, name, make)
+        found[name] = _kept(options.keep, name, partial(on_cpu, name, options.ways))
+        if not options.no_npus and name not in LARGE:
+            found[name] |= _kept(options.keep, f"{name} NPUs", partial(on_npus, name))
     rows = [row for one in found.values() for row in one["rows"]]
     print(table(rows))
-    print(table([row for one in found.values() for row in one["npus"]]))
+    print(table([row for one in found.values() for row in one.get("npus", ())]))
     missed = below_target(rows)
     if options.write:
         DOCUMENT.write_text(markdown(found, not options.no_times))

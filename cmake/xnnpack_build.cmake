@@ -6,10 +6,9 @@ include("${CMAKE_CURRENT_LIST_DIR}/private_cache.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/xnnpack_debian.cmake")
 
 # Raise it when what is built changes.
-set(edgewise_xnnpack_recipe 9)
+set(edgewise_xnnpack_recipe 10)
 set(edgewise_xnnpack_headers "${CMAKE_CURRENT_LIST_DIR}/xnnpack_gemm_order.h"
-    "${CMAKE_CURRENT_LIST_DIR}/xnnpack_gemv.h"
-    "${CMAKE_CURRENT_LIST_DIR}/xnnpack_non_temporal_kernel.h")
+    "${CMAKE_CURRENT_LIST_DIR}/xnnpack_gemv.h")
 set(edgewise_xnnpack_c_flags "-fPIC -fvisibility=hidden -ffunction-sections -fdata-sections")
 
 # What the NDK's toolchain file is told, and its compilers compile for.
@@ -266,10 +265,6 @@ ${next}")
     edgewise_xnnpack_patch("${file}" "pthreadpool_parallelize_${loop}("
       "edgewise_parallelize_${loop}(")
   endforeach()
-  # Weights that no cache holds are read by a kernel with non-temporal loads; see the header.
-  file(APPEND
-    "${sources}/xnnpack/src/qd8-f32-qb4w-gemm/gen/qd8-f32-qb4w-gemm-1x16c8-minmax-avx512vnni-prfm.c"
-    "#include \"xnnpack/xnnpack_non_temporal_kernel.h\"\n")
 endfunction()
 
 # Sets `out` to the prefix, or `out_reason` to why Debian's sources cannot be had.

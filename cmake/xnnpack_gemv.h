@@ -3,18 +3,8 @@
 // GEMV, a matrix gemv of one row, is over in microseconds, which threads mostly spend waiting for
 // memory: what lies around it counts. XNNPACK's loops for one row can be recorded: GEMVs are then
 // kept, run as one loop when told to, and replayed without XNNPACK; see
-// native/backends/xnnpack/gemv.h. Weights larger than any cache are read by a kernel with
-// non-temporal loads: see xnnpack_non_temporal_kernel.h.
+// native/backends/xnnpack/gemv.h.
 #pragma once
-
-#if XNN_ARCH_X86_64 && XNN_ENABLE_AVX512VNNI
-#include "xnnpack/gemm.h"
-DECLARE_QD8_F32_QB4W_GEMM_MINMAX_UKERNEL_FUNCTION(edgewise_non_temporal_qd8_f32_qb4w_gemm)
-#define EDGEWISE_CACHED_KERNEL xnn_qd8_f32_qb4w_gemm_minmax_ukernel_1x16c8__avx512vnni_prfm
-#define EDGEWISE_NON_TEMPORAL_KERNEL edgewise_non_temporal_qd8_f32_qb4w_gemm
-#endif
-// Whether the weights of what runs are larger than the caches, see non_temporal_loads.h,.
-extern int edgewise_loads_non_temporal(void) __attribute__((weak));
 
 // A GEMV, with the kernel to run it.
 struct edgewise_gemv {
@@ -122,19 +112,6 @@ static void edgewise_parallelize_1d(pthreadpool_t threadpool, pthreadpool_task_1
   pthreadpool_parallelize_1d(threadpool, task, context, range, flags);
 }
 
-// A kernel for weights that are not cached, if they are not.
-static void edgewise_choose_kernel(struct edgewise_gemv* gemv) {
-#ifdef EDGEWISE_NON_TEMPORAL_KERNEL
-  if (gemv->task != (pthreadpool_task_2d_tile_2d_t)xnn_compute_dqgemm ||
-      !&edgewise_loads_non_temporal || !edgewise_loads_non_temporal()) {
-    return;
-  }
-  xnn_dqgemm_ukernel_fn* kernel = &gemv->context.dq_ukernel.function[XNN_UARCH_DEFAULT];
-  if (*kernel != (xnn_dqgemm_ukernel_fn)EDGEWISE_CACHED_KERNEL) return;
-  *kernel = (xnn_dqgemm_ukernel_fn)EDGEWISE_NON_TEMPORAL_KERNEL;
-#endif
-}
-
 // Whether it is a GEMV, and ran or will.
 static bool edgewise_take_gemv(pthreadpool_t threadpool, pthreadpool_task_2d_tile_2d_t task,
                               void* context, size_t columns, size_t column_tile, uint32_t flags) {
@@ -152,7 +129,6 @@ static bool edgewise_take_gemv(pthreadpool_t threadpool, pthreadpool_task_2d_til
   gemv->columns = columns;
   gemv->column_tile = column_tile;
   gemv->flags = flags;
-  edgewise_choose_kernel(gemv);
   if (!is_kept) edgewise_run_gemv(gemv, 1, threadpool);
   return true;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 
 #define EDGEWISE_TARGETS_WITHOUT HWY_SSE4
 #undef HWY_TARGET_INCLUDE
@@ -23,6 +24,8 @@ constexpr hn::ScalableTag<float> kVector;
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(kVector));
 constexpr int64_t kLine = 16;   // floats that are fetched at once
 constexpr int64_t kAhead = 16;  // keys that are fetched before their turn
+constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64;  // 32
+constexpr int kMostRows = 6;  // at once, of queries to keys that were transposed
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 HWY_INLINE Vector zero() { return hn::Zero(kVector); }
@@ -76,8 +79,8 @@ HWY_INLINE void multiply_keys(const float* query, const float* key, const float*
 // are made relative to it, too. `seen`: how many of the `count` scores count; `mask`: what is
 // added to each, or null. What lies between `seen` and the next multiple of kLanes after `count`
 // becomes 0.
-HWY_INLINE void soften(const float* mask, int64_t seen, int64_t count, int64_t depth, float* scores,
-                       int64_t row, const AttentionState& state) {
+HWY_NOINLINE void soften(const float* mask, int64_t seen, int64_t count, int64_t depth,
+                         float* scores, int64_t row, const AttentionState& state) {
   float most = state.most[row];
   Vector mosts = hn::Set(kVector, most);
   int64_t at = 0;
@@ -140,7 +143,7 @@ HWY_INLINE void add_part(const float* scores, const float* values, int64_t step,
 template <int kRows>
 HWY_INLINE void add_values(const float* scores, const float* values, int64_t step, int64_t count,
                            int64_t depth, float* result) {
-  constexpr int kParts = 4;
+  constexpr int kParts = kManyRegisters || kRows <= 2 ? 4 : 2;
   int64_t d = 0;
   for (; d + kParts * kLanes <= depth; d += kParts * kLanes) {
     add_part<kRows, kParts>(scores, values + d, step, count, depth, result + d);
@@ -157,13 +160,71 @@ HWY_INLINE void add_values(const float* scores, const float* values, int64_t ste
   }
 }
 
+// to[d * kKeyBlock + key] = keys[key * step + d]; what is behind `count` becomes 0.
+HWY_INLINE void transpose_keys(const float* keys, int64_t step, int64_t count, int64_t depth,
+                               float* to) {
+  const hn::FixedTag<float, 4> four;
+  int64_t j = 0;
+  for (; j + 4 <= count; j += 4, keys += 4 * step) {
+    int64_t d = 0;
+    for (; d + 4 <= depth; d += 4) {
+      const auto k0 = hn::LoadU(four, keys + d), k1 = hn::LoadU(four, keys + step + d);
+      const auto k2 = hn::LoadU(four, keys + 2 * step + d),
+                 k3 = hn::LoadU(four, keys + 3 * step + d);
+      const auto low02 = hn::InterleaveLower(k0, k2), high02 = hn::InterleaveUpper(four, k0, k2);
+      const auto low13 = hn::InterleaveLower(k1, k3), high13 = hn::InterleaveUpper(four, k1, k3);
+      float* out = to + d * kKeyBlock + j;
+      hn::StoreU(hn::InterleaveLower(low02, low13), four, out);
+      hn::StoreU(hn::InterleaveUpper(four, low02, low13), four, out + kKeyBlock);
+      hn::StoreU(hn::InterleaveLower(high02, high13), four, out + 2 * kKeyBlock);
+      hn::StoreU(hn::InterleaveUpper(four, high02, high13), four, out + 3 * kKeyBlock);
+    }
+    for (; d < depth; ++d) {
+      for (int i = 0; i < 4; ++i) to[d * kKeyBlock + j + i] = keys[i * step + d];
+    }
+  }
+  for (; j < kKeyBlock; ++j, keys += step) {
+    for (int64_t d = 0; d < depth; ++d) to[d * kKeyBlock + j] = j < count ? keys[d] : 0;
+  }
+}
+
+// As multiply_keys(), of keys that were transposed: no sums across a vector.
+template <int kRows>
+HWY_INLINE void multiply_transposed(const float* query, const float* keys, int64_t depth,
+                                    float* scores) {
+  constexpr int kParts = kManyRegisters ? 4 : 2;
+  for (int64_t at = 0; at < kKeyBlock; at += kParts * kLanes) {
+    Vector sums[kRows][kParts];
+    for (int r = 0; r < kRows; ++r) {
+      for (int i = 0; i < kParts; ++i) sums[r][i] = zero();
+    }
+    for (int64_t d = 0; d < depth; ++d) {
+      Vector k[kParts];
+      for (int i = 0; i < kParts; ++i) k[i] = load(keys + d * kKeyBlock + at + i * kLanes);
+      for (int r = 0; r < kRows; ++r) {
+        const Vector q = hn::Set(kVector, query[r * depth + d]);
+        for (int i = 0; i < kParts; ++i) sums[r][i] = hn::MulAdd(q, k[i], sums[r][i]);
+      }
+    }
+    for (int r = 0; r < kRows; ++r) {
+      for (int i = 0; i < kParts; ++i) store(sums[r][i], scores + r * kKeyBlock + at + i * kLanes);
+    }
+  }
+}
+
+// `transposed`: the keys, for kMostRows alone.
 template <int kRows>
 HWY_INLINE void attend_rows(const Attention& attention, int64_t row, const float* keys,
-                            const float* values, int64_t step, int64_t first, int64_t count,
-                            const AttentionState& state) {
+                            const float* transposed, const float* values, int64_t step,
+                            int64_t first, int64_t count, const AttentionState& state) {
   alignas(64) float scores[kRows * kKeyBlock];
   const int64_t depth = attention.depth;
-  multiply_keys<kRows>(attention.queries + row * depth, keys, values, step, count, depth, scores);
+  const float* query = attention.queries + row * depth;
+  if constexpr (kRows == kMostRows) {
+    multiply_transposed<kRows>(query, transposed, depth, scores);
+  } else {
+    multiply_keys<kRows>(query, keys, values, step, count, depth, scores);
+  }
   for (int r = 0; r < kRows; ++r) {
     const float* mask = attention.mask_rows == nullptr ? nullptr : attention.mask_rows[row + r];
     const int64_t limit = attention.limits[row + r] - first;
@@ -203,14 +264,19 @@ HWY_INLINE void multiply_position(const HeadsAttention& attention, const float* 
 }  // namespace
 
 void attend_all(const Attention& attention, const float* keys, const float* values, int64_t step,
-                int64_t first, int64_t count, const AttentionState& state) {
+                int64_t first, int64_t count, float* transposed, const AttentionState& state) {
   int64_t row = 0;
-  for (; row + 2 <= attention.count; row += 2) {
-    attend_rows<2>(attention, row, keys, values, step, first, count, state);
+  const auto attend_some = [&]<int kRows>(std::integral_constant<int, kRows>) HWY_ATTR {
+    for (; row + kRows <= attention.count; row += kRows) {
+      attend_rows<kRows>(attention, row, keys, transposed, values, step, first, count, state);
+    }
+  };
+  if (attention.count >= kTransposedFrom) {
+    transpose_keys(keys, step, count, attention.depth, transposed);
+    attend_some(std::integral_constant<int, kMostRows>());
   }
-  if (row < attention.count) {
-    attend_rows<1>(attention, row, keys, values, step, first, count, state);
-  }
+  attend_some(std::integral_constant<int, 2>());
+  attend_some(std::integral_constant<int, 1>());
 }
 
 void attend_all_heads(const HeadsAttention& attention, const float* keys, const float* values,
@@ -245,8 +311,8 @@ HWY_EXPORT(attend_all);
 HWY_EXPORT(attend_all_heads);
 
 void attend(const Attention& attention, const float* keys, const float* values, int64_t step,
-            int64_t first, int64_t count, const AttentionState& state) {
-  HWY_DYNAMIC_DISPATCH(attend_all)(attention, keys, values, step, first, count, state);
+            int64_t first, int64_t count, float* transposed, const AttentionState& state) {
+  HWY_DYNAMIC_DISPATCH(attend_all)(attention, keys, values, step, first, count, transposed, state);
 }
 
 bool can_attend_heads(int64_t depth) {

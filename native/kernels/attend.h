@@ -1,5 +1,5 @@
-// Softmax attention of a few queries to many keys, which are read once: queries of one head, or
-// one of each head.
+// Softmax attention of queries to many keys, which are read once: queries that have the same keys,
+// or one of each head.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,14 @@ struct AttentionState {
 
 inline constexpr int64_t kKeyBlock = 64;
 
+// So many queries pay for a transposed copy of the keys.
+inline constexpr int64_t kTransposedFrom = 12;
+
 // Takes in keys `first` to `first + count`, at most kKeyBlock, and their values: rows of `depth`
-// numbers, `step` apart.
+// numbers, `step` apart. `transposed`: working memory, [depth, kKeyBlock], for kTransposedFrom
+// queries and more.
 void attend(const Attention& attention, const float* keys, const float* values, int64_t step,
-            int64_t first, int64_t count, const AttentionState& state);
+            int64_t first, int64_t count, float* transposed, const AttentionState& state);
 
 // One query of each head. `shared` heads in a row have the same keys.
 struct HeadsAttention {

@@ -18,7 +18,7 @@ namespace edgewise {
 inline namespace HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kQueryBlock = 16;  // queries of one head that read keys together
+constexpr int64_t kQueryBlock = 64;  // queries that read keys together
 
 Status check_four_dims(const Tensor& tensor, const char* name) {
   if (tensor.rank() == 4 && view_of(tensor).is_row_major()) return {};
@@ -73,7 +73,7 @@ class CacheAttention {
   Status read_mask();
   Status run_position(int64_t batch, Workers* workers) const;
   Status run_task(int64_t task) const;
-  void attend_to_all(const Attention& attention, int64_t batch, int64_t key_head, float* converted,
+  void attend_to_all(const Attention& attention, int64_t batch, int64_t key_head, float* memory,
                      const AttentionState& state) const;
 
   const Call& call_;
@@ -81,9 +81,8 @@ class CacheAttention {
   int64_t batches_ = 0, positions_ = 0, heads_ = 0, key_heads_ = 0, depth_ = 0;
   int64_t filled_ = 0;  // keys that some query sees
   float scale_ = 1;
-  // One position, if attend_position() does not do it: the queries of a head of keys make a task.
-  // Several: those of a block of positions and one head.
-  int64_t blocks_ = 1, groups_ = 1;
+  // The queries of a block of positions to one head of keys make a task.
+  int64_t blocks_ = 1, block_ = 1;
   Scratch<float> mask_;
 };
 
@@ -139,8 +138,8 @@ Status CacheAttention::prepare() {
   }
   scale_ =
       static_cast<float>(call_.scale ? *call_.scale : 1 / std::sqrt(static_cast<double>(depth_)));
-  if (positions_ != 1) blocks_ = (positions_ + kQueryBlock - 1) / kQueryBlock;
-  groups_ = positions_ == 1 ? key_heads_ : heads_;
+  block_ = std::max<int64_t>(1, kQueryBlock / (heads_ / key_heads_));
+  blocks_ = (positions_ + block_ - 1) / block_;
   return {};
 }
 
@@ -155,7 +154,7 @@ Status CacheAttention::run(Workers* workers) {
     return {};
   }
   std::atomic<bool> has_failed = false;
-  for_each(workers, static_cast<size_t>(batches_ * groups_ * blocks_), [&](size_t task) {
+  for_each(workers, static_cast<size_t>(batches_ * key_heads_ * blocks_), [&](size_t task) {
     if (!run_task(static_cast<int64_t>(task)).ok()) has_failed = true;
   });
   if (has_failed) return error(Code::kOutOfMemory, "there is no working memory");
@@ -181,20 +180,18 @@ Status CacheAttention::run_position(int64_t batch, Workers* workers) const {
 }
 
 Status CacheAttention::run_task(int64_t task) const {
-  const int64_t group = task % groups_;
-  const int64_t batch = task / groups_ % batches_;
+  const int64_t key_head = task % key_heads_;
+  const int64_t batch = task / key_heads_ % batches_;
   // Late positions see most keys: theirs first, so that no thread begins with them at the end.
-  const int64_t first = (blocks_ - 1 - task / groups_ / batches_) * kQueryBlock;
+  const int64_t first = (blocks_ - 1 - task / key_heads_ / batches_) * block_;
   const int64_t shared = heads_ / key_heads_;
-  const int64_t rows = positions_ == 1 ? shared : std::min(kQueryBlock, positions_ - first);
-  const int64_t head = positions_ == 1 ? group * shared : group;
-  const int64_t step = positions_ == 1 ? depth_ : heads_ * depth_;
-  const int64_t begin = ((batch * positions_ + first) * heads_ + head) * depth_;
+  const int64_t rows = std::min(block_, positions_ - first) * shared;
 
   Scratch<float> memory;
-  const int64_t block = kQueryBlock * depth_;
+  const int64_t block = std::min(kQueryBlock, rows) * depth_;
+  const int64_t transposed = block < kTransposedFrom * depth_ ? 0 : kKeyBlock * depth_;
   const int64_t converted = type_ == ScalarType::kFloat ? 0 : 2 * kKeyBlock * depth_;
-  EDGEWISE_RETURN_IF_ERROR(memory.reserve(2 * block + converted));
+  EDGEWISE_RETURN_IF_ERROR(memory.reserve(2 * block + transposed + converted));
   float* queries = memory.data();
   float* result = queries + block;
   const View source = view_of(*call_.query), target = view_of(*call_.out);
@@ -202,32 +199,36 @@ Status CacheAttention::run_task(int64_t task) const {
     const int64_t count = std::min(kQueryBlock, rows - done);
     int64_t limits[kQueryBlock];
     const float* mask_rows[kQueryBlock];
+    int64_t offsets[kQueryBlock];
     float most[kQueryBlock], total[kQueryBlock];
     for (int64_t row = 0; row < count; ++row) {
-      const int64_t position = positions_ == 1 ? 0 : first + row;
+      const int64_t position = first + (done + row) / shared;
+      const int64_t head = key_head * shared + (done + row) % shared;
+      offsets[row] = ((batch * positions_ + position) * heads_ + head) * depth_;
       limits[row] = call_.is_causal ? std::min(call_.start + position + 1, filled_) : filled_;
       mask_rows[row] = call_.mask == nullptr ? nullptr : mask_.data() + position * filled_;
       most[row] = -std::numeric_limits<float>::infinity();
       total[row] = 0;
       float* query = queries + row * depth_;
-      load<float>(type_, source.at(begin + (done + row) * step), 1, depth_, query);
+      load<float>(type_, source.at(offsets[row]), 1, depth_, query);
       for (int64_t d = 0; d < depth_; ++d) query[d] *= scale_;
     }
     std::fill_n(result, count * depth_, 0.0f);
     const Attention attention{queries, count, depth_, limits,
                               call_.mask == nullptr ? nullptr : mask_rows};
-    attend_to_all(attention, batch, head / shared, result + block, {most, total, result});
+    attend_to_all(attention, batch, key_head, result + block, {most, total, result});
     for (int64_t row = 0; row < count; ++row) {
       const float factor = total[row] > 0 ? 1 / total[row] : 0.0f;
       for (int64_t d = 0; d < depth_; ++d) result[row * depth_ + d] *= factor;
-      store<float>(type_, result + row * depth_, depth_, target.at(begin + (done + row) * step), 1);
+      store<float>(type_, result + row * depth_, depth_, target.at(offsets[row]), 1);
     }
   }
   return {};
 }
 
 void CacheAttention::attend_to_all(const Attention& attention, int64_t batch, int64_t key_head,
-                                   float* converted, const AttentionState& state) const {
+                                   float* memory, const AttentionState& state) const {
+  float* converted = memory + (attention.count < kTransposedFrom ? 0 : kKeyBlock * depth_);
   const int64_t end = *std::max_element(attention.limits, attention.limits + attention.count);
   const View keys = view_of(*call_.keys), values = view_of(*call_.values);
   const int64_t step = key_heads_ * depth_;
@@ -237,7 +238,7 @@ void CacheAttention::attend_to_all(const Attention& attention, int64_t batch, in
     const int64_t offset = begin + first * step;
     if (type_ == ScalarType::kFloat) {
       attend(attention, reinterpret_cast<const float*>(keys.at(offset)),
-             reinterpret_cast<const float*>(values.at(offset)), step, first, count, state);
+             reinterpret_cast<const float*>(values.at(offset)), step, first, count, memory, state);
       continue;
     }
     float* other = converted + kKeyBlock * depth_;
@@ -245,7 +246,7 @@ void CacheAttention::attend_to_all(const Attention& attention, int64_t batch, in
       load<float>(type_, keys.at(offset + j * step), 1, depth_, converted + j * depth_);
       load<float>(type_, values.at(offset + j * step), 1, depth_, other + j * depth_);
     }
-    attend(attention, converted, other, depth_, first, count, state);
+    attend(attention, converted, other, depth_, first, count, memory, state);
   }
 }
 

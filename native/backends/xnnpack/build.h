@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "backends/xnnpack/graph.h"
@@ -24,6 +25,8 @@ Status define_values(const Graph& graph, const std::vector<Shape>& shapes,
                      const std::vector<const void*>& data, xnn_subgraph_t subgraph, XnnIds* ids);
 Status define_nodes(const Graph& graph, const std::vector<Shape>& shapes, const XnnIds& ids,
                     xnn_subgraph_t subgraph);
+// What tells a weight's scales apart in a key; empty: nothing does.
+std::string scales_text(const GraphValue& value, const PackedWeights& weights);
 // Tells the cache what each node with weights packs.
 void describe_weights(const Graph& graph, const std::vector<Shape>& shapes,
                       const std::vector<const void*>& data, WeightsCache* cache);

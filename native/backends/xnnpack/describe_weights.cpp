@@ -29,17 +29,9 @@ bool append_value(std::string* text, const GraphValue& value, const Shape& shape
   append(text, value.zero_point);
   append(text, value.channel_dim);
   append(text, value.block_size);
-  append(text, value.channel_scales.size());
-  append(text, value.block_scales.size());
-  if (value.scale_source) {
-    const std::string name = weights.name_of(value.scale_source.bytes.data());
-    if (name.empty()) return false;
-    *text += name;
-  } else {
-    if (value.channel_scales.size() + value.block_scales.size() > kMaxCopiedScales) return false;
-    append_list(text, value.channel_scales);
-    append_list(text, value.block_scales);
-  }
+  const std::string scales = scales_text(value, weights);
+  if (scales.empty()) return false;
+  *text += scales;
   if (!is_weight) return true;
   append(text, shape.rank);
   for (size_t i = 0; i < shape.rank; ++i) append(text, shape[i]);
@@ -99,6 +91,20 @@ size_t most_packed(const GraphNode& node, const Shape& filter) {
 }
 
 }  // namespace
+
+std::string scales_text(const GraphValue& value, const PackedWeights& weights) {
+  std::string text;
+  append(&text, value.channel_scales.size());
+  append(&text, value.block_scales.size());
+  if (value.scale_source) {
+    const std::string name = weights.name_of(value.scale_source.bytes.data());
+    return name.empty() ? name : text + name;
+  }
+  if (value.channel_scales.size() + value.block_scales.size() > kMaxCopiedScales) return {};
+  append_list(&text, value.channel_scales);
+  append_list(&text, value.block_scales);
+  return text;
+}
 
 void describe_weights(const Graph& graph, const std::vector<Shape>& shapes,
                       const std::vector<const void*>& data, WeightsCache* cache) {

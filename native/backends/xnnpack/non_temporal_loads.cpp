@@ -4,7 +4,6 @@ namespace edgewise::xnnpack {
 namespace {
 
 thread_local bool loads_non_temporal = false;
-thread_local size_t answered = 0;
 
 }  // namespace
 
@@ -13,12 +12,6 @@ NonTemporalLoads::NonTemporalLoads(size_t bytes) : before_(loads_non_temporal) {
 }
 NonTemporalLoads::~NonTemporalLoads() { loads_non_temporal = before_; }
 
-size_t NonTemporalLoads::answers() { return answered; }
+bool NonTemporalLoads::are_on() { return loads_non_temporal; }
 
 }  // namespace edgewise::xnnpack
-
-extern "C" int edgewise_loads_non_temporal() {
-  if (!edgewise::xnnpack::loads_non_temporal) return 0;
-  ++edgewise::xnnpack::answered;
-  return 1;
-}

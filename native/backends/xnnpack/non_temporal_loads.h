@@ -1,6 +1,5 @@
-// Whether weights are read by non-temporal loads, past the caches: XNNPACK asks, as edgewise builds
-// it, see
-// cmake/xnnpack_non_temporal_kernel.h.
+// Whether weights are prefetched past the caches (non-temporal): those of a language model come
+// from memory for every token, and push out of the caches what could stay there.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +17,8 @@ class NonTemporalLoads {
   NonTemporalLoads(const NonTemporalLoads&) = delete;
   NonTemporalLoads& operator=(const NonTemporalLoads&) = delete;
 
-  // How often XNNPACK asked, and was told to use non-temporal loads. Of this thread; for tests.
-  static size_t answers();
+  // Whether one of many bytes lives in this thread.
+  static bool are_on();
 
  private:
   const bool before_;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -66,37 +67,47 @@ class Attend : public ::testing::TestWithParam<size_t> {
     }
     limit_cpu(before);
   }
+
+  void check_softmax(size_t count) {
+    const size_t depth = GetParam(), keys_count = 150, step = depth + 3;
+    const Floats queries = random_floats(count * depth, 1);
+    const Floats keys = random_floats(keys_count * step, 2);
+    const Floats values = random_floats(keys_count * step, 3);
+    Floats mask = random_floats(count * keys_count, 4);
+    mask[7] = -std::numeric_limits<float>::infinity();
+    std::vector<int64_t> limits;
+    for (size_t r = 0; r < count; ++r) limits.push_back(std::array{1, 64, 65, 100, 150}[r % 5]);
+    Floats transposed(depth * kKeyBlock);
+    for (const bool masked : {false, true}) {
+      std::vector<const float*> rows;
+      for (size_t r = 0; r < count; ++r) rows.push_back(mask.data() + r * keys_count);
+      on_all_levels([&] {
+        const Attention attention{queries.data(), int64_t(count), int64_t(depth), limits.data(),
+                                  masked ? rows.data() : nullptr};
+        State state(count, depth);
+        for (size_t first = 0; first < keys_count; first += kKeyBlock) {
+          const size_t block = std::min(keys_count - first, size_t{kKeyBlock});
+          attend(attention, keys.data() + first * step, values.data() + first * step, int64_t(step),
+                 int64_t(first), int64_t(block), transposed.data(), state.parts);
+        }
+        for (size_t r = 0; r < count; ++r) {
+          const auto right = expected(&queries[r * depth], keys.data(), values.data(), step, depth,
+                                      size_t(limits[r]), masked ? rows[r] : nullptr);
+          for (size_t d = 0; d < depth; ++d) {
+            ASSERT_NEAR(state.result[r * depth + d] / state.total[r], right[d], 2e-6)
+                << r << " " << d;
+          }
+        }
+      });
+    }
+  }
 };
 
 TEST_P(Attend, IsSoftmaxOfProducts) {
-  const size_t depth = GetParam(), keys_count = 150, step = depth + 3, count = 5;
-  const Floats queries = random_floats(count * depth, 1);
-  const Floats keys = random_floats(keys_count * step, 2);
-  const Floats values = random_floats(keys_count * step, 3);
-  Floats mask = random_floats(count * keys_count, 4);
-  mask[7] = -std::numeric_limits<float>::infinity();
-  const std::vector<int64_t> limits = {1, 64, 65, 100, 150};
-  for (const bool masked : {false, true}) {
-    std::vector<const float*> rows;
-    for (size_t r = 0; r < count; ++r) rows.push_back(mask.data() + r * keys_count);
-    on_all_levels([&] {
-      const Attention attention{queries.data(), int64_t(count), int64_t(depth), limits.data(),
-                                masked ? rows.data() : nullptr};
-      State state(count, depth);
-      for (size_t first = 0; first < keys_count; first += kKeyBlock) {
-        const size_t block = std::min(keys_count - first, size_t{kKeyBlock});
-        attend(attention, keys.data() + first * step, values.data() + first * step, int64_t(step),
-               int64_t(first), int64_t(block), state.parts);
-      }
-      for (size_t r = 0; r < count; ++r) {
-        const auto right = expected(&queries[r * depth], keys.data(), values.data(), step, depth,
-                                    size_t(limits[r]), masked ? rows[r] : nullptr);
-        for (size_t d = 0; d < depth; ++d) {
-          ASSERT_NEAR(state.result[r * depth + d] / state.total[r], right[d], 2e-6)
-              << r << " " << d;
-        }
-      }
-    });
+  // Fewer than pay for a transposed copy of the keys, and more.
+  for (const size_t count : {size_t{5}, size_t{kTransposedFrom + 9}}) {
+    SCOPED_TRACE(count);
+    check_softmax(count);
   }
 }
 

@@ -93,8 +93,9 @@ class Rows : public testing::TestWithParam<Case> {
     for (uint32_t columns : test.columns) b.group_linear(q, b.output({kMostRows, columns}));
     for (uint32_t output : b.graph.output_ids) columns_.push_back(b.tensor(output).dims.back());
     payload_ = b.bytes();
-    auto delegate = make_delegate(payload_, nullptr, &state_, test.threads);
-    auto reference = make_delegate(payload_, nullptr, nullptr, test.threads);
+    // Of our own kernels there are some for these nodes.
+    auto delegate = make_delegate(payload_, nullptr, &state_, test.threads, false);
+    auto reference = make_delegate(payload_, nullptr, nullptr, test.threads, false);
     ASSERT_TRUE(delegate.ok() && reference.ok()) << delegate.status().message();
     delegate_ = std::move(*delegate);
     reference_ = std::move(*reference);
@@ -183,7 +184,7 @@ TEST_P(Rows, FollowTheWorkspace) {
   b.unary(Node::XNNConvert, x, q);
   b.group_linear(q, b.output({500, 16}));
   const auto payload = b.bytes();
-  auto larger = make_delegate(payload, nullptr, &state_, GetParam().threads);
+  auto larger = make_delegate(payload, nullptr, &state_, GetParam().threads, false);
   ASSERT_TRUE(larger.ok()) << larger.status().message();
   HostTensor in(ScalarType::kFloat, {500, 512}), out(ScalarType::kFloat, {500, 16});
   ASSERT_TRUE(run(**larger, {&in, &out}).ok());

@@ -143,22 +143,21 @@ void PayloadBuilder::linear(uint32_t in, uint32_t filter, uint32_t bias, uint32_
   node(fb::XNodeUnion::XNNFullyConnected, table);
 }
 
-void PayloadBuilder::group_linear(uint32_t in, uint32_t out) {
-  constexpr uint32_t kGroup = 32;
+void PayloadBuilder::group_linear(uint32_t in, uint32_t out, uint32_t bias, uint32_t group) {
   const uint32_t depth = tensor(in).dims.back(), columns = tensor(out).dims.back();
   std::mt19937 engine(depth + columns);
   const auto random = [&] { return static_cast<uint8_t>(engine()); };
   std::vector<uint8_t> weights(size_t{columns} * depth / 2);
   std::ranges::generate(weights, random);
   fb::PerChannelGroupQuantT scales;
-  for (uint32_t i = 0; i < columns * depth / kGroup; ++i) {
+  for (uint32_t i = 0; i < columns * depth / group; ++i) {
     scales.scale.push_back(static_cast<float>(1 + random()) / 512);
   }
   scales.channel_dim = 0;
-  scales.group_size = kGroup;
+  scales.group_size = static_cast<int32_t>(group);
   const uint32_t filter = constant<uint8_t>({columns, depth}, weights, fb::XNNDatatype::qbint4);
   quantized(filter).quant_params.Set(scales);
-  linear(in, filter, kNoId, out);
+  linear(in, filter, bias, out);
 }
 
 std::vector<std::byte> PayloadBuilder::flatbuffer_only() const {

@@ -69,8 +69,9 @@ class PayloadBuilder {
   void binary(fb::XNodeUnion type, uint32_t a, uint32_t b, uint32_t out, uint32_t flags = 0);
   void bound(float min, float max);  // the last node
   void linear(uint32_t in, uint32_t filter, uint32_t bias, uint32_t out, uint32_t flags = 0);
-  // A linear of `in` (quantized per token) with random 4-bit weights, of which 32 share a scale.
-  void group_linear(uint32_t in, uint32_t out);
+  // A linear of `in` (quantized per token) with random 4-bit weights, of which `group` share a
+  // scale.
+  void group_linear(uint32_t in, uint32_t out, uint32_t bias = UINT32_MAX, uint32_t group = 32);
 
   std::vector<std::byte> bytes() const;            // with header
   std::vector<std::byte> flatbuffer_only() const;  // without

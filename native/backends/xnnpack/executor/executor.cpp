@@ -29,8 +29,7 @@ std::vector<bool> needed_elsewhere(const Graph& graph, const std::vector<size_t>
   return result;
 }
 
-// Parts in the order in which they run: fused kernels, each at its last node, and what lies
-// between.
+// Parts in the order in which they run: fused kernels and what lies between.
 struct Part {
   Fusion* fusion = nullptr;
   std::vector<size_t> nodes;
@@ -51,7 +50,7 @@ std::vector<Part> split(const Graph& graph, std::vector<Fusion>* fusions,
       if (!is_open) parts.emplace_back();
       parts.back().nodes.push_back(i);
       is_open = true;
-    } else if (fusion->nodes.back() == i) {
+    } else if ((fusion->runs_first ? fusion->nodes.front() : fusion->nodes.back()) == i) {
       parts.push_back({fusion, fusion->nodes});
       is_open = false;
     }

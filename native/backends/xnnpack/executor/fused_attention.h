@@ -60,7 +60,7 @@ class FusedAttention final : public FusedKernel {
   FusedAttention(const AttentionNodes& nodes, const FloatKernels& kernels, ProgramState& state)
       : FusedKernel("Attention", kernels, state,
                     {nodes.queries.value, nodes.keys.value, nodes.values.value},
-                    nodes.output.value),
+                    {nodes.output.value}),
         nodes_(nodes) {}
   size_t floats_per_thread() const;
   // Queries [from, to) of one head.

@@ -29,7 +29,7 @@ class FusedConvolution final : public FusedKernel {
  private:
   FusedConvolution(const LinearNodes& nodes, const Window& window, const FloatKernels& kernels,
                    ProgramState& state)
-      : FusedKernel("Convolution", kernels, state, {nodes.input, nodes.residual}, nodes.output),
+      : FusedKernel("Convolution", kernels, state, {nodes.input, nodes.residual}, {nodes.output}),
         nodes_(nodes),
         window_(window),
         image_(window) {}

@@ -34,7 +34,7 @@ class FusedDepthwise final : public FusedKernel {
  private:
   FusedDepthwise(const DepthwiseNodes& nodes, const FloatKernels& kernels, ProgramState& state)
       : FusedKernel("Depthwise Convolution", kernels, state,
-                    {nodes.first_value(), nodes.residual()}, nodes.last_value()),
+                    {nodes.first_value(), nodes.residual()}, {nodes.last_value()}),
         nodes_(nodes) {}
   const float* image(size_t index) const;
   // What the first convolution reads for row `y` of its results.

@@ -24,7 +24,7 @@ class FusedGemm final : public FusedKernel {
 
  private:
   FusedGemm(const LinearNodes& nodes, const FloatKernels& kernels, ProgramState& state)
-      : FusedKernel("GEMM", kernels, state, {nodes.input, nodes.residual}, nodes.output),
+      : FusedKernel("GEMM", kernels, state, {nodes.input, nodes.residual}, {nodes.output}),
         nodes_(nodes) {}
 
   const LinearNodes nodes_;

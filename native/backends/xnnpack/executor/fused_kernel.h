@@ -26,12 +26,12 @@ class FusedKernelOf : public Step {
  protected:
   // `reads`: values, or kNone. `kernels` and `state` must outlive it.
   FusedKernelOf(const char* name, const Kernels& kernels, ProgramState& state,
-                std::vector<uint32_t> reads, uint32_t written)
+                std::vector<uint32_t> reads, std::vector<uint32_t> writes)
       : kernels_(kernels),
         threads_(state.threadpool()),
         name_(name),
         reads_(std::move(reads)),
-        writes_{written} {
+        writes_(std::move(writes)) {
     std::erase(reads_, kNone);
   }
 

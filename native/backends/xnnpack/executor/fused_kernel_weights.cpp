@@ -5,6 +5,7 @@ namespace {
 
 std::string key_of(const Graph& graph, uint32_t filter, uint32_t bias, const std::string& form,
                    const PackedWeights& weights) {
+  if (form.empty()) return {};
   std::string key = "step " + form;
   for (uint32_t value : {filter, bias}) {
     if (value == kNone) {

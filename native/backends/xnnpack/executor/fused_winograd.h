@@ -31,7 +31,7 @@ class FusedWinograd final : public FusedKernel {
  private:
   FusedWinograd(const LinearNodes& nodes, const FloatKernels& kernels, ProgramState& state)
       : FusedKernel("Convolution Winograd F(2x2, 3x3)", kernels, state,
-                    {nodes.input, nodes.residual}, nodes.output),
+                    {nodes.input, nodes.residual}, {nodes.output}),
         nodes_(nodes) {}
   // One of blocks_ of tiles, one of column_parts_ of the output channels.
   void run_block(size_t block, size_t part, float* scratch) const;

@@ -5,6 +5,7 @@
 #include "backends/xnnpack/executor/fused_convolution.h"
 #include "backends/xnnpack/executor/fused_depthwise.h"
 #include "backends/xnnpack/executor/fused_gemm.h"
+#include "backends/xnnpack/executor/fused_qb4_gemm.h"
 #include "backends/xnnpack/executor/fused_winograd.h"
 #include "backends/xnnpack/executor/int8_convolution.h"
 
@@ -28,6 +29,18 @@ std::vector<Fusion> choose_fusions(const Graph& graph, const std::vector<Shape>&
       continue;
     }
     if (is_taken[i]) continue;
+    if (const Qb4Kernels* qb4 = qb4_kernels(); qb4 != nullptr && kind == NodeKind::kConvert) {
+      const auto nodes = qb4_nodes(graph, readers, i);
+      if (!nodes) continue;
+      for (size_t node : nodes->nodes) is_taken[node] = true;
+      fusions.push_back({.nodes = nodes->nodes,
+                         .make =
+                             [&graph, nodes = *nodes, qb4](ProgramState& state) {
+                               return FusedQb4Gemm::make(graph, nodes, *qb4, state);
+                             },
+                         .runs_first = true});
+      continue;
+    }
     if (kind == NodeKind::kConv2d || kind == NodeKind::kDepthwiseConv2d) {
       const auto found = depthwise_nodes(graph, shapes, readers, is_taken, i);
       const auto nodes = found ? suited_depthwise(shapes, *found, *kernels) : found;

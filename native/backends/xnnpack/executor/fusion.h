@@ -12,8 +12,10 @@
 namespace edgewise::xnnpack {
 
 struct Fusion {
-  std::vector<size_t> nodes;  // ascending; the step runs when the last one would
+  std::vector<size_t> nodes;  // ascending
   std::function<Result<std::unique_ptr<Step>>(ProgramState&)> make;
+  // When the step runs: as the last of its nodes would, or as the first one.
+  bool runs_first = false;
 };
 
 // No node is in two of them. `graph` must outlive the fusions. `kernels`: null for none.

@@ -57,7 +57,7 @@ bool suits_int8_convolution(const Graph& graph, const std::vector<Shape>& shapes
 
 Int8Convolution::Int8Convolution(const Graph& graph, const GraphNode& node,
                                  const Int8Kernels& kernels, ProgramState& state)
-    : FusedKernelOf("Int8Convolution", kernels, state, {node.inputs[0]}, node.outputs[0]),
+    : FusedKernelOf("Int8Convolution", kernels, state, {node.inputs[0]}, {node.outputs[0]}),
       window_(node.kind == NodeKind::kFullyConnected ? Window() : node.window),
       image_(window_) {
   const GraphValue &in = graph.values[node.inputs[0]], &out = graph.values[node.outputs[0]];

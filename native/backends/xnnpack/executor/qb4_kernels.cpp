@@ -1,0 +1,256 @@
+#include "backends/xnnpack/executor/qb4_kernels.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#ifdef __x86_64__
+#if defined(__GNUC__) && !defined(__clang__)
+// Its intrinsics begin with registers that they do not set.
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+
+#include "core/cpu_level.h"
+#endif
+
+namespace edgewise::xnnpack {
+namespace {
+
+constexpr size_t kHeader = 2 * kQb4Columns * sizeof(float);  // sums, biases
+
+size_t nibble_bytes(size_t block) { return block * kQb4Columns / 2; }
+size_t block_bytes(size_t block) { return nibble_bytes(block) + kQb4Columns * sizeof(uint16_t); }
+
+// Of the eight nibbles of a word.
+int32_t sum_of(uint32_t word) {
+  const uint32_t pairs = (word & 0x0f0f0f0f) + (word >> 4 & 0x0f0f0f0f);
+  return static_cast<int32_t>(pairs * 0x01010101 >> 24);
+}
+
+}  // namespace
+
+size_t qb4_panel_bytes(size_t depth, size_t block) {
+  return kHeader + depth / block * block_bytes(block);
+}
+
+void pack_qb4_panel(const GraphValue& filter, const float* bias, size_t first, std::byte* panel) {
+  const size_t depth = filter.shape[1], block = filter.block_size, blocks = depth / block;
+  const size_t columns = std::min(kQb4Columns, filter.shape[0] - first);
+  std::memset(panel, 0, qb4_panel_bytes(depth, block));
+  float header[2 * kQb4Columns] = {};
+  const std::byte* from = filter.data.bytes.data() + first * depth / 2;
+  const uint16_t* scales = filter.block_scales.data() + first * blocks;
+  for (size_t column = 0; column < columns; ++column, from += depth / 2, scales += blocks) {
+    double sum = 0;
+    std::byte* to = panel + kHeader;
+    for (size_t i = 0; i < blocks; ++i, to += block_bytes(block)) {
+      int32_t nibbles = 0;
+      for (size_t k = 0; k < block; k += kQb4Side) {
+        uint32_t word;
+        std::memcpy(&word, from + (i * block + k) / 2, sizeof(word));
+        nibbles += sum_of(word);
+        word ^= 0x88888888;  // minus 8, in two's complement
+        std::memcpy(to + (k / kQb4Side * kQb4Columns + column) * sizeof(word), &word, sizeof(word));
+      }
+      std::memcpy(to + nibble_bytes(block) + column * sizeof(uint16_t), scales + i,
+                  sizeof(uint16_t));
+      const float scale = std::bit_cast<float>(uint32_t{scales[i]} << 16);
+      sum += static_cast<double>(scale) * (nibbles - 8 * static_cast<int32_t>(block));
+    }
+    header[column] = static_cast<float>(16 * sum);
+    if (bias != nullptr) header[kQb4Columns + column] = bias[first + column];
+  }
+  std::memcpy(panel, header, sizeof(header));
+}
+
+#ifdef __x86_64__
+
+namespace {
+
+// Highway has dot products of bytes from AVX3_DL on, which asks for more than the first CPUs with
+// them have; so these are intrinsics.
+#define EDGEWISE_VNNI __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
+#define EDGEWISE_VNNI_INLINE EDGEWISE_VNNI inline __attribute__((always_inline))
+
+constexpr size_t kLanes = 16;
+constexpr size_t kVectors = kQb4Columns / kLanes;
+constexpr size_t kStep = 4;      // products that one instruction adds
+constexpr size_t kRows = 5;      // of a tile whose sums are in registers
+constexpr size_t kAhead = 4096;  // bytes from what is read to what is prefetched
+
+// ---- rows
+
+// As PyTorch chooses them. XNNPACK's zero point is another one where it lies between two numbers.
+EDGEWISE_VNNI Qb4Row parameters(float min, float max) {
+  min = std::min(min, 0.0f);
+  max = std::max(max, 0.0f);
+  const float scale = min == max ? 1.0f : (max - min) / 255.0f;
+  const float zero_point = -128.0f - std::nearbyint(min / scale);
+  return {.scale = scale,
+          .zero_point = static_cast<int32_t>(std::min(std::max(zero_point, -128.0f), 127.0f))};
+}
+
+EDGEWISE_VNNI void quantize(const float* from, size_t count, uint8_t* to, Qb4Row* row) {
+  const auto mask_of = [count](size_t at) EDGEWISE_VNNI {
+    return static_cast<__mmask16>(count - at >= kLanes ? 0xffff : 0xff);
+  };
+  __m512 min = _mm512_setzero_ps(), max = min;
+  for (size_t at = 0; at < count; at += kLanes) {
+    const __m512 x = _mm512_maskz_loadu_ps(mask_of(at), from + at);
+    min = _mm512_min_ps(x, min);
+    max = _mm512_max_ps(x, max);
+  }
+  *row = parameters(_mm512_reduce_min_ps(min), _mm512_reduce_max_ps(max));
+  const __m512 factor = _mm512_set1_ps(1 / row->scale), most = _mm512_set1_ps(INT16_MAX);
+  const __m512i zero = _mm512_set1_epi32(row->zero_point + 128);
+  // Of eight numbers those with even indices first: low nibbles are multiplied with them.
+  const __m128i order = _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15);
+  for (size_t at = 0; at < count; at += kLanes) {
+    const __mmask16 mask = mask_of(at);
+    const __m512 x = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, from + at), factor);
+    const __m512i q = _mm512_add_epi32(_mm512_cvtps_epi32(_mm512_min_ps(x, most)), zero);
+    const __m128i bytes = _mm512_cvtusepi32_epi8(_mm512_max_epi32(q, _mm512_setzero_si512()));
+    _mm_mask_storeu_epi8(to + at, mask, _mm_shuffle_epi8(bytes, order));
+  }
+}
+
+// ---- products
+
+EDGEWISE_VNNI_INLINE __m512 scales_at(const std::byte* from) {
+  const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+}
+
+EDGEWISE_VNNI_INLINE __m512i four_at(const uint8_t* a) {
+  int32_t four;
+  std::memcpy(&four, a, sizeof(four));
+  return _mm512_set1_epi32(four);
+}
+
+template <size_t kTileRows>
+struct Sums {
+  __m512 of[kTileRows][kVectors];
+};
+
+// Rows' zero points, and the 128 that their numbers are stored with, times the columns' sums.
+template <size_t kTileRows>
+EDGEWISE_VNNI_INLINE void begin(const Qb4Tile& tile, Sums<kTileRows>& sums) {
+  const auto* header = reinterpret_cast<const float*>(tile.panel);
+  for (size_t i = 0; i < kTileRows; ++i) {
+    const __m512 zero = _mm512_set1_ps(static_cast<float>(-128 - tile.row[i].zero_point));
+    for (size_t j = 0; j < kVectors; ++j) {
+      sums.of[i][j] = _mm512_mul_ps(zero, _mm512_loadu_ps(header + j * kLanes));
+    }
+  }
+}
+
+template <size_t kTileRows>
+EDGEWISE_VNNI_INLINE void finish(const Qb4Tile& tile, const Sums<kTileRows>& sums) {
+  const auto* bias = reinterpret_cast<const float*>(tile.panel) + kQb4Columns;
+  const __m512 min = _mm512_set1_ps(tile.min), max = _mm512_set1_ps(tile.max);
+  const uint32_t mask = tile.columns >= kQb4Columns ? ~uint32_t{0} : (1u << tile.columns) - 1;
+  for (size_t i = 0; i < kTileRows; ++i) {
+    const __m512 scale = _mm512_set1_ps(tile.row[i].scale / 16);
+    for (size_t j = 0; j < kVectors; ++j) {
+      __m512 x = _mm512_fmadd_ps(sums.of[i][j], scale, _mm512_loadu_ps(bias + j * kLanes));
+      x = _mm512_max_ps(_mm512_min_ps(x, max), min);
+      _mm512_mask_storeu_ps(tile.c + i * tile.c_stride + j * kLanes,
+                            static_cast<__mmask16>(mask >> (j * kLanes)), x);
+    }
+  }
+}
+
+template <size_t kTileRows>
+EDGEWISE_VNNI_INLINE void add_block(const __m512i (&block)[kTileRows][kVectors],
+                                    const __m512 (&scale)[kVectors], Sums<kTileRows>& sums) {
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kTileRows; ++i) {
+#pragma GCC unroll 2
+    for (size_t j = 0; j < kVectors; ++j) {
+      sums.of[i][j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(block[i][j]), scale[j], sums.of[i][j]);
+    }
+  }
+}
+
+template <size_t kTileRows>
+EDGEWISE_VNNI_INLINE void add_products(const uint8_t* a, size_t depth, const __m512i (&w)[kVectors],
+                                       __m512i (&sum)[kTileRows][kVectors]) {
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kTileRows; ++i) {
+    const __m512i x = four_at(a + i * depth);
+#pragma GCC unroll 2
+    for (size_t j = 0; j < kVectors; ++j) {
+      // In assembly: or GCC copies each sum from register to register, twice.
+      __asm__("vpdpbusd %2, %1, %0" : "+v"(sum[i][j]) : "v"(x), "v"(w[j]));
+    }
+  }
+}
+
+// Nibbles become bytes on the way, times 16.
+template <size_t kTileRows, bool kIsCached>
+EDGEWISE_VNNI void multiply_rows(const Qb4Tile& tile) {
+  Sums<kTileRows> sums;
+  begin(tile, sums);
+  const __m512i high = _mm512_set1_epi8(static_cast<char>(0xf0));
+  const std::byte* from = tile.panel + kHeader;
+  const uint8_t* a = tile.a;
+  for (size_t blocks = tile.depth / tile.block; blocks > 0; --blocks) {
+    __m512i sum[kTileRows][kVectors];
+    for (size_t i = 0; i < kTileRows; ++i) {
+      for (size_t j = 0; j < kVectors; ++j) sum[i][j] = _mm512_setzero_si512();
+    }
+    for (size_t sides = tile.block / kQb4Side; sides > 0; --sides, a += kQb4Side) {
+      __m512i even[kVectors], odd[kVectors];
+#pragma GCC unroll 2
+      for (size_t j = 0; j < kVectors; ++j, from += 64) {
+        _mm_prefetch(from + kAhead, kIsCached ? _MM_HINT_T0 : _MM_HINT_NTA);
+        const __m512i both = _mm512_loadu_si512(from);
+        odd[j] = _mm512_and_si512(both, high);
+        even[j] = _mm512_and_si512(_mm512_slli_epi16(both, 4), high);
+      }
+      add_products(a, tile.depth, even, sum);
+      add_products(a + kStep, tile.depth, odd, sum);
+    }
+    _mm_prefetch(from + kAhead, kIsCached ? _MM_HINT_T0 : _MM_HINT_NTA);
+    const __m512 scale[kVectors] = {scales_at(from), scales_at(from + 32)};
+    from += kQb4Columns * sizeof(uint16_t);
+    add_block(sum, scale, sums);
+  }
+  finish(tile, sums);
+}
+
+using Multiply = void (*)(const Qb4Tile&);
+template <bool kIsCached>
+constexpr Multiply kMultiply[kRows] = {multiply_rows<1, kIsCached>, multiply_rows<2, kIsCached>,
+                                       multiply_rows<3, kIsCached>, multiply_rows<4, kIsCached>,
+                                       multiply_rows<5, kIsCached>};
+
+// In parts of nearly equal size.
+void multiply(const Qb4Tile& tile) {
+  const auto& kernels = tile.is_cached ? kMultiply<true> : kMultiply<false>;
+  Qb4Tile part = tile;
+  const size_t parts = (tile.rows + kRows - 1) / kRows;
+  for (size_t i = 1, done = 0; i <= parts; ++i) {
+    const size_t rows = tile.rows * i / parts - done;
+    part.a = tile.a + done * tile.depth;
+    part.row = tile.row + done;
+    part.c = tile.c + done * tile.c_stride;
+    kernels[rows - 1](part);
+    done += rows;
+  }
+}
+
+constexpr Qb4Kernels kKernels = {.name = "avx512vnni", .quantize = quantize, .multiply = multiply};
+
+}  // namespace
+
+const Qb4Kernels* qb4_kernels() {
+  return cpu_level().extra == CpuLevel::kVnni ? &kKernels : nullptr;
+}
+
+#endif
+
+}  // namespace edgewise::xnnpack
