@@ -111,10 +111,11 @@ def _mtcnn(name: str) -> Network:
     test = _faces(kind.size, 400, 2).split(1)
 
     def metric(run: Run) -> float:
-        """Of all pairs of a face and something else, how often the face has the higher score."""
+        """Of all pairs of a face and something else, how often the face has the higher score; half
+        of those with the same score."""
         scores = torch.cat([run(x)[-1].flatten(1)[:, 1] for x in test])
-        faces, others = scores[0::2], scores[1::2]
-        return float((faces[:, None] > others[None]).double().mean())
+        faces, others = scores[0::2, None], scores[None, 1::2]
+        return float(((faces > others).double() + (faces == others).double() / 2).mean())
 
     return Network(name, model, calibration, "drawn faces above other shapes", metric)
 

@@ -8,8 +8,8 @@ is judged by the metric of the network's task, on other data than it was calibra
   mean over samples, the worst output's.
 - "rounding alone" is int8 without methods; "auto" is `quantize="auto"` with a budget of 0.5 % of
   the metric, with what it took and in how many seconds.
-- NPUs: the metric is that of the quantized program in eager PyTorch (what PT2E simulates); the
-  share of the multiplications and additions that the NPU gets is the delegation report's.
+- NPUs: the file runs in the simulators (Ethos-U, Neutron's reference kernels); the share of the
+  multiplications and additions that the NPU gets is the delegation report's.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from typing import Any
 import torch
 from _common import ROOT, machine, table
 from _networks import NETWORKS, Network, network
+from torch.utils import _pytree as pytree
 
 DROP = 0.005
 DOCUMENT = ROOT / "docs" / "accuracy.md"
@@ -50,6 +51,14 @@ WAYS: dict[str, dict[str, Any]] = {
     "int8-weight": {"quantize": "int8-weight"},
     "int4-dynamic": {"quantize": "int4-dynamic"},
     "int4-weight": {"quantize": "int4-weight"},
+}
+
+
+NPU_WAYS: dict[str, dict[str, Any]] = {
+    "int8, rounding alone": {"quantize": "int8", "methods": []},
+    "int8": {"quantize": "int8"},
+    "int8 + bias-correction": {"quantize": "int8", "methods": ["smooth", "bias-correction"]},
+    "auto": {},
 }
 
 
@@ -93,8 +102,6 @@ def row_of(net: Network, way: str, program: Any, seconds: float) -> dict[str, An
 
 def on_cpu(name: str, ways: Sequence[str]) -> dict[str, Any]:
     """What the metric is, and a row for each way that the network can go, the search's last."""
-    import edgewise
-
     net, rows = network(name), []
     for way in ways:
         start = time.perf_counter()
@@ -104,64 +111,84 @@ def on_cpu(name: str, ways: Sequence[str]) -> dict[str, Any]:
         rows.append(row_of(net, way, program, time.perf_counter() - start))
         print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     start = time.perf_counter()
-    budget = edgewise.Budget(metric=net.metric, drop=DROP)
-    program = compiled(net, quantize="auto", budget=budget)
+    program, taken = searched(net, "xnnpack")
     seconds = time.perf_counter() - start
-    choice = program.delegation_report().choice
-    print("\n".join(program.delegation_report().tried), file=sys.stderr, flush=True)
+    return {"what": net.what, "rows": [*rows, row_of(net, taken, program, seconds)]}
+
+
+def searched(net: Network, backend: str) -> tuple[Any, str]:
+    """The program that `quantize="auto"` takes, and what it is."""
+    import edgewise
+
+    budget = edgewise.Budget(metric=net.metric, drop=DROP)
+    program = compiled(net, quantize="auto", budget=budget, backend=backend)
+    report = program.delegation_report()
+    print("\n".join(report.tried), file=sys.stderr, flush=True)
+    choice = report.choice
     settings = choice["settings"]
     parts = [str(settings["quantize"] or "float32"), *(settings.get("methods") or ())]
     if settings.get("keep_float"):
         parts.append(f"{len(settings['keep_float'])} modules in float")
     kept = "" if choice["reached"] else ", budget not kept"
-    taken = f"auto: {', '.join(parts)} ({len(choice['trials'])} tried{kept})"
-    return {"what": net.what, "rows": [*rows, row_of(net, taken, program, seconds)]}
+    return program, f"auto: {', '.join(parts)} ({len(choice['trials'])} tried{kept})"
 
 
 def on_npus(name: str) -> dict[str, Any]:
-    """A row for each NPU and way."""
+    """A row for each NPU and way, the search's last."""
     net = network(name)
     rows: list[dict[str, Any]] = []
     with torch.no_grad():
         plain = net.metric(net.model.eval())
     for backend in NPUS:
-        for way, methods in (("rounding alone", []), ("int8", None), ("bias", _BIAS)):
+        for way in NPU_WAYS:
+            start = time.perf_counter()
             try:
-                program = compiled(net, quantize="int8", backend=backend, methods=methods)
+                program, taken = (
+                    searched(net, backend)
+                    if way == "auto"
+                    else (compiled(net, backend=backend, **NPU_WAYS[way]), way)
+                )
             except Exception as error:
-                print(f"{net.name}, {backend}: {error}", file=sys.stderr)
+                print(f"{name}, {backend}, {way}: {error}", file=sys.stderr)
                 continue
-            with torch.no_grad():
-                got = net.metric(program.origin.programs["forward"].module())
+            seconds = time.perf_counter() - start
             report = program.delegation_report()
             rows.append(
                 {
-                    "network": net.name,
+                    "network": name,
                     "NPU": backend.removesuffix("-reference"),
-                    "way": "int8 + bias-correction" if methods else way,
+                    "way": taken,
                     "float32": plain,
-                    "metric": got,
+                    "metric": simulated(net, program),
                     "MACs on the NPU %": 100 * report.share("macs"),
                     "delegates": len(report.delegates),
+                    "s": seconds,
                 }
             )
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     return {"npus": rows}
 
 
-_BIAS = ["smooth", "bias-correction"]
+def simulated(net: Network, program: Any) -> float:
+    """The metric of the program in its NPU's simulator."""
+    import edgewise
+
+    run = edgewise.load(program.buffer)
+    return net.metric(lambda *x: pytree.tree_map(torch.as_tensor, run(*x)))
 
 
-def below_target(rows: Sequence[dict[str, Any]]) -> list[str]:
+def below_target(rows: Sequence[dict[str, Any]], npus: Sequence[dict[str, Any]]) -> list[str]:
     """Networks whose search loses more than the budget allows; sentences whose static int8 is
     below a cosine of 0.99."""
     floats = {row["network"]: row["metric"] for row in rows if row["way"] == "float32"}
     missed = []
-    for row in rows:
+    for row in [*rows, *npus]:
         name = row["network"]
-        if row["way"].startswith("auto") and row["metric"] < floats[name] * (1 - DROP):
-            missed.append(f"{name}: {row['metric']:.4f} of {floats[name]:.4f}")
-        if name == "all-MiniLM-L6-v2" and row["way"] == "int8" and row["cosine"] < 0.99:
+        plain = row.get("float32", floats.get(name))
+        if row["way"].startswith("auto") and row["metric"] < plain * (1 - DROP):
+            where = row.get("NPU", "CPU")
+            missed.append(f"{name}, {where}: {row['metric']:.4f} of {plain:.4f}")
+        if name == "all-MiniLM-L6-v2" and row["way"] == "int8" and row.get("cosine", 1) < 0.99:
             missed.append(f"{name}: cosine {row['cosine']:.4f} of 0.99")
     return missed
 
@@ -185,13 +212,17 @@ TIMES = ("ms", "s")
 _TIMED = ["Times are for one input and compare only within a network; s: what compiling took."]
 
 
+def _without_times(row: dict[str, Any]) -> dict[str, Any]:
+    return {column: value for column, value in row.items() if column not in TIMES}
+
+
 def markdown(found: dict[str, Any], times: bool = True) -> str:
     """The document: a table for XNNPACK, one for NPUs, the machine, how to make it again."""
     rows = [row for one in found.values() for row in one["rows"]]
-    if not times:
-        rows = [{k: v for k, v in row.items() if k not in TIMES} for row in rows]
-    missing = [name for name in NETWORKS if name not in found]
     npus = [row for one in found.values() for row in one.get("npus", ())]
+    if not times:
+        rows, npus = ([_without_times(row) for row in some] for some in (rows, npus))
+    missing = [name for name in NETWORKS if name not in found]
     lines = [
         "# Accuracy of quantized models",
         "",
@@ -238,9 +269,10 @@ def main() -> None:
         if not options.no_npus and name not in LARGE:
             found[name] |= _kept(options.keep, f"{name} NPUs", partial(on_npus, name))
     rows = [row for one in found.values() for row in one["rows"]]
+    npus = [row for one in found.values() for row in one.get("npus", ())]
     print(table(rows))
-    print(table([row for one in found.values() for row in one.get("npus", ())]))
-    missed = below_target(rows)
+    print(table(npus))
+    missed = below_target(rows, npus)
     if options.write:
         DOCUMENT.write_text(markdown(found, not options.no_times))
     if missed:
