@@ -96,8 +96,8 @@ INSTANTIATE_TEST_SUITE_P(All, Qb4Kernel,
                          testing::Values(KernelCase{1, 32, 1, 32}, KernelCase{1, 1024, 64, 32},
                                          KernelCase{2, 64, 31, 64, false},
                                          KernelCase{3, 96, 33, 32}, KernelCase{4, 256, 40, 128},
-                                         KernelCase{5, 64, 32, 32}, KernelCase{6, 96, 70, 96},
-                                         KernelCase{23, 320, 100, 32},
+                                         KernelCase{2, 512, 33, 256}, KernelCase{5, 64, 32, 32},
+                                         KernelCase{6, 96, 70, 96}, KernelCase{23, 320, 100, 32},
                                          KernelCase{9, 64, 48, 32, true, 0, 3}),
                          [](const auto& test) {
                            return std::to_string(test.param.rows) + "x" +

@@ -70,10 +70,10 @@ Result<std::unique_ptr<Step>> FusedQb4Gemm::make(const Graph& graph, const Qb4No
     auto weights = FusedKernelWeights::make(
         graph, node.inputs[1], node.inputs[2], panels * gemm.panel_bytes / sizeof(float),
         scales.empty() ? "" : form, state, [&](const float*, const float* bias, float* packed) {
-          auto* to = reinterpret_cast<std::byte*>(packed);
-          for (size_t panel = 0; panel < panels; ++panel, to += gemm.panel_bytes) {
-            pack_qb4_panel(filter, bias, panel * kQb4Columns, to);
-          }
+          parallel_for(state.threadpool(), panels, [&](size_t panel, size_t) {
+            pack_qb4_panel(filter, bias, panel * kQb4Columns,
+                           reinterpret_cast<std::byte*>(packed) + panel * gemm.panel_bytes);
+          });
         });
     if (!weights.ok()) return weights.status();
     gemm.weights = std::move(*weights);

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #ifdef __x86_64__
 #if defined(__GNUC__) && !defined(__clang__)
@@ -24,10 +25,14 @@ constexpr size_t kHeader = 2 * kQb4Columns * sizeof(float);  // sums, biases
 size_t nibble_bytes(size_t block) { return block * kQb4Columns / 2; }
 size_t block_bytes(size_t block) { return nibble_bytes(block) + kQb4Columns * sizeof(uint16_t); }
 
-// Of the eight nibbles of a word.
-int32_t sum_of(uint32_t word) {
-  const uint32_t pairs = (word & 0x0f0f0f0f) + (word >> 4 & 0x0f0f0f0f);
-  return static_cast<int32_t>(pairs * 0x01010101 >> 24);
+// Words whose nibbles are added in bytes, two and two: 8 times 30 are still one.
+constexpr size_t kAddable = 8;
+
+uint32_t pairs_of(uint32_t word) { return (word & 0x0f0f0f0f) + (word >> 4 & 0x0f0f0f0f); }
+
+int32_t sum_of_bytes(uint32_t word) {
+  word = (word & 0x00ff00ff) + (word >> 8 & 0x00ff00ff);
+  return static_cast<int32_t>((word & 0xffff) + (word >> 16));
 }
 
 }  // namespace
@@ -39,28 +44,42 @@ size_t qb4_panel_bytes(size_t depth, size_t block) {
 void pack_qb4_panel(const GraphValue& filter, const float* bias, size_t first, std::byte* panel) {
   const size_t depth = filter.shape[1], block = filter.block_size, blocks = depth / block;
   const size_t columns = std::min(kQb4Columns, filter.shape[0] - first);
-  std::memset(panel, 0, qb4_panel_bytes(depth, block));
-  float header[2 * kQb4Columns] = {};
   const std::byte* from = filter.data.bytes.data() + first * depth / 2;
   const uint16_t* scales = filter.block_scales.data() + first * blocks;
-  for (size_t column = 0; column < columns; ++column, from += depth / 2, scales += blocks) {
-    double sum = 0;
-    std::byte* to = panel + kHeader;
-    for (size_t i = 0; i < blocks; ++i, to += block_bytes(block)) {
-      int32_t nibbles = 0;
-      for (size_t k = 0; k < block; k += kQb4Side) {
-        uint32_t word;
-        std::memcpy(&word, from + (i * block + k) / 2, sizeof(word));
-        nibbles += sum_of(word);
-        word ^= 0x88888888;  // minus 8, in two's complement
-        std::memcpy(to + (k / kQb4Side * kQb4Columns + column) * sizeof(word), &word, sizeof(word));
+  double sums[kQb4Columns] = {};
+  std::byte* to = panel + kHeader;
+  for (size_t i = 0; i < blocks; ++i) {
+    int32_t nibbles[kQb4Columns] = {};
+    uint32_t pairs[kQb4Columns] = {};
+    for (size_t side = 0; side < block / kQb4Side; ++side, from += sizeof(uint32_t)) {
+      uint32_t words[kQb4Columns] = {};
+      for (size_t column = 0; column < columns; ++column) {
+        std::memcpy(&words[column], from + column * depth / 2, sizeof(uint32_t));
       }
-      std::memcpy(to + nibble_bytes(block) + column * sizeof(uint16_t), scales + i,
-                  sizeof(uint16_t));
-      const float scale = std::bit_cast<float>(uint32_t{scales[i]} << 16);
-      sum += static_cast<double>(scale) * (nibbles - 8 * static_cast<int32_t>(block));
+      for (size_t column = 0; column < kQb4Columns; ++column) {
+        pairs[column] += pairs_of(words[column]);
+        words[column] ^= 0x88888888;  // minus 8, in two's complement
+      }
+      std::memcpy(to, words, sizeof(words));
+      to += sizeof(words);
+      if ((side + 1) % kAddable != 0 && (side + 1) * kQb4Side != block) continue;
+      for (size_t column = 0; column < kQb4Columns; ++column) {
+        nibbles[column] += sum_of_bytes(std::exchange(pairs[column], 0));
+      }
     }
-    header[column] = static_cast<float>(16 * sum);
+    uint16_t of_block[kQb4Columns] = {};
+    for (size_t column = 0; column < columns; ++column) {
+      of_block[column] = scales[column * blocks + i];
+      const float scale = std::bit_cast<float>(uint32_t{of_block[column]} << 16);
+      sums[column] +=
+          static_cast<double>(scale) * (nibbles[column] - 8 * static_cast<int32_t>(block));
+    }
+    std::memcpy(to, of_block, sizeof(of_block));
+    to += sizeof(of_block);
+  }
+  float header[2 * kQb4Columns] = {};
+  for (size_t column = 0; column < columns; ++column) {
+    header[column] = static_cast<float>(16 * sums[column]);
     if (bias != nullptr) header[kQb4Columns + column] = bias[first + column];
   }
   std::memcpy(panel, header, sizeof(header));
