@@ -144,6 +144,7 @@ def main() -> None:
     parser.add_argument("--group", type=int, default=32)
     parser.add_argument("--test", type=int, default=100, help="examples that are judged")
     parser.add_argument("--train-only", action="store_true")
+    parser.add_argument("--go-on", action="store_true", help="train what was kept for longer")
     parser.add_argument("--json", type=Path, metavar="FILE")
     add_cache_options(parser)
     options = parser.parse_args()
@@ -155,7 +156,7 @@ def main() -> None:
     file = options.cache / f"decoder-{options.width}-{options.layers}-{options.vocabulary}.pt"
     if file.exists():
         model.load_state_dict(torch.load(file, weights_only=True))
-    else:
+    if options.go_on or not file.exists():
         trained(model.train(), tokens, options.minutes)
         torch.save(model.state_dict(), file)
     if options.train_only:

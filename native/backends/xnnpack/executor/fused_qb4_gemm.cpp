@@ -20,7 +20,7 @@ bool is_qb4_gemm(const Graph& graph, const GraphNode& node) {
   const GraphValue& filter = graph.values[node.inputs[1]];
   const uint32_t bias = node.inputs[2];
   return filter.type == DataType::kQbint4 && filter.is_constant() &&
-         filter.block_size % kQb4Side == 0 &&
+         filter.block_size % kQb4Word == 0 &&
          (bias == kNone ||
           (graph.values[bias].is_constant() && graph.values[bias].type == DataType::kFp32)) &&
          graph.values[node.outputs[0]].type == DataType::kFp32;

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#ifdef __x86_64__
+#ifdef EDGEWISE_HAS_QB4_KERNELS
 #if defined(__GNUC__) && !defined(__clang__)
 // Its intrinsics begin with registers that they do not set.
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -51,7 +51,7 @@ void pack_qb4_panel(const GraphValue& filter, const float* bias, size_t first, s
   for (size_t i = 0; i < blocks; ++i) {
     int32_t nibbles[kQb4Columns] = {};
     uint32_t pairs[kQb4Columns] = {};
-    for (size_t side = 0; side < block / kQb4Side; ++side, from += sizeof(uint32_t)) {
+    for (size_t word = 0; word < block / kQb4Word; ++word, from += sizeof(uint32_t)) {
       uint32_t words[kQb4Columns] = {};
       for (size_t column = 0; column < columns; ++column) {
         std::memcpy(&words[column], from + column * depth / 2, sizeof(uint32_t));
@@ -62,7 +62,7 @@ void pack_qb4_panel(const GraphValue& filter, const float* bias, size_t first, s
       }
       std::memcpy(to, words, sizeof(words));
       to += sizeof(words);
-      if ((side + 1) % kAddable != 0 && (side + 1) * kQb4Side != block) continue;
+      if ((word + 1) % kAddable != 0 && (word + 1) * kQb4Word != block) continue;
       for (size_t column = 0; column < kQb4Columns; ++column) {
         nibbles[column] += sum_of_bytes(std::exchange(pairs[column], 0));
       }
@@ -85,7 +85,7 @@ void pack_qb4_panel(const GraphValue& filter, const float* bias, size_t first, s
   std::memcpy(panel, header, sizeof(header));
 }
 
-#ifdef __x86_64__
+#ifdef EDGEWISE_HAS_QB4_KERNELS
 
 namespace {
 
@@ -221,7 +221,7 @@ EDGEWISE_VNNI void multiply_rows(const Qb4Tile& tile) {
     for (size_t i = 0; i < kTileRows; ++i) {
       for (size_t j = 0; j < kVectors; ++j) sum[i][j] = _mm512_setzero_si512();
     }
-    for (size_t sides = tile.block / kQb4Side; sides > 0; --sides, a += kQb4Side) {
+    for (size_t words = tile.block / kQb4Word; words > 0; --words, a += kQb4Word) {
       __m512i even[kVectors], odd[kVectors];
 #pragma GCC unroll 2
       for (size_t j = 0; j < kVectors; ++j, from += 64) {

@@ -12,8 +12,8 @@
 namespace edgewise::xnnpack {
 
 inline constexpr size_t kQb4Columns = 32;  // of a panel
-// Nibbles of a column that lie side by side, and numbers of a row that do.
-inline constexpr size_t kQb4Side = 8;
+// Weights of a column that a word of 32 bits holds.
+inline constexpr size_t kQb4Word = 8;
 
 // x = scale * (q - zero_point), q from -128 to 127.
 struct Qb4Row {
@@ -24,7 +24,7 @@ struct Qb4Row {
 struct Qb4Tile {
   size_t rows = 0;             // any number but 0
   size_t depth = 0;            // a multiple of `block`
-  size_t block = 0;            // a multiple of kQb4Side
+  size_t block = 0;            // a multiple of kQb4Word
   const uint8_t* a = nullptr;  // what `quantize` wrote, row by row
   const Qb4Row* row = nullptr;
   const std::byte* panel = nullptr;
@@ -39,20 +39,22 @@ struct Qb4Tile {
 struct Qb4Kernels {
   const char* name;
   // A row as 8-bit integers, as XNNPACK quantizes it: `to` gets q + 128, in the order in which
-  // `multiply` reads it. `count` is a multiple of kQb4Side.
+  // `multiply` reads it. `count` is a multiple of kQb4Word.
   void (*quantize)(const float* from, size_t count, uint8_t* to, Qb4Row* row);
   void (*multiply)(const Qb4Tile& tile);
 };
 
 // A panel: of each column the sum of its weights, times 16, and the bias; then block by block the
-// nibbles, minus 8, kQb4Side of each column side by side, and the scales.
+// weights, a word of each column after the other, and the scales.
 size_t qb4_panel_bytes(size_t depth, size_t block);
 // Column `first` of the filter [N, depth] and those behind it, filled up with zeros. `bias` may be
 // null.
 void pack_qb4_panel(const GraphValue& filter, const float* bias, size_t first, std::byte* panel);
 
-// Null where XNNPACK's are used.
-#ifdef __x86_64__
+// Null where XNNPACK's are used. On Windows GCC does not align what it spills of 512 bits (its bug
+// 54412).
+#if defined(__x86_64__) && !defined(_WIN32)
+#define EDGEWISE_HAS_QB4_KERNELS
 const Qb4Kernels* qb4_kernels();
 #else
 constexpr const Qb4Kernels* qb4_kernels() { return nullptr; }
