@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -114,6 +116,30 @@ def test_closing_ends_what_runs() -> None:
     assert not _is_alive(child)
     with pytest.raises(RuntimeError, match="closed"):
         engine.submit(call("double", x=1))
+
+
+def test_nothing_is_left_of_a_worker_that_was_killed(tmp_path: Path) -> None:
+    script = (
+        "import time\n"
+        "from edgewise.scale.supervisor import Context, Supervisor\n"
+        "from edgewise.scale.task import Limits, Task\n"
+        "task = Task('scale_functions:sleep', {'x': 0}, limits=Limits(60))\n"
+        "Supervisor().run(task, Context(), {})\n"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parent)}
+    worker = subprocess.Popen([sys.executable, "-c", script], env=environment)
+    wait_until(lambda: any(tmp_path.glob("edgewise-worker-*/*/request.pickle")))
+    worker.kill()
+    worker.wait()
+    wait_until(lambda: not any(tmp_path.glob("edgewise-worker-*")))
+
+
+def wait_until(condition: Callable[[], bool], most: float = 60) -> None:
+    """Looks again and again, for `most` seconds."""
+    end = time.monotonic() + most
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_keys_are_of_content() -> None:

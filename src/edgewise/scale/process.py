@@ -3,7 +3,8 @@
 Each task runs in a fork of its own, so that it can crash, be killed and be accounted for alone
 without the seconds that importing torch takes. Forking is safe as no threads exist before it:
 with one thread for its loops, torch starts none. Parent and server talk in lines of JSON;
-requests and results are files in the folder that a line names.
+requests and results are files in the folder that a line names. If the parent is gone without a word
+(Ray kills its actors), what it kept on disk is removed here.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import os
 import pickle
 import select
+import shutil
 import signal
 import sys
 import traceback
@@ -25,28 +27,36 @@ _PR_SET_PDEATHSIG = 1
 _GRACE = 1.0
 """Seconds that a task has to end when nobody wants its result; `Supervisor` waits for two."""
 REQUEST, RESULT, LOG = "request.pickle", "result.pickle", "log.txt"
+END = "end"
+"""In a line: no more tasks, and what the parent kept on disk is its own to remove."""
 
 
 def main() -> int:
-    """Serves until standard input ends. Arguments: what `_prepare` takes."""
+    """Serves until it is told to end. Arguments: the parent's folder, and what `_prepare` takes."""
     lines = os.fdopen(os.dup(0), "rb", buffering=0)
     out = os.fdopen(os.dup(1), "w", buffering=1)
     # What tasks print goes to their logs, never into the conversation.
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
-    for name in sys.argv[1:]:
+    scratch, *names = sys.argv[1:]
+    for name in names:
         _prepare(name)
     # Collecting what is there already would copy its pages in each fork.
     gc.collect()
     gc.freeze()
     out.write(json.dumps({"ready": os.getpid()}) + "\n")
     for line in iter(lines.readline, b""):
-        child = _fork(Path(json.loads(line)["folder"]), [lines.fileno(), out.fileno()])
+        request = json.loads(line)
+        if END in request:
+            return 0
+        child = _fork(Path(request["folder"]), [lines.fileno(), out.fileno()])
         out.write(json.dumps({"started": child}) + "\n")
-        status, peak = _wait(child, lines.fileno())
-        out.write(json.dumps({"status": status, "peak": peak}) + "\n")
-    return 0
+        ended = _wait(child, lines.fileno())
+        if ended is not None:
+            out.write(json.dumps({"status": ended[0], "peak": ended[1]}) + "\n")
+    shutil.rmtree(scratch, ignore_errors=True)
+    return 1
 
 
 def _prepare(name: str) -> None:
@@ -126,18 +136,19 @@ def kill_task(child: int, how: signal.Signals = signal.SIGKILL) -> None:
             continue  # not yet the leader of its group
 
 
-def _wait(child: int, parent: int) -> tuple[int, int]:
-    """The child's wait status and peak memory in bytes; ends with it if the parent is gone."""
+def _wait(child: int, parent: int) -> tuple[int, int] | None:
+    """The child's wait status and peak memory in bytes; None if the parent has ended it."""
     watched = os.pidfd_open(child)
     try:
         ready, _, _ = select.select([watched, parent], [], [])
         if watched not in ready:
-            # The parent sends nothing while a task runs: its end of the pipe was closed. A task
-            # that is writing to the store takes back what is half done.
+            # While a task runs the parent sends nothing but the end, or is gone. A task that is
+            # writing to the store takes back what is half done.
             kill_task(child, signal.SIGINT)
             select.select([watched], [], [], _GRACE)
             kill_task(child)
-            os._exit(1)
+            os.waitpid(child, 0)
+            return None
     finally:
         os.close(watched)
     _, status, usage = os.wait4(child, 0)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from edgewise.scale.machine import turn
-from edgewise.scale.process import LOG, REQUEST, RESULT, kill_task
+from edgewise.scale.process import END, LOG, REQUEST, RESULT, kill_task
 from edgewise.scale.task import Limits, Outcome, Status, Task
 
 RETRIES = 3
@@ -93,7 +93,8 @@ class Supervisor:
         if server is None:
             return
         assert server.stdin is not None
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
+            server.stdin.write(json.dumps({END: True}).encode() + b"\n")
             server.stdin.close()
         try:
             server.wait(2)
@@ -115,7 +116,7 @@ class Supervisor:
             "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
         }
         self._server = subprocess.Popen(
-            [sys.executable, "-m", "edgewise.scale.process", *self._preload],
+            [sys.executable, "-m", "edgewise.scale.process", str(self._scratch), *self._preload],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
