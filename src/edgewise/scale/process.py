@@ -20,6 +20,7 @@ import shutil
 import signal
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +46,26 @@ def main() -> int:
     # Collecting what is there already would copy its pages in each fork.
     gc.collect()
     gc.freeze()
+    with suppress(BrokenPipeError):  # the parent is gone, with a line on its way to it
+        if _serve(lines, out):
+            return 0
+    shutil.rmtree(scratch, ignore_errors=True)
+    os._exit(1)  # `out` may hold what nobody can read
+
+
+def _serve(lines: Any, out: Any) -> bool:
+    """Forks a task for each line. Whether the parent has said that there are no more."""
     out.write(json.dumps({"ready": os.getpid()}) + "\n")
     for line in iter(lines.readline, b""):
         request = json.loads(line)
         if END in request:
-            return 0
+            return True
         child = _fork(Path(request["folder"]), [lines.fileno(), out.fileno()])
         out.write(json.dumps({"started": child}) + "\n")
         ended = _wait(child, lines.fileno())
         if ended is not None:
             out.write(json.dumps({"status": ended[0], "peak": ended[1]}) + "\n")
-    shutil.rmtree(scratch, ignore_errors=True)
-    return 1
+    return False
 
 
 def _prepare(name: str) -> None:
