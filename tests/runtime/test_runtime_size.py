@@ -11,8 +11,8 @@ import pytest
 from edgewise.runtime import _native
 
 # Installed, numpy takes 72.3 MiB, our Python files with their bytecode 4.5, and this the rest.
-# Packed weights on disk are 33 kB of it: SHA-256 and the folder's files. Products with 4-bit weights
-# are 25 kB.
+# Packed weights on disk are 33 kB of it: SHA-256 and the folder's files. Products with 4-bit
+# weights are 25 kB.
 MODULE_BUDGET = 3_890_000
 
 
