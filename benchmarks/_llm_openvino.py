@@ -13,7 +13,6 @@ def prepare(config: str, group_size: int, target: Path) -> None:
     import nncf
     import openvino as ov
     import torch
-    from openvino._offline_transformations import apply_make_stateful_transformation
 
     from edgewise.llm.config import read_config
     from edgewise.llm.export import random_llama
@@ -30,15 +29,30 @@ def prepare(config: str, group_size: int, target: Path) -> None:
             example_input=example,
             input=[((1, -1), ov.Type.i64)] * 2 + [((1, heads, -1, size), ov.Type.f32)] * len(empty),
         )
-    cache = {}
-    for index in range(len(empty)):
-        made.inputs[2 + index].set_names({f"past{index}"})
-        made.outputs[1 + index].set_names({f"present{index}"})
-        cache[f"past{index}"] = f"present{index}"
-    apply_make_stateful_transformation(made, cache)
+    keep_state(made, 2, len(empty))
     mode = nncf.CompressWeightsMode.INT4_SYM
     made = nncf.compress_weights(made, mode=mode, group_size=group_size, all_layers=True)
     ov.save_model(made, str(target))
+
+
+def keep_state(made: Any, first: int, count: int) -> None:
+    """`count` inputs from the `first` on become state, which outputs 1 and on replace."""
+    from openvino._offline_transformations import apply_make_stateful_transformation
+
+    cache = {}
+    for index in range(count):
+        made.inputs[first + index].set_names({f"past{index}"})
+        made.outputs[1 + index].set_names({f"present{index}"})
+        cache[f"past{index}"] = f"present{index}"
+    apply_make_stateful_transformation(made, cache)
+
+
+def request_of(file: Any, threads: int) -> Any:
+    """Of a model compiled for the CPU, everything but the number of threads at its default."""
+    import openvino as ov
+
+    options = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
+    return ov.Core().compile_model(file, "CPU", options).create_infer_request()
 
 
 def _step(model: Any) -> Any:
@@ -84,7 +98,7 @@ def _step(model: Any) -> Any:
 
 
 class OpenVino:
-    """A compiled model on the CPU, everything but the number of threads at its default."""
+    """A compiled model."""
 
     most = 512
     """Tokens of a prompt at once."""
@@ -92,9 +106,7 @@ class OpenVino:
     def __init__(self, file: str, threads: int) -> None:
         import openvino as ov
 
-        options = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
-        compiled = ov.Core().compile_model(file, "CPU", options)
-        self._request, self._tensor = compiled.create_infer_request(), ov.Tensor
+        self._request, self._tensor = request_of(file, threads), ov.Tensor
         self._filled = 0
 
     def seek(self, position: int) -> None:

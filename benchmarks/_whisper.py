@@ -143,7 +143,7 @@ def _prepare_openvino(model: Any, scheme: str, folder: Path) -> None:
     import nncf
     import openvino as ov
     import torch
-    from openvino._offline_transformations import apply_make_stateful_transformation
+    from _llm_openvino import keep_state
 
     encode, step = _parts(model, in_place=False)
     with torch.no_grad():
@@ -156,12 +156,7 @@ def _prepare_openvino(model: Any, scheme: str, folder: Path) -> None:
         for i in range(2 + count, len(shapes)):
             shapes[i] = ((*example[i].shape[:2], -1, example[i].shape[3]), ov.Type.f32)
         made["step"] = ov.convert_model(step, example_input=example, input=shapes)
-    cache = {}
-    for index in range(count):
-        made["step"].inputs[2 + count + index].set_names({f"past{index}"})
-        made["step"].outputs[1 + index].set_names({f"present{index}"})
-        cache[f"past{index}"] = f"present{index}"
-    apply_make_stateful_transformation(made["step"], cache)
+    keep_state(made["step"], 2 + count, count)
     for name, part in made.items():
         if scheme != "float32":
             mode = nncf.CompressWeightsMode.INT4_SYM
@@ -214,15 +209,13 @@ class Peer:
 
 
 class OpenVino:
-    """Compiled models on the CPU, everything but the number of threads at its default."""
+    """Two compiled models."""
 
     def __init__(self, folder: Path, threads: int) -> None:
-        import openvino as ov
+        from _llm_openvino import request_of
 
-        options = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
         self._encode, self._step = (
-            ov.Core().compile_model(folder / f"{name}.xml", "CPU", options).create_infer_request()
-            for name in ("encode", "step")
+            request_of(folder / f"{name}.xml", threads) for name in ("encode", "step")
         )
         self._audio: dict[int, Any] = {}
 
