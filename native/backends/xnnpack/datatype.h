@@ -1,6 +1,7 @@
 // Element types of the payload format, and what they are elsewhere.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -46,6 +47,8 @@ inline bool is_per_channel(DataType type) {
 inline bool is_quantized_8bit(DataType type) {
   return type == DataType::kQint8 || type == DataType::kQuint8;
 }
+// From bits, as scales of blocks are stored.
+inline float from_bfloat16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 inline bool is_float(DataType type) { return type == DataType::kFp32 || type == DataType::kFp16; }
 
 }  // namespace edgewise::xnnpack

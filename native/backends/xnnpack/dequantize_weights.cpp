@@ -1,6 +1,5 @@
 #include "backends/xnnpack/dequantize_weights.h"
 
-#include <bit>
 #include <utility>
 
 namespace edgewise::xnnpack {
@@ -16,8 +15,7 @@ float scale_of(const GraphValue& value, size_t row, size_t column, size_t channe
   const size_t blocks = value.shape.last() / value.block_size;
   const size_t block = row * blocks + column / value.block_size;
   if (value.stored == DataType::kQbint8) return value.channel_scales[block];
-  const uint32_t bits = value.block_scales[block];
-  return std::bit_cast<float>(bits << 16);
+  return from_bfloat16(value.block_scales[block]);
 }
 
 // Rows of the last dimension; 4-bit numbers fill up the last byte of each.

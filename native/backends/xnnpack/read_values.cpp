@@ -161,13 +161,6 @@ Status ValueReader::read_per_channel(const fb::PerChannelQuant& quant) {
   return {};
 }
 
-float from_bfloat16(uint16_t bits) {
-  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
-  float result;
-  std::memcpy(&result, &wide, sizeof(result));
-  return result;
-}
-
 // To the nearest, ties to even.
 uint16_t to_bfloat16(float number) {
   uint32_t bits;

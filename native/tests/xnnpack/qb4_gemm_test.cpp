@@ -80,9 +80,8 @@ TEST_P(Qb4Kernel, IsTheProduct) {
                                     -128.0, 127.0);
         const auto pair = std::to_integer<int>(nibbles[(j * c.depth + k) / 2]);
         const int nibble = (k % 2 == 0 ? pair & 15 : pair >> 4) - 8;
-        const uint32_t bits = filter.block_scales[(j * c.depth + k) / c.block];
-        const double product =
-            scale * (q - rows[i].zero_point) * nibble * std::bit_cast<float>(bits << 16);
+        const double product = scale * (q - rows[i].zero_point) * nibble *
+                               from_bfloat16(filter.block_scales[(j * c.depth + k) / c.block]);
         sum += product;
         most += std::abs(product);
       }
@@ -106,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(All, Qb4Kernel,
                                   std::to_string(test.param.block);
                          });
 
-TEST(Qb4Kernel, QuantizesAsXnnpackDoes) {
+TEST(Qb4Kernel, QuantizesAsPyTorchDoes) {
   if (qb4_kernels() == nullptr) GTEST_SKIP() << "XNNPACK's are used on this CPU";
   struct RowCase {
     std::vector<float> x;

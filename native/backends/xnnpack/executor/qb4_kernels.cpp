@@ -1,7 +1,6 @@
 #include "backends/xnnpack/executor/qb4_kernels.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -14,6 +13,7 @@
 #endif
 #include <immintrin.h>
 
+#include "backends/xnnpack/executor/parallel.h"
 #include "core/cpu_level.h"
 #endif
 
@@ -70,9 +70,8 @@ void pack_qb4_panel(const GraphValue& filter, const float* bias, size_t first, s
     uint16_t of_block[kQb4Columns] = {};
     for (size_t column = 0; column < columns; ++column) {
       of_block[column] = scales[column * blocks + i];
-      const float scale = std::bit_cast<float>(uint32_t{of_block[column]} << 16);
-      sums[column] +=
-          static_cast<double>(scale) * (nibbles[column] - 8 * static_cast<int32_t>(block));
+      const double scale = from_bfloat16(of_block[column]);
+      sums[column] += scale * (nibbles[column] - 8 * static_cast<int32_t>(block));
     }
     std::memcpy(to, of_block, sizeof(of_block));
     to += sizeof(of_block);
@@ -251,14 +250,13 @@ constexpr Multiply kMultiply[kRows] = {multiply_rows<1, kIsCached>, multiply_row
 void multiply(const Qb4Tile& tile) {
   const auto& kernels = tile.is_cached ? kMultiply<true> : kMultiply<false>;
   Qb4Tile part = tile;
-  const size_t parts = (tile.rows + kRows - 1) / kRows;
-  for (size_t i = 1, done = 0; i <= parts; ++i) {
-    const size_t rows = tile.rows * i / parts - done;
-    part.a = tile.a + done * tile.depth;
-    part.row = tile.row + done;
-    part.c = tile.c + done * tile.c_stride;
-    kernels[rows - 1](part);
-    done += rows;
+  const size_t parts = divide_up(tile.rows, kRows);
+  for (size_t i = 0; i < parts; ++i) {
+    const size_t first = part_start(tile.rows, parts, i);
+    part.a = tile.a + first * tile.depth;
+    part.row = tile.row + first;
+    part.c = tile.c + first * tile.c_stride;
+    kernels[part_start(tile.rows, parts, i + 1) - first - 1](part);
   }
 }
 

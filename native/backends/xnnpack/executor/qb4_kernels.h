@@ -38,7 +38,7 @@ struct Qb4Tile {
 
 struct Qb4Kernels {
   const char* name;
-  // A row as 8-bit integers, as XNNPACK quantizes it: `to` gets q + 128, in the order in which
+  // A row as 8-bit integers, as PyTorch quantizes it: `to` gets q + 128, in the order in which
   // `multiply` reads it. `count` is a multiple of kQb4Word.
   void (*quantize)(const float* from, size_t count, uint8_t* to, Qb4Row* row);
   void (*multiply)(const Qb4Tile& tile);
