@@ -21,8 +21,9 @@ _PEER_NAMES = {
 def prepare(side: str, config: str, group_size: int, context: int, target: Path) -> None:
     """Write the file of a model with random weights, in this process."""
     logging.disable(logging.WARNING)
-    if side == "ours":
-        _prepare_ours(config, group_size, context, target)
+    if side.startswith("ours"):
+        dtype = side.removeprefix("ours-") if "-" in side else "float32"
+        _prepare_ours(config, group_size, context, dtype, target)
     elif side == "peer":
         _prepare_peer(config, group_size, context, target)
     elif side == "openvino":
@@ -35,12 +36,13 @@ def prepare(side: str, config: str, group_size: int, context: int, target: Path)
         _llm_llamacpp.prepare(config, context, target)
 
 
-def _prepare_ours(config: str, group_size: int, context: int, target: Path) -> None:
+def _prepare_ours(config: str, group_size: int, context: int, dtype: str, target: Path) -> None:
     from edgewise.llm.config import read_config
     from edgewise.llm.export import lower_llama, quantize_llama, random_llama
 
     model = quantize_llama(random_llama(read_config(config)), group_size)
-    lower_llama(model, max_context_len=context, max_seq_len=512).save(target)
+    sizes = {"max_context_len": context, "max_seq_len": 512}
+    lower_llama(model, **sizes, kv_cache_dtype=dtype).save(target)
 
 
 def _prepare_peer(config: str, group_size: int, context: int, target: Path) -> None:

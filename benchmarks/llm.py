@@ -3,7 +3,8 @@
 300m: 24 layers of 1024, 16 heads of which 8 of keys, 2816 inside the blocks, 32000 tokens; 1.2b: 16
 layers of 2048, 32 heads of which 8 of keys, 8192 inside, 128256 tokens. Random weights, 8da4w
 (--group-size weights share a scale), embeddings in 8 bits, a cache of --context positions. Rows:
-our file on our runtime; the file that the peer's own script for Llama models makes (XNNPACK
+our file on our runtime, with keys and values in float32, and with --files ours-float16 as float16, as
+llama.cpp has them; the file that the peer's own script for Llama models makes (XNNPACK
 partitioner, its attention operators over the cache) on its runtime; and each file on the other's
 runtime. With --others llama.cpp (Q4_0, embeddings in Q8_0) and OpenVINO (4-bit symmetric weights
 by NNCF, a stateful cache), each in an environment of its own that is made at the first run. All
@@ -36,7 +37,9 @@ from _llm import Handler
 from _sides import file_size
 from _worker import Worker, serve
 
-ROWS = (("ours", "ours"), ("peer", "peer"), ("peer", "ours"), ("ours", "peer"))
+HALF = "ours-float16"
+"""Our file with keys and values in float16, as llama.cpp has them."""
+ROWS = (("ours", "ours"), ("ours", HALF), ("peer", "peer"), ("peer", "ours"), ("ours", "peer"))
 """(whose runtime, whose file)"""
 OTHERS = ("llama.cpp", "openvino")
 """Sides that run their own files only."""
@@ -54,7 +57,7 @@ def files(options: argparse.Namespace) -> dict[str, Path]:
         version = f"-{version_of(side)}" if side in PACKAGES else ""
         name = f"llama-{options.config}-{options.group_size}-{options.context}-{side}{version}"
         target = options.cache / f"{name}.{SUFFIXES.get(side, 'pte')}"
-        if not target.exists() or (options.refresh and side == "ours"):
+        if not target.exists() or (options.refresh and side.startswith("ours")):
             print(f"preparing {target.name} ...", file=sys.stderr, flush=True)
             maker = str(Path(__file__).with_name("_llm.py"))
             script = [_python(side, options), "-W", "ignore", maker]
@@ -142,9 +145,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--worker", choices=("ours", "peer", *OTHERS), help=argparse.SUPPRESS)
     parser.add_argument("--config", default="300m", choices=tuple(CONFIGS))
-    sides = ("ours", "peer")
-    help = "ours alone: the same file on both runtimes, without the peer's export"
-    parser.add_argument("--files", nargs="+", default=sides, choices=sides, help=help)
+    help = "ours without peer: the same file on both runtimes, without the peer's export"
+    sides = ("ours", HALF, "peer")
+    parser.add_argument("--files", nargs="+", default=("ours", "peer"), choices=sides, help=help)
     parser.add_argument(
         "--others", nargs="*", default=(), choices=OTHERS, help="more sides, with their own files"
     )
@@ -165,18 +168,24 @@ def main() -> int:
     if "ours" not in options.files:
         parser.error("--files must have ours")
     rows = measure(options)
-    ours = rows[0]
+    ours, half = rows[0], next((row for row in rows if row["file"] == HALF), None)
 
-    def ratios_to(others: list[dict[str, Any]]) -> dict[str, float]:
+    def ratios_to(others: list[dict[str, Any]], some: dict[str, Any] = ours) -> dict[str, float]:
         return {
-            key: ours[key] / max(row[key] for row in others) for key in ours if "tokens/s" in key
+            key: some[key] / max(row[key] for row in others) for key in some if "tokens/s" in key
         }
 
     of_peer = ratios_to([row for row in rows if row["runtime"] == "peer"])
-    ratios = ratios_to([row for row in rows if row["runtime"] != "ours"])
+    others = [row for row in rows if row["runtime"] != "ours"]
+    ratios = ratios_to(others)
     notes = [
         f"{key}: ours {ratio:.2f} times the best of the others" for key, ratio in ratios.items()
     ]
+    if half:
+        notes += [
+            f"{key}: {HALF} {ratio:.2f} times the best of the others"
+            for key, ratio in ratios_to(others, half).items()
+        ]
     least = min(row["of it for the model"] for row in rows if row["runtime"] != "ours")
     notes.append(
         f"memory for the model: ours {ours['of it for the model'] / least:.2f} of the least"

@@ -149,7 +149,7 @@ def row_of(architecture: Any, scheme: str, options: argparse.Namespace) -> dict[
     if scheme != "none":
         model = quantize_model(model, Recipe(scheme))
     program = lower_model(
-        model, max_context_len=CONTEXT, max_seq_len=CHUNK, int8_cache=options.int8_cache
+        model, max_context_len=CONTEXT, max_seq_len=CHUNK, kv_cache_dtype=options.kv_cache_dtype
     )
     prompt = prompt_of(model)
     want, logits = greedy(model, prompt, options.count)
@@ -181,12 +181,14 @@ def row_of(architecture: Any, scheme: str, options: argparse.Namespace) -> dict[
 
 def main() -> int:
     """Prints the table."""
+    from edgewise.llm.export import KV_CACHE_DTYPES
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="model types; default: all")
     parser.add_argument("--scheme", action="append", help="none, 8da4w, ...; repeatable")
     parser.add_argument("--count", type=int, default=32, help="new tokens")
     parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--int8-cache", action="store_true", help="keys and values in 8 bits")
+    parser.add_argument("--kv-cache-dtype", default="float32", choices=KV_CACHE_DTYPES)
     parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     options = parser.parse_args()

@@ -8,6 +8,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attend.cpp"
 #include "core/simd_foreach.h"
+#include "core/simd_half-inl.h"
 #include "core/simd_math-inl.h"
 #include "hwy/highway.h"
 
@@ -30,6 +31,10 @@ constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 HWY_INLINE Vector zero() { return hn::Zero(kVector); }
 HWY_INLINE Vector load(const float* from) { return hn::LoadU(kVector, from); }
+HWY_INLINE Vector load(const Float16Bits* from) {
+  constexpr hn::Rebind<uint16_t, decltype(kVector)> bits;
+  return simd::HWY_NAMESPACE::from_float16(kVector, hn::LoadU(bits, from));
+}
 HWY_INLINE void store(Vector x, float* to) { hn::StoreU(x, kVector, to); }
 
 // Products of kRows queries with `count` keys, to scores[r * kKeyBlock + key].
@@ -120,8 +125,8 @@ HWY_NOINLINE void soften(const float* mask, int64_t seen, int64_t count, int64_t
 }
 
 // Adds the values, times the scores, to a part of the results: kParts vectors.
-template <int kRows, int kParts>
-HWY_INLINE void add_part(const float* scores, const float* values, int64_t step, int64_t count,
+template <int kRows, int kParts, class T>
+HWY_INLINE void add_part(const float* scores, const T* values, int64_t step, int64_t count,
                          int64_t depth, float* result) {
   Vector sums[kRows][kParts];
   for (int r = 0; r < kRows; ++r) {
@@ -140,8 +145,9 @@ HWY_INLINE void add_part(const float* scores, const float* values, int64_t step,
   }
 }
 
-template <int kRows>
-HWY_INLINE void add_values(const float* scores, const float* values, int64_t step, int64_t count,
+// `depth`: of floats any, else a multiple of kLanes.
+template <int kRows, class T>
+HWY_INLINE void add_values(const float* scores, const T* values, int64_t step, int64_t count,
                            int64_t depth, float* result) {
   constexpr int kParts = kManyRegisters || kRows <= 2 ? 4 : 2;
   int64_t d = 0;
@@ -151,11 +157,13 @@ HWY_INLINE void add_values(const float* scores, const float* values, int64_t ste
   for (; d + kLanes <= depth; d += kLanes) {
     add_part<kRows, 1>(scores, values + d, step, count, depth, result + d);
   }
-  if (d == depth) return;
-  for (int64_t j = 0; j < count; ++j) {
-    for (int r = 0; r < kRows; ++r) {
-      const float factor = scores[r * kKeyBlock + j];
-      for (int64_t e = d; e < depth; ++e) result[r * depth + e] += factor * values[j * step + e];
+  if constexpr (std::is_same_v<T, float>) {
+    if (d == depth) return;
+    for (int64_t j = 0; j < count; ++j) {
+      for (int r = 0; r < kRows; ++r) {
+        const float factor = scores[r * kKeyBlock + j];
+        for (int64_t e = d; e < depth; ++e) result[r * depth + e] += factor * values[j * step + e];
+      }
     }
   }
 }
@@ -235,22 +243,39 @@ HWY_INLINE void attend_rows(const Attention& attention, int64_t row, const float
   add_values<kRows>(scores, values, step, count, depth, state.result + row * depth);
 }
 
-// Products of all heads' queries with one position's keys, to scores[head * kKeyBlock].
-HWY_INLINE void multiply_position(const HeadsAttention& attention, const float* keys,
-                                  float* scores) {
+// To the second nearest cache: it is more than the nearest holds.
+template <class T>
+HWY_INLINE void prefetch_row(const T* from, int64_t count) {
+  for (int64_t i = 0; i < count; i += kLine * 4 / int64_t{sizeof(T)}) {
+    __builtin_prefetch(from + i, 0, 2);
+  }
+}
+
+// Whether values are added up head by head, in registers, from where keys had them fetched: what
+// is computed takes more time than memory then. Of floats it does not, and they come faster in the
+// order in which they lie in memory.
+template <class T>
+constexpr bool kIsGrouped = sizeof(T) < sizeof(float);
+
+// Products of all heads' queries with one position's keys, to scores[head * kKeyBlock]. kKeys: how
+// many keys four heads in a row have.
+template <int kKeys, class T>
+HWY_INLINE void multiply_position(const HeadsAttention& attention, const T* keys, float* scores) {
   const int64_t depth = attention.depth, last = attention.heads - 1;
   for (int64_t first = 0; first <= last; first += 4) {
     Vector sums[4] = {zero(), zero(), zero(), zero()};
     const float* query[4];
-    const float* key[4];
+    const T* key[kKeys];
     for (int i = 0; i < 4; ++i) {
       const int64_t head = first + i < last ? first + i : last;
       query[i] = attention.queries + head * depth;
-      key[i] = keys + head / attention.shared * depth;
+      key[i * kKeys / 4] = keys + head / attention.shared * depth;
     }
     for (int64_t d = 0; d < depth; d += kLanes) {
+      Vector k[kKeys];
+      for (int i = 0; i < kKeys; ++i) k[i] = load(key[i] + d);
       for (int i = 0; i < 4; ++i) {
-        sums[i] = hn::MulAdd(load(query[i] + d), load(key[i] + d), sums[i]);
+        sums[i] = hn::MulAdd(load(query[i] + d), k[i * kKeys / 4], sums[i]);
       }
     }
     float total[4];
@@ -259,6 +284,62 @@ HWY_INLINE void multiply_position(const HeadsAttention& attention, const float* 
       scores[(first + i < last ? first + i : last) * kKeyBlock] = total[i];
     }
   }
+}
+
+template <class T>
+HWY_INLINE void multiply_positions(const HeadsAttention& attention, const T* keys, int64_t count,
+                                   const T* values) {
+  const int64_t heads = attention.heads, shared = attention.shared;
+  const int64_t step = heads / shared * attention.depth;
+  const bool in_pairs = kIsGrouped<T> && shared % 2 == 0 && heads % 4 == 0;
+  for (int64_t j = 0; j < count; ++j) {
+    float* scores = attention.scores + j;
+    if constexpr (kIsGrouped<T>) {
+      prefetch_row(values + j * step, step);
+      if (in_pairs) multiply_position<2>(attention, keys + j * step, scores);
+    }
+    if (!in_pairs) multiply_position<4>(attention, keys + j * step, scores);
+  }
+}
+
+template <class T>
+HWY_INLINE void add_positions(const HeadsAttention& attention, const T* values, int64_t count,
+                              float* result) {
+  const int64_t heads = attention.heads, depth = attention.depth, shared = attention.shared;
+  const int64_t step = heads / shared * depth;
+  const float* scores = attention.scores;
+  if constexpr (kIsGrouped<T>) {
+    for (int64_t head = 0; head < heads; values += depth) {
+      const int64_t end = head + shared;
+      for (; head + 2 <= end; head += 2) {
+        add_values<2>(scores + head * kKeyBlock, values, step, count, depth, result + head * depth);
+      }
+      if (head == end) continue;
+      add_values<1>(scores + head * kKeyBlock, values, step, count, depth, result + head * depth);
+      ++head;
+    }
+    return;
+  }
+  for (int64_t j = 0; j < count; ++j, values += step) {
+    for (int64_t head = 0; head < heads; ++head) {
+      const T* value = values + head / shared * depth;
+      const Vector score = hn::Set(kVector, scores[head * kKeyBlock + j]);
+      for (int64_t d = 0; d < depth; d += kLanes) {
+        float* sum = result + head * depth + d;
+        store(hn::MulAdd(load(value + d), score, load(sum)), sum);
+      }
+    }
+  }
+}
+
+template <class T>
+HWY_INLINE void attend_each_head(const HeadsAttention& attention, const T* keys, const T* values,
+                                 const float* mask, int64_t count, const AttentionState& state) {
+  multiply_positions(attention, keys, count, values);
+  for (int64_t head = 0; head < attention.heads; ++head) {
+    soften(mask, count, count, attention.depth, attention.scores + head * kKeyBlock, head, state);
+  }
+  add_positions(attention, values, count, state.result);
 }
 
 }  // namespace
@@ -279,25 +360,15 @@ void attend_all(const Attention& attention, const float* keys, const float* valu
   attend_some(std::integral_constant<int, 1>());
 }
 
-void attend_all_heads(const HeadsAttention& attention, const float* keys, const float* values,
-                      const float* mask, int64_t count, float* scores,
-                      const AttentionState& state) {
-  const int64_t heads = attention.heads, depth = attention.depth, shared = attention.shared;
-  const int64_t step = heads / shared * depth;
-  for (int64_t j = 0; j < count; ++j) multiply_position(attention, keys + j * step, scores + j);
-  for (int64_t head = 0; head < heads; ++head) {
-    soften(mask, count, count, depth, scores + head * kKeyBlock, head, state);
-  }
-  for (int64_t j = 0; j < count; ++j, values += step) {
-    for (int64_t head = 0; head < heads; ++head) {
-      const float* value = values + head / shared * depth;
-      const Vector score = hn::Set(kVector, scores[head * kKeyBlock + j]);
-      float* result = state.result + head * depth;
-      for (int64_t d = 0; d < depth; d += kLanes) {
-        store(hn::MulAdd(load(value + d), score, load(result + d)), result + d);
-      }
-    }
-  }
+void attend_heads_float(const HeadsAttention& attention, const float* keys, const float* values,
+                        const float* mask, int64_t count, const AttentionState& state) {
+  attend_each_head(attention, keys, values, mask, count, state);
+}
+
+void attend_heads_float16(const HeadsAttention& attention, const Float16Bits* keys,
+                          const Float16Bits* values, const float* mask, int64_t count,
+                          const AttentionState& state) {
+  attend_each_head(attention, keys, values, mask, count, state);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -308,7 +379,8 @@ HWY_AFTER_NAMESPACE();
 namespace edgewise {
 
 HWY_EXPORT(attend_all);
-HWY_EXPORT(attend_all_heads);
+HWY_EXPORT(attend_heads_float);
+HWY_EXPORT(attend_heads_float16);
 
 void attend(const Attention& attention, const float* keys, const float* values, int64_t step,
             int64_t first, int64_t count, float* transposed, const AttentionState& state) {
@@ -321,8 +393,14 @@ bool can_attend_heads(int64_t depth) {
 }
 
 void attend_heads(const HeadsAttention& attention, const float* keys, const float* values,
-                  const float* mask, int64_t count, float* scores, const AttentionState& state) {
-  HWY_DYNAMIC_DISPATCH(attend_all_heads)(attention, keys, values, mask, count, scores, state);
+                  const float* mask, int64_t count, const AttentionState& state) {
+  HWY_DYNAMIC_DISPATCH(attend_heads_float)(attention, keys, values, mask, count, state);
+}
+
+void attend_heads(const HeadsAttention& attention, const Float16Bits* keys,
+                  const Float16Bits* values, const float* mask, int64_t count,
+                  const AttentionState& state) {
+  HWY_DYNAMIC_DISPATCH(attend_heads_float16)(attention, keys, values, mask, count, state);
 }
 
 }  // namespace edgewise

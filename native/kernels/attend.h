@@ -41,16 +41,22 @@ struct HeadsAttention {
   int64_t heads = 0;
   int64_t shared = 1;
   int64_t depth = 0;
+  float* scores = nullptr;  // working memory, [heads, kKeyBlock]
 };
+
+using Float16Bits = uint16_t;
 
 // Whether attend_heads() can have that depth.
 bool can_attend_heads(int64_t depth);
 
 // Takes in `count` keys, at most kKeyBlock, and their values, [count, heads / shared, depth] each,
 // in the order in which they lie in memory: so the processor foresees what is read, and it comes as
-// fast as memory gives it. `mask`: null, or what is added to the products with each key.
-// `scores`: working memory, [heads, kKeyBlock]. `state`: of each head.
+// fast as memory gives it. `mask`: null, or what is added to the products with each key. `state`:
+// of each head.
 void attend_heads(const HeadsAttention& attention, const float* keys, const float* values,
-                  const float* mask, int64_t count, float* scores, const AttentionState& state);
+                  const float* mask, int64_t count, const AttentionState& state);
+void attend_heads(const HeadsAttention& attention, const Float16Bits* keys,
+                  const Float16Bits* values, const float* mask, int64_t count,
+                  const AttentionState& state);
 
 }  // namespace edgewise

@@ -2,7 +2,7 @@
 // sdpa_with_kv_cache, under ExecuTorch's names and schemas.
 //
 // query, key, value [B, S, heads, D]; caches [B, context, key heads, D]. Only the part of a cache
-// that some query sees is read.
+// that some query sees is read. Here caches may be of another floating type than the rest.
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -26,6 +26,8 @@ Status check_four_dims(const Tensor& tensor, const char* name) {
                tensor.describe().c_str());
 }
 
+bool is_cache_type(ScalarType type) { return is_floating(type) && type != ScalarType::kDouble; }
+
 Status check_place(int64_t context, int64_t count, int64_t start) {
   if (start >= 0 && count <= context && start <= context - count) return {};
   return error(Code::kInvalidArgument,
@@ -38,7 +40,8 @@ Status check_place(int64_t context, int64_t count, int64_t start) {
 Status cache_part(const Tensor& value, Tensor* cache, int64_t start, View* part) {
   EDGEWISE_RETURN_IF_ERROR(check_four_dims(value, "value"));
   EDGEWISE_RETURN_IF_ERROR(check_four_dims(*cache, "cache"));
-  bool fits = cache->type() == value.type();
+  bool fits = cache->type() == value.type() ||
+              (is_cache_type(cache->type()) && is_cache_type(value.type()));
   for (const size_t dim : {0, 2, 3}) fits = fits && cache->size(dim) == value.size(dim);
   if (!fits) {
     return error(Code::kInvalidArgument, "a cache must fit what it takes; got %s for %s",
@@ -77,7 +80,7 @@ class CacheAttention {
                      const AttentionState& state) const;
 
   const Call& call_;
-  ScalarType type_ = ScalarType::kFloat;
+  ScalarType type_ = ScalarType::kFloat, cache_type_ = ScalarType::kFloat;
   int64_t batches_ = 0, positions_ = 0, heads_ = 0, key_heads_ = 0, depth_ = 0;
   int64_t filled_ = 0;  // keys that some query sees
   float scale_ = 1;
@@ -90,11 +93,11 @@ Status CacheAttention::check_sizes() const {
   const int64_t context = call_.keys->size(1);
   const bool fits = std::ranges::equal(call_.keys->sizes(), call_.values->sizes()) &&
                     call_.keys->size(0) == batches_ && call_.keys->size(3) == depth_ &&
-                    call_.keys->type() == type_ && call_.values->type() == type_;
-  if (!fits || !is_floating(type_) || type_ == ScalarType::kDouble) {
+                    call_.keys->type() == call_.values->type();
+  if (!fits || !is_cache_type(type_) || !is_cache_type(cache_type_)) {
     return error(Code::kInvalidArgument,
-                 "queries and caches must be of one type (float32, float16, bfloat16), batch and "
-                 "depth; got %s, %s and %s",
+                 "queries and caches must be float32, float16 or bfloat16, caches of one type, "
+                 "all of one batch and depth; got %s, %s and %s",
                  call_.query->describe().c_str(), call_.keys->describe().c_str(),
                  call_.values->describe().c_str());
   }
@@ -127,7 +130,7 @@ Status CacheAttention::prepare() {
   batches_ = call_.query->size(0), positions_ = call_.query->size(1);
   heads_ = call_.query->size(2), depth_ = call_.query->size(3);
   key_heads_ = call_.keys->size(2);
-  type_ = call_.query->type();
+  type_ = call_.query->type(), cache_type_ = call_.keys->type();
   EDGEWISE_RETURN_IF_ERROR(check_sizes());
   filled_ = call_.start + positions_;
   if (call_.mask != nullptr) EDGEWISE_RETURN_IF_ERROR(read_mask());
@@ -147,7 +150,8 @@ Status CacheAttention::run(Workers* workers) {
   if (call_.query->numel() == 0) return {};
   constexpr int64_t kLeastWork = 16384;  // that threads share
   if (filled_ * call_.query->numel() < kLeastWork) workers = nullptr;
-  if (positions_ == 1 && type_ == ScalarType::kFloat && can_attend_heads(depth_)) {
+  const bool reads_cache = cache_type_ == ScalarType::kFloat || cache_type_ == ScalarType::kHalf;
+  if (positions_ == 1 && type_ == ScalarType::kFloat && reads_cache && can_attend_heads(depth_)) {
     for (int64_t batch = 0; batch < batches_; ++batch) {
       EDGEWISE_RETURN_IF_ERROR(run_position(batch, workers));
     }
@@ -167,8 +171,9 @@ Status CacheAttention::run_position(int64_t batch, Workers* workers) const {
   const int64_t offset = batch * call_.keys->size(1) * key_heads_ * depth_;
   return attend_position(
       {.queries = reinterpret_cast<const float*>(view_of(*call_.query).at(begin)),
-       .keys = reinterpret_cast<const float*>(keys.at(offset)),
-       .values = reinterpret_cast<const float*>(values.at(offset)),
+       .cache_type = cache_type_,
+       .keys = keys.at(offset),
+       .values = values.at(offset),
        .mask = call_.mask == nullptr ? nullptr : mask_.data(),
        .heads = heads_,
        .key_heads = key_heads_,
@@ -190,7 +195,7 @@ Status CacheAttention::run_task(int64_t task) const {
   Scratch<float> memory;
   const int64_t block = std::min(kQueryBlock, rows) * depth_;
   const int64_t transposed = block < kTransposedFrom * depth_ ? 0 : kKeyBlock * depth_;
-  const int64_t converted = type_ == ScalarType::kFloat ? 0 : 2 * kKeyBlock * depth_;
+  const int64_t converted = cache_type_ == ScalarType::kFloat ? 0 : 2 * kKeyBlock * depth_;
   EDGEWISE_RETURN_IF_ERROR(memory.reserve(2 * block + transposed + converted));
   float* queries = memory.data();
   float* result = queries + block;
@@ -236,15 +241,15 @@ void CacheAttention::attend_to_all(const Attention& attention, int64_t batch, in
   for (int64_t first = 0; first < end; first += kKeyBlock) {
     const int64_t count = std::min(kKeyBlock, end - first);
     const int64_t offset = begin + first * step;
-    if (type_ == ScalarType::kFloat) {
+    if (cache_type_ == ScalarType::kFloat) {
       attend(attention, reinterpret_cast<const float*>(keys.at(offset)),
              reinterpret_cast<const float*>(values.at(offset)), step, first, count, memory, state);
       continue;
     }
     float* other = converted + kKeyBlock * depth_;
     for (int64_t j = 0; j < count; ++j) {
-      load<float>(type_, keys.at(offset + j * step), 1, depth_, converted + j * depth_);
-      load<float>(type_, values.at(offset + j * step), 1, depth_, other + j * depth_);
+      load<float>(cache_type_, keys.at(offset + j * step), 1, depth_, converted + j * depth_);
+      load<float>(cache_type_, values.at(offset + j * step), 1, depth_, other + j * depth_);
     }
     attend(attention, converted, other, depth_, first, count, memory, state);
   }

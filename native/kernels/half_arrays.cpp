@@ -6,6 +6,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/half_arrays.cpp"
 #include "core/simd_foreach.h"
+#include "core/simd_half-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -34,28 +35,12 @@ constexpr hn::ScalableTag<float> kFloats;
 constexpr hn::Rebind<hwy::float16_t, decltype(kFloats)> kHalves;
 constexpr hn::Rebind<uint16_t, decltype(kFloats)> kBits;
 constexpr hn::RebindToUnsigned<decltype(kFloats)> kWords;
-[[maybe_unused]] constexpr hn::RebindToSigned<decltype(kFloats)> kIntegers;
 
 }  // namespace
 
 void from_float16(const uint16_t* source, int64_t count, float* target) {
   for_each_vector(kBits, kFloats, source, count, target, [](auto bits) HWY_ATTR {
-#if !(HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) && !HWY_ARCH_ARM_A64
-    // Highway 1.2 makes finite numbers of infinities where the CPU has no instruction for it.
-    const auto word = hn::PromoteTo(kWords, bits);
-    const auto magnitude = hn::And(word, hn::Set(kWords, 0x7FFFu));
-    const auto sign = hn::ShiftLeft<16>(hn::Xor(word, magnitude));
-    const auto shifted = hn::ShiftLeft<13>(magnitude);
-    const auto normal = hn::Add(shifted, hn::Set(kWords, (127u - 15u) << 23));
-    const auto special = hn::Or(shifted, hn::Set(kWords, 0x7F800000u));
-    const auto whole = hn::ConvertTo(kFloats, hn::BitCast(kIntegers, magnitude));
-    const auto subnormal = hn::BitCast(kWords, hn::Mul(whole, hn::Set(kFloats, 0x1p-24f)));
-    auto result = hn::IfThenElse(hn::Gt(magnitude, hn::Set(kWords, 0x7BFFu)), special, normal);
-    result = hn::IfThenElse(hn::Lt(magnitude, hn::Set(kWords, 0x0400u)), subnormal, result);
-    return hn::BitCast(kFloats, hn::Or(result, sign));
-#else
-    return hn::PromoteTo(kFloats, hn::BitCast(kHalves, bits));
-#endif
+    return simd::HWY_NAMESPACE::from_float16(kFloats, bits);
   });
 }
 

@@ -43,14 +43,10 @@ class Positions {
     const HeadsAttention heads{.queries = memory_.data(),
                                .heads = attention_.heads,
                                .shared = attention_.heads / attention_.key_heads,
-                               .depth = attention_.depth};
-    const int64_t end = std::min((task + 1) * per_task_, attention_.filled);
-    const int64_t step = attention_.key_heads * attention_.depth;
-    for (int64_t first = task * per_task_; first < end; first += kBlock) {
-      attend_heads(heads, attention_.keys + first * step, attention_.values + first * step,
-                   attention_.mask == nullptr ? nullptr : attention_.mask + first,
-                   std::min(kBlock, end - first), scores_of(task), state);
-    }
+                               .depth = attention_.depth,
+                               .scores = scores_of(task)};
+    attention_.cache_type == ScalarType::kHalf ? attend_as<Float16Bits>(heads, task, state)
+                                               : attend_as<float>(heads, task, state);
   }
 
   // What the tasks have, weighted by what each has of the sum of the powers of e.
@@ -77,6 +73,19 @@ class Positions {
   }
 
  private:
+  template <typename T>
+  void attend_as(const HeadsAttention& heads, int64_t task, const AttentionState& state) const {
+    const auto* keys = reinterpret_cast<const T*>(attention_.keys);
+    const auto* values = reinterpret_cast<const T*>(attention_.values);
+    const int64_t end = std::min((task + 1) * per_task_, attention_.filled);
+    const int64_t step = attention_.key_heads * attention_.depth;
+    for (int64_t first = task * per_task_; first < end; first += kBlock) {
+      attend_heads(heads, keys + first * step, values + first * step,
+                   attention_.mask == nullptr ? nullptr : attention_.mask + first,
+                   std::min(kBlock, end - first), state);
+    }
+  }
+
   // Scores, results, and most and total.
   int64_t task_floats() const {
     return attention_.heads * (kKeyBlock + attention_.depth + 2 + kPadding);

@@ -26,6 +26,8 @@ class Case:
     causal: bool = True
     masked: bool = False
     dtype: torch.dtype = torch.float32
+    caches: torch.dtype | None = None
+    """Of the caches; None: the same."""
     batch: int = 1
     scale: float | None = None
     context: int = CONTEXT
@@ -65,6 +67,19 @@ CASES: dict[str, Case] = {
     "a scale": Case(length=6, start=40, scale=0.9),
     "float16": Case(length=20, start=50, dtype=torch.float16),
     "bfloat16": Case(start=66, depth=64, dtype=torch.bfloat16),
+    "caches in float16, one position": Case(start=101, depth=64, caches=torch.float16),
+    "caches in float16, shared by threads": Case(
+        heads=16, key_heads=8, depth=64, start=149, caches=torch.float16
+    ),
+    "caches in float16, odd depth": Case(start=40, depth=19, caches=torch.float16),
+    "caches in float16, a mask": Case(
+        start=90, depth=32, causal=False, masked=True, caches=torch.float16
+    ),
+    "caches in float16, a prompt": Case(length=40, start=3, caches=torch.float16),
+    "caches in bfloat16": Case(length=1, start=77, depth=32, caches=torch.bfloat16),
+    "caches in float32, the rest in float16": Case(
+        start=77, depth=32, dtype=torch.float16, caches=torch.float32
+    ),
 }
 
 
@@ -77,7 +92,7 @@ class Attention(torch.nn.Module):
         generator = torch.Generator().manual_seed(1)
         shape = (case.batch, case.context, case.key_heads, case.depth)
         for name in ("keys", "values"):
-            filled = torch.randn(shape, generator=generator).to(case.dtype)
+            filled = torch.randn(shape, generator=generator).to(case.caches or case.dtype)
             self.register_buffer(name, filled)
         mask = torch.randn(case.length, case.context, generator=generator)
         mask[torch.rand(mask.shape, generator=generator) < 0.3] = -torch.inf
@@ -108,6 +123,7 @@ def expected(module: Attention, inputs: tuple[torch.Tensor, ...]) -> torch.Tenso
     q, k, v = (t.double().transpose(1, 2) for t in inputs[:3])
     keys, values = (t.double().transpose(1, 2).clone() for t in (module.keys, module.values))
     end = case.start + case.length
+    k, v = (t.to(module.keys.dtype).double() for t in (k, v))
     keys[:, :, case.start : end], values[:, :, case.start : end] = k, v
     mask = torch.zeros(case.length, case.context, dtype=torch.float64)
     if case.masked:

@@ -30,7 +30,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Any, P
     known: dict[str, tuple[Any, Path]] = {}
 
     def make(kind: str = "llama", **options: Any) -> tuple[Any, Path]:
-        name = kind + "".join(sorted(options))
+        name = kind + "".join(f"-{option}-{value}" for option, value in sorted(options.items()))
         if name not in known:
             model = small_model(architecture_of(kind))
             path = folder / f"{name}.pte"
@@ -165,21 +165,62 @@ def test_several_sequences_at_a_time(made: Made) -> None:
 
 def test_keys_and_values_in_8_bits(made: Made) -> None:
     """As with a cache of `transformers` that rounds each head's row to 255 steps."""
+
+    def rounded(x: torch.Tensor) -> torch.Tensor:
+        scale = x.abs().amax(-1, keepdim=True) / 127
+        return torch.round(x / scale) * scale
+
+    check_rounding(*made("llama", kv_cache_dtype="int8"), rounded, least=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "mistral", "gemma2"])
+def test_keys_and_values_in_float16(kind: str, made: Made) -> None:
+    """Of the whole context, of a window, and with soft caps."""
+    check_rounding(*made(kind, kv_cache_dtype="float16"), lambda x: x.half().float(), least=1e-6)
+
+
+def check_rounding(
+    model: Any, path: Path, rounded: Callable[[torch.Tensor], torch.Tensor], least: float
+) -> None:
+    """Logits are those of a cache of `transformers` that rounds keys and values."""
     from transformers import DynamicCache
 
     class Rounding(DynamicCache):
         def update(self, key_states: Any, value_states: Any, *rest: Any, **named: Any) -> Any:
             return super().update(rounded(key_states), rounded(value_states), *rest, **named)
 
-    def rounded(x: torch.Tensor) -> torch.Tensor:
-        scale = x.abs().amax(-1, keepdim=True) / 127
-        return torch.round(x / scale) * scale
-
-    model, path = made("llama", int8_cache=True)
-    prompt = prompt_of(model, 30)
+    prompt = prompt_of(model, 2 * CHUNK + 1)  # the last token comes alone
     with torch.no_grad():
         result = model(torch.tensor([prompt]), past_key_values=Rounding(), use_cache=True)
     want = result.logits[0, -1].numpy()
     assert np.abs(Generator(path).logits(prompt) - want).max() < 1e-4 * want.std()
     exact = greedy(model, prompt, 1)[1][0].numpy()
-    assert np.abs(want - exact).max() > 1e-3 * want.std(), "it does round"
+    assert np.abs(want - exact).max() > least * want.std(), "it does round"
+
+
+def test_caches_in_float16_are_kept_on_disk_and_for_several_texts(
+    made: Made, tmp_path: Path
+) -> None:
+    from edgewise.llm import BatchGenerator
+
+    model, path = made("llama", prefix=True, kv_cache_dtype="float16")
+    prompt, saved = prompt_of(model, 40), tmp_path / "prefix.npz"
+    want = greedy(model, prompt, 12)[0]
+    first = Generator(path)
+    first.load(prompt[:30])
+    first.save_prefix(saved)
+    second = Generator(path)
+    second.load_prefix(saved)
+    assert list(second.generate(prompt, max_new_tokens=12, reuse_prefix=True)) == want
+    with pytest.raises(ValueError, match="of the same model's file"):
+        Generator(made("llama", prefix=True)[1]).load_prefix(saved)
+    several = made("llama", batch=2, kv_cache_dtype="float16")[1]
+    assert BatchGenerator(several).generate([prompt, prompt], max_new_tokens=12) == [want, want]
+
+
+def test_the_type_of_a_cache_is_one_of_three(made: Made) -> None:
+    model = made()[0]
+    with pytest.raises(ValueError, match="kv_cache_dtype must be one of float32, float16, int8"):
+        lower_model(model, **SHORTER, kv_cache_dtype="bfloat16")
+    with pytest.warns(DeprecationWarning, match='kv_cache_dtype="int8"'):
+        lower_model(model, **SHORTER, int8_cache=True)

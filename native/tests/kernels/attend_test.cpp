@@ -9,9 +9,11 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "core/cpu_level.h"
+#include "kernels/half_arrays.h"
 
 namespace edgewise {
 namespace {
@@ -53,6 +55,8 @@ struct State {
   Floats most, total, result;
   AttentionState parts;
 };
+
+constexpr size_t kKeys = 90;  // of attend_heads()
 
 class Attend : public ::testing::TestWithParam<size_t> {
  protected:
@@ -111,32 +115,51 @@ TEST_P(Attend, IsSoftmaxOfProducts) {
   }
 }
 
-TEST_P(Attend, OfOneQueryOfEachHead) {
-  const size_t depth = GetParam(), heads = 6, shared = 3, keys_count = 90;
-  if (!can_attend_heads(int64_t(depth))) return;
+// `keys` and `values` as attend_heads() gets them, and as floats.
+template <typename T>
+void check_heads(size_t depth, size_t heads, size_t shared, const std::vector<T>& keys,
+                 const std::vector<T>& values, const Floats& float_keys,
+                 const Floats& float_values) {
+  const size_t keys_count = kKeys;
   const size_t step = heads / shared * depth;
   const Floats queries = random_floats(heads * depth, 5);
-  const Floats keys = random_floats(keys_count * step, 6);
-  const Floats values = random_floats(keys_count * step, 7);
   const Floats mask = random_floats(keys_count, 8);
-  on_all_levels([&] {
-    const HeadsAttention attention{queries.data(), int64_t(heads), int64_t(shared), int64_t(depth)};
-    State state(heads, depth);
-    Floats scores(heads * kKeyBlock);
-    for (size_t first = 0; first < keys_count; first += kKeyBlock) {
-      const size_t block = std::min(keys_count - first, size_t{kKeyBlock});
-      attend_heads(attention, keys.data() + first * step, values.data() + first * step,
-                   mask.data() + first, int64_t(block), scores.data(), state.parts);
+  Floats scores(heads * kKeyBlock);
+  const HeadsAttention attention{queries.data(), int64_t(heads), int64_t(shared), int64_t(depth),
+                                 scores.data()};
+  State state(heads, depth);
+  for (size_t first = 0; first < keys_count; first += kKeyBlock) {
+    const size_t block = std::min(keys_count - first, size_t{kKeyBlock});
+    attend_heads(attention, keys.data() + first * step, values.data() + first * step,
+                 mask.data() + first, int64_t(block), state.parts);
+  }
+  for (size_t h = 0; h < heads; ++h) {
+    const size_t group = h / shared * depth;
+    const auto right = expected(&queries[h * depth], &float_keys[group], &float_values[group], step,
+                                depth, keys_count, mask.data());
+    for (size_t d = 0; d < depth; ++d) {
+      ASSERT_NEAR(state.result[h * depth + d] / state.total[h], right[d], 2e-6) << h << " " << d;
     }
-    for (size_t h = 0; h < heads; ++h) {
-      const size_t group = h / shared * depth;
-      const auto right = expected(&queries[h * depth], &keys[group], &values[group], step, depth,
-                                  keys_count, mask.data());
-      for (size_t d = 0; d < depth; ++d) {
-        ASSERT_NEAR(state.result[h * depth + d] / state.total[h], right[d], 2e-6) << h << " " << d;
-      }
-    }
-  });
+  }
+}
+
+TEST_P(Attend, OfOneQueryOfEachHead) {
+  const size_t depth = GetParam();
+  if (!can_attend_heads(int64_t(depth))) return;
+  for (const auto& [heads, shared] : {std::pair{6, 3}, {7, 1}, {8, 2}, {8, 8}}) {
+    SCOPED_TRACE(heads);
+    const size_t count = kKeys * size_t(heads / shared) * depth;
+    Floats keys = random_floats(count, 6), values = random_floats(count, 7);
+    on_all_levels([&] { check_heads(depth, heads, shared, keys, values, keys, values); });
+
+    std::vector<Float16Bits> half_keys(count), half_values(count);
+    const auto round = [&](Floats& floats, std::vector<Float16Bits>& bits) {
+      floats_to_float16(floats.data(), int64_t(count), bits.data());
+      float16_to_floats(bits.data(), int64_t(count), floats.data());
+    };
+    round(keys, half_keys), round(values, half_values);
+    on_all_levels([&] { check_heads(depth, heads, shared, half_keys, half_values, keys, values); });
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Depths, Attend, ::testing::Values(1, 3, 16, 30, 64, 80, 100, 128),

@@ -9,7 +9,8 @@ each of these, which takes the cache and returns it, so that what is read after 
 it; the file's operator writes to the cache in place (`CACHES`).
 
 Shapes: query, key, value [B, S, heads, D]; caches [B, context, heads of keys, D]. A head of keys
-serves `heads / heads of keys` heads of queries that follow one another.
+serves `heads / heads of keys` heads of queries that follow one another. Caches may be of another
+floating type than queries, which this runtime computes and ExecuTorch's refuses.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ def custom_sdpa(
     if is_causal:
         at = torch.arange(length).unsqueeze(1) + start_pos
         mask = torch.arange(filled).unsqueeze(0) <= at
-    q, k, v = (t.transpose(1, 2) for t in (query, key[:, :filled], value[:, :filled]))
+    keys, values = (t[:, :filled].to(query.dtype) for t in (key, value))
+    q, k, v = (t.transpose(1, 2) for t in (query, keys, values))
     result = torch.nn.functional.scaled_dot_product_attention(
         q, k, v, attn_mask=mask, scale=scale, enable_gqa=True
     )

@@ -61,9 +61,10 @@ def _check(program: Program) -> None:
 
 
 def _key(program: Program) -> Any:
-    """Of the model's weights and the sizes of its caches."""
+    """Of the model's weights, and the sizes and types of its caches."""
     (number,) = program.load_method("get_model_id").execute([])
     meta = program.metadata("set_cache")
-    sizes = [list(meta.input_tensor_meta(i).sizes()) for i in range(meta.num_inputs())]
-    told = repr((int(number), sizes)).encode()
+    caches = [meta.input_tensor_meta(i) for i in range(meta.num_inputs())]
+    kinds = [(list(cache.sizes()), cache.dtype_name) for cache in caches]
+    told = repr((int(number), kinds)).encode()
     return np.frombuffer(hashlib.sha256(told).digest(), dtype=np.uint8)

@@ -41,6 +41,7 @@ size_t qb4_panel_bytes(size_t depth, size_t block) {
   return kHeader + depth / block * block_bytes(block);
 }
 
+// Loops over columns are not unrolled: they would be 5 kB.
 void pack_qb4_panel(const GraphValue& filter, const float* bias, size_t first, std::byte* panel) {
   const size_t depth = filter.shape[1], block = filter.block_size, blocks = depth / block;
   const size_t columns = std::min(kQb4Columns, filter.shape[0] - first);
@@ -53,9 +54,11 @@ void pack_qb4_panel(const GraphValue& filter, const float* bias, size_t first, s
     uint32_t pairs[kQb4Columns] = {};
     for (size_t word = 0; word < block / kQb4Word; ++word, from += sizeof(uint32_t)) {
       uint32_t words[kQb4Columns] = {};
+#pragma GCC unroll 1
       for (size_t column = 0; column < columns; ++column) {
         std::memcpy(&words[column], from + column * depth / 2, sizeof(uint32_t));
       }
+#pragma GCC unroll 1
       for (size_t column = 0; column < kQb4Columns; ++column) {
         pairs[column] += pairs_of(words[column]);
         words[column] ^= 0x88888888;  // minus 8, in two's complement
@@ -63,11 +66,13 @@ void pack_qb4_panel(const GraphValue& filter, const float* bias, size_t first, s
       std::memcpy(to, words, sizeof(words));
       to += sizeof(words);
       if ((word + 1) % kAddable != 0 && (word + 1) * kQb4Word != block) continue;
+#pragma GCC unroll 1
       for (size_t column = 0; column < kQb4Columns; ++column) {
         nibbles[column] += sum_of_bytes(std::exchange(pairs[column], 0));
       }
     }
     uint16_t of_block[kQb4Columns] = {};
+#pragma GCC unroll 1
     for (size_t column = 0; column < columns; ++column) {
       of_block[column] = scales[column * blocks + i];
       const double scale = from_bfloat16(of_block[column]);

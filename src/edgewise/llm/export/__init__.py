@@ -26,6 +26,7 @@ from edgewise.lowering import ExecutorchProgramManager, to_edge_transform_and_lo
 from edgewise.registry import partitioner_for
 
 __all__ = [
+    "KV_CACHE_DTYPES",
     "copy_tokenizer",
     "load_llama",
     "load_model",
@@ -37,6 +38,9 @@ __all__ = [
     "random_model",
     "texts_of",
 ]
+
+KV_CACHE_DTYPES = {"float32": torch.float32, "float16": torch.float16, "int8": torch.int8}
+"""What keys and values can be kept as."""
 
 
 def random_model(config: dict[str, Any], seed: int = 0) -> Any:
@@ -184,15 +188,17 @@ def lower_model(
     max_seq_len: int = 128,
     batch: int = 1,
     all_logits: bool = False,
-    int8_cache: bool = False,
+    kv_cache_dtype: str = "float32",
     prefix: bool = False,
+    int8_cache: bool = False,
 ) -> ExecutorchProgramManager:
     """The model, quantized or not, with a cache of `max_context_len` slots.
 
     max_seq_len: most tokens of one call; longer prompts take several. Memory is planned for it.
     batch: sequences at a time, each with positions of its own. all_logits: logits after each
-    token, for guesses. int8_cache: keys and values in 8 bits. prefix: with methods `get_cache`
-    and `set_cache`, for what a prompt left in the cache.
+    token, for guesses. kv_cache_dtype: of keys and values, a name of KV_CACHE_DTYPES; float16 ones
+    need this runtime. prefix: with methods `get_cache` and `set_cache`, for what a prompt left in
+    the cache. int8_cache: deprecated, `kv_cache_dtype="int8"`.
 
     A Whisper becomes what `lower_whisper` makes of it, with at most its own positions.
 
@@ -202,9 +208,19 @@ def lower_model(
     cannot be that over a cache.
     """
     config = model.config
+    if int8_cache:
+        told = 'int8_cache is now kv_cache_dtype="int8"'
+        warnings.warn(told, DeprecationWarning, stacklevel=2)
+        kv_cache_dtype = "int8"
+    if kv_cache_dtype not in KV_CACHE_DTYPES:
+        known = ", ".join(KV_CACHE_DTYPES)
+        raise ValueError(f"[export] kv_cache_dtype must be one of {known}; got {kv_cache_dtype!r}")
+    cache_dtype = KV_CACHE_DTYPES[kv_cache_dtype]
     if config.model_type == "whisper":
-        if batch > 1 or all_logits or int8_cache or prefix:
-            raise ValueError("[export] a Whisper has no batch, all_logits, int8_cache or prefix")
+        if batch > 1 or all_logits or cache_dtype != torch.float32 or prefix:
+            raise ValueError(
+                "[export] a Whisper has no batch, all_logits, kv_cache_dtype or prefix"
+            )
         from edgewise.llm.export.speech import lower_whisper
 
         context = min(max_context_len, config.max_target_positions)
@@ -232,8 +248,9 @@ def lower_model(
     shapes = ({1: length}, None)
     constants = _constants(model, max_context_len, max_seq_len)
     decoder: torch.nn.Module
-    if config.model_type == "llama" and (batch, all_logits, int8_cache) == (1, False, False):
-        decoder = CachedLlama(model, max_context_len)
+    is_plain = batch == 1 and not all_logits and cache_dtype.is_floating_point
+    if config.model_type == "llama" and is_plain:
+        decoder = CachedLlama(model, max_context_len, cache_dtype)
         program = export_module(decoder, example, shapes)
     else:
         from edgewise.llm.export.decoder import CachedDecoder
@@ -245,7 +262,7 @@ def lower_model(
             max_seq_len,
             batch=batch,
             all_logits=all_logits,
-            int8_cache=int8_cache,
+            kv_cache_dtype=cache_dtype,
         )
         decoder.check()
         program = export_module(decoder, example, shapes)

@@ -180,7 +180,8 @@ def _attend(
         return result
     keys, values = _updated(step, row, caches, k, v)
     if layer.softcap is not None:
-        return _with_softcap(q, keys, values, rest[0], layer.scale, layer.softcap)
+        floats = (keys.to(q.dtype), values.to(q.dtype))
+        return _with_softcap(q, *floats, rest[0], layer.scale, layer.softcap)
     result = ops.custom_sdpa(q, keys, values, 0 if is_ring else row.start, *rest)
     return result
 
@@ -188,7 +189,7 @@ def _attend(
 def _updated(
     step: Step, row: Row, caches: tuple[torch.Tensor, ...], k: torch.Tensor, v: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The caches with the new keys and values, as numbers."""
+    """The caches with the new keys and values; those of integers as float32."""
     ops: Any = torch.ops.edgewise
     slots = caches[0].shape[1]
     if len(caches) == 2 and slots == step.context:
@@ -200,7 +201,7 @@ def _updated(
         at = at % slots
     if len(caches) == 2:
         for new, cache in zip((k, v), caches, strict=True):
-            cache.index_copy_(1, at, new)
+            cache.index_copy_(1, at, new.to(cache.dtype))
         return caches[0], caches[1]
     for new, cache, scales in zip((k, v), caches[:2], caches[2:], strict=True):
         scale = new.abs().amax(-1, keepdim=True).clamp(min=1e-12) / _STEPS

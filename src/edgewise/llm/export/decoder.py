@@ -29,7 +29,7 @@ class CachedDecoder(torch.nn.Module):
     A layer with a sliding window keeps `window + max_seq_len - 1` slots, if that is less than
     `max_context_len`: the newest take the place of those that no query sees any more.
 
-    int8_cache: keys and values as 8-bit integers, with a scale for each slot and head.
+    kv_cache_dtype: of keys and values; as 8-bit integers they have a scale for each slot and head.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class CachedDecoder(torch.nn.Module):
         *,
         batch: int = 1,
         all_logits: bool = False,
-        int8_cache: bool = False,
+        kv_cache_dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
         self.model = _prepared(model, max_context_len)
@@ -50,9 +50,9 @@ class CachedDecoder(torch.nn.Module):
         self.is_ring = False
         """Whether some layer's cache does not hold the whole context."""
         self._names: dict[tuple[int, int], list[str]] = {}
-        kinds = {"k": torch.float32, "v": torch.float32}
-        if int8_cache:
-            kinds = {"k": torch.int8, "v": torch.int8, "ks": torch.float32, "vs": torch.float32}
+        kinds = {"k": kv_cache_dtype, "v": kv_cache_dtype}
+        if kv_cache_dtype == torch.int8:
+            kinds |= {"ks": torch.float32, "vs": torch.float32}
         for index, layer in self.layers.items():
             slots = max_context_len
             if layer.window is not None:

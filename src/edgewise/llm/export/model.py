@@ -17,7 +17,9 @@ class CachedLlama(torch.nn.Module):
     the last one, and leaves the tokens' keys and values in the cache.
     """
 
-    def __init__(self, model: Any, max_context_len: int) -> None:
+    def __init__(
+        self, model: Any, max_context_len: int, kv_cache_dtype: torch.dtype = torch.float32
+    ) -> None:
         super().__init__()
         config = model.config
         self.model = model
@@ -34,7 +36,8 @@ class CachedLlama(torch.nn.Module):
         self.register_buffer("sin", sin[0] * sign, persistent=False)
         for layer in range(config.num_hidden_layers):
             for kind in ("k", "v"):
-                empty = torch.zeros(1, max_context_len, heads, self.head_dim)
+                shape = (1, max_context_len, heads, self.head_dim)
+                empty = torch.zeros(shape, dtype=kv_cache_dtype)
                 self.register_buffer(f"{kind}_cache_{layer}", empty, persistent=False)
 
     def forward(self, tokens: torch.Tensor, input_pos: torch.Tensor) -> torch.Tensor:
