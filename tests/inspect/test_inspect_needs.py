@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 import edgewise
+import edgewise.edge.cache_operators
 from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
 from edgewise.backends.xnnpack.passes.older_nodes import replace_newer
 from edgewise.emit import ExecutorchBackendConfig
@@ -52,6 +53,13 @@ CASES: dict[str, tuple[nn.Module, Any, dict[str, Any], str, str]] = {
         {"partitioner": None},
         LATER.format("1.3"),
         "aten::_adaptive_avg_pool2d.out",
+    ),
+    "keys in a cache of another type": (
+        Fn(lambda q, k: torch.ops.edgewise.custom_sdpa(q, k, k, 0)),
+        (torch.zeros(1, 1, 2, 4), torch.zeros(1, 3, 2, 4, dtype=torch.float16)),
+        {},
+        OURS,
+        "operator llama::custom_sdpa.out of caches of another type",
     ),
     "sorting": (Fn(lambda x: x.sort()[0]), (M,), {}, OURS, "aten::sort.values"),
     "no bound": (nn.Linear(8, 8), (M,), {"dynamic_shapes": ({0: N},)}, OURS, "without a bound"),

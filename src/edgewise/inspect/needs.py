@@ -32,6 +32,10 @@ _LIMITS: dict[str, Callable[[Sequence[int]], bool]] = {
     "integers": lambda types: types[0] < _FLOAT16,
 }
 
+_CACHE_KERNELS = {
+    f"llama::{name}.out" for name in ("update_cache", "custom_sdpa", "sdpa_with_kv_cache")
+}
+
 
 @dataclass(frozen=True)
 class Need:
@@ -109,6 +113,8 @@ def _needs(program: Program, segments: Sequence[Any]) -> Iterator[Need]:
                     values = [(plan.values or [])[i].val for i in call.args or []]
                     types = [value.scalar_type for value in values if isinstance(value, Tensor)]
                     yield from limits_of(name, types)
+                    if name in _CACHE_KERNELS and len(set(types)) > 1:
+                        yield Need(f"operator {name} of caches of another type", None)
                     if name == "aten::convolution.out":
                         weights = (plan.values or [])[(call.args or [])[1]].val
                         if isinstance(weights, Tensor) and len(weights.sizes or []) > 4:
