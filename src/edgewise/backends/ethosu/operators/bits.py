@@ -18,10 +18,10 @@ from edgewise.backends.ethosu.lowering.table import (
     define,
 )
 from edgewise.backends.ethosu.lowering.tosa import BOOL, INT8, INT16, INT32, Tensor
-from edgewise.backends.ethosu.operators.reductions import dims_reduced
 from edgewise.backends.ethosu.operators.selection import NO_BOOL
 from edgewise.backends.ethosu.operators.shape import sizes
 from edgewise.edge.graph import fake
+from edgewise.operators.arguments import reduced_dims
 from edgewise.partition.spec import Refusal
 
 aten = torch.ops.aten
@@ -154,7 +154,7 @@ def _reduced(operator: str) -> Any:
         t = to.plain(args["self"])
         if t.dtype != BOOL:
             raise Refused(Refusal("booleans", t.dtype))
-        for dim in dims_reduced(args.get("dim"), t.rank):
+        for dim in reduced_dims(args.get("dim"), t.rank):
             t = to.b.reduce(operator, t, dim)
         return to.b.reshape(t, sizes(node))
 

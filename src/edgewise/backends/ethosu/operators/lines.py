@@ -11,11 +11,12 @@ import torch
 from torch.fx import Node
 
 from edgewise.backends.ethosu.lowering.builder import Builder
-from edgewise.backends.ethosu.lowering.constants import IntegerConstants
 from edgewise.backends.ethosu.lowering.table import Args, Ask, Lowering, Refused
-from edgewise.backends.ethosu.lowering.tosa import BOOL, INT32, Tensor, identity
+from edgewise.backends.ethosu.lowering.tosa import BOOL, INT32, Tensor
 from edgewise.backends.ethosu.operators.shape import sizes
 from edgewise.edge.graph import fake
+from edgewise.edge.integer_constants import IntegerConstants
+from edgewise.edge.orders import identity
 from edgewise.partition.spec import Refusal
 
 AS_INT32 = "indices.to(torch.int32)"

@@ -90,10 +90,7 @@ def _interleaved(to: Lowering, node: Node, args: Args, places: range, dim: int) 
 def _range(args: Args) -> tuple[int, int, int]:
     shape = fake(args["self"]).shape
     dim = args["dim"] % len(shape)
-    size = int(shape[dim])
-    start = 0 if args["start"] is None else args["start"]
-    end = size if args["end"] is None else args["end"]
-    start, end = (min(max(i + size if i < 0 else i, 0), size) for i in (start, end))
+    start, end, _ = slice(args["start"], args["end"]).indices(int(shape[dim]))
     return dim, start, end
 
 

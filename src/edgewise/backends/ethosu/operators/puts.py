@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.lowering.constants import IntegerConstants
 from edgewise.backends.ethosu.lowering.quant import Quant
 from edgewise.backends.ethosu.lowering.table import (
     ANY,
@@ -20,7 +19,7 @@ from edgewise.backends.ethosu.lowering.table import (
     Value,
     define,
 )
-from edgewise.backends.ethosu.lowering.tosa import INT32, Tensor, identity
+from edgewise.backends.ethosu.lowering.tosa import INT32, Tensor
 from edgewise.backends.ethosu.lowering.values import Combined
 from edgewise.backends.ethosu.operators.lines import (
     AS_INT32,
@@ -34,6 +33,8 @@ from edgewise.backends.ethosu.operators.lines import (
 )
 from edgewise.backends.ethosu.operators.shape import MOST_PIECES, sizes
 from edgewise.edge.graph import fake
+from edgewise.edge.integer_constants import IntegerConstants
+from edgewise.edge.orders import identity
 from edgewise.partition.spec import Refusal
 from edgewise.quantize.patterns import Joined
 

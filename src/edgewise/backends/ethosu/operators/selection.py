@@ -20,7 +20,7 @@ from edgewise.backends.ethosu.lowering.table import (
     Value,
     define,
 )
-from edgewise.backends.ethosu.lowering.tosa import BOOL, Tensor, identity
+from edgewise.backends.ethosu.lowering.tosa import BOOL, Tensor
 from edgewise.backends.ethosu.lowering.values import Combined, Real, Stored
 from edgewise.backends.ethosu.operators.lines import (
     AS_INT32,
@@ -35,6 +35,7 @@ from edgewise.backends.ethosu.operators.lines import (
 from edgewise.backends.ethosu.operators.shape import MOST_PIECES, moved, sizes
 from edgewise.edge.graph import fake
 from edgewise.edge.indices import runs
+from edgewise.edge.orders import identity
 from edgewise.partition.spec import Refusal
 from edgewise.quantize.patterns import SAME_SCALE, UNARY, Elementwise
 

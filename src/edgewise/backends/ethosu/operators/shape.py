@@ -18,9 +18,10 @@ from edgewise.backends.ethosu.lowering.table import (
     Value,
     define,
 )
-from edgewise.backends.ethosu.lowering.tosa import BOOL, Tensor, identity
+from edgewise.backends.ethosu.lowering.tosa import BOOL, Tensor
 from edgewise.backends.ethosu.lowering.values import Combined, Constant, Mapped, Ones, Stored
 from edgewise.edge.graph import fake, shape_of
+from edgewise.edge.orders import identity
 from edgewise.quantize.patterns import SAME_SCALE, Joined
 
 aten = torch.ops.aten
@@ -70,9 +71,7 @@ def _slice(to: Lowering, node: Node, args: Args) -> Move:
     before = sizes(args["self"])
     dim = args["dim"] % len(before)
     size, step = before[dim], args["step"]
-    start = 0 if args["start"] is None else args["start"]
-    end = size if args["end"] is None else args["end"]
-    start, end = (min(max(i + size if i < 0 else i, 0), size) for i in (start, end))
+    start, end, _ = slice(args["start"], args["end"]).indices(size)
     if step == 1:
         return lambda t: to.b.slice(t, {dim: start}, {dim: end - start})
     return lambda t: every(to, t, dim, start, sizes(node)[dim], step)
@@ -84,7 +83,7 @@ def every(to: Lowering, t: Tensor, dim: int, start: int, count: int, step: int) 
     missing = start + count * step - shape[dim]
     t = to.b.pad(t, {dim: (0, max(missing, 0))}, 0)
     t = to.b.slice(t, {dim: start}, {dim: count * step})
-    place, b = t.place(dim), to.b
+    place, b = t.axis(dim), to.b
     before, behind = math.prod(t.dims[:place]), math.prod(t.dims[place + 1 :])
     rows = b.reshaped_to(t, [before, count, step, behind], identity(4))
     firsts = b.slice(rows, {}, {2: 1})

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from edgewise.backends.ethosu.simulator import commands_u55, commands_u85
+from edgewise.backends.ethosu.simulator import commands_all, commands_u55, commands_u85
 from edgewise.backends.ethosu.simulator.errors import NpuError
 
 _CONFIG, _STREAM, _NOP = 1, 2, 5
@@ -223,9 +223,10 @@ _U65_ONLY = (
 
 @functools.cache
 def _opcodes(family: str) -> dict[int, Opcode]:
-    source = commands_u85 if family == "u85" else commands_u55
+    own = commands_u85 if family == "u85" else commands_u55
+    enums = commands_all.ENUMS | own.ENUMS
     opcodes = {}
-    for line in source.COMMANDS.replace("\n    ", " ").split("\n"):
+    for line in (commands_all.COMMANDS + own.COMMANDS).replace("\n    ", " ").split("\n"):
         if not line:
             continue
         code, name, *specs = line.split()
@@ -233,7 +234,7 @@ def _opcodes(family: str) -> dict[int, Opcode]:
             continue
         fields = {}
         for spec in specs:
-            field = _field(name, spec, source.ENUMS)
+            field = _field(name, spec, enums)
             fields[field.name] = field
         mask = 0
         for field in fields.values():

@@ -9,7 +9,7 @@ import torch
 from torch.fx import Node
 
 from edgewise.backends.xnnpack.lowering.accuracy import floating
-from edgewise.backends.xnnpack.lowering.builder import NHWC, Operand, Ref
+from edgewise.backends.xnnpack.lowering.builder import Operand, Ref
 from edgewise.backends.xnnpack.lowering.quant import MAX_RANK
 from edgewise.backends.xnnpack.lowering.table import (
     STATIC_INT8,
@@ -21,6 +21,7 @@ from edgewise.backends.xnnpack.lowering.table import (
 from edgewise.backends.xnnpack.operators.reduce import as_it_lies, named
 from edgewise.backends.xnnpack.operators.volumes import NDHWC, as_images, as_rows, as_volumes
 from edgewise.edge.graph import Dim, shape_of
+from edgewise.edge.orders import NHWC
 from edgewise.partition.constraints import SCALE_BY_SIZES
 from edgewise.quantize.patterns import SAME_SCALE
 

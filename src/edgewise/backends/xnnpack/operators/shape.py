@@ -82,17 +82,10 @@ define(
 )
 
 
-def _bounds(args: Args, size: int) -> tuple[int, int]:
-    start = 0 if args["start"] is None else args["start"]
-    end = size if args["end"] is None else args["end"]
-    start, end = (min(max(i + size if i < 0 else i, 0), size) for i in (start, end))
-    return start, end
-
-
 def _slice(to: Lowering, node: Node, args: Args) -> Operand:
     x = to.ref(args["self"])
     dim = args["dim"] % x.rank
-    start, end = _bounds(args, x.shape[dim])
+    start, end, _ = slice(args["start"], args["end"]).indices(x.shape[dim])
     if args["step"] == 1:
         return to.b.slice(x, dim, start, end - start)
     return every(to, x, dim, start, end, args["step"])
