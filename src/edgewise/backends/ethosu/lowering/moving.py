@@ -63,7 +63,7 @@ class MovingBuilder:
             perms = [t.order.index(dim) for dim in order]
             dims = [t.dims[p] for p in perms]
             moved = [p for p in perms if t.dims[p] != 1]
-            if moved == sorted(moved):  # only dimensions of size 1 change place
+            if moved == sorted(moved):  # only dimensions of size 1 move
                 made = self.reshaped_to(t, dims, order)
             else:
                 made = self._view(t, lambda s: self._transposed(s, perms, order))
@@ -79,15 +79,15 @@ class MovingBuilder:
         cut = _cut_of(t.dims, perms) if self.takes_apart else None
         if cut is None:
             return self.tosa.add("TRANSPOSE", [t], dims, t.dtype, order, perms=perms)
-        place, most = cut
-        dim = t.order[place]
+        index, most = cut
+        dim = t.order[index]
         pieces = [
             self._transposed(
-                self.slice(t, {dim: start}, {dim: min(most, t.dims[place] - start)}), perms, order
+                self.slice(t, {dim: start}, {dim: min(most, t.dims[index] - start)}), perms, order
             )
-            for start in range(0, t.dims[place], most)
+            for start in range(0, t.dims[index], most)
         ]
-        axis = perms.index(place)
+        axis = perms.index(index)
         return self.tosa.add("CONCAT", pieces, dims, t.dtype, order, axis=axis)
 
     def reshape(self, t: Tensor, shape: Sequence[int]) -> Tensor:
@@ -161,7 +161,7 @@ class MovingBuilder:
 
     def _of_windows(self, made: Tensor, *parts: Tensor) -> Tensor:
         """Pieces of what windows gave, and what is made of pieces: Vela moves none of them, but has
-        each window write into its place."""
+        each window write to its own address."""
         if any(part.name in self._windowed or part.name in self._views for part in parts):
             self._windowed.add(made.name)
         return made
@@ -234,7 +234,7 @@ class MovingBuilder:
 
     def concat(self, parts: Sequence[Tensor], dim: int) -> Tensor:
         order = _common_order(parts)
-        # Vela has a reduction write its part itself, into the place of others, too.
+        # Vela has a reduction write its part itself, over other parts, too.
         parts = [self.in_order(self._not_reduced(p), order) for p in parts]
         axis = order.index(dim)
         dims = list(parts[0].dims)
@@ -292,16 +292,16 @@ def _cut_of(dims: Sequence[int], perms: Sequence[int]) -> tuple[int, int] | None
     """Which dimension is to be cut into pieces, and their size: of those that a transposition
     leaves side by side, and that are too large together. None if none are."""
     runs: list[list[int]] = []
-    for place in perms:
-        if runs and place == runs[-1][-1] + 1:
-            runs[-1].append(place)
+    for index in perms:
+        if runs and index == runs[-1][-1] + 1:
+            runs[-1].append(index)
         else:
-            runs.append([place])
+            runs.append([index])
     for run in runs:
         size = math.prod(dims[p] for p in run)
         if size > _MOST_MOVED:
-            place = max(run, key=lambda p: dims[p])
-            return place, max(_MOST_MOVED // (size // dims[place]), 1)
+            index = max(run, key=lambda p: dims[p])
+            return index, max(_MOST_MOVED // (size // dims[index]), 1)
     return None
 
 

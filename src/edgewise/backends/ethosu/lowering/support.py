@@ -158,13 +158,13 @@ class Support(Units[Node]):
                 node = root[node]
             return node
 
-        place = {n: i for i, n in enumerate(self.nodes)}
+        position = {n: i for i, n in enumerate(self.nodes)}
         run = [n for n in self.nodes if n not in self.refused and n not in self.constants]
         for node in run:
             root[node] = node
             for source in node.all_input_nodes:
                 if source in root and (_is_inner(source) or is_getitem(node)):
-                    a, b = sorted((find(source), find(node)), key=place.__getitem__)
+                    a, b = sorted((find(source), find(node)), key=position.__getitem__)
                     root[b] = a
         units: dict[Node, list[Node]] = {}
         for node in run:
@@ -177,7 +177,7 @@ class Support(Units[Node]):
                 else:
                     reader = Refusal(WITH_ITS_READER, op_name(user))
                     self.refused[node] = [reader]
-        return {n: sorted(members, key=place.__getitem__) for n, members in units.items()}
+        return {n: sorted(members, key=position.__getitem__) for n, members in units.items()}
 
 
 def _is_float(node: Node) -> bool:

@@ -82,7 +82,7 @@ define(
         rank("self", 4),
         NO_DILATION,
         _SMALL_AREA,
-        only_first("maxima without places", "indices"),
+        only_first("maxima without indices", "indices"),
     ),
     reads=ANY,
 )

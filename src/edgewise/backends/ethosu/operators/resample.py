@@ -75,14 +75,14 @@ def _repeated(b: Builder, t: Tensor, after: tuple[int, int]) -> Tensor:
     """Every row and column several times, by copies beside each other."""
     for dim, size in zip((2, 3), after, strict=True):
         t = b.in_order(t, NHWC)
-        times, place = size // t.shape[dim], t.axis(dim)
+        times, axis = size // t.shape[dim], t.axis(dim)
         if times == 1:
             continue
         dims = list(t.dims)
-        before, behind = math.prod(dims[: place + 1]), math.prod(dims[place + 1 :])
+        before, behind = math.prod(dims[: axis + 1]), math.prod(dims[axis + 1 :])
         flat = b.reshaped_to(t, [before, 1, behind], identity(3))
         beside = b.tosa.add("CONCAT", [flat] * times, [before, times, behind], t.dtype, axis=1)
-        dims[place] *= times
+        dims[axis] *= times
         t = b.reshaped_to(beside, dims, NHWC)
     return t
 

@@ -83,7 +83,7 @@ class NeutronPartitioner(TablePartitioner[Cluster]):
 
     compile_spec: from `generate_neutron_compile_spec` or `NeutronCompileSpecBuilder`.
     neutron_target_spec: a target or its name; must be the one of compile_spec, which suffices.
-    (custom_delegation_options may stand in its place.)
+    (custom_delegation_options may be given instead, as the second argument.)
     custom_delegation_options: what may be delegated although it is not known to pay.
     post_quantization_state_dict: accepted for scripts that pass it; the program has its constants.
     preserve_ops: more operators that are not decomposed; check_op_support(node): whether one of

@@ -64,10 +64,10 @@ def clusters(nodes: Sequence[Node], constants: IntegerConstants) -> list[Cluster
                 other.nodes += mine.nodes
                 found.update(dict.fromkeys(mine.nodes, other))
                 mine = other
-    place = {node: i for i, node in enumerate(nodes)}
+    position = {node: i for i, node in enumerate(nodes)}
     whole = list(dict.fromkeys(found[node] for node in inner))
     for cluster in whole:
-        cluster.nodes.sort(key=place.__getitem__)
+        cluster.nodes.sort(key=position.__getitem__)
         _surround(cluster, constants)
     pairs = [n for n in nodes if is_quantize(n) and is_dequantize(n.args[0])]
     return whole + [Cluster(inputs=[n.args[0]], outputs=[n]) for n in pairs]  # type: ignore[list-item]

@@ -99,7 +99,7 @@ class NeutronOperator(OperatorDefinition[Lower]):
     images: bool = False
     """Whether it wants images as NHWC."""
     along: Callable[[dict[str, Any]], Sequence[int]] = _nothing
-    """The dimensions in which a result's element is made of others than the operands' at its place,
+    """The dimensions in which a result's element is made of others than the operands' at its index,
     or moved, where sizes do not tell it."""
     bounds: Accuracies | None = field(default=None, compare=False)
     """Where the accuracy is not that of what computes, or of what moves."""

@@ -132,7 +132,7 @@ define(
         equals("beta", 1),
     ),
     also="FULLY_CONNECTED",
-    quantization=Weighted(one_scale=True, places=(1, 2, 0)),
+    quantization=Weighted(one_scale=True, positions=(1, 2, 0)),
 )
 define(
     "mm",

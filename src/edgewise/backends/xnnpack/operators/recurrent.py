@@ -181,7 +181,7 @@ def _run(
 
 
 def _row(to: Lowering, x: Ref, dim: int, index: int) -> Ref:
-    """One place along the first dimension, which goes."""
+    """One element along the first dimension, which goes."""
     part = to.b.slice(x, dim, index, 1)
     return to.b.view(part, x.shape[1:])
 

@@ -272,6 +272,6 @@ define(
     "slice_scatter",
     (aten.slice_scatter.default,),
     _slice_scatter,
-    (equals("step", 1), Constraint("a static place in a static size", _static_scatter)),
+    (equals("step", 1), Constraint("a static range of a static size", _static_scatter)),
     also="slices around the new part, concatenated",
 )

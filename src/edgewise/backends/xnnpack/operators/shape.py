@@ -92,20 +92,20 @@ def _slice(to: Lowering, node: Node, args: Args) -> Operand:
 
 
 def every(to: Lowering, x: Ref, dim: int, start: int, end: int, step: int) -> Ref:
-    """Every step-th place: the first of each of several rows of `step` places."""
+    """Every step-th element: the first of each of several rows of `step`."""
     count = -(-(end - start) // step)
     size = x.shape[dim]
     assert isinstance(size, int)
     x = pad_after(to, x, dim, max(start + count * step - size, 0), 0.0)
     x = to.b.slice(x, dim, start, count * step)
-    # Rows of one place fit any layout: they lie beside each other where the dimension lies.
-    place = x.perm.index(dim)
-    before, behind = x.value.dims[:place], x.value.dims[place + 1 :]
+    # Rows of one element fit any layout: they lie beside each other where the dimension lies.
+    axis = x.perm.index(dim)
+    before, behind = x.value.dims[:axis], x.value.dims[axis + 1 :]
     if len(before) > 1 and x.rank == MAX_RANK:
         before = (math.prod(before),)
     rows = to.b.view(as_it_lies(x), (*before, count, step, *behind))
     firsts = to.b.slice(rows, len(before) + 1, 0, 1)
-    dims = (*x.value.dims[:place], count, *behind)
+    dims = (*x.value.dims[:axis], count, *behind)
     return named(to.b.view(firsts, dims), x.perm)
 
 
