@@ -130,9 +130,9 @@ def _check(index: int, batch: Call, example: Call, any_size: bool) -> None:
         raise ValueError(
             f"{where} must have {len(example[0])} inputs; got {len(batch[0])}; try {hint}"
         )
-    for index, (given, wanted) in enumerate(zip(batch[0], example[0], strict=True)):
+    for number, (given, wanted) in enumerate(zip(batch[0], example[0], strict=True)):
         if isinstance(wanted, torch.Tensor) and not isinstance(given, torch.Tensor):
-            _check_tensor(f"{where}: input {index}", given, wanted, any_size)
+            _check_tensor(f"{where}: input {number}", given, wanted, any_size)
     given_leaves, given_tree = pytree.tree_flatten(batch)
     leaves, tree = pytree.tree_flatten_with_path(example)
     if given_tree != tree:
