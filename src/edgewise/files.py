@@ -2,7 +2,7 @@
 
     write_whole({"model.pte": parts, "model.record.json.gz": [data]})
 
-Everything is written beside its place under a name of its own and flushed to the disk; only when
+Everything is written beside its path under a name of its own and flushed to the disk; only when
 all of it is there are the files renamed. A full disk, an error or an interruption leaves what was
 there before; of several writers one leaves its whole file.
 """
@@ -68,7 +68,7 @@ def own_folder(path: str | os.PathLike[str]) -> Path:
         raise PermissionError(
             errno.EPERM,
             "[file] the folder must be this user's own, and writable by no one else; "
-            "try removing it, or another place",
+            "try removing it, or another path",
             str(folder),
         )
     if found.st_mode & 0o077:
@@ -95,7 +95,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 @contextmanager
 def open_whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file that takes the path's place when the block ends without an error."""
+    """A file that is renamed to the path when the block ends without an error."""
     with _Replacement(path) as target:
         yield target.open()
         target.finish()
@@ -112,7 +112,7 @@ def _can_be_a_name(path: str) -> bool:
 
 
 class _Replacement:
-    """A new file beside the one whose place it takes. Links are followed, so that they stay.
+    """A new file beside the one that it will replace. Links are followed, so that they stay.
 
     What is no regular file (a device, a pipe) is written as it is: it has no contents to keep.
     """
@@ -201,7 +201,7 @@ class _Replacement:
             raise
 
     def rename(self, may_undo: bool = False) -> None:
-        """Takes the place; until `keep`, leaving the block puts back what was there."""
+        """Replaces what is there; until `keep`, leaving the block puts back what was there."""
         if self._new is None:
             return
         self._may_undo = may_undo

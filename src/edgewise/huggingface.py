@@ -409,10 +409,10 @@ def _preparing(
     description: Description, kept: Mapping[str, bytes]
 ) -> Callable[[Any], dict[str, torch.Tensor]]:
     """What the loaded folder will do, with its own files."""
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as folder:
         for name, data in kept.items():
-            (Path(place) / name).write_bytes(data)
-        preparing = Preparing(description, Path(place))
+            (Path(folder) / name).write_bytes(data)
+        preparing = Preparing(description, Path(folder))
 
     def prepare(value: Any) -> dict[str, torch.Tensor]:
         return {name: torch.from_numpy(array) for name, array in preparing(value).items()}

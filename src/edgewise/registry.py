@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from edgewise.inspect.payloads import Payload
     from edgewise.partition.spec import Partitioner
     from edgewise.quantize.quantizer import TableQuantizer
-    from edgewise.runtime._backends import BackendFactory
+
+DelegateFunction = Callable[[list[Any]], Sequence[Any]]
+"""Runs a delegate: from its arguments to its outputs."""
+BackendFactory = Callable[[bytes, dict[str, bytes], Callable[[str], bytes]], DelegateFunction]
+"""Of a payload, compile specs and named data; `edgewise.runtime.register_backend` says more."""
 
 GROUP = "edgewise.backends"
 """Of the entry points."""

@@ -404,7 +404,7 @@ ERRORS: dict[str, tuple[Any, type[Exception], str]] = {
             Tagger(lambda n: "t", {"t": XNNPACK})
         ),
         PartitionError,
-        "only operators of the table can be lowered; got aten.atan.default",
+        "an operator of the XNNPACK table; got aten.atan.default; try a partitioner that tags what",
     ),
     "an unknown row": (
         lambda: XnnpackPartitioner(["relu", "abacus"]),

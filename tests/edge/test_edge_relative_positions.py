@@ -1,4 +1,4 @@
-"""Attention by relative positions: rows of a product are cut, in the place of `gather`."""
+"""Attention by relative positions: rows of a product are cut, instead of `gather`."""
 
 from __future__ import annotations
 

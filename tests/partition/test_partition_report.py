@@ -227,7 +227,7 @@ def test_one_entry_for_an_operator_and_a_rule() -> None:
     assert "1 x aten.sub.Tensor" in squeezed
     assert "3 x aten.add.Tensor" in squeezed
     assert ": alpha=1; got alpha=2 or alpha=3, ... (" in squeezed
-    assert "+3 more places)" in squeezed
+    assert "+3 more lines)" in squeezed
     assert text.count("try multiplying the second operand first") == 1
 
 

@@ -16,7 +16,7 @@ from torchao.quantization.pt2e.prepare import (
 from edgewise.backends.neutron import NeutronQuantizer
 from edgewise.quantize import quantizer as quantizers
 from edgewise.quantize._torchao import SharedQuantizationSpec
-from edgewise.quantize.sharing import refer_to_one_place
+from edgewise.quantize.sharing import refer_to_one_value
 
 
 class Net(nn.Module):
@@ -65,10 +65,10 @@ def _groups(model: torch.fx.GraphModule) -> set[frozenset[str]]:
 def test_who_shares_stays(
     function: Callable[[torch.Tensor], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quantizers, "refer_to_one_place", lambda model: None)
+    monkeypatch.setattr(quantizers, "refer_to_one_value", lambda model: None)
     model = _annotated(function)
     expected = _groups(model)
-    refer_to_one_place(model)
+    refer_to_one_value(model)
     assert _groups(model) == expected
 
 
@@ -81,6 +81,6 @@ def test_circles_are_one_group(
     shared = [s for s in specs.values() if isinstance(s, SharedQuantizationSpec)]
     assert len({s.edge_or_node for s in shared}) == 1
     assert len(_groups(model)) == 1
-    monkeypatch.setattr(quantizers, "refer_to_one_place", lambda model: None)
+    monkeypatch.setattr(quantizers, "refer_to_one_value", lambda model: None)
     with pytest.raises(RecursionError):
         _groups(_annotated(function))

@@ -59,8 +59,8 @@ class Counting:
         self.got += self._counts(other)
 
     def _counts(self, values: torch.Tensor) -> torch.Tensor:
-        place = (values - self.low) * (BINS / (self.high - self.low))
-        return torch.bincount(place.long().clamp(0, BINS - 1), minlength=BINS)
+        position = (values - self.low) * (BINS / (self.high - self.low))
+        return torch.bincount(position.long().clamp(0, BINS - 1), minlength=BINS)
 
     def histogram(self) -> Histogram:
         """Of all that was added."""

@@ -175,7 +175,7 @@ def _rounded_by_row(value: torch.Tensor, low: int, high: int) -> torch.Tensor:
 
 
 class _Swapped:
-    """A copy whose modules hold integers, and the float ones to put in their place."""
+    """A copy whose modules hold integers, and the float ones that replace them."""
 
     def __init__(
         self, model: torch.nn.Module, scheme: Scheme, batches: Batches, skip: Sequence[str]

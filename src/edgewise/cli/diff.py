@@ -82,9 +82,9 @@ def _weights(file: Path) -> Counter[str]:
 def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """What either has, each file's in its order, what belongs together side by side."""
     names = list(one)
-    for place, name in enumerate(other):
+    for index, name in enumerate(other):
         if name not in one:
-            before = list(other)[:place]
+            before = list(other)[:index]
             after = next((n for n in reversed(before) if n in names), None)
             names.insert(names.index(after) + 1 if after else 0, name)
     return names

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from edgewise.cli.compiling import Backend, Calibration, KeepFloat, Quantize
 from edgewise.cli.errors import CliError
-from edgewise.cli.explain_tables import short_place, show_layers, show_refused
+from edgewise.cli.explain_tables import short_location, show_layers, show_refused
 from edgewise.cli.models import ExampleShapes
 from edgewise.cli.options import Json, Method, Quiet
 from edgewise.cli.output import Output
@@ -251,8 +251,8 @@ def _nodes(console: Console, nodes: list[NodeRecord]) -> None:
         where = node.backend if node.delegate is None else f"{node.backend} {node.delegate}"
         why = Text("\n").join(_reason(r, node.operator) for r in node.refusals)
         shapes = ", ".join(f"{t.dtype} {'x'.join(map(str, t.shape))}" for t in node.outputs)
-        place = "\n".join(filter(None, (node.module, short_place(node.source))))
-        rows.append((node.name, node.operator, shapes, where, why, place))
+        location = "\n".join(filter(None, (node.module, short_location(node.source))))
+        rows.append((node.name, node.operator, shapes, where, why, location))
     columns = ["node", "operator", "computes", "runs on", "why not elsewhere", "where"]
     console.print(table(columns, rows))
     if len(nodes) > _MOST_NODES:

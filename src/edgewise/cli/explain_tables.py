@@ -16,7 +16,7 @@ from edgewise.inspect.refused import Cause, causes
 if TYPE_CHECKING:
     from edgewise.inspect.record import MethodRecord
 
-_MOST_PLACES = 3
+_MOST_LOCATIONS = 3
 
 
 def show_refused(console: Console, method: MethodRecord) -> None:
@@ -30,10 +30,10 @@ def show_refused(console: Console, method: MethodRecord) -> None:
         operators = Text("\n").join(Text(f"{n} x {name}") for name, n in cause.operators.items())
         if cause.splits:
             operators.append("\nbetween delegates", "yellow")
-        places = [_place(*place) for place in cause.places]
-        where = "\n".join(places[:_MOST_PLACES])
-        if len(places) > _MOST_PLACES:
-            where += f"\nand {len(places) - _MOST_PLACES} more"
+        lines = [_location(*one) for one in cause.locations]
+        where = "\n".join(lines[:_MOST_LOCATIONS])
+        if len(lines) > _MOST_LOCATIONS:
+            where += f"\nand {len(lines) - _MOST_LOCATIONS} more"
         rows.append((operators, _why(cause), where))
     if rows:
         console.print()
@@ -57,8 +57,8 @@ def _why(cause: Cause) -> Text:
     return text or Text("no backend was asked")
 
 
-def _place(module: str, source: str) -> str:
-    return " at ".join(filter(None, (module, short_place(source))))
+def _location(module: str, source: str) -> str:
+    return " at ".join(filter(None, (module, short_location(source))))
 
 
 def show_layers(console: Console, method: MethodRecord, most: int) -> None:
@@ -78,7 +78,7 @@ def show_layers(console: Console, method: MethodRecord, most: int) -> None:
             console.print(f"and {len(own) - len(shown)} more: --layers {len(own)}", style="dim")
 
 
-def short_place(source: str) -> str:
+def short_location(source: str) -> str:
     """A line of the model: from the working directory, or the last two names of its path."""
     path, colon, line = source.rpartition(":")
     if not colon:

@@ -43,7 +43,7 @@ Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Of random inputs
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What a model takes at one place. kind: "Tensor", "int", "float", "bool" or "None".
+    """What a model takes as one input. kind: "Tensor", "int", "float", "bool" or "None".
     shape: the upper bound where `is_dynamic`."""
 
     kind: str

@@ -19,7 +19,7 @@ def command(
     plan: Annotated[Path, typer.Argument(metavar="PLAN.yaml", help="What to combine.")],
     out: Annotated[
         str | None,
-        typer.Option("--out", "-o", metavar="PLACE", help="Folder or URL. Default: the plan's."),
+        typer.Option("--out", "-o", metavar="LOCATION", help="Folder or URL. Default: the plan's."),
     ] = None,
     ray: Annotated[
         str | None,

@@ -14,7 +14,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
 def shown(text: str) -> str:
-    """The text with escapes (`\\x1b`) in place of what a terminal would obey."""
+    """The text with escapes (`\\x1b`) instead of what a terminal would obey."""
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 

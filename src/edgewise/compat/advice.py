@@ -1,4 +1,4 @@
-"""What to use in place of what is not served."""
+"""What to use instead of what is not served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`executorch.devtools`: ETDump files through the Inspector's names, and the record in place of an
+"""`executorch.devtools`: ETDump files through the Inspector's names, and the record instead of an
 ETRecord. `edgewise.profiling.read_etdump` and `edgewise.profile` tell more.
 """
 
@@ -123,7 +123,7 @@ class Inspector:
         scale = _PER_SECOND.get(target_time_scale, 1) / _PER_SECOND.get(source_time_scale, 1)
         self.event_blocks = _blocks(open_etdump(data, str(etdump_path or "data")).run_data, scale)
         if record is not None:
-            _add_places(self.event_blocks, record)
+            _add_provenance(self.event_blocks, record)
 
     def print_data_tabular(self, file: IO[str] | None = None, include_units: bool = True) -> None:
         """A line for each event; those inside of kernels are left out."""
@@ -223,7 +223,7 @@ def _event(one: ProfileEvent) -> Event:
     return Event(name, PerfData([]), identifier, one.in_delegate, inner, {}, {}, one.instruction_id)
 
 
-def _add_places(blocks: Sequence[EventBlock], record: ProgramRecord) -> None:
+def _add_provenance(blocks: Sequence[EventBlock], record: ProgramRecord) -> None:
     method = record.method()
     for block in blocks:
         for event in block.events:

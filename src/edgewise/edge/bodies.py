@@ -111,7 +111,7 @@ Stage = Callable[[ExportedProgram, str], ExportedProgram]
 
 
 def transform_bodies(program: ExportedProgram, stage: Stage) -> bool:
-    """Puts `stage(body, name)` in the place of every body. Returns whether there is any.
+    """Replaces every body by `stage(body, name)`. Returns whether there is any.
 
     The stage gets a private copy, of which it may return another; it sees to the bodies within.
     Constants that it adds or drops become, or cease to be, captured by the call.
@@ -216,7 +216,7 @@ def _as_program(
 
 
 def _lift_tensors(body: ExportedProgram) -> None:
-    """Constants in the place of tensors that the body keeps as its attributes: the export lifts
+    """Constants instead of tensors that the body keeps as its attributes: the export lifts
     those of the outer graph only."""
     constants = Constants(body)
     for node in list(body.graph.nodes):
@@ -271,7 +271,7 @@ class _Captured:
         self._plain = [v for v in flow.captured if v not in self._constants]
         self._by_target = {s.target: name for name, s in self._constants.specs.items()}
         self._nodes: dict[str, Node] = {}
-        self._placed: dict[tuple[int, str], str] = {}
+        self._outer: dict[tuple[int, str], str] = {}
 
     def add(self, body: ExportedProgram) -> None:
         """Notes the body's constants; those that the outer program lacks become its own."""
@@ -286,7 +286,7 @@ class _Captured:
             else:
                 outer = self._constants.add(target, inner.tensor(node))
             self._nodes.setdefault(outer.name, outer)
-            self._placed[id(body), node.name] = outer.name
+            self._outer[id(body), node.name] = outer.name
         ranges = self._program.range_constraints
         for symbol, found in body.range_constraints.items():
             ranges.setdefault(symbol, found)
@@ -309,7 +309,7 @@ class _Captured:
         specs = body.graph_signature.input_specs
         nodes = {n.name: n for n in body.graph.nodes if n.op == "placeholder"}
         users = [nodes[s.arg.name] for s in specs if s.kind == InputKind.USER_INPUT]
-        own = {outer: nodes[name] for (key, name), outer in self._placed.items() if key == id(body)}
+        own = {outer: nodes[name] for (key, name), outer in self._outer.items() if key == id(body)}
         graph = Graph()
         renamed: dict[Node, Node] = {}
         for old in users:

@@ -113,10 +113,10 @@ def _order_hint(inputs: Sequence[Any]) -> str:
 def _told(error: Exception) -> str:
     """The exception's name and first line, and the line of the user's where it came up."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else '(no message)'}{_place(error)}"
+    return f"{type(error).__name__}: {lines[0] if lines else '(no message)'}{_location(error)}"
 
 
-def _place(error: Exception) -> str:
+def _location(error: Exception) -> str:
     torch_itself = str(Path(torch.__file__).parent)
     # What torch traces is not on Python's stack: its message quotes the lines.
     quoted = re.findall(r'File "([^"]+)", line (\d+)', str(error))

@@ -128,7 +128,7 @@ def module_path(node: Node) -> str:
 
 
 def replace(node: Node, by: Node) -> None:
-    """Lets `by` take the node's place and erases the node."""
+    """Replaces the node by `by` and erases it."""
     node.replace_all_uses_with(by)
     node.graph.erase_node(node)
 

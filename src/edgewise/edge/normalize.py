@@ -129,7 +129,7 @@ def _keep_sizes(node: Node, result: Any) -> None:
 
 
 def _rename(fresh: Container[Any], made: Sequence[Any], old: Sequence[Any]) -> None:
-    """Each fresh symbol is the size that the old shape has in its place: so intermediate tensors
+    """Each fresh symbol is the size that the old shape has at its index: so intermediate tensors
     have its bound, too."""
     for new, known in zip(made, old, strict=True):
         if not isinstance(new, torch.SymInt) or not isinstance(known, torch.SymInt):

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from edgewise.edge.graph import Dim
 from edgewise.edge.sizes import groups, same
 
 Perm = tuple[int, ...]
 
+NHWC: Perm = (0, 2, 3, 1)
+
+S = TypeVar("S")
+
 
 def identity(rank: int) -> Perm:
     return tuple(range(rank))
+
+
+def by_dimension(sizes: Sequence[S], perm: Perm) -> tuple[S, ...]:
+    """Sizes that lie as `perm`, in the order of dimensions."""
+    return tuple(sizes[perm.index(dim)] for dim in range(len(perm)))
+
+
+def permuted(perm: Perm, dims: Sequence[int]) -> Perm:
+    """How a tensor laid out as `perm` lies after torch's `permute(dims)`: nothing moves."""
+    return tuple(list(dims).index(dim) for dim in perm)
 
 
 def order_that_matters(perm: Perm, shape: Sequence[Dim]) -> list[int]:

@@ -128,7 +128,7 @@ def copy_with_modules(program: ExportedProgram) -> ExportedProgram:
 
 
 def _renamed_by_deepcopy(graph: Graph, signature: ExportGraphSignature) -> dict[str, str]:
-    """Names of the signature that no node has, and the names that nodes in their places have.
+    """Names of the signature that no node has, and the names of the nodes that stand for them.
 
     `copy.deepcopy` of a program names what is called as a function of Python's is, such as
     `input`, anew, but not in the signature.

@@ -39,7 +39,7 @@ ELEMENTWISE = {
     }.items()
     for packet in packets.split()
 }
-"""Kernels, and XNNPACK's, read an element before they write the one in its place, and read none
+"""Kernels, and XNNPACK's, read an element before they write the one at its index, and read none
 again: any operand of the result's shape and type may be the result."""
 
 

@@ -53,7 +53,7 @@ class StructuredEmitter(MethodEmitter):
     # --- the three shapes --------------------------------------------------------------
 
     def _emit_cond(self, flow: ControlFlow) -> list[int]:
-        results = [self._place(flow.node, value) for value in _values(flow.node)]
+        results = [self._own_value(flow.node, value) for value in _values(flow.node)]
         captured = self._given(flow, flow.captured)
         condition = self._argument(flow.node.args[0], "bool", flow.node)
         otherwise = self._jump_if_false(condition)
@@ -82,7 +82,7 @@ class StructuredEmitter(MethodEmitter):
         captured = self._given(flow, flow.captured)
         mapped = self._given(flow, flow.mapped)
         carried = self._emit_initial(flow)
-        collected = [self._place(flow.node, v) for v in _values(flow.node)[len(carried) :]]
+        collected = [self._own_value(flow.node, v) for v in _values(flow.node)[len(carried) :]]
         for index in collected:
             tensor = self._values[index].val
             if tensor.shape_dynamism == STATIC:
@@ -113,7 +113,7 @@ class StructuredEmitter(MethodEmitter):
     def _given(self, flow: ControlFlow, values: Sequence[Any]) -> list[int]:
         return [self._argument(value, "", flow.node) for value in values]
 
-    def _place(self, node: Node, value: Any) -> int:
+    def _own_value(self, node: Node, value: Any) -> int:
         """A value of its own for what control flow computes: a tensor, or a number."""
         if isinstance(value, torch.Tensor):
             return self._tensor(node, value)
@@ -122,7 +122,7 @@ class StructuredEmitter(MethodEmitter):
     def _emit_initial(self, flow: ControlFlow) -> list[int]:
         """Values that a loop carries, with what they are at first."""
         values = _values(flow.node)[: len(flow.carried)]
-        carried = [self._place(flow.node, value) for value in values]
+        carried = [self._own_value(flow.node, value) for value in values]
         for index, first in zip(carried, self._given(flow, flow.carried), strict=True):
             self._bring(first, index)
         return carried

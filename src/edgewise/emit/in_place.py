@@ -6,7 +6,7 @@ in the buffer itself. Three forms are known:
 
 * an update: a chain of operators that starts at the buffer and ends at its new value, each of
   which changes a part of its first operand (a cache's new rows) or computes every element from
-  the one in its place (`counter.add_(1)`);
+  the one at its index (`counter.add_(1)`);
 * the same inside of a delegate, where every operator that the buffer reaches on its way is of
   the second kind;
 * a fresh value: any other operator's or delegate's result that the buffer takes.

@@ -48,10 +48,10 @@ class Cause:
         return counts
 
     @property
-    def places(self) -> list[tuple[str, str]]:
+    def locations(self) -> list[tuple[str, str]]:
         """[module, source line], each once."""
         found = dict.fromkeys((node.module, node.source) for node in self.nodes)
-        return [place for place in found if any(place)]
+        return [one for one in found if any(one)]
 
     @property
     def hints(self) -> list[str]:

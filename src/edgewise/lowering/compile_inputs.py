@@ -118,8 +118,8 @@ def _checked_inputs(inputs: Any) -> tuple[Any, ...] | None:
 def _check_no_arrays(inputs: Any, role: str) -> None:
     for path, leaf in pytree.tree_flatten_with_path(inputs)[0]:
         if isinstance(leaf, np.ndarray):
-            place = getattr(path[0], "idx", None) if len(path) == 1 else None
-            where = f"input {place}" if place is not None else role + pytree.keystr(path)
+            index = getattr(path[0], "idx", None) if len(path) == 1 else None
+            where = f"input {index}" if index is not None else role + pytree.keystr(path)
             raise TypeError(
                 f"[compile] {role} must be tensors, or numbers; got ndarray for {where}; "
                 f"try torch.from_numpy"

@@ -39,7 +39,10 @@ class Constraint:
         return None if got is None else Refusal(self.rule, got, self.hint)
 
 
-def constant(*names: str) -> Constraint:
+def constant(
+    *names: str,
+    hint: str = "a parameter or buffer, or torch.matmul for a product with a computed matrix",
+) -> Constraint:
     """The named arguments are parameters, buffers or constants (or absent)."""
 
     def check(q: Query) -> str | None:
@@ -49,7 +52,6 @@ def constant(*names: str) -> Constraint:
                 return f"{name} is computed by {getattr(node, 'name', node)}"
         return None
 
-    hint = "a parameter or buffer, or torch.matmul for a product with a computed matrix"
     return Constraint(f"constant {' and '.join(names)}", check, hint)
 
 

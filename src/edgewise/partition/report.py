@@ -49,11 +49,11 @@ class DelegationReport(ReportData):
     def _repr_html_(self) -> str:
         """For notebooks."""
         from edgewise import notebook
-        from edgewise.partition.report_text import heading, places, remarks
+        from edgewise.partition.report_text import heading, remarks, summary
 
         parts = []
         for one in (self, *self.others):
-            columns, *rows = places(one)
+            columns, *rows = summary(one)
             parts += [
                 notebook.heading(heading(one)),
                 notebook.table([columns[0], *(f">{name}" for name in columns[1:])], rows),

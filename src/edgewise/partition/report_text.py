@@ -56,7 +56,7 @@ def render(report: ReportData, limit: int = 12) -> str:
     head = heading(report)
     if not report.nodes:
         return head
-    rows = places(report)
+    rows = summary(report)
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [
         "  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
@@ -95,7 +95,7 @@ def remarks(report: ReportData, limit: int = 12) -> list[str]:
     return lines
 
 
-def places(report: ReportData) -> list[tuple[str, ...]]:
+def summary(report: ReportData) -> list[tuple[str, ...]]:
     """A table, its heads first: what runs where, and its share."""
     total = {q: max(1, sum(getattr(n, q) for n in report.nodes)) for q in ("macs", "bytes")}
     rows: list[tuple[str, ...]] = [("runs on", "delegates", "nodes", "MACs", "bytes moved")]
@@ -130,9 +130,9 @@ def _notes(report: ReportData) -> list[str]:
         if len(counts) > _MOST_NAMES:
             kinds.append(f"{len(counts) - _MOST_NAMES} more kinds")
         where = _where([(n.module, n.source) for n in noted])
-        place = f" ({', '.join(kinds)}{'; ' + where if where else ''})"
+        shown = f" ({', '.join(kinds)}{'; ' + where if where else ''})"
         said = head if len(notes) > 1 else next(iter(notes))
-        lines += _wrapped(f"{_count(len(noted), 'node')}: {said}{place}", "", "  ")
+        lines += _wrapped(f"{_count(len(noted), 'node')}: {said}{shown}", "", "  ")
     return lines
 
 
@@ -147,10 +147,10 @@ def _unquantized(report: ReportData) -> list[str]:
         names = Counter(one.operator for one in found)
         listed = ", ".join(f"{count} x {name}" for name, count in names.items())
         where = _where([(one.module, one.source) for one in found])
-        place = f"; {where}" if where else ""
+        shown = f"; {where}" if where else ""
         text = (
             f"asked for {report.scheme}; stays float: {_count(len(found), 'node')}, "
-            f"because {reason} ({listed}{place})"
+            f"because {reason} ({listed}{shown})"
         )
         lines += _wrapped(text, "", "  ")
     if moved:
@@ -184,8 +184,8 @@ def _missing_kernels(report: ReportData) -> list[str]:
     for kernel in dict.fromkeys(report.missing_kernels.values()):
         names = [name for name, one in report.missing_kernels.items() if one == kernel]
         found = [nodes[name] for name in names if name in nodes]
-        place = _where([(node.module, node.source) for node in found])
-        where = f" ({place})" if place else f" ({', '.join(names[:3])})"
+        location = _where([(node.module, node.source) for node in found])
+        where = f" ({location})" if location else f" ({', '.join(names[:3])})"
         lines += _wrapped(f"no kernel: {kernel}{where}", "  ", "      ")
         remedy = f'try @edgewise.runtime.register_kernel("{kernel}")'
         lines += _wrapped(remedy, "      ", "        ")
@@ -264,9 +264,9 @@ def _entry(cause: Sequence[_Group], several: bool, total: int, known: Remarks) -
     branches = dict.fromkeys(b for n in pieces if (b := n.name.rpartition("/")[0]))
     if branches:
         details.append("in " + ", ".join(branches))
-    place = _where([(n.module, n.source) for n in pieces])
-    if place:
-        details.append(place)
+    location = _where([(n.module, n.source) for n in pieces])
+    if location:
+        details.append(location)
     if details:
         text += f" ({'; '.join(details)})"
     lines = _wrapped(text, "  ", "      ")
@@ -319,11 +319,13 @@ def _rule(cause: Sequence[_Group], index: int, several: bool) -> str:
 
 def _where(found: Sequence[tuple[str, str]]) -> str:
     """The first module and source line, and how many more there are."""
-    places = list(dict.fromkeys((module, source) for module, source in found if source or module))
-    if not places:
+    locations = list(
+        dict.fromkeys((module, source) for module, source in found if source or module)
+    )
+    if not locations:
         return ""
-    more = f", +{_count(len(places) - 1, 'more place')}" if len(places) > 1 else ""
-    module, source = places[0]
+    more = f", +{_count(len(locations) - 1, 'more line')}" if len(locations) > 1 else ""
+    module, source = locations[0]
     return " at ".join(part for part in (module, _relative(source)) if part) + more
 
 

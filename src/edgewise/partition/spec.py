@@ -110,7 +110,7 @@ class Partitioner(ABC):
         return [], None
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
-        """The program to lower in place of this one, a copy of what was exported, before anything
+        """The program to lower instead of this one, a copy of what was exported, before anything
         of it is decomposed. Several partitioners transform it in turn."""
         return exported_program
 

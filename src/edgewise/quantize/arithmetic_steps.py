@@ -18,12 +18,12 @@ aten = torch.ops.aten
 
 
 def split_gates(model: GraphModule) -> bool:
-    """A product with a sigmoid in the place of a gated linear unit."""
+    """A product with a sigmoid instead of a gated linear unit."""
     return replace_calls(model, aten.glu.default, _gated)
 
 
 def split_deviations(model: GraphModule) -> bool:
-    """Roots of variances in the place of standard deviations."""
+    """Roots of variances instead of standard deviations."""
     changed = False
     for name in ("correction", "dim", "default"):
         variance = getattr(aten.var, name)
@@ -36,7 +36,7 @@ def split_deviations(model: GraphModule) -> bool:
 
 
 def split_divisions(model: GraphModule) -> bool:
-    """Products with reciprocals in the place of divisions by what is computed, and of remainders;
+    """Products with reciprocals instead of divisions by what is computed, and of remainders;
     a rounding of its own where the division rounds."""
     changed = False
     for target in (
@@ -86,7 +86,7 @@ def _padded(node: Node, plain: Any) -> Node | None:
 
 
 def softmax_along_last(model: GraphModule, wanted: Callable[[Node], bool]) -> bool:
-    """A softmax along the last dimension, between two transposes, in the place of one along
+    """A softmax along the last dimension, between two transposes, instead of one along
     another; of nodes that are `wanted`."""
     return replace_calls(
         model, aten.softmax.int, lambda node: _along_last(node) if wanted(node) else None
@@ -105,7 +105,7 @@ def _along_last(node: Node) -> Node | None:
 
 
 def split_clamps(model: GraphModule) -> bool:
-    """Maxima and minima in the place of clamps by tensors."""
+    """Maxima and minima instead of clamps by tensors."""
     changed = False
     for target in (aten.clamp.Tensor, aten.clamp_.Tensor):
         changed |= replace_calls(model, target, _clamped)
@@ -113,7 +113,7 @@ def split_clamps(model: GraphModule) -> bool:
 
 
 def put_copies(model: GraphModule) -> bool:
-    """`index_put` in the place of `index_copy`, which takes no indices but int64."""
+    """`index_put` instead of `index_copy`, which takes no indices but int64."""
     changed = False
     for target in (aten.index_copy.default, aten.index_copy_.default):
         changed |= replace_calls(model, target, _put_copy)
@@ -130,7 +130,7 @@ def _put_copy(node: Node) -> Node | None:
 
 
 def put_whole(model: GraphModule) -> bool:
-    """What is put, in the place of putting it over the whole of a dimension."""
+    """What is put, instead of putting it over the whole of a dimension."""
     changed = replace_calls(model, aten.select_scatter.default, _put_selected)
     return replace_calls(model, aten.slice_scatter.default, _put_sliced) or changed
 
@@ -149,7 +149,7 @@ def _put_sliced(node: Node) -> Node | None:
 
 
 def split_masked_puts(model: GraphModule) -> bool:
-    """A choice in the place of putting one number where a mask of booleans says."""
+    """A choice instead of putting one number where a mask of booleans says."""
     changed = False
     for target in (aten.index_put.default, aten.index_put_.default):
         changed |= replace_calls(model, target, _masked_put)

@@ -1,4 +1,4 @@
-"""Both branches and a choice in the place of `torch.cond`, for what quantizes and compiles one
+"""Both branches and a choice instead of `torch.cond`, for what quantizes and compiles one
 graph only: torchao observes no branches, and a delegate is no branch's."""
 
 from __future__ import annotations

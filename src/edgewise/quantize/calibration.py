@@ -130,9 +130,9 @@ def _check(index: int, batch: Call, example: Call, any_size: bool) -> None:
         raise ValueError(
             f"{where} must have {len(example[0])} inputs; got {len(batch[0])}; try {hint}"
         )
-    for place, (given, wanted) in enumerate(zip(batch[0], example[0], strict=True)):
+    for number, (given, wanted) in enumerate(zip(batch[0], example[0], strict=True)):
         if isinstance(wanted, torch.Tensor) and not isinstance(given, torch.Tensor):
-            _check_tensor(f"{where}: input {place}", given, wanted, any_size)
+            _check_tensor(f"{where}: input {number}", given, wanted, any_size)
     given_leaves, given_tree = pytree.tree_flatten(batch)
     leaves, tree = pytree.tree_flatten_with_path(example)
     if given_tree != tree:
@@ -142,10 +142,10 @@ def _check(index: int, batch: Call, example: Call, any_size: bool) -> None:
         )
     for (path, expected), given in zip(leaves, given_leaves, strict=True):
         if isinstance(expected, torch.Tensor):
-            _check_tensor(f"{where}: input {_place(path)}", given, expected, any_size)
+            _check_tensor(f"{where}: input {_shown_path(path)}", given, expected, any_size)
 
 
-def _place(path: Any) -> str:
+def _shown_path(path: Any) -> str:
     """Where in a call: 0, or 0['mask'], or 'mask' for what is given by name."""
     first = path[1].key if hasattr(path[1], "key") else path[1].idx
     return f"{first!r}{pytree.keystr(path[2:])}"

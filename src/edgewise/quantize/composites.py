@@ -45,7 +45,7 @@ def _conv3d(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Any:
-    """Each slice of the result is a convolution of images, the depth's places as channels."""
+    """Each slice of the result is a convolution of images, the depth's elements as channels."""
     if x.dim() != 5:
         return NotImplemented
     steps, gaps, kernel = _three(stride), _three(dilation), weight.shape[2:]
@@ -227,7 +227,7 @@ def _bins(before: int, after: int) -> list[tuple[int, int]]:
 
 
 def _adaptive_avg_pool2d(x: Tensor, output_size: Any) -> Any:
-    """A pool for each place of the result, where the sizes do not divide. Of many places one of
+    """A pool for each element of the result, where the sizes do not divide. Of many one of
     them all, of an image in which windows have one size and do not overlap."""
     height, width = x.shape[-2:]
     rows = int(output_size[0]) if output_size[0] is not None else height
@@ -256,9 +256,9 @@ def _pooled_evenly(x: Tensor, rows: int, columns: int) -> Any:
         if count * size > 4 * MOST_PIECES:
             return NotImplemented
         # Each element so often that all windows have one size: their means stay what they are.
-        places = [n for s, e in bins for n in range(s, e) for _ in range(size // (e - s))]
-        if places != list(range(x.shape[dim])):
-            x = torch.cat([x.narrow(dim, n, 1) for n in places], dim)
+        chosen = [n for s, e in bins for n in range(s, e) for _ in range(size // (e - s))]
+        if chosen != list(range(x.shape[dim])):
+            x = torch.cat([x.narrow(dim, n, 1) for n in chosen], dim)
         sizes.append(size)
     return F.avg_pool2d(x, sizes)
 
@@ -280,7 +280,7 @@ def _im2col(
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> Any:
-    """The elements of each window: a slice with steps for each place in it."""
+    """The elements of each window: a slice with steps for each element of it."""
     if x.dim() != 4 or kernel_size[0] * kernel_size[1] > MOST_PIECES:
         return NotImplemented
     if any(padding):
@@ -290,12 +290,12 @@ def _im2col(
         for size, k, gap, step in zip(x.shape[2:], kernel_size, dilation, stride, strict=True)
     ]
 
-    def place(at: int, axis: int) -> slice:
+    def elements(at: int, axis: int) -> slice:
         start = at * dilation[axis]
         return slice(start, start + (counts[axis] - 1) * stride[axis] + 1, stride[axis])
 
     pieces = [
-        x[:, :, place(i, 0), :][:, :, :, place(j, 1)].reshape(x.shape[0], x.shape[1], 1, -1)
+        x[:, :, elements(i, 0), :][:, :, :, elements(j, 1)].reshape(x.shape[0], x.shape[1], 1, -1)
         for i in range(kernel_size[0])
         for j in range(kernel_size[1])
     ]
@@ -347,7 +347,7 @@ def _triu(x: Tensor, diagonal: int = 0) -> Tensor:
 
 
 def _diagonals(x: Tensor) -> Tensor:
-    """For each place of a matrix, how far above the main diagonal."""
+    """For each element of a matrix, how far above the main diagonal."""
     rows, columns = (torch.arange(size, device=x.device) for size in x.shape[-2:])
     return columns - rows.unsqueeze(1)
 
@@ -574,7 +574,7 @@ def expand_operands(model: GraphModule, wanted: Callable[[Node], bool]) -> bool:
 
 
 def multiply_as_linear(model: GraphModule, wanted: Callable[[Node], bool]) -> bool:
-    """Linear layers in the place of products with a constant matrix, or with one that is computed
+    """Linear layers instead of products with a constant matrix, or with one that is computed
     from weights alone; of nodes that are `wanted`."""
     changed = False
     weights = made_of_weights(model.graph)
@@ -620,7 +620,7 @@ def _weight(model: GraphModule, node: Node, matrix: Node) -> Node | None:
 
 
 def _swaps(node: Node) -> bool:
-    """Whether the two dimensions of a matrix change places."""
+    """Whether the two dimensions of a matrix are exchanged."""
     if node.target is aten.permute.default:
         return [int(dim) % 2 for dim in arguments(node)["dims"]] == [1, 0]
     if node.target is aten.transpose.int:

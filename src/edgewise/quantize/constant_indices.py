@@ -22,7 +22,7 @@ aten = torch.ops.aten
 
 
 def take_by_slices(model: GraphModule, wanted: Callable[[Node], bool]) -> bool:
-    """A slice for each run of rising indices, joined, in the place of `index_select` and of
+    """A slice for each run of rising indices, joined, instead of `index_select` and of
     `x[..., indices, ...]` by constants; of nodes that are `wanted`."""
     changed = False
     for target in (aten.index_select.default, aten.index.Tensor):
@@ -33,7 +33,7 @@ def take_by_slices(model: GraphModule, wanted: Callable[[Node], bool]) -> bool:
 
 
 def join_indices(model: GraphModule) -> bool:
-    """Indices of one dimension in the place of constant ones of several neighbouring dimensions."""
+    """Indices of one dimension instead of constant ones of several neighbouring dimensions."""
     return replace_calls(model, aten.index.Tensor, lambda node: _joined(model, node))
 
 
@@ -85,7 +85,7 @@ def _taken(model: GraphModule, node: Node) -> Node | None:
 def gather_by_products(
     model: GraphModule, wanted: Callable[[Node], bool], weights_only: bool = False
 ) -> bool:
-    """A product of which rows are cut, in the place of `gather` along the last dimension by
+    """A product of which rows are cut, instead of `gather` along the last dimension by
     constants that depend on how far row and column are apart (`edge.indices.ByDistance`); of nodes
     that are `wanted`.
 

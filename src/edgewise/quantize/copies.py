@@ -15,7 +15,7 @@ aten = torch.ops.aten
 
 
 def drop_conversions(model: GraphModule) -> bool:
-    """In the place of a conversion to the data type that there is: what it converts, or if it
+    """Instead of a conversion to the data type that there is: what it converts, or if it
     changes the memory format `contiguous`. One whose copy or source is written later stays."""
     written = written_values(model)
 

@@ -33,7 +33,7 @@ def decompose(
     targets: Mapping[Any, Decomposition | None],
     wanted: Callable[[Node], bool] = lambda node: True,
 ) -> bool:
-    """Puts smaller operators in the place of calls of `targets` that are `wanted`, in place;
+    """Replaces calls of `targets` that are `wanted` by smaller operators, in place;
     whether it did.
 
     targets: None stands for torch's decomposition. What comes out is decomposed again where it is
@@ -71,15 +71,15 @@ def _inline(model: GraphModule, node: Node, given: Decomposition | None) -> list
     table = {} if given else {target: _decomposition(target)}
     compute = given or target
     flat, spec = pytree.tree_flatten((node.args, node.kwargs))
-    places = [i for i, a in enumerate(flat) if isinstance(a, Node)]
-    values = [flat[i].meta.get("val") for i in places]
+    positions = [i for i, a in enumerate(flat) if isinstance(a, Node)]
+    values = [flat[i].meta.get("val") for i in positions]
     if not all(isinstance(v, torch.Tensor) and _is_static(v) for v in values):
         return None
 
     def run(*tensors: Any) -> Any:
         filled = list(flat)
-        for place, value in zip(places, tensors, strict=True):
-            filled[place] = value
+        for position, value in zip(positions, tensors, strict=True):
+            filled[position] = value
         args, kwargs = pytree.tree_unflatten(filled, spec)
         result = compute(*args, **kwargs)
         if result is NotImplemented:
@@ -102,7 +102,7 @@ def _inline(model: GraphModule, node: Node, given: Decomposition | None) -> list
         return None
     # What is written in place is no constant: the next call would find what this one left.
     is_functional = functionalize_graph(traced.graph) is not None
-    return _splice(model, node, traced, [flat[i] for i in places], fold=is_functional)
+    return _splice(model, node, traced, [flat[i] for i in positions], fold=is_functional)
 
 
 def _is_static(value: torch.Tensor) -> bool:

@@ -19,7 +19,7 @@ aten = torch.ops.aten
 
 
 def fold_constants(model: GraphModule) -> bool:
-    """Buffers in the place of calls that nothing but such calls, numbers that are written out, and
+    """Buffers instead of calls that nothing but such calls, numbers that are written out, and
     buffers that nobody writes leads to; in place; whether there were any.
 
     Parameters are left alone: they may be trained. So are results much larger than what they are
@@ -56,7 +56,7 @@ def fold_constants(model: GraphModule) -> bool:
 
 
 def _fill(model: GraphModule) -> None:
-    """Tensors of one number, in the place of those that take their size or type from others."""
+    """Tensors of one number, instead of those that take their size or type from others."""
     for node in [n for n in model.graph.nodes if n.target in _FILLED or n.target is _TYPE_AS]:
         value = node.meta["val"]
         if not all(isinstance(size, int) for size in value.shape):

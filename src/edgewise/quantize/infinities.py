@@ -1,4 +1,4 @@
-"""Where a program computes with infinities, or the type's largest numbers in their place, on
+"""Where a program computes with infinities, or the type's largest numbers instead, on
 purpose: masks, added to scores or filled in."""
 
 from __future__ import annotations

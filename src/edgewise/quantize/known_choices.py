@@ -16,7 +16,7 @@ aten = torch.ops.aten
 
 
 def drop_known_choices(model: GraphModule) -> bool:
-    """What is chosen everywhere, in the place of the choice: a copy if that is written later."""
+    """What is chosen everywhere, instead of the choice: a copy if that is written later."""
     written = written_values(model)
 
     def chosen(node: Node) -> Node | None:
@@ -27,7 +27,7 @@ def drop_known_choices(model: GraphModule) -> bool:
 
 
 def choose_by_products(model: GraphModule, wanted: Callable[[Node], bool]) -> bool:
-    """Products with zeros and ones in the place of choices between two tensors that are computed,
+    """Products with zeros and ones instead of choices between two tensors that are computed,
     or between one and zero; of nodes that are `wanted`. Only of finite numbers, as integers are:
     zero times infinity is none."""
     weights = made_of_weights(model.graph)

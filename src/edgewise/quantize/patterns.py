@@ -33,14 +33,14 @@ class Weighted:
     """An activation, a weight, perhaps a bias.
 
     channel_axis: the weight's dimension of output channels.
-    places: which arguments the three are.
+    positions: which arguments the three are.
     one_scale: the weight has one scale, whatever the configuration says of channels.
     not_dynamic: why the node's activation may not be quantized while the model runs.
     """
 
     channel_axis: int = 0
     one_scale: bool = False
-    places: tuple[int, int, int] = (0, 1, 2)
+    positions: tuple[int, int, int] = (0, 1, 2)
     not_dynamic: Callable[[Node], str | None] = never
 
 
@@ -48,7 +48,7 @@ class Weighted:
 class Elementwise:
     """Tensor operands in, one tensor out, each with a scale of its own.
 
-    numbers: whether all but one of them may be numbers. first: the first operand's place.
+    numbers: whether all but one of them may be numbers. first: the first operand's position.
     real: whether the result is a real number (that of a comparison is none).
     symmetric: whether the operands' zero points must be 0.
     """
@@ -76,10 +76,10 @@ class SameScale:
 class Joined:
     """The tensors and the result have one scale.
 
-    places: which arguments the tensors are; None for a list of them as the first.
+    positions: which arguments the tensors are; None for a list of them as the first.
     """
 
-    places: tuple[int, ...] | None = None
+    positions: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)

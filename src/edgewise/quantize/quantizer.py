@@ -53,7 +53,7 @@ from edgewise.quantize.patterns import (
     made_of_weights,
 )
 from edgewise.quantize.selection import NodeFilter, Selection, type_name
-from edgewise.quantize.sharing import refer_to_one_place
+from edgewise.quantize.sharing import refer_to_one_value
 from edgewise.quantize.written_out import recognize_activations
 
 
@@ -162,7 +162,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
             if isinstance(pattern, Elementwise) and pattern.symmetric and _is_annotated(node):
                 self._share_around_zero(node)
         self._annotate_rest(model)
-        refer_to_one_place(model)
+        refer_to_one_value(model)
         return model
 
     def _annotate_io(self, model: GraphModule) -> None:
@@ -274,7 +274,7 @@ def _weighted(
     nodes: list[Node], pattern: Weighted, config: QuantizationConfig, weights: Container[Node]
 ) -> str | None:
     args = nodes[0].args
-    activation, weight, bias = (args[i] if i < len(args) else None for i in pattern.places)
+    activation, weight, bias = (args[i] if i < len(args) else None for i in pattern.positions)
     if isinstance(weight, Node) and weight.op == "placeholder":
         return "its weight is handed in, to a model, loop or branch, and may be another each time"
     if not is_float(activation) or not isinstance(weight, Node) or weight not in weights:
@@ -350,9 +350,9 @@ def _result_of(node: Node) -> Any:
 
 
 def _joined(node: Node, pattern: Joined, config: QuantizationConfig) -> str | None:
-    places = pattern.places
+    positions = pattern.positions
     parts: list[Any] = list(
-        node.args[0] if places is None else (node.args[i] for i in places)  # type: ignore[arg-type]
+        node.args[0] if positions is None else (node.args[i] for i in positions)  # type: ignore[arg-type]
     )
     if not parts or not all(is_float(part) for part in parts):
         return "an operand is no tensor of real numbers"

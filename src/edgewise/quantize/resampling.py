@@ -54,7 +54,7 @@ class Resampling:
 def multiply_by_weights(
     model: GraphModule, native: Callable[[Resampling], bool], wanted: Callable[[Node], bool]
 ) -> bool:
-    """Linear layers along each dimension in the place of resampling that is not `native`; whole
+    """Linear layers along each dimension instead of resampling that is not `native`; whole
     multiples of the nearest elements become copies. Of nodes that are `wanted`."""
     changed = False
     for target in (*_NEAREST, *_WEIGHED):

@@ -63,7 +63,7 @@ _CLAMPS = frozenset(with_twins(aten.clamp.default, aten.clamp_min.default, aten.
 
 
 def split_roots(model: GraphModule) -> bool:
-    """Products with reciprocal roots in the place of divisions by roots and by other numbers that
+    """Products with reciprocal roots instead of divisions by roots and by other numbers that
     are computed and cannot be negative, and of roots."""
     changed = False
     for target in with_twins(aten.div.Tensor):

@@ -30,7 +30,7 @@ class Scheme:
 
 
 AUTO = "auto"
-"""In the place of a scheme: one is chosen by trials."""
+"""Instead of a scheme: one is chosen by trials."""
 
 SCHEMES: dict[str, Scheme] = {
     scheme.name: scheme

@@ -1,9 +1,9 @@
 """Which annotations share a scale, told so that torchao can find out.
 
-torchao follows `SharedQuantizationSpec` from one place to the next and joins, on its own, places
+torchao follows `SharedQuantizationSpec` from one value to the next and joins, on its own, values
 that quantize one tensor alike. Where both together lead back to where they began (two
 concatenations, one of which reads the other's operand), it recurses without an end. Here the
-groups are found first; in each, one place keeps the specification and all others refer to it.
+groups are found first; in each, one value keeps the specification and all others refer to it.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from torch.fx import GraphModule, Node
 
 from edgewise.quantize._torchao import Q_ANNOTATION_KEY, SharedQuantizationSpec
 
-Place = Node | tuple[Node, Node]
+EdgeOrNode = Node | tuple[Node, Node]
 """A node's result, or what a node reads of another: (read, reader)."""
 
 _ALIKE = (
     "dtype", "is_dynamic", "quant_min", "quant_max", "qscheme", "ch_axis", "scale", "zero_point",
 )  # fmt: skip
-"""What torchao compares before it joins places of one tensor."""
+"""What torchao compares before it joins values of one tensor."""
 
 
-def refer_to_one_place(model: GraphModule) -> None:
+def refer_to_one_value(model: GraphModule) -> None:
     """Rewrites the shared specifications of `model`; who shares with whom stays as it is."""
     specs = _specs(model)
-    real = {place: _followed(place, specs) for place in specs}
+    real = {value: _followed(value, specs) for value in specs}
     groups = _Groups(specs)
-    for place, spec in specs.items():
+    for value, spec in specs.items():
         if isinstance(spec, SharedQuantizationSpec) and spec.edge_or_node in specs:
-            groups.join(place, spec.edge_or_node)
+            groups.join(value, spec.edge_or_node)
     for read in model.graph.nodes:
-        places = [p for p in (read, *((read, u) for u in read.users)) if p in specs]
+        values = [p for p in (read, *((read, u) for u in read.users)) if p in specs]
         # The result joins nobody by itself: the readers do, unless they say no.
-        joins = [p for p in places if isinstance(p, Node) or _joins(p[1])]
-        alike: dict[Any, Place] = {}
-        for place in joins:
-            if real[place] is not None:
-                groups.join(alike.setdefault(_key(real[place]), place), place)
+        joins = [p for p in values if isinstance(p, Node) or _joins(p[1])]
+        alike: dict[Any, EdgeOrNode] = {}
+        for value in joins:
+            if real[value] is not None:
+                groups.join(alike.setdefault(_key(real[value]), value), value)
     for members in groups.all():
         if not any(isinstance(specs[m], SharedQuantizationSpec) for m in members):
             continue
@@ -51,29 +51,29 @@ def refer_to_one_place(model: GraphModule) -> None:
 
 
 class _Groups:
-    """Disjoint sets of places."""
+    """Disjoint sets of values."""
 
-    def __init__(self, places: dict[Place, Any]) -> None:
-        self._parents: dict[Place, Place] = {place: place for place in places}
+    def __init__(self, values: dict[EdgeOrNode, Any]) -> None:
+        self._parents: dict[EdgeOrNode, EdgeOrNode] = {value: value for value in values}
 
-    def _root(self, place: Place) -> Place:
-        while self._parents[place] != place:
-            self._parents[place] = place = self._parents[self._parents[place]]
-        return place
+    def _root(self, value: EdgeOrNode) -> EdgeOrNode:
+        while self._parents[value] != value:
+            self._parents[value] = value = self._parents[self._parents[value]]
+        return value
 
-    def join(self, a: Place, b: Place) -> None:
+    def join(self, a: EdgeOrNode, b: EdgeOrNode) -> None:
         self._parents[self._root(b)] = self._root(a)
 
-    def all(self) -> list[list[Place]]:
+    def all(self) -> list[list[EdgeOrNode]]:
         """The sets, their members in the order of the graph."""
-        found: dict[Place, list[Place]] = {}
-        for place in self._parents:
-            found.setdefault(self._root(place), []).append(place)
+        found: dict[EdgeOrNode, list[EdgeOrNode]] = {}
+        for value in self._parents:
+            found.setdefault(self._root(value), []).append(value)
         return list(found.values())
 
 
-def _specs(model: GraphModule) -> dict[Place, Any]:
-    found: dict[Place, Any] = {}
+def _specs(model: GraphModule) -> dict[EdgeOrNode, Any]:
+    found: dict[EdgeOrNode, Any] = {}
     for node in model.graph.nodes:
         annotation = node.meta.get(Q_ANNOTATION_KEY)
         if annotation is None:
@@ -84,15 +84,15 @@ def _specs(model: GraphModule) -> dict[Place, Any]:
     return found
 
 
-def _followed(place: Place, specs: dict[Place, Any]) -> Any:
-    """The specification that a place's own, or what it refers to, ends in; None if in nothing."""
+def _followed(value: EdgeOrNode, specs: dict[EdgeOrNode, Any]) -> Any:
+    """The specification that a value's own, or what it refers to, ends in; None if in nothing."""
     seen = set()
-    while place in specs and place not in seen:
-        seen.add(place)
-        spec = specs[place]
+    while value in specs and value not in seen:
+        seen.add(value)
+        spec = specs[value]
         if not isinstance(spec, SharedQuantizationSpec):
             return spec
-        place = spec.edge_or_node
+        value = spec.edge_or_node
     return None
 
 
@@ -104,9 +104,9 @@ def _key(spec: Any) -> tuple[Any, ...]:
     return tuple(getattr(spec, name, None) for name in _ALIKE)
 
 
-def _set(place: Place, spec: Any) -> None:
-    if isinstance(place, Node):
-        place.meta[Q_ANNOTATION_KEY].output_qspec = spec
+def _set(value: EdgeOrNode, spec: Any) -> None:
+    if isinstance(value, Node):
+        value.meta[Q_ANNOTATION_KEY].output_qspec = spec
     else:
-        read, reader = place
+        read, reader = value
         reader.meta[Q_ANNOTATION_KEY].input_qspec_map[read] = spec

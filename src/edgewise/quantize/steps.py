@@ -21,11 +21,11 @@ aten = torch.ops.aten
 
 
 def split_attention(model: GraphModule, causal: bool = False, computed: bool = False) -> bool:
-    """Products and a softmax in the place of attention.
+    """Products and a softmax instead of attention.
 
-    Attention with dropout or shared heads stays whole. In the place of a constant mask of booleans,
-    and, if `causal`, of a causal flag, a constant of zeros and minus infinities is added; in the
-    place of booleans that are computed, if `computed`, the logarithm of zeros and ones.
+    Attention with dropout or shared heads stays whole. Instead of a constant mask of booleans,
+    and, if `causal`, of a causal flag, a constant of zeros and minus infinities is added; instead
+    of booleans that are computed, if `computed`, the logarithm of zeros and ones.
     """
     return replace_calls(
         model,
@@ -45,7 +45,7 @@ def is_kept(node: Node) -> bool:
 
 
 def split_hardsigmoid(model: GraphModule) -> bool:
-    """A product, a sum and a clamp in the place of hardsigmoid."""
+    """A product, a sum and a clamp instead of hardsigmoid."""
     changed = False
     for target in (aten.hardsigmoid.default, aten.hardsigmoid_.default):
         changed |= replace_calls(model, target, _hardsigmoid)
@@ -53,7 +53,7 @@ def split_hardsigmoid(model: GraphModule) -> bool:
 
 
 def drop_unused_indices(model: GraphModule) -> bool:
-    """Maximum pooling in the place of the one that gives indices, where nobody reads them."""
+    """Maximum pooling instead of the one that gives indices, where nobody reads them."""
     changed = False
     for node in [n for n in model.graph.nodes if n.target is _WITH_INDICES]:
         if any(item.users and not _is_first(item) for item in node.users):
@@ -76,7 +76,7 @@ _WITH_INDICES = aten.max_pool2d_with_indices.default
 
 
 def split_pieces(model: GraphModule, wanted: Callable[[Node], bool] = lambda node: True) -> bool:
-    """Slices in the place of split and chunk, single elements in that of unbind; of nodes that
+    """Slices instead of split and chunk, single elements instead of unbind; of nodes that
     are `wanted`."""
     changed = False
     for target in _SPLITS:
@@ -91,7 +91,7 @@ _UNBINDS = with_twins(aten.unbind.int)
 
 
 def multiply_by_reciprocals(model: GraphModule) -> bool:
-    """A product in the place of a division by a parameter without zeros."""
+    """A product instead of a division by a parameter without zeros."""
     changed = False
     for target in (aten.div.Tensor, aten.div_.Tensor):
         changed |= replace_calls(model, target, lambda node: _reciprocal(model, node))
@@ -99,7 +99,7 @@ def multiply_by_reciprocals(model: GraphModule) -> bool:
 
 
 def numbers_as_constants(model: GraphModule, wanted: Callable[[Node], bool]) -> bool:
-    """Constant tensors of no dimensions in the place of numbers that are added, subtracted or
+    """Constant tensors of no dimensions instead of numbers that are added, subtracted or
     multiplied, and of those that divide (their reciprocals); of nodes that are `wanted`."""
     changed = False
     for target in _WITH_NUMBERS:

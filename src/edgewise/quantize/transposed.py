@@ -88,8 +88,8 @@ def _components(x: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geomet
     inputs, outputs = weight.shape[0] // groups, weight.shape[1]
     by_phase = [n for pair in zip(taps, stride, strict=True) for n in pair]
     weight = weight.reshape(groups, inputs, outputs, *by_phase)
-    phases, places = [4 + 2 * i for i in range(rank)], [3 + 2 * i for i in range(rank)]
-    weight = weight.permute(0, 2, *phases, 1, *places)
+    phases, windows = [4 + 2 * i for i in range(rank)], [3 + 2 * i for i in range(rank)]
+    weight = weight.permute(0, 2, *phases, 1, *windows)
     weight = weight.flatten(0, rank + 1).flip(*range(2, rank + 2))
     if bias is not None:
         bias = bias.repeat_interleave(weight.shape[0] // bias.shape[0])

@@ -43,15 +43,15 @@ def web_runtime(folder: str | Path | None = None) -> Path:
     `make web` left beside these sources. FileNotFoundError if a part of it is missing."""
     package = Path(__file__).resolve().parents[1]
     own = [package / "runtime" / "web", package.parents[1] / "build" / "web" / "native" / "web"]
-    places = own if folder is None else [Path(folder)]
-    for place in places:
-        if all((place / name).is_file() for name in RUNTIME):
-            return place
+    folders = own if folder is None else [Path(folder)]
+    for one in folders:
+        if all((one / name).is_file() for name in RUNTIME):
+            return one
     raise FileNotFoundError(
         errno.ENOENT,
         f"[report] a live page needs the runtime for browsers ({', '.join(RUNTIME)}); got none; "
         "try `make web` in edgewise's sources, then --runtime build/web/native/web",
-        str(places[-1]),
+        str(folders[-1]),
     )
 
 

@@ -125,7 +125,7 @@ def _cause(cause: Cause, index: Mapping[str, int]) -> dict[str, Any]:
         "refusals": [_full({"backend": r.backend, "rule": r.rule}) for r in cause.refusals],
         "got": [cause.got(number) for number in range(len(cause.refusals))],
         "hints": cause.hints,
-        "places": cause.places,
+        "locations": cause.locations,
     }
 
 
@@ -189,7 +189,7 @@ def _layer(layer: Layer, index: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _profile(profile: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The figures; None if there are none, or what a file has in their places is none."""
+    """The figures; None if there are none, or what a file has instead is none."""
     stats = profile.get("call")
     call = {k: figure(v) for k, v in stats.items()} if isinstance(stats, Mapping) else {}
     if None in call.values() or not {"p50", "p90"} <= call.keys():

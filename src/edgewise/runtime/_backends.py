@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from edgewise.registry import backend_of
+from edgewise.registry import BackendFactory, backend_of
 from edgewise.runtime import _native
 
 __all__ = [
-    "BackendFactory",
-    "DelegateFunction",
     "load_backends",
     "register_backend",
     "register_own",
 ]
-
-DelegateFunction = Callable[[list[Any]], Sequence[Any]]
-BackendFactory = Callable[[bytes, dict[str, bytes], Callable[[str], bytes]], DelegateFunction]
 
 
 def register_own(names: Iterable[str]) -> None:
@@ -41,7 +35,7 @@ def register_backend(name: str, factory: BackendFactory) -> None:
     mean nothing; None where memory is not known yet), and returns its outputs only: arrays
     of the type and rank that the program gives, of any strides. They are copied.
 
-    Under `edgewise.profile()`, if `run` has an attribute `profiled`, that is called in its place as
+    Under `edgewise.profile()`, if `run` has an attribute `profiled`, that is called instead, as
     `run.profiled(arguments, record)`. It does the same and tells what its parts took:
     `record(name, begin, end, nodes=[], counters={})`, with times of `time.monotonic_ns()`,
     positions of the payload's operations, and numbers by name.

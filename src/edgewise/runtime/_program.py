@@ -263,7 +263,7 @@ class Runtime:
 
 _OTHERS = (
     (b"PK\x03\x04", "a file of torch.save or torch.export.save", _COMPILE),
-    (b"version https://git-lfs", "what Git LFS keeps in place of a file", "git lfs pull"),
+    (b"version https://git-lfs", "what Git LFS keeps instead of a file", "git lfs pull"),
     (b"\x1f\x8b", "a compressed file", "unpacking it"),
     (b"{", "JSON", "the .pte file"),
 )

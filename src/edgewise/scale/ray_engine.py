@@ -192,7 +192,7 @@ def _check(host: str, answer: tuple[Mapping[str, str], str], location: str) -> N
     if text != "edgewise":
         raise RuntimeError(
             f"[sweep] node {host} must see the results in {location}; got {text}; try a folder "
-            f"that all nodes share, or a place that fsspec knows (s3://...)"
+            f"that all nodes share, or a URL that fsspec knows (s3://...)"
         )
 
 

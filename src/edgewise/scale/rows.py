@@ -13,7 +13,7 @@ from edgewise.scale.store import Store
 
 
 class Tables:
-    """Writes whole files, each in the place of the one before."""
+    """Writes whole files, each replacing the one before."""
 
     def __init__(self, plan: Plan, store: Store, *, parquet: bool = False) -> None:
         self._plan, self._store, self._parquet = plan, store, parquet

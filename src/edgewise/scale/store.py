@@ -1,4 +1,4 @@
-"""Results and files by their content, in a folder or any place that fsspec knows."""
+"""Results and files by their content, in a folder or at any URL that fsspec knows."""
 
 from __future__ import annotations
 

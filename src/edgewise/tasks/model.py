@@ -149,16 +149,16 @@ class TaskModel(Model):
 
     def _fillings(self, logits: Any, text: Encoded) -> list[dict[str, Any]]:
         tokenizer, mask = self._preparing.tokenizer, self.description.mask
-        places = [i for i, token in enumerate(text.tokens) if token == mask]
-        if len(places) != 1:
+        masked = [i for i, token in enumerate(text.tokens) if token == mask]
+        if len(masked) != 1:
             word = tokenizer.decode([mask]) or "the mask token"
             raise InvalidArgumentError(
-                f"[call] a text must have one place to fill in; got {len(places)}; try {word}"
+                f"[call] a text must have one mask to fill in; got {len(masked)}; try {word}"
             )
-        scores = _scores(logits[texts.first_token(self.description, text) + places[0]], "softmax")
+        scores = _scores(logits[texts.first_token(self.description, text) + masked[0]], "softmax")
         found = []
         for token in np.argsort(-scores, kind="stable")[:_MOST]:
-            filled = [int(token) if i == places[0] else one for i, one in enumerate(text.tokens)]
+            filled = [int(token) if i == masked[0] else one for i, one in enumerate(text.tokens)]
             found.append(
                 {
                     "score": float(scores[token]),

@@ -100,10 +100,10 @@ def _compared(trial: Trial, run: Callable[..., Any], reference: Reference, budge
         zip(reference.batches, reference.outputs, strict=True), 1
     ):
         got = pytree.tree_leaves(run(*batch[0], **batch[1]))
-        for place, (one, other) in enumerate(zip(wanted, got, strict=True)):
+        for output, (one, other) in enumerate(zip(wanted, got, strict=True)):
             if isinstance(one, torch.Tensor) and one.is_floating_point():
-                tallies.setdefault(place, ErrorMetrics()).add(one, other)
-                cosines.setdefault(place, []).append(_cosine(one, other))
+                tallies.setdefault(output, ErrorMetrics()).add(one, other)
+                cosines.setdefault(output, []).append(_cosine(one, other))
         if index == _FEW < len(reference.batches) and _too_far(tallies, cosines, budget):
             stopped = index
             break

@@ -97,7 +97,7 @@ CASES: dict[str, Case] = {
         Fn(lambda x: torch.slice_scatter(x, x[:1] * 2, 0, 0, 1)),
         (MATRIX,),
         (0,),
-        "a static place in a static size; got",
+        "a static range of a static size; got",
     ),
     "lstm: steps": (
         nn.LSTM(5, 4),

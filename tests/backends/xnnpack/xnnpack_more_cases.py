@@ -51,7 +51,7 @@ UNREACHED = {
     ("upsample_trilinear3d", "static sizes"): SYMBOLIC,
     ("upsample_nearest", "static sizes"): SYMBOLIC,
     ("roll", "static sizes and shifts"): SYMBOLIC,
-    ("slice_scatter", "a static place in a static size"): SYMBOLIC,
+    ("slice_scatter", "a static range of a static size"): SYMBOLIC,
     ("clamp_tensor", "operands of one data type"): "other types are refused before",
     ("where", "constant condition"): "a computed one is boolean, which is refused before",
 }

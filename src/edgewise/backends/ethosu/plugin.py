@@ -7,13 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from edgewise.backends.ethosu.targets import TARGETS
-from edgewise.registry import Backend, OperatorFacts
+from edgewise.registry import Backend, BackendFactory, OperatorFacts
 
 if TYPE_CHECKING:
     from edgewise.inspect.delegate_graphs import DelegateGraph
     from edgewise.partition.spec import Partitioner
     from edgewise.quantize.quantizer import TableQuantizer
-    from edgewise.runtime._backends import BackendFactory
 
 
 class _EthosU(Backend):

@@ -8,13 +8,12 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 from edgewise.backends.neutron.targets import TARGETS
-from edgewise.registry import Backend, OperatorFacts, Tools
+from edgewise.registry import Backend, BackendFactory, OperatorFacts, Tools
 
 if TYPE_CHECKING:
     from edgewise.inspect.delegate_graphs import DelegateGraph
     from edgewise.partition.spec import Partitioner
     from edgewise.quantize.quantizer import TableQuantizer
-    from edgewise.runtime._backends import BackendFactory
 
 _PREFIX = "neutron-"
 _ON_HOST = "-reference"

@@ -41,7 +41,7 @@ def rule(*ops: Any) -> Callable[[Rule], Rule]:
 
 
 def apply_rule(graph: Graph, node: Node) -> bool:
-    """Puts the rule's result in the node's place; False if the rule does not apply."""
+    """Replaces the node by the rule's result; False if the rule does not apply."""
     with graph.inserting_before(node):
         new = RULES[node.target](graph, node)
     if new is None:

@@ -1,8 +1,8 @@
 """Masks of attention: found in every spelling, and put as a processor can add them.
 
 A scale that stands for a number like -1e9 beside scores leaves nothing of the scores. So quantizers
-find what leaves scores out of a softmax (`recognition`), and add what their processor knows in its
-place: zeros and minus infinities that its softmax takes as a mask (`infinite`), or zeros and a
+find what leaves scores out of a softmax (`recognition`), and add what their processor knows
+instead: zeros and minus infinities that its softmax takes as a mask (`infinite`), or zeros and a
 number with a scale of its own (`finite`).
 """
 

@@ -58,8 +58,8 @@ def add_finite_masks(model: GraphModule) -> bool:
     for softmax in softmaxes(model, _over_the_last):
         found = [one for one in masked_scores(model, softmax) if _keeps_rows(one)]
         if found and not any(mask_of(one.node) for one in found):
-            place = _last_sum(found[0])
-            put_masks(softmax, found, place, partial(masks.added_to, found, place))
+            target = _last_sum(found[0])
+            put_masks(softmax, found, target, partial(masks.added_to, found, target))
             changed = True
     if changed:
         model.graph.eliminate_dead_code()
@@ -137,15 +137,15 @@ class _Masks:
         self.model = model
         self._made: dict[tuple[Node, bool, torch.dtype], Node] = {}
 
-    def added_to(self, found: Sequence[Masked], place: Node, scores: Node, like: Node) -> Node:
-        """The sum of scores and all masks, at one place behind them."""
+    def added_to(self, found: Sequence[Masked], target: Node, scores: Node, like: Node) -> Node:
+        """The sum of scores and all masks, at one node behind them."""
         for one in found[::-1]:
             for mask in one.masks:
                 if isinstance(mask, Added):
                     added = self._clamped(one.node, mask.numbers)
                 else:
                     added = self._chosen(one.node, mask)
-                moved = moved_mask(added, one, place, lambda t, *args: step(like, t, *args))
+                moved = moved_mask(added, one, target, lambda t, *args: step(like, t, *args))
                 moved.meta[MARK] = True
                 scores = step(like, aten.add.Tensor, scores, moved)
         return scores

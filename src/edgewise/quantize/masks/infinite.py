@@ -95,8 +95,8 @@ class _Booleans:
 
     def add_before(self, softmax: Node, found: Sequence[Masked]) -> bool:
         """Whether it could: of a known mask that leaves out a whole row, NaN would come."""
-        place = softmax.args[0]
-        assert isinstance(place, Node)
+        target = softmax.args[0]
+        assert isinstance(target, Node)
         known, computed, number = None, [], 0.0
         for one in found:
             for mask in one.masks:
@@ -106,7 +106,7 @@ class _Booleans:
                     number = min(number, self._number(mask))
                 else:
                     known = kept if known is None else known & kept
-        rank = place.meta["val"].dim()
+        rank = target.meta["val"].dim()
         dim = arguments(softmax)["dim"] % rank - rank if rank else 0
         if known is not None and not _some_everywhere(known, dim):
             return False
@@ -122,7 +122,7 @@ class _Booleans:
                 added = constant(self.model, like, infinities)
             return step(like, aten.add.Tensor, scores, added)
 
-        put_masks(softmax, found, place, added_to)
+        put_masks(softmax, found, target, added_to)
         return True
 
     def _known(self, softmax: Node, one: Masked, mask: Filled | Added) -> torch.Tensor | None:

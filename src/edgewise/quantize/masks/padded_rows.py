@@ -23,7 +23,7 @@ def pad_rows(
     model: GraphModule, multiple: int, patterns: Mapping[Any, Pattern], wanted: Wanted
 ) -> bool:
     """Softmaxes over a multiple of so many numbers, the last of them left out, and a slice of the
-    result in the place of others: over the last dimension, or the channels of an image. Where
+    result, which replace others: over the last dimension, or the channels of an image. Where
     scores are `wanted` and nobody else reads them."""
     changed = False
     for target in SOFTMAX:

@@ -157,29 +157,29 @@ def _summed(model: GraphModule, node: Node, behind: tuple[Node, ...]) -> Masked 
 
 
 def put_masks(
-    softmax: Node, found: Sequence[Masked], place: Node, make: Callable[[Node, Node], Node]
+    softmax: Node, found: Sequence[Masked], target: Node, make: Callable[[Node, Node], Node]
 ) -> None:
     """Takes masks out of all that leaves scores out of a softmax, and puts in what is made.
 
-    place: where masks are added instead, one of `found` or what lies behind. make: of what lies
-    there without masks and of a node to be like, what is read in its place.
+    target: where masks are added instead, one of `found` or what lies behind. make: of what lies
+    there without masks and of a node to be like, what is read instead.
     """
     graph = softmax.graph
     without: dict[Node, Node] = {}
     after = softmax
     for one in found[::-1]:
-        if place in (one.node, *one.behind):
+        if target in (one.node, *one.behind):
             path = (one.node, *one.behind, softmax)
-            after = path[path.index(place) + 1]
+            after = path[path.index(target) + 1]
         with graph.inserting_before(one.node):
             scores = without.get(one.scores, one.scores)
             for term in one.terms:
                 scores = step(one.node, aten.add.Tensor, scores, without.get(term, term))
         without[one.node] = scores
         one.node.replace_all_uses_with(scores)
-    source = without.get(place, place)
+    source = without.get(target, target)
     with graph.inserting_before(after):
-        made = make(source, place)
+        made = make(source, target)
     after.replace_input_with(source, made)
     for one in found:
         graph.erase_node(one.node)

@@ -22,7 +22,7 @@ import torch
 from torch.fx import GraphModule
 
 from edgewise.quantize.methods.moments import moments
-from edgewise.quantize.methods.smoothing import Place, places_of
+from edgewise.quantize.methods.smoothing import NormedLayers, normed_layers
 from edgewise.quantize.methods.statistics import mean_by_channel
 from edgewise.quantize.observers import LEAST
 
@@ -42,15 +42,15 @@ def awq(
     the weights will be rounded.
     """
     held = list(batches)
-    places = [place for place in places_of(model) if not place.shared]
-    if not places:
+    groups = [group for group in normed_layers(model) if not group.shared]
+    if not groups:
         return False
-    axes = {place.norm: place.norm.meta["val"].dim() - 1 for place in places}
+    axes = {group.norm: group.norm.meta["val"].dim() - 1 for group in groups}
     means = mean_by_channel(model, axes, held, magnitudes=True)
-    second = moments(model, [place.layers[0] for place in places], held)
-    for place in places:
-        seen = means[place.norm].float()
-        place.divide(_best_factors(place, seen, second[place.layers[0].node][0], group_size, bits))
+    second = moments(model, [group.layers[0] for group in groups], held)
+    for group in groups:
+        seen = means[group.norm].float()
+        group.divide(_best_factors(group, seen, second[group.layers[0].node][0], group_size, bits))
     return True
 
 
@@ -70,12 +70,14 @@ def rounded_in_groups(weight: Tensor, group_size: int, bits: int = 4) -> Tensor:
     return found.flatten(1)
 
 
-def _best_factors(place: Place, mean: Tensor, second: Tensor, group_size: int, bits: int) -> Tensor:
+def _best_factors(
+    group: NormedLayers, mean: Tensor, second: Tensor, group_size: int, bits: int
+) -> Tensor:
     best: tuple[float, Tensor] | None = None
     for index in range(CHOICES):
         factors = awq_factors(mean, index / CHOICES)
         error = 0.0
-        for layer in place.layers:
+        for layer in group.layers:
             weight = layer.stored
             change = rounded_in_groups(weight * factors, group_size, bits) / factors - weight
             error += float(((change @ second) * change).sum())

@@ -76,7 +76,7 @@ class Layer:
         return None if self.bias is None else attribute(self.model, str(self.bias.target)).detach()
 
     def grouped(self, weight: Tensor | None = None) -> Tensor:
-        """The weight, or another in its place, as [groups, out / groups, in / groups, elements]."""
+        """The weight, or another instead, as [groups, out / groups, in / groups, elements]."""
         weight = self.stored if weight is None else weight
         flat = weight.reshape(self.groups, -1, weight.shape[1], weight.shape[2:].numel())
         return flat.transpose(1, 2) if self.transposed else flat

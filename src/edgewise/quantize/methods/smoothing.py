@@ -38,7 +38,7 @@ OUTLIER = 4.0
 
 
 @dataclass(frozen=True)
-class Place:
+class NormedLayers:
     """A normalization with a weight of its own, and the linear layers that read it.
 
     shared: whether others read it, too.
@@ -93,15 +93,15 @@ def smooth(
     """
     if not 0 <= alpha <= 1:
         raise ValueError(f"[smooth] alpha must lie in 0 to 1; got {alpha}; try 0.5")
-    places = [place for place in places_of(model) if products or not place.shared]
-    axes = {place.norm: place.norm.meta["val"].dim() - 1 for place in places}
+    groups = [group for group in normed_layers(model) if products or not group.shared]
+    axes = {group.norm: group.norm.meta["val"].dim() - 1 for group in groups}
     largest = largest_by_channel(model, axes, batches) if axes else {}
     changed = False
-    for place in places:
-        seen = largest[place.norm]
+    for group in groups:
+        seen = largest[group.norm]
         if seen.amax() < outlier * seen.median():
             continue
-        place.divide(smoothing_factors(seen, place.largest_weights(), alpha))
+        group.divide(smoothing_factors(seen, group.largest_weights(), alpha))
         changed = True
     if changed:
         model.recompile()
@@ -116,7 +116,7 @@ def smoothing_factors(activations: Tensor, weights: Tensor, alpha: float) -> Ten
     return torch.where((activations < _SMALLEST) | (weights < _SMALLEST), 1.0, factors)
 
 
-def places_of(model: GraphModule) -> Iterator[Place]:
+def normed_layers(model: GraphModule) -> Iterator[NormedLayers]:
     """Normalizations over the last dimension that linear layers read."""
     for node in model.graph.nodes:
         if node.target not in (aten.layer_norm.default, aten.rms_norm.default):
@@ -129,7 +129,7 @@ def places_of(model: GraphModule) -> Iterator[Place]:
         found = (layer_of(model, user) for user in node.users)
         layers = tuple(one for one in found if one is not None and one.is_linear)
         if layers:
-            yield Place(model, node, layers, shared=len(layers) < len(node.users))
+            yield NormedLayers(model, node, layers, shared=len(layers) < len(node.users))
 
 
-__all__ = ["OUTLIER", "Place", "places_of", "smooth", "smoothing_factors"]
+__all__ = ["OUTLIER", "NormedLayers", "normed_layers", "smooth", "smoothing_factors"]

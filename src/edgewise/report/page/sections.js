@@ -84,14 +84,14 @@ function refusedSection(methods) {
 
 function cause(method, program, c) {
   const nodes = c.nodes.map((n) => method.nodes[n]);
-  const places = c.places.slice(0, 3).map(([module, line]) => `<li>${esc(module)}${module && line ? " at " : ""}${line ? `<code title="${esc(line)}">${esc(place(line))}</code>` : ""}</li>`);
-  const more = c.places.length - places.length;
+  const places = c.locations.slice(0, 3).map(([module, line]) => `<li>${esc(module)}${module && line ? " at " : ""}${line ? `<code title="${esc(line)}">${esc(place(line))}</code>` : ""}</li>`);
+  const more = c.locations.length - places.length;
   const chips = nodes.slice(0, 12).map((n) => `<button type="button" class="chip" data-program="${program}" data-go="${n.key}">${esc(chipName(n))}</button>`).join("");
   const rules = c.refusals.map((r, at) => `<li><p>${pill(r.backend)} <b>needs:</b> ${esc(r.rule)}</p>${c.got[at].length ? `<p><b>got:</b> ${c.got[at].slice(0, 3).map((g) => `<code>${esc(g)}</code>`).join(" ")}</p>` : ""}</li>`);
   return `<article class="reason"><header><h4>${c.operators.map(([name, n]) => `${count(n)} × <code>${esc(name)}</code>`).join("<br>")}</h4>${c.splits ? `<span class="badge">between delegates</span>` : ""}
     <span class="cost">${bytes(nodes.reduce((a, n) => a + (n.bytes || 0), 0))} moved</span></header>
     <ul>${rules.join("")}</ul>${c.hints.map((hint) => `<p><b>try:</b> ${esc(hint)}</p>`).join("")}
-    ${places.length ? `<ul class="lines">${places.join("")}${more > 0 ? `<li>and ${plural(more, "more place")}</li>` : ""}</ul>` : ""}
+    ${places.length ? `<ul class="lines">${places.join("")}${more > 0 ? `<li>and ${plural(more, "more line")}</li>` : ""}</ul>` : ""}
     <p class="chips">${chips}${nodes.length > 12 ? ` and ${nodes.length - 12} more` : ""}</p></article>`;
 }
 

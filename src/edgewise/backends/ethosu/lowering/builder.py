@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewise.backends.ethosu.lowering.moving import NHWC, MovingBuilder
+from edgewise.backends.ethosu.lowering.moving import MovingBuilder
 from edgewise.backends.ethosu.lowering.quant import MIN_SHIFT, ScaleOutOfReach, multipliers
 from edgewise.backends.ethosu.lowering.tosa import (
     BOOL,
@@ -19,9 +19,9 @@ from edgewise.backends.ethosu.lowering.tosa import (
     INT48,
     RANGE,
     Tensor,
-    identity,
     little_endian,
 )
+from edgewise.edge.orders import NHWC, identity
 
 MOST_STEPS = 3
 """The largest stride that the processors have."""
@@ -146,7 +146,7 @@ class Builder(MovingBuilder):
             wide = t if t.dtype == INT32 else self.rescale(t, [1.0], INT32)
             total = self.binary("ADD", wide, self.number(0, wide))
             t = total if t.dtype == INT32 else self.rescale(total, [1.0], t.dtype)
-        axis = t.place(dim)
+        axis = t.axis(dim)
         return self.tosa.add("REVERSE", [t], t.dims, t.dtype, t.order, axis=axis)
 
     def _in_own_shape(self, t: Tensor) -> Tensor:
@@ -187,7 +187,7 @@ class Builder(MovingBuilder):
         if operator == "REDUCE_MIN" and self.takes_apart:
             # Vela negates, too, and mistakes where the result lies if it is reshaped.
             return self._complement(self.reduce("REDUCE_MAX", self._complement(t), dim))
-        axis = t.place(dim)
+        axis = t.axis(dim)
         dims = [1 if i == axis else n for i, n in enumerate(t.dims)]
         attributes: dict[str, Any] = {"axis": axis}
         if operator in ("REDUCE_MAX", "REDUCE_MIN"):

@@ -13,16 +13,11 @@ from edgewise.backends.ethosu.lowering.tosa import (
     BOOL,
     INT32,
     RANGE,
-    Order,
     Tensor,
     Tosa,
-    identity,
     little_endian,
-    permuted,
 )
-
-NHWC: Order = (0, 2, 3, 1)
-
+from edgewise.edge.orders import NHWC, Perm, identity, permuted
 
 Again = Callable[[Tensor], Tensor]
 """Adds the same operator to another tensor of the same sizes."""
@@ -35,8 +30,8 @@ class MovingBuilder:
         self.tosa = tosa or Tosa()
         self.takes_apart = family != "U85"
         """U55 and U65 have no units for reductions and products: Vela takes these apart."""
-        self._ordered: dict[tuple[str, Order], Tensor] = {}
-        self._known: dict[tuple[str, Order], Any] = {}
+        self._ordered: dict[tuple[str, Perm], Tensor] = {}
+        self._known: dict[tuple[str, Perm], Any] = {}
         """The values of constants, by their name and the order in which they lie."""
         self._numbers: dict[str, int] = {}
         """The constants of one element."""
@@ -56,7 +51,7 @@ class MovingBuilder:
         """By the names of these and of reduced ones in another shape or order: of what, and how it
         is made."""
 
-    def in_order(self, t: Tensor, order: Order) -> Tensor:
+    def in_order(self, t: Tensor, order: Perm) -> Tensor:
         """The same tensor, lying as `order` says."""
         if t.order == order:
             return t
@@ -68,7 +63,7 @@ class MovingBuilder:
             perms = [t.order.index(dim) for dim in order]
             dims = [t.dims[p] for p in perms]
             moved = [p for p in perms if t.dims[p] != 1]
-            if moved == sorted(moved):  # only dimensions of size 1 change place
+            if moved == sorted(moved):  # only dimensions of size 1 move
                 made = self.reshaped_to(t, dims, order)
             else:
                 made = self._view(t, lambda s: self._transposed(s, perms, order))
@@ -77,22 +72,22 @@ class MovingBuilder:
             self._ordered[made.name, (*order, -1, *t.order)] = t
         return self._ordered[key]
 
-    def _transposed(self, t: Tensor, perms: Sequence[int], order: Order) -> Tensor:
+    def _transposed(self, t: Tensor, perms: Sequence[int], order: Perm) -> Tensor:
         """In pieces where dimensions that stay side by side are larger together than U55 and U65
         take."""
         dims = [t.dims[p] for p in perms]
         cut = _cut_of(t.dims, perms) if self.takes_apart else None
         if cut is None:
             return self.tosa.add("TRANSPOSE", [t], dims, t.dtype, order, perms=perms)
-        place, most = cut
-        dim = t.order[place]
+        index, most = cut
+        dim = t.order[index]
         pieces = [
             self._transposed(
-                self.slice(t, {dim: start}, {dim: min(most, t.dims[place] - start)}), perms, order
+                self.slice(t, {dim: start}, {dim: min(most, t.dims[index] - start)}), perms, order
             )
-            for start in range(0, t.dims[place], most)
+            for start in range(0, t.dims[index], most)
         ]
-        axis = perms.index(place)
+        axis = perms.index(index)
         return self.tosa.add("CONCAT", pieces, dims, t.dtype, order, axis=axis)
 
     def reshape(self, t: Tensor, shape: Sequence[int]) -> Tensor:
@@ -107,7 +102,7 @@ class MovingBuilder:
             t = self.written(t)
         return self.reshaped_to(t, dims, kept)
 
-    def reshaped_to(self, t: Tensor, dims: Sequence[int], order: Order) -> Tensor:
+    def reshaped_to(self, t: Tensor, dims: Sequence[int], order: Perm) -> Tensor:
         """The elements as they lie, with other dimensions; `order` says which those are."""
         if len(dims) > 4:
             t = self.whole(t)  # Vela folds dimensions, and then reads a slice from elsewhere
@@ -166,7 +161,7 @@ class MovingBuilder:
 
     def _of_windows(self, made: Tensor, *parts: Tensor) -> Tensor:
         """Pieces of what windows gave, and what is made of pieces: Vela moves none of them, but has
-        each window write into its place."""
+        each window write to its own address."""
         if any(part.name in self._windowed or part.name in self._views for part in parts):
             self._windowed.add(made.name)
         return made
@@ -197,7 +192,7 @@ class MovingBuilder:
         return self._sources.get(t.name, t.name)
 
     def permute(self, t: Tensor, dims: Sequence[int]) -> Tensor:
-        made = permuted(t, dims)
+        made = replace(t, order=permuted(t.order, dims))
         values = self._known.get((t.name, t.order))
         if values is not None:
             self._known[made.name, made.order] = values.transpose(dims)
@@ -215,7 +210,7 @@ class MovingBuilder:
         dims = (*(1,) * extra, *t.dims)
         return self.reshaped_to(t, dims, order)
 
-    def const(self, values: Any, dtype: str, order: Order | None = None) -> Tensor:
+    def const(self, values: Any, dtype: str, order: Perm | None = None) -> Tensor:
         """values: an array in logical order, laid out as `order` says."""
         array = np.asarray(values)
         order = order or identity(array.ndim)
@@ -239,7 +234,7 @@ class MovingBuilder:
 
     def concat(self, parts: Sequence[Tensor], dim: int) -> Tensor:
         order = _common_order(parts)
-        # Vela has a reduction write its part itself, into the place of others, too.
+        # Vela has a reduction write its part itself, over other parts, too.
         parts = [self.in_order(self._not_reduced(p), order) for p in parts]
         axis = order.index(dim)
         dims = list(parts[0].dims)
@@ -297,20 +292,20 @@ def _cut_of(dims: Sequence[int], perms: Sequence[int]) -> tuple[int, int] | None
     """Which dimension is to be cut into pieces, and their size: of those that a transposition
     leaves side by side, and that are too large together. None if none are."""
     runs: list[list[int]] = []
-    for place in perms:
-        if runs and place == runs[-1][-1] + 1:
-            runs[-1].append(place)
+    for index in perms:
+        if runs and index == runs[-1][-1] + 1:
+            runs[-1].append(index)
         else:
-            runs.append([place])
+            runs.append([index])
     for run in runs:
         size = math.prod(dims[p] for p in run)
         if size > _MOST_MOVED:
-            place = max(run, key=lambda p: dims[p])
-            return place, max(_MOST_MOVED // (size // dims[place]), 1)
+            index = max(run, key=lambda p: dims[p])
+            return index, max(_MOST_MOVED // (size // dims[index]), 1)
     return None
 
 
-def _kept_order(t: Tensor, shape: Sequence[int]) -> Order | None:
+def _kept_order(t: Tensor, shape: Sequence[int]) -> Perm | None:
     """The order of a reshaped tensor where no element moves in memory; None if one does."""
     large = [d for d in t.order if t.shape[d] != 1]
     if large == sorted(large):
@@ -329,9 +324,9 @@ def _kept_order(t: Tensor, shape: Sequence[int]) -> Order | None:
     return (*[d for d in small if d not in kept], *kept)
 
 
-def _common_order(parts: Sequence[Tensor]) -> Order:
+def _common_order(parts: Sequence[Tensor]) -> Perm:
     """The order that the most elements have already."""
-    weight: dict[Order, int] = {}
+    weight: dict[Perm, int] = {}
     for part in parts:
         weight[part.order] = weight.get(part.order, 0) + math.prod(part.dims)
     return max(weight, key=weight.__getitem__)

@@ -13,12 +13,12 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from edgewise.backends.ethosu.lowering.backend import EthosUBackend
 from edgewise.backends.ethosu.lowering.compile_spec import EthosUCompileSpec
-from edgewise.backends.ethosu.lowering.constants import IntegerConstants
 from edgewise.backends.ethosu.lowering.rejections import rejections
 from edgewise.backends.ethosu.lowering.support import Support
 from edgewise.backends.ethosu.lowering.trial import offenders, refusal_of
 from edgewise.backends.ethosu.operators import TABLE
 from edgewise.edge.graph import calls, fake, is_getitem, same_shape
+from edgewise.edge.integer_constants import IntegerConstants
 from edgewise.edge.program import Constants
 from edgewise.edge.quantized_decomposed import is_dequantize, is_quantize
 from edgewise.operators.partitioner import TablePartitioner

@@ -115,9 +115,9 @@ def _use_int32(model: GraphModule, gathers: bool) -> None:
 
     replace_calls(model, aten.argmax.default, largest)
     for node in [n for n in model.graph.nodes if gathers and n.target in _INDEXED]:
-        place = _INDEXED[node.target]
+        position = _INDEXED[node.target]
         with model.graph.inserting_before(node):
-            node.update_arg(place, map_arg(node.args[place], converted))
+            node.update_arg(position, map_arg(node.args[position], converted))
     model.recompile()
 
 

@@ -15,9 +15,7 @@ from torch.fx import Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from edgewise.backends.ethosu.lowering.builder import Builder
-from edgewise.backends.ethosu.lowering.constants import IntegerConstants
-from edgewise.backends.ethosu.lowering.lower import UNFIT, input_tensor, lower_node
-from edgewise.backends.ethosu.lowering.table import QUANTIZE_IT, Lowering, Refused
+from edgewise.backends.ethosu.lowering.context import QUANTIZE_IT, UNFIT, Lowering
 from edgewise.backends.ethosu.lowering.tosa import Dry
 from edgewise.backends.ethosu.operators import TABLE
 from edgewise.backends.ethosu.targets import Target
@@ -30,8 +28,10 @@ from edgewise.edge.graph import (
     tensors_of,
     value_of,
 )
+from edgewise.edge.integer_constants import IntegerConstants
 from edgewise.edge.node_errors import users_code
 from edgewise.edge.quantized_decomposed import is_dequantize, is_quantize
+from edgewise.operators.lowering import Refused
 from edgewise.partition.following import AT_THE_BORDER, BEHIND_THE_BORDER, WITH_ITS_READER
 from edgewise.partition.spec import Refusal, refused_before
 from edgewise.partition.units import Units, free_calls
@@ -76,7 +76,7 @@ class Support(Units[Node]):
             try:
                 reasons = self._reasons(node)
                 if not reasons:
-                    to.done[node] = lower_node(to, node)
+                    to.done[node] = to.lower(node, TABLE)
             except Refused as refused:
                 unfit = next(filter(None, map(self._unfit, node.all_input_nodes)), None)
                 reasons = [unfit or refused.refusal]
@@ -92,7 +92,7 @@ class Support(Units[Node]):
             return
         if value_of(node) is values[0] and not values[0].is_floating_point():
             try:
-                to.done[node] = input_tensor(to.b, node)
+                to.done[node] = to.input(node)
             except Refused:
                 return
 
@@ -158,13 +158,13 @@ class Support(Units[Node]):
                 node = root[node]
             return node
 
-        place = {n: i for i, n in enumerate(self.nodes)}
+        position = {n: i for i, n in enumerate(self.nodes)}
         run = [n for n in self.nodes if n not in self.refused and n not in self.constants]
         for node in run:
             root[node] = node
             for source in node.all_input_nodes:
                 if source in root and (_is_inner(source) or is_getitem(node)):
-                    a, b = sorted((find(source), find(node)), key=place.__getitem__)
+                    a, b = sorted((find(source), find(node)), key=position.__getitem__)
                     root[b] = a
         units: dict[Node, list[Node]] = {}
         for node in run:
@@ -177,7 +177,7 @@ class Support(Units[Node]):
                 else:
                     reader = Refusal(WITH_ITS_READER, op_name(user))
                     self.refused[node] = [reader]
-        return {n: sorted(members, key=place.__getitem__) for n, members in units.items()}
+        return {n: sorted(members, key=position.__getitem__) for n, members in units.items()}
 
 
 def _is_float(node: Node) -> bool:

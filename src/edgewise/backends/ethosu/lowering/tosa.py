@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from edgewise.backends.ethosu.lowering.extra import serializer
+from edgewise.edge.orders import Perm, by_dimension, identity
 
 Array = npt.NDArray[Any]
-Order = tuple[int, ...]
 
 INT4, INT8, INT16, INT32, INT48, BOOL = "INT4", "INT8", "INT16", "INT32", "INT48", "BOOL"
 RANGE = {
@@ -45,27 +45,20 @@ class Tensor:
     name: str
     dims: tuple[int, ...]
     dtype: str
-    order: Order
+    order: Perm
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Sizes by logical dimension."""
-        sizes = [0] * len(self.dims)
-        for size, dim in zip(self.dims, self.order, strict=True):
-            sizes[dim] = size
-        return tuple(sizes)
+        return by_dimension(self.dims, self.order)
 
     @property
     def rank(self) -> int:
         return len(self.dims)
 
-    def place(self, dim: int) -> int:
-        """Where the logical dimension stands in `dims`."""
+    def axis(self, dim: int) -> int:
+        """The index in `dims` of the logical dimension."""
         return self.order.index(dim)
-
-
-def identity(rank: int) -> Order:
-    return tuple(range(rank))
 
 
 @dataclass(frozen=True)
@@ -104,7 +97,7 @@ class Tosa:
             self.origins[name] = self.origin
         return name
 
-    def input(self, dims: Sequence[int], dtype: str, order: Order) -> Tensor:
+    def input(self, dims: Sequence[int], dtype: str, order: Perm) -> Tensor:
         made = Tensor(self._name("input"), tuple(dims), dtype, order)
         self.inputs.append(made)
         return made
@@ -154,7 +147,7 @@ class Tosa:
         inputs: Sequence[Tensor],
         dims: Sequence[int],
         dtype: str,
-        order: Order | None = None,
+        order: Perm | None = None,
         **attributes: Any,
     ) -> Tensor:
         """operator: TOSA's name (`CONV2D`); attributes: as the serializer calls them."""
@@ -238,7 +231,7 @@ class Dry(Tosa):
         self.inputs = []
         self.outputs = []
 
-    def input(self, dims: Sequence[int], dtype: str, order: Order) -> Tensor:
+    def input(self, dims: Sequence[int], dtype: str, order: Perm) -> Tensor:
         return Tensor(self._name("input"), tuple(dims), dtype, order)
 
     def output(self, tensor: Tensor) -> None:
@@ -257,7 +250,7 @@ class Dry(Tosa):
         inputs: Sequence[Tensor],
         dims: Sequence[int],
         dtype: str,
-        order: Order | None = None,
+        order: Perm | None = None,
         **attributes: Any,
     ) -> Tensor:
         self.operators.append(operator)
@@ -276,12 +269,6 @@ class Dry(Tosa):
 def little_endian(number: int, dtype: str) -> list[int]:
     """A number as the bytes that attributes of a type want."""
     return list(np.array([number], _STORED_AS[dtype]).tobytes())
-
-
-def permuted(tensor: Tensor, dims: Sequence[int]) -> Tensor:
-    """The logical permutation (as torch's): nothing moves."""
-    inverse = {old: new for new, old in enumerate(dims)}
-    return replace(tensor, order=tuple(inverse[d] for d in tensor.order))
 
 
 def elements(tensor: Tensor) -> int:

@@ -63,7 +63,7 @@ class LayerFigures:
 
 @dataclass(frozen=True)
 class ArenaBlock:
-    """A tensor's place in the memory that a program computes in."""
+    """Where a tensor lies in the memory that a program computes in."""
 
     name: str
     """Of the TOSA tensor, or Vela's for buffers of weights."""
@@ -197,7 +197,7 @@ def _lines(figures: VelaFigures, system: str, mode: str, options: Namespace) -> 
     return lines
 
 
-_PLACES = {
+_MEMORIES = {
     "const_mem_area": ("Dram", "OnChipFlash", "OffChipFlash"),
     "arena_mem_area": ("Sram", "Dram"),
     "cache_mem_area": ("Sram",),
@@ -211,8 +211,8 @@ def _check_memories(config: _Ini, system_config: str, memory_mode: str) -> None:
         port: config.get("System_Config", system_config, f"{port.lower()}_port", "Sram")
         for port in ("Axi0", "Axi1")
     }
-    areas = {area: config.get("Memory_Mode", memory_mode, area, "Axi0") for area in _PLACES}
-    for area, allowed in _PLACES.items():
+    areas = {area: config.get("Memory_Mode", memory_mode, area, "Axi0") for area in _MEMORIES}
+    for area, allowed in _MEMORIES.items():
         found = ports.get(areas[area], areas[area])
         if area == "const_mem_area" and found == "Sram" and len(set(areas.values())) == 1:
             continue  # all in one: read-only data counts as flash of the same speed
@@ -373,8 +373,8 @@ def _arena(tables: Mapping[str, Any]) -> list[ArenaBlock]:
         ]
         if held and int(row["size"], 0) and row["usage"].startswith("Op"):
             address, size = int(row["start_address"], 0), int(row["size"], 0)
-            place = (row["memory"], address, size, min(held), max(held))
-            found.setdefault(place, ArenaBlock(row["name"], *place))
+            key = (row["memory"], address, size, min(held), max(held))
+            found.setdefault(key, ArenaBlock(row["name"], *key))
     return list(found.values())
 
 

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from edgewise.backends.ethosu.lowering.tosa import Tosa
-from edgewise.errors import InvalidGraphError
+from edgewise.operators.verify import verify_calls
 from edgewise.passes import Pass, PassManager
 
 
 def verify(graph: Tosa) -> None:
-    """InvalidGraphError if an operator reads what nobody computed before, two compute the same
-    tensor, or nobody computes an output."""
-    known = {tensor.name for tensor in graph.inputs}
-    for number, (name, inputs, outputs) in enumerate(graph.calls()):
-        missing = [one for one in inputs if one not in known]
-        again = [one for one in outputs if one in known]
-        if missing or again:
-            got = f"{missing[0]}, not computed before" if missing else f"{again[0]} once more"
-            raise InvalidGraphError(
-                f"[tosa] operator {number}, {name}, must obey the graph's law; got {got}"
-            )
-        known.update(outputs)
-    for tensor in graph.outputs:
-        if tensor.name not in known:
-            raise InvalidGraphError(f"[tosa] outputs must be computed; got {tensor.name}")
+    """See `verify_calls`."""
+    inputs, outputs = ([one.name for one in some] for some in (graph.inputs, graph.outputs))
+    verify_calls("tosa", graph.calls(), inputs, outputs)
 
 
 def text(graph: Tosa) -> str:

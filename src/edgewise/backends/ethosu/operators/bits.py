@@ -18,10 +18,10 @@ from edgewise.backends.ethosu.lowering.table import (
     define,
 )
 from edgewise.backends.ethosu.lowering.tosa import BOOL, INT8, INT16, INT32, Tensor
-from edgewise.backends.ethosu.operators.reductions import dims_reduced
 from edgewise.backends.ethosu.operators.selection import NO_BOOL
 from edgewise.backends.ethosu.operators.shape import sizes
 from edgewise.edge.graph import fake
+from edgewise.operators.arguments import reduced_dims
 from edgewise.partition.spec import Refusal
 
 aten = torch.ops.aten
@@ -66,10 +66,10 @@ def _left(to: Lowering, node: Node, args: Args) -> Tensor:
     b, t = to.b, to.plain(args["self"])
     above = _BITS[INT32] - _BITS[t.dtype]
     wide = _as_int32(to, t)
-    places = _count(to, args["other"], wide)
+    bits = _count(to, args["other"], wide)
     if above:
-        places = b.binary("ADD", places, b.number(above, places))
-    made = b.binary("LOGICAL_LEFT_SHIFT", wide, places)
+        bits = b.binary("ADD", bits, b.number(above, bits))
+    made = b.binary("LOGICAL_LEFT_SHIFT", wide, bits)
     return b.rescale(made, [2.0**-above], t.dtype) if above else made
 
 
@@ -77,18 +77,18 @@ def _right(to: Lowering, node: Node, args: Args) -> Tensor:
     b, t = to.b, to.plain(args["self"])
     wide = _as_int32(to, t)
     if to.family == "U85":
-        wide, places = b.aligned([wide, _count(to, args["other"], wide)])
-        dims = [max(m, n) for m, n in zip(wide.dims, places.dims, strict=True)]
+        wide, bits = b.aligned([wide, _count(to, args["other"], wide)])
+        dims = [max(m, n) for m, n in zip(wide.dims, bits.dims, strict=True)]
         made = b.tosa.add(
-            "ARITHMETIC_RIGHT_SHIFT", [wide, places], dims, INT32, wide.order, round=False
+            "ARITHMETIC_RIGHT_SHIFT", [wide, bits], dims, INT32, wide.order, round=False
         )
         return made if t.dtype == INT32 else b.rescale(made, [1.0], t.dtype)
     if t.dtype == INT32:
         return _halved(to, wide, int(args["other"]), INT32)
-    # By as many places for all, once those of few are moved to the left.
+    # By as many bits for all, once numbers that are shifted by fewer are moved to the left.
     most = _BITS[t.dtype] - 1
-    places = _count(to, args["other"], wide)
-    moved = b.binary("LOGICAL_LEFT_SHIFT", wide, b.binary("SUB", b.number(most, places), places))
+    bits = _count(to, args["other"], wide)
+    moved = b.binary("LOGICAL_LEFT_SHIFT", wide, b.binary("SUB", b.number(most, bits), bits))
     return _halved(to, moved, most, t.dtype)
 
 
@@ -111,7 +111,7 @@ def _as_int32(to: Lowering, t: Tensor) -> Tensor:
 
 
 def _count(to: Lowering, given: Any, like: Tensor) -> Tensor:
-    """By how many places: int32."""
+    """By how many bits: int32."""
     if not isinstance(given, Node):
         return to.b.number(int(given), like)
     if given in to.constants:
@@ -119,7 +119,7 @@ def _count(to: Lowering, given: Any, like: Tensor) -> Tensor:
     return _as_int32(to, to.plain(given))
 
 
-def _places(q: Ask) -> str | None:
+def _few_bits(q: Ask) -> str | None:
     other, kind = q.args["other"], fake(q.node).dtype
     if kind not in (torch.int8, torch.int16, torch.int32):
         return str(kind).removeprefix("torch.")
@@ -132,10 +132,10 @@ def _places(q: Ask) -> str | None:
     return None if 0 <= int(other) < torch.iinfo(kind).bits else f"{other} of {kind}"
 
 
-_PLACES = Constraint(
-    "signed integers by a number of places that they have; to the right of int32 by one number, "
+_FEW_BITS = Constraint(
+    "signed integers by a number of bits that they have; to the right of int32 by one number, "
     "except on U85",
-    _places,
+    _few_bits,
 )
 for _name, _lower in (("left", _left), ("right", _right)):
     _packet = getattr(aten, f"bitwise_{_name}_shift")
@@ -143,7 +143,7 @@ for _name, _lower in (("left", _left), ("right", _right)):
         f"bitwise_{_name}_shift",
         (_packet.Tensor_Scalar, _packet.Tensor),
         _lower,
-        (_PLACES,),
+        (_FEW_BITS,),
         reads=ANY,
         bounds=within(0, 0),
     )
@@ -154,7 +154,7 @@ def _reduced(operator: str) -> Any:
         t = to.plain(args["self"])
         if t.dtype != BOOL:
             raise Refused(Refusal("booleans", t.dtype))
-        for dim in dims_reduced(args.get("dim"), t.rank):
+        for dim in reduced_dims(args.get("dim"), t.rank):
             t = to.b.reduce(operator, t, dim)
         return to.b.reshape(t, sizes(node))
 

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.lowering.moving import NHWC
 from edgewise.backends.ethosu.lowering.quant import Quant
 from edgewise.backends.ethosu.lowering.table import (
     Args,
@@ -20,10 +19,11 @@ from edgewise.backends.ethosu.lowering.table import (
     define,
     integer_weight,
 )
-from edgewise.backends.ethosu.lowering.tosa import INT8, INT16, Tensor, identity
+from edgewise.backends.ethosu.lowering.tosa import INT8, INT16, Tensor
 from edgewise.backends.ethosu.lowering.values import Combined, Real, Stored, Sums
 from edgewise.edge.graph import fake, shape_of
 from edgewise.edge.integer_biases import in_coarser_steps, least_scales
+from edgewise.edge.orders import NHWC, identity
 from edgewise.edge.quantized_decomposed import is_dequantize
 from edgewise.partition.constraints import constant, rank
 from edgewise.partition.spec import Refusal
@@ -37,7 +37,7 @@ def weight_and_bias(
 ) -> tuple[torch.Tensor, np.ndarray[Any, Any], torch.Tensor]:
     """The weight's integers, the bias in steps of the sums, and these steps (float64), for each
     output channel."""
-    found = to.constants.weight(weight)
+    found = to.constants.integers(weight)
     assert found is not None
     if bias is None:
         return found.data, np.zeros(count, np.int64), x.quant.scale * found.scales
@@ -217,7 +217,7 @@ def _transposed_in_16(q: Ask) -> str | None:
 def _output_axis(q: Ask) -> str | None:
     transposed = bool(q.args["transposed"])
     node = q.args["weight"]
-    found = q.constants.weight(node) if node in q.constants else None
+    found = q.constants.integers(node) if node in q.constants else None
     if found is None or found.axis is None:
         return None
     if found.axis != (1 if transposed else 0):
@@ -327,7 +327,7 @@ define(
 
 def _product(to: Lowering, node: Node, args: Args) -> Real:
     a, b = args["self"], args["mat2" if "mat2" in args else "other"]
-    if b in to.constants and fake(b).dim() == 2 and to.constants.weight(b) is not None:
+    if b in to.constants and fake(b).dim() == 2 and to.constants.integers(b) is not None:
         return _fully(to, node, a, b, None, flip=True)
     x, y = to.stored(a), to.stored(b)
     kinds = x.quant.type, y.quant.type

@@ -1,6 +1,6 @@
 """Reciprocals, roots and logarithms of positive 32-bit integers.
 
-A number is shifted until its leading bit stands at a fixed place; the function of what is
+A number is shifted until its leading bit stands at a fixed position; the function of what is
 then a mantissa is looked up in a table of 513 that TOSA interpolates. For results of 8 bits its 15
 bits suffice. For those of 16 bits, two tables make 30, or a step of Newton's method does. What is
 enlarged beyond 2**29 is multiplied: a RESCALE's results must be below.

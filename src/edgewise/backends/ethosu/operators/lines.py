@@ -1,4 +1,4 @@
-"""Lines of a tensor that indices choose, in the place of one dimension or of several."""
+"""Lines of a tensor that indices choose: they replace one dimension or several."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import torch
 from torch.fx import Node
 
 from edgewise.backends.ethosu.lowering.builder import Builder
-from edgewise.backends.ethosu.lowering.constants import IntegerConstants
 from edgewise.backends.ethosu.lowering.table import Args, Ask, Lowering, Refused
-from edgewise.backends.ethosu.lowering.tosa import BOOL, INT32, Tensor, identity
+from edgewise.backends.ethosu.lowering.tosa import BOOL, INT32, Tensor
 from edgewise.backends.ethosu.operators.shape import sizes
 from edgewise.edge.graph import fake
+from edgewise.edge.integer_constants import IntegerConstants
+from edgewise.edge.orders import identity
 from edgewise.partition.spec import Refusal
 
 AS_INT32 = "indices.to(torch.int32)"
@@ -104,22 +105,22 @@ class Lines:
         """The tensor as a table."""
         return b.reshape(b.in_order(b.permute(t, self.order), identity(t.rank)), self.table)
 
-    def places(self, to: Lowering, args: Args) -> Tensor:
+    def rows(self, to: Lowering, args: Args) -> Tensor:
         """Which line each index is, for each group: int32."""
         index = _one_index_of(to, given_indices(args), self.block, self.chosen)
         groups, count, _ = self.lines
         return to.b.tile(to.b.reshape(index, (1, count)), (groups, 1))
 
 
-def gathered(b: Builder, table: Tensor, places: Tensor) -> Tensor:
+def gathered(b: Builder, table: Tensor, rows: Tensor) -> Tensor:
     """Lines of a table [groups, lines, length], by int32 of [groups, count]. Booleans as zeros and
     ones: there is no unit that moves these by index."""
     if table.dtype == BOOL:
         ones, zeros = b.number(1, table), b.number(0, table)
-        numbers = gathered(b, b.select(table, ones, zeros), places)
+        numbers = gathered(b, b.select(table, ones, zeros), rows)
         return b.binary("GREATER", numbers, b.number(0, numbers), BOOL)
-    dims = (table.dims[0], places.dims[1], table.dims[2])
-    return b.tosa.add("GATHER", [table, places], dims, table.dtype, identity(3))
+    dims = (table.dims[0], rows.dims[1], table.dims[2])
+    return b.tosa.add("GATHER", [table, rows], dims, table.dtype, identity(3))
 
 
 def spread(to: Lowering, values: Tensor, whole: Sequence[int]) -> Tensor:
@@ -131,7 +132,7 @@ def spread(to: Lowering, values: Tensor, whole: Sequence[int]) -> Tensor:
 def _one_index_of(
     to: Lowering, given: Sequence[tuple[int, Node]], block: Sequence[int], chosen: Sequence[int]
 ) -> Tensor:
-    """Of several dimensions, the place in all of them: a vector of int32."""
+    """Of several dimensions, the index in all of them together: a vector of int32."""
     b = to.b
     if all(index in to.constants for _, index in given):
         known = [

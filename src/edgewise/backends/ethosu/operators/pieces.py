@@ -30,7 +30,7 @@ _MOST = 256
 """Slices that an operator may become."""
 
 
-def _many_places(q: Ask) -> str | None:
+def _many_slices(q: Ask) -> str | None:
     _, start, end = _range(q.args)
     count = len(range(start, end, q.args["step"]))
     return None if count <= _MOST else f"{count}"
@@ -41,7 +41,7 @@ def _cut(to: Lowering, t: Tensor, dim: int, start: int, end: int) -> Tensor:
 
 
 def _replaced(to: Lowering, node: Node, args: Args, dim: int, start: int, end: int) -> Value:
-    """`src` in the place of a range of the other operand."""
+    """`src` instead of a range of the other operand."""
     whole = sizes(args["self"])
 
     def make(t: Tensor, new: Tensor) -> Tensor:
@@ -67,17 +67,17 @@ def _slice_scatter(to: Lowering, node: Node, args: Args) -> Value:
     return _replaced(to, node, args, dim, start, end)
 
 
-def _interleaved(to: Lowering, node: Node, args: Args, places: range, dim: int) -> Value:
-    """`src` at places apart, and between them what was there."""
+def _interleaved(to: Lowering, node: Node, args: Args, indices: range, dim: int) -> Value:
+    """`src` at indices apart, and between them what was there."""
     whole = sizes(args["self"])
 
     def make(t: Tensor, new: Tensor) -> Tensor:
-        parts = [_cut(to, t, dim, 0, places[0])] if places[0] else []
-        for at, place in enumerate(places):
-            following = places[at + 1] if at + 1 < len(places) else whole[dim]
+        parts = [_cut(to, t, dim, 0, indices[0])] if indices[0] else []
+        for at, index in enumerate(indices):
+            following = indices[at + 1] if at + 1 < len(indices) else whole[dim]
             parts.append(_cut(to, new, dim, at, at + 1))
-            if place + 1 < following:
-                parts.append(_cut(to, t, dim, place + 1, following))
+            if index + 1 < following:
+                parts.append(_cut(to, t, dim, index + 1, following))
         return to.b.concat(parts, dim) if len(parts) > 1 else parts[0]
 
     old, new = to.value(args["self"]), to.value(args["src"])
@@ -90,10 +90,7 @@ def _interleaved(to: Lowering, node: Node, args: Args, places: range, dim: int) 
 def _range(args: Args) -> tuple[int, int, int]:
     shape = fake(args["self"]).shape
     dim = args["dim"] % len(shape)
-    size = int(shape[dim])
-    start = 0 if args["start"] is None else args["start"]
-    end = size if args["end"] is None else args["end"]
-    start, end = (min(max(i + size if i < 0 else i, 0), size) for i in (start, end))
+    start, end, _ = slice(args["start"], args["end"]).indices(int(shape[dim]))
     return dim, start, end
 
 
@@ -110,8 +107,8 @@ define(
     _slice_scatter,
     (
         Constraint(
-            f"at most {_MOST} places apart",
-            lambda q: None if q.args["step"] == 1 else _many_places(q),
+            f"at most {_MOST} elements with a step",
+            lambda q: None if q.args["step"] == 1 else _many_slices(q),
         ),
         Constraint(
             "a range with elements",

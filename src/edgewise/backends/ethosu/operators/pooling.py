@@ -27,24 +27,16 @@ from edgewise.backends.ethosu.lowering.values import Combined, Real, Stored, Sum
 from edgewise.backends.ethosu.operators.shape import sizes
 from edgewise.edge.graph import fake
 from edgewise.edge.quantized_decomposed import is_dequantize, is_quantize
+from edgewise.operators.arguments import Pair, beyond_padding, pair
 from edgewise.partition.constraints import only_first, rank
 from edgewise.quantize.patterns import SAME_SCALE
 
 aten = torch.ops.aten
-Pair = tuple[int, int]
-
-
-def pair(value: object, default: Pair) -> Pair:
-    """One number for both, or one for each; nothing for the default."""
-    items = [value] if isinstance(value, int) else list(value or ())  # type: ignore[call-overload]
-    if not items:
-        return default
-    return (int(items[0]), int(items[-1]))
 
 
 def _max_pool(to: Lowering, node: Node, args: Args) -> Value | tuple[Value, ...]:
     value = to.real(args["self"])
-    kernel = pair(args["kernel_size"], (1, 1))
+    kernel = pair(args["kernel_size"])
     stride, pad = pair(args["stride"], kernel), pair(args["padding"], (0, 0))
     several = isinstance(node.meta["val"], (tuple, list))
     result = node.meta["val"][0] if several else node.meta["val"]
@@ -59,7 +51,7 @@ def _max_pool(to: Lowering, node: Node, args: Args) -> Value | tuple[Value, ...]
 
 
 def _no_dilation(q: Ask) -> str | None:
-    found = pair(q.args["dilation"], (1, 1))
+    found = pair(q.args["dilation"])
     return None if found == (1, 1) else f"dilation={found}"
 
 
@@ -67,7 +59,7 @@ _MAX_AREA = 2**16
 
 
 def _area(q: Ask) -> str | None:
-    height, width = pair(q.args["kernel_size"], (1, 1))
+    height, width = pair(q.args["kernel_size"])
     return None if height * width <= _MAX_AREA else f"{height} x {width}"
 
 
@@ -90,7 +82,7 @@ define(
         rank("self", 4),
         NO_DILATION,
         _SMALL_AREA,
-        only_first("maxima without places", "indices"),
+        only_first("maxima without indices", "indices"),
     ),
     reads=ANY,
 )
@@ -117,9 +109,7 @@ class Windows:
     @property
     def past(self) -> Pair:
         """By how much the last window reaches past the padding, as with ceil_mode."""
-        sides = zip(self.kernel, self.stride, self.pad, self.before, self.after, strict=True)
-        height, width = (max(0, (a - 1) * s + k - b - 2 * p) for k, s, p, b, a in sides)
-        return height, width
+        return beyond_padding(self.before, self.after, self.kernel, self.stride, self.pad)
 
     @property
     def padded(self) -> bool:
@@ -208,13 +198,13 @@ class Means(Real):
 
 def _windows(node: Node, args: Args) -> Windows:
     """Where windows reach past padding that is counted, the padding is part of the image."""
-    kernel = pair(args["kernel_size"], (1, 1))
+    kernel = pair(args["kernel_size"])
     windows = Windows(
         kernel,
         pair(args["stride"], kernel),
         pair(args["padding"], (0, 0)),
-        pair(fake(args["self"]).shape[2:], (1, 1)),
-        pair(fake(node).shape[2:], (1, 1)),
+        pair(fake(args["self"]).shape[2:]),
+        pair(fake(node).shape[2:]),
         bool(args["count_include_pad"]),
         args["divisor_override"],
     )
@@ -255,7 +245,7 @@ def _small_steps(q: Ask) -> str | None:
 
 
 def _small(q: Ask) -> str | None:
-    kernel = pair(q.args["kernel_size"], (1, 1))
+    kernel = pair(q.args["kernel_size"])
     return None if max(kernel) <= MAX_FILTER else f"{kernel[0]} x {kernel[1]}"
 
 
@@ -280,7 +270,7 @@ define(
 
 def _adaptive(to: Lowering, node: Node, args: Args) -> Value:
     value = to.stored(args["self"])
-    before, after = pair(value.shape[2:], (1, 1)), pair(sizes(node)[2:], (1, 1))
+    before, after = pair(value.shape[2:]), pair(sizes(node)[2:])
     kernel = (before[0] // after[0], before[1] // after[1])
     return Means(value, Windows(kernel, kernel, (0, 0), before, after))
 

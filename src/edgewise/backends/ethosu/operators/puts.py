@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.lowering.constants import IntegerConstants
 from edgewise.backends.ethosu.lowering.quant import Quant
 from edgewise.backends.ethosu.lowering.table import (
     ANY,
@@ -20,7 +19,7 @@ from edgewise.backends.ethosu.lowering.table import (
     Value,
     define,
 )
-from edgewise.backends.ethosu.lowering.tosa import INT32, Tensor, identity
+from edgewise.backends.ethosu.lowering.tosa import INT32, Tensor
 from edgewise.backends.ethosu.lowering.values import Combined
 from edgewise.backends.ethosu.operators.lines import (
     AS_INT32,
@@ -34,6 +33,8 @@ from edgewise.backends.ethosu.operators.lines import (
 )
 from edgewise.backends.ethosu.operators.shape import MOST_PIECES, sizes
 from edgewise.edge.graph import fake
+from edgewise.edge.integer_constants import IntegerConstants
+from edgewise.edge.orders import identity
 from edgewise.partition.spec import Refusal
 from edgewise.quantize.patterns import Joined
 
@@ -45,19 +46,19 @@ def _put_slices(to: Lowering, node: Node, args: Args) -> Put:
     """What lies between constant indices, and the values at them, concatenated."""
     ((dim, index),) = given_indices(args)
     shape = sizes(args["self"])
-    places = listed(to.constants, index, shape[dim])
-    whole = (*shape[:dim], len(places), *shape[dim + 1 :])
+    rows = listed(to.constants, index, shape[dim])
+    whole = (*shape[:dim], len(rows), *shape[dim + 1 :])
 
     def put(x: Tensor, values: Tensor) -> Tensor:
         b = to.b
         values = spread(to, values, whole)
-        source = {place: at for at, place in enumerate(places)}  # the last of several
+        source = {row: at for at, row in enumerate(rows)}  # the last of several
         parts, kept = [], 0
-        for place in sorted(source):
-            if place > kept:
-                parts.append(b.slice(x, {dim: kept}, {dim: place - kept}))
-            parts.append(b.slice(values, {dim: source[place]}, {dim: 1}))
-            kept = place + 1
+        for row in sorted(source):
+            if row > kept:
+                parts.append(b.slice(x, {dim: kept}, {dim: row - kept}))
+            parts.append(b.slice(values, {dim: source[row]}, {dim: 1}))
+            kept = row + 1
         if kept < shape[dim]:
             parts.append(b.slice(x, {dim: kept}, {dim: shape[dim] - kept}))
         return parts[0] if len(parts) == 1 else b.concat(parts, dim)
@@ -68,7 +69,7 @@ def _put_slices(to: Lowering, node: Node, args: Args) -> Put:
 def _put_lines(to: Lowering, node: Node, args: Args) -> Put:
     """By SCATTER."""
     b, by = to.b, Lines.of(args)
-    rows, count = by.places(to, args), by.lines[1]
+    rows, count = by.rows(to, args), by.lines[1]
 
     def scattered(t: Tensor, index: Tensor, new: Tensor) -> Tensor:
         return b.tosa.add("SCATTER", [t, index, new], by.table, t.dtype, identity(3))
@@ -116,8 +117,8 @@ def _few_listed(constants: IntegerConstants, args: Args) -> bool:
     if len(given) != 1 or given[0][1] not in constants:
         return False
     dim, index = given[0]
-    places = listed(constants, index, sizes(args["self"])[dim])
-    return len(places) <= MOST_PIECES
+    rows = listed(constants, index, sizes(args["self"])[dim])
+    return len(rows) <= MOST_PIECES
 
 
 def _put(q: Ask) -> str | None:

@@ -11,7 +11,6 @@ from torch.fx import Node
 
 from edgewise.backends.ethosu.lowering.accuracy import EXACT
 from edgewise.backends.ethosu.lowering.builder import Builder
-from edgewise.backends.ethosu.lowering.moving import NHWC
 from edgewise.backends.ethosu.lowering.quant import Quant
 from edgewise.backends.ethosu.lowering.table import (
     ANY,
@@ -24,28 +23,24 @@ from edgewise.backends.ethosu.lowering.table import (
     Value,
     define,
 )
-from edgewise.backends.ethosu.lowering.tosa import INT8, INT32, Tensor, identity
+from edgewise.backends.ethosu.lowering.tosa import INT8, INT32, Tensor
 from edgewise.backends.ethosu.lowering.values import Combined, Real, Stored, Sums
 from edgewise.backends.ethosu.operators.normalization import centred_squares, mean_squares
-from edgewise.backends.ethosu.operators.pooling import MAX_FILTER, Means, Windows, pair
+from edgewise.backends.ethosu.operators.pooling import MAX_FILTER, Means, Windows
 from edgewise.backends.ethosu.operators.shape import sizes
 from edgewise.edge.graph import fake
+from edgewise.edge.orders import NHWC, identity
+from edgewise.operators.arguments import pair, reduced_dims
 from edgewise.partition.spec import Refusal
 from edgewise.quantize.patterns import SAME_SCALE, UNARY, Elementwise
 
 aten = torch.ops.aten
 
 
-def dims_reduced(dims: object, rank: int) -> list[int]:
-    """Which dimensions; all if none is named."""
-    named = [dims] if isinstance(dims, int) else list(dims or ())  # type: ignore[call-overload]
-    return sorted(d % rank for d in named) if named else list(range(rank))
-
-
 def _reduced(mean: bool) -> Lower:
     def lower(to: Lowering, node: Node, args: Args) -> Value:
         x = to.stored(args["self"])
-        dims = dims_reduced(args.get("dim"), len(x.shape))
+        dims = reduced_dims(args.get("dim"), len(x.shape))
         count = math.prod(x.shape[d] for d in dims)
         made = _spatial(x, dims, 1 if not mean else None) or _summed(
             to, x, dims, count if mean else 1
@@ -63,7 +58,7 @@ def _spatial(x: Stored, dims: Sequence[int], divisor: int | None) -> Real | None
     inner = set(dims) <= {2, 3} and len(x.shape) == 4
     if not inner or any(x.shape[d] > MAX_FILTER for d in dims):
         return None
-    before = pair(x.shape[2:], (1, 1))
+    before = pair(x.shape[2:])
     kernel = before[0] if 2 in dims else 1, before[1] if 3 in dims else 1
     after = before[0] // kernel[0], before[1] // kernel[1]
     windows = Windows(kernel, (1, 1), (0, 0), before, after, divisor=divisor)
@@ -113,7 +108,7 @@ define(
 def _variance(to: Lowering, node: Node, args: Args) -> Value:
     x, b = to.stored(args["self"]), to.b
     rank = len(x.shape)
-    dims = dims_reduced(args.get("dim"), rank)
+    dims = reduced_dims(args.get("dim"), rank)
     others = [d for d in range(rank) if d not in dims]
     count = math.prod(x.shape[d] for d in dims)
     lying = b.permute(x.tensor, [*others, *dims])
@@ -139,7 +134,7 @@ def _correction(args: Args) -> float:
 
 def _several(q: Ask) -> str | None:
     shape = fake(q.args["self"]).shape
-    count = math.prod(int(shape[d]) for d in dims_reduced(q.args.get("dim"), len(shape)))
+    count = math.prod(int(shape[d]) for d in reduced_dims(q.args.get("dim"), len(shape)))
     return None if _correction(q.args) < count <= 2**15 else f"{count}"
 
 
@@ -197,7 +192,7 @@ define(
 def _extreme(operator: str) -> Lower:
     def lower(to: Lowering, node: Node, args: Args) -> Value:
         value, shape = to.real(args["self"]), sizes(node)
-        dims = dims_reduced(args.get("dim"), fake(args["self"]).dim())
+        dims = reduced_dims(args.get("dim"), fake(args["self"]).dim())
 
         def make(ts: Sequence[Tensor], quant: Quant) -> Tensor:
             t = ts[0]

@@ -8,7 +8,6 @@ import torch
 from torch.fx import Node
 
 from edgewise.backends.ethosu.lowering.builder import Builder
-from edgewise.backends.ethosu.lowering.moving import NHWC
 from edgewise.backends.ethosu.lowering.table import (
     ANY,
     Args,
@@ -18,11 +17,12 @@ from edgewise.backends.ethosu.lowering.table import (
     Value,
     define,
 )
-from edgewise.backends.ethosu.lowering.tosa import INT8, INT32, INT48, Tensor, identity
+from edgewise.backends.ethosu.lowering.tosa import INT8, INT32, INT48, Tensor
 from edgewise.backends.ethosu.lowering.values import Real, Sums
 from edgewise.backends.ethosu.operators.selection import take
 from edgewise.backends.ethosu.operators.shape import MOST_PIECES, moved, sizes
 from edgewise.edge.graph import fake
+from edgewise.edge.orders import NHWC, identity
 from edgewise.partition.constraints import SCALE_BY_SIZES
 from edgewise.quantize.patterns import SAME_SCALE
 from edgewise.quantize.resampling import Resampling
@@ -75,14 +75,14 @@ def _repeated(b: Builder, t: Tensor, after: tuple[int, int]) -> Tensor:
     """Every row and column several times, by copies beside each other."""
     for dim, size in zip((2, 3), after, strict=True):
         t = b.in_order(t, NHWC)
-        times, place = size // t.shape[dim], t.place(dim)
+        times, axis = size // t.shape[dim], t.axis(dim)
         if times == 1:
             continue
         dims = list(t.dims)
-        before, behind = math.prod(dims[: place + 1]), math.prod(dims[place + 1 :])
+        before, behind = math.prod(dims[: axis + 1]), math.prod(dims[axis + 1 :])
         flat = b.reshaped_to(t, [before, 1, behind], identity(3))
         beside = b.tosa.add("CONCAT", [flat] * times, [before, times, behind], t.dtype, axis=1)
-        dims[place] *= times
+        dims[axis] *= times
         t = b.reshaped_to(beside, dims, NHWC)
     return t
 

@@ -20,7 +20,7 @@ from edgewise.backends.ethosu.lowering.table import (
     Value,
     define,
 )
-from edgewise.backends.ethosu.lowering.tosa import BOOL, Tensor, identity
+from edgewise.backends.ethosu.lowering.tosa import BOOL, Tensor
 from edgewise.backends.ethosu.lowering.values import Combined, Real, Stored
 from edgewise.backends.ethosu.operators.lines import (
     AS_INT32,
@@ -35,6 +35,7 @@ from edgewise.backends.ethosu.operators.lines import (
 from edgewise.backends.ethosu.operators.shape import MOST_PIECES, moved, sizes
 from edgewise.edge.graph import fake
 from edgewise.edge.indices import runs
+from edgewise.edge.orders import identity
 from edgewise.partition.spec import Refusal
 from edgewise.quantize.patterns import SAME_SCALE, UNARY, Elementwise
 
@@ -92,10 +93,10 @@ define(
 
 
 def _chosen(to: Lowering, node: Node, source: Node, index: Node, dim: int) -> Value:
-    """Elements of a dimension by indices of any shape, which takes its place."""
-    size, places = sizes(source)[dim], sizes(index)
+    """Elements of a dimension by indices, whose shape replaces the dimension."""
+    size, chosen = sizes(source)[dim], sizes(index)
     if to.family == "U85":
-        found = to.b.reshape(indices(to, index, size), (math.prod(places),))
+        found = to.b.reshape(indices(to, index, size), (math.prod(chosen),))
         return moved(node, to.value(source), lambda t: _gathered(to, t, found, dim, sizes(node)))
     found_at = listed(to.constants, index, size)
     return moved(
@@ -116,8 +117,8 @@ def _gathered(to: Lowering, t: Tensor, index: Tensor, dim: int, after: Sequence[
     before, behind = math.prod(shape[:dim]), math.prod(shape[dim + 1 :])
     count = index.dims[-1]
     table = b.reshape(t, (before, shape[dim], behind))
-    places = b.tile(b.reshape(index, (1, count)), (before, 1))
-    return b.reshape(gathered(b, table, places), after)
+    chosen = b.tile(b.reshape(index, (1, count)), (before, 1))
+    return b.reshape(gathered(b, table, chosen), after)
 
 
 def _index_select(to: Lowering, node: Node, args: Args) -> Value:
@@ -137,7 +138,7 @@ def _index(to: Lowering, node: Node, args: Args) -> Value:
         ((dim, index),) = given
         return _chosen(to, node, args["self"], index, dim)
     b, by = to.b, Lines.of(args)
-    rows = by.places(to, args)
+    rows = by.rows(to, args)
 
     def move(t: Tensor) -> Tensor:
         return b.reshape(gathered(b, by.laid(b, t), rows), sizes(node))
@@ -149,14 +150,14 @@ def _gather(to: Lowering, node: Node, args: Args) -> Value:
     dim, rank = args["dim"] % fake(args["self"]).dim(), fake(args["self"]).dim()
     index, b = args["index"], to.b
     order = (*(d for d in range(rank) if d != dim), dim)
-    places = sizes(index)
-    turned = [places[d] for d in order]
+    chosen = sizes(index)
+    turned = [chosen[d] for d in order]
     rows = math.prod(turned[:-1])
     flat = b.permute(indices(to, index, sizes(args["self"])[dim]), order)
     flat = b.reshape(b.in_order(flat, identity(rank)), (rows, turned[-1]))
 
     def move(t: Tensor) -> Tensor:
-        t = b.slice(t, {}, {d: places[d] for d in range(rank) if d != dim})
+        t = b.slice(t, {}, {d: chosen[d] for d in range(rank) if d != dim})
         size = t.shape[dim]
         t = b.in_order(b.permute(t, order), identity(rank))
         made = gathered(b, b.reshape(t, (rows, size, 1)), flat)

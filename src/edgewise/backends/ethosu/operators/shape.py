@@ -18,9 +18,10 @@ from edgewise.backends.ethosu.lowering.table import (
     Value,
     define,
 )
-from edgewise.backends.ethosu.lowering.tosa import BOOL, Tensor, identity
+from edgewise.backends.ethosu.lowering.tosa import BOOL, Tensor
 from edgewise.backends.ethosu.lowering.values import Combined, Constant, Mapped, Ones, Stored
 from edgewise.edge.graph import fake, shape_of
+from edgewise.edge.orders import identity
 from edgewise.quantize.patterns import SAME_SCALE, Joined
 
 aten = torch.ops.aten
@@ -70,25 +71,23 @@ def _slice(to: Lowering, node: Node, args: Args) -> Move:
     before = sizes(args["self"])
     dim = args["dim"] % len(before)
     size, step = before[dim], args["step"]
-    start = 0 if args["start"] is None else args["start"]
-    end = size if args["end"] is None else args["end"]
-    start, end = (min(max(i + size if i < 0 else i, 0), size) for i in (start, end))
+    start, end, _ = slice(args["start"], args["end"]).indices(size)
     if step == 1:
         return lambda t: to.b.slice(t, {dim: start}, {dim: end - start})
     return lambda t: every(to, t, dim, start, sizes(node)[dim], step)
 
 
 def every(to: Lowering, t: Tensor, dim: int, start: int, count: int, step: int) -> Tensor:
-    """Every step-th place along a dimension: the first of each of several rows of `step`."""
+    """Every step-th element along a dimension: the first of each of several rows of `step`."""
     shape = t.shape
     missing = start + count * step - shape[dim]
     t = to.b.pad(t, {dim: (0, max(missing, 0))}, 0)
     t = to.b.slice(t, {dim: start}, {dim: count * step})
-    place, b = t.place(dim), to.b
-    before, behind = math.prod(t.dims[:place]), math.prod(t.dims[place + 1 :])
+    axis, b = t.axis(dim), to.b
+    before, behind = math.prod(t.dims[:axis]), math.prod(t.dims[axis + 1 :])
     rows = b.reshaped_to(t, [before, count, step, behind], identity(4))
     firsts = b.slice(rows, {}, {2: 1})
-    dims = [*t.dims[:place], count, *t.dims[place + 1 :]]
+    dims = [*t.dims[:axis], count, *t.dims[axis + 1 :]]
     return b.reshaped_to(firsts, dims, t.order)
 
 
@@ -129,8 +128,8 @@ def _flip(to: Lowering, node: Node, args: Args) -> Move:
 def _reversed(to: Lowering, t: Tensor, dim: int) -> Tensor:
     if to.family == "U85":
         return to.b.reverse(t, dim)
-    places = range(t.shape[dim])[::-1]
-    return to.b.concat([to.b.slice(t, {dim: i}, {dim: 1}) for i in places], dim)
+    backwards = range(t.shape[dim])[::-1]
+    return to.b.concat([to.b.slice(t, {dim: i}, {dim: 1}) for i in backwards], dim)
 
 
 def _short(q: Ask) -> str | None:

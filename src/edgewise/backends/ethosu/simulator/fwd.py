@@ -29,5 +29,5 @@ def decode(data: bytes) -> Array:
     folded = np.array([header >> 112 + 9 * i & 0x1FF for i in range(16)], np.int16)
     table = np.where(folded & 1, -(folded >> 1), folded >> 1).astype(np.int16)
     bits = 2 if small else 4
-    places = np.arange(0, 8, bits, dtype=np.uint8)
-    return np.asarray(table[(codes[:, None] >> places & ((1 << bits) - 1)).ravel()])
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return np.asarray(table[(codes[:, None] >> shifts & ((1 << bits) - 1)).ravel()])

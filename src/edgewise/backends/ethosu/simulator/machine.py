@@ -42,11 +42,11 @@ class Machine:
             run: Run = RunU85(self._target, self._weights_u85, memory)
         else:
             run = RunU55(self._target, self._weights, memory)
-        places = {command.offset: place for place, command in enumerate(commands)}
-        place = jumps = 0
-        while place < len(commands):
-            command = commands[place]
-            place += 1
+        indices = {command.offset: index for index, command in enumerate(commands)}
+        index = jumps = 0
+        while index < len(commands):
+            command = commands[index]
+            index += 1
             try:
                 begin = time.monotonic_ns() if observer is not None else 0
                 target = run.step(command)
@@ -54,7 +54,7 @@ class Machine:
                     end = time.monotonic_ns()
                     observer(command.name, begin, end, (), {OFFSET: command.offset})
                 if target is not None:
-                    place, jumps = _jump(target, places), jumps + 1
+                    index, jumps = _jump(target, indices), jumps + 1
                     if jumps > MAX_JUMPS:
                         raise NpuError(f"a program has an end; got {jumps} branches taken")
             except NpuError as error:
@@ -66,7 +66,7 @@ class Machine:
                 raise NpuError(f"{where} registers fit each other; got {error!r}") from error
 
 
-def _jump(target: int, places: dict[int, int]) -> int:
-    if target not in places:
+def _jump(target: int, indices: dict[int, int]) -> int:
+    if target not in indices:
         raise NpuError(f"a branch leads to a command; got the offset {target:#x}")
-    return places[target]
+    return indices[target]

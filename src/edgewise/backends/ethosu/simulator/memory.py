@@ -91,9 +91,9 @@ class Memory:
         target: tuple[int, int, Sequence[int]],
         shape: Sequence[int],
     ) -> None:
-        """Copies bytes and whether they were written. A place: region, offset, strides."""
+        """Copies bytes and whether they were written. From and to: region, offset, strides."""
         byte = np.dtype(np.uint8)
-        regions = [self._check(*place[:2], shape, place[2], byte) for place in (source, target)]
+        regions = [self._check(*one[:2], shape, one[2], byte) for one in (source, target)]
         if regions[1].read_only:
             raise NpuError(f"region {target[0]} is for reading only; got a write at {target[1]:#x}")
         for name in ("data", "written"):

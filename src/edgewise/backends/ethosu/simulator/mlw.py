@@ -223,8 +223,8 @@ def _find_unary_chunks(bits: _Bits, count: int, w_div: int, truncated: bool) -> 
 def _weight_quotients(chunks: _Chunks, count: int, plain: bool, truncated: bool) -> Array:
     if plain:
         return np.zeros(count, np.int64)
-    place = np.arange(_CODES)
-    first = np.asarray(chunks.unary0, np.int64)[:, None] >> place & 1
+    bit = np.arange(_CODES)
+    first = np.asarray(chunks.unary0, np.int64)[:, None] >> bit & 1
     second = np.asarray(chunks.unary1, np.int64)[:, None] >> (np.cumsum(first, 1) - first) & 1
     steps = (first + (first & second)).ravel()
     ends = np.arange(steps.size) if truncated else np.flatnonzero(steps < 2)

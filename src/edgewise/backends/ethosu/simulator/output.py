@@ -68,10 +68,10 @@ def interpolate(values: Array, table: Array, shift: int) -> Array:
 
     In steps of 1/128, from which `shift` bits are rounded away.
     """
-    place = (values + 32768) & 0xFFFF
-    entry = table[place >> 7].astype(np.int64)
+    index = (values + 32768) & 0xFFFF
+    entry = table[index >> 7].astype(np.int64)
     base = (entry & 0xFFFF) - ((entry & 0x8000) << 1)
-    result = (base << 7) + (entry >> 16) * (place & 127)
+    result = (base << 7) + (entry >> 16) * (index & 127)
     return np.asarray((result + (1 << shift >> 1)) >> shift)
 
 

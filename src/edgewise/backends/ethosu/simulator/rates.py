@@ -62,7 +62,7 @@ class RatesU85:
     activation: float
     """Of the unit for tables, transposes and reversed columns, through which all outputs go."""
     turned: float
-    """Of the same if rows and columns change places, or columns are reversed."""
+    """Of the same if rows and columns are exchanged, or columns are reversed."""
 
 
 _U55 = {

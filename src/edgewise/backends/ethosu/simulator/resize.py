@@ -17,16 +17,16 @@ class Axis:
     step: int
     """Parts from an output to the next."""
     offset: int
-    """The first output's place in parts."""
+    """The first output's position in parts."""
 
-    def places(self, outputs: int, inputs: int) -> tuple[Array, Array, Array]:
+    def neighbours(self, outputs: int, inputs: int) -> tuple[Array, Array, Array]:
         """For each output the pixel before, the one after, and the parts between."""
-        place = self.offset + np.arange(outputs) * self.step
-        before = place // self.parts
+        position = self.offset + np.arange(outputs) * self.step
+        before = position // self.parts
         return (
             np.clip(before, 0, inputs - 1),
             np.clip(before + 1, 0, inputs - 1),
-            place - before * self.parts,
+            position - before * self.parts,
         )
 
 
@@ -40,8 +40,8 @@ def read_axis(registers: Registers, name: str) -> Axis:
 
 def bilinear(x: Array, rows: Axis, columns: Axis, height: int, width: int) -> Array:
     """Sums weighed by parts of both axes; int64."""
-    y0, y1, dy = rows.places(height, x.shape[0])
-    x0, x1, dx = columns.places(width, x.shape[1])
+    y0, y1, dy = rows.neighbours(height, x.shape[0])
+    x0, x1, dx = columns.neighbours(width, x.shape[1])
     dy, dx = dy[:, None, None], dx[None, :, None]
     upper = x[y0][:, x0] * (columns.parts - dx) + x[y0][:, x1] * dx
     lower = x[y1][:, x0] * (columns.parts - dx) + x[y1][:, x1] * dx
@@ -50,7 +50,7 @@ def bilinear(x: Array, rows: Axis, columns: Axis, height: int, width: int) -> Ar
 
 def nearest(x: Array, rows: Axis, columns: Axis, height: int, width: int) -> Array:
     """Halves go to the pixel after."""
-    y0, y1, dy = rows.places(height, x.shape[0])
-    x0, x1, dx = columns.places(width, x.shape[1])
+    y0, y1, dy = rows.neighbours(height, x.shape[0])
+    x0, x1, dx = columns.neighbours(width, x.shape[1])
     y = np.where(2 * dy >= rows.parts, y1, y0)
     return np.asarray(x[y][:, np.where(2 * dx >= columns.parts, x1, x0)])

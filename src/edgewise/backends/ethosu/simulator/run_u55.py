@@ -21,7 +21,7 @@ from edgewise.backends.ethosu.simulator.weights import (
 )
 
 _SHARED = 16 << 10
-"""Bytes inside the NPU up to which tables have no place of their own."""
+"""Bytes inside the NPU up to which tables have no memory of their own."""
 
 
 class RunU55(Run):

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from edgewise.backends.ethosu.simulator import commands_u55, commands_u85
+from edgewise.backends.ethosu.simulator import commands_all, commands_u55, commands_u85
 from edgewise.backends.ethosu.simulator.errors import NpuError
 
 _CONFIG, _STREAM, _NOP = 1, 2, 5
@@ -143,11 +143,11 @@ def _second_format(words: tuple[int, ...]) -> tuple[Target, tuple[int, ...]]:
     wanted = {
         1: 1, 2: size - 16, 3: 0, 4: 1, 5: size - 24, 6: 4 * (_HEADER - 7), 7: _MODEL, 8: 1,
     }  # fmt: skip
-    for place, value in wanted.items():
-        found = words[place] if place < len(words) else None
+    for index, value in wanted.items():
+        found = words[index] if index < len(words) else None
         if found != value or len(words) < _HEADER:
             raise NpuError(
-                f"[command stream] word {place} of the driver actions is {value:#x}; "
+                f"[command stream] word {index} of the driver actions is {value:#x}; "
                 f"got {'the end' if found is None else hex(found)} in {size} bytes"
             )
     return _target(words[10]), words[_HEADER:]
@@ -223,9 +223,10 @@ _U65_ONLY = (
 
 @functools.cache
 def _opcodes(family: str) -> dict[int, Opcode]:
-    source = commands_u85 if family == "u85" else commands_u55
+    own = commands_u85 if family == "u85" else commands_u55
+    enums = commands_all.ENUMS | own.ENUMS
     opcodes = {}
-    for line in source.COMMANDS.replace("\n    ", " ").split("\n"):
+    for line in (commands_all.COMMANDS + own.COMMANDS).replace("\n    ", " ").split("\n"):
         if not line:
             continue
         code, name, *specs = line.split()
@@ -233,7 +234,7 @@ def _opcodes(family: str) -> dict[int, Opcode]:
             continue
         fields = {}
         for spec in specs:
-            field = _field(name, spec, source.ENUMS)
+            field = _field(name, spec, enums)
             fields[field.name] = field
         mask = 0
         for field in fields.values():
@@ -245,9 +246,9 @@ def _opcodes(family: str) -> dict[int, Opcode]:
 def _field(command: str, spec: str, enums: dict[str, dict[int, str]]) -> Field:
     if spec == "addr":
         return Field("addr", 0, 40, None, "")
-    place, _, size = spec.partition(":")
+    named, _, size = spec.partition(":")
     bits, has_enum, enum = size.partition("=")
-    name, _, bit = place.partition("@")
+    name, _, bit = named.partition("@")
     start = int(bit or 0)
     if name.startswith("+"):
         name, start = name[1:], start + 16

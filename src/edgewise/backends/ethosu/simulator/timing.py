@@ -143,14 +143,14 @@ class _Model:
     def finish(self) -> None:
         """The kernels that are under way: the first takes the time of all that follow it."""
         chain, self._chain = self._chain, []
-        for place, cost in enumerate(chain):
+        for number, cost in enumerate(chain):
             command = cost.command
             free = self._free[NPU]
             begin = max(free, self._hold)
             if begin > free:
                 start = free if self._kernels else 0
                 self.spans.append(Span(WAITING, "waiting", command.offset, start, begin))
-            cycles, bound = (0, "output") if place else cost.time(chain[1:])
+            cycles, bound = (0, "output") if number else cost.time(chain[1:])
             self._free[NPU] = begin + cycles
             self._kernels.append(begin + cycles)
             name = command.name.removeprefix("NPU_OP_")
@@ -163,7 +163,7 @@ def _up(value: int, step: int) -> int:
 
 
 class _Map:
-    """A feature map: its place, and how much of it a block has."""
+    """A feature map: where it lies, and how much of it a block has."""
 
     def __init__(self, model: _Model, name: str) -> None:
         registers = model.registers

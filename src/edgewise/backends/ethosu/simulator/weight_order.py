@@ -59,29 +59,29 @@ def positions(order: Order, shape: tuple[int, int, int, int]) -> Array:
                     columns = min(width - x, _PART // order.dilation[1])
                     point = np.arange(-(-rows * columns // round_to) * round_to)
                     ky, kx = y + point // columns, x + point % columns
-                    place = np.where(point < rows * columns, ky * width + kx, -1)
-                    parts.append(_block(outs, ins, place, order.part_kernel, shape, total))
+                    points = np.where(point < rows * columns, ky * width + kx, -1)
+                    parts.append(_block(outs, ins, points, order.part_kernel, shape, total))
     return np.concatenate(parts)
 
 
 def _block(
     outs: Array,
     ins: Array,
-    place: Array,
+    points: Array,
     part_kernel: bool,
     shape: tuple[int, int, int, int],
     total: int,
 ) -> Array:
-    """outs: [groups, channels], ins: [groups, channels], place: kernel points, -1 for none."""
+    """outs: [groups, channels], ins: [groups, channels], points: kernel points, -1 for none."""
     out, height, width, inputs = shape
     if part_kernel:  # in groups, out groups, points, out channels, in channels
         o = outs[None, :, None, :, None]
         i = ins[:, None, None, None, :]
-        p = place[None, None, :, None, None]
+        p = points[None, None, :, None, None]
     else:  # out groups, points, in groups, out channels, in channels
         o = outs[:, None, None, :, None]
         i = ins[None, None, :, None, :]
-        p = place[None, :, None, None, None]
+        p = points[None, :, None, None, None]
     index = (o * (height * width) + p) * inputs + i
     valid = (o < out) & (i < inputs) & (p >= 0)
     return np.where(valid, index, total).ravel()

@@ -100,12 +100,12 @@ def _stream(order: OrderU85, shape: tuple[int, int, int, int], decoder: int) -> 
                 for y in range(0, height, step_y):
                     rows, columns = min(height - y, step_y), min(width - x, step_x)
                     point = _points(order, rows, columns)
-                    place = np.where(
+                    points = np.where(
                         point < 0, -1, (y + point // columns) * width + x + point % columns
                     )
                     for group in range(i, i + depth, order.input_group):
                         ins = np.arange(group, group + order.input_group).reshape(-1, eight)
-                        parts.append(_block(outs, ins, place, shape, total))
+                        parts.append(_block(outs, ins, points, shape, total))
     return np.concatenate(parts)
 
 
@@ -127,13 +127,13 @@ def _points(order: OrderU85, rows: int, columns: int) -> Array:
 
 
 def _block(
-    outs: Array, ins: Array, place: Array, shape: tuple[int, int, int, int], total: int
+    outs: Array, ins: Array, points: Array, shape: tuple[int, int, int, int], total: int
 ) -> Array:
-    """outs: [groups, channels], ins: [eights, channels], place: kernel points, -1 for none."""
+    """outs: [groups, channels], ins: [eights, channels], points: kernel points, -1 for none."""
     out, height, width, inputs = shape
     four = outs.reshape(len(outs), -1, _FOUR)
     o = four[:, None, None, :, :, None]
     i = ins[None, None, :, None, None, :]
-    p = place[None, :, None, None, None, None]
+    p = points[None, :, None, None, None, None]
     index = (o * (height * width) + p) * inputs + i
     return np.where((o < out) & (i < inputs) & (p >= 0), index, total).ravel()

@@ -81,7 +81,7 @@ class WeightReaderU85:
 
 
 def _check_sparse(weights: Array) -> None:
-    """Of four weights in a row along the input channels the NPU has places for two."""
+    """Of four weights in a row along the input channels the NPU stores two."""
     padded = np.pad(weights, ((0, 0),) * 3 + ((0, -weights.shape[3] % 4),))
     most = int(np.count_nonzero(padded.reshape(-1, 4), 1).max(initial=0))
     if most > 2:

@@ -26,14 +26,19 @@ from edgewise.backends.neutron.tflite.schema import (
     BuiltinOperator,
     ReshapeOptions,
 )
-from edgewise.edge.graph import arguments, op_name
+from edgewise.edge.graph import arguments, fake, op_name
 from edgewise.edge.integer_biases import in_coarser_steps, least_scales
-from edgewise.edge.orders import Perm, identity, perm_after_view
-from edgewise.edge.program import Constants
-from edgewise.edge.quantized_decomposed import is_dequantize
+from edgewise.edge.integer_constants import IntegerConstants
+from edgewise.edge.layout import dim_order
+from edgewise.edge.node_errors import at_node
+from edgewise.edge.orders import NHWC, Perm, by_dimension, identity, perm_after_view
+from edgewise.edge.quantized_decomposed import is_dequantize, is_quantize
+from edgewise.errors import PartitionError
 from edgewise.flatbuffer import Table
+from edgewise.operators import OperatorTable, lowering
+from edgewise.operators.lowering import Refused
+from edgewise.partition.spec import Refusal
 
-NHWC: Perm = (0, 2, 3, 1)
 Array = NDArray[Any]
 
 
@@ -48,12 +53,9 @@ class Tensor:
     @property
     def shape(self) -> tuple[int, ...]:
         """torch's."""
-        found = [0] * len(self.order)
-        for dim, size in zip(self.order, self.value.shape, strict=True):
-            found[dim] = size
-        return tuple(found)
+        return by_dimension(self.value.shape, self.order)
 
-    def place(self, dim: int) -> int:
+    def axis(self, dim: int) -> int:
         """Which of the TFLite tensor's dimensions torch's `dim` is."""
         return self.order.index(dim % len(self.order))
 
@@ -82,13 +84,21 @@ class Computed:
 Real = Stored | Computed
 
 
-class Lowering:
-    """The program so far: `done` holds real values and, for quantizations, integer tensors."""
+class Lowering(lowering.Lowering[ModelBuilder, IntegerConstants, Real | Tensor]):
+    """Nodes become operators of a TFLite program: values are real, and those of quantizations and
+    inputs are tensors of integers.
 
-    def __init__(self, constants: Constants) -> None:
-        self.b = ModelBuilder()
-        self.constants = constants
-        self.done: dict[Node, Real | Tensor] = {}
+    moves: the runtime reorders contiguous images at the border; so the program has them as NHWC.
+    """
+
+    backend = "Neutron"
+    partitioner = "NeutronPartitioner"
+
+    def __init__(self, constants: IntegerConstants, moves: bool = False) -> None:
+        super().__init__(ModelBuilder(), constants)
+        self.inputs: list[tuple[Value, bool]] = []
+        """With whether the runtime must reorder dimensions."""
+        self._moves = moves
         self._ordered: dict[tuple[int, Perm, Perm], Tensor] = {}
 
     # --- operands -----------------------------------------------------------------------
@@ -96,33 +106,32 @@ class Lowering:
     def real(self, node: Any) -> Real:
         if node not in self.done:
             return Stored(self._constant(node))
-        found = self.done[node]
+        found = self.computed(node)
         assert not isinstance(found, Tensor)
         return found
 
     def tensor(self, node: Any) -> Tensor:
         """A dequantized operand, as it is stored; a constant one too."""
-        if node in self.done:
-            found = self.done[node]
-            assert isinstance(found, Stored)
-            return found.tensor
-        return self._constant(node)
+        found = self.real(node)
+        assert isinstance(found, Stored)
+        return found.tensor
+
+    def integers(self, node: Any) -> Tensor:
+        """What is computed in integers: an input, or the result of a quantization."""
+        found = self.computed(node)
+        assert isinstance(found, Tensor)
+        return found
 
     def _constant(self, node: Node) -> Tensor:
-        assert is_dequantize(node)
-        quant = Quant.of(node)
-        data = self.constants.tensor(arguments(node)["input"]).detach().numpy()
+        quant, (data, _, _) = Quant.of(node), self.weight(node)
         value = self.b.constant(node.name, data, tflite(quant))
         return Tensor(value, identity(data.ndim), quant)
 
     def weight(self, node: Node) -> tuple[Array, tuple[float, ...], int]:
         """A dequantized constant: integers, scales, and the dimension that they belong to."""
-        args = arguments(node)
-        data = self.constants.tensor(args["input"]).detach().numpy()
-        if "axis" in args:
-            scales = self.constants.tensor(args["scales"]).double().tolist()
-            return data, tuple(scales), int(args["axis"]) % data.ndim
-        return data, (float(args["scale"]),), 0
+        found = self.constants.integers(node)
+        assert found is not None
+        return found.data.numpy(), tuple(found.scales.tolist()), found.axis or 0
 
     def weight_for(
         self, node: Node, bias: Node | None, x: Quant
@@ -180,6 +189,52 @@ class Lowering:
         if len(scales) > 1:
             scales = scales[part]
         return self.b.constant(name, stored[part], Quantization(tuple(scales), (0,) * len(scales)))
+
+    # --- nodes --------------------------------------------------------------------------
+
+    def input(self, node: Node) -> Tensor:
+        """Refused if it is not quantized, or lies in an order that the NPU does not take."""
+        value = fake(node)
+        quant = next((Quant.of(u) for u in node.users if is_dequantize(u)), None)
+        if quant is None:
+            raise Refused(Refusal("inputs of a partition must be quantized", f"{value.dtype}"))
+        order, moved = self._format(node, self._moves)
+        made = self.result(node, tuple(int(n) for n in value.shape), order, quant)
+        self.inputs.append((made.value, moved))
+        return made
+
+    def output(self, node: Node) -> tuple[Value, bool]:
+        """The value of a result, and whether the runtime must reorder its dimensions."""
+        found = self.integers(node)
+        order, moved = self._format(node, self._moves and found.order == NHWC)
+        return self.in_order(found, order).value, moved
+
+    def _format(self, node: Node, moves: bool) -> tuple[Perm, bool]:
+        """How the argument's dimensions lie in TFLite; whether the runtime sees to it.
+
+        An argument that lies channels last is marked, too: the runtime then takes it as it is, and
+        refuses it unmarked.
+        """
+        order = dim_order(fake(node))
+        if order == NHWC or (moves and order == identity(4)):
+            return NHWC, True
+        if order != identity(len(order)):
+            raise PartitionError(
+                f"{at_node(node)} inputs and outputs of a partition must be contiguous or channels "
+                f"last; got dimensions in the order {order}; try .contiguous() before"
+            )
+        return order, False
+
+    def lower(self, node: Node, table: OperatorTable[..., Any]) -> Any:
+        """See `lowering.Lowering`; what quantizes and dequantizes has no definition."""
+        if is_dequantize(node):
+            return Stored(self.integers(arguments(node)["input"]))
+        if not is_quantize(node):
+            return super().lower(node, table)
+        value, quant = self.real(arguments(node)["input"]), Quant.of(node)
+        if isinstance(value, Computed):
+            return value.quantized(quant)
+        return self.requantized(value.tensor, quant, node.name)
 
     # --- operators ----------------------------------------------------------------------
 

@@ -79,29 +79,29 @@ class NeutronConverter:
         of kernels, which lands in the folder of intermediate files.
         """
         with tempfile.TemporaryDirectory(prefix="neutron-") as folder:
-            place = Path(folder)
-            (place / "model.tflite").write_bytes(model)
+            work = Path(folder)
+            (work / "model.tflite").write_bytes(model)
             request = {
                 "target": options.config,
-                "model": str(place / "model.tflite"),
-                "converted": str(place / "converted.tflite"),
+                "model": str(work / "model.tflite"),
+                "converted": str(work / "converted.tflite"),
                 "options": _compilation_options(options),
             }
-            described = self._run(request, place, time_limit, operators)
+            described = self._run(request, work, time_limit, operators)
             if described["target"] is None:
                 raise _unknown_target(options.config, self, described["names"])
-            kernels = place / KERNEL_SELECTION
+            kernels = work / KERNEL_SELECTION
             if options.dump_kernel_selection_code and kernels.exists():
                 to = Path(options.intermediates_dir or ".") / f"_kernel_selection_{tag}.c"
                 to.write_bytes(kernels.read_bytes())
-            return (place / "converted.tflite").read_bytes()
+            return (work / "converted.tflite").read_bytes()
 
     def _run(
-        self, request: dict[str, Any], place: Path, limit: float, operators: Sequence[str]
+        self, request: dict[str, Any], work: Path, limit: float, operators: Sequence[str]
     ) -> dict[str, Any]:
-        result = place / "result.json"
+        result = work / "result.json"
         request |= {"package": self.package, "module": self.module, "result": str(result)}
-        asked = place / "request.json"
+        asked = work / "request.json"
         asked.write_text(json.dumps(request))
         command = [
             sys.executable,
@@ -113,7 +113,7 @@ class NeutronConverter:
         try:
             ran = subprocess.run(
                 command,
-                cwd=place,
+                cwd=work,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -19,6 +19,7 @@ from edgewise.backends.neutron.operators.activations import cuts
 from edgewise.edge.graph import arguments, fake
 from edgewise.edge.program import Constants
 from edgewise.edge.quantized_decomposed import is_dequantize, is_quantize
+from edgewise.operators.arguments import reduced_dims
 
 aten = torch.ops.aten
 Args = dict[str, Any]
@@ -86,9 +87,7 @@ def _same_shape(node: Node, args: Args) -> bool:
 
 def _over_ones(node: Node, args: Args) -> bool:
     shape = fake(args["self"]).shape
-    dims = args.get("dim")
-    dims = range(len(shape)) if dims is None or dims == [] else dims
-    return all(shape[d] == 1 for d in ([dims] if isinstance(dims, int) else dims))
+    return all(shape[d] == 1 for d in reduced_dims(args.get("dim"), len(shape)))
 
 
 def _with(neutral: float) -> Callable[[Node, Args, Constants], Node | None]:

@@ -19,15 +19,14 @@ from edgewise.backends.neutron.lowering.quantized import (
     Cluster,
     Quant,
     clusters,
-    is_constant,
     results,
 )
 from edgewise.backends.neutron.lowering.table import Rules, is_main, query_of
 from edgewise.backends.neutron.operators import TABLE
 from edgewise.backends.neutron.targets import target_of
 from edgewise.edge.graph import arguments, calls, is_call, is_getitem, op_name, tensors_of
+from edgewise.edge.integer_constants import IntegerConstants
 from edgewise.edge.node_errors import as_users
-from edgewise.edge.program import Constants
 from edgewise.edge.quantized_decomposed import is_dequantize, is_quantize
 from edgewise.operators.partitioner import TablePartitioner
 from edgewise.partition.following import TAKES_INTEGERS, WITH_ITS_OPERATOR
@@ -57,7 +56,7 @@ _WITH_ITS_OPERATOR = Refusal(WITH_ITS_OPERATOR, "one that is refused")
 class _Clusters(Units[Cluster]):
     """Clusters by themselves. batch: gives sizes to those that have none, if that is allowed."""
 
-    def __init__(self, constants: Constants, batch: DynamicBatch | None) -> None:
+    def __init__(self, constants: IntegerConstants, batch: DynamicBatch | None) -> None:
         super().__init__(constants, {}, {})
         self.batch = batch
 
@@ -84,7 +83,7 @@ class NeutronPartitioner(TablePartitioner[Cluster]):
 
     compile_spec: from `generate_neutron_compile_spec` or `NeutronCompileSpecBuilder`.
     neutron_target_spec: a target or its name; must be the one of compile_spec, which suffices.
-    (custom_delegation_options may stand in its place.)
+    (custom_delegation_options may be given instead, as the second argument.)
     custom_delegation_options: what may be delegated although it is not known to pay.
     post_quantization_state_dict: accepted for scripts that pass it; the program has its constants.
     preserve_ops: more operators that are not decomposed; check_op_support(node): whether one of
@@ -136,7 +135,7 @@ class NeutronPartitioner(TablePartitioner[Cluster]):
 
     def units(self, program: ExportedProgram) -> _Clusters:
         """Clusters that the definitions accept."""
-        constants = Constants(program)
+        constants = IntegerConstants(program)
         graph = program.graph
         own_for_each_reader([n for n in calls(graph) if is_dequantize(n)])
         batch = None
@@ -183,7 +182,7 @@ class NeutronPartitioner(TablePartitioner[Cluster]):
     # --- one cluster --------------------------------------------------------------------
 
     def _refusals(
-        self, cluster: Cluster, constants: Constants, batch: DynamicBatch | None
+        self, cluster: Cluster, constants: IntegerConstants, batch: DynamicBatch | None
     ) -> dict[Node, list[Refusal]]:
         """By node; empty if the NPU takes the cluster."""
         given = self._against_operators(cluster)
@@ -214,7 +213,9 @@ class NeutronPartitioner(TablePartitioner[Cluster]):
                 given[node] = [Refusal("operators of the Neutron table", op_name(node))]
         return given
 
-    def _against_nodes(self, cluster: Cluster, constants: Constants) -> dict[Node, list[Refusal]]:
+    def _against_nodes(
+        self, cluster: Cluster, constants: IntegerConstants
+    ) -> dict[Node, list[Refusal]]:
         given: dict[Node, list[Refusal]] = {}
         for node in cluster.nodes:
             definition = TABLE.of(node)
@@ -223,7 +224,7 @@ class NeutronPartitioner(TablePartitioner[Cluster]):
                 given |= {node: found} if found else {}
         return given
 
-    def _against_all(self, cluster: Cluster, constants: Constants) -> Refusal | None:
+    def _against_all(self, cluster: Cluster, constants: IntegerConstants) -> Refusal | None:
         nodes = cluster.nodes
         for node in [*nodes, *cluster.inputs]:
             for tensor in tensors_of(node):
@@ -255,7 +256,7 @@ class NeutronPartitioner(TablePartitioner[Cluster]):
             )
         return self._shape_of_cluster(cluster, constants)
 
-    def _shape_of_cluster(self, cluster: Cluster, constants: Constants) -> Refusal | None:
+    def _shape_of_cluster(self, cluster: Cluster, constants: IntegerConstants) -> Refusal | None:
         """One operator that computes, moves before it, moves and clamps behind."""
         main = [n for n in cluster.nodes if is_main(n)]
         if len(main) > 1:
@@ -324,9 +325,9 @@ def _check_same_target(config: str, given: Any) -> None:
         )
 
 
-def _is_stored(node: Node, constants: Constants) -> bool:
+def _is_stored(node: Node, constants: IntegerConstants) -> bool:
     """Whether the node moves what is dequantized."""
-    while not is_constant(node, constants):
+    while node not in constants:
         definition = TABLE.of(node)
         if definition is None:
             return not is_call(node) or "dequantize" in op_name(node)

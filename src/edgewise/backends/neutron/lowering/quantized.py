@@ -9,20 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch.fx import Node
 
 from edgewise.edge.graph import is_call, is_size, tensors_of
-from edgewise.edge.program import Constants
+from edgewise.edge.integer_constants import IntegerConstants
 from edgewise.edge.quantized_decomposed import Quantized, is_dequantize, is_quantize
-
-
-def is_constant(node: Any, constants: Constants) -> bool:
-    """Whether the node is a parameter or buffer, or one that is dequantized."""
-    return node in constants or (
-        is_dequantize(node) and all(source in constants for source in node.all_input_nodes)
-    )
 
 
 @dataclass(frozen=True)
@@ -57,7 +49,7 @@ class Cluster:
         return [*self.constants, *self.inputs, *self.nodes, *self.outputs]
 
 
-def clusters(nodes: Sequence[Node], constants: Constants) -> list[Cluster]:
+def clusters(nodes: Sequence[Node], constants: IntegerConstants) -> list[Cluster]:
     """All calls but the quantizations around them, by cluster, in the order of first nodes; then
     those of none, that only quantize anew what was dequantized."""
     found: dict[Node, Cluster] = {}
@@ -72,23 +64,24 @@ def clusters(nodes: Sequence[Node], constants: Constants) -> list[Cluster]:
                 other.nodes += mine.nodes
                 found.update(dict.fromkeys(mine.nodes, other))
                 mine = other
-    place = {node: i for i, node in enumerate(nodes)}
+    position = {node: i for i, node in enumerate(nodes)}
     whole = list(dict.fromkeys(found[node] for node in inner))
     for cluster in whole:
-        cluster.nodes.sort(key=place.__getitem__)
+        cluster.nodes.sort(key=position.__getitem__)
         _surround(cluster, constants)
     pairs = [n for n in nodes if is_quantize(n) and is_dequantize(n.args[0])]
     return whole + [Cluster(inputs=[n.args[0]], outputs=[n]) for n in pairs]  # type: ignore[list-item]
 
 
-def _surround(cluster: Cluster, constants: Constants) -> None:
+def _surround(cluster: Cluster, constants: IntegerConstants) -> None:
     members = set(cluster.nodes)
     for node in cluster.nodes:
         for source in node.all_input_nodes:
             if source in members or is_size(source):
                 continue
-            if is_constant(source, constants):
-                _append(cluster.constants, source, not_a_call_of=constants)
+            if source in constants:
+                if is_call(source):
+                    _append(cluster.constants, source)
             elif is_dequantize(source):
                 _append(cluster.inputs, source)
             elif any(t.is_floating_point() for t in tensors_of(source)):
@@ -98,8 +91,8 @@ def _surround(cluster: Cluster, constants: Constants) -> None:
                 _append(cluster.outputs if is_quantize(user) else cluster.floats, user)
 
 
-def _append(to: list[Node], node: Node, not_a_call_of: Constants | None = None) -> None:
-    if node not in to and not (not_a_call_of is not None and node in not_a_call_of):
+def _append(to: list[Node], node: Node) -> None:
+    if node not in to:
         to.append(node)
 
 
@@ -109,4 +102,4 @@ def results(cluster: Cluster) -> list[Node]:
     return [n for n in cluster.nodes if any(u not in members for u in n.users)]
 
 
-__all__ = ["Cluster", "Quant", "clusters", "is_constant", "results"]
+__all__ = ["Cluster", "Quant", "clusters", "results"]

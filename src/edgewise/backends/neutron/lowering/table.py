@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,10 +16,10 @@ from torch.fx import Node
 
 from edgewise.backends.neutron.lowering.compile_spec import CustomDelegationOptions
 from edgewise.backends.neutron.lowering.context import Lowering, Real
-from edgewise.backends.neutron.lowering.quantized import Cluster, Quant, is_constant
+from edgewise.backends.neutron.lowering.quantized import Cluster, Quant
 from edgewise.backends.neutron.targets import NeutronTarget
 from edgewise.edge.graph import arguments, fake, is_getitem
-from edgewise.edge.program import Constants
+from edgewise.edge.integer_constants import IntegerConstants
 from edgewise.edge.quantized_decomposed import is_dequantize
 from edgewise.operators import OperatorDefinition, OperatorTable
 from edgewise.partition import constraints
@@ -48,6 +49,7 @@ class Rules:
 class Query(constraints.Query):
     """A question to a constraint: this node, with these arguments, in this cluster."""
 
+    constants: IntegerConstants
     cluster: Cluster
     rules: Rules
 
@@ -97,7 +99,7 @@ class NeutronOperator(OperatorDefinition[Lower]):
     images: bool = False
     """Whether it wants images as NHWC."""
     along: Callable[[dict[str, Any]], Sequence[int]] = _nothing
-    """The dimensions in which a result's element is made of others than the operands' at its place,
+    """The dimensions in which a result's element is made of others than the operands' at its index,
     or moved, where sizes do not tell it."""
     bounds: Accuracies | None = field(default=None, compare=False)
     """Where the accuracy is not that of what computes, or of what moves."""
@@ -116,24 +118,14 @@ TABLE = OperatorTable(NeutronOperator)
 define = TABLE.define
 
 
-def query_of(node: Node, constants: Constants, cluster: Cluster, rules: Rules) -> Query:
+def query_of(node: Node, constants: IntegerConstants, cluster: Cluster, rules: Rules) -> Query:
     return Query(node, arguments(node), constants, cluster, rules)
 
 
 # --- constraints that several definitions share ----------------------------------------------
 
 
-def constant(*names: str) -> Constraint:
-    """The named arguments are parameters (or absent)."""
-
-    def check(q: Query) -> str | None:
-        for name in names:
-            node = q.args.get(name)
-            if node is not None and not is_constant(node, q.constants):
-                return f"{name} is computed by {getattr(node, 'name', node)}"
-        return None
-
-    return Constraint(f"constant {' and '.join(names)}", check)
+constant = partial(constraints.constant, hint="")
 
 
 def integer_weight(name: str, *, per_channel: bool = True) -> Constraint:
@@ -141,17 +133,14 @@ def integer_weight(name: str, *, per_channel: bool = True) -> Constraint:
 
     def check(q: Query) -> str | None:
         node = q.args[name]
-        if not is_dequantize(node):
+        found = q.constants.integers(node) if node in q.constants else None
+        if found is None:
             return f"{name} in floating point"
-        args = arguments(node)
-        data = q.constants.tensor(args["input"])
-        zeros = args.get("zero_points", args.get("zero_point"))
-        zeros = q.constants.tensor(zeros) if isinstance(zeros, Node) else torch.tensor([zeros])
-        if data.dtype != torch.int8:
-            return f"{name} in {str(data.dtype).removeprefix('torch.')}"
-        if bool((zeros != 0).any()):
-            return f"{name} with a zero point of {int(zeros.reshape(-1)[0])}"
-        if "axis" in args and not per_channel:
+        if found.data.dtype != torch.int8:
+            return f"{name} in {str(found.data.dtype).removeprefix('torch.')}"
+        if bool(found.zero_points.any()):
+            return f"{name} with a zero point of {int(found.zero_points.reshape(-1)[0])}"
+        if found.axis is not None and not per_channel:
             return f"{name} with a scale for each channel"
         return None
 

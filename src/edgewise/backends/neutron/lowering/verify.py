@@ -4,37 +4,24 @@ from __future__ import annotations
 
 from edgewise.backends.neutron.reading import read_program
 from edgewise.backends.neutron.tflite.schema import BuiltinOperator, Model
-from edgewise.errors import InvalidGraphError
 from edgewise.flatbuffer import unpack
+from edgewise.operators.verify import verify_calls
 from edgewise.passes import Pass, PassManager
 
 
 def verify(data: bytes) -> None:
-    """InvalidGraphError if an operator reads what nobody computed before, two compute the same
-    tensor, or nobody computes an output."""
+    """See `verify_calls`."""
     model = unpack(Model, data)
     (graph,) = model.subgraphs
-    names = [tensor.name for tensor in graph.tensors]
     known = {number for number, tensor in enumerate(graph.tensors) if tensor.buffer}
-    known.update(graph.inputs or [])
-    for number, step in enumerate(graph.operators or []):
-        code = model.operator_codes[step.opcode_index].builtin_code
-        missing = [i for i in step.inputs or [] if i >= 0 and i not in known]
-        again = [i for i in step.outputs or [] if i in known]
-        if missing or again:
-            got = (
-                f"{names[missing[0]]}, not computed before"
-                if missing
-                else f"{names[again[0]]} once more"
-            )
-            raise InvalidGraphError(
-                f"[tflite] operator {number}, {BuiltinOperator(code).name}, must obey the "
-                f"program's law; got {got}"
-            )
-        known.update(step.outputs or [])
-    for index in graph.outputs or []:
-        if index not in known:
-            raise InvalidGraphError(f"[tflite] outputs must be computed; got {names[index]}")
+    codes = [BuiltinOperator(one.builtin_code).name for one in model.operator_codes]
+    calls = (
+        (codes[step.opcode_index], [i for i in step.inputs or [] if i >= 0], step.outputs or [])
+        for step in graph.operators or []
+    )
+    names = [tensor.name for tensor in graph.tensors]
+    outputs = graph.outputs or []
+    verify_calls("tflite", calls, known.union(graph.inputs or []), outputs, names.__getitem__)
 
 
 def text(data: bytes) -> str:

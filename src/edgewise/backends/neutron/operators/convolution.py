@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from edgewise.backends.neutron.lowering.context import NHWC, Computed, Lowering, Real, Tensor
+from edgewise.backends.neutron.lowering.context import Computed, Lowering, Real, Tensor
 from edgewise.backends.neutron.lowering.quantized import Quant
 from edgewise.backends.neutron.lowering.table import (
     PADDED_HINT,
@@ -34,6 +34,7 @@ from edgewise.backends.neutron.tflite.schema import (
     TransposeConvOptions,
 )
 from edgewise.edge.graph import arguments, fake
+from edgewise.edge.orders import NHWC
 from edgewise.quantize.patterns import convolutions
 from edgewise.quantize.transposed import Geometry
 

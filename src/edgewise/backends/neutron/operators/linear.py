@@ -8,7 +8,7 @@ import torch
 from torch.fx import Node
 
 from edgewise.backends.neutron.lowering.context import Computed, Lowering, Real, Tensor
-from edgewise.backends.neutron.lowering.quantized import Quant, is_constant
+from edgewise.backends.neutron.lowering.quantized import Quant
 from edgewise.backends.neutron.lowering.table import (
     Constraint,
     Query,
@@ -27,9 +27,8 @@ from edgewise.backends.neutron.tflite.schema import (
     BuiltinOperator,
     FullyConnectedOptions,
 )
-from edgewise.edge.graph import arguments, fake, op_name
+from edgewise.edge.graph import fake, op_name
 from edgewise.edge.orders import identity
-from edgewise.edge.quantized_decomposed import is_dequantize
 from edgewise.quantize.patterns import Elementwise, Weighted
 
 aten = torch.ops.aten
@@ -84,16 +83,14 @@ def _matrix(name: str) -> tuple[Constraint, ...]:
 
     def check(q: Query) -> str | None:
         source, transposed = _weights(q.args[name])
-        if not is_constant(source, q.constants):
+        if source not in q.constants:
             return f"{name} is computed by {source.name}"
-        if not is_dequantize(source):
+        found = q.constants.integers(source)
+        if found is None:
             return f"{name} in floating point"
-        args = arguments(source)
-        dtype = q.constants.tensor(args["input"]).dtype
-        if dtype != torch.int8:
-            return f"{name} in {str(dtype).removeprefix('torch.')}"
-        outputs = 0 if transposed else 1
-        if "axis" in args and args["axis"] % 2 != outputs:
+        if found.data.dtype != torch.int8:
+            return f"{name} in {str(found.data.dtype).removeprefix('torch.')}"
+        if found.axis == (1 if transposed else 0):
             return f"{name} with scales along its inputs"
         return None
 
@@ -117,7 +114,7 @@ define(
 
 def _addend(q: Query) -> str | None:
     node = q.args["self"]
-    if not is_constant(node, q.constants):
+    if node not in q.constants:
         return f"computed by {node.name}"
     shape = tuple(fake(node).shape)
     return None if shape in ((q.shape[1],), (1, q.shape[1])) else f"{list(shape)}"
@@ -135,7 +132,7 @@ define(
         equals("beta", 1),
     ),
     also="FULLY_CONNECTED",
-    quantization=Weighted(one_scale=True, places=(1, 2, 0)),
+    quantization=Weighted(one_scale=True, positions=(1, 2, 0)),
 )
 define(
     "mm",

@@ -28,6 +28,7 @@ from edgewise.backends.neutron.tflite.schema import (
     MirrorPadOptions,
 )
 from edgewise.edge.graph import fake
+from edgewise.edge.orders import permuted
 from edgewise.quantize.patterns import SAME_SCALE, Joined
 
 aten = torch.ops.aten
@@ -46,7 +47,7 @@ def _permute(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
     dims = [d % len(args["dims"]) for d in args["dims"]]
 
     def permute(x: Tensor) -> Tensor:
-        return Tensor(x.value, tuple(dims.index(d) for d in x.order), x.quant)
+        return Tensor(x.value, permuted(x.order, dims), x.quant)
 
     return moved(to.real(args["self"]), permute)
 
@@ -54,8 +55,7 @@ def _permute(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
 def _slice(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
     def cut(x: Tensor) -> Tensor:
         dim = args["dim"] % len(x.order)
-        start = args["start"] or 0
-        start = max(start + x.shape[dim], 0) if start < 0 else min(start, x.shape[dim])
+        start, _, _ = slice(args["start"], None).indices(x.shape[dim])
         count = int(fake(node).shape[dim])
         if args["step"] == 1 or count == 1:
             return to.cut(x, {dim: (start, count)}, node.name)
@@ -122,7 +122,7 @@ def _cat(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
 
     def emit(quant: Quant, _: Activation) -> Tensor:
         made = to.result(node, shape, parts[0].order, quant)
-        options = ConcatenationOptions(made.place(args["dim"]), Activation.NONE)
+        options = ConcatenationOptions(made.axis(args["dim"]), Activation.NONE)
         return to.add(BuiltinOperator.CONCATENATION, parts, made, options)
 
     return Computed(emit)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.fx import Node
 
-from edgewise.backends.neutron.lowering.context import NHWC, Lowering, Real, Tensor, moved
+from edgewise.backends.neutron.lowering.context import Lowering, Real, Tensor, moved
 from edgewise.backends.neutron.lowering.table import (
     SAME_QUANTIZATION,
     Constraint,
@@ -26,6 +25,8 @@ from edgewise.backends.neutron.tflite.schema import (
     Pool2DOptions,
 )
 from edgewise.edge.graph import tensors_of
+from edgewise.edge.orders import NHWC
+from edgewise.operators.arguments import beyond_padding
 from edgewise.partition.constraints import only_first
 from edgewise.quantize.patterns import SAME_SCALE
 
@@ -45,7 +46,7 @@ def _pool(
 ) -> Tensor:
     x = image(to, x)
     shape = tuple(int(n) for n in tensors_of(node)[0].shape)
-    beyond = _beyond(x.shape[2:], shape[2:], kernel, stride, padding)
+    beyond = beyond_padding(x.shape[2:], shape[2:], kernel, stride, padding)
     if how is None or any(beyond):
         how = Padding.VALID
         number = _LOWEST if code == BuiltinOperator.MAX_POOL_2D else x.quant.zero_point
@@ -55,21 +56,9 @@ def _pool(
     return to.add(code, [x], to.result(node, shape, NHWC, x.quant), options)
 
 
-def _beyond(
-    sizes: Sequence[int],
-    results: Sequence[int],
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-) -> list[int]:
-    """How far the last windows reach beyond the padding, as they do with ceil_mode."""
-    each = zip(sizes, results, kernel, stride, padding, strict=True)
-    return [max((count - 1) * s + k - size - 2 * p, 0) for size, count, k, s, p in each]
-
-
 def _whole_windows(q: Query) -> str | None:
     kernel, stride, padding = _window(q.args)
-    beyond = _beyond(q.shape_of("self")[2:], q.shape[2:], kernel, stride, padding)
+    beyond = beyond_padding(q.shape_of("self")[2:], q.shape[2:], kernel, stride, padding)
     return "ceil_mode=True" if any(beyond) else None
 
 

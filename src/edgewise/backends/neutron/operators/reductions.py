@@ -10,6 +10,7 @@ from torch.fx import Node
 from edgewise.backends.neutron.lowering.context import Lowering, Real, Tensor, moved
 from edgewise.backends.neutron.lowering.table import SAME_QUANTIZATION, define
 from edgewise.backends.neutron.tflite.schema import BuiltinOperator, ReducerOptions
+from edgewise.operators.arguments import reduced_dims
 from edgewise.quantize.patterns import SAME_SCALE
 
 aten = torch.ops.aten
@@ -19,11 +20,8 @@ def _reduce(to: Lowering, node: Node, args: dict[str, Any], code: BuiltinOperato
     keep = bool(args.get("keepdim"))
 
     def reduce(x: Tensor) -> Tensor:
-        rank = len(x.order)
-        dims = args.get("dim")
-        dims = list(range(rank)) if dims is None or dims == [] else dims
-        gone = {d % rank for d in ([dims] if isinstance(dims, int) else dims)}
-        axes = to.ints(f"{node.name}_axes", sorted(x.place(d) for d in gone))
+        gone = reduced_dims(args.get("dim"), len(x.order))
+        axes = to.ints(f"{node.name}_axes", sorted(x.axis(d) for d in gone))
         shape = tuple(1 if d in gone else n for d, n in enumerate(x.shape))
         made = to.result(node, shape, x.order, x.quant)
         made = to.add(code, [x, axes], made, ReducerOptions(True))

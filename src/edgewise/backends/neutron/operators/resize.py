@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.backends.neutron.lowering.context import NHWC, Lowering, Real, Tensor, moved
+from edgewise.backends.neutron.lowering.context import Lowering, Real, Tensor, moved
 from edgewise.backends.neutron.lowering.table import (
     SAME_QUANTIZATION,
     Constraint,
@@ -22,6 +22,7 @@ from edgewise.backends.neutron.tflite.schema import (
     ResizeNearestNeighborOptions,
 )
 from edgewise.edge.graph import fake
+from edgewise.edge.orders import NHWC
 from edgewise.flatbuffer import Table
 from edgewise.partition.constraints import SCALE_BY_SIZES
 from edgewise.quantize.patterns import SAME_SCALE

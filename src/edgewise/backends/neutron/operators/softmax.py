@@ -52,7 +52,7 @@ def _softmax(to: Lowering, node: Node, args: dict[str, Any]) -> Real:
         ]
         parts = [one(to.cut(x, {along: piece}, f"{node.name}_rows"), quant) for piece in pieces]
         made = to.result(node, x.shape, x.order, quant)
-        options = ConcatenationOptions(made.place(along), Activation.NONE)
+        options = ConcatenationOptions(made.axis(along), Activation.NONE)
         return to.add(BuiltinOperator.CONCATENATION, parts, made, options)
 
     made: Real = Computed(emit)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from edgewise.backends.neutron.lowering.context import NHWC, Lowering, Tensor
+from edgewise.backends.neutron.lowering.context import Lowering, Tensor
 from edgewise.backends.neutron.lowering.table import Constraint, Query
 from edgewise.backends.neutron.targets import KERNEL_LIMIT
 from edgewise.backends.neutron.tflite.schema import Padding
+from edgewise.edge.orders import NHWC
 
 
 def pair(value: Any, default: int = 1) -> tuple[int, int]:

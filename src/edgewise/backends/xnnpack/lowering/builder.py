@@ -22,7 +22,14 @@ from edgewise.backends.xnnpack.lowering.quantized_constants import Stored, store
 from edgewise.backends.xnnpack.lowering.reshape import Drop, Insert, Merge, OutOfReach, Step, plan
 from edgewise.backends.xnnpack.node_kinds import BY_NAME
 from edgewise.edge.graph import Dim
-from edgewise.edge.orders import Perm, identity, order_that_matters, perm_after_view
+from edgewise.edge.orders import (
+    Perm,
+    by_dimension,
+    identity,
+    order_that_matters,
+    perm_after_view,
+    permuted,
+)
 from edgewise.edge.sizes import (
     at,
     broadcast,
@@ -30,8 +37,6 @@ from edgewise.edge.sizes import (
     shown,
     symbolic_sizes,
 )
-
-NHWC = (0, 2, 3, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +48,7 @@ class Ref:
 
     @property
     def shape(self) -> tuple[Dim, ...]:
-        logical: list[Dim] = [0] * len(self.perm)
-        for physical, dim in enumerate(self.perm):
-            logical[dim] = self.value.dims[physical]
-        return tuple(logical)
+        return by_dimension(self.value.dims, self.perm)
 
     @property
     def rank(self) -> int:
@@ -214,8 +216,7 @@ class Builder:
 
     def permute(self, x: Ref, dims: Sequence[int]) -> Ref:
         """Dimension i of the result is dimension dims[i] of x. Costs nothing."""
-        place = {dim: i for i, dim in enumerate(dims)}
-        return Ref(x.value, tuple(place[d] for d in x.perm))
+        return Ref(x.value, permuted(x.perm, dims))
 
     def view(self, x: Ref, shape: Sequence[Dim]) -> Ref:
         """The same elements under another logical shape, without a transpose where possible.

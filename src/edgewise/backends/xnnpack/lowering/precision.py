@@ -160,13 +160,13 @@ def units(
     Nodes that are not `good` have nobody belong to them, but for a choice of scales and what
     uses it. The order of operators is one in which every unit comes after those it reads.
     """
-    place = {node: i for i, node in enumerate(nodes)}
+    position = {node: i for i, node in enumerate(nodes)}
     owner: dict[Node, Node] = {}
     for node in nodes:
         if is_one_of(node, CHOOSE):
             found = cluster(node, constants)
             if not isinstance(found, str):
-                first = min(found.products, key=place.__getitem__)
+                first = min(found.products, key=position.__getitem__)
                 owner.update(dict.fromkeys(found.nodes, first))
     for node in nodes:
         if node not in owner:
@@ -181,7 +181,7 @@ def units(
     found_units: dict[Node, list[Node]] = {}
     for node in nodes:
         found_units.setdefault(owner[node], []).append(node)
-    return dict(sorted(found_units.items(), key=lambda item: place[item[0]]))
+    return dict(sorted(found_units.items(), key=lambda item: position[item[0]]))
 
 
 def _owner(

@@ -24,7 +24,7 @@ from edgewise.backends.xnnpack.lowering.quant import (
     is_scale,
 )
 from edgewise.edge.graph import arguments, fake, is_call, op_name
-from edgewise.edge.program import Constants
+from edgewise.edge.integer_constants import IntegerConstants
 
 DEQUANTIZERS = {
     "quantized_decomposed.dequantize_per_tensor.default",
@@ -64,7 +64,7 @@ class Stored:
         return None
 
 
-class QuantizedConstants(Constants):
+class QuantizedConstants(IntegerConstants):
     """`stored` knows the quantized tensors that were handed out, by address."""
 
     def __init__(self, program: ExportedProgram) -> None:
@@ -74,13 +74,9 @@ class QuantizedConstants(Constants):
         self._forms: dict[Node, Stored | None] = {}
         self._shared: dict[tuple[object, ...], list[Stored]] = {}
 
-    def __contains__(self, node: object) -> bool:
-        return super().__contains__(node) or (isinstance(node, Node) and self._is_dequantized(node))
-
-    def _is_dequantized(self, node: Node) -> bool:
-        return is_dequantizer(node) and all(
-            super(QuantizedConstants, self).__contains__(n) for n in node.all_input_nodes
-        )
+    def dequantizes(self, node: Node) -> bool:
+        """Those of torchao, too."""
+        return is_dequantizer(node)
 
     def tensor(self, node: Node) -> torch.Tensor:
         """The real numbers."""
@@ -88,11 +84,7 @@ class QuantizedConstants(Constants):
             return super().tensor(node)
         known = self._real
         if node not in known:
-            args = torch.fx.node.map_arg(node.args, super().tensor)
-            kwargs = torch.fx.node.map_arg(node.kwargs, super().tensor)
-            with torch.no_grad():
-                real = node.target(*args, **kwargs)  # type: ignore[operator]
-            known[node] = real.contiguous()
+            known[node] = super().tensor(node).contiguous()
             stored = self.stored_as(node)
             if stored is not None:
                 self.stored[known[node].data_ptr()] = stored
@@ -114,7 +106,7 @@ class QuantizedConstants(Constants):
         return self._forms[node]
 
     def _stored_as_now(self, node: Node) -> Stored | None:
-        if not self._is_dequantized(node):
+        if not self.is_dequantized(node):
             return None
         args = arguments(node)
         data = super().tensor(args["input"])

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from edgewise.backends.xnnpack import payload
-from edgewise.backends.xnnpack.lowering.constant_places import read_in_place
+from edgewise.backends.xnnpack.lowering.constant_storage import read_in_place
 from edgewise.backends.xnnpack.lowering.graph import (
     DATATYPES,
     EXTERNAL_INPUT,

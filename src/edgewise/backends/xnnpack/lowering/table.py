@@ -1,4 +1,4 @@
-"""What XNNPACK's definitions of operators say, and what they need to lower a node.
+"""What XNNPACK's definitions of operators say, and constraints that several share.
 
 `backends.xnnpack.operators` fills the table.
 """
@@ -15,9 +15,9 @@ from torch.fx.node import map_arg
 
 from edgewise.backends.xnnpack.lowering import reshape
 from edgewise.backends.xnnpack.lowering.accuracy import EXACT, STEP
-from edgewise.backends.xnnpack.lowering.builder import Builder, Operand, Ref
+from edgewise.backends.xnnpack.lowering.builder import Builder, Operand
+from edgewise.backends.xnnpack.lowering.context import Lowering
 from edgewise.backends.xnnpack.lowering.quant import MAX_RANK
-from edgewise.backends.xnnpack.lowering.quantized_constants import QuantizedConstants
 from edgewise.backends.xnnpack.lowering.static_sizes import NeedsNumber
 from edgewise.edge.graph import (
     arguments,
@@ -55,41 +55,6 @@ _OTHER_FLOATS = {
     torch.float64: "model.float() before the export",
     torch.bfloat16: "model.float() or model.half() before the export",
 }
-
-
-class Lowering:
-    """What a definition needs in order to lower a node: the builder and what is computed so far."""
-
-    def __init__(self, builder: Builder, constants: Constants) -> None:
-        self.b = builder
-        self.constants = constants
-        self.done: dict[Node, Operand | tuple[Operand, ...]] = {}
-
-    def operand(self, node: Any, dtype: torch.dtype = torch.float32) -> Operand:
-        """The argument as a computed tensor or constant; a number as a constant of one element."""
-        if isinstance(node, Node):
-            if node in self.constants:
-                return self.constants.tensor(node)
-            found = self.done[node]
-            assert not isinstance(found, tuple)
-            return found
-        return torch.tensor([float(node)], dtype=dtype)
-
-    def ref(self, node: Any) -> Ref:
-        return self.b.ref(self.operand(node))
-
-    def tensor(self, node: Any) -> torch.Tensor:
-        """A constant argument."""
-        return self.constants.tensor(node)
-
-    def weight(self, node: Any) -> torch.Tensor:
-        """A constant argument of which only the shape is read: integers if quantized."""
-        if isinstance(self.constants, QuantizedConstants):
-            return self.constants.weight(node)
-        return self.constants.tensor(node)
-
-    def optional(self, node: Any) -> torch.Tensor | None:
-        return None if node is None else self.constants.tensor(node)
 
 
 Lower = Callable[[Lowering, Node, dict[str, Any]], "Operand | tuple[Operand, ...]"]

@@ -11,6 +11,7 @@ from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
 from edgewise.backends.xnnpack.lowering.quant import Quant
 from edgewise.backends.xnnpack.node_kinds import BY_NAME
 from edgewise.errors import InvalidGraphError
+from edgewise.operators.verify import verify_calls
 
 _BETWEEN_PASSES = "Dynamic"
 """Stands for quantization at run time until `use_dynamic_kernels`; no payload has it."""
@@ -20,10 +21,14 @@ def verify(graph: Graph) -> None:
     """InvalidGraphError if nodes read what nobody computed before, two compute the same value,
     a node has other operands than its kind, or an input or output of the graph has lost its role.
     """
-    known: set[Value] = set(graph.inputs)
+    calls = (
+        (node.kind, [v for v in node.inputs if v is not None and v.data is None], node.outputs)
+        for node in graph.nodes
+    )
+    verify_calls("xnnpack", calls, graph.inputs, graph.outputs, _dims)
     for number, value in enumerate(graph.inputs):
         if value.input_index != number:
-            raise _broken("an input", f"number {value.input_index} in place of {number}")
+            raise _broken("an input", f"number {value.input_index} instead of {number}")
     for number, node in enumerate(graph.nodes):
         kind = BY_NAME.get(node.kind)
         if kind is None and node.kind != _BETWEEN_PASSES:
@@ -34,20 +39,14 @@ def verify(graph: Graph) -> None:
         if (len(node.inputs), len(node.outputs)) != (read, made):
             got = f"{len(node.inputs)} and {len(node.outputs)}; its kind has {read} and {made}"
             raise _broken(where, f"operands and results {got}")
-        for operand in node.inputs:
-            if operand is not None and operand.data is None and operand not in known:
-                raise _broken(where, f"an operand {_dims(operand)} that nobody computed before")
         for value in node.outputs:
-            if value in known or value.data is not None:
-                raise _broken(where, f"a result {_dims(value)} that is there already")
-            known.add(value)
+            if value.data is not None:
+                raise _broken(where, f"a result {_dims(value)} that is a constant")
         if node.clamp is not None and not node.clamp[0] <= node.clamp[1]:
             raise _broken(where, f"a clamp to {node.clamp}")
     for number, value in enumerate(graph.outputs):
         if value.output_index != number:
-            raise _broken("an output", f"number {value.output_index} in place of {number}")
-        if value not in known:
-            raise _broken(f"output {number}", f"a value {_dims(value)} that nobody computes")
+            raise _broken("an output", f"number {value.output_index} instead of {number}")
 
 
 def text(graph: Graph) -> str:

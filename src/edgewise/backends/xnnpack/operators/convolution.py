@@ -10,7 +10,7 @@ import torch
 from torch.fx import Node
 
 from edgewise.backends.xnnpack.lowering.accuracy import SUMS
-from edgewise.backends.xnnpack.lowering.builder import NHWC, Operand, Ref
+from edgewise.backends.xnnpack.lowering.builder import Operand, Ref
 from edgewise.backends.xnnpack.lowering.quantized_constants import is_dequantizer
 from edgewise.backends.xnnpack.lowering.table import (
     WEIGHTS,
@@ -24,6 +24,7 @@ from edgewise.backends.xnnpack.operators.reduce import as_it_lies
 from edgewise.backends.xnnpack.operators.volumes import as_volumes, layers, static_volume
 from edgewise.backends.xnnpack.operators.windows import pad
 from edgewise.edge.graph import Dim, arguments, fake, shape_of
+from edgewise.edge.orders import NHWC
 from edgewise.quantize.composites import depth_taps
 from edgewise.quantize.patterns import convolutions
 

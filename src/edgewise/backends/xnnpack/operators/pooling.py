@@ -13,7 +13,7 @@ import torch
 from torch.fx import Node
 
 from edgewise.backends.xnnpack.lowering.accuracy import MEANS, floating
-from edgewise.backends.xnnpack.lowering.builder import NHWC, Operand, Ref
+from edgewise.backends.xnnpack.lowering.builder import Operand, Ref
 from edgewise.backends.xnnpack.lowering.precision import ConfigPrecisionType, precision
 from edgewise.backends.xnnpack.lowering.quantized_constants import QuantizedConstants
 from edgewise.backends.xnnpack.lowering.table import (
@@ -25,18 +25,15 @@ from edgewise.backends.xnnpack.lowering.table import (
     define,
     only_first,
 )
-from edgewise.backends.xnnpack.operators.windows import Pair, averages, pad, pool, result_shape
+from edgewise.backends.xnnpack.operators.windows import averages, pad, pool, result_shape
 from edgewise.edge.graph import Dim, arguments, is_static, shape_of
+from edgewise.edge.orders import NHWC
 from edgewise.edge.sizes import shown
+from edgewise.operators.arguments import Pair, pair
 from edgewise.quantize.patterns import SAME_SCALE, SameScale
 
 aten = torch.ops.aten
 Args = dict[str, Any]
-
-
-def _pair(value: Any, default: Any = None) -> Pair:
-    items = [value] if isinstance(value, int) else list(value or default)
-    return (items[0], items[-1])
 
 
 def _window(
@@ -79,29 +76,29 @@ def _window(
 
 
 def _max_pool2d(to: Lowering, node: Node, args: Args) -> Operand:
-    kernel = _pair(args["kernel_size"])
+    kernel = pair(args["kernel_size"])
     return _window(
         to,
         "MaxPooling2d",
         to.ref(args["self"]),
         result_shape(node),
         kernel,
-        _pair(args["stride"], kernel),
-        _pair(args["padding"]),
-        _pair(args["dilation"]),
+        pair(args["stride"], kernel),
+        pair(args["padding"]),
+        pair(args["dilation"]),
         args["ceil_mode"],
     )
 
 
 def _stride_within_kernel(q: Query) -> str | None:
-    kernel = _pair(q.args["kernel_size"])
-    stride = _pair(q.args["stride"], kernel)
+    kernel = pair(q.args["kernel_size"])
+    stride = pair(q.args["stride"], kernel)
     within = stride[0] <= kernel[0] and stride[1] <= kernel[1]
     return None if within else f"stride {stride}, kernel_size {kernel}"
 
 
 def _more_than_one(q: Query) -> str | None:
-    kernel = _pair(q.args["kernel_size"])
+    kernel = pair(q.args["kernel_size"])
     return None if kernel != (1, 1) else f"{kernel}"
 
 
@@ -141,12 +138,12 @@ define(
 def _avg_pool2d(to: Lowering, node: Node, args: Args) -> Operand:
     """XNNPACK leaves padding out of the average, as PyTorch does what ceil_mode adds; where padding
     counts, zeros are put in before."""
-    kernel, padding = _pair(args["kernel_size"]), _pair(args["padding"])
+    kernel, padding = pair(args["kernel_size"]), pair(args["padding"])
     x = to.ref(args["self"])
     if args["count_include_pad"] and any(padding):
         amounts = {x.rank - 2: (padding[0],) * 2, x.rank - 1: (padding[1],) * 2}
         x, padding = pad(to, x, amounts, 0.0), (0, 0)
-    stride = _pair(args["stride"], kernel)
+    stride = pair(args["stride"], kernel)
     if (any(padding) or args["ceil_mode"]) and _is_in_8_bits(to, node):
         windows = _clipped_windows(x, node, kernel, stride, padding)
         if any(end - start < kernel[dim] for dim in range(2) for start, end in windows[dim]):
@@ -182,15 +179,15 @@ def _static_image(q: Query) -> str | None:
 
 
 def _divides_by_window(q: Query) -> str | None:
-    divisor, padded = q.args["divisor_override"], any(_pair(q.args["padding"]))
+    divisor, padded = q.args["divisor_override"], any(pair(q.args["padding"]))
     if divisor is None:
         return None
     if q.args["ceil_mode"]:
         return f"divisor_override={divisor} with ceil_mode=True"
-    if divisor == math.prod(_pair(q.args["kernel_size"])):
+    if divisor == math.prod(pair(q.args["kernel_size"])):
         counted = q.args["count_include_pad"] or not padded
         return None if counted else f"divisor_override={divisor} over padding that is left out"
-    return f"divisor_override={divisor} for kernel_size {_pair(q.args['kernel_size'])}"
+    return f"divisor_override={divisor} for kernel_size {pair(q.args['kernel_size'])}"
 
 
 def _not_by_window(node: Node) -> str | None:

@@ -14,7 +14,7 @@ from torch.fx import Node
 
 from edgewise.backends.xnnpack.lowering.accuracy import STATES, WIDE_GATES
 from edgewise.backends.xnnpack.lowering.builder import Operand, Ref
-from edgewise.backends.xnnpack.lowering.table import Constraint, Lowering, Query, define
+from edgewise.backends.xnnpack.lowering.table import Constraint, Lowering, Query, constant, define
 from edgewise.edge.graph import shape_of
 from edgewise.edge.sizes import shown
 
@@ -109,14 +109,7 @@ def _gru_cell(to: Lowering, node: Node, args: Args) -> Operand:
     return _gru_step(to, gates, (to.ref(args["hx"]),), layer)[0]
 
 
-def _constant_cell(q: Query) -> str | None:
-    for name in ("w_ih", "w_hh", "b_ih", "b_hh"):
-        if q.args[name] is not None and q.args[name] not in q.constants:
-            return f"{name} is computed by {q.args[name]}"
-    return None
-
-
-CELL = Constraint("constant weights", _constant_cell)
+CELL = Constraint("constant weights", constant("w_ih", "w_hh", "b_ih", "b_hh").check)
 
 define(
     "lstm_cell",
@@ -188,7 +181,7 @@ def _run(
 
 
 def _row(to: Lowering, x: Ref, dim: int, index: int) -> Ref:
-    """One place along the first dimension, which goes."""
+    """One element along the first dimension, which goes."""
     part = to.b.slice(x, dim, index, 1)
     return to.b.view(part, x.shape[1:])
 

@@ -71,15 +71,15 @@ def size_in(x: Ref, dims: Collection[int]) -> list[Dim]:
 
 
 def _runs(x: Ref, dims: Collection[int]) -> list[tuple[int, int]]:
-    """First and last place in memory of each run of reduced dimensions."""
+    """First and last axis in memory of each run of reduced dimensions."""
     found: list[tuple[int, int]] = []
     is_open = False
-    for place, dim in enumerate(x.perm):
-        if x.value.dims[place] == 1:
+    for axis, dim in enumerate(x.perm):
+        if x.value.dims[axis] == 1:
             continue
         if dim in dims:
-            first = found.pop()[0] if is_open else place
-            found.append((first, place))
+            first = found.pop()[0] if is_open else axis
+            found.append((first, axis))
         is_open = dim in dims
     return found
 

@@ -41,19 +41,12 @@ from edgewise.backends.xnnpack.operators.reduce import (
     without,
 )
 from edgewise.edge.graph import fake, shape_of
+from edgewise.operators.arguments import reduced_dims
 from edgewise.partition.accuracy import Accuracies, Deviation
 from edgewise.quantize.patterns import Pattern, SameScale
 
 aten = torch.ops.aten
 Args = dict[str, Any]
-
-
-def dims_of(args: Args, rank: int) -> list[int]:
-    """The reduced dimensions; all of them if the call names none."""
-    named = args.get("dim")
-    if named is None or named == []:
-        return list(range(rank))
-    return sorted({d % max(rank, 1) for d in ([named] if isinstance(named, int) else named)})
 
 
 def finish(to: Lowering, result: Ref, args: Args, dims: list[int]) -> Ref:
@@ -62,7 +55,7 @@ def finish(to: Lowering, result: Ref, args: Args, dims: list[int]) -> Ref:
 
 def _of_static_size(q: Query) -> str | None:
     shape = shape_of(q.args["self"])
-    dims = dims_of(q.args, len(shape))
+    dims = reduced_dims(q.args.get("dim"), len(shape))
     return None if all(isinstance(shape[d], int) for d in dims) else f"dim={dims} of {shape}"
 
 
@@ -90,7 +83,7 @@ def _reduction(
 ) -> None:
     def lower(to: Lowering, node: Node, args: Args) -> Operand:
         x = to.b.convert(to.ref(args["self"]), fake(node).dtype)
-        dims = dims_of(args, x.rank)
+        dims = reduced_dims(args.get("dim"), x.rank)
         return finish(to, over(to, x, dims), args, dims)
 
     define(
@@ -149,7 +142,7 @@ _reduction(
 def _extreme_of_dim(name: str, over: Any, target: torch._ops.OpOverload) -> None:
     def lower(to: Lowering, node: Node, args: Args) -> tuple[Operand, ...]:
         x = to.ref(args["self"])
-        dims = dims_of(args, x.rank)
+        dims = reduced_dims(args.get("dim"), x.rank)
         return (finish(to, over(to, x, dims), args, dims),)
 
     rule = only_first("indices are not used", "indices", "amax or amin, if only values matter")
@@ -190,7 +183,7 @@ def moments(to: Lowering, x: Ref, dims: list[int], correction: float = 0) -> tup
 def _variance(root: bool, with_mean: bool) -> Any:
     def lower(to: Lowering, node: Node, args: Args) -> Any:
         x = to.ref(args["self"])
-        dims = dims_of(args, x.rank)
+        dims = reduced_dims(args.get("dim"), x.rank)
         dtype, x = x.dtype, to.b.convert(x, torch.float32)
         _, mean, spread = moments(to, x, dims, _correction(args))
         if root:
@@ -206,7 +199,7 @@ def _variance(root: bool, with_mean: bool) -> Any:
 
 def _more_than_correction(q: Query) -> str | None:
     shape = shape_of(q.args["self"])
-    count = math.prod(shape[d] for d in dims_of(q.args, len(shape)))
+    count = math.prod(shape[d] for d in reduced_dims(q.args.get("dim"), len(shape)))
     correction = _correction(q.args)
     if isinstance(count, int) and count <= correction:
         return f"{count} elements, correction={correction:g}"
@@ -237,7 +230,7 @@ for _name, _root, _with_mean in (
 
 def _vector_norm(to: Lowering, node: Node, args: Args) -> Operand:
     x = to.ref(args["self"])
-    dims = dims_of(args, x.rank)
+    dims = reduced_dims(args.get("dim"), x.rank)
     x = to.b.convert(x, torch.float32)
     order = float(args["ord"])
     if order == 2:
@@ -276,14 +269,14 @@ def _less_maximum(to: Lowering, x: Ref, dims: list[int]) -> tuple[Ref, Ref, Ref]
 
 def _logsumexp(to: Lowering, node: Node, args: Args) -> Operand:
     x = to.ref(args["self"])
-    dims = dims_of(args, x.rank)
+    dims = reduced_dims(args.get("dim"), x.rank)
     _, largest, log = _less_maximum(to, x, dims)
     return finish(to, to.b.binary("Add", log, largest), args, dims)
 
 
 def _log_softmax(to: Lowering, node: Node, args: Args) -> Operand:
     x = to.b.convert(to.ref(args["self"]), fake(node).dtype)
-    shifted, _, log = _less_maximum(to, x, dims_of(args, x.rank))
+    shifted, _, log = _less_maximum(to, x, reduced_dims(args.get("dim"), x.rank))
     return to.b.binary("Subtract", shifted, log)
 
 

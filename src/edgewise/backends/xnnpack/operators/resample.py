@@ -9,7 +9,7 @@ import torch
 from torch.fx import Node
 
 from edgewise.backends.xnnpack.lowering.accuracy import floating
-from edgewise.backends.xnnpack.lowering.builder import NHWC, Operand, Ref
+from edgewise.backends.xnnpack.lowering.builder import Operand, Ref
 from edgewise.backends.xnnpack.lowering.quant import MAX_RANK
 from edgewise.backends.xnnpack.lowering.table import (
     STATIC_INT8,
@@ -21,6 +21,7 @@ from edgewise.backends.xnnpack.lowering.table import (
 from edgewise.backends.xnnpack.operators.reduce import as_it_lies, named
 from edgewise.backends.xnnpack.operators.volumes import NDHWC, as_images, as_rows, as_volumes
 from edgewise.edge.graph import Dim, shape_of
+from edgewise.edge.orders import NHWC
 from edgewise.partition.constraints import SCALE_BY_SIZES
 from edgewise.quantize.patterns import SAME_SCALE
 
@@ -78,11 +79,11 @@ def _repeated_at_once(to: Lowering, x: Ref, times: dict[int, int], inner: bool) 
 
 def _repeated_flat(to: Lowering, x: Ref, dim: int, n: int, inner: bool) -> Ref:
     """For tensors of many dimensions: those around the repeated one are merged."""
-    dims, place = x.value.dims, x.perm.index(dim)
-    before, behind = math.prod(dims[:place]), math.prod(dims[place + 1 :])
-    flat = to.b.view(as_it_lies(x), [before, dims[place], behind])
+    dims, axis = x.value.dims, x.perm.index(dim)
+    before, behind = math.prod(dims[:axis]), math.prod(dims[axis + 1 :])
+    flat = to.b.view(as_it_lies(x), [before, dims[axis], behind])
     wide = _repeated_at_once(to, flat, {1: n}, inner)
-    joined = [*dims[:place], dims[place] * n, *dims[place + 1 :]]
+    joined = [*dims[:axis], dims[axis] * n, *dims[axis + 1 :]]
     return named(to.b.view(wide, joined), x.perm)
 
 

@@ -253,8 +253,7 @@ def _slice_scatter(to: Lowering, node: Node, args: Args) -> Operand:
     dim = args["dim"] % x.rank
     size, length = x.shape[dim], part.shape[dim]
     assert isinstance(size, int) and isinstance(length, int)
-    start = args["start"] or 0
-    start = min(max(start + size if start < 0 else start, 0), size)
+    start, _, _ = slice(args["start"], None).indices(size)
     parts = [part]
     if start > 0:
         parts.insert(0, to.b.slice(x, dim, 0, start))
@@ -273,6 +272,6 @@ define(
     "slice_scatter",
     (aten.slice_scatter.default,),
     _slice_scatter,
-    (equals("step", 1), Constraint("a static place in a static size", _static_scatter)),
+    (equals("step", 1), Constraint("a static range of a static size", _static_scatter)),
     also="slices around the new part, concatenated",
 )

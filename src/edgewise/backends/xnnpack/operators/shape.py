@@ -82,37 +82,30 @@ define(
 )
 
 
-def _bounds(args: Args, size: int) -> tuple[int, int]:
-    start = 0 if args["start"] is None else args["start"]
-    end = size if args["end"] is None else args["end"]
-    start, end = (min(max(i + size if i < 0 else i, 0), size) for i in (start, end))
-    return start, end
-
-
 def _slice(to: Lowering, node: Node, args: Args) -> Operand:
     x = to.ref(args["self"])
     dim = args["dim"] % x.rank
-    start, end = _bounds(args, x.shape[dim])
+    start, end, _ = slice(args["start"], args["end"]).indices(x.shape[dim])
     if args["step"] == 1:
         return to.b.slice(x, dim, start, end - start)
     return every(to, x, dim, start, end, args["step"])
 
 
 def every(to: Lowering, x: Ref, dim: int, start: int, end: int, step: int) -> Ref:
-    """Every step-th place: the first of each of several rows of `step` places."""
+    """Every step-th element: the first of each of several rows of `step`."""
     count = -(-(end - start) // step)
     size = x.shape[dim]
     assert isinstance(size, int)
     x = pad_after(to, x, dim, max(start + count * step - size, 0), 0.0)
     x = to.b.slice(x, dim, start, count * step)
-    # Rows of one place fit any layout: they lie beside each other where the dimension lies.
-    place = x.perm.index(dim)
-    before, behind = x.value.dims[:place], x.value.dims[place + 1 :]
+    # Rows of one element fit any layout: they lie beside each other where the dimension lies.
+    axis = x.perm.index(dim)
+    before, behind = x.value.dims[:axis], x.value.dims[axis + 1 :]
     if len(before) > 1 and x.rank == MAX_RANK:
         before = (math.prod(before),)
     rows = to.b.view(as_it_lies(x), (*before, count, step, *behind))
     firsts = to.b.slice(rows, len(before) + 1, 0, 1)
-    dims = (*x.value.dims[:place], count, *behind)
+    dims = (*x.value.dims[:axis], count, *behind)
     return named(to.b.view(firsts, dims), x.perm)
 
 

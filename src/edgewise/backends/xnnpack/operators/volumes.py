@@ -9,7 +9,7 @@ import torch
 from torch.fx import Node
 
 from edgewise.backends.xnnpack.lowering.accuracy import MEANS
-from edgewise.backends.xnnpack.lowering.builder import NHWC, Operand, Ref
+from edgewise.backends.xnnpack.lowering.builder import Operand, Ref
 from edgewise.backends.xnnpack.lowering.table import (
     Constraint,
     Lowering,
@@ -23,6 +23,7 @@ from edgewise.backends.xnnpack.operators.reduce import as_it_lies, named
 from edgewise.backends.xnnpack.operators.shape import every
 from edgewise.backends.xnnpack.operators.windows import pad, pool, result_shape
 from edgewise.edge.graph import Dim, shape_of
+from edgewise.edge.orders import NHWC
 from edgewise.edge.sizes import shown
 
 aten = torch.ops.aten

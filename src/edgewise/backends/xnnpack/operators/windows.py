@@ -11,8 +11,7 @@ from edgewise.backends.xnnpack.lowering.builder import Ref
 from edgewise.backends.xnnpack.lowering.graph import Value
 from edgewise.backends.xnnpack.lowering.table import Lowering
 from edgewise.edge.graph import Dim, dims_of, value_of
-
-Pair = tuple[int, int]
+from edgewise.operators.arguments import Pair
 
 
 def result_shape(node: Node) -> tuple[Dim, ...]:

@@ -20,8 +20,8 @@ def read_in_place(graph: Graph) -> set[Value]:
     found = {
         value
         for node in graph.nodes
-        for place, value in enumerate(node.inputs)
-        if value is not None and value.data is not None and (place == 0 or not _packs(node))
+        for position, value in enumerate(node.inputs)
+        if value is not None and value.data is not None and (position == 0 or not _packs(node))
     }
     # A weights cache knows packed weights by the filter's key and the bias's. Without the
     # bias's, filters of equal content would be taken for one: so neither has a key.

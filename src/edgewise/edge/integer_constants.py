@@ -7,14 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch.fx import Node
 
-from edgewise.backends.ethosu.lowering.quant import Quant
 from edgewise.edge.graph import arguments, op_name
 from edgewise.edge.program import Constants
-from edgewise.edge.quantized_decomposed import DEQUANTIZE, is_dequantize
+from edgewise.edge.quantized_decomposed import DEQUANTIZE, Quantized, is_dequantize
 
 
 @dataclass(frozen=True, eq=False)
-class Weight:
+class Integers:
     """Integers, and a scale for each index of `axis` (one scale for all: `axis` is None)."""
 
     data: torch.Tensor
@@ -27,13 +26,15 @@ class IntegerConstants(Constants):
     """A call that dequantizes a constant counts as a constant itself."""
 
     def __contains__(self, node: object) -> bool:
-        if super().__contains__(node):
-            return True
-        return (
-            isinstance(node, Node)
-            and is_dequantize(node)
-            and all(super(IntegerConstants, self).__contains__(n) for n in node.all_input_nodes)
-        )
+        return super().__contains__(node) or (isinstance(node, Node) and self.is_dequantized(node))
+
+    def is_dequantized(self, node: Node) -> bool:
+        """Whether it is such a call."""
+        return self.dequantizes(node) and all(map(super().__contains__, node.all_input_nodes))
+
+    def dequantizes(self, node: Node) -> bool:
+        """Whether it is a call that may dequantize constants."""
+        return is_dequantize(node)
 
     def tensor(self, node: Node) -> torch.Tensor:
         """The real numbers, or the constant as it is stored if it is not dequantized."""
@@ -46,17 +47,17 @@ class IntegerConstants(Constants):
             real: torch.Tensor = node.target(*args, **kwargs)  # type: ignore[operator]
         return real
 
-    def weight(self, node: Node) -> Weight | None:
-        """The integers behind a dequantized constant; None for one in floating point."""
+    def integers(self, node: Node) -> Integers | None:
+        """What is dequantized; None if the constant is in floating point."""
         if node.op == "placeholder":
             return None
         args = arguments(node)
         data = super().tensor(args["input"])
         if op_name(node) == DEQUANTIZE:
-            quant = Quant.of(node)
+            quant = Quantized.of(node)
             scales = torch.tensor([quant.scale], dtype=torch.float64)
-            return Weight(data, scales, torch.tensor([quant.zero_point]), None)
+            return Integers(data, scales, torch.tensor([quant.zero_point]), None)
         scales = super().tensor(args["scales"]).double()
         zeros = args["zero_points"]
         points = torch.zeros(len(scales)) if zeros is None else super().tensor(zeros)
-        return Weight(data, scales, points, int(args["axis"]) % max(data.dim(), 1))
+        return Integers(data, scales, points, int(args["axis"]) % max(data.dim(), 1))
