@@ -3,8 +3,8 @@
 300m: 24 layers of 1024, 16 heads of which 8 of keys, 2816 inside the blocks, 32000 tokens; 1.2b: 16
 layers of 2048, 32 heads of which 8 of keys, 8192 inside, 128256 tokens. Random weights, 8da4w
 (--group-size weights share a scale), embeddings in 8 bits, a cache of --context positions. Rows:
-our file on our runtime, with keys and values in float32, and with --files ours-float16 as float16, as
-llama.cpp has them; the file that the peer's own script for Llama models makes (XNNPACK
+our file on our runtime, with keys and values in float32, and with --files ours-float16 in float16,
+as llama.cpp has them; the file that the peer's own script for Llama models makes (XNNPACK
 partitioner, its attention operators over the cache) on its runtime; and each file on the other's
 runtime. With --others llama.cpp (Q4_0, embeddings in Q8_0) and OpenVINO (4-bit symmetric weights
 by NNCF, a stateful cache), each in an environment of its own that is made at the first run. All
