@@ -37,6 +37,9 @@ PARTS = {
     "cpuinfo": Part("BSD-2-Clause", "https://github.com/pytorch/cpuinfo", "what a CPU offers"),
     "FXdiv": Part("MIT", "https://github.com/Maratyszcza/FXdiv", "division by constants"),
     "Highway": Part("BSD-3-Clause", "https://github.com/google/highway", "vectors of each CPU"),
+    "KleidiAI": Part(
+        "Apache-2.0", "https://gitlab.arm.com/kleidi/kleidiai", "4-bit products on 64-bit Arm"
+    ),
     "flatbuffers": Part("Apache-2.0", "https://github.com/google/flatbuffers", "reads files"),
     "nanobind": Part("BSD-3-Clause", "https://github.com/wjakob/nanobind", "binds C++ to Python"),
     "robin-map": Part("MIT", "https://github.com/Tessil/robin-map", "hash tables of nanobind"),

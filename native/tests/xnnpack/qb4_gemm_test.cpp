@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <span>
 
 // First: it has the definitions of the payload's own header and more.
 #include "payload_builder.h"
@@ -21,6 +22,60 @@ using Node = fb::XNodeUnion;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // ---- kernels
+
+// What the CPU's kernels make of rows and a filter [columns, depth] in groups.
+Floats products(const Qb4Kernels& kernels, const Floats& x, size_t rows, const GraphValue& filter,
+                const Floats* bias, float min, float max) {
+  const size_t columns = filter.shape[0], depth = filter.shape[1], block = filter.block_size;
+  std::vector<std::byte> a(kernels.rows_bytes(rows, depth));
+  for (size_t i = 0; i < rows; ++i) {
+    kernels.quantize(&x[i * depth], rows, depth, i, a.data());
+  }
+  Floats y(rows * columns + 1, 42);
+  std::vector<std::byte> panel(kernels.panel_bytes(depth, block));
+  for (size_t first = 0; first < columns; first += kQb4Columns) {
+    kernels.pack(filter, bias == nullptr ? nullptr : bias->data(), first, panel.data());
+    kernels.multiply({.rows = rows,
+                      .depth = depth,
+                      .block = block,
+                      .a = a.data(),
+                      .panel = panel.data(),
+                      .columns = std::min(kQb4Columns, columns - first),
+                      .c = y.data() + first,
+                      .c_stride = columns,
+                      .min = min,
+                      .max = max});
+  }
+  EXPECT_EQ(y.back(), 42);
+  return y;
+}
+
+GraphValue filter_of(size_t columns, size_t depth, size_t block,
+                     const std::vector<std::byte>& nibbles) {
+  GraphValue filter;
+  filter.shape = shape_of({columns, depth});
+  filter.data.bytes = nibbles;
+  filter.block_size = static_cast<uint32_t>(block);
+  return filter;
+}
+
+// As torchao's int8_asymm_per_token does it.
+struct EagerRow {
+  float scale;
+  int zero_point;
+
+  explicit EagerRow(std::span<const float> x) {
+    const float min = std::min(0.0f, *std::ranges::min_element(x));
+    const float max = std::max(0.0f, *std::ranges::max_element(x));
+    scale = min == max ? 1 : (max - min) / 255;
+    zero_point = std::clamp(-128 - static_cast<int>(std::nearbyint(min / scale)), -128, 127);
+  }
+  // In steps from the zero point.
+  int steps_of(float x) const {
+    const int q = static_cast<int>(std::nearbyint(x * (1 / scale))) + zero_point;
+    return std::clamp(q, -128, 127) - zero_point;
+  }
+};
 
 struct KernelCase {
   size_t rows, depth, columns, block;
@@ -39,48 +94,22 @@ TEST_P(Qb4Kernel, IsTheProduct) {
   std::mt19937 engine(7);
   std::vector<std::byte> nibbles(c.columns * c.depth / 2);
   for (std::byte& pair : nibbles) pair = random_byte(engine);
-  GraphValue filter;
-  filter.shape = shape_of({c.columns, c.depth});
-  filter.data.bytes = nibbles;
-  filter.block_size = static_cast<uint32_t>(c.block);
+  GraphValue filter = filter_of(c.columns, c.depth, c.block, nibbles);
   for (size_t i = 0; i < c.columns * c.depth / c.block; ++i) {
     const auto scale = static_cast<float>(1 + engine() % 255) / 512;
     filter.block_scales.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(scale) >> 16));
   }
   const Floats bias = random_floats(c.columns, 3), x = random_floats(c.rows * c.depth, 4);
-
-  std::vector<uint8_t> a(x.size());
-  std::vector<Qb4Row> rows(c.rows);
+  const Floats y =
+      products(*kernels, x, c.rows, filter, c.has_bias ? &bias : nullptr, c.min, c.max);
   for (size_t i = 0; i < c.rows; ++i) {
-    kernels->quantize(&x[i * c.depth], c.depth, &a[i * c.depth], &rows[i]);
-  }
-  Floats y(c.rows * c.columns + 1, 42);
-  std::vector<std::byte> panel(qb4_panel_bytes(c.depth, c.block));
-  for (size_t first = 0; first < c.columns; first += kQb4Columns) {
-    pack_qb4_panel(filter, c.has_bias ? bias.data() : nullptr, first, panel.data());
-    kernels->multiply({.rows = c.rows,
-                       .depth = c.depth,
-                       .block = c.block,
-                       .a = a.data(),
-                       .row = rows.data(),
-                       .panel = panel.data(),
-                       .columns = std::min(kQb4Columns, c.columns - first),
-                       .c = y.data() + first,
-                       .c_stride = c.columns,
-                       .min = c.min,
-                       .max = c.max});
-  }
-  EXPECT_EQ(y.back(), 42);
-  for (size_t i = 0; i < c.rows; ++i) {
-    const double scale = rows[i].scale;
+    const EagerRow row({&x[i * c.depth], c.depth});
     for (size_t j = 0; j < c.columns; ++j) {
       double sum = c.has_bias ? bias[j] : 0, most = std::abs(sum);
       for (size_t k = 0; k < c.depth; ++k) {
-        const double q = std::clamp(std::nearbyint(x[i * c.depth + k] / scale) + rows[i].zero_point,
-                                    -128.0, 127.0);
         const auto pair = std::to_integer<int>(nibbles[(j * c.depth + k) / 2]);
         const int nibble = (k % 2 == 0 ? pair & 15 : pair >> 4) - 8;
-        const double product = scale * (q - rows[i].zero_point) * nibble *
+        const double product = double{row.scale} * row.steps_of(x[i * c.depth + k]) * nibble *
                                from_bfloat16(filter.block_scales[(j * c.depth + k) / c.block]);
         sum += product;
         most += std::abs(product);
@@ -97,6 +126,7 @@ INSTANTIATE_TEST_SUITE_P(All, Qb4Kernel,
                                          KernelCase{3, 96, 33, 32}, KernelCase{4, 256, 40, 128},
                                          KernelCase{2, 512, 33, 256}, KernelCase{5, 64, 32, 32},
                                          KernelCase{6, 96, 70, 96}, KernelCase{23, 320, 100, 32},
+                                         KernelCase{1, 64, 37, 32, false},
                                          KernelCase{9, 64, 48, 32, true, 0, 3}),
                          [](const auto& test) {
                            return std::to_string(test.param.rows) + "x" +
@@ -106,30 +136,42 @@ INSTANTIATE_TEST_SUITE_P(All, Qb4Kernel,
                          });
 
 TEST(Qb4Kernel, QuantizesAsPyTorchDoes) {
-  if (qb4_kernels() == nullptr) GTEST_SKIP() << "XNNPACK's are used on this CPU";
+  const Qb4Kernels* kernels = qb4_kernels();
+  if (kernels == nullptr) GTEST_SKIP() << "XNNPACK's are used on this CPU";
+  // Each product is one number of the row, quantized: a one in its place, zeros elsewhere.
+  constexpr size_t kDepth = 32;
+  std::vector<std::byte> nibbles(kDepth * kDepth / 2, std::byte{0x88});
+  for (size_t i = 0; i < kDepth; ++i) {
+    nibbles[(i * kDepth + i) / 2] = i % 2 == 0 ? std::byte{0x89} : std::byte{0x98};
+  }
+  GraphValue filter = filter_of(kDepth, kDepth, kDepth, nibbles);
+  filter.block_scales.assign(kDepth, 0x3f80);  // 1
   struct RowCase {
-    std::vector<float> x;
-    float scale;
-    int32_t zero_point;
+    const char* name;
+    std::vector<float> x;  // and zeros
   };
   const RowCase cases[] = {
-      {{0, 0, 0, 0, 0, 0, 0, 0}, 1, -128},
-      {{0, 255, 1, 2, 3, 4, 5, 0.5f}, 1, -128},
-      {{0, -255, -1, -2, -3, -4, -5, -1.5f}, 1, 127},
+      {"zeros", {}},
+      {"no negative", {0, 255, 1, 2, 3, 4, 5, 0.5f, 1.5f, 2.5f}},
+      {"no positive", {0, -255, -1, -2, -3, -4, -5, -0.5f, -1.5f, -2.5f}},
       // 1 / scale is a little less than 127.5.
-      {{-1, 1, 0, 0.25f, -0.25f, 0.5f, -0.5f, 0.75f}, 2 / 255.0f, -1},
-      {{2, 3, 4, 5, 6, 7, 8, 10.2f}, 0.04f, -128},
+      {"symmetric", {-1, 1, 0, 0.25f, -0.25f, 0.5f, -0.5f, 0.75f}},
+      {"zero point between two numbers", {-1.5f, 253.5f, 1, 3, 0.5f, 1.5f, -0.5f}},
+      {"no zero", {2, 3, 4, 5, 6, 7, 8, 10.2f}},
+      {"huge", {3e37f, -1e38f, 1e30f}},
   };
-  const size_t order[] = {0, 2, 4, 6, 1, 3, 5, 7};
   for (const RowCase& c : cases) {
-    uint8_t q[8];
-    Qb4Row row;
-    qb4_kernels()->quantize(c.x.data(), 8, q, &row);
-    EXPECT_FLOAT_EQ(row.scale, c.scale);
-    EXPECT_EQ(row.zero_point, c.zero_point);
-    for (size_t i = 0; i < 8; ++i) {
-      const float steps = c.x[order[i]] / c.scale;
-      EXPECT_NEAR(q[i] - 128 - row.zero_point, steps, 0.5001) << order[i];
+    SCOPED_TRACE(c.name);
+    Floats row = c.x;
+    row.resize(kDepth, 0);
+    const EagerRow eager(row);
+    for (const size_t rows : {1, 5}) {
+      Floats x;
+      for (size_t i = 0; i < rows; ++i) x.insert(x.end(), row.begin(), row.end());
+      const Floats y = products(*kernels, x, rows, filter, nullptr, -kInfinity, kInfinity);
+      for (size_t i = 0; i < rows * kDepth; ++i) {
+        EXPECT_NEAR(y[i] / eager.scale, eager.steps_of(x[i]), 1e-3) << i;
+      }
     }
   }
 }
@@ -197,7 +239,7 @@ bool is_chosen(const std::vector<std::byte>& bytes) {
   auto payload = open_payload(bytes);
   if (!payload.ok()) return false;
   auto graph = read_graph(*payload, nullptr);
-  return graph.ok() && qb4_nodes(*graph, Readers(*graph), 0).has_value();
+  return graph.ok() && qb4_nodes(*graph, Readers(*graph), 0, *qb4_kernels()).has_value();
 }
 
 TEST_P(Qb4Gemm, IsNearXnnpacks) {

@@ -13,14 +13,12 @@ namespace {
 constexpr size_t kLeastShared = 64 * 1024;
 constexpr size_t kAlignment = 64;
 
-size_t aligned(size_t bytes) { return divide_up(bytes, kAlignment) * kAlignment; }
-
-bool is_qb4_gemm(const Graph& graph, const GraphNode& node) {
+bool is_qb4_gemm(const Graph& graph, const GraphNode& node, const Qb4Kernels& kernels) {
   if (node.kind != NodeKind::kFullyConnected || node.flags != 0) return false;
   const GraphValue& filter = graph.values[node.inputs[1]];
   const uint32_t bias = node.inputs[2];
   return filter.type == DataType::kQbint4 && filter.is_constant() &&
-         filter.block_size % kQb4Word == 0 &&
+         filter.block_size % kernels.step == 0 &&
          (bias == kNone ||
           (graph.values[bias].is_constant() && graph.values[bias].type == DataType::kFp32)) &&
          graph.values[node.outputs[0]].type == DataType::kFp32;
@@ -28,7 +26,8 @@ bool is_qb4_gemm(const Graph& graph, const GraphNode& node) {
 
 }  // namespace
 
-std::optional<Qb4Nodes> qb4_nodes(const Graph& graph, const Readers& readers, size_t node) {
+std::optional<Qb4Nodes> qb4_nodes(const Graph& graph, const Readers& readers, size_t node,
+                                  const Qb4Kernels& kernels) {
   const GraphNode& convert = graph.nodes[node];
   if (convert.kind != NodeKind::kConvert) return {};
   const GraphValue& quantized = graph.values[convert.outputs[0]];
@@ -39,7 +38,7 @@ std::optional<Qb4Nodes> qb4_nodes(const Graph& graph, const Readers& readers, si
   }
   Qb4Nodes found{.nodes = {node}, .input = input, .outputs = {}};
   for (size_t reader : readers.nodes[convert.outputs[0]]) {
-    if (!is_qb4_gemm(graph, graph.nodes[reader])) return {};
+    if (!is_qb4_gemm(graph, graph.nodes[reader], kernels)) return {};
     found.nodes.push_back(reader);
     found.outputs.push_back(graph.nodes[reader].outputs[0]);
   }
@@ -59,20 +58,20 @@ Result<std::unique_ptr<Step>> FusedQb4Gemm::make(const Graph& graph, const Qb4No
     Gemm gemm{.weights = {},
               .block = filter.block_size,
               .columns = filter.shape[0],
-              .panel_bytes = qb4_panel_bytes(depth, filter.block_size),
+              .panel_bytes = kernels.panel_bytes(depth, filter.block_size),
               .end = panels_before += panels,
               .min = node.min,
               .max = node.max};
     const std::string scales = scales_text(filter, state.weights());
-    const std::string form = "qb4 gemm " + std::to_string(gemm.block) + " " +
-                             std::to_string(depth) + " " + std::to_string(gemm.columns) + " " +
-                             scales;
+    const std::string form = std::string("qb4 gemm ") + kernels.name + " " +
+                             std::to_string(gemm.block) + " " + std::to_string(depth) + " " +
+                             std::to_string(gemm.columns) + " " + scales;
     auto weights = FusedKernelWeights::make(
         graph, node.inputs[1], node.inputs[2], panels * gemm.panel_bytes / sizeof(float),
         scales.empty() ? "" : form, state, [&](const float*, const float* bias, float* packed) {
           parallel_for(state.threadpool(), panels, [&](size_t panel, size_t) {
-            pack_qb4_panel(filter, bias, panel * kQb4Columns,
-                           reinterpret_cast<std::byte*>(packed) + panel * gemm.panel_bytes);
+            kernels.pack(filter, bias, panel * kQb4Columns,
+                         reinterpret_cast<std::byte*>(packed) + panel * gemm.panel_bytes);
           });
         });
     if (!weights.ok()) return weights.status();
@@ -88,18 +87,17 @@ Status FusedQb4Gemm::reshape(const std::vector<Shape>& shapes) {
   return {};
 }
 
-size_t FusedQb4Gemm::rows_bytes() const { return aligned(rows_ * sizeof(Qb4Row)); }
-
-size_t FusedQb4Gemm::scratch_bytes() const { return kAlignment + rows_bytes() + rows_ * depth_; }
+size_t FusedQb4Gemm::scratch_bytes() const {
+  return kAlignment + kernels_.rows_bytes(rows_, depth_);
+}
 
 Status FusedQb4Gemm::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
   input_ = static_cast<const float*>(addresses[reads()[0]]);
   for (size_t i = 0; i < gemms_.size(); ++i) {
     gemms_[i].output = static_cast<float*>(addresses[writes()[i]]);
   }
-  scratch += aligned(reinterpret_cast<uintptr_t>(scratch)) - reinterpret_cast<uintptr_t>(scratch);
-  row_ = reinterpret_cast<Qb4Row*>(scratch);
-  quantized_ = reinterpret_cast<uint8_t*>(scratch + rows_bytes());
+  const auto address = reinterpret_cast<uintptr_t>(scratch);
+  quantized_ = scratch + (divide_up(address, kAlignment) * kAlignment - address);
   return {};
 }
 
@@ -110,7 +108,6 @@ void FusedQb4Gemm::run_panel(const Gemm& gemm, size_t panel, bool is_cached) con
        .depth = depth_,
        .block = gemm.block,
        .a = quantized_,
-       .row = row_,
        .panel = reinterpret_cast<const std::byte*>(gemm.weights.data()) + panel * gemm.panel_bytes,
        .columns = std::min(kQb4Columns, gemm.columns - first),
        .c = gemm.output + first,
@@ -124,7 +121,7 @@ Status FusedQb4Gemm::run() {
   if (rows_ == 0) return {};
   const pthreadpool_t pool = all_bytes_ * rows_ < kLeastShared ? nullptr : threads_;
   parallel_for(rows_ == 1 ? nullptr : pool, rows_, [&](size_t row, size_t) {
-    kernels_.quantize(input_ + row * depth_, depth_, quantized_ + row * depth_, row_ + row);
+    kernels_.quantize(input_ + row * depth_, rows_, depth_, row, quantized_);
   });
   const bool is_cached = !NonTemporalLoads::are_on();
   parallel_for(pool, gemms_.back().end, [&](size_t panel, size_t) {

@@ -19,8 +19,10 @@ struct Qb4Nodes {
   std::vector<uint32_t> outputs;
 };
 
-// The conversion `node` with all that reads it; nothing if one of these is another kind of node.
-std::optional<Qb4Nodes> qb4_nodes(const Graph& graph, const Readers& readers, size_t node);
+// The conversion `node` with all that reads it; nothing if one of these is another kind of node, or
+// has blocks of another length than the kernels take.
+std::optional<Qb4Nodes> qb4_nodes(const Graph& graph, const Readers& readers, size_t node,
+                                  const Qb4Kernels& kernels);
 
 class FusedQb4Gemm final : public FusedKernelOf<Qb4Kernels> {
  public:
@@ -45,15 +47,13 @@ class FusedQb4Gemm final : public FusedKernelOf<Qb4Kernels> {
 
   FusedQb4Gemm(const Qb4Nodes& nodes, const Qb4Kernels& kernels, ProgramState& state)
       : FusedKernelOf("qb4 GEMM", kernels, state, {nodes.input}, nodes.outputs) {}
-  size_t rows_bytes() const;
   void run_panel(const Gemm& gemm, size_t panel, bool is_cached) const;
 
   std::vector<Gemm> gemms_;
   size_t depth_ = 0, rows_ = 0;
   size_t all_bytes_ = 0;  // of all weights
   const float* input_ = nullptr;
-  uint8_t* quantized_ = nullptr;
-  Qb4Row* row_ = nullptr;
+  std::byte* quantized_ = nullptr;
 };
 
 }  // namespace edgewise::xnnpack

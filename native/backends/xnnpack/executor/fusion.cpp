@@ -30,7 +30,7 @@ std::vector<Fusion> choose_fusions(const Graph& graph, const std::vector<Shape>&
     }
     if (is_taken[i]) continue;
     if (const Qb4Kernels* qb4 = qb4_kernels(); qb4 != nullptr && kind == NodeKind::kConvert) {
-      const auto nodes = qb4_nodes(graph, readers, i);
+      const auto nodes = qb4_nodes(graph, readers, i, *qb4);
       if (!nodes) continue;
       for (size_t node : nodes->nodes) is_taken[node] = true;
       fusions.push_back({.nodes = nodes->nodes,

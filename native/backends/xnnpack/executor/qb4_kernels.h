@@ -1,9 +1,11 @@
 // GEMM and GEMV of rows that are quantized at run time with 4-bit weights in blocks, where these
-// are faster than XNNPACK's.
+// are faster than XNNPACK's: what the step that runs them asks of a CPU's kernels.
 //
 // A weight is w = scale of its block * (nibble - 8), a row x = scale * (q - zero point).
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -12,8 +14,6 @@
 namespace edgewise::xnnpack {
 
 inline constexpr size_t kQb4Columns = 32;  // of a panel
-// Weights of a column that a word of 32 bits holds.
-inline constexpr size_t kQb4Word = 8;
 
 // x = scale * (q - zero_point), q from -128 to 127.
 struct Qb4Row {
@@ -21,40 +21,52 @@ struct Qb4Row {
   int32_t zero_point = 0;
 };
 
+// Of numbers from `min` to `max`, as PyTorch chooses them. XNNPACK's and KleidiAI's zero point is
+// another one where it lies between two numbers.
+inline Qb4Row qb4_row(float min, float max) {
+  min = std::min(min, 0.0f);
+  max = std::max(max, 0.0f);
+  const float scale = min == max ? 1.0f : (max - min) / 255.0f;
+  const float zero_point = -128.0f - std::nearbyint(min / scale);
+  return {.scale = scale,
+          .zero_point = static_cast<int32_t>(std::min(std::max(zero_point, -128.0f), 127.0f))};
+}
+
 struct Qb4Tile {
-  size_t rows = 0;             // any number but 0
-  size_t depth = 0;            // a multiple of `block`
-  size_t block = 0;            // a multiple of kQb4Word
-  const uint8_t* a = nullptr;  // what `quantize` wrote, row by row
-  const Qb4Row* row = nullptr;
+  size_t rows = 0;               // any number but 0
+  size_t depth = 0;              // a multiple of `block`
+  size_t block = 0;              // a multiple of the kernels' `step`
+  const std::byte* a = nullptr;  // what `quantize` wrote, of all rows
   const std::byte* panel = nullptr;
   size_t columns = 0;  // that are written
   float* c = nullptr;
   size_t c_stride = 0;
   float min = 0;
   float max = 0;
-  bool is_cached = true;  // the weights; if not, they are prefetched past the caches
+  bool is_cached = true;  // the weights; if not, they may be prefetched past the caches
 };
 
 struct Qb4Kernels {
   const char* name;
-  // A row as 8-bit integers, as PyTorch quantizes it: `to` gets q + 128, in the order in which
-  // `multiply` reads it. `count` is a multiple of kQb4Word.
-  void (*quantize)(const float* from, size_t count, uint8_t* to, Qb4Row* row);
+  size_t step;  // of which blocks are multiples
+  // A panel: kQb4Columns columns' weights, scales and biases. `pack` takes column `first` of the
+  // filter [N, depth] and those behind it, as many as there are. `bias` may be null.
+  size_t (*panel_bytes)(size_t depth, size_t block);
+  void (*pack)(const GraphValue& filter, const float* bias, size_t first, std::byte* panel);
+  // Rows as 8-bit integers, each quantized as PyTorch does it. `quantize` writes row number `row`
+  // of `rows` to its place in `to`, which has rows_bytes() and is aligned as a cache line.
+  size_t (*rows_bytes)(size_t rows, size_t depth);
+  void (*quantize)(const float* x, size_t rows, size_t depth, size_t row, std::byte* to);
   void (*multiply)(const Qb4Tile& tile);
 };
 
-// A panel: of each column the sum of its weights, times 16, and the bias; then block by block the
-// weights, a word of each column after the other, and the scales.
-size_t qb4_panel_bytes(size_t depth, size_t block);
-// Column `first` of the filter [N, depth] and those behind it, filled up with zeros. `bias` may be
-// null.
-void pack_qb4_panel(const GraphValue& filter, const float* bias, size_t first, std::byte* panel);
-
-// Null where XNNPACK's are used. On Windows GCC does not align what it spills of 512 bits (its bug
+// Null where XNNPACK's are used: on CPUs without dot products of bytes, on 64-bit Arm also if there
+// is no KleidiAI in this build. On Windows GCC does not align what it spills of 512 bits (its bug
 // 54412).
 #if defined(__x86_64__) && !defined(_WIN32)
-#define EDGEWISE_HAS_QB4_KERNELS
+#define EDGEWISE_HAS_QB4_VNNI
+#endif
+#if defined(EDGEWISE_HAS_QB4_VNNI) || defined(EDGEWISE_HAS_KLEIDIAI)
 const Qb4Kernels* qb4_kernels();
 #else
 constexpr const Qb4Kernels* qb4_kernels() { return nullptr; }

@@ -1,11 +1,11 @@
+// Our own kernels, on x86-64 with AVX512-VNNI.
 #include "backends/xnnpack/executor/qb4_kernels.h"
 
-#include <algorithm>
-#include <cmath>
+#ifdef EDGEWISE_HAS_QB4_VNNI
+
 #include <cstring>
 #include <utility>
 
-#ifdef EDGEWISE_HAS_QB4_KERNELS
 #if defined(__GNUC__) && !defined(__clang__)
 // Its intrinsics begin with registers that they do not set.
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -15,11 +15,17 @@
 
 #include "backends/xnnpack/executor/parallel.h"
 #include "core/cpu_level.h"
-#endif
 
 namespace edgewise::xnnpack {
 namespace {
 
+// ---- weights
+//
+// A panel: of each column the sum of its weights, times 16, and the bias; then block by block the
+// weights, a word of each column after the other, and the scales. Columns that there are not are
+// zeros.
+
+constexpr size_t kWord = 8;  // weights of a column that a word of 32 bits holds
 constexpr size_t kHeader = 2 * kQb4Columns * sizeof(float);  // sums, biases
 
 size_t nibble_bytes(size_t block) { return block * kQb4Columns / 2; }
@@ -35,14 +41,12 @@ int32_t sum_of_bytes(uint32_t word) {
   return static_cast<int32_t>((word & 0xffff) + (word >> 16));
 }
 
-}  // namespace
-
-size_t qb4_panel_bytes(size_t depth, size_t block) {
+size_t panel_bytes(size_t depth, size_t block) {
   return kHeader + depth / block * block_bytes(block);
 }
 
 // Loops over columns are not unrolled: they would be 5 kB.
-void pack_qb4_panel(const GraphValue& filter, const float* bias, size_t first, std::byte* panel) {
+void pack(const GraphValue& filter, const float* bias, size_t first, std::byte* panel) {
   const size_t depth = filter.shape[1], block = filter.block_size, blocks = depth / block;
   const size_t columns = std::min(kQb4Columns, filter.shape[0] - first);
   const std::byte* from = filter.data.bytes.data() + first * depth / 2;
@@ -52,7 +56,7 @@ void pack_qb4_panel(const GraphValue& filter, const float* bias, size_t first, s
   for (size_t i = 0; i < blocks; ++i) {
     int32_t nibbles[kQb4Columns] = {};
     uint32_t pairs[kQb4Columns] = {};
-    for (size_t word = 0; word < block / kQb4Word; ++word, from += sizeof(uint32_t)) {
+    for (size_t word = 0; word < block / kWord; ++word, from += sizeof(uint32_t)) {
       uint32_t words[kQb4Columns] = {};
 #pragma GCC unroll 1
       for (size_t column = 0; column < columns; ++column) {
@@ -65,7 +69,7 @@ void pack_qb4_panel(const GraphValue& filter, const float* bias, size_t first, s
       }
       std::memcpy(to, words, sizeof(words));
       to += sizeof(words);
-      if ((word + 1) % kAddable != 0 && (word + 1) * kQb4Word != block) continue;
+      if ((word + 1) % kAddable != 0 && (word + 1) * kWord != block) continue;
 #pragma GCC unroll 1
       for (size_t column = 0; column < kQb4Columns; ++column) {
         nibbles[column] += sum_of_bytes(std::exchange(pairs[column], 0));
@@ -89,10 +93,6 @@ void pack_qb4_panel(const GraphValue& filter, const float* bias, size_t first, s
   std::memcpy(panel, header, sizeof(header));
 }
 
-#ifdef EDGEWISE_HAS_QB4_KERNELS
-
-namespace {
-
 // Highway has dot products of bytes from AVX3_DL on, which asks for more than the first CPUs with
 // them have; so these are intrinsics.
 #define EDGEWISE_VNNI __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
@@ -106,17 +106,16 @@ constexpr size_t kAhead = 4096;  // bytes from what is read to what is prefetche
 
 // ---- rows
 
-// As PyTorch chooses them. XNNPACK's zero point is another one where it lies between two numbers.
-EDGEWISE_VNNI Qb4Row parameters(float min, float max) {
-  min = std::min(min, 0.0f);
-  max = std::max(max, 0.0f);
-  const float scale = min == max ? 1.0f : (max - min) / 255.0f;
-  const float zero_point = -128.0f - std::nearbyint(min / scale);
-  return {.scale = scale,
-          .zero_point = static_cast<int32_t>(std::min(std::max(zero_point, -128.0f), 127.0f))};
+// Each row's parameters; then, row by row, q + 128 in the order in which `multiply` reads it.
+constexpr size_t kAlignment = 64;
+
+size_t parameters_bytes(size_t rows) {
+  return divide_up(rows * sizeof(Qb4Row), kAlignment) * kAlignment;
 }
 
-EDGEWISE_VNNI void quantize(const float* from, size_t count, uint8_t* to, Qb4Row* row) {
+size_t rows_bytes(size_t rows, size_t depth) { return parameters_bytes(rows) + rows * depth; }
+
+EDGEWISE_VNNI void quantize_row(const float* from, size_t count, uint8_t* to, Qb4Row* row) {
   const auto mask_of = [count](size_t at) EDGEWISE_VNNI {
     return static_cast<__mmask16>(count - at >= kLanes ? 0xffff : 0xff);
   };
@@ -126,7 +125,7 @@ EDGEWISE_VNNI void quantize(const float* from, size_t count, uint8_t* to, Qb4Row
     min = _mm512_min_ps(x, min);
     max = _mm512_max_ps(x, max);
   }
-  *row = parameters(_mm512_reduce_min_ps(min), _mm512_reduce_max_ps(max));
+  *row = qb4_row(_mm512_reduce_min_ps(min), _mm512_reduce_max_ps(max));
   const __m512 factor = _mm512_set1_ps(1 / row->scale), most = _mm512_set1_ps(INT16_MAX);
   const __m512i zero = _mm512_set1_epi32(row->zero_point + 128);
   // Of eight numbers those with even indices first: low nibbles are multiplied with them.
@@ -140,7 +139,19 @@ EDGEWISE_VNNI void quantize(const float* from, size_t count, uint8_t* to, Qb4Row
   }
 }
 
+void quantize(const float* x, size_t rows, size_t depth, size_t row, std::byte* to) {
+  quantize_row(x, depth, reinterpret_cast<uint8_t*>(to + parameters_bytes(rows)) + row * depth,
+               reinterpret_cast<Qb4Row*>(to) + row);
+}
+
 // ---- products
+
+// Some rows of a tile.
+struct Part {
+  const uint8_t* a = nullptr;
+  const Qb4Row* row = nullptr;
+  float* c = nullptr;
+};
 
 EDGEWISE_VNNI_INLINE __m512 scales_at(const std::byte* from) {
   const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
@@ -160,10 +171,10 @@ struct Sums {
 
 // Rows' zero points, and the 128 that their numbers are stored with, times the columns' sums.
 template <size_t kTileRows>
-EDGEWISE_VNNI_INLINE void begin(const Qb4Tile& tile, Sums<kTileRows>& sums) {
+EDGEWISE_VNNI_INLINE void begin(const Qb4Tile& tile, const Part& part, Sums<kTileRows>& sums) {
   const auto* header = reinterpret_cast<const float*>(tile.panel);
   for (size_t i = 0; i < kTileRows; ++i) {
-    const __m512 zero = _mm512_set1_ps(static_cast<float>(-128 - tile.row[i].zero_point));
+    const __m512 zero = _mm512_set1_ps(static_cast<float>(-128 - part.row[i].zero_point));
     for (size_t j = 0; j < kVectors; ++j) {
       sums.of[i][j] = _mm512_mul_ps(zero, _mm512_loadu_ps(header + j * kLanes));
     }
@@ -171,16 +182,17 @@ EDGEWISE_VNNI_INLINE void begin(const Qb4Tile& tile, Sums<kTileRows>& sums) {
 }
 
 template <size_t kTileRows>
-EDGEWISE_VNNI_INLINE void finish(const Qb4Tile& tile, const Sums<kTileRows>& sums) {
+EDGEWISE_VNNI_INLINE void finish(const Qb4Tile& tile, const Part& part,
+                                 const Sums<kTileRows>& sums) {
   const auto* bias = reinterpret_cast<const float*>(tile.panel) + kQb4Columns;
   const __m512 min = _mm512_set1_ps(tile.min), max = _mm512_set1_ps(tile.max);
   const uint32_t mask = tile.columns >= kQb4Columns ? ~uint32_t{0} : (1u << tile.columns) - 1;
   for (size_t i = 0; i < kTileRows; ++i) {
-    const __m512 scale = _mm512_set1_ps(tile.row[i].scale / 16);
+    const __m512 scale = _mm512_set1_ps(part.row[i].scale / 16);
     for (size_t j = 0; j < kVectors; ++j) {
       __m512 x = _mm512_fmadd_ps(sums.of[i][j], scale, _mm512_loadu_ps(bias + j * kLanes));
       x = _mm512_max_ps(_mm512_min_ps(x, max), min);
-      _mm512_mask_storeu_ps(tile.c + i * tile.c_stride + j * kLanes,
+      _mm512_mask_storeu_ps(part.c + i * tile.c_stride + j * kLanes,
                             static_cast<__mmask16>(mask >> (j * kLanes)), x);
     }
   }
@@ -214,18 +226,18 @@ EDGEWISE_VNNI_INLINE void add_products(const uint8_t* a, size_t depth, const __m
 
 // Nibbles become bytes on the way, times 16.
 template <size_t kTileRows, bool kIsCached>
-EDGEWISE_VNNI void multiply_rows(const Qb4Tile& tile) {
+EDGEWISE_VNNI void multiply_rows(const Qb4Tile& tile, const Part& part) {
   Sums<kTileRows> sums;
-  begin(tile, sums);
+  begin(tile, part, sums);
   const __m512i high = _mm512_set1_epi8(static_cast<char>(0xf0));
   const std::byte* from = tile.panel + kHeader;
-  const uint8_t* a = tile.a;
+  const uint8_t* a = part.a;
   for (size_t blocks = tile.depth / tile.block; blocks > 0; --blocks) {
     __m512i sum[kTileRows][kVectors];
     for (size_t i = 0; i < kTileRows; ++i) {
       for (size_t j = 0; j < kVectors; ++j) sum[i][j] = _mm512_setzero_si512();
     }
-    for (size_t words = tile.block / kQb4Word; words > 0; --words, a += kQb4Word) {
+    for (size_t words = tile.block / kWord; words > 0; --words, a += kWord) {
       __m512i even[kVectors], odd[kVectors];
 #pragma GCC unroll 2
       for (size_t j = 0; j < kVectors; ++j, from += 64) {
@@ -242,10 +254,10 @@ EDGEWISE_VNNI void multiply_rows(const Qb4Tile& tile) {
     from += kQb4Columns * sizeof(uint16_t);
     add_block(sum, scale, sums);
   }
-  finish(tile, sums);
+  finish(tile, part, sums);
 }
 
-using Multiply = void (*)(const Qb4Tile&);
+using Multiply = void (*)(const Qb4Tile&, const Part&);
 template <bool kIsCached>
 constexpr Multiply kMultiply[kRows] = {multiply_rows<1, kIsCached>, multiply_rows<2, kIsCached>,
                                        multiply_rows<3, kIsCached>, multiply_rows<4, kIsCached>,
@@ -254,18 +266,24 @@ constexpr Multiply kMultiply[kRows] = {multiply_rows<1, kIsCached>, multiply_row
 // In parts of nearly equal size.
 void multiply(const Qb4Tile& tile) {
   const auto& kernels = tile.is_cached ? kMultiply<true> : kMultiply<false>;
-  Qb4Tile part = tile;
+  const auto* row = reinterpret_cast<const Qb4Row*>(tile.a);
+  const auto* a = reinterpret_cast<const uint8_t*>(tile.a + parameters_bytes(tile.rows));
   const size_t parts = divide_up(tile.rows, kRows);
   for (size_t i = 0; i < parts; ++i) {
     const size_t first = part_start(tile.rows, parts, i);
-    part.a = tile.a + first * tile.depth;
-    part.row = tile.row + first;
-    part.c = tile.c + first * tile.c_stride;
-    kernels[part_start(tile.rows, parts, i + 1) - first - 1](part);
+    kernels[part_start(tile.rows, parts, i + 1) - first - 1](
+        tile,
+        {.a = a + first * tile.depth, .row = row + first, .c = tile.c + first * tile.c_stride});
   }
 }
 
-constexpr Qb4Kernels kKernels = {.name = "avx512vnni", .quantize = quantize, .multiply = multiply};
+constexpr Qb4Kernels kKernels = {.name = "avx512vnni",
+                                 .step = kWord,
+                                 .panel_bytes = panel_bytes,
+                                 .pack = pack,
+                                 .rows_bytes = rows_bytes,
+                                 .quantize = quantize,
+                                 .multiply = multiply};
 
 }  // namespace
 
@@ -273,6 +291,6 @@ const Qb4Kernels* qb4_kernels() {
   return cpu_level().extra == CpuLevel::kVnni ? &kKernels : nullptr;
 }
 
-#endif
-
 }  // namespace edgewise::xnnpack
+
+#endif
