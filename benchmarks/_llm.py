@@ -17,6 +17,23 @@ _PEER_NAMES = {
     "vocab_size": "vocab_size",
 }
 
+_30M = {
+    "hidden_size": 512,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "intermediate_size": 1408,
+    "vocab_size": 4096,
+    "max_position_embeddings": 2048,
+}
+
+
+def config_of(name: str) -> dict[str, Any]:
+    """The configuration of `llm.py` of this name, or 30m."""
+    from edgewise.llm.config import read_config
+
+    return _30M if name == "30m" else read_config(name)
+
 
 def prepare(side: str, config: str, group_size: int, context: int, target: Path) -> None:
     """Write the file of a model with random weights, in this process."""
@@ -37,10 +54,9 @@ def prepare(side: str, config: str, group_size: int, context: int, target: Path)
 
 
 def _prepare_ours(config: str, group_size: int, context: int, dtype: str, target: Path) -> None:
-    from edgewise.llm.config import read_config
     from edgewise.llm.export import lower_llama, quantize_llama, random_llama
 
-    model = quantize_llama(random_llama(read_config(config)), group_size)
+    model = quantize_llama(random_llama(config_of(config)), group_size)
     sizes = {"max_context_len": context, "max_seq_len": 512}
     lower_llama(model, **sizes, kv_cache_dtype=dtype).save(target)
 
@@ -50,9 +66,7 @@ def _prepare_peer(config: str, group_size: int, context: int, target: Path) -> N
     from executorch.examples.models.llama.export_llama_lib import export_llama
     from executorch.extension.llm.export.config.llm_config import LlmConfig
 
-    from edgewise.llm.config import read_config
-
-    values = read_config(config)
+    values = config_of(config)
     params = {_PEER_NAMES[k]: v for k, v in values.items() if k in _PEER_NAMES}
     params |= {"norm_eps": 1e-6, "rope_theta": 10000.0, "multiple_of": 1}
     described = target.with_suffix(".json")

@@ -9,9 +9,9 @@ instruction, with every load a hit in the first cache.
 
 Ours is build/cross/aarch64 (`make cross-aarch64`); the peer's are the wheels of executorch 1.1.0
 and torch 2.10.0 for aarch64, the last that are CPU builds, in a Debian Python for Arm: unpacked in
---cache/arm, nothing is installed. Its XNNPACK has KleidiAI. The files are those of latency.py and
-quantized.py; the peer's are written by the release of the `peer` extra. "xnnpack": our runtime
-without fused kernels.
+--cache/arm, nothing is installed. Its XNNPACK has KleidiAI. The files are those of latency.py,
+quantized.py and, for one token of a Llama of 30 million parameters at position 128, llm.py; the
+peer's are written by the release of the `peer` extra. "xnnpack": our runtime without fused kernels.
 
 A large model takes minutes for each run.
 """
@@ -34,8 +34,15 @@ from _common import ROOT, add_cache_options, report, report_wrong, table
 from _sides import ensure, load_arrays, model_file
 from latency import decibels
 
+import llm
+
 FLOATS = ("mobilenet_v2", "mobilenet_v3_small", "resnet18", "resnet50", "vit_b_16")
 INTEGERS = ("mobilenet_v2-int8", "resnet50-int8")
+TOKEN = "llama_30m-8da4w"
+GROUP_SIZE, POSITION, CONTEXT = 32, 128, 1024
+"""Of that model: weights that share a scale; where the token is; positions of the cache."""
+TOKEN_CALLS = 200
+"""Of that model at least: Python's start differs from run to run by as much as a token takes."""
 HERE = Path(__file__).parent / "arm_counts"
 PYTHON = "3.11"
 WHEELS = ("executorch==1.1.0", "torch==2.10.0", "numpy==2.2.6")
@@ -56,11 +63,13 @@ LOOPS = 3
 
 @dataclass(frozen=True)
 class Case:
-    """A model, and each side's file of it; files of arrays, and what outputs are compared with."""
+    """A model, and each side's file of it; files of arrays, and what outputs are compared with, if
+    there is something: the peer's Llama has weights of its own."""
 
     files: Mapping[str, Path]
     inputs: Path
     expected: Mapping[str, Path]
+    least_calls: int = 1
 
 
 @dataclass(frozen=True)
@@ -93,6 +102,8 @@ class Counts:
 def case(model: str, sides: list[str], options: argparse.Namespace) -> Case:
     """Its files, lowered if they are not there."""
     cache = options.cache
+    if model == TOKEN:
+        return token_case(sides, options)
     if not model.endswith("-int8"):
         ensure(sides, model, cache, options.refresh)
         files = {side: model_file(side, model, cache) for side in sides}
@@ -104,6 +115,28 @@ def case(model: str, sides: list[str], options: argparse.Namespace) -> Case:
     files = {side: quantized.file_of(side, plain, cache) for side in sides}
     expected = {side: file.with_suffix(".expected.npz") for side, file in files.items()}
     return Case(files, files[sides[0]].with_suffix(".inputs.npz"), expected)
+
+
+def token_case(sides: list[str], options: argparse.Namespace) -> Case:
+    """Of one token. The peer's export takes minutes."""
+    of_llm = argparse.Namespace(
+        config="30m",
+        group_size=GROUP_SIZE,
+        context=CONTEXT,
+        files=sorted({"ours" if side == "xnnpack" else side for side in sides}),
+        others=(),
+        cache=options.cache,
+        refresh=options.refresh,
+    )
+    files = llm.files(of_llm)
+    files |= {"xnnpack": files["ours"]} if "xnnpack" in sides else {}
+    inputs, expected = (options.cache / f"{TOKEN}-{name}.npz" for name in ("inputs", "eager"))
+    if options.refresh or not expected.exists():
+        script = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("_arm_token.py"))]
+        numbers = ["30m", str(GROUP_SIZE), str(POSITION)]
+        subprocess.run([*script, *numbers, str(inputs), str(expected)], check=True)
+    compared = {side: expected for side in sides if side != "peer"}
+    return Case(files, inputs, compared, TOKEN_CALLS)
 
 
 def program(name: str, try_: str) -> str:
@@ -179,23 +212,26 @@ def command(side: str, case: Case, calls: int, outputs: Path, options: Any) -> l
 def measure(side: str, case: Case, options: argparse.Namespace) -> Counts:
     """One inference."""
     counter = plugin(options.cache / "arm")
+    counted_calls = max(options.calls, case.least_calls)
     with tempfile.TemporaryDirectory() as folder:
         once, more = (
             counted(command(side, case, calls, Path(folder), options), counter)
-            for calls in (1, 1 + options.calls)
+            for calls in (1, 1 + counted_calls)
         )
         files = sorted(Path(folder).glob("output_*.npy"))
         outputs = [np.load(file) for file in files]
     total = {
-        name: (count - once["total"][name]) / options.calls for name, count in more["total"].items()
+        name: (count - once["total"][name]) / counted_calls for name, count in more["total"].items()
     }
     before = {block["address"]: block["runs"] for block in once["blocks"]}
     blocks = []
     for block in more["blocks"]:
         runs = block["runs"] - before.get(block["address"], 0)
         if runs > 0:
-            blocks.append(Block.of(block, runs / options.calls))
-    return Counts(total, blocks, decibels(outputs, load_arrays(case.expected[side])))
+            blocks.append(Block.of(block, runs / counted_calls))
+    expected = case.expected.get(side)
+    near = decibels(outputs, load_arrays(expected)) if expected else float("nan")
+    return Counts(total, blocks, near)
 
 
 def loops_of(counts: Counts) -> list[dict[str, Any]]:
@@ -269,7 +305,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--models", nargs="+", default=[*FLOATS, *INTEGERS], metavar="NAME")
+    parser.add_argument("--models", nargs="+", default=[*FLOATS, *INTEGERS, TOKEN], metavar="NAME")
     parser.add_argument("--sides", nargs="+", default=["ours", "peer"])
     parser.add_argument("--cpu", default="cortex-a76", help="as qemu-aarch64 -cpu help lists them")
     parser.add_argument("--calls", type=int, default=1)
@@ -314,7 +350,7 @@ def main() -> int:
         f"{row['model']} ({side})": FEWEST_DECIBELS - row[f"{side} dB"]
         for row in rows
         for side in options.sides
-        if not row["model"].endswith("-int8")
+        if not row["model"].endswith(("-int8", "-8da4w"))
     }
     return report_wrong(lost, 0.0)
 

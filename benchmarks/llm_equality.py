@@ -41,23 +41,13 @@ from typing import Any
 import numpy as np
 from _common import add_cache_options, report
 
-_30M = {
-    "hidden_size": 512,
-    "num_hidden_layers": 8,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "intermediate_size": 1408,
-    "vocab_size": 4096,
-    "max_position_embeddings": 2048,
-}
-
 
 def decode_eagerly(options: argparse.Namespace, file: Path, arrays: Path) -> None:
     """Writes the .pte and what PyTorch generates: the prompt, the tokens, their logits."""
     import torch
     from _eager_llama import OnceDequantized, draw, generate, in_float64, learn
+    from _llm import config_of
 
-    from edgewise.llm.config import read_config
     from edgewise.llm.export import load_llama, lower_llama, quantize_llama, random_llama
 
     torch.set_num_threads(options.threads)
@@ -66,7 +56,7 @@ def decode_eagerly(options: argparse.Namespace, file: Path, arrays: Path) -> Non
         model = load_llama(options.checkpoint)
         model.generation_config.eos_token_id = None
     else:
-        config = _30M if options.config == "30m" else read_config(options.config)
+        config = config_of(options.config)
         model = random_llama({**config, **ends}, options.seed)
     if options.weights == "learned":
         text = torch.tensor([list(__doc__.encode())[: options.prompt + options.count]])

@@ -11,6 +11,12 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+OPERATORS = (
+    "kernels/quantized/libquantized_ops_aot_lib.so",
+    "extension/llm/custom_ops/libcustom_ops_aot_lib.so",
+)
+"""Libraries of kernels beside the module's own: of quantized arrays and of language models."""
+
 
 def stub(name: str, folder: Path) -> None:
     """A package without its `__init__`."""
@@ -29,8 +35,9 @@ def main(model: str, inputs: str, calls: int, folder: str) -> None:
         stub(f"executorch{name}", root.joinpath(*name.split(".")))
     from executorch.extension.pybindings import _portable_lib
 
-    for library in root.glob("kernels/quantized/libquantized_ops_aot_lib.so"):
-        torch.ops.load_library(library)
+    for name in OPERATORS:
+        for library in root.glob(name):
+            torch.ops.load_library(library)
     _portable_lib._unsafe_reset_threadpool(1)
     with np.load(inputs) as arrays:
         tensors = tuple(torch.from_numpy(arrays[name]) for name in arrays.files)
