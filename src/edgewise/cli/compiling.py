@@ -335,5 +335,7 @@ def hush() -> None:
     import torch  # noqa: F401  # which sets up its loggers
 
     warnings.filterwarnings("ignore", category=UserWarning, module="torch")
+    # Of a class that torch itself asks for where it copies a program.
+    warnings.filterwarnings("ignore", category=FutureWarning, message=".*LeafSpec")
     for name in ("torch", "torchao"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
