@@ -29,6 +29,7 @@ from edgewise.quantize.schemes import scheme_of
 from edgewise.scale import LocalEngine, ShardedMetric, calibrate, evaluate
 from edgewise.scale.metrics import METRICS, as_metric
 from edgewise.scale.observers import merged, observers_of, set_state, state_of
+from edgewise.scale.portable import Portable, pack
 from edgewise.scale.shards import PRELOAD
 from examples.models import MODELS
 
@@ -107,6 +108,25 @@ def test_what_was_seen_before_counts(engine: LocalEngine) -> None:
     calibrate(model, [batch], engine=engine)
     after = observers_of(dict(model.named_modules()))
     assert all(torch.equal(after[name].max_val, value) for name, value in before.items())
+
+
+class Accumulates(nn.Module):
+    """Adds to a tensor that no input reaches."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(1, 4)
+        total += x
+        return nn.functional.linear(total, torch.ones(2, 4))
+
+
+def test_what_no_input_reaches_is_made_for_each_batch() -> None:
+    quantizer = configured(XNNPACKQuantizer, scheme_of("int8"))
+    model = prepare_pt2e(export_module(Accumulates(), (torch.zeros(1, 4),)).module(), quantizer)
+    run = Portable(pack(model))
+    for _ in range(3):
+        run(torch.ones(1, 4))
+    seen = {float(observer.max_val.max()) for observer in run.observers.values()}
+    assert seen == {0.0, 1.0, 4.0}
 
 
 def test_calibration_refuses(engine: LocalEngine) -> None:

@@ -1,19 +1,20 @@
 """A prepared graph as plain data, to run its observers in another process.
 
-Graph modules of exported programs cannot be pickled; what they do can: operators by name,
-modules and tensors by what they hold.
+Graph modules of exported programs cannot be pickled, and FX's own pickle traces them anew, which
+makes constants of what no input reaches. What a graph does can be: operators by name, modules and
+tensors by what they hold.
 """
 
 from __future__ import annotations
 
 import importlib
 import io
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_aggregate
 from torch.utils import _pytree as pytree
 
@@ -30,35 +31,24 @@ class _Ref:
     name: str
 
 
-@dataclass(frozen=True)
-class _Step:
-    name: str
-    op: str
-    target: str
-    args: Any
-    kwargs: Any
-
-
 def pack(prepared: GraphModule) -> bytes:
     """The graph; `Portable` runs it.
 
     ValueError for what cannot be sent: control flow, and functions without a name.
     """
-    steps, modules, tensors = [], {}, {}
+    nodes, held = [], {}
     for node in prepared.graph.nodes:
-        target = str(node.target)
+        target = node.target
         if node.op == "call_module" and target == _GUARDS:
             continue
-        if node.op == "call_module":
-            modules[target] = prepared.get_submodule(target)
-        elif node.op == "get_attr":
-            tensors[target] = _tensor(prepared, node)
+        if node.op in ("call_module", "get_attr"):
+            held[target] = _held(prepared, node)
         elif node.op == "call_function":
             target = _name_of(node)
-        args, kwargs = (_unlinked(v) for v in (node.args, node.kwargs))
-        steps.append(_Step(node.name, node.op, target, args, kwargs))
+        arguments = map_aggregate((node.args, node.kwargs), _unlinked)
+        nodes.append((node.name, node.op, target, arguments))
     buffer = io.BytesIO()
-    torch.save({"steps": steps, "modules": modules, "tensors": tensors}, buffer)
+    torch.save({"nodes": nodes, "held": held}, buffer)
     return buffer.getvalue()
 
 
@@ -66,51 +56,39 @@ class Portable:
     """What `pack` made, called like the graph module; its observers have seen nothing."""
 
     def __init__(self, packed: bytes) -> None:
-        held = torch.load(io.BytesIO(packed), weights_only=False)
-        self.modules: Mapping[str, torch.nn.Module] = held["modules"]
-        for observer in observers_of(self.modules).values():
+        found = torch.load(io.BytesIO(packed), weights_only=False)
+        graph, nodes = Graph(), {}
+        for name, op, target, arguments in found["nodes"]:
+            args, kwargs = map_aggregate(
+                arguments, lambda v: nodes[v.name] if isinstance(v, _Ref) else v
+            )
+            made = _function(target) if op == "call_function" else target
+            nodes[name] = graph.create_node(op, made, args, kwargs, name)
+        self._inputs = sum(node.op == "placeholder" for node in nodes.values())
+        self._module = GraphModule(found["held"], graph)
+        self.observers = observers_of(dict(self._module.named_modules()))
+        for observer in self.observers.values():
             reset(observer)
-        self._steps: Sequence[_Step] = held["steps"]
-        self._tensors: Mapping[str, torch.Tensor] = held["tensors"]
-        self._functions: dict[str, Callable[..., Any]] = {}
-        self._last = {ref: i for i, s in enumerate(self._steps) for ref in _refs(s)}
 
     def __call__(self, *inputs: Any) -> None:
         """Runs the graph for its observers' sake; ValueError for other than its inputs."""
         leaves = pytree.tree_leaves(inputs)
-        wanted = sum(step.op == "placeholder" for step in self._steps)
-        if len(leaves) != wanted:
-            raise ValueError(f"[calibrate] a batch must have {wanted} inputs; got {len(leaves)}")
-        given = iter(leaves)
-        values: dict[str, Any] = {}
+        if len(leaves) != self._inputs:
+            raise ValueError(
+                f"[calibrate] a batch must have {self._inputs} inputs; got {len(leaves)}"
+            )
         with torch.no_grad():
-            for index, step in enumerate(self._steps):
-                if step.op == "output":
-                    return
-                values[step.name] = self._run(step, given, values)
-                for name in _refs(step):
-                    if self._last[name] == index:
-                        del values[name]  # as early as nobody reads it any more
-
-    def _run(self, step: _Step, given: Any, values: Mapping[str, Any]) -> Any:
-        if step.op == "placeholder":
-            return next(given)
-        if step.op == "get_attr":
-            return self._tensors[step.target]
-        args, kwargs = (_linked(v, values) for v in (step.args, step.kwargs))
-        if step.op == "call_module":
-            return self.modules[step.target](*args, **kwargs)
-        if step.op == "call_method":
-            return getattr(args[0], step.target)(*args[1:], **kwargs)
-        if step.target not in self._functions:
-            self._functions[step.target] = _function(step.target)
-        return self._functions[step.target](*args, **kwargs)
+            self._module(*leaves)
 
 
-def _tensor(prepared: GraphModule, node: Node) -> torch.Tensor:
-    found: Any = prepared
-    for part in str(node.target).split("."):
-        found = getattr(found, part)
+def _unlinked(part: Any) -> Any:
+    return _Ref(part.name) if isinstance(part, Node) else part
+
+
+def _held(prepared: GraphModule, node: Node) -> Any:
+    found = attrgetter(str(node.target))(prepared)
+    if node.op == "call_module":
+        return found
     if not isinstance(found, torch.Tensor):
         raise ValueError(
             f"[calibrate] the graph must hold tensors only, to be sent to other processes; got "
@@ -132,32 +110,7 @@ def _name_of(node: Node) -> str:
     return f"{module}:{name}"
 
 
-def _function(target: str) -> Callable[..., Any]:
+def _function(target: str) -> Any:
     module, _, name = target.partition(":")
-    found: Any = torch.ops if module == "torch.ops" else importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found  # type: ignore[no-any-return]
-
-
-def _unlinked(value: Any) -> Any:
-    def unlinked(part: Any) -> Any:
-        return _Ref(part.name) if isinstance(part, Node) else part
-
-    return map_aggregate(value, unlinked)
-
-
-def _linked(value: Any, values: Mapping[str, Any]) -> Any:
-    return map_aggregate(value, lambda v: values[v.name] if isinstance(v, _Ref) else v)
-
-
-def _refs(step: _Step) -> set[str]:
-    found: set[str] = set()
-
-    def note(value: Any) -> Any:
-        if isinstance(value, _Ref):
-            found.add(value.name)
-        return value
-
-    map_aggregate((step.args, step.kwargs), note)
-    return found
+    found = torch.ops if module == "torch.ops" else importlib.import_module(module)
+    return attrgetter(name)(found)

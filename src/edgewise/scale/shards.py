@@ -112,7 +112,7 @@ def evaluate(
 def calibrate_shard(common: bytes, batches: Iterable[Any]) -> tuple[int, Any]:
     """In a worker: how many batches, and what the observers saw."""
     from edgewise.quantize.calibration import as_batch
-    from edgewise.scale.observers import observers_of, state_of
+    from edgewise.scale.observers import state_of
     from edgewise.scale.portable import Portable
 
     run = Portable(common)
@@ -120,7 +120,7 @@ def calibrate_shard(common: bytes, batches: Iterable[Any]) -> tuple[int, Any]:
     for batch in batches:
         run(*as_batch(batch))
         count += 1
-    return count, {n: state_of(o) for n, o in observers_of(run.modules).items()}
+    return count, {n: state_of(o) for n, o in run.observers.items()}
 
 
 def evaluate_shard(common: bytes, pairs: Iterable[Any]) -> tuple[int, Metric]:
