@@ -182,8 +182,8 @@ def test_search(
             asked = search.send([answer(one) for one in asked])
     except StopIteration as stop:
         found = stop.value
-    assert [len(t["keep_float"]) for t in found.trials] == sizes
-    assert [t["stopped"] for t in found.trials] == stopped
+    assert [len(t.keep_float) for t in found.trials] == sizes
+    assert [t.stopped for t in found.trials] == stopped
     assert found.combination.setting.keep_float == tuple(f"l{i}" for i in range(kept))
     assert found.reached == (target is None or ratios[-1] >= target)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from edgewise.scale.drive import Job
@@ -48,7 +49,9 @@ def _fill(tasks: Tasks, combination: Combination, row: Row) -> Job[None]:
         found = yield from choose(tasks, combination, model, calibration)
         combination = found.combination
         row["keep_float"] = list(combination.setting.keep_float)
-        row["trials"] = found.trials
+        row["trials"] = [
+            {**asdict(trial), "keep_float": list(trial.keep_float)} for trial in found.trials
+        ]
     (built,) = yield [tasks.build(combination, model, calibration)]
     made = value_of("build", built)
     row |= {

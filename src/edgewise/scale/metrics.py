@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -63,23 +63,20 @@ class Top:
         return {f"top{self.k} %": 100 * self.right / self.total if self.total else math.nan}
 
 
-class Agreement:
+class Agreement(Top):
     """Share of rows whose largest score is where the float model's is, in percent."""
 
     needs_reference = True
 
     def __init__(self) -> None:
-        self._top = Top(1)
+        super().__init__(1)
 
     def add(self, outputs: Any, target: Any, reference: Any) -> None:
         wanted = _first(reference)
-        self._top.add(outputs, wanted.reshape(-1, wanted.shape[-1]).argmax(1), None)
-
-    def merge(self, other: Agreement) -> None:
-        self._top.merge(other._top)
+        super().add(outputs, wanted.reshape(-1, wanted.shape[-1]).argmax(1), None)
 
     def result(self) -> dict[str, float]:
-        return {"agreement %": self._top.result()["top1 %"]}
+        return {"agreement %": super().result()["top1 %"]}
 
 
 class SignalToNoise:
@@ -191,3 +188,44 @@ def as_metric(metric: Any, name: str = "metric") -> Metric:
 
         return copy.deepcopy(metric)  # type: ignore[no-any-return]
     return Mean(getattr(metric, "__name__", name), metric)
+
+
+def needs_reference(metric: Metric) -> bool:
+    return bool(getattr(metric, "needs_reference", False))
+
+
+def add_pairs(
+    metrics: Collection[Metric],
+    run: Callable[..., Any],
+    pairs: Iterable[Any],
+    reference: Callable[..., Any] | None = None,
+) -> int:
+    """Feeds metrics with what `run` and the float model give, in numpy arrays; how many batches
+    there were. TypeError for data that are no pairs."""
+    count = 0
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(
+                f"[evaluate] data must be pairs (inputs, target); got {type(pair).__name__}; "
+                f"try zip(inputs, targets)"
+            )
+        inputs, target = pair
+        given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+        outputs = run(*given)
+        wanted = reference(*given) if reference else None
+        for metric in metrics:
+            metric.add(outputs, target, wanted)
+        count += 1
+    return count
+
+
+def arrays_of(model: Callable[..., Any]) -> Callable[..., Any]:
+    """The model of torch, for what compares arrays."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    def run(*inputs: Any) -> Any:
+        with torch.no_grad():
+            return pytree.tree_map_only(torch.Tensor, torch.Tensor.numpy, model(*inputs))
+
+    return run

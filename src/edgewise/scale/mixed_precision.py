@@ -128,7 +128,7 @@ def _job(tasks: Tasks, combination: Combination, model: Any, store: Store) -> Jo
     return SearchResult(
         found.combination.setting.keep_float,
         found.reached,
-        tuple(Trial(**{**t, "keep_float": tuple(t["keep_float"])}) for t in found.trials),
+        found.trials,
         store.read(built["program"]),
     )
 

@@ -12,7 +12,7 @@ import torch
 from torch.export import ExportedProgram
 
 from edgewise.scale.fingerprint import of_module
-from edgewise.scale.sources import content, is_exported, resolve
+from edgewise.scale.sources import content, is_exported, made_of, resolve
 from edgewise.scale.store import Store
 from edgewise.scale.supervisor import Context
 from edgewise.scale.task import digest
@@ -80,7 +80,7 @@ def restore(model: Mapping[str, Any], context: Context) -> tuple[Any, tuple[Any,
     held = torch.load(file, weights_only=False)
     if "module" in held:
         return held["module"], held["inputs"]
-    module = _call(source, model["arguments"], context)
+    module = made_of(source, model["arguments"], context.root)
     module = module[0] if isinstance(module, tuple) else module
     module.load_state_dict(held["state"])
     return module.eval(), held["inputs"]
@@ -90,7 +90,7 @@ def _made(
     arguments: Mapping[str, Any], context: Context
 ) -> tuple[torch.nn.Module, tuple[Any, ...]]:
     source, inputs_from = arguments["source"], arguments.get("inputs")
-    made = _call(source, arguments["arguments"], context)
+    made = made_of(source, arguments["arguments"], context.root)
     inputs: Any = None
     if isinstance(made, tuple) and len(made) == 2:
         made, inputs = made
@@ -100,18 +100,10 @@ def _made(
             f"of its inputs; got {type(made).__name__}"
         )
     if inputs_from:
-        inputs = _call(inputs_from, {}, context)
+        inputs = made_of(inputs_from, {}, context.root)
     if inputs is None:
         raise ValueError(
             f"[{source}] example inputs must be known; got none; try `inputs: file.py:function` "
             f"in the plan, or return (model, inputs)"
         )
     return made.eval(), tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-
-
-def _call(source: str, arguments: Mapping[str, Any], context: Context) -> Any:
-    torch.manual_seed(0)
-    found = resolve(source, context.root)
-    if isinstance(found, torch.nn.Module) or not callable(found):
-        return found
-    return found(**arguments)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from edgewise.scale.drive import Job
@@ -46,10 +46,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class Found:
-    """The combination with its modules in float, and the trials as plain data."""
+    """The combination with its modules in float, and the trials in the order of their sets."""
 
     combination: Combination
-    trials: list[dict[str, Any]]
+    trials: tuple[Trial, ...]
     reached: bool
 
 
@@ -76,9 +76,7 @@ def choose(tasks: Tasks, combination: Combination, model: Any, calibration: Any)
         message = f"no trial came through: {trials[0].error}"
         raise StageFailed("search", Outcome("", "error", error=message))
     reached = search.target_db is None or _ratio(picked) >= search.target_db
-    return Found(
-        _with(combination, picked.keep_float), [_plain(trial) for trial in trials], reached
-    )
+    return Found(_with(combination, picked.keep_float), tuple(trials), reached)
 
 
 def pick(trials: Sequence[Trial], target_db: float | None) -> Trial | None:
@@ -154,7 +152,3 @@ def _ratio(trial: Trial) -> float:
 
 def _best(trials: Sequence[Trial]) -> float:
     return max((_ratio(trial) for trial in trials if not trial.stopped), default=-math.inf)
-
-
-def _plain(trial: Trial) -> dict[str, Any]:
-    return {**asdict(trial), "keep_float": list(trial.keep_float)}

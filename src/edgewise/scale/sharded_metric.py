@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from edgewise.scale.engine import Engine
-from edgewise.scale.metrics import METRICS, Metric, as_metric
-from edgewise.scale.shards import PRELOAD, add_pairs, evaluate
+from edgewise.scale.metrics import METRICS, add_pairs, arrays_of, as_metric, needs_reference
+from edgewise.scale.shards import PRELOAD, evaluate
 
 _LESS_IS_BETTER = ("mae", "mse")
 
@@ -36,8 +36,8 @@ class ShardedMetric:
         shard: int = 64,
         figure: str | None = None,
     ) -> None:
-        if _needs_reference(as_metric(metric)):
-            needless = [name for name, make in METRICS.items() if not _needs_reference(make())]
+        if needs_reference(as_metric(metric)):
+            needless = [name for name, make in METRICS.items() if not needs_reference(make())]
             raise ValueError(
                 f"[ShardedMetric] a metric must need outputs and targets only; got {metric!r}; "
                 f"try {', '.join(needless)}, or Budget(sqnr_db=...)"
@@ -60,15 +60,8 @@ class ShardedMetric:
         return self._sign * self._one(figures)
 
     def _here(self, run: Callable[..., Any]) -> dict[str, float]:
-        import torch
-        from torch.utils import _pytree as pytree
-
-        def arrays(*inputs: Any) -> Any:
-            with torch.no_grad():
-                return pytree.tree_map_only(torch.Tensor, torch.Tensor.numpy, run(*inputs))
-
         total = as_metric(self._metric)
-        add_pairs(total, arrays, self._data)
+        add_pairs([total], arrays_of(run), self._data)
         return dict(total.result())
 
     def _workers(self) -> Engine:
@@ -88,10 +81,6 @@ class ShardedMetric:
                 f"got {self._figure!r}"
             )
         return figures[self._figure]
-
-
-def _needs_reference(metric: Metric) -> bool:
-    return bool(getattr(metric, "needs_reference", False))
 
 
 __all__ = ["ShardedMetric"]

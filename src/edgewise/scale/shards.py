@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from edgewise.scale.engine import Engine, run_all
-from edgewise.scale.metrics import Metric, as_metric
+from edgewise.scale.metrics import Metric, add_pairs, as_metric, needs_reference
 from edgewise.scale.supervisor import Context
 from edgewise.scale.task import Task
 
@@ -92,7 +92,7 @@ def evaluate(
     the workers. ValueError without data, RuntimeError if a shard fails.
     """
     total = as_metric(metric)
-    if getattr(total, "needs_reference", False):
+    if needs_reference(total):
         raise ValueError(
             f"[evaluate] a metric must need outputs and targets only; got {metric!r}, which "
             f"needs the float model; try edgewise.inspect.compare, or a sweep"
@@ -130,24 +130,7 @@ def evaluate_shard(common: bytes, pairs: Iterable[Any]) -> tuple[int, Metric]:
     held = pickle.loads(common)  # noqa: S301 (of the call that asked, in its cluster)
     metric: Metric = held["metric"]
     program = edgewise.load(held["program"], threads=1)
-    return add_pairs(metric, program, pairs), metric
-
-
-def add_pairs(metric: Metric, run: Callable[..., Any], pairs: Iterable[Any]) -> int:
-    """Feeds the metric with what `run` gives, in numpy arrays; how many batches there were.
-    TypeError for data that are no pairs."""
-    count = 0
-    for pair in pairs:
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise TypeError(
-                f"[evaluate] data must be pairs (inputs, target); got {type(pair).__name__}; "
-                f"try zip(inputs, targets)"
-            )
-        inputs, target = pair
-        given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-        metric.add(run(*given), target, None)
-        count += 1
-    return count
+    return add_pairs([metric], program, pairs), metric
 
 
 _STEPS: dict[str, Callable[[bytes, Iterable[Any]], tuple[int, Any]]] = {

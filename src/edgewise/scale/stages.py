@@ -17,7 +17,7 @@ import torch
 from edgewise.scale import metrics as metric
 from edgewise.scale.fingerprint import Fingerprint
 from edgewise.scale.models import restore, save
-from edgewise.scale.sources import resolve
+from edgewise.scale.sources import made_of, resolve
 from edgewise.scale.store import Store
 from edgewise.scale.supervisor import Context
 
@@ -51,9 +51,7 @@ def samples(arguments: Arguments, context: Context) -> Iterator[Any]:
         file = Store(context.store).read(arguments["source"].removeprefix("store:"))
         made = torch.load(io.BytesIO(file), weights_only=False)
     else:
-        torch.manual_seed(0)
-        made = resolve(arguments["source"], context.root)
-        made = made(**arguments.get("arguments", {})) if callable(made) else made
+        made = made_of(arguments["source"], arguments.get("arguments", {}), context.root)
     return itertools.islice(iter(made), arguments.get("limit"))
 
 
@@ -101,17 +99,11 @@ def evaluate(arguments: Arguments, context: Context) -> dict[str, Any]:
     import edgewise
 
     chosen = {name: _metric(name, context) for name in arguments["metrics"]}
-    wants_reference = any(getattr(m, "needs_reference", False) for m in chosen.values())
+    wants_reference = any(map(metric.needs_reference, chosen.values()))
     reference = _reference(arguments, context) if wants_reference else None
     program = edgewise.load(Store(context.store).read(arguments["program"]), threads=1)
-    count = 0
-    for inputs, target in samples(arguments["data"], context):
-        given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-        outputs = program(*given)
-        wanted = reference(*given) if reference else None
-        for one in chosen.values():
-            one.add(outputs, target, wanted)
-        count += 1
+    pairs = samples(arguments["data"], context)
+    count = metric.add_pairs(chosen.values(), program, pairs, reference)
     figures = {k: float(v) for one in chosen.values() for k, v in one.result().items()}
     # JSON has neither infinity nor NaN.
     figures_or_none = {k: v if math.isfinite(v) else None for k, v in figures.items()}
@@ -166,14 +158,7 @@ def _reference(arguments: Arguments, context: Context) -> Any:
     model, _ = restore(arguments["model"], context)
     module = model.module() if isinstance(model, torch.export.ExportedProgram) else model.eval()
 
-    def run(*inputs: Any) -> Any:
-        with torch.no_grad():
-            given = [x if isinstance(x, torch.Tensor) else torch.as_tensor(x) for x in inputs]
-            return torch.utils._pytree.tree_map_only(
-                torch.Tensor, lambda t: t.numpy(), module(*given)
-            )
-
-    return run
+    return metric.arrays_of(lambda *inputs: module(*map(torch.as_tensor, inputs)))
 
 
 def _check_item(arguments: Arguments, item: Any) -> None:
