@@ -105,10 +105,8 @@ class Drive(Generic[T]):
         key = task.key
         if key not in self._known:
             return None
-        outcome = self._store.outcome(key)
-        if outcome is None or not outcome.stands(task.limits):
-            return None
-        if key not in self._ran and self._again(task, outcome):
+        outcome = self._store.standing(task)
+        if outcome is not None and key not in self._ran and self._again(task, outcome):
             return None
         return outcome
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
-from edgewise.scale.task import Outcome, Task, digest
+from edgewise.scale.task import Outcome, Task
 
 
 @dataclass(frozen=True)
@@ -37,40 +39,22 @@ class Engine(Protocol):
         """Ends workers and what they run."""
 
 
-def shared(data: bytes, handle: Any) -> Shared:
-    return Shared(digest(data), handle)
-
-
-def run_all(
-    engine: Engine, tasks: Iterable[Task], done: Callable[[Outcome], None] | None = None
-) -> Iterator[Outcome]:
+def run_all(engine: Engine, tasks: Iterable[Task]) -> Iterator[Outcome]:
     """Outcomes in the order of the tasks, which are taken as there is room: neither tasks nor
-    outcomes pile up. done: called for each as it comes."""
-    source = enumerate(tasks)
-    indices: dict[str, list[int]] = {}
-    ready: dict[int, Outcome] = {}
-    following = 0
-    ended = False
-    room = 2 * engine.slots
+    outcomes pile up. Equal tasks that are there at once run once."""
+    source = iter(tasks)
+    asked: deque[str] = deque()
+    found: dict[str, Outcome] = {}
     while True:
-        while not ended and len(indices) + len(ready) < room:
-            found = next(source, None)
-            if found is None:
-                ended = True
-                break
-            index, task = found
-            waiting = indices.setdefault(task.key, [])
-            if not waiting:
+        for task in islice(source, 2 * engine.slots - len(asked)):
+            key = task.key
+            if key not in asked:
                 engine.submit(task)
-            waiting.append(index)
-        if following in ready:
-            yield ready.pop(following)
-            following += 1
-        elif indices:
-            outcome = engine.next()
-            for index in indices.pop(outcome.key):
-                ready[index] = outcome
-            if done is not None:
-                done(outcome)
-        elif ended:
+            asked.append(key)
+        if not asked:
             return
+        while asked[0] not in found:
+            outcome = engine.next()
+            found[outcome.key] = outcome
+        key = asked.popleft()
+        yield found[key] if key in asked else found.pop(key)

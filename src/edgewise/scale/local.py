@@ -7,9 +7,9 @@ import queue
 import threading
 from collections.abc import Sequence
 
-from edgewise.scale.engine import Shared, shared
+from edgewise.scale.engine import Shared
 from edgewise.scale.supervisor import Context, Supervisor, WorkerLost
-from edgewise.scale.task import Outcome, Task
+from edgewise.scale.task import Outcome, Task, digest
 
 
 class LocalEngine:
@@ -49,7 +49,7 @@ class LocalEngine:
         return [s.process for s in self._supervisors if s.process is not None]
 
     def share(self, data: bytes) -> Shared:
-        one = shared(data, None)
+        one = Shared(digest(data), None)
         self._blobs[one.digest] = data
         return one
 

@@ -25,21 +25,15 @@ def turn(alone: bool, folder: str | None = None) -> Iterator[None]:
     """
     # Others who held the locks would keep this user waiting.
     locks = own_folder(Path(folder or tempfile.gettempdir()) / f"edgewise-turns-{os.getuid()}")
-    with _locked(locks / "gate", fcntl.LOCK_EX):
+    gate = _lock(locks / "gate", fcntl.LOCK_EX)
+    try:
         inside = _lock(locks / "inside", fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+    finally:
+        os.close(gate)
     try:
         yield
     finally:
         os.close(inside)
-
-
-@contextmanager
-def _locked(path: Path, mode: int) -> Iterator[None]:
-    descriptor = _lock(path, mode)
-    try:
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _lock(path: Path, mode: int) -> int:

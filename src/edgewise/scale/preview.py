@@ -44,8 +44,8 @@ def _first_unknown(tasks: Tasks, combination: Combination, store: Store, known: 
         while True:
             outcomes = []
             for task in asked:
-                outcome = store.outcome(task.key) if task.key in known else None
-                if outcome is None or not outcome.stands(task.limits):
+                outcome = store.standing(task) if task.key in known else None
+                if outcome is None:
                     return task.function.rpartition(":")[2]
                 outcomes.append(outcome)
             asked = job.send(outcomes)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from edgewise.scale.engine import Shared, shared
+from edgewise.scale.engine import Shared
 from edgewise.scale.supervisor import Context, Supervisor
-from edgewise.scale.task import Outcome, Task
+from edgewise.scale.task import Outcome, Task, digest
 from edgewise.scale.versions import versions
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class RayEngine:
             if working_dir:
                 environment = {"working_dir": working_dir, "excludes": list(excludes)}
                 # The root is then the folder that a worker starts in.
-                self._context = Context(self._context.store, "")
+                self._context = replace(self._context, root="")
             self._connect(address, environment)
         self._preload = tuple(preload)
         self._run = ray.remote(num_cpus=1, max_retries=RETRIES, retry_exceptions=False)(_run)
@@ -64,26 +65,21 @@ class RayEngine:
         return max(1, int(_cluster(self._ray, "cluster_resources").get("CPU", 1)))
 
     def share(self, data: bytes) -> Shared:
-        return shared(data, [self._ray.put(data)])
+        return Shared(digest(data), [self._ray.put(data)])
 
     def submit(self, task: Task) -> None:
         blobs = {a.digest: a.handle[0] for a in task.attachments.values() if isinstance(a, Shared)}
         light = {
-            name: Shared(a.digest, None) if isinstance(a, Shared) else a
+            name: replace(a, handle=None) if isinstance(a, Shared) else a
             for name, a in task.attachments.items()
         }
-        sent = Task(
-            task.function,
-            task.arguments,
-            light,
-            task.limits,
-            task.exclusive,
-            task.versions,
-            task.label,
-        )
         options = {"name": f"edgewise {task.label or task.function}", "enable_task_events": False}
         reference = self._run.options(**options).remote(
-            sent, self._context, self._preload, list(blobs), *blobs.values()
+            replace(task, attachments=light),
+            self._context,
+            self._preload,
+            list(blobs),
+            *blobs.values(),
         )
         self._running[reference] = task
 
@@ -164,7 +160,7 @@ def _run(
     global _supervisor
     if _supervisor is None:
         _supervisor = Supervisor(preload)
-    context = Context(context.store, context.root or os.getcwd())
+    context = replace(context, root=context.root or os.getcwd())
     return _supervisor.run(task, context, dict(zip(names, blobs, strict=True)))
 
 

@@ -37,26 +37,16 @@ class Tables:
         self._store.write("index.html", render(self._plan.name, rows, total).encode())
 
 
-def columns(rows: Sequence[Row]) -> list[str]:
-    """Of all rows, in the order in which they appear."""
-    return list(dict.fromkeys(name for row in rows for name in row))
-
-
 def as_parquet(rows: Sequence[Row]) -> bytes:
-    """One column for each of the rows'; nested values as JSON text."""
+    """One column for each of the rows', as they appear; nested values as JSON text."""
     import pyarrow
     import pyarrow.parquet
 
-    names = columns(rows)
+    names = dict.fromkeys(name for row in rows for name in row)
     table = pyarrow.table({name: [_cell(row.get(name)) for row in rows] for name in names})
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(table, buffer)
     return buffer.getvalue()
-
-
-def read_rows(store: Store) -> list[Row]:
-    """Of `rows.jsonl`. FileNotFoundError if there is none."""
-    return [json.loads(line) for line in store.read("rows.jsonl").decode().splitlines()]
 
 
 def _cell(value: Any) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from edgewise.files import write_whole
-from edgewise.scale.task import Outcome, digest
+from edgewise.scale.task import Outcome, Task, digest
 
 _RESULTS = "results"
 
@@ -39,6 +39,11 @@ class Store:
             return Outcome.from_json(json.loads(self.read(f"{_RESULTS}/{key}.json")))
         except (FileNotFoundError, json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError):
             return None
+
+    def standing(self, task: Task) -> Outcome | None:
+        """The outcome of a task, if the same would come of it under its limits."""
+        found = self.outcome(task.key)
+        return found if found is not None and found.stands(task.limits) else None
 
     def keep(self, outcome: Outcome) -> None:
         """Writes the record. ValueError if the value is not plain data."""

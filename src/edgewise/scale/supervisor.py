@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +134,7 @@ class Supervisor:
             request = {
                 "function": task.function,
                 "arguments": dict(task.arguments),
-                "context": Context(context.store, context.root, files),
+                "context": replace(context, files=files),
             }
             (folder / REQUEST).write_bytes(pickle.dumps(request))
             start = time.monotonic()

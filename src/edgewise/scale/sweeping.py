@@ -118,51 +118,34 @@ def location_of(plan: Plan, out: str | os.PathLike[str] | None = None) -> str | 
     return plan.out if "://" in plan.out else str(Path(plan.root, plan.out))
 
 
-def local_engine(plan: Plan, store: Store, workers: int | None = None) -> Engine:
-    """Processes of this machine, told of the plan's folder and the store."""
-    from edgewise.scale.local import LocalEngine
-
+@contextmanager
+def engine_for(
+    plan: Plan, store: Store, engine: Engine | None, ray: str | None, workers: int | None
+) -> Iterator[Engine]:
+    """The one that is given, or one that is closed at the end: of this machine, or of a cluster,
+    whose workers are brought the plan's folder. RuntimeError if those have other versions of
+    packages, or do not see the store."""
+    if engine is not None:
+        yield engine
+        return
     context = Context(store.location, plan.root)
-    return LocalEngine(workers, context=context, preload=PRELOAD)
+    if not ray:
+        from edgewise.scale.local import LocalEngine
 
-
-def ray_engine(plan: Plan, store: Store, address: str) -> Engine:
-    """Workers of a cluster; they are brought the plan's folder. RuntimeError if they have other
-    versions of packages, or do not see the store."""
+        with LocalEngine(workers, context=context, preload=PRELOAD) as here:
+            yield here
+        return
     from edgewise.scale.ray_engine import RayEngine
 
     excluded = [".git", ".venv", "__pycache__"]
     if store.is_local:
         inside = os.path.relpath(store.location, plan.root)
         excluded += [] if inside.startswith("..") else [inside]
-    found = RayEngine(
-        address,
-        context=Context(store.location, plan.root),
-        preload=PRELOAD,
-        working_dir=plan.root,
-        excludes=excluded,
-    )
-    try:
-        found.check(store)
-    except BaseException:
-        found.close()
-        raise
-    return found
-
-
-@contextmanager
-def engine_for(
-    plan: Plan, store: Store, engine: Engine | None, ray: str | None, workers: int | None
-) -> Iterator[Engine]:
-    """The one that is given, or one of its own that is closed at the end."""
-    if engine is not None:
-        yield engine
-        return
-    chosen = ray_engine(plan, store, ray) if ray else local_engine(plan, store, workers)
-    try:
-        yield chosen
-    finally:
-        chosen.close()
+    with RayEngine(
+        ray, context=context, preload=PRELOAD, working_dir=plan.root, excludes=excluded
+    ) as there:
+        there.check(store)
+        yield there
 
 
 def _numbered(index: int, job: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Status = Literal["ok", "error", "crash", "time", "memory", "lost"]
@@ -76,17 +76,8 @@ class Outcome:
         return self.status == "ok"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; ValueError if the value is not."""
-        return {
-            "key": self.key,
-            "status": self.status,
-            "value": self.value,
-            "error": self.error,
-            "seconds": self.seconds,
-            "peak_bytes": self.peak_bytes,
-            "host": self.host,
-            "limits": {"seconds": self.limits.seconds, "bytes": self.limits.bytes},
-        }
+        """Plain data, if the value is."""
+        return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Outcome:

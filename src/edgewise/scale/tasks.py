@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgewise.scale.drive import Job
-from edgewise.scale.plan import Combination, DataSpec, ModelSpec, Plan, Setting
+from edgewise.scale.plan import Combination, DataSpec, ModelSpec, Plan
 from edgewise.scale.sources import content
 from edgewise.scale.task import Outcome, Task
 from edgewise.scale.versions import versions
@@ -46,14 +46,7 @@ class Tasks:
         return self._task("data", arguments, spec.name)
 
     def build(self, combination: Combination, model: Any, calibration: Any) -> Task:
-        setting = combination.setting
-        arguments = {
-            "model": model,
-            "backend": combination.backend,
-            "quantize": _quantize(setting),
-            "calibration": calibration,
-        }
-        return self._task("build", arguments, combination.name)
+        return self._task("build", _lowering(combination, model, calibration), combination.name)
 
     def evaluate(
         self, program: str, model: Any, data: Any, metrics: Sequence[str], label: str
@@ -71,13 +64,7 @@ class Tasks:
     def sensitivity(
         self, combination: Combination, model: Any, calibration: Any, data: Any
     ) -> Task:
-        arguments = {
-            "model": model,
-            "backend": combination.backend,
-            "quantize": _quantize(combination.setting),
-            "calibration": calibration,
-            "data": data,
-        }
+        arguments = {**_lowering(combination, model, calibration), "data": data}
         return self._task("sensitivity", arguments, combination.name)
 
     def measure(self, program: str, model: Any, label: str) -> Task:
@@ -141,9 +128,15 @@ def _data(spec: DataSpec) -> dict[str, Any]:
     return {"source": spec.source, "arguments": dict(spec.arguments), "limit": spec.limit}
 
 
-def _quantize(setting: Setting) -> dict[str, Any]:
+def _lowering(combination: Combination, model: Any, calibration: Any) -> dict[str, Any]:
+    setting = combination.setting
     return {
-        "scheme": setting.scheme,
-        "group_size": setting.group_size,
-        "keep_float": list(setting.keep_float),
+        "model": model,
+        "backend": combination.backend,
+        "quantize": {
+            "scheme": setting.scheme,
+            "group_size": setting.group_size,
+            "keep_float": list(setting.keep_float),
+        },
+        "calibration": calibration,
     }
