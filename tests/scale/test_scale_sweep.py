@@ -107,6 +107,15 @@ def test_again_runs_nothing_and_says_the_same(engine: Any) -> None:
     assert more.executed == 5, "the evaluations alone"
 
 
+def plan_of_a_metric(metric: str) -> dict[str, Any]:
+    return {
+        "models": {"small": "sweep_zoo.py:small"},
+        "evaluation": "sweep_zoo.py:pairs",
+        "metrics": [metric],
+        "latency": False,
+    }
+
+
 def test_failures_are_rows(engine: Any) -> None:
     names = ["broken", "crashing", "sleeping", "closure"]
     models: dict[str, Any] = {
@@ -127,6 +136,10 @@ def test_failures_are_rows(engine: Any) -> None:
         ("no_name", "load error: [sweep_zoo.py:nobody] sweep_zoo.py must define nobody"),
     ):
         assert found[model, "none"].startswith(text), found[model, "none"]
+    for metric in ("nowhere.py:f", "sweep_zoo.py:nobody"):
+        (row,) = run(engine, plan_of_a_metric(metric)).rows
+        assert row["error"].startswith(f"[{metric}]"), row
+        assert row["stage"] == "evaluate"
     assert found["closure", "none"] == "None ok: None", "its values are kept, not its class"
     assert found["closure", "int4-weight"].startswith("build error: [quantize] group_size")
 

@@ -8,7 +8,7 @@ from typing import Any
 from edgewise.scale.drive import Job
 from edgewise.scale.plan import Combination
 from edgewise.scale.searching import choose
-from edgewise.scale.tasks import StageFailed, Tasks, known_data, one, source_task, value_of
+from edgewise.scale.tasks import StageFailed, Tasks, known_data, one, value_of
 
 Row = dict[str, Any]
 """A line of the result: plain data by column."""
@@ -42,7 +42,7 @@ def row_of(tasks: Tasks, combination: Combination) -> Job[Row]:
 
 
 def _fill(tasks: Tasks, combination: Combination, row: Row) -> Job[None]:
-    model = yield from one("load", source_task(tasks.load, combination.model, "load"))
+    model = yield from one("load", tasks.load(combination.model))
     row["parameters"] = model["parameters"]
     calibration = yield from known_data(tasks, combination.calibration, pairs=False)
     if combination.setting.search is not None:

@@ -29,19 +29,18 @@ class Tasks:
     cpu: str = ""
 
     def load(self, model: ModelSpec) -> Task:
-        root = self.plan.root
         arguments: dict[str, Any] = {
             "source": model.source,
             "arguments": dict(model.arguments),
             "inputs": model.inputs,
-            "content": content(model.source, root),
+            "content": self._content("load", model.source),
         }
         if model.inputs:
-            arguments["inputs_content"] = content(model.inputs, root)
+            arguments["inputs_content"] = self._content("load", model.inputs)
         return self._task("load", arguments, model.name)
 
     def data(self, spec: DataSpec, pairs: bool) -> Task:
-        found = content(spec.source, self.plan.root)
+        found = self._content("data", spec.source)
         arguments = {**_data(spec), "content": found, "pairs": pairs}
         return self._task("data", arguments, spec.name)
 
@@ -51,13 +50,12 @@ class Tasks:
     def evaluate(
         self, program: str, model: Any, data: Any, metrics: Sequence[str], label: str
     ) -> Task:
-        root = self.plan.root
         arguments = {
             "program": program,
             "model": model,
             "data": data,
             "metrics": list(metrics),
-            "content": {name: content(name, root) for name in metrics if ":" in name},
+            "content": {name: self._content("evaluate", name) for name in metrics if ":" in name},
         }
         return self._task("evaluate", arguments, label)
 
@@ -78,6 +76,13 @@ class Tasks:
             "cpu": self.cpu,
         }
         return self._task("measure", arguments, label, exclusive=True)
+
+    def _content(self, stage: str, source: str) -> str:
+        """Of the source's file. StageFailed if it is not there."""
+        try:
+            return content(source, self.plan.root)
+        except OSError as failure:
+            raise StageFailed(stage, Outcome("", "error", error=str(failure))) from failure
 
     def _task(
         self, stage: str, arguments: Mapping[str, Any], label: str, exclusive: bool = False
@@ -104,18 +109,8 @@ def known_data(tasks: Tasks, spec: DataSpec | None, pairs: bool) -> Job[Any]:
         return None
     if spec.version:
         return {**_data(spec), "data": f"version {spec.version}"}
-    task = source_task(lambda one: tasks.data(one, pairs), spec, "data")
-    found = yield from one("data", task)
+    found = yield from one("data", tasks.data(spec, pairs))
     return {**_data(spec), "data": found["data"]}
-
-
-def source_task(make: Any, spec: Any, stage: str) -> Task:
-    """A task that reads a source. StageFailed if its file is not there."""
-    try:
-        task: Task = make(spec)
-        return task
-    except OSError as failure:
-        raise StageFailed(stage, Outcome("", "error", error=str(failure))) from failure
 
 
 def value_of(stage: str, outcome: Outcome) -> Any:
