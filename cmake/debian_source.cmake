@@ -114,8 +114,9 @@ function(edgewise_debian_first out_reason apt mirror package destination)
   set(${out_reason} "the mirror has not the pinned version of ${package} (${found})" PARENT_SCOPE)
 endfunction()
 
-# Puts the `packages` into folders of `destination`, or sets `out_reason` to why they are not had.
-function(edgewise_debian_sources destination out_reason packages)
+# Sets `out` to the mirrors of this machine's apt, or `out_reason` if it has none. `folder` is a
+# folder to work in.
+function(edgewise_debian_begin out out_reason folder)
   set(${out_reason} "" PARENT_SCOPE)
   find_program(EDGEWISE_APT_GET apt-get)
   mark_as_advanced(EDGEWISE_APT_GET)
@@ -123,9 +124,18 @@ function(edgewise_debian_sources destination out_reason packages)
     set(${out_reason} "this machine has no apt-get" PARENT_SCOPE)
     return()
   endif()
-  edgewise_debian_mirrors(mirrors "${destination}/apt/machine")
+  edgewise_debian_mirrors(mirrors "${folder}")
   if(NOT mirrors)
     set(${out_reason} "apt has no repository configured" PARENT_SCOPE)
+  endif()
+  set(${out} "${mirrors}" PARENT_SCOPE)
+endfunction()
+
+# Puts the `packages` into folders of `destination`, or sets `out_reason` to why they are not had.
+function(edgewise_debian_sources destination out_reason packages)
+  edgewise_debian_begin(mirrors reason "${destination}/apt/machine")
+  set(${out_reason} "${reason}" PARENT_SCOPE)
+  if(reason)
     return()
   endif()
   set(number 0)

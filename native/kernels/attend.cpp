@@ -318,15 +318,15 @@ HWY_INLINE void add_positions(const HeadsAttention& attention, const T* values, 
       add_values<1>(scores + head * kKeyBlock, values, step, count, depth, result + head * depth);
       ++head;
     }
-    return;
-  }
-  for (int64_t j = 0; j < count; ++j, values += step) {
-    for (int64_t head = 0; head < heads; ++head) {
-      const T* value = values + head / shared * depth;
-      const Vector score = hn::Set(kVector, scores[head * kKeyBlock + j]);
-      for (int64_t d = 0; d < depth; d += kLanes) {
-        float* sum = result + head * depth + d;
-        store(hn::MulAdd(load(value + d), score, load(sum)), sum);
+  } else {
+    for (int64_t j = 0; j < count; ++j, values += step) {
+      for (int64_t head = 0; head < heads; ++head) {
+        const T* value = values + head / shared * depth;
+        const Vector score = hn::Set(kVector, scores[head * kKeyBlock + j]);
+        for (int64_t d = 0; d < depth; d += kLanes) {
+          float* sum = result + head * depth + d;
+          store(hn::MulAdd(load(value + d), score, load(sum)), sum);
+        }
       }
     }
   }
