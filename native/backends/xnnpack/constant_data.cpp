@@ -12,24 +12,11 @@ namespace {
 // Between blobs there is padding, or a small blob that is cheap to read again.
 constexpr std::ptrdiff_t kMaxGap = 4096;
 
-bool packs_weights(const GraphNode& node) {
-  return node.is_convolution() || node.kind == NodeKind::kFullyConnected;
-}
-
-// A weight is packed if all weights of the node are constants.
-bool is_packed(const Graph& graph, const GraphNode& node) {
-  if (!packs_weights(node)) return false;
-  for (size_t i = 1; i < node.inputs.size(); ++i) {
-    if (node.inputs[i] != kNone && !graph.values[node.inputs[i]].is_constant()) return false;
-  }
-  return true;
-}
-
 std::vector<bool> read_by_packing(const Graph& graph) {
   std::vector<bool> result(graph.values.size());
   for (size_t i = 0; i < graph.values.size(); ++i) result[i] = graph.values[i].is_constant();
   for (const GraphNode& node : graph.nodes) {
-    const bool packs = is_packed(graph, node);
+    const bool packs = packs_weights(graph, node);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (node.inputs[i] != kNone && (i == 0 || !packs)) result[node.inputs[i]] = false;
     }
@@ -65,17 +52,27 @@ Result<MemoryBlock> upcast(const GraphValue& value) {
 
 }  // namespace
 
-Result<ConstantData> ConstantData::make(const Graph& graph) {
+bool packs_weights(const Graph& graph, const GraphNode& node) {
+  if (!node.is_convolution() && node.kind != NodeKind::kFullyConnected) return false;
+  for (size_t i = 1; i < node.inputs.size(); ++i) {
+    if (node.inputs[i] != kNone && !graph.values[node.inputs[i]].is_constant()) return false;
+  }
+  return true;
+}
+
+Result<ConstantData> ConstantData::make(const Graph& graph, std::span<const uint32_t> values) {
   ConstantData result;
-  const std::vector<bool> is_packed_only = read_by_packing(graph);
-  for (size_t i = 0; i < graph.values.size(); ++i) {
-    const GraphValue& value = graph.values[i];
-    result.addresses.push_back(value.data.bytes.data());
+  for (const uint32_t index : values) {
+    result.addresses.push_back(nullptr);
+    result.copies.emplace_back();
+    if (index == kNone) continue;
+    const GraphValue& value = graph.values[index];
+    result.addresses.back() = value.data.bytes.data();
     if (!value.is_converted()) continue;
     auto block = value.stored == DataType::kFp16 ? upcast(value) : dequantized(value);
     if (!block.ok()) return block.status();
     result.addresses.back() = block->data();
-    (is_packed_only[i] ? result.packed : result.in_place).push_back(std::move(*block));
+    result.copies.back() = std::move(*block);
   }
   return result;
 }

@@ -80,7 +80,6 @@ Result<std::unique_ptr<Delegate>> XnnpackDelegate::make(const DelegateInit& init
   std::unique_ptr<XnnpackDelegate> delegate(new XnnpackDelegate(std::move(state)));
   delegate->graph_ = std::move(*graph);
   delegate->entries_ = std::move(entries);
-  delegate->made_for_ = memory_need(delegate->graph_, shapes);
   delegate->shapes_ = std::move(shapes);
   delegate->named_data_ = init.named_data;
   delegate->max_memory_ = init.max_memory;
@@ -187,11 +186,6 @@ Status XnnpackDelegate::plan() {
     }
   }
   if (auto status = check_memory(graph_, shapes_, max_memory_); !status.ok()) return status;
-  // XNNPACK plans no less than for the sizes that a runtime was made with. Before the first run
-  // these are the payload's bounds, which may be far above what is there.
-  const size_t needed = memory_need(graph_, shapes_);
-  const bool is_made_too_large = std::exchange(made_for_, 0) > needed;
-  if (is_made_too_large) executor_.reset();
   change_executor();
   if (!executor_ || !executor_->can_take(shapes_)) {
     EDGEWISE_RETURN_IF_ERROR(make_executor());

@@ -59,7 +59,6 @@ class XnnpackDelegate final : public Delegate {
   std::unique_ptr<Executor> other_executor_;
   bool is_for_small_ = false;  // executor_
   std::vector<Shape> shapes_;
-  size_t made_for_ = 0;  // bytes of intermediate results, until the first plan
   bool is_planned_ = false;
   bool is_set_up_ = false;
   bool is_idle_ = false;  // every output is empty

@@ -1,6 +1,7 @@
-#include <type_traits>
+#include "backends/xnnpack/describe_weights.h"
 
-#include "backends/xnnpack/build.h"
+#include <limits>
+#include <type_traits>
 
 namespace edgewise::xnnpack {
 namespace {
@@ -106,18 +107,15 @@ std::string scales_text(const GraphValue& value, const PackedWeights& weights) {
   return text;
 }
 
-void describe_weights(const Graph& graph, const std::vector<Shape>& shapes,
-                      const std::vector<const void*>& data, WeightsCache* cache) {
-  for (const GraphNode& node : graph.nodes) {
-    if (!node.is_convolution() && node.kind != NodeKind::kFullyConnected) continue;
-    const void* kernel = data[node.inputs[1]];
-    if (kernel == nullptr) continue;
-    cache->describe(kernel, describe(graph, shapes, node, cache->shared()),
-                    most_packed(node, shapes[node.inputs[1]]));
-    for (size_t i = 1; i < node.inputs.size(); ++i) {
-      if (node.inputs[i] == kNone) continue;
-      cache->stands_for(data[node.inputs[i]], graph.values[node.inputs[i]].data.bytes.data());
-    }
+void describe_weights(const Graph& graph, const std::vector<Shape>& shapes, const GraphNode& node,
+                      const std::vector<const void*>& constants, WeightsCache* cache) {
+  if (!node.is_convolution() && node.kind != NodeKind::kFullyConnected) return;
+  if (constants[1] == nullptr) return;
+  cache->describe(constants[1], describe(graph, shapes, node, cache->shared()),
+                  most_packed(node, shapes[node.inputs[1]]));
+  for (size_t i = 1; i < node.inputs.size(); ++i) {
+    if (node.inputs[i] == kNone) continue;
+    cache->stands_for(constants[i], graph.values[node.inputs[i]].data.bytes.data());
   }
 }
 

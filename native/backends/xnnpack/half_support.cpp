@@ -3,7 +3,7 @@
 #include <array>
 #include <atomic>
 
-#include "backends/xnnpack/build.h"
+#include "backends/xnnpack/executor/xnnpack_operator.h"
 #include "backends/xnnpack/program_state.h"
 
 namespace edgewise::xnnpack {
@@ -19,11 +19,6 @@ constexpr std::array<uint16_t, kElements> kOnes = [] {
   for (uint16_t& one : ones) one = kOne;
   return ones;
 }();
-
-struct RuntimeDelete {
-  void operator()(xnn_runtime_t runtime) const { xnn_delete_runtime(runtime); }
-};
-using RuntimePtr = std::unique_ptr<xnn_runtime, RuntimeDelete>;
 
 // XNNPACK has these on every CPU.
 bool is_plain_conversion(const Graph& graph, const GraphNode& node) {
@@ -64,38 +59,38 @@ Graph one_node(NodeKind kind) {
   return graph;
 }
 
-// Null if XNNPACK has no kernel for it.
-RuntimePtr make_runtime(const Graph& graph) {
+// None if XNNPACK has no kernel for it.
+std::vector<OperatorCalls> operators_of(const Graph& graph) {
+  std::vector<OperatorCalls> calls;
+  if (initialize_xnnpack() != xnn_status_success) return calls;
   const std::vector<Shape> shapes = graph.serialized_shapes();
-  std::vector<const void*> data(graph.values.size());
-  if (data.size() > 2) data[2] = kOnes.data();
-  xnn_subgraph_t raw = nullptr;
-  if (initialize_xnnpack() != xnn_status_success) return nullptr;
-  if (xnn_create_subgraph(graph.externals, 0, &raw) != xnn_status_success) return nullptr;
-  const SubgraphPtr subgraph(raw);
-  XnnIds ids;
-  if (!define_values(graph, shapes, data, raw, &ids).ok()) return nullptr;
-  if (!define_nodes(graph, shapes, ids, raw).ok()) return nullptr;
-  xnn_runtime_t runtime = nullptr;
-  if (xnn_create_runtime_v2(raw, nullptr, 0, &runtime) != xnn_status_success) return nullptr;
-  return RuntimePtr(runtime);
+  const std::vector<const void*> constants = {nullptr, kOnes.data(), nullptr};
+  const OperatorNode node{graph, graph.nodes[0], shapes, constants, nullptr};
+  if (make_operators(node, &calls) != xnn_status_success) calls.clear();
+  return calls;
 }
 
 // For CPUs without float16 arithmetic, XNNPACK has kernels that convert each number on its way
 // and add in float32: slower by far than to compute in float32. They are told by a sum that goes
 // over what float16 can count: 2048 + 1 - 2048.
 bool try_arithmetic() {
-  const RuntimePtr runtime = make_runtime(one_node(NodeKind::kFullyConnected));
-  if (runtime == nullptr) return false;
+  const Graph graph = one_node(NodeKind::kFullyConnected);
+  const std::vector<OperatorCalls> calls = operators_of(graph);
+  if (calls.empty()) return false;
   std::array<uint16_t, kElements + XNN_EXTRA_BYTES> input{};
   std::array<uint16_t, kElements + XNN_EXTRA_BYTES> output{};
   input[0] = 0x6800;
   input[1] = kOne;
   input[2] = 0xe800;
-  const xnn_external_value externals[] = {{0, input.data()}, {1, output.data()}};
-  if (xnn_reshape_runtime(runtime.get()) != xnn_status_success) return false;
-  if (xnn_setup_runtime_v2(runtime.get(), 2, externals) != xnn_status_success) return false;
-  if (xnn_invoke_runtime(runtime.get()) != xnn_status_success) return false;
+  const std::vector<Shape> shapes = graph.serialized_shapes();
+  size_t workspace = 0;
+  if (calls[0].reshape({graph.nodes[0], shapes, nullptr, &workspace}) != xnn_status_success) {
+    return false;
+  }
+  if (calls[0].setup({{input.data()}, {output.data()}, {{}}, {{}}, {}}) != xnn_status_success) {
+    return false;
+  }
+  if (xnn_run_operator(calls[0].op.get(), nullptr) != xnn_status_success) return false;
   return output[0] != kOne;
 }
 
@@ -108,7 +103,7 @@ bool has_kernel(NodeKind kind) {
   enum : uint8_t { kUnknown, kNo, kYes };
   static std::array<std::atomic<uint8_t>, kKinds> known{};
   std::atomic<uint8_t>& answer = known[static_cast<size_t>(kind)];
-  if (answer == kUnknown) answer = make_runtime(one_node(kind)) != nullptr ? kYes : kNo;
+  if (answer == kUnknown) answer = operators_of(one_node(kind)).empty() ? kNo : kYes;
   return answer == kYes;
 }
 

@@ -26,8 +26,6 @@ xnn_status initialize_xnnpack() {
 Result<std::shared_ptr<ProgramState>> ProgramState::make(int threads) {
   if (auto status = check_xnn(initialize_xnnpack(), "initialization"); !status.ok()) return status;
   std::shared_ptr<ProgramState> state(new ProgramState());
-  auto status = check_xnn(xnn_create_workspace(&state->workspace_), "making a workspace");
-  if (!status.ok()) return status;
   if (threads > 1) {
     state->forks_ = platform::fork_count();
     state->threadpool_ = pthreadpool_create(static_cast<size_t>(std::min(threads, kMaxThreads)));
@@ -60,7 +58,6 @@ bool ProgramState::is_without_threads() const {
 }
 
 ProgramState::~ProgramState() {
-  if (workspace_ != nullptr) xnn_release_workspace(workspace_);
   // A forked child would wait for threads that it does not have.
   if (threadpool_ != nullptr && !is_without_threads()) pthreadpool_destroy(threadpool_);
 }

@@ -1,4 +1,4 @@
-// What the delegates of one program share: threads, workspace, packed weights.
+// What the delegates of one program share: threads, memory while they run, packed weights.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,12 @@ class ProgramState final : public BackendProgramState, public Workers {
   ProgramState(const ProgramState&) = delete;
   ProgramState& operator=(const ProgramState&) = delete;
 
-  // Held while a runtime is made, run or deleted: all of these use the workspace.
+  // Held while an executor is made, run or deleted.
   std::mutex& mutex() { return mutex_; }
-  xnn_workspace_t workspace() const { return workspace_; }
   pthreadpool_t threadpool() const { return threadpool_; }
   // Whether its threads are those of the process that this one was forked from.
   bool is_without_threads() const;
   PackedWeights& weights() { return weights_; }
-  // Counts what may move the workspace, or what a runtime knows of it.
-  void count_plan() { ++plans_; }
-  uint64_t plans() const { return plans_; }
   // At least `bytes` for a delegate's values while it runs; what is in it is gone when another
   // one runs. It moves when more is asked for than ever before.
   Result<std::byte*> memory_between_steps(size_t bytes);
@@ -42,8 +38,6 @@ class ProgramState final : public BackendProgramState, public Workers {
   ProgramState() = default;
 
   std::mutex mutex_;
-  xnn_workspace_t workspace_ = nullptr;
-  uint64_t plans_ = 0;
   pthreadpool_t threadpool_ = nullptr;
   unsigned forks_ = 0;  // before it was made
   PackedWeights weights_;

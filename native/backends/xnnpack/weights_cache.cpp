@@ -163,13 +163,6 @@ WeightsCache::WeightsCache(PackedWeights* shared) : shared_(shared), provider_{}
   provider_.delete_cache = [](void*) { return xnn_status_success; };
 }
 
-void WeightsCache::restart() {
-  descriptions_.clear();
-  originals_.clear();
-  sources_.clear();
-  own_.clear();
-}
-
 void WeightsCache::stands_for(const void* data, const void* original) {
   originals_[data] = original;
 }

@@ -84,15 +84,13 @@ class PackedWeights {
   size_t chunk_used_ = 0;
 };
 
-// One delegate's view. Must outlive the delegate's runtime.
+// One operator's view, which must outlive it.
 class WeightsCache {
  public:
   explicit WeightsCache(PackedWeights* shared);
   WeightsCache(const WeightsCache&) = delete;
   WeightsCache& operator=(const WeightsCache&) = delete;
 
-  // Forgets what was said, and weights that are not shared: no runtime uses them any more.
-  void restart();
   // Says what is packed from `kernel`, to `most` bytes at most: all but the addresses of filter and
   // bias. Empty: not to be shared.
   void describe(const void* kernel, std::string what, size_t most);

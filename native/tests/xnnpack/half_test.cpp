@@ -6,11 +6,11 @@
 // Before what declares less of the same.
 #include "payload_builder.h"
 
+#include "backends/xnnpack/executor/executor.h"
 #include "backends/xnnpack/fold.h"
 #include "backends/xnnpack/node_types.h"
 #include "backends/xnnpack/program_state.h"
 #include "backends/xnnpack/read_graph.h"
-#include "backends/xnnpack/runtime.h"
 #include "backends/xnnpack/shapes.h"
 #include "backends/xnnpack/upcast_half.h"
 
@@ -274,13 +274,12 @@ Floats run_case(const Case& test, Type type, TakesHalf takes_half) {
   std::vector<Shape> shapes = graph->serialized_shapes();
   EXPECT_TRUE(infer_shapes(*graph, &shapes).ok());
   auto state = ProgramState::make(1);
-  WeightsCache cache(&(*state)->weights());
-  auto runtime = Runtime::make(*graph, shapes, **state, cache);
-  EXPECT_TRUE(runtime.ok()) << runtime.status().message();
-  if (!runtime.ok()) return {};
+  auto executor = Executor::make(*graph, shapes, nullptr, **state);
+  EXPECT_TRUE(executor.ok()) << executor.status().message();
+  if (!executor.ok()) return {};
   const bool is_half = type == Type::fp16;
   std::vector<std::vector<uint32_t>> memory;
-  std::vector<xnn_external_value> externals;
+  std::vector<void*> addresses(graph->values.size());
   for (const auto* list : {&graph->inputs, &graph->outputs}) {
     for (uint32_t value : *list) {
       const size_t count = shapes[value].elements();
@@ -294,12 +293,12 @@ Floats run_case(const Case& test, Type type, TakesHalf takes_half) {
           if (!is_half) full[i] = numbers[i];
         }
       }
-      externals.push_back({graph->values[value].external_id, memory.back().data()});
+      addresses[value] = memory.back().data();
     }
   }
-  EXPECT_TRUE((*runtime)->reshape(shapes).ok());
-  EXPECT_TRUE((*runtime)->set_pointers(externals).ok());
-  EXPECT_TRUE((*runtime)->run().ok());
+  EXPECT_TRUE((*executor)->reshape(shapes).ok());
+  EXPECT_TRUE((*executor)->set_pointers(addresses).ok());
+  EXPECT_TRUE((*executor)->run().ok());
   Floats result(shapes[graph->outputs[0]].elements());
   const void* output = memory[graph->inputs.size()].data();
   for (size_t i = 0; i < result.size(); ++i) {

@@ -2,34 +2,15 @@
 
 #include <algorithm>
 
-#include "backends/xnnpack/executor/xnnpack_step.h"
+#include "backends/xnnpack/executor/quantized_rows.h"
+#include "backends/xnnpack/executor/xnnpack_operator.h"
+#include "edgewise/profile.h"
 
 namespace edgewise::xnnpack {
 namespace {
 
-// A node is in no part if its result is where its input is.
-constexpr size_t kNoPart = SIZE_MAX - 1;
-
-// Values that another part than the one that writes them reads, or the caller.
-std::vector<bool> needed_elsewhere(const Graph& graph, const std::vector<size_t>& part_of) {
-  std::vector<size_t> writer(graph.values.size(), SIZE_MAX);
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    for (uint32_t output : graph.nodes[i].outputs) writer[output] = part_of[i];
-  }
-  std::vector<bool> result(graph.values.size());
-  for (uint32_t output : graph.outputs) result[output] = true;
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    for (uint32_t input : graph.nodes[i].inputs) {
-      if (input == kNone || writer[input] == SIZE_MAX) continue;
-      if (writer[input] != part_of[i] || part_of[i] == kNoPart) {
-        result[input] = true;
-      }
-    }
-  }
-  return result;
-}
-
-// Parts in the order in which they run: fused kernels and what lies between.
+// What is one step: a fused kernel's nodes, or one node that none of them has. In the order in
+// which they run.
 struct Part {
   Fusion* fusion = nullptr;
   std::vector<size_t> nodes;
@@ -42,67 +23,31 @@ std::vector<Part> split(const Graph& graph, std::vector<Fusion>* fusions,
     for (size_t node : fusion.nodes) fusion_at[node] = &fusion;
   }
   std::vector<Part> parts;
-  bool is_open = false;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     if (is_alias[i]) continue;
     Fusion* fusion = fusion_at[i];
     if (fusion == nullptr) {
-      if (!is_open) parts.emplace_back();
-      parts.back().nodes.push_back(i);
-      is_open = true;
+      parts.push_back({nullptr, {i}});
     } else if ((fusion->runs_first ? fusion->nodes.front() : fusion->nodes.back()) == i) {
       parts.push_back({fusion, fusion->nodes});
-      is_open = false;
     }
   }
   return parts;
 }
 
-std::vector<size_t> parts_of_nodes(const Graph& graph, const std::vector<Part>& parts) {
-  std::vector<size_t> result(graph.nodes.size(), kNoPart);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    for (size_t node : parts[i].nodes) result[node] = i;
-  }
-  return result;
-}
-
-// Reshapes of an input or beside a fused kernel, where XNNPACK would copy.
+// Nodes whose result is their input, bit by bit, in the same memory.
 std::vector<bool> find_aliases(const Graph& graph, const std::vector<Fusion>& fusions) {
   std::vector<bool> result(graph.nodes.size());
-  std::vector<bool> is_chosen(graph.nodes.size());
-  for (const Fusion& fusion : fusions) {
-    for (size_t node : fusion.nodes) is_chosen[node] = true;
-  }
-  std::vector<bool> is_ours(graph.values.size());    // the caller's, or written by a step of ours
-  std::vector<bool> is_theirs(graph.values.size());  // read by XNNPACK
-  for (uint32_t input : graph.inputs) is_ours[input] = true;
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    for (uint32_t output : graph.nodes[i].outputs) is_ours[output] = is_chosen[i];
-    for (uint32_t input : graph.nodes[i].inputs) {
-      if (input != kNone && !is_chosen[i]) is_theirs[input] = true;
-    }
-  }
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const GraphNode& node = graph.nodes[i];
-    if (node.kind != NodeKind::kStaticReshape || is_chosen[i]) continue;
-    const GraphValue& from = graph.values[node.inputs[0]];
-    const GraphValue& to = graph.values[node.outputs[0]];
-    if (from.type != DataType::kFp32 || to.type != from.type || from.is_constant() ||
-        to.is_output) {
-      continue;
-    }
-    result[i] = is_ours[node.inputs[0]] || !is_theirs[node.outputs[0]];
-    if (result[i]) is_ours[node.outputs[0]] = true;
+    if (node.kind != NodeKind::kStaticReshape && node.kind != NodeKind::kCopy) continue;
+    result[i] =
+        !graph.values[node.inputs[0]].is_constant() && !graph.values[node.outputs[0]].is_output;
+  }
+  for (const Fusion& fusion : fusions) {
+    for (size_t node : fusion.nodes) result[node] = false;
   }
   return result;
-}
-
-// XNNPACK does not hand out what it quantizes at run time.
-bool can_pass(const Graph& graph, const std::vector<bool>& is_needed) {
-  for (size_t i = 0; i < graph.values.size(); ++i) {
-    if (is_needed[i] && graph.values[i].type == DataType::kQdint8) return false;
-  }
-  return true;
 }
 
 // Pages of the constants that nodes read. What reads them again gets them from the file.
@@ -122,26 +67,14 @@ Result<std::unique_ptr<Executor>> Executor::make(const Graph& graph,
                                                  const std::vector<Shape>& shapes,
                                                  const FloatKernels* kernels, ProgramState& state,
                                                  const NamedData* named_data, bool is_profiled) {
-  std::vector<Fusion> fusions;
-  std::vector<bool> is_alias, is_needed;
-  std::vector<Part> parts;
-  const auto can_choose = [&](std::vector<Fusion> chosen) {
-    fusions = std::move(chosen);
-    is_alias = find_aliases(graph, fusions);
-    parts = split(graph, &fusions, is_alias);
-    is_needed = needed_elsewhere(graph, parts_of_nodes(graph, parts));
-    return can_pass(graph, is_needed);
-  };
-  if (!can_choose(choose_fusions(graph, shapes, kernels)) &&
-      !can_choose(choose_fusions(graph, shapes, kernels, false))) {
-    can_choose({});
-  }
+  std::vector<Fusion> fusions = choose_fusions(graph, shapes, kernels);
+  const std::vector<bool> is_alias = find_aliases(graph, fusions);
   std::unique_ptr<Executor> executor(new Executor(graph, state));
   std::vector<ProfilePart> profile_parts;
-  for (const Part& part : parts) {
-    auto step = part.fusion != nullptr ? part.fusion->make(state)
-                                       : XnnpackStep::make(graph, shapes, part.nodes, is_needed,
-                                                           state, named_data, is_profiled);
+  for (const Part& part : split(graph, &fusions, is_alias)) {
+    auto step = part.fusion != nullptr
+                    ? part.fusion->make(state)
+                    : XnnpackOperator::make(graph, shapes, part.nodes[0], state, named_data);
     if (!step.ok()) return step.status();
     // Now, not when all are made: what is packed would be in memory twice.
     if (part.fusion != nullptr && named_data != nullptr) {
@@ -149,13 +82,9 @@ Result<std::unique_ptr<Executor>> Executor::make(const Graph& graph,
     }
     executor->steps_.push_back(std::move(*step));
     if (!is_profiled) continue;
-    executor->first_parts_.push_back(profile_parts.size());
-    for (ProfilePart& of_step : executor->steps_.back()->parts()) {
-      if (part.fusion != nullptr) {
-        for (size_t node : part.nodes) graph.nodes[node].add_indices(&of_step.nodes);
-      }
-      profile_parts.push_back(std::move(of_step));
-    }
+    ProfilePart& profiled = profile_parts.emplace_back();
+    profiled.name = executor->steps_.back()->name();
+    for (size_t node : part.nodes) graph.nodes[node].add_indices(&profiled.nodes);
   }
   if (is_profiled) {
     executor->profile_parts_ =
@@ -186,6 +115,15 @@ void Executor::find_lifetimes() {
       if (index[value] != kOutside) between_[index[value]].last = i;
     }
   }
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const uint32_t output = steps_[i]->writes().front();
+    if (index[output] == kOutside || graph_.values[output].is_external()) continue;
+    for (uint32_t input : steps_[i]->reads()) {
+      if (index[input] == kOutside || between_[index[input]].last != i) continue;
+      if (steps_[i]->may_overwrite(input))
+        between_[index[output]].may_replace.push_back(index[input]);
+    }
+  }
 }
 
 bool Executor::can_take(const std::vector<Shape>& shapes) const {
@@ -200,7 +138,7 @@ Status Executor::reshape(const std::vector<Shape>& shapes) {
     scratch_bytes_ = std::max(scratch_bytes_, step->scratch_bytes());
   }
   for (Lifetime& value : between_) {
-    value.bytes = byte_size(graph_.values[value.value].type, shapes[value.value]);
+    value.bytes = value_bytes(graph_.values[value.value], shapes[value.value]);
   }
   between_bytes_ = assign_offsets(&between_);
   memory_ = nullptr;
@@ -242,8 +180,9 @@ Status Executor::run() {
 Status Executor::run_profiled(RunProfile& profile) {
   EDGEWISE_RETURN_IF_ERROR(follow_memory());
   for (size_t i = 0; i < steps_.size(); ++i) {
-    PartTimes times(profile, profile_parts_, first_parts_[i]);
-    EDGEWISE_RETURN_IF_ERROR(steps_[i]->run_profiled(times));
+    const int64_t begin = profile_clock();
+    EDGEWISE_RETURN_IF_ERROR(steps_[i]->run());
+    profile.add_part(profile_parts_, i, begin, profile_clock());
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// A Graph, ready to run: fused kernels and steps of XNNPACK, one after the other.
+// A Graph, ready to run: fused kernels and XNNPACK's operators, one after the other.
 #pragma once
 
 #include <memory>
@@ -54,7 +54,6 @@ class Executor {
   std::vector<void*> addresses_;       // by value
   const std::byte* memory_ = nullptr;  // that the steps' pointers are for
   ProfileParts profile_parts_;         // of all steps; null: not profiled
-  std::vector<size_t> first_parts_;    // of each step
 };
 
 }  // namespace edgewise::xnnpack

@@ -17,11 +17,7 @@ class FusedKernelOf : public Step {
  public:
   const std::vector<uint32_t>& reads() const final { return reads_; }
   const std::vector<uint32_t>& writes() const final { return writes_; }
-  std::vector<ProfilePart> parts() const final {
-    return {{.name = std::string("edgewise ") + name_ + " " + kernels_.name,
-             .nodes = {},
-             .counters = {}}};
-  }
+  std::string name() const final { return std::string("edgewise ") + name_ + " " + kernels_.name; }
 
  protected:
   // `reads`: values, or kNone. `kernels` and `state` must outlive it.

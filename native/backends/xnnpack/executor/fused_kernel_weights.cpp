@@ -36,11 +36,8 @@ Result<FusedKernelWeights> FusedKernelWeights::make(const Graph& graph, uint32_t
     result.data_ = reinterpret_cast<const float*>(found->memory.get());
     return result;
   }
-  Graph constants;
-  for (uint32_t value : {filter, bias}) {
-    if (value != kNone) constants.values.push_back(graph.values[value]);
-  }
-  auto data = ConstantData::make(constants);
+  const uint32_t constants[] = {filter, bias};
+  auto data = ConstantData::make(graph, constants);
   if (!data.ok()) return data.status();
   PackedWeights::Buffer buffer =
       key.empty() ? PackedWeights::Buffer::alone(size) : weights.allocate(size);
@@ -50,7 +47,7 @@ Result<FusedKernelWeights> FusedKernelWeights::make(const Graph& graph, uint32_t
   }
   auto* packed = reinterpret_cast<float*>(buffer.memory.get());
   pack(static_cast<const float*>(data->addresses[0]),
-       bias == kNone ? nullptr : static_cast<const float*>(data->addresses[1]), packed);
+       static_cast<const float*>(data->addresses[1]), packed);
   if (key.empty()) {
     result.data_ = packed;
     result.own_ = std::move(buffer);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backends/xnnpack/build.h"
+#include "backends/xnnpack/describe_weights.h"
 #include "backends/xnnpack/executor/parallel.h"
 #include "backends/xnnpack/non_temporal_loads.h"
 

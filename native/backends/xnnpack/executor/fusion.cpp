@@ -12,7 +12,7 @@
 namespace edgewise::xnnpack {
 
 std::vector<Fusion> choose_fusions(const Graph& graph, const std::vector<Shape>& shapes,
-                                   const FloatKernels* kernels, bool with_small) {
+                                   const FloatKernels* kernels) {
   std::vector<Fusion> fusions;
   if (kernels == nullptr) return fusions;
   const Readers readers(graph);
@@ -82,7 +82,6 @@ std::vector<Fusion> choose_fusions(const Graph& graph, const std::vector<Shape>&
     for (size_t node : fusion.nodes) is_taken[node] = true;
     fusions.push_back(std::move(fusion));
   }
-  if (!with_small) return fusions;
   for (std::vector<size_t>& group : elementwise_groups(graph, shapes, is_taken)) {
     fusions.push_back(
         {group, [&graph, group](ProgramState&) { return ElementwiseFusion::make(graph, group); }});

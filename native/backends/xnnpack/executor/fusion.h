@@ -19,8 +19,7 @@ struct Fusion {
 };
 
 // No node is in two of them. `graph` must outlive the fusions. `kernels`: null for none.
-// `with_small`: elementwise fusion, too, if is_small().
 std::vector<Fusion> choose_fusions(const Graph& graph, const std::vector<Shape>& shapes,
-                                   const FloatKernels* kernels, bool with_small = true);
+                                   const FloatKernels* kernels);
 
 }  // namespace edgewise::xnnpack

@@ -1,29 +1,14 @@
-// A part of a graph that runs as one: consecutive nodes in XNNPACK, or a fused kernel.
+// A part of a graph that runs as one: a node by XNNPACK's operators, or a fused kernel.
 #pragma once
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "backends/xnnpack/graph.h"
-#include "edgewise/profile.h"
 
 namespace edgewise::xnnpack {
-
-// Times of the parts of a step's parts(), into a run's profile.
-class PartTimes {
- public:
-  PartTimes(RunProfile& profile, const ProfileParts& parts, size_t first)
-      : profile_(profile), parts_(parts), first_(first) {}
-  void add(size_t part, int64_t begin, int64_t end) {
-    profile_.add_part(parts_, first_ + part, begin, end);
-  }
-
- private:
-  RunProfile& profile_;
-  const ProfileParts& parts_;
-  size_t first_;
-};
 
 // Indices are those of the whole graph's values. All of it is used under the program state's
 // mutex.
@@ -35,6 +20,8 @@ class Step {
   virtual const std::vector<uint32_t>& reads() const = 0;
   virtual const std::vector<uint32_t>& writes() const = 0;
 
+  // Whether its first output can lie where `input` does, if they have the same size.
+  virtual bool may_overwrite(uint32_t /*input*/) const { return false; }
   // Whether reshape() can go to `shapes`; if not, make a new one.
   virtual bool can_take(const std::vector<Shape>&) const { return true; }
   virtual Status reshape(const std::vector<Shape>& shapes) = 0;
@@ -44,15 +31,8 @@ class Step {
   virtual Status set_pointers(std::span<void* const> addresses, std::byte* scratch) = 0;
   virtual Status run() = 0;
 
-  // What a profile tells apart. A step that is all of its part leaves the nodes to the executor.
-  virtual std::vector<ProfilePart> parts() const = 0;
-  // run(), and the time of each part.
-  virtual Status run_profiled(PartTimes& times) {
-    const int64_t begin = profile_clock();
-    EDGEWISE_RETURN_IF_ERROR(run());
-    times.add(0, begin, profile_clock());
-    return {};
-  }
+  // What a profile calls it. The nodes are the executor's.
+  virtual std::string name() const = 0;
 };
 
 }  // namespace edgewise::xnnpack

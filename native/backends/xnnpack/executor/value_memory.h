@@ -13,6 +13,9 @@ struct Lifetime {
   size_t first = 0;  // step that writes it
   size_t last = 0;   // last step that reads it
   size_t offset = 0;
+  // Values, by index, whose last reader is the step that writes this one. It can lie where one of
+  // them does if they have the same size.
+  std::vector<size_t> may_replace = {};
 };
 
 // Sets offsets, aligned, such that values that live at the same time do not overlap. Gives the

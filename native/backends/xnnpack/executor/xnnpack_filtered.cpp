@@ -1,0 +1,251 @@
+// Convolutions and products of matrices by XNNPACK: which of its operators a node's types name.
+#include <cmath>
+#include <tuple>
+
+#include "backends/xnnpack/executor/xnnpack_operator.h"
+
+namespace edgewise::xnnpack {
+namespace {
+
+using T = DataType;
+
+struct ChannelsOf {
+  size_t in, out;
+};
+
+ChannelsOf channels_of(const OperatorNode& n) {
+  const Window& w = n.node.window;
+  if (n.node.is_convolution()) {
+    return {size_t{w.groups} * w.group_inputs, size_t{w.groups} * w.group_outputs};
+  }
+  const Shape& filter = n.shape(1);
+  const bool is_transposed = (n.node.flags & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0;
+  return is_transposed ? ChannelsOf{filter[0], filter[1]} : ChannelsOf{filter[1], filter[0]};
+}
+
+// The first arguments. XNNPACK's depthwise convolution is one whose groups have one channel.
+auto window_arguments(const OperatorNode& n) {
+  const Window& w = n.node.window;
+  const ChannelsOf channels = channels_of(n);
+  return std::tuple(w.pad_top, w.pad_right, w.pad_bottom, w.pad_left, w.kernel[0], w.kernel[1],
+                    w.stride[0], w.stride[1], w.dilation[0], w.dilation[1], w.groups,
+                    size_t{w.group_inputs}, size_t{w.group_outputs}, channels.in, channels.out);
+}
+
+auto channel_arguments(const OperatorNode& n) {
+  const ChannelsOf channels = channels_of(n);
+  return std::tuple(channels.in, channels.out, channels.in, channels.out);
+}
+
+Address constant(const OperatorNode& n, size_t i) {
+  return n.has(i) ? Address(n.constants[i]) : Address();
+}
+
+// Filter, bias and bounds.
+auto float_arguments(const OperatorNode& n) {
+  return std::tuple(constant(n, 1), constant(n, 2), n.node.min, n.node.max);
+}
+
+auto channelwise_arguments(const OperatorNode& n) {
+  return std::tuple_cat(std::tuple(n.in(1).channel_scales.data()), float_arguments(n));
+}
+
+// Of 4-bit weights.
+auto zero_point_arguments(const OperatorNode& n) {
+  return std::tuple_cat(std::tuple(static_cast<uint8_t>(n.in(1).zero_point)),
+                        channelwise_arguments(n));
+}
+
+auto blockwise_arguments(const OperatorNode& n) {
+  return std::tuple_cat(
+      std::tuple(size_t{n.in(1).block_size}, static_cast<uint8_t>(n.in(1).zero_point),
+                 n.in(1).block_scales.data()),
+      float_arguments(n));
+}
+
+// Integer is the type of inputs and results. `weights`: what tells of the filter's quantization.
+template <typename Integer, typename... Weights>
+auto integer_arguments(const OperatorNode& n, Weights... weights) {
+  const GraphValue& in = n.in();
+  const GraphValue& out = n.out();
+  const auto bound = [&](float value) {
+    return quantized<Integer>(value, out.scale, out.zero_point);
+  };
+  return std::tuple(static_cast<Integer>(in.zero_point), in.scale, weights..., constant(n, 1),
+                    constant(n, 2), static_cast<Integer>(out.zero_point), out.scale,
+                    bound(n.node.min), bound(n.node.max));
+}
+
+uint32_t flags_of(const OperatorNode& n) {
+  uint32_t flags = n.node.flags;
+  if (n.node.kind == NodeKind::kDepthwiseConv2d) flags |= XNN_FLAG_DEPTHWISE_CONVOLUTION;
+  const bool has_wide_weights = n.in().type == T::kFp16 && n.in(1).type == T::kFp32;
+  return has_wide_weights ? flags | XNN_FLAG_FP32_STATIC_WEIGHTS : flags;
+}
+
+// Rows of a product: all of the input's elements, by the number of input channels.
+size_t rows_of(const OperatorSizes& sizes, size_t depth) { return sizes.in().elements() / depth; }
+
+// A fully connected operator takes a number of rows, a convolution an image.
+template <typename Functions>
+constexpr bool kTakesRows =
+    std::is_invocable_v<decltype(Functions::reshape), xnn_operator_t, size_t, pthreadpool_t> ||
+    std::is_invocable_v<decltype(Functions::reshape), xnn_operator_t, size_t, size_t*,
+                        pthreadpool_t>;
+
+template <typename Functions>
+constexpr bool kTakesAdjustment =
+    std::is_invocable_v<decltype(Functions::reshape), xnn_operator_t, size_t, size_t, size_t,
+                        uint32_t, uint32_t, size_t*, size_t*, pthreadpool_t>;
+
+template <typename Functions, typename... Quantization>
+xnn_status add(const OperatorNode& n, const Functions& f,
+               const std::tuple<Quantization...>& quantization, std::vector<OperatorCalls>* calls) {
+  xnn_operator_t op = nullptr;
+  const auto create = [&](auto... arguments) {
+    return create_packed(f.create, n.weights, &op, arguments..., flags_of(n));
+  };
+  xnn_status status = xnn_status_success;
+  if constexpr (kTakesRows<Functions>) {
+    status = std::apply(create, std::tuple_cat(channel_arguments(n), quantization));
+  } else {
+    status = std::apply(create, std::tuple_cat(window_arguments(n), quantization));
+  }
+  OperatorCalls call{f.name, OperatorPtr(op), nullptr, nullptr};
+  if (status != xnn_status_success) return status;
+  if constexpr (kTakesRows<Functions>) {
+    const size_t depth = channels_of(n).in;
+    call.reshape = [f, op, depth](const OperatorSizes& sizes) {
+      return call_reshape(f.reshape, op, sizes.workspace, sizes.threads, rows_of(sizes, depth));
+    };
+  } else {
+    call.reshape = [f, op](const OperatorSizes& sizes) {
+      const Shape& in = sizes.in();
+      size_t height = 0, width = 0;
+      xnn_status result;
+      if constexpr (kTakesAdjustment<Functions>) {
+        const uint32_t* adjustment = sizes.node.window.adjustment;
+        result = f.reshape(op, in[0], in[1], in[2], adjustment[0], adjustment[1], &height, &width,
+                           sizes.threads);
+      } else {
+        result = call_reshape_window(f.reshape, op, sizes.workspace, sizes.threads, &height, &width,
+                                     in[0], in[1], in[2]);
+      }
+      return sizes.checked(result, height, width);
+    };
+  }
+  call.setup = [f, op](const OperatorAddresses& to) {
+    return call_setup(f.setup, op, to.workspace, to.in[0], to.out[0], to.in_params[0]);
+  };
+  calls->push_back(std::move(call));
+  return xnn_status_success;
+}
+
+// Weights that another node computes.
+template <typename Functions>
+xnn_status add_dynamic(const OperatorNode& n, const Functions& f,
+                       std::vector<OperatorCalls>* calls) {
+  xnn_operator_t op = nullptr;
+  const xnn_status status = f.create(n.node.min, n.node.max, flags_of(n), &op);
+  if (status != xnn_status_success) return status;
+  OperatorCalls call{f.name, OperatorPtr(op), nullptr, nullptr};
+  const bool is_transposed = (n.node.flags & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0;
+  call.reshape = [f, op, is_transposed](const OperatorSizes& sizes) {
+    const Shape& filter = sizes.in(1);
+    const size_t depth = filter[is_transposed ? 0 : 1];
+    const size_t columns = filter[is_transposed ? 1 : 0];
+    return call_reshape(f.reshape, op, sizes.workspace, sizes.threads, rows_of(sizes, depth), depth,
+                        columns, depth, columns);
+  };
+  call.setup = [f, op](const OperatorAddresses& to) {
+    return f.setup(op, to.workspace, to.in[0], to.in[1], to.in[2], to.out[0]);
+  };
+  calls->push_back(std::move(call));
+  return xnn_status_success;
+}
+
+bool has_other_weights(const OperatorNode& n) {
+  for (size_t i = 1; i < n.node.inputs.size(); ++i) {
+    if (n.has(i) && n.constants[i] == nullptr) return true;
+  }
+  return false;
+}
+
+// What all three kinds have. `quantized_rows`: those whose input is quantized at run time.
+#define EDGEWISE_ADD_COMMON(family)                                                               \
+  if (in == T::kFp32 && filter == T::kFp32) {                                                     \
+    return add(n, EDGEWISE_XNN_OPERATOR(family##_f32), float_arguments(n), calls);                \
+  }                                                                                               \
+  if (in == T::kFp16) {                                                                           \
+    return add(n, EDGEWISE_XNN_OPERATOR(family##_f16), float_arguments(n), calls);                \
+  }                                                                                               \
+  if (in == T::kQint8 && filter == T::kQint8) {                                                   \
+    return add(n, EDGEWISE_XNN_OPERATOR(family##_qs8),                                            \
+               integer_arguments<int8_t>(n, n.in(1).scale), calls);                               \
+  }                                                                                               \
+  if (in == T::kQint8 && filter == T::kQcint8) {                                                  \
+    return add(n, EDGEWISE_XNN_OPERATOR(family##_qs8_qc8w),                                       \
+               integer_arguments<int8_t>(n, n.in(1).channel_scales.data()), calls);               \
+  }                                                                                               \
+  if (in == T::kQuint8) {                                                                         \
+    return add(                                                                                   \
+        n, EDGEWISE_XNN_OPERATOR(family##_qu8),                                                   \
+        integer_arguments<uint8_t>(n, static_cast<uint8_t>(n.in(1).zero_point), n.in(1).scale),   \
+        calls);                                                                                   \
+  }                                                                                               \
+  if (in == T::kQdint8 && filter == T::kQcint8 && out == T::kFp32) {                              \
+    return add(n, EDGEWISE_XNN_OPERATOR(family##_qd8_f32_qc8w), channelwise_arguments(n), calls); \
+  }
+
+xnn_status make_fully_connected(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
+  const T in = n.in().type, filter = n.in(1).type, out = n.out().type;
+  if (has_other_weights(n)) {
+    return add_dynamic(n, EDGEWISE_XNN_OPERATOR(dynamic_fully_connected_nc_f32), calls);
+  }
+  EDGEWISE_ADD_COMMON(fully_connected_nc)
+  if (in == T::kFp32 && filter == T::kQcint8) {
+    return add(n, EDGEWISE_XNN_OPERATOR(fully_connected_nc_f32_qc8w), channelwise_arguments(n),
+               calls);
+  }
+  if (in == T::kFp32) {
+    return add(n, EDGEWISE_XNN_OPERATOR(fully_connected_nc_f32_qc4w), zero_point_arguments(n),
+               calls);
+  }
+  if (filter == T::kQcint8) {
+    return add(n, EDGEWISE_XNN_OPERATOR(fully_connected_nc_qd8_f16_qc8w), channelwise_arguments(n),
+               calls);
+  }
+  if (filter == T::kQcint4) {
+    return out == T::kFp32 ? add(n, EDGEWISE_XNN_OPERATOR(fully_connected_nc_qd8_f32_qc4w),
+                                 zero_point_arguments(n), calls)
+                           : add(n, EDGEWISE_XNN_OPERATOR(fully_connected_nc_qd8_f16_qc4w),
+                                 zero_point_arguments(n), calls);
+  }
+  return out == T::kFp32 ? add(n, EDGEWISE_XNN_OPERATOR(fully_connected_nc_qd8_f32_qb4w),
+                               blockwise_arguments(n), calls)
+                         : add(n, EDGEWISE_XNN_OPERATOR(fully_connected_nc_qd8_f16_qb4w),
+                               blockwise_arguments(n), calls);
+}
+
+xnn_status make_convolution(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
+  const T in = n.in().type, filter = n.in(1).type, out = n.out().type;
+  EDGEWISE_ADD_COMMON(convolution2d_nhwc)
+  return add(n, EDGEWISE_XNN_OPERATOR(convolution2d_nhwc_qd8_f16_qc8w), channelwise_arguments(n),
+             calls);
+}
+
+xnn_status make_deconvolution(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
+  const T in = n.in().type, filter = n.in(1).type, out = n.out().type;
+  EDGEWISE_ADD_COMMON(deconvolution2d_nhwc)
+  return xnn_status_unsupported_parameter;
+}
+
+}  // namespace
+
+xnn_status make_filtered(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
+  if (n.node.kind == NodeKind::kFullyConnected) return make_fully_connected(n, calls);
+  if (n.node.kind == NodeKind::kConvTranspose2d) return make_deconvolution(n, calls);
+  return make_convolution(n, calls);
+}
+
+}  // namespace edgewise::xnnpack

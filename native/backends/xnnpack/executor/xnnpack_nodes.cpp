@@ -1,0 +1,401 @@
+// Functions of elements, pooling, softmax, batched products and the like by XNNPACK.
+#include <algorithm>
+
+#include "backends/xnnpack/executor/xnnpack_operator.h"
+
+namespace edgewise::xnnpack {
+namespace {
+
+xnn_quantization_params params_of(const GraphValue& value) {
+  xnn_quantization_params params{};
+  params.zero_point = value.zero_point;
+  params.scale = value.scale;
+  return params;
+}
+
+// What most operators have: one input, one output.
+template <typename Functions, typename Reshape>
+void add(const Functions& f, xnn_operator_t op, Reshape reshape,
+         std::vector<OperatorCalls>* calls) {
+  calls->push_back({f.name, OperatorPtr(op),
+                    [f, op, reshape](const OperatorSizes& sizes) { return reshape(op, sizes); },
+                    [f, op](const OperatorAddresses& to) {
+                      return call_setup(f.setup, op, to.workspace, to.in[0], to.out[0], {});
+                    }});
+}
+
+// A function of each element of `from`, which may be the node's output itself.
+xnn_status add_unary(const OperatorNode& n, xnn_unary_operator type,
+                     const xnn_unary_params& unary_params, const GraphValue& from,
+                     bool reads_output, std::vector<OperatorCalls>* calls) {
+  constexpr OperatorFunctions f = EDGEWISE_XNN_OPERATOR(unary_elementwise_nc);
+  const xnn_quantization_params in = params_of(from), out = params_of(n.out());
+  xnn_operator_t op = nullptr;
+  const xnn_status status = create_unary(f.create, type, to_xnn(from.type), to_xnn(n.out().type),
+                                         unary_params, in, out, &op);
+  if (status != xnn_status_success) return status;
+  calls->push_back({f.name, OperatorPtr(op),
+                    [f, op](const OperatorSizes& sizes) {
+                      const Shape& shape = sizes.out();
+                      const size_t channels = shape.last();
+                      return f.reshape(op, shape.elements() / channels, channels, channels,
+                                       channels, sizes.threads);
+                    },
+                    [f, op, reads_output](const OperatorAddresses& to) {
+                      const Address& input = reads_output ? to.out[0] : to.in[0];
+                      return f.setup(op, input, to.out[0]);
+                    }});
+  return xnn_status_success;
+}
+
+// The node's bounds, in place, where its operator has none.
+xnn_status add_bounds(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
+  if (!n.node.is_bounded()) return xnn_status_success;
+  xnn_unary_params params{};
+  params.clamp = {n.node.min, n.node.max};
+  return add_unary(n, xnn_unary_clamp, params, n.out(), true, calls);
+}
+
+xnn_status make_unary(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
+  xnn_unary_params params{};
+  if (n.node.kind == NodeKind::kClamp) params.clamp = {n.node.min, n.node.max};
+  if (n.node.kind == NodeKind::kELU) params.elu = {n.node.number};
+  if (n.node.kind == NodeKind::kLeakyReLU) params.leaky_relu = {n.node.number};
+  return add_unary(n, traits_of(n.node.kind).unary, params, n.in(), false, calls);
+}
+
+template <typename Functions>
+xnn_status make_quantize(const OperatorNode& n, const Functions& f,
+                         std::vector<OperatorCalls>* calls) {
+  xnn_operator_t op = nullptr;
+  const xnn_status status = f.create(0, &op);
+  if (status != xnn_status_success) return status;
+  const size_t nonbatch_dims = n.out().nonbatch_dims;
+  calls->push_back({f.name, OperatorPtr(op),
+                    [f, op, nonbatch_dims](const OperatorSizes& sizes) {
+                      const Shape& shape = sizes.out();
+                      const size_t rows = shape.leading(shape.rank - nonbatch_dims);
+                      const size_t row = shape.elements() / rows;
+                      return f.reshape(op, rows, row, row, row, sizes.threads);
+                    },
+                    [f, op](const OperatorAddresses& to) {
+                      return call_setup(f.setup, op, {}, to.in[0], to.out[0], to.out_params[0]);
+                    }});
+  return xnn_status_success;
+}
+
+xnn_status make_binary(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
+  constexpr OperatorFunctions f = EDGEWISE_XNN_OPERATOR(binary_elementwise_nd);
+  const xnn_quantization_params a = params_of(n.in(0)), b = params_of(n.in(1)),
+                                out = params_of(n.out());
+  xnn_operator_t op = nullptr;
+  const xnn_status status =
+      f.create(traits_of(n.node.kind).binary, to_xnn(n.out().type), &a, &b, &out, 0, &op);
+  if (status != xnn_status_success) return status;
+  calls->push_back({f.name, OperatorPtr(op),
+                    [f, op](const OperatorSizes& sizes) {
+                      // XNNPACK does not run what has no dimension.
+                      Shape shapes[2] = {sizes.in(0), sizes.in(1)};
+                      for (Shape& shape : shapes) {
+                        if (shape.rank == 0) shape[shape.rank++] = 1;
+                      }
+                      return f.reshape(op, shapes[0].rank, shapes[0].dims.data(), shapes[1].rank,
+                                       shapes[1].dims.data(), sizes.threads);
+                    },
+                    [f, op](const OperatorAddresses& to) {
+                      return f.setup(op, to.in[0], to.in[1], to.out[0]);
+                    }});
+  return add_bounds(n, calls);
+}
+
+template <typename Functions>
+xnn_status make_softmax(const Functions& f, std::vector<OperatorCalls>* calls) {
+  xnn_operator_t op = nullptr;
+  const xnn_status status = f.create(0, &op);
+  if (status != xnn_status_success) return status;
+  add(
+      f, op,
+      [f](xnn_operator_t softmax, const OperatorSizes& sizes) {
+        const size_t channels = sizes.in().last();
+        return f.reshape(softmax, channels, channels, channels, sizes.in().elements() / channels,
+                         sizes.threads);
+      },
+      calls);
+  return xnn_status_success;
+}
+
+template <typename Functions>
+xnn_status reshape_pooling(const Functions& f, xnn_operator_t op, const OperatorSizes& sizes) {
+  const Shape& in = sizes.in();
+  size_t height = 0, width = 0;
+  const xnn_status status =
+      call_reshape_window(f.reshape, op, sizes.workspace, sizes.threads, &height, &width, in[0],
+                          in[1], in[2], in[3], in[3], in[3]);
+  return sizes.checked(status, height, width);
+}
+
+template <typename Functions>
+void add_pooling(const Functions& f, xnn_operator_t op, std::vector<OperatorCalls>* calls) {
+  add(
+      f, op,
+      [f](xnn_operator_t pooling, const OperatorSizes& sizes) {
+        return reshape_pooling(f, pooling, sizes);
+      },
+      calls);
+}
+
+template <typename Functions, typename Number>
+xnn_status make_max_pooling(const OperatorNode& n, const Functions& f, Number min, Number max,
+                            std::vector<OperatorCalls>* calls) {
+  const Window& w = n.node.window;
+  xnn_operator_t op = nullptr;
+  const xnn_status status =
+      f.create(w.pad_top, w.pad_right, w.pad_bottom, w.pad_left, w.kernel[0], w.kernel[1],
+               w.stride[0], w.stride[1], w.dilation[0], w.dilation[1], min, max, n.node.flags, &op);
+  if (status == xnn_status_success) add_pooling(f, op, calls);
+  return status;
+}
+
+template <typename Integer, typename Functions>
+xnn_status make_max_pooling(const OperatorNode& n, const Functions& f,
+                            std::vector<OperatorCalls>* calls) {
+  const GraphValue& out = n.out();
+  return make_max_pooling(n, f, quantized<Integer>(n.node.min, out.scale, out.zero_point),
+                          quantized<Integer>(n.node.max, out.scale, out.zero_point), calls);
+}
+
+template <typename Functions>
+xnn_status make_average_pooling(const OperatorNode& n, const Functions& f,
+                                std::vector<OperatorCalls>* calls) {
+  const Window& w = n.node.window;
+  xnn_operator_t op = nullptr;
+  const xnn_status status =
+      f.create(w.pad_top, w.pad_right, w.pad_bottom, w.pad_left, w.kernel[0], w.kernel[1],
+               w.stride[0], w.stride[1], n.node.min, n.node.max, n.node.flags, &op);
+  if (status == xnn_status_success) add_pooling(f, op, calls);
+  return status;
+}
+
+xnn_status make_argmax_pooling(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
+  constexpr OperatorFunctions f = EDGEWISE_XNN_OPERATOR(argmax_pooling2d_nhwc_f32);
+  const Window& w = n.node.window;
+  xnn_operator_t op = nullptr;
+  const xnn_status status = f.create(w.pad_top, w.pad_right, w.pad_bottom, w.pad_left, w.kernel[0],
+                                     w.kernel[1], n.node.flags, &op);
+  if (status != xnn_status_success) return status;
+  const auto setup = [op](auto function, const OperatorAddresses& to) {
+    if constexpr (std::is_invocable_v<decltype(function), xnn_operator_t, Address, Address,
+                                      Address>) {
+      return function(op, to.in[0], to.out[0], to.out[1]);
+    } else {
+      return function(op, to.workspace, to.in[0], to.out[0], to.out[1]);
+    }
+  };
+  calls->push_back({f.name, OperatorPtr(op),
+                    [f, op](const OperatorSizes& sizes) { return reshape_pooling(f, op, sizes); },
+                    [f, setup](const OperatorAddresses& to) { return setup(f.setup, to); }});
+  return xnn_status_success;
+}
+
+xnn_status make_pooling(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
+  if (n.node.kind == NodeKind::kArgMaxPooling2d) return make_argmax_pooling(n, calls);
+  const bool is_average = n.node.kind == NodeKind::kAvgPooling2d;
+  switch (n.out().type) {
+    case DataType::kQint8:
+      return make_max_pooling<int8_t>(n, EDGEWISE_XNN_OPERATOR(max_pooling2d_nhwc_s8), calls);
+    case DataType::kQuint8:
+      return make_max_pooling<uint8_t>(n, EDGEWISE_XNN_OPERATOR(max_pooling2d_nhwc_u8), calls);
+    case DataType::kFp16:
+      return is_average
+                 ? make_average_pooling(n, EDGEWISE_XNN_OPERATOR(average_pooling2d_nhwc_f16), calls)
+                 : make_max_pooling(n, EDGEWISE_XNN_OPERATOR(max_pooling2d_nhwc_f16), n.node.min,
+                                    n.node.max, calls);
+    default:
+      return is_average
+                 ? make_average_pooling(n, EDGEWISE_XNN_OPERATOR(average_pooling2d_nhwc_f32), calls)
+                 : make_max_pooling(n, EDGEWISE_XNN_OPERATOR(max_pooling2d_nhwc_f32), n.node.min,
+                                    n.node.max, calls);
+  }
+}
+
+// A mean over height and width.
+xnn_status make_global_pool(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
+  constexpr OperatorFunctions f = EDGEWISE_XNN_OPERATOR(reduce_nd);
+  // Sums of float32 are the result's memory, which is what no workspace says.
+  const bool has_workspace = n.in().type != DataType::kFp32;
+  const xnn_quantization_params in = params_of(n.in()), out = params_of(n.out());
+  xnn_operator_t op = nullptr;
+  const xnn_status status =
+      f.create(xnn_reduce_mean, to_xnn(n.in().type), &in, &out, n.node.flags, &op);
+  if (status != xnn_status_success) return status;
+  add(
+      f, op,
+      [f, has_workspace](xnn_operator_t mean, const OperatorSizes& sizes) {
+        const Shape& shape = sizes.in();
+        const auto rank = static_cast<int64_t>(shape.rank);
+        const int64_t axes[] = {rank - 3, rank - 2};
+        return call_reshape(f.reshape, mean, has_workspace ? sizes.workspace : nullptr,
+                            sizes.threads, size_t{2}, static_cast<const int64_t*>(axes), shape.rank,
+                            shape.dims.data());
+      },
+      calls);
+  return add_bounds(n, calls);
+}
+
+template <typename Functions>
+void add_resize(const Functions& f, xnn_operator_t op, std::vector<OperatorCalls>* calls) {
+  add(
+      f, op,
+      [f](xnn_operator_t resize, const OperatorSizes& sizes) {
+        const Shape& in = sizes.in();
+        return call_reshape(f.reshape, resize, sizes.workspace, sizes.threads, in[0], in[1], in[2],
+                            in[3], in[3], in[3]);
+      },
+      calls);
+}
+
+template <typename Functions>
+xnn_status make_resize(const OperatorNode& n, const Functions& f,
+                       std::vector<OperatorCalls>* calls) {
+  xnn_operator_t op = nullptr;
+  const xnn_status status = f.create(n.node.list[0], n.node.list[1], n.node.flags, &op);
+  if (status == xnn_status_success) add_resize(f, op, calls);
+  return status;
+}
+
+xnn_status make_resize(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
+  switch (n.out().type) {
+    case DataType::kQint8:
+      return make_resize(n, EDGEWISE_XNN_OPERATOR(resize_bilinear2d_nhwc_s8), calls);
+    case DataType::kQuint8:
+      return make_resize(n, EDGEWISE_XNN_OPERATOR(resize_bilinear2d_nhwc_u8), calls);
+    case DataType::kFp16:
+      return make_resize(n, EDGEWISE_XNN_OPERATOR(resize_bilinear2d_nhwc_f16), calls);
+    default:
+      return make_resize(n, EDGEWISE_XNN_OPERATOR(resize_bilinear2d_nhwc_f32), calls);
+  }
+}
+
+// Rows, depth and columns of products, and how many of each operand there are.
+struct BatchedProduct {
+  size_t batch_dims, rows, depth, columns;
+  std::array<size_t, kMaxRank> a, b;
+
+  BatchedProduct(const Shape& left, const Shape& right, bool is_transposed) {
+    const size_t rank = std::max(left.rank, right.rank);
+    a.fill(1);
+    b.fill(1);
+    std::copy_n(left.dims.begin(), left.rank, a.begin() + (rank - left.rank));
+    std::copy_n(right.dims.begin(), right.rank, b.begin() + (rank - right.rank));
+    batch_dims = rank - 2;
+    rows = a[rank - 2];
+    depth = a[rank - 1];
+    columns = b[is_transposed ? rank - 2 : rank - 1];
+  }
+};
+
+template <typename Functions>
+void add_batched(const OperatorNode& n, const Functions& f, xnn_operator_t op,
+                 std::vector<OperatorCalls>* calls) {
+  const bool is_transposed = (n.node.flags & XNN_FLAG_TRANSPOSE_B) != 0;
+  calls->push_back({f.name, OperatorPtr(op),
+                    [f, op, is_transposed](const OperatorSizes& sizes) {
+                      const BatchedProduct product(sizes.in(0), sizes.in(1), is_transposed);
+                      return call_reshape(f.reshape, op, sizes.workspace, sizes.threads,
+                                          product.batch_dims, product.a.data(), product.b.data(),
+                                          product.rows, product.depth, product.columns);
+                    },
+                    [f, op](const OperatorAddresses& to) {
+                      return f.setup(op, to.workspace, to.in[0], to.in[1], to.out[0]);
+                    }});
+}
+
+xnn_status make_batched(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
+  xnn_operator_t op = nullptr;
+  if (n.in().type == DataType::kFp16) {
+    constexpr OperatorFunctions f = EDGEWISE_XNN_OPERATOR(batch_matrix_multiply_nc_f16);
+    const xnn_status status = f.create(n.node.flags, &op);
+    if (status == xnn_status_success) add_batched(n, f, op, calls);
+    return status;
+  }
+  constexpr OperatorFunctions f = EDGEWISE_XNN_OPERATOR(batch_matrix_multiply_nc_f32);
+  xnn_status status;
+  if (const void* b = n.constants[1]; b != nullptr) {
+    const Shape& shape = n.shape(1);
+    const BatchedProduct product(shape, shape, (n.node.flags & XNN_FLAG_TRANSPOSE_B) != 0);
+    const bool is_transposed = (n.node.flags & XNN_FLAG_TRANSPOSE_B) != 0;
+    const size_t depth = shape[is_transposed ? shape.rank - 1 : shape.rank - 2];
+    status = xnn_create_batch_matrix_multiply_nc_f32_const_weights(
+        shape.leading(shape.rank - 2), depth, product.columns, static_cast<const float*>(b),
+        n.node.flags, &op);
+  } else {
+    status = f.create(n.node.flags, &op);
+  }
+  if (status == xnn_status_success) add_batched(n, f, op, calls);
+  return status;
+}
+
+template <typename Functions>
+xnn_status make_attention(const Functions& f, std::vector<OperatorCalls>* calls) {
+  xnn_operator_t op = nullptr;
+  const xnn_status status = f.create(xnn_attention_logits_cap_type_none, nullptr, 0, &op);
+  if (status != xnn_status_success) return status;
+  calls->push_back({f.name, OperatorPtr(op),
+                    [f, op](const OperatorSizes& sizes) {
+                      const Shape &query = sizes.in(0), &key = sizes.in(1), &value = sizes.in(2);
+                      const size_t rank = query.rank;
+                      const size_t key_heads = key.rank == rank ? key[rank - 3] : 1;
+                      return call_reshape(f.reshape, op, sizes.workspace, sizes.threads,
+                                          query.leading(rank - 3), query[rank - 3], query[rank - 2],
+                                          key_heads, key[key.rank - 2], query.last(), value.last());
+                    },
+                    [f, op](const OperatorAddresses& to) {
+                      return f.setup(op, to.workspace, to.in[0], to.in[1], to.in[2], to.in[3],
+                                     to.in[4], to.out[0]);
+                    }});
+  return xnn_status_success;
+}
+
+}  // namespace
+
+xnn_status make_operators(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
+  const NodeTraits& traits = traits_of(n.node.kind);
+  const bool is_half = n.in().type == DataType::kFp16;
+  if (n.node.is_convolution()) return make_filtered(n, calls);
+  if (n.node.is_windowed()) return make_pooling(n, calls);
+  if (n.node.is_concatenation()) return make_moving(n, calls);
+  if (traits.binary != xnn_binary_invalid) return make_binary(n, calls);
+  switch (n.node.kind) {
+    case NodeKind::kFullyConnected:
+      return make_filtered(n, calls);
+    case NodeKind::kStaticTranspose:
+    case NodeKind::kStaticConstantPad:
+    case NodeKind::kStaticSlice:
+    case NodeKind::kStaticReshape:
+    case NodeKind::kCopy:
+      return make_moving(n, calls);
+    case NodeKind::kSoftmax:
+      return is_half ? make_softmax(EDGEWISE_XNN_OPERATOR(softmax_nc_f16), calls)
+                     : make_softmax(EDGEWISE_XNN_OPERATOR(softmax_nc_f32), calls);
+    case NodeKind::kStaticResizeBilinear2D:
+      return make_resize(n, calls);
+    case NodeKind::kGlobalAvgPooling2d:
+      return make_global_pool(n, calls);
+    case NodeKind::kBatchMatrixMultiply:
+      return make_batched(n, calls);
+    case NodeKind::kScaledDotProductAttention:
+      return is_half ? make_attention(EDGEWISE_XNN_OPERATOR(scaled_dot_product_attention_nhtc_f16),
+                                      calls)
+                     : make_attention(EDGEWISE_XNN_OPERATOR(scaled_dot_product_attention_nhtc_f32),
+                                      calls);
+    case NodeKind::kConvert:
+      if (n.out().type != DataType::kQdint8) return make_unary(n, calls);
+      return is_half ? make_quantize(n, EDGEWISE_XNN_OPERATOR(convert_nc_f16_qd8), calls)
+                     : make_quantize(n, EDGEWISE_XNN_OPERATOR(convert_nc_f32_qd8), calls);
+    default:
+      if (traits.unary == xnn_unary_invalid) return xnn_status_unsupported_parameter;
+      return make_unary(n, calls);
+  }
+}
+
+}  // namespace edgewise::xnnpack

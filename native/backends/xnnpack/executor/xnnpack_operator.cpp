@@ -1,0 +1,164 @@
+#include "backends/xnnpack/executor/xnnpack_operator.h"
+
+#include <algorithm>
+
+#include "backends/xnnpack/describe_weights.h"
+#include "backends/xnnpack/executor/quantized_rows.h"
+#include "backends/xnnpack/xnn_error.h"
+#include "core/memory.h"
+#include "edgewise/profile.h"
+
+namespace edgewise::xnnpack {
+namespace {
+
+// Handing a loop to other threads and waiting for the last of them costs microseconds; a model
+// that computes one row at a time has hundreds of nodes that take less.
+constexpr int64_t kQuickTime = 4000;  // nanoseconds
+// Multiplications, or elements, above which it is not tried on one thread.
+constexpr size_t kLeastShared = size_t{1} << 20;
+
+size_t work_of(const GraphNode& node, const std::vector<Shape>& shapes) {
+  size_t work = shapes[node.outputs[0]].elements();
+  if (node.is_convolution() || node.kind == NodeKind::kFullyConnected) {
+    const Shape& filter = shapes[node.inputs[1]];
+    const size_t columns = std::max<size_t>(shapes[node.outputs[0]].last(), 1);
+    work *= std::max<size_t>(filter.elements() / columns, 1);
+  } else if (node.kind == NodeKind::kBatchMatrixMultiply) {
+    work *= shapes[node.inputs[0]].last();
+  }
+  for (uint32_t input : node.inputs) {
+    if (input != kNone && !node.is_convolution()) work = std::max(work, shapes[input].elements());
+  }
+  return work;
+}
+
+}  // namespace
+
+size_t params_offset(const GraphValue& value, const Shape& shape) {
+  return padded_size(byte_size(value.type, shape));
+}
+
+size_t value_bytes(const GraphValue& value, const Shape& shape) {
+  if (value.type != DataType::kQdint8) return byte_size(value.type, shape);
+  return params_offset(value, shape) +
+         (quantized_rows(value, shape) + kRowsBehind) * sizeof(xnn_quantization_params);
+}
+
+Result<std::unique_ptr<Step>> XnnpackOperator::make(const Graph& graph,
+                                                    const std::vector<Shape>& shapes, size_t index,
+                                                    ProgramState& state,
+                                                    const NamedData* named_data) {
+  const GraphNode& node = graph.nodes[index];
+  std::unique_ptr<XnnpackOperator> step(new XnnpackOperator(graph, node, state));
+  auto constants = ConstantData::make(graph, node.inputs);
+  if (!constants.ok()) return constants.status();
+  describe_weights(graph, shapes, node, constants->addresses, &step->weights_);
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const uint32_t input = node.inputs[i];
+    if (input == kNone) continue;
+    const GraphValue& value = graph.values[input];
+    if (named_data != nullptr && value.data.is_named) {
+      step->weights_.lies_in(*named_data, value.data.bytes);
+    }
+    if (!value.is_constant()) step->reads_.push_back(input);
+  }
+  const OperatorNode made_for{graph, node, shapes, constants->addresses, step->weights_.get()};
+  auto status = check_xnn(make_operators(made_for, &step->calls_), node);
+  if (!status.ok()) return status;
+  step->constants_ = std::move(constants->addresses);
+  step->copies_ = std::move(constants->copies);
+  if (packs_weights(graph, node)) {
+    step->copies_.resize(1);
+    std::fill(step->constants_.begin() + 1, step->constants_.end(), nullptr);
+  }
+  return std::unique_ptr<Step>(std::move(step));
+}
+
+// What an element depends on is at its own index of an input of the same size.
+bool XnnpackOperator::may_overwrite(uint32_t input) const {
+  const NodeTraits& traits = traits_of(node_.kind);
+  if (traits.unary == xnn_unary_invalid && traits.binary == xnn_binary_invalid &&
+      node_.kind != NodeKind::kCopy) {
+    return false;
+  }
+  return graph_.values[input].type == graph_.values[node_.outputs[0]].type;
+}
+
+Status XnnpackOperator::reshape(const std::vector<Shape>& shapes) {
+  workspaces_.assign(calls_.size(), 0);
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    const auto status = calls_[i].reshape({node_, shapes, threads_, &workspaces_[i]});
+    if (status != xnn_status_success) return check_xnn(status, node_);
+  }
+  const auto offsets = [&](const std::vector<uint32_t>& values) {
+    std::vector<size_t> result;
+    for (uint32_t value : values) {
+      const bool has_params = value != kNone && graph_.values[value].type == DataType::kQdint8;
+      result.push_back(has_params ? params_offset(graph_.values[value], shapes[value]) : 0);
+    }
+    return result;
+  };
+  in_bytes_ = offsets(node_.inputs);
+  out_bytes_ = offsets(node_.outputs);
+  const GraphValue& out = graph_.values[node_.outputs[0]];
+  rows_ = out.type == DataType::kQdint8 ? quantized_rows(out, shapes[node_.outputs[0]]) : 0;
+  const bool is_shared = threads_ != nullptr && work_of(node_, shapes) >= kLeastShared;
+  sharing_ = is_shared || threads_ == nullptr ? Sharing::kAllThreads : Sharing::kUnknown;
+  return {};
+}
+
+Status XnnpackOperator::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
+  OperatorAddresses to;
+  const auto add = [](void* data, size_t offset, std::vector<Address>* list,
+                      std::vector<RowParams>* params) {
+    list->emplace_back(data);
+    auto* bytes = static_cast<std::byte*>(data);
+    params->push_back(
+        {offset == 0 ? nullptr : reinterpret_cast<xnn_quantization_params*>(bytes + offset)});
+  };
+  for (size_t i = 0; i < node_.inputs.size(); ++i) {
+    void* data = const_cast<void*>(constants_[i]);
+    if (data == nullptr && node_.inputs[i] != kNone) data = addresses[node_.inputs[i]];
+    add(data, in_bytes_[i], &to.in, &to.in_params);
+  }
+  for (size_t i = 0; i < node_.outputs.size(); ++i) {
+    add(addresses[node_.outputs[i]], out_bytes_[i], &to.out, &to.out_params);
+  }
+  params_ = to.out_params[0].data;
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    const OperatorCalls& call = calls_[i];
+    to.workspace.data = workspaces_[i] == 0 ? nullptr : scratch;
+    const xnn_status status = call.setup(to);
+    if (status != xnn_status_success) return check_xnn(status, node_);
+  }
+  return {};
+}
+
+Status XnnpackOperator::run_with(pthreadpool_t threads) {
+  for (const OperatorCalls& call : calls_) {
+    const xnn_status status = xnn_run_operator(call.op.get(), threads);
+    if (status != xnn_status_success) return check_xnn(status, node_);
+  }
+  if (params_ != nullptr) repeat_last_params();
+  return {};
+}
+
+// Versions of XNNPACK write fewer of them than the widest of their kernels read.
+void XnnpackOperator::repeat_last_params() const {
+  std::fill_n(params_ + rows_, kRowsBehind, params_[rows_ - 1]);
+}
+
+Status XnnpackOperator::run() {
+  if (sharing_ == Sharing::kAllThreads) return run_with(threads_);
+  if (sharing_ == Sharing::kOneThread) return run_with(nullptr);
+  const int64_t begin = profile_clock();
+  EDGEWISE_RETURN_IF_ERROR(run_with(nullptr));
+  sharing_ = profile_clock() - begin <= kQuickTime ? Sharing::kOneThread : Sharing::kAllThreads;
+  return {};
+}
+
+std::string XnnpackOperator::name() const {
+  return std::string(name_of(node_.kind)) + ", XNNPACK " + calls_[0].name;
+}
+
+}  // namespace edgewise::xnnpack
