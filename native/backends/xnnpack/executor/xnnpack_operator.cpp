@@ -12,9 +12,10 @@ namespace edgewise::xnnpack {
 namespace {
 
 // Handing a loop to other threads and waiting for the last of them costs microseconds; a model
-// that computes one row at a time has hundreds of nodes that take less.
+// that computes one row at a time has hundreds of nodes that take less. What an operator takes on
+// one thread is seen when it first runs, unless it computes as many products, or elements, as
+// kLeastShared.
 constexpr int64_t kQuickTime = 4000;  // nanoseconds
-// Multiplications, or elements, above which it is not tried on one thread.
 constexpr size_t kLeastShared = size_t{1} << 20;
 
 size_t work_of(const GraphNode& node, const std::vector<Shape>& shapes) {
@@ -102,8 +103,8 @@ Status XnnpackOperator::reshape(const std::vector<Shape>& shapes) {
   out_bytes_ = offsets(node_.outputs);
   const GraphValue& out = graph_.values[node_.outputs[0]];
   rows_ = out.type == DataType::kQdint8 ? quantized_rows(out, shapes[node_.outputs[0]]) : 0;
-  const bool is_shared = threads_ != nullptr && work_of(node_, shapes) >= kLeastShared;
-  sharing_ = is_shared || threads_ == nullptr ? Sharing::kAllThreads : Sharing::kUnknown;
+  const bool is_large = work_of(node_, shapes) >= kLeastShared;
+  sharing_ = is_large || threads_ == nullptr ? Sharing::kAllThreads : Sharing::kUnknown;
   return {};
 }
 
@@ -153,7 +154,8 @@ Status XnnpackOperator::run() {
   if (sharing_ == Sharing::kOneThread) return run_with(nullptr);
   const int64_t begin = profile_clock();
   EDGEWISE_RETURN_IF_ERROR(run_with(nullptr));
-  sharing_ = profile_clock() - begin <= kQuickTime ? Sharing::kOneThread : Sharing::kAllThreads;
+  const bool is_quick = profile_clock() - begin <= kQuickTime;
+  sharing_ = is_quick ? Sharing::kOneThread : Sharing::kAllThreads;
   return {};
 }
 
