@@ -84,14 +84,10 @@ function(edgewise_provide_xnnpack)
   set(provider "${EDGEWISE_XNNPACK_PROVIDER}")
   set(reasons "")
   set(prefix "")
-  set(EDGEWISE_XNNPACK_PATCHED OFF CACHE INTERNAL "XNNPACK was built with our changes")
 
   if(provider MATCHES "^(auto|source)$")
     if(EDGEWISE_XNNPACK_SOURCE_DIR)
       edgewise_build_xnnpack_from_directory(prefix "${EDGEWISE_XNNPACK_SOURCE_DIR}")
-      if(EXISTS "${EDGEWISE_XNNPACK_SOURCE_DIR}/src/xnnpack/xnnpack_gemv.h")  # fetch_sources.cmake's
-        set(EDGEWISE_XNNPACK_PATCHED ON CACHE INTERNAL "XNNPACK was built with our changes")
-      endif()
     else()
       list(APPEND reasons "source directory: EDGEWISE_XNNPACK_SOURCE_DIR is not set")
     endif()
@@ -111,7 +107,6 @@ function(edgewise_provide_xnnpack)
 
   if(NOT prefix AND provider MATCHES "^(auto|debian)$")
     edgewise_build_xnnpack_from_debian(prefix reason)
-    set(EDGEWISE_XNNPACK_PATCHED ON CACHE INTERNAL "XNNPACK was built with our changes")
     list(APPEND reasons "Debian's source package: ${reason}")
   endif()
 

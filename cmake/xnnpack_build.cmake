@@ -6,9 +6,7 @@ include("${CMAKE_CURRENT_LIST_DIR}/private_cache.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/xnnpack_debian.cmake")
 
 # Raise it when what is built changes.
-set(edgewise_xnnpack_recipe 10)
-set(edgewise_xnnpack_headers "${CMAKE_CURRENT_LIST_DIR}/xnnpack_gemm_order.h"
-    "${CMAKE_CURRENT_LIST_DIR}/xnnpack_gemv.h")
+set(edgewise_xnnpack_recipe 11)
 set(edgewise_xnnpack_c_flags "-fPIC -fvisibility=hidden -ffunction-sections -fdata-sections")
 
 # What the NDK's toolchain file is told, and its compilers compile for.
@@ -208,10 +206,6 @@ function(edgewise_xnnpack_patch file line replacement)
 endfunction()
 
 function(edgewise_xnnpack_patch_debian sources)
-  # 4-bit kernels for AVX512-VNNI-GFNI work on 14 rows at a time and read as many rows of
-  # quantization parameters; with room for 10 more than there are, a last row is wrong.
-  edgewise_xnnpack_patch("${sources}/xnnpack/include/xnnpack.h"
-    "#define XNN_EXTRA_QUANTIZATION_PARAMS 10" "#define XNN_EXTRA_QUANTIZATION_PARAMS 16")
   if(WIN32)  # a macro of Microsoft's headers that MinGW's leave out where NOMINMAX is defined
     edgewise_xnnpack_patch("${sources}/cpuinfo/src/x86/windows/init.c" "#include <windows.h>"
       "#include <windows.h>\n#undef max\n#define max(a, b) ((a) > (b) ? (a) : (b))")
@@ -224,47 +218,6 @@ function(edgewise_xnnpack_patch_debian sources)
   if(old)
     edgewise_xnnpack_patch("${file}" "${line}" "#define PTHREADPOOL_SPIN_WAIT_ITERATIONS 1000")
   endif()
-  # Of later ones: how long a thread without work stays awake is told from outside, see
-  # native/backends/xnnpack/spin_wait.h. Without these functions it is what pthreadpool says.
-  set(file "${sources}/pthreadpool/src/pthreads.c")
-  set(idle "static int32_t wait_on_num_active_threads(")
-  set(next "static void wait_on_work_is_done(")
-  file(READ "${file}" text)
-  string(FIND "${text}" "${idle}" idle_at)
-  string(FIND "${text}" "${next}" next_at)
-  if(idle_at GREATER -1 AND next_at GREATER idle_at)
-    edgewise_xnnpack_patch("${file}" "${idle}"
-      "extern volatile uint32_t edgewise_spin_wait_iterations __attribute__((weak));
-/* The most that it was since the thread began to wait: a call that begins must not send to sleep
-   who waited for it. */
-static uint32_t edgewise_spin_limit(size_t iter) {
-  static _Thread_local uint32_t most;
-  const uint32_t now = &edgewise_spin_wait_iterations ? edgewise_spin_wait_iterations : 1000;
-  if (iter == 0 || now > most) most = now;
-  return most;
-}
-#undef PTHREADPOOL_SPIN_WAIT_ITERATIONS
-#define PTHREADPOOL_SPIN_WAIT_ITERATIONS edgewise_spin_limit(iter)
-#define pthreadpool_yield(step) (pthreadpool_yield)(0)
-${idle}")
-    edgewise_xnnpack_patch("${file}" "${next}"
-      "#undef pthreadpool_yield
-#undef PTHREADPOOL_SPIN_WAIT_ITERATIONS
-#define PTHREADPOOL_SPIN_WAIT_ITERATIONS 1000
-${next}")
-  endif()
-  # Weights larger than the cache are walked block by block, and GEMVs can be replayed by
-  # themselves; see the headers.
-  file(COPY ${edgewise_xnnpack_headers} DESTINATION "${sources}/xnnpack/src/xnnpack")
-  set(file "${sources}/xnnpack/src/operator-run.c")
-  edgewise_xnnpack_patch("${file}" "#include \"pthreadpool.h\"\n"
-    "#include \"pthreadpool.h\"\n#include \"xnnpack/xnnpack_gemm_order.h\"\n")
-  set(line "uint32_t flags = PTHREADPOOL_FLAG_DISABLE_DENORMALS;")
-  edgewise_xnnpack_patch("${file}" "${line}" "edgewise_note_operator(op);\n  ${line}")
-  foreach(loop 1d 2d_tile_2d)
-    edgewise_xnnpack_patch("${file}" "pthreadpool_parallelize_${loop}("
-      "edgewise_parallelize_${loop}(")
-  endforeach()
 endfunction()
 
 # Sets `out` to the prefix, or `out_reason` to why Debian's sources cannot be had.

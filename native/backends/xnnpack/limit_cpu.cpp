@@ -1,7 +1,6 @@
 #include "backends/xnnpack/limit_cpu.h"
 
 #include <cpuinfo.h>
-#include <xnnpack.h>
 
 #include <string_view>
 
@@ -72,11 +71,6 @@ void limit_xnnpack() {
 #if defined(__x86_64__) || defined(__aarch64__)
   [[maybe_unused]] static const bool once = [] {
     if (is_cpu_limited() && cpuinfo_initialize()) limit(cpu_level().name, &cpuinfo_isa);
-#if defined(__x86_64__)
-    if (are_wide_rows_wrong(XNN_EXTRA_QUANTIZATION_PARAMS) && cpuinfo_initialize()) {
-      cpuinfo_isa.gfni = false;
-    }
-#endif
     return true;
   }();
 #endif

@@ -1,20 +1,13 @@
-// Instructions of the CPU that XNNPACK is not told of: beyond EDGEWISE_CPU (core/cpu_level.h), and
-// those of kernels that are wrong in its version.
+// Instructions of the CPU that XNNPACK is not told of: those beyond EDGEWISE_CPU
+// (core/cpu_level.h).
 #pragma once
 
-#include <cstddef>
 #include <string>
 
 namespace edgewise::xnnpack {
 
 // To be called before XNNPACK is initialized.
 void limit_xnnpack();
-
-// Whether 4-bit products by kernels with GFNI, of 14 rows at a time, and by those with AMX, of 16,
-// would be wrong in the last row: they read as many rows of quantization parameters, and XNNPACK
-// has room for `extra` (XNN_EXTRA_QUANTIZATION_PARAMS) beyond the last one. It takes no other
-// kernels by these instructions, so these are refused by hiding GFNI, which both need.
-constexpr bool are_wide_rows_wrong(size_t extra) { return extra < 15; }
 
 // Whether 4-bit weights may have an odd number of groups. Kernels of November 2024 for x86 without
 // AVX read sums of 16 bytes where a panel of so many groups puts them at multiples of 8, and crash.

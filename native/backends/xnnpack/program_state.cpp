@@ -6,7 +6,6 @@
 #include "backends/xnnpack/limit_cpu.h"
 #include "backends/xnnpack/xnn_error.h"
 #include "edgewise/tensor.h"
-#include "platform/process.h"
 
 namespace edgewise::xnnpack {
 namespace {
@@ -26,13 +25,9 @@ xnn_status initialize_xnnpack() {
 Result<std::shared_ptr<ProgramState>> ProgramState::make(int threads) {
   if (auto status = check_xnn(initialize_xnnpack(), "initialization"); !status.ok()) return status;
   std::shared_ptr<ProgramState> state(new ProgramState());
-  if (threads > 1) {
-    state->forks_ = platform::fork_count();
-    state->threadpool_ = pthreadpool_create(static_cast<size_t>(std::min(threads, kMaxThreads)));
-    if (state->threadpool_ == nullptr) {
-      return error(Code::kOutOfMemory, "[xnnpack] %d threads could not be started; try fewer",
-                   threads);
-    }
+  if (threads > 1 && !state->threads_.start(static_cast<size_t>(std::min(threads, kMaxThreads)))) {
+    return error(Code::kOutOfMemory, "[xnnpack] %d threads could not be started; try fewer",
+                 threads);
   }
   return state;
 }
@@ -51,15 +46,6 @@ Result<std::byte*> ProgramState::memory_between_steps(size_t bytes) {
     between_steps_.size = bytes;
   }
   return between_steps_.memory.get();
-}
-
-bool ProgramState::is_without_threads() const {
-  return threadpool_ != nullptr && forks_ != platform::fork_count();
-}
-
-ProgramState::~ProgramState() {
-  // A forked child would wait for threads that it does not have.
-  if (threadpool_ != nullptr && !is_without_threads()) pthreadpool_destroy(threadpool_);
 }
 
 }  // namespace edgewise::xnnpack

@@ -5,9 +5,9 @@
 #include <memory>
 #include <mutex>
 
+#include "backends/xnnpack/borrowed_threads.h"
 #include "backends/xnnpack/weights_cache.h"
 #include "edgewise/backend.h"
-#include "pthreadpool.h"
 #include "xnnpack.h"
 
 namespace edgewise::xnnpack {
@@ -16,30 +16,28 @@ class ProgramState final : public BackendProgramState, public Workers {
  public:
   // One thread: no pool. XNNPACK is initialized.
   static Result<std::shared_ptr<ProgramState>> make(int threads);
-  ~ProgramState() override;
   ProgramState(const ProgramState&) = delete;
   ProgramState& operator=(const ProgramState&) = delete;
 
   // Held while an executor is made, run or deleted.
   std::mutex& mutex() { return mutex_; }
-  pthreadpool_t threadpool() const { return threadpool_; }
+  pthreadpool_t threadpool() const { return threads_.get(); }
   // Whether its threads are those of the process that this one was forked from.
-  bool is_without_threads() const;
+  bool is_without_threads() const { return threads_.is_of_parent(); }
   PackedWeights& weights() { return weights_; }
   // At least `bytes` for a delegate's values while it runs; what is in it is gone when another
   // one runs. It moves when more is asked for than ever before.
   Result<std::byte*> memory_between_steps(size_t bytes);
 
   void run(size_t count, void (*task)(void* context, size_t index), void* context) override {
-    pthreadpool_parallelize_1d(threadpool_, task, context, count, 0);
+    pthreadpool_parallelize_1d(threadpool(), task, context, count, 0);
   }
 
  private:
   ProgramState() = default;
 
   std::mutex mutex_;
-  pthreadpool_t threadpool_ = nullptr;
-  unsigned forks_ = 0;  // before it was made
+  ThreadPool threads_;
   PackedWeights weights_;
   PackedWeights::Buffer between_steps_;
 };

@@ -5,6 +5,8 @@
 // loops of a call it soon goes to sleep, and after a call it waits a little for the next one.
 #pragma once
 
+#include <cstdint>
+
 namespace edgewise::xnnpack {
 
 // Of a delegate: lives as long as it runs.
@@ -14,6 +16,17 @@ class SpinWaitPolicy {
   ~SpinWaitPolicy();
   SpinWaitPolicy(const SpinWaitPolicy&) = delete;
   SpinWaitPolicy& operator=(const SpinWaitPolicy&) = delete;
+};
+
+// Of a thread that waits.
+class SpinWait {
+ public:
+  // Waits for a moment. False if it is time to sleep.
+  bool spin();
+
+ private:
+  uint32_t spins_ = 0;
+  uint32_t most_ = 0;
 };
 
 }  // namespace edgewise::xnnpack

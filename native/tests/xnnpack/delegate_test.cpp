@@ -1,12 +1,11 @@
 // How delegates are fed and shared.
-#include <cpuinfo.h>
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "backends/xnnpack/limit_cpu.h"
 #include "backends/xnnpack/program_state.h"
 #include "payload_builder.h"
+#include "random_values.h"
 
 namespace edgewise::xnnpack {
 namespace {
@@ -112,6 +111,49 @@ TEST(XnnpackDelegate, QuantizesAsManyRowsAsThereAre) {
   }
 }
 
+// Kernels of up to 16 rows read parameters behind those of the last row.
+TEST(XnnpackDelegate, ComputesRowsOf4BitWeightsAsIfEachWereAlone) {
+  constexpr uint32_t kMost = 40, kDepth = 64, kColumns = 48;
+  for (const bool is_in_blocks : {false, true}) {
+    PayloadBuilder b;
+    const uint32_t x = b.input({kMost, kDepth}), y = b.output({kMost, kColumns});
+    const uint32_t q = b.internal({kMost, kDepth}, fb::XNNDatatype::qdint8);
+    b.per_token(q, 1);
+    b.unary(Node::XNNConvert, x, q);
+    if (is_in_blocks) {
+      b.group_linear(q, y);
+    } else {
+      std::vector<uint8_t> nibbles(size_t{kColumns} * kDepth / 2);
+      for (size_t i = 0; i < nibbles.size(); ++i) nibbles[i] = static_cast<uint8_t>(i * 37);
+      const uint32_t w = b.constant<uint8_t>({kColumns, kDepth}, nibbles, fb::XNNDatatype::qcint4);
+      b.per_channel(w, Floats(kColumns, 0.25f), 0);
+      b.linear(q, w, kNoId, y);
+    }
+    auto delegate = make_delegate(b.bytes(), nullptr, nullptr, 1, false);
+    ASSERT_TRUE(delegate.ok()) << delegate.status().message();
+    const Floats rows = random_floats(size_t{kMost} * kDepth, 3);
+    const auto compute = [&](size_t first, size_t count) {
+      HostTensor in(ScalarType::kFloat, {static_cast<int64_t>(count), kDepth});
+      HostTensor out(ScalarType::kFloat, {static_cast<int64_t>(count), kColumns});
+      const auto begin = rows.begin() + static_cast<std::ptrdiff_t>(first * kDepth);
+      in.fill(Floats(begin, begin + static_cast<std::ptrdiff_t>(count * kDepth)));
+      EXPECT_TRUE(run(**delegate, {&in, &out}).ok());
+      return out.read<float>();
+    };
+    Floats alone;
+    for (size_t i = 0; i < kMost; ++i) {
+      const Floats row = compute(i, 1);
+      alone.insert(alone.end(), row.begin(), row.end());
+    }
+    for (size_t count = 2; count <= kMost; ++count) {
+      const Floats together = compute(0, count);
+      for (size_t i = 0; i < together.size(); ++i) {
+        ASSERT_NEAR(together[i], alone[i], 1e-3f) << count << " rows, row " << i / kColumns;
+      }
+    }
+  }
+}
+
 TEST(XnnpackDelegate, PacksSharedWeightsOnce) {
   MemoryNamedData named_data;
   const auto payload = linear(4, &named_data).bytes();
@@ -193,17 +235,6 @@ TEST(XnnpackDelegate, ReadsPayloadsWithoutHeader) {
     expect_runs(**delegate, 2, &out);
   }
 }
-
-static_assert(are_wide_rows_wrong(10), "XNNPACK's of 2024");
-static_assert(!are_wide_rows_wrong(15), "XNNPACK's of 2026");
-
-#if defined(__x86_64__)
-TEST(XnnpackBackend, TakesNoKernelThatIsWrongInItsVersion) {
-  ASSERT_EQ(initialize_xnnpack(), xnn_status_success);
-  if (!are_wide_rows_wrong(XNN_EXTRA_QUANTIZATION_PARAMS)) GTEST_SKIP() << "none is wrong";
-  EXPECT_FALSE(cpuinfo_has_x86_gfni());
-}
-#endif
 
 }  // namespace
 }  // namespace edgewise::xnnpack
