@@ -160,6 +160,23 @@ void PayloadBuilder::group_linear(uint32_t in, uint32_t out, uint32_t bias, uint
   linear(in, filter, bias, out);
 }
 
+void PayloadBuilder::channel_linear(uint32_t in, uint32_t out, fb::XNNDatatype type,
+                                    uint32_t bias) {
+  const uint32_t depth = tensor(in).dims.back(), columns = tensor(out).dims.back();
+  const bool has_4_bits = type == fb::XNNDatatype::qcint4;
+  std::mt19937 engine(depth + columns);
+  const auto random = [&] { return static_cast<uint8_t>(engine()); };
+  std::vector<uint8_t> weights(size_t{columns} * depth / (has_4_bits ? 2 : 1));
+  std::ranges::generate(weights, random);
+  std::vector<float> scales(columns);
+  for (float& scale : scales) {
+    scale = static_cast<float>(1 + random()) / (has_4_bits ? 512.0f : 8192.0f);
+  }
+  const uint32_t filter = constant<uint8_t>({columns, depth}, weights, type);
+  per_channel(filter, scales, 0);
+  linear(in, filter, bias, out);
+}
+
 std::vector<std::byte> PayloadBuilder::flatbuffer_only() const {
   flatbuffers::FlatBufferBuilder builder;
   builder.Finish(fb::XNNGraph::Pack(builder, &graph), "XN01");

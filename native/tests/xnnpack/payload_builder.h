@@ -72,6 +72,8 @@ class PayloadBuilder {
   // A linear of `in` (quantized per token) with random 4-bit weights, of which `group` share a
   // scale.
   void group_linear(uint32_t in, uint32_t out, uint32_t bias = UINT32_MAX, uint32_t group = 32);
+  // The same with qcint4 or qcint8 weights, of which each column has a scale.
+  void channel_linear(uint32_t in, uint32_t out, fb::XNNDatatype type, uint32_t bias = UINT32_MAX);
 
   std::vector<std::byte> bytes() const;            // with header
   std::vector<std::byte> flatbuffer_only() const;  // without

@@ -5,7 +5,7 @@
 #include "backends/xnnpack/executor/fused_convolution.h"
 #include "backends/xnnpack/executor/fused_depthwise.h"
 #include "backends/xnnpack/executor/fused_gemm.h"
-#include "backends/xnnpack/executor/fused_qb4_gemm.h"
+#include "backends/xnnpack/executor/fused_row_gemm.h"
 #include "backends/xnnpack/executor/fused_winograd.h"
 #include "backends/xnnpack/executor/int8_convolution.h"
 
@@ -29,14 +29,15 @@ std::vector<Fusion> choose_fusions(const Graph& graph, const std::vector<Shape>&
       continue;
     }
     if (is_taken[i]) continue;
-    if (const Qb4Kernels* qb4 = qb4_kernels(); qb4 != nullptr && kind == NodeKind::kConvert) {
-      const auto nodes = qb4_nodes(graph, readers, i, *qb4);
+    if (const RowGemmKernels* rows = row_gemm_kernels();
+        rows != nullptr && kind == NodeKind::kConvert) {
+      const auto nodes = row_gemm_nodes(graph, readers, i, *rows);
       if (!nodes) continue;
       for (size_t node : nodes->nodes) is_taken[node] = true;
       fusions.push_back({.nodes = nodes->nodes,
                          .make =
-                             [&graph, nodes = *nodes, qb4](ProgramState& state) {
-                               return FusedQb4Gemm::make(graph, nodes, *qb4, state);
+                             [&graph, nodes = *nodes, rows](ProgramState& state) {
+                               return FusedRowGemm::make(graph, nodes, *rows, state);
                              },
                          .runs_first = true});
       continue;

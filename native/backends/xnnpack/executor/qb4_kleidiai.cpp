@@ -1,5 +1,6 @@
-// Arm's KleidiAI, on CPUs with dot products of bytes, and with products of matrices of bytes.
-#include "backends/xnnpack/executor/qb4_kernels.h"
+// 4-bit weights in blocks: Arm's KleidiAI, on CPUs with dot products of bytes, and with products of
+// matrices of bytes.
+#include "backends/xnnpack/executor/row_gemm_kernels.h"
 
 #ifdef EDGEWISE_HAS_KLEIDIAI
 
@@ -22,11 +23,16 @@ constexpr size_t kPackedColumns = 8;  // nr
 constexpr size_t kGemmRows = 4;       // mr; a GEMV's is 1
 constexpr size_t kSplits = 2;         // sr: nibbles of a byte lie kr / sr weights apart
 
+bool takes(const GraphValue& filter) {
+  return filter.type == DataType::kQbint4 && filter.block_size % kBlockStep == 0;
+}
+
 // Of 8 columns as many weights as KleidiAI's kr, in two parts of kChunk.
 template <size_t kChunk>
-size_t panel_bytes(size_t depth, size_t block) {
+size_t panel_bytes(const GraphValue& filter) {
   return kai_get_rhs_packed_size_rhs_pack_nxk_qsi4c32p_qsu4c32s1s0(
-      kQb4Columns, depth, kPackedColumns, kSplits * kChunk, kSplits, block, kai_dt_bf16);
+      kRowGemmColumns, filter.shape[1], kPackedColumns, kSplits * kChunk, kSplits,
+      filter.block_size, kai_dt_bf16);
 }
 
 template <size_t kChunk>
@@ -35,8 +41,8 @@ void pack(const GraphValue& filter, const float* bias, size_t first, std::byte* 
   const kai_rhs_pack_nxk_qsi4c32p_qsu4c32s1s0_params params = {
       .lhs_zero_point = 1, .rhs_zero_point = 8, .scale_dt = kai_dt_bf16};
   kai_run_rhs_pack_nxk_qsi4c32p_qsu4c32s1s0(
-      1, std::min(kQb4Columns, filter.shape[0] - first), depth, kPackedColumns, kSplits * kChunk,
-      kSplits, filter.block_size,
+      1, std::min(kRowGemmColumns, filter.shape[0] - first), depth, kPackedColumns,
+      kSplits * kChunk, kSplits, filter.block_size,
       reinterpret_cast<const uint8_t*>(filter.data.bytes.data()) + first * depth / 2, depth / 2,
       bias == nullptr ? nullptr : bias + first, filter.block_scales.data() + first * blocks,
       blocks * sizeof(uint16_t), panel, 0, &params);
@@ -62,7 +68,7 @@ size_t rows_bytes(size_t rows, size_t depth) {
 }
 
 // Numbers that are none are left out of it.
-Qb4Row row_of(const float* x, size_t depth) {
+QuantizedRow row_of(const float* x, size_t depth) {
   float32x4_t min[4] = {}, max[4] = {};
   for (size_t i = 0; i < depth; i += 16) {
     for (size_t j = 0; j < 4; ++j) {
@@ -71,8 +77,8 @@ Qb4Row row_of(const float* x, size_t depth) {
       max[j] = vmaxnmq_f32(max[j], some);
     }
   }
-  return qb4_row(vminvq_f32(vminq_f32(vminq_f32(min[0], min[1]), vminq_f32(min[2], min[3]))),
-                 vmaxvq_f32(vmaxq_f32(vmaxq_f32(max[0], max[1]), vmaxq_f32(max[2], max[3]))));
+  return quantized_row(vminvq_f32(vminq_f32(vminq_f32(min[0], min[1]), vminq_f32(min[2], min[3]))),
+                       vmaxvq_f32(vmaxq_f32(vmaxq_f32(max[0], max[1]), vmaxq_f32(max[2], max[3]))));
 }
 
 int8x8_t eight_of(const float* x, float factor, int16x8_t zero_point) {
@@ -86,7 +92,7 @@ template <size_t kChunk>
 void quantize(const float* x, size_t rows, size_t depth, size_t row, std::byte* to) {
   const size_t group_rows = rows_of_group(rows), in_group = row % group_rows;
   to += row / group_rows * group_bytes(group_rows, depth);
-  const Qb4Row parameters = row_of(x, depth);
+  const QuantizedRow parameters = row_of(x, depth);
   const float factor = 1 / parameters.scale;
   const int16x8_t zero_point = vdupq_n_s16(static_cast<int16_t>(parameters.zero_point));
   auto* q = reinterpret_cast<int8_t*>(to) + in_group * kChunk;
@@ -113,7 +119,7 @@ using Run = void (*)(size_t m, size_t n, size_t k, size_t bl, const void* lhs, c
                      float max);
 
 template <Run kGemv, Run kGemm>
-void multiply(const Qb4Tile& tile) {
+void multiply(const RowGemmTile& tile) {
   (tile.rows == 1 ? kGemv : kGemm)(tile.rows, tile.columns, tile.depth, tile.block, tile.a,
                                    tile.panel, tile.c, tile.c_stride * sizeof(float), sizeof(float),
                                    tile.min, tile.max);
@@ -121,18 +127,18 @@ void multiply(const Qb4Tile& tile) {
 
 // Of those with one form of weights for GEMV and GEMM the pairs that execute fewest instructions
 // for a single row.
-constexpr Qb4Kernels kDotProducts = {
+constexpr RowGemmKernels kDotProducts = {
     .name = "kleidiai dotprod",
-    .step = kBlockStep,
+    .takes = takes,
     .panel_bytes = panel_bytes<4>,
     .pack = pack<4>,
     .rows_bytes = rows_bytes,
     .quantize = quantize<4>,
     .multiply = multiply<kai_run_matmul_clamp_f32_qai8dxp1x4_qsi4c32p8x4_1x8_neon_dotprod,
                          kai_run_matmul_clamp_f32_qai8dxp4x4_qsi4c32p8x4_4x8_neon_dotprod>};
-constexpr Qb4Kernels kInt8Products = {
+constexpr RowGemmKernels kInt8Products = {
     .name = "kleidiai i8mm",
-    .step = kBlockStep,
+    .takes = takes,
     .panel_bytes = panel_bytes<8>,
     .pack = pack<8>,
     .rows_bytes = rows_bytes,
@@ -142,7 +148,7 @@ constexpr Qb4Kernels kInt8Products = {
 
 }  // namespace
 
-const Qb4Kernels* qb4_kernels() {
+const RowGemmKernels* row_gemm_kernels() {
   switch (cpu_level().extra) {
     case CpuLevel::kDotProduct:
       return &kDotProducts;

@@ -1,7 +1,8 @@
-// GEMM and GEMV of rows that are quantized at run time with 4-bit weights in blocks, where these
-// are faster than XNNPACK's: what the step that runs them asks of a CPU's kernels.
+// GEMM and GEMV of rows that are quantized at run time with weights of 4 or 8 bits, where these are
+// faster than XNNPACK's: what the step that runs them asks of a CPU's kernels.
 //
-// A weight is w = scale of its block * (nibble - 8), a row x = scale * (q - zero point).
+// A row is x = scale * (q - zero point), a weight w = scale * (nibble - 8) or scale * byte. Scales
+// are those of blocks of a column (qbint4) or of columns (qcint4, qcint8).
 #pragma once
 
 #include <algorithm>
@@ -13,17 +14,17 @@
 
 namespace edgewise::xnnpack {
 
-inline constexpr size_t kQb4Columns = 32;  // of a panel
+inline constexpr size_t kRowGemmColumns = 32;  // of a panel
 
 // x = scale * (q - zero_point), q from -128 to 127.
-struct Qb4Row {
+struct QuantizedRow {
   float scale = 0;
   int32_t zero_point = 0;
 };
 
 // Of numbers from `min` to `max`, as PyTorch chooses them. XNNPACK's and KleidiAI's zero point is
 // another one where it lies between two numbers.
-inline Qb4Row qb4_row(float min, float max) {
+inline QuantizedRow quantized_row(float min, float max) {
   min = std::min(min, 0.0f);
   max = std::max(max, 0.0f);
   const float scale = min == max ? 1.0f : (max - min) / 255.0f;
@@ -32,10 +33,11 @@ inline Qb4Row qb4_row(float min, float max) {
           .zero_point = static_cast<int32_t>(std::min(std::max(zero_point, -128.0f), 127.0f))};
 }
 
-struct Qb4Tile {
-  size_t rows = 0;               // any number but 0
-  size_t depth = 0;              // a multiple of `block`
-  size_t block = 0;              // a multiple of the kernels' `step`
+struct RowGemmTile {
+  DataType weights = DataType::kInvalid;
+  size_t rows = 0;  // any number but 0
+  size_t depth = 0;
+  size_t block = 0;              // of qbint4
   const std::byte* a = nullptr;  // what `quantize` wrote, of all rows
   const std::byte* panel = nullptr;
   size_t columns = 0;  // that are written
@@ -46,30 +48,30 @@ struct Qb4Tile {
   bool is_cached = true;  // the weights; if not, they may be prefetched past the caches
 };
 
-struct Qb4Kernels {
+struct RowGemmKernels {
   const char* name;
-  size_t step;  // of which blocks are multiples
-  // A panel: kQb4Columns columns' weights, scales and biases. `pack` takes column `first` of the
-  // filter [N, depth] and those behind it, as many as there are. `bias` may be null.
-  size_t (*panel_bytes)(size_t depth, size_t block);
+  bool (*takes)(const GraphValue& filter);
+  // A panel: kRowGemmColumns columns' weights, scales and biases. `pack` takes column `first` of
+  // the filter [N, depth] and those behind it, as many as there are. `bias` may be null.
+  size_t (*panel_bytes)(const GraphValue& filter);
   void (*pack)(const GraphValue& filter, const float* bias, size_t first, std::byte* panel);
   // Rows as 8-bit integers, each quantized as PyTorch does it. `quantize` writes row number `row`
   // of `rows` to its place in `to`, which has rows_bytes() and is aligned as a cache line.
   size_t (*rows_bytes)(size_t rows, size_t depth);
   void (*quantize)(const float* x, size_t rows, size_t depth, size_t row, std::byte* to);
-  void (*multiply)(const Qb4Tile& tile);
+  void (*multiply)(const RowGemmTile& tile);
 };
 
 // Null where XNNPACK's are used: on CPUs without dot products of bytes, on 64-bit Arm also if there
 // is no KleidiAI in this build. On Windows GCC does not align what it spills of 512 bits (its bug
 // 54412).
 #if defined(__x86_64__) && !defined(_WIN32)
-#define EDGEWISE_HAS_QB4_VNNI
+#define EDGEWISE_HAS_ROW_GEMM_VNNI
 #endif
-#if defined(EDGEWISE_HAS_QB4_VNNI) || defined(EDGEWISE_HAS_KLEIDIAI)
-const Qb4Kernels* qb4_kernels();
+#if defined(EDGEWISE_HAS_ROW_GEMM_VNNI) || defined(EDGEWISE_HAS_KLEIDIAI)
+const RowGemmKernels* row_gemm_kernels();
 #else
-constexpr const Qb4Kernels* qb4_kernels() { return nullptr; }
+constexpr const RowGemmKernels* row_gemm_kernels() { return nullptr; }
 #endif
 
 }  // namespace edgewise::xnnpack
