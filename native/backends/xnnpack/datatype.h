@@ -1,9 +1,12 @@
 // Element types of the payload format, and what they are elsewhere.
 #pragma once
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "edgewise/scalar_type.h"
 #include "xnnpack.h"
@@ -49,6 +52,13 @@ inline bool is_quantized_8bit(DataType type) {
 }
 // From bits, as scales of blocks are stored.
 inline float from_bfloat16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
+// As XNNPACK rounds it.
+template <typename Integer>
+Integer quantized(float number, float scale, int32_t zero_point) {
+  using Limits = std::numeric_limits<Integer>;
+  const float steps = number / scale + static_cast<float>(zero_point);
+  return static_cast<Integer>(std::lrint(std::clamp<float>(steps, Limits::min(), Limits::max())));
+}
 inline bool is_float(DataType type) { return type == DataType::kFp32 || type == DataType::kFp16; }
 
 }  // namespace edgewise::xnnpack

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "backends/xnnpack/executor/fused_depthwise.h"
-#include "backends/xnnpack/executor/fusion.h"
+#include "backends/xnnpack/executor/kernel_table.h"
 #include "random_values.h"
 
 namespace edgewise::xnnpack {
@@ -282,7 +282,7 @@ INSTANTIATE_TEST_SUITE_P(All, OwnDepthwise, testing::ValuesIn(kCases), name_of_c
 // Of the step that runs `node`; none if XNNPACK does.
 std::vector<size_t> nodes_with(const Block& block, const FloatKernels* kernels, size_t node) {
   for (const Fusion& fusion :
-       choose_fusions(block.graph, block.graph.serialized_shapes(), kernels)) {
+       choose_kernels(block.graph, block.graph.serialized_shapes(), kernels).fusions) {
     if (std::count(fusion.nodes.begin(), fusion.nodes.end(), node) != 0) return fusion.nodes;
   }
   return {};

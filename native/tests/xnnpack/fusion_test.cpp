@@ -9,7 +9,7 @@
 // First: it has the definitions of the payload's own header and more.
 #include "payload_builder.h"
 
-#include "backends/xnnpack/executor/fusion.h"
+#include "backends/xnnpack/executor/kernel_table.h"
 #include "backends/xnnpack/fold.h"
 #include "backends/xnnpack/payload.h"
 #include "backends/xnnpack/read_graph.h"
@@ -455,11 +455,11 @@ TEST_P(FusionsOfGraph, AreChosen) {
   if (kernels == nullptr || !kernels->gemm_pays)
     GTEST_SKIP() << "products are not worth it on this CPU";
   std::vector<size_t> sizes;
-  for (const Fusion& fusion : choose_fusions(*graph, shapes, kernels)) {
+  for (const Fusion& fusion : choose_kernels(*graph, shapes, kernels).fusions) {
     sizes.push_back(fusion.nodes.size());
   }
   EXPECT_EQ(sizes, GetParam().nodes);
-  EXPECT_TRUE(choose_fusions(*graph, shapes, nullptr).empty());
+  EXPECT_TRUE(choose_kernels(*graph, shapes, nullptr).fusions.empty());
 }
 
 // XNNPACK's results have errors of their own: up to some thousand roundings.

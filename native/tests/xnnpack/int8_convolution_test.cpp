@@ -104,7 +104,7 @@ bool is_chosen(const std::vector<std::byte>& bytes) {
   if (!graph.ok()) return false;
   std::vector<Shape> shapes = graph->serialized_shapes();
   return infer_shapes(*graph, &shapes).ok() &&
-         suits_int8_convolution(*graph, shapes, graph->nodes[0], *int8_kernels());
+         int8_convolution_rule(*graph, shapes, graph->nodes[0], *int8_kernels()) == nullptr;
 }
 
 TEST_P(Int8Convolutions, AreXnnpacksBitByBit) {

@@ -67,7 +67,7 @@ Result<std::unique_ptr<Executor>> Executor::make(const Graph& graph,
                                                  const std::vector<Shape>& shapes,
                                                  const FloatKernels* kernels, ProgramState& state,
                                                  const NamedData* named_data, bool is_profiled) {
-  std::vector<Fusion> fusions = choose_fusions(graph, shapes, kernels);
+  std::vector<Fusion> fusions = choose_kernels(graph, shapes, kernels).fusions;
   const std::vector<bool> is_alias = find_aliases(graph, fusions);
   std::unique_ptr<Executor> executor(new Executor(graph, state));
   std::vector<ProfilePart> profile_parts;

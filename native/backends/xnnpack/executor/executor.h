@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "backends/xnnpack/executor/fusion.h"
+#include "backends/xnnpack/executor/kernel_table.h"
 #include "backends/xnnpack/executor/step.h"
 #include "backends/xnnpack/executor/value_memory.h"
 #include "backends/xnnpack/program_state.h"

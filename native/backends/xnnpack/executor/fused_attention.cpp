@@ -34,17 +34,18 @@ bool is_plain(const std::vector<Shape>& shapes, const AttentionNodes& nodes) {
 
 }  // namespace
 
-bool suits_attention(const std::vector<Shape>& shapes, const AttentionNodes& nodes,
-                     const FloatKernels& kernels) {
-  if (!is_plain(shapes, nodes)) return false;
+const char* attention_rule(const std::vector<Shape>& shapes, const AttentionNodes& nodes,
+                           const FloatKernels& kernels) {
+  if (!is_plain(shapes, nodes)) return "as many keys and values as queries, of each head";
   const Heads queries = heads_of(nodes.queries, shapes);
   const Heads keys = heads_of(nodes.keys, shapes);
   const Heads values = heads_of(nodes.values, shapes);
   const size_t work =
       queries.batch * queries.heads * queries.tokens * keys.tokens * (queries.depth + values.depth);
+  if (work < kLeastWork) return "4 million products or more";
+  if (queries.tokens < kernels.rows) return "as many queries as the kernel computes at once";
   // Whole panels of values are read.
-  return work >= kLeastWork && queries.tokens >= kernels.rows &&
-         values.depth % kernels.columns == 0;
+  return values.depth % kernels.columns == 0 ? nullptr : "a depth that fills the kernel's panels";
 }
 
 bool FusedAttention::can_take(const std::vector<Shape>& shapes) const {

@@ -40,9 +40,10 @@ struct Heads {
 std::optional<AttentionNodes> attention_nodes(const Graph& graph, const Readers& readers,
                                               size_t softmax);
 
-// Whether the kernel can run `nodes` with such shapes, and is faster than XNNPACK.
-bool suits_attention(const std::vector<Shape>& shapes, const AttentionNodes& nodes,
-                     const FloatKernels& kernels);
+// Null if the kernel can run `nodes` with such shapes, and is faster than XNNPACK; else what it
+// asks for.
+const char* attention_rule(const std::vector<Shape>& shapes, const AttentionNodes& nodes,
+                           const FloatKernels& kernels);
 
 class FusedAttention final : public FusedKernel {
  public:

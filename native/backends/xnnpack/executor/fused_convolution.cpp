@@ -15,15 +15,24 @@ constexpr size_t kFewChannels = 4;
 
 }  // namespace
 
-bool suits_convolution(const Graph& graph, const std::vector<Shape>& shapes,
-                       const LinearNodes& nodes, const FloatKernels& kernels) {
+const char* convolution_rule(const Graph& graph, const std::vector<Shape>& shapes,
+                             const LinearNodes& nodes, const FloatKernels& kernels) {
   const GraphNode& node = graph.nodes[nodes.nodes[0]];
   const Window& w = node.window;
-  return node.kind == NodeKind::kConv2d && node.flags == 0 && w.groups == 1 && w.dilation[0] == 1 &&
-         w.dilation[1] == 1 && (kernels.gemm_pays || w.group_inputs <= kFewChannels) &&
-         size_t{w.group_inputs} * w.kernel[1] >= kLeastRun &&
-         computed_columns(kernels, w.group_outputs) * 8 <= size_t{w.group_outputs} * 9 &&
-         shapes[nodes.output][2] >= kernels.rows / 2;
+  if (node.kind != NodeKind::kConv2d || node.flags != 0 || w.groups != 1 || w.dilation[0] != 1 ||
+      w.dilation[1] != 1) {
+    return "a convolution without groups and dilation";
+  }
+  if (!kernels.gemm_pays && w.group_inputs > kFewChannels) {
+    return "cores that start instructions out of order, or 4 channels or less";
+  }
+  if (size_t{w.group_inputs} * w.kernel[1] < kLeastRun) {
+    return "6 numbers or more in a row of the window";
+  }
+  if (computed_columns(kernels, w.group_outputs) * 8 > size_t{w.group_outputs} * 9) {
+    return "channels that fill the kernel's panels to eight ninths";
+  }
+  return shapes[nodes.output][2] < kernels.rows / 2 ? "wider results" : nullptr;
 }
 
 Result<std::unique_ptr<Step>> FusedConvolution::make(const Graph& graph, const LinearNodes& nodes,

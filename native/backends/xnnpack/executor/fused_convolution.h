@@ -10,9 +10,9 @@
 
 namespace edgewise::xnnpack {
 
-// Whether such a kernel can run `nodes`, and is faster than XNNPACK.
-bool suits_convolution(const Graph& graph, const std::vector<Shape>& shapes,
-                       const LinearNodes& nodes, const FloatKernels& kernels);
+// Null if such a kernel can run `nodes`, and is faster than XNNPACK; else what it asks for.
+const char* convolution_rule(const Graph& graph, const std::vector<Shape>& shapes,
+                             const LinearNodes& nodes, const FloatKernels& kernels);
 
 class FusedConvolution final : public FusedKernel {
  public:

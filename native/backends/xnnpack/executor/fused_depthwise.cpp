@@ -25,25 +25,27 @@ size_t result_bytes(const Shape& results, const FloatKernels& kernels) {
 
 }  // namespace
 
-std::optional<DepthwiseNodes> suited_depthwise(const std::vector<Shape>& shapes,
-                                               DepthwiseNodes nodes, const FloatKernels& kernels) {
-  const Shape& results = shapes[nodes.result];
-  if (!kernels.depthwise_pays || results.last() < kernels.lanes) return {};
-  if (results[0] * results[1] < kFewRows) return {};
+const char* depthwise_rule(const std::vector<Shape>& shapes, const FloatKernels& kernels,
+                           DepthwiseNodes* nodes) {
+  const Shape& results = shapes[nodes->result];
+  if (!kernels.depthwise_pays) return "cores that start instructions out of order";
+  if (results.last() < kernels.lanes) return "channels that fill a vector";
+  if (results[0] * results[1] < kFewRows) return "7 rows of results or more";
   if (kernels.is_narrow) {
-    // Found again without the first convolution.
-    if (nodes.before && (nodes.gathers || !kernels.gemm_pays)) return {};
-    if (!kernels.gemm_pays) nodes.leave_gemms();
+    if (nodes->before && (nodes->gathers || !kernels.gemm_pays)) {
+      return "no convolution before it, which is run by itself";
+    }
+    if (!kernels.gemm_pays) nodes->leave_gemms();
   }
-  if (!nodes.after) return nodes;
+  if (!nodes->after) return nullptr;
   // Of both GEMMs.
-  size_t weights = packed_bytes(kernels, results.last(), shapes[nodes.after->output].last());
-  if (nodes.before) {
+  size_t weights = packed_bytes(kernels, results.last(), shapes[nodes->after->output].last());
+  if (nodes->before) {
     weights +=
-        packed_bytes(kernels, shapes[nodes.before->input].last(), shapes[nodes.input].last());
+        packed_bytes(kernels, shapes[nodes->before->input].last(), shapes[nodes->input].last());
   }
-  if (weights > kCachedWeights) nodes.leave_gemms();
-  return nodes;
+  if (weights > kCachedWeights) nodes->leave_gemms();
+  return nullptr;
 }
 
 Result<std::unique_ptr<Step>> FusedDepthwise::make(const Graph& graph, const DepthwiseNodes& nodes,

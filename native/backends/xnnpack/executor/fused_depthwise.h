@@ -16,9 +16,10 @@
 
 namespace edgewise::xnnpack {
 
-// What of `nodes` such a kernel runs faster than XNNPACK: all, or the depthwise convolution alone.
-std::optional<DepthwiseNodes> suited_depthwise(const std::vector<Shape>& shapes,
-                                               DepthwiseNodes nodes, const FloatKernels& kernels);
+// Null if such a kernel runs `nodes`, or what it leaves of them, faster than XNNPACK: all, or the
+// depthwise convolution alone. Else what it asks for.
+const char* depthwise_rule(const std::vector<Shape>& shapes, const FloatKernels& kernels,
+                           DepthwiseNodes* nodes);
 
 class FusedDepthwise final : public FusedKernel {
  public:

@@ -14,17 +14,25 @@ constexpr size_t kLeastNarrowDepth = 16;
 
 }  // namespace
 
-bool suits_gemm(const Graph& graph, const std::vector<Shape>& shapes, const LinearNodes& nodes,
-                const FloatKernels& kernels) {
-  if (!is_gemm(graph.nodes[nodes.nodes[0]])) return false;
+const char* gemm_rule(const Graph& graph, const std::vector<Shape>& shapes,
+                      const LinearNodes& nodes, const FloatKernels& kernels) {
+  if (!is_gemm(graph.nodes[nodes.nodes[0]])) return "a product of matrices or 1x1 convolution";
   const size_t depth = shapes[nodes.input].last();
   const size_t columns = shapes[nodes.output].last();
   const size_t rows = shapes[nodes.input].elements() / depth;
   // None that computes many columns which are not there is better than XNNPACK's.
-  if (!kernels.gemm_pays || computed_columns(kernels, columns) * 8 > columns * 9) return false;
-  if (kernels.is_narrow) return rows >= kernels.rows && depth >= kLeastNarrowDepth;
-  return rows >= kLeastRows && rows * depth * columns >= kLeastWork &&
-         (depth >= kLeastDepth || nodes.residual != kNone);
+  if (!kernels.gemm_pays) return "cores that start instructions out of order";
+  if (computed_columns(kernels, columns) * 8 > columns * 9) {
+    return "columns that fill the kernel's panels to eight ninths";
+  }
+  if (kernels.is_narrow) {
+    if (rows < kernels.rows) return "as many rows as the kernel computes at once";
+    return depth < kLeastNarrowDepth ? "a depth of 16 or more" : nullptr;
+  }
+  if (rows < kLeastRows) return "16 rows or more";
+  if (rows * depth * columns < kLeastWork) return "34 million products or more";
+  if (depth < kLeastDepth && nodes.residual == kNone) return "a depth of 128, or a residual";
+  return nullptr;
 }
 
 Result<std::unique_ptr<Step>> FusedGemm::make(const Graph& graph, const LinearNodes& nodes,

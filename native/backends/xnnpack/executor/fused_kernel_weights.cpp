@@ -46,8 +46,8 @@ Result<FusedKernelWeights> FusedKernelWeights::make(const Graph& graph, uint32_t
                  size);
   }
   auto* packed = reinterpret_cast<float*>(buffer.memory.get());
-  pack(static_cast<const float*>(data->addresses[0]),
-       static_cast<const float*>(data->addresses[1]), packed);
+  pack(static_cast<const float*>(data->addresses[0]), static_cast<const float*>(data->addresses[1]),
+       packed);
   if (key.empty()) {
     result.data_ = packed;
     result.own_ = std::move(buffer);

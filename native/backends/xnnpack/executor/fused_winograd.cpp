@@ -54,19 +54,24 @@ void transform_weights(const float* filter, size_t in_channels, size_t out_chann
 
 }  // namespace
 
-bool suits_winograd(const Graph& graph, const std::vector<Shape>& shapes,
-                    const LinearNodes& nodes) {
+const char* winograd_rule(const Graph& graph, const std::vector<Shape>& shapes,
+                          const LinearNodes& nodes) {
   const GraphNode& node = graph.nodes[nodes.nodes[0]];
   const Window& w = node.window;
   const bool can = node.kind == NodeKind::kConv2d && node.flags == 0 && w.groups == 1 &&
                    w.kernel[0] == kTaps && w.kernel[1] == kTaps && w.stride[0] == 1 &&
                    w.stride[1] == 1 && w.dilation[0] == 1 && w.dilation[1] == 1;
-  if (!can) return false;
+  if (!can) return "a 3x3 convolution, stride 1, no dilation, no groups";
   const Shape& out = shapes[nodes.output];
   const size_t pixels = out[0] * out[1] * out[2];
   const size_t tiles = out[0] * divide_up(out[1], kTileOut) * divide_up(out[2], kTileOut);
-  return w.group_inputs >= kLeastChannels && w.group_outputs >= kLeastChannels &&
-         tiles >= kLeastTiles && pixels * filter_size(w) >= kLeastWork;
+  if (w.group_inputs < kLeastChannels || w.group_outputs < kLeastChannels) {
+    return "32 channels or more, before and after";
+  }
+  if (tiles < kLeastTiles || pixels * filter_size(w) < kLeastWork) {
+    return "4 tiles of 2x2 results and 4 million products or more";
+  }
+  return nullptr;
 }
 
 Result<std::unique_ptr<Step>> FusedWinograd::make(const Graph& graph, const LinearNodes& nodes,

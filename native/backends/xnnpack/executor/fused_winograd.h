@@ -14,8 +14,9 @@
 
 namespace edgewise::xnnpack {
 
-// Whether such a kernel can run `nodes`, and is faster than XNNPACK.
-bool suits_winograd(const Graph& graph, const std::vector<Shape>& shapes, const LinearNodes& nodes);
+// Null if such a kernel can run `nodes`, and is faster than XNNPACK; else what it asks for.
+const char* winograd_rule(const Graph& graph, const std::vector<Shape>& shapes,
+                          const LinearNodes& nodes);
 
 class FusedWinograd final : public FusedKernel {
  public:

@@ -26,33 +26,34 @@ size_t segments_of(const GraphNode& node) {
   return node.kind == NodeKind::kFullyConnected ? 1 : node.window.kernel[0];
 }
 
-// As XNNPACK quantizes bounds.
-int8_t quantized(float number, const GraphValue& value) {
-  const float steps = number / value.scale + static_cast<float>(value.zero_point);
-  return static_cast<int8_t>(std::lrintf(std::min(std::max(steps, -128.0f), 127.0f)));
-}
-
 }  // namespace
 
-bool suits_int8_convolution(const Graph& graph, const std::vector<Shape>& shapes,
-                            const GraphNode& node, const Int8Kernels& kernels) {
-  if (node.kind != NodeKind::kConv2d && node.kind != NodeKind::kFullyConnected) return false;
+const char* int8_convolution_rule(const Graph& graph, const std::vector<Shape>& shapes,
+                                  const GraphNode& node, const Int8Kernels& kernels) {
   const Window& w = node.window;
   const GraphValue& filter = graph.values[node.inputs[1]];
   const bool has_types = graph.values[node.inputs[0]].type == DataType::kQint8 &&
                          filter.type == DataType::kQcint8 && filter.is_constant() &&
                          graph.values[node.outputs[0]].type == DataType::kQint8;
-  if (!has_types || node.flags != 0 || filter.channel_dim != 0) return false;
+  if (!has_types || node.flags != 0 || filter.channel_dim != 0) {
+    return "8-bit integers, constant weights with a scale for each channel";
+  }
   const size_t columns = filter.shape[0], depth = filter.shape.elements() / columns;
   if (node.kind == NodeKind::kConv2d &&
       (w.groups != 1 || w.dilation[0] != 1 || w.dilation[1] != 1)) {
-    return false;
+    return "a convolution without groups and dilation";
   }
   const size_t rows = shapes[node.outputs[0]].elements() / columns;
   const size_t run = depth / segments_of(node);
   const bool has_few = node.kind == NodeKind::kConv2d && w.group_inputs <= kFewChannels;
-  return run >= (has_few ? kLeastRun : kLeastDepth) && rows >= kernels.rows &&
-         up(columns, kInt8Columns) * 8 <= columns * 9;
+  if (run < (has_few ? kLeastRun : kLeastDepth)) {
+    return "a depth of 64 or more; of 4 channels or less, 16 numbers in a row of the window";
+  }
+  if (rows < kernels.rows) return "as many rows as the kernel computes at once";
+  if (up(columns, kInt8Columns) * 8 > columns * 9) {
+    return "channels that fill the kernel's panels to eight ninths";
+  }
+  return nullptr;
 }
 
 Int8Convolution::Int8Convolution(const Graph& graph, const GraphNode& node,
@@ -67,8 +68,8 @@ Int8Convolution::Int8Convolution(const Graph& graph, const GraphNode& node,
   depth_ = up(run, kInt8Step);
   zero_ = static_cast<int8_t>(in.zero_point);
   range_ = {.zero_point = static_cast<int16_t>(out.zero_point),
-            .min = quantized(node.min, out),
-            .max = quantized(node.max, out)};
+            .min = quantized<int8_t>(node.min, out.scale, out.zero_point),
+            .max = quantized<int8_t>(node.max, out.scale, out.zero_point)};
   bias_.resize(up(columns_, kInt8Columns));
   scales_.resize(bias_.size());
   if (node.inputs[2] != kNone) {

@@ -13,9 +13,10 @@
 
 namespace edgewise::xnnpack {
 
-// Whether such a step can run `node`, and is faster than XNNPACK.
-bool suits_int8_convolution(const Graph& graph, const std::vector<Shape>& shapes,
-                            const GraphNode& node, const Int8Kernels& kernels);
+// Null if such a step can run `node`, a Conv2d or FullyConnected, and is faster than XNNPACK; else
+// what it asks for.
+const char* int8_convolution_rule(const Graph& graph, const std::vector<Shape>& shapes,
+                                  const GraphNode& node, const Int8Kernels& kernels);
 
 class Int8Convolution final : public FusedKernelOf<Int8Kernels> {
  public:

@@ -3,9 +3,7 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,14 +19,6 @@ struct OperatorDelete {
   void operator()(xnn_operator_t op) const { xnn_delete_operator(op); }
 };
 using OperatorPtr = std::unique_ptr<xnn_operator, OperatorDelete>;
-
-// As XNNPACK rounds it.
-template <typename Integer>
-Integer quantized(float value, float scale, int32_t zero_point) {
-  using Limits = std::numeric_limits<Integer>;
-  const float number = value / scale + static_cast<float>(zero_point);
-  return static_cast<Integer>(std::lrint(std::clamp<float>(number, Limits::min(), Limits::max())));
-}
 
 // What an operator is made for.
 struct OperatorNode {

@@ -1,0 +1,156 @@
+#include "backends/xnnpack/executor/kernel_table.h"
+
+#include <algorithm>
+
+#include "backends/xnnpack/executor/elementwise_fusion.h"
+#include "backends/xnnpack/executor/fused_attention.h"
+#include "backends/xnnpack/executor/fused_convolution.h"
+#include "backends/xnnpack/executor/fused_depthwise.h"
+#include "backends/xnnpack/executor/fused_gemm.h"
+#include "backends/xnnpack/executor/fused_row_gemm.h"
+#include "backends/xnnpack/executor/fused_winograd.h"
+#include "backends/xnnpack/executor/int8_convolution.h"
+
+namespace edgewise::xnnpack {
+namespace {
+
+using Found = std::optional<Fusion>;
+
+// What a row looks at.
+struct Choosing {
+  const Graph& graph;
+  const std::vector<Shape>& shapes;
+  const Readers readers;
+  const FloatKernels& floats;
+  std::vector<bool> is_taken;
+
+  const GraphNode& node(size_t i) const { return graph.nodes[i]; }
+};
+
+// The nodes that a row's kernel runs from node `i` on; else, in `rule`, what it asks for.
+using Choose = Found (*)(const Choosing& c, size_t i, const char** rule);
+
+Found attention(const Choosing& c, size_t i, const char** rule) {
+  const auto nodes = attention_nodes(c.graph, c.readers, i);
+  *rule = "products before and after it, of queries, keys and values split into heads";
+  if (!nodes || (*rule = attention_rule(c.shapes, *nodes, c.floats)) != nullptr) return {};
+  return Fusion{nodes->nodes, [nodes = *nodes, &kernels = c.floats](ProgramState& state) {
+                  return FusedAttention::make(nodes, kernels, state);
+                }};
+}
+
+Found row_gemm(const Choosing& c, size_t i, const char** rule) {
+  if (c.graph.values[c.node(i).outputs[0]].type != DataType::kQdint8) return {};
+  const RowGemmKernels* kernels = row_gemm_kernels();
+  *rule = "AVX512-VNNI, or KleidiAI and dot products";
+  if (kernels == nullptr) return {};
+  const auto nodes = row_gemm_nodes(c.graph, c.readers, i, *kernels);
+  *rule = "rows of float32, read by products with constant weights of 4 or 8 bits only";
+  if (!nodes) return {};
+  return Fusion{.nodes = nodes->nodes,
+                .make =
+                    [&graph = c.graph, nodes = *nodes, kernels](ProgramState& state) {
+                      return FusedRowGemm::make(graph, nodes, *kernels, state);
+                    },
+                .runs_first = true};
+}
+
+Found depthwise(const Choosing& c, size_t i, const char** rule) {
+  auto nodes = depthwise_nodes(c.graph, c.shapes, c.readers, c.is_taken, i);
+  if (c.node(i).kind == NodeKind::kDepthwiseConv2d) {
+    *rule = "float32, 3x3 or 5x5, no dilation, one result for each channel";
+  }
+  if (!nodes || (*rule = depthwise_rule(c.shapes, c.floats, &*nodes)) != nullptr) return {};
+  return Fusion{nodes->nodes,
+                [&graph = c.graph, nodes = *nodes, &kernels = c.floats](ProgramState& state) {
+                  return FusedDepthwise::make(graph, nodes, kernels, state);
+                }};
+}
+
+Found int8_convolution(const Choosing& c, size_t i, const char** rule) {
+  if (c.graph.values[c.node(i).inputs[0]].type != DataType::kQint8) return {};
+  const Int8Kernels* kernels = int8_kernels();
+  *rule = "AMX, or 64-bit Arm with dot products";
+  if (kernels == nullptr) return {};
+  *rule = int8_convolution_rule(c.graph, c.shapes, c.node(i), *kernels);
+  if (*rule != nullptr) return {};
+  return Fusion{{i}, [&graph = c.graph, i, kernels](ProgramState& state) {
+                  return Int8Convolution::make(graph, graph.nodes[i], *kernels, state);
+                }};
+}
+
+// Of float32, by the kernel `Step` if it meets `rule_of(nodes)`.
+template <typename Step, typename Rule>
+Found linear(const Choosing& c, size_t i, const char** rule, Rule rule_of) {
+  const auto nodes = linear_nodes(c.graph, c.shapes, c.readers, c.is_taken, i);
+  if (!nodes || (*rule = rule_of(*nodes)) != nullptr) return {};
+  return Fusion{nodes->nodes,
+                [&graph = c.graph, nodes = *nodes, &kernels = c.floats](ProgramState& state) {
+                  return Step::make(graph, nodes, kernels, state);
+                }};
+}
+
+Found winograd(const Choosing& c, size_t i, const char** rule) {
+  return linear<FusedWinograd>(c, i, rule, [&](const LinearNodes& nodes) {
+    return winograd_rule(c.graph, c.shapes, nodes);
+  });
+}
+
+Found gemm(const Choosing& c, size_t i, const char** rule) {
+  return linear<FusedGemm>(c, i, rule, [&](const LinearNodes& nodes) {
+    return gemm_rule(c.graph, c.shapes, nodes, c.floats);
+  });
+}
+
+Found convolution(const Choosing& c, size_t i, const char** rule) {
+  if (!kTakesSegments) return {};
+  return linear<FusedConvolution>(c, i, rule, [&](const LinearNodes& nodes) {
+    return convolution_rule(c.graph, c.shapes, nodes, c.floats);
+  });
+}
+
+struct KernelRow {
+  const char* kernel;
+  NodeKind kinds[2];  // of the node that it starts from
+  Choose choose;
+};
+
+constexpr KernelRow kRows[] = {
+    {"Attention", {NodeKind::kSoftmax}, attention},
+    {"Row GEMM", {NodeKind::kConvert}, row_gemm},
+    {"Depthwise convolution", {NodeKind::kConv2d, NodeKind::kDepthwiseConv2d}, depthwise},
+    {"Convolution int8", {NodeKind::kConv2d, NodeKind::kFullyConnected}, int8_convolution},
+    {"Convolution Winograd", {NodeKind::kConv2d}, winograd},
+    {"GEMM", {NodeKind::kConv2d, NodeKind::kFullyConnected}, gemm},
+    {"Convolution", {NodeKind::kConv2d}, convolution},
+};
+
+}  // namespace
+
+KernelChoice choose_kernels(const Graph& graph, const std::vector<Shape>& shapes,
+                            const FloatKernels* kernels) {
+  KernelChoice choice;
+  choice.refused.resize(graph.nodes.size());
+  if (kernels == nullptr) return choice;
+  Choosing c{graph, shapes, Readers(graph), *kernels, std::vector<bool>(graph.nodes.size())};
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (const KernelRow& row : kRows) {
+      if (c.is_taken[i]) break;
+      if (std::ranges::find(row.kinds, graph.nodes[i].kind) == std::end(row.kinds)) continue;
+      const char* rule = nullptr;
+      if (Found found = row.choose(c, i, &rule)) {
+        for (size_t node : found->nodes) c.is_taken[node] = true;
+        choice.fusions.push_back(std::move(*found));
+      } else if (rule != nullptr) {
+        choice.refused[i].push_back({row.kernel, rule});
+      }
+    }
+  }
+  for (std::vector<size_t>& group : elementwise_groups(graph, shapes, c.is_taken)) {
+    choice.fusions.push_back(
+        {group, [&graph, group](ProgramState&) { return ElementwiseFusion::make(graph, group); }});
+  }
+  return choice;
+}
+
+}  // namespace edgewise::xnnpack
