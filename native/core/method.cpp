@@ -313,6 +313,12 @@ void MethodInstance::apply_binding(size_t index) {
   values_[value].get<Tensor>()->set_data(data, plan.nbytes);
 }
 
+std::vector<std::vector<DelegateOperation>> MethodInstance::delegate_operations() {
+  std::vector<std::vector<DelegateOperation>> result;
+  for (const auto& delegate : delegates_) result.push_back(delegate->operations());
+  return result;
+}
+
 Status MethodInstance::reset() {
   memory_.clear();
   EDGEWISE_RETURN_IF_ERROR(fill_values());

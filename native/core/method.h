@@ -37,6 +37,7 @@ class MethodInstance : public Method {
   void set_cancel_check(std::function<bool()> check) override { cancel_check_ = std::move(check); }
   const Value* output(size_t index) const override;
   bool bind_output(size_t index, void* data, size_t capacity_bytes) override;
+  std::vector<std::vector<DelegateOperation>> delegate_operations() override;
   Status reset() override;
 
  private:

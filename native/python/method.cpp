@@ -117,6 +117,25 @@ nb::list MethodFace::execute(nb::handle sequence, RunProfile* profile) {
   return outputs;
 }
 
+nb::list MethodFace::delegate_operations() {
+  const Turn turn(*this);
+  nb::list result;
+  for (const auto& delegate : method_->delegate_operations()) {
+    nb::list operations;
+    for (const DelegateOperation& one : delegate) {
+      nb::list nodes, refused;
+      for (const uint32_t node : one.nodes) nodes.append(node);
+      for (const auto& [kernel, rule] : one.refused) {
+        refused.append(nb::make_tuple(kernel.c_str(), rule.c_str()));
+      }
+      operations.append(nb::make_tuple(one.operation.c_str(), one.sizes.c_str(), one.kernel.c_str(),
+                                       nodes, refused));
+    }
+    result.append(operations);
+  }
+  return result;
+}
+
 void MethodFace::reset() {
   forget_exception();
   Turn turn(*this);

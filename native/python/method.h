@@ -42,6 +42,9 @@ class MethodFace {
   // The same, and where the time went.
   nanobind::tuple profile(nanobind::handle inputs);
 
+  // For each delegate a list of (operation, sizes, kernel, nodes, refused kernels and their rules).
+  nanobind::list delegate_operations();
+
   void reset();
 
  private:

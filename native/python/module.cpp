@@ -193,6 +193,7 @@ NB_MODULE(_native, module) {
       .def_prop_ro("info", [](const MethodFace& method) { return method.info(); })
       .def("execute", nb::overload_cast<nb::handle>(&MethodFace::execute), "inputs"_a)
       .def("profile", &MethodFace::profile, "inputs"_a)
+      .def("delegate_operations", &MethodFace::delegate_operations)
       .def("reset", &MethodFace::reset);
   nb::class_<SessionFace>(module, "Session");
   nb::class_<ProgramFace>(module, "Program")

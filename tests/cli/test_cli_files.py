@@ -10,6 +10,7 @@ import pytest
 from cli_support import Command
 
 import edgewise
+from edgewise.runtime._native import cpu_level
 
 
 def test_compile(folder: Path, command: Command, tmp_path: Path) -> None:
@@ -212,3 +213,29 @@ def test_doctor(command: Command) -> None:
     shown = command("doctor", "--need", "export")
     assert shown.code == 0, shown.err
     assert "XnnpackBackend" in shown.out
+
+
+def test_explain_tells_the_kernels_of_this_machine(folder: Path, command: Command) -> None:
+    """In the order in which they run, with the nodes that a profile gives them."""
+    told = command("explain", "--runtime", folder / "int8.pte", "--json").json
+    kernels = [one for part in told["delegates"] for one in part["operations"]]
+    assert {part["backend"] for part in told["delegates"]} == {"XnnpackBackend"}
+    assert all(one["kernel"].startswith(("XNNPACK ", "edgewise ")) for one in kernels)
+    (product,) = [one for one in kernels if one["operation"] == "FullyConnected"]
+    assert product["kernel"] == "XNNPACK fully_connected_nc_qs8_qc8w"
+    assert product["sizes"] == "qint8[1, 8] -> qint8[1, 4]"
+    shown = command("explain", "--runtime", folder / "int8.pte", "--find", "fullyconnected").out
+    assert "XNNPACK fully_connected_nc_qs8_qc8w" in shown
+    assert "Image" not in shown
+
+
+def test_explain_tells_what_a_kernel_asks_for(folder: Path, command: Command) -> None:
+    told = command("explain", "--runtime", folder / "conv.pte", "--json").json
+    (kernels,) = [part["operations"] for part in told["delegates"]]
+    (convolution,) = [one for one in kernels if "Conv2d" in one["operation"]]
+    if convolution["kernel"].startswith("edgewise "):
+        assert cpu_level() not in ("sse2", "sse4", "avx2", "avx512", "avx512vnni")
+    elif cpu_level().startswith("avx"):
+        rules = dict(convolution["refused"])
+        assert rules["Convolution Winograd"] == "32 channels or more, before and after"
+        assert rules["GEMM"] == "a product of matrices or 1x1 convolution"

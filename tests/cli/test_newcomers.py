@@ -419,6 +419,8 @@ COMMANDS: list[tuple[str, int, str]] = [
     ("inspect {}", 1, "Is a directory"),
     ("explain {}/conv.pte", 1, "a .pte file does not hold reasons: its record does"),
     ("explain {}/float.pte -f nothing", 1, "[--find] must be part of a node's name"),
+    ("explain {}/model.py:make --runtime", 1, "[--runtime] SOURCE must be a .pte file"),
+    ("explain {}/float.pte --runtime -f nothing", 1, "[--find] must be part of an operation"),
     ("compare {}/model.py:make --program {}/nope.pte", 1, "[--program] no such file"),
     ("bench {}/float.pte --eager {}/model.py:broken -n 3", 1, "raised TypeError"),
     ("diff {}/float.pte {}/nope.pte", 1, "No such file or directory"),

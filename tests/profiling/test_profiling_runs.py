@@ -66,8 +66,8 @@ def test_operators_of_a_delegate_lead_to_modules_and_lines(file: Path) -> None:
     locations = {(row.name.replace(",", "").split()[0], row.location.type, row.location.module)
               for row in summary.parts[0]}  # fmt: skip
     assert {
-        ("Convolution", "Conv2d", "conv"),
-        ("Convolution", "Conv2d", "head.0"),
+        ("Conv2d", "Conv2d", "conv"),
+        ("Conv2d", "Conv2d", "head.0"),
         ("Sigmoid", "Body", ""),
     } <= locations
     line = (
@@ -106,7 +106,7 @@ def test_operators_add_up_to_the_run() -> None:
     # On a busy machine a run may be interrupted anywhere: the best one counts.
     assert max(i / w for i, w in zip(inside, walls[3:], strict=True)) > 0.9
     assert all(i <= d <= w for i, d, w in zip(inside, delegate.totals, walls[3:], strict=True))
-    convolving = [row for row in summary.parts[0] if "Convolution" in row.name]
+    convolving = [row for row in summary.parts[0] if "Conv" in row.name]
     convolutions = [
         node for row in convolving for node in row.location.nodes if node.startswith("convolution")
     ]
@@ -122,7 +122,7 @@ def test_each_convolution_of_xnnpack_has_a_row() -> None:
     x = spec.example_inputs(0)[0].numpy()
     method = loaded.load_method("forward")
     (summary,) = recorded(lambda: method.execute([x]), program.record()).summaries()
-    convolutions = [row for row in summary.parts[0] if "Convolution" in row.name]
+    convolutions = [row for row in summary.parts[0] if "Conv" in row.name]
     assert len(convolutions) == 52
     assert all(row.location.type == "Conv2d" and row.location.source for row in convolutions)
     assert len({row.location.module for row in convolutions}) == 52

@@ -244,6 +244,23 @@ void XnnpackDelegate::upcast_indices(std::span<Value* const> arguments) const {
   }
 }
 
+std::vector<DelegateOperation> XnnpackDelegate::operations() {
+  const std::lock_guard lock(state_->mutex());
+  if (executor_ == nullptr) return {};
+  std::vector<DelegateOperation> result;
+  for (const ImageEntry& entry : entries_) {
+    result.push_back({.operation = "Image",
+                      .sizes = "",
+                      .kernel = "edgewise Image entry",
+                      .nodes = entry.nodes(),
+                      .refused = {}});
+  }
+  for (DelegateOperation& one : executor_->operations(shapes_)) {
+    result.push_back(std::move(one));
+  }
+  return result;
+}
+
 Status XnnpackDelegate::prepare_profile() {
   const std::lock_guard lock(state_->mutex());
   if (profile_parts_ != nullptr) return {};

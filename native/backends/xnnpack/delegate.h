@@ -26,6 +26,7 @@ class XnnpackDelegate final : public Delegate {
   Status execute_profiled(std::span<Value* const> arguments, RunProfile& profile) override {
     return run(arguments, &profile);
   }
+  std::vector<DelegateOperation> operations() override;
   bool reads_within(size_t index) const override;
   Workers* workers() override {
     const bool has_threads = state_->threadpool() != nullptr && !state_->is_without_threads();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "edgewise/disk_cache.h"
+#include "edgewise/operation.h"
 #include "edgewise/profile.h"
 #include "edgewise/status.h"
 #include "edgewise/value.h"
@@ -68,6 +69,8 @@ class Delegate {
     static_cast<void>(profile);
     return execute(arguments);
   }
+  // What it runs for the sizes that it was made for, or saw last; empty if it does not tell.
+  virtual std::vector<DelegateOperation> operations() { return {}; }
   // Whether argument `index` is an input that is read to its end and no further, so that nothing
   // readable need follow it (other inputs have kReadPadding bytes behind them).
   virtual bool reads_within(size_t index) const {

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "edgewise/operation.h"
 #include "edgewise/profile.h"
 #include "edgewise/status.h"
 #include "edgewise/value.h"
@@ -179,6 +180,8 @@ class Method {
   // must hold the output's (largest) size in `capacity_bytes`, be followed by kReadPadding
   // readable bytes, be aligned to the element type and outlive its use. Null undoes it.
   virtual bool bind_output(size_t index, void* data, size_t capacity_bytes) = 0;
+  // What each delegate runs, for the sizes that it was made for, or saw last.
+  virtual std::vector<std::vector<DelegateOperation>> delegate_operations() = 0;
   // Puts mutable state (buffers, the session's too) back to its initial values; zeros where
   // there are none.
   // Inputs are to be set again.

@@ -13,9 +13,10 @@ from rich.text import Text
 
 from edgewise.cli.compiling import Backend, Calibration, KeepFloat, Quantize
 from edgewise.cli.errors import CliError
+from edgewise.cli.explain_runtime import show_kernels
 from edgewise.cli.explain_tables import short_location, show_layers, show_refused
 from edgewise.cli.models import ExampleShapes
-from edgewise.cli.options import Json, Method, Quiet
+from edgewise.cli.options import DataFiles, Json, Method, Quiet, Threads
 from edgewise.cli.output import Output
 from edgewise.cli.tables import share, size, table
 from edgewise.inspect.layers import layers as layers_of
@@ -60,6 +61,16 @@ def command(
             "--layers", min=0, metavar="N", help="Show so many layers of an NPU, the slowest first."
         ),
     ] = 10,
+    runtime: Annotated[
+        bool,
+        typer.Option(
+            "--runtime",
+            help="Of a .pte file: which kernels run its delegates on this machine, and what those "
+            "that do not ask for.",
+        ),
+    ] = False,
+    threads: Threads = None,
+    data: DataFiles = None,
     method: Method = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -67,9 +78,13 @@ def command(
     """What runs where, and why not elsewhere.
 
     Of a model, which is compiled for that, or of a file that was. For int8 without calibration
-    data the example inputs are used: reasons do not depend on them.
+    data the example inputs are used: reasons do not depend on them. With --runtime a file is
+    loaded as it would be run, with --threads and --data as for that.
     """
     out = Output(json=json, quiet=quiet)
+    if runtime:
+        show_kernels(out, source, method, threads, data, find)
+        return
     if Path(source).suffix == ".pte" or source.endswith((".record.json.gz", ".record.json")):
         record = _recorded(Path(source))
     else:

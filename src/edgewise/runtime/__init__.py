@@ -24,6 +24,7 @@ from edgewise.runtime._backends import load_backends, register_backend
 from edgewise.runtime._kernels import load_kernels, register_kernel
 from edgewise.runtime._metadata import DelegateMeta, MethodMeta, TensorInfo
 from edgewise.runtime._model import Model, load
+from edgewise.runtime._operations import DelegateOperation
 from edgewise.runtime._program import (
     BackendRegistry,
     Method,
@@ -47,6 +48,7 @@ __all__ = [
     "BackendError",
     "BackendRegistry",
     "DelegateMeta",
+    "DelegateOperation",
     "Error",
     "InvalidArgumentError",
     "InvalidProgramError",

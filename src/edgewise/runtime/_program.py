@@ -15,6 +15,7 @@ import numpy as np
 from edgewise.runtime import _native, _profiles
 from edgewise.runtime._backends import register_own
 from edgewise.runtime._metadata import MethodMeta
+from edgewise.runtime._operations import DelegateOperation, delegate_operations
 from edgewise.runtime.errors import InvalidArgumentError, InvalidProgramError
 
 __all__ = [
@@ -76,6 +77,14 @@ class Method:
     @functools.cached_property
     def metadata(self) -> MethodMeta:
         return MethodMeta(self._method.info)
+
+    def delegate_operations(self) -> list[list[DelegateOperation]]:
+        """For each delegate what it runs, by which kernels, and what others of these ask for.
+
+        For the sizes of its last run, or before it the largest. An empty list for a delegate whose
+        backend does not tell.
+        """
+        return delegate_operations(self._method)
 
     def reset(self) -> None:
         """Puts the state of the method and of its session back to its first values."""

@@ -1,6 +1,7 @@
 #include "backends/xnnpack/executor/executor.h"
 
 #include <algorithm>
+#include <string>
 
 #include "backends/xnnpack/executor/quantized_rows.h"
 #include "backends/xnnpack/executor/xnnpack_operator.h"
@@ -67,11 +68,11 @@ Result<std::unique_ptr<Executor>> Executor::make(const Graph& graph,
                                                  const std::vector<Shape>& shapes,
                                                  const FloatKernels* kernels, ProgramState& state,
                                                  const NamedData* named_data, bool is_profiled) {
-  std::vector<Fusion> fusions = choose_kernels(graph, shapes, kernels).fusions;
-  const std::vector<bool> is_alias = find_aliases(graph, fusions);
+  KernelChoice choice = choose_kernels(graph, shapes, kernels);
+  const std::vector<bool> is_alias = find_aliases(graph, choice.fusions);
   std::unique_ptr<Executor> executor(new Executor(graph, state));
   std::vector<ProfilePart> profile_parts;
-  for (const Part& part : split(graph, &fusions, is_alias)) {
+  for (const Part& part : split(graph, &choice.fusions, is_alias)) {
     auto step = part.fusion != nullptr
                     ? part.fusion->make(state)
                     : XnnpackOperator::make(graph, shapes, part.nodes[0], state, named_data);
@@ -81,9 +82,13 @@ Result<std::unique_ptr<Executor>> Executor::make(const Graph& graph,
       release_read(graph, part.nodes, *named_data);
     }
     executor->steps_.push_back(std::move(*step));
+    executor->origins_.push_back({part.nodes, std::move(choice.refused[part.nodes.front()])});
     if (!is_profiled) continue;
     ProfilePart& profiled = profile_parts.emplace_back();
     profiled.name = executor->steps_.back()->name();
+    if (part.fusion == nullptr) {
+      profiled.name = name_of(graph.nodes[part.nodes[0]].kind) + (", " + profiled.name);
+    }
     for (size_t node : part.nodes) graph.nodes[node].add_indices(&profiled.nodes);
   }
   if (is_profiled) {
@@ -97,6 +102,32 @@ Result<std::unique_ptr<Executor>> Executor::make(const Graph& graph,
   }
   executor->find_lifetimes();
   return executor;
+}
+
+std::vector<DelegateOperation> Executor::operations(const std::vector<Shape>& shapes) const {
+  const auto text_of = [&](const std::vector<uint32_t>& values) {
+    std::string text;
+    for (uint32_t value : values) {
+      text += (text.empty() ? "" : ", ") + std::string(name_of(graph_.values[value].type)) +
+              shapes[value].text();
+    }
+    return text;
+  };
+  std::vector<DelegateOperation> result;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    DelegateOperation& one = result.emplace_back();
+    one.kernel = steps_[i]->name();
+    one.sizes = text_of(steps_[i]->reads()) + " -> " + text_of(steps_[i]->writes());
+    for (size_t node : origins_[i].nodes) {
+      if (!one.operation.empty()) one.operation += " + ";
+      one.operation += name_of(graph_.nodes[node].kind);
+      graph_.nodes[node].add_indices(&one.nodes);
+    }
+    for (const RefusedKernel& refused : origins_[i].refused) {
+      one.refused.emplace_back(refused.kernel, refused.rule);
+    }
+  }
+  return result;
 }
 
 void Executor::find_lifetimes() {

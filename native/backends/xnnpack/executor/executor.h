@@ -9,6 +9,7 @@
 #include "backends/xnnpack/executor/step.h"
 #include "backends/xnnpack/executor/value_memory.h"
 #include "backends/xnnpack/program_state.h"
+#include "edgewise/operation.h"
 
 namespace edgewise::xnnpack {
 
@@ -28,6 +29,8 @@ class Executor {
   // Whether reshape() can go to `shapes`. If not, make a new one.
   bool can_take(const std::vector<Shape>& shapes) const;
   Status reshape(const std::vector<Shape>& shapes);
+  // What it runs, by kernels that were chosen when it was made, for `shapes`.
+  std::vector<DelegateOperation> operations(const std::vector<Shape>& shapes) const;
   // Addresses of the graph's inputs and outputs, by value; others are not looked at.
   Status set_pointers(std::span<void* const> addresses);
   Status run();
@@ -40,6 +43,12 @@ class Executor {
   };
 
   Executor(const Graph& graph, ProgramState& state) : graph_(graph), state_(state) {}
+  // What a step was made of.
+  struct Origin {
+    std::vector<size_t> nodes;
+    std::vector<RefusedKernel> refused;
+  };
+
   void find_lifetimes();
   Status set_all_pointers();
   Status follow_memory();
@@ -47,6 +56,7 @@ class Executor {
   const Graph& graph_;
   ProgramState& state_;
   std::vector<std::unique_ptr<Step>> steps_;
+  std::vector<Origin> origins_;    // of each step
   std::vector<Alias> aliases_;     // in the graph's order
   std::vector<Lifetime> between_;  // values that pass from step to step
   size_t between_bytes_ = 0;

@@ -70,8 +70,7 @@ Found depthwise(const Choosing& c, size_t i, const char** rule) {
 Found int8_convolution(const Choosing& c, size_t i, const char** rule) {
   if (c.graph.values[c.node(i).inputs[0]].type != DataType::kQint8) return {};
   const Int8Kernels* kernels = int8_kernels();
-  *rule = "AMX, or 64-bit Arm with dot products";
-  if (kernels == nullptr) return {};
+  if (kernels == nullptr) return {};  // as on all CPUs but some of 64-bit Arm
   *rule = int8_convolution_rule(c.graph, c.shapes, c.node(i), *kernels);
   if (*rule != nullptr) return {};
   return Fusion{{i}, [&graph = c.graph, i, kernels](ProgramState& state) {

@@ -160,7 +160,7 @@ Status XnnpackOperator::run() {
 }
 
 std::string XnnpackOperator::name() const {
-  return std::string(name_of(node_.kind)) + ", XNNPACK " + calls_[0].name;
+  return "XNNPACK " + calls_[0].name;
 }
 
 }  // namespace edgewise::xnnpack
