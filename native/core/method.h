@@ -22,10 +22,12 @@ using DelegateFactory = std::function<Result<std::unique_ptr<Delegate>>(size_t i
 
 class MethodInstance : public Method {
  public:
-  // `file` and `plan` live as long as `program`. max_memory: as LoadOptions.
+  // `file`, `plan` and `workers` (null: none) live as long as `program`. max_memory: as
+  // LoadOptions.
   static Result<std::unique_ptr<Method>> create(std::shared_ptr<const Program> program,
                                                 const PteFile& file, const MethodPlan& plan,
                                                 std::shared_ptr<Session> session, size_t max_memory,
+                                                Workers* workers,
                                                 const DelegateFactory& make_delegate);
 
   const MethodInfo& info() const override { return plan_.info; }
@@ -50,8 +52,12 @@ class MethodInstance : public Method {
   };
 
   MethodInstance(std::shared_ptr<const Program> program, const PteFile& file,
-                 const MethodPlan& plan, size_t max_memory)
-      : program_(std::move(program)), file_(file), plan_(plan), max_memory_(max_memory) {}
+                 const MethodPlan& plan, size_t max_memory, Workers* workers)
+      : program_(std::move(program)),
+        file_(file),
+        plan_(plan),
+        max_memory_(max_memory),
+        workers_(workers) {}
 
   Status resolve_kernels();
   void resolve_fused_calls();
@@ -84,11 +90,11 @@ class MethodInstance : public Method {
   const PteFile& file_;
   const MethodPlan& plan_;
   const size_t max_memory_;  // as LoadOptions
+  Workers* const workers_;   // of the program, for kernels; null: one thread
   MethodMemory memory_;
   std::vector<Value> values_;           // never resized: lists point into it
   std::vector<const Kernel*> kernels_;  // of plan_.operators; null if not used
   std::vector<std::unique_ptr<Delegate>> delegates_;
-  Workers* workers_ = nullptr;                             // of one of the delegates
   std::vector<Value*> arguments_;                          // of all instructions
   std::vector<std::pair<size_t, size_t>> argument_spans_;  // of each: begin and count
   Value none_;

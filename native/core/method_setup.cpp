@@ -67,10 +67,10 @@ Status missing_operators(const MethodPlan& plan, const std::map<uint32_t, size_t
 Result<std::unique_ptr<Method>> MethodInstance::create(std::shared_ptr<const Program> program,
                                                        const PteFile& file, const MethodPlan& plan,
                                                        std::shared_ptr<Session> session,
-                                                       size_t max_memory,
+                                                       size_t max_memory, Workers* workers,
                                                        const DelegateFactory& make_delegate) {
   std::unique_ptr<MethodInstance> method(
-      new MethodInstance(std::move(program), file, plan, max_memory));
+      new MethodInstance(std::move(program), file, plan, max_memory, workers));
   EDGEWISE_RETURN_IF_ERROR(method->resolve_kernels());
   Result<MethodMemory> memory = MethodMemory::allocate(plan, std::move(session));
   if (!memory) return memory.status().within(plan.name);
@@ -86,7 +86,6 @@ Result<std::unique_ptr<Method>> MethodInstance::create(std::shared_ptr<const Pro
   for (size_t i = 0; i < plan.delegates.size(); ++i) {
     Result<std::unique_ptr<Delegate>> delegate = make_delegate(i);
     if (!delegate) return delegate.status();
-    if (method->workers_ == nullptr) method->workers_ = (*delegate)->workers();
     method->delegates_.push_back(std::move(*delegate));
   }
   return std::unique_ptr<Method>(std::move(method));

@@ -13,6 +13,7 @@
 #include "platform/cpu_count.h"
 #include "platform/log.h"
 #include "platform/mutex.h"
+#include "program_workers.h"
 #include "pte_file.h"
 #include "session.h"
 
@@ -28,7 +29,13 @@ class LoadedProgram : public Program {
         methods_(std::move(methods)),
         threads_(threads),
         own_kernels_(options.own_kernels),
-        max_memory_(options.max_memory) {}
+        max_memory_(options.max_memory) {
+#ifndef EDGEWISE_BARE_METAL  // where there is one thread
+    if (threads > 1) {
+      workers_ = std::make_unique<ProgramWorkers>([this] { return find_workers(); });
+    }
+#endif
+  }
 
   std::vector<std::string> method_names() const override {
     std::vector<std::string> names;
@@ -70,7 +77,7 @@ class LoadedProgram : public Program {
     }
     return guarded(method->name.c_str(), [&]() -> Result<std::unique_ptr<Method>> {
       Result<std::unique_ptr<Method>> made = MethodInstance::create(
-          shared_from_this(), *file_, *method, std::move(session), max_memory_,
+          shared_from_this(), *file_, *method, std::move(session), max_memory_, workers_.get(),
           [this, method](size_t index) { return make_delegate(*method, index); });
       if (file_->cache() != nullptr) file_->cache()->finish();
       // Of which what `made` says may be a consequence.
@@ -133,22 +140,45 @@ class LoadedProgram : public Program {
     }
     // One at a time: delegates of a backend share its state of this program.
     std::lock_guard lock(mutex_);
-    DelegateInit init;
+    DelegateInit init = init_of(plan.backend);
     init.payload = plan.payload;
     init.compile_specs = plan.compile_specs;
-    init.named_data = file_.get();
     init.method = method.name;
-    init.threads = threads_;
-    init.own_kernels = own_kernels_;
-    init.max_memory = max_memory_;
-    init.disk_cache = file_->cache();
-    init.program_state = &states_[plan.backend];
     Result<std::unique_ptr<Delegate>> delegate = backend->init(init);
     if (delegate.ok() && *delegate != nullptr) return delegate;
     const std::string where =
         method.name + ": delegate " + std::to_string(index) + " of " + plan.backend;
     if (!delegate) return delegate.status().within(where);
     return error(Code::kBackend, "[%s] the backend made no delegate", where.c_str());
+  }
+
+  // What a backend is told of the program. mutex_ is held for as long as it is used.
+  DelegateInit init_of(const std::string& backend) {
+    DelegateInit init;
+    init.named_data = file_.get();
+    init.threads = threads_;
+    init.own_kernels = own_kernels_;
+    init.max_memory = max_memory_;
+    init.disk_cache = file_->cache();
+    init.program_state = &states_[backend];
+    return init;
+  }
+
+  // Those of the program's delegates, else of whoever has some.
+  std::shared_ptr<Workers> find_workers() {
+    std::vector<std::string> ids;
+    for (const MethodPlan& method : methods_) {
+      for (const DelegatePlan& delegate : method.delegates) ids.push_back(delegate.backend);
+    }
+    for (std::string& id : backend_names()) ids.push_back(std::move(id));
+    std::lock_guard lock(mutex_);
+    for (const std::string& id : ids) {
+      const std::shared_ptr<Backend> backend = find_backend(id);
+      if (backend == nullptr || !backend->is_available()) continue;
+      std::shared_ptr<Workers> workers = backend->workers(init_of(id));
+      if (workers != nullptr) return workers;
+    }
+    return nullptr;
   }
 
   const std::unique_ptr<PteFile> file_;  // first, so that it goes last
@@ -158,6 +188,7 @@ class LoadedProgram : public Program {
   const size_t max_memory_;
   platform::Mutex mutex_;  // of states_ and of making delegates
   std::map<std::string, std::shared_ptr<BackendProgramState>> states_;
+  std::unique_ptr<ProgramWorkers> workers_;  // null: one thread
 };
 
 Result<std::vector<MethodPlan>> read_methods(const PteFile& file) {

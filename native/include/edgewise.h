@@ -160,7 +160,7 @@ typedef struct edgewise_method edgewise_method;   /* an instance of a method, wi
  * Later versions may add members at the end; struct_size says which are there. */
 typedef struct edgewise_load_options {
   size_t struct_size;            /* sizeof(edgewise_load_options) */
-  int32_t threads;               /* for delegates; 0: one per physical core */
+  int32_t threads;               /* of the program; 0: one per physical core */
   int32_t minimal_verification;  /* not 0: skip the checks of a file that is trusted */
   int32_t no_own_kernels;        /* not 0: backends use only their library's kernels */
   const char* const* data_files; /* `.ptd` files with weights outside of the program */

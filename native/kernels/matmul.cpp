@@ -1,4 +1,6 @@
 // Matrix products: mm, bmm, addmm, baddbmm, linear, mv, dot.
+#include <atomic>
+
 #include "compute_tensor.h"
 #include "gemm.h"
 
@@ -154,6 +156,36 @@ Status multiply(const Product& product) {
   return out.finish();
 }
 
+// Threads share the products of a batch, or the columns or rows of one, if there is enough to do
+// for it to be worth waking them. The result does not depend on their number.
+Status share(const Product& product, Workers* workers, Status (*multiply)(const Product&)) {
+  constexpr int64_t kMostTasks = 16;
+  constexpr int64_t kLeastWork = 1 << 18;  // multiply-adds of a task
+  constexpr int64_t kLeastPart = 128;  // columns or rows: each part packs or converts a factor anew
+  const Dims& sizes = product.out.sizes;
+  const size_t dim = sizes[0] > 1 ? 0 : sizes[2] >= 2 * kLeastPart ? 2 : 1;
+  const int64_t count = sizes[dim], unit = dim == 0 ? 1 : kLeastPart;
+  const int64_t work = product.out.numel() * product.a.sizes[2];
+  const int64_t tasks = std::min({kMostTasks, count / unit, work / kLeastWork});
+  if (workers == nullptr || tasks < 2) return multiply(product);
+  // Of whole panels, so that each number is computed in the same way as by one thread.
+  const int64_t step = dim == 0 ? 1 : kGemmColumns;
+  const int64_t part = ((count + tasks - 1) / tasks + step - 1) / step * step;
+  std::atomic<bool> has_failed = false;
+  for_each(workers, static_cast<size_t>((count + part - 1) / part), [&](size_t task) {
+    const int64_t first = static_cast<int64_t>(task) * part;
+    const int64_t size = std::min(part, count - first);
+    Product mine = product;
+    mine.out = product.out.narrow(dim, first, size);
+    if (dim != 2) mine.a = product.a.narrow(dim, first, size);
+    if (dim != 1) mine.b = product.b.narrow(dim, first, size);
+    if (product.added) mine.added = product.added->narrow(dim, first, size);
+    if (!multiply(mine).ok()) has_failed = true;
+  });
+  if (has_failed) return error(Code::kOutOfMemory, "there is no working memory");
+  return {};
+}
+
 // `shape` is out's, which `product.out` views with three dimensions.
 Status run(KernelContext& context, Product& product, const Tensor* a, const Tensor* b,
            const Tensor* added) {
@@ -168,7 +200,9 @@ Status run(KernelContext& context, Product& product, const Tensor* a, const Tens
                         a->describe().c_str());
   }
   if (product.out.numel() == 0) return context.status();
-  const auto run = [&](auto c) { return finish(context, multiply<decltype(c)>(product)); };
+  const auto run = [&](auto c) {
+    return finish(context, share(product, context.workers(), multiply<decltype(c)>));
+  };
   // A wider output would show the bits that wrap.
   if (product.out.type == a->type()) return with_short_compute_type(a->type(), run);
   return with_compute_type(a->type(), run);

@@ -18,7 +18,7 @@ latency and memory.
                       without any, inputs are filled with pseudo-random numbers, the
                       same in every run
   --output-dir DIR    write outputs to DIR/output_0.npy, DIR/output_1.npy, ...
-  --threads N         threads for delegates; 0: one for each physical core (0)
+  --threads N         threads of the program; 0: one for each physical core (0)
   --kernels FILE.so   a library of kernels (edgewise/kernel_library.h). Once for each
   --backends FILE.so  a library of backends (edgewise/backend_library.h). Once for each
   --no-own-kernels    backends use only their library's kernels, for comparison

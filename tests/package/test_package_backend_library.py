@@ -49,7 +49,7 @@ EDGEWISE_REGISTER_BACKEND("TwiceBackend", Twice)""",
 }
 """Libraries that are refused."""
 CHANGES = {
-    "version.h": ("kBackendLibraryVersion = 1;", "kBackendLibraryVersion = 7;"),
+    "version.h": ("kBackendLibraryVersion = 2;", "kBackendLibraryVersion = 7;"),
     "layout.h": ("{sizeof(Backend),", "{sizeof(Backend) + 8,"),
 }
 """What other releases' or compilers' headers would say."""

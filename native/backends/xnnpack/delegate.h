@@ -28,10 +28,6 @@ class XnnpackDelegate final : public Delegate {
   }
   std::vector<DelegateOperation> operations() override;
   bool reads_within(size_t index) const override;
-  Workers* workers() override {
-    const bool has_threads = state_->threadpool() != nullptr && !state_->is_without_threads();
-    return has_threads ? state_.get() : nullptr;
-  }
 
  private:
   explicit XnnpackDelegate(std::shared_ptr<ProgramState> state);

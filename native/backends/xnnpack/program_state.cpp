@@ -48,4 +48,9 @@ Result<std::byte*> ProgramState::memory_between_steps(size_t bytes) {
   return between_steps_.memory.get();
 }
 
+void ProgramState::run(size_t count, void (*task)(void* context, size_t index), void* context) {
+  const pthreadpool_t threads = is_without_threads() ? nullptr : threadpool();
+  pthreadpool_parallelize_1d(threads, task, context, count, 0);
+}
+
 }  // namespace edgewise::xnnpack

@@ -1,4 +1,5 @@
-// What the delegates of one program share: threads, memory while they run, packed weights.
+// What the delegates of one program share: threads (which its kernels have, too), memory while they
+// run, packed weights.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +30,8 @@ class ProgramState final : public BackendProgramState, public Workers {
   // one runs. It moves when more is asked for than ever before.
   Result<std::byte*> memory_between_steps(size_t bytes);
 
-  void run(size_t count, void (*task)(void* context, size_t index), void* context) override {
-    pthreadpool_parallelize_1d(threadpool(), task, context, count, 0);
-  }
+  // For kernels of the runtime. Without threads (is_without_threads()): by the caller alone.
+  void run(size_t count, void (*task)(void* context, size_t index), void* context) override;
 
  private:
   ProgramState() = default;

@@ -77,9 +77,6 @@ class Delegate {
     static_cast<void>(index);
     return false;
   }
-  // Threads that kernels may use while no delegate runs, so that there is one pool; null if the
-  // delegate has none. They live as long as the delegate.
-  virtual Workers* workers() { return nullptr; }
 };
 
 class Backend {
@@ -87,6 +84,14 @@ class Backend {
   virtual ~Backend() = default;
   virtual bool is_available() const { return true; }
   virtual Result<std::unique_ptr<Delegate>> init(const DelegateInit& init) = 0;
+  // Threads for loops of a program's kernels; null: this backend has none. They are those of its
+  // delegates in the program, if there are any: `init` is as theirs, but of no payload and method.
+  // Asked once a program, when a loop is first to be shared: the backends of its delegates, then
+  // all others.
+  virtual std::shared_ptr<Workers> workers(const DelegateInit& init) {
+    static_cast<void>(init);
+    return nullptr;
+  }
 };
 
 // Registers `backend` under an id ("XnnpackBackend"); a second registration of an id fails.

@@ -34,7 +34,7 @@ namespace edgewise {
 
 // Raised when a type that backends see (a virtual function more counts) or the function below
 // changes its meaning.
-inline constexpr uint32_t kBackendLibraryVersion = 1;
+inline constexpr uint32_t kBackendLibraryVersion = 2;
 
 // Sizes of the types that cross the border.
 constexpr uint32_t backend_library_layout() {

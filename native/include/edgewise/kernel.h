@@ -51,7 +51,12 @@ class KernelContext {
       : op_(op), arguments_(arguments), workers_(workers) {}
 
   std::string_view op() const { return op_; }
-  Workers* workers() const { return workers_; }  // for `for_each`; may be null
+  // For `for_each`; may be null.
+#ifdef EDGEWISE_BARE_METAL
+  Workers* workers() const { return nullptr; }
+#else
+  Workers* workers() const { return workers_; }
+#endif
   size_t size() const { return arguments_.size(); }
   Value* value(size_t index);  // null and failed if out of range
 

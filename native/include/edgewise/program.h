@@ -32,7 +32,7 @@ inline constexpr size_t kDefaultCacheBytes =
 
 struct LoadOptions {
   Verification verification = Verification::kInternalConsistency;
-  int threads = 0;  // for delegates that use several; 0: one per physical core
+  int threads = 0;  // that a program shares its loops with; 0: one per physical core
   // Files (.ptd) that hold data of the program outside of it, by path (opened as the
   // program is) and by content (copied). Programs that map one file share its memory, and what
   // backends make of it.

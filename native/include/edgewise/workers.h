@@ -10,7 +10,7 @@ class Workers {
  public:
   virtual ~Workers() = default;
   // Calls task(context, i) for i below `count`, by several threads and in any order, and returns
-  // when all calls have. Tasks do not throw.
+  // when all calls have. Tasks do not throw. Callers may be several threads, which then take turns.
   virtual void run(size_t count, void (*task)(void* context, size_t index), void* context) = 0;
 };
 

@@ -250,7 +250,7 @@ def load(
     Args:
         path: the file, or its contents; or a folder that `program.save` wrote for a task, which is
             loaded as an `edgewise.tasks.TaskModel`, a Model that takes texts, pictures or sounds.
-        threads: for delegates that use several; None: one per physical core.
+        threads: that loops are shared among; None: one per physical core.
         data_path: files (`.ptd`) with weights that are not in the program.
         max_memory: the most bytes that a method may plan for (see `Runtime.load_program`).
         cache_dir: a folder in which packed weights are kept, so that the next load, and other

@@ -200,7 +200,7 @@ class Runtime:
                 becomes of a mapped file is seen: nobody may write to it. Where it was cut short,
                 calls that read what is gone raise Error.
             verification: how much of it is checked; Full: of a copy, also of `data_path`'s files.
-            threads: for delegates that use several; None: one per physical core.
+            threads: that loops are shared among; None: one per physical core.
             data_path: the file or files (`.ptd`) with the weights that are not in the program.
                 They are mapped; programs that name the same file share its memory.
             own_kernels: whether backends may use kernels of their own where these are faster
