@@ -184,21 +184,40 @@ void WeightsCache::describe(const void* kernel, std::string what, size_t most) {
   if (!is_new && entry->second.what != what) entry->second.what.clear();
 }
 
+void WeightsCache::describe_part(const void* kernel, const void* part, size_t size) {
+  const auto whole = descriptions_.find(kernel);
+  if (whole == descriptions_.end()) return;
+  Description description = whole->second;
+  if (!description.what.empty()) append(&description.what, &size, sizeof(size));
+  if (const auto source = sources_.find(kernel); part != kernel && source != sources_.end()) {
+    const auto* begin = static_cast<const std::byte*>(part);
+    sources_[part] = std::span(begin, size);
+  }
+  parts_[part] = std::move(description);
+}
+
+const WeightsCache::Description* WeightsCache::description_of(const void* kernel) const {
+  for (const auto* descriptions : {&parts_, &descriptions_}) {
+    const auto found = descriptions->find(kernel);
+    if (found != descriptions->end()) return &found->second;
+  }
+  return nullptr;
+}
+
 const void* WeightsCache::original_of(const void* data) const {
   const auto known = originals_.find(data);
   return known == originals_.end() ? data : known->second;
 }
 
 PackedWeights::Origin WeightsCache::origin_of(const xnn_weights_cache_look_up_key& key) const {
-  const auto found = descriptions_.find(key.kernel);
-  const size_t most = found == descriptions_.end() ? 0 : found->second.most;
-  return {.data = original_of(key.kernel), .most = most};
+  const Description* found = description_of(key.kernel);
+  return {.data = original_of(key.kernel), .most = found == nullptr ? 0 : found->most};
 }
 
 std::string WeightsCache::key_of(const xnn_weights_cache_look_up_key& key) const {
-  const auto found = descriptions_.find(key.kernel);
-  if (found == descriptions_.end() || found->second.what.empty()) return {};
-  std::string result = found->second.what;
+  const Description* found = description_of(key.kernel);
+  if (found == nullptr || found->what.empty()) return {};
+  std::string result = found->what;
   append(&result, &key.seed, sizeof(key.seed));
   for (const void* data : {key.kernel, key.bias}) {
     const std::string name = shared_->name_of(original_of(data));

@@ -94,6 +94,9 @@ class WeightsCache {
   // Says what is packed from `kernel`, to `most` bytes at most: all but the addresses of filter and
   // bias. Empty: not to be shared.
   void describe(const void* kernel, std::string what, size_t most);
+  // The same for `size` bytes at `part` of a kernel that was described, which are packed by
+  // themselves.
+  void describe_part(const void* kernel, const void* part, size_t size);
   // Says that what XNNPACK reads at `data` is a copy of what lies at `original`, or is that.
   void stands_for(const void* data, const void* original);
   // Says how much there is at `data`, and who can let go of it: as soon as it is packed its pages
@@ -108,6 +111,7 @@ class WeightsCache {
     size_t most;
   };
 
+  const Description* description_of(const void* kernel) const;
   size_t look_up(const xnn_weights_cache_look_up_key& key);
   void* reserve(size_t size);
   size_t look_up_or_insert(const xnn_weights_cache_look_up_key& key, void* memory, size_t size);
@@ -119,6 +123,7 @@ class WeightsCache {
 
   PackedWeights* shared_;
   std::unordered_map<const void*, Description> descriptions_;
+  std::unordered_map<const void*, Description> parts_;
   std::unordered_map<const void*, const void*> originals_;
   std::unordered_map<const void*, std::span<const std::byte>> sources_;
   const NamedData* named_data_ = nullptr;

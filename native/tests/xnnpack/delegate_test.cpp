@@ -1,6 +1,7 @@
 // How delegates are fed and shared.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <thread>
 
 #include "backends/xnnpack/program_state.h"
@@ -150,6 +151,88 @@ TEST(XnnpackDelegate, ComputesRowsOf4BitWeightsAsIfEachWereAlone) {
       for (size_t i = 0; i < together.size(); ++i) {
         ASSERT_NEAR(together[i], alone[i], 1e-3f) << count << " rows, row " << i / kColumns;
       }
+    }
+  }
+}
+
+// Weights that no cache holds, and which many rows read, are packed in blocks of columns.
+TEST(XnnpackDelegate, ComputesColumnsInBlocksAsInOne) {
+  using Type = fb::XNNDatatype;
+  constexpr uint32_t kDepth = 512, kColumns = 1100, kFew = 8, kMany = 40;
+  struct Case {
+    const char* name;
+    Type input, filter;
+  };
+  for (const Case& c : {Case{"Float", Type::fp32, Type::fp32},
+                        {"Int8", Type::qint8, Type::qcint8},
+                        {"FloatRows", Type::fp32, Type::qcint8},
+                        {"Rows", Type::qdint8, Type::qcint8},
+                        {"Rows4Bit", Type::qdint8, Type::qcint4},
+                        {"Blocks4Bit", Type::qdint8, Type::qbint4}}) {
+    const auto build = [&](uint32_t rows, MemoryNamedData* named_data) {
+      PayloadBuilder b;
+      const bool is_int8 = c.input == Type::qint8;
+      const uint32_t x = b.input({rows, kDepth}, is_int8 ? Type::qint8 : Type::fp32);
+      const uint32_t y = b.output({rows, kColumns}, is_int8 ? Type::qint8 : Type::fp32);
+      const uint32_t bias =
+          is_int8
+              ? b.constant<int32_t>({kColumns}, std::vector<int32_t>(kColumns, 7), Type::qcint32)
+              : b.constant<float>({kColumns}, random_floats(kColumns, 9));
+      uint32_t w = kNoId, q = x;
+      if (c.input == Type::qdint8) {
+        q = b.internal({rows, kDepth}, Type::qdint8);
+        b.per_token(q, 1);
+        b.unary(Node::XNNConvert, x, q);
+        if (c.filter == Type::qbint4) b.group_linear(q, y, bias);
+        if (c.filter != Type::qbint4) b.channel_linear(q, y, c.filter, bias);
+      } else {
+        const auto numbers = random_floats(size_t{kDepth} * kColumns, 4);
+        std::vector<int8_t> bytes;
+        for (const float number : numbers) bytes.push_back(static_cast<int8_t>(100 * number));
+        w = c.filter == Type::fp32 ? b.constant<float>({kColumns, kDepth}, numbers)
+                                   : b.constant<int8_t>({kColumns, kDepth}, bytes, c.filter);
+        Floats scales(kColumns);
+        for (size_t i = 0; i < kColumns; ++i) scales[i] = 0.01f + 1e-5f * static_cast<float>(i);
+        if (c.filter != Type::fp32) b.per_channel(w, scales, 0);
+        if (is_int8) {
+          b.per_tensor(x, 0.02f, 3);
+          b.per_tensor(y, 0.5f, -5);
+          for (float& scale : scales) scale *= 0.02f;
+          b.per_channel(bias, scales, 0);
+        }
+        b.linear(q, w, bias, y);
+        if (named_data != nullptr) b.name_constant(w, "w", named_data);
+      }
+      return b.bytes();
+    };
+    MemoryNamedData named_data;
+    const auto small = build(kFew, &named_data), large = build(kMany, &named_data);
+    std::shared_ptr<BackendProgramState> state;
+    auto whole = make_delegate(small, &named_data, &state, 2, false);
+    auto parts = make_delegate(large, &named_data, &state, 2, false);
+    ASSERT_TRUE(whole.ok()) << c.name << whole.status().message();
+    ASSERT_TRUE(parts.ok()) << c.name << parts.status().message();
+    const ScalarType type = c.input == Type::qint8 ? ScalarType::kChar : ScalarType::kFloat;
+    const auto compute = [&](Delegate& delegate, int64_t rows) {
+      HostTensor in(type, {rows, kDepth}), out(type, {rows, kColumns});
+      const size_t count = static_cast<size_t>(rows) * kDepth;
+      if (type == ScalarType::kFloat) {
+        in.fill(random_floats(count, 5));
+      } else {
+        std::vector<int8_t> bytes(count);
+        for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<int8_t>(i * 37);
+        in.fill(bytes);
+      }
+      EXPECT_TRUE(run(delegate, {&in, &out}).ok()) << c.name;
+      Floats result;
+      if (type == ScalarType::kFloat) return out.read<float>();
+      for (const int8_t number : out.read<int8_t>()) result.push_back(number);
+      return result;
+    };
+    const Floats expected = compute(**whole, kFew), got = compute(**parts, kMany);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_NEAR(got[i], expected[i], 1e-4f + 1e-5f * std::fabs(expected[i]))
+          << c.name << " row " << i / kColumns << " column " << i % kColumns;
     }
   }
 }

@@ -1,5 +1,5 @@
 // Convolutions and products of matrices by XNNPACK: which of its operators a node's types name.
-#include <cmath>
+#include <algorithm>
 #include <tuple>
 
 #include "backends/xnnpack/executor/xnnpack_operator.h"
@@ -8,6 +8,17 @@ namespace edgewise::xnnpack {
 namespace {
 
 using T = DataType;
+
+// Weights larger than a core's cache are walked once for every few rows. In blocks of columns that
+// fit, one operator after the other, each block stays there until all rows have used it.
+constexpr size_t kCachedWeights = 256 * 1024;
+constexpr size_t kLeastRows = 32;  // for which that is worth a call for each block
+constexpr size_t kColumnStep = 64;
+
+// Output channels of one operator.
+struct Columns {
+  size_t first = 0, count = 0;
+};
 
 struct ChannelsOf {
   size_t in, out;
@@ -32,48 +43,67 @@ auto window_arguments(const OperatorNode& n) {
                     size_t{w.group_inputs}, size_t{w.group_outputs}, channels.in, channels.out);
 }
 
-auto channel_arguments(const OperatorNode& n) {
+auto channel_arguments(const OperatorNode& n, const Columns& columns) {
   const ChannelsOf channels = channels_of(n);
-  return std::tuple(channels.in, channels.out, channels.in, channels.out);
+  return std::tuple(channels.in, columns.count, channels.in, channels.out);
 }
 
-Address constant(const OperatorNode& n, size_t i) {
-  return n.has(i) ? Address(n.constants[i]) : Address();
+// Bytes of the filter's first `count` columns.
+size_t filter_bytes(const OperatorNode& n, size_t count) {
+  return (channels_of(n).in * bits_of(n.in(1).type) + 7) / 8 * count;
+}
+
+Address filter_at(const OperatorNode& n, const Columns& columns) {
+  const auto* data = static_cast<const std::byte*>(n.constants[1]);
+  return columns.first == 0 ? data : data + filter_bytes(n, columns.first);
+}
+
+Address bias_at(const OperatorNode& n, const Columns& columns) {
+  if (!n.has(2)) return {};
+  const auto* data = static_cast<const std::byte*>(n.constants[2]);
+  return data + columns.first * bits_of(n.in(2).type) / 8;
 }
 
 // Filter, bias and bounds.
-auto float_arguments(const OperatorNode& n) {
-  return std::tuple(constant(n, 1), constant(n, 2), n.node.min, n.node.max);
+auto float_arguments(const OperatorNode& n, const Columns& columns) {
+  return std::tuple(filter_at(n, columns), bias_at(n, columns), n.node.min, n.node.max);
 }
 
-auto channelwise_arguments(const OperatorNode& n) {
-  return std::tuple_cat(std::tuple(n.in(1).channel_scales.data()), float_arguments(n));
+const float* scales_at(const OperatorNode& n, const Columns& columns) {
+  return n.in(1).channel_scales.data() + columns.first;
+}
+
+auto channelwise_arguments(const OperatorNode& n, const Columns& columns) {
+  return std::tuple_cat(std::tuple(scales_at(n, columns)), float_arguments(n, columns));
 }
 
 // Of 4-bit weights.
-auto zero_point_arguments(const OperatorNode& n) {
+auto zero_point_arguments(const OperatorNode& n, const Columns& columns) {
   return std::tuple_cat(std::tuple(static_cast<uint8_t>(n.in(1).zero_point)),
-                        channelwise_arguments(n));
+                        channelwise_arguments(n, columns));
 }
 
-auto blockwise_arguments(const OperatorNode& n) {
+auto blockwise_arguments(const OperatorNode& n, const Columns& columns) {
+  const GraphValue& filter = n.in(1);
+  const size_t blocks = filter.block_scales.size() / channels_of(n).out;
   return std::tuple_cat(
-      std::tuple(size_t{n.in(1).block_size}, static_cast<uint8_t>(n.in(1).zero_point),
-                 n.in(1).block_scales.data()),
-      float_arguments(n));
+      std::tuple(size_t{filter.block_size}, static_cast<uint8_t>(filter.zero_point),
+                 filter.block_scales.data() + columns.first * blocks),
+      float_arguments(n, columns));
 }
 
 // Integer is the type of inputs and results. `weights`: what tells of the filter's quantization.
 template <typename Integer, typename... Weights>
-auto integer_arguments(const OperatorNode& n, Weights... weights) {
+auto integer_arguments(const OperatorNode& n, const Columns& columns, Weights... weights) {
   const GraphValue& in = n.in();
   const GraphValue& out = n.out();
   const auto bound = [&](float value) {
     return quantized<Integer>(value, out.scale, out.zero_point);
   };
-  return std::tuple(static_cast<Integer>(in.zero_point), in.scale, weights..., constant(n, 1),
-                    constant(n, 2), static_cast<Integer>(out.zero_point), out.scale,
-                    bound(n.node.min), bound(n.node.max));
+  return std::tuple(static_cast<Integer>(in.zero_point), in.scale, weights...,
+                    filter_at(n, columns), bias_at(n, columns),
+                    static_cast<Integer>(out.zero_point), out.scale, bound(n.node.min),
+                    bound(n.node.max));
 }
 
 uint32_t flags_of(const OperatorNode& n) {
@@ -99,15 +129,16 @@ constexpr bool kTakesAdjustment =
                         uint32_t, uint32_t, size_t*, size_t*, pthreadpool_t>;
 
 template <typename Functions, typename... Quantization>
-xnn_status add(const OperatorNode& n, const Functions& f,
+xnn_status add(const OperatorNode& n, const Columns& columns, const Functions& f,
                const std::tuple<Quantization...>& quantization, std::vector<OperatorCalls>* calls) {
   xnn_operator_t op = nullptr;
   const auto create = [&](auto... arguments) {
-    return create_packed(f.create, n.weights, &op, arguments..., flags_of(n));
+    return create_packed(f.create, n.weights == nullptr ? nullptr : n.weights->get(), &op,
+                         arguments..., flags_of(n));
   };
   xnn_status status = xnn_status_success;
   if constexpr (kTakesRows<Functions>) {
-    status = std::apply(create, std::tuple_cat(channel_arguments(n), quantization));
+    status = std::apply(create, std::tuple_cat(channel_arguments(n, columns), quantization));
   } else {
     status = std::apply(create, std::tuple_cat(window_arguments(n), quantization));
   }
@@ -134,8 +165,10 @@ xnn_status add(const OperatorNode& n, const Functions& f,
       return sizes.checked(result, height, width);
     };
   }
-  call.setup = [f, op](const OperatorAddresses& to) {
-    return call_setup(f.setup, op, to.workspace, to.in[0], to.out[0], to.in_params[0]);
+  const size_t offset = columns.first * bits_of(n.out().type) / 8;
+  call.setup = [f, op, offset](const OperatorAddresses& to) {
+    auto* out = static_cast<std::byte*>(to.out[0].data) + offset;
+    return call_setup(f.setup, op, to.workspace, to.in[0], Address(out), to.in_params[0]);
   };
   calls->push_back(std::move(call));
   return xnn_status_success;
@@ -172,69 +205,103 @@ bool has_other_weights(const OperatorNode& n) {
 }
 
 // What all three kinds have. `quantized_rows`: those whose input is quantized at run time.
-#define EDGEWISE_ADD_COMMON(family)                                                               \
-  if (in == T::kFp32 && filter == T::kFp32) {                                                     \
-    return add(n, EDGEWISE_XNN_OPERATOR(family##_f32), float_arguments(n), calls);                \
-  }                                                                                               \
-  if (in == T::kFp16) {                                                                           \
-    return add(n, EDGEWISE_XNN_OPERATOR(family##_f16), float_arguments(n), calls);                \
-  }                                                                                               \
-  if (in == T::kQint8 && filter == T::kQint8) {                                                   \
-    return add(n, EDGEWISE_XNN_OPERATOR(family##_qs8),                                            \
-               integer_arguments<int8_t>(n, n.in(1).scale), calls);                               \
-  }                                                                                               \
-  if (in == T::kQint8 && filter == T::kQcint8) {                                                  \
-    return add(n, EDGEWISE_XNN_OPERATOR(family##_qs8_qc8w),                                       \
-               integer_arguments<int8_t>(n, n.in(1).channel_scales.data()), calls);               \
-  }                                                                                               \
-  if (in == T::kQuint8) {                                                                         \
-    return add(                                                                                   \
-        n, EDGEWISE_XNN_OPERATOR(family##_qu8),                                                   \
-        integer_arguments<uint8_t>(n, static_cast<uint8_t>(n.in(1).zero_point), n.in(1).scale),   \
-        calls);                                                                                   \
-  }                                                                                               \
-  if (in == T::kQdint8 && filter == T::kQcint8 && out == T::kFp32) {                              \
-    return add(n, EDGEWISE_XNN_OPERATOR(family##_qd8_f32_qc8w), channelwise_arguments(n), calls); \
+#define EDGEWISE_ADD_COMMON(family)                                                             \
+  if (in == T::kFp32 && filter == T::kFp32) {                                                   \
+    return add(n, columns, EDGEWISE_XNN_OPERATOR(family##_f32), float_arguments(n, columns),    \
+               calls);                                                                          \
+  }                                                                                             \
+  if (in == T::kFp16) {                                                                         \
+    return add(n, columns, EDGEWISE_XNN_OPERATOR(family##_f16), float_arguments(n, columns),    \
+               calls);                                                                          \
+  }                                                                                             \
+  if (in == T::kQint8 && filter == T::kQint8) {                                                 \
+    return add(n, columns, EDGEWISE_XNN_OPERATOR(family##_qs8),                                 \
+               integer_arguments<int8_t>(n, columns, n.in(1).scale), calls);                    \
+  }                                                                                             \
+  if (in == T::kQint8 && filter == T::kQcint8) {                                                \
+    return add(n, columns, EDGEWISE_XNN_OPERATOR(family##_qs8_qc8w),                            \
+               integer_arguments<int8_t>(n, columns, scales_at(n, columns)), calls);            \
+  }                                                                                             \
+  if (in == T::kQuint8) {                                                                       \
+    return add(n, columns, EDGEWISE_XNN_OPERATOR(family##_qu8),                                 \
+               integer_arguments<uint8_t>(n, columns, static_cast<uint8_t>(n.in(1).zero_point), \
+                                          n.in(1).scale),                                       \
+               calls);                                                                          \
+  }                                                                                             \
+  if (in == T::kQdint8 && filter == T::kQcint8 && out == T::kFp32) {                            \
+    return add(n, columns, EDGEWISE_XNN_OPERATOR(family##_qd8_f32_qc8w),                        \
+               channelwise_arguments(n, columns), calls);                                       \
   }
 
-xnn_status make_fully_connected(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
+xnn_status make_columns(const OperatorNode& n, const Columns& columns,
+                        std::vector<OperatorCalls>* calls) {
   const T in = n.in().type, filter = n.in(1).type, out = n.out().type;
+  EDGEWISE_ADD_COMMON(fully_connected_nc)
+  if (in == T::kFp32 && filter == T::kQcint8) {
+    return add(n, columns, EDGEWISE_XNN_OPERATOR(fully_connected_nc_f32_qc8w),
+               channelwise_arguments(n, columns), calls);
+  }
+  if (in == T::kFp32) {
+    return add(n, columns, EDGEWISE_XNN_OPERATOR(fully_connected_nc_f32_qc4w),
+               zero_point_arguments(n, columns), calls);
+  }
+  if (filter == T::kQcint8) {
+    return add(n, columns, EDGEWISE_XNN_OPERATOR(fully_connected_nc_qd8_f16_qc8w),
+               channelwise_arguments(n, columns), calls);
+  }
+  if (filter == T::kQcint4) {
+    return out == T::kFp32 ? add(n, columns, EDGEWISE_XNN_OPERATOR(fully_connected_nc_qd8_f32_qc4w),
+                                 zero_point_arguments(n, columns), calls)
+                           : add(n, columns, EDGEWISE_XNN_OPERATOR(fully_connected_nc_qd8_f16_qc4w),
+                                 zero_point_arguments(n, columns), calls);
+  }
+  return out == T::kFp32 ? add(n, columns, EDGEWISE_XNN_OPERATOR(fully_connected_nc_qd8_f32_qb4w),
+                               blockwise_arguments(n, columns), calls)
+                         : add(n, columns, EDGEWISE_XNN_OPERATOR(fully_connected_nc_qd8_f16_qb4w),
+                               blockwise_arguments(n, columns), calls);
+}
+
+// Columns of each operator; all of them if that is one.
+size_t column_block(const OperatorNode& n) {
+  const ChannelsOf channels = channels_of(n);
+  const GraphValue& filter = n.in(1);
+  const bool is_transposed = (n.node.flags & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0;
+  if (is_transposed || filter.is_converted() || n.weights == nullptr ||
+      n.shape(0).elements() / channels.in < kLeastRows ||
+      filter_bytes(n, channels.out) <= kCachedWeights) {
+    return channels.out;
+  }
+  const size_t fitting = kCachedWeights / filter_bytes(n, 1);
+  return std::min(std::max(fitting / kColumnStep, size_t{1}) * kColumnStep, channels.out);
+}
+
+xnn_status make_fully_connected(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
   if (has_other_weights(n)) {
     return add_dynamic(n, EDGEWISE_XNN_OPERATOR(dynamic_fully_connected_nc_f32), calls);
   }
-  EDGEWISE_ADD_COMMON(fully_connected_nc)
-  if (in == T::kFp32 && filter == T::kQcint8) {
-    return add(n, EDGEWISE_XNN_OPERATOR(fully_connected_nc_f32_qc8w), channelwise_arguments(n),
-               calls);
+  const size_t all = channels_of(n).out, block = column_block(n);
+  for (Columns columns; columns.first < all; columns.first += block) {
+    columns.count = std::min(block, all - columns.first);
+    if (block < all) {
+      n.weights->describe_part(n.constants[1], filter_at(n, columns).data,
+                               filter_bytes(n, columns.count));
+    }
+    const xnn_status status = make_columns(n, columns, calls);
+    if (status != xnn_status_success) return status;
   }
-  if (in == T::kFp32) {
-    return add(n, EDGEWISE_XNN_OPERATOR(fully_connected_nc_f32_qc4w), zero_point_arguments(n),
-               calls);
-  }
-  if (filter == T::kQcint8) {
-    return add(n, EDGEWISE_XNN_OPERATOR(fully_connected_nc_qd8_f16_qc8w), channelwise_arguments(n),
-               calls);
-  }
-  if (filter == T::kQcint4) {
-    return out == T::kFp32 ? add(n, EDGEWISE_XNN_OPERATOR(fully_connected_nc_qd8_f32_qc4w),
-                                 zero_point_arguments(n), calls)
-                           : add(n, EDGEWISE_XNN_OPERATOR(fully_connected_nc_qd8_f16_qc4w),
-                                 zero_point_arguments(n), calls);
-  }
-  return out == T::kFp32 ? add(n, EDGEWISE_XNN_OPERATOR(fully_connected_nc_qd8_f32_qb4w),
-                               blockwise_arguments(n), calls)
-                         : add(n, EDGEWISE_XNN_OPERATOR(fully_connected_nc_qd8_f16_qb4w),
-                               blockwise_arguments(n), calls);
+  return xnn_status_success;
 }
 
 xnn_status make_convolution(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
+  const Columns columns{0, channels_of(n).out};
   const T in = n.in().type, filter = n.in(1).type, out = n.out().type;
   EDGEWISE_ADD_COMMON(convolution2d_nhwc)
-  return add(n, EDGEWISE_XNN_OPERATOR(convolution2d_nhwc_qd8_f16_qc8w), channelwise_arguments(n),
-             calls);
+  return add(n, columns, EDGEWISE_XNN_OPERATOR(convolution2d_nhwc_qd8_f16_qc8w),
+             channelwise_arguments(n, columns), calls);
 }
 
 xnn_status make_deconvolution(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
+  const Columns columns{0, channels_of(n).out};
   const T in = n.in().type, filter = n.in(1).type, out = n.out().type;
   EDGEWISE_ADD_COMMON(deconvolution2d_nhwc)
   return xnn_status_unsupported_parameter;

@@ -63,7 +63,7 @@ Result<std::unique_ptr<Step>> XnnpackOperator::make(const Graph& graph,
     }
     if (!value.is_constant()) step->reads_.push_back(input);
   }
-  const OperatorNode made_for{graph, node, shapes, constants->addresses, step->weights_.get()};
+  const OperatorNode made_for{graph, node, shapes, constants->addresses, &step->weights_};
   auto status = check_xnn(make_operators(made_for, &step->calls_), node);
   if (!status.ok()) return status;
   step->constants_ = std::move(constants->addresses);
@@ -159,8 +159,6 @@ Status XnnpackOperator::run() {
   return {};
 }
 
-std::string XnnpackOperator::name() const {
-  return "XNNPACK " + calls_[0].name;
-}
+std::string XnnpackOperator::name() const { return "XNNPACK " + calls_[0].name; }
 
 }  // namespace edgewise::xnnpack

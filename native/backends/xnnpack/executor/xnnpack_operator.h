@@ -26,7 +26,7 @@ struct OperatorNode {
   const GraphNode& node;
   const std::vector<Shape>& shapes;
   const std::vector<const void*>& constants;  // of each input; null if it is none
-  xnn_weights_cache_t weights;
+  WeightsCache* weights;                      // null: none
 
   const GraphValue& in(size_t i = 0) const { return graph.values[node.inputs[i]]; }
   const GraphValue& out(size_t i = 0) const { return graph.values[node.outputs[i]]; }
