@@ -30,9 +30,10 @@ function(edgewise_find_system_xnnpack out_libraries out_include out_reason)
       return()
     endif()
   endforeach()
-  # The generic unary node and 4-bit groups came in the same year as all else we need.
+  # The operator of all unary functions and 4-bit groups came in the same year as all else we need.
   file(READ "${EDGEWISE_XNNPACK_INCLUDE_DIR}/xnnpack.h" header)
-  foreach(name xnn_define_unary xnn_define_binary xnn_datatype_qbint4 xnn_datatype_qdint8)
+  foreach(name xnn_create_unary_elementwise_nc xnn_create_binary_elementwise_nd xnn_create_reduce_nd
+          xnn_datatype_qbint4 xnn_datatype_qdint8)
     if(NOT header MATCHES "${name}")
       set(${out_reason} "the one in ${EDGEWISE_XNNPACK_INCLUDE_DIR} is too old: no ${name}"
           PARENT_SCOPE)
@@ -51,6 +52,10 @@ endfunction()
 function(edgewise_add_xnnpack_dep include_dir)
   add_library(edgewise_xnnpack_dep INTERFACE IMPORTED GLOBAL)
   target_include_directories(edgewise_xnnpack_dep SYSTEM INTERFACE "${include_dir}")
+  file(READ "${include_dir}/xnnpack.h" header)
+  if(header MATCHES "xnn_create_resize_bilinear2d_nhwc_f32")  # later versions: one for all types
+    target_compile_definitions(edgewise_xnnpack_dep INTERFACE EDGEWISE_XNNPACK_RESIZES_BY_TYPE)
+  endif()
   set(group ${ARGN})
   if(NOT APPLE)  # whose linkers look into archives again by themselves
     list(JOIN ARGN "," group)

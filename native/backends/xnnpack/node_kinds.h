@@ -5,6 +5,11 @@
 
 #include <cstdint>
 
+// Payloads may have it though XNNPACK's later headers do not.
+#ifndef XNN_FLAG_TENSORFLOW_RESHAPE_2D
+#define XNN_FLAG_TENSORFLOW_RESHAPE_2D 0x00000004
+#endif
+
 namespace edgewise::xnnpack {
 
 // The numbers are those of the payload's union.

@@ -107,7 +107,7 @@ auto integer_arguments(const OperatorNode& n, const Columns& columns, Weights...
 }
 
 uint32_t flags_of(const OperatorNode& n) {
-  uint32_t flags = n.node.flags;
+  uint32_t flags = n.node.flags & ~uint32_t{XNN_FLAG_TENSORFLOW_RESHAPE_2D};
   if (n.node.kind == NodeKind::kDepthwiseConv2d) flags |= XNN_FLAG_DEPTHWISE_CONVOLUTION;
   const bool has_wide_weights = n.in().type == T::kFp16 && n.in(1).type == T::kFp32;
   return has_wide_weights ? flags | XNN_FLAG_FP32_STATIC_WEIGHTS : flags;

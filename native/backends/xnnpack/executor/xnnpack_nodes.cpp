@@ -254,6 +254,7 @@ void add_resize(const Functions& f, xnn_operator_t op, std::vector<OperatorCalls
       calls);
 }
 
+#ifdef EDGEWISE_XNNPACK_RESIZES_BY_TYPE
 template <typename Functions>
 xnn_status make_resize(const OperatorNode& n, const Functions& f,
                        std::vector<OperatorCalls>* calls) {
@@ -275,6 +276,16 @@ xnn_status make_resize(const OperatorNode& n, std::vector<OperatorCalls>* calls)
       return make_resize(n, EDGEWISE_XNN_OPERATOR(resize_bilinear2d_nhwc_f32), calls);
   }
 }
+#else
+xnn_status make_resize(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
+  constexpr OperatorFunctions f = EDGEWISE_XNN_OPERATOR(resize_bilinear2d_nhwc);
+  xnn_operator_t op = nullptr;
+  const xnn_status status =
+      f.create(to_xnn(n.out().type), n.node.list[0], n.node.list[1], n.node.flags, &op);
+  if (status == xnn_status_success) add_resize(f, op, calls);
+  return status;
+}
+#endif
 
 // Rows, depth and columns of products, and how many of each operand there are.
 struct BatchedProduct {
@@ -335,27 +346,6 @@ xnn_status make_batched(const OperatorNode& n, std::vector<OperatorCalls>* calls
   return status;
 }
 
-template <typename Functions>
-xnn_status make_attention(const Functions& f, std::vector<OperatorCalls>* calls) {
-  xnn_operator_t op = nullptr;
-  const xnn_status status = f.create(xnn_attention_logits_cap_type_none, nullptr, 0, &op);
-  if (status != xnn_status_success) return status;
-  calls->push_back({f.name, OperatorPtr(op),
-                    [f, op](const OperatorSizes& sizes) {
-                      const Shape &query = sizes.in(0), &key = sizes.in(1), &value = sizes.in(2);
-                      const size_t rank = query.rank;
-                      const size_t key_heads = key.rank == rank ? key[rank - 3] : 1;
-                      return call_reshape(f.reshape, op, sizes.workspace, sizes.threads,
-                                          query.leading(rank - 3), query[rank - 3], query[rank - 2],
-                                          key_heads, key[key.rank - 2], query.last(), value.last());
-                    },
-                    [f, op](const OperatorAddresses& to) {
-                      return f.setup(op, to.workspace, to.in[0], to.in[1], to.in[2], to.in[3],
-                                     to.in[4], to.out[0]);
-                    }});
-  return xnn_status_success;
-}
-
 }  // namespace
 
 xnn_status make_operators(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
@@ -384,10 +374,7 @@ xnn_status make_operators(const OperatorNode& n, std::vector<OperatorCalls>* cal
     case NodeKind::kBatchMatrixMultiply:
       return make_batched(n, calls);
     case NodeKind::kScaledDotProductAttention:
-      return is_half ? make_attention(EDGEWISE_XNN_OPERATOR(scaled_dot_product_attention_nhtc_f16),
-                                      calls)
-                     : make_attention(EDGEWISE_XNN_OPERATOR(scaled_dot_product_attention_nhtc_f32),
-                                      calls);
+      return make_attention(n, calls);
     case NodeKind::kConvert:
       if (n.out().type != DataType::kQdint8) return make_unary(n, calls);
       return is_half ? make_quantize(n, EDGEWISE_XNN_OPERATOR(convert_nc_f16_qd8), calls)

@@ -68,6 +68,8 @@ struct OperatorCalls {
 xnn_status make_operators(const OperatorNode& node, std::vector<OperatorCalls>* calls);
 // Those with constant or other weights.
 xnn_status make_filtered(const OperatorNode& node, std::vector<OperatorCalls>* calls);
+// Attention with scales and a mask, of products and a softmax.
+xnn_status make_attention(const OperatorNode& node, std::vector<OperatorCalls>* calls);
 // Those that only move elements.
 xnn_status make_moving(const OperatorNode& node, std::vector<OperatorCalls>* calls);
 
