@@ -1,4 +1,4 @@
-# Debian's source packages of what is linked in, with our changes, for machines without apt:
+# Debian's source packages of what is linked in, for machines without apt:
 #   cmake -D OUT=sources -P cmake/fetch_sources.cmake
 # leaves XNNPACK, cpuinfo, pthreadpool, fxdiv and highway in folders of OUT, for
 # EDGEWISE_XNNPACK_SOURCE_DIR and the like (docs/packaging.md).
