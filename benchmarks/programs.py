@@ -1,5 +1,6 @@
 """Several programs at once: what a call takes when 1, 2 or 4 processes run the model in turns of
-their own, and when another process keeps a core busy.
+their own, and when another process keeps a core busy. With --one-process the programs are loaded by
+one process, and each is called by a thread of its own.
 
 Each process has its own library and its threads (2), calls the model without a pause for some
 seconds, and tells its calls' times; those of all processes are put together. The sides take turns.
@@ -13,7 +14,9 @@ import argparse
 import os
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,23 +37,37 @@ def worker(side: str) -> None:
     def handle(request: dict[str, Any]) -> dict[str, Any]:
         if "file" in request:
             inputs = load_arrays(Path(request["inputs"]))
-            state["session"] = SESSIONS[side](Path(request["file"]), inputs, request["threads"])
-            state["session"].run()
+            state["sessions"] = [
+                SESSIONS[side](Path(request["file"]), inputs, request["threads"])
+                for _ in range(request["programs"])
+            ]
+            for session in state["sessions"]:
+                session.run()
             return {}
-        run, times = state["session"].run, []
+        times: list[float] = []
+
+        def call(run: Callable[[], object]) -> None:
+            end = time.perf_counter() + request["seconds"]
+            while (now := time.perf_counter()) < end:
+                run()
+                times.append(1e3 * (time.perf_counter() - now))
+
         time.sleep(max(0.0, request["start"] - time.time()))
-        end = time.perf_counter() + request["seconds"]
-        while (now := time.perf_counter()) < end:
-            run()
-            times.append(1e3 * (time.perf_counter() - now))
+        sessions = state["sessions"][: request["programs"]]
+        threads = [threading.Thread(target=call, args=(one.run,)) for one in sessions[1:]]
+        for thread in threads:
+            thread.start()
+        call(sessions[0].run)
+        for thread in threads:
+            thread.join()
         return {"times": times}
 
     serve(handle)
 
 
-def times_of(workers: list[Worker], seconds: float) -> list[float]:
-    """Milliseconds of all calls of workers that run at once."""
-    request = {"start": time.time() + 0.3, "seconds": seconds}
+def times_of(workers: list[Worker], programs: int, seconds: float) -> list[float]:
+    """Milliseconds of all calls of so many programs of each of the workers, which run at once."""
+    request = {"start": time.time() + 0.3, "seconds": seconds, "programs": programs}
     for one in workers:
         one.send(**request)
     return [each for one in workers for each in one.receive()["times"]]
@@ -60,15 +77,18 @@ def measure(model: str, sides: list[str], options: argparse.Namespace) -> list[d
     """One row a load."""
     ensure(sides, model, options.cache, options.refresh)
     most = max(count for count, _ in LOADS)
-    workers = {side: [Worker(Path(__file__), side) for _ in range(most)] for side in sides}
+    processes, programs = (1, most) if options.one_process else (most, 1)
+    workers = {side: [Worker(Path(__file__), side) for _ in range(processes)] for side in sides}
     for side, group in workers.items():
         for one in group:
             one.ask(
                 file=str(model_file(side, model, options.cache)),
                 inputs=str(options.cache / f"{model}-inputs.npz"),
                 threads=options.threads,
+                programs=programs,
             )
     cores = len(os.sched_getaffinity(0))
+    unit = "programs" if options.one_process else "processes"
     rows = []
     alone: dict[str, float] = {}
     for count, is_busy in LOADS:
@@ -77,12 +97,17 @@ def measure(model: str, sides: list[str], options: argparse.Namespace) -> list[d
         try:
             for i in range(options.repeats):
                 for side in sides if i % 2 == 0 else sides[::-1]:
-                    found[side].append(times_of(workers[side][:count], options.seconds))
+                    used = (
+                        (workers[side], count)
+                        if options.one_process
+                        else (workers[side][:count], 1)
+                    )
+                    found[side].append(times_of(*used, options.seconds))
         finally:
             if neighbour is not None:
                 neighbour.kill()
                 neighbour.wait()
-        row: dict[str, Any] = {"model": model, "processes": count, "neighbour": int(is_busy)}
+        row: dict[str, Any] = {"model": model, unit: count, "neighbour": int(is_busy)}
         # Beside a neighbour that has its share of one core of two.
         load = count * (cores / (cores - 0.5) if is_busy else 1)
         for side in sides:
@@ -112,6 +137,7 @@ def main() -> int:
     add_cache_options(parser)
     parser.add_argument("--onnx", action="store_true", help="ONNX Runtime, too")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--one-process", action="store_true", help="programs of one process")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each turn")
     parser.add_argument("--allow", type=float, default=2.0, metavar="TIMES")
@@ -124,9 +150,10 @@ def main() -> int:
     sides += ["onnx"] * options.onnx
     rows = [row for model in options.models for row in measure(model, sides, options)]
     notes = [
-        f"{options.threads} threads a process; medians of {options.repeats} turns of "
+        f"{options.threads} threads a {'program' if options.one_process else 'process'}; "
+        f"medians of {options.repeats} turns of "
         f"{options.seconds:g} s; 95 %: of the calls of a turn",
-        "fair: alone, times the processes; times 4/3 beside a neighbour on two cores",
+        "fair: alone, times their number; times 4/3 beside a neighbour on two cores",
     ]
     report("Programs at once", rows, notes, options.json)
     return int(any(row.get("ours / fair", 0) > options.allow for row in rows))

@@ -87,7 +87,7 @@ bool try_arithmetic() {
   if (calls[0].reshape({graph.nodes[0], shapes, nullptr, &workspace}) != xnn_status_success) {
     return false;
   }
-  if (calls[0].setup({{input.data()}, {output.data()}, {{}}, {{}}, {}}) != xnn_status_success) {
+  if (calls[0].setup({{input.data()}, {output.data()}, {}, {}, {}}) != xnn_status_success) {
     return false;
   }
   if (xnn_run_operator(calls[0].op.get(), nullptr) != xnn_status_success) return false;

@@ -168,7 +168,7 @@ xnn_status add(const OperatorNode& n, const Columns& columns, const Functions& f
   const size_t offset = columns.first * bits_of(n.out().type) / 8;
   call.setup = [f, op, offset](const OperatorAddresses& to) {
     auto* out = static_cast<std::byte*>(to.out[0].data) + offset;
-    return call_setup(f.setup, op, to.workspace, to.in[0], Address(out), to.in_params[0]);
+    return call_setup(f.setup, op, to.workspace, to.in[0], Address(out), to.in_params);
   };
   calls->push_back(std::move(call));
   return xnn_status_success;

@@ -79,7 +79,7 @@ xnn_status make_quantize(const OperatorNode& n, const Functions& f,
                       return f.reshape(op, rows, row, row, row, sizes.threads);
                     },
                     [f, op](const OperatorAddresses& to) {
-                      return call_setup(f.setup, op, {}, to.in[0], to.out[0], to.out_params[0]);
+                      return call_setup(f.setup, op, {}, to.in[0], to.out[0], to.out_params);
                     }});
   return xnn_status_success;
 }

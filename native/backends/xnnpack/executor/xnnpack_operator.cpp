@@ -13,11 +13,12 @@ namespace {
 
 // Handing a loop to other threads and waiting for the last of them costs microseconds; a model
 // that computes one row at a time has hundreds of nodes that take less. What an operator takes on
-// one thread is seen when it first runs, unless it computes as many products, or elements, as
-// kLeastShared.
-constexpr int64_t kQuickTime = 4000;  // nanoseconds
+// one thread is seen when it first runs, and for other sizes follows from that, unless it computes
+// as many products, or elements, as kLeastShared.
+constexpr double kQuickTime = 4000;  // nanoseconds
 constexpr size_t kLeastShared = size_t{1} << 20;
 
+// Products, or elements; at least 1.
 size_t work_of(const GraphNode& node, const std::vector<Shape>& shapes) {
   size_t work = shapes[node.outputs[0]].elements();
   if (node.is_convolution() || node.kind == NodeKind::kFullyConnected) {
@@ -91,41 +92,37 @@ Status XnnpackOperator::reshape(const std::vector<Shape>& shapes) {
     const auto status = calls_[i].reshape({node_, shapes, threads_, &workspaces_[i]});
     if (status != xnn_status_success) return check_xnn(status, node_);
   }
-  const auto offsets = [&](const std::vector<uint32_t>& values) {
-    std::vector<size_t> result;
-    for (uint32_t value : values) {
-      const bool has_params = value != kNone && graph_.values[value].type == DataType::kQdint8;
-      result.push_back(has_params ? params_offset(graph_.values[value], shapes[value]) : 0);
-    }
-    return result;
+  const auto offset_of = [&](uint32_t value) {
+    const bool has_params = graph_.values[value].type == DataType::kQdint8;
+    return has_params ? params_offset(graph_.values[value], shapes[value]) : 0;
   };
-  in_bytes_ = offsets(node_.inputs);
-  out_bytes_ = offsets(node_.outputs);
-  const GraphValue& out = graph_.values[node_.outputs[0]];
-  rows_ = out.type == DataType::kQdint8 ? quantized_rows(out, shapes[node_.outputs[0]]) : 0;
-  const bool is_large = work_of(node_, shapes) >= kLeastShared;
-  sharing_ = is_large || threads_ == nullptr ? Sharing::kAllThreads : Sharing::kUnknown;
+  const uint32_t out = node_.outputs[0];
+  in_offset_ = offset_of(node_.inputs[0]);
+  out_offset_ = offset_of(out);
+  rows_ = out_offset_ == 0 ? 0 : quantized_rows(graph_.values[out], shapes[out]);
+  work_ = work_of(node_, shapes);
+  choose_sharing();
   return {};
 }
 
 Status XnnpackOperator::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
   OperatorAddresses to;
-  const auto add = [](void* data, size_t offset, std::vector<Address>* list,
-                      std::vector<RowParams>* params) {
-    list->emplace_back(data);
-    auto* bytes = static_cast<std::byte*>(data);
-    params->push_back(
-        {offset == 0 ? nullptr : reinterpret_cast<xnn_quantization_params*>(bytes + offset)});
+  const auto params_at = [](const Address& address, size_t offset) -> RowParams {
+    if (offset == 0) return {};
+    auto* bytes = static_cast<std::byte*>(address.data) + offset;
+    return {reinterpret_cast<xnn_quantization_params*>(bytes)};
   };
   for (size_t i = 0; i < node_.inputs.size(); ++i) {
-    void* data = const_cast<void*>(constants_[i]);
-    if (data == nullptr && node_.inputs[i] != kNone) data = addresses[node_.inputs[i]];
-    add(data, in_bytes_[i], &to.in, &to.in_params);
+    if (constants_[i] != nullptr) {
+      to.in[i] = constants_[i];
+    } else if (node_.inputs[i] != kNone) {
+      to.in[i] = addresses[node_.inputs[i]];
+    }
   }
-  for (size_t i = 0; i < node_.outputs.size(); ++i) {
-    add(addresses[node_.outputs[i]], out_bytes_[i], &to.out, &to.out_params);
-  }
-  params_ = to.out_params[0].data;
+  for (size_t i = 0; i < node_.outputs.size(); ++i) to.out[i] = addresses[node_.outputs[i]];
+  to.in_params = params_at(to.in[0], in_offset_);
+  to.out_params = params_at(to.out[0], out_offset_);
+  params_ = to.out_params.data;
   for (size_t i = 0; i < calls_.size(); ++i) {
     const OperatorCalls& call = calls_[i];
     to.workspace.data = workspaces_[i] == 0 ? nullptr : scratch;
@@ -149,13 +146,24 @@ void XnnpackOperator::repeat_last_params() const {
   std::fill_n(params_ + rows_, kRowsBehind, params_[rows_ - 1]);
 }
 
+void XnnpackOperator::choose_sharing() {
+  if (threads_ == nullptr || work_ >= kLeastShared) {
+    sharing_ = Sharing::kAllThreads;
+  } else if (time_of_work_ == 0) {
+    sharing_ = Sharing::kUnknown;
+  } else {
+    const bool is_quick = time_of_work_ * static_cast<double>(work_) <= kQuickTime;
+    sharing_ = is_quick ? Sharing::kOneThread : Sharing::kAllThreads;
+  }
+}
+
 Status XnnpackOperator::run() {
   if (sharing_ == Sharing::kAllThreads) return run_with(threads_);
   if (sharing_ == Sharing::kOneThread) return run_with(nullptr);
   const int64_t begin = profile_clock();
   EDGEWISE_RETURN_IF_ERROR(run_with(nullptr));
-  const bool is_quick = profile_clock() - begin <= kQuickTime;
-  sharing_ = is_quick ? Sharing::kOneThread : Sharing::kAllThreads;
+  time_of_work_ = static_cast<double>(profile_clock() - begin) / static_cast<double>(work_);
+  choose_sharing();
   return {};
 }
 

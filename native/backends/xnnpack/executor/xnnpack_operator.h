@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
@@ -50,10 +51,14 @@ struct OperatorSizes {
   }
 };
 
+// Of any node.
+inline constexpr size_t kMostInputs = 5, kMostOutputs = 2;
+
 // Where its inputs and outputs are.
 struct OperatorAddresses {
-  std::vector<Address> in, out;
-  std::vector<RowParams> in_params, out_params;  // of what is quantized at run time
+  std::array<Address, kMostInputs> in;
+  std::array<Address, kMostOutputs> out;
+  RowParams in_params, out_params;  // of the first ones, if these are quantized at run time
   Workspace workspace;
 };
 
@@ -96,6 +101,7 @@ class XnnpackOperator final : public Step {
 
   XnnpackOperator(const Graph& graph, const GraphNode& node, ProgramState& state)
       : graph_(graph), node_(node), threads_(state.threadpool()), weights_(&state.weights()) {}
+  void choose_sharing();
   Status run_with(pthreadpool_t threads);
   void repeat_last_params() const;
 
@@ -109,11 +115,12 @@ class XnnpackOperator final : public Step {
   std::vector<uint32_t> reads_;
   std::vector<size_t> workspaces_;  // bytes that each of calls_ needs while it runs
   Sharing sharing_ = Sharing::kUnknown;
-  // Of an output that is quantized at run time.
-  size_t rows_ = 0;
+  size_t work_ = 1;
+  double time_of_work_ = 0;  // nanoseconds on one thread; 0: not known
+  // Of the first input and output, if they are quantized at run time: from data to parameters.
+  size_t in_offset_ = 0, out_offset_ = 0;
+  size_t rows_ = 0;  // of the output
   xnn_quantization_params* params_ = nullptr;
-  // Where parameters lie behind the data, by input and output.
-  std::vector<size_t> in_bytes_, out_bytes_;
 };
 
 }  // namespace edgewise::xnnpack
