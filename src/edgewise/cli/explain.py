@@ -111,7 +111,7 @@ def command(
                 if modules is not None:
                     _modules(console, one, modules)
 
-    data = {
+    told = {
         "source": source,
         "methods": [
             {
@@ -123,7 +123,7 @@ def command(
             for m in methods
         ],
     }
-    out.result(data, show)
+    out.result(told, show)
 
 
 def _recorded(path: Path) -> ProgramRecord:
