@@ -45,4 +45,7 @@ def _code_digest(folder: Path) -> str:
     return content.hexdigest()[:12]
 
 
-_DECISIVE = ("stages.py", "metrics.py", "measure.py", "sources.py", "fingerprint.py")
+_DECISIVE = (
+    *("stages.py", "metrics.py", "measure.py", "sources.py", "fingerprint.py", "models.py"),
+    *("shards.py", "observers.py", "sharded_metric.py"),
+)
