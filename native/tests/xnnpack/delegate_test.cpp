@@ -158,7 +158,7 @@ TEST(XnnpackDelegate, ComputesRowsOf4BitWeightsAsIfEachWereAlone) {
 // Weights that no cache holds, and which many rows read, are packed in blocks of columns.
 TEST(XnnpackDelegate, ComputesColumnsInBlocksAsInOne) {
   using Type = fb::XNNDatatype;
-  constexpr uint32_t kDepth = 512, kColumns = 1100, kFew = 8, kMany = 40;
+  constexpr uint32_t kDepth = 1024, kColumns = 2200, kFew = 8, kMany = 40;
   struct Case {
     const char* name;
     Type input, filter;

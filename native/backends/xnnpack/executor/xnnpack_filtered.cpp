@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "backends/xnnpack/executor/parallel.h"
 #include "backends/xnnpack/executor/xnnpack_operator.h"
 
 namespace edgewise::xnnpack {
@@ -9,9 +10,9 @@ namespace {
 
 using T = DataType;
 
-// Weights larger than a core's cache are walked once for every few rows. In blocks of columns that
-// fit, one operator after the other, each block stays there until all rows have used it.
-constexpr size_t kCachedWeights = 256 * 1024;
+// Weights larger than a cache of a core are walked once for every few rows. In blocks of columns
+// that fit, one operator after the other, each block stays there until all rows have used it.
+constexpr size_t kCachedWeights = 768 * 1024;
 constexpr size_t kLeastRows = 32;  // for which that is worth a call for each block
 constexpr size_t kColumnStep = 64;
 
@@ -271,8 +272,9 @@ size_t column_block(const OperatorNode& n) {
       filter_bytes(n, channels.out) <= kCachedWeights) {
     return channels.out;
   }
-  const size_t fitting = kCachedWeights / filter_bytes(n, 1);
-  return std::min(std::max(fitting / kColumnStep, size_t{1}) * kColumnStep, channels.out);
+  const size_t parts = divide_up(filter_bytes(n, channels.out), kCachedWeights);
+  return std::min(divide_up(divide_up(channels.out, parts), kColumnStep) * kColumnStep,
+                  channels.out);
 }
 
 xnn_status make_fully_connected(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
