@@ -41,77 +41,72 @@ xnn_status add_binary(const OperatorNode& n, xnn_binary_operator type, const Lay
                       std::vector<OperatorCalls>* calls) {
   constexpr OperatorFunctions f = EDGEWISE_XNN_OPERATOR(binary_elementwise_nd);
   const xnn_quantization_params none{};
-  xnn_operator_t op = nullptr;
-  const auto status = f.create(type, to_xnn(n.out().type), &none, &none, &none, 0, &op);
-  if (status != xnn_status_success) return status;
   const bool is_scale = type == xnn_binary_multiply;
-  calls->push_back({f.name, OperatorPtr(op),
-                    [=](const OperatorSizes& sizes) {
-                      const AttentionSizes a(sizes);
-                      layout->plan(a);
-                      *sizes.workspace = layout->own;
-                      const size_t rows = a.batch * a.heads;
-                      const size_t queries[] = {rows * a.tokens, a.depth};
-                      const size_t scores[] = {rows, a.tokens, a.key_tokens};
-                      return is_scale ? f.reshape(op, 2, queries, 1, queries + 1, sizes.threads)
-                                      : f.reshape(op, 3, scores, 2, scores + 1, sizes.threads);
-                    },
-                    [=](const OperatorAddresses& to) {
-                      std::byte* scores = Layout::base(to) + layout->scores;
-                      return is_scale ? f.setup(op, to.in[0], to.in[3], Address(Layout::base(to)))
-                                      : f.setup(op, Address(scores), to.in[4], Address(scores));
-                    }});
-  return xnn_status_success;
+  return add_operator(
+      f.name, calls,
+      [&](xnn_operator_t* op) {
+        return f.create(type, to_xnn(n.out().type), &none, &none, &none, 0, op);
+      },
+      [=](xnn_operator_t op, const OperatorSizes& sizes) {
+        const AttentionSizes a(sizes);
+        layout->plan(a);
+        *sizes.workspace = layout->own;
+        const size_t rows = a.batch * a.heads;
+        const size_t queries[] = {rows * a.tokens, a.depth};
+        const size_t scores[] = {rows, a.tokens, a.key_tokens};
+        return is_scale ? f.reshape(op, 2, queries, 1, queries + 1, sizes.threads)
+                        : f.reshape(op, 3, scores, 2, scores + 1, sizes.threads);
+      },
+      [=](xnn_operator_t op, const OperatorAddresses& to) {
+        const Address queries(Layout::base(to)), scores(Layout::base(to) + layout->scores);
+        return is_scale ? f.setup(op, to.in[0], to.in[3], queries)
+                        : f.setup(op, scores, to.in[4], scores);
+      });
 }
 
 template <typename Functions>
 xnn_status add_softmax(const Functions& f, const LayoutPtr& layout,
                        std::vector<OperatorCalls>* calls) {
-  xnn_operator_t op = nullptr;
-  const xnn_status status = f.create(0, &op);
-  if (status != xnn_status_success) return status;
-  calls->push_back({f.name, OperatorPtr(op),
-                    [=](const OperatorSizes& sizes) {
-                      const AttentionSizes a(sizes);
-                      *sizes.workspace = layout->own;
-                      return f.reshape(op, a.key_tokens, a.key_tokens, a.key_tokens,
-                                       a.batch * a.heads * a.tokens, sizes.threads);
-                    },
-                    [=](const OperatorAddresses& to) {
-                      const Address scores(Layout::base(to) + layout->scores);
-                      return f.setup(op, scores, scores);
-                    }});
-  return xnn_status_success;
+  return add_operator(
+      f.name, calls, [&](xnn_operator_t* op) { return f.create(0, op); },
+      [=](xnn_operator_t op, const OperatorSizes& sizes) {
+        const AttentionSizes a(sizes);
+        *sizes.workspace = layout->own;
+        return f.reshape(op, a.key_tokens, a.key_tokens, a.key_tokens, a.batch * a.heads * a.tokens,
+                         sizes.threads);
+      },
+      [=](xnn_operator_t op, const OperatorAddresses& to) {
+        const Address scores(Layout::base(to) + layout->scores);
+        return f.setup(op, scores, scores);
+      });
 }
 
 // Of queries and keys, or of scores and values.
 template <typename Functions>
 xnn_status add_product(const Functions& f, bool is_scores, const LayoutPtr& layout,
                        std::vector<OperatorCalls>* calls) {
-  xnn_operator_t op = nullptr;
-  const xnn_status status = f.create(is_scores ? XNN_FLAG_TRANSPOSE_B : 0, &op);
-  if (status != xnn_status_success) return status;
-  calls->push_back({f.name, OperatorPtr(op),
-                    [=](const OperatorSizes& sizes) {
-                      const AttentionSizes a(sizes);
-                      const size_t left[] = {a.batch, a.heads}, right[] = {a.batch, a.key_heads};
-                      const size_t depth = is_scores ? a.depth : a.key_tokens;
-                      const size_t columns = is_scores ? a.key_tokens : a.value_depth;
-                      const xnn_status result =
-                          call_reshape(f.reshape, op, sizes.workspace, sizes.threads, size_t{2},
-                                       static_cast<const size_t*>(left),
-                                       static_cast<const size_t*>(right), a.tokens, depth, columns);
-                      *sizes.workspace += layout->own;
-                      return result;
-                    },
-                    [=](const OperatorAddresses& to) {
-                      std::byte* base = Layout::base(to);
-                      const Workspace own{base + layout->own};
-                      const Address scores(base + layout->scores);
-                      return is_scores ? f.setup(op, own, Address(base), to.in[1], scores)
-                                       : f.setup(op, own, scores, to.in[2], to.out[0]);
-                    }});
-  return xnn_status_success;
+  return add_operator(
+      f.name, calls,
+      [&](xnn_operator_t* op) { return f.create(is_scores ? XNN_FLAG_TRANSPOSE_B : 0, op); },
+      [=](xnn_operator_t op, const OperatorSizes& sizes) {
+        const AttentionSizes a(sizes);
+        const size_t left[] = {a.batch, a.heads}, right[] = {a.batch, a.key_heads};
+        const size_t depth = is_scores ? a.depth : a.key_tokens;
+        const size_t columns = is_scores ? a.key_tokens : a.value_depth;
+        const xnn_status status =
+            call_reshape(f.reshape, op, sizes.workspace, sizes.threads, size_t{2},
+                         static_cast<const size_t*>(left), static_cast<const size_t*>(right),
+                         a.tokens, depth, columns);
+        *sizes.workspace += layout->own;
+        return status;
+      },
+      [=](xnn_operator_t op, const OperatorAddresses& to) {
+        std::byte* base = Layout::base(to);
+        const Workspace own{base + layout->own};
+        const Address scores(base + layout->scores);
+        return is_scores ? f.setup(op, own, Address(base), to.in[1], scores)
+                         : f.setup(op, own, scores, to.in[2], to.out[0]);
+      });
 }
 
 template <typename Product, typename Softmax>

@@ -129,73 +129,71 @@ constexpr bool kTakesAdjustment =
     std::is_invocable_v<decltype(Functions::reshape), xnn_operator_t, size_t, size_t, size_t,
                         uint32_t, uint32_t, size_t*, size_t*, pthreadpool_t>;
 
+template <typename Functions>
+xnn_status reshape_image(const Functions& f, xnn_operator_t op, const OperatorSizes& sizes) {
+  const Shape& in = sizes.in();
+  size_t height = 0, width = 0;
+  xnn_status status;
+  if constexpr (kTakesAdjustment<Functions>) {
+    const uint32_t* adjustment = sizes.node.window.adjustment;
+    status = f.reshape(op, in[0], in[1], in[2], adjustment[0], adjustment[1], &height, &width,
+                       sizes.threads);
+  } else {
+    status = call_reshape_window(f.reshape, op, sizes.workspace, sizes.threads, &height, &width,
+                                 in[0], in[1], in[2]);
+  }
+  return sizes.checked(status, height, width);
+}
+
 template <typename Functions, typename... Quantization>
 xnn_status add(const OperatorNode& n, const Columns& columns, const Functions& f,
                const std::tuple<Quantization...>& quantization, std::vector<OperatorCalls>* calls) {
-  xnn_operator_t op = nullptr;
-  const auto create = [&](auto... arguments) {
-    return create_packed(f.create, n.weights == nullptr ? nullptr : n.weights->get(), &op,
-                         arguments..., flags_of(n));
+  const auto create = [&](xnn_operator_t* op) {
+    const auto packed = [&](auto... arguments) {
+      return create_packed(f.create, n.weights == nullptr ? nullptr : n.weights->get(), op,
+                           arguments..., flags_of(n));
+    };
+    if constexpr (kTakesRows<Functions>) {
+      return std::apply(packed, std::tuple_cat(channel_arguments(n, columns), quantization));
+    } else {
+      return std::apply(packed, std::tuple_cat(window_arguments(n), quantization));
+    }
   };
-  xnn_status status = xnn_status_success;
-  if constexpr (kTakesRows<Functions>) {
-    status = std::apply(create, std::tuple_cat(channel_arguments(n, columns), quantization));
-  } else {
-    status = std::apply(create, std::tuple_cat(window_arguments(n), quantization));
-  }
-  OperatorCalls call{f.name, OperatorPtr(op), nullptr, nullptr};
-  if (status != xnn_status_success) return status;
-  if constexpr (kTakesRows<Functions>) {
-    const size_t depth = channels_of(n).in;
-    call.reshape = [f, op, depth](const OperatorSizes& sizes) {
-      return call_reshape(f.reshape, op, sizes.workspace, sizes.threads, rows_of(sizes, depth));
-    };
-  } else {
-    call.reshape = [f, op](const OperatorSizes& sizes) {
-      const Shape& in = sizes.in();
-      size_t height = 0, width = 0;
-      xnn_status result;
-      if constexpr (kTakesAdjustment<Functions>) {
-        const uint32_t* adjustment = sizes.node.window.adjustment;
-        result = f.reshape(op, in[0], in[1], in[2], adjustment[0], adjustment[1], &height, &width,
-                           sizes.threads);
-      } else {
-        result = call_reshape_window(f.reshape, op, sizes.workspace, sizes.threads, &height, &width,
-                                     in[0], in[1], in[2]);
-      }
-      return sizes.checked(result, height, width);
-    };
-  }
+  const size_t depth = channels_of(n).in;
   const size_t offset = columns.first * bits_of(n.out().type) / 8;
-  call.setup = [f, op, offset](const OperatorAddresses& to) {
-    auto* out = static_cast<std::byte*>(to.out[0].data) + offset;
-    return call_setup(f.setup, op, to.workspace, to.in[0], Address(out), to.in_params);
-  };
-  calls->push_back(std::move(call));
-  return xnn_status_success;
+  return add_operator(
+      f.name, calls, create,
+      [f, depth](xnn_operator_t op, const OperatorSizes& sizes) {
+        if constexpr (kTakesRows<Functions>) {
+          return call_reshape(f.reshape, op, sizes.workspace, sizes.threads, rows_of(sizes, depth));
+        } else {
+          return reshape_image(f, op, sizes);
+        }
+      },
+      [f, offset](xnn_operator_t op, const OperatorAddresses& to) {
+        const Address out(static_cast<std::byte*>(to.out[0].data) + offset);
+        return call_setup(f.setup, op, to.workspace, to.in[0], out, to.in_params);
+      });
 }
 
 // Weights that another node computes.
 template <typename Functions>
 xnn_status add_dynamic(const OperatorNode& n, const Functions& f,
                        std::vector<OperatorCalls>* calls) {
-  xnn_operator_t op = nullptr;
-  const xnn_status status = f.create(n.node.min, n.node.max, flags_of(n), &op);
-  if (status != xnn_status_success) return status;
-  OperatorCalls call{f.name, OperatorPtr(op), nullptr, nullptr};
   const bool is_transposed = (n.node.flags & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0;
-  call.reshape = [f, op, is_transposed](const OperatorSizes& sizes) {
-    const Shape& filter = sizes.in(1);
-    const size_t depth = filter[is_transposed ? 0 : 1];
-    const size_t columns = filter[is_transposed ? 1 : 0];
-    return call_reshape(f.reshape, op, sizes.workspace, sizes.threads, rows_of(sizes, depth), depth,
-                        columns, depth, columns);
-  };
-  call.setup = [f, op](const OperatorAddresses& to) {
-    return f.setup(op, to.workspace, to.in[0], to.in[1], to.in[2], to.out[0]);
-  };
-  calls->push_back(std::move(call));
-  return xnn_status_success;
+  return add_operator(
+      f.name, calls,
+      [&](xnn_operator_t* op) { return f.create(n.node.min, n.node.max, flags_of(n), op); },
+      [f, is_transposed](xnn_operator_t op, const OperatorSizes& sizes) {
+        const Shape& filter = sizes.in(1);
+        const size_t depth = filter[is_transposed ? 0 : 1];
+        const size_t columns = filter[is_transposed ? 1 : 0];
+        return call_reshape(f.reshape, op, sizes.workspace, sizes.threads, rows_of(sizes, depth),
+                            depth, columns, depth, columns);
+      },
+      [f](xnn_operator_t op, const OperatorAddresses& to) {
+        return f.setup(op, to.workspace, to.in[0], to.in[1], to.in[2], to.out[0]);
+      });
 }
 
 bool has_other_weights(const OperatorNode& n) {

@@ -44,18 +44,13 @@ uint32_t padding_bits(const OperatorNode& n) {
   }
 }
 
-// `create(op)` makes it, `reshape(op, sizes)` sets its sizes.
 template <typename Functions, typename Create, typename Reshape>
 xnn_status add(const Functions& f, Create create, Reshape reshape,
                std::vector<OperatorCalls>* calls) {
-  xnn_operator_t op = nullptr;
-  const xnn_status status = create(&op);
-  if (status != xnn_status_success) return status;
-  calls->push_back(
-      {f.name, OperatorPtr(op),
-       [op, reshape](const OperatorSizes& sizes) { return reshape(op, sizes); },
-       [f, op](const OperatorAddresses& to) { return f.setup(op, to.in[0], to.out[0]); }});
-  return xnn_status_success;
+  return add_operator(f.name, calls, create, reshape,
+                      [f](xnn_operator_t op, const OperatorAddresses& to) {
+                        return f.setup(op, to.in[0], to.out[0]);
+                      });
 }
 
 struct Slice {
@@ -141,22 +136,19 @@ struct Copy {
   template <typename Functions>
   static xnn_status make_one(const OperatorNode& n, const Functions& f, size_t index,
                              std::vector<OperatorCalls>* calls) {
-    xnn_operator_t op = nullptr;
-    const xnn_status status = f.create(0, &op);
-    if (status != xnn_status_success) return status;
     const auto offset = std::make_shared<size_t>();  // bytes
     const size_t bytes = bits_of(n.out().type) / 8;
-    calls->push_back({f.name, OperatorPtr(op),
-                      [=](const OperatorSizes& sizes) {
-                        const Run run = run_of(sizes.node, sizes.shapes, index);
-                        *offset = run.before * bytes;
-                        return f.reshape(op, run.count, run.own, run.own, run.all, sizes.threads);
-                      },
-                      [=](const OperatorAddresses& to) {
-                        auto* out = static_cast<std::byte*>(to.out[0].data) + *offset;
-                        return f.setup(op, to.in[index].data, out);
-                      }});
-    return xnn_status_success;
+    return add_operator(
+        f.name, calls, [&](xnn_operator_t* op) { return f.create(0, op); },
+        [=](xnn_operator_t op, const OperatorSizes& sizes) {
+          const Run run = run_of(sizes.node, sizes.shapes, index);
+          *offset = run.before * bytes;
+          return f.reshape(op, run.count, run.own, run.own, run.all, sizes.threads);
+        },
+        [=](xnn_operator_t op, const OperatorAddresses& to) {
+          auto* out = static_cast<std::byte*>(to.out[0].data) + *offset;
+          return f.setup(op, to.in[index].data, out);
+        });
   }
 };
 

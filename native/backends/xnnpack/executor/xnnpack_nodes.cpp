@@ -14,14 +14,13 @@ xnn_quantization_params params_of(const GraphValue& value) {
 }
 
 // What most operators have: one input, one output.
-template <typename Functions, typename Reshape>
-void add(const Functions& f, xnn_operator_t op, Reshape reshape,
-         std::vector<OperatorCalls>* calls) {
-  calls->push_back({f.name, OperatorPtr(op),
-                    [f, op, reshape](const OperatorSizes& sizes) { return reshape(op, sizes); },
-                    [f, op](const OperatorAddresses& to) {
-                      return call_setup(f.setup, op, to.workspace, to.in[0], to.out[0], {});
-                    }});
+template <typename Functions, typename Create, typename Reshape>
+xnn_status add(const Functions& f, std::vector<OperatorCalls>* calls, Create create,
+               Reshape reshape) {
+  return add_operator(f.name, calls, create, reshape,
+                      [f](xnn_operator_t op, const OperatorAddresses& to) {
+                        return call_setup(f.setup, op, to.workspace, to.in[0], to.out[0], {});
+                      });
 }
 
 // A function of each element of `from`, which may be the node's output itself.
@@ -30,22 +29,21 @@ xnn_status add_unary(const OperatorNode& n, xnn_unary_operator type,
                      bool reads_output, std::vector<OperatorCalls>* calls) {
   constexpr OperatorFunctions f = EDGEWISE_XNN_OPERATOR(unary_elementwise_nc);
   const xnn_quantization_params in = params_of(from), out = params_of(n.out());
-  xnn_operator_t op = nullptr;
-  const xnn_status status = create_unary(f.create, type, to_xnn(from.type), to_xnn(n.out().type),
-                                         unary_params, in, out, &op);
-  if (status != xnn_status_success) return status;
-  calls->push_back({f.name, OperatorPtr(op),
-                    [f, op](const OperatorSizes& sizes) {
-                      const Shape& shape = sizes.out();
-                      const size_t channels = shape.last();
-                      return f.reshape(op, shape.elements() / channels, channels, channels,
-                                       channels, sizes.threads);
-                    },
-                    [f, op, reads_output](const OperatorAddresses& to) {
-                      const Address& input = reads_output ? to.out[0] : to.in[0];
-                      return f.setup(op, input, to.out[0]);
-                    }});
-  return xnn_status_success;
+  return add_operator(
+      f.name, calls,
+      [&](xnn_operator_t* op) {
+        return create_unary(f.create, type, to_xnn(from.type), to_xnn(n.out().type), unary_params,
+                            in, out, op);
+      },
+      [f](xnn_operator_t op, const OperatorSizes& sizes) {
+        const Shape& shape = sizes.out();
+        const size_t channels = shape.last();
+        return f.reshape(op, shape.elements() / channels, channels, channels, channels,
+                         sizes.threads);
+      },
+      [f, reads_output](xnn_operator_t op, const OperatorAddresses& to) {
+        return f.setup(op, reads_output ? to.out[0] : to.in[0], to.out[0]);
+      });
 }
 
 // The node's bounds, in place, where its operator has none.
@@ -67,61 +65,52 @@ xnn_status make_unary(const OperatorNode& n, std::vector<OperatorCalls>* calls) 
 template <typename Functions>
 xnn_status make_quantize(const OperatorNode& n, const Functions& f,
                          std::vector<OperatorCalls>* calls) {
-  xnn_operator_t op = nullptr;
-  const xnn_status status = f.create(0, &op);
-  if (status != xnn_status_success) return status;
-  const size_t nonbatch_dims = n.out().nonbatch_dims;
-  calls->push_back({f.name, OperatorPtr(op),
-                    [f, op, nonbatch_dims](const OperatorSizes& sizes) {
-                      const Shape& shape = sizes.out();
-                      const size_t rows = shape.leading(shape.rank - nonbatch_dims);
-                      const size_t row = shape.elements() / rows;
-                      return f.reshape(op, rows, row, row, row, sizes.threads);
-                    },
-                    [f, op](const OperatorAddresses& to) {
-                      return call_setup(f.setup, op, {}, to.in[0], to.out[0], to.out_params);
-                    }});
-  return xnn_status_success;
+  return add_operator(
+      f.name, calls, [&](xnn_operator_t* op) { return f.create(0, op); },
+      [f, nonbatch_dims = n.out().nonbatch_dims](xnn_operator_t op, const OperatorSizes& sizes) {
+        const Shape& shape = sizes.out();
+        const size_t rows = shape.leading(shape.rank - nonbatch_dims);
+        const size_t row = shape.elements() / rows;
+        return f.reshape(op, rows, row, row, row, sizes.threads);
+      },
+      [f](xnn_operator_t op, const OperatorAddresses& to) {
+        return call_setup(f.setup, op, {}, to.in[0], to.out[0], to.out_params);
+      });
 }
 
 xnn_status make_binary(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
   constexpr OperatorFunctions f = EDGEWISE_XNN_OPERATOR(binary_elementwise_nd);
   const xnn_quantization_params a = params_of(n.in(0)), b = params_of(n.in(1)),
                                 out = params_of(n.out());
-  xnn_operator_t op = nullptr;
-  const xnn_status status =
-      f.create(traits_of(n.node.kind).binary, to_xnn(n.out().type), &a, &b, &out, 0, &op);
-  if (status != xnn_status_success) return status;
-  calls->push_back({f.name, OperatorPtr(op),
-                    [f, op](const OperatorSizes& sizes) {
-                      // XNNPACK does not run what has no dimension.
-                      Shape shapes[2] = {sizes.in(0), sizes.in(1)};
-                      for (Shape& shape : shapes) {
-                        if (shape.rank == 0) shape[shape.rank++] = 1;
-                      }
-                      return f.reshape(op, shapes[0].rank, shapes[0].dims.data(), shapes[1].rank,
-                                       shapes[1].dims.data(), sizes.threads);
-                    },
-                    [f, op](const OperatorAddresses& to) {
-                      return f.setup(op, to.in[0], to.in[1], to.out[0]);
-                    }});
-  return add_bounds(n, calls);
+  const xnn_status status = add_operator(
+      f.name, calls,
+      [&](xnn_operator_t* op) {
+        return f.create(traits_of(n.node.kind).binary, to_xnn(n.out().type), &a, &b, &out, 0, op);
+      },
+      [f](xnn_operator_t op, const OperatorSizes& sizes) {
+        // XNNPACK does not run what has no dimension.
+        Shape shapes[2] = {sizes.in(0), sizes.in(1)};
+        for (Shape& shape : shapes) {
+          if (shape.rank == 0) shape[shape.rank++] = 1;
+        }
+        return f.reshape(op, shapes[0].rank, shapes[0].dims.data(), shapes[1].rank,
+                         shapes[1].dims.data(), sizes.threads);
+      },
+      [f](xnn_operator_t op, const OperatorAddresses& to) {
+        return f.setup(op, to.in[0], to.in[1], to.out[0]);
+      });
+  return status == xnn_status_success ? add_bounds(n, calls) : status;
 }
 
 template <typename Functions>
 xnn_status make_softmax(const Functions& f, std::vector<OperatorCalls>* calls) {
-  xnn_operator_t op = nullptr;
-  const xnn_status status = f.create(0, &op);
-  if (status != xnn_status_success) return status;
-  add(
-      f, op,
-      [f](xnn_operator_t softmax, const OperatorSizes& sizes) {
+  return add(
+      f, calls, [&](xnn_operator_t* op) { return f.create(0, op); },
+      [f](xnn_operator_t op, const OperatorSizes& sizes) {
         const size_t channels = sizes.in().last();
-        return f.reshape(softmax, channels, channels, channels, sizes.in().elements() / channels,
+        return f.reshape(op, channels, channels, channels, sizes.in().elements() / channels,
                          sizes.threads);
-      },
-      calls);
-  return xnn_status_success;
+      });
 }
 
 template <typename Functions>
@@ -134,26 +123,22 @@ xnn_status reshape_pooling(const Functions& f, xnn_operator_t op, const Operator
   return sizes.checked(status, height, width);
 }
 
-template <typename Functions>
-void add_pooling(const Functions& f, xnn_operator_t op, std::vector<OperatorCalls>* calls) {
-  add(
-      f, op,
-      [f](xnn_operator_t pooling, const OperatorSizes& sizes) {
-        return reshape_pooling(f, pooling, sizes);
-      },
-      calls);
+template <typename Functions, typename Create>
+xnn_status add_pooling(const Functions& f, std::vector<OperatorCalls>* calls, Create create) {
+  return add(f, calls, create, [f](xnn_operator_t op, const OperatorSizes& sizes) {
+    return reshape_pooling(f, op, sizes);
+  });
 }
 
 template <typename Functions, typename Number>
 xnn_status make_max_pooling(const OperatorNode& n, const Functions& f, Number min, Number max,
                             std::vector<OperatorCalls>* calls) {
   const Window& w = n.node.window;
-  xnn_operator_t op = nullptr;
-  const xnn_status status =
-      f.create(w.pad_top, w.pad_right, w.pad_bottom, w.pad_left, w.kernel[0], w.kernel[1],
-               w.stride[0], w.stride[1], w.dilation[0], w.dilation[1], min, max, n.node.flags, &op);
-  if (status == xnn_status_success) add_pooling(f, op, calls);
-  return status;
+  return add_pooling(f, calls, [&](xnn_operator_t* op) {
+    return f.create(w.pad_top, w.pad_right, w.pad_bottom, w.pad_left, w.kernel[0], w.kernel[1],
+                    w.stride[0], w.stride[1], w.dilation[0], w.dilation[1], min, max, n.node.flags,
+                    op);
+  });
 }
 
 template <typename Integer, typename Functions>
@@ -168,33 +153,35 @@ template <typename Functions>
 xnn_status make_average_pooling(const OperatorNode& n, const Functions& f,
                                 std::vector<OperatorCalls>* calls) {
   const Window& w = n.node.window;
-  xnn_operator_t op = nullptr;
-  const xnn_status status =
-      f.create(w.pad_top, w.pad_right, w.pad_bottom, w.pad_left, w.kernel[0], w.kernel[1],
-               w.stride[0], w.stride[1], n.node.min, n.node.max, n.node.flags, &op);
-  if (status == xnn_status_success) add_pooling(f, op, calls);
-  return status;
+  return add_pooling(f, calls, [&](xnn_operator_t* op) {
+    return f.create(w.pad_top, w.pad_right, w.pad_bottom, w.pad_left, w.kernel[0], w.kernel[1],
+                    w.stride[0], w.stride[1], n.node.min, n.node.max, n.node.flags, op);
+  });
+}
+
+// With workspace, or without.
+template <typename Setup>
+xnn_status setup_argmax(Setup setup, xnn_operator_t op, const OperatorAddresses& to) {
+  if constexpr (std::is_invocable_v<Setup, xnn_operator_t, Address, Address, Address>) {
+    return setup(op, to.in[0], to.out[0], to.out[1]);
+  } else {
+    return setup(op, to.workspace, to.in[0], to.out[0], to.out[1]);
+  }
 }
 
 xnn_status make_argmax_pooling(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
   constexpr OperatorFunctions f = EDGEWISE_XNN_OPERATOR(argmax_pooling2d_nhwc_f32);
   const Window& w = n.node.window;
-  xnn_operator_t op = nullptr;
-  const xnn_status status = f.create(w.pad_top, w.pad_right, w.pad_bottom, w.pad_left, w.kernel[0],
-                                     w.kernel[1], n.node.flags, &op);
-  if (status != xnn_status_success) return status;
-  const auto setup = [op](auto function, const OperatorAddresses& to) {
-    if constexpr (std::is_invocable_v<decltype(function), xnn_operator_t, Address, Address,
-                                      Address>) {
-      return function(op, to.in[0], to.out[0], to.out[1]);
-    } else {
-      return function(op, to.workspace, to.in[0], to.out[0], to.out[1]);
-    }
-  };
-  calls->push_back({f.name, OperatorPtr(op),
-                    [f, op](const OperatorSizes& sizes) { return reshape_pooling(f, op, sizes); },
-                    [f, setup](const OperatorAddresses& to) { return setup(f.setup, to); }});
-  return xnn_status_success;
+  return add_operator(
+      f.name, calls,
+      [&](xnn_operator_t* op) {
+        return f.create(w.pad_top, w.pad_right, w.pad_bottom, w.pad_left, w.kernel[0], w.kernel[1],
+                        n.node.flags, op);
+      },
+      [f](xnn_operator_t op, const OperatorSizes& sizes) { return reshape_pooling(f, op, sizes); },
+      [f](xnn_operator_t op, const OperatorAddresses& to) {
+        return setup_argmax(f.setup, op, to);
+      });
 }
 
 xnn_status make_pooling(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
@@ -224,47 +211,39 @@ xnn_status make_global_pool(const OperatorNode& n, std::vector<OperatorCalls>* c
   // Sums of float32 are the result's memory, which is what no workspace says.
   const bool has_workspace = n.in().type != DataType::kFp32;
   const xnn_quantization_params in = params_of(n.in()), out = params_of(n.out());
-  xnn_operator_t op = nullptr;
-  const xnn_status status =
-      f.create(xnn_reduce_mean, to_xnn(n.in().type), &in, &out, n.node.flags, &op);
-  if (status != xnn_status_success) return status;
-  add(
-      f, op,
-      [f, has_workspace](xnn_operator_t mean, const OperatorSizes& sizes) {
+  const xnn_status status = add(
+      f, calls,
+      [&](xnn_operator_t* op) {
+        return f.create(xnn_reduce_mean, to_xnn(n.in().type), &in, &out, n.node.flags, op);
+      },
+      [f, has_workspace](xnn_operator_t op, const OperatorSizes& sizes) {
         const Shape& shape = sizes.in();
         const auto rank = static_cast<int64_t>(shape.rank);
         const int64_t axes[] = {rank - 3, rank - 2};
-        return call_reshape(f.reshape, mean, has_workspace ? sizes.workspace : nullptr,
-                            sizes.threads, size_t{2}, static_cast<const int64_t*>(axes), shape.rank,
+        return call_reshape(f.reshape, op, has_workspace ? sizes.workspace : nullptr, sizes.threads,
+                            size_t{2}, static_cast<const int64_t*>(axes), shape.rank,
                             shape.dims.data());
-      },
-      calls);
-  return add_bounds(n, calls);
+      });
+  return status == xnn_status_success ? add_bounds(n, calls) : status;
 }
 
-template <typename Functions>
-void add_resize(const Functions& f, xnn_operator_t op, std::vector<OperatorCalls>* calls) {
-  add(
-      f, op,
-      [f](xnn_operator_t resize, const OperatorSizes& sizes) {
+template <typename Functions, typename... Type>
+xnn_status make_resize(const OperatorNode& n, const Functions& f, std::vector<OperatorCalls>* calls,
+                       Type... type) {
+  return add(
+      f, calls,
+      [&](xnn_operator_t* op) {
+        return f.create(type..., n.node.list[0], n.node.list[1], n.node.flags, op);
+      },
+      [f](xnn_operator_t op, const OperatorSizes& sizes) {
         const Shape& in = sizes.in();
-        return call_reshape(f.reshape, resize, sizes.workspace, sizes.threads, in[0], in[1], in[2],
+        return call_reshape(f.reshape, op, sizes.workspace, sizes.threads, in[0], in[1], in[2],
                             in[3], in[3], in[3]);
-      },
-      calls);
-}
-
-#ifdef EDGEWISE_XNNPACK_RESIZES_BY_TYPE
-template <typename Functions>
-xnn_status make_resize(const OperatorNode& n, const Functions& f,
-                       std::vector<OperatorCalls>* calls) {
-  xnn_operator_t op = nullptr;
-  const xnn_status status = f.create(n.node.list[0], n.node.list[1], n.node.flags, &op);
-  if (status == xnn_status_success) add_resize(f, op, calls);
-  return status;
+      });
 }
 
 xnn_status make_resize(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
+#ifdef EDGEWISE_XNNPACK_RESIZES_BY_TYPE
   switch (n.out().type) {
     case DataType::kQint8:
       return make_resize(n, EDGEWISE_XNN_OPERATOR(resize_bilinear2d_nhwc_s8), calls);
@@ -275,17 +254,10 @@ xnn_status make_resize(const OperatorNode& n, std::vector<OperatorCalls>* calls)
     default:
       return make_resize(n, EDGEWISE_XNN_OPERATOR(resize_bilinear2d_nhwc_f32), calls);
   }
-}
 #else
-xnn_status make_resize(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
-  constexpr OperatorFunctions f = EDGEWISE_XNN_OPERATOR(resize_bilinear2d_nhwc);
-  xnn_operator_t op = nullptr;
-  const xnn_status status =
-      f.create(to_xnn(n.out().type), n.node.list[0], n.node.list[1], n.node.flags, &op);
-  if (status == xnn_status_success) add_resize(f, op, calls);
-  return status;
-}
+  return make_resize(n, EDGEWISE_XNN_OPERATOR(resize_bilinear2d_nhwc), calls, to_xnn(n.out().type));
 #endif
+}
 
 // Rows, depth and columns of products, and how many of each operand there are.
 struct BatchedProduct {
@@ -305,45 +277,42 @@ struct BatchedProduct {
   }
 };
 
-template <typename Functions>
-void add_batched(const OperatorNode& n, const Functions& f, xnn_operator_t op,
-                 std::vector<OperatorCalls>* calls) {
+template <typename Functions, typename Create>
+xnn_status add_batched(const OperatorNode& n, const Functions& f, std::vector<OperatorCalls>* calls,
+                       Create create) {
   const bool is_transposed = (n.node.flags & XNN_FLAG_TRANSPOSE_B) != 0;
-  calls->push_back({f.name, OperatorPtr(op),
-                    [f, op, is_transposed](const OperatorSizes& sizes) {
-                      const BatchedProduct product(sizes.in(0), sizes.in(1), is_transposed);
-                      return call_reshape(f.reshape, op, sizes.workspace, sizes.threads,
-                                          product.batch_dims, product.a.data(), product.b.data(),
-                                          product.rows, product.depth, product.columns);
-                    },
-                    [f, op](const OperatorAddresses& to) {
-                      return f.setup(op, to.workspace, to.in[0], to.in[1], to.out[0]);
-                    }});
+  return add_operator(
+      f.name, calls, create,
+      [f, is_transposed](xnn_operator_t op, const OperatorSizes& sizes) {
+        const BatchedProduct product(sizes.in(0), sizes.in(1), is_transposed);
+        return call_reshape(f.reshape, op, sizes.workspace, sizes.threads, product.batch_dims,
+                            product.a.data(), product.b.data(), product.rows, product.depth,
+                            product.columns);
+      },
+      [f](xnn_operator_t op, const OperatorAddresses& to) {
+        return f.setup(op, to.workspace, to.in[0], to.in[1], to.out[0]);
+      });
 }
 
 xnn_status make_batched(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
-  xnn_operator_t op = nullptr;
   if (n.in().type == DataType::kFp16) {
     constexpr OperatorFunctions f = EDGEWISE_XNN_OPERATOR(batch_matrix_multiply_nc_f16);
-    const xnn_status status = f.create(n.node.flags, &op);
-    if (status == xnn_status_success) add_batched(n, f, op, calls);
-    return status;
+    return add_batched(n, f, calls, [&](xnn_operator_t* op) { return f.create(n.node.flags, op); });
   }
   constexpr OperatorFunctions f = EDGEWISE_XNN_OPERATOR(batch_matrix_multiply_nc_f32);
-  xnn_status status;
-  if (const void* b = n.constants[1]; b != nullptr) {
-    const Shape& shape = n.shape(1);
-    const BatchedProduct product(shape, shape, (n.node.flags & XNN_FLAG_TRANSPOSE_B) != 0);
-    const bool is_transposed = (n.node.flags & XNN_FLAG_TRANSPOSE_B) != 0;
-    const size_t depth = shape[is_transposed ? shape.rank - 1 : shape.rank - 2];
-    status = xnn_create_batch_matrix_multiply_nc_f32_const_weights(
-        shape.leading(shape.rank - 2), depth, product.columns, static_cast<const float*>(b),
-        n.node.flags, &op);
-  } else {
-    status = f.create(n.node.flags, &op);
+  const void* b = n.constants[1];
+  if (b == nullptr) {
+    return add_batched(n, f, calls, [&](xnn_operator_t* op) { return f.create(n.node.flags, op); });
   }
-  if (status == xnn_status_success) add_batched(n, f, op, calls);
-  return status;
+  const Shape& shape = n.shape(1);
+  const bool is_transposed = (n.node.flags & XNN_FLAG_TRANSPOSE_B) != 0;
+  const size_t columns = shape[shape.rank - (is_transposed ? 2 : 1)];
+  const size_t depth = shape[shape.rank - (is_transposed ? 1 : 2)];
+  return add_batched(n, f, calls, [&](xnn_operator_t* op) {
+    return xnn_create_batch_matrix_multiply_nc_f32_const_weights(
+        shape.leading(shape.rank - 2), depth, columns, static_cast<const float*>(b), n.node.flags,
+        op);
+  });
 }
 
 }  // namespace

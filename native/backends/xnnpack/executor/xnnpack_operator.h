@@ -69,6 +69,20 @@ struct OperatorCalls {
   std::function<xnn_status(const OperatorAddresses&)> setup;
 };
 
+// Adds what `create(&op)` makes to a node's operators; `reshape(op, sizes)` sets its sizes,
+// `setup(op, addresses)` its addresses. XNNPACK's status if it cannot be made.
+template <typename Create, typename Reshape, typename Setup>
+xnn_status add_operator(const char* name, std::vector<OperatorCalls>* calls, Create create,
+                        Reshape reshape, Setup setup) {
+  xnn_operator_t op = nullptr;
+  const xnn_status status = create(&op);
+  if (status != xnn_status_success) return status;
+  calls->push_back({name, OperatorPtr(op),
+                    [op, reshape](const OperatorSizes& sizes) { return reshape(op, sizes); },
+                    [op, setup](const OperatorAddresses& to) { return setup(op, to); }});
+  return status;
+}
+
 // A node's operators, in the order in which they run. XNNPACK's status if one cannot be made.
 xnn_status make_operators(const OperatorNode& node, std::vector<OperatorCalls>* calls);
 // Those with constant or other weights.
