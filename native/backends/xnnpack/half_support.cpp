@@ -84,10 +84,12 @@ bool try_arithmetic() {
   input[2] = 0xe800;
   const std::vector<Shape> shapes = graph.serialized_shapes();
   size_t workspace = 0;
-  if (calls[0].reshape({graph.nodes[0], shapes, nullptr, &workspace}) != xnn_status_success) {
+  if (calls[0].reshape(calls[0].op.get(), {graph.nodes[0], shapes, nullptr, &workspace}) !=
+      xnn_status_success) {
     return false;
   }
-  if (calls[0].setup({{input.data()}, {output.data()}, {}, {}, {}}) != xnn_status_success) {
+  if (calls[0].setup(calls[0].op.get(), {{input.data()}, {output.data()}, {}, {}, {}}) !=
+      xnn_status_success) {
     return false;
   }
   if (xnn_run_operator(calls[0].op.get(), nullptr) != xnn_status_success) return false;

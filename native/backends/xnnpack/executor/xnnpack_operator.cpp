@@ -36,6 +36,11 @@ size_t work_of(const GraphNode& node, const std::vector<Shape>& shapes) {
 
 }  // namespace
 
+void keep_operator(const char* name, std::vector<OperatorCalls>* calls, xnn_operator_t op,
+                   decltype(OperatorCalls::reshape) reshape, decltype(OperatorCalls::setup) setup) {
+  calls->push_back({name, OperatorPtr(op), std::move(reshape), std::move(setup)});
+}
+
 size_t params_offset(const GraphValue& value, const Shape& shape) {
   return padded_size(byte_size(value.type, shape));
 }
@@ -89,7 +94,8 @@ bool XnnpackOperator::may_overwrite(uint32_t input) const {
 Status XnnpackOperator::reshape(const std::vector<Shape>& shapes) {
   workspaces_.assign(calls_.size(), 0);
   for (size_t i = 0; i < calls_.size(); ++i) {
-    const auto status = calls_[i].reshape({node_, shapes, threads_, &workspaces_[i]});
+    const auto status =
+        calls_[i].reshape(calls_[i].op.get(), {node_, shapes, threads_, &workspaces_[i]});
     if (status != xnn_status_success) return check_xnn(status, node_);
   }
   const auto offset_of = [&](uint32_t value) {
@@ -126,7 +132,7 @@ Status XnnpackOperator::set_pointers(std::span<void* const> addresses, std::byte
   for (size_t i = 0; i < calls_.size(); ++i) {
     const OperatorCalls& call = calls_[i];
     to.workspace.data = workspaces_[i] == 0 ? nullptr : scratch;
-    const xnn_status status = call.setup(to);
+    const xnn_status status = call.setup(call.op.get(), to);
     if (status != xnn_status_success) return check_xnn(status, node_);
   }
   return {};
@@ -167,6 +173,6 @@ Status XnnpackOperator::run() {
   return {};
 }
 
-std::string XnnpackOperator::name() const { return "XNNPACK " + calls_[0].name; }
+std::string XnnpackOperator::name() const { return std::string("XNNPACK ") + calls_[0].name; }
 
 }  // namespace edgewise::xnnpack

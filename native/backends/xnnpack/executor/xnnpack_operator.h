@@ -63,11 +63,14 @@ struct OperatorAddresses {
 };
 
 struct OperatorCalls {
-  std::string name;  // XNNPACK's, as in the names of its functions
+  const char* name;  // XNNPACK's, as in the names of its functions
   OperatorPtr op;
-  std::function<xnn_status(const OperatorSizes&)> reshape;
-  std::function<xnn_status(const OperatorAddresses&)> setup;
+  std::function<xnn_status(xnn_operator_t, const OperatorSizes&)> reshape;
+  std::function<xnn_status(xnn_operator_t, const OperatorAddresses&)> setup;
 };
+
+void keep_operator(const char* name, std::vector<OperatorCalls>* calls, xnn_operator_t op,
+                   decltype(OperatorCalls::reshape) reshape, decltype(OperatorCalls::setup) setup);
 
 // Adds what `create(&op)` makes to a node's operators; `reshape(op, sizes)` sets its sizes,
 // `setup(op, addresses)` its addresses. XNNPACK's status if it cannot be made.
@@ -76,10 +79,7 @@ xnn_status add_operator(const char* name, std::vector<OperatorCalls>* calls, Cre
                         Reshape reshape, Setup setup) {
   xnn_operator_t op = nullptr;
   const xnn_status status = create(&op);
-  if (status != xnn_status_success) return status;
-  calls->push_back({name, OperatorPtr(op),
-                    [op, reshape](const OperatorSizes& sizes) { return reshape(op, sizes); },
-                    [op, setup](const OperatorAddresses& to) { return setup(op, to); }});
+  if (status == xnn_status_success) keep_operator(name, calls, op, reshape, setup);
   return status;
 }
 
