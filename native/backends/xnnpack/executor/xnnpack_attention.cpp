@@ -39,7 +39,7 @@ using LayoutPtr = std::shared_ptr<Layout>;
 
 xnn_status add_binary(const OperatorNode& n, xnn_binary_operator type, const LayoutPtr& layout,
                       std::vector<OperatorCalls>* calls) {
-  constexpr OperatorFunctions f = EDGEWISE_XNN_OPERATOR(binary_elementwise_nd);
+  const OperatorFunctions f = EDGEWISE_XNN_OPERATOR(binary_elementwise_nd);
   const xnn_quantization_params none{};
   const bool is_scale = type == xnn_binary_multiply;
   return add_operator(

@@ -145,6 +145,17 @@ xnn_status reshape_image(const Functions& f, xnn_operator_t op, const OperatorSi
   return sizes.checked(status, height, width);
 }
 
+// `depth`: of a fully connected operator's rows.
+template <typename Functions>
+xnn_status reshape_filtered(const Functions& f, xnn_operator_t op, const OperatorSizes& sizes,
+                            [[maybe_unused]] size_t depth) {
+  if constexpr (kTakesRows<Functions>) {
+    return call_reshape(f.reshape, op, sizes.workspace, sizes.threads, rows_of(sizes, depth));
+  } else {
+    return reshape_image(f, op, sizes);
+  }
+}
+
 template <typename Functions, typename... Quantization>
 xnn_status add(const OperatorNode& n, const Columns& columns, const Functions& f,
                const std::tuple<Quantization...>& quantization, std::vector<OperatorCalls>* calls) {
@@ -164,11 +175,7 @@ xnn_status add(const OperatorNode& n, const Columns& columns, const Functions& f
   return add_operator(
       f.name, calls, create,
       [f, depth](xnn_operator_t op, const OperatorSizes& sizes) {
-        if constexpr (kTakesRows<Functions>) {
-          return call_reshape(f.reshape, op, sizes.workspace, sizes.threads, rows_of(sizes, depth));
-        } else {
-          return reshape_image(f, op, sizes);
-        }
+        return reshape_filtered(f, op, sizes, depth);
       },
       [f, offset](xnn_operator_t op, const OperatorAddresses& to) {
         const Address out(static_cast<std::byte*>(to.out[0].data) + offset);

@@ -27,7 +27,7 @@ xnn_status add(const Functions& f, std::vector<OperatorCalls>* calls, Create cre
 xnn_status add_unary(const OperatorNode& n, xnn_unary_operator type,
                      const xnn_unary_params& unary_params, const GraphValue& from,
                      bool reads_output, std::vector<OperatorCalls>* calls) {
-  constexpr OperatorFunctions f = EDGEWISE_XNN_OPERATOR(unary_elementwise_nc);
+  const OperatorFunctions f = EDGEWISE_XNN_OPERATOR(unary_elementwise_nc);
   const xnn_quantization_params in = params_of(from), out = params_of(n.out());
   return add_operator(
       f.name, calls,
@@ -79,7 +79,7 @@ xnn_status make_quantize(const OperatorNode& n, const Functions& f,
 }
 
 xnn_status make_binary(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
-  constexpr OperatorFunctions f = EDGEWISE_XNN_OPERATOR(binary_elementwise_nd);
+  const OperatorFunctions f = EDGEWISE_XNN_OPERATOR(binary_elementwise_nd);
   const xnn_quantization_params a = params_of(n.in(0)), b = params_of(n.in(1)),
                                 out = params_of(n.out());
   const xnn_status status = add_operator(
@@ -170,7 +170,7 @@ xnn_status setup_argmax(Setup setup, xnn_operator_t op, const OperatorAddresses&
 }
 
 xnn_status make_argmax_pooling(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
-  constexpr OperatorFunctions f = EDGEWISE_XNN_OPERATOR(argmax_pooling2d_nhwc_f32);
+  const OperatorFunctions f = EDGEWISE_XNN_OPERATOR(argmax_pooling2d_nhwc_f32);
   const Window& w = n.node.window;
   return add_operator(
       f.name, calls,
@@ -207,7 +207,7 @@ xnn_status make_pooling(const OperatorNode& n, std::vector<OperatorCalls>* calls
 
 // A mean over height and width.
 xnn_status make_global_pool(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
-  constexpr OperatorFunctions f = EDGEWISE_XNN_OPERATOR(reduce_nd);
+  const OperatorFunctions f = EDGEWISE_XNN_OPERATOR(reduce_nd);
   // Sums of float32 are the result's memory, which is what no workspace says.
   const bool has_workspace = n.in().type != DataType::kFp32;
   const xnn_quantization_params in = params_of(n.in()), out = params_of(n.out());
@@ -296,10 +296,10 @@ xnn_status add_batched(const OperatorNode& n, const Functions& f, std::vector<Op
 
 xnn_status make_batched(const OperatorNode& n, std::vector<OperatorCalls>* calls) {
   if (n.in().type == DataType::kFp16) {
-    constexpr OperatorFunctions f = EDGEWISE_XNN_OPERATOR(batch_matrix_multiply_nc_f16);
+    const OperatorFunctions f = EDGEWISE_XNN_OPERATOR(batch_matrix_multiply_nc_f16);
     return add_batched(n, f, calls, [&](xnn_operator_t* op) { return f.create(n.node.flags, op); });
   }
-  constexpr OperatorFunctions f = EDGEWISE_XNN_OPERATOR(batch_matrix_multiply_nc_f32);
+  const OperatorFunctions f = EDGEWISE_XNN_OPERATOR(batch_matrix_multiply_nc_f32);
   const void* b = n.constants[1];
   if (b == nullptr) {
     return add_batched(n, f, calls, [&](xnn_operator_t* op) { return f.create(n.node.flags, op); });
