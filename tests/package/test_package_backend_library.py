@@ -196,7 +196,7 @@ def test_c(library: Path, example: Path, pte: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "error", "message"),
     [
-        ("version", runtime.UnsupportedError, r"version 1 of the interface.*; got version 7 in"),
+        ("version", runtime.UnsupportedError, r"version 2 of the interface.*; got version 7 in"),
         ("layout", runtime.UnsupportedError, r"its types laid out alike; got other layouts in"),
         ("empty", runtime.InvalidArgumentError, "must register something; got nothing in"),
         ("twice", runtime.InvalidArgumentError, "registered once; got 'TwiceBackend' again"),
