@@ -153,8 +153,7 @@ void XnnpackDelegate::change_executor() {
 
 Status XnnpackDelegate::make_executor() {
   executor_.reset();
-  auto executor =
-      Executor::make(graph_, shapes_, kernels_, *state_, named_data_, profile_parts_ != nullptr);
+  auto executor = Executor::make(graph_, shapes_, kernels_, *state_, named_data_);
   if (!executor.ok()) return executor.status();
   executor_ = std::move(*executor);
   if (named_data_ != nullptr) release_constants(graph_, *named_data_);
@@ -263,24 +262,14 @@ std::vector<DelegateOperation> XnnpackDelegate::operations() {
 
 Status XnnpackDelegate::prepare_profile() {
   const std::lock_guard lock(state_->mutex());
+  if (executor_ != nullptr) executor_->prepare_profile();
   if (profile_parts_ != nullptr) return {};
   std::vector<ProfilePart> parts = {{.name = "planning", .nodes = {}, .counters = {}}};
   for (const ImageEntry& entry : entries_) {
     parts.push_back({.name = "edgewise Image entry", .nodes = entry.nodes(), .counters = {}});
   }
   profile_parts_ = std::make_shared<const std::vector<ProfilePart>>(std::move(parts));
-  other_executor_.reset();
-  if (!executor_ || is_idle_) {
-    executor_.reset();
-    is_planned_ = false;
-    return {};
-  }
-  is_set_up_ = false;
-  const Status made = make_executor();
-  if (!is_planned_) return {};  // the first run, or one after a refused one, plans by itself
-  const Status status = made.ok() ? executor_->reshape(shapes_) : made;
-  is_planned_ = status.ok();
-  return status;
+  return {};
 }
 
 void XnnpackDelegate::run_entries(RunProfile* profile) {

@@ -111,7 +111,7 @@ void describe_weights(const Graph& graph, const std::vector<Shape>& shapes, cons
                       const std::vector<const void*>& constants, WeightsCache* cache) {
   if (!node.is_convolution() && node.kind != NodeKind::kFullyConnected) return;
   if (constants[1] == nullptr) return;
-  cache->describe(constants[1], describe(graph, shapes, node, cache->shared()),
+  cache->describe(describe(graph, shapes, node, cache->shared()),
                   most_packed(node, shapes[node.inputs[1]]));
   for (size_t i = 1; i < node.inputs.size(); ++i) {
     if (node.inputs[i] == kNone) continue;

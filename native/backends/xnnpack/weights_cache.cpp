@@ -179,29 +179,16 @@ void WeightsCache::release_sources(const xnn_weights_cache_look_up_key& key) con
   }
 }
 
-void WeightsCache::describe(const void* kernel, std::string what, size_t most) {
-  const auto [entry, is_new] = descriptions_.emplace(kernel, Description{what, most});
-  if (!is_new && entry->second.what != what) entry->second.what.clear();
+void WeightsCache::describe(std::string what, size_t most) {
+  what_ = std::move(what);
+  most_ = most;
 }
 
-void WeightsCache::describe_part(const void* kernel, const void* part, size_t size) {
-  const auto whole = descriptions_.find(kernel);
-  if (whole == descriptions_.end()) return;
-  Description description = whole->second;
-  if (!description.what.empty()) append(&description.what, &size, sizeof(size));
-  if (const auto source = sources_.find(kernel); part != kernel && source != sources_.end()) {
-    const auto* begin = static_cast<const std::byte*>(part);
-    sources_[part] = std::span(begin, size);
+void WeightsCache::choose_part(const void* kernel, const void* part, size_t size) {
+  part_size_ = size;
+  if (sources_.contains(kernel)) {
+    sources_[part] = std::span(static_cast<const std::byte*>(part), size);
   }
-  parts_[part] = std::move(description);
-}
-
-const WeightsCache::Description* WeightsCache::description_of(const void* kernel) const {
-  for (const auto* descriptions : {&parts_, &descriptions_}) {
-    const auto found = descriptions->find(kernel);
-    if (found != descriptions->end()) return &found->second;
-  }
-  return nullptr;
 }
 
 const void* WeightsCache::original_of(const void* data) const {
@@ -210,14 +197,13 @@ const void* WeightsCache::original_of(const void* data) const {
 }
 
 PackedWeights::Origin WeightsCache::origin_of(const xnn_weights_cache_look_up_key& key) const {
-  const Description* found = description_of(key.kernel);
-  return {.data = original_of(key.kernel), .most = found == nullptr ? 0 : found->most};
+  return {.data = original_of(key.kernel), .most = most_};
 }
 
 std::string WeightsCache::key_of(const xnn_weights_cache_look_up_key& key) const {
-  const Description* found = description_of(key.kernel);
-  if (found == nullptr || found->what.empty()) return {};
-  std::string result = found->what;
+  if (what_.empty()) return {};
+  std::string result = what_;
+  if (part_size_ != 0) append(&result, &part_size_, sizeof(part_size_));
   append(&result, &key.seed, sizeof(key.seed));
   for (const void* data : {key.kernel, key.bias}) {
     const std::string name = shared_->name_of(original_of(data));

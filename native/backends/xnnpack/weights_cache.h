@@ -91,12 +91,11 @@ class WeightsCache {
   WeightsCache(const WeightsCache&) = delete;
   WeightsCache& operator=(const WeightsCache&) = delete;
 
-  // Says what is packed from `kernel`, to `most` bytes at most: all but the addresses of filter and
-  // bias. Empty: not to be shared.
-  void describe(const void* kernel, std::string what, size_t most);
-  // The same for `size` bytes at `part` of a kernel that was described, which are packed by
-  // themselves.
-  void describe_part(const void* kernel, const void* part, size_t size);
+  // Says what is packed, to `most` bytes at most: all but the addresses of filter and bias. Empty:
+  // not to be shared.
+  void describe(std::string what, size_t most);
+  // Says that only `size` bytes of the kernel, those at `part`, are packed from now on.
+  void choose_part(const void* kernel, const void* part, size_t size);
   // Says that what XNNPACK reads at `data` is a copy of what lies at `original`, or is that.
   void stands_for(const void* data, const void* original);
   // Says how much there is at `data`, and who can let go of it: as soon as it is packed its pages
@@ -106,12 +105,6 @@ class WeightsCache {
   xnn_weights_cache_t get() { return &provider_; }
 
  private:
-  struct Description {
-    std::string what;
-    size_t most;
-  };
-
-  const Description* description_of(const void* kernel) const;
   size_t look_up(const xnn_weights_cache_look_up_key& key);
   void* reserve(size_t size);
   size_t look_up_or_insert(const xnn_weights_cache_look_up_key& key, void* memory, size_t size);
@@ -122,8 +115,9 @@ class WeightsCache {
   PackedWeights::Origin origin_of(const xnn_weights_cache_look_up_key& key) const;
 
   PackedWeights* shared_;
-  std::unordered_map<const void*, Description> descriptions_;
-  std::unordered_map<const void*, Description> parts_;
+  std::string what_;
+  size_t most_ = 0;
+  size_t part_size_ = 0;  // 0: all of the kernel
   std::unordered_map<const void*, const void*> originals_;
   std::unordered_map<const void*, std::span<const std::byte>> sources_;
   const NamedData* named_data_ = nullptr;

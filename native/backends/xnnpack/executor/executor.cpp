@@ -67,11 +67,10 @@ void release_read(const Graph& graph, const std::vector<size_t>& nodes,
 Result<std::unique_ptr<Executor>> Executor::make(const Graph& graph,
                                                  const std::vector<Shape>& shapes,
                                                  const FloatKernels* kernels, ProgramState& state,
-                                                 const NamedData* named_data, bool is_profiled) {
+                                                 const NamedData* named_data) {
   KernelChoice choice = choose_kernels(graph, shapes, kernels);
   const std::vector<bool> is_alias = find_aliases(graph, choice.fusions);
   std::unique_ptr<Executor> executor(new Executor(graph, state));
-  std::vector<ProfilePart> profile_parts;
   for (const Part& part : split(graph, &choice.fusions, is_alias)) {
     auto step = part.fusion != nullptr
                     ? part.fusion->make(state)
@@ -82,18 +81,8 @@ Result<std::unique_ptr<Executor>> Executor::make(const Graph& graph,
       release_read(graph, part.nodes, *named_data);
     }
     executor->steps_.push_back(std::move(*step));
-    executor->origins_.push_back({part.nodes, std::move(choice.refused[part.nodes.front()])});
-    if (!is_profiled) continue;
-    ProfilePart& profiled = profile_parts.emplace_back();
-    profiled.name = executor->steps_.back()->name();
-    if (part.fusion == nullptr) {
-      profiled.name = name_of(graph.nodes[part.nodes[0]].kind) + (", " + profiled.name);
-    }
-    for (size_t node : part.nodes) graph.nodes[node].add_indices(&profiled.nodes);
-  }
-  if (is_profiled) {
-    executor->profile_parts_ =
-        std::make_shared<const std::vector<ProfilePart>>(std::move(profile_parts));
+    executor->origins_.push_back(
+        {part.nodes, std::move(choice.refused[part.nodes.front()]), part.fusion != nullptr});
   }
   executor->addresses_.resize(graph.values.size());
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -147,12 +136,12 @@ void Executor::find_lifetimes() {
     }
   }
   for (size_t i = 0; i < steps_.size(); ++i) {
-    const uint32_t output = steps_[i]->writes().front();
-    if (index[output] == kOutside || graph_.values[output].is_external()) continue;
-    for (uint32_t input : steps_[i]->reads()) {
-      if (index[input] == kOutside || between_[index[input]].last != i) continue;
-      if (steps_[i]->may_overwrite(input))
-        between_[index[output]].may_replace.push_back(index[input]);
+    const size_t output = index[steps_[i]->writes().front()];
+    if (output == kOutside) continue;
+    for (uint32_t value : steps_[i]->reads()) {
+      const size_t input = index[value];
+      if (input == kOutside || between_[input].last != i) continue;
+      if (steps_[i]->may_overwrite(value)) between_[output].may_replace.push_back(input);
     }
   }
 }
@@ -208,7 +197,22 @@ Status Executor::run() {
   return {};
 }
 
+void Executor::prepare_profile() {
+  if (profile_parts_ != nullptr) return;
+  std::vector<ProfilePart> parts(steps_.size());
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Origin& origin = origins_[i];
+    parts[i].name = steps_[i]->name();
+    if (!origin.is_fused) {
+      parts[i].name = name_of(graph_.nodes[origin.nodes[0]].kind) + (", " + parts[i].name);
+    }
+    for (size_t node : origin.nodes) graph_.nodes[node].add_indices(&parts[i].nodes);
+  }
+  profile_parts_ = std::make_shared<const std::vector<ProfilePart>>(std::move(parts));
+}
+
 Status Executor::run_profiled(RunProfile& profile) {
+  prepare_profile();
   EDGEWISE_RETURN_IF_ERROR(follow_memory());
   for (size_t i = 0; i < steps_.size(); ++i) {
     const int64_t begin = profile_clock();

@@ -18,13 +18,11 @@ class Executor {
  public:
   // `graph` and `state` must outlive it. `graph` must have passed all checks, and `shapes` be
   // what infer_shapes made. `kernels`: of fused kernels; null: none.
-  // `named_data`: what packed constants are released from, if given. `is_profiled`: for
-  // run_profiled().
+  // `named_data`: what packed constants are released from, if given.
   static Result<std::unique_ptr<Executor>> make(const Graph& graph,
                                                 const std::vector<Shape>& shapes,
                                                 const FloatKernels* kernels, ProgramState& state,
-                                                const NamedData* named_data = nullptr,
-                                                bool is_profiled = false);
+                                                const NamedData* named_data = nullptr);
 
   // Whether reshape() can go to `shapes`. If not, make a new one.
   bool can_take(const std::vector<Shape>& shapes) const;
@@ -34,6 +32,8 @@ class Executor {
   // Addresses of the graph's inputs and outputs, by value; others are not looked at.
   Status set_pointers(std::span<void* const> addresses);
   Status run();
+  // What run_profiled() does by itself, so that it need not while clocks run.
+  void prepare_profile();
   Status run_profiled(RunProfile& profile);
 
  private:
@@ -47,6 +47,7 @@ class Executor {
   struct Origin {
     std::vector<size_t> nodes;
     std::vector<RefusedKernel> refused;
+    bool is_fused = false;
   };
 
   void find_lifetimes();
@@ -63,7 +64,7 @@ class Executor {
   size_t scratch_bytes_ = 0;
   std::vector<void*> addresses_;       // by value
   const std::byte* memory_ = nullptr;  // that the steps' pointers are for
-  ProfileParts profile_parts_;         // of all steps; null: not profiled
+  ProfileParts profile_parts_;         // of all steps; null before prepare_profile()
 };
 
 }  // namespace edgewise::xnnpack

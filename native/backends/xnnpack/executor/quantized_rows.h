@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "backends/xnnpack/graph.h"
+#include "core/memory.h"
 #include "xnnpack.h"
 
 namespace edgewise::xnnpack {
@@ -19,9 +20,15 @@ inline size_t quantized_rows(const GraphValue& value, const Shape& shape) {
 }
 
 // From the elements to the parameters.
-size_t params_offset(const GraphValue& value, const Shape& shape);
+inline size_t params_offset(const GraphValue& value, const Shape& shape) {
+  return padded_size(byte_size(value.type, shape));
+}
 
 // Of the elements of any value and, if it has some, the parameters and those behind.
-size_t value_bytes(const GraphValue& value, const Shape& shape);
+inline size_t value_bytes(const GraphValue& value, const Shape& shape) {
+  if (value.type != DataType::kQdint8) return byte_size(value.type, shape);
+  return params_offset(value, shape) +
+         (quantized_rows(value, shape) + kRowsBehind) * sizeof(xnn_quantization_params);
+}
 
 }  // namespace edgewise::xnnpack

@@ -210,7 +210,7 @@ bool has_other_weights(const OperatorNode& n) {
   return false;
 }
 
-// What all three kinds have. `quantized_rows`: those whose input is quantized at run time.
+// What all three kinds have.
 #define EDGEWISE_ADD_COMMON(family)                                                             \
   if (in == T::kFp32 && filter == T::kFp32) {                                                   \
     return add(n, columns, EDGEWISE_XNN_OPERATOR(family##_f32), float_arguments(n, columns),    \
@@ -290,8 +290,8 @@ xnn_status make_fully_connected(const OperatorNode& n, std::vector<OperatorCalls
   for (Columns columns; columns.first < all; columns.first += block) {
     columns.count = std::min(block, all - columns.first);
     if (block < all) {
-      n.weights->describe_part(n.constants[1], filter_at(n, columns).data,
-                               filter_bytes(n, columns.count));
+      n.weights->choose_part(n.constants[1], filter_at(n, columns).data,
+                             filter_bytes(n, columns.count));
     }
     const xnn_status status = make_columns(n, columns, calls);
     if (status != xnn_status_success) return status;

@@ -53,19 +53,22 @@ xnn_status add(const Functions& f, Create create, Reshape reshape,
                       });
 }
 
+// Of operators that take two numbers for each dimension.
+template <typename Functions>
+auto reshape_by_lists(const OperatorNode& n, const Functions& f) {
+  return [f, first = sizes_of(n.node.list), second = sizes_of(n.node.list2)](
+             xnn_operator_t op, const OperatorSizes& sizes) {
+    const Shape& in = sizes.in();
+    return f.reshape(op, in.rank, in.dims.data(), first.data(), second.data(), sizes.threads);
+  };
+}
+
 struct Slice {
   template <typename Functions>
   static xnn_status make(const OperatorNode& n, const Functions& f,
                          std::vector<OperatorCalls>* calls) {
     return add(
-        f, [&](xnn_operator_t* op) { return f.create(0, op); },
-        [f, offsets = sizes_of(n.node.list), lengths = sizes_of(n.node.list2)](
-            xnn_operator_t op, const OperatorSizes& sizes) {
-          const Shape& in = sizes.in();
-          return f.reshape(op, in.rank, in.dims.data(), offsets.data(), lengths.data(),
-                           sizes.threads);
-        },
-        calls);
+        f, [&](xnn_operator_t* op) { return f.create(0, op); }, reshape_by_lists(n, f), calls);
   }
 };
 
@@ -75,12 +78,7 @@ struct Pad {
                          std::vector<OperatorCalls>* calls) {
     const uint32_t padding = padding_bits(n);
     return add(
-        f, [&](xnn_operator_t* op) { return f.create(&padding, 0, op); },
-        [f, before = sizes_of(n.node.list), after = sizes_of(n.node.list2)](
-            xnn_operator_t op, const OperatorSizes& sizes) {
-          const Shape& in = sizes.in();
-          return f.reshape(op, in.rank, in.dims.data(), before.data(), after.data(), sizes.threads);
-        },
+        f, [&](xnn_operator_t* op) { return f.create(&padding, 0, op); }, reshape_by_lists(n, f),
         calls);
   }
 };

@@ -5,7 +5,6 @@
 #include "backends/xnnpack/describe_weights.h"
 #include "backends/xnnpack/executor/quantized_rows.h"
 #include "backends/xnnpack/xnn_error.h"
-#include "core/memory.h"
 #include "edgewise/profile.h"
 
 namespace edgewise::xnnpack {
@@ -39,16 +38,6 @@ size_t work_of(const GraphNode& node, const std::vector<Shape>& shapes) {
 void keep_operator(const char* name, std::vector<OperatorCalls>* calls, xnn_operator_t op,
                    decltype(OperatorCalls::reshape) reshape, decltype(OperatorCalls::setup) setup) {
   calls->push_back({name, OperatorPtr(op), std::move(reshape), std::move(setup)});
-}
-
-size_t params_offset(const GraphValue& value, const Shape& shape) {
-  return padded_size(byte_size(value.type, shape));
-}
-
-size_t value_bytes(const GraphValue& value, const Shape& shape) {
-  if (value.type != DataType::kQdint8) return byte_size(value.type, shape);
-  return params_offset(value, shape) +
-         (quantized_rows(value, shape) + kRowsBehind) * sizeof(xnn_quantization_params);
 }
 
 Result<std::unique_ptr<Step>> XnnpackOperator::make(const Graph& graph,
