@@ -547,7 +547,7 @@ void transpose(const float* from, size_t from_stride, size_t rows, size_t column
 
 const FloatKernels* kernels_of_target() {
   static constexpr FloatKernels kKernels = {.name = kName,
-                                            .gemm_pays = kHasWideVectors || kIsNeon,
+                                            .gemm_pays = kHasWideVectors || kIsAvx2 || kIsNeon,
                                             .depthwise_pays = kHasWideVectors || kIsAvx2 || kIsNeon,
                                             .is_narrow = kLanes == 4,
                                             .rows = kRows,
