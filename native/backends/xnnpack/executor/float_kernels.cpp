@@ -36,6 +36,8 @@ constexpr bool kHasWideVectors = HWY_TARGET == HWY_AVX3;
 constexpr bool kIsAvx2 = HWY_TARGET == HWY_AVX2;
 // Products by one lane of a vector, and as many registers as AVX-512 has.
 constexpr bool kIsNeon = HWY_ARCH_ARM_A64;
+// Where convolutions are faster as GEMMs of their input as it lies. With AVX-512 nothing is gained.
+constexpr bool kTakesSegments = kIsNeon || kIsAvx2;
 constexpr VectorTag kVector;
 constexpr size_t kLanes = hn::MaxLanes(kVector);
 // Rows and vectors of a GEMM tile: the sums leave registers for both factors.
@@ -224,21 +226,26 @@ HWY_INLINE void add_products(const GemmTile& tile, Vector (&sum)[kTileRows][kUse
   const size_t panel_stride = tile.panel_stride;
   const char* ahead = tile.ahead;
   const size_t ahead_step = tile.ahead_step;
-  for (size_t p = tile.depth; p > 0; --p) {
-    Vector b[kUsed];
+  for (size_t segment = tile.segments;;) {
+    for (size_t p = tile.depth; p > 0; --p) {
+      Vector b[kUsed];
 #pragma GCC unroll 4
-    for (size_t j = 0; j < kUsed; ++j) b[j] = hn::LoadU(kVector, panel + j * kLanes);
-    panel += panel_stride;
-    __builtin_prefetch(ahead, 0, 2);
-    ahead += ahead_step;
+      for (size_t j = 0; j < kUsed; ++j) b[j] = hn::LoadU(kVector, panel + j * kLanes);
+      panel += panel_stride;
+      __builtin_prefetch(ahead, 0, 2);
+      ahead += ahead_step;
 #pragma GCC unroll 16
-    for (size_t i = 0; i < kTileRows; ++i) {
-      const Vector x = hn::Set(kVector, a[i / kRowsOfBase][i % kRowsOfBase * a_stride]);
+      for (size_t i = 0; i < kTileRows; ++i) {
+        const Vector x = hn::Set(kVector, a[i / kRowsOfBase][i % kRowsOfBase * a_stride]);
 #pragma GCC unroll 4
-      for (size_t j = 0; j < kUsed; ++j) sum[i][j] = hn::MulAdd(x, b[j], sum[i][j]);
-    }
+        for (size_t j = 0; j < kUsed; ++j) sum[i][j] = hn::MulAdd(x, b[j], sum[i][j]);
+      }
 #pragma GCC unroll 8
-    for (size_t i = 0; i < kBases; ++i) ++a[i];
+      for (size_t i = 0; i < kBases; ++i) ++a[i];
+    }
+    if (!kTakesSegments || --segment == 0) break;
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kBases; ++i) a[i] += tile.segment_stride - tile.depth;
   }
 }
 
@@ -275,7 +282,7 @@ void multiply_blocks(MultiplyRows multiply_rows, const GemmTile& all, const Fini
     multiply_rows(tile, finish == nullptr ? nullptr : &part);
     tile.a += rows * tile.a_stride;
     tile.c += rows * tile.c_stride;
-    tile.ahead += tile.depth * tile.ahead_step;
+    tile.ahead += tile.segments * tile.depth * tile.ahead_step;
     if (part.residual != nullptr) part.residual += rows * part.residual_stride;
   }
 }
@@ -308,7 +315,7 @@ void multiply(const GemmTile& all, const Finish* finish) {
   const size_t done = larger * (rows + 1);
   rest.a += done * rest.a_stride;
   rest.c += done * rest.c_stride;
-  rest.ahead += larger * rest.depth * rest.ahead_step;
+  rest.ahead += larger * rest.segments * rest.depth * rest.ahead_step;
   if (part.residual != nullptr) part.residual += done * part.residual_stride;
   multiply_blocks(kernels[rows - 1], rest, finish == nullptr ? nullptr : &part, rows,
                   blocks - larger);
@@ -549,6 +556,7 @@ const FloatKernels* kernels_of_target() {
   static constexpr FloatKernels kKernels = {.name = kName,
                                             .gemm_pays = kHasWideVectors || kIsAvx2 || kIsNeon,
                                             .depthwise_pays = kHasWideVectors || kIsAvx2 || kIsNeon,
+                                            .takes_segments = kTakesSegments,
                                             .is_narrow = kLanes == 4,
                                             .rows = kRows,
                                             .columns = kColumns,

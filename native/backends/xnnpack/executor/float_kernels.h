@@ -9,13 +9,6 @@
 
 namespace edgewise::xnnpack {
 
-// Whether rows of GEMMs may lie in parts. Elsewhere nothing is gained, and no code is spent on it.
-#ifdef __aarch64__
-inline constexpr bool kTakesSegments = true;
-#else
-inline constexpr bool kTakesSegments = false;
-#endif
-
 // Output tiles of 2x2 from input tiles of 4x4: F(2x2, 3x3).
 inline constexpr size_t kTileOut = 2;
 inline constexpr size_t kTileIn = 4;
@@ -26,7 +19,7 @@ struct GemmTile {
   size_t most_rows = 0;  // of a block, at most FloatKernels::rows; 0: as many
   size_t depth = 0;      // of a segment
   // The parts of which a row of `a` consists, one after the other in a panel; more than one where
-  // kTakesSegments.
+  // FloatKernels::takes_segments.
   size_t segments = 1;
   size_t segment_stride = 0;
   const float* a = nullptr;
@@ -73,6 +66,7 @@ struct FloatKernels {
   // Whether these alone, in place of XNNPACK's, were measured to be faster.
   bool gemm_pays;
   bool depthwise_pays;
+  bool takes_segments;  // rows of GEMMs may lie in parts
   bool is_narrow;  // vectors of four floats
   size_t rows;
   size_t columns;

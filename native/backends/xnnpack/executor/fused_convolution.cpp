@@ -65,24 +65,38 @@ Status FusedConvolution::set_pointers(std::span<void* const> addresses, std::byt
   return {};
 }
 
-void FusedConvolution::run_row(size_t image, const float* padded, size_t y) const {
+Rows FusedConvolution::row(size_t image, const float* padded, size_t y) const {
   const size_t at = (image * out_height_ + y) * out_width_ * gemm_.columns();
-  const Rows row{.rows = out_width_,
-                 .in = padded + y * window_.stride[0] * image_.row_size(),
-                 .in_stride = window_.stride[1] * image_.channels(),
-                 .segments = window_.kernel[0],
-                 .segment_stride = image_.row_size(),
-                 .out = output_ + at,
-                 .out_stride = gemm_.columns(),
-                 .residual = residual_ == nullptr ? nullptr : residual_ + at};
-  const size_t tiles = divide_up(out_width_, kernels_.rows);
-  for (size_t panel = 0; panel < gemm_.panels(); ++panel) gemm_.run(panel, row, {0, tiles});
+  return {.rows = out_width_,
+          .in = padded + y * window_.stride[0] * image_.row_size(),
+          .in_stride = window_.stride[1] * image_.channels(),
+          .segments = window_.kernel[0],
+          .segment_stride = image_.row_size(),
+          .out = output_ + at,
+          .out_stride = gemm_.columns(),
+          .residual = residual_ == nullptr ? nullptr : residual_ + at};
 }
 
 Status FusedConvolution::run() {
   for (size_t image = 0; image < images_; ++image) {
     const float* from = image_.read(input_ + image * image_.elements(), 0, padded_, threads_);
-    parallel_for(threads_, out_height_, [&](size_t y, size_t) { run_row(image, from, y); });
+    const size_t tiles = divide_up(out_width_, kernels_.rows);
+    const size_t panels = gemm_.panels();
+    if (gemm_.is_cached()) {
+      parallel_for(threads_, out_height_, [&](size_t y, size_t) {
+        const Rows pixels = row(image, from, y);
+        for (size_t panel = 0; panel < panels; ++panel) gemm_.run(panel, pixels, {0, tiles});
+      });
+      continue;
+    }
+    // A panel at a time stays in the cache.
+    const size_t chunks = std::min(out_height_, divide_up(8 * threads_of(threads_), panels));
+    parallel_for(threads_, panels * chunks, [&](size_t item, size_t) {
+      const size_t chunk = item % chunks, end = part_start(out_height_, chunks, chunk + 1);
+      for (size_t y = part_start(out_height_, chunks, chunk); y < end; ++y) {
+        gemm_.run(item / chunks, row(image, from, y), {y * tiles, out_height_ * tiles});
+      }
+    });
   }
   return {};
 }

@@ -34,7 +34,7 @@ class FusedConvolution final : public FusedKernel {
         window_(window),
         image_(window) {}
   // Row `y` of an image's results, of which `padded` is the input.
-  void run_row(size_t image, const float* padded, size_t y) const;
+  Rows row(size_t image, const float* padded, size_t y) const;
 
   const LinearNodes nodes_;
   const Window window_;

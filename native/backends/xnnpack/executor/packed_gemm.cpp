@@ -160,7 +160,7 @@ void PackedGemm::run_all(pthreadpool_t pool, const Rows& all) const {
           ? std::max<size_t>(1, kFirstCache / (kernels_->rows * depth_ * sizeof(float)))
           : 1;
   // Enough items that a thread which is late does little harm.
-  if (packed_bytes(*kernels_, depth_, columns_) <= kCachedWeights) {
+  if (is_cached()) {
     const size_t items =
         threads == 1 ? 1 : std::min(tiles, divide_up(tiles, 4 * 8 * threads) * 8 * threads);
     parallel_for(pool, items, [&](size_t item, size_t) {

@@ -20,7 +20,7 @@ struct Rows {
   size_t rows = 0;
   const float* in = nullptr;
   size_t in_stride = 0;
-  // A row lies in so many parts of equal size. More than one: where kTakesSegments.
+  // A row lies in so many parts of equal size. More than one: where FloatKernels::takes_segments.
   size_t segments = 1;
   size_t segment_stride = 0;
   float* out = nullptr;  // the first column
@@ -48,6 +48,8 @@ class PackedGemm {
   size_t columns() const { return columns_; }
   size_t panels() const { return padded_ / kernels_->columns; }
   size_t panel_bytes() const { return depth_ * kernels_->columns * sizeof(float); }
+  // Whether the weights stay in a core's cache while rows pass by.
+  bool is_cached() const { return packed_bytes(*kernels_, depth_, columns_) <= kCachedWeights; }
 
   // All columns; at work are all threads of the pool.
   void run_all(pthreadpool_t threads, const Rows& all) const;
