@@ -44,6 +44,11 @@ constexpr size_t kLanes = hn::MaxLanes(kVector);
 constexpr size_t kRows = kHasWideVectors ? 14 : kIsNeon ? 5 : 6;
 constexpr size_t kVectors = kIsNeon ? 4 : 2;
 constexpr size_t kColumns = kVectors * kLanes;
+constexpr GemmLimits kGemmLimits =
+    kHasWideVectors ? GemmLimits{"16 rows, 34 million products, and a depth of 128 or a residual",
+                                 16, 128, size_t{1} << 25, kColumns}
+    : kIsNeon       ? GemmLimits{"5 rows, and a depth of 16 or a residual", kRows, 16, 0, kLanes}
+                    : GemmLimits{"6 rows, and a depth of 32 or a residual", kRows, 32, 0, kLanes};
 
 // ---- GEMM
 
@@ -558,6 +563,7 @@ const FloatKernels* kernels_of_target() {
                                             .depthwise_pays = kHasWideVectors || kIsAvx2 || kIsNeon,
                                             .takes_segments = kTakesSegments,
                                             .is_narrow = kLanes == 4,
+                                            .gemm_limits = kGemmLimits,
                                             .rows = kRows,
                                             .columns = kColumns,
                                             .lanes = kLanes,

@@ -61,13 +61,23 @@ struct DepthwiseRow {
   bool swishes = false;  // hardswish, after the clamp
 };
 
+// GEMMs with less of one of these are faster in XNNPACK, as measured. `rule` says it.
+struct GemmLimits {
+  const char* rule;
+  size_t rows;
+  size_t depth;     // unless a residual comes along
+  size_t products;  // multiplications
+  size_t columns;   // computed at once
+};
+
 struct FloatKernels {
   const char* name;
   // Whether these alone, in place of XNNPACK's, were measured to be faster.
   bool gemm_pays;
   bool depthwise_pays;
   bool takes_segments;  // rows of GEMMs may lie in parts
-  bool is_narrow;  // vectors of four floats
+  bool is_narrow;       // vectors of four floats
+  GemmLimits gemm_limits;
   size_t rows;
   size_t columns;
   size_t lanes;  // of a vector

@@ -29,8 +29,8 @@ const char* convolution_rule(const Graph& graph, const std::vector<Shape>& shape
   if (size_t{w.group_inputs} * w.kernel[1] < kLeastRun) {
     return "6 numbers or more in a row of the window";
   }
-  if (computed_columns(kernels, w.group_outputs) * 8 > size_t{w.group_outputs} * 9) {
-    return "channels that fill the kernel's panels to eight ninths";
+  if (!fills_columns(kernels, w.group_outputs)) {
+    return "channels that fill the kernel's vectors to eight ninths";
   }
   return shapes[nodes.output][2] < kernels.rows / 2 ? "wider results" : nullptr;
 }

@@ -3,36 +3,19 @@
 #include "backends/xnnpack/executor/panels.h"
 
 namespace edgewise::xnnpack {
-namespace {
-
-// Least multiplications, and least rows, of a GEMM that is faster here than in XNNPACK.
-constexpr size_t kLeastWork = size_t{1} << 25;
-constexpr size_t kLeastRows = 16;
-// Below, storing the results takes more time than is gained, unless a residual comes along.
-constexpr size_t kLeastDepth = 128;
-constexpr size_t kLeastNarrowDepth = 16;
-
-}  // namespace
-
 const char* gemm_rule(const Graph& graph, const std::vector<Shape>& shapes,
                       const LinearNodes& nodes, const FloatKernels& kernels) {
   if (!is_gemm(graph.nodes[nodes.nodes[0]])) return "a product of matrices or 1x1 convolution";
   const size_t depth = shapes[nodes.input].last();
   const size_t columns = shapes[nodes.output].last();
   const size_t rows = shapes[nodes.input].elements() / depth;
-  // None that computes many columns which are not there is better than XNNPACK's.
+  const GemmLimits& least = kernels.gemm_limits;
   if (!kernels.gemm_pays) return "cores that start instructions out of order";
-  if (computed_columns(kernels, columns) * 8 > columns * 9) {
-    return "columns that fill the kernel's panels to eight ninths";
-  }
-  if (kernels.is_narrow) {
-    if (rows < kernels.rows) return "as many rows as the kernel computes at once";
-    return depth < kLeastNarrowDepth ? "a depth of 16 or more" : nullptr;
-  }
-  if (rows < kLeastRows) return "16 rows or more";
-  if (rows * depth * columns < kLeastWork) return "34 million products or more";
-  if (depth < kLeastDepth && nodes.residual == kNone) return "a depth of 128, or a residual";
-  return nullptr;
+  if (!fills_columns(kernels, columns))
+    return "columns that fill the kernel's vectors to eight ninths";
+  const bool is_shallow = depth < least.depth && nodes.residual == kNone;
+  const bool is_small = rows < least.rows || rows * depth * columns < least.products;
+  return is_shallow || is_small ? least.rule : nullptr;
 }
 
 Result<std::unique_ptr<Step>> FusedGemm::make(const Graph& graph, const LinearNodes& nodes,

@@ -10,9 +10,9 @@ size_t padded_columns(const FloatKernels& kernels, size_t columns) {
   return divide_up(columns, kernels.columns) * kernels.columns;
 }
 
-size_t computed_columns(const FloatKernels& kernels, size_t columns) {
-  return kernels.is_narrow ? divide_up(columns, kernels.lanes) * kernels.lanes
-                           : padded_columns(kernels, columns);
+bool fills_columns(const FloatKernels& kernels, size_t columns) {
+  const size_t at_once = kernels.gemm_limits.columns;
+  return divide_up(columns, at_once) * at_once * 8 <= columns * 9;
 }
 
 void pack_panels(const FloatKernels& kernels, const float* from, size_t depth, size_t columns,

@@ -11,8 +11,8 @@ namespace edgewise::xnnpack {
 // Columns with those that fill up the last panel.
 size_t padded_columns(const FloatKernels& kernels, size_t columns);
 
-// Columns that are computed: of narrow vectors, the last panel has no more than it needs.
-size_t computed_columns(const FloatKernels& kernels, size_t columns);
+// Whether at most an eighth of the computed columns is for nothing.
+bool fills_columns(const FloatKernels& kernels, size_t columns);
 
 // Packs a matrix of depth x columns, whose element (p, j) is from[p * row_stride + j *
 // column_stride], panel by panel; missing columns are zero. `packed` gets
