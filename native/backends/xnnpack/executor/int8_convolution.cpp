@@ -49,9 +49,13 @@ const char* int8_convolution_rule(const Graph& graph, const std::vector<Shape>& 
   if (run < (has_few ? kLeastRun : kLeastDepth)) {
     return "a depth of 64 or more; of 4 channels or less, 16 numbers in a row of the window";
   }
-  if (rows < kernels.rows) return "as many rows as the kernel computes at once";
   if (up(columns, kInt8Columns) * 8 > columns * 9) {
     return "channels that fill the kernel's panels to eight ninths";
+  }
+  if (rows < kernels.rows) return "as many rows as the kernel computes at once";
+  if (!kernels.takes_least_weight &&
+      std::memchr(filter.data.bytes.data(), INT8_MIN, filter.data.bytes.size()) != nullptr) {
+    return "weights above -128";
   }
   return nullptr;
 }

@@ -35,13 +35,30 @@ struct Int8Range {
 
 struct Int8Kernels {
   const char* name;
-  size_t rows;  // of a tile
+  size_t rows;              // of a tile
+  bool takes_least_weight;  // weights of -128
   void (*multiply)(const Int8Tile& tile, const Int8Range& range);
 };
 
-// Null where XNNPACK's are faster: on CPUs without dot products, on those with products of 8-bit
-// matrices, and on those that run in order.
-#ifdef __aarch64__
+// `blocks` of as many rows as the function is for, one after the other.
+using Int8MultiplyRows = void (*)(const Int8Tile&, const Int8Range&, size_t blocks);
+
+// In blocks of nearly equal size: [i] is for i + 1 rows.
+template <size_t kRows>
+void multiply_in_blocks(const Int8MultiplyRows (&by_rows)[kRows], const Int8Tile& all,
+                        const Int8Range& range) {
+  const size_t blocks = (all.rows + kRows - 1) / kRows;
+  const size_t rows = all.rows / blocks, larger = all.rows % blocks;
+  if (larger > 0) by_rows[rows](all, range, larger);
+  Int8Tile rest = all;
+  rest.a += larger * (rows + 1) * rest.a_stride;
+  rest.c += larger * (rows + 1) * rest.c_stride;
+  by_rows[rows - 1](rest, range, blocks - larger);
+}
+
+// Null where XNNPACK's are faster. On Arm: without dot products, with products of 8-bit matrices,
+// and on cores that run in order; on x86: without AVX2, with AVX-512, and with dot products.
+#if defined(__aarch64__) || defined(__x86_64__)
 const Int8Kernels* int8_kernels();
 #else
 constexpr const Int8Kernels* int8_kernels() { return nullptr; }

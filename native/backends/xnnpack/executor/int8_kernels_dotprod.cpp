@@ -4,9 +4,7 @@
 
 #include <arm_neon.h>
 
-#include <array>
 #include <cstring>
-#include <utility>
 
 #include "backends/xnnpack/limit_cpu.h"
 #include "core/cpu_level.h"
@@ -123,27 +121,15 @@ void multiply_rows(const Int8Tile& tile, const Int8Range& range, size_t blocks) 
   }
 }
 
-using MultiplyRows = void (*)(const Int8Tile&, const Int8Range&, size_t blocks);
+constexpr Int8MultiplyRows kMultiplyRows[kRows] = {
+    multiply_rows<1>, multiply_rows<2>, multiply_rows<3>, multiply_rows<4>, multiply_rows<5>};
 
-template <size_t... kLess>
-constexpr std::array<MultiplyRows, sizeof...(kLess)> by_rows(std::index_sequence<kLess...>) {
-  return {multiply_rows<kLess + 1>...};
+void multiply(const Int8Tile& tile, const Int8Range& range) {
+  multiply_in_blocks(kMultiplyRows, tile, range);
 }
 
-constexpr auto kMultiplyRows = by_rows(std::make_index_sequence<kRows>());
-
-// In blocks of nearly equal size.
-void multiply(const Int8Tile& all, const Int8Range& range) {
-  const size_t blocks = (all.rows + kRows - 1) / kRows;
-  const size_t rows = all.rows / blocks, larger = all.rows % blocks;
-  if (larger > 0) kMultiplyRows[rows](all, range, larger);
-  Int8Tile rest = all;
-  rest.a += larger * (rows + 1) * rest.a_stride;
-  rest.c += larger * (rows + 1) * rest.c_stride;
-  kMultiplyRows[rows - 1](rest, range, blocks - larger);
-}
-
-constexpr Int8Kernels kKernels = {.name = "dotprod", .rows = kRows, .multiply = multiply};
+constexpr Int8Kernels kKernels = {
+    .name = "dotprod", .rows = kRows, .takes_least_weight = true, .multiply = multiply};
 
 }  // namespace
 

@@ -1,0 +1,157 @@
+#include "backends/xnnpack/executor/int8_kernels.h"
+
+#ifdef __x86_64__
+
+#include <cpuinfo.h>
+
+#include <cstring>
+
+#include "core/cpu_level.h"
+
+#define EDGEWISE_TARGETS_WITHOUT (HWY_SSE4 | HWY_AVX3)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/xnnpack/executor/int8_kernels_avx2.cpp"
+#include "core/simd_foreach.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace edgewise::xnnpack {
+namespace HWY_NAMESPACE {
+#if HWY_TARGET == HWY_AVX2
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+constexpr hn::ScalableTag<int8_t> kBytes;
+constexpr hn::ScalableTag<uint8_t> kMagnitudes;
+constexpr hn::ScalableTag<int16_t> kPairs;
+constexpr hn::ScalableTag<int32_t> kSums;
+constexpr hn::ScalableTag<float> kFloats;
+using Sums = hn::Vec<decltype(kSums)>;
+
+constexpr size_t kRows = 5;  // with two vectors of sums each, and what lies between, all registers
+constexpr size_t kVectors = 2;
+constexpr size_t kLanes = kInt8Columns / kVectors;
+constexpr size_t kRowsOfBase = 4;
+
+// The products of a segment. Those of two bytes fit 16 bits, since no weight is -128: signs go to
+// the weights, and what stays of `a` is at most 128.
+template <size_t kTileRows, size_t kBases>
+HWY_INLINE void add_segment(size_t depth, const int8_t* (&a)[kBases], size_t a_stride,
+                            const int8_t*& panel, Sums (&sum)[kTileRows][kVectors]) {
+  const auto ones = hn::Set(kPairs, 1);
+  for (size_t steps = depth / kInt8Step; steps > 0; --steps) {
+    hn::Vec<decltype(kBytes)> b[kVectors];
+#pragma GCC unroll 2
+    for (size_t j = 0; j < kVectors; ++j) {
+      b[j] = hn::LoadU(kBytes, panel + j * kLanes * kInt8Step);
+    }
+    panel += kInt8Columns * kInt8Step;
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kTileRows; ++i) {
+      int32_t four;
+      std::memcpy(&four, a[i / kRowsOfBase] + i % kRowsOfBase * a_stride, sizeof(four));
+      const auto x = hn::BitCast(kBytes, hn::Set(kSums, four));
+      const auto magnitude = hn::BitCast(kMagnitudes, hn::Abs(x));
+#pragma GCC unroll 2
+      for (size_t j = 0; j < kVectors; ++j) {
+        const auto weights = hn::IfNegativeThenNegOrUndefIfZero(x, b[j]);
+        const auto products = hn::SatWidenMulPairwiseAdd(kPairs, magnitude, weights);
+        sum[i][j] = hn::Add(sum[i][j], hn::WidenMulPairwiseAdd(kSums, products, ones));
+      }
+    }
+#pragma GCC unroll 2
+    for (size_t i = 0; i < kBases; ++i) a[i] += kInt8Step;
+  }
+}
+
+template <size_t kTileRows>
+void multiply_rows(const Int8Tile& tile, const Int8Range& range, size_t blocks) {
+  constexpr size_t kBases = (kTileRows + kRowsOfBase - 1) / kRowsOfBase;
+  const int8_t* first = tile.a;
+  int8_t* c = tile.c;
+  const hn::Half<decltype(kBytes)> results;
+  for (; blocks > 0; --blocks) {
+    // From one pointer, compilers keep a distance for each row and spill them.
+    const int8_t* a[kBases];
+#pragma GCC unroll 2
+    for (size_t i = 0; i < kBases; ++i) {
+      a[i] = first + i * kRowsOfBase * tile.a_stride;
+      __asm__("" : "+r"(a[i]));
+    }
+    first += kTileRows * tile.a_stride;
+    Sums sum[kTileRows][kVectors];
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kTileRows; ++i) {
+#pragma GCC unroll 2
+      for (size_t j = 0; j < kVectors; ++j) sum[i][j] = hn::LoadU(kSums, tile.bias + j * kLanes);
+    }
+    const int8_t* panel = tile.panel;
+    for (size_t segment = tile.segments;;) {
+      add_segment(tile.depth, a, tile.a_stride, panel, sum);
+      if (--segment == 0) break;
+#pragma GCC unroll 2
+      for (size_t i = 0; i < kBases; ++i) a[i] += tile.segment_stride - tile.depth;
+    }
+    // Before it becomes an integer, or what is too large would become the smallest one.
+    const auto most = hn::Set(kFloats, static_cast<float>(range.max - range.zero_point));
+    const auto scaled = [&](Sums x, size_t j) HWY_ATTR {
+      const auto scale = hn::LoadU(kFloats, tile.scales + j * kLanes);
+      return hn::NearestInt(hn::Min(hn::Mul(hn::ConvertTo(kFloats, x), scale), most));
+    };
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kTileRows; ++i, c += tile.c_stride) {
+      const auto steps = hn::OrderedDemote2To(kPairs, scaled(sum[i][0], 0), scaled(sum[i][1], 1));
+      const auto shifted = hn::SaturatedAdd(steps, hn::Set(kPairs, range.zero_point));
+      const auto result = hn::Max(hn::DemoteTo(results, shifted), hn::Set(results, range.min));
+      if (tile.columns == kInt8Columns) {
+        hn::StoreU(result, results, c);
+      } else {
+        hn::StoreN(result, results, c, tile.columns);
+      }
+    }
+  }
+}
+
+constexpr Int8MultiplyRows kMultiplyRows[kRows] = {
+    multiply_rows<1>, multiply_rows<2>, multiply_rows<3>, multiply_rows<4>, multiply_rows<5>};
+
+void multiply(const Int8Tile& tile, const Int8Range& range) {
+  multiply_in_blocks(kMultiplyRows, tile, range);
+}
+
+constexpr Int8Kernels kKernels = {
+    .name = "avx2", .rows = kRows, .takes_least_weight = false, .multiply = multiply};
+
+}  // namespace
+
+const Int8Kernels* int8_kernels_of_target() { return &kKernels; }
+#else
+const Int8Kernels* int8_kernels_of_target() { return nullptr; }
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace edgewise::xnnpack
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace edgewise::xnnpack {
+namespace {
+
+HWY_EXPORT(int8_kernels_of_target);
+
+// XNNPACK has kernels with dot products of bytes for vectors of any size.
+bool has_dot_products() {
+  return !is_cpu_limited() && cpuinfo_initialize() && cpuinfo_has_x86_avxvnni();
+}
+
+}  // namespace
+
+const Int8Kernels* int8_kernels() {
+  const bool is_avx2 = cpu_level().target == HWY_AVX2;
+  return is_avx2 && !has_dot_products() ? HWY_DYNAMIC_DISPATCH(int8_kernels_of_target)() : nullptr;
+}
+
+}  // namespace edgewise::xnnpack
+#endif
+
+#endif
