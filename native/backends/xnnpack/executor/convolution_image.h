@@ -9,7 +9,6 @@
 
 namespace edgewise::xnnpack {
 
-template <typename T>
 class ConvolutionImage {
  public:
   explicit ConvolutionImage(const Window& window) : window_(window) {}
@@ -36,28 +35,34 @@ class ConvolutionImage {
   size_t copied() const { return copies_ ? rows_ * row_size_ + spare_ : 0; }
 
   // What is to be read: `image`, or `copy`, which gets it; `zero` is around.
+  template <typename T>
   const T* read(const T* image, T zero, T* copy, pthreadpool_t threads) const {
     if (!copies_) return image;
-    parallel_for(threads, rows_, [&](size_t y, size_t) { copy_row(image, zero, y, copy); });
-    std::fill_n(copy + rows_ * row_size_, spare_, zero);
+    write_copy(image, zero, copy, threads,
+               [](const T* from, size_t count, T* to) { std::copy_n(from, count, to); });
     return copy;
+  }
+  // Into the copy, by `copy_row(from, count, to)`, which may make other numbers of them.
+  template <typename From, typename To, typename CopyRow>
+  void write_copy(const From* image, To zero, To* copy, pthreadpool_t threads,
+                  CopyRow copy_row) const {
+    parallel_for(threads, rows_, [&](size_t y, size_t) {
+      To* to = copy + y * row_size_;
+      // Rows before the image wrap around to beyond it.
+      y -= window_.pad_top;
+      if (y >= height_) {
+        std::fill_n(to, row_size_, zero);
+        return;
+      }
+      const size_t before = window_.pad_left * channels_, count = width_ * channels_;
+      std::fill_n(to, before, zero);
+      copy_row(image + y * count, count, to + before);
+      std::fill(to + before + count, to + row_size_, zero);
+    });
+    std::fill_n(copy + rows_ * row_size_, spare_, zero);
   }
 
  private:
-  void copy_row(const T* image, T zero, size_t y, T* copy) const {
-    T* to = copy + y * row_size_;
-    // Rows before the image wrap around to beyond it.
-    y -= window_.pad_top;
-    if (y >= height_) {
-      std::fill_n(to, row_size_, zero);
-      return;
-    }
-    const size_t before = window_.pad_left * channels_, count = width_ * channels_;
-    std::fill_n(to, before, zero);
-    std::copy_n(image + y * count, count, to + before);
-    std::fill(to + before + count, to + row_size_, zero);
-  }
-
   const Window window_;
   size_t height_ = 0, width_ = 0, channels_ = 0;
   size_t rows_ = 0, row_size_ = 0, spare_ = 0;

@@ -79,7 +79,7 @@ Rows FusedConvolution::row(size_t image, const float* padded, size_t y) const {
 
 Status FusedConvolution::run() {
   for (size_t image = 0; image < images_; ++image) {
-    const float* from = image_.read(input_ + image * image_.elements(), 0, padded_, threads_);
+    const float* from = image_.read(input_ + image * image_.elements(), 0.0f, padded_, threads_);
     const size_t tiles = divide_up(out_width_, kernels_.rows);
     const size_t panels = gemm_.panels();
     if (gemm_.is_cached()) {

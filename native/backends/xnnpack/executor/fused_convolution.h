@@ -38,7 +38,7 @@ class FusedConvolution final : public FusedKernel {
 
   const LinearNodes nodes_;
   const Window window_;
-  ConvolutionImage<float> image_;
+  ConvolutionImage image_;
   PackedGemm gemm_;
   size_t images_ = 0, out_height_ = 0, out_width_ = 0;
   const float* input_ = nullptr;

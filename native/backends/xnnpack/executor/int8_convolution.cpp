@@ -26,6 +26,11 @@ size_t segments_of(const GraphNode& node) {
   return node.kind == NodeKind::kFullyConnected ? 1 : node.window.kernel[0];
 }
 
+// Of one pixel, at every pixel.
+bool is_unit(const Window& w) {
+  return w.kernel[0] == 1 && w.kernel[1] == 1 && w.stride[0] == 1 && w.stride[1] == 1;
+}
+
 }  // namespace
 
 const char* int8_convolution_rule(const Graph& graph, const std::vector<Shape>& shapes,
@@ -53,10 +58,6 @@ const char* int8_convolution_rule(const Graph& graph, const std::vector<Shape>& 
     return "channels that fill the kernel's panels to eight ninths";
   }
   if (rows < kernels.rows) return "as many rows as the kernel computes at once";
-  if (!kernels.takes_least_weight &&
-      std::memchr(filter.data.bytes.data(), INT8_MIN, filter.data.bytes.size()) != nullptr) {
-    return "weights above -128";
-  }
   return nullptr;
 }
 
@@ -69,7 +70,7 @@ Int8Convolution::Int8Convolution(const Graph& graph, const GraphNode& node,
   const GraphValue& filter = graph.values[node.inputs[1]];
   columns_ = filter.shape[0];
   const size_t run = filter.shape.elements() / columns_ / window_.kernel[0];
-  depth_ = up(run, kInt8Step);
+  depth_ = up(run, kernels.step);
   zero_ = static_cast<int8_t>(in.zero_point);
   range_ = {.zero_point = static_cast<int16_t>(out.zero_point),
             .min = quantized<int8_t>(node.min, out.scale, out.zero_point),
@@ -99,9 +100,11 @@ Result<std::unique_ptr<Step>> Int8Convolution::make(const Graph& graph, const Gr
   const size_t columns = step->columns_, segments = step->window_.kernel[0], depth = step->depth_;
   const GraphValue& filter = graph.values[node.inputs[1]];
   const size_t run = filter.shape.elements() / columns / segments;
+  const size_t at_once = kernels.step;
   const size_t bytes = step->bias_.size() * segments * depth;
-  const std::string form = "int8 gemm " + std::to_string(segments) + " " + std::to_string(run) +
-                           " " + std::to_string(columns);
+  const std::string form = std::string("int8 gemm ") + kernels.name + " " +
+                           std::to_string(segments) + " " + std::to_string(run) + " " +
+                           std::to_string(columns);
   auto packed = FusedKernelWeights::make(
       graph, node.inputs[1], kNone, bytes / sizeof(float), form, state,
       [&](const float* filter_data, const float*, float* packed_data) {
@@ -110,11 +113,11 @@ Result<std::unique_ptr<Step>> Int8Convolution::make(const Graph& graph, const Gr
         std::fill_n(to, bytes, int8_t{0});
         for (size_t column = 0; column < columns; ++column) {
           int8_t* panel = to + column / kInt8Columns * kInt8Columns * segments * depth +
-                          column % kInt8Columns * kInt8Step;
+                          column % kInt8Columns * at_once;
           for (size_t segment = 0; segment < segments; ++segment) {
             for (size_t i = 0; i < run; ++i) {
-              const size_t step_of = (segment * depth + i) / kInt8Step;
-              panel[step_of * kInt8Columns * kInt8Step + i % kInt8Step] =
+              const size_t step_of = (segment * depth + i) / at_once;
+              panel[step_of * kInt8Columns * at_once + i % at_once] =
                   from[(column * segments + segment) * run + i];
             }
           }
@@ -136,72 +139,100 @@ Status Int8Convolution::reshape(const std::vector<Shape>& shapes) {
   out_height_ = out[1];
   out_width_ = out[2];
   // What is beyond a segment is multiplied with 0, but must be there.
-  image_.reshape(in, out, kInt8Step, in[3] * window_.kernel[1] % kInt8Step != 0);
+  const size_t run = in[3] * window_.kernel[1];
+  image_.reshape(in, out, kernels_.step,
+                 run % kernels_.step != 0 || (kernels_.widen != nullptr && !is_unit(window_)));
   return {};
 }
 
-size_t Int8Convolution::scratch_bytes() const { return image_.copied(); }
+size_t Int8Convolution::scratch_bytes() const {
+  const size_t elements = !is_gemm()                  ? image_.copied()
+                          : kernels_.widen != nullptr ? images_ * image_.elements()
+                                                      : 0;
+  return elements * read_bytes();
+}
 
 Status Int8Convolution::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
   input_ = static_cast<const int8_t*>(addresses[reads()[0]]);
   output_ = static_cast<int8_t*>(addresses[writes()[0]]);
-  padded_ = reinterpret_cast<int8_t*>(scratch);
+  copy_ = scratch;
   return {};
 }
 
-const int8_t* Int8Convolution::panel_of(size_t panel) const {
-  return reinterpret_cast<const int8_t*>(weights_.data()) +
-         panel * kInt8Columns * window_.kernel[0] * depth_;
+bool Int8Convolution::is_gemm() const { return is_unit(window_) && !image_.copies(); }
+
+bool Int8Convolution::is_cached() const {
+  return depth_ * window_.kernel[0] * columns_ <= kCachedWeights;
 }
 
-void Int8Convolution::run_rows(Int8Tile tile, size_t first_row) const {
+void Int8Convolution::run_panel(size_t panel, Int8Tile tile, size_t first_row) const {
+  const size_t first = panel * kInt8Columns;
   tile.depth = depth_;
   tile.segments = window_.kernel[0];
-  tile.segment_stride = image_.row_size();
+  tile.segment_stride = image_.row_size() * read_bytes();
+  tile.panel =
+      reinterpret_cast<const int8_t*>(weights_.data()) + first * window_.kernel[0] * depth_;
+  tile.bias = bias_.data() + first;
+  tile.scales = scales_.data() + first;
+  tile.columns = std::min(kInt8Columns, columns_ - first);
+  tile.c = output_ + first_row * columns_ + first;
   tile.c_stride = columns_;
-  for (size_t first = 0; first < columns_; first += kInt8Columns) {
-    tile.panel = panel_of(first / kInt8Columns);
-    tile.bias = bias_.data() + first;
-    tile.scales = scales_.data() + first;
-    tile.columns = std::min(kInt8Columns, columns_ - first);
-    tile.c = output_ + first_row * columns_ + first;
-    kernels_.multiply(tile, range_);
-  }
+  kernels_.multiply(tile, range_);
 }
 
 // All rows are one after the other, in the input as in the output.
 void Int8Convolution::run_all() const {
   const size_t rows = images_ * out_height_ * out_width_;
   if (rows == 0) return;
+  const size_t channels = image_.channels();
   const size_t share = divide_up(rows, threads_of(threads_));
-  const bool is_cached = depth_ * columns_ <= kCachedWeights;
-  const size_t fitting =
-      std::max(kernels_.rows, kFirstCache / depth_ / kernels_.rows * kernels_.rows);
-  const size_t together = is_cached ? std::min(fitting, share) : share;
+  const size_t fitting = std::max(
+      kernels_.rows, kFirstCache / (depth_ * read_bytes()) / kernels_.rows * kernels_.rows);
+  const size_t together = is_cached() ? std::min(fitting, share) : share;
   const size_t items = divide_up(rows, together);
   parallel_for(threads_, items, [&](size_t item, size_t) {
     const size_t first = part_start(rows, items, item);
-    run_rows({.rows = part_start(rows, items, item + 1) - first,
-              .a = input_ + first * image_.channels(),
-              .a_stride = image_.channels()},
-             first);
+    const size_t count = part_start(rows, items, item + 1) - first;
+    const int8_t* input = input_ + first * channels;
+    const std::byte* a = reinterpret_cast<const std::byte*>(input);
+    if (kernels_.widen != nullptr) {
+      auto* wide = reinterpret_cast<int16_t*>(copy_) + first * channels;
+      kernels_.widen(input, count * channels, wide);
+      a = reinterpret_cast<const std::byte*>(wide);
+    }
+    const Int8Tile tile = {.rows = count, .a = a, .a_stride = channels * read_bytes()};
+    for (size_t panel = 0; panel < panels(); ++panel) run_panel(panel, tile, first);
   });
 }
 
 void Int8Convolution::run_image(const int8_t* image, size_t first_row) const {
-  const int8_t* from = image_.read(image, zero_, padded_, threads_);
-  parallel_for(threads_, out_height_, [&](size_t y, size_t) {
-    run_rows({.rows = out_width_,
-              .a = from + y * window_.stride[0] * image_.row_size(),
-              .a_stride = window_.stride[1] * image_.channels()},
-             first_row + y * out_width_);
+  const std::byte* from = copy_;
+  if (kernels_.widen != nullptr) {
+    image_.write_copy(image, int16_t{zero_}, reinterpret_cast<int16_t*>(copy_), threads_,
+                      kernels_.widen);
+  } else {
+    from = reinterpret_cast<const std::byte*>(
+        image_.read(image, zero_, reinterpret_cast<int8_t*>(copy_), threads_));
+  }
+  // While weights stay in the cache, rows pass by one by one; else a panel at a time stays there.
+  const size_t chunks = is_cached()
+                            ? out_height_
+                            : std::min(out_height_, divide_up(8 * threads_of(threads_), panels()));
+  const size_t together = is_cached() ? panels() : 1;
+  parallel_for(threads_, panels() / together * chunks, [&](size_t item, size_t) {
+    const size_t chunk = item % chunks, panel = item / chunks;
+    const size_t end = part_start(out_height_, chunks, chunk + 1);
+    for (size_t y = part_start(out_height_, chunks, chunk); y < end; ++y) {
+      const Int8Tile tile = {.rows = out_width_,
+                             .a = from + y * window_.stride[0] * image_.row_size() * read_bytes(),
+                             .a_stride = window_.stride[1] * image_.channels() * read_bytes()};
+      for (size_t i = 0; i < together; ++i) run_panel(panel + i, tile, first_row + y * out_width_);
+    }
   });
 }
 
 Status Int8Convolution::run() {
-  const Window& w = window_;
-  const bool is_gemm = w.kernel[0] == 1 && w.kernel[1] == 1 && w.stride[0] == 1 && w.stride[1] == 1;
-  if (is_gemm && !image_.copies()) {
+  if (is_gemm()) {
     run_all();
     return {};
   }

@@ -10,6 +10,7 @@
 #include "backends/xnnpack/executor/fused_kernel.h"
 #include "backends/xnnpack/executor/fused_kernel_weights.h"
 #include "backends/xnnpack/executor/int8_kernels.h"
+#include "backends/xnnpack/executor/parallel.h"
 
 namespace edgewise::xnnpack {
 
@@ -32,14 +33,19 @@ class Int8Convolution final : public FusedKernelOf<Int8Kernels> {
  private:
   Int8Convolution(const Graph& graph, const GraphNode& node, const Int8Kernels& kernels,
                   ProgramState& state);
-  const int8_t* panel_of(size_t panel) const;
+  // Whether rows of the input are those of the GEMM, in their order.
+  bool is_gemm() const;
+  bool is_cached() const;
+  size_t panels() const { return divide_up(columns_, kInt8Columns); }
+  // Bytes of a number that the kernels read.
+  size_t read_bytes() const { return kernels_.widen == nullptr ? 1 : sizeof(int16_t); }
   // Some rows of the GEMM: `tile` without what depends on the panel.
-  void run_rows(Int8Tile tile, size_t first_row) const;
+  void run_panel(size_t panel, Int8Tile tile, size_t first_row) const;
   void run_all() const;
   void run_image(const int8_t* image, size_t first_row) const;
 
   const Window window_;
-  ConvolutionImage<int8_t> image_;
+  ConvolutionImage image_;
   int8_t zero_ = 0;  // of the input
   Int8Range range_;
   FusedKernelWeights weights_;  // bytes, panel by panel
@@ -49,7 +55,7 @@ class Int8Convolution final : public FusedKernelOf<Int8Kernels> {
   size_t images_ = 0, out_height_ = 0, out_width_ = 0;
   const int8_t* input_ = nullptr;
   int8_t* output_ = nullptr;
-  int8_t* padded_ = nullptr;
+  std::byte* copy_ = nullptr;  // of the input, as the kernels read it
 };
 
 }  // namespace edgewise::xnnpack

@@ -7,17 +7,16 @@
 namespace edgewise::xnnpack {
 
 inline constexpr size_t kInt8Columns = 16;  // of a panel
-inline constexpr size_t kInt8Step = 4;      // products that are added at a time
 
 struct Int8Tile {
   size_t rows = 0;   // any number but 0
-  size_t depth = 0;  // of a segment: a multiple of kInt8Step
-  // The parts of which a row of `a` consists, one after the other in the panel.
+  size_t depth = 0;  // of a segment: a multiple of Int8Kernels::step
+  // The parts of which a row of `a` consists, one after the other in the panel. Strides are bytes.
   size_t segments = 1;
   size_t segment_stride = 0;
-  const int8_t* a = nullptr;
+  const std::byte* a = nullptr;  // of 8 bits, or of 16 where kernels widen
   size_t a_stride = 0;
-  // Step by step, of each column kInt8Step weights.
+  // Step by step, of each column Int8Kernels::step weights.
   const int8_t* panel = nullptr;
   const int32_t* bias = nullptr;  // of all columns of the panel, as `scales`
   const float* scales = nullptr;  // from a sum to steps of the result
@@ -35,8 +34,10 @@ struct Int8Range {
 
 struct Int8Kernels {
   const char* name;
-  size_t rows;              // of a tile
-  bool takes_least_weight;  // weights of -128
+  size_t rows;  // of a tile
+  size_t step;  // products that are added at a time
+  // Null, or makes of a tile's left factor the numbers of 16 bits that `multiply` reads.
+  void (*widen)(const int8_t* from, size_t count, int16_t* to);
   void (*multiply)(const Int8Tile& tile, const Int8Range& range);
 };
 

@@ -21,58 +21,61 @@ namespace HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
-constexpr hn::ScalableTag<int8_t> kBytes;
-constexpr hn::ScalableTag<uint8_t> kMagnitudes;
-constexpr hn::ScalableTag<int16_t> kPairs;
+constexpr hn::ScalableTag<int16_t> kWords;
 constexpr hn::ScalableTag<int32_t> kSums;
 constexpr hn::ScalableTag<float> kFloats;
+constexpr hn::Half<hn::ScalableTag<int8_t>> kBytes;  // as many as words
 using Sums = hn::Vec<decltype(kSums)>;
 
-constexpr size_t kRows = 5;  // with two vectors of sums each, and what lies between, all registers
+constexpr size_t kRows = 6;  // with two vectors of sums each, and what lies between, all registers
+constexpr size_t kStep = 2;
 constexpr size_t kVectors = 2;
 constexpr size_t kLanes = kInt8Columns / kVectors;
 constexpr size_t kRowsOfBase = 4;
 
-// The products of a segment. Those of two bytes fit 16 bits, since no weight is -128: signs go to
-// the weights, and what stays of `a` is at most 128.
+void widen(const int8_t* from, size_t count, int16_t* to) {
+  constexpr size_t kAtOnce = 2 * kLanes;
+  size_t at = 0;
+  for (; at + kAtOnce <= count; at += kAtOnce) {
+    hn::StoreU(hn::PromoteTo(kWords, hn::LoadU(kBytes, from + at)), kWords, to + at);
+  }
+  for (; at < count; ++at) to[at] = from[at];
+}
+
+// The products of a segment are added, two at a time; `a` and `panel` move past them.
 template <size_t kTileRows, size_t kBases>
-HWY_INLINE void add_segment(size_t depth, const int8_t* (&a)[kBases], size_t a_stride,
+HWY_INLINE void add_segment(size_t depth, const std::byte* (&a)[kBases], size_t a_stride,
                             const int8_t*& panel, Sums (&sum)[kTileRows][kVectors]) {
-  const auto ones = hn::Set(kPairs, 1);
-  for (size_t steps = depth / kInt8Step; steps > 0; --steps) {
-    hn::Vec<decltype(kBytes)> b[kVectors];
+  for (size_t steps = depth / kStep; steps > 0; --steps) {
+    hn::Vec<decltype(kWords)> b[kVectors];
 #pragma GCC unroll 2
     for (size_t j = 0; j < kVectors; ++j) {
-      b[j] = hn::LoadU(kBytes, panel + j * kLanes * kInt8Step);
+      b[j] = hn::PromoteTo(kWords, hn::LoadU(kBytes, panel + j * kLanes * kStep));
     }
-    panel += kInt8Columns * kInt8Step;
+    panel += kInt8Columns * kStep;
 #pragma GCC unroll 8
     for (size_t i = 0; i < kTileRows; ++i) {
-      int32_t four;
-      std::memcpy(&four, a[i / kRowsOfBase] + i % kRowsOfBase * a_stride, sizeof(four));
-      const auto x = hn::BitCast(kBytes, hn::Set(kSums, four));
-      const auto magnitude = hn::BitCast(kMagnitudes, hn::Abs(x));
+      int32_t two;
+      std::memcpy(&two, a[i / kRowsOfBase] + i % kRowsOfBase * a_stride, sizeof(two));
+      const auto x = hn::BitCast(kWords, hn::Set(kSums, two));
 #pragma GCC unroll 2
       for (size_t j = 0; j < kVectors; ++j) {
-        const auto weights = hn::IfNegativeThenNegOrUndefIfZero(x, b[j]);
-        const auto products = hn::SatWidenMulPairwiseAdd(kPairs, magnitude, weights);
-        sum[i][j] = hn::Add(sum[i][j], hn::WidenMulPairwiseAdd(kSums, products, ones));
+        sum[i][j] = hn::Add(sum[i][j], hn::WidenMulPairwiseAdd(kSums, x, b[j]));
       }
     }
 #pragma GCC unroll 2
-    for (size_t i = 0; i < kBases; ++i) a[i] += kInt8Step;
+    for (size_t i = 0; i < kBases; ++i) a[i] += kStep * sizeof(int16_t);
   }
 }
 
 template <size_t kTileRows>
 void multiply_rows(const Int8Tile& tile, const Int8Range& range, size_t blocks) {
   constexpr size_t kBases = (kTileRows + kRowsOfBase - 1) / kRowsOfBase;
-  const int8_t* first = tile.a;
+  const std::byte* first = tile.a;
   int8_t* c = tile.c;
-  const hn::Half<decltype(kBytes)> results;
   for (; blocks > 0; --blocks) {
     // From one pointer, compilers keep a distance for each row and spill them.
-    const int8_t* a[kBases];
+    const std::byte* a[kBases];
 #pragma GCC unroll 2
     for (size_t i = 0; i < kBases; ++i) {
       a[i] = first + i * kRowsOfBase * tile.a_stride;
@@ -90,7 +93,9 @@ void multiply_rows(const Int8Tile& tile, const Int8Range& range, size_t blocks) 
       add_segment(tile.depth, a, tile.a_stride, panel, sum);
       if (--segment == 0) break;
 #pragma GCC unroll 2
-      for (size_t i = 0; i < kBases; ++i) a[i] += tile.segment_stride - tile.depth;
+      for (size_t i = 0; i < kBases; ++i) {
+        a[i] += tile.segment_stride - tile.depth * sizeof(int16_t);
+      }
     }
     // Before it becomes an integer, or what is too large would become the smallest one.
     const auto most = hn::Set(kFloats, static_cast<float>(range.max - range.zero_point));
@@ -100,27 +105,28 @@ void multiply_rows(const Int8Tile& tile, const Int8Range& range, size_t blocks) 
     };
 #pragma GCC unroll 8
     for (size_t i = 0; i < kTileRows; ++i, c += tile.c_stride) {
-      const auto steps = hn::OrderedDemote2To(kPairs, scaled(sum[i][0], 0), scaled(sum[i][1], 1));
-      const auto shifted = hn::SaturatedAdd(steps, hn::Set(kPairs, range.zero_point));
-      const auto result = hn::Max(hn::DemoteTo(results, shifted), hn::Set(results, range.min));
+      const auto steps = hn::OrderedDemote2To(kWords, scaled(sum[i][0], 0), scaled(sum[i][1], 1));
+      const auto shifted = hn::SaturatedAdd(steps, hn::Set(kWords, range.zero_point));
+      const auto result = hn::Max(hn::DemoteTo(kBytes, shifted), hn::Set(kBytes, range.min));
       if (tile.columns == kInt8Columns) {
-        hn::StoreU(result, results, c);
+        hn::StoreU(result, kBytes, c);
       } else {
-        hn::StoreN(result, results, c, tile.columns);
+        hn::StoreN(result, kBytes, c, tile.columns);
       }
     }
   }
 }
 
-constexpr Int8MultiplyRows kMultiplyRows[kRows] = {
-    multiply_rows<1>, multiply_rows<2>, multiply_rows<3>, multiply_rows<4>, multiply_rows<5>};
+constexpr Int8MultiplyRows kMultiplyRows[kRows] = {multiply_rows<1>, multiply_rows<2>,
+                                                   multiply_rows<3>, multiply_rows<4>,
+                                                   multiply_rows<5>, multiply_rows<6>};
 
 void multiply(const Int8Tile& tile, const Int8Range& range) {
   multiply_in_blocks(kMultiplyRows, tile, range);
 }
 
 constexpr Int8Kernels kKernels = {
-    .name = "avx2", .rows = kRows, .takes_least_weight = false, .multiply = multiply};
+    .name = "avx2", .rows = kRows, .step = kStep, .widen = widen, .multiply = multiply};
 
 }  // namespace
 

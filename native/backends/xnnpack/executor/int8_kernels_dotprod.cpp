@@ -14,12 +14,13 @@ namespace edgewise::xnnpack {
 namespace {
 
 constexpr size_t kRows = 5;
+constexpr size_t kStep = 4;
 constexpr size_t kVectors = kInt8Columns / 4;
 constexpr size_t kBytes = 16;  // of a vector
 
-// Step `kStep` of those for which each row has one vector. In assembly, with named registers: or
+// Step `kLane` of those for which each row has one vector. In assembly, with named registers: or
 // compilers, which have to find four in a row, move sums about.
-template <size_t kStep, size_t kTileRows>
+template <size_t kLane, size_t kTileRows>
 HWY_INLINE void add_step(const int8x16_t (&x)[kTileRows], const int8_t*& panel,
                          int32x4_t (&sum)[kTileRows][kVectors]) {
   register int8x16_t b0 __asm__("v28");
@@ -37,7 +38,7 @@ HWY_INLINE void add_step(const int8x16_t (&x)[kTileRows], const int8_t*& panel,
     for (size_t j = 0; j < kVectors; ++j) {
       __asm__ volatile(".arch armv8.2-a+dotprod\n\tsdot %0.4s, %1.16b, %2.4b[%3]"
                        : "+w"(sum[i][j])
-                       : "w"(b[j]), "w"(x[i]), "i"(kStep));
+                       : "w"(b[j]), "w"(x[i]), "i"(kLane));
     }
   }
 }
@@ -59,14 +60,14 @@ HWY_INLINE void add_segment(size_t depth, const int8_t* (&a)[kTileRows], const i
     add_step<2>(x, panel, sum);
     add_step<3>(x, panel, sum);
   }
-  for (size_t steps = depth % kBytes / kInt8Step; steps > 0; --steps) {
+  for (size_t steps = depth % kBytes / kStep; steps > 0; --steps) {
     int8x16_t x[kTileRows];
 #pragma GCC unroll 8
     for (size_t i = 0; i < kTileRows; ++i) {
       int32_t four;
       std::memcpy(&four, a[i], sizeof(four));
       x[i] = vreinterpretq_s8_s32(vdupq_n_s32(four));
-      a[i] += kInt8Step;
+      a[i] += kStep;
     }
     add_step<0>(x, panel, sum);
   }
@@ -78,7 +79,7 @@ HWY_INLINE int32x4_t scaled(int32x4_t sum, float32x4_t scale) {
 
 template <size_t kTileRows>
 void multiply_rows(const Int8Tile& tile, const Int8Range& range, size_t blocks) {
-  const int8_t* first = tile.a;
+  const auto* first = reinterpret_cast<const int8_t*>(tile.a);
   int8_t* c = tile.c;
   const int16x8_t zero_point = vdupq_n_s16(range.zero_point);
   const int8x16_t min = vdupq_n_s8(range.min), max = vdupq_n_s8(range.max);
@@ -129,7 +130,7 @@ void multiply(const Int8Tile& tile, const Int8Range& range) {
 }
 
 constexpr Int8Kernels kKernels = {
-    .name = "dotprod", .rows = kRows, .takes_least_weight = true, .multiply = multiply};
+    .name = "dotprod", .rows = kRows, .step = kStep, .widen = nullptr, .multiply = multiply};
 
 }  // namespace
 
