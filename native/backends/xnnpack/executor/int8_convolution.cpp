@@ -13,10 +13,6 @@ namespace {
 constexpr size_t kFirstCache = 16 * 1024;
 // Weights up to this size stay in a core's cache while rows pass by.
 constexpr size_t kCachedWeights = 256 * 1024;
-// Of fewer, XNNPACK stores results in less time than is gained; but with few channels it multiplies
-// a tap at a time, of which a part is nothing.
-constexpr size_t kLeastDepth = 64;
-constexpr size_t kLeastRun = 16;
 constexpr size_t kFewChannels = 4;
 
 size_t up(size_t count, size_t step) { return divide_up(count, step) * step; }
@@ -51,9 +47,7 @@ const char* int8_convolution_rule(const Graph& graph, const std::vector<Shape>& 
   const size_t rows = shapes[node.outputs[0]].elements() / columns;
   const size_t run = depth / segments_of(node);
   const bool has_few = node.kind == NodeKind::kConv2d && w.group_inputs <= kFewChannels;
-  if (run < (has_few ? kLeastRun : kLeastDepth)) {
-    return "a depth of 64 or more; of 4 channels or less, 16 numbers in a row of the window";
-  }
+  if (run < (has_few ? kernels.least_run : kernels.least_depth)) return kernels.depth_rule;
   if (up(columns, kInt8Columns) * 8 > columns * 9) {
     return "channels that fill the kernel's panels to eight ninths";
   }

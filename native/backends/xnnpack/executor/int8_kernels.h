@@ -36,6 +36,11 @@ struct Int8Kernels {
   const char* name;
   size_t rows;  // of a tile
   size_t step;  // products that are added at a time
+  // Of fewer, XNNPACK stores results in less time than is gained. With few channels, of which it
+  // multiplies a tap at a time, in part with nothing, a row of the window counts.
+  size_t least_depth;
+  size_t least_run;
+  const char* depth_rule;
   // Null, or makes of a tile's left factor the numbers of 16 bits that `multiply` reads.
   void (*widen)(const int8_t* from, size_t count, int16_t* to);
   void (*multiply)(const Int8Tile& tile, const Int8Range& range);

@@ -126,7 +126,14 @@ void multiply(const Int8Tile& tile, const Int8Range& range) {
 }
 
 constexpr Int8Kernels kKernels = {
-    .name = "avx2", .rows = kRows, .step = kStep, .widen = widen, .multiply = multiply};
+    .name = "avx2",
+    .rows = kRows,
+    .step = kStep,
+    .least_depth = 16,
+    .least_run = 6,
+    .depth_rule = "a depth of 16 or more; of 4 channels or less, 6 numbers in a row of the window",
+    .widen = widen,
+    .multiply = multiply};
 
 }  // namespace
 

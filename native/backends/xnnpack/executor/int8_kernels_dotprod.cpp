@@ -130,7 +130,14 @@ void multiply(const Int8Tile& tile, const Int8Range& range) {
 }
 
 constexpr Int8Kernels kKernels = {
-    .name = "dotprod", .rows = kRows, .step = kStep, .widen = nullptr, .multiply = multiply};
+    .name = "dotprod",
+    .rows = kRows,
+    .step = kStep,
+    .least_depth = 64,
+    .least_run = 16,
+    .depth_rule = "a depth of 64 or more; of 4 channels or less, 16 numbers in a row of the window",
+    .widen = nullptr,
+    .multiply = multiply};
 
 }  // namespace
 
