@@ -195,13 +195,15 @@ const Case kWindows[] = {
     {"Stride3", 1, 16, 19, 5, 19, 0, 0, 0, 0, true, false, -kInfinity, kInfinity, 1, 5, 3},
     {"Pointwise", 3, 13, 13, 18, 33, 0, 0, 0, 0, true, false, -kInfinity, kInfinity, 1, 1, 2},
     {"Residual", 2, 9, 33, 6, 21, 1, 1, 1, 1, true, true, 0, kInfinity, 2, 3, 1},
+    {"WeightsOfNoCache", 2, 9, 11, 130, 128, 1, 1, 1, 1, true, true, 0, kInfinity, 2, 3, 2},
     {"FewColumns", 1, 9, 6, 8, 3, 1, 1, 1, 1, true, true, -2, 3, 1, 3, 1},
 };
 class FusedWindows : public testing::TestWithParam<Case> {};
 TEST_P(FusedWindows, ConvolutionMatchesFloat64) {
-  if (!kTakesSegments) GTEST_SKIP() << "no kernels of this CPU take segments";
   const Convolution convolution(GetParam(), GetParam().kernel);
-  check_all(convolution, FusedConvolution::make, 5e-7);
+  for (const FloatKernels* kernels : all_float_kernels()) {
+    if (kernels->takes_segments) convolution.check(FusedConvolution::make, *kernels, 5e-7);
+  }
 }
 INSTANTIATE_TEST_SUITE_P(All, FusedWindows, testing::ValuesIn(kWindows), name_of_case);
 
