@@ -36,7 +36,7 @@ constexpr bool kHasWideVectors = HWY_TARGET == HWY_AVX3;
 constexpr bool kIsAvx2 = HWY_TARGET == HWY_AVX2;
 // Products by one lane of a vector, and as many registers as AVX-512 has.
 constexpr bool kIsNeon = HWY_ARCH_ARM_A64;
-// Where convolutions are faster as GEMMs of their input as it lies. With AVX-512 nothing is gained.
+// Where convolutions are GEMMs of their input as it lies: with AVX-512 it was not measured.
 constexpr bool kTakesSegments = kIsNeon || kIsAvx2;
 constexpr VectorTag kVector;
 constexpr size_t kLanes = hn::MaxLanes(kVector);
