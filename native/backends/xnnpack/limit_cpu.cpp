@@ -65,6 +65,15 @@ template <typename Isa>
 #endif
 }
 
+template <typename Isa>
+[[maybe_unused]] bool has_vnni([[maybe_unused]] const Isa& isa) {
+  if constexpr (requires { isa.avxvnni; }) {
+    return isa.avxvnni;
+  } else {
+    return false;
+  }
+}
+
 }  // namespace
 
 void limit_xnnpack() {
@@ -109,6 +118,15 @@ bool is_in_order() {
     }
   }
   return count > 0;
+#else
+  return false;
+#endif
+}
+
+bool has_avx_vnni() {
+#if defined(__x86_64__)
+  limit_xnnpack();
+  return cpuinfo_initialize() && has_vnni(cpuinfo_isa);
 #else
   return false;
 #endif

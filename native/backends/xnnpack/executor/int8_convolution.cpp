@@ -135,14 +135,13 @@ Status Int8Convolution::reshape(const std::vector<Shape>& shapes) {
   // What is beyond a segment is multiplied with 0, but must be there.
   const size_t run = in[3] * window_.kernel[1];
   image_.reshape(in, out, kernels_.step,
-                 run % kernels_.step != 0 || (kernels_.widen != nullptr && !is_unit(window_)));
+                 run % kernels_.step != 0 || (widens() && !is_unit(window_)));
   return {};
 }
 
 size_t Int8Convolution::scratch_bytes() const {
-  const size_t elements = !is_gemm()                  ? image_.copied()
-                          : kernels_.widen != nullptr ? images_ * image_.elements()
-                                                      : 0;
+  const size_t widened = widens() ? images_ * image_.elements() : 0;
+  const size_t elements = is_gemm() ? widened : image_.copied();
   return elements * read_bytes();
 }
 
@@ -189,7 +188,7 @@ void Int8Convolution::run_all() const {
     const size_t count = part_start(rows, items, item + 1) - first;
     const int8_t* input = input_ + first * channels;
     const std::byte* a = reinterpret_cast<const std::byte*>(input);
-    if (kernels_.widen != nullptr) {
+    if (widens()) {
       auto* wide = reinterpret_cast<int16_t*>(copy_) + first * channels;
       kernels_.widen(input, count * channels, wide);
       a = reinterpret_cast<const std::byte*>(wide);
@@ -201,7 +200,7 @@ void Int8Convolution::run_all() const {
 
 void Int8Convolution::run_image(const int8_t* image, size_t first_row) const {
   const std::byte* from = copy_;
-  if (kernels_.widen != nullptr) {
+  if (widens()) {
     image_.write_copy(image, int16_t{zero_}, reinterpret_cast<int16_t*>(copy_), threads_,
                       kernels_.widen);
   } else {
@@ -209,10 +208,11 @@ void Int8Convolution::run_image(const int8_t* image, size_t first_row) const {
         image_.read(image, zero_, reinterpret_cast<int8_t*>(copy_), threads_));
   }
   // While weights stay in the cache, rows pass by one by one; else a panel at a time stays there.
-  const size_t chunks = is_cached()
-                            ? out_height_
-                            : std::min(out_height_, divide_up(8 * threads_of(threads_), panels()));
-  const size_t together = is_cached() ? panels() : 1;
+  const size_t threads = threads_of(threads_);
+  const bool is_by_row = is_cached() && out_height_ >= threads;
+  const size_t chunks =
+      is_by_row ? out_height_ : std::min(out_height_, divide_up(8 * threads, panels()));
+  const size_t together = is_by_row ? panels() : 1;
   parallel_for(threads_, panels() / together * chunks, [&](size_t item, size_t) {
     const size_t chunk = item % chunks, panel = item / chunks;
     const size_t end = part_start(out_height_, chunks, chunk + 1);

@@ -2,10 +2,9 @@
 
 #ifdef __x86_64__
 
-#include <cpuinfo.h>
-
 #include <cstring>
 
+#include "backends/xnnpack/limit_cpu.h"
 #include "core/cpu_level.h"
 
 #define EDGEWISE_TARGETS_WITHOUT (HWY_SSE4 | HWY_AVX3)
@@ -152,16 +151,11 @@ namespace {
 
 HWY_EXPORT(int8_kernels_of_target);
 
-// XNNPACK has kernels with dot products of bytes for vectors of any size.
-bool has_dot_products() {
-  return !is_cpu_limited() && cpuinfo_initialize() && cpuinfo_has_x86_avxvnni();
-}
-
 }  // namespace
 
 const Int8Kernels* int8_kernels() {
   const bool is_avx2 = cpu_level().target == HWY_AVX2;
-  return is_avx2 && !has_dot_products() ? HWY_DYNAMIC_DISPATCH(int8_kernels_of_target)() : nullptr;
+  return is_avx2 && !has_avx_vnni() ? HWY_DYNAMIC_DISPATCH(int8_kernels_of_target)() : nullptr;
 }
 
 }  // namespace edgewise::xnnpack
