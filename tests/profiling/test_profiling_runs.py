@@ -63,13 +63,9 @@ def test_operators_of_a_delegate_lead_to_modules_and_lines(file: Path) -> None:
     for output in outputs:
         assert np.array_equal(output[0], plain[0])
     (summary,) = profile.summaries()
-    locations = {(row.name.replace(",", "").split()[0], row.location.type, row.location.module)
-              for row in summary.parts[0]}  # fmt: skip
-    assert {
-        ("Conv2d", "Conv2d", "conv"),
-        ("Conv2d", "Conv2d", "head.0"),
-        ("Sigmoid", "Body", ""),
-    } <= locations
+    # Which kernels run them depends on the CPU.
+    locations = {(row.location.type, row.location.module) for row in summary.parts[0]}
+    assert {("Conv2d", "conv"), ("Conv2d", "head.0"), ("Body", "")} <= locations
     line = (
         Path(__file__)
         .read_text()
@@ -106,10 +102,12 @@ def test_operators_add_up_to_the_run() -> None:
     # On a busy machine a run may be interrupted anywhere: the best one counts.
     assert max(i / w for i, w in zip(inside, walls[3:], strict=True)) > 0.9
     assert all(i <= d <= w for i, d, w in zip(inside, delegate.totals, walls[3:], strict=True))
-    convolving = [row for row in summary.parts[0] if "Conv" in row.name]
-    convolutions = [
-        node for row in convolving for node in row.location.nodes if node.startswith("convolution")
-    ]
+    # By kernels of any name: which depends on the CPU. The image's layout counts as its reader's.
+    rows = [row for row in summary.parts[0] if "Image entry" not in row.name]
+    found = [(row, node) for row in rows for node in row.location.nodes]
+    found = [(row, node) for row, node in found if node.startswith("convolution")]
+    convolving = [row for row, _ in found]
+    convolutions = [node for _, node in found]
     assert len(convolutions) == len(set(convolutions)) == 52
     # Where several convolutions are one row, its module is the block that they are in.
     assert all(row.location.module.startswith("features") for row in convolving)
