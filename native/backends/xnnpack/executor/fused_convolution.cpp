@@ -78,25 +78,17 @@ Rows FusedConvolution::row(size_t image, const float* padded, size_t y) const {
 }
 
 Status FusedConvolution::run() {
+  const size_t tiles = divide_up(out_width_, kernels_.rows);
+  if (tiles == 0) return {};
+  const bool is_cached = gemm_.is_cached();
   for (size_t image = 0; image < images_; ++image) {
     const float* from = image_.read(input_ + image * image_.elements(), 0.0f, padded_, threads_);
-    const size_t tiles = divide_up(out_width_, kernels_.rows);
-    const size_t panels = gemm_.panels();
-    if (gemm_.is_cached()) {
-      parallel_for(threads_, out_height_, [&](size_t y, size_t) {
-        const Rows pixels = row(image, from, y);
-        for (size_t panel = 0; panel < panels; ++panel) gemm_.run(panel, pixels, {0, tiles});
-      });
-      continue;
-    }
-    // A panel at a time stays in the cache.
-    const size_t chunks = std::min(out_height_, divide_up(8 * threads_of(threads_), panels));
-    parallel_for(threads_, panels * chunks, [&](size_t item, size_t) {
-      const size_t chunk = item % chunks, end = part_start(out_height_, chunks, chunk + 1);
-      for (size_t y = part_start(out_height_, chunks, chunk); y < end; ++y) {
-        gemm_.run(item / chunks, row(image, from, y), {y * tiles, out_height_ * tiles});
-      }
-    });
+    parallel_for_panels(
+        threads_, gemm_.panels(), out_height_, is_cached, [&](size_t panel, size_t y) {
+          const TileIndex tile =
+              is_cached ? TileIndex{0, tiles} : TileIndex{y * tiles, out_height_ * tiles};
+          gemm_.run(panel, row(image, from, y), tile);
+        });
   }
   return {};
 }

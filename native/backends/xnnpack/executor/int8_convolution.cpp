@@ -207,25 +207,17 @@ void Int8Convolution::run_image(const int8_t* image, size_t first_row) const {
     from = reinterpret_cast<const std::byte*>(
         image_.read(image, zero_, reinterpret_cast<int8_t*>(copy_), threads_));
   }
-  // While weights stay in the cache, rows pass by one by one; else a panel at a time stays there.
-  const size_t threads = threads_of(threads_);
-  const bool is_by_row = is_cached() && out_height_ >= threads;
-  const size_t chunks =
-      is_by_row ? out_height_ : std::min(out_height_, divide_up(8 * threads, panels()));
-  const size_t together = is_by_row ? panels() : 1;
-  parallel_for(threads_, panels() / together * chunks, [&](size_t item, size_t) {
-    const size_t chunk = item % chunks, panel = item / chunks;
-    const size_t end = part_start(out_height_, chunks, chunk + 1);
-    for (size_t y = part_start(out_height_, chunks, chunk); y < end; ++y) {
-      const Int8Tile tile = {.rows = out_width_,
-                             .a = from + y * window_.stride[0] * image_.row_size() * read_bytes(),
-                             .a_stride = window_.stride[1] * image_.channels() * read_bytes()};
-      for (size_t i = 0; i < together; ++i) run_panel(panel + i, tile, first_row + y * out_width_);
-    }
+  parallel_for_panels(threads_, panels(), out_height_, is_cached(), [&](size_t panel, size_t y) {
+    run_panel(panel,
+              {.rows = out_width_,
+               .a = from + y * window_.stride[0] * image_.row_size() * read_bytes(),
+               .a_stride = window_.stride[1] * image_.channels() * read_bytes()},
+              first_row + y * out_width_);
   });
 }
 
 Status Int8Convolution::run() {
+  if (out_width_ == 0) return {};
   if (is_gemm()) {
     run_all();
     return {};

@@ -1,6 +1,7 @@
 // Loops over a program's threads.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include "pthreadpool.h"
@@ -26,5 +27,23 @@ inline size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
 // The start of part `index` of `total` things, in `parts` parts of sizes that differ by one at
 // most.
 inline size_t part_start(size_t total, size_t parts, size_t index) { return total * index / parts; }
+
+// body(panel, row) for each panel of a GEMM's weights and each row of an image's results. Row by
+// row while all panels stay in a core's cache; else some rows for each panel, which stays there.
+template <typename Body>
+void parallel_for_panels(pthreadpool_t pool, size_t panels, size_t rows, bool is_cached,
+                         Body body) {
+  const size_t threads = threads_of(pool);
+  const bool is_by_row = is_cached && rows >= threads;
+  const size_t chunks = is_by_row ? rows : std::min(rows, divide_up(8 * threads, panels));
+  const size_t together = is_by_row ? panels : 1;
+  parallel_for(pool, panels / together * chunks, [&](size_t item, size_t) {
+    const size_t chunk = item % chunks, first = item / chunks;
+    const size_t end = part_start(rows, chunks, chunk + 1);
+    for (size_t row = part_start(rows, chunks, chunk); row < end; ++row) {
+      for (size_t panel = first; panel < first + together; ++panel) body(panel, row);
+    }
+  });
+}
 
 }  // namespace edgewise::xnnpack
