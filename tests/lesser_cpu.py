@@ -22,7 +22,7 @@ LEVELS = [level for level in _native.cpu_levels() if level != _native.cpu_level(
 
 def skip_logarithm_of_infinity(row: str, inputs: Iterable[Any]) -> None:
     """Which XNNPACK's kernels without AVX-512 take for about 2.3e38, as the row `log` says."""
-    if row not in ("log", "logsumexp") or _native.cpu_level() not in ("sse2", "sse4", "avx2"):
+    if row != "log" or _native.cpu_level() not in ("sse2", "sse4", "avx2"):
         return
     if any(np.isinf(np.asarray(x)).any() for x in inputs):
         import pytest  # not in the process
