@@ -3,6 +3,7 @@
 #include "backends/xnnpack/executor/panels.h"
 
 namespace edgewise::xnnpack {
+
 const char* gemm_rule(const Graph& graph, const std::vector<Shape>& shapes,
                       const LinearNodes& nodes, const FloatKernels& kernels) {
   if (!is_gemm(graph.nodes[nodes.nodes[0]])) return "a product of matrices or 1x1 convolution";
@@ -11,8 +12,7 @@ const char* gemm_rule(const Graph& graph, const std::vector<Shape>& shapes,
   const size_t rows = shapes[nodes.input].elements() / depth;
   const GemmLimits& least = kernels.gemm_limits;
   if (!kernels.gemm_pays) return "cores that start instructions out of order";
-  if (!fills_columns(kernels, columns))
-    return "columns that fill the kernel's vectors to eight ninths";
+  if (!fills_columns(kernels, columns)) return kFillsColumns;
   const bool is_shallow = depth < least.depth && nodes.residual == kNone;
   const bool is_small = rows < least.rows || rows * depth * columns < least.products;
   return is_shallow || is_small ? least.rule : nullptr;

@@ -4,6 +4,7 @@
 
 #include "backends/xnnpack/executor/elementwise_fusion.h"
 #include "backends/xnnpack/executor/fused_attention.h"
+#include "backends/xnnpack/executor/fused_batch_gemm.h"
 #include "backends/xnnpack/executor/fused_convolution.h"
 #include "backends/xnnpack/executor/fused_depthwise.h"
 #include "backends/xnnpack/executor/fused_gemm.h"
@@ -70,7 +71,7 @@ Found depthwise(const Choosing& c, size_t i, const char** rule) {
 Found int8_convolution(const Choosing& c, size_t i, const char** rule) {
   if (c.graph.values[c.node(i).inputs[0]].type != DataType::kQint8) return {};
   const Int8Kernels* kernels = int8_kernels();
-  if (kernels == nullptr) return {};  // as on all CPUs but some of 64-bit Arm
+  if (kernels == nullptr) return {};  // as on most CPUs
   *rule = int8_convolution_rule(c.graph, c.shapes, c.node(i), *kernels);
   if (*rule != nullptr) return {};
   return Fusion{{i}, [&graph = c.graph, i, kernels](ProgramState& state) {
@@ -108,21 +109,48 @@ Found convolution(const Choosing& c, size_t i, const char** rule) {
   });
 }
 
+Found batch_gemm(const Choosing& c, size_t i, const char** rule) {
+  *rule = batch_gemm_rule(c.graph, c.shapes, c.node(i), c.floats);
+  if (*rule != nullptr) return {};
+  return Fusion{{i}, [&node = c.node(i), &kernels = c.floats](ProgramState& state) {
+                  return FusedBatchGemm::make(node, kernels, state);
+                }};
+}
+
 struct KernelRow {
   const char* kernel;
   NodeKind kinds[2];  // of the node that it starts from
   Choose choose;
 };
 
+// Tried for all nodes first: it takes nodes in front of the one that it starts from.
+constexpr KernelRow kFirstRows[] = {{"Attention", {NodeKind::kSoftmax}, attention}};
+
 constexpr KernelRow kRows[] = {
-    {"Attention", {NodeKind::kSoftmax}, attention},
     {"Row GEMM", {NodeKind::kConvert}, row_gemm},
     {"Depthwise convolution", {NodeKind::kConv2d, NodeKind::kDepthwiseConv2d}, depthwise},
     {"Convolution int8", {NodeKind::kConv2d, NodeKind::kFullyConnected}, int8_convolution},
     {"Convolution Winograd", {NodeKind::kConv2d}, winograd},
     {"GEMM", {NodeKind::kConv2d, NodeKind::kFullyConnected}, gemm},
     {"Convolution", {NodeKind::kConv2d}, convolution},
+    {"Batch GEMM", {NodeKind::kBatchMatrixMultiply}, batch_gemm},
 };
+
+void choose(std::span<const KernelRow> rows, Choosing* c, KernelChoice* choice) {
+  for (size_t i = 0; i < c->graph.nodes.size(); ++i) {
+    for (const KernelRow& row : rows) {
+      if (c->is_taken[i]) break;
+      if (std::ranges::find(row.kinds, c->node(i).kind) == std::end(row.kinds)) continue;
+      const char* rule = nullptr;
+      if (Found found = row.choose(*c, i, &rule)) {
+        for (size_t node : found->nodes) c->is_taken[node] = true;
+        choice->fusions.push_back(std::move(*found));
+      } else if (rule != nullptr) {
+        choice->refused[i].push_back({row.kernel, rule});
+      }
+    }
+  }
+}
 
 }  // namespace
 
@@ -132,19 +160,8 @@ KernelChoice choose_kernels(const Graph& graph, const std::vector<Shape>& shapes
   choice.refused.resize(graph.nodes.size());
   if (kernels == nullptr) return choice;
   Choosing c{graph, shapes, Readers(graph), *kernels, std::vector<bool>(graph.nodes.size())};
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    for (const KernelRow& row : kRows) {
-      if (c.is_taken[i]) break;
-      if (std::ranges::find(row.kinds, graph.nodes[i].kind) == std::end(row.kinds)) continue;
-      const char* rule = nullptr;
-      if (Found found = row.choose(c, i, &rule)) {
-        for (size_t node : found->nodes) c.is_taken[node] = true;
-        choice.fusions.push_back(std::move(*found));
-      } else if (rule != nullptr) {
-        choice.refused[i].push_back({row.kernel, rule});
-      }
-    }
-  }
+  choose(kFirstRows, &c, &choice);
+  choose(kRows, &c, &choice);
   for (std::vector<size_t>& group : elementwise_groups(graph, shapes, c.is_taken)) {
     choice.fusions.push_back(
         {group, [&graph, group](ProgramState&) { return ElementwiseFusion::make(graph, group); }});

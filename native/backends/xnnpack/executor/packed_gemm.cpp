@@ -107,7 +107,6 @@ void PackedGemm::run_padded(size_t panel, const Rows& rows, size_t most_rows) co
 
 void PackedGemm::run(size_t panel, const Rows& rows, TileIndex part) const {
   const size_t first = panel * kernels_->columns;
-  const size_t count = columns_of(panel);
   GemmTile tile = tile_of(panel, rows, part);
   Finish finish = finish_of(panel);
   tile.c += first;
@@ -115,35 +114,7 @@ void PackedGemm::run(size_t panel, const Rows& rows, TileIndex part) const {
     finish.residual = rows.residual + first;
     finish.residual_stride = rows.out_stride;
   }
-  if (count % kernels_->lanes == 0) {
-    kernels_->multiply(tile, &finish);
-    return;
-  }
-  // The last vector is wider than the matrix.
-  if (rows.rows > kernels_->rows) {
-    const size_t blocks = divide_up(rows.rows, kernels_->rows);
-    for (size_t block = 0; block < blocks; ++block) {
-      run(panel, tiles_of(rows, blocks, block, block + 1), part);
-    }
-    return;
-  }
-  constexpr size_t kMostTile = 14 * 32;
-  alignas(kBufferAlignment) float results[kMostTile];
-  alignas(kBufferAlignment) float residual[kMostTile] = {};
-  float* to = tile.c;
-  tile.c = results;
-  tile.c_stride = kernels_->columns;
-  if (finish.residual != nullptr) {
-    for (size_t i = 0; i < rows.rows; ++i) {
-      std::copy_n(finish.residual + i * rows.out_stride, count, residual + i * kernels_->columns);
-    }
-    finish.residual = residual;
-    finish.residual_stride = kernels_->columns;
-  }
-  kernels_->multiply(tile, &finish);
-  for (size_t i = 0; i < rows.rows; ++i) {
-    std::copy_n(results + i * kernels_->columns, count, to + i * rows.out_stride);
-  }
+  multiply_panel(*kernels_, tile, &finish);
 }
 
 void PackedGemm::run_all(pthreadpool_t pool, const Rows& all) const {

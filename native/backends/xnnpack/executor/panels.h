@@ -11,13 +11,18 @@ namespace edgewise::xnnpack {
 // Columns with those that fill up the last panel.
 size_t padded_columns(const FloatKernels& kernels, size_t columns);
 
-// Whether at most an eighth of the computed columns is for nothing.
+// Whether at most an eighth of the computed columns is for nothing; and what it asks for.
 bool fills_columns(const FloatKernels& kernels, size_t columns);
+inline constexpr const char* kFillsColumns =
+    "columns that fill the kernel's vectors to eight ninths";
 
 // Packs a matrix of depth x columns, whose element (p, j) is from[p * row_stride + j *
 // column_stride], panel by panel; missing columns are zero. `packed` gets
 // depth * padded_columns floats. `threads` may be null.
 void pack_panels(const FloatKernels& kernels, const float* from, size_t depth, size_t columns,
                  size_t row_stride, size_t column_stride, float* packed, pthreadpool_t threads);
+
+// FloatKernels::multiply for any number of columns of a panel: no more of them are written.
+void multiply_panel(const FloatKernels& kernels, const GemmTile& tile, const Finish* finish);
 
 }  // namespace edgewise::xnnpack
