@@ -210,21 +210,26 @@ TEST(RowGemmKernel, TakesAnyNumberOfRows) {
   }
 }
 
-// Sums of the largest products, both ways: 32 bits are just enough.
+// Sums of the largest products, with either sign of both factors: 32 bits are just enough.
 TEST(RowGemmKernel, SumsOfTheDeepestFit) {
   SKIP_WITHOUT_KERNELS();
   constexpr size_t kDepth = 65536;
-  for (const DataType type : {kNibbles, kBytes}) {
-    GraphValue filter = filter_of(type, 1, kDepth);
+  struct Extreme {
+    DataType type;
+    uint8_t byte;
+    int weight;
+  };
+  for (const Extreme& e : {Extreme{kNibbles, 0x00, -8}, Extreme{kNibbles, 0xff, 7},
+                           Extreme{kBytes, 0x80, -128}, Extreme{kBytes, 0x7f, 127}}) {
+    GraphValue filter = filter_of(e.type, 1, kDepth);
     if (!kernels()->takes(filter)) continue;
-    const std::vector<std::byte> lowest(kDepth * bits_of(type) / 8,
-                                        std::byte{type == kBytes ? uint8_t{0x80} : uint8_t{0}});
-    filter.data.bytes = lowest;
+    const std::vector<std::byte> bytes(kDepth * bits_of(e.type) / 8, std::byte{e.byte});
+    filter.data.bytes = bytes;
     filter.channel_scales = {1};
     for (const float x : {1.0f, -1.0f}) {
       const Floats y = products(Floats(kDepth, x), 1, filter, nullptr, -kInfinity, kInfinity);
-      const float right = -x * (type == kBytes ? 128 : 8) * kDepth;
-      EXPECT_NEAR(y[0], right, 1e-6f * std::abs(right)) << name_of(type) << " " << x;
+      const float right = x * static_cast<float>(e.weight) * kDepth;
+      EXPECT_NEAR(y[0], right, 1e-6f * std::abs(right)) << name_of(e.type) << " " << x;
     }
   }
 }
@@ -362,16 +367,18 @@ bool is_chosen(const std::vector<std::byte>& bytes) {
   return graph.ok() && row_gemm_nodes(*graph, Readers(*graph), 0, *kernels()).has_value();
 }
 
-// If not, only those in blocks.
-bool takes_channels() { return kernels()->takes(filter_of(kBytes, 8, 64)); }
+bool takes(Type weights) {
+  return weights == Type::qbint4 ||
+         kernels()->takes(filter_of(weights == Type::qcint8 ? kBytes : kNibbles, 8, 64));
+}
 
 TEST_P(RowGemm, IsNearXnnpacks) {
   SKIP_WITHOUT_KERNELS();
   const StepCase& c = GetParam();
   std::vector<uint32_t> columns;
   const auto payload = payload_of(c, &columns);
-  const bool has_channels = c.weights != Type::qbint4 || c.add == other_weights;
-  EXPECT_EQ(is_chosen(payload), c.is_chosen && (takes_channels() || !has_channels));
+  EXPECT_EQ(is_chosen(payload),
+            c.is_chosen && takes(c.weights) && (c.add != other_weights || takes(Type::qcint8)));
   auto ours = make_delegate(payload, nullptr, nullptr, c.threads);
   auto theirs = make_delegate(payload, nullptr, nullptr, c.threads, false);
   ASSERT_TRUE(ours.ok() && theirs.ok()) << ours.status().message();

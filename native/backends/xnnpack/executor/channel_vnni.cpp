@@ -1,87 +1,9 @@
 // Weights of 4 or 8 bits with a scale for each column. Sums are integers to the end.
 #include "backends/xnnpack/executor/row_gemm_vnni.h"
 
-#ifdef EDGEWISE_HAS_ROW_GEMM_VNNI
+#ifdef EDGEWISE_HAS_ROW_GEMM_X86
 
 namespace edgewise::xnnpack::vnni {
-namespace {
-
-// ---- weights
-//
-// A panel: of each column the sum of its weights, its scale and its bias; then the weights, eight
-// of each column after the other: nibbles, or bytes, the four with even indices of all columns
-// first. Columns that there are not are zeros, and so are weights behind the last one.
-
-constexpr size_t kHeader = 3 * kRowGemmColumns * sizeof(float);
-constexpr size_t kVector = kRowGemmColumns * sizeof(uint32_t);  // four bytes of each column
-
-// Bytes 0, 2, 4 and 6.
-uint32_t even_bytes(uint64_t bytes) {
-  bytes &= 0x00ff00ff00ff00ff;
-  bytes = (bytes | bytes >> 8) & 0x0000ffff0000ffff;
-  return static_cast<uint32_t>(bytes | bytes >> 16);
-}
-
-struct Eight {
-  uint32_t words[2];  // as they are packed; of nibbles the first
-  int32_t sum;
-};
-
-Eight eight_nibbles(const std::byte* from, size_t bytes) {
-  uint32_t nibbles = 0x88888888;
-  std::memcpy(&nibbles, from, bytes);
-  // Minus 8, in two's complement.
-  return {.words = {nibbles ^ 0x88888888, 0}, .sum = sum_of_bytes(pairs_of(nibbles)) - 8 * 8};
-}
-
-Eight eight_bytes(const std::byte* from, size_t count) {
-  uint64_t bytes = 0;
-  std::memcpy(&bytes, from, count);
-  const uint32_t even = even_bytes(bytes), odd = even_bytes(bytes >> 8);
-  // Plus 128, without a sign.
-  return {.words = {even, odd},
-          .sum = sum_of_bytes(even ^ 0x80808080) + sum_of_bytes(odd ^ 0x80808080) - 8 * 128};
-}
-
-}  // namespace
-
-size_t channel_panel_bytes(const GraphValue& filter) {
-  return kHeader +
-         divide_up(filter.shape[1], kWord) * kRowGemmColumns * bits_of(filter.type) * kWord / 8;
-}
-
-void pack_channels(const GraphValue& filter, const float* bias, size_t first, std::byte* panel) {
-  const size_t bits = bits_of(filter.type), bytes = filter.shape[1] * bits / 8;
-  const size_t columns = std::min(kRowGemmColumns, filter.shape[0] - first);
-  const std::byte* from = filter.data.bytes.data() + first * bytes;
-  if (columns < kRowGemmColumns) std::memset(panel, 0, channel_panel_bytes(filter));
-  int32_t sums[kRowGemmColumns] = {};
-  std::byte* to = panel + kHeader;
-  for (size_t at = 0; at < bytes; at += bits) {  // as many bytes as bits: eight weights
-    const size_t count = std::min(bits, bytes - at);
-#pragma GCC unroll 1
-    for (size_t column = 0; column < columns; ++column) {
-      const auto load = bits == 4 ? eight_nibbles : eight_bytes;
-      const Eight eight = load(from + column * bytes + at, count);
-      sums[column] += eight.sum;
-      std::memcpy(to + column * sizeof(uint32_t), &eight.words[0], sizeof(uint32_t));
-      if (bits == 8) {
-        std::memcpy(to + kVector + column * sizeof(uint32_t), &eight.words[1], sizeof(uint32_t));
-      }
-    }
-    to += bits / 4 * kVector;
-  }
-  float header[2 * kRowGemmColumns] = {};
-  for (size_t column = 0; column < columns; ++column) {
-    header[column] = filter.channel_scales[first + column];
-    if (bias != nullptr) header[kRowGemmColumns + column] = bias[first + column];
-  }
-  std::memcpy(panel, sums, sizeof(sums));
-  std::memcpy(panel + sizeof(sums), header, sizeof(header));
-}
-
-// ---- products
-
 namespace {
 
 constexpr size_t kRows = 12;  // of a tile whose sums are in registers
@@ -102,7 +24,7 @@ EDGEWISE_VNNI void multiply_rows(const Part& part, const std::byte* from, size_t
       for (__m512i& vector : row) vector = _mm512_setzero_si512();
     }
   }
-  const uint8_t* a = part.a;
+  const std::byte* a = part.a;
   do {
     __m512i even[kWidth], odd[kWidth];
 #pragma GCC unroll 2
@@ -112,13 +34,13 @@ EDGEWISE_VNNI void multiply_rows(const Part& part, const std::byte* from, size_t
       if constexpr (kBits == 4) {
         unpack(even[j], &even[j], &odd[j]);
       } else {
-        prefetch<kIsCached>(from + kVector + j * 64);
-        odd[j] = _mm512_loadu_si512(from + kVector + j * 64);
+        prefetch<kIsCached>(from + kWordOfBytes + j * 64);
+        odd[j] = _mm512_loadu_si512(from + kWordOfBytes + j * 64);
       }
     }
     add_products(a, part.stride, even, sum[0]);
     add_products(a + kStep, part.stride, odd, sum[kChains - 1]);
-    from += kBits / 4 * kVector;
+    from += kBits / 4 * kWordOfBytes;
     a += kWord;
   } while (--words > 0);
 #pragma GCC unroll 16
@@ -180,12 +102,12 @@ Multiply kernel_of(const RowGemmTile& tile, size_t rows) {
 
 template <size_t kBits>
 void multiply_bits(const RowGemmTile& tile) {
-  for_each_part(tile, kRows, 2, [&](const Part& part, size_t rows) {
+  for_each_part(tile, row_stride(tile.depth), kRows, 2, [&](const Part& part, size_t rows) {
     Sums sums;
     // An odd row's neighbour is computed for nothing.
     const size_t computed = rows == 1 ? 1 : divide_up(rows, 2) * 2;
-    kernel_of<kBits>(tile, computed)(part, tile.panel + kHeader, divide_up(tile.depth, kWord),
-                                     &sums);
+    kernel_of<kBits>(tile, computed)(part, tile.panel + kChannelsHeader,
+                                     divide_up(tile.depth, kWord), &sums);
     finish<kBits>(tile, part, rows, sums);
   });
 }

@@ -1,86 +1,9 @@
 // 4-bit weights in blocks that have a scale each.
 #include "backends/xnnpack/executor/row_gemm_vnni.h"
 
-#ifdef EDGEWISE_HAS_ROW_GEMM_VNNI
-
-#include <utility>
+#ifdef EDGEWISE_HAS_ROW_GEMM_X86
 
 namespace edgewise::xnnpack::vnni {
-namespace {
-
-// ---- weights
-//
-// A panel: of each column the sum of its weights, times 16, and the bias; then block by block the
-// weights, a word of each column after the other, and the scales. Columns that there are not are
-// zeros.
-
-constexpr size_t kHeader = 2 * kRowGemmColumns * sizeof(float);  // sums, biases
-
-size_t nibble_bytes(size_t block) { return block * kRowGemmColumns / 2; }
-size_t block_bytes(size_t block) {
-  return nibble_bytes(block) + kRowGemmColumns * sizeof(uint16_t);
-}
-
-// Words whose nibbles are added in bytes, two and two: 8 times 30 are still one.
-constexpr size_t kAddable = 8;
-
-}  // namespace
-
-size_t block_panel_bytes(const GraphValue& filter) {
-  const size_t block = filter.block_size;
-  return kHeader + filter.shape[1] / block * block_bytes(block);
-}
-
-// Loops over columns are not unrolled: they would be 5 kB.
-void pack_blocks(const GraphValue& filter, const float* bias, size_t first, std::byte* panel) {
-  const size_t depth = filter.shape[1], block = filter.block_size, blocks = depth / block;
-  const size_t columns = std::min(kRowGemmColumns, filter.shape[0] - first);
-  const std::byte* from = filter.data.bytes.data() + first * depth / 2;
-  const uint16_t* scales = filter.block_scales.data() + first * blocks;
-  double sums[kRowGemmColumns] = {};
-  std::byte* to = panel + kHeader;
-  for (size_t i = 0; i < blocks; ++i) {
-    int32_t nibbles[kRowGemmColumns] = {};
-    uint32_t pairs[kRowGemmColumns] = {};
-    for (size_t word = 0; word < block / kWord; ++word, from += sizeof(uint32_t)) {
-      uint32_t words[kRowGemmColumns] = {};
-#pragma GCC unroll 1
-      for (size_t column = 0; column < columns; ++column) {
-        std::memcpy(&words[column], from + column * depth / 2, sizeof(uint32_t));
-      }
-#pragma GCC unroll 1
-      for (size_t column = 0; column < kRowGemmColumns; ++column) {
-        pairs[column] += pairs_of(words[column]);
-        words[column] ^= 0x88888888;  // minus 8, in two's complement
-      }
-      std::memcpy(to, words, sizeof(words));
-      to += sizeof(words);
-      if ((word + 1) % kAddable != 0 && (word + 1) * kWord != block) continue;
-#pragma GCC unroll 1
-      for (size_t column = 0; column < kRowGemmColumns; ++column) {
-        nibbles[column] += sum_of_bytes(std::exchange(pairs[column], 0));
-      }
-    }
-    uint16_t of_block[kRowGemmColumns] = {};
-#pragma GCC unroll 1
-    for (size_t column = 0; column < columns; ++column) {
-      of_block[column] = scales[column * blocks + i];
-      const double scale = from_bfloat16(of_block[column]);
-      sums[column] += scale * (nibbles[column] - 8 * static_cast<int32_t>(block));
-    }
-    std::memcpy(to, of_block, sizeof(of_block));
-    to += sizeof(of_block);
-  }
-  float header[2 * kRowGemmColumns] = {};
-  for (size_t column = 0; column < columns; ++column) {
-    header[column] = static_cast<float>(16 * sums[column]);
-    if (bias != nullptr) header[kRowGemmColumns + column] = bias[first + column];
-  }
-  std::memcpy(panel, header, sizeof(header));
-}
-
-// ---- products
-
 namespace {
 
 constexpr size_t kRows = 5;  // of a tile whose sums are in registers
@@ -141,8 +64,8 @@ template <size_t kTileRows, bool kIsCached>
 EDGEWISE_VNNI void multiply_rows(const RowGemmTile& tile, const Part& part) {
   Sums<kTileRows> sums;
   begin(tile, part, sums);
-  const std::byte* from = tile.panel + kHeader;
-  const uint8_t* a = part.a;
+  const std::byte* from = tile.panel + kBlocksHeader;
+  const std::byte* a = part.a;
   for (size_t blocks = tile.depth / tile.block; blocks > 0; --blocks) {
     __m512i sum[kTileRows][kVectors];
     for (size_t i = 0; i < kTileRows; ++i) {
@@ -176,7 +99,7 @@ constexpr Multiply kMultiply[kRows] = {multiply_rows<1, kIsCached>, multiply_row
 
 void multiply_blocks(const RowGemmTile& tile) {
   const auto& kernels = tile.is_cached ? kMultiply<true> : kMultiply<false>;
-  for_each_part(tile, kRows, 1,
+  for_each_part(tile, row_stride(tile.depth), kRows, 1,
                 [&](const Part& part, size_t rows) { kernels[rows - 1](tile, part); });
 }
 

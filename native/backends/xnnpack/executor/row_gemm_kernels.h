@@ -62,13 +62,13 @@ struct RowGemmKernels {
   void (*multiply)(const RowGemmTile& tile);
 };
 
-// Null where XNNPACK's are used: on CPUs without dot products of bytes, on 64-bit Arm also if there
-// is no KleidiAI in this build. On Windows GCC does not align what it spills of 512 bits (its bug
-// 54412).
+// Null where XNNPACK's are used: on x86 without AVX2, and with AVX512 or AVX-VNNI unless it is
+// AVX512-VNNI; on 64-bit Arm without dot products of bytes, or KleidiAI in this build. On Windows
+// GCC does not align what it spills of 512 bits (its bug 54412).
 #if defined(__x86_64__) && !defined(_WIN32)
-#define EDGEWISE_HAS_ROW_GEMM_VNNI
+#define EDGEWISE_HAS_ROW_GEMM_X86
 #endif
-#if defined(EDGEWISE_HAS_ROW_GEMM_VNNI) || defined(EDGEWISE_HAS_KLEIDIAI)
+#if defined(EDGEWISE_HAS_ROW_GEMM_X86) || defined(EDGEWISE_HAS_KLEIDIAI)
 const RowGemmKernels* row_gemm_kernels();
 #else
 constexpr const RowGemmKernels* row_gemm_kernels() { return nullptr; }

@@ -1,40 +1,28 @@
 // Rows, and which kernel is for which weights.
 #include "backends/xnnpack/executor/row_gemm_vnni.h"
 
-#ifdef EDGEWISE_HAS_ROW_GEMM_VNNI
+#ifdef EDGEWISE_HAS_ROW_GEMM_X86
 
+#include "backends/xnnpack/limit_cpu.h"
 #include "core/cpu_level.h"
+#include "hwy/detect_targets.h"
 
 namespace edgewise::xnnpack {
 namespace vnni {
 namespace {
 
-// Of products of 8 bits, 255 times -128 each, a sum of 32 bits holds this many.
-constexpr size_t kMostSummed = 65536;
-
 bool is_in_blocks(const GraphValue& filter) { return filter.type == DataType::kQbint4; }
-
-bool takes(const GraphValue& filter) {
-  const size_t depth = filter.shape[1];
-  switch (filter.type) {
-    case DataType::kQbint4:
-      return filter.block_size % kWord == 0 && filter.block_size <= kMostSummed;
-    case DataType::kQcint4:
-      // Odd columns would begin amid a byte.
-      return depth % 2 == 0 && depth <= kMostSummed && filter.zero_point == 8;
-    case DataType::kQcint8:
-      return depth <= kMostSummed;
-    default:
-      return false;
-  }
-}
 
 size_t panel_bytes(const GraphValue& filter) {
   return is_in_blocks(filter) ? block_panel_bytes(filter) : channel_panel_bytes(filter);
 }
 
 void pack(const GraphValue& filter, const float* bias, size_t first, std::byte* panel) {
-  (is_in_blocks(filter) ? pack_blocks : pack_channels)(filter, bias, first, panel);
+  if (is_in_blocks(filter)) {
+    pack_blocks(filter, bias, first, Nibbles::kSigned, 16, panel);  // `unpack` multiplies by it
+  } else {
+    pack_channels(filter, bias, first, Nibbles::kSigned, panel);
+  }
 }
 
 void multiply(const RowGemmTile& tile) {
@@ -82,7 +70,7 @@ void quantize(const float* x, size_t rows, size_t depth, size_t row, std::byte* 
 }
 
 constexpr RowGemmKernels kKernels = {.name = "avx512vnni",
-                                     .takes = takes,
+                                     .takes = fits_panels,
                                      .panel_bytes = panel_bytes,
                                      .pack = pack,
                                      .rows_bytes = rows_bytes,
@@ -93,7 +81,9 @@ constexpr RowGemmKernels kKernels = {.name = "avx512vnni",
 }  // namespace vnni
 
 const RowGemmKernels* row_gemm_kernels() {
-  return cpu_level().extra == CpuLevel::kVnni ? &vnni::kKernels : nullptr;
+  if (cpu_level().extra == CpuLevel::kVnni) return &vnni::kKernels;
+  const bool is_avx2 = cpu_level().target == HWY_AVX2;
+  return is_avx2 && !has_avx_vnni() ? row_gemm_kernels_avx2() : nullptr;
 }
 
 }  // namespace edgewise::xnnpack

@@ -1,0 +1,348 @@
+// Rows quantized at run time times weights of 4 bits, where there are no dot products of bytes:
+// pairs of products are added in 16 bits, which is exact for as many as a chunk has.
+#include "backends/xnnpack/executor/row_gemm_panels.h"
+
+#ifdef EDGEWISE_HAS_ROW_GEMM_X86
+
+#include <cstring>
+
+#define EDGEWISE_TARGETS_WITHOUT (HWY_SSE4 | HWY_AVX3)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/xnnpack/executor/row_gemm_avx2.cpp"
+#include "core/simd_foreach.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace edgewise::xnnpack {
+namespace HWY_NAMESPACE {
+#if HWY_TARGET == HWY_AVX2
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+constexpr hn::ScalableTag<uint8_t> kNibbles;
+constexpr hn::ScalableTag<int8_t> kBytes;
+constexpr hn::ScalableTag<int16_t> kPairs;
+constexpr hn::ScalableTag<int32_t> kSums;
+constexpr hn::ScalableTag<float> kFloats;
+using Pairs = hn::Vec<decltype(kPairs)>;
+using Sums = hn::Vec<decltype(kSums)>;
+using Floats = hn::Vec<decltype(kFloats)>;
+
+constexpr size_t kLanes = 8;  // columns of a vector
+constexpr size_t kVectors = kRowGemmColumns / kLanes;
+constexpr size_t kVectorBytes = kLanes * sizeof(uint32_t);
+
+// ---- rows
+//
+// Chunks of 32 numbers q, of eight those with even indices first, for low nibbles are multiplied
+// with them; then -8 times their sum, as weights are nibble - 8. Behind the last number zeros.
+//
+// A lane of 16 bits adds 16 products of a nibble and q: 16 * 15 * -128 fits.
+
+constexpr size_t kChunk = 32;
+constexpr size_t kChunkWords = kChunk / kWord;
+constexpr size_t kChunkBytes = kChunk + sizeof(int32_t);
+
+size_t stride_of(size_t depth) { return row_stride(divide_up(depth, kChunk) * kChunkBytes); }
+
+size_t rows_bytes(size_t rows, size_t depth) {
+  return parameters_bytes(rows) + rows * stride_of(depth);
+}
+
+QuantizedRow row_of(const float* x, size_t count) {
+  Floats min = hn::Zero(kFloats), max = min;
+  size_t at = 0;
+  for (; at + kLanes <= count; at += kLanes) {
+    const Floats some = hn::LoadU(kFloats, x + at);
+    // A number that is none is left out: the second one is taken then.
+    min = hn::Min(some, min);
+    max = hn::Max(some, max);
+  }
+  const Floats rest = hn::LoadN(kFloats, x + at, count - at);
+  min = hn::Min(rest, min);
+  max = hn::Max(rest, max);
+  return quantized_row(hn::ReduceMin(kFloats, min), hn::ReduceMax(kFloats, max));
+}
+
+void quantize_chunk(const float* x, size_t count, const QuantizedRow& row, std::byte* to) {
+  alignas(kCacheLine) float rest[kChunk] = {};
+  if (count < kChunk) {
+    std::copy_n(x, count, rest);
+    x = rest;
+  }
+  const Floats factor = hn::Set(kFloats, 1 / row.scale);
+  const Floats most = hn::Set(kFloats, INT16_MAX);
+  const auto steps = [&](size_t at) HWY_ATTR {
+    return hn::NearestInt(hn::Min(hn::Mul(hn::LoadU(kFloats, x + at), factor), most));
+  };
+  const Pairs zero = hn::Set(kPairs, static_cast<int16_t>(row.zero_point));
+  const auto shifted = [&](size_t at) HWY_ATTR {
+    return hn::SaturatedAdd(hn::OrderedDemote2To(kPairs, steps(at), steps(at + kLanes)), zero);
+  };
+  auto q = hn::OrderedDemote2To(kBytes, shifted(0), shifted(2 * kLanes));
+  if (count < kChunk) q = hn::IfThenElseZero(hn::FirstN(kBytes, count), q);
+  const auto pairs = hn::SatWidenMulPairwiseAdd(kPairs, hn::Set(kNibbles, 1), q);
+  const Sums sums = hn::WidenMulPairwiseAdd(kSums, pairs, hn::Set(kPairs, 1));
+  const int32_t sum = -8 * hn::ReduceSum(kSums, sums);
+  const auto order =
+      hn::Dup128VecFromValues(kBytes, 0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15);
+  hn::StoreU(hn::TableLookupBytes(q, order), kBytes, reinterpret_cast<int8_t*>(to));
+  std::memcpy(to + kChunk, &sum, sizeof(sum));
+}
+
+void quantize(const float* x, size_t rows, size_t depth, size_t row, std::byte* to) {
+  QuantizedRow* parameters = reinterpret_cast<QuantizedRow*>(to) + row;
+  *parameters = row_of(x, depth);
+  to += parameters_bytes(rows) + row * stride_of(depth);
+  for (size_t at = 0; at < depth; at += kChunk, to += kChunkBytes) {
+    quantize_chunk(x + at, std::min(kChunk, depth - at), *parameters, to);
+  }
+}
+
+// ---- products
+
+constexpr size_t kRows = 4;  // of a tile whose sums are in registers
+
+HWY_INLINE Sums four_at(const std::byte* a) {
+  int32_t four;
+  std::memcpy(&four, a, sizeof(four));
+  return hn::Set(kSums, four);
+}
+
+template <bool kIsCached>
+HWY_INLINE void prefetch(const std::byte* from) {
+  constexpr size_t kAhead = 4096;  // bytes from what is read
+  __builtin_prefetch(from + kAhead, 0, kIsCached ? 3 : 0);
+}
+
+// Sums of some rows of a tile, for kWidth vectors of columns.
+template <size_t kTileRows, size_t kWidth>
+struct Tile {
+  const std::byte* a;  // the first row's chunk
+  size_t stride;
+  const std::byte* weights;  // the first column's word
+
+  // Of a chunk; moves on behind it. Columns that another tile has lie between those of two words.
+  template <bool kIsCached>
+  HWY_INLINE void add(size_t words, Sums (&sum)[kTileRows][kWidth]) {
+    Pairs pairs[kTileRows][kWidth];
+#pragma GCC unroll 4
+    for (size_t i = 0; i < kTileRows; ++i) {
+#pragma GCC unroll 4
+      for (size_t j = 0; j < kWidth; ++j) pairs[i][j] = hn::Zero(kPairs);
+    }
+    const auto low = hn::Set(kNibbles, 15);
+#pragma GCC unroll 4
+    for (size_t word = 0; word < words; ++word) {
+      hn::Vec<decltype(kNibbles)> even[kWidth], odd[kWidth];
+#pragma GCC unroll 4
+      for (size_t j = 0; j < kWidth; ++j) {
+        const std::byte* from = weights + j * kVectorBytes;
+        if (j % 2 == 0) prefetch<kIsCached>(from);
+        const auto both = hn::LoadU(kNibbles, reinterpret_cast<const uint8_t*>(from));
+        even[j] = hn::And(both, low);
+        odd[j] = hn::And(hn::BitCast(kNibbles, hn::ShiftRight<4>(hn::BitCast(kPairs, both))), low);
+      }
+#pragma GCC unroll 4
+      for (size_t i = 0; i < kTileRows; ++i) {
+        const std::byte* row = a + i * stride + word * kWord;
+        const auto with_even = hn::BitCast(kBytes, four_at(row));
+        const auto with_odd = hn::BitCast(kBytes, four_at(row + kWord / 2));
+#pragma GCC unroll 4
+        for (size_t j = 0; j < kWidth; ++j) {
+          pairs[i][j] =
+              hn::Add(pairs[i][j], hn::SatWidenMulPairwiseAdd(kPairs, even[j], with_even));
+          pairs[i][j] = hn::Add(pairs[i][j], hn::SatWidenMulPairwiseAdd(kPairs, odd[j], with_odd));
+        }
+      }
+      weights += kWordOfBytes;
+    }
+    const Pairs one = hn::Set(kPairs, 1);
+#pragma GCC unroll 4
+    for (size_t i = 0; i < kTileRows; ++i) {
+      const Sums less = four_at(a + i * stride + kChunk);
+#pragma GCC unroll 4
+      for (size_t j = 0; j < kWidth; ++j) {
+        sum[i][j] =
+            hn::Add(sum[i][j], hn::Add(hn::WidenMulPairwiseAdd(kSums, pairs[i][j], one), less));
+      }
+    }
+    a += kChunkBytes;
+  }
+
+  // Of all of `depth`, for weights that have one scale.
+  template <bool kIsCached>
+  HWY_INLINE void add_all(size_t depth, Sums (&sum)[kTileRows][kWidth]) {
+    for (; depth >= kChunk; depth -= kChunk) add<kIsCached>(kChunkWords, sum);
+    if (depth > 0) add<kIsCached>(divide_up(depth, kWord), sum);
+  }
+};
+
+template <size_t kTileRows, size_t kWidth, typename Vector>
+HWY_INLINE void clear(Vector zero, Vector (&sum)[kTileRows][kWidth]) {
+#pragma GCC unroll 4
+  for (size_t i = 0; i < kTileRows; ++i) {
+#pragma GCC unroll 4
+    for (size_t j = 0; j < kWidth; ++j) sum[i][j] = zero;
+  }
+}
+
+// Results are scale * sum + bias, within bounds. `column`: the first one.
+template <size_t kTileRows, size_t kWidth>
+HWY_INLINE void store(const RowGemmTile& tile, const Part& part, size_t column, const float* bias,
+                      Floats (&sum)[kTileRows][kWidth]) {
+  const Floats min = hn::Set(kFloats, tile.min), max = hn::Set(kFloats, tile.max);
+#pragma GCC unroll 4
+  for (size_t i = 0; i < kTileRows; ++i) {
+    const Floats scale = hn::Set(kFloats, part.row[i].scale);
+#pragma GCC unroll 4
+    for (size_t j = 0; j < kWidth; ++j) {
+      const size_t first = column + j * kLanes;
+      if (first >= tile.columns) break;
+      Floats x = hn::MulAdd(sum[i][j], scale, hn::LoadU(kFloats, bias + first));
+      x = hn::Max(hn::Min(x, max), min);
+      hn::StoreN(x, kFloats, part.c + i * tile.c_stride + first, tile.columns - first);
+    }
+  }
+}
+
+template <size_t kTileRows, size_t kWidth, bool kIsCached>
+void multiply_blocks(const RowGemmTile& tile, const Part& part, size_t column) {
+  const auto* header = reinterpret_cast<const float*>(tile.panel);
+  Floats total[kTileRows][kWidth];
+#pragma GCC unroll 4
+  for (size_t i = 0; i < kTileRows; ++i) {
+    const Floats zero = hn::Set(kFloats, static_cast<float>(-part.row[i].zero_point));
+#pragma GCC unroll 4
+    for (size_t j = 0; j < kWidth; ++j) {
+      total[i][j] = hn::Mul(zero, hn::LoadU(kFloats, header + column + j * kLanes));
+    }
+  }
+  Tile<kTileRows, kWidth> at = {part.a, part.stride,
+                                tile.panel + kBlocksHeader + column * sizeof(uint32_t)};
+  const size_t chunks = tile.block / kChunk;
+  for (size_t blocks = tile.depth / tile.block; blocks > 0; --blocks) {
+    Sums sum[kTileRows][kWidth];
+    clear(hn::Zero(kSums), sum);
+    for (size_t i = 0; i < chunks; ++i) at.template add<kIsCached>(kChunkWords, sum);
+    const std::byte* scales = at.weights - column * sizeof(uint32_t);
+#pragma GCC unroll 4
+    for (size_t j = 0; j < kWidth; ++j) {
+      const hn::Rebind<uint16_t, decltype(kFloats)> halves;
+      const auto bits =
+          hn::LoadU(halves, reinterpret_cast<const uint16_t*>(scales) + column + j * kLanes);
+      const hn::RebindToUnsigned<decltype(kFloats)> words;
+      const Floats scale = hn::BitCast(kFloats, hn::ShiftLeft<16>(hn::PromoteTo(words, bits)));
+#pragma GCC unroll 4
+      for (size_t i = 0; i < kTileRows; ++i) {
+        total[i][j] = hn::MulAdd(hn::ConvertTo(kFloats, sum[i][j]), scale, total[i][j]);
+      }
+    }
+    at.weights += kRowGemmColumns * sizeof(uint16_t);
+  }
+  store(tile, part, column, header + kRowGemmColumns, total);
+}
+
+template <size_t kTileRows, size_t kWidth, bool kIsCached>
+void multiply_channels(const RowGemmTile& tile, const Part& part, size_t column) {
+  Sums sum[kTileRows][kWidth];
+  clear(hn::Zero(kSums), sum);
+  Tile<kTileRows, kWidth> at = {part.a, part.stride,
+                                tile.panel + kChannelsHeader + column * sizeof(uint32_t)};
+  at.template add_all<kIsCached>(tile.depth, sum);
+  const auto* of_weights = reinterpret_cast<const int32_t*>(tile.panel);
+  const auto* header = reinterpret_cast<const float*>(tile.panel) + kRowGemmColumns;
+  Floats total[kTileRows][kWidth];
+#pragma GCC unroll 4
+  for (size_t j = 0; j < kWidth; ++j) {
+    const Sums weights = hn::LoadU(kSums, of_weights + column + j * kLanes);
+    const Floats scale = hn::LoadU(kFloats, header + column + j * kLanes);
+#pragma GCC unroll 4
+    for (size_t i = 0; i < kTileRows; ++i) {
+      const Sums zero = hn::Set(kSums, -part.row[i].zero_point);
+      const Sums all = hn::Add(sum[i][j], hn::Mul(zero, weights));
+      total[i][j] = hn::Mul(hn::ConvertTo(kFloats, all), scale);
+    }
+  }
+  store(tile, part, column, header + kRowGemmColumns, total);
+}
+
+using Multiply = void (*)(const RowGemmTile&, const Part&, size_t column);
+
+// By the number of rows. A single one has all columns at once, for its time is that of reading
+// weights.
+template <bool kIsCached>
+constexpr Multiply kBlocks[kRows] = {
+    multiply_blocks<1, 4, kIsCached>, multiply_blocks<2, 2, kIsCached>,
+    multiply_blocks<3, 1, kIsCached>, multiply_blocks<4, 1, kIsCached>};
+template <bool kIsCached>
+constexpr Multiply kChannels[kRows] = {
+    multiply_channels<1, 4, kIsCached>, multiply_channels<2, 2, kIsCached>,
+    multiply_channels<3, 1, kIsCached>, multiply_channels<4, 1, kIsCached>};
+constexpr size_t kWidths[kRows] = {4, 2, 1, 1};
+
+void multiply(const RowGemmTile& tile) {
+  const auto* kernels = tile.weights == DataType::kQbint4
+                            ? (tile.is_cached ? kBlocks<true> : kBlocks<false>)
+                            : (tile.is_cached ? kChannels<true> : kChannels<false>);
+  for_each_part(tile, stride_of(tile.depth), kRows, 1, [&](const Part& part, size_t rows) {
+    const size_t width = kWidths[rows - 1] * kLanes;
+    for (size_t column = 0; column < tile.columns; column += width) {
+      kernels[rows - 1](tile, part, column);
+    }
+  });
+}
+
+// Weights of 8 bits are XNNPACK's: their products do not fit into 16 bits.
+bool takes(const GraphValue& filter) {
+  if (filter.type == DataType::kQcint8 || !fits_panels(filter)) return false;
+  return filter.type != DataType::kQbint4 || filter.block_size % kChunk == 0;
+}
+
+size_t panel_bytes(const GraphValue& filter) {
+  return filter.type == DataType::kQbint4 ? block_panel_bytes(filter) : channel_panel_bytes(filter);
+}
+
+void pack(const GraphValue& filter, const float* bias, size_t first, std::byte* panel) {
+  if (filter.type == DataType::kQbint4) {
+    pack_blocks(filter, bias, first, Nibbles::kUnsigned, 1, panel);
+  } else {
+    pack_channels(filter, bias, first, Nibbles::kUnsigned, panel);
+  }
+}
+
+constexpr RowGemmKernels kKernels = {.name = "avx2",
+                                     .takes = takes,
+                                     .panel_bytes = panel_bytes,
+                                     .pack = pack,
+                                     .rows_bytes = rows_bytes,
+                                     .quantize = quantize,
+                                     .multiply = multiply};
+
+}  // namespace
+
+const RowGemmKernels* row_gemm_kernels_of_target() { return &kKernels; }
+#else
+const RowGemmKernels* row_gemm_kernels_of_target() { return nullptr; }
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace edgewise::xnnpack
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace edgewise::xnnpack {
+namespace {
+
+HWY_EXPORT(row_gemm_kernels_of_target);
+
+}  // namespace
+
+const RowGemmKernels* row_gemm_kernels_avx2() {
+  return HWY_DYNAMIC_DISPATCH(row_gemm_kernels_of_target)();
+}
+
+}  // namespace edgewise::xnnpack
+#endif
+
+#endif
