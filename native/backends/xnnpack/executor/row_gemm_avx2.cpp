@@ -46,7 +46,8 @@ constexpr size_t kChunkBytes = kChunk + sizeof(int32_t);
 size_t stride_of(size_t depth) { return row_stride(divide_up(depth, kChunk) * kChunkBytes); }
 
 size_t rows_bytes(size_t rows, size_t depth) {
-  return parameters_bytes(rows) + rows * stride_of(depth);
+  // Room for a row more, of anything, where their number is odd.
+  return parameters_bytes(rows) + divide_up(rows, 2) * 2 * stride_of(depth);
 }
 
 QuantizedRow row_of(const float* x, size_t count) {
@@ -101,7 +102,7 @@ void quantize(const float* x, size_t rows, size_t depth, size_t row, std::byte* 
 
 // ---- products
 
-constexpr size_t kRows = 4;  // of a tile whose sums are in registers
+constexpr size_t kRows = 6;  // of a tile whose sums are in registers
 
 HWY_INLINE Sums four_at(const std::byte* a) {
   int32_t four;
@@ -109,59 +110,77 @@ HWY_INLINE Sums four_at(const std::byte* a) {
   return hn::Set(kSums, four);
 }
 
-template <bool kIsCached>
+// Weights that a row alone reads; several rows read them again.
+enum class Prefetch : uint8_t { kNot, kToCaches, kPastCaches };
+
+template <Prefetch kPrefetch>
 HWY_INLINE void prefetch(const std::byte* from) {
   constexpr size_t kAhead = 4096;  // bytes from what is read
-  __builtin_prefetch(from + kAhead, 0, kIsCached ? 3 : 0);
+  if constexpr (kPrefetch == Prefetch::kToCaches) __builtin_prefetch(from + kAhead, 0, 3);
+  if constexpr (kPrefetch == Prefetch::kPastCaches) __builtin_prefetch(from + kAhead, 0, 0);
+}
+
+template <size_t kTileRows, size_t kWidth, typename Vector>
+HWY_INLINE void clear(Vector zero, Vector (&sum)[kTileRows][kWidth]) {
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kTileRows; ++i) {
+#pragma GCC unroll 8
+    for (size_t j = 0; j < kWidth; ++j) sum[i][j] = zero;
+  }
 }
 
 // Sums of some rows of a tile, for kWidth vectors of columns.
-template <size_t kTileRows, size_t kWidth>
+template <size_t kTileRows, size_t kWidth, Prefetch kPrefetch>
 struct Tile {
   const std::byte* a;  // the first row's chunk
   size_t stride;
   const std::byte* weights;  // the first column's word
 
-  // Of a chunk; moves on behind it. Columns that another tile has lie between those of two words.
-  template <bool kIsCached>
-  HWY_INLINE void add(size_t words, Sums (&sum)[kTileRows][kWidth]) {
-    Pairs pairs[kTileRows][kWidth];
-#pragma GCC unroll 4
-    for (size_t i = 0; i < kTileRows; ++i) {
-#pragma GCC unroll 4
-      for (size_t j = 0; j < kWidth; ++j) pairs[i][j] = hn::Zero(kPairs);
-    }
+  HWY_INLINE void add_word(size_t word, Pairs (&pairs)[kTileRows][kWidth]) {
     const auto low = hn::Set(kNibbles, 15);
+    hn::Vec<decltype(kNibbles)> even[kWidth], odd[kWidth];
 #pragma GCC unroll 4
-    for (size_t word = 0; word < words; ++word) {
-      hn::Vec<decltype(kNibbles)> even[kWidth], odd[kWidth];
+    for (size_t j = 0; j < kWidth; ++j) {
+      const std::byte* from = weights + j * kVectorBytes;
+      if (j % 2 == 0) prefetch<kPrefetch>(from);
+      const auto both = hn::LoadU(kNibbles, reinterpret_cast<const uint8_t*>(from));
+      even[j] = hn::And(both, low);
+      odd[j] = hn::And(hn::BitCast(kNibbles, hn::ShiftRight<4>(hn::BitCast(kPairs, both))), low);
+    }
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kTileRows; ++i) {
+      const std::byte* row = a + i * stride + word * kWord;
+      const auto with_even = hn::BitCast(kBytes, four_at(row));
+      const auto with_odd = hn::BitCast(kBytes, four_at(row + kWord / 2));
 #pragma GCC unroll 4
       for (size_t j = 0; j < kWidth; ++j) {
-        const std::byte* from = weights + j * kVectorBytes;
-        if (j % 2 == 0) prefetch<kIsCached>(from);
-        const auto both = hn::LoadU(kNibbles, reinterpret_cast<const uint8_t*>(from));
-        even[j] = hn::And(both, low);
-        odd[j] = hn::And(hn::BitCast(kNibbles, hn::ShiftRight<4>(hn::BitCast(kPairs, both))), low);
+        const Pairs low_products = hn::SatWidenMulPairwiseAdd(kPairs, even[j], with_even);
+        const Pairs high_products = hn::SatWidenMulPairwiseAdd(kPairs, odd[j], with_odd);
+        pairs[i][j] = hn::Add(hn::Add(pairs[i][j], low_products), high_products);
+        // Or GCC adds all at the end, and spills what waits.
+        __asm__("" : "+x"(pairs[i][j].raw));
       }
+    }
+    // Columns that another tile has lie between those of two words.
+    weights += kWordOfBytes;
+  }
+
+  // A chunk, of so many words: kChunkWords, but for the last one. Moves on behind it.
+  HWY_INLINE void add(size_t words, Sums (&sum)[kTileRows][kWidth]) {
+    Pairs pairs[kTileRows][kWidth];
+    clear(hn::Zero(kPairs), pairs);
+    if (words == kChunkWords) {
 #pragma GCC unroll 4
-      for (size_t i = 0; i < kTileRows; ++i) {
-        const std::byte* row = a + i * stride + word * kWord;
-        const auto with_even = hn::BitCast(kBytes, four_at(row));
-        const auto with_odd = hn::BitCast(kBytes, four_at(row + kWord / 2));
-#pragma GCC unroll 4
-        for (size_t j = 0; j < kWidth; ++j) {
-          pairs[i][j] =
-              hn::Add(pairs[i][j], hn::SatWidenMulPairwiseAdd(kPairs, even[j], with_even));
-          pairs[i][j] = hn::Add(pairs[i][j], hn::SatWidenMulPairwiseAdd(kPairs, odd[j], with_odd));
-        }
-      }
-      weights += kWordOfBytes;
+      for (size_t word = 0; word < kChunkWords; ++word) add_word(word, pairs);
+    } else {
+#pragma GCC unroll 1
+      for (size_t word = 0; word < words; ++word) add_word(word, pairs);
     }
     const Pairs one = hn::Set(kPairs, 1);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (size_t i = 0; i < kTileRows; ++i) {
       const Sums less = four_at(a + i * stride + kChunk);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (size_t j = 0; j < kWidth; ++j) {
         sum[i][j] =
             hn::Add(sum[i][j], hn::Add(hn::WidenMulPairwiseAdd(kSums, pairs[i][j], one), less));
@@ -171,31 +190,23 @@ struct Tile {
   }
 
   // Of all of `depth`, for weights that have one scale.
-  template <bool kIsCached>
   HWY_INLINE void add_all(size_t depth, Sums (&sum)[kTileRows][kWidth]) {
-    for (; depth >= kChunk; depth -= kChunk) add<kIsCached>(kChunkWords, sum);
-    if (depth > 0) add<kIsCached>(divide_up(depth, kWord), sum);
+    for (size_t words = divide_up(depth, kWord), count; words > 0; words -= count) {
+      add(count = std::min(words, kChunkWords), sum);
+    }
   }
 };
 
-template <size_t kTileRows, size_t kWidth, typename Vector>
-HWY_INLINE void clear(Vector zero, Vector (&sum)[kTileRows][kWidth]) {
-#pragma GCC unroll 4
-  for (size_t i = 0; i < kTileRows; ++i) {
-#pragma GCC unroll 4
-    for (size_t j = 0; j < kWidth; ++j) sum[i][j] = zero;
-  }
-}
-
 // Results are scale * sum + bias, within bounds. `column`: the first one.
 template <size_t kTileRows, size_t kWidth>
-HWY_INLINE void store(const RowGemmTile& tile, const Part& part, size_t column, const float* bias,
-                      Floats (&sum)[kTileRows][kWidth]) {
+HWY_INLINE void store(const RowGemmTile& tile, const Part& part, size_t rows, size_t column,
+                      const float* bias, Floats (&sum)[kTileRows][kWidth]) {
   const Floats min = hn::Set(kFloats, tile.min), max = hn::Set(kFloats, tile.max);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (size_t i = 0; i < kTileRows; ++i) {
+    if (i == rows) break;
     const Floats scale = hn::Set(kFloats, part.row[i].scale);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (size_t j = 0; j < kWidth; ++j) {
       const size_t first = column + j * kLanes;
       if (first >= tile.columns) break;
@@ -206,89 +217,100 @@ HWY_INLINE void store(const RowGemmTile& tile, const Part& part, size_t column, 
   }
 }
 
-template <size_t kTileRows, size_t kWidth, bool kIsCached>
-void multiply_blocks(const RowGemmTile& tile, const Part& part, size_t column) {
+// kIsChunk: a block is a chunk, so that its sums stay in registers.
+template <size_t kTileRows, size_t kWidth, bool kIsChunk, Prefetch kPrefetch = Prefetch::kNot>
+void multiply_blocks(const RowGemmTile& tile, const Part& part, size_t rows, size_t column) {
   const auto* header = reinterpret_cast<const float*>(tile.panel);
   Floats total[kTileRows][kWidth];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (size_t i = 0; i < kTileRows; ++i) {
     const Floats zero = hn::Set(kFloats, static_cast<float>(-part.row[i].zero_point));
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (size_t j = 0; j < kWidth; ++j) {
       total[i][j] = hn::Mul(zero, hn::LoadU(kFloats, header + column + j * kLanes));
     }
   }
-  Tile<kTileRows, kWidth> at = {part.a, part.stride,
-                                tile.panel + kBlocksHeader + column * sizeof(uint32_t)};
-  const size_t chunks = tile.block / kChunk;
+  Tile<kTileRows, kWidth, kPrefetch> at = {part.a, part.stride,
+                                           tile.panel + kBlocksHeader + column * sizeof(uint32_t)};
+  const size_t chunks = kIsChunk ? 1 : tile.block / kChunk;
   for (size_t blocks = tile.depth / tile.block; blocks > 0; --blocks) {
     Sums sum[kTileRows][kWidth];
     clear(hn::Zero(kSums), sum);
-    for (size_t i = 0; i < chunks; ++i) at.template add<kIsCached>(kChunkWords, sum);
+    for (size_t i = 0; i < chunks; ++i) at.add(kChunkWords, sum);
     const std::byte* scales = at.weights - column * sizeof(uint32_t);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (size_t j = 0; j < kWidth; ++j) {
       const hn::Rebind<uint16_t, decltype(kFloats)> halves;
       const auto bits =
           hn::LoadU(halves, reinterpret_cast<const uint16_t*>(scales) + column + j * kLanes);
       const hn::RebindToUnsigned<decltype(kFloats)> words;
       const Floats scale = hn::BitCast(kFloats, hn::ShiftLeft<16>(hn::PromoteTo(words, bits)));
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (size_t i = 0; i < kTileRows; ++i) {
         total[i][j] = hn::MulAdd(hn::ConvertTo(kFloats, sum[i][j]), scale, total[i][j]);
       }
     }
     at.weights += kRowGemmColumns * sizeof(uint16_t);
   }
-  store(tile, part, column, header + kRowGemmColumns, total);
+  store(tile, part, rows, column, header + kRowGemmColumns, total);
 }
 
-template <size_t kTileRows, size_t kWidth, bool kIsCached>
-void multiply_channels(const RowGemmTile& tile, const Part& part, size_t column) {
+template <size_t kTileRows, size_t kWidth, Prefetch kPrefetch = Prefetch::kNot>
+void multiply_channels(const RowGemmTile& tile, const Part& part, size_t rows, size_t column) {
   Sums sum[kTileRows][kWidth];
   clear(hn::Zero(kSums), sum);
-  Tile<kTileRows, kWidth> at = {part.a, part.stride,
-                                tile.panel + kChannelsHeader + column * sizeof(uint32_t)};
-  at.template add_all<kIsCached>(tile.depth, sum);
+  Tile<kTileRows, kWidth, kPrefetch> at = {
+      part.a, part.stride, tile.panel + kChannelsHeader + column * sizeof(uint32_t)};
+  at.add_all(tile.depth, sum);
   const auto* of_weights = reinterpret_cast<const int32_t*>(tile.panel);
   const auto* header = reinterpret_cast<const float*>(tile.panel) + kRowGemmColumns;
   Floats total[kTileRows][kWidth];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (size_t j = 0; j < kWidth; ++j) {
     const Sums weights = hn::LoadU(kSums, of_weights + column + j * kLanes);
     const Floats scale = hn::LoadU(kFloats, header + column + j * kLanes);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (size_t i = 0; i < kTileRows; ++i) {
       const Sums zero = hn::Set(kSums, -part.row[i].zero_point);
       const Sums all = hn::Add(sum[i][j], hn::Mul(zero, weights));
       total[i][j] = hn::Mul(hn::ConvertTo(kFloats, all), scale);
     }
   }
-  store(tile, part, column, header + kRowGemmColumns, total);
+  store(tile, part, rows, column, header + kRowGemmColumns, total);
 }
 
-using Multiply = void (*)(const RowGemmTile&, const Part&, size_t column);
+using Multiply = void (*)(const RowGemmTile&, const Part&, size_t rows, size_t column);
 
-// By the number of rows. A single one has all columns at once, for its time is that of reading
-// weights.
-template <bool kIsCached>
-constexpr Multiply kBlocks[kRows] = {
-    multiply_blocks<1, 4, kIsCached>, multiply_blocks<2, 2, kIsCached>,
-    multiply_blocks<3, 1, kIsCached>, multiply_blocks<4, 1, kIsCached>};
-template <bool kIsCached>
-constexpr Multiply kChannels[kRows] = {
-    multiply_channels<1, 4, kIsCached>, multiply_channels<2, 2, kIsCached>,
-    multiply_channels<3, 1, kIsCached>, multiply_channels<4, 1, kIsCached>};
-constexpr size_t kWidths[kRows] = {4, 2, 1, 1};
+// A single row has all columns at once, for its time is that of reading weights; several have one
+// vector of columns. Of 1, 2, 4 and 6 rows:
+constexpr size_t kWidths[] = {4, 2, 1, 1};
+template <bool kIsChunk>
+constexpr Multiply kBlocks[] = {multiply_blocks<1, 4, kIsChunk, Prefetch::kToCaches>,
+                                multiply_blocks<2, 2, kIsChunk>, multiply_blocks<4, 1, kIsChunk>,
+                                multiply_blocks<6, 1, kIsChunk>};
+constexpr Multiply kChannels[] = {multiply_channels<1, 4, Prefetch::kToCaches>,
+                                  multiply_channels<2, 2>, multiply_channels<4, 1>,
+                                  multiply_channels<6, 1>};
+
+Multiply kernel_of(const RowGemmTile& tile, size_t index) {
+  const bool is_channels = tile.weights != DataType::kQbint4, is_chunk = tile.block == kChunk;
+  if (index == 0 && !tile.is_cached) {
+    constexpr Prefetch kPast = Prefetch::kPastCaches;
+    return is_channels ? multiply_channels<1, 4, kPast>
+           : is_chunk  ? multiply_blocks<1, 4, true, kPast>
+                       : multiply_blocks<1, 4, false, kPast>;
+  }
+  return (is_channels ? kChannels : is_chunk ? kBlocks<true> : kBlocks<false>)[index];
+}
 
 void multiply(const RowGemmTile& tile) {
-  const auto* kernels = tile.weights == DataType::kQbint4
-                            ? (tile.is_cached ? kBlocks<true> : kBlocks<false>)
-                            : (tile.is_cached ? kChannels<true> : kChannels<false>);
-  for_each_part(tile, stride_of(tile.depth), kRows, 1, [&](const Part& part, size_t rows) {
-    const size_t width = kWidths[rows - 1] * kLanes;
+  for_each_part(tile, stride_of(tile.depth), kRows, 2, [&](const Part& part, size_t rows) {
+    // An odd row's neighbour is computed for nothing.
+    const size_t index = rows == 1 ? 0 : divide_up(rows, 2);
+    const Multiply kernel = kernel_of(tile, index);
+    const size_t width = kWidths[index] * kLanes;
     for (size_t column = 0; column < tile.columns; column += width) {
-      kernels[rows - 1](tile, part, column);
+      kernel(tile, part, rows, column);
     }
   });
 }
