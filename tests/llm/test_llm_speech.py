@@ -13,7 +13,6 @@ import torch
 
 from edgewise.llm.mel import RATE, log_mel
 from edgewise.llm.transcriber import Transcriber, read_wav
-from edgewise.runtime._native import cpu_level
 
 transformers = pytest.importorskip("transformers")
 FRAMES = 120
@@ -77,32 +76,32 @@ def made(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, P
     return model, path
 
 
-def greedy(model: Any, features: Any, count: int) -> list[int]:
-    """Without caches, as `transformers`' own processors of logits have it."""
-    tokens = list(START)
+def next_logits(model: Any, features: Any, tokens: list[int]) -> Any:
+    """Behind `tokens`, of which those at the start count; without caches, and suppressed as
+    `transformers`' own processors of logits have it."""
+    given = {"decoder_input_ids": torch.tensor([tokens]), "use_cache": False}
     with torch.no_grad():
-        for step in range(count):
-            given = {"decoder_input_ids": torch.tensor([tokens]), "use_cache": False}
-            logits = model(torch.from_numpy(features), **given).logits[0, -1]
-            logits[[11, 12]] = -torch.inf
-            if step == 0:
-                logits[[2, 13]] = -torch.inf
-            tokens.append(int(logits.argmax()))
-            if tokens[-1] == 2:
-                return tokens[len(START) : -1]
-    return tokens[len(START) :]
+        logits = model(torch.from_numpy(features), **given).logits[0, -1]
+    logits[[11, 12]] = -torch.inf
+    if len(tokens) == len(START):
+        logits[[2, 13]] = -torch.inf
+    return logits
 
 
 def test_tokens_are_those_of_eager_pytorch(made: tuple[Any, Path]) -> None:
     model, path = made
-    if "none" not in path.parent.name and cpu_level() in ("sse2", "sse4", "avx2", "avx512"):
-        pytest.skip("XNNPACK quantizes rows with other roundings than PyTorch does")
+    # A row's number halfway between two steps of 8 bits is another one after other roundings.
+    margin = 0 if "none" in path.parent.name else 0.03
     transcriber = Transcriber(path)
     for seconds in (1.2, 0.4):  # of the second nothing is left of the first
         features = log_mel(sound(seconds), 80, FRAMES)
-        want = greedy(model, features, 32)
-        assert len(set(want)) > 3, "a text of one token says nothing"
-        assert list(transcriber.generate(features, START, max_new_tokens=32)) == want
+        tokens = list(transcriber.generate(features, START, max_new_tokens=32))
+        assert len(set(tokens)) > 3, "a text of one token says nothing"
+        # The end of text is not given.
+        every = tokens if len(tokens) == 32 else [*tokens, 2]
+        for i, token in enumerate(every):
+            logits = next_logits(model, features, [*START, *tokens[:i]])
+            assert logits[token] >= logits.max() - margin, i
 
 
 @pytest.mark.peer
