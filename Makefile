@@ -160,7 +160,7 @@ sanitize: $(SANITIZE)/build.ninja
 	@$(QUIET) build/logs/sanitize.log "sanitized build" cmake --build $(SANITIZE)
 	@UBSAN_OPTIONS=print_stacktrace=1 $(QUIET) --show '^[0-9]+% tests passed' \
 	  build/logs/sanitize-ctest.log "ctest under sanitizers" \
-	  ctest --test-dir $(SANITIZE) --output-on-failure --no-tests=error
+	  ctest --test-dir $(SANITIZE) --output-on-failure --no-tests=error -j 2
 
 # Threads alone: ThreadSanitizer cannot share a build with the other sanitizers.
 sanitize-threads: | $(PACKAGES)

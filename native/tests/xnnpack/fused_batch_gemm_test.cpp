@@ -88,16 +88,16 @@ INSTANTIATE_TEST_SUITE_P(All, BatchGemm,
                                          BatchGemmCase{"NoRow", 1, 2, 0, 8, 8}),
                          [](const auto& test) { return std::string(test.param.name); });
 
-struct PairingCase {
+struct TakesCase {
   const char* name;
-  Shape left, right;
-  bool is_paired;
+  Shape left, right, out;
+  bool takes;
 };
-class BatchGemmPairing : public testing::TestWithParam<PairingCase> {};
+class BatchGemmTakes : public testing::TestWithParam<TakesCase> {};
 
-// What repeats matrices of a factor is left to XNNPACK.
-TEST_P(BatchGemmPairing, AsManyMatricesInBoth) {
-  const PairingCase& test = GetParam();
+// What repeats matrices of a factor, or has large ones, is left to XNNPACK.
+TEST_P(BatchGemmTakes, SmallMatricesAsManyInBoth) {
+  const TakesCase& test = GetParam();
   GraphNode node;
   node.kind = NodeKind::kBatchMatrixMultiply;
   node.inputs = {0, 1};
@@ -107,15 +107,19 @@ TEST_P(BatchGemmPairing, AsManyMatricesInBoth) {
   for (const FloatKernels* kernels : all_float_kernels()) {
     auto step = FusedBatchGemm::make(node, *kernels, **state);
     ASSERT_TRUE(step.ok());
-    EXPECT_EQ((*step)->can_take({test.left, test.right}), test.is_paired);
+    EXPECT_EQ((*step)->can_take({test.left, test.right, test.out}), test.takes);
   }
 }
 INSTANTIATE_TEST_SUITE_P(
-    All, BatchGemmPairing,
-    testing::Values(PairingCase{"Matrices", shape_of({8, 4}), shape_of({4, 8}), true},
-                    PairingCase{"Batch", shape_of({2, 3, 8, 4}), shape_of({2, 3, 4, 8}), true},
-                    PairingCase{"OneForAll", shape_of({2, 3, 8, 4}), shape_of({1, 3, 4, 8}), false},
-                    PairingCase{"OfLowerRank", shape_of({2, 8, 4}), shape_of({4, 8}), false}),
+    All, BatchGemmTakes,
+    testing::Values(
+        TakesCase{"Matrices", shape_of({8, 4}), shape_of({4, 8}), shape_of({8, 8}), true},
+        TakesCase{"Batch", shape_of({2, 3, 8, 4}), shape_of({2, 3, 4, 8}), shape_of({2, 3, 8, 8}),
+                  true},
+        TakesCase{"OneForAll", shape_of({2, 3, 8, 4}), shape_of({1, 3, 4, 8}),
+                  shape_of({2, 3, 8, 8}), false},
+        TakesCase{"OfLowerRank", shape_of({2, 8, 4}), shape_of({4, 8}), shape_of({2, 8, 8}), false},
+        TakesCase{"Large", shape_of({8, 1024}), shape_of({1024, 512}), shape_of({8, 512}), false}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

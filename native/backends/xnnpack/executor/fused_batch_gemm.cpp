@@ -3,11 +3,15 @@
 #include <algorithm>
 
 #include "backends/xnnpack/executor/linear_nodes.h"
+#include "backends/xnnpack/executor/packed_gemm.h"
 #include "backends/xnnpack/executor/panels.h"
 #include "backends/xnnpack/executor/parallel.h"
 
 namespace edgewise::xnnpack {
 namespace {
+
+// Bytes of a right factor, packed: each thread packs one, and parts of a matrix do so again.
+constexpr size_t kMostPacked = 1024 * 1024;
 
 // XNNPACK's operator may repeat matrices of a factor; this kernel does not.
 bool is_paired(const std::vector<Shape>& shapes, const GraphNode& node) {
@@ -20,6 +24,12 @@ bool is_paired(const std::vector<Shape>& shapes, const GraphNode& node) {
   return true;
 }
 
+bool is_small_enough(const std::vector<Shape>& shapes, const GraphNode& node,
+                     const FloatKernels& kernels) {
+  return packed_bytes(kernels, shapes[node.inputs[0]].last(), shapes[node.outputs[0]].last()) <=
+         kMostPacked;
+}
+
 }  // namespace
 
 const char* batch_gemm_rule(const Graph& graph, const std::vector<Shape>& shapes,
@@ -28,6 +38,7 @@ const char* batch_gemm_rule(const Graph& graph, const std::vector<Shape>& shapes
     return "computed factors of float32";
   }
   if (!is_paired(shapes, node)) return "as many matrices in both factors";
+  if (!is_small_enough(shapes, node, kernels)) return "a right factor of 1 MiB at most";
   if (!kernels.gemm_pays) return "cores that start instructions out of order";
   const Shape& out = shapes[node.outputs[0]];
   const size_t rows = out[out.rank - 2], columns = out.last();
@@ -47,7 +58,7 @@ Result<std::unique_ptr<Step>> FusedBatchGemm::make(const GraphNode& node,
 }
 
 bool FusedBatchGemm::can_take(const std::vector<Shape>& shapes) const {
-  return is_paired(shapes, node_);
+  return is_paired(shapes, node_) && is_small_enough(shapes, node_, kernels_);
 }
 
 Status FusedBatchGemm::reshape(const std::vector<Shape>& shapes) {
@@ -59,7 +70,9 @@ Status FusedBatchGemm::reshape(const std::vector<Shape>& shapes) {
   return {};
 }
 
-size_t FusedBatchGemm::packed_floats() const { return depth_ * padded_columns(kernels_, columns_); }
+size_t FusedBatchGemm::packed_floats() const {
+  return packed_bytes(kernels_, depth_, columns_) / sizeof(float);
+}
 
 size_t FusedBatchGemm::scratch_bytes() const {
   return threads_of(threads_) * packed_floats() * sizeof(float);
