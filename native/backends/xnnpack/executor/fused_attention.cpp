@@ -147,11 +147,9 @@ void FusedAttention::run_head(size_t item, size_t head, size_t from, size_t to,
 
 Status FusedAttention::run() {
   const size_t heads = query_.batch * query_.heads;
-  const size_t threads = threads_of(threads_);
-  // Parts of heads if there are few; each transposes the keys again.
-  const size_t parts = heads % threads == 0 ? 1
-                                            : std::min(divide_up(query_.tokens, kernels_.rows),
-                                                       divide_up(4 * threads, heads));
+  // Each part transposes the keys again.
+  const size_t parts =
+      parts_of_items(heads, threads_of(threads_), divide_up(query_.tokens, kernels_.rows));
   parallel_for(threads_, heads * parts, [&](size_t index, size_t thread) {
     const size_t head = index / parts;
     run_head(head / query_.heads, head % query_.heads,

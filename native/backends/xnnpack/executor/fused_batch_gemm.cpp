@@ -111,11 +111,9 @@ void FusedBatchGemm::run_rows(size_t matrix, size_t from, size_t to, float* pack
 }
 
 Status FusedBatchGemm::run() {
-  const size_t threads = threads_of(threads_);
-  // Parts of matrices if there are few; each packs the right factor again.
-  const size_t parts = matrices_ % threads == 0 ? 1
-                                                : std::min(divide_up(rows_, kernels_.rows),
-                                                           divide_up(4 * threads, matrices_));
+  // Each part packs the right factor again.
+  const size_t parts =
+      parts_of_items(matrices_, threads_of(threads_), divide_up(rows_, kernels_.rows));
   parallel_for(threads_, matrices_ * parts, [&](size_t item, size_t thread) {
     const size_t part = item % parts;
     run_rows(item / parts, part_start(rows_, parts, part), part_start(rows_, parts, part + 1),

@@ -28,6 +28,12 @@ inline size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
 // most.
 inline size_t part_start(size_t total, size_t parts, size_t index) { return total * index / parts; }
 
+// Parts of each of `items` that threads share: one if they share items evenly, else some, `most` at
+// most, so that a thread which is late does little harm.
+inline size_t parts_of_items(size_t items, size_t threads, size_t most) {
+  return items % threads == 0 ? 1 : std::min(most, divide_up(4 * threads, items));
+}
+
 // body(panel, row) for each panel of a GEMM's weights and each row of an image's results. Row by
 // row while all panels stay in a core's cache; else some rows for each panel, which stays there.
 template <typename Body>

@@ -321,16 +321,8 @@ bool takes(const GraphValue& filter) {
   return filter.type != DataType::kQbint4 || filter.block_size % kChunk == 0;
 }
 
-size_t panel_bytes(const GraphValue& filter) {
-  return filter.type == DataType::kQbint4 ? block_panel_bytes(filter) : channel_panel_bytes(filter);
-}
-
 void pack(const GraphValue& filter, const float* bias, size_t first, std::byte* panel) {
-  if (filter.type == DataType::kQbint4) {
-    pack_blocks(filter, bias, first, Nibbles::kUnsigned, 1, panel);
-  } else {
-    pack_channels(filter, bias, first, Nibbles::kUnsigned, panel);
-  }
+  pack_panel(filter, bias, first, Nibbles::kUnsigned, 1, panel);
 }
 
 constexpr RowGemmKernels kKernels = {.name = "avx2",

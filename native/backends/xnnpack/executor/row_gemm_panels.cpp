@@ -1,5 +1,7 @@
 #include "backends/xnnpack/executor/row_gemm_panels.h"
 
+#ifdef EDGEWISE_HAS_ROW_GEMM_X86
+
 #include <cstring>
 #include <utility>
 
@@ -54,23 +56,6 @@ Eight eight_bytes(const std::byte* from, size_t count) {
   // Plus 128, without a sign.
   return {.words = {even, odd},
           .sum = sum_of_bytes(even ^ 0x80808080) + sum_of_bytes(odd ^ 0x80808080) - 8 * 128};
-}
-
-}  // namespace
-
-bool fits_panels(const GraphValue& filter) {
-  const size_t depth = filter.shape[1];
-  switch (filter.type) {
-    case DataType::kQbint4:
-      return filter.block_size % kWord == 0 && filter.block_size <= kMostSummed;
-    case DataType::kQcint4:
-      // Odd columns would begin amid a byte.
-      return depth % 2 == 0 && depth <= kMostSummed && filter.zero_point == 8;
-    case DataType::kQcint8:
-      return depth <= kMostSummed;
-    default:
-      return false;
-  }
 }
 
 size_t block_panel_bytes(const GraphValue& filter) {
@@ -167,4 +152,36 @@ void pack_channels(const GraphValue& filter, const float* bias, size_t first, Ni
   std::memcpy(panel + sizeof(sums), header, sizeof(header));
 }
 
+}  // namespace
+
+bool fits_panels(const GraphValue& filter) {
+  const size_t depth = filter.shape[1];
+  switch (filter.type) {
+    case DataType::kQbint4:
+      return filter.block_size % kWord == 0 && filter.block_size <= kMostSummed;
+    case DataType::kQcint4:
+      // Odd columns would begin amid a byte.
+      return depth % 2 == 0 && depth <= kMostSummed && filter.zero_point == 8;
+    case DataType::kQcint8:
+      return depth <= kMostSummed;
+    default:
+      return false;
+  }
+}
+
+size_t panel_bytes(const GraphValue& filter) {
+  return filter.type == DataType::kQbint4 ? block_panel_bytes(filter) : channel_panel_bytes(filter);
+}
+
+void pack_panel(const GraphValue& filter, const float* bias, size_t first, Nibbles nibbles,
+                float factor, std::byte* panel) {
+  if (filter.type == DataType::kQbint4) {
+    pack_blocks(filter, bias, first, nibbles, factor, panel);
+  } else {
+    pack_channels(filter, bias, first, nibbles, panel);
+  }
+}
+
 }  // namespace edgewise::xnnpack
+
+#endif

@@ -54,29 +54,26 @@ void for_each_part(const RowGemmTile& tile, size_t stride, size_t most, size_t s
 enum class Nibbles : uint8_t { kUnsigned, kSigned };
 
 // A panel of qbint4: of each column the sum of its weights, times their scales, and the bias; then
-// block by block the weights, a word of each column after the other, and the scales. Columns that
-// there are not are zeros, or have scales of zero.
+// block by block the weights, a word of each column after the other, and the scales.
+//
+// Of qcint4 and qcint8: of each column the sum of its weights, its scale and its bias; then the
+// weights, eight of each column after the other: nibbles, or bytes, the four with even indices of
+// all columns first. Weights behind the last one are zero.
+//
+// Columns that there are not have scales of zero.
 inline constexpr size_t kBlocksHeader = 2 * kRowGemmColumns * sizeof(float);
-size_t block_panel_bytes(const GraphValue& filter);
-// The sums are multiplied by `factor`, too.
-void pack_blocks(const GraphValue& filter, const float* bias, size_t first, Nibbles nibbles,
-                 float factor, std::byte* panel);
-
-// A panel of qcint4 and qcint8: of each column the sum of its weights, its scale and its bias; then
-// the weights, eight of each column after the other: nibbles, or bytes, the four with even indices
-// of all columns first. Columns that there are not have scales of zero, and weights behind the last
-// one are zero.
 inline constexpr size_t kChannelsHeader = 3 * kRowGemmColumns * sizeof(float);
 inline constexpr size_t kWordOfBytes = kRowGemmColumns * sizeof(uint32_t);  // four of each column
-size_t channel_panel_bytes(const GraphValue& filter);
-void pack_channels(const GraphValue& filter, const float* bias, size_t first, Nibbles nibbles,
-                   std::byte* panel);
+
+// Whether panels can hold the filter, and 32 bits the sums of products with it.
+bool fits_panels(const GraphValue& filter);
+size_t panel_bytes(const GraphValue& filter);
+// See RowGemmKernels. `factor`: of the sums of qbint4.
+void pack_panel(const GraphValue& filter, const float* bias, size_t first, Nibbles nibbles,
+                float factor, std::byte* panel);
 
 #ifdef EDGEWISE_HAS_ROW_GEMM_X86
 const RowGemmKernels* row_gemm_kernels_avx2();
 #endif
-
-// Whether such panels can hold the filter; sums of products with them fit into 32 bits.
-bool fits_panels(const GraphValue& filter);
 
 }  // namespace edgewise::xnnpack

@@ -11,18 +11,8 @@ namespace edgewise::xnnpack {
 namespace vnni {
 namespace {
 
-bool is_in_blocks(const GraphValue& filter) { return filter.type == DataType::kQbint4; }
-
-size_t panel_bytes(const GraphValue& filter) {
-  return is_in_blocks(filter) ? block_panel_bytes(filter) : channel_panel_bytes(filter);
-}
-
 void pack(const GraphValue& filter, const float* bias, size_t first, std::byte* panel) {
-  if (is_in_blocks(filter)) {
-    pack_blocks(filter, bias, first, Nibbles::kSigned, 16, panel);  // `unpack` multiplies by it
-  } else {
-    pack_channels(filter, bias, first, Nibbles::kSigned, panel);
-  }
+  pack_panel(filter, bias, first, Nibbles::kSigned, 16, panel);  // `unpack` multiplies by 16
 }
 
 void multiply(const RowGemmTile& tile) {
