@@ -29,7 +29,6 @@ using Sums = hn::Vec<decltype(kSums)>;
 using Floats = hn::Vec<decltype(kFloats)>;
 
 constexpr size_t kLanes = 8;  // columns of a vector
-constexpr size_t kVectors = kRowGemmColumns / kLanes;
 constexpr size_t kVectorBytes = kLanes * sizeof(uint32_t);
 
 // ---- rows
@@ -124,7 +123,7 @@ template <size_t kTileRows, size_t kWidth, typename Vector>
 HWY_INLINE void clear(Vector zero, Vector (&sum)[kTileRows][kWidth]) {
 #pragma GCC unroll 8
   for (size_t i = 0; i < kTileRows; ++i) {
-#pragma GCC unroll 8
+#pragma GCC unroll 4
     for (size_t j = 0; j < kWidth; ++j) sum[i][j] = zero;
   }
 }
@@ -180,7 +179,7 @@ struct Tile {
 #pragma GCC unroll 8
     for (size_t i = 0; i < kTileRows; ++i) {
       const Sums less = four_at(a + i * stride + kChunk);
-#pragma GCC unroll 8
+#pragma GCC unroll 4
       for (size_t j = 0; j < kWidth; ++j) {
         sum[i][j] =
             hn::Add(sum[i][j], hn::Add(hn::WidenMulPairwiseAdd(kSums, pairs[i][j], one), less));
@@ -206,7 +205,7 @@ HWY_INLINE void store(const RowGemmTile& tile, const Part& part, size_t rows, si
   for (size_t i = 0; i < kTileRows; ++i) {
     if (i == rows) break;
     const Floats scale = hn::Set(kFloats, part.row[i].scale);
-#pragma GCC unroll 8
+#pragma GCC unroll 4
     for (size_t j = 0; j < kWidth; ++j) {
       const size_t first = column + j * kLanes;
       if (first >= tile.columns) break;
@@ -224,8 +223,9 @@ void multiply_blocks(const RowGemmTile& tile, const Part& part, size_t rows, siz
   Floats total[kTileRows][kWidth];
 #pragma GCC unroll 8
   for (size_t i = 0; i < kTileRows; ++i) {
-    const Floats zero = hn::Set(kFloats, static_cast<float>(-part.row[i].zero_point));
-#pragma GCC unroll 8
+    const Floats zero =
+        hn::Set(kFloats, static_cast<float>(-part.row[std::min(i, rows - 1)].zero_point));
+#pragma GCC unroll 4
     for (size_t j = 0; j < kWidth; ++j) {
       total[i][j] = hn::Mul(zero, hn::LoadU(kFloats, header + column + j * kLanes));
     }
@@ -238,7 +238,7 @@ void multiply_blocks(const RowGemmTile& tile, const Part& part, size_t rows, siz
     clear(hn::Zero(kSums), sum);
     for (size_t i = 0; i < chunks; ++i) at.add(kChunkWords, sum);
     const std::byte* scales = at.weights - column * sizeof(uint32_t);
-#pragma GCC unroll 8
+#pragma GCC unroll 4
     for (size_t j = 0; j < kWidth; ++j) {
       const hn::Rebind<uint16_t, decltype(kFloats)> halves;
       const auto bits =
@@ -265,13 +265,13 @@ void multiply_channels(const RowGemmTile& tile, const Part& part, size_t rows, s
   const auto* of_weights = reinterpret_cast<const int32_t*>(tile.panel);
   const auto* header = reinterpret_cast<const float*>(tile.panel) + kRowGemmColumns;
   Floats total[kTileRows][kWidth];
-#pragma GCC unroll 8
+#pragma GCC unroll 4
   for (size_t j = 0; j < kWidth; ++j) {
     const Sums weights = hn::LoadU(kSums, of_weights + column + j * kLanes);
     const Floats scale = hn::LoadU(kFloats, header + column + j * kLanes);
 #pragma GCC unroll 8
     for (size_t i = 0; i < kTileRows; ++i) {
-      const Sums zero = hn::Set(kSums, -part.row[i].zero_point);
+      const Sums zero = hn::Set(kSums, -part.row[std::min(i, rows - 1)].zero_point);
       const Sums all = hn::Add(sum[i][j], hn::Mul(zero, weights));
       total[i][j] = hn::Mul(hn::ConvertTo(kFloats, all), scale);
     }
