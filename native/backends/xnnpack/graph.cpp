@@ -10,6 +10,10 @@ bool GraphNode::is_convolution() const {
          kind == NodeKind::kConvTranspose2d;
 }
 
+bool Window::is_pointwise() const {
+  return kernel[0] == 1 && kernel[1] == 1 && stride[0] == 1 && stride[1] == 1;
+}
+
 bool GraphNode::is_windowed() const {
   return is_convolution() || kind == NodeKind::kAvgPooling2d || kind == NodeKind::kMaxPooling2d ||
          kind == NodeKind::kArgMaxPooling2d;

@@ -65,6 +65,8 @@ struct Window {
   uint32_t groups = 1;
   uint32_t group_inputs = 1;
   uint32_t group_outputs = 1;
+
+  bool is_pointwise() const;  // 1x1 at every pixel
 };
 
 struct GraphNode {

@@ -22,11 +22,6 @@ size_t segments_of(const GraphNode& node) {
   return node.kind == NodeKind::kFullyConnected ? 1 : node.window.kernel[0];
 }
 
-// Of one pixel, at every pixel.
-bool is_unit(const Window& w) {
-  return w.kernel[0] == 1 && w.kernel[1] == 1 && w.stride[0] == 1 && w.stride[1] == 1;
-}
-
 }  // namespace
 
 const char* int8_convolution_rule(const Graph& graph, const std::vector<Shape>& shapes,
@@ -135,7 +130,7 @@ Status Int8Convolution::reshape(const std::vector<Shape>& shapes) {
   // What is beyond a segment is multiplied with 0, but must be there.
   const size_t run = in[3] * window_.kernel[1];
   image_.reshape(in, out, kernels_.step,
-                 run % kernels_.step != 0 || (widens() && !is_unit(window_)));
+                 run % kernels_.step != 0 || (widens() && !window_.is_pointwise()));
   return {};
 }
 
@@ -152,7 +147,7 @@ Status Int8Convolution::set_pointers(std::span<void* const> addresses, std::byte
   return {};
 }
 
-bool Int8Convolution::is_gemm() const { return is_unit(window_) && !image_.copies(); }
+bool Int8Convolution::is_gemm() const { return window_.is_pointwise() && !image_.copies(); }
 
 bool Int8Convolution::is_cached() const {
   return depth_ * window_.kernel[0] * columns_ <= kCachedWeights;

@@ -34,8 +34,7 @@ bool is_gemm(const GraphNode& node) {
   if (node.kind == NodeKind::kFullyConnected) {
     return (node.flags & ~uint32_t{XNN_FLAG_TRANSPOSE_WEIGHTS}) == 0;
   }
-  return node.kind == NodeKind::kConv2d && node.flags == 0 && w.groups == 1 && w.kernel[0] == 1 &&
-         w.kernel[1] == 1 && w.stride[0] == 1 && w.stride[1] == 1 &&
+  return node.kind == NodeKind::kConv2d && node.flags == 0 && w.groups == 1 && w.is_pointwise() &&
          (w.pad_top | w.pad_right | w.pad_bottom | w.pad_left) == 0;
 }
 
