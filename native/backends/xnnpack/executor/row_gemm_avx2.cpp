@@ -93,6 +93,8 @@ void quantize_chunk(const float* x, size_t count, const QuantizedRow& row, std::
 void quantize(const float* x, size_t rows, size_t depth, size_t row, std::byte* to) {
   QuantizedRow* parameters = reinterpret_cast<QuantizedRow*>(to) + row;
   *parameters = row_of(x, depth);
+  // An odd row's neighbour is computed for nothing: with the same, in what is left of a cache line.
+  if (row + 1 == rows && rows % 2 == 1) parameters[1] = *parameters;
   to += parameters_bytes(rows) + row * stride_of(depth);
   for (size_t at = 0; at < depth; at += kChunk, to += kChunkBytes) {
     quantize_chunk(x + at, std::min(kChunk, depth - at), *parameters, to);
@@ -223,8 +225,7 @@ void multiply_blocks(const RowGemmTile& tile, const Part& part, size_t rows, siz
   Floats total[kTileRows][kWidth];
 #pragma GCC unroll 8
   for (size_t i = 0; i < kTileRows; ++i) {
-    const Floats zero =
-        hn::Set(kFloats, static_cast<float>(-part.row[std::min(i, rows - 1)].zero_point));
+    const Floats zero = hn::Set(kFloats, static_cast<float>(-part.row[i].zero_point));
 #pragma GCC unroll 4
     for (size_t j = 0; j < kWidth; ++j) {
       total[i][j] = hn::Mul(zero, hn::LoadU(kFloats, header + column + j * kLanes));
@@ -271,7 +272,7 @@ void multiply_channels(const RowGemmTile& tile, const Part& part, size_t rows, s
     const Floats scale = hn::LoadU(kFloats, header + column + j * kLanes);
 #pragma GCC unroll 8
     for (size_t i = 0; i < kTileRows; ++i) {
-      const Sums zero = hn::Set(kSums, -part.row[std::min(i, rows - 1)].zero_point);
+      const Sums zero = hn::Set(kSums, -part.row[i].zero_point);
       const Sums all = hn::Add(sum[i][j], hn::Mul(zero, weights));
       total[i][j] = hn::Mul(hn::ConvertTo(kFloats, all), scale);
     }
@@ -305,7 +306,6 @@ Multiply kernel_of(const RowGemmTile& tile, size_t index) {
 
 void multiply(const RowGemmTile& tile) {
   for_each_part(tile, stride_of(tile.depth), kRows, 2, [&](const Part& part, size_t rows) {
-    // An odd row's neighbour is computed for nothing.
     const size_t index = rows == 1 ? 0 : divide_up(rows, 2);
     const Multiply kernel = kernel_of(tile, index);
     const size_t width = kWidths[index] * kLanes;
