@@ -39,15 +39,9 @@ const char* batch_gemm_rule(const Graph& graph, const std::vector<Shape>& shapes
   }
   if (!is_paired(shapes, node)) return "as many matrices in both factors";
   if (!is_small_enough(shapes, node, kernels)) return "a right factor of 1 MiB at most";
-  if (!kernels.gemm_pays) return "cores that start instructions out of order";
   const Shape& out = shapes[node.outputs[0]];
-  const size_t rows = out[out.rank - 2], columns = out.last();
-  const size_t depth = shapes[node.inputs[0]].last();
-  const GemmLimits& least = kernels.gemm_limits;
-  const bool is_small =
-      rows < least.rows || depth < least.depth || rows * depth * columns < least.products;
-  if (is_small) return least.rule;
-  return fills_columns(kernels, columns) ? nullptr : kFillsColumns;
+  return gemm_sizes_rule(kernels, out[out.rank - 2], shapes[node.inputs[0]].last(), out.last(),
+                         false);
 }
 
 Result<std::unique_ptr<Step>> FusedBatchGemm::make(const GraphNode& node,

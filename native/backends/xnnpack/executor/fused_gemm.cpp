@@ -10,12 +10,7 @@ const char* gemm_rule(const Graph& graph, const std::vector<Shape>& shapes,
   const size_t depth = shapes[nodes.input].last();
   const size_t columns = shapes[nodes.output].last();
   const size_t rows = shapes[nodes.input].elements() / depth;
-  const GemmLimits& least = kernels.gemm_limits;
-  if (!kernels.gemm_pays) return "cores that start instructions out of order";
-  if (!fills_columns(kernels, columns)) return kFillsColumns;
-  const bool is_shallow = depth < least.depth && nodes.residual == kNone;
-  const bool is_small = rows < least.rows || rows * depth * columns < least.products;
-  return is_shallow || is_small ? least.rule : nullptr;
+  return gemm_sizes_rule(kernels, rows, depth, columns, nodes.residual != kNone);
 }
 
 Result<std::unique_ptr<Step>> FusedGemm::make(const Graph& graph, const LinearNodes& nodes,

@@ -16,6 +16,18 @@ bool fills_columns(const FloatKernels& kernels, size_t columns) {
   return divide_up(columns, at_once) * at_once * 8 <= columns * 9;
 }
 
+const char* gemm_sizes_rule(const FloatKernels& kernels, size_t rows, size_t depth, size_t columns,
+                            bool has_residual) {
+  const GemmLimits& least = kernels.gemm_limits;
+  if (!kernels.gemm_pays) return "cores that start instructions out of order";
+  if (!fills_columns(kernels, columns)) {
+    return "columns that fill the kernel's vectors to eight ninths";
+  }
+  const bool is_shallow = depth < least.depth && !has_residual;
+  const bool is_small = rows < least.rows || rows * depth * columns < least.products;
+  return is_shallow || is_small ? least.rule : nullptr;
+}
+
 void pack_panels(const FloatKernels& kernels, const float* from, size_t depth, size_t columns,
                  size_t row_stride, size_t column_stride, float* packed, pthreadpool_t threads) {
   parallel_for(threads, divide_up(columns, kernels.columns), [&](size_t panel, size_t) {
@@ -51,10 +63,11 @@ void multiply_panel(const FloatKernels& kernels, const GemmTile& tile, const Fin
   // The last vector is wider than the matrix.
   constexpr size_t kMostTile = 14 * 32;
   alignas(kBufferAlignment) float results[kMostTile];
-  alignas(kBufferAlignment) float residual[kMostTile] = {};
+  alignas(kBufferAlignment) float residual[kMostTile];
   Finish own = finish == nullptr ? Finish{} : *finish;
   const bool has_residual = own.residual != nullptr;
   if (has_residual) {
+    std::fill(residual, residual + kMostTile, 0.0f);
     own.residual = residual;
     own.residual_stride = kernels.columns;
   }

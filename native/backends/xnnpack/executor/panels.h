@@ -11,10 +11,12 @@ namespace edgewise::xnnpack {
 // Columns with those that fill up the last panel.
 size_t padded_columns(const FloatKernels& kernels, size_t columns);
 
-// Whether at most an eighth of the computed columns is for nothing; and what it asks for.
+// Whether at most an eighth of the computed columns is for nothing.
 bool fills_columns(const FloatKernels& kernels, size_t columns);
-inline constexpr const char* kFillsColumns =
-    "columns that fill the kernel's vectors to eight ninths";
+
+// Null if a GEMM of these sizes was measured to be faster than XNNPACK's; else what it asks for.
+const char* gemm_sizes_rule(const FloatKernels& kernels, size_t rows, size_t depth, size_t columns,
+                            bool has_residual);
 
 // Packs a matrix of depth x columns, whose element (p, j) is from[p * row_stride + j *
 // column_stride], panel by panel; missing columns are zero. `packed` gets
