@@ -68,7 +68,7 @@ class _Observed:
     ) -> None:
         self._quantizer, self._scheme, self._skip = quantizer, scheme, skip
         spy = _Spy(self._configured(()))
-        self._graph = prepare(
+        self._graph, _ = prepare(
             model,
             example_inputs,
             scheme,

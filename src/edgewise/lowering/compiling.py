@@ -323,8 +323,10 @@ def _quantized(
     from edgewise.quantize.flow import quantize_and_tell
 
     names: Sequence[str]
+    exported: ExportedProgram | None = None
     if isinstance(model, ExportedProgram):
         _check_has_quantizer(target)
+        exported = model if dynamic_shapes is None else None
         model, call, names, dynamic_shapes = _reopened(
             model, call, scheme, keep_float, dynamic_shapes
         )
@@ -334,7 +336,7 @@ def _quantized(
     problem = scheme_problem(target, scheme.name)
     if problem:
         raise ValueError(f"[compile] {problem}; got {scheme.name}; try quantize='int8'")
-    exported, left = quantize_and_tell(
+    quantized, left = quantize_and_tell(
         model,
         call.inputs,
         scheme,
@@ -342,10 +344,11 @@ def _quantized(
         keep_float=keep_float,
         dynamic_shapes=dynamic_shapes,
         example_kwargs=call.keywords,
+        exported=exported,
         **options,
     )
-    note_arguments(exported, names)
-    return exported, left
+    note_arguments(quantized, names)
+    return quantized, left
 
 
 def _check_has_quantizer(target: str) -> None:

@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 from torch.nn.utils import parametrize
 
 from edgewise.edge.export import export_module
+from edgewise.edge.relift import relift
 from edgewise.quantize._torchao import (
     Int8DynamicActivationIntxWeightConfig,
     IntxWeightOnlyConfig,
@@ -83,8 +84,12 @@ def quantize_and_tell(
     dynamic_shapes: Any = None,
     progress: bool = True,
     example_kwargs: Mapping[str, Any] | None = None,
+    exported: ExportedProgram | None = None,
 ) -> tuple[ExportedProgram, list[Unquantized]]:
-    """As `quantize`; and what was asked for that stays in floating point."""
+    """As `quantize`; and what was asked for that stays in floating point.
+
+    exported: the program whose module the model is, if it is one, with `dynamic_shapes`.
+    """
     scheme = scheme_of(scheme)
     _check_names(model, keep_float)
     chosen = configured(quantizer, scheme, keep_float)
@@ -119,7 +124,7 @@ def quantize_and_tell(
         )
         program = export_module(quantized, example_inputs, dynamic_shapes, example_kwargs)
         return program, left_by_modules(program, keep_float)
-    prepared = prepare(
+    prepared, exported = prepare(
         model,
         example_inputs,
         scheme,
@@ -130,10 +135,26 @@ def quantize_and_tell(
         dynamic_shapes=dynamic_shapes,
         progress=progress,
         example_kwargs=example_kwargs,
+        exported=exported,
     )
     quantized = _converted(prepared)
-    program = export_module(quantized, example_inputs, dynamic_shapes, example_kwargs)
+    program = _exported(quantized, exported, example_inputs, dynamic_shapes, example_kwargs)
     return program, chosen.left
+
+
+def _exported(
+    model: torch.nn.Module,
+    like: ExportedProgram | None,
+    inputs: Sequence[Any],
+    dynamic_shapes: Any,
+    keywords: Mapping[str, Any] | None,
+) -> ExportedProgram:
+    """like: whose module the model is, or was; then there is mostly nothing to trace."""
+    if like is not None and isinstance(model, torch.fx.GraphModule):
+        program = relift(model, like)
+        if program is not None:
+            return program
+    return export_module(model, inputs, dynamic_shapes, keywords)
 
 
 def _batch_norm(*args: Any) -> torch.Tensor:
@@ -184,18 +205,21 @@ def prepare(
     dynamic_shapes: Any = None,
     progress: bool = True,
     example_kwargs: Mapping[str, Any] | None = None,
-) -> torch.fx.GraphModule:
-    """The export with observers that have seen the calibration data, ready to be converted.
+    exported: ExportedProgram | None = None,
+) -> tuple[torch.fx.GraphModule, ExportedProgram]:
+    """The export with observers that have seen the calibration data, ready to be converted; and
+    the export as it was.
 
     fresh: makes quantizers such as this one, for methods. Methods look at the first batches only
-    (STUDIED), which are held in memory.
+    (STUDIED), which are held in memory. exported: as for `quantize_and_tell`.
     """
     if scheme.needs_calibration and calibration is None:
         raise ValueError(
             f"[quantize] {scheme.name} needs calibration data; got none; try calibration=[...] "
             f"with inputs such as the model will see, or quantize='int8-dynamic'"
         )
-    graph = export_module(model, example_inputs, dynamic_shapes, example_kwargs).module()
+    exported = _exported(model, exported, example_inputs, dynamic_shapes, example_kwargs)
+    graph = exported.module()
     # What the model writes to its buffers while it is calibrated is not their first value.
     state = [(buffer, buffer.clone()) for buffer in graph.buffers()]
     studied: list[Batch] = []
@@ -236,7 +260,7 @@ def prepare(
     with torch.no_grad():
         for buffer, first in state:
             buffer.copy_(first)
-    return prepared
+    return prepared, exported
 
 
 def _config(scheme: Scheme) -> QuantizationConfig:
