@@ -11,6 +11,7 @@ import torch
 
 import edgewise
 from closeness import assert_bounded, in_float64
+from edgewise.edge.relift import relift
 from edgewise.format.file import ReadFile, read
 from edgewise.format.program import DelegateCall, KernelCall
 
@@ -29,6 +30,21 @@ def export(
 ) -> torch.export.ExportedProgram:
     with torch.no_grad():
         return torch.export.export(module.eval(), tuple(inputs), dynamic_shapes=dynamic_shapes)
+
+
+def exported_again(
+    module: torch.nn.Module,
+    program: torch.export.ExportedProgram,
+    inputs: Sequence[Any],
+    dynamic_shapes: Any = None,
+) -> torch.export.ExportedProgram:
+    """The export of a module that was the program's before it was converted: what
+    `torch.export.export` gives (tests/edge/test_edge_relift.py), mostly without its time."""
+    assert isinstance(module, torch.fx.GraphModule)
+    again = relift(module, program)
+    if again is None:
+        again = torch.export.export(module, tuple(inputs), dynamic_shapes=dynamic_shapes)
+    return again
 
 
 def partitioners(partitioner: Any) -> list[Any]:

@@ -23,6 +23,8 @@ from torch.export.graph_signature import (
     TensorArgument,
 )
 from torch.fx import Graph, GraphModule, Node
+from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.fx.graph import CodeGen
 from torch.utils import _pytree as pytree
 
 from edgewise.edge.arguments import arguments_of, note_arguments
@@ -79,9 +81,10 @@ def make_program(
             ),
         )
     ]
+    root = root if root is not None else torch.nn.Module()
     made = ExportedProgram(
-        root=root if root is not None else torch.nn.Module(),
-        graph=graph,
+        root=root,
+        graph=Graph(),
         graph_signature=signature,
         state_dict=state_dict if state_dict is not None else dict(like.state_dict if like else {}),
         range_constraints=dict(like.range_constraints) if like else {},
@@ -90,6 +93,11 @@ def make_program(
         constants=constants if constants is not None else dict(like.constants if like else {}),
         verifiers=[_VERIFIER],
     )
+    # Writing a graph as Python and compiling that takes longer than most passes: when it is asked.
+    meta = made.graph_module.meta
+    graph._codegen = CodeGen()
+    made._graph_module = _LazyGraphModule(root, graph)
+    made.graph_module.meta.update(meta)
     if like is not None and same_inputs:
         note_arguments(made, arguments_of(like))
     if like is not None and _STATE in like.graph_module.meta:

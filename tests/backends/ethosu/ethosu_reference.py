@@ -23,6 +23,7 @@ from edgewise.edge.to_edge import to_edge_program
 from edgewise.partition.delegate import cut_out
 from edgewise.partition.spec import TAG, PartitionResult
 from edgewise.quantize._torchao import convert_pt2e, prepare_pt2e
+from support import exported_again
 
 SPECS = {"U55": "ethos-u55-128", "U65": "ethos-u65-256", "U85": "ethos-u85-256"}
 
@@ -39,13 +40,13 @@ def quantized(
     if config is not None:
         quantizer.set_global(config)
     inputs = tuple(inputs)
-    graph = torch.export.export(module.eval(), inputs).module()
-    prepared = prepare_pt2e(graph, quantizer)
+    exported = torch.export.export(module.eval(), inputs)
+    prepared = prepare_pt2e(exported.module(), quantizer)
     with torch.no_grad():
         prepared(*inputs)
         for _ in range(batches):
             prepared(*(like(x) for x in inputs))
-        return torch.export.export(convert_pt2e(prepared), inputs)
+        return exported_again(convert_pt2e(prepared), exported, inputs)
 
 
 def like(x: torch.Tensor) -> torch.Tensor:

@@ -27,7 +27,7 @@ from edgewise.backends.ethosu import (
 from edgewise.edge.graph import op_name
 from edgewise.partition.delegate import is_delegate_call
 from edgewise.quantize._torchao import convert_pt2e, prepare_pt2e
-from support import Fn, run_ours
+from support import Fn, exported_again, run_ours
 
 aten = torch.ops.aten
 Shape = tuple[int, ...]
@@ -674,14 +674,15 @@ def quantized_of(row: Whole, inputs: Sequence[Any], family: str) -> tuple[nn.Mod
     if row.bits == 16:
         quantizer.set_global(get_symmetric_a16w8_quantization_config())
     module = row.function if isinstance(row.function, nn.Module) else Fn(row.function)
-    prepared = prepare_pt2e(torch.export.export(module.eval(), tuple(inputs)).module(), quantizer)
+    exported = torch.export.export(module.eval(), tuple(inputs))
+    prepared = prepare_pt2e(exported.module(), quantizer)
     with torch.no_grad():
         real = len(row.shapes)
         for _ in range(2):
             prepared(*inputs)
             prepared(*map(like, inputs[:real]), *inputs[real:])
         converted = convert_pt2e(prepared)
-        return converted, torch.export.export(converted, tuple(inputs))
+        return converted, exported_again(converted, exported, inputs)
 
 
 def step_of(program: Any) -> float:

@@ -11,7 +11,7 @@ import torch
 import edgewise
 from edgewise.backends.xnnpack import XnnpackPartitioner
 from edgewise.backends.xnnpack.payload import QuantizedTensorValue
-from support import kinds, payloads
+from support import exported_again, kinds, payloads
 
 
 def pt2e(
@@ -39,13 +39,13 @@ def pt2e(
         )
 
     with torch.no_grad():
-        graph = torch.export.export(module.eval(), inputs, dynamic_shapes=dynamic_shapes).module()
+        exported = torch.export.export(module.eval(), inputs, dynamic_shapes=dynamic_shapes)
         config = get_symmetric_quantization_config(
             is_per_channel=per_channel, is_dynamic=dynamic, **weights
         )
-        prepared = prepare_pt2e(graph, XNNPACKQuantizer().set_global(config))
+        prepared = prepare_pt2e(exported.module(), XNNPACKQuantizer().set_global(config))
         prepared(*(calibration or inputs))
-        return torch.export.export(convert_pt2e(prepared), inputs, dynamic_shapes=dynamic_shapes)
+        return exported_again(convert_pt2e(prepared), exported, inputs, dynamic_shapes)
 
 
 def trained(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import NoReturn
 
 from edgewise.errors import EdgewiseError
@@ -52,8 +53,8 @@ _ARGUMENTS = {
 }
 
 
-def parse_flags(flags: Sequence[str]) -> argparse.Namespace:
-    """Raises VelaError for a flag that Vela has not, or that means nothing here."""
+@cache
+def _parser() -> _Flags:
     parser = _Flags(prog="vela", add_help=False, allow_abbrev=False)
     parser.add_argument("--optimise", choices=("Size", "Performance"), default="Performance")
     parser.add_argument("--arena-cache-size", type=int)
@@ -75,6 +76,12 @@ def parse_flags(flags: Sequence[str]) -> argparse.Namespace:
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--output-dir")
     parser.add_argument("--output-format", choices=("raw",))
+    return parser
+
+
+def parse_flags(flags: Sequence[str]) -> argparse.Namespace:
+    """Raises VelaError for a flag that Vela has not, or that means nothing here."""
+    parser = _parser()
     for flag in flags:
         name = flag.split("=")[0]
         if name in _ARGUMENTS:
