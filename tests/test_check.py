@@ -43,6 +43,46 @@ def test_tests_of_what_changed(changed: str, test: str) -> None:
     assert test in check.tests_of([Path(changed)])
 
 
+ROWS = "tests/backends/xnnpack/test_xnnpack_rows.py"
+# A file | how it differs | names of cases.
+DIFFERENCES = {
+    "a definition": (
+        "src/edgewise/backends/xnnpack/operators/elementwise.py",
+        '@@ -99,0 +100 @@\n+_unary("cosh", "Cosh", aten.cosh.default)\n',
+        ["cosh"],
+    ),
+    "what it is lowered to": (
+        "src/edgewise/backends/xnnpack/operators/elementwise.py",
+        "@@ -140 +140 @@ def _neg(to: Lowering, node: Node) -> None:\n+    to.b.copy()\n",
+        ["neg"],
+    ),
+    "a case": (
+        "tests/backends/xnnpack/xnnpack_cases.py",
+        '@@ -47,0 +48 @@\n+    "cosh": {"": unary(torch.cosh)},\n',
+        ["cosh"],
+    ),
+    "a comment": (
+        "src/edgewise/backends/xnnpack/operators/elementwise.py",
+        "@@ -1 +1 @@\n+# All of one operand.\n",
+        None,
+    ),
+    "elsewhere": ("src/edgewise/passes.py", '@@ -1 +1 @@ def run\n+    "abs",\n', None),
+}
+
+
+@pytest.mark.parametrize(("path", "difference", "names"), DIFFERENCES.values(), ids=DIFFERENCES)
+def test_cases_of_what_changed(path: str, difference: str, names: list[str] | None) -> None:
+    assert check.cases_of({Path(path): difference}).get(ROWS) == names
+
+
+def test_native_tests_of_what_changed() -> None:
+    pattern = check.native_tests_of([Path("native/kernels/activation.cpp"), Path("docs/index.md")])
+    assert "/aten_relu$" in pattern.split("|")
+    assert "/aten_abs$" not in pattern.split("|")
+    assert check.native_tests_of([Path("native/core/program.cpp")]) == "^core[.]"
+    assert check.native_tests_of([Path("src/edgewise/passes.py")]) == ""
+
+
 def test_nothing_for_a_page() -> None:
     assert check.tests_of([Path("docs/index.md")]) == []
 
