@@ -28,7 +28,7 @@ Status check_four_dims(const Tensor& tensor, const char* name) {
 
 bool is_cache_type(ScalarType type) { return is_floating(type) && type != ScalarType::kDouble; }
 
-Status check_place(int64_t context, int64_t count, int64_t start) {
+Status check_position(int64_t context, int64_t count, int64_t start) {
   if (start >= 0 && count <= context && start <= context - count) return {};
   return error(Code::kInvalidArgument,
                "the cache holds %lld positions; got %lld from position %lld on",
@@ -47,7 +47,7 @@ Status cache_part(const Tensor& value, Tensor* cache, int64_t start, View* part)
     return error(Code::kInvalidArgument, "a cache must fit what it takes; got %s for %s",
                  cache->describe().c_str(), value.describe().c_str());
   }
-  EDGEWISE_RETURN_IF_ERROR(check_place(cache->size(1), value.size(1), start));
+  EDGEWISE_RETURN_IF_ERROR(check_position(cache->size(1), value.size(1), start));
   EDGEWISE_RETURN_IF_ERROR(cache->resize(cache->sizes()));  // refuses constants
   *part = view_of(*cache).narrow(1, start, value.size(1));
   return {};
@@ -106,7 +106,7 @@ Status CacheAttention::check_sizes() const {
                  "heads of queries must be a multiple of those of keys; got %lld and %lld",
                  static_cast<long long>(heads_), static_cast<long long>(key_heads_));
   }
-  return check_place(context, positions_, call_.start);
+  return check_position(context, positions_, call_.start);
 }
 
 Status CacheAttention::read_mask() {

@@ -71,7 +71,7 @@ struct Length {
 // Columns of distances that are computed side by side, in vectors.
 constexpr int64_t kColumns = 16;
 
-// Turns `count` rows of `width` elements into columns: panel[element][row]. Those that are
+// Transposes `count` rows of `width` elements: panel[element][row]. Those that are
 // missing are zeros.
 template <typename C>
 void transpose_rows(const C* rows, int64_t count, int64_t width, C* panel) {

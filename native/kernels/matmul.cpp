@@ -17,7 +17,7 @@ struct Product {
 };
 
 // Swaps the last two of three dimensions.
-void turn(Dims& sizes, Dims& strides) {
+void transpose(Dims& sizes, Dims& strides) {
   std::swap(sizes[1], sizes[2]);
   std::swap(strides[1], strides[2]);
 }
@@ -69,14 +69,14 @@ Status multiply(const Product& product) {
   EDGEWISE_RETURN_IF_ERROR(a.read(product.a, true));
   // A transposed factor stays one if it is converted: its columns are what is read in a row.
   View second = product.b;
-  const bool turned = second.strides[1] == 1;
-  if (turned) turn(second.sizes, second.strides);
+  const bool transposed = second.strides[1] == 1;
+  if (transposed) transpose(second.sizes, second.strides);
   // What one row is multiplied with is converted as it is read, which is once.
   constexpr int64_t kHeld = 4096;
-  const bool as_read = m == 1 && turned && second.type != kTypeOf<C> && kDots * k <= kHeld;
+  const bool as_read = m == 1 && transposed && second.type != kTypeOf<C> && kDots * k <= kHeld;
   if (!as_read) {
     EDGEWISE_RETURN_IF_ERROR(b.read(second));
-    if (turned) turn(b.sizes, b.strides);
+    if (transposed) transpose(b.sizes, b.strides);
   }
   if (product.added && beta != 0) {
     EDGEWISE_RETURN_IF_ERROR(added.read(*product.added));

@@ -71,8 +71,8 @@ struct Walker {
     write_block(loops.result, results, count, out.type, out.at(to), step);
   }
 
-  // States that take blocks are given those of a few results, turned over.
-  void turned(int64_t base, int64_t count, const View& out, int64_t to, int64_t step) {
+  // States that take blocks are given those of a few results, transposed.
+  void transposed(int64_t base, int64_t count, const View& out, int64_t to, int64_t step) {
     constexpr int64_t kHeight = 64;
     double held[kTurned][kHeight];
     alignas(16) std::byte states[kTurned][kMostStateBytes];
@@ -183,7 +183,7 @@ void run_reduction(const Reduction& plan, const View& out, const ReductionLoops&
       if (loops.add) {
         walker.columns(offsets[1] + r, width, out, to, steps[0]);
       } else {
-        walker.turned(offsets[1] + r, width, out, to, steps[0]);
+        walker.transposed(offsets[1] + r, width, out, to, steps[0]);
       }
     }
   });

@@ -25,21 +25,21 @@ struct SortKeys {
                              type == ScalarType::kInt || type == ScalarType::kLong;
       bias = is_signed ? kSign >> unused : 0;
     }
-    turned = descending ? ~Key(0) >> unused : 0;
+    flipped = descending ? ~Key(0) >> unused : 0;
   }
   Key operator()(C value) const {
     if constexpr (std::is_floating_point_v<C>) {
       value = value == 0 ? C(0) : value;  // the zeros are equal
       const Key bits = std::bit_cast<Key>(value);
       const Key ordered = bits & kSign ? static_cast<Key>(~bits) : static_cast<Key>(bits | kSign);
-      return (value != value ? ~Key(0) : ordered) ^ turned;
+      return (value != value ? ~Key(0) : ordered) ^ flipped;
     } else {
-      return (static_cast<Key>(value) + bias) ^ turned;
+      return (static_cast<Key>(value) + bias) ^ flipped;
     }
   }
 
   int bytes = sizeof(Key), unused = 0;
-  Key bias = 0, turned = 0;
+  Key bias = 0, flipped = 0;
 };
 
 // Stable counting sorts by one byte of `order(item)` after the other, from `first` to `last`.
@@ -94,7 +94,7 @@ enum class Pick : uint8_t { kFirst, kMedian, kNanMedian };
 
 // Where the median of `n` elements with `numbers` that are not NaN stands in their order. A NaN is
 // the median if it counts, or if all are.
-int64_t median_place(Pick pick, int64_t n, int64_t numbers) {
+int64_t median_index(Pick pick, int64_t n, int64_t numbers) {
   if (pick == Pick::kMedian && numbers < n) return numbers;
   return std::max<int64_t>(numbers - 1, 0) / 2;
 }
@@ -135,7 +135,7 @@ Status order_rows(KernelContext& context, const View& source, size_t along, int6
     } else {
       int64_t numbers = 0;
       for (int64_t i = 0; i < n; ++i) numbers += row[i] == row[i] ? 1 : 0;
-      const int64_t at = median_place(pick, n, numbers);
+      const int64_t at = median_index(pick, n, numbers);
       select(items.data(), at, n);
       ordered += at;
     }

@@ -232,7 +232,7 @@ class Cache final : public FileCache {
   Status check_whole() const override;
 
  private:
-  struct Place {
+  struct Location {
     std::string folder, name;
     Digest key = {};
   };
@@ -246,9 +246,9 @@ class Cache final : public FileCache {
   // Of the source that holds `data`; sources_.size() if none does.
   size_t source_of(const void* data) const;
   const Digest& digest_of(size_t source);
-  std::optional<Place> place_of(const void* source, std::string_view key);
-  Entry map(const Place& place, size_t most, bool is_own);
-  bool is_sound(const MappedFile& file, const Place& place, bool is_own);
+  std::optional<Location> location_of(const void* source, std::string_view key);
+  Entry map(const Location& location, size_t most, bool is_own);
+  bool is_sound(const MappedFile& file, const Location& location, bool is_own);
   void remember_pending();
   void keep_within_bound();
   void remove_folder(const std::string& path) const;
@@ -332,47 +332,47 @@ std::string Cache::name_of(const void* data) {
   return to_hex(digest_of(index)) + ":" + std::to_string(offset) + " ";
 }
 
-std::optional<Cache::Place> Cache::place_of(const void* source, std::string_view key) {
+std::optional<Cache::Location> Cache::location_of(const void* source, std::string_view key) {
   const size_t index = source_of(source);
   if (index == sources_.size()) return {};
-  Place place;
-  place.folder = packed_ + "/" + to_hex(digest_of(index));
-  place.key = sha256(bytes_of(key));
-  place.name = to_hex(place.key);
-  return place;
+  Location location;
+  location.folder = packed_ + "/" + to_hex(digest_of(index));
+  location.key = sha256(bytes_of(key));
+  location.name = to_hex(location.key);
+  return location;
 }
 
 // `is_own`: this process has just written it.
-bool Cache::is_sound(const MappedFile& file, const Place& place, bool is_own) {
+bool Cache::is_sound(const MappedFile& file, const Location& location, bool is_own) {
   const std::span<const std::byte> bytes = file.bytes();
   if (bytes.size() < kHeaderBytes) return false;
   EntryHeader header, expected;
   std::memcpy(&header, bytes.data(), sizeof(header));
   if (std::memcmp(header.magic, expected.magic, sizeof(header.magic)) != 0 ||
       header.version != kVersion || header.size != bytes.size() - kHeaderBytes ||
-      header.key != place.key) {
+      header.key != location.key) {
     return false;
   }
   if (is_own) {
-    pending_.push_back({place.folder, place.name, file.identity(), header.contents});
+    pending_.push_back({location.folder, location.name, file.identity(), header.contents});
     return true;
   }
-  const std::string record = place.name + ".known";
-  const std::optional<Known> known = read_record(place.folder + "/" + record, file.identity());
+  const std::string record = location.name + ".known";
+  const std::optional<Known> known = read_record(location.folder + "/" + record, file.identity());
   if (known && !known->is_earlier && !options_.verifies_all) {
     return known->contents == header.contents;
   }
   const bool can_remember = is_writable_ && is_settled(file.identity());
   if (sha256(bytes.subspan(kHeaderBytes)) != header.contents) return false;
   if (can_remember) {
-    write_record(place.folder, record, file.identity(), header.contents,
+    write_record(location.folder, record, file.identity(), header.contents,
                  known && known->is_earlier);
   }
   return true;
 }
 
-DiskCache::Entry Cache::map(const Place& place, size_t most, bool is_own) {
-  const std::string path = place.folder + "/" + place.name;
+DiskCache::Entry Cache::map(const Location& location, size_t most, bool is_own) {
+  const std::string path = location.folder + "/" + location.name;
   auto file = map_file(path, most + kReadPadding);
   if (!file) {
     if (file.status().code() != Code::kNotFound && access(path.c_str(), F_OK) == 0) {
@@ -381,7 +381,7 @@ DiskCache::Entry Cache::map(const Place& place, size_t most, bool is_own) {
     }
     return {};
   }
-  if (!is_sound(**file, place, is_own) || !(*file)->is_whole()) {
+  if (!is_sound(**file, location, is_own) || !(*file)->is_whole()) {
     warn("'" + path + "' is damaged, or no file of this cache; its weights are packed again");
     if (is_writable_) unlink(path.c_str());
     return {};
@@ -393,12 +393,12 @@ DiskCache::Entry Cache::map(const Place& place, size_t most, bool is_own) {
 
 DiskCache::Entry Cache::find(const void* source, std::string_view key, size_t most) {
   const std::lock_guard lock(mutex_);
-  const std::optional<Place> place = place_of(source, key);
-  if (!place) return {};
-  Entry entry = map(*place, most, /*is_own=*/false);
-  if (entry.data != nullptr && std::ranges::find(touched_, place->folder) == touched_.end()) {
-    touched_.push_back(place->folder);
-    if (is_writable_) utimensat(AT_FDCWD, place->folder.c_str(), nullptr, 0);
+  const std::optional<Location> location = location_of(source, key);
+  if (!location) return {};
+  Entry entry = map(*location, most, /*is_own=*/false);
+  if (entry.data != nullptr && std::ranges::find(touched_, location->folder) == touched_.end()) {
+    touched_.push_back(location->folder);
+    if (is_writable_) utimensat(AT_FDCWD, location->folder.c_str(), nullptr, 0);
   }
   return entry;
 }
@@ -407,8 +407,8 @@ DiskCache::Entry Cache::insert(const void* source, std::string_view key,
                                std::span<const std::byte> bytes, size_t most) {
   const std::lock_guard lock(mutex_);
   if (!is_writable_ || bytes.size() > most) return {};
-  const std::optional<Place> place = place_of(source, key);
-  if (!place) return {};
+  const std::optional<Location> location = location_of(source, key);
+  if (!location) return {};
   if (options_.most_bytes != 0 && bytes.size() > options_.most_bytes - own_bytes_) {
     warn("cache_bytes is " + std::to_string(options_.most_bytes) +
          "; the packed weights of this program are more, and are not all kept");
@@ -417,22 +417,23 @@ DiskCache::Entry Cache::insert(const void* source, std::string_view key,
   }
   EntryHeader header;
   header.size = bytes.size();
-  header.key = place->key;
+  header.key = location->key;
   header.contents = sha256(bytes);
   std::byte head[kHeaderBytes] = {};
   std::memcpy(head, &header, sizeof(header));
-  if (!make_folders(place->folder) || !replace_file(place->folder, place->name, {head, bytes})) {
-    warn("'" + place->folder + "' cannot be written to: " + std::strerror(errno) +
+  if (!make_folders(location->folder) ||
+      !replace_file(location->folder, location->name, {head, bytes})) {
+    warn("'" + location->folder + "' cannot be written to: " + std::strerror(errno) +
          "; packed weights are not kept");
     is_writable_ = false;
     return {};
   }
   has_written_ = true;
   own_bytes_ += bytes.size();
-  if (std::ranges::find(touched_, place->folder) == touched_.end()) {
-    touched_.push_back(place->folder);
+  if (std::ranges::find(touched_, location->folder) == touched_.end()) {
+    touched_.push_back(location->folder);
   }
-  return map(*place, most, /*is_own=*/true);
+  return map(*location, most, /*is_own=*/true);
 }
 
 // Of entries that this process wrote.

@@ -95,7 +95,7 @@ def _written_operand(node: Node, state: Node) -> Node | None:
     """The operand whose memory the result may take, on the way to the state."""
     if node.target in UPDATES:
         before = node.args[0]
-        return before if isinstance(before, Node) and _mentions(node, before) == 1 else None
+        return before if isinstance(before, Node) and _uses(node, before) == 1 else None
     if node.target not in ELEMENTWISE:
         return None
     candidates = [n for n in node.all_input_nodes if _same_kind(n, state)]
@@ -151,7 +151,7 @@ def _read_last(value: Node, reader: Node, order: Mapping[Node, int]) -> bool:
     return all(user is reader or order[user] < order[reader] for user in value.users)
 
 
-def _mentions(node: Node, operand: Node) -> int:
+def _uses(node: Node, operand: Node) -> int:
     found = 0
 
     def count(argument: Node) -> Node:

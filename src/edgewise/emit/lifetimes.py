@@ -1,6 +1,6 @@
 """From when to when each value of a method needs its memory, jumps included.
 
-Instructions are numbered in the order of the file. A value lives from its first mention to its
+Instructions are numbered in the order of the file. A value lives from its first use to its
 last. Two things change that:
 
 - Loops. What is written before a loop and read in it is read again in the next round, and what
@@ -20,7 +20,7 @@ FOREVER = 1 << 60
 
 
 class Lifetimes:
-    """Collects mentions while a method is emitted."""
+    """Collects uses while a method is emitted."""
 
     def __init__(self) -> None:
         self._first: dict[int, int] = {}
@@ -55,12 +55,12 @@ class Lifetimes:
         members: dict[int, list[int]] = {}
         for value in sizes:
             members.setdefault(self.home(value), []).append(value)
-        mentioned: dict[int, list[int]] = {}
+        used: dict[int, list[int]] = {}
         for value in self._first:
-            mentioned.setdefault(self.home(value), []).append(value)
+            used.setdefault(self.home(value), []).append(value)
         blocks = []
         for home, values in members.items():
-            found = mentioned.get(home, [])
+            found = used.get(home, [])
             first = min((self._first[v] for v in found), default=0)
             last = max((self._last[v] for v in found), default=end)
             first, last = self._through_loops(first, last)

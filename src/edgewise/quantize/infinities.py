@@ -43,11 +43,11 @@ _CHOOSE = with_twins(
 """Of the operators that keep a scale, those that do more than move elements."""
 
 
-def infinite_values(model: GraphModule, movers: dict[object, object]) -> frozenset[Node]:
+def infinite_values(model: GraphModule, patterns: dict[object, object]) -> frozenset[Node]:
     """The nodes whose results hold infinities or numbers almost as large: constants, and what adds,
     multiplies by, fills in or moves these.
 
-    movers: patterns by operator, of which those that keep their operand's scale count.
+    patterns: patterns by operator, of which those that keep their operand's scale count.
     """
     found: set[Node] = set()
     for node in model.graph.nodes:
@@ -59,7 +59,7 @@ def infinite_values(model: GraphModule, movers: dict[object, object]) -> frozens
             if not learned and bool((value.abs() > LARGEST).any()):
                 found.add(node)
             continue
-        moves = isinstance(movers.get(node.target), SameScale) and node.target not in _CHOOSE
+        moves = isinstance(patterns.get(node.target), SameScale) and node.target not in _CHOOSE
         if node.target not in _PASSED_ON and not moves:
             continue
         large = any(isinstance(a, float) and abs(a) > LARGEST for a in node.args)

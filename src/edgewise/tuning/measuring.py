@@ -93,7 +93,7 @@ def _in_tensors(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _compared(trial: Trial, run: Callable[..., Any], reference: Reference, budget: Budget) -> Trial:
-    tallies: dict[int, ErrorMetrics] = {}
+    metrics: dict[int, ErrorMetrics] = {}
     cosines: dict[int, list[torch.Tensor]] = {}
     stopped = 0
     for index, (batch, wanted) in enumerate(
@@ -102,26 +102,26 @@ def _compared(trial: Trial, run: Callable[..., Any], reference: Reference, budge
         got = pytree.tree_leaves(run(*batch[0], **batch[1]))
         for output, (one, other) in enumerate(zip(wanted, got, strict=True)):
             if isinstance(one, torch.Tensor) and one.is_floating_point():
-                tallies.setdefault(output, ErrorMetrics()).add(one, other)
+                metrics.setdefault(output, ErrorMetrics()).add(one, other)
                 cosines.setdefault(output, []).append(_cosine(one, other))
-        if index == _FEW < len(reference.batches) and _too_far(tallies, cosines, budget):
+        if index == _FEW < len(reference.batches) and _too_far(metrics, cosines, budget):
             stopped = index
             break
-    if not tallies:
+    if not metrics:
         return trial
     return replace(
         trial,
         cosine=min(float(torch.cat(found).mean()) for found in cosines.values()),
-        sqnr_db=min(tally.sqnr_db for tally in tallies.values()),
+        sqnr_db=min(one.sqnr_db for one in metrics.values()),
         stopped=stopped,
     )
 
 
 def _too_far(
-    tallies: dict[int, ErrorMetrics], cosines: dict[int, list[torch.Tensor]], budget: Budget
+    metrics: dict[int, ErrorMetrics], cosines: dict[int, list[torch.Tensor]], budget: Budget
 ) -> bool:
     if budget.sqnr_db is not None and any(
-        tally.sqnr_db < budget.sqnr_db - _FAR_DB for tally in tallies.values()
+        one.sqnr_db < budget.sqnr_db - _FAR_DB for one in metrics.values()
     ):
         return True
     if budget.cosine is None:

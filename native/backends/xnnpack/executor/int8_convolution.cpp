@@ -130,13 +130,13 @@ Status Int8Convolution::reshape(const std::vector<Shape>& shapes) {
   // What is beyond a segment is multiplied with 0, but must be there.
   const size_t run = in[3] * window_.kernel[1];
   image_.reshape(in, out, kernels_.step,
-                 run % kernels_.step != 0 || (widens() && !window_.is_pointwise()));
+                 run % kernels_.step != 0 || (sign_extends() && !window_.is_pointwise()));
   return {};
 }
 
 size_t Int8Convolution::scratch_bytes() const {
-  const size_t widened = widens() ? images_ * image_.elements() : 0;
-  const size_t elements = is_gemm() ? widened : image_.copied();
+  const size_t extended = sign_extends() ? images_ * image_.elements() : 0;
+  const size_t elements = is_gemm() ? extended : image_.copied();
   return elements * read_bytes();
 }
 
@@ -183,9 +183,9 @@ void Int8Convolution::run_all() const {
     const size_t count = part_start(rows, items, item + 1) - first;
     const int8_t* input = input_ + first * channels;
     const std::byte* a = reinterpret_cast<const std::byte*>(input);
-    if (widens()) {
+    if (sign_extends()) {
       auto* wide = reinterpret_cast<int16_t*>(copy_) + first * channels;
-      kernels_.widen(input, count * channels, wide);
+      kernels_.sign_extend(input, count * channels, wide);
       a = reinterpret_cast<const std::byte*>(wide);
     }
     const Int8Tile tile = {.rows = count, .a = a, .a_stride = channels * read_bytes()};
@@ -195,9 +195,9 @@ void Int8Convolution::run_all() const {
 
 void Int8Convolution::run_image(const int8_t* image, size_t first_row) const {
   const std::byte* from = copy_;
-  if (widens()) {
+  if (sign_extends()) {
     image_.write_copy(image, int16_t{zero_}, reinterpret_cast<int16_t*>(copy_), threads_,
-                      kernels_.widen);
+                      kernels_.sign_extend);
   } else {
     from = reinterpret_cast<const std::byte*>(
         image_.read(image, zero_, reinterpret_cast<int8_t*>(copy_), threads_));

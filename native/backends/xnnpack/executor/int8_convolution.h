@@ -37,9 +37,9 @@ class Int8Convolution final : public FusedKernelOf<Int8Kernels> {
   bool is_gemm() const;
   bool is_cached() const;
   size_t panels() const { return divide_up(columns_, kInt8Columns); }
-  bool widens() const { return kernels_.widen != nullptr; }
+  bool sign_extends() const { return kernels_.sign_extend != nullptr; }
   // Bytes of a number that the kernels read.
-  size_t read_bytes() const { return widens() ? sizeof(int16_t) : 1; }
+  size_t read_bytes() const { return sign_extends() ? sizeof(int16_t) : 1; }
   // Some rows of the GEMM: `tile` without what depends on the panel.
   void run_panel(size_t panel, Int8Tile tile, size_t first_row) const;
   void run_all() const;

@@ -14,7 +14,7 @@ struct Int8Tile {
   // The parts of which a row of `a` consists, one after the other in the panel. Strides are bytes.
   size_t segments = 1;
   size_t segment_stride = 0;
-  const std::byte* a = nullptr;  // of 8 bits, or of 16 where kernels widen
+  const std::byte* a = nullptr;  // of 8 bits, or of 16 where kernels sign-extend
   size_t a_stride = 0;
   // Step by step, of each column Int8Kernels::step weights.
   const int8_t* panel = nullptr;
@@ -42,7 +42,7 @@ struct Int8Kernels {
   size_t least_run;
   const char* depth_rule;
   // Null, or makes of a tile's left factor the numbers of 16 bits that `multiply` reads.
-  void (*widen)(const int8_t* from, size_t count, int16_t* to);
+  void (*sign_extend)(const int8_t* from, size_t count, int16_t* to);
   void (*multiply)(const Int8Tile& tile, const Int8Range& range);
 };
 

@@ -32,7 +32,7 @@ constexpr size_t kVectors = 2;
 constexpr size_t kLanes = kInt8Columns / kVectors;
 constexpr size_t kRowsOfBase = 4;
 
-void widen(const int8_t* from, size_t count, int16_t* to) {
+void sign_extend(const int8_t* from, size_t count, int16_t* to) {
   constexpr size_t kAtOnce = 2 * kLanes;
   size_t at = 0;
   for (; at + kAtOnce <= count; at += kAtOnce) {
@@ -131,7 +131,7 @@ constexpr Int8Kernels kKernels = {
     .least_depth = 16,
     .least_run = 6,
     .depth_rule = "a depth of 16 or more; of 4 channels or less, 6 numbers in a row of the window",
-    .widen = widen,
+    .sign_extend = sign_extend,
     .multiply = multiply};
 
 }  // namespace
