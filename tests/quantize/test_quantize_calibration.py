@@ -13,6 +13,7 @@ from torch import nn
 
 import edgewise
 from edgewise.backends.xnnpack import XNNPACKQuantizer, get_symmetric_quantization_config
+from edgewise.quantize import checks
 from edgewise.quantize._torchao import convert_pt2e, prepare_pt2e
 from edgewise.quantize.calibration import as_batch, calibrate
 
@@ -108,6 +109,30 @@ def test_sizes_may_differ_where_the_program_takes_any() -> None:
     assert edgewise.load(program.buffer)(other).shape == (5, 4)
     with pytest.raises(ValueError, match=r"got float32\[5, 8, 1\]"):
         compile([other.unsqueeze(2)], dynamic_shapes=shapes)
+
+
+class Shared(nn.Module):
+    """A concatenation, all of whose operands and whose result have one scale."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x, x + 1, x.log() * 2]).reshape(-1)
+
+
+def test_what_is_not_finite_is_named() -> None:
+    with pytest.raises(ValueError, match=r"\[mul_tensor: .*finite values"):
+        compile([X.abs() + 1, -X.abs() - 1], Shared())
+
+
+def test_each_value_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = []
+    monkeypatch.setattr(checks, "is_finite", lambda value: looked.append(value) or True)
+    exported = torch.export.export(Shared(), (X,))
+    prepared = prepare_pt2e(exported.module(), XNNPACKQuantizer().set_global(CONFIG))
+    observed = [n for n in prepared.graph.nodes if "activation_post_process" in n.name]
+    observers = {prepared.get_submodule(str(n.target)) for n in observed}
+    with checks.watched_activations(prepared):
+        prepared(X.abs() + 1)
+    assert len(looked) == len(observed) > len(observers)
 
 
 def test_gradients_are_not_recorded() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import cycle
 
 import torch
 from torch.fx import GraphModule, Node
@@ -20,7 +21,7 @@ def check_weights(model: torch.nn.Module, keep_float: Sequence[str] = ()) -> Non
     """
     for name, value in model.named_parameters():
         kept = any(name.startswith(f"{module}.") for module in keep_float)
-        if kept or not value.is_floating_point() or bool(value.detach().isfinite().all()):
+        if kept or not value.is_floating_point() or is_finite(value):
             continue
         module = _module(name)
         raise ValueError(
@@ -43,31 +44,26 @@ def watched_activations(prepared: GraphModule) -> Iterator[None]:
     """
     hooks = []
     seen: dict[Node, tuple[float, float]] = {}
-    for node in prepared.graph.nodes:
-        observer = _observer(prepared, node)
-        source = node.args[0] if node.args else None
-        if observer is None or not isinstance(source, Node):
-            continue
+    for observer, sources in _observed(prepared).items():
+        # One that several values share is called once for each of them, in the graph's order.
+        shown = cycle(sources)
 
-        def check(
-            module: torch.nn.Module, given: tuple[torch.Tensor, ...], source: Node = source
+        def look(
+            module: torch.nn.Module,
+            given: tuple[torch.Tensor, ...],
+            shown: Iterator[Node] = shown,
         ) -> None:
-            value = given[0]
-            if value.is_floating_point() and not bool(value.isfinite().all()):
+            source, value = next(shown), given[0]
+            if value.is_floating_point() and not is_finite(value):
                 raise ValueError(
                     f"{at_node(source)} calibration must show finite values; got NaN or infinity; "
                     f"try other calibration data, or keep_float for the module"
                 )
+            if isinstance(module, FixedQParamsObserver):
+                most = float(value.detach().abs().max()) if value.numel() else 0.0
+                seen[source] = max(most, seen.get(source, (0.0,))[0]), float(module.scale)
 
-        def note(
-            module: torch.nn.Module, given: tuple[torch.Tensor, ...], source: Node = source
-        ) -> None:
-            most = float(given[0].detach().abs().max()) if given[0].numel() else 0.0
-            seen[source] = max(most, seen.get(source, (0.0,))[0]), float(module.scale)  # type: ignore[arg-type]
-
-        hooks.append(observer.register_forward_pre_hook(check))
-        if isinstance(observer, FixedQParamsObserver):
-            hooks.append(observer.register_forward_pre_hook(note))
+        hooks.append(observer.register_forward_pre_hook(look))
     try:
         yield
     finally:
@@ -81,6 +77,23 @@ def watched_activations(prepared: GraphModule) -> Iterator[None]:
                 f"keep_float for the module",
                 stacklevel=2,
             )
+
+
+def is_finite(value: torch.Tensor) -> bool:
+    """Whether no element is NaN or infinite, which mostly their sum tells in one pass."""
+    """Whether no element is NaN or infinite: mostly seen from the sum, which is one pass."""
+    value = value.detach()
+    return bool(value.sum().isfinite()) or bool(value.isfinite().all())
+
+
+def _observed(prepared: GraphModule) -> dict[torch.nn.Module, list[Node]]:
+    """By observer, the nodes whose values it is shown, in the order in which it is called."""
+    found: dict[torch.nn.Module, list[Node]] = {}
+    for node in prepared.graph.nodes:
+        observer = _observer(prepared, node)
+        if observer is not None and node.args and isinstance(node.args[0], Node):
+            found.setdefault(observer, []).append(node.args[0])
+    return found
 
 
 def _observer(prepared: GraphModule, node: Node) -> torch.nn.Module | None:
