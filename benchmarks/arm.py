@@ -283,7 +283,8 @@ def _filtered(command: list[str], text: str) -> str:
 
 
 def cycles(block: Block) -> dict[str, float]:
-    """By core, of a loop of this code for each of its multiply-adds: llvm-mca's, if it is here."""
+    """By core, of a loop of this code for each of its multiply-adds: llvm-mca's, if it is here; of
+    cores that it knows."""
     mca = next((name for name in MCA if shutil.which(name)), None)
     if mca is None or not block.worth:
         return {}
@@ -294,7 +295,10 @@ def cycles(block: Block) -> dict[str, float]:
     found = {}
     for core in CORES:
         flags = ["-mattr=+all", "--mtriple=aarch64", f"-mcpu={core}", f"-iterations={runs}"]
-        lines = _filtered([mca, *flags], text).splitlines()
+        try:
+            lines = _filtered([mca, *flags], text).splitlines()
+        except subprocess.CalledProcessError:
+            continue
         line = next(line for line in lines if line.startswith("Total Cycles:"))
         found[core] = int(line.split(":")[1]) / runs / block.worth
     return found
