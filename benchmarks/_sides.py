@@ -64,6 +64,42 @@ def lower_peer(program: Any) -> bytes:
     return bytes(lowered.to_executorch().buffer)
 
 
+def quantize_ours(model: str, batches: int) -> bytes:
+    """From a module and calibration data to the bytes of a .pte in 8 bits, by edgewise."""
+    import edgewise
+
+    spec = _spec(model)
+    module = spec.build(SEED)
+    program = edgewise.compile(
+        module,
+        spec.example_inputs(SEED),
+        quantize="int8",
+        calibration=[spec.example_inputs(seed) for seed in range(batches)],
+        verbose=False,
+    )
+    return bytes(program.buffer)
+
+
+def quantize_peer(model: str, batches: int) -> bytes:
+    """The same with ExecuTorch, as its documentation does it."""
+    import torch
+    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+        XNNPACKQuantizer,
+        get_symmetric_quantization_config,
+    )
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    spec = _spec(model)
+    inputs = spec.example_inputs(SEED)
+    config = get_symmetric_quantization_config(is_per_channel=True)
+    with torch.no_grad():
+        module = torch.export.export(spec.build(SEED), inputs).module()
+        prepared = prepare_pt2e(module, XNNPACKQuantizer().set_global(config))
+        for seed in range(batches):
+            prepared(*spec.example_inputs(seed))
+        return lower_peer(torch.export.export(convert_pt2e(prepared), inputs))
+
+
 def import_lowering(side: str) -> Callable[[Any], bytes]:
     """The lowering function of a side, its imports already done."""
     logging.disable(logging.WARNING)

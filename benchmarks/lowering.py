@@ -4,6 +4,10 @@ Imports and the export are not counted. Every repeat lowers a program that was e
 lowering may change the program it is given. The sides take turns, each in a process of its own. The
 first repeat of a process pays for lazy imports and cold caches and is shown apart: it is what a
 user's script pays.
+
+With --quantize N, from a module and N batches to a file in 8 bits: export, calibration, conversion
+and lowering. Ours as `edgewise.compile(quantize="int8")` does it, with the methods that it applies
+by itself; the peer's as its documentation does it, without any.
 """
 
 import argparse
@@ -17,17 +21,25 @@ from typing import Any
 
 import _pte
 from _common import add_common_options, report
-from _sides import exported_program, import_lowering
+from _sides import exported_program, import_lowering, quantize_ours, quantize_peer
 from _worker import Handler, Worker, serve
 
 
 def handler(side: str) -> Handler:
     """Answer `model` requests: lower it once, write the bytes to `target`."""
     lower = None
+    quantize = quantize_ours if side == "ours" else quantize_peer
 
     def handle(request: dict[str, Any]) -> dict[str, Any]:
         nonlocal lower
         lower = lower or import_lowering(side)
+        if request["batches"]:
+            gc.collect()
+            start = time.perf_counter()
+            data = quantize(request["model"], request["batches"])
+            seconds = time.perf_counter() - start
+            Path(request["target"]).write_bytes(data)
+            return {"seconds": seconds}
         start = time.perf_counter()
         program = exported_program(request["model"])
         exported = time.perf_counter() - start
@@ -41,8 +53,11 @@ def handler(side: str) -> Handler:
     return handle
 
 
-def measure(model: str, sides: list[str], repeats: int) -> dict[str, Any]:
-    """Lower `model` `repeats` times with each side: a table row, and all times."""
+def measure(model: str, sides: list[str], repeats: int, batches: int) -> dict[str, Any]:
+    """Lower `model` `repeats` times with each side: a table row, and all times.
+
+    batches: of calibration data; 0 for a program in floating point.
+    """
     seconds: dict[str, list[float]] = {side: [] for side in sides}
     contents: dict[str, _pte.Contents] = {}
     workers = {side: Worker(Path(__file__), side) for side in sides}
@@ -51,7 +66,7 @@ def measure(model: str, sides: list[str], repeats: int) -> dict[str, Any]:
             for _ in range(repeats):
                 for side, worker in workers.items():
                     target = Path(folder) / f"{side}.pte"
-                    answer = worker.ask(model=model, target=str(target))
+                    answer = worker.ask(model=model, target=str(target), batches=batches)
                     seconds[side].append(answer["seconds"])
                     contents[side] = _pte.read(target.read_bytes())
     finally:
@@ -80,6 +95,9 @@ def main() -> int:
     )
     add_common_options(parser, ("mobilenet_v2", "resnet50", "vit_b_16"))
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument(
+        "--quantize", type=int, default=0, metavar="N", help="in 8 bits, calibrated on N batches"
+    )
     parser.add_argument("--worker", choices=("ours", "peer"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
@@ -90,9 +108,11 @@ def main() -> int:
     results = {}
     for model in options.models:
         print(f"{model} ...", file=sys.stderr, flush=True)
-        results[model] = measure(model, sides, options.repeats)
+        results[model] = measure(model, sides, options.repeats, options.quantize)
     report(
-        "Lowering, ExportedProgram to .pte bytes",
+        f"Quantizing, a module and {options.quantize} batches to .pte bytes"
+        if options.quantize
+        else "Lowering, ExportedProgram to .pte bytes",
         [result["row"] for result in results.values()],
         [f"median and minimum of {options.repeats}; first is the first in its process"],
         options.json,
