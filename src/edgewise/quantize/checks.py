@@ -81,7 +81,6 @@ def watched_activations(prepared: GraphModule) -> Iterator[None]:
 
 def is_finite(value: torch.Tensor) -> bool:
     """Whether no element is NaN or infinite, which mostly their sum tells in one pass."""
-    """Whether no element is NaN or infinite: mostly seen from the sum, which is one pass."""
     value = value.detach()
     return bool(value.sum().isfinite()) or bool(value.isfinite().all())
 
