@@ -69,9 +69,8 @@ def quantize_ours(model: str, batches: int) -> bytes:
     import edgewise
 
     spec = _spec(model)
-    module = spec.build(SEED)
     program = edgewise.compile(
-        module,
+        spec.build(SEED),
         spec.example_inputs(SEED),
         quantize="int8",
         calibration=[spec.example_inputs(seed) for seed in range(batches)],

@@ -33,22 +33,18 @@ def handler(side: str) -> Handler:
     def handle(request: dict[str, Any]) -> dict[str, Any]:
         nonlocal lower
         lower = lower or import_lowering(side)
-        if request["batches"]:
-            gc.collect()
+        answer: dict[str, Any] = {}
+        batches = request["batches"]
+        if not batches:
             start = time.perf_counter()
-            data = quantize(request["model"], request["batches"])
-            seconds = time.perf_counter() - start
-            Path(request["target"]).write_bytes(data)
-            return {"seconds": seconds}
-        start = time.perf_counter()
-        program = exported_program(request["model"])
-        exported = time.perf_counter() - start
+            program = exported_program(request["model"])
+            answer["export_seconds"] = time.perf_counter() - start
         gc.collect()
         start = time.perf_counter()
-        data = lower(program)
-        seconds = time.perf_counter() - start
+        data = quantize(request["model"], batches) if batches else lower(program)
+        answer["seconds"] = time.perf_counter() - start
         Path(request["target"]).write_bytes(data)
-        return {"seconds": seconds, "export_seconds": exported}
+        return answer
 
     return handle
 

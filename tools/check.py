@@ -27,8 +27,7 @@ NOT_HERE = "not slow and not cross and not matrix and not peer and not browser a
 
 def changed_files(since: str) -> list[Path]:
     """Relative to the repository, those that still exist."""
-    base = _git("merge-base", since, "HEAD").strip() or "HEAD"
-    names = _git("diff", "--name-only", base).split()
+    names = _git("diff", "--name-only", _base(since)).split()
     names += _git("ls-files", "--others", "--exclude-standard").split()
     return [Path(name) for name in dict.fromkeys(names) if (ROOT / name).is_file()]
 
@@ -86,8 +85,13 @@ def native_tests_of(changed: Sequence[Path]) -> str:
 
 
 def _differences(since: str, changed: Sequence[Path]) -> dict[Path, str]:
-    base = _git("merge-base", since, "HEAD").strip() or "HEAD"
+    base = _base(since)
     return {path: _git("diff", "-U0", base, "--", str(path)) for path in changed}
+
+
+def _base(since: str) -> str:
+    """The commit that what changed is compared with."""
+    return _git("merge-base", since, "HEAD").strip() or "HEAD"
 
 
 def _module(path: Path) -> str:

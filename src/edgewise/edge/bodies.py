@@ -23,20 +23,24 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import (
-    ConstantArgument,
     ExportGraphSignature,
     InputKind,
     InputSpec,
     OutputKind,
     OutputSpec,
-    SymIntArgument,
     TensorArgument,
 )
 from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from edgewise.edge.graph import erase_dead, is_call
-from edgewise.edge.program import Constants, drop_unused_constants, make_program, output_node
+from edgewise.edge.program import (
+    Constants,
+    argument_of,
+    drop_unused_constants,
+    make_program,
+    output_node,
+)
 from edgewise.errors import ExportError
 
 COND = torch.ops.higher_order.cond
@@ -191,7 +195,7 @@ def _as_program(
                 argument = TensorArgument(new.name)
                 specs.append(InputSpec(known.kind, argument, known.target, known.persistent))
             else:
-                specs.append(InputSpec(InputKind.USER_INPUT, _argument(new), None))
+                specs.append(InputSpec(InputKind.USER_INPUT, argument_of(new), None))
     returned: Any = ()
     for node in module.graph.nodes:
         if node.op == "output":
@@ -200,7 +204,7 @@ def _as_program(
             renamed[node] = graph.node_copy(node, lambda n: renamed[n])
     values = [renamed.get(v, v) for v in _listed(returned)]
     graph.output(tuple(values))
-    outputs = [OutputSpec(OutputKind.USER_OUTPUT, _argument(v), None) for v in values]
+    outputs = [OutputSpec(OutputKind.USER_OUTPUT, argument_of(v), None) for v in values]
     count = sum(s.kind == InputKind.USER_INPUT for s in specs)
     flat: tuple[tuple[int, ...], dict[str, Any]] = (tuple(range(count)), {})
     body = make_program(
@@ -248,17 +252,6 @@ def _value_of(body: ExportedProgram, name: str, tensor: torch.Tensor) -> torch.T
 
 def _listed(returned: Any) -> list[Any]:
     return list(returned) if isinstance(returned, (list, tuple)) else [returned]
-
-
-def _argument(value: Any) -> Any:
-    if not isinstance(value, Node):
-        return ConstantArgument("", value)
-    found = value.meta.get("val")
-    if isinstance(found, torch.SymInt):
-        return SymIntArgument(value.name)
-    if found is None or isinstance(found, torch.Tensor):
-        return TensorArgument(value.name)
-    return ConstantArgument(value.name, found)
 
 
 class _Captured:

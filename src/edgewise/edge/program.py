@@ -15,11 +15,13 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
 from torch.export.graph_signature import (
+    ConstantArgument,
     ExportGraphSignature,
     InputKind,
     InputSpec,
     OutputKind,
     OutputSpec,
+    SymIntArgument,
     TensorArgument,
 )
 from torch.fx import Graph, GraphModule, Node
@@ -95,7 +97,7 @@ def make_program(
     )
     # Writing a graph as Python and compiling that takes longer than most passes: when it is asked.
     meta = made.graph_module.meta
-    graph._codegen = CodeGen()
+    graph.set_codegen(CodeGen())  # inputs and outputs are flat, as the constructor would have them
     made._graph_module = _LazyGraphModule(root, graph)
     made.graph_module.meta.update(meta)
     if like is not None and same_inputs:
@@ -350,6 +352,18 @@ def sync_outputs(program: ExportedProgram) -> bool:
         if isinstance(value, Node) and hasattr(spec.arg, "name") and spec.arg.name != value.name:
             spec.arg.name, changed = value.name, True
     return changed
+
+
+def argument_of(value: Any) -> Any:
+    """What a signature says of an input or output: a node, or a number that is no node."""
+    if not isinstance(value, Node):
+        return ConstantArgument("", value)
+    found = value.meta.get("val")
+    if isinstance(found, torch.SymInt):
+        return SymIntArgument(value.name)
+    if found is None or isinstance(found, torch.Tensor):
+        return TensorArgument(value.name)
+    return ConstantArgument(value.name, found)
 
 
 def make_signature(inputs: Sequence[InputSpec], outputs: Sequence[str]) -> ExportGraphSignature:

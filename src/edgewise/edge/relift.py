@@ -18,20 +18,18 @@ import torch
 from torch._export.verifier import TrainingIRVerifier
 from torch.export import ExportedProgram
 from torch.export.graph_signature import (
-    ConstantArgument,
     ExportGraphSignature,
     InputKind,
     InputSpec,
     OutputKind,
     OutputSpec,
-    SymIntArgument,
     TensorArgument,
 )
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from edgewise.edge.graph import erase_dead
-from edgewise.edge.program import fake_mode
+from edgewise.edge.program import argument_of, fake_mode, output_node
 
 _GUARDS = "_guards_fn"
 """What `ExportedProgram.module()` puts in to check its inputs; inference has no use for it."""
@@ -63,19 +61,12 @@ def _state(module: GraphModule) -> dict[str, tuple[InputKind, torch.Tensor]] | N
         found[name] = InputKind.BUFFER, buffer
     for node in module.graph.nodes:
         if node.op == "get_attr" and node.target not in found:
-            value = _attribute(module, str(node.target))
+            value = operator.attrgetter(str(node.target))(module)
             if not isinstance(value, torch.Tensor):
                 return None
             found[str(node.target)] = InputKind.CONSTANT_TENSOR, value
     distinct = {id(tensor) for _, tensor in found.values()}
     return found if len(distinct) == len(found) else None
-
-
-def _attribute(module: torch.nn.Module, path: str) -> Any:
-    value: Any = module
-    for name in path.split("."):
-        value = getattr(value, name, None)
-    return value
 
 
 def _is_plain(module: GraphModule, like: ExportedProgram) -> bool:
@@ -182,10 +173,10 @@ class _Relifting:
         self._new[node] = new
 
     def _add_output(self) -> list[OutputSpec]:
-        old = next(iter(reversed(self._module.graph.nodes)))
+        old = output_node(self._module.graph)
         returned: Any = map_arg(old.args[0], self._new.__getitem__)
         self._graph.output(returned)
-        return [OutputSpec(OutputKind.USER_OUTPUT, _argument(one), None) for one in returned]
+        return [OutputSpec(OutputKind.USER_OUTPUT, argument_of(one), None) for one in returned]
 
 
 def _without_defaults(node: Node) -> tuple[Any, ...]:
@@ -212,14 +203,3 @@ def _free(name: str, taken: set[str]) -> str:
         free = f"{name}_{count}"
     taken.add(free)
     return free
-
-
-def _argument(returned: Any) -> Any:
-    if not isinstance(returned, Node):
-        return ConstantArgument("", returned)
-    value = returned.meta["val"]
-    if isinstance(value, torch.Tensor):
-        return TensorArgument(returned.name)
-    if isinstance(value, torch.SymInt):
-        return SymIntArgument(returned.name)
-    return ConstantArgument(returned.name, value)

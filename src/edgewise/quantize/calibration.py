@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
+from edgewise.quantize.checks import is_finite
+
 Batch = tuple[Any, ...]
 
 STUDIED = 32
@@ -180,7 +182,7 @@ def _check_tensor(where: str, given: Any, expected: torch.Tensor, any_size: bool
         raise ValueError(
             f"{where} must be {_text(expected)} as in example_inputs; got {_text(given)}{hint}"
         )
-    if given.is_floating_point() and not bool(given.isfinite().all()):
+    if given.is_floating_point() and not is_finite(given):
         raise ValueError(
             f"{where} must hold finite numbers; got NaN or infinity; try leaving such samples out"
         )

@@ -47,7 +47,7 @@ def infinite_values(model: GraphModule, patterns: dict[object, object]) -> froze
     """The nodes whose results hold infinities or numbers almost as large: constants, and what adds,
     multiplies by, fills in or moves these.
 
-    patterns: patterns by operator, of which those that keep their operand's scale count.
+    patterns: by operator; those that keep their operand's scale count.
     """
     found: set[Node] = set()
     for node in model.graph.nodes:

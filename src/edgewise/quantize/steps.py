@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -306,9 +307,7 @@ def step(like: Node, target: Any, *operands: Any) -> Node:
 
 def attribute(model: GraphModule, name: str) -> torch.Tensor:
     """The parameter or buffer of a `get_attr` node, by its dotted name."""
-    value: Any = model
-    for part in name.split("."):
-        value = getattr(value, part)
+    value = attrgetter(name)(model)
     assert isinstance(value, torch.Tensor)
     return value
 
