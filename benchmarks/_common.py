@@ -68,7 +68,7 @@ def quantile(values: Sequence[float], q: float) -> float:
 
 
 def ratio(ours: Sequence[float], peer: Sequence[float]) -> float | None:
-    """Median of the pairwise ratios; None if either side is missing."""
+    """Median of the pairwise ratios; None if either framework is missing."""
     pairs = [a / b for a, b in zip(ours, peer, strict=False)]
     return median(pairs) if pairs else None
 
@@ -106,14 +106,14 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 def add_common_options(parser: argparse.ArgumentParser, models: Sequence[str]) -> None:
     """--models, --only, --cache and --json, the same everywhere."""
     parser.add_argument("--models", nargs="+", default=list(models), metavar="NAME")
-    parser.add_argument("--only", choices=("ours", "peer"), help="run one side")
+    parser.add_argument("--only", choices=("ours", "peer"), help="run one framework")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
 
 
 def add_timing_options(
     parser: argparse.ArgumentParser, pairs: int = 21, block: float = 100
 ) -> None:
-    """Threads, and how sides take turns: blocks of calls, and the pause before each."""
+    """Threads, and how frameworks take turns: blocks of calls, and the pause before each."""
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--pairs", type=int, default=pairs)
     parser.add_argument("--block", type=float, default=block, metavar="MS")

@@ -1,7 +1,7 @@
-"""Environments of sides whose packages do not belong into the project's own.
+"""Environments of frameworks whose packages do not belong into the project's own.
 
-Each is made once, in ~/.cache/edgewise/benchmarks/sides, and falls back to the packages of this
-environment (torch, transformers) for what it does not have itself.
+Each is made once, in ~/.cache/edgewise/benchmarks/frameworks, and falls back to the packages of
+this environment (torch, transformers) for what it does not have itself.
 """
 
 import os
@@ -15,23 +15,27 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     # From its sources: the instructions of this CPU are chosen when it is built.
     "llama.cpp": ("llama-cpp-python==0.3.36", "--no-binary=llama-cpp-python"),
 }
-"""What pip installs; the side's own package first."""
+"""What pip installs; the framework's own package first."""
 _BUILD = {"CMAKE_ARGS": "-DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release"}
 
 
-def python_of(side: str, cache: Path) -> str:
-    """The interpreter that runs a side: this one, or that of the side's environment."""
-    if side not in PACKAGES:
+def python_of(framework: str, cache: Path) -> str:
+    """The interpreter that runs a framework: this one, or that of the framework's environment."""
+    if framework not in PACKAGES:
         return sys.executable
-    folder = cache / "sides" / side
+    folder = cache / "frameworks" / framework
     python = str(folder / "bin" / "python")
-    wanted = "\n".join(PACKAGES[side])
+    wanted = "\n".join(PACKAGES[framework])
     done = folder / "packages.txt"
     if done.exists() and done.read_text() == wanted:
         return python
-    print(f"environment for {side}: {', '.join(PACKAGES[side])} ...", file=sys.stderr, flush=True)
+    print(
+        f"environment for {framework}: {', '.join(PACKAGES[framework])} ...",
+        file=sys.stderr,
+        flush=True,
+    )
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-    pip = [python, "-m", "pip", "install", "-q", *PACKAGES[side]]
+    pip = [python, "-m", "pip", "install", "-q", *PACKAGES[framework]]
     subprocess.run(pip, check=True, env={**os.environ, **_BUILD})
     (packages,) = folder.glob("lib/python*/site-packages")
     # Added last, with what editable installations put there.
@@ -41,6 +45,6 @@ def python_of(side: str, cache: Path) -> str:
     return python
 
 
-def version_of(side: str) -> str:
-    """Of the side's package."""
-    return PACKAGES[side][0].partition("==")[2]
+def version_of(framework: str) -> str:
+    """Of the framework's package."""
+    return PACKAGES[framework][0].partition("==")[2]

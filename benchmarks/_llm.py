@@ -1,4 +1,4 @@
-"""The sides of `llm.py`: how each makes a file and how each runs one."""
+"""The frameworks of `llm.py`: how each makes a file and how each runs one."""
 
 import json
 import logging
@@ -35,15 +35,15 @@ def config_of(name: str) -> dict[str, Any]:
     return _30M if name == "30m" else read_config(name)
 
 
-def prepare(side: str, config: str, group_size: int, context: int, target: Path) -> None:
+def prepare(framework: str, config: str, group_size: int, context: int, target: Path) -> None:
     """Write the file of a model with random weights, in this process."""
     logging.disable(logging.WARNING)
-    if side.startswith("ours"):
-        dtype = side.removeprefix("ours-") if "-" in side else "float32"
+    if framework.startswith("ours"):
+        dtype = framework.removeprefix("ours-") if "-" in framework else "float32"
         _prepare_ours(config, group_size, context, dtype, target)
-    elif side == "peer":
+    elif framework == "peer":
         _prepare_peer(config, group_size, context, target)
-    elif side == "openvino":
+    elif framework == "openvino":
         import _llm_openvino
 
         _llm_openvino.prepare(config, group_size, target)
@@ -135,24 +135,24 @@ class Peer:
         """Nothing to do: each call says where it is."""
 
 
-def session_of(side: str) -> Any:
-    """The class of a side's sessions."""
-    if side == "openvino":
+def session_of(framework: str) -> Any:
+    """The class of a framework's sessions."""
+    if framework == "openvino":
         from _llm_openvino import OpenVino
 
         return OpenVino
-    if side == "llama.cpp":
+    if framework == "llama.cpp":
         from _llm_llamacpp import LlamaCpp
 
         return LlamaCpp
-    return Ours if side == "ours" else Peer
+    return Ours if framework == "ours" else Peer
 
 
 class Handler:
     """Answers `llm.py`: load a file, decode a block of tokens, compute a prompt."""
 
-    def __init__(self, side: str) -> None:
-        self._side = side
+    def __init__(self, framework: str) -> None:
+        self._framework = framework
         self._session: Any = None
 
     def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class Handler:
         if request["do"] == "load":
             before = peak_memory()
             start = time.perf_counter()
-            self._session = session_of(self._side)(request["file"], request["threads"])
+            self._session = session_of(self._framework)(request["file"], request["threads"])
             self._session.run(np.full((1, 1), 3, np.int64), np.array([0]))
             return {"before": before, "seconds": time.perf_counter() - start}
         if request["do"] == "memory":

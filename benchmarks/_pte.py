@@ -1,4 +1,4 @@
-"""What is in a .pte file, read without either side's library.
+"""What is in a .pte file, read without either framework's library.
 
 Only what a comparison needs: which delegates and which operators a program calls. Field numbers
 are those of the program schema in `schema/`.

@@ -1,4 +1,4 @@
-"""The sides of `whisper.py`: how each makes a file and how each runs one.
+"""The frameworks of `whisper.py`: how each makes a file and how each runs one.
 
 The same random weights in the shape of whisper-tiny, cut into an encoder (features to keys and
 values of the audio) and a step of the decoder (a token to logits).
@@ -114,18 +114,20 @@ def _example(model: Any, with_past: int) -> tuple[Any, ...]:
     return torch.zeros(1, 1, dtype=torch.int64), torch.full((1, 1), with_past), *audio, *past
 
 
-def prepare(side: str, scheme: str, folder: Path) -> None:
-    """Writes the side's files."""
+def prepare(framework: str, scheme: str, folder: Path) -> None:
+    """Writes the framework's files."""
     import torch
 
     logging.disable(logging.WARNING)
     # The peer has no kernel for embeddings that torchao quantized.
-    model = model_of("float32" if side == "openvino" else scheme, 32 if side == "peer" else 8)
-    if side == "ours":
+    model = model_of(
+        "float32" if framework == "openvino" else scheme, 32 if framework == "peer" else 8
+    )
+    if framework == "ours":
         from edgewise.llm.export.speech import lower_whisper
 
         lower_whisper(model, max_context_len=CONTEXT).save(folder / "whisper.pte")
-    elif side == "peer":
+    elif framework == "peer":
         from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
         from executorch.exir import to_edge_transform_and_lower
 
@@ -238,8 +240,8 @@ SESSIONS = {"ours": Ours, "peer": Peer, "openvino": OpenVino}
 class Handler:
     """Answers `whisper.py`: load the files, or transcribe half a minute."""
 
-    def __init__(self, side: str) -> None:
-        self._side = side
+    def __init__(self, framework: str) -> None:
+        self._framework = framework
         self._session: Any = None
 
     def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -247,7 +249,7 @@ class Handler:
 
         if request["do"] == "load":
             folder = Path(request["folder"])
-            self._session = SESSIONS[self._side](folder, request["threads"])
+            self._session = SESSIONS[self._framework](folder, request["threads"])
             return {"bytes": sum(file.stat().st_size for file in folder.iterdir())}
         features = np.random.default_rng(0).standard_normal(FEATURES, np.float32)
         tokens = np.random.default_rng(1).integers(0, 50000, (request["tokens"], 1, 1))

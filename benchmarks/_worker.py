@@ -1,8 +1,9 @@
-"""A benchmark's side in a process of its own, asked over a pipe.
+"""A benchmark's framework in a process of its own, asked over a pipe.
 
-Each side so has its own libraries and thread pool, and ours runs without torch. Only one side works
-at a time. Separate processes alone do not keep the sides apart: a pool spins for a while after its
-work is done and takes a core from the other, so the asker pauses between turns (see `latency.py`).
+Each framework so has its own libraries and thread pool, and ours runs without torch. Only one
+framework works at a time. Separate processes alone do not keep the frameworks apart: a pool spins
+for a while after its work is done and takes a core from the other, so the asker pauses between
+turns (see `latency.py`).
 """
 
 import json
@@ -27,14 +28,14 @@ class Asked(Protocol):
 
 
 class Worker:
-    """A child process running `script --worker SIDE`."""
+    """A child process running `script --worker FRAMEWORK`."""
 
-    def __init__(self, script: Path, side: str, python: str = sys.executable) -> None:
-        self._side = side
+    def __init__(self, script: Path, framework: str, python: str = sys.executable) -> None:
+        self._framework = framework
         # Libraries are talkative: what they say is shown on failure only.
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by close)
         self._process = subprocess.Popen(
-            [python, "-W", "ignore", str(script), "--worker", side],
+            [python, "-W", "ignore", str(script), "--worker", framework],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -66,7 +67,7 @@ class Worker:
     def _failure(self, message: str) -> RuntimeError:
         self._log.seek(0)
         last = "".join(self._log.readlines()[-40:])
-        return RuntimeError(f"[{self._side}] {message}\n{last}")
+        return RuntimeError(f"[{self._framework}] {message}\n{last}")
 
     def close(self) -> None:
         """End the process by closing its input."""
@@ -97,7 +98,7 @@ def serve(handler: Handler) -> None:
     for line in sys.stdin:
         try:
             answer = handler(json.loads(line))
-        except Exception as error:  # any failure of a side is the asker's to show
+        except Exception as error:  # any failure of a framework is the asker's to show
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(answer) + "\n")

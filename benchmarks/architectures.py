@@ -1,8 +1,8 @@
 """Whole architectures of `transformers`, small and random: delegates, lowering, latency, error.
 
-For each: exported once, in a process of its own, and saved; lowered from there by each side in a
-process of its own; run by each side in turns as `latency.py` does; compared with eager PyTorch in
-float64. The seconds to lower are those of the first program in a fresh process, from an
+For each: exported once, in a process of its own, and saved; lowered from there by each framework in
+a process of its own; run by each framework in turns as `latency.py` does; compared with eager
+PyTorch in float64. The seconds to lower are those of the first program in a fresh process, from an
 ExportedProgram to the bytes of a .pte; imports are not counted.
 
 The peer is slow to lower: its files and figures are kept in --cache and used again. Ours are
@@ -30,7 +30,7 @@ from _common import (
     quantile,
     report,
 )
-from _sides import SESSIONS, Session, import_lowering, load_arrays
+from _frameworks import SESSIONS, Session, import_lowering, load_arrays
 from _worker import Handler, Worker, serve
 
 TOLERANCE = 1e-4  # float32 sums in another order, over two layers
@@ -66,17 +66,17 @@ def export(name: str, folder: Path) -> dict[str, Any]:
     return {"export_seconds": seconds}
 
 
-def lower(side: str, name: str, folder: Path) -> dict[str, Any]:
-    """Write the side's .pte and what is known about it."""
+def lower(framework: str, name: str, folder: Path) -> dict[str, Any]:
+    """Write the framework's .pte and what is known about it."""
     import torch
 
     logging.disable(logging.WARNING)
-    lowering = import_lowering(side)
+    lowering = import_lowering(framework)
     program = torch.export.load(folder / f"{name}.pt2")
     start = time.perf_counter()
     data = lowering(program)
     seconds = time.perf_counter() - start
-    _file(side, name, folder).write_bytes(data)
+    _file(framework, name, folder).write_bytes(data)
     contents = _pte.read(data)
     return {
         "seconds": seconds,
@@ -87,8 +87,8 @@ def lower(side: str, name: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def _file(side: str, name: str, folder: Path) -> Path:
-    return folder / f"{name}-{side}-{importlib.metadata.version(PACKAGES[side])}.pte"
+def _file(framework: str, name: str, folder: Path) -> Path:
+    return folder / f"{name}-{framework}-{importlib.metadata.version(PACKAGES[framework])}.pte"
 
 
 def step(folder: Path, *command: str) -> dict[str, Any]:
@@ -102,35 +102,35 @@ def step(folder: Path, *command: str) -> dict[str, Any]:
     return answer
 
 
-def prepared(name: str, sides: list[str], folder: Path) -> dict[str, dict[str, Any]]:
-    """Each side's figures of lowering; the peer's from the cache if they are there."""
+def prepared(name: str, frameworks: list[str], folder: Path) -> dict[str, dict[str, Any]]:
+    """Each framework's figures of lowering; the peer's from the cache if they are there."""
     if not (folder / f"{name}.pt2").exists():
         failed = step(folder, "export", name).get("error")
         if failed:
             raise SystemExit(f"[{name}] could not be exported: {failed}")
     found = {}
-    for side in sides:
-        kept = _file(side, name, folder).with_suffix(".json")
-        if side == "peer" and kept.exists():
-            found[side] = json.loads(kept.read_text())
+    for framework in frameworks:
+        kept = _file(framework, name, folder).with_suffix(".json")
+        if framework == "peer" and kept.exists():
+            found[framework] = json.loads(kept.read_text())
             continue
-        found[side] = step(folder, "lower", side, name)
-        if side == "peer" and "error" not in found[side]:
-            kept.write_text(json.dumps(found[side]))
+        found[framework] = step(folder, "lower", framework, name)
+        if framework == "peer" and "error" not in found[framework]:
+            kept.write_text(json.dumps(found[framework]))
     return found
 
 
 # ---- running
 
 
-def handler(side: str) -> Handler:
-    """Answer `load` and `calls` requests for one side."""
+def handler(framework: str) -> Handler:
+    """Answer `load` and `calls` requests for one framework."""
     session: Session | None = None
 
     def handle(request: dict[str, Any]) -> dict[str, Any]:
         nonlocal session
         if "load" in request:
-            session = SESSIONS[side](
+            session = SESSIONS[framework](
                 Path(request["load"]), load_arrays(Path(request["inputs"])), request["threads"]
             )
             expected = load_arrays(Path(request["expected"]))
@@ -154,32 +154,34 @@ def _error(outputs: list[Any], expected: list[Any]) -> float:
     return max(float(abs(y - e).max() / abs(e).max()) for y, e in pairs)
 
 
-def run(name: str, sides: list[str], options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Error and block medians of each side, or its failure under "error"."""
-    workers = {side: Worker(Path(__file__), side) for side in sides}
-    found: dict[str, dict[str, Any]] = {side: {} for side in sides}
+def run(name: str, frameworks: list[str], options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Error and block medians of each framework, or its failure under "error"."""
+    workers = {framework: Worker(Path(__file__), framework) for framework in frameworks}
+    found: dict[str, dict[str, Any]] = {framework: {} for framework in frameworks}
     try:
         calls: dict[str, int] = {}
-        for side, worker in workers.items():
+        for framework, worker in workers.items():
             try:
                 answer = worker.ask(
-                    load=str(_file(side, name, options.cache)),
+                    load=str(_file(framework, name, options.cache)),
                     inputs=str(options.cache / f"{name}-inputs.npz"),
                     expected=str(options.cache / f"{name}-eager.npz"),
                     threads=options.threads,
                 )
-                found[side]["error_"] = answer["error_"]
+                found[framework]["error_"] = answer["error_"]
                 typical = median(worker.ask(calls=5)["ms"])
-                calls[side] = max(3, min(200, round(options.block / typical)))
+                calls[framework] = max(3, min(200, round(options.block / typical)))
             except RuntimeError as error:
-                found[side]["error"] = str(error).splitlines()[0]
-        blocks: dict[str, list[float]] = {side: [] for side in calls}
+                found[framework]["error"] = str(error).splitlines()[0]
+        blocks: dict[str, list[float]] = {framework: [] for framework in calls}
         for i in range(0 if options.count else options.pairs):
-            for side in list(calls) if i % 2 == 0 else list(reversed(calls)):
+            for framework in list(calls) if i % 2 == 0 else list(reversed(calls)):
                 time.sleep(options.settle / 1e3)
-                blocks[side].append(median(workers[side].ask(calls=calls[side])["ms"]))
-        for side, times in blocks.items():
-            found[side]["blocks"] = times
+                blocks[framework].append(
+                    median(workers[framework].ask(calls=calls[framework])["ms"])
+                )
+        for framework, times in blocks.items():
+            found[framework]["blocks"] = times
     finally:
         for worker in workers.values():
             worker.close()
@@ -189,21 +191,21 @@ def run(name: str, sides: list[str], options: argparse.Namespace) -> dict[str, d
 # ---- the table
 
 
-def measure(name: str, sides: list[str], options: argparse.Namespace) -> dict[str, Any]:
+def measure(name: str, frameworks: list[str], options: argparse.Namespace) -> dict[str, Any]:
     """A row of the table, and every figure behind it."""
-    lowered = prepared(name, sides, options.cache)
-    able = [side for side in sides if "error" not in lowered[side]]
+    lowered = prepared(name, frameworks, options.cache)
+    able = [framework for framework in frameworks if "error" not in lowered[framework]]
     ran = run(name, able, options)
     row: dict[str, Any] = {"model": name}
-    for side in sides:
-        figures = {**lowered[side], **ran.get(side, {})}
-        row[f"{side} delegates"] = figures.get("delegates")
-        row[f"{side} others"] = figures.get("others")
-        row[f"{side} s"] = figures.get("seconds")
+    for framework in frameworks:
+        figures = {**lowered[framework], **ran.get(framework, {})}
+        row[f"{framework} delegates"] = figures.get("delegates")
+        row[f"{framework} others"] = figures.get("others")
+        row[f"{framework} s"] = figures.get("seconds")
         if figures.get("blocks"):
-            row[f"{side} ms"] = median(figures["blocks"])
-        row[f"{side} error"] = figures.get("error_")
-    blocks = [ran.get(side, {}).get("blocks") for side in ("ours", "peer")]
+            row[f"{framework} ms"] = median(figures["blocks"])
+        row[f"{framework} error"] = figures.get("error_")
+    blocks = [ran.get(framework, {}).get("blocks") for framework in ("ours", "peer")]
     if all(blocks):
         ratios = [a / b for a, b in zip(*blocks, strict=True)]
         row["ours/peer"] = median(ratios)
@@ -212,7 +214,8 @@ def measure(name: str, sides: list[str], options: argparse.Namespace) -> dict[st
 
 
 def averages(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Means over the models that both sides have; of latencies the sum, and the sums' ratio."""
+    """Means over the models that both frameworks have; of latencies the sum, and the sums'
+    ratio."""
     result: dict[str, Any] = {"model": "average"}
     columns = dict.fromkeys(column for row in rows for column in row)
     for column in columns:
@@ -255,10 +258,10 @@ def main() -> int:
         for file in options.cache.glob("*.pt2"):
             file.unlink()
 
-    sides = [options.only] if options.only else ["ours", "peer"]
+    frameworks = [options.only] if options.only else ["ours", "peer"]
     results = {}
     for name in options.models:
-        results[name] = measure(name, sides, options)
+        results[name] = measure(name, frameworks, options)
         shown = (f"{key} {number(value)}" for key, value in results[name]["row"].items())
         print(", ".join(shown), file=sys.stderr, flush=True)
     rows = [result["row"] for result in results.values()]
@@ -276,21 +279,21 @@ def main() -> int:
         options.json,
         {"results": results},
     )
-    return 1 if _failures(results, sides) else 0
+    return 1 if _failures(results, frameworks) else 0
 
 
-def _failures(results: dict[str, Any], sides: list[str]) -> list[str]:
+def _failures(results: dict[str, Any], frameworks: list[str]) -> list[str]:
     """Says which models failed or are wrong. Only ours decide over the exit code."""
     found = []
     for name, result in results.items():
-        for side in sides:
-            figures = {**result["lowered"][side], **result["ran"].get(side, {})}
+        for framework in frameworks:
+            figures = {**result["lowered"][framework], **result["ran"].get(framework, {})}
             message = figures.get("error")
             if message is None and not figures["error_"] <= TOLERANCE:
                 message = f"error {figures['error_']:.1e} above {TOLERANCE:g}"
             if message is not None:
-                print(f"\nFAILED {name} ({side}): {message}")
-                found += [name] if side == "ours" else []
+                print(f"\nFAILED {name} ({framework}): {message}")
+                found += [name] if framework == "ours" else []
     return found
 
 

@@ -3,8 +3,8 @@
 No Arm machine is needed: both run under qemu-user as --cpu, whose plugin (`arm_counts/count.c`)
 counts instructions by class. An inference is the difference of a run of 1 + --calls calls and a run
 of one, divided by --calls, so that neither start nor load are in it. **These are counts, not
-times**: cores differ in width, and what misses a cache costs most. Of each side's hottest loops
-llvm-mca (Debian's llvm-19) says what they would take on four cores: cycles per multiply-add
+times**: cores differ in width, and what misses a cache costs most. Of each framework's hottest
+loops llvm-mca (Debian's llvm-19) says what they would take on four cores: cycles per multiply-add
 instruction, with every load a hit in the first cache.
 
 Ours is build/cross/aarch64 (`make cross-aarch64`); the peer's are the wheels of executorch 1.1.0
@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import quantized
 from _common import ROOT, add_cache_options, report, report_wrong, table
-from _sides import ensure, load_arrays, model_file
+from _frameworks import ensure, load_arrays, model_file
 from latency import decibels
 
 import llm
@@ -58,13 +58,13 @@ MCA = ("llvm-mca-19", "llvm-mca")
 FEWEST_DECIBELS = 90
 """Of float32 outputs."""
 LOOPS = 3
-"""Loops of each side that llvm-mca looks at."""
+"""Loops of each framework that llvm-mca looks at."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model, and each side's file of it; files of arrays, and what outputs are compared with, if
-    there is something: the peer's Llama has weights of its own."""
+    """A model, and each framework's file of it; files of arrays, and what outputs are compared
+    with, if there is something: the peer's Llama has weights of its own."""
 
     files: Mapping[str, Path]
     inputs: Path
@@ -99,43 +99,43 @@ class Counts:
     decibels: float
 
 
-def case(model: str, sides: list[str], options: argparse.Namespace) -> Case:
+def case(model: str, frameworks: list[str], options: argparse.Namespace) -> Case:
     """Its files, lowered if they are not there."""
     cache = options.cache
     if model == TOKEN:
-        return token_case(sides, options)
+        return token_case(frameworks, options)
     if not model.endswith("-int8"):
-        ensure(sides, model, cache, options.refresh)
-        files = {side: model_file(side, model, cache) for side in sides}
-        expected = dict.fromkeys(sides, cache / f"{model}-eager.npz")
+        ensure(frameworks, model, cache, options.refresh)
+        files = {framework: model_file(framework, model, cache) for framework in frameworks}
+        expected = dict.fromkeys(frameworks, cache / f"{model}-eager.npz")
         return Case(files, cache / f"{model}-inputs.npz", expected)
     plain = model.removesuffix("-int8")
-    for side in {"ours" if side == "xnnpack" else side for side in sides}:
-        quantized.ensure(side, plain, cache, options.refresh and side == "ours")
-    files = {side: quantized.file_of(side, plain, cache) for side in sides}
-    expected = {side: file.with_suffix(".expected.npz") for side, file in files.items()}
-    return Case(files, files[sides[0]].with_suffix(".inputs.npz"), expected)
+    for framework in {"ours" if framework == "xnnpack" else framework for framework in frameworks}:
+        quantized.ensure(framework, plain, cache, options.refresh and framework == "ours")
+    files = {framework: quantized.file_of(framework, plain, cache) for framework in frameworks}
+    expected = {framework: file.with_suffix(".expected.npz") for framework, file in files.items()}
+    return Case(files, files[frameworks[0]].with_suffix(".inputs.npz"), expected)
 
 
-def token_case(sides: list[str], options: argparse.Namespace) -> Case:
+def token_case(frameworks: list[str], options: argparse.Namespace) -> Case:
     """Of one token. The peer's export takes minutes."""
     of_llm = argparse.Namespace(
         config="30m",
         group_size=GROUP_SIZE,
         context=CONTEXT,
-        files=sorted({"ours" if side == "xnnpack" else side for side in sides}),
+        files=sorted({"ours" if framework == "xnnpack" else framework for framework in frameworks}),
         others=(),
         cache=options.cache,
         refresh=options.refresh,
     )
     files = llm.files(of_llm)
-    files |= {"xnnpack": files["ours"]} if "xnnpack" in sides else {}
+    files |= {"xnnpack": files["ours"]} if "xnnpack" in frameworks else {}
     inputs, expected = (options.cache / f"{TOKEN}-{name}.npz" for name in ("inputs", "eager"))
     if options.refresh or not expected.exists():
         script = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("_arm_token.py"))]
         numbers = ["30m", str(GROUP_SIZE), str(POSITION)]
         subprocess.run([*script, *numbers, str(inputs), str(expected)], check=True)
-    compared = {side: expected for side in sides if side != "peer"}
+    compared = {framework: expected for framework in frameworks if framework != "peer"}
     return Case(files, inputs, compared, TOKEN_CALLS)
 
 
@@ -192,30 +192,30 @@ def counted(command: list[str], counter: Path) -> dict[str, Any]:
         return made
 
 
-def command(side: str, case: Case, calls: int, outputs: Path, options: Any) -> list[str]:
+def command(framework: str, case: Case, calls: int, outputs: Path, options: Any) -> list[str]:
     """What qemu-user runs, without its plugin: so many calls, whose outputs are written."""
     cpu = ["-cpu", options.cpu]
-    if side == "peer":
-        arguments = [str(case.files[side]), str(case.inputs), str(calls), str(outputs)]
+    if framework == "peer":
+        arguments = [str(case.files[framework]), str(case.inputs), str(calls), str(outputs)]
         return [*cpu, *peer_python(options.cache / "arm"), str(HERE / "peer.py"), *arguments]
     runner = ROOT / "build" / "cross" / "aarch64" / "native" / "tools" / "edgewise_run"
     if not runner.exists():
         raise SystemExit("[arm] our runtime for Arm is needed; try make cross-aarch64")
-    arguments = [str(case.files[side]), "--threads", "1", "--output-dir", str(outputs)]
+    arguments = [str(case.files[framework]), "--threads", "1", "--output-dir", str(outputs)]
     for number, array in enumerate(load_arrays(case.inputs)):
         np.save(outputs / f"input_{number}.npy", array)
         arguments += ["--input", str(outputs / f"input_{number}.npy")]
-    arguments += ["--iterations", str(calls)] + ["--no-own-kernels"] * (side == "xnnpack")
+    arguments += ["--iterations", str(calls)] + ["--no-own-kernels"] * (framework == "xnnpack")
     return [*cpu, "-L", LIBRARIES, str(runner), *arguments]
 
 
-def measure(side: str, case: Case, options: argparse.Namespace) -> Counts:
+def measure(framework: str, case: Case, options: argparse.Namespace) -> Counts:
     """One inference."""
     counter = plugin(options.cache / "arm")
     counted_calls = max(options.calls, case.least_calls)
     with tempfile.TemporaryDirectory() as folder:
         once, more = (
-            counted(command(side, case, calls, Path(folder), options), counter)
+            counted(command(framework, case, calls, Path(folder), options), counter)
             for calls in (1, 1 + counted_calls)
         )
         files = sorted(Path(folder).glob("output_*.npy"))
@@ -229,7 +229,7 @@ def measure(side: str, case: Case, options: argparse.Namespace) -> Counts:
         runs = block["runs"] - before.get(block["address"], 0)
         if runs > 0:
             blocks.append(Block.of(block, runs / counted_calls))
-    expected = case.expected.get(side)
+    expected = case.expected.get(framework)
     near = decibels(outputs, load_arrays(expected)) if expected else float("nan")
     return Counts(total, blocks, near)
 
@@ -264,16 +264,18 @@ def functions(counts: Counts, most: int) -> list[dict[str, Any]]:
 
 
 def row_of(model: str, counts: Mapping[str, Counts]) -> dict[str, Any]:
-    """Instructions of each side, in millions, and ours to the others'."""
+    """Instructions of each framework, in millions, and ours to the others'."""
     row: dict[str, Any] = {"model": model}
-    for side, of in counts.items():
-        row[f"{side} M"] = of.total["instructions"] / 1e6
-        row[f"{side} loads"] = of.total["loads"] / 1e6
-        row[f"{side} multiply-adds"] = sum(of.total[name] for name in MULTIPLY_ADDS) / 1e6
-        row[f"{side} dB"] = of.decibels
-    for side, of in counts.items():
-        if side != "ours" and "ours" in counts:
-            row[f"ours/{side}"] = counts["ours"].total["instructions"] / of.total["instructions"]
+    for framework, of in counts.items():
+        row[f"{framework} M"] = of.total["instructions"] / 1e6
+        row[f"{framework} loads"] = of.total["loads"] / 1e6
+        row[f"{framework} multiply-adds"] = sum(of.total[name] for name in MULTIPLY_ADDS) / 1e6
+        row[f"{framework} dB"] = of.decibels
+    for framework, of in counts.items():
+        if framework != "ours" and "ours" in counts:
+            row[f"ours/{framework}"] = (
+                counts["ours"].total["instructions"] / of.total["instructions"]
+            )
     return row
 
 
@@ -310,7 +312,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--models", nargs="+", default=[*FLOATS, *INTEGERS, TOKEN], metavar="NAME")
-    parser.add_argument("--sides", nargs="+", default=["ours", "peer"])
+    parser.add_argument("--frameworks", nargs="+", default=["ours", "peer"])
     parser.add_argument("--cpu", default="cortex-a76", help="as qemu-aarch64 -cpu help lists them")
     parser.add_argument("--calls", type=int, default=1)
     parser.add_argument("--top", type=int, default=0, help="functions of ours to list")
@@ -322,16 +324,16 @@ def main() -> int:
     loops: list[dict[str, Any]] = []
     lists: dict[str, list[dict[str, Any]]] = {}
     for model in options.models:
-        of = case(model, options.sides, options)
+        of = case(model, options.frameworks, options)
         counts = {}
-        for side in options.sides:
-            print(f"{model} ({side}) ...", file=sys.stderr, flush=True)
-            counts[side] = measure(side, of, options)
+        for framework in options.frameworks:
+            print(f"{model} ({framework}) ...", file=sys.stderr, flush=True)
+            counts[framework] = measure(framework, of, options)
         rows.append(row_of(model, counts))
         loops += [
-            {"model": model, "side": side, **loop}
-            for side in options.sides
-            for loop in loops_of(counts[side])
+            {"model": model, "framework": framework, **loop}
+            for framework in options.frameworks
+            for loop in loops_of(counts[framework])
         ]
         if options.top and "ours" in counts:
             lists[model] = functions(counts["ours"], options.top)
@@ -351,9 +353,9 @@ def main() -> int:
         print(f"\n{model}: functions of ours\n")
         print(table(found))
     lost = {
-        f"{row['model']} ({side})": FEWEST_DECIBELS - row[f"{side} dB"]
+        f"{row['model']} ({framework})": FEWEST_DECIBELS - row[f"{framework} dB"]
         for row in rows
-        for side in options.sides
+        for framework in options.frameworks
         if not row["model"].endswith(("-int8", "-8da4w"))
     }
     return report_wrong(lost, 0.0)

@@ -1,7 +1,7 @@
 """The runtime's own kernels against eager PyTorch on one thread, at about 64 k elements.
 
 Each call is exported, lowered without a backend and run, in every type that eager has it in.
-Sides take turns, and the best of many short series counts. A call of a method that only copies
+Frameworks take turns, and the best of many short series counts. A call of a method that only copies
 a scalar is taken off ours, nothing off eager's. Fails if a ratio is above 3.
 """
 

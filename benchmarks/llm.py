@@ -33,8 +33,8 @@ from typing import Any
 
 from _common import add_cache_options, report
 from _environments import PACKAGES, python_of, version_of
+from _frameworks import file_size
 from _llm import Handler
-from _sides import file_size
 from _worker import Worker, serve
 
 HALF = "ours-float16"
@@ -42,7 +42,7 @@ HALF = "ours-float16"
 ROWS = (("ours", "ours"), ("ours", HALF), ("peer", "peer"), ("peer", "ours"), ("ours", "peer"))
 """(whose runtime, whose file)"""
 OTHERS = ("llama.cpp", "openvino")
-"""Sides that run their own files only."""
+"""Frameworks that run their own files only."""
 SUFFIXES = {"llama.cpp": "gguf", "openvino": "xml"}
 CONFIGS = {"tiny": (512, 64), "300m": (32000, 1024), "1.2b": (128256, 2048)}
 """Tokens, and values of each embedding."""
@@ -50,18 +50,18 @@ OVER_ALL = "tokens/s over all"
 
 
 def files(options: argparse.Namespace) -> dict[str, Path]:
-    """The file of each side, made if it is not there: the peer's export takes minutes."""
+    """The file of each framework, made if it is not there: the peer's export takes minutes."""
     options.cache.mkdir(parents=True, exist_ok=True)
     found = {}
-    for side in (*options.files, *options.others):
-        version = f"-{version_of(side)}" if side in PACKAGES else ""
-        name = f"llama-{options.config}-{options.group_size}-{options.context}-{side}{version}"
-        target = options.cache / f"{name}.{SUFFIXES.get(side, 'pte')}"
-        if not target.exists() or (options.refresh and side.startswith("ours")):
+    for framework in (*options.files, *options.others):
+        version = f"-{version_of(framework)}" if framework in PACKAGES else ""
+        name = f"llama-{options.config}-{options.group_size}-{options.context}-{framework}{version}"
+        target = options.cache / f"{name}.{SUFFIXES.get(framework, 'pte')}"
+        if not target.exists() or (options.refresh and framework.startswith("ours")):
             print(f"preparing {target.name} ...", file=sys.stderr, flush=True)
             maker = str(Path(__file__).with_name("_llm.py"))
-            script = [_python(side, options), "-W", "ignore", maker]
-            arguments = [side, options.config, str(options.group_size), str(options.context)]
+            script = [_python(framework, options), "-W", "ignore", maker]
+            arguments = [framework, options.config, str(options.group_size), str(options.context)]
             with TemporaryDirectory(dir=options.cache) as folder:
                 partial = Path(folder, target.name)
                 done = subprocess.run(
@@ -74,20 +74,20 @@ def files(options: argparse.Namespace) -> dict[str, Path]:
                     raise SystemExit(f"{done.stdout}\n[prepare] {name} was not made; see above")
                 for part in sorted(Path(folder).iterdir(), key=lambda file: file == partial):
                     part.rename(options.cache / part.name)
-        found[side] = target
+        found[framework] = target
     return found
 
 
-def _python(side: str, options: argparse.Namespace) -> str:
+def _python(framework: str, options: argparse.Namespace) -> str:
     # GGUF files are written by a package of this environment.
-    return python_of(side, options.cache) if side == "openvino" else sys.executable
+    return python_of(framework, options.cache) if framework == "openvino" else sys.executable
 
 
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Figures of each row of ROWS, and of the other sides."""
+    """Figures of each row of ROWS, and of the other frameworks."""
     paths = files(options)
     chosen = [row for row in ROWS if row[1] in options.files]
-    chosen += [(side, side) for side in options.others]
+    chosen += [(framework, framework) for framework in options.others]
 
     def started(row: tuple[str, str]) -> tuple[Worker, dict[str, Any]]:
         worker = Worker(Path(__file__), row[0], python_of(row[0], options.cache))
@@ -146,10 +146,16 @@ def main() -> int:
     parser.add_argument("--worker", choices=("ours", "peer", *OTHERS), help=argparse.SUPPRESS)
     parser.add_argument("--config", default="300m", choices=tuple(CONFIGS))
     help = "ours without peer: the same file on both runtimes, without the peer's export"
-    sides = ("ours", HALF, "peer")
-    parser.add_argument("--files", nargs="+", default=("ours", "peer"), choices=sides, help=help)
+    frameworks = ("ours", HALF, "peer")
     parser.add_argument(
-        "--others", nargs="*", default=(), choices=OTHERS, help="more sides, with their own files"
+        "--files", nargs="+", default=("ours", "peer"), choices=frameworks, help=help
+    )
+    parser.add_argument(
+        "--others",
+        nargs="*",
+        default=(),
+        choices=OTHERS,
+        help="more frameworks, with their own files",
     )
     parser.add_argument("--group-size", type=int, default=32)
     parser.add_argument("--context", type=int, default=1024)

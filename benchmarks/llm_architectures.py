@@ -163,10 +163,10 @@ def row_of(architecture: Any, scheme: str, options: argparse.Namespace) -> dict[
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.pte"
         program.save(path)
-        sides = {"ours": ours} if options.no_peer else {"ours": ours, "peer": peers}
-        for name, side in sides.items():
+        frameworks = {"ours": ours} if options.no_peer else {"ours": ours, "peer": peers}
+        for name, framework in frameworks.items():
             try:
-                found = list(along(side(path), prompt, want))
+                found = list(along(framework(path), prompt, want))
             except Exception as failure:  # the peer's runtime has no one class
                 row[name] = f"{type(failure).__name__}: {str(failure).splitlines()[0][:60]}"
                 continue
@@ -202,9 +202,11 @@ def main() -> int:
             rows.append(row_of(architecture, scheme, options))
             print(rows[-1], file=sys.stderr, flush=True)
     report("Architectures: tokens of files and of eager PyTorch", rows, [], options.json)
-    sides = [name for name in ("ours", "peer") if name in rows[0]]
+    frameworks = [name for name in ("ours", "peer") if name in rows[0]]
     told = [
-        isinstance(row[name], int) and row[name] < row["float64"] for row in rows for name in sides
+        isinstance(row[name], int) and row[name] < row["float64"]
+        for row in rows
+        for name in frameworks
     ]
     return int(any(told))
 

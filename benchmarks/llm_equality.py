@@ -12,7 +12,7 @@ The configurations are those of `llm.py`, and 30m: 8 layers of 512, 4096 tokens.
 --checkpoint: those of a model such as `examples/llm/demo.py` trains; the prompt is random.
 
 Eager PyTorch decodes with `generate(do_sample=False)` of `transformers`; in 8da4w with int8
-embeddings, activations quantized in every call by torchao. Each side has a process of its own.
+embeddings, activations quantized in every call by torchao. Each framework has a process of its own.
 
 Where activations are quantized, a value between two of their steps goes to one or the other by
 the last bit of a sum, and each layer multiplies the values that so differ. Deep models with random
@@ -20,7 +20,7 @@ weights, whose best tokens are hardly ahead of others, then have no one text. So
 decoded once more in eager PyTorch with all sums in float64, the weights and the rules of
 quantization being the same: how far eager's float32 is from that tells what rounding alone does.
 
-- free: tokens up to the first that is not eager's, each side going on with its own; ours and
+- free: tokens up to the first that is not eager's, each framework going on with its own; ours and
   float64's.
 - equal: best tokens that are eager's along eager's text; ours and float64's.
 - largest: the largest difference of any logit along that text; of ours and of float64 to eager, of
@@ -139,7 +139,7 @@ def _same(tokens: Any, want: Any) -> int:
 
 
 def main() -> int:
-    """Runs the two sides and prints the row."""
+    """Runs the two frameworks and prints the row."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--eager", nargs=2, type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--config", default="300m", choices=("tiny", "30m", "300m"))

@@ -23,11 +23,11 @@ from statistics import median
 from typing import Any
 
 from _common import IMAGE_MODELS, add_cache_options, add_common_options, report
-from _sides import ensure, model_file
+from _frameworks import ensure, model_file
 
 BOUNDS = {"vit_b_16": 15.0, "resnet50": 8.0}
 
-# Sides differ in how a program is opened and in what they take as input, nothing else.
+# Frameworks differ in how a program is opened and in what they take as input, nothing else.
 _CHILD = """
 import json, sys, time
 {imports}
@@ -61,9 +61,9 @@ sys.stdin.readline()
 """
 
 
-def child(side: str, threads: int, cache: Path | None) -> str:
-    """The program text for one side."""
-    if side == "ours":
+def child(framework: str, threads: int, cache: Path | None) -> str:
+    """The program text for one framework."""
+    if framework == "ours":
         option = f", threads={threads}" + (f", cache_dir={str(cache)!r}" if cache else "")
         return _CHILD.format(
             imports="from edgewise.runtime import Runtime", convert="", threads="", option=option
@@ -80,17 +80,24 @@ def child(side: str, threads: int, cache: Path | None) -> str:
 class Process:
     """One that has loaded the program and ran it."""
 
-    def __init__(self, side: str, model: str, options: argparse.Namespace, cache: Path | None):
-        files = [model_file(side, model, options.cache), options.cache / f"{model}-inputs.npz"]
+    def __init__(self, framework: str, model: str, options: argparse.Namespace, cache: Path | None):
+        files = [model_file(framework, model, options.cache), options.cache / f"{model}-inputs.npz"]
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", child(side, options.threads, cache), *files],
+            [
+                sys.executable,
+                "-W",
+                "ignore",
+                "-c",
+                child(framework, options.threads, cache),
+                *files,
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
         assert self._process.stdout is not None
         if self._process.stdout.readline() != "ready\n":
-            raise SystemExit(f"[load] {model} failed for {side}")
+            raise SystemExit(f"[load] {model} failed for {framework}")
 
     def measure(self) -> dict[str, float]:
         """Milliseconds, and MB as they are now."""
@@ -113,9 +120,9 @@ def once(*where: Any) -> dict[str, float]:
     return figures
 
 
-def measure(model: str, sides: list[str], options: argparse.Namespace) -> list[dict[str, Any]]:
+def measure(model: str, frameworks: list[str], options: argparse.Namespace) -> list[dict[str, Any]]:
     """One row a kind of load."""
-    ensure(sides, model, options.cache, options.refresh)
+    ensure(frameworks, model, options.cache, options.refresh)
     found: dict[str, list[dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder) / "cache"
@@ -125,17 +132,17 @@ def measure(model: str, sides: list[str], options: argparse.Namespace) -> list[d
             ("ours", "again", cache),
             ("peer", "peer", None),
         ]
-        kinds = [kind for kind in kinds if kind[0] in sides]
+        kinds = [kind for kind in kinds if kind[0] in frameworks]
         for i in range(options.repeats + 1):
-            for side, kind, where in kinds:
+            for framework, kind, where in kinds:
                 if kind == "first":
                     shutil.rmtree(cache, ignore_errors=True)
-                figures = once(side, model, options, where)
+                figures = once(framework, model, options, where)
                 if i > 0:  # the first of all fills the page cache
                     found.setdefault(kind, []).append(figures)
         rows = []
-        for side, kind, where in kinds:
-            pair = [Process(side, model, options, where) for _ in range(2)]
+        for framework, kind, where in kinds:
+            pair = [Process(framework, model, options, where) for _ in range(2)]
             memory = pair[1].measure()
             for process in pair:
                 process.end()
@@ -163,8 +170,8 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
-    sides = [options.only] if options.only else ["ours", "peer"]
-    rows = [row for model in options.models for row in measure(model, sides, options)]
+    frameworks = [options.only] if options.only else ["ours", "peer"]
+    rows = [row for model in options.models for row in measure(model, frameworks, options)]
     notes = [
         f"{options.threads} threads; medians and minima of {options.repeats} processes each",
         "memory of the second of two processes, beyond what it had before loading",

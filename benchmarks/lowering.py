@@ -1,9 +1,9 @@
 """Time from an ExportedProgram to the bytes of a .pte file, ours and the peer's.
 
 Imports and the export are not counted. Every repeat lowers a program that was exported for it, as
-lowering may change the program it is given. The sides take turns, each in a process of its own. The
-first repeat of a process pays for lazy imports and cold caches and is shown apart: it is what a
-user's script pays.
+lowering may change the program it is given. The frameworks take turns, each in a process of its
+own. The first repeat of a process pays for lazy imports and cold caches and is shown apart: it is
+what a user's script pays.
 
 With --quantize N, from a module and N batches to a file in 8 bits: export, calibration, conversion
 and lowering. Ours as `edgewise.compile(quantize="int8")` does it, with the methods that it applies
@@ -21,18 +21,18 @@ from typing import Any
 
 import _pte
 from _common import add_common_options, report
-from _sides import exported_program, import_lowering, quantize_ours, quantize_peer
+from _frameworks import exported_program, import_lowering, quantize_ours, quantize_peer
 from _worker import Handler, Worker, serve
 
 
-def handler(side: str) -> Handler:
+def handler(framework: str) -> Handler:
     """Answer `model` requests: lower it once, write the bytes to `target`."""
     lower = None
-    quantize = quantize_ours if side == "ours" else quantize_peer
+    quantize = quantize_ours if framework == "ours" else quantize_peer
 
     def handle(request: dict[str, Any]) -> dict[str, Any]:
         nonlocal lower
-        lower = lower or import_lowering(side)
+        lower = lower or import_lowering(framework)
         answer: dict[str, Any] = {}
         batches = request["batches"]
         if not batches:
@@ -49,39 +49,39 @@ def handler(side: str) -> Handler:
     return handle
 
 
-def measure(model: str, sides: list[str], repeats: int, batches: int) -> dict[str, Any]:
-    """Lower `model` `repeats` times with each side: a table row, and all times.
+def measure(model: str, frameworks: list[str], repeats: int, batches: int) -> dict[str, Any]:
+    """Lower `model` `repeats` times with each framework: a table row, and all times.
 
     batches: of calibration data; 0 for a program in floating point.
     """
-    seconds: dict[str, list[float]] = {side: [] for side in sides}
+    seconds: dict[str, list[float]] = {framework: [] for framework in frameworks}
     contents: dict[str, _pte.Contents] = {}
-    workers = {side: Worker(Path(__file__), side) for side in sides}
+    workers = {framework: Worker(Path(__file__), framework) for framework in frameworks}
     try:
         with tempfile.TemporaryDirectory() as folder:
             for _ in range(repeats):
-                for side, worker in workers.items():
-                    target = Path(folder) / f"{side}.pte"
+                for framework, worker in workers.items():
+                    target = Path(folder) / f"{framework}.pte"
                     answer = worker.ask(model=model, target=str(target), batches=batches)
-                    seconds[side].append(answer["seconds"])
-                    contents[side] = _pte.read(target.read_bytes())
+                    seconds[framework].append(answer["seconds"])
+                    contents[framework] = _pte.read(target.read_bytes())
     finally:
         for worker in workers.values():
             worker.close()
 
     row: dict[str, Any] = {"model": model}
-    for side in sides:
-        row[f"{side} first s"] = seconds[side][0]
-        row[f"{side} s"] = median(seconds[side])
-        row[f"{side} min"] = min(seconds[side])
-    if len(sides) == 2:
+    for framework in frameworks:
+        row[f"{framework} first s"] = seconds[framework][0]
+        row[f"{framework} s"] = median(seconds[framework])
+        row[f"{framework} min"] = min(seconds[framework])
+    if len(frameworks) == 2:
         row["ours/peer"] = median(seconds["ours"]) / median(seconds["peer"])
-    for side in sides:
-        row[f"{side} MB"] = contents[side].size / 1e6
-        row[f"{side} delegates+ops"] = (
-            f"{contents[side].delegate_count}+{contents[side].operator_count}"
+    for framework in frameworks:
+        row[f"{framework} MB"] = contents[framework].size / 1e6
+        row[f"{framework} delegates+ops"] = (
+            f"{contents[framework].delegate_count}+{contents[framework].operator_count}"
         )
-    operators = {side: dict(contents[side].operators) for side in sides}
+    operators = {framework: dict(contents[framework].operators) for framework in frameworks}
     return {"row": row, "seconds": seconds, "operators": operators}
 
 
@@ -100,11 +100,11 @@ def main() -> int:
         serve(handler(options.worker))
         return 0
 
-    sides = [options.only] if options.only else ["ours", "peer"]
+    frameworks = [options.only] if options.only else ["ours", "peer"]
     results = {}
     for model in options.models:
         print(f"{model} ...", file=sys.stderr, flush=True)
-        results[model] = measure(model, sides, options.repeats, options.quantize)
+        results[model] = measure(model, frameworks, options.repeats, options.quantize)
     report(
         f"Quantizing, a module and {options.quantize} batches to .pte bytes"
         if options.quantize

@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any
 
 from _common import add_timing_options, quantile, report
-from _sides import ROOT, SEED
+from _frameworks import ROOT, SEED
 
 MODELS = ("mobilenet_v2", "mobilenet_v2:int8")
 LIMIT = 3.0  # percent
@@ -92,15 +92,15 @@ def measure(model: str, quantize: str | None, options: argparse.Namespace) -> di
 
     with edgewise.profile():
         run()
-    sides: list[Callable[[], object]] = [
+    frameworks: list[Callable[[], object]] = [
         lambda: never.append(median(block(lambda: untouched.execute(inputs), calls))),
         plain_block,
         profiled_block,
     ]
     for pair in range(options.pairs):
-        for side in sides if pair % 2 else sides[::-1]:
+        for framework in frameworks if pair % 2 else frameworks[::-1]:
             time.sleep(options.settle / 1e3)
-            side()
+            framework()
     ratios = [a / b for a, b in zip(profiled, plain, strict=True)]
     after = [a / b for a, b in zip(plain, never, strict=True)]
     return {

@@ -3,9 +3,9 @@ their own, and when another process keeps a core busy. With --one-process the pr
 one process, and each is called by a thread of its own.
 
 Each process has its own library and its threads (2), calls the model without a pause for some
-seconds, and tells its calls' times; those of all processes are put together. The sides take turns.
-"fair" is the time that 1 process takes, times the load: processes, or 1.5 beside a busy neighbour
-on two cores; a side whose threads wait for each other takes a multiple of that.
+seconds, and tells its calls' times; those of all processes are put together. The frameworks take
+turns. "fair" is the time that 1 process takes, times the load: processes, or 1.5 beside a busy
+neighbour on two cores; a framework whose threads wait for each other takes a multiple of that.
 
 Exit code 1 if ours, by the median, takes more than --allow times what is fair.
 """
@@ -22,7 +22,7 @@ from statistics import median
 from typing import Any
 
 from _common import add_cache_options, add_common_options, quantile, ratio, report
-from _sides import SESSIONS, ensure, load_arrays, model_file
+from _frameworks import SESSIONS, ensure, load_arrays, model_file
 from _worker import Worker, serve
 
 LOADS = ((1, False), (2, False), (4, False), (1, True), (2, True))
@@ -30,7 +30,7 @@ LOADS = ((1, False), (2, False), (4, False), (1, True), (2, True))
 _NEIGHBOUR = "while True: pass"
 
 
-def worker(side: str) -> None:
+def worker(framework: str) -> None:
     """A process: loads, then runs for as long as it is told from a time on."""
     state: dict[str, Any] = {}
 
@@ -38,7 +38,7 @@ def worker(side: str) -> None:
         if "file" in request:
             inputs = load_arrays(Path(request["inputs"]))
             state["sessions"] = [
-                SESSIONS[side](Path(request["file"]), inputs, request["threads"])
+                SESSIONS[framework](Path(request["file"]), inputs, request["threads"])
                 for _ in range(request["programs"])
             ]
             for session in state["sessions"]:
@@ -73,16 +73,19 @@ def times_of(workers: list[Worker], programs: int, seconds: float) -> list[float
     return [each for one in workers for each in one.receive()["times"]]
 
 
-def measure(model: str, sides: list[str], options: argparse.Namespace) -> list[dict[str, Any]]:
+def measure(model: str, frameworks: list[str], options: argparse.Namespace) -> list[dict[str, Any]]:
     """One row a load."""
-    ensure(sides, model, options.cache, options.refresh)
+    ensure(frameworks, model, options.cache, options.refresh)
     most = max(count for count, _ in LOADS)
     processes, programs = (1, most) if options.one_process else (most, 1)
-    workers = {side: [Worker(Path(__file__), side) for _ in range(processes)] for side in sides}
-    for side, group in workers.items():
+    workers = {
+        framework: [Worker(Path(__file__), framework) for _ in range(processes)]
+        for framework in frameworks
+    }
+    for framework, group in workers.items():
         for one in group:
             one.ask(
-                file=str(model_file(side, model, options.cache)),
+                file=str(model_file(framework, model, options.cache)),
                 inputs=str(options.cache / f"{model}-inputs.npz"),
                 threads=options.threads,
                 programs=programs,
@@ -92,17 +95,17 @@ def measure(model: str, sides: list[str], options: argparse.Namespace) -> list[d
     rows = []
     alone: dict[str, float] = {}
     for count, is_busy in LOADS:
-        found: dict[str, list[list[float]]] = {side: [] for side in sides}
+        found: dict[str, list[list[float]]] = {framework: [] for framework in frameworks}
         neighbour = subprocess.Popen([sys.executable, "-c", _NEIGHBOUR]) if is_busy else None
         try:
             for i in range(options.repeats):
-                for side in sides if i % 2 == 0 else sides[::-1]:
+                for framework in frameworks if i % 2 == 0 else frameworks[::-1]:
                     used = (
-                        (workers[side], count)
+                        (workers[framework], count)
                         if options.one_process
-                        else (workers[side][:count], 1)
+                        else (workers[framework][:count], 1)
                     )
-                    found[side].append(times_of(*used, options.seconds))
+                    found[framework].append(times_of(*used, options.seconds))
         finally:
             if neighbour is not None:
                 neighbour.kill()
@@ -110,17 +113,20 @@ def measure(model: str, sides: list[str], options: argparse.Namespace) -> list[d
         row: dict[str, Any] = {"model": model, unit: count, "neighbour": int(is_busy)}
         # Beside a neighbour that has its share of one core of two.
         load = count * (cores / (cores - 0.5) if is_busy else 1)
-        for side in sides:
-            middle = median(median(times) for times in found[side])
+        for framework in frameworks:
+            middle = median(median(times) for times in found[framework])
             if (count, is_busy) == (1, False):
-                alone[side] = middle
-            row[f"{side} ms"] = middle
-            row[f"{side} 95 %"] = median(quantile(times, 0.95) for times in found[side])
-            row[f"{side} / fair"] = middle / (alone[side] * load)
-        if len(sides) > 1:
-            for other in sides[1:]:
+                alone[framework] = middle
+            row[f"{framework} ms"] = middle
+            row[f"{framework} 95 %"] = median(quantile(times, 0.95) for times in found[framework])
+            row[f"{framework} / fair"] = middle / (alone[framework] * load)
+        if len(frameworks) > 1:
+            for other in frameworks[1:]:
                 row[f"ours/{other}"] = ratio(
-                    *([median(times) for times in found[side]] for side in ("ours", other))
+                    *(
+                        [median(times) for times in found[framework]]
+                        for framework in ("ours", other)
+                    )
                 )
         rows.append(row)
     for group in workers.values():
@@ -146,9 +152,9 @@ def main() -> int:
     if options.worker:
         worker(options.worker)
         return 0
-    sides = [options.only] if options.only else ["ours", "peer"]
-    sides += ["onnx"] * options.onnx
-    rows = [row for model in options.models for row in measure(model, sides, options)]
+    frameworks = [options.only] if options.only else ["ours", "peer"]
+    frameworks += ["onnx"] * options.onnx
+    rows = [row for model in options.models for row in measure(model, frameworks, options)]
     notes = [
         f"{options.threads} threads a {'program' if options.one_process else 'process'}; "
         f"medians of {options.repeats} turns of "

@@ -1,13 +1,13 @@
 """Quantized models, ours and the peer's (and ONNX Runtime's, OpenVINO's) side by side.
 
-Static int8 with a scale for each output channel: each side quantizes with its own quantizer, on
-the same calibration data, and lowers with its own flow. `mlp_8da4w`: four gated blocks of
-2048 -> 8192 -> 2048 on one row, 4-bit weights in groups of 32 and activations quantized at run
-time, by torchao's `quantize_` for both. ONNX Runtime
-(--onnx, needs the package onnx) runs a QDQ file of its own quantizer; OpenVINO (--openvino, in an
-environment of its own) what NNCF's post-training quantization makes.
+Static int8 with a scale for each output channel: each framework quantizes with its own quantizer,
+on the same calibration data, and lowers with its own flow. `mlp_8da4w`: four gated blocks of 2048
+-> 8192 -> 2048 on one row, 4-bit weights in groups of 32 and activations quantized at run time, by
+torchao's `quantize_` for both. ONNX Runtime (--onnx, needs the package onnx) runs a QDQ file of its
+own quantizer; OpenVINO (--openvino, in an environment of its own) what NNCF's post-training
+quantization makes.
 
-Per side: the time of one inference (as in latency.py), the seconds from the quantized exported
+Per framework: the time of one inference (as in latency.py), the seconds from the quantized exported
 program to the bytes of the file, its size, its delegates and other operators, and the largest
 error against the quantized program in eager PyTorch, relative to its largest output (for ONNX
 Runtime and OpenVINO: against the float model). "dB": signal to noise against that program; it must
@@ -27,7 +27,7 @@ from typing import Any
 import _pte
 from _common import add_cache_options, add_common_options, add_timing_options, report, report_wrong
 from _environments import python_of
-from _sides import (
+from _frameworks import (
     SEED,
     SESSIONS,
     _spec,
@@ -43,8 +43,8 @@ from latency import alternate, compared, decibels, handler
 IMAGES = ("mobilenet_v2", "mobilenet_v3_small", "resnet50", "vit_b_16")
 DECODE = "mlp_8da4w"
 CALIBRATION = 4  # batches
-FLOAT_SIDES = ("onnx", "openvino")
-"""Sides that quantize float models by themselves."""
+FLOAT_FRAMEWORKS = ("onnx", "openvino")
+"""Frameworks that quantize float models by themselves."""
 
 
 def decode_model(is_quantized: bool = True) -> Any:
@@ -84,8 +84,8 @@ def inputs_of(model: str, seed: int = SEED) -> tuple[Any, ...]:
     return (torch.randn(1, 2048, generator=torch.Generator().manual_seed(seed)),)
 
 
-def quantized_program(side: str, model: str) -> Any:
-    """The exported program that `side` lowers."""
+def quantized_program(framework: str, model: str) -> Any:
+    """The exported program that `framework` lowers."""
     import torch
 
     inputs = inputs_of(model)
@@ -93,7 +93,7 @@ def quantized_program(side: str, model: str) -> Any:
         return torch.export.export(decode_model(), inputs)
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-    if side == "ours":
+    if framework == "ours":
         from edgewise.backends.xnnpack import XNNPACKQuantizer
         from edgewise.quantize import get_symmetric_quantization_config
     else:
@@ -109,22 +109,22 @@ def quantized_program(side: str, model: str) -> Any:
     return torch.export.export(convert_pt2e(prepared), inputs)
 
 
-def prepare(side: str, model: str, cache: Path) -> None:
-    """Write the file of `side`, inputs and reference outputs to `cache`, in this process."""
+def prepare(framework: str, model: str, cache: Path) -> None:
+    """Write the file of `framework`, inputs and reference outputs to `cache`, in this process."""
     import numpy as np
     import torch
 
-    target = file_of(side, model, cache)
+    target = file_of(framework, model, cache)
     inputs = inputs_of(model)
     facts: dict[str, Any] = {}
     with torch.no_grad():
-        if side in FLOAT_SIDES:
+        if framework in FLOAT_FRAMEWORKS:
             outputs = _spec(model).build(SEED)(*inputs)
-            prepare_float = _prepare_onnx if side == "onnx" else _prepare_openvino
+            prepare_float = _prepare_onnx if framework == "onnx" else _prepare_openvino
             prepare_float(model, inputs, target)
         else:
-            lower = import_lowering(side)
-            program = quantized_program(side, model)
+            lower = import_lowering(framework)
+            program = quantized_program(framework, model)
             outputs = program.module()(*inputs)
             plain = decode_model(False) if model == DECODE else _spec(model).build(SEED)
             floats = plain(*inputs)
@@ -202,21 +202,21 @@ def _prepare_openvino(model: str, inputs: tuple[Any, ...], target: Path) -> None
     save_openvino(nncf.quantize(plain, nncf.Dataset(batches), model_type=kind), target)
 
 
-def file_of(side: str, model: str, cache: Path) -> Path:
-    return model_file(side, f"{model}-quantized", cache)
+def file_of(framework: str, model: str, cache: Path) -> Path:
+    return model_file(framework, f"{model}-quantized", cache)
 
 
-def ensure(side: str, model: str, cache: Path, refresh: bool) -> None:
+def ensure(framework: str, model: str, cache: Path, refresh: bool) -> None:
     """Prepare, in a process of its own, what `cache` does not hold yet."""
     cache.mkdir(parents=True, exist_ok=True)
-    facts = file_of(side, model, cache).with_suffix(".json")
+    facts = file_of(framework, model, cache).with_suffix(".json")
     is_whole = facts.exists() and (
-        side in FLOAT_SIDES or "quantized dB" in json.loads(facts.read_text())
+        framework in FLOAT_FRAMEWORKS or "quantized dB" in json.loads(facts.read_text())
     )
     if is_whole and not refresh:
         return
-    print(f"preparing {model} ({side}) ...", file=sys.stderr, flush=True)
-    script = [python_of(side, cache), "-W", "ignore", __file__, "--prepare", side]
+    print(f"preparing {model} ({framework}) ...", file=sys.stderr, flush=True)
+    script = [python_of(framework, cache), "-W", "ignore", __file__, "--prepare", framework]
     done = subprocess.run(
         [*script, "--models", model, "--cache", str(cache)],
         stdout=subprocess.PIPE,
@@ -225,39 +225,55 @@ def ensure(side: str, model: str, cache: Path, refresh: bool) -> None:
     )
     if done.returncode:
         print(done.stdout, file=sys.stderr)
-        raise SystemExit(f"[prepare] {model} could not be prepared for {side}; see above")
+        raise SystemExit(f"[prepare] {model} could not be prepared for {framework}; see above")
 
 
-def measure(model: str, sides: list[str], options: argparse.Namespace) -> dict[str, Any]:
+def measure(model: str, frameworks: list[str], options: argparse.Namespace) -> dict[str, Any]:
     """A table row for one model, and the block medians."""
-    sides = [side for side in sides if side not in FLOAT_SIDES or model != DECODE]
-    for side in sides:
-        ensure(side, model, options.cache, options.refresh and side == "ours")
-    files = {side: file_of(side, model, options.cache) for side in sides}
+    frameworks = [
+        framework
+        for framework in frameworks
+        if framework not in FLOAT_FRAMEWORKS or model != DECODE
+    ]
+    for framework in frameworks:
+        ensure(framework, model, options.cache, options.refresh and framework == "ours")
+    files = {framework: file_of(framework, model, options.cache) for framework in frameworks}
     workers: dict[str, Asked] = {
-        side: Worker(Path(__file__), side, python_of(side, options.cache)) for side in sides
+        framework: Worker(Path(__file__), framework, python_of(framework, options.cache))
+        for framework in frameworks
     }
     try:
         loaded = {
-            side: worker.ask(
-                load=str(files[side]),
-                inputs=str(files[side].with_suffix(".inputs.npz")),
-                expected=str(files[side].with_suffix(".expected.npz")),
+            framework: worker.ask(
+                load=str(files[framework]),
+                inputs=str(files[framework].with_suffix(".inputs.npz")),
+                expected=str(files[framework].with_suffix(".expected.npz")),
                 threads=options.threads,
             )
-            for side, worker in workers.items()
+            for framework, worker in workers.items()
         }
         blocks, least = alternate(workers, options)
     finally:
         for worker in workers.values():
             worker.close()
     row: dict[str, Any] = {"model": model, **compared(blocks, least)}
-    facts = {side: json.loads(files[side].with_suffix(".json").read_text()) for side in sides}
+    facts = {
+        framework: json.loads(files[framework].with_suffix(".json").read_text())
+        for framework in frameworks
+    }
     for key in ("s", "delegates+ops", "quantized dB"):
-        row |= {f"{side} {key}": facts[side][key] for side in sides if key in facts[side]}
-    row |= {f"{side} MB": file_size(files[side]) / 1e6 for side in sides}
-    row |= {f"{side} error": loaded[side]["error_"] for side in sides}
-    row |= {f"{side} dB": loaded[side]["dB_"] for side in sides if side not in FLOAT_SIDES}
+        row |= {
+            f"{framework} {key}": facts[framework][key]
+            for framework in frameworks
+            if key in facts[framework]
+        }
+    row |= {f"{framework} MB": file_size(files[framework]) / 1e6 for framework in frameworks}
+    row |= {f"{framework} error": loaded[framework]["error_"] for framework in frameworks}
+    row |= {
+        f"{framework} dB": loaded[framework]["dB_"]
+        for framework in frameworks
+        if framework not in FLOAT_FRAMEWORKS
+    }
     return {"row": row, "blocks": blocks}
 
 
@@ -268,8 +284,8 @@ def main() -> int:
     add_common_options(parser, (*IMAGES, DECODE))
     add_cache_options(parser)
     add_timing_options(parser)
-    parser.add_argument("--onnx", action="store_true", help="ONNX Runtime as a further side")
-    parser.add_argument("--openvino", action="store_true", help="OpenVINO as a further side")
+    parser.add_argument("--onnx", action="store_true", help="ONNX Runtime as a further framework")
+    parser.add_argument("--openvino", action="store_true", help="OpenVINO as a further framework")
     parser.add_argument("--worker", choices=tuple(SESSIONS), help=argparse.SUPPRESS)
     parser.add_argument("--prepare", choices=tuple(SESSIONS), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -280,18 +296,18 @@ def main() -> int:
         for model in options.models:
             prepare(options.prepare, model, options.cache)
         return 0
-    sides = [options.only] if options.only else ["ours", "peer"]
-    sides += [side for side in FLOAT_SIDES if getattr(options, side)]
+    frameworks = [options.only] if options.only else ["ours", "peer"]
+    frameworks += [framework for framework in FLOAT_FRAMEWORKS if getattr(options, framework)]
     results = {}
     for model in options.models:
         print(f"{model} ...", file=sys.stderr, flush=True)
-        results[model] = measure(model, sides, options)
+        results[model] = measure(model, frameworks, options)
     report(
         "Quantized models",
         [result["row"] for result in results.values()],
         [
             f"medians over {options.pairs} alternating blocks of about {options.block:g} ms, "
-            f"{options.settle:g} ms apart; a process for each side, {options.threads} threads",
+            f"{options.settle:g} ms apart; a process for each framework, {options.threads} threads",
             "s: from the quantized exported program to the bytes of the file, first in its process",
             "error: of the largest output, against the quantized program in eager PyTorch; "
             "ONNX Runtime's and OpenVINO's against the float model; dB: signal to noise, of the "
@@ -301,10 +317,11 @@ def main() -> int:
         {"block_medians_ms": {model: result["blocks"] for model, result in results.items()}},
     )
     lost = {
-        f"{model} ({side})": result["row"][f"{side} quantized dB"] - result["row"][f"{side} dB"]
+        f"{model} ({framework})": result["row"][f"{framework} quantized dB"]
+        - result["row"][f"{framework} dB"]
         for model, result in results.items()
-        for side in ("ours", "peer")
-        if f"{side} dB" in result["row"]
+        for framework in ("ours", "peer")
+        if f"{framework} dB" in result["row"]
     }
     return report_wrong(lost, 0.0)
 

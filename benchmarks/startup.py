@@ -1,9 +1,9 @@
 """Time from a fresh interpreter to the first result, ours and the peer's, and memory.
 
-Every repeat is a new process, the sides take turns, files come from the page cache. Timed inside
-the process: importing the runtime (with all it pulls in), loading the program and its method, the
-first inference. "process" is the whole process seen from outside, the interpreter's own start
-included; memory is its peak resident set.
+Every repeat is a new process, the frameworks take turns, files come from the page cache. Timed
+inside the process: importing the runtime (with all it pulls in), loading the program and its
+method, the first inference. "process" is the whole process seen from outside, the interpreter's own
+start included; memory is its peak resident set.
 
 --install makes a virtual environment, installs a wheel into it, and reports its size on disk.
 """
@@ -20,9 +20,9 @@ from statistics import median
 from typing import Any
 
 from _common import add_cache_options, add_common_options, ratio, report
-from _sides import ensure, model_file
+from _frameworks import ensure, model_file
 
-# Sides differ in how a program is opened and in what they take as input, nothing else.
+# Frameworks differ in how a program is opened and in what they take as input, nothing else.
 _CHILD = """
 import sys, time
 t0 = time.perf_counter()
@@ -44,9 +44,9 @@ print(json.dumps(dict(imports=t1 - t0, load=t3 - t2, first=t4 - t3, peak_kib=pea
 """
 
 
-def child(side: str, threads: int) -> str:
-    """The program text for one side."""
-    if side == "ours":
+def child(framework: str, threads: int) -> str:
+    """The program text for one framework."""
+    if framework == "ours":
         return _CHILD.format(
             imports="from edgewise.runtime import Runtime",
             convert="",
@@ -62,18 +62,18 @@ def child(side: str, threads: int) -> str:
     )
 
 
-def measure(model: str, sides: list[str], options: argparse.Namespace) -> list[dict[str, Any]]:
+def measure(model: str, frameworks: list[str], options: argparse.Namespace) -> list[dict[str, Any]]:
     """One row a phase."""
-    ensure(sides, model, options.cache, options.refresh)
+    ensure(frameworks, model, options.cache, options.refresh)
     phases: dict[str, dict[str, list[float]]] = {
-        phase: {side: [] for side in sides}
+        phase: {framework: [] for framework in frameworks}
         for phase in ("import ms", "load ms", "first inference ms", "process ms", "peak memory MB")
     }
     for i in range(options.repeats + 1):
-        for side in sides if i % 2 == 0 else sides[::-1]:
+        for framework in frameworks if i % 2 == 0 else frameworks[::-1]:
             command = [
-                *(sys.executable, "-c", child(side, options.threads)),
-                str(model_file(side, model, options.cache)),
+                *(sys.executable, "-c", child(framework, options.threads)),
+                str(model_file(framework, model, options.cache)),
                 str(options.cache / f"{model}-inputs.npz"),
             ]
             start = time.perf_counter()
@@ -82,20 +82,20 @@ def measure(model: str, sides: list[str], options: argparse.Namespace) -> list[d
             if i == 0:
                 continue  # fills the page cache and writes byte code
             answer = json.loads(done.stdout.splitlines()[-1])
-            if side == "ours" and answer["torch"]:
+            if framework == "ours" and answer["torch"]:
                 raise SystemExit("[startup] our runtime does without torch; got it imported")
-            phases["import ms"][side].append(answer["imports"] * 1e3)
-            phases["load ms"][side].append(answer["load"] * 1e3)
-            phases["first inference ms"][side].append(answer["first"] * 1e3)
-            phases["process ms"][side].append(whole * 1e3)
-            phases["peak memory MB"][side].append(answer["peak_kib"] * 1024 / 1e6)
+            phases["import ms"][framework].append(answer["imports"] * 1e3)
+            phases["load ms"][framework].append(answer["load"] * 1e3)
+            phases["first inference ms"][framework].append(answer["first"] * 1e3)
+            phases["process ms"][framework].append(whole * 1e3)
+            phases["peak memory MB"][framework].append(answer["peak_kib"] * 1024 / 1e6)
     rows = []
     for phase, values in phases.items():
         row: dict[str, Any] = {"model": model, "phase": phase}
-        for side in sides:
-            row[side] = median(values[side])
-            row[f"{side} min"] = min(values[side])
-        if len(sides) == 2:
+        for framework in frameworks:
+            row[framework] = median(values[framework])
+            row[f"{framework} min"] = min(values[framework])
+        if len(frameworks) == 2:
             row["ours/peer"] = ratio(values["ours"], values["peer"])
         rows.append(row)
     return rows
@@ -154,8 +154,8 @@ def main() -> int:
         help="wheels or requirements, each installed into an environment of its own",
     )
     options = parser.parse_args()
-    sides = [options.only] if options.only else ["ours", "peer"]
-    rows = [row for model in options.models for row in measure(model, sides, options)]
+    frameworks = [options.only] if options.only else ["ours", "peer"]
+    rows = [row for model in options.models for row in measure(model, frameworks, options)]
     notes = [f"medians and minima of {options.repeats} fresh processes each"]
     report("Start-up", rows, notes, options.json)
     if options.install:

@@ -34,13 +34,13 @@ def cache_model(length: int, keeps_old: bool) -> tuple[Any, tuple[Any, ...]]:
     return Cache().eval(), (torch.rand(1, HEADS, 1, WIDTH), torch.tensor([5]))
 
 
-def lowered(side: str, length: int, keeps_old: bool) -> bytes:
-    """The program's bytes, by either side."""
+def lowered(framework: str, length: int, keeps_old: bool) -> bytes:
+    """The program's bytes, by either framework."""
     import torch
 
     module, inputs = cache_model(length, keeps_old)
     program = torch.export.export(module, inputs)
-    if side == "ours":
+    if framework == "ours":
         import edgewise
 
         return bytes(edgewise.to_edge_transform_and_lower(program).to_executorch().buffer)
@@ -49,9 +49,9 @@ def lowered(side: str, length: int, keeps_old: bool) -> bytes:
     return bytes(to_edge(program).to_executorch().buffer)
 
 
-def seconds(side: str, pte: bytes, inputs: tuple[Any, ...], repeats: int) -> float:
+def seconds(framework: str, pte: bytes, inputs: tuple[Any, ...], repeats: int) -> float:
     """The fastest of several calls."""
-    if side == "ours":
+    if framework == "ours":
         from edgewise.runtime import Runtime
 
         method: Any = Runtime.get().load_program(pte).load_method("forward")
@@ -76,15 +76,17 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=50)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    sides = [options.only] if options.only else ["ours", "peer"]
+    frameworks = [options.only] if options.only else ["ours", "peer"]
     rows = []
     for length in options.lengths:
         row: dict[str, Any] = {"length": length, "cache MB": HEADS * length * WIDTH * 4 / 1e6}
         for keeps_old, name in ((False, "in place"), (True, "copied")):
             _, inputs = cache_model(length, keeps_old)
-            for side in sides:
-                pte = lowered(side, length, keeps_old)
-                row[f"{side} {name} us"] = seconds(side, pte, inputs, options.repeats) * 1e6
+            for framework in frameworks:
+                pte = lowered(framework, length, keeps_old)
+                row[f"{framework} {name} us"] = (
+                    seconds(framework, pte, inputs, options.repeats) * 1e6
+                )
         rows.append(row)
     report("One row written to a cache", rows, ["fastest of the repeats"], options.json)
     return 0

@@ -1,10 +1,10 @@
 """Half a minute of speech through a net of whisper-tiny's shape: ours, ExecuTorch, OpenVINO.
 
-Weights are random, and the text's tokens given: times are a transcription's, words are not.
-Each side has a file or two of the same weights, in float32 and with 4-bit weights in groups of 32
+Weights are random, and the text's tokens given: times are a transcription's, words are not. Each
+framework has a file or two of the same weights, in float32 and with 4-bit weights in groups of 32
 (ours and ExecuTorch's: 8da4w by torchao; OpenVINO's: by NNCF), and a process of its own; they take
 turns. The real-time factor is the time for encoder and --tokens steps of the decoder by 30 s. The
-features, which every side takes from its caller, are not in it.
+features, which every framework takes from its caller, are not in it.
 """
 
 import argparse
@@ -26,9 +26,9 @@ from llm import cosine
 SECONDS = 30
 
 
-def prepared(side: str, scheme: str, cache: Path) -> Path:
-    """The folder of a side's files, made if it is not there."""
-    folder = cache / f"whisper-{side}-{scheme}"
+def prepared(framework: str, scheme: str, cache: Path) -> Path:
+    """The folder of a framework's files, made if it is not there."""
+    folder = cache / f"whisper-{framework}-{scheme}"
     if folder.exists():
         return folder
     print(f"{folder.name} ...", file=sys.stderr, flush=True)
@@ -38,7 +38,7 @@ def prepared(side: str, scheme: str, cache: Path) -> Path:
         made.mkdir()
         script = str(Path(__file__).with_name("_whisper.py"))
         subprocess.run(
-            [python_of(side, cache), "-W", "ignore", script, side, scheme, str(made)],
+            [python_of(framework, cache), "-W", "ignore", script, framework, scheme, str(made)],
             check=True,
             stdout=subprocess.DEVNULL,
         )
@@ -47,38 +47,44 @@ def prepared(side: str, scheme: str, cache: Path) -> Path:
 
 
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """A row for each side and scheme."""
+    """A row for each framework and scheme."""
     rows = []
     for scheme in options.schemes:
-        folders = {side: prepared(side, scheme, options.cache) for side in options.sides}
+        folders = {
+            framework: prepared(framework, scheme, options.cache)
+            for framework in options.frameworks
+        }
         workers = {
-            side: Worker(Path(__file__), side, python_of(side, options.cache)) for side in folders
+            framework: Worker(Path(__file__), framework, python_of(framework, options.cache))
+            for framework in folders
         }
         sizes = {
-            side: workers[side].ask(do="load", folder=str(folder), threads=options.threads)["bytes"]
-            for side, folder in folders.items()
+            framework: workers[framework].ask(
+                do="load", folder=str(folder), threads=options.threads
+            )["bytes"]
+            for framework, folder in folders.items()
         }
-        answers: dict[str, list[dict[str, Any]]] = {side: [] for side in workers}
+        answers: dict[str, list[dict[str, Any]]] = {framework: [] for framework in workers}
         for number in range(options.rounds + 1):
-            for side, worker in workers.items():
+            for framework, worker in workers.items():
                 time.sleep(0.3)  # pools spin for a while after their work
                 answer = worker.ask(do="transcribe", tokens=options.tokens)
                 if number:  # the first round warms
-                    answers[side].append(answer)
-        for side, worker in workers.items():
+                    answers[framework].append(answer)
+        for framework, worker in workers.items():
             worker.close()
             encode, decode = (
-                median(a[part] for a in answers[side]) for part in ("encode", "decode")
+                median(a[part] for a in answers[framework]) for part in ("encode", "decode")
             )
             rows.append(
                 {
                     "weights": scheme,
-                    "runtime": side,
+                    "runtime": framework,
                     "real-time factor": (encode + decode) / SECONDS,
                     "encoder ms": 1e3 * encode,
                     "ms a token": 1e3 * decode / options.tokens,
-                    "cosine": cosine(answers[side][0]["logits"], answers["ours"][0]["logits"]),
-                    "file MB": sizes[side] / 1e6,
+                    "cosine": cosine(answers[framework][0]["logits"], answers["ours"][0]["logits"]),
+                    "file MB": sizes[framework] / 1e6,
                 }
             )
     return rows
@@ -89,7 +95,7 @@ def main() -> int:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--worker", choices=tuple(SESSIONS), help=argparse.SUPPRESS)
-    parser.add_argument("--sides", nargs="+", default=list(SESSIONS), choices=tuple(SESSIONS))
+    parser.add_argument("--frameworks", nargs="+", default=list(SESSIONS), choices=tuple(SESSIONS))
     schemes = ("float32", "8da4w")
     parser.add_argument("--schemes", nargs="+", default=schemes, choices=schemes)
     parser.add_argument("--tokens", type=int, default=100)
@@ -101,8 +107,8 @@ def main() -> int:
     if options.worker:
         serve(Handler(options.worker))
         return 0
-    if "ours" not in options.sides:
-        parser.error("--sides must have ours")
+    if "ours" not in options.frameworks:
+        parser.error("--frameworks must have ours")
     rows = measure(options)
     notes, worst = [], 0.0
     for scheme in options.schemes:

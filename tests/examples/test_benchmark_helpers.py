@@ -1,4 +1,4 @@
-"""The parts of the benchmarks that need neither side: figures, tables, reading a file's calls."""
+"""What benchmarks need of no framework: figures, tables, reading a file's calls."""
 
 import sys
 from pathlib import Path

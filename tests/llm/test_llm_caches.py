@@ -1,4 +1,4 @@
-"""Caches of each kind, guesses, and the text going on beyond the context: the same tokens."""
+"""Caches of each kind, speculative decoding, going on beyond the context: the same tokens."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Made = Callable[..., tuple[Any, Path]]
 
 
 @pytest.mark.parametrize("kind", ["llama", "gemma2"])
-def test_guesses_change_no_token(kind: str, made: Made) -> None:
+def test_speculative_decoding_changes_no_token(kind: str, made: Made) -> None:
     """Also where most are wrong, and in caches that forget."""
     model, path = made(kind, all_logits=True)
     prompt = prompt_of(model, 20)
@@ -84,7 +84,7 @@ def test_a_small_model_drafts_and_sampled_tokens_are_the_same(made: Made) -> Non
     assert generator.statistics.accepted_tokens > 0
 
 
-def test_guesses_need_logits_of_each_token(made: Made) -> None:
+def test_speculative_decoding_needs_logits_of_each_token(made: Made) -> None:
     with pytest.raises(ValueError, match="--all-logits"):
         Generator(made()[1]).generate([1, 2], draft=PromptLookup())
 

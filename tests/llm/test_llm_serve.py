@@ -113,7 +113,7 @@ def test_a_conversation_goes_on_in_the_cache(model: Path) -> None:
     assert talk.messages[-1] == {"role": "assistant", "content": first}
     "".join(talk.say("And now?"))
     assert len(talk.messages) == 5
-    assert "of them before" in talk.told()
+    assert "of them before" in talk.summary()
     assert talk._generator.statistics.reused_tokens > 20
 
 
@@ -171,8 +171,8 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("guesses", [False, True])
-def test_text_of_a_json_schema(model: Path, guesses: bool) -> None:
+@pytest.mark.parametrize("drafts", [False, True])
+def test_text_of_a_json_schema(model: Path, drafts: bool) -> None:
     pytest.importorskip("llguidance", reason="the extra llm is not installed")
     from edgewise.llm import PromptLookup
     from edgewise.llm.constraint import GrammarTokens
@@ -186,7 +186,7 @@ def test_text_of_a_json_schema(model: Path, guesses: bool) -> None:
             max_new_tokens=120,
             sampling=Sampling(1.0, seed=seed),
             constraint=known.json_schema(SCHEMA),
-            draft=PromptLookup(shortest=1) if guesses else None,
+            draft=PromptLookup(shortest=1) if drafts else None,
         )
         found = json.loads(tokenizer.decode(list(tokens)))
         assert found["name"] in ("Ada", "Bo")

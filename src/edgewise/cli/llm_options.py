@@ -43,7 +43,8 @@ Schema = Annotated[
 Draft = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", help="A small model that guesses; the text is the same, and sooner there."
+        metavar="FILE",
+        help="A small model for speculative decoding; the text is the same, and sooner there.",
     ),
 ]
 Lookup = Annotated[

@@ -106,7 +106,7 @@ def run(
         **continuation.figures(),
     }
     out.result(told, lambda console: print(flush=True))
-    out.note(continuation.told())
+    out.note(continuation.summary())
     raise typer.Exit(code)
 
 
@@ -158,7 +158,7 @@ def chat(
                     print(shown(piece), end="", flush=True)
             if not json:
                 print(flush=True)
-            out.note(conversation.told())
+            out.note(conversation.summary())
     except KeyboardInterrupt:
         code = INTERRUPTED
     told = {"file": str(model), "messages": conversation.messages}

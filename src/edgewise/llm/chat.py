@@ -35,7 +35,7 @@ class Chat:
         self._template = _template(folder, config)
         self._special = {name: _text(config[name]) for name in _SPECIAL if config.get(name)}
         ends = self._special.get("eos_token")
-        end = tokenizer.number(ends) if ends else None
+        end = tokenizer.token_to_id(ends) if ends else None
         self.eos_ids = frozenset([] if end is None else [end])
         """Tokens that end what the model says, beside those of the model's file."""
 

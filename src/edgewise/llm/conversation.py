@@ -68,7 +68,7 @@ class Conversation:
         finally:
             self.messages.append({"role": "assistant", "content": "".join(pieces)})
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """The figures of the last answer."""
         found = self._generator.statistics
         rate = f", {found.decode_rate:.1f} tokens/s" if found.new_tokens > 1 else ""

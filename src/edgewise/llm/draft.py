@@ -1,4 +1,4 @@
-"""What guesses tokens for a generator to check."""
+"""What drafts tokens for a generator to verify (speculative decoding)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Draft(Protocol):
-    """What guesses."""
+    """What drafts tokens."""
 
     def propose(self, tokens: Sequence[int]) -> list[int]:
-        """Tokens that may follow the text; [] for no guess."""
+        """Tokens that may follow the text; [] for none."""

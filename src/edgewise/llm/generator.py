@@ -25,7 +25,7 @@ class Statistics:
     ended: "" while it goes on; then "end" (a token that ends the text, or what it must be is
     complete), "length" (as many tokens as wanted), "context" (the context is full) or "stopped"
     (by the caller). reused_tokens: of the prompt, that were in the cache. drafted_tokens and
-    accepted_tokens: guesses, and those that were right. shifts: how often the oldest part of the
+    accepted_tokens: by speculative decoding. shifts: how often the oldest part of the
     text was left out.
     """
 
@@ -54,11 +54,11 @@ class Statistics:
 @dataclass(frozen=True)
 class _Request:
     sampler: Sampler
-    most: int | None
+    max_new_tokens: int | None
     ignore_eos: bool
     draft: Draft | None
     constraint: Constraint | None
-    keep: int | None
+    context_shift: int | None
 
 
 class Generator:
@@ -95,7 +95,7 @@ class Generator:
         self.vocab_size = int(logits[-1])
         """Tokens are from 0 to below this."""
         self.has_all_logits = len(logits) == 3 and logits[1] == tokens[1]
-        """Whether a call gives logits for each of its tokens: guesses can be checked."""
+        """Whether a call gives logits for each of its tokens: speculative decoding needs them."""
         limits = constants(program, "get_max_context_len") or constants(program, "get_max_seq_len")
         if not limits:
             raise self._no_model("no constant method get_max_context_len")
@@ -110,10 +110,10 @@ class Generator:
         self.program = program
         """What the generator runs, for another one with a cache of its own."""
         rewind = constants(program, "get_max_rewind")
-        self._most_rewind = int(rewind[0]) if rewind else self.max_context_len
+        self._max_rewind = int(rewind[0]) if rewind else self.max_context_len
         self._session = program.new_session()
         self._method = self._session.load_method("forward")
-        self._held: list[int] = []  # tokens whose keys and values the cache has
+        self._cached: list[int] = []  # tokens whose keys and values the cache has
         self._end = 0  # positions that were written since the text's first
 
     def generate(
@@ -132,10 +132,10 @@ class Generator:
 
         max_new_tokens: None for as many as the context holds. sampling: None for the most likely
         token every time. ignore_eos: go on after a token that ends the text. reuse_prefix: what
-        the prompt begins with and the cache already holds is not computed again. draft: guesses
-        of what comes. constraint: which texts there can be. context_shift: where the context is
-        full, half of it is left out, the oldest after so many of the first tokens, and the rest
-        computed again; None to end there.
+        the prompt begins with and the cache already holds is not computed again. draft: what drafts
+        tokens for speculative decoding. constraint: which texts there can be. context_shift: where
+        the context is full, half of it is left out, the oldest after so many of the first tokens,
+        and the rest computed again; None to end there.
 
         Raises ValueError at once if the prompt is empty, leaves no room in the context or has a
         token that the model does not know.
@@ -177,16 +177,16 @@ class Generator:
         it (`get_cache`, `set_cache`)."""
         from edgewise.llm.prefix import save
 
-        save(self.program, self._session, self._held, self._end, path)
+        save(self.program, self._session, self._cached, self._end, path)
 
     def load_prefix(self, path: str | Path) -> list[int]:
         """Fills the cache from `save_prefix`'s file, and returns its tokens; a prompt that begins
         with them is continued by `reuse_prefix`. ValueError if the file is another model's."""
         from edgewise.llm.prefix import load
 
-        self._held = []
-        self._held, self._end = load(self.program, self._session, path)
-        return list(self._held)
+        self._cached = []
+        self._cached, self._end = load(self.program, self._session, path)
+        return list(self._cached)
 
     def _generate(
         self, prompt: list[int], request: _Request, reuse_prefix: bool, statistics: Statistics
@@ -197,7 +197,7 @@ class Generator:
         first = self.common_prefix(prompt) if reuse_prefix else 0
         statistics.reused_tokens = first
         rows = self._feed(prompt[first:], first)[-1:]
-        guesses: list[int] = []
+        drafted: list[int] = []
         while True:
             for index, row in enumerate(rows):
                 token = self._choose(row, request)
@@ -212,25 +212,28 @@ class Generator:
                 text.append(token)
                 yield token
                 start = time.perf_counter()
-                if request.most is not None and statistics.new_tokens >= request.most:
+                if (
+                    request.max_new_tokens is not None
+                    and statistics.new_tokens >= request.max_new_tokens
+                ):
                     statistics.ended = "length"
                     return
-                if index == len(guesses) or guesses[index] != token:
+                if index == len(drafted) or drafted[index] != token:
                     break
-                self._held.append(token)
+                self._cached.append(token)
                 statistics.accepted_tokens += 1
-            if len(self._held) >= self.max_context_len:
-                if request.keep is None:
+            if len(self._cached) >= self.max_context_len:
+                if request.context_shift is None:
                     statistics.ended = "context"
                     return
-                self._shift(request.keep)
+                self._shift(request.context_shift)
                 statistics.shifts += 1
-            guesses = self._guesses(text, request)
-            statistics.drafted_tokens += len(guesses)
-            position = len(self._held)
-            rows = self._feed([text[-1], *guesses], position)
+            drafted = self._drafted(text, request)
+            statistics.drafted_tokens += len(drafted)
+            position = len(self._cached)
+            rows = self._feed([text[-1], *drafted], position)
             # Only what turns out to be right is the text's.
-            del self._held[position + 1 :]
+            del self._cached[position + 1 :]
 
     def _choose(self, logits: Any, request: _Request) -> int | None:
         """The next token; None if the text is complete."""
@@ -246,17 +249,17 @@ class Generator:
         request.sampler.note(token)
         return token
 
-    def _guesses(self, text: list[int], request: _Request) -> list[int]:
-        room = min(self._chunk, self.max_context_len - len(self._held)) - 1
+    def _drafted(self, text: list[int], request: _Request) -> list[int]:
+        room = min(self._chunk, self.max_context_len - len(self._cached)) - 1
         if request.draft is None or room < 1:
             return []
-        guesses = request.draft.propose(text)[:room]
-        wrong = next((i for i, t in enumerate(guesses) if not 0 <= t < self.vocab_size), None)
-        return guesses[:wrong]
+        drafted = request.draft.propose(text)[:room]
+        wrong = next((i for i, t in enumerate(drafted) if not 0 <= t < self.vocab_size), None)
+        return drafted[:wrong]
 
     def _shift(self, keep: int) -> None:
         """Leaves half of the context out, the oldest after the first `keep` tokens."""
-        held = self._held
+        held = self._cached
         rest = held[keep:]
         text = held[:keep] + rest[len(rest) - (self.max_context_len // 2 - keep) :]
         self._feed(text, 0)
@@ -264,7 +267,7 @@ class Generator:
     def _feed(self, tokens: Sequence[int], position: int) -> Any:
         """Logits [rows, vocabulary] of the last call, and the tokens in the cache from
         `position` on."""
-        del self._held[position:]
+        del self._cached[position:]
         if position == 0:
             self._end = 0
         rows: Any = None
@@ -272,18 +275,18 @@ class Generator:
             part = np.asarray(tokens[first : first + self._chunk], dtype=np.int64)
             start = np.array([position + first], dtype=np.int64)
             rows = self._method.execute([part.reshape(1, -1), start])[0]
-            self._held.extend(part.tolist())
-            self._end = max(self._end, len(self._held))
+            self._cached.extend(part.tolist())
+            self._end = max(self._end, len(self._cached))
         return rows.reshape(-1, self.vocab_size)
 
     def common_prefix(self, prompt: Sequence[int]) -> int:
         """How many of the prompt's tokens, without its last, `reuse_prefix` finds in the cache."""
-        pairs = zip(self._held, prompt[:-1], strict=False)
+        pairs = zip(self._cached, prompt[:-1], strict=False)
         same = next(
             (i for i, (a, b) in enumerate(pairs) if a != b),
-            min(len(self._held), len(prompt) - 1),
+            min(len(self._cached), len(prompt) - 1),
         )
-        return same if self._end - same <= self._most_rewind else 0
+        return same if self._end - same <= self._max_rewind else 0
 
     def check_prompt(self, prompt: Sequence[int]) -> list[int]:
         """Its tokens. Raises as `generate`."""
@@ -311,8 +314,8 @@ class Generator:
     def _check_draft(self, draft: Draft) -> None:
         if not self.has_all_logits:
             raise ValueError(
-                "[generate] guesses need a model with logits for each token; got one with the "
-                "last token's; try edgewise llm export --all-logits"
+                "[generate] speculative decoding needs a model with logits for each token; got one "
+                "with the last token's; try edgewise llm export --all-logits"
             )
         size = getattr(draft, "vocab_size", self.vocab_size)
         if size != self.vocab_size:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from starlette.requests import ClientDisconnect, Request
 
 from edgewise.llm.generator import Generator
-from edgewise.llm.requests import Refused
+from edgewise.llm.requests import RequestError
 
 __all__ = ["Lease", "Limits", "Pool"]
 
@@ -46,14 +46,14 @@ class Pool:
 
     @asynccontextmanager
     async def take(self, prompt: list[int]) -> AsyncIterator[Lease]:
-        """One that is free, or becomes free in time. Raises Refused if none does."""
+        """One that is free, or becomes free in time. Raises RequestError if none does."""
         if self._count.locked() and self._waiting >= self._limits.waiting:
-            raise Refused(f"[serve] {self._waiting} requests wait already; try later", 429)
+            raise RequestError(f"[serve] {self._waiting} requests wait already; try later", 429)
         self._waiting += 1
         try:
             await asyncio.wait_for(self._count.acquire(), self._limits.seconds)
         except asyncio.TimeoutError:
-            raise Refused(
+            raise RequestError(
                 f"[serve] no generator was free in {self._limits.seconds:g} s; try later", 503
             ) from None
         finally:

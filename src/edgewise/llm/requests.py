@@ -11,12 +11,12 @@ from typing import Any
 
 from edgewise.llm.sampling import Sampling
 
-__all__ = ["Asked", "Refused", "read_chat", "read_completion", "read_embeddings"]
+__all__ = ["GenerationRequest", "RequestError", "read_chat", "read_completion", "read_embeddings"]
 
 _MOST_TEXTS, _MOST_CHOICES, _MOST_STOPS = 256, 16, 16
 
 
-class Refused(Exception):
+class RequestError(Exception):
     """A request that is not answered. status: of HTTP. parameter: what is wrong in it."""
 
     def __init__(self, message: str, status: int = 400, parameter: str | None = None) -> None:
@@ -25,7 +25,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Asked:
+class GenerationRequest:
     """prompts: texts or tokens. count: texts for each. schema: of JSON that a text must be; {} for
     any. variables: for the chat template."""
 
@@ -56,18 +56,18 @@ class Asked:
         )
 
 
-def read_chat(values: dict[str, Any]) -> Asked:
-    """Of `/v1/chat/completions`. Raises Refused."""
+def read_chat(values: dict[str, Any]) -> GenerationRequest:
+    """Of `/v1/chat/completions`. Raises RequestError."""
     _refuse(values, ("logprobs", "top_logprobs", "logit_bias", "audio", "functions"))
     messages = values.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise Refused("[serve] messages must be a list, at least one", parameter="messages")
+        raise RequestError("[serve] messages must be a list, at least one", parameter="messages")
     most = "max_completion_tokens" if values.get("max_completion_tokens") else "max_tokens"
     variables = dict(values.get("chat_template_kwargs") or {})
     if values.get("tools"):
         variables["tools"] = values["tools"]
     return _checked(
-        Asked(
+        GenerationRequest(
             values,
             messages=[_message(one, number) for number, one in enumerate(messages)],
             max_tokens=_number(values, most, int, None),
@@ -78,14 +78,14 @@ def read_chat(values: dict[str, Any]) -> Asked:
     )
 
 
-def read_completion(values: dict[str, Any]) -> Asked:
-    """Of `/v1/completions`. Raises Refused."""
+def read_completion(values: dict[str, Any]) -> GenerationRequest:
+    """Of `/v1/completions`. Raises RequestError."""
     _refuse(values, ("logprobs", "logit_bias", "echo", "suffix"))
     if values.get("best_of") not in (None, 1):
-        raise Refused("[serve] best_of must be 1", parameter="best_of")
+        raise RequestError("[serve] best_of must be 1", parameter="best_of")
     prompt = values.get("prompt")
     prompts = _texts(prompt, "prompt")
-    asked = Asked(
+    asked = GenerationRequest(
         values,
         prompts=prompts,
         max_tokens=_number(values, "max_tokens", int, 16),
@@ -93,23 +93,23 @@ def read_completion(values: dict[str, Any]) -> Asked:
         **_common(values),
     )
     if asked.stream and len(prompts) > 1:
-        raise Refused("[serve] a stream must be of one prompt", parameter="prompt")
+        raise RequestError("[serve] a stream must be of one prompt", parameter="prompt")
     return _checked(asked)
 
 
 def read_embeddings(values: dict[str, Any]) -> tuple[list[str], Callable[[list[float]], Any]]:
-    """Of `/v1/embeddings`: the texts, and how a vector is written. Raises Refused."""
+    """Of `/v1/embeddings`: the texts, and how a vector is written. Raises RequestError."""
     texts = _texts(values.get("input"), "input")
     if not all(isinstance(one, str) for one in texts):
-        raise Refused("[serve] input must be text, not tokens", parameter="input")
+        raise RequestError("[serve] input must be text, not tokens", parameter="input")
     form = values.get("encoding_format") or "float"
     if form not in ("float", "base64"):
-        raise Refused(
+        raise RequestError(
             f"[serve] encoding_format must be float or base64; got {form!r}",
             parameter="encoding_format",
         )
     if values.get("dimensions") is not None:
-        raise Refused("[serve] dimensions are the model's", parameter="dimensions")
+        raise RequestError("[serve] dimensions are the model's", parameter="dimensions")
     return texts, _base64 if form == "base64" else list
 
 
@@ -118,17 +118,17 @@ def _base64(vector: list[float]) -> str:
     return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode("ascii")
 
 
-def _checked(asked: Asked) -> Asked:
+def _checked(asked: GenerationRequest) -> GenerationRequest:
     if asked.max_tokens is not None and asked.max_tokens < 1:
-        raise Refused(
+        raise RequestError(
             f"[serve] max_tokens must be 1 or more; got {asked.max_tokens}", parameter="max_tokens"
         )
     if asked.stream and asked.count > 1:
-        raise Refused("[serve] a stream must be of one choice", parameter="n")
+        raise RequestError("[serve] a stream must be of one choice", parameter="n")
     try:
         asked.sampling()
     except ValueError as failure:
-        raise Refused(str(failure)) from None
+        raise RequestError(str(failure)) from None
     return asked
 
 
@@ -136,13 +136,15 @@ def _common(values: dict[str, Any]) -> dict[str, Any]:
     stop = values.get("stop")
     stops = [stop] if isinstance(stop, str) else stop or []
     if not isinstance(stops, list) or not all(isinstance(s, str) and s for s in stops):
-        raise Refused("[serve] stop must be a text or a list of texts", parameter="stop")
+        raise RequestError("[serve] stop must be a text or a list of texts", parameter="stop")
     count = _number(values, "n", int, 1)
     for name, found, most in (("stop", len(stops), _MOST_STOPS), ("n", count, _MOST_CHOICES)):
         if found > most:
-            raise Refused(f"[serve] {name} must be at most {most}; got {found}", parameter=name)
+            raise RequestError(
+                f"[serve] {name} must be at most {most}; got {found}", parameter=name
+            )
     if count < 1:
-        raise Refused(f"[serve] n must be 1 or more; got {count}", parameter="n")
+        raise RequestError(f"[serve] n must be 1 or more; got {count}", parameter="n")
     options = values.get("stream_options") or {}
     return {
         "stop": stops,
@@ -155,19 +157,19 @@ def _common(values: dict[str, Any]) -> dict[str, Any]:
 def _message(message: Any, number: int) -> dict[str, Any]:
     """With its content as text: parts of text are joined."""
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-        raise Refused(f"[serve] message {number} must have a role", parameter="messages")
+        raise RequestError(f"[serve] message {number} must have a role", parameter="messages")
     content = message.get("content")
     if isinstance(content, list):
         found = [part.get("text") if isinstance(part, dict) else None for part in content]
         texts = [text for text in found if isinstance(text, str)]
         if len(texts) < len(found):
-            raise Refused(
+            raise RequestError(
                 f"[serve] message {number} must be of text; got another kind of part",
                 parameter="messages",
             )
         return {**message, "content": "".join(texts)}
     if content is not None and not isinstance(content, str):
-        raise Refused(f"[serve] message {number} must have text", parameter="messages")
+        raise RequestError(f"[serve] message {number} must have text", parameter="messages")
     return dict(message)
 
 
@@ -184,7 +186,7 @@ def _texts(given: Any, name: str) -> list[Any]:
     found = [given] if isinstance(given, str) or are_tokens(given) else given
     is_list = isinstance(found, list) and 1 <= len(found) <= _MOST_TEXTS
     if not is_list or not all(isinstance(one, str) or are_tokens(one) for one in found):
-        raise Refused(
+        raise RequestError(
             f"[serve] {name} must be a text, tokens, or 1 to {_MOST_TEXTS} of either",
             parameter=name,
         )
@@ -203,7 +205,7 @@ def _schema(given: Any) -> dict[str, Any] | None:
         schema = about.get("schema") if isinstance(about, dict) else None
         if isinstance(schema, dict):
             return schema
-    raise Refused(
+    raise RequestError(
         f"[serve] response_format must be of type text, json_object or json_schema with a schema; "
         f"got {json.dumps(given)[:100]}",
         parameter="response_format",
@@ -213,7 +215,7 @@ def _schema(given: Any) -> dict[str, Any] | None:
 def _refuse(values: dict[str, Any], names: tuple[str, ...]) -> None:
     for name in names:
         if values.get(name):
-            raise Refused(f"[serve] {name} is not supported", parameter=name)
+            raise RequestError(f"[serve] {name} is not supported", parameter=name)
 
 
 def _number(values: dict[str, Any], name: str, kind: type, default: Any) -> Any:
@@ -221,7 +223,7 @@ def _number(values: dict[str, Any], name: str, kind: type, default: Any) -> Any:
     if found is None:
         return default
     if isinstance(found, bool) or not isinstance(found, (int, float)):
-        raise Refused(f"[serve] {name} must be a number; got {found!r}", parameter=name)
+        raise RequestError(f"[serve] {name} must be a number; got {found!r}", parameter=name)
     if kind is int and found != int(found):
-        raise Refused(f"[serve] {name} must be a whole number; got {found}", parameter=name)
+        raise RequestError(f"[serve] {name} must be a whole number; got {found}", parameter=name)
     return kind(found)

@@ -104,7 +104,7 @@ class Continuation:
             "ended": "stop string" if self._stops.has_stopped else found.ended or "stopped",
         }
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """The figures as lines for people."""
         f = self.figures()
         rate = f["new_tokens_per_second"]

@@ -21,12 +21,25 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from edgewise.llm.answers import ChatShape, Shape, TextShape, error, event, total
 from edgewise.llm.chat import Chat
 from edgewise.llm.constraint import GrammarTokens
 from edgewise.llm.generator import Generator
 from edgewise.llm.pool import Limits, Pool
-from edgewise.llm.requests import Asked, Refused, read_chat, read_completion, read_embeddings
+from edgewise.llm.requests import (
+    GenerationRequest,
+    RequestError,
+    read_chat,
+    read_completion,
+    read_embeddings,
+)
+from edgewise.llm.responses import (
+    ChatResponse,
+    CompletionResponse,
+    ResponseFormat,
+    error,
+    event,
+    usage_of,
+)
 from edgewise.llm.text import StopStrings, TextStream, Tokenizer
 
 __all__ = ["Served", "application"]
@@ -105,9 +118,9 @@ class _Endpoints:
         try:
             key = self._served.api_key
             if key is not None and request.headers.get("authorization") != f"Bearer {key}":
-                raise Refused("[serve] the API key is not the server's", 401)
+                raise RequestError("[serve] the API key is not the server's", 401)
             return await work(request)
-        except Refused as refused:
+        except RequestError as refused:
             return error(str(refused), refused.status, refused.parameter)
         except (ValueError, ModuleNotFoundError) as failure:
             return error(str(failure), 400)
@@ -128,7 +141,7 @@ class _Endpoints:
 
     def _check_name(self, name: Any) -> None:
         if name != self._served.name:
-            raise Refused(
+            raise RequestError(
                 f"[serve] no such model; got {name!r}; try {self._served.name!r}", 404, "model"
             )
 
@@ -138,23 +151,25 @@ class _Endpoints:
         async for part in request.stream():
             data += part
             if len(data) > most:
-                raise Refused(f"[serve] a request must have at most {most} bytes; got more", 413)
+                raise RequestError(
+                    f"[serve] a request must have at most {most} bytes; got more", 413
+                )
         try:
             values = json.loads(data)
         except (ValueError, RecursionError) as failure:
-            raise Refused(f"[serve] a request must be JSON; got {failure}") from None
+            raise RequestError(f"[serve] a request must be JSON; got {failure}") from None
         if not isinstance(values, dict):
-            raise Refused("[serve] a request must be a JSON object")
+            raise RequestError("[serve] a request must be a JSON object")
         self._check_name(values.get("model"))
         return values
 
     async def _chat(self, request: Request) -> Response:
         chat = self._served.chat
         if chat is None:
-            raise Refused("[serve] the model has no chat template; try /v1/completions")
+            raise RequestError("[serve] the model has no chat template; try /v1/completions")
         asked = read_chat(await self._body(request))
         prompt = await asyncio.to_thread(chat.prompt, asked.messages, **asked.variables)
-        return await self._answer(request, asked, [prompt], ChatShape(self._served.name))
+        return await self._answer(request, asked, [prompt], ChatResponse(self._served.name))
 
     async def _completions(self, request: Request) -> Response:
         asked = read_completion(await self._body(request))
@@ -162,12 +177,12 @@ class _Endpoints:
             await asyncio.to_thread(self._encode, one) if isinstance(one, str) else one
             for one in asked.prompts
         ]
-        return await self._answer(request, asked, prompts, TextShape(self._served.name))
+        return await self._answer(request, asked, prompts, CompletionResponse(self._served.name))
 
     async def _embeddings(self, request: Request) -> Response:
         body = await self._body(request)
         if self._served.embed is None:
-            raise Refused("[serve] no embeddings here; try edgewise llm serve --embedder")
+            raise RequestError("[serve] no embeddings here; try edgewise llm serve --embedder")
         texts, encode = read_embeddings(body)
         data, count = [], 0
         for index, text in enumerate(texts):
@@ -184,7 +199,11 @@ class _Endpoints:
         return tokens if begin is None or tokens[:1] == [begin] else [begin, *tokens]
 
     async def _answer(
-        self, request: Request, asked: Asked, prompts: list[list[int]], shape: Shape
+        self,
+        request: Request,
+        asked: GenerationRequest,
+        prompts: list[list[int]],
+        shape: ResponseFormat,
     ) -> Response:
         if asked.stream:
             # What is wrong with a request is told before the stream begins.
@@ -199,10 +218,10 @@ class _Endpoints:
             choices.append(shape.choice(number, "".join(parts), writer.ended))
             usage["prompt_tokens"] += len(prompt)
             usage["completion_tokens"] += writer.count
-        return JSONResponse({**shape.head(False), "choices": choices, "usage": total(usage)})
+        return JSONResponse({**shape.head(False), "choices": choices, "usage": usage_of(usage)})
 
     async def _events(
-        self, request: Request, asked: Asked, prompt: list[int], shape: Shape
+        self, request: Request, asked: GenerationRequest, prompt: list[int], shape: ResponseFormat
     ) -> AsyncIterator[str]:
         try:
             async with self._pool.take(prompt) as lease:
@@ -214,27 +233,29 @@ class _Endpoints:
             yield event({**shape.head(True), "choices": [shape.part("", writer.ended)]})
             if asked.include_usage:
                 usage = {"prompt_tokens": len(prompt), "completion_tokens": writer.count}
-                yield event({**shape.head(True), "choices": [], "usage": total(usage)})
+                yield event({**shape.head(True), "choices": [], "usage": usage_of(usage)})
             yield "data: [DONE]\n\n"
-        except (Refused, ValueError) as failure:
+        except (RequestError, ValueError) as failure:
             yield event({"error": {"message": str(failure), "type": "server_error"}})
 
-    def _check(self, asked: Asked, prompt: list[int]) -> None:
+    def _check(self, asked: GenerationRequest, prompt: list[int]) -> None:
         generator = self._served.generators[0]
         generator.check_prompt(prompt)
         self._constraint(asked)
 
-    def _constraint(self, asked: Asked) -> Any:
+    def _constraint(self, asked: GenerationRequest) -> Any:
         if asked.schema is None:
             return None
         if self._served.grammar is None:
-            raise Refused("[serve] response_format needs a tokenizer.json; got another tokenizer")
+            raise RequestError(
+                "[serve] response_format needs a tokenizer.json; got another tokenizer"
+            )
         if not self._known:
             self._known.append(self._served.grammar())
         return self._known[0].json_schema(asked.schema)
 
     def _writer(
-        self, generator: Generator, asked: Asked, prompt: list[int], number: int
+        self, generator: Generator, asked: GenerationRequest, prompt: list[int], number: int
     ) -> _Writer:
         extra = self._served.chat.eos_ids if self._served.chat and asked.messages else frozenset()
         tokens = generator.generate(

@@ -1,6 +1,6 @@
-"""Guesses of the tokens to come, which a model then checks several at a time.
+"""Speculative decoding: drafts of the tokens to come, which a model verifies several at a time.
 
-The text is the same as without: each token is chosen from the model's own logits, and a guess only
+The text is the same as without: each token is chosen from the model's own logits, and a draft only
 decides how many of these one call computes.
 """
 
@@ -16,7 +16,7 @@ __all__ = ["DraftModel", "PromptLookup"]
 class PromptLookup:
     """What followed the last time that the text had its last few tokens.
 
-    count: tokens of a guess. longest: tokens that are looked for, then fewer, down to `shortest`.
+    count: tokens of a draft. longest: tokens that are looked for, then fewer, down to `shortest`.
     """
 
     def __init__(self, count: int = 8, longest: int = 3, shortest: int = 2) -> None:
@@ -41,7 +41,7 @@ class PromptLookup:
 class DraftModel:
     """A small model's most likely tokens.
 
-    generator: of a model with the same tokens. count: tokens of a guess.
+    generator: of a model with the same tokens. count: tokens of a draft.
     """
 
     def __init__(self, generator: Generator, count: int = 4) -> None:

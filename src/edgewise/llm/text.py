@@ -49,8 +49,8 @@ class Tokenizer(Protocol):
     def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
         """The tokens' text; with special ones if wanted."""
 
-    def number(self, token: str) -> int | None:
-        """Of a token; None if there is none of that text."""
+    def token_to_id(self, token: str) -> int | None:
+        """None if there is no token of that text."""
 
     def render(self, template: str, variables: Mapping[str, Any]) -> str:
         """What a chat template makes of the variables. ValueError if it fails."""
@@ -62,15 +62,16 @@ class _Refused(Exception):
 
 @dataclass(frozen=True)
 class Encoded:
-    """A text's tokens, one entry each. special: which the tokenizer added; offsets: from and to
-    which character of its text it is; cut: whether the text was longer than the file's limit."""
+    """A text's tokens, one entry each. special_tokens_mask: 1 for those that the tokenizer added;
+    offsets: from and to which character of its text it is; pieces: what each is in the vocabulary;
+    truncated: whether the text was longer than the file's limit."""
 
     tokens: list[int]
-    types: list[int]
-    special: list[int]
+    type_ids: list[int]
+    special_tokens_mask: list[int]
     offsets: list[tuple[int, int]]
-    words: list[str]
-    cut: bool
+    pieces: list[str]
+    truncated: bool
 
 
 class ProcessTokenizer:
@@ -106,9 +107,9 @@ class ProcessTokenizer:
         none of the library tokenizers."""
         return Encoded(**self._ask({"text": text, "pair": second}))
 
-    def number(self, token: str) -> int | None:
+    def token_to_id(self, token: str) -> int | None:
         """See `Tokenizer`."""
-        found: int | None = self._ask({"token": token})["number"]
+        found: int | None = self._ask({"token": token})["id"]
         return found
 
     def render(self, template: str, variables: Mapping[str, Any]) -> str:

@@ -26,7 +26,7 @@ class _Tokenizer(Protocol):
 
     def decode(self, tokens: list[int], special: bool) -> str: ...
 
-    def number(self, token: str) -> int | None: ...
+    def token_to_id(self, token: str) -> int | None: ...
 
     def pair(self, text: str, second: str | None) -> dict[str, Any]: ...
 
@@ -44,7 +44,7 @@ class _Json:
     def decode(self, tokens: list[int], special: bool) -> str:
         return str(self._tokenizer.decode(tokens, skip_special_tokens=not special))
 
-    def number(self, token: str) -> int | None:
+    def token_to_id(self, token: str) -> int | None:
         found: int | None = self._tokenizer.token_to_id(token)
         return found
 
@@ -52,16 +52,16 @@ class _Json:
         found = self._tokenizer.encode(text, second)
         return {
             "tokens": found.ids,
-            "types": found.type_ids,
-            "special": found.special_tokens_mask,
+            "type_ids": found.type_ids,
+            "special_tokens_mask": found.special_tokens_mask,
             "offsets": found.offsets,
-            "words": found.tokens,
-            "cut": bool(found.overflowing),
+            "pieces": found.tokens,
+            "truncated": bool(found.overflowing),
         }
 
 
 class _Sentencepiece:
-    """A `tokenizer.model` of sentencepiece, which knows no numbers beyond its own."""
+    """A `tokenizer.model` of sentencepiece, which knows no ids beyond its own."""
 
     def __init__(self, library: Any, path: str) -> None:
         self._tokenizer = library.SentencePieceProcessor(model_file=path)
@@ -73,12 +73,12 @@ class _Sentencepiece:
     def decode(self, tokens: list[int], special: bool) -> str:
         return str(self._tokenizer.decode([t for t in tokens if t < self.size]))
 
-    def number(self, token: str) -> int | None:
+    def token_to_id(self, token: str) -> int | None:
         found = int(self._tokenizer.piece_to_id(token))
         return found if self._tokenizer.id_to_piece(found) == token else None
 
     def pair(self, text: str, second: str | None) -> dict[str, Any]:
-        raise ValueError("texts with their types and places need a tokenizer.json")
+        raise ValueError("texts with type ids and offsets need a tokenizer.json")
 
 
 _OPENERS: dict[str, Callable[[Any, str], _Tokenizer]] = {
@@ -134,7 +134,7 @@ def main(library: str, path: str, most_bytes: int) -> None:
         if "text" in asked:
             return {"tokens": tokenizer.encode(asked["text"], special)}
         if "token" in asked:
-            return {"number": tokenizer.number(asked["token"])}
+            return {"id": tokenizer.token_to_id(asked["token"])}
         return {"text": tokenizer.decode(asked["tokens"], special)}
 
     for line in sys.stdin:

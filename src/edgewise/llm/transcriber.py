@@ -114,17 +114,17 @@ def beginning(
     """What a text begins with: the model's own, a language and a task where its tokenizer has
     them, and that there are no times in it. ValueError for a language that it does not have."""
     names = []
-    if tokenizer.number("<|transcribe|>") is not None:
+    if tokenizer.token_to_id("<|transcribe|>") is not None:
         names = [f"<|{language or 'en'}|>", "<|translate|>" if translate else "<|transcribe|>"]
     elif language not in (None, "en") or translate:
         raise ValueError(
             f"[transcribe] the model has one language and task; got {language or 'translate'}"
         )
-    found = {name: tokenizer.number(name) for name in names}
+    found = {name: tokenizer.token_to_id(name) for name in names}
     for name, number in found.items():
         if number is None:
             raise ValueError(f"[transcribe] must be one of the model's languages; got {name}")
-    times = tokenizer.number("<|notimestamps|>")
+    times = tokenizer.token_to_id("<|notimestamps|>")
     return [*start_ids, *(n for n in (*found.values(), times) if n is not None)]
 
 

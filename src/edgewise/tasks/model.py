@@ -130,7 +130,7 @@ class TaskModel(Model):
         first = texts.first_token(self.description, text)
         found = []
         for index, (start, end) in enumerate(text.offsets):
-            if text.special[index]:
+            if text.special_tokens_mask[index]:
                 continue
             scores = _scores(logits[first + index], "softmax")
             best = int(scores.argmax())
@@ -140,7 +140,7 @@ class TaskModel(Model):
                         "entity": self._label(best),
                         "score": float(scores[best]),
                         "index": index,
-                        "word": text.words[index],
+                        "word": text.pieces[index],
                         "start": start,
                         "end": end,
                     }

@@ -23,7 +23,7 @@ def encoded(tokenizer: ProcessTokenizer, value: Any) -> Encoded:
             f"{type(value).__name__}"
         )
     found = tokenizer.encode_pair(*pair)
-    if found.cut:
+    if found.truncated:
         warnings.warn(
             f"[call] the text was cut to the model's {len(found.tokens)} tokens; try "
             f"edgewise.compile with a larger sequence_length",
@@ -43,7 +43,7 @@ def arrays(description: Description, text: Encoded) -> dict[str, Any]:
     made = {
         "input_ids": filled(text.tokens, description.pad),
         "attention_mask": filled([1] * len(text.tokens), 0),
-        "token_type_ids": filled(text.types, 0),
+        "token_type_ids": filled(text.type_ids, 0),
     }
     return {name: made[name] for name in description.inputs}
 

@@ -196,9 +196,9 @@ def lower_model(
 
     max_seq_len: most tokens of one call; longer prompts take several. Memory is planned for it.
     batch: sequences at a time, each with positions of its own. all_logits: logits after each
-    token, for guesses. kv_cache_dtype: of keys and values, a name of KV_CACHE_DTYPES; float16 ones
-    need this runtime. prefix: with methods `get_cache` and `set_cache`, for what a prompt left in
-    the cache. int8_cache: deprecated, `kv_cache_dtype="int8"`.
+    token, for speculative decoding. kv_cache_dtype: of keys and values, a name of KV_CACHE_DTYPES;
+    float16 ones need this runtime. prefix: with methods `get_cache` and `set_cache`, for what a
+    prompt left in the cache. int8_cache: deprecated, `kv_cache_dtype="int8"`.
 
     A Whisper becomes what `lower_whisper` makes of it, with at most its own positions.
 

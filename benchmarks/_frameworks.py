@@ -1,7 +1,7 @@
-"""The sides of a comparison: how each lowers a model and how each runs the file.
+"""The frameworks of a comparison: how each lowers a model and how each runs the file.
 
-Nothing heavy is imported before it is needed, so that one side works without the other installed,
-and our runtime is measured without torch in its process.
+Nothing heavy is imported before it is needed, so that one framework works without the other
+installed, and our runtime is measured without torch in its process.
 """
 
 import importlib.metadata
@@ -99,10 +99,10 @@ def quantize_peer(model: str, batches: int) -> bytes:
         return lower_peer(torch.export.export(convert_pt2e(prepared), inputs))
 
 
-def import_lowering(side: str) -> Callable[[Any], bytes]:
-    """The lowering function of a side, its imports already done."""
+def import_lowering(framework: str) -> Callable[[Any], bytes]:
+    """The lowering function of a framework, its imports already done."""
     logging.disable(logging.WARNING)
-    if side == "ours":
+    if framework == "ours":
         import edgewise.backends.xnnpack.lowering.partitioner
         import edgewise.lowering  # noqa: F401
 
@@ -112,31 +112,31 @@ def import_lowering(side: str) -> Callable[[Any], bytes]:
     return lower_peer
 
 
-def prepare(side: str, model: str, cache: Path) -> None:
-    """Write what `side` runs, the inputs and the eager outputs to `cache`, in this process."""
+def prepare(framework: str, model: str, cache: Path) -> None:
+    """Write what `framework` runs, the inputs and the eager outputs to `cache`, in this process."""
     import numpy as np
     import torch
 
     logging.disable(logging.WARNING)
     spec = _spec(model)
     inputs = spec.example_inputs(SEED)
-    if side == "eager":
+    if framework == "eager":
         with torch.no_grad():
             outputs = spec.build(SEED)(*inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         np.savez(cache / f"{model}-inputs.npz", *(x.numpy() for x in inputs))
         np.savez(cache / f"{model}-eager.npz", *(y.numpy() for y in outputs))
         return
-    target = model_file(side, model, cache)
-    if side == "openvino":
+    target = model_file(framework, model, cache)
+    if framework == "openvino":
         save_openvino(openvino_model(spec.build(SEED), inputs), target)
         return
     partial = target.with_suffix(".partial")
-    if side == "onnx":
+    if framework == "onnx":
         # The exporter that traces TorchScript: it needs onnx, the newer one onnxscript too.
         torch.onnx.export(spec.build(SEED), inputs, str(partial), dynamo=False, opset_version=20)
     else:
-        partial.write_bytes(import_lowering(side)(exported_program(model)))
+        partial.write_bytes(import_lowering(framework)(exported_program(model)))
     partial.rename(target)
 
 
@@ -159,15 +159,15 @@ def save_openvino(model: Any, target: Path) -> None:
     openvino.save_model(model, str(target), compress_to_fp16=False)
 
 
-def model_file(side: str, model: str, cache: Path) -> Path:
-    """Where `side` keeps `model`; the version of the library is part of the name."""
-    side = "ours" if side == "xnnpack" else side
-    if side in PACKAGES:
-        return cache / f"{model}-{side}-{version_of(side)}.xml"
-    package = {"ours": "edgewise", "peer": "executorch", "onnx": "torch"}[side]
+def model_file(framework: str, model: str, cache: Path) -> Path:
+    """Where `framework` keeps `model`; the version of the library is part of the name."""
+    framework = "ours" if framework == "xnnpack" else framework
+    if framework in PACKAGES:
+        return cache / f"{model}-{framework}-{version_of(framework)}.xml"
+    package = {"ours": "edgewise", "peer": "executorch", "onnx": "torch"}[framework]
     version = importlib.metadata.version(package)
-    suffix = "onnx" if side == "onnx" else "pte"
-    return cache / f"{model}-{side}-{version}.{suffix}"
+    suffix = "onnx" if framework == "onnx" else "pte"
+    return cache / f"{model}-{framework}-{version}.{suffix}"
 
 
 def file_size(file: Path) -> int:
@@ -176,27 +176,31 @@ def file_size(file: Path) -> int:
     return file.stat().st_size + (weights.stat().st_size if weights.exists() else 0)
 
 
-def ensure(sides: list[str], model: str, cache: Path, refresh: bool) -> None:
+def ensure(frameworks: list[str], model: str, cache: Path, refresh: bool) -> None:
     """Prepare, each in a process of its own, what `cache` does not hold yet."""
     cache.mkdir(parents=True, exist_ok=True)
-    sides = list(dict.fromkeys("ours" if side == "xnnpack" else side for side in sides))
-    wanted = [side for side in sides if not model_file(side, model, cache).exists()]
-    if refresh and "ours" in sides and "ours" not in wanted:
+    frameworks = list(
+        dict.fromkeys("ours" if framework == "xnnpack" else framework for framework in frameworks)
+    )
+    wanted = [
+        framework for framework in frameworks if not model_file(framework, model, cache).exists()
+    ]
+    if refresh and "ours" in frameworks and "ours" not in wanted:
         wanted.append("ours")
     if not (cache / f"{model}-eager.npz").exists():
         wanted.append("eager")
-    for side in wanted:
-        print(f"preparing {model} ({side}) ...", file=sys.stderr, flush=True)
-        script = [python_of(side, cache), "-W", "ignore", str(Path(__file__))]
+    for framework in wanted:
+        print(f"preparing {model} ({framework}) ...", file=sys.stderr, flush=True)
+        script = [python_of(framework, cache), "-W", "ignore", str(Path(__file__))]
         done = subprocess.run(
-            [*script, side, model, str(cache)],
+            [*script, framework, model, str(cache)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
         if done.returncode:
             print(done.stdout, file=sys.stderr)
-            raise SystemExit(f"[prepare] {model} could not be prepared for {side}; see above")
+            raise SystemExit(f"[prepare] {model} could not be prepared for {framework}; see above")
 
 
 def load_arrays(file: Path) -> list[Any]:

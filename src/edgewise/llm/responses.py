@@ -1,4 +1,4 @@
-"""How answers of OpenAI's interface look."""
+"""Responses of OpenAI's interface."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
-__all__ = ["ChatShape", "Shape", "TextShape", "error", "event", "total"]
+__all__ = ["ChatResponse", "CompletionResponse", "ResponseFormat", "error", "event", "usage_of"]
 
 
-class Shape:
+class ResponseFormat:
     """Of one answer, whole or in parts. model: its name."""
 
     kind, prefix = "", ""
@@ -40,44 +40,44 @@ class Shape:
         raise NotImplementedError
 
 
-class ChatShape(Shape):
+class ChatResponse(ResponseFormat):
     """Of `/v1/chat/completions`."""
 
     kind, prefix = "chat.completion", "chatcmpl"
 
     def first(self) -> dict[str, Any]:
-        """See `Shape`."""
+        """See `ResponseFormat`."""
         delta = {"role": "assistant", "content": ""}
         return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
 
     def part(self, text: str, ended: str | None) -> dict[str, Any]:
-        """See `Shape`."""
+        """See `ResponseFormat`."""
         delta = {"content": text} if text else {}
         return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": ended}
 
     def choice(self, number: int, text: str, ended: str) -> dict[str, Any]:
-        """See `Shape`."""
+        """See `ResponseFormat`."""
         message = {"role": "assistant", "content": text, "refusal": None}
         return {"index": number, "message": message, "logprobs": None, "finish_reason": ended}
 
 
-class TextShape(Shape):
+class CompletionResponse(ResponseFormat):
     """Of `/v1/completions`."""
 
     kind, prefix = "text_completion", "cmpl"
 
     def part(self, text: str, ended: str | None) -> dict[str, Any]:
-        """See `Shape`."""
+        """See `ResponseFormat`."""
         return {"index": 0, "text": text, "logprobs": None, "finish_reason": ended}
 
     def choice(self, number: int, text: str, ended: str) -> dict[str, Any]:
-        """See `Shape`."""
+        """See `ResponseFormat`."""
         return {**self.part(text, ended), "index": number}
 
 
-def total(usage: dict[str, int]) -> dict[str, int]:
+def usage_of(tokens: dict[str, int]) -> dict[str, int]:
     """Tokens, with their sum."""
-    return {**usage, "total_tokens": sum(usage.values())}
+    return {**tokens, "total_tokens": sum(tokens.values())}
 
 
 def event(values: dict[str, Any]) -> str:
