@@ -90,9 +90,14 @@ def tensor_shapes(node: Node) -> list[list[int]]:
     return [[size_hint(s) for s in v.shape] for v in values if isinstance(v, torch.Tensor)]
 
 
+def dtype_name(dtype: torch.dtype) -> str:
+    """ "float32"."""
+    return str(dtype).removeprefix("torch.")
+
+
 def tensor_types(node: Node) -> list[str]:
     """Data types of the tensors that the node computes: "float32"."""
-    return [str(value.dtype).removeprefix("torch.") for value in tensors_of(node)]
+    return [dtype_name(value.dtype) for value in tensors_of(node)]
 
 
 def is_getitem(node: Node) -> bool:

@@ -13,7 +13,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from edgewise.edge.graph import calls
+from edgewise.edge.graph import calls, dtype_name
 from edgewise.edge.program import Constants, drop_unused_constants
 
 _ACCESS = "export.access_subclass_inner_tensor.default"
@@ -77,6 +77,6 @@ def _tell_float8(program: ExportedProgram, held: dict[Node, torch.Tensor]) -> No
 
 
 def _listed(found: dict[str, torch.dtype]) -> str:
-    shown = [f"{name} ({str(dtype).removeprefix('torch.')})" for name, dtype in found.items()]
+    shown = [f"{name} ({dtype_name(dtype)})" for name, dtype in found.items()]
     more = len(shown) - _MOST_SHOWN
     return ", ".join([*shown[:_MOST_SHOWN], *([f"{more} more"] if more > 0 else [])])

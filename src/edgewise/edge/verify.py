@@ -11,7 +11,7 @@ from torch.fx import Node
 
 from edgewise.edge.bodies import graphs_within
 from edgewise.edge.dialect import check
-from edgewise.edge.graph import calls, op_name
+from edgewise.edge.graph import calls, dtype_name, op_name
 from edgewise.edge.node_errors import at_node
 from edgewise.errors import InvalidGraphError
 from edgewise.passes import Property
@@ -84,7 +84,7 @@ def _line(node: Node) -> str:
 def _shown(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         shape = ", ".join(str(size) for size in value.shape)
-        return f"{str(value.dtype).removeprefix('torch.')}[{shape}]"
+        return f"{dtype_name(value.dtype)}[{shape}]"
     if isinstance(value, (list, tuple)):
         return f"({', '.join(map(_shown, value))})"
     return "none" if value is None else str(value)

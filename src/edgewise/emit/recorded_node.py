@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from edgewise.edge.graph import arguments, size_hint
+from edgewise.edge.graph import arguments, dtype_name, size_hint
 from edgewise.inspect.record import ModuleRecord, TensorRecord, WeightRecord
 
 _EXPORT = "torch.export."
@@ -32,7 +32,7 @@ def tensor_record(value: torch.Tensor) -> TensorRecord:
     """The type of a tensor, fake or not."""
     shape = tuple(s if isinstance(s, int) else str(s) for s in value.shape)
     size = math.prod(size_hint(s) for s in value.shape) * value.element_size()
-    return TensorRecord(str(value.dtype).removeprefix("torch."), shape, size)
+    return TensorRecord(dtype_name(value.dtype), shape, size)
 
 
 def attributes_of(node: Node) -> dict[str, str]:

@@ -8,7 +8,7 @@ import torch
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from edgewise.edge.graph import tensors_of
+from edgewise.edge.graph import dtype_name, tensors_of
 from edgewise.edge.node_errors import at_node
 from edgewise.errors import EmitError
 
@@ -39,7 +39,7 @@ def check_types(nodes: Iterable[Node]) -> None:
         named = [a for a in pytree.arg_tree_leaves(*node.args, **node.kwargs) if _is_type(a)]
         for dtype in [value.dtype for value in tensors_of(node)] + named:
             if dtype not in _NUMBERS:
-                kind = str(dtype).removeprefix("torch.")
+                kind = dtype_name(dtype)
                 raise EmitError(
                     f"{at_node(node)} tensors must be of integers, bools or real floating numbers "
                     f"that files know; got {kind}; try {_remedy(dtype)}"
@@ -63,5 +63,5 @@ def scalar_type(dtype: torch.dtype) -> int:
     try:
         return _NUMBERS[dtype]
     except KeyError:
-        known = ", ".join(str(d).removeprefix("torch.") for d in _NUMBERS)
+        known = ", ".join(dtype_name(d) for d in _NUMBERS)
         raise EmitError(f"[dtype] must be one of {known}; got {dtype}") from None

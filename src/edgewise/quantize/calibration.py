@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
+from edgewise.edge.graph import dtype_name
 from edgewise.quantize.checks import is_finite
 
 Batch = tuple[Any, ...]
@@ -195,4 +196,4 @@ def _hint(given: Any) -> str:
 
 
 def _text(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+    return f"{dtype_name(tensor.dtype)}{list(tensor.shape)}"

@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 from torch.nn.utils import parametrize
 
 from edgewise.edge.export import export_module
+from edgewise.edge.graph import dtype_name
 from edgewise.edge.relift import relift
 from edgewise.quantize._torchao import (
     Int8DynamicActivationIntxWeightConfig,
@@ -399,8 +400,8 @@ def _check_dtypes(model: torch.nn.Module, dtypes: Sequence[torch.dtype]) -> None
     tensors = tensors or [*model.buffers()]
     found = {one.dtype for one in tensors if one.is_floating_point()}
     if found and not found.intersection(dtypes):
-        names = [str(d).removeprefix("torch.") for d in sorted(found, key=str)]
-        wanted = " or ".join(str(d).removeprefix("torch.") for d in dtypes)
+        names = [dtype_name(d) for d in sorted(found, key=str)]
+        wanted = " or ".join(dtype_name(d) for d in dtypes)
         raise ValueError(
             f"[quantize] weights must be {wanted} to be quantized; got {' and '.join(names)}; "
             f"try model.float(), and inputs of float32"

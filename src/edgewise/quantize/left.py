@@ -9,6 +9,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from edgewise.edge.graph import (
+    dtype_name,
     is_call,
     is_getitem,
     module_path,
@@ -88,7 +89,7 @@ def strange_dtype(node: Node, dtypes: Sequence[torch.dtype]) -> str | None:
 
 
 def _text(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+    return dtype_name(dtype)
 
 
 def why_unknown(node: Node) -> str | None:

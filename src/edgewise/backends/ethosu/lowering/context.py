@@ -11,7 +11,7 @@ from edgewise.backends.ethosu.lowering.builder import Builder
 from edgewise.backends.ethosu.lowering.quant import TYPES, Quant, ScaleOutOfReach
 from edgewise.backends.ethosu.lowering.tosa import INT8, INT16, Tensor
 from edgewise.backends.ethosu.lowering.values import Constant, Real, Stored
-from edgewise.edge.graph import fake, is_getitem, op_name, tensors_of
+from edgewise.edge.graph import dtype_name, fake, is_getitem, op_name, tensors_of
 from edgewise.edge.integer_constants import IntegerConstants
 from edgewise.edge.layout import dim_order
 from edgewise.edge.quantized_decomposed import is_dequantize, is_quantize
@@ -36,7 +36,7 @@ QUANTIZE_IT = (
 def not_quantized(node: Node, reader: str) -> Refused:
     tensors = tensors_of(node)
     if tensors and not any(t.is_floating_point() for t in tensors):
-        dtype = str(tensors[0].dtype).removeprefix("torch.")
+        dtype = dtype_name(tensors[0].dtype)
         return Refused(Refusal(f"operands of {reader} are quantized", f"{node.name}: {dtype}"))
     got = f"floating point from {_said(node)}"
     return Refused(Refusal(f"operands of {reader} are quantized", got, QUANTIZE_IT))
@@ -80,7 +80,7 @@ class Lowering(lowering.Lowering[Builder, IntegerConstants, Value]):
         tensor = self.constants.tensor(node)
         if not tensor.is_floating_point():
             if tensor.dtype not in TYPES:
-                kind = str(tensor.dtype).removeprefix("torch.")
+                kind = dtype_name(tensor.dtype)
                 raise Refused(Refusal("integers of 8, 16 or 32 bits", f"{node.name}: {kind}"))
             return self.b.const(tensor.numpy(), TYPES[tensor.dtype])
         return Constant(tensor)
@@ -111,7 +111,7 @@ class Lowering(lowering.Lowering[Builder, IntegerConstants, Value]):
         """Lying in memory as the program's does."""
         value = fake(node)
         if value.dtype not in TYPES:
-            kind = str(value.dtype).removeprefix("torch.")
+            kind = dtype_name(value.dtype)
             rule = "tensors of integers with 8, 16 or 32 bits"
             raise Refused(Refusal(rule, f"{node.name}: {kind}"))
         order = dim_order(value)
@@ -162,7 +162,7 @@ class Lowering(lowering.Lowering[Builder, IntegerConstants, Value]):
 
 
 def _checked(quant: Quant, node: Node) -> Quant:
-    kind = str(quant.dtype).removeprefix("torch.")
+    kind = dtype_name(quant.dtype)
     if TYPES.get(quant.dtype) not in (INT8, INT16):
         raise Refused(Refusal(_TYPES_OF_REALS, kind))
     if TYPES[quant.dtype] == INT16 and quant.zero_point:

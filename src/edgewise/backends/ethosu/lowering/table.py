@@ -20,7 +20,7 @@ from torch.fx import Node
 from edgewise.backends.ethosu.lowering.accuracy import MOVED, STEP, TABLES
 from edgewise.backends.ethosu.lowering.context import QUANTIZE_IT, Lowering, Value
 from edgewise.backends.ethosu.targets import Target
-from edgewise.edge.graph import arguments, dims_of, fake, is_static, tensors_of
+from edgewise.edge.graph import arguments, dims_of, dtype_name, fake, is_static, tensors_of
 from edgewise.edge.integer_constants import IntegerConstants
 from edgewise.edge.sizes import shown
 from edgewise.operators import OperatorDefinition, OperatorTable
@@ -96,9 +96,9 @@ def integer_weight(name: str, *axes: int) -> Constraint:
         node = q.args[name]
         found = q.constants.integers(node) if node in q.constants else None
         if found is None:
-            return f"{name} in {str(fake(node).dtype).removeprefix('torch.')}"
+            return f"{name} in {dtype_name(fake(node).dtype)}"
         if found.data.dtype != torch.int8:
-            return f"{name} of {str(found.data.dtype).removeprefix('torch.')}"
+            return f"{name} of {dtype_name(found.data.dtype)}"
         if bool(found.zero_points.any()):
             return "zero points other than 0"
         if found.axis is not None and found.axis not in axes:

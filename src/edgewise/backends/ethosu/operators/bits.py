@@ -20,7 +20,7 @@ from edgewise.backends.ethosu.lowering.table import (
 from edgewise.backends.ethosu.lowering.tosa import BOOL, INT8, INT16, INT32, Tensor
 from edgewise.backends.ethosu.operators.selection import NO_BOOL
 from edgewise.backends.ethosu.operators.shape import sizes
-from edgewise.edge.graph import fake
+from edgewise.edge.graph import dtype_name, fake
 from edgewise.operators.arguments import reduced_dims
 from edgewise.partition.spec import Refusal
 
@@ -122,7 +122,7 @@ def _count(to: Lowering, given: Any, like: Tensor) -> Tensor:
 def _few_bits(q: Ask) -> str | None:
     other, kind = q.args["other"], fake(q.node).dtype
     if kind not in (torch.int8, torch.int16, torch.int32):
-        return str(kind).removeprefix("torch.")
+        return dtype_name(kind)
     if isinstance(other, Node):
         if fake(other).dtype != kind:
             return f"{fake(other).dtype} for {kind}"

@@ -17,7 +17,7 @@ from edgewise.backends.ethosu.lowering.table import (
     define,
 )
 from edgewise.backends.ethosu.lowering.tosa import INT8, INT16, INT32, Tensor
-from edgewise.edge.graph import fake
+from edgewise.edge.graph import dtype_name, fake
 from edgewise.partition.spec import Refusal
 
 aten = torch.ops.aten
@@ -89,7 +89,7 @@ def _wide(to: Lowering, t: Tensor) -> Tensor:
 def _rounds(q: Ask) -> str | None:
     mode = q.args["rounding_mode"]
     if mode is None or fake(q.node).dtype not in (torch.int8, torch.int16, torch.int32):
-        return f"rounding_mode={mode!r} of {str(fake(q.node).dtype).removeprefix('torch.')}"
+        return f"rounding_mode={mode!r} of {dtype_name(fake(q.node).dtype)}"
     return None
 
 

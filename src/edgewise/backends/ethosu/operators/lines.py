@@ -14,7 +14,7 @@ from edgewise.backends.ethosu.lowering.builder import Builder
 from edgewise.backends.ethosu.lowering.table import Args, Ask, Lowering, Refused
 from edgewise.backends.ethosu.lowering.tosa import BOOL, INT32, Tensor
 from edgewise.backends.ethosu.operators.shape import sizes
-from edgewise.edge.graph import fake
+from edgewise.edge.graph import dtype_name, fake
 from edgewise.edge.integer_constants import IntegerConstants
 from edgewise.edge.orders import identity
 from edgewise.partition.spec import Refusal
@@ -47,7 +47,7 @@ def listed(constants: IntegerConstants, index: Node, size: int) -> list[int]:
 def not_int64(q: Ask, index: Node) -> str | None:
     if index in q.constants or fake(index).dtype == torch.int32:
         return None
-    return str(fake(index).dtype).removeprefix("torch.")
+    return dtype_name(fake(index).dtype)
 
 
 def index_type(q: Ask) -> str | None:

@@ -24,7 +24,15 @@ from edgewise.backends.neutron.lowering.quantized import (
 from edgewise.backends.neutron.lowering.table import Rules, is_main, query_of
 from edgewise.backends.neutron.operators import TABLE
 from edgewise.backends.neutron.targets import target_of
-from edgewise.edge.graph import arguments, calls, is_call, is_getitem, op_name, tensors_of
+from edgewise.edge.graph import (
+    arguments,
+    calls,
+    dtype_name,
+    is_call,
+    is_getitem,
+    op_name,
+    tensors_of,
+)
 from edgewise.edge.integer_constants import IntegerConstants
 from edgewise.edge.node_errors import as_users
 from edgewise.edge.quantized_decomposed import is_dequantize, is_quantize
@@ -240,7 +248,7 @@ class NeutronPartitioner(TablePartitioner[Cluster]):
             quant = Quant.of(node)
             # ExecuTorch's quantizer leaves -128 out around zero: one step at saturation.
             if quant.dtype != torch.int8 or quant.high != 127 or quant.low not in (-128, -127):
-                dtype = str(quant.dtype).removeprefix("torch.")
+                dtype = dtype_name(quant.dtype)
                 got = f"{node.name}: {dtype} {quant.low}..{quant.high}"
                 return Refusal("activations in int8, -128..127", got, QUANTIZE_FIRST)
         if not nodes:  # quantized anew
@@ -307,7 +315,7 @@ def _against_floats(cluster: Cluster) -> Refusal | None:
 
 def _dtype(node: Node) -> str:
     found = tensors_of(node)
-    return str(found[0].dtype).removeprefix("torch.") if found else "a number"
+    return dtype_name(found[0].dtype) if found else "a number"
 
 
 def _is_real(node: Node) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from torch.fx import Node
 
-from edgewise.edge.graph import is_call, is_size, tensors_of
+from edgewise.edge.graph import dtype_name, is_call, is_size, tensors_of
 from edgewise.edge.integer_constants import IntegerConstants
 from edgewise.edge.quantized_decomposed import Quantized, is_dequantize, is_quantize
 
@@ -26,7 +26,7 @@ class Quant(Quantized):
         return max(self.low, min(self.high, round(real / self.scale) + self.zero_point))
 
     def __str__(self) -> str:
-        return f"{str(self.dtype).removeprefix('torch.')} {self.scale:g} ({self.zero_point})"
+        return f"{dtype_name(self.dtype)} {self.scale:g} ({self.zero_point})"
 
 
 @dataclass(eq=False)

@@ -18,7 +18,7 @@ from edgewise.backends.neutron.lowering.compile_spec import CustomDelegationOpti
 from edgewise.backends.neutron.lowering.context import Lowering, Real
 from edgewise.backends.neutron.lowering.quantized import Cluster, Quant
 from edgewise.backends.neutron.targets import NeutronTarget
-from edgewise.edge.graph import arguments, fake, is_getitem
+from edgewise.edge.graph import arguments, dtype_name, fake, is_getitem
 from edgewise.edge.integer_constants import IntegerConstants
 from edgewise.edge.quantized_decomposed import is_dequantize
 from edgewise.operators import OperatorDefinition, OperatorTable
@@ -137,7 +137,7 @@ def integer_weight(name: str, *, per_channel: bool = True) -> Constraint:
         if found is None:
             return f"{name} in floating point"
         if found.data.dtype != torch.int8:
-            return f"{name} in {str(found.data.dtype).removeprefix('torch.')}"
+            return f"{name} in {dtype_name(found.data.dtype)}"
         if bool(found.zero_points.any()):
             return f"{name} with a zero point of {int(found.zero_points.reshape(-1)[0])}"
         if found.axis is not None and not per_channel:

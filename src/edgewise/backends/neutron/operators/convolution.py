@@ -33,7 +33,7 @@ from edgewise.backends.neutron.tflite.schema import (
     Padding,
     TransposeConvOptions,
 )
-from edgewise.edge.graph import arguments, fake
+from edgewise.edge.graph import arguments, dtype_name, fake
 from edgewise.edge.orders import NHWC
 from edgewise.quantize.patterns import convolutions
 from edgewise.quantize.transposed import Geometry
@@ -247,7 +247,7 @@ def _bias_fits(q: Query) -> str | None:
         return None
     data = arguments(node)["input"]
     dtype = q.constants.tensor(data).dtype
-    return None if dtype == torch.int32 else str(dtype).removeprefix("torch.")
+    return None if dtype == torch.int32 else dtype_name(dtype)
 
 
 BIAS = Constraint("a bias in int32 or floating point", _bias_fits)

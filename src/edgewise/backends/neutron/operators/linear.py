@@ -27,7 +27,7 @@ from edgewise.backends.neutron.tflite.schema import (
     BuiltinOperator,
     FullyConnectedOptions,
 )
-from edgewise.edge.graph import fake, op_name
+from edgewise.edge.graph import dtype_name, fake, op_name
 from edgewise.edge.orders import identity
 from edgewise.quantize.patterns import Elementwise, Weighted
 
@@ -89,7 +89,7 @@ def _matrix(name: str) -> tuple[Constraint, ...]:
         if found is None:
             return f"{name} in floating point"
         if found.data.dtype != torch.int8:
-            return f"{name} in {str(found.data.dtype).removeprefix('torch.')}"
+            return f"{name} in {dtype_name(found.data.dtype)}"
         if found.axis == (1 if transposed else 0):
             return f"{name} with scales along its inputs"
         return None

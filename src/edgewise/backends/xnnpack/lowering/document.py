@@ -8,6 +8,7 @@ from __future__ import annotations
 from edgewise.backends.xnnpack.lowering.quant import MAX_RANK
 from edgewise.backends.xnnpack.lowering.table import XnnpackOperator
 from edgewise.backends.xnnpack.operators import TABLE
+from edgewise.edge.graph import dtype_name
 from edgewise.operators.document import Document, accuracy_of, constraints_of
 
 _HEAD = f"""# Operators of the XNNPACK backend
@@ -43,7 +44,7 @@ report says so.
 
 
 def _types(definition: XnnpackOperator) -> str:
-    types = [str(one).removeprefix("torch.") for one in definition.dtypes]
+    types = [dtype_name(one) for one in definition.dtypes]
     return ", ".join([*types, definition.integers] if definition.integers else types)
 
 
@@ -51,7 +52,7 @@ DOCUMENT = Document(
     TABLE,
     _HEAD,
     {
-        "data types": lambda op: ", ".join(str(t).removeprefix("torch.") for t in op.dtypes),
+        "data types": lambda op: ", ".join(dtype_name(t) for t in op.dtypes),
         "quantized": lambda op: op.integers,
         "constraints": constraints_of,
         "computed as": lambda op: op.also,

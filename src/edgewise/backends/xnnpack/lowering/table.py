@@ -22,6 +22,7 @@ from edgewise.backends.xnnpack.lowering.static_sizes import NeedsNumber
 from edgewise.edge.graph import (
     arguments,
     dims_of,
+    dtype_name,
     fake,
     is_size,
     is_static,
@@ -132,10 +133,10 @@ def _general_refusal(node: Node, constants: Constants, operator: XnnpackOperator
         if not isinstance(value, torch.Tensor):
             return Refusal("operands must be tensors", f"{name}: {type(value).__name__}")
         if value.dtype not in operator.dtypes:
-            names = " or ".join(str(d).removeprefix("torch.") for d in operator.dtypes)
+            names = " or ".join(dtype_name(d) for d in operator.dtypes)
             return Refusal(
                 f"data type must be {names}",
-                f"{name}: {str(value.dtype).removeprefix('torch.')}",
+                f"{name}: {dtype_name(value.dtype)}",
                 _OTHER_FLOATS.get(value.dtype, ""),
             )
         if value.dim() > MAX_RANK:

@@ -10,6 +10,7 @@ import torch
 from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
 from edgewise.backends.xnnpack.lowering.quant import Quant
 from edgewise.backends.xnnpack.node_kinds import BY_NAME
+from edgewise.edge.graph import dtype_name
 from edgewise.errors import InvalidGraphError
 from edgewise.operators.verify import verify_calls
 
@@ -71,7 +72,7 @@ def _shown(value: Value, names: dict[Value, str]) -> str:
     kind = "constant " if value.data is not None else ""
     contents = f" {_checksum(value.data)}" if value.data is not None else ""
     quant = f" {_quantized(value.quant)}" if value.quant is not None else ""
-    dtype = str(value.dtype).removeprefix("torch.")
+    dtype = dtype_name(value.dtype)
     return f"{names[value]}: {kind}{dtype}{_dims(value)}{contents}{quant}"
 
 

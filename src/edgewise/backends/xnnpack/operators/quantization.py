@@ -28,7 +28,7 @@ from edgewise.backends.xnnpack.lowering.graph import Node as GraphNode
 from edgewise.backends.xnnpack.lowering.graph import Value
 from edgewise.backends.xnnpack.lowering.quant import INTEGERS, PerTensor, is_scale
 from edgewise.backends.xnnpack.lowering.table import FLOATS, Constraint, Lowering, Query, define
-from edgewise.edge.graph import arguments, dims_of, fake
+from edgewise.edge.graph import arguments, dims_of, dtype_name, fake
 from edgewise.edge.quantized_decomposed import DEQUANTIZE as STATIC_DEQUANTIZE
 from edgewise.edge.quantized_decomposed import QUANTIZE as STATIC_QUANTIZE
 from edgewise.edge.sizes import at
@@ -68,7 +68,7 @@ def _eight_bits(q: Query) -> str | None:
     low, high = INTEGERS.get(dtype, (0, 0))
     if dtype in EIGHT_BITS and low <= bounds[0] < bounds[1] <= high:
         return None
-    return f"{str(dtype).removeprefix('torch.')} from {bounds[0]} to {bounds[1]}"
+    return f"{dtype_name(dtype)} from {bounds[0]} to {bounds[1]}"
 
 
 def _good_scale(q: Query) -> str | None:
@@ -81,7 +81,7 @@ def _good_scale(q: Query) -> str | None:
 def _real_side(q: Query) -> str | None:
     quantizes = str(q.node.target) == STATIC_QUANTIZE
     dtype = fake(q.args["input"] if quantizes else q.node).dtype
-    return None if dtype in FLOATS else str(dtype).removeprefix("torch.")
+    return None if dtype in FLOATS else dtype_name(dtype)
 
 
 def _one_meaning(q: Query) -> str | None:
@@ -148,7 +148,7 @@ def _whole_cluster(q: Query) -> str | None:
 def _floating(q: Query) -> str | None:
     choose = chooser(q.node)
     dtype = fake(choose.args[0]).dtype if choose is not None else torch.float32  # type: ignore[arg-type]
-    return None if dtype in FLOATS else str(dtype).removeprefix("torch.")
+    return None if dtype in FLOATS else dtype_name(dtype)
 
 
 _CLUSTER = (
