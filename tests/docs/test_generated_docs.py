@@ -1,5 +1,6 @@
 """Pages that are made from tables are up to date."""
 
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -8,6 +9,11 @@ from pathlib import Path
 import pytest
 
 from edgewise.compat.document import markdown as compat_markdown
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    tomllib = pytest.importorskip("tomli")
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -34,3 +40,17 @@ def test_table_of_import_paths_is_fresh() -> None:
     assert written == compat_markdown(), (
         "stale: run python -m edgewise.compat.document > docs/compat-imports.md"
     )
+
+
+def test_table_of_layers_is_that_of_the_import_contract() -> None:
+    page = (DOCS / "architecture.md").read_text().partition("## The layers")[2]
+    rows = re.findall(r"^\| (`.*?`) \|", page.partition("\n## ")[0], re.MULTILINE)
+    contracts = tomllib.loads((DOCS.parent / "pyproject.toml").read_text())
+    (layers,) = (
+        contract["layers"]
+        for contract in contracts["tool"]["importlinter"]["contracts"]
+        if contract["name"] == "layers"
+    )
+    assert [sorted(re.findall(r"`(.*?)`", row)) for row in rows] == [
+        sorted(layer.split(" | ")) for layer in layers
+    ]
