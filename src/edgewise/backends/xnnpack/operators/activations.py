@@ -1,4 +1,4 @@
-"""Activations and powers that XNNPACK has no node for, made of those it has."""
+"""Activations that XNNPACK has no node for, made of those it has."""
 
 from __future__ import annotations
 
@@ -9,16 +9,12 @@ import torch
 from torch.fx import Node
 
 from edgewise.backends.xnnpack.lowering.accuracy import (
-    CLAMPED,
-    INVERSE_ROOT,
-    LOGARITHM,
     NEGATIVE_ZERO,
     PLAIN_ZERO,
-    ROOT,
     ROUNDED,
     floating,
 )
-from edgewise.backends.xnnpack.lowering.builder import Operand, Ref, scalar
+from edgewise.backends.xnnpack.lowering.builder import Operand, Ref
 from edgewise.backends.xnnpack.lowering.table import (
     STATIC_INT8,
     Constraint,
@@ -223,104 +219,4 @@ define(
     keep=True,
     also="x - clamp(x, -lambd, lambd)",
     accuracy=floating(1, 0.5),
-)
-
-
-# --- powers and exponentials to other bases ----------------------------------------------
-
-
-def reciprocal(to: Lowering, x: Ref) -> Ref:
-    return to.b.binary("Div", scalar(1.0, x.dtype), x)
-
-
-def _power(to: Lowering, x: Ref, exponent: float) -> Ref:
-    if exponent == -0.5:
-        return to.b.unary("ReciprocalSquareRoot", x)
-    if exponent < 0:  # first the quotient, whose powers leave the type where the result does
-        return _power(to, reciprocal(to, x), -exponent)
-    if exponent == 0.5:
-        return to.b.unary("SquareRoot", x)
-    if exponent == 1:
-        return x
-    half = _power(to, x, exponent // 2)
-    square = to.b.unary("Square", half)
-    return to.b.binary("Multiply", square, x) if exponent % 2 else square
-
-
-def _known_exponent(q: Query) -> str | None:
-    exponent = q.args["exponent"]
-    known = isinstance(exponent, (int, float)) and exponent in EXPONENTS
-    return None if known else f"exponent={exponent}"
-
-
-EXPONENTS = (2, 0.5, 1, 3, 4, -0.5, -1, -2)
-
-
-_LN2_HIGH = float.fromhex("0x1.62e8p-1")
-"""ln 2 rounded up to 12 bits: products with the whole numbers of _exp2 are exact in float32."""
-
-
-def _exp2(to: Lowering, node: Node, args: Args) -> Operand:
-    """exp(n h) exp((x - n) ln 2 - n (h - ln 2)) with n = floor(x), h close to ln 2. A rounded
-    x ln 2 would be off by half a unit of up to 88, and its exponential by 64 units."""
-    x = to.ref(args["self"])
-    dtype, x = x.dtype, to.b.convert(x, torch.float32)
-    x = to.b.unary("Clamp", x, clamp=(-200.0, 128.0))
-    whole = to.b.unary("Floor", x)
-    part = to.b.scale(to.b.binary("Subtract", x, whole), math.log(2))
-    rest = to.b.binary("Add", part, to.b.scale(whole, math.log(2) - _LN2_HIGH))
-    powers = to.b.unary("Exp", to.b.scale(whole, _LN2_HIGH)), to.b.unary("Exp", rest)
-    return to.b.convert(to.b.binary("Multiply", *powers), dtype)
-
-
-define(
-    "pow",
-    (aten.pow.Tensor_Scalar,),
-    lambda to, node, args: _power(to, to.ref(args["self"]), float(args["exponent"])),
-    (
-        Constraint(
-            f"exponent={' or '.join(map(str, EXPONENTS))}",
-            _known_exponent,
-            "exp(exponent * log(x)), if x is positive",
-        ),
-    ),
-    also="square; square root and its reciprocal; products and quotients of these",
-    accuracy=floating(3.5),
-    deviations=(
-        Deviation(f"exponent 0.5: {ROOT.text}", ROOT.at),
-        Deviation(f"exponent -0.5: {INVERSE_ROOT.text}", INVERSE_ROOT.at),
-    ),
-    integers=STATIC_INT8,
-)
-define(
-    "reciprocal",
-    (aten.reciprocal.default,),
-    lambda to, node, args: reciprocal(to, to.ref(args["self"])),
-    also="one divided by it",
-    accuracy=ROUNDED,
-)
-define(
-    "exp2",
-    (aten.exp2.default,),
-    _exp2,
-    keep=True,
-    also="exp(n ln 2) exp(f ln 2), n = floor(x), f = x - n",
-    deviations=(CLAMPED,),
-    accuracy=floating(3, 0, 2.4e-38),
-)
-define(
-    "log2",
-    (aten.log2.default,),
-    lambda to, node, args: to.b.scale(to.b.unary("Log", to.ref(args["self"])), 1 / math.log(2)),
-    also="log(x) / log(2)",
-    deviations=(LOGARITHM,),
-    accuracy=floating(3, 0, 2e-7),
-)
-define(
-    "log10",
-    (aten.log10.default,),
-    lambda to, node, args: to.b.scale(to.b.unary("Log", to.ref(args["self"])), 1 / math.log(10)),
-    also="log(x) / log(10)",
-    deviations=(LOGARITHM,),
-    accuracy=floating(3, 0, 1e-7),
 )
