@@ -23,6 +23,7 @@ from edgewise.backends.xnnpack.lowering.table import (
     constant,
     define,
 )
+from edgewise.backends.xnnpack.operators.elementary import in_float32
 from edgewise.partition.accuracy import Deviation
 from edgewise.quantize.patterns import UNARY
 
@@ -66,21 +67,17 @@ def _threshold(q: Query) -> str | None:
     return None if q.args["threshold"] >= 15 else f"threshold={q.args['threshold']}"
 
 
-def _log_sigmoid(to: Lowering, node: Node, args: Args) -> Operand:
-    x = to.ref(args["self"])
-    dtype, x = x.dtype, to.b.convert(x, torch.float32)
+def _log_sigmoid(to: Lowering, x: Ref) -> Ref:
     negative = to.b.unary("Clamp", x, clamp=(-math.inf, 0.0))
-    return to.b.convert(to.b.binary("Subtract", negative, _log_of_one_plus_exp(to, x)), dtype)
+    return to.b.binary("Subtract", negative, _log_of_one_plus_exp(to, x))
 
 
-def _mish(to: Lowering, node: Node, args: Args) -> Operand:
+def _mish(to: Lowering, x: Ref) -> Ref:
     """x tanh(log(1 + w)) = x n / (n + 2) with n = w (w + 2), w = exp(x): no logarithm."""
-    x = to.ref(args["self"])
-    dtype, x = x.dtype, to.b.convert(x, torch.float32)
     w = to.b.unary("Exp", to.b.unary("Clamp", x, clamp=(-math.inf, 20.0)))
     n = to.b.binary("Multiply", w, to.b.shift(w, 2.0))
     gate = to.b.binary("Div", n, to.b.shift(n, 2.0))
-    return to.b.convert(to.b.binary("Multiply", x, gate), dtype)
+    return to.b.binary("Multiply", x, gate)
 
 
 define(
@@ -96,7 +93,7 @@ define(
 define(
     "log_sigmoid",
     (aten.log_sigmoid.default,),
-    _log_sigmoid,
+    in_float32(_log_sigmoid),
     keep=True,
     also="min(x, 0) - 2 atanh(e / (e + 2)) with e = exp(-|x|)",
     accuracy=floating(4, 0, 4e-38),
@@ -104,7 +101,7 @@ define(
 define(
     "mish",
     (aten.mish.default,),
-    _mish,
+    in_float32(_mish),
     keep=True,
     also="x n / (n + 2), n = w (w + 2), w = exp(x)",
     accuracy=floating(4, 0, 2e-36),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from edgewise.backends.xnnpack.lowering.builder import Operand, Ref, scalar
 from edgewise.backends.xnnpack.lowering.table import (
     STATIC_INT8,
     Constraint,
+    Lower,
     Lowering,
     Query,
     define,
@@ -28,6 +30,16 @@ from edgewise.partition.accuracy import Deviation
 
 aten = torch.ops.aten
 Args = dict[str, Any]
+
+
+def in_float32(function: Callable[[Lowering, Ref], Ref]) -> Lower:
+    """How a function of `self` is lowered whose steps need more than float16 has."""
+
+    def lower(to: Lowering, node: Node, args: Args) -> Operand:
+        x = to.ref(args["self"])
+        return to.b.convert(function(to, to.b.convert(x, torch.float32)), x.dtype)
+
+    return lower
 
 
 def reciprocal(to: Lowering, x: Ref) -> Ref:
@@ -61,17 +73,15 @@ _LN2_HIGH = float.fromhex("0x1.62e8p-1")
 """ln 2 rounded up to 12 bits: products with the whole numbers of _exp2 are exact in float32."""
 
 
-def _exp2(to: Lowering, node: Node, args: Args) -> Operand:
+def _exp2(to: Lowering, x: Ref) -> Ref:
     """exp(n h) exp((x - n) ln 2 - n (h - ln 2)) with n = floor(x), h close to ln 2. A rounded
     x ln 2 would be off by half a unit of up to 88, and its exponential by 64 units."""
-    x = to.ref(args["self"])
-    dtype, x = x.dtype, to.b.convert(x, torch.float32)
     x = to.b.unary("Clamp", x, clamp=(-200.0, 128.0))
     whole = to.b.unary("Floor", x)
     part = to.b.scale(to.b.binary("Subtract", x, whole), math.log(2))
     rest = to.b.binary("Add", part, to.b.scale(whole, math.log(2) - _LN2_HIGH))
     powers = to.b.unary("Exp", to.b.scale(whole, _LN2_HIGH)), to.b.unary("Exp", rest)
-    return to.b.convert(to.b.binary("Multiply", *powers), dtype)
+    return to.b.binary("Multiply", *powers)
 
 
 define(
@@ -103,7 +113,7 @@ define(
 define(
     "exp2",
     (aten.exp2.default,),
-    _exp2,
+    in_float32(_exp2),
     keep=True,
     also="exp(n ln 2) exp(f ln 2), n = floor(x), f = x - n",
     deviations=(CLAMPED,),
