@@ -29,6 +29,7 @@ UNARY: dict[str, list[Callable[..., torch.Tensor]]] = {
     "clamp": [lambda x: x.clamp(-1, 2), lambda x: x.clamp(min=0.5), lambda x: x.clamp(max=1e4)],
     "clone": [lambda x: x.clone().abs()],
     "cos": [torch.cos],
+    "cosh": [torch.cosh],
     "elu": [F.elu, lambda x: F.elu(x, 0.7)],
     "exp": [torch.exp],
     "exp2": [torch.exp2],

@@ -75,6 +75,11 @@ ACCEPTED: dict[str, dict[str, Accepted]] = {
         "wide": fn(torch.exp2, WIDE),
         "infinities": fn(torch.exp2, INFINITE),
     },
+    "cosh": {
+        "": fn(torch.cosh, MATRIX * 3),
+        "wide": fn(torch.cosh, WIDE),
+        "infinities": fn(torch.cosh, INFINITE),
+    },
     "log": {"zero, infinity, negative": fn(torch.log, torch.tensor([0.0, math.inf, -1.0]))},
     "sqrt": {"zero, negative": fn(torch.sqrt, torch.tensor([0.0, -1.0, -math.inf]))},
     "rsqrt": {"negative": fn(torch.rsqrt, torch.tensor([-1.0, -math.inf, 4.0]))},

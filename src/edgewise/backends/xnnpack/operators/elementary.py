@@ -119,6 +119,25 @@ define(
     deviations=(CLAMPED,),
     accuracy=floating(3, 0, 2.4e-38),
 )
+
+
+def _cosh(to: Lowering, x: Ref) -> Ref:
+    """(h / 2) h + exp(-m) / 2 with m = |x|, h = exp(m / 2): exp(m) leaves the type before its half
+    does."""
+    magnitude = to.b.unary("Abs", x)
+    root = to.b.unary("Exp", to.b.scale(magnitude, 0.5))
+    large = to.b.binary("Multiply", to.b.scale(root, 0.5), root)
+    small = to.b.scale(to.b.unary("Exp", to.b.unary("Negate", magnitude)), 0.5)
+    return to.b.binary("Add", large, small)
+
+
+define(
+    "cosh",
+    (aten.cosh.default,),
+    in_float32(_cosh),
+    also="(h / 2) h + exp(-m) / 2, m = |x|, h = exp(m / 2)",
+    accuracy=floating(4),
+)
 define(
     "log2",
     (aten.log2.default,),
