@@ -80,6 +80,18 @@ ACCEPTED: dict[str, dict[str, Accepted]] = {
         "wide": fn(torch.cosh, WIDE),
         "infinities": fn(torch.cosh, INFINITE),
     },
+    "sinh": {
+        "": fn(torch.sinh, MATRIX * 3),
+        "wide": fn(torch.sinh, WIDE),
+        "infinities": fn(torch.sinh, INFINITE),
+        "small": fn(torch.sinh, MATRIX * 1e-3),
+    },
+    "expm1": {
+        "": fn(torch.expm1, MATRIX * 3),
+        "wide": fn(torch.expm1, WIDE),
+        "infinities": fn(torch.expm1, INFINITE),
+        "small": fn(torch.expm1, MATRIX * 1e-3),
+    },
     "log": {"zero, infinity, negative": fn(torch.log, torch.tensor([0.0, math.inf, -1.0]))},
     "sqrt": {"zero, negative": fn(torch.sqrt, torch.tensor([0.0, -1.0, -math.inf]))},
     "rsqrt": {"negative": fn(torch.rsqrt, torch.tensor([-1.0, -math.inf, 4.0]))},

@@ -138,6 +138,33 @@ define(
     also="(h / 2) h + exp(-m) / 2, m = |x|, h = exp(m / 2)",
     accuracy=floating(4),
 )
+
+
+def _sinh(to: Lowering, x: Ref) -> Ref:
+    """tanh(x) cosh(x): both are exact to the last digits where x is small."""
+    return to.b.binary("Multiply", to.b.unary("Tanh", x), _cosh(to, x))
+
+
+def _expm1(to: Lowering, x: Ref) -> Ref:
+    """tanh(x / 2) (exp(x) + 1), which is exact to the last digits where x is small, too."""
+    half = to.b.unary("Tanh", to.b.scale(x, 0.5))
+    return to.b.binary("Multiply", half, to.b.shift(to.b.unary("Exp", x), 1.0))
+
+
+define(
+    "sinh",
+    (aten.sinh.default,),
+    in_float32(_sinh),
+    also="tanh(x) cosh(x)",
+    accuracy=floating(9),
+)
+define(
+    "expm1",
+    (aten.expm1.default,),
+    in_float32(_expm1),
+    also="tanh(x / 2) (exp(x) + 1)",
+    accuracy=floating(8, 0, 2.4e-38),
+)
 define(
     "log2",
     (aten.log2.default,),
