@@ -1,7 +1,8 @@
-// Convolutions and fully connected nodes of 8-bit integers: results of our kernels are XNNPACK's,
-// bit by bit.
+// Convolutions, depthwise ones and fully connected nodes of 8-bit integers: results of our kernels
+// are XNNPACK's, bit by bit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -11,6 +12,7 @@
 #include "payload_builder.h"
 
 #include "backends/xnnpack/executor/int8_convolution.h"
+#include "backends/xnnpack/executor/int8_depthwise.h"
 #include "backends/xnnpack/payload.h"
 #include "backends/xnnpack/read_graph.h"
 #include "backends/xnnpack/shapes.h"
@@ -33,7 +35,24 @@ struct Case {
   float min = -kInfinity, max = kInfinity;
   int threads = 1;
   bool is_linear = false;
+  bool is_depthwise = false;
 };
+
+// Of `channels`, same padding.
+Case depthwise(const char* name, uint32_t height, uint32_t width, uint32_t channels, uint32_t size,
+               uint32_t stride = 1) {
+  const uint32_t pad = size / 2;
+  return {.name = name,
+          .images = 1,
+          .height = height,
+          .width = width,
+          .ins = channels,
+          .outs = channels,
+          .kernel = {size, size},
+          .stride = stride,
+          .pads = {pad, pad, pad, pad},
+          .is_depthwise = true};
+}
 
 class Int8Convolutions : public testing::TestWithParam<Case> {};
 
@@ -53,9 +72,12 @@ std::vector<std::byte> payload_of(const Case& c, const Dims& in, const Dims& out
   const uint32_t x = b.input(in, Type::qint8), y = b.output(out, Type::qint8);
   b.per_tensor(x, 0.02f, c.zero_point);
   b.per_tensor(y, 0.05f, c.out_zero_point);
-  const Dims shape =
-      c.is_linear ? Dims{c.outs, c.ins} : Dims{c.outs, c.kernel[0], c.kernel[1], c.ins};
-  const size_t depth = size_t{c.kernel[0]} * c.kernel[1] * c.ins;
+  const uint32_t group = c.is_depthwise ? 1 : c.ins;
+  const uint32_t channel_dim = c.is_depthwise ? 3 : 0;
+  Dims shape = {c.outs, c.kernel[0], c.kernel[1], group};
+  if (c.is_linear) shape = {c.outs, c.ins};
+  if (c.is_depthwise) shape = {1, c.kernel[0], c.kernel[1], c.outs};
+  const size_t depth = size_t{c.kernel[0]} * c.kernel[1] * group;
   const uint32_t filter = b.constant<int8_t>(shape, random_bytes(depth * c.outs, 2), Type::qcint8);
   std::mt19937 engine(5);
   std::vector<float> scales(c.outs), bias_scales(c.outs);
@@ -66,7 +88,7 @@ std::vector<std::byte> payload_of(const Case& c, const Dims& in, const Dims& out
     bias_scales[i] = scales[i] * 0.02f;
     bias[i] = static_cast<int32_t>(engine() % 4096) - 2048;
   }
-  b.per_channel(filter, scales, 0);
+  b.per_channel(filter, scales, channel_dim);
   uint32_t bias_id = kNoId;
   if (c.has_bias) {
     bias_id = b.constant<int32_t>({c.outs}, bias, Type::qcint32);
@@ -84,14 +106,18 @@ std::vector<std::byte> payload_of(const Case& c, const Dims& in, const Dims& out
     table.kernel_width = c.kernel[1];
     table.subsampling_height = table.subsampling_width = c.stride;
     table.dilation_height = table.dilation_width = 1;
-    table.groups = 1;
-    table.group_input_channels = c.ins;
-    table.group_output_channels = c.outs;
+    table.groups = c.ins / group;
+    table.group_input_channels = group;
+    table.group_output_channels = c.outs / table.groups;
     table.input1_id = x;
     table.filter_id = filter;
     table.bias_id = bias_id;
     table.output_id = y;
-    b.node(fb::XNodeUnion::XNNConv2d, table);
+    if (c.is_depthwise) {
+      b.node(fb::XNodeUnion::XNNDepthwiseConv2d, table);
+    } else {
+      b.node(fb::XNodeUnion::XNNConv2d, table);
+    }
   }
   if (c.min > -kInfinity || c.max < kInfinity) b.bound(c.min, c.max);
   return b.bytes();
@@ -102,14 +128,20 @@ bool is_chosen(const std::vector<std::byte>& bytes) {
   if (!payload.ok()) return false;
   auto graph = read_graph(*payload, nullptr);
   if (!graph.ok()) return false;
+  const GraphNode& node = graph->nodes[0];
+  if (node.kind == NodeKind::kDepthwiseConv2d) {
+    return int8_depthwise_rule(*graph, node) == nullptr;
+  }
   std::vector<Shape> shapes = graph->serialized_shapes();
   return infer_shapes(*graph, &shapes).ok() &&
-         int8_convolution_rule(*graph, shapes, graph->nodes[0], *int8_kernels()) == nullptr;
+         int8_convolution_rule(*graph, shapes, node, *int8_kernels()) == nullptr;
 }
 
 TEST_P(Int8Convolutions, AreXnnpacksBitByBit) {
-  if (int8_kernels() == nullptr) GTEST_SKIP() << "XNNPACK's are faster on this CPU";
   const Case& c = GetParam();
+  const bool has_kernels =
+      c.is_depthwise ? int8_depthwise_kernels() != nullptr : int8_kernels() != nullptr;
+  if (!has_kernels) GTEST_SKIP() << "XNNPACK's are faster on this CPU";
   Dims in = {c.images, c.height, c.width, c.ins};
   Dims out = {c.images, size_after(c.height, c.pads[0] + c.pads[2], c.kernel[0], c.stride),
               size_after(c.width, c.pads[1] + c.pads[3], c.kernel[1], c.stride), c.outs};
@@ -117,7 +149,7 @@ TEST_P(Int8Convolutions, AreXnnpacksBitByBit) {
     in = {c.images * c.height * c.width, c.ins};
     out = {in[0], c.outs};
   }
-  if (c.kernel[1] * c.ins < int8_kernels()->least_depth && c.ins > 4) {
+  if (!c.is_depthwise && c.kernel[1] * c.ins < int8_kernels()->least_depth && c.ins > 4) {
     GTEST_SKIP() << "XNNPACK's are faster for so little depth on this CPU";
   }
   const auto payload = payload_of(c, in, out);
@@ -194,8 +226,48 @@ const Case kCases[] = {
      1,
      true},
 };
+
+std::vector<Case> depthwise_cases() {
+  std::vector<Case> cases = {
+      depthwise("Depthwise", 9, 11, 16, 3),
+      depthwise("DepthwiseOfTwoPanels", 8, 10, 32, 3),
+      depthwise("DepthwiseWithLastPanelInPart", 7, 8, 37, 3),
+      depthwise("DepthwiseStrided", 9, 12, 48, 3, 2),
+      depthwise("DepthwiseStridedByFour", 17, 18, 16, 3, 4),
+      depthwise("DepthwiseOfOneResult", 1, 1, 24, 3),
+      depthwise("DepthwiseFive", 9, 7, 16, 5),
+      depthwise("DepthwiseFiveStrided", 11, 14, 40, 5, 2),
+      depthwise("DepthwiseFiveOfASmallImage", 2, 2, 16, 5),
+      depthwise("DepthwiseOfManyRows", 70, 70, 96, 3),
+      depthwise("DepthwiseWithoutPadding", 8, 9, 16, 3),
+      depthwise("DepthwiseWithUnevenPadding", 8, 8, 24, 3, 2),
+      depthwise("DepthwiseWithWidePadding", 5, 6, 16, 3),
+      depthwise("DepthwiseOfBatches", 6, 7, 16, 5),
+      depthwise("DepthwiseWithBounds", 8, 9, 16, 3),
+      depthwise("DepthwiseAtTheLimits", 8, 9, 16, 5),
+      depthwise("DepthwiseWithoutBias", 8, 9, 16, 3),
+      depthwise("DepthwiseOnTwoThreads", 14, 15, 96, 3),
+  };
+  const auto named = [&](const std::string& name) -> Case& {
+    return *std::ranges::find_if(cases, [&](const Case& c) { return c.name == name; });
+  };
+  std::ranges::fill(named("DepthwiseWithoutPadding").pads, 0);
+  named("DepthwiseWithUnevenPadding").pads[0] = named("DepthwiseWithUnevenPadding").pads[3] = 0;
+  std::ranges::fill(named("DepthwiseWithWidePadding").pads, 2);
+  named("DepthwiseOfBatches").images = 3;
+  named("DepthwiseWithBounds").min = 0;
+  named("DepthwiseWithBounds").max = 2.5f;
+  named("DepthwiseAtTheLimits").zero_point = -128;
+  named("DepthwiseAtTheLimits").out_zero_point = 127;
+  named("DepthwiseWithoutBias").has_bias = false;
+  named("DepthwiseOnTwoThreads").threads = 2;
+  return cases;
+}
+
 std::string name_of(const testing::TestParamInfo<Case>& param) { return param.param.name; }
 INSTANTIATE_TEST_SUITE_P(All, Int8Convolutions, testing::ValuesIn(kCases), name_of);
+INSTANTIATE_TEST_SUITE_P(Depthwise, Int8Convolutions, testing::ValuesIn(depthwise_cases()),
+                         name_of);
 
 }  // namespace
 }  // namespace edgewise::xnnpack

@@ -1,8 +1,6 @@
 #include "backends/xnnpack/executor/int8_convolution.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 
 #include "backends/xnnpack/executor/parallel.h"
 
@@ -28,12 +26,7 @@ const char* int8_convolution_rule(const Graph& graph, const std::vector<Shape>& 
                                   const GraphNode& node, const Int8Kernels& kernels) {
   const Window& w = node.window;
   const GraphValue& filter = graph.values[node.inputs[1]];
-  const bool has_types = graph.values[node.inputs[0]].type == DataType::kQint8 &&
-                         filter.type == DataType::kQcint8 && filter.is_constant() &&
-                         graph.values[node.outputs[0]].type == DataType::kQint8;
-  if (!has_types || node.flags != 0 || filter.channel_dim != 0) {
-    return "8-bit integers, constant weights with a scale for each channel";
-  }
+  if (!has_int8_channels(graph, node, 0)) return kInt8ChannelsRule;
   const size_t columns = filter.shape[0], depth = filter.shape.elements() / columns;
   if (node.kind == NodeKind::kConv2d &&
       (w.groups != 1 || w.dilation[0] != 1 || w.dilation[1] != 1)) {
@@ -54,43 +47,23 @@ Int8Convolution::Int8Convolution(const Graph& graph, const GraphNode& node,
                                  const Int8Kernels& kernels, ProgramState& state)
     : FusedKernelOf("Int8Convolution", kernels, state, {node.inputs[0]}, {node.outputs[0]}),
       window_(node.kind == NodeKind::kFullyConnected ? Window() : node.window),
-      image_(window_) {
-  const GraphValue &in = graph.values[node.inputs[0]], &out = graph.values[node.outputs[0]];
-  const GraphValue& filter = graph.values[node.inputs[1]];
-  columns_ = filter.shape[0];
-  const size_t run = filter.shape.elements() / columns_ / window_.kernel[0];
+      image_(window_),
+      channels_(graph, node) {
+  const size_t run =
+      graph.values[node.inputs[1]].shape.elements() / channels_.count / window_.kernel[0];
   depth_ = up(run, kernels.step);
-  zero_ = static_cast<int8_t>(in.zero_point);
-  range_ = {.zero_point = static_cast<int16_t>(out.zero_point),
-            .min = quantized<int8_t>(node.min, out.scale, out.zero_point),
-            .max = quantized<int8_t>(node.max, out.scale, out.zero_point)};
-  bias_.resize(up(columns_, kInt8Columns));
-  scales_.resize(bias_.size());
-  if (node.inputs[2] != kNone) {
-    const Constant& bias = graph.values[node.inputs[2]].data;
-    std::memcpy(bias_.data(), bias.bytes.data(), columns_ * sizeof(int32_t));
-  }
-  const auto* weights = reinterpret_cast<const int8_t*>(filter.data.bytes.data());
-  const size_t depth = run * window_.kernel[0];
-  for (size_t column = 0; column < columns_; ++column) {
-    uint32_t sum = 0;
-    for (size_t i = 0; i < depth; ++i) sum += static_cast<uint32_t>(weights[column * depth + i]);
-    // Modulo 2^32, as XNNPACK's sums are.
-    bias_[column] = static_cast<int32_t>(static_cast<uint32_t>(bias_[column]) -
-                                         static_cast<uint32_t>(in.zero_point) * sum);
-    scales_[column] = in.scale * filter.channel_scales[column] / out.scale;
-  }
 }
 
 Result<std::unique_ptr<Step>> Int8Convolution::make(const Graph& graph, const GraphNode& node,
                                                     const Int8Kernels& kernels,
                                                     ProgramState& state) {
   std::unique_ptr<Int8Convolution> step(new Int8Convolution(graph, node, kernels, state));
-  const size_t columns = step->columns_, segments = step->window_.kernel[0], depth = step->depth_;
+  const size_t columns = step->channels_.count, segments = step->window_.kernel[0],
+               depth = step->depth_;
   const GraphValue& filter = graph.values[node.inputs[1]];
   const size_t run = filter.shape.elements() / columns / segments;
   const size_t at_once = kernels.step;
-  const size_t bytes = step->bias_.size() * segments * depth;
+  const size_t bytes = step->channels_.bias.size() * segments * depth;
   const std::string form = std::string("int8 gemm ") + kernels.name + " " +
                            std::to_string(segments) + " " + std::to_string(run) + " " +
                            std::to_string(columns);
@@ -122,7 +95,7 @@ Status Int8Convolution::reshape(const std::vector<Shape>& shapes) {
   if (in.rank != 4 || out.rank != 4) {  // rows are as an image of one row
     const size_t rows = in.elements() / in.last();
     in = Shape{.dims = {1, 1, rows, in.last()}, .rank = 4};
-    out = Shape{.dims = {1, 1, rows, columns_}, .rank = 4};
+    out = Shape{.dims = {1, 1, rows, channels_.count}, .rank = 4};
   }
   images_ = in[0];
   out_height_ = out[1];
@@ -150,7 +123,7 @@ Status Int8Convolution::set_pointers(std::span<void* const> addresses, std::byte
 bool Int8Convolution::is_gemm() const { return window_.is_pointwise() && !image_.copies(); }
 
 bool Int8Convolution::is_cached() const {
-  return depth_ * window_.kernel[0] * columns_ <= kCachedWeights;
+  return depth_ * window_.kernel[0] * channels_.count <= kCachedWeights;
 }
 
 void Int8Convolution::run_panel(size_t panel, Int8Tile tile, size_t first_row) const {
@@ -160,12 +133,12 @@ void Int8Convolution::run_panel(size_t panel, Int8Tile tile, size_t first_row) c
   tile.segment_stride = image_.row_size() * read_bytes();
   tile.panel =
       reinterpret_cast<const int8_t*>(weights_.data()) + first * window_.kernel[0] * depth_;
-  tile.bias = bias_.data() + first;
-  tile.scales = scales_.data() + first;
-  tile.columns = std::min(kInt8Columns, columns_ - first);
-  tile.c = output_ + first_row * columns_ + first;
-  tile.c_stride = columns_;
-  kernels_.multiply(tile, range_);
+  tile.bias = channels_.bias.data() + first;
+  tile.scales = channels_.scales.data() + first;
+  tile.columns = std::min(kInt8Columns, channels_.count - first);
+  tile.c = output_ + first_row * channels_.count + first;
+  tile.c_stride = channels_.count;
+  kernels_.multiply(tile, channels_.range);
 }
 
 // All rows are one after the other, in the input as in the output.
@@ -196,11 +169,11 @@ void Int8Convolution::run_all() const {
 void Int8Convolution::run_image(const int8_t* image, size_t first_row) const {
   const std::byte* from = copy_;
   if (sign_extends()) {
-    image_.write_copy(image, int16_t{zero_}, reinterpret_cast<int16_t*>(copy_), threads_,
+    image_.write_copy(image, int16_t{channels_.zero}, reinterpret_cast<int16_t*>(copy_), threads_,
                       kernels_.sign_extend);
   } else {
     from = reinterpret_cast<const std::byte*>(
-        image_.read(image, zero_, reinterpret_cast<int8_t*>(copy_), threads_));
+        image_.read(image, channels_.zero, reinterpret_cast<int8_t*>(copy_), threads_));
   }
   parallel_for_panels(threads_, panels(), out_height_, is_cached(), [&](size_t panel, size_t y) {
     run_panel(panel,

@@ -4,11 +4,11 @@
 #pragma once
 
 #include <memory>
-#include <vector>
 
 #include "backends/xnnpack/executor/convolution_image.h"
 #include "backends/xnnpack/executor/fused_kernel.h"
 #include "backends/xnnpack/executor/fused_kernel_weights.h"
+#include "backends/xnnpack/executor/int8_channels.h"
 #include "backends/xnnpack/executor/int8_kernels.h"
 #include "backends/xnnpack/executor/parallel.h"
 
@@ -36,7 +36,7 @@ class Int8Convolution final : public FusedKernelOf<Int8Kernels> {
   // Whether rows of the input are those of the GEMM, in their order.
   bool is_gemm() const;
   bool is_cached() const;
-  size_t panels() const { return divide_up(columns_, kInt8Columns); }
+  size_t panels() const { return divide_up(channels_.count, kInt8Columns); }
   bool sign_extends() const { return kernels_.sign_extend != nullptr; }
   // Bytes of a number that the kernels read.
   size_t read_bytes() const { return sign_extends() ? sizeof(int16_t) : 1; }
@@ -47,12 +47,9 @@ class Int8Convolution final : public FusedKernelOf<Int8Kernels> {
 
   const Window window_;
   ConvolutionImage image_;
-  int8_t zero_ = 0;  // of the input
-  Int8Range range_;
+  const Int8Channels channels_;
   FusedKernelWeights weights_;  // bytes, panel by panel
-  std::vector<int32_t> bias_;   // with the input's zero point; filled up, as `scales_`
-  std::vector<float> scales_;
-  size_t columns_ = 0, depth_ = 0;  // of a segment
+  size_t depth_ = 0;            // of a segment
   size_t images_ = 0, out_height_ = 0, out_width_ = 0;
   const int8_t* input_ = nullptr;
   int8_t* output_ = nullptr;

@@ -1,4 +1,5 @@
-// Matrix products of 8-bit integers, where these are faster than XNNPACK's.
+// Matrix products and depthwise convolutions of 8-bit integers, where these are faster than
+// XNNPACK's.
 #pragma once
 
 #include <cstddef>
@@ -30,6 +31,60 @@ struct Int8Range {
   int16_t zero_point = 0;
   int8_t min = INT8_MIN;
   int8_t max = INT8_MAX;
+};
+
+// One row of the results of a depthwise convolution, of kInt8Columns channels.
+struct Int8DepthwiseRow {
+  // For each row of the window: the image's, and bytes from a pixel to the next; 0 of padding.
+  const int8_t* rows[5];
+  size_t steps[5];
+  // Pixels that windows pass over: of padding, of the image, and with padding behind it.
+  size_t before = 0, count = 0, pixels = 0;
+  int8_t zero = 0;  // of padding
+  // If the window's last row is in a group of its own: with padding, a pixel kInt8Columns bytes.
+  // kSparePixels more may be read.
+  const int8_t* last = nullptr;
+  size_t stride = 0;  // pixels from a window to the next
+  size_t results = 0;
+  const std::byte* weights = nullptr;  // see Int8DepthwiseKernels::together
+  const int32_t* bias = nullptr;
+  const float* scales = nullptr;
+  int8_t* c = nullptr;
+  size_t c_stride = 0;
+  std::byte* scratch = nullptr;  // pixels * groups.of_pixel() * kGroupBytes, as a cache line
+
+  static constexpr size_t kSparePixels = 3;
+};
+
+// Depthwise convolutions, where these are faster than XNNPACK's. Numbers of a channel that one
+// instruction multiplies lie together: those of `together` rows of a pixel, then, if one row is
+// left, its numbers of as many pixels. So do weights: of each pixel of the window the rows, then
+// the rest of the last row, each in 64 bytes, channel by channel.
+struct Int8DepthwiseKernels {
+  const char* name;
+  size_t together;
+  bool swaps_fours;  // channels 4 to 7 of weights and 8 to 11 change places
+  void (*run3)(const Int8DepthwiseRow& row, const Int8Range& range);  // 3x3
+  void (*run5)(const Int8DepthwiseRow& row, const Int8Range& range);
+
+  static constexpr size_t kGroupBytes = 64;
+};
+
+// How numbers of a square window lie together.
+struct Int8DepthwiseGroups {
+  size_t size, together;
+
+  // Of each of the window's pixels: groups of rows.
+  constexpr size_t of_rows() const {
+    return has_last_row() ? size / together : (size + together - 1) / together;
+  }
+  constexpr bool has_last_row() const { return size % together == 1; }
+  // Of the last row, if it has groups of its own.
+  constexpr size_t of_last_row() const {
+    return has_last_row() ? (size + together - 1) / together : 0;
+  }
+  constexpr size_t of_pixel() const { return of_rows() + (has_last_row() ? 1 : 0); }
+  constexpr size_t all() const { return size * of_rows() + of_last_row(); }
 };
 
 struct Int8Kernels {
@@ -66,8 +121,10 @@ void multiply_in_blocks(const Int8MultiplyRows (&by_rows)[kRows], const Int8Tile
 // and on cores that run in order; on x86: without AVX2, with AVX-512, and with dot products.
 #if defined(__aarch64__) || defined(__x86_64__)
 const Int8Kernels* int8_kernels();
+const Int8DepthwiseKernels* int8_depthwise_kernels();
 #else
 constexpr const Int8Kernels* int8_kernels() { return nullptr; }
+constexpr const Int8DepthwiseKernels* int8_depthwise_kernels() { return nullptr; }
 #endif
 
 }  // namespace edgewise::xnnpack

@@ -2,6 +2,7 @@
 
 #ifdef __x86_64__
 
+#include <algorithm>
 #include <cstring>
 
 #include "backends/xnnpack/limit_cpu.h"
@@ -25,6 +26,8 @@ constexpr hn::ScalableTag<int32_t> kSums;
 constexpr hn::ScalableTag<float> kFloats;
 constexpr hn::Half<hn::ScalableTag<int8_t>> kBytes;  // as many as words
 using Sums = hn::Vec<decltype(kSums)>;
+using Words = hn::Vec<decltype(kWords)>;
+using Floats = hn::Vec<decltype(kFloats)>;
 
 constexpr size_t kRows = 6;  // with two vectors of sums each, and what lies between, all registers
 constexpr size_t kStep = 2;
@@ -67,9 +70,29 @@ HWY_INLINE void add_segment(size_t depth, const std::byte* (&a)[kBases], size_t 
   }
 }
 
+// From sums to results.
+struct Finish {
+  explicit Finish(const Int8Range& range)
+      : most(static_cast<float>(range.max - range.zero_point)), zero_point(range.zero_point) {}
+
+  // Steps of 16 bits, less than the zero point. Bounded above before it becomes an integer, or what
+  // is too large would become the smallest one, as what is too small may.
+  HWY_INLINE Sums scaled(Sums x, Floats scale) const {
+    const auto y = hn::Min(hn::Mul(hn::ConvertTo(kFloats, x), scale), hn::Set(kFloats, most));
+    return Sums{_mm256_cvtps_epi32(y.raw)};
+  }
+  HWY_INLINE Words shifted(Words steps) const {
+    return hn::SaturatedAdd(steps, hn::Set(kWords, zero_point));
+  }
+
+  const float most;
+  const int16_t zero_point;
+};
+
 template <size_t kTileRows>
 void multiply_rows(const Int8Tile& tile, const Int8Range& range, size_t blocks) {
   constexpr size_t kBases = (kTileRows + kRowsOfBase - 1) / kRowsOfBase;
+  const Finish finish(range);
   const std::byte* first = tile.a;
   int8_t* c = tile.c;
   for (; blocks > 0; --blocks) {
@@ -96,17 +119,14 @@ void multiply_rows(const Int8Tile& tile, const Int8Range& range, size_t blocks) 
         a[i] += tile.segment_stride - tile.depth * sizeof(int16_t);
       }
     }
-    // Before it becomes an integer, or what is too large would become the smallest one.
-    const auto most = hn::Set(kFloats, static_cast<float>(range.max - range.zero_point));
-    const auto scaled = [&](Sums x, size_t j) HWY_ATTR {
-      const auto scale = hn::LoadU(kFloats, tile.scales + j * kLanes);
-      return hn::NearestInt(hn::Min(hn::Mul(hn::ConvertTo(kFloats, x), scale), most));
-    };
 #pragma GCC unroll 8
     for (size_t i = 0; i < kTileRows; ++i, c += tile.c_stride) {
-      const auto steps = hn::OrderedDemote2To(kWords, scaled(sum[i][0], 0), scaled(sum[i][1], 1));
-      const auto shifted = hn::SaturatedAdd(steps, hn::Set(kWords, range.zero_point));
-      const auto result = hn::Max(hn::DemoteTo(kBytes, shifted), hn::Set(kBytes, range.min));
+      const auto scaled = [&](size_t j) HWY_ATTR {
+        return finish.scaled(sum[i][j], hn::LoadU(kFloats, tile.scales + j * kLanes));
+      };
+      const Words steps = hn::OrderedDemote2To(kWords, scaled(0), scaled(1));
+      const auto result =
+          hn::Max(hn::DemoteTo(kBytes, finish.shifted(steps)), hn::Set(kBytes, range.min));
       if (tile.columns == kInt8Columns) {
         hn::StoreU(result, kBytes, c);
       } else {
@@ -124,6 +144,100 @@ void multiply(const Int8Tile& tile, const Int8Range& range) {
   multiply_in_blocks(kMultiplyRows, tile, range);
 }
 
+// The numbers of a channel of two pixels become neighbours, of 16 bits. In each half of a vector
+// there are four channels: 0 to 3 and 8 to 11, then 4 to 7 and 12 to 15.
+HWY_INLINE void interleave(Words x, Words y, int16_t* to) {
+  hn::Store(hn::InterleaveLower(kWords, x, y), kWords, to);
+  hn::Store(hn::InterleaveUpper(kWords, x, y), kWords, to + 2 * kLanes);
+}
+
+HWY_INLINE Words load(const int8_t* from) { return hn::PromoteTo(kWords, hn::LoadU(kBytes, from)); }
+
+// 16 numbers of 32 bits, in the order of `interleave`.
+template <typename D, typename T>
+HWY_INLINE void load_channels(D d, const T* from, hn::Vec<D> (&to)[kVectors]) {
+  const auto low = hn::LoadU(d, from), high = hn::LoadU(d, from + kLanes);
+  to[0] = hn::ConcatLowerLower(d, high, low);
+  to[1] = hn::ConcatUpperUpper(d, high, low);
+}
+
+template <size_t kSize>
+void depthwise(const Int8DepthwiseRow& row, const Int8Range& range) {
+  constexpr Int8DepthwiseGroups kGroups{kSize, kStep};
+  constexpr size_t kGroup = Int8DepthwiseKernels::kGroupBytes / sizeof(int16_t);
+  constexpr size_t kPixel = kGroups.of_pixel() * kGroup;
+  constexpr size_t kRowGroups = kGroups.of_rows(), kAll = kGroups.all();
+  constexpr size_t kResults = 2;  // at a time
+  auto* const made = reinterpret_cast<int16_t*>(row.scratch);
+  const size_t end = row.before + row.count;
+  std::fill_n(made, row.before * kPixel, int16_t{row.zero});
+  std::fill_n(made + end * kPixel, (row.pixels - end) * kPixel, int16_t{row.zero});
+  int16_t* to = made + row.before * kPixel;
+  for (size_t x = 0; x < row.count; ++x, to += kPixel) {
+#pragma GCC unroll 2
+    for (size_t i = 0; i < kRowGroups; ++i) {
+      interleave(load(row.rows[2 * i] + x * row.steps[2 * i]),
+                 load(row.rows[2 * i + 1] + x * row.steps[2 * i + 1]), to + i * kGroup);
+    }
+  }
+  to = made + kRowGroups * kGroup;
+  Words last = load(row.last);
+  for (size_t x = 0; x < row.pixels; ++x, to += kPixel) {
+    const Words next = load(row.last + (x + 1) * kInt8Columns);
+    interleave(last, next, to);
+    last = next;
+  }
+  Sums bias[kVectors];
+  Floats scale[kVectors];
+  load_channels(kSums, row.bias, bias);
+  load_channels(kFloats, row.scales, scale);
+  const Finish finish(range);
+  const hn::ScalableTag<int8_t> both;
+  const auto* weights = reinterpret_cast<const int16_t*>(row.weights);
+  const int16_t* from = made;
+  int8_t* c = row.c;
+  for (size_t x = 0; x < row.results; x += kResults) {
+    // Of an odd number the last one is computed twice.
+    const bool is_alone = x + 1 == row.results;
+    const int16_t* const pixels[kResults] = {from, is_alone ? from : from + row.stride * kPixel};
+    Sums sum[kResults][kVectors] = {{bias[0], bias[1]}, {bias[0], bias[1]}};
+#pragma GCC unroll 16
+    for (size_t i = 0; i < kAll; ++i) {
+      const bool is_last = i >= kSize * kRowGroups;
+      const size_t group = is_last ? (i - kSize * kRowGroups) * kStep * kPixel + kRowGroups * kGroup
+                                   : i / kRowGroups * kPixel + i % kRowGroups * kGroup;
+#pragma GCC unroll 2
+      for (size_t j = 0; j < kVectors; ++j) {
+        const Words by = hn::Load(kWords, weights + i * kGroup + j * 2 * kLanes);
+#pragma GCC unroll 2
+        for (size_t k = 0; k < kResults; ++k) {
+          const Words numbers = hn::Load(kWords, pixels[k] + group + j * 2 * kLanes);
+          sum[k][j] = hn::Add(sum[k][j], hn::WidenMulPairwiseAdd(kSums, numbers, by));
+        }
+      }
+    }
+    Words steps[kResults];
+#pragma GCC unroll 2
+    for (size_t k = 0; k < kResults; ++k) {
+      // In the halves' order, which becomes that of channels.
+      steps[k] = finish.shifted(hn::ReorderDemote2To(kWords, finish.scaled(sum[k][0], scale[0]),
+                                                     finish.scaled(sum[k][1], scale[1])));
+    }
+    const auto results =
+        hn::Max(hn::OrderedDemote2To(both, steps[0], steps[1]), hn::Set(both, range.min));
+    hn::StoreU(hn::LowerHalf(results), kBytes, c);
+    if (!is_alone) hn::StoreU(hn::UpperHalf(kBytes, results), kBytes, c + row.c_stride);
+    from += kResults * row.stride * kPixel;
+    c += kResults * row.c_stride;
+  }
+}
+
+constexpr Int8DepthwiseKernels kDepthwise = {.name = "avx2",
+                                             .together = kStep,
+                                             .swaps_fours = true,
+                                             .run3 = depthwise<3>,
+                                             .run5 = depthwise<5>};
+
 constexpr Int8Kernels kKernels = {
     .name = "avx2",
     .rows = kRows,
@@ -137,8 +251,10 @@ constexpr Int8Kernels kKernels = {
 }  // namespace
 
 const Int8Kernels* int8_kernels_of_target() { return &kKernels; }
+const Int8DepthwiseKernels* int8_depthwise_kernels_of_target() { return &kDepthwise; }
 #else
 const Int8Kernels* int8_kernels_of_target() { return nullptr; }
+const Int8DepthwiseKernels* int8_depthwise_kernels_of_target() { return nullptr; }
 #endif
 
 }  // namespace HWY_NAMESPACE
@@ -150,12 +266,18 @@ namespace edgewise::xnnpack {
 namespace {
 
 HWY_EXPORT(int8_kernels_of_target);
+HWY_EXPORT(int8_depthwise_kernels_of_target);
+
+bool is_plain_avx2() { return cpu_level().target == HWY_AVX2 && !has_avx_vnni(); }
 
 }  // namespace
 
 const Int8Kernels* int8_kernels() {
-  const bool is_avx2 = cpu_level().target == HWY_AVX2;
-  return is_avx2 && !has_avx_vnni() ? HWY_DYNAMIC_DISPATCH(int8_kernels_of_target)() : nullptr;
+  return is_plain_avx2() ? HWY_DYNAMIC_DISPATCH(int8_kernels_of_target)() : nullptr;
+}
+
+const Int8DepthwiseKernels* int8_depthwise_kernels() {
+  return is_plain_avx2() ? HWY_DYNAMIC_DISPATCH(int8_depthwise_kernels_of_target)() : nullptr;
 }
 
 }  // namespace edgewise::xnnpack

@@ -11,6 +11,7 @@
 #include "backends/xnnpack/executor/fused_row_gemm.h"
 #include "backends/xnnpack/executor/fused_winograd.h"
 #include "backends/xnnpack/executor/int8_convolution.h"
+#include "backends/xnnpack/executor/int8_depthwise.h"
 
 namespace edgewise::xnnpack {
 namespace {
@@ -79,6 +80,17 @@ Found int8_convolution(const Choosing& c, size_t i, const char** rule) {
                 }};
 }
 
+Found int8_depthwise(const Choosing& c, size_t i, const char** rule) {
+  if (c.graph.values[c.node(i).inputs[0]].type != DataType::kQint8) return {};
+  const Int8DepthwiseKernels* kernels = int8_depthwise_kernels();
+  if (kernels == nullptr) return {};  // as on most CPUs
+  *rule = int8_depthwise_rule(c.graph, c.node(i));
+  if (*rule != nullptr) return {};
+  return Fusion{{i}, [&graph = c.graph, i, kernels](ProgramState& state) {
+                  return Int8Depthwise::make(graph, graph.nodes[i], *kernels, state);
+                }};
+}
+
 // Of float32, by the kernel `Step` if it meets `rule_of(nodes)`.
 template <typename Step, typename Rule>
 Found linear(const Choosing& c, size_t i, const char** rule, Rule rule_of) {
@@ -129,6 +141,7 @@ constexpr KernelRow kFirstRows[] = {{"Attention", {NodeKind::kSoftmax}, attentio
 constexpr KernelRow kRows[] = {
     {"Row GEMM", {NodeKind::kConvert}, row_gemm},
     {"Depthwise convolution", {NodeKind::kConv2d, NodeKind::kDepthwiseConv2d}, depthwise},
+    {"Depthwise convolution int8", {NodeKind::kDepthwiseConv2d}, int8_depthwise},
     {"Convolution int8", {NodeKind::kConv2d, NodeKind::kFullyConnected}, int8_convolution},
     {"Convolution Winograd", {NodeKind::kConv2d}, winograd},
     {"GEMM", {NodeKind::kConv2d, NodeKind::kFullyConnected}, gemm},
