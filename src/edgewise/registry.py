@@ -81,6 +81,8 @@ class Backend(Protocol):
     """One of the targets, for messages; the first, if there is none."""
     colours: tuple[str, str] = ("#eef0f3", "#6b7684")
     """Background and border of its nodes in drawings."""
+    in_executorch: bool = False
+    """Whether ExecuTorch's releases can be built with a delegate of this id."""
     is_simulated: bool = False
     """Whether this machine imitates the device: times that are measured say nothing of it."""
     schemes: Sequence[str] | None = None

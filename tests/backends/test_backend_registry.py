@@ -70,6 +70,7 @@ def test_an_installed_backend_compiles_and_runs(installed: dict[str, str], tmp_p
         import json, sys
         import torch
         import edgewise
+        from edgewise.inspect.needs import needs_of
 
         class Net(torch.nn.Module):
             def __init__(self):
@@ -88,6 +89,7 @@ def test_an_installed_backend_compiles_and_runs(installed: dict[str, str], tmp_p
             "error": float((torch.from_numpy(y) - net(x).detach()).abs().max()),
             "backends": sorted({{node.backend for node in report.nodes}}),
             "refused": {{n.operator: n.reasons for n in report.refused}},
+            "needs": [str(need) for need in needs_of(program.buffer)],
         }}))
     """
     found = json.loads(run(code, installed))
@@ -97,6 +99,7 @@ def test_an_installed_backend_compiles_and_runs(installed: dict[str, str], tmp_p
     assert found["refused"]["aten.sigmoid.default"] == {
         "NumpyBackend": [f"{rule}; got aten.sigmoid.default"]
     }
+    assert found["needs"] == ["delegate NumpyBackend (no release)"]
 
 
 def test_commands_ask_it(installed: dict[str, str]) -> None:

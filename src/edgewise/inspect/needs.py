@@ -18,7 +18,7 @@ from typing import Any
 
 from edgewise.format.file import read
 from edgewise.format.program import KernelCall, Program, Tensor
-from edgewise.registry import backend_of
+from edgewise.registry import Backend, backend_of
 from edgewise.releases import KNOWN, Release, Target, shown
 
 _UNBOUNDED = 2
@@ -123,10 +123,8 @@ def _needs(program: Program, segments: Sequence[Any]) -> Iterator[Need]:
             if isinstance(value.val, Tensor) and value.val.shape_dynamism == _UNBOUNDED:
                 yield Need("a size without a bound", None)
         for delegate in plan.delegates or []:
-            if not _runs_here(delegate.id or ""):
-                what = f"delegate {delegate.id}, where an application has it"
-                yield Need(what, KNOWN[0], is_ours=False)
             reference, backend = delegate.processed, backend_of(delegate.id or "")
+            yield from _delegate_needs(delegate.id or "", backend)
             if backend is None or reference is None:
                 continue
             if reference.location == 1:
@@ -134,6 +132,15 @@ def _needs(program: Program, segments: Sequence[Any]) -> Iterator[Need]:
             else:
                 payload = (program.backend_delegate_data or [])[reference.index].data
             yield from backend.needs(payload)
+
+
+def _delegate_needs(delegate_id: str, backend: Backend | None) -> Iterator[Need]:
+    is_ours = _runs_here(delegate_id)
+    # Of a delegate that nothing here knows, ExecuTorch's builds for some device may.
+    in_executorch = not is_ours if backend is None else backend.in_executorch
+    what = f"delegate {delegate_id}" + ("" if is_ours else ", where an application has it")
+    if not is_ours or not in_executorch:
+        yield Need(what, KNOWN[0] if in_executorch else None, is_ours=is_ours)
 
 
 def _own_kernels() -> set[str] | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 class _EthosU(Backend):
     name = "ethos-u"
     delegate_id = "EthosUBackend"
+    in_executorch = True
     title = "Ethos-U"
     example = "ethos-u55-128"
     colours = ("#efe6fb", "#8a4fd3")

@@ -23,6 +23,7 @@ _ON_HOST = "-reference"
 class _Neutron(Backend):
     name = "neutron"
     delegate_id = "NeutronBackend"
+    in_executorch = True
     title = "Neutron"
     example = "neutron-imxrt700"
     colours = ("#dcf3f0", "#0b8f7f")

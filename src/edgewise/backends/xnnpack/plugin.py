@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 class _Xnnpack(Backend):
     name = "xnnpack"
     delegate_id = "XnnpackBackend"
+    in_executorch = True
     title = "XNNPACK"
     colours = ("#e3ecfc", "#2f6fde")
 
