@@ -247,6 +247,7 @@ std::vector<Case> depthwise_cases() {
       depthwise("DepthwiseAtTheLimits", 8, 9, 16, 5),
       depthwise("DepthwiseWithoutBias", 8, 9, 16, 3),
       depthwise("DepthwiseOnTwoThreads", 14, 15, 96, 3),
+      depthwise("DepthwiseOfUnevenPanelsOnTwoThreads", 14, 15, 72, 5),
   };
   const auto named = [&](const std::string& name) -> Case& {
     return *std::ranges::find_if(cases, [&](const Case& c) { return c.name == name; });
@@ -261,6 +262,7 @@ std::vector<Case> depthwise_cases() {
   named("DepthwiseAtTheLimits").out_zero_point = 127;
   named("DepthwiseWithoutBias").has_bias = false;
   named("DepthwiseOnTwoThreads").threads = 2;
+  named("DepthwiseOfUnevenPanelsOnTwoThreads").threads = 2;
   return cases;
 }
 

@@ -91,7 +91,7 @@ def tensor_shapes(node: Node) -> list[list[int]]:
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """ "float32"."""
+    """Without its module: "float32"."""
     return str(dtype).removeprefix("torch.")
 
 

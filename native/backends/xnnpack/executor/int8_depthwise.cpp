@@ -165,17 +165,18 @@ void Int8Depthwise::run_rows(size_t image, size_t panel, size_t first, size_t en
 // it; if these are few, panels, too.
 Status Int8Depthwise::run() {
   if (images_ * out_height_ * out_width_ == 0) return {};
-  const size_t threads = threads_of(threads_);
   const size_t row = width_ * channels_.count * window_.stride[0];
   const size_t most = std::max<size_t>(kSecondCache / row, 2 * size());
   const size_t blocks = divide_up(out_height_, most);
-  const size_t parts = std::min(panels(), parts_of_items(images_ * blocks, threads, panels()));
+  // A last panel that has channels of the one before is run with it.
+  const size_t apart = panels() - (channels_.count % kInt8Columns != 0 ? 1 : 0);
+  const size_t parts = parts_of_items(images_ * blocks, threads_of(threads_), apart);
   parallel_for(threads_, images_ * blocks * parts, [&](size_t item, size_t thread) {
     const size_t block = item / parts % blocks, part = item % parts;
     const size_t first = part_start(out_height_, blocks, block);
     const size_t end = part_start(out_height_, blocks, block + 1);
-    const size_t last_panel = part_start(panels(), parts, part + 1);
-    for (size_t panel = part_start(panels(), parts, part); panel < last_panel; ++panel) {
+    const size_t last = part + 1 == parts ? panels() : part_start(apart, parts, part + 1);
+    for (size_t panel = part_start(apart, parts, part); panel < last; ++panel) {
       run_rows(item / parts / blocks, panel, first, end, scratch_ + thread * thread_bytes());
     }
   });
