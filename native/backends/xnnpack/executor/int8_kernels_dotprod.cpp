@@ -10,6 +10,11 @@
 #include "core/cpu_level.h"
 #include "hwy/base.h"
 
+// Clang 14 does not look at `.arch` below, others do.
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("dotprod"))), apply_to = function)
+#endif
+
 namespace edgewise::xnnpack {
 namespace {
 
@@ -255,6 +260,10 @@ constexpr Int8Kernels kKernels = {
     .multiply = multiply};
 
 }  // namespace
+
+#ifdef __clang__
+#pragma clang attribute pop
+#endif
 
 const Int8Kernels* int8_kernels() {
   const bool has_dot_products_alone = cpu_level().extra == CpuLevel::kDotProduct;
