@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -111,6 +112,11 @@ class ProcessTokenizer:
         """See `Tokenizer`."""
         found: int | None = self._ask({"token": token})["id"]
         return found
+
+    def number(self, token: str) -> int | None:
+        """Deprecated: `token_to_id`."""
+        warnings.warn("number is now token_to_id", DeprecationWarning, stacklevel=2)
+        return self.token_to_id(token)
 
     def render(self, template: str, variables: Mapping[str, Any]) -> str:
         """See `Tokenizer`."""
