@@ -123,6 +123,10 @@ def test_tokenizer_files(tmp_path: Path) -> None:
     tokenizer = load_tokenizer(tmp_path)
     text = "a text about €"
     assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.token_to_id("a") == tokenizer.encode("a")[0]
+    assert tokenizer.token_to_id("no such token") is None
+    with pytest.warns(DeprecationWarning, match="token_to_id"):
+        assert tokenizer.number("a") == tokenizer.token_to_id("a")
     check_fit(tokenizer, 280)
     for size in (tokenizer.size - 1, 32000):
         with pytest.raises(ValueError, match=f"vocabulary has {size} tokens; got one of"):
