@@ -1,4 +1,4 @@
-"""llama.cpp's framework of `llm.py`, by its Python package."""
+"""llama.cpp in `llm.py`, by its Python package."""
 
 from pathlib import Path
 from typing import Any

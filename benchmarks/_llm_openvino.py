@@ -1,4 +1,4 @@
-"""OpenVINO's framework of `llm.py`: its model with a stateful cache, 4-bit weights by NNCF."""
+"""OpenVINO in `llm.py`: its model with a stateful cache, 4-bit weights by NNCF."""
 
 from pathlib import Path
 from typing import Any

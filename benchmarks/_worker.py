@@ -1,4 +1,4 @@
-"""A benchmark's framework in a process of its own, asked over a pipe.
+"""A framework in a process of its own, asked over a pipe.
 
 Each framework so has its own libraries and thread pool, and ours runs without torch. Only one
 framework works at a time. Separate processes alone do not keep the frameworks apart: a pool spins

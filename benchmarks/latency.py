@@ -177,11 +177,9 @@ def main() -> int:
     add_common_options(parser, IMAGE_MODELS)
     add_cache_options(parser)
     add_timing_options(parser)
-    parser.add_argument("--onnx", action="store_true", help="ONNX Runtime as a further framework")
-    parser.add_argument("--openvino", action="store_true", help="OpenVINO as a further framework")
-    parser.add_argument(
-        "--xnnpack", action="store_true", help="ours without fused kernels as a further framework"
-    )
+    parser.add_argument("--onnx", action="store_true", help="ONNX Runtime, too")
+    parser.add_argument("--openvino", action="store_true", help="OpenVINO, too")
+    parser.add_argument("--xnnpack", action="store_true", help="ours without fused kernels, too")
     parser.add_argument("--same-process", action="store_true")
     parser.add_argument("--worker", choices=tuple(SESSIONS), help=argparse.SUPPRESS)
     options = parser.parse_args()
