@@ -190,17 +190,21 @@ def ensure(frameworks: list[str], model: str, cache: Path, refresh: bool) -> Non
     if not (cache / f"{model}-eager.npz").exists():
         wanted.append("eager")
     for framework in wanted:
-        print(f"preparing {model} ({framework}) ...", file=sys.stderr, flush=True)
-        script = [python_of(framework, cache), "-W", "ignore", str(Path(__file__))]
-        done = subprocess.run(
-            [*script, framework, model, str(cache)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        if done.returncode:
-            print(done.stdout, file=sys.stderr)
-            raise SystemExit(f"[prepare] {model} could not be prepared for {framework}; see above")
+        run_preparation(framework, model, cache, [__file__, framework, model, str(cache)])
+
+
+def run_preparation(framework: str, model: str, cache: Path, command: list[str]) -> None:
+    """The script and its arguments, by the framework's Python; what it prints, if it fails."""
+    print(f"preparing {model} ({framework}) ...", file=sys.stderr, flush=True)
+    done = subprocess.run(
+        [python_of(framework, cache), "-W", "ignore", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if done.returncode:
+        print(done.stdout, file=sys.stderr)
+        raise SystemExit(f"[prepare] {model} could not be prepared for {framework}; see above")
 
 
 def load_arrays(file: Path) -> list[Any]:

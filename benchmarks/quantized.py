@@ -18,7 +18,6 @@ differ add up over the layers, but to no more than quantization itself. --only o
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -35,6 +34,7 @@ from _frameworks import (
     import_lowering,
     model_file,
     openvino_model,
+    run_preparation,
     save_openvino,
 )
 from _worker import Asked, Worker, serve
@@ -215,17 +215,8 @@ def ensure(framework: str, model: str, cache: Path, refresh: bool) -> None:
     )
     if is_whole and not refresh:
         return
-    print(f"preparing {model} ({framework}) ...", file=sys.stderr, flush=True)
-    script = [python_of(framework, cache), "-W", "ignore", __file__, "--prepare", framework]
-    done = subprocess.run(
-        [*script, "--models", model, "--cache", str(cache)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    if done.returncode:
-        print(done.stdout, file=sys.stderr)
-        raise SystemExit(f"[prepare] {model} could not be prepared for {framework}; see above")
+    options = ["--prepare", framework, "--models", model, "--cache", str(cache)]
+    run_preparation(framework, model, cache, [__file__, *options])
 
 
 def measure(model: str, frameworks: list[str], options: argparse.Namespace) -> dict[str, Any]:

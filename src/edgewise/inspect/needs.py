@@ -135,7 +135,7 @@ def _needs(program: Program, segments: Sequence[Any]) -> Iterator[Need]:
 
 
 def _delegate_needs(delegate_id: str, backend: Backend | None) -> Iterator[Need]:
-    is_ours = _runs_here(delegate_id)
+    is_ours = _runs_here(delegate_id, backend)
     # Of a delegate that nothing here knows, ExecuTorch's builds for some device may.
     in_executorch = not is_ours if backend is None else backend.in_executorch
     what = f"delegate {delegate_id}" + ("" if is_ours else ", where an application has it")
@@ -152,17 +152,16 @@ def _own_kernels() -> set[str] | None:
     return Runtime.get().operator_registry.operator_names
 
 
-def _runs_here(delegate_id: str) -> bool:
-    """Whether this runtime or an installed backend runs such delegates."""
+def _runs_here(delegate_id: str, backend: Backend | None) -> bool:
+    """Whether this runtime or `backend`, which is installed, runs such delegates."""
     try:
         from edgewise.runtime import Runtime
 
         if delegate_id in Runtime.get().backend_registry.registered_backend_names:
             return True
-        backend = backend_of(delegate_id)
         return backend is not None and backend.runtime_factory() is not None
     except ImportError:
-        return backend_of(delegate_id) is not None
+        return backend is not None
 
 
 @cache

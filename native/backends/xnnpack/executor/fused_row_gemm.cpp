@@ -103,7 +103,7 @@ Status FusedRowGemm::reshape(const std::vector<Shape>& shapes) {
 
 size_t FusedRowGemm::part_bytes() const {
   const size_t bytes = kernels_.rows_bytes(divide_up(rows_, std::max<size_t>(parts_, 1)), depth_);
-  return divide_up(bytes, kAlignment) * kAlignment;
+  return round_up(bytes, kAlignment);
 }
 
 size_t FusedRowGemm::scratch_bytes() const {
@@ -116,7 +116,7 @@ Status FusedRowGemm::set_pointers(std::span<void* const> addresses, std::byte* s
     gemms_[i].output = static_cast<float*>(addresses[writes()[i]]);
   }
   const auto address = reinterpret_cast<uintptr_t>(scratch);
-  quantized_ = scratch + (divide_up(address, kAlignment) * kAlignment - address);
+  quantized_ = scratch + (round_up(address, kAlignment) - address);
   return {};
 }
 

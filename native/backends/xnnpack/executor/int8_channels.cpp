@@ -22,7 +22,7 @@ Int8Channels::Int8Channels(const Graph& graph, const GraphNode& node) {
   range = {.zero_point = static_cast<int16_t>(out.zero_point),
            .min = quantized<int8_t>(node.min, out.scale, out.zero_point),
            .max = quantized<int8_t>(node.max, out.scale, out.zero_point)};
-  bias.resize(divide_up(count, kInt8Columns) * kInt8Columns);
+  bias.resize(round_up(count, kInt8Columns));
   scales.resize(bias.size());
   if (node.inputs[2] != kNone) {
     const Constant& data = graph.values[node.inputs[2]].data;

@@ -13,8 +13,6 @@ constexpr size_t kFirstCache = 16 * 1024;
 constexpr size_t kCachedWeights = 256 * 1024;
 constexpr size_t kFewChannels = 4;
 
-size_t up(size_t count, size_t step) { return divide_up(count, step) * step; }
-
 // Rows of a filter's window; a segment is one of them.
 size_t segments_of(const GraphNode& node) {
   return node.kind == NodeKind::kFullyConnected ? 1 : node.window.kernel[0];
@@ -36,7 +34,7 @@ const char* int8_convolution_rule(const Graph& graph, const std::vector<Shape>& 
   const size_t run = depth / segments_of(node);
   const bool has_few = node.kind == NodeKind::kConv2d && w.group_inputs <= kFewChannels;
   if (run < (has_few ? kernels.least_run : kernels.least_depth)) return kernels.depth_rule;
-  if (up(columns, kInt8Columns) * 8 > columns * 9) {
+  if (round_up(columns, kInt8Columns) * 8 > columns * 9) {
     return "channels that fill the kernel's panels to eight ninths";
   }
   if (rows < kernels.rows) return "as many rows as the kernel computes at once";
@@ -51,7 +49,7 @@ Int8Convolution::Int8Convolution(const Graph& graph, const GraphNode& node,
       channels_(graph, node) {
   const size_t run =
       graph.values[node.inputs[1]].shape.elements() / channels_.count / window_.kernel[0];
-  depth_ = up(run, kernels.step);
+  depth_ = round_up(run, kernels.step);
 }
 
 Result<std::unique_ptr<Step>> Int8Convolution::make(const Graph& graph, const GraphNode& node,

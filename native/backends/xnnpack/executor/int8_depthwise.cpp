@@ -6,11 +6,27 @@
 namespace edgewise::xnnpack {
 namespace {
 
-constexpr size_t kCacheLine = 64;
 // What rows of the image have that a thread goes through panel by panel, of a core's second cache.
 constexpr size_t kSecondCache = 128 * 1024;
 
-size_t filled(size_t bytes) { return divide_up(bytes, kCacheLine) * kCacheLine; }
+// The weights of kInt8Columns channels of which `from` is the first; `to` is all zeros.
+void pack_panel(const int8_t* from, size_t channels, const Int8DepthwiseGroups& groups,
+                bool swaps_fours, std::byte* to) {
+  // Each weight has its part of the bytes that a group has for a channel.
+  const size_t channel_bytes = Int8DepthwiseKernels::kGroupBytes / kInt8Columns;
+  const size_t weight_bytes = channel_bytes / groups.together;
+  for (size_t tap = 0; tap < groups.size * groups.size; ++tap, from += channels) {
+    const auto [group, slot] = groups.place(tap / groups.size, tap % groups.size);
+    std::byte* at = to + group * Int8DepthwiseKernels::kGroupBytes + slot * weight_bytes;
+    for (size_t i = 0; i < kInt8Columns; ++i, at += channel_bytes) {
+      // The bits of 4 and 8 change places.
+      const size_t c = swaps_fours ? (i & 3) | (i & 4) << 1 | (i & 8) >> 1 : i;
+      // Little-endian, as all CPUs that have such kernels.
+      const int16_t weight = from[c];
+      std::memcpy(at, &weight, weight_bytes);
+    }
+  }
+}
 
 }  // namespace
 
@@ -52,27 +68,8 @@ Result<std::unique_ptr<Step>> Int8Depthwise::make(const Graph& graph, const Grap
         const auto* from = reinterpret_cast<const int8_t*>(filter_data);
         auto* to = reinterpret_cast<std::byte*>(packed_data);
         std::fill_n(to, bytes, std::byte{0});
-        // Each weight has its part of the bytes that a group has for a channel.
-        const size_t channel_bytes = Int8DepthwiseKernels::kGroupBytes / kInt8Columns;
-        const size_t weight_bytes = channel_bytes / groups.together;
         for (size_t panel = 0; panel < panels; ++panel, to += panel_bytes) {
-          const int8_t* first = from + step->first_channel(panel);
-          for (size_t y = 0; y < size; ++y) {
-            for (size_t x = 0; x < size; ++x) {
-              const bool is_last = groups.has_last_row() && y == size - 1;
-              const size_t group = is_last ? size * groups.of_rows() + x / groups.together
-                                           : x * groups.of_rows() + y / groups.together;
-              const size_t slot = (is_last ? x : y) % groups.together;
-              std::byte* at = to + group * Int8DepthwiseKernels::kGroupBytes + slot * weight_bytes;
-              for (size_t i = 0; i < kInt8Columns; ++i, at += channel_bytes) {
-                // The bits of 4 and 8 change places.
-                const size_t c = kernels.swaps_fours ? (i & 3) | (i & 4) << 1 | (i & 8) >> 1 : i;
-                // Little-endian, as all CPUs that have such kernels.
-                const int16_t weight = first[(y * size + x) * channels + c];
-                std::memcpy(at, &weight, weight_bytes);
-              }
-            }
-          }
+          pack_panel(from + step->first_channel(panel), channels, groups, kernels.swaps_fours, to);
         }
       });
   if (!packed.ok()) return packed.status();
@@ -92,7 +89,7 @@ Status Int8Depthwise::reshape(const std::vector<Shape>& shapes) {
 }
 
 size_t Int8Depthwise::row_bytes() const {
-  return filled((pixels_ + Int8DepthwiseRow::kSparePixels) * kInt8Columns);
+  return round_up((pixels_ + Int8DepthwiseRow::kSparePixels) * kInt8Columns, kCacheLine);
 }
 
 // The last row of a window, and what the kernel makes of all.
@@ -107,7 +104,8 @@ size_t Int8Depthwise::scratch_bytes() const {
 Status Int8Depthwise::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
   input_ = static_cast<const int8_t*>(addresses[reads()[0]]);
   output_ = static_cast<int8_t*>(addresses[writes()[0]]);
-  scratch_ = reinterpret_cast<std::byte*>(filled(reinterpret_cast<uintptr_t>(scratch)));
+  scratch_ =
+      reinterpret_cast<std::byte*>(round_up(reinterpret_cast<uintptr_t>(scratch), kCacheLine));
   return {};
 }
 

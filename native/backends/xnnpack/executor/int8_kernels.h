@@ -85,6 +85,16 @@ struct Int8DepthwiseGroups {
   }
   constexpr size_t of_pixel() const { return of_rows() + (has_last_row() ? 1 : 0); }
   constexpr size_t all() const { return size * of_rows() + of_last_row(); }
+  // Where the number of row `y` and column `x` is.
+  struct Place {
+    size_t group, slot;
+  };
+  constexpr Place place(size_t y, size_t x) const {
+    if (has_last_row() && y == size - 1) {
+      return {size * of_rows() + x / together, x % together};
+    }
+    return {x * of_rows() + y / together, y % together};
+  }
 };
 
 struct Int8Kernels {

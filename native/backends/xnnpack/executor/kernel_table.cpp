@@ -69,26 +69,29 @@ Found depthwise(const Choosing& c, size_t i, const char** rule) {
                 }};
 }
 
-Found int8_convolution(const Choosing& c, size_t i, const char** rule) {
-  if (c.graph.values[c.node(i).inputs[0]].type != DataType::kQint8) return {};
-  const Int8Kernels* kernels = int8_kernels();
-  if (kernels == nullptr) return {};  // as on most CPUs
-  *rule = int8_convolution_rule(c.graph, c.shapes, c.node(i), *kernels);
-  if (*rule != nullptr) return {};
-  return Fusion{{i}, [&graph = c.graph, i, kernels](ProgramState& state) {
-                  return Int8Convolution::make(graph, graph.nodes[i], *kernels, state);
+// Of 8-bit integers, by the kernel `Step` if it meets `rule_of(node)`. `kernels`: null on most
+// CPUs.
+template <typename Step, typename Kernels, typename Rule>
+Found int8(const Choosing& c, size_t i, const char** rule, const Kernels* kernels, Rule rule_of) {
+  const GraphNode& node = c.node(i);
+  if (c.graph.values[node.inputs[0]].type != DataType::kQint8 || kernels == nullptr) return {};
+  if ((*rule = rule_of(node)) != nullptr) return {};
+  return Fusion{{i}, [&graph = c.graph, &node, kernels](ProgramState& state) {
+                  return Step::make(graph, node, *kernels, state);
                 }};
 }
 
 Found int8_depthwise(const Choosing& c, size_t i, const char** rule) {
-  if (c.graph.values[c.node(i).inputs[0]].type != DataType::kQint8) return {};
-  const Int8DepthwiseKernels* kernels = int8_depthwise_kernels();
-  if (kernels == nullptr) return {};  // as on most CPUs
-  *rule = int8_depthwise_rule(c.graph, c.node(i));
-  if (*rule != nullptr) return {};
-  return Fusion{{i}, [&graph = c.graph, i, kernels](ProgramState& state) {
-                  return Int8Depthwise::make(graph, graph.nodes[i], *kernels, state);
-                }};
+  return int8<Int8Depthwise>(c, i, rule, int8_depthwise_kernels(), [&](const GraphNode& node) {
+    return int8_depthwise_rule(c.graph, node);
+  });
+}
+
+Found int8_convolution(const Choosing& c, size_t i, const char** rule) {
+  const Int8Kernels* kernels = int8_kernels();
+  return int8<Int8Convolution>(c, i, rule, kernels, [&](const GraphNode& node) {
+    return int8_convolution_rule(c.graph, c.shapes, node, *kernels);
+  });
 }
 
 // Of float32, by the kernel `Step` if it meets `rule_of(nodes)`.

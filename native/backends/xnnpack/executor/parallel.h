@@ -19,10 +19,13 @@ void parallel_for(pthreadpool_t pool, size_t count, Body body) {
       &body, count, PTHREADPOOL_FLAG_DISABLE_DENORMALS);
 }
 
+inline constexpr size_t kCacheLine = 64;
+
 // The number of threads; 1 without a pool.
 inline size_t threads_of(pthreadpool_t pool) { return pthreadpool_get_threads_count(pool); }
 
 inline size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
+inline size_t round_up(size_t count, size_t step) { return divide_up(count, step) * step; }
 
 // The start of part `index` of `total` things, in `parts` parts of sizes that differ by one at
 // most.

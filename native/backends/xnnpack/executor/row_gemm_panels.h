@@ -13,10 +13,8 @@ inline constexpr size_t kWord = 8;  // weights of a column that are packed toget
 //
 // Each row's parameters; then, row by row, what a kernel makes of it.
 
-inline constexpr size_t kCacheLine = 64;
-
 inline size_t parameters_bytes(size_t rows) {
-  return divide_up(rows * sizeof(QuantizedRow), kCacheLine) * kCacheLine;
+  return round_up(rows * sizeof(QuantizedRow), kCacheLine);
 }
 
 // An odd number of cache lines: rows of a tile would lie in few sets of the cache else.
