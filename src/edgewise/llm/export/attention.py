@@ -8,103 +8,21 @@ own code says which layers have a sliding window or a soft cap.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from transformers import AttentionInterface, Cache
+from transformers import AttentionInterface
 
 import edgewise.edge.cache_operators  # noqa: F401  (defines torch.ops.edgewise)
+from edgewise.llm.export.step import Layer, Row, Step, current_step
 
-__all__ = ["NAME", "Caches", "Layer", "PassingCache", "Row", "Step", "attention_of"]
+__all__ = ["NAME"]
 
 NAME = "edgewise_cache"
 """Of the attention, in `config._attn_implementation`. The library makes no masks for it."""
 
 _STEPS = 127
 """Of an int8 on either side of 0."""
-
-
-@dataclass(frozen=True)
-class Layer:
-    """What the model's code gives its attention in one layer.
-
-    heads, depth: of keys and values. window: keys that a query sees, its own last; None for all.
-    softcap: scores become `softcap * tanh(score / softcap)`; None for as they are.
-    """
-
-    heads: int
-    depth: int
-    scale: float
-    window: int | None = None
-    softcap: float | None = None
-
-
-@dataclass
-class Row:
-    """One sequence of a step.
-
-    start: the position of the first token; also as a tensor, int64 [1].
-    """
-
-    start: Any
-    input_pos: torch.Tensor
-    masks: dict[Any, torch.Tensor] = field(default_factory=dict)
-
-
-Caches = dict[tuple[int, int], tuple[torch.Tensor, ...]]
-"""By layer and sequence."""
-
-
-@dataclass
-class Step:
-    """One call of a program, while it is traced.
-
-    length: tokens of each sequence. context: slots. caches: the tensors of a layer and sequence:
-    keys and values, and the scales of both if they are integers. found: without caches, where
-    layers are noted. cross: by layer, keys and values of what is not the text.
-    """
-
-    rows: Sequence[Row]
-    length: Any
-    context: int
-    caches: Caches = field(default_factory=dict)
-    found: dict[int, Layer] | None = None
-    cross: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
-
-
-_current: Step | None = None
-
-
-@contextmanager
-def attention_of(step: Step) -> Iterator[None]:
-    """Within it, models attend to that step's caches."""
-    global _current
-    before, _current = _current, step
-    try:
-        yield
-    finally:
-        _current = before
-
-
-class PassingCache(Cache):
-    """Keeps nothing: `attend` does."""
-
-    def __init__(self, start: Any) -> None:
-        super().__init__(layers=[])
-        self._start = start
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *rest: Any, **named: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """What it is given."""
-        return key_states, value_states
-
-    def get_seq_length(self, layer_idx: int = 0) -> Any:
-        """The tokens before those of the call."""
-        return self._start
 
 
 def attend(
@@ -122,7 +40,7 @@ def attend(
 
     ValueError if the model asks for attention of a kind that is not known here.
     """
-    step = _current
+    step = current_step()
     if step is not None and step.cross and not module.is_causal:
         keys, values = step.cross[module.layer_idx]
         # Those of all slots: as many as come before the query's last.
@@ -136,24 +54,32 @@ def attend(
             f"[attention] must be causal, without sinks, over a cache; got {what}; "
             f"try a model that docs/llm.md lists"
         )
-    if key.shape[-1] != value.shape[-1]:
-        raise ValueError(
-            f"[attention] keys and values must be of one depth; got {key.shape[-1]} and "
-            f"{value.shape[-1]} in {type(module).__name__}"
-        )
+    maker = step.maker_of(key)
+    is_shared = maker not in (None, module.layer_idx)
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
-    layer = Layer(key.shape[1], key.shape[-1], float(scale), sliding_window, softcap)
-    q, k, v = (t.transpose(1, 2) for t in (query, key, value))
+    # Of one depth, as the operators have it: zeros add nothing to a score, and are cut from values.
+    value_depth = value.shape[-1]
+    depth = max(key.shape[-1], value_depth)
+    layer = Layer(key.shape[1], depth, float(scale), sliding_window, softcap)
+    q, k, v = (_deepened(t, depth).transpose(1, 2) for t in (query, key, value))
     if step.found is not None:
-        step.found[module.layer_idx] = layer
-        return torch.zeros_like(q), None
-    results = [
-        _attend(step, row, layer, step.caches[module.layer_idx, number], *parts)
-        for number, row in enumerate(step.rows)
+        if not is_shared:
+            step.found[module.layer_idx] = layer
+        return torch.zeros_like(q)[..., :value_depth], None
+    results = []
+    for number, row in enumerate(step.rows):
         # The weights of a step serve all sequences; keys and values are each one's own.
-        for parts in [[t if len(step.rows) == 1 else t[number : number + 1] for t in (q, k, v)]]
-    ]
-    return (results[0] if len(results) == 1 else torch.cat(results)), None
+        parts = [t if len(step.rows) == 1 else t[number : number + 1] for t in (q, k, v)]
+        caches = step.caches[maker if is_shared else module.layer_idx, number]
+        new = None if is_shared else (parts[1], parts[2])
+        results.append(_attend(step, row, layer, caches, parts[0], new))
+    result = results[0] if len(results) == 1 else torch.cat(results)
+    return (result if value_depth == depth else result[..., :value_depth]), None
+
+
+def _deepened(t: torch.Tensor, depth: int) -> torch.Tensor:
+    missing = depth - t.shape[-1]
+    return torch.nn.functional.pad(t, (0, missing)) if missing else t
 
 
 def _attend(
@@ -162,51 +88,65 @@ def _attend(
     layer: Layer,
     caches: tuple[torch.Tensor, ...],
     q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
+    new: tuple[torch.Tensor, torch.Tensor] | None,
 ) -> torch.Tensor:
-    """Of one sequence: [1, S, heads, D]."""
+    """Of one sequence: [1, S, heads, D], or of its last tokens, as many as q has.
+
+    new: keys and values of the step's tokens; None if they lie in the caches already.
+    """
     ops: Any = torch.ops.edgewise
     slots = caches[0].shape[1]
     is_ring = slots < step.context
     window = layer.window if layer.window is not None and layer.window < step.context else None
     is_plain = not is_ring and window is None
     rest: tuple[Any, ...] = (None, 0.0, True, layer.scale)
+    count = q.shape[1]
     if not is_plain or layer.softcap is not None:
-        rest = (_mask(step, row, window, slots), 0.0, False, layer.scale)
-    if len(caches) == 2 and not is_ring and layer.softcap is None:
-        length = step.length
-        result: torch.Tensor = ops.sdpa_with_kv_cache(q, k, v, *caches, row.start, length, *rest)
+        mask = _mask(step, row, window, slots)
+        rest = (mask if new is not None else mask[-count:], 0.0, False, layer.scale)
+    if new is not None and len(caches) == 2 and not is_ring and layer.softcap is None:
+        result: torch.Tensor = ops.sdpa_with_kv_cache(
+            q, *new, *caches, row.start, step.length, *rest
+        )
         return result
-    keys, values = _updated(step, row, caches, k, v)
+    if new is not None:
+        _write(step, row, caches, *new)
+    keys, values = _read(caches)
     if layer.softcap is not None:
         floats = (keys.to(q.dtype), values.to(q.dtype))
         return _with_softcap(q, *floats, rest[0], layer.scale, layer.softcap)
-    result = ops.custom_sdpa(q, keys, values, 0 if is_ring else row.start, *rest)
+    first = row.start if new is not None else row.start + step.length - count
+    result = ops.custom_sdpa(q, keys, values, 0 if is_ring else first, *rest)
     return result
 
 
-def _updated(
+def _write(
     step: Step, row: Row, caches: tuple[torch.Tensor, ...], k: torch.Tensor, v: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The caches with the new keys and values; those of integers as float32."""
+) -> None:
+    """Puts new keys and values into the caches."""
     ops: Any = torch.ops.edgewise
     slots = caches[0].shape[1]
     if len(caches) == 2 and slots == step.context:
         for new, cache in zip((k, v), caches, strict=True):
             ops.update_cache(new, cache, row.start)
-        return caches[0], caches[1]
+        return
     at = row.input_pos + torch.arange(step.length)
     if slots < step.context:
         at = at % slots
     if len(caches) == 2:
         for new, cache in zip((k, v), caches, strict=True):
             cache.index_copy_(1, at, new.to(cache.dtype))
-        return caches[0], caches[1]
+        return
     for new, cache, scales in zip((k, v), caches[:2], caches[2:], strict=True):
         scale = new.abs().amax(-1, keepdim=True).clamp(min=1e-12) / _STEPS
         cache.index_copy_(1, at, torch.round(new / scale).clamp(-_STEPS, _STEPS).to(torch.int8))
         scales.index_copy_(1, at, scale)
+
+
+def _read(caches: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Keys and values; those of integers as float32."""
+    if len(caches) == 2:
+        return caches[0], caches[1]
     keys, values = (c.to(torch.float32) * s for c, s in zip(caches[:2], caches[2:], strict=True))
     return keys, values
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import torch
 
-from edgewise.llm.export.attention import NAME, Layer, PassingCache, Row, Step, attention_of
+from edgewise.llm.export.attention import NAME
+from edgewise.llm.export.cache import PassingCache
 from edgewise.llm.export.experts import with_linear_experts, with_plain_integers
+from edgewise.llm.export.step import Convolution, Layer, Row, Step, running
 
 __all__ = ["CachedDecoder"]
 
@@ -27,7 +29,8 @@ class CachedDecoder(torch.nn.Module):
     leaves the tokens' keys and values in the caches.
 
     A layer with a sliding window keeps `window + max_seq_len - 1` slots, if that is less than
-    `max_context_len`: the newest take the place of those that no query sees any more.
+    `max_context_len`: the newest take the place of those that no query sees any more. So does a
+    convolution over time, in float32. Layers that attend to another one's keys have no cache.
 
     kv_cache_dtype: of keys and values; as 8-bit integers they have a scale for each slot and head.
     """
@@ -50,23 +53,19 @@ class CachedDecoder(torch.nn.Module):
         self.is_ring = False
         """Whether some layer's cache does not hold the whole context."""
         self._names: dict[tuple[int, int], list[str]] = {}
-        kinds = {"k": kv_cache_dtype, "v": kv_cache_dtype}
-        if kv_cache_dtype == torch.int8:
-            kinds |= {"ks": torch.float32, "vs": torch.float32}
         for index, layer in self.layers.items():
             slots = max_context_len
-            if layer.window is not None:
-                slots = min(slots, layer.window + max_seq_len - 1)
+            window = layer.width if isinstance(layer, Convolution) else layer.window
+            if window is not None:
+                slots = min(slots, window + max_seq_len - 1)
             self.is_ring = self.is_ring or slots < max_context_len
             for row in range(batch):
-                names = []
-                for kind, dtype in kinds.items():
-                    depth = layer.depth if kind in ("k", "v") else 1
+                self._names[index, row] = []
+                for kind, (shape, dtype) in _state(layer, slots, kv_cache_dtype).items():
                     name = f"{kind}_cache_{index}" + (f"_{row}" if batch > 1 else "")
-                    empty = torch.zeros(1, slots, layer.heads, depth, dtype=dtype)
+                    empty = torch.zeros(1, *shape, dtype=dtype)
                     self.register_buffer(name, empty, persistent=False)
-                    names.append(name)
-                self._names[index, row] = names
+                    self._names[index, row].append(name)
 
     def forward(self, tokens: torch.Tensor, input_pos: torch.Tensor) -> torch.Tensor:
         """Logits after the last token of each sequence, or after all."""
@@ -136,8 +135,13 @@ class RotaryTables(torch.nn.Module):
         positions = torch.arange(context).unsqueeze(0)
         with torch.no_grad():
             for name in self._names:
-                rest = (name,) if takes_type else ()
-                cos, sin = original(torch.zeros(1), positions, *rest)
+                found = original(torch.zeros(1), positions, *((name,) if takes_type else ()))
+                if isinstance(found, torch.Tensor):
+                    raise ValueError(
+                        f"[llm] a rotary embedding must be cosines and sines; got complex numbers "
+                        f"of {type(original).__name__}; try a model that docs/llm.md lists"
+                    )
+                cos, sin = found
                 self.register_buffer(f"cos_{name}", cos[0].contiguous(), persistent=False)
                 self.register_buffer(f"sin_{name}", sin[0].contiguous(), persistent=False)
 
@@ -148,6 +152,20 @@ class RotaryTables(torch.nn.Module):
         look_up = torch.nn.functional.embedding
         cos, sin = (getattr(self, f"{kind}_{layer_type}") for kind in ("cos", "sin"))
         return look_up(position_ids, cos), look_up(position_ids, sin)
+
+
+def _state(
+    layer: Layer | Convolution, slots: int, kv_cache_dtype: torch.dtype
+) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+    """Shape and type of what a layer keeps of one sequence, by the first part of its name."""
+    if isinstance(layer, Convolution):
+        return {"conv": ((slots, layer.channels), torch.float32)}
+    numbers = (slots, layer.heads, layer.depth), kv_cache_dtype
+    found = {"k": numbers, "v": numbers}
+    if kv_cache_dtype == torch.int8:
+        scales = (slots, layer.heads, 1), torch.float32
+        found |= {"ks": scales, "vs": scales}
+    return found
 
 
 def _prepared(model: Any, context: int) -> Any:
@@ -172,7 +190,7 @@ def _call(
     named = inspect.signature(model.forward).parameters
     name = "cache" if "cache" in named else "past_key_values"
     cache: Any = {name: PassingCache(step.rows[0].start)}
-    with attention_of(step):
+    with running(step):
         result = model(
             input_ids=tokens, position_ids=positions, use_cache=True, logits_to_keep=keep, **cache
         )
@@ -180,9 +198,9 @@ def _call(
     return logits
 
 
-def _layers(model: Any) -> dict[int, Layer]:
+def _layers(model: Any) -> dict[int, Layer | Convolution]:
     """What the model's code gives its attention, by layer, as it does for one token."""
-    found: dict[int, Layer] = {}
+    found: dict[int, Layer | Convolution] = {}
     zero = torch.zeros(1, dtype=torch.int64)
     what = type(model).__name__
     try:

@@ -9,8 +9,10 @@ import torch
 
 from edgewise.edge.export import export_module
 from edgewise.emit.config import ExecutorchBackendConfig, MemoryPlanningConfig
-from edgewise.llm.export.attention import NAME, Caches, PassingCache, Row, Step, attention_of
+from edgewise.llm.export.attention import NAME
+from edgewise.llm.export.cache import PassingCache
 from edgewise.llm.export.heads import move_transposes
+from edgewise.llm.export.step import Caches, Row, Step, running
 from edgewise.lowering import ExecutorchProgramManager, to_edge_transform_and_lower
 from edgewise.registry import partitioner_for
 
@@ -116,7 +118,7 @@ class _Decode(_CrossCaches):
         }
         cross = {index: self.cross(index) for index in range(self.count)}
         step = Step([Row(start, input_pos)], length, self.context, caches, cross=cross)
-        with attention_of(step):
+        with running(step):
             hidden = self.decoder(
                 input_ids=tokens,
                 position_ids=(torch.arange(length) + input_pos).unsqueeze(0),

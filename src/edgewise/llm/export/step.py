@@ -1,0 +1,94 @@
+"""What a program's call is while it is traced: its sequences, and the state that layers keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+__all__ = ["Caches", "Convolution", "Layer", "Row", "Step", "current_step", "running"]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What the model's code gives its attention in one layer.
+
+    heads, depth: of keys and values. window: keys that a query sees, its own last; None for all.
+    softcap: scores become `softcap * tanh(score / softcap)`; None for as they are.
+    """
+
+    heads: int
+    depth: int
+    scale: float
+    window: int | None = None
+    softcap: float | None = None
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A causal convolution over time in one layer. width: tokens that an output sees, its own
+    last."""
+
+    channels: int
+    width: int
+
+
+@dataclass
+class Row:
+    """One sequence of a step.
+
+    start: the position of the first token; also as a tensor, int64 [1].
+    """
+
+    start: Any
+    input_pos: torch.Tensor
+    masks: dict[Any, torch.Tensor] = field(default_factory=dict)
+
+
+Caches = dict[tuple[int, int], tuple[torch.Tensor, ...]]
+"""By layer and sequence."""
+
+
+@dataclass
+class Step:
+    """One call of a program, while it is traced.
+
+    length: tokens of each sequence. context: slots. caches: the tensors of a layer and sequence:
+    keys and values, and the scales of both if they are integers; or a convolution's inputs.
+    found: without caches, where layers are noted. cross: by layer, keys and values of what is not
+    the text. keys: of this call, with the layer that made them: others may attend to them, too.
+    """
+
+    rows: Sequence[Row]
+    length: Any
+    context: int
+    caches: Caches = field(default_factory=dict)
+    found: dict[int, Layer | Convolution] | None = None
+    cross: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
+    keys: list[tuple[torch.Tensor, int]] = field(default_factory=list)
+
+    def maker_of(self, key: torch.Tensor) -> int | None:
+        """The layer whose keys these very ones are, if the model's cache was told."""
+        return next((layer for known, layer in self.keys if known is key), None)
+
+
+_current: Step | None = None
+
+
+def current_step() -> Step | None:
+    """The one that runs."""
+    return _current
+
+
+@contextmanager
+def running(step: Step) -> Iterator[None]:
+    """Within it, models keep their state in that step's caches."""
+    global _current
+    before, _current = _current, step
+    try:
+        yield
+    finally:
+        _current = before
