@@ -14,6 +14,7 @@ import torch
 
 from edgewise.llm.architectures import ARCHITECTURES, architecture_of
 from edgewise.llm.export import lower_model, quantize_model, random_model
+from edgewise.llm.export.decoder import CachedDecoder
 from edgewise.llm.export.quantization import Recipe
 from edgewise.runtime import Runtime
 
@@ -43,6 +44,9 @@ def tokens_of(execute: Any, model: Any, want: list[int]) -> list[int]:
         ("gemma3_text", "none", 4),
         ("phi3", "none", 4),
         ("smollm3", "8da4w", 4),
+        ("gemma4_text", "none", 6),
+        ("lfm2", "8da4w", 3),
+        ("youtu", "none", 6),
         pytest.param("qwen3_moe", "8da4w", 16, marks=pytest.mark.slow),
     ],
 )
@@ -57,6 +61,14 @@ def test_32_tokens_are_those_of_eager_pytorch(
     assert tokens_of(ours(tmp_path / "model.pte"), model, want) == want
     # One before the first attention, one behind each, one behind the last token's choice.
     assert len(program.delegation_report().delegates) == delegates
+
+
+def test_layers_that_share_keys_have_one_cache() -> None:
+    """The last one of each kind has it, in the layers that make keys."""
+    model = small_model(architecture_of("gemma4_text"))
+    decoder = CachedDecoder(model, CONTEXT, CHUNK)
+    caches = [name for name, _ in decoder.named_buffers() if "cache" in name]
+    assert caches == ["k_cache_0", "v_cache_0", "k_cache_1", "v_cache_1"]
 
 
 @pytest.mark.peer
@@ -89,6 +101,20 @@ def test_recipes(name: str, tmp_path: Path) -> None:
     kept = quantized.get_submodule("model.layers.0.mlp.up_proj").weight
     is_float = type(kept.data) is torch.Tensor or type(kept) is torch.nn.Parameter
     assert is_float == (name in ("mixed", "the head alone"))
+
+
+def test_what_is_narrower_than_a_group_stays_in_floating_point() -> None:
+    """And tables of embeddings for each layer do not."""
+    model = small_model(architecture_of("gemma3n_text"))
+    with pytest.warns(UserWarning, match=r"fewer inputs than a group has, 32, stay.*and 13 others"):
+        quantized = quantize_model(model)
+    inner = quantized.model
+    for name, is_float in {
+        "layers.0.altup.correction_coefs": True,
+        "layers.0.mlp.up_proj": False,
+        "embed_tokens_per_layer": False,
+    }.items():
+        assert hasattr(inner.get_submodule(name).weight, "qdata") != is_float, name
 
 
 def test_weights_rounded_in_turn_lose_less() -> None:
@@ -127,6 +153,12 @@ def test_recipes_that_are_refused(values: Any, message: str) -> None:
     [
         ({"model_type": "bert"}, "attention"),
         ({"model_type": "gpt_oss", "num_hidden_layers": 1}, "without sinks"),
+        (
+            {"model_type": "deepseek_v2", "num_hidden_layers": 1, "n_routed_experts": 2},
+            "must be cosines and sines; got complex numbers of DeepseekV2RotaryEmbedding",
+        ),
+        ({"model_type": "bamba"}, "and no other state"),
+        ({"model_type": "lfm2", "layer_types": ["nothing"]}, "no lfm2 can be made of it"),
         ({"model_type": "nothing"}, "no nothing can be made"),
     ],
 )

@@ -44,7 +44,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Any, P
 Made = Callable[..., tuple[Any, Path]]
 
 
-@pytest.mark.parametrize("kind", ["llama", "gemma2"])
+@pytest.mark.parametrize("kind", ["llama", "gemma2", "gemma4_text", "lfm2"])
 def test_speculative_decoding_changes_no_token(kind: str, made: Made) -> None:
     """Also where most are wrong, and in caches that forget."""
     model, path = made(kind, all_logits=True)
@@ -100,8 +100,9 @@ def test_a_common_prefix_is_computed_once(made: Made) -> None:
     assert found == greedy(model, other, 10)[0]
 
 
-def test_a_ring_forgets_so_an_early_prefix_is_computed_again(made: Made) -> None:
-    model, path = made("gemma2", all_logits=True)
+@pytest.mark.parametrize("kind", ["gemma2", "lfm2"])
+def test_a_ring_forgets_so_an_early_prefix_is_computed_again(kind: str, made: Made) -> None:
+    model, path = made(kind, all_logits=True)
     prompt, generator = prompt_of(model, 60), Generator(path)
     for first, reused in ((60, 0), (50, 50), (12, 0)):
         text = [*prompt[:first], 5]
@@ -110,7 +111,7 @@ def test_a_ring_forgets_so_an_early_prefix_is_computed_again(made: Made) -> None
         assert found == greedy(model, text, 6)[0]
 
 
-@pytest.mark.parametrize("kind", ["llama", "gemma2"])
+@pytest.mark.parametrize("kind", ["llama", "gemma2", "gemma4_text", "lfm2"])
 def test_a_prefix_is_kept_on_disk(kind: str, made: Made, tmp_path: Path) -> None:
     model, path = made(kind, prefix=True)
     prompt, saved = prompt_of(model, 40), tmp_path / "prefix.npz"
@@ -152,30 +153,32 @@ def test_the_oldest_half_is_left_out_where_the_context_is_full(made: Made) -> No
     assert found[len(before) :] == greedy(model, kept, 60 - len(before))[0]
 
 
-def test_several_sequences_at_a_time(made: Made) -> None:
+@pytest.mark.parametrize("kind", ["gemma2", "gemma4_text", "lfm2"])
+def test_several_sequences_at_a_time(kind: str, made: Made) -> None:
     """Of other lengths, each with its own end."""
     from edgewise.llm import BatchGenerator
 
-    model, path = made("gemma2", batch=3)
+    model, path = made(kind, batch=3)
     prompts = [prompt_of(model, 45), prompt_of(model, 20)[::-1], [9]]
     want = [greedy(model, prompt, 20)[0] for prompt in prompts]
     assert BatchGenerator(path).generate(prompts, max_new_tokens=20) == want
     assert BatchGenerator(path).generate(prompts[1:2], max_new_tokens=20) == want[1:2]
 
 
-def test_keys_and_values_in_8_bits(made: Made) -> None:
+@pytest.mark.parametrize("kind", ["llama", "gemma4_text", "lfm2"])
+def test_keys_and_values_in_8_bits(kind: str, made: Made) -> None:
     """As with a cache of `transformers` that rounds each head's row to 255 steps."""
 
     def rounded(x: torch.Tensor) -> torch.Tensor:
         scale = x.abs().amax(-1, keepdim=True) / 127
         return torch.round(x / scale) * scale
 
-    check_rounding(*made("llama", kv_cache_dtype="int8"), rounded, least=1e-3)
+    check_rounding(*made(kind, kv_cache_dtype="int8"), rounded, least=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["llama", "qwen3", "mistral", "gemma2"])
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "mistral", "gemma2", "gemma4_text"])
 def test_keys_and_values_in_float16(kind: str, made: Made) -> None:
-    """Of the whole context, of a window, and with soft caps."""
+    """Of the whole context, of a window, with soft caps, and that layers share."""
     check_rounding(*made(kind, kv_cache_dtype="float16"), lambda x: x.half().float(), least=1e-6)
 
 
@@ -191,7 +194,9 @@ def check_rounding(
 
     prompt = prompt_of(model, 2 * CHUNK + 1)  # the last token comes alone
     with torch.no_grad():
-        result = model(torch.tensor([prompt]), past_key_values=Rounding(), use_cache=True)
+        result = model(
+            torch.tensor([prompt]), past_key_values=Rounding(config=model.config), use_cache=True
+        )
     want = result.logits[0, -1].numpy()
     assert np.abs(Generator(path).logits(prompt) - want).max() < 1e-4 * want.std()
     exact = greedy(model, prompt, 1)[1][0].numpy()

@@ -28,6 +28,25 @@ _GEMMA = {
     **_WINDOW,
 }
 _EXPERTS = {"num_experts_per_tok": 2}
+_ALTERNATING = {"layer_types": ["sliding_attention", "full_attention"], **_WINDOW}
+_SHARING = {
+    "head_dim": 16,
+    "num_hidden_layers": 4,
+    "num_kv_shared_layers": 2,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "hidden_size_per_layer_input": 16,
+    "vocab_size_per_layer_input": 512,
+    **_WINDOW,
+}
+_LATENT = {
+    "num_key_value_heads": 4,
+    "q_lora_rank": 16,
+    "kv_lora_rank": 16,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 16,
+    "v_head_dim": 16,
+}
+_CONVOLUTIONS = {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"]}
 
 ARCHITECTURES = (
     Architecture("Llama 2, 3", ("llama",), "heads that share keys; scaled positions (Llama 3)"),
@@ -48,6 +67,25 @@ ARCHITECTURES = (
         _GEMMA,
     ),
     Architecture(
+        "Gemma 3n",
+        ("gemma3n_text",),
+        "layers that attend to another one's keys; embeddings for each layer; several streams of "
+        "residuals",
+        {
+            "intermediate_size": [128] * 4,
+            "activation_sparsity_pattern": [0.0] * 4,
+            "laurel_rank": 8,
+            **_SHARING,
+        },
+    ),
+    Architecture(
+        "Gemma 4",
+        ("gemma4_text",),
+        "layers that attend to another one's keys, for the last token alone; embeddings for each "
+        "layer; heads of two depths",
+        {"global_head_dim": 32, **_SHARING},
+    ),
+    Architecture(
         "Phi-3, Phi-4-mini",
         ("phi3",),
         "queries, keys and values in one layer; positions in a part of each head; "
@@ -56,6 +94,37 @@ ARCHITECTURES = (
     ),
     Architecture("SmolLM3", ("smollm3",), "layers without positions", {"no_rope_layers": [1, 0]}),
     Architecture("OLMo2", ("olmo2",), "norms of all queries and keys; norms behind each part"),
+    Architecture(
+        "OLMo3",
+        ("olmo3",),
+        "norms as OLMo2's; a sliding window in most layers",
+        _ALTERNATING,
+    ),
+    Architecture(
+        "EXAONE 4",
+        ("exaone4",),
+        "a sliding window in most layers, and positions in no others; norms behind each part",
+        _ALTERNATING,
+    ),
+    Architecture(
+        "Command R7B",
+        ("cohere2",),
+        "a sliding window in most layers, and positions in no others; attention beside the rest",
+        _ALTERNATING,
+    ),
+    Architecture(
+        "Hunyuan",
+        ("hunyuan_v1_dense",),
+        "norms of queries and keys behind positions",
+        {"head_dim": 16},
+    ),
+    Architecture("LFM2", ("lfm2",), "short convolutions over time in most layers", _CONVOLUTIONS),
+    Architecture(
+        "Youtu-LLM",
+        ("youtu",),
+        "latent attention: keys and values of different depths",
+        _LATENT,
+    ),
     Architecture(
         "Granite",
         ("granite",),
@@ -85,6 +154,28 @@ ARCHITECTURES = (
             "mlp_only_layers": [],
             **_EXPERTS,
         },
+    ),
+    Architecture(
+        "LFM2-MoE",
+        ("lfm2_moe",),
+        "short convolutions over time; a mixture of experts behind the first layers",
+        {"num_experts": 4, "moe_intermediate_size": 64, "num_dense_layers": 1}
+        | _EXPERTS
+        | _CONVOLUTIONS,
+    ),
+    Architecture(
+        "DeepSeek V3",
+        ("deepseek_v3",),
+        "latent attention; a mixture of experts, one of them for all tokens",
+        {
+            "n_routed_experts": 4,
+            "moe_intermediate_size": 64,
+            "n_group": 1,
+            "topk_group": 1,
+            "first_k_dense_replace": 1,
+        }
+        | _EXPERTS
+        | _LATENT,
     ),
 )
 """SmolLM2 and TinyLlama are Llamas, Phi-4 (14B) is a Phi-3."""

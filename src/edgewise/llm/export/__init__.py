@@ -49,6 +49,7 @@ def random_model(config: dict[str, Any], seed: int = 0) -> Any:
     config: as in a config.json; a Llama's if it has no `model_type`. ValueError if the values do
     not go together, or are of no causal language model.
     """
+    from huggingface_hub.errors import StrictDataclassError
     from transformers import AutoConfig
 
     torch.manual_seed(seed)
@@ -58,7 +59,10 @@ def random_model(config: dict[str, Any], seed: int = 0) -> Any:
         named: Any = AutoConfig
         maker = _class_for(kind)
         return _text_part(maker.from_config(named.for_model(kind, **values))).float().eval()
-    except (TypeError, ValueError, RuntimeError, ZeroDivisionError) as failure:
+    except (
+        *(TypeError, ValueError, RuntimeError, ZeroDivisionError, AttributeError),
+        StrictDataclassError,
+    ) as failure:
         what = "Llama" if kind == "llama" else kind
         raise ValueError(f"[config] no {what} can be made of it: {failure}") from failure
 
@@ -253,6 +257,7 @@ def lower_model(
         decoder = CachedLlama(model, max_context_len, cache_dtype)
         program = export_module(decoder, example, shapes)
     else:
+        from edgewise.llm.export.convolution import drop_padding
         from edgewise.llm.export.decoder import CachedDecoder
         from edgewise.llm.export.heads import move_transposes
 
@@ -267,6 +272,7 @@ def lower_model(
         decoder.check()
         program = export_module(decoder, example, shapes)
         move_transposes(program)
+        drop_padding(program)
         if decoder.is_ring:
             constants["get_max_rewind"] = max_seq_len
     programs: Any = program

@@ -54,8 +54,8 @@ def attend(
             f"[attention] must be causal, without sinks, over a cache; got {what}; "
             f"try a model that docs/llm.md lists"
         )
-    maker = step.maker_of(key)
-    is_shared = maker not in (None, module.layer_idx)
+    own: int = module.layer_idx
+    source = step.maker_of(key, own)
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
     # Of one depth, as the operators have it: zeros add nothing to a score, and are cut from values.
     value_depth = value.shape[-1]
@@ -63,16 +63,15 @@ def attend(
     layer = Layer(key.shape[1], depth, float(scale), sliding_window, softcap)
     q, k, v = (_deepened(t, depth).transpose(1, 2) for t in (query, key, value))
     if step.found is not None:
-        if not is_shared:
-            step.found[module.layer_idx] = layer
+        if source == own:
+            step.found[own] = layer
         return torch.zeros_like(q)[..., :value_depth], None
     results = []
     for number, row in enumerate(step.rows):
         # The weights of a step serve all sequences; keys and values are each one's own.
         parts = [t if len(step.rows) == 1 else t[number : number + 1] for t in (q, k, v)]
-        caches = step.caches[maker if is_shared else module.layer_idx, number]
-        new = None if is_shared else (parts[1], parts[2])
-        results.append(_attend(step, row, layer, caches, parts[0], new))
+        new = (parts[1], parts[2]) if source == own else None
+        results.append(_attend(step, row, layer, step.caches[source, number], parts[0], new))
     result = results[0] if len(results) == 1 else torch.cat(results)
     return (result if value_depth == depth else result[..., :value_depth]), None
 

@@ -160,12 +160,10 @@ def _state(
     """Shape and type of what a layer keeps of one sequence, by the first part of its name."""
     if isinstance(layer, Convolution):
         return {"conv": ((slots, layer.channels), torch.float32)}
-    numbers = (slots, layer.heads, layer.depth), kv_cache_dtype
+    rows: tuple[int, ...] = (slots, layer.heads)
+    numbers, scales = ((*rows, layer.depth), kv_cache_dtype), ((*rows, 1), torch.float32)
     found = {"k": numbers, "v": numbers}
-    if kv_cache_dtype == torch.int8:
-        scales = (slots, layer.heads, 1), torch.float32
-        found |= {"ks": scales, "vs": scales}
-    return found
+    return found | ({"ks": scales, "vs": scales} if kv_cache_dtype == torch.int8 else {})
 
 
 def _prepared(model: Any, context: int) -> Any:

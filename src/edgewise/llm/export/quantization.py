@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,8 +86,9 @@ def quantize_model(
     `edgewise.quantize.methods`) acts behind norms of one operator alone, which few of these models
     have. calibration: for methods, texts of one length, int64 [1, S].
 
-    ValueError if a name is not one of the model's, the group size does not divide the input
-    features of a linear layer, or methods and calibration do not fit.
+    Linear layers with fewer inputs than a group stay in floating point, with a warning. ValueError
+    if a name is not one of the model's, the group size does not divide the input features of
+    another linear layer, or methods and calibration do not fit.
     """
     _check_methods(recipe, methods, calibration)
     model = with_linear_experts(model)
@@ -99,15 +101,18 @@ def quantize_model(
         )
     scheme = scheme_of("int4-dynamic", recipe.group_size)
     kept = [*recipe.keep_float, *_indexed_tables(model)]
+    narrow = _narrower_than_a_group(model, recipe, kept)
+    grouped = [*kept, *narrow]
+    """What layers in groups are not made of."""
     if methods:
         batches = [(tokens,) for tokens in calibration]
         steps = [METHODS[name] for name in METHODS if name in methods]
         with _without_cache(model):
             return with_integer_weights(
-                model, scheme, kept, methods=steps, inputs=batches[0], studied=batches
+                model, scheme, grouped, methods=steps, inputs=batches[0], studied=batches
             )
     if recipe.is_default:
-        return with_integer_weights(model, scheme, kept)
+        return with_integer_weights(model, scheme, grouped)
     head = model.get_output_embeddings()
     heads = [name for name, module in model.named_modules() if module is head]
     linear = [n for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)]
@@ -116,7 +121,7 @@ def quantize_model(
         chosen = [n for n in names if n not in heads or names is heads]
         if kind == "8da4w":
             others = [n for n in (*linear, *rows) if n not in chosen]
-            model = with_integer_weights(model, scheme, [*kept, *others])
+            model = with_integer_weights(model, scheme, [*grouped, *others])
         elif kind != "none":
             model = _quantized(model, chosen, kept, _CONFIGS[kind])
     if recipe.embedding != 32:
@@ -157,16 +162,40 @@ def _without_cache(model: Any) -> Iterator[None]:
 
 
 def _indexed_tables(model: Any) -> list[str]:
-    """Embeddings that may read their weight by other ways than `torch.nn.Embedding`'s, such as
-    those of Whisper's positions."""
+    """Embeddings that may read their weight by other ways than those of the words do, such as those
+    of Whisper's positions."""
     words = model.get_input_embeddings()
     return [
         name
         for name, module in model.named_modules()
         if isinstance(module, torch.nn.Embedding)
-        and type(module) is not torch.nn.Embedding
-        and module is not words
+        and type(module) not in (torch.nn.Embedding, type(words))
     ]
+
+
+def _narrower_than_a_group(model: Any, recipe: Recipe, kept: Sequence[str]) -> list[str]:
+    """Linear layers with fewer inputs than weights share a scale; a warning names them.
+
+    Gemma 3n mixes its streams by such ones: there is nothing to gain of four numbers.
+    """
+    if "8da4w" not in (recipe.linear, recipe.head):
+        return []
+    found = {
+        name: module.in_features
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear)
+        and module.in_features < recipe.group_size
+        and not any(name == k or name.startswith(f"{k}.") for k in kept)
+    }
+    if found:
+        names = [f"{name} ({count})" for name, count in found.items()]
+        more = f" and {len(names) - 3} others" if len(names) > 3 else ""
+        warnings.warn(
+            f"[quantize] linear layers with fewer inputs than a group has, {recipe.group_size}, "
+            f"stay in floating point: {', '.join(names[:3])}{more}",
+            stacklevel=3,
+        )
+    return list(found)
 
 
 _CONFIGS: dict[str, Any] = {

@@ -70,9 +70,9 @@ class Step:
     cross: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
     keys: list[tuple[torch.Tensor, int]] = field(default_factory=list)
 
-    def maker_of(self, key: torch.Tensor) -> int | None:
-        """The layer whose keys these very ones are, if the model's cache was told."""
-        return next((layer for known, layer in self.keys if known is key), None)
+    def maker_of(self, key: torch.Tensor, asking: int) -> int:
+        """The layer that gave the model's cache these very keys; else the one that asks."""
+        return next((layer for known, layer in self.keys if known is key), asking)
 
 
 _current: Step | None = None
