@@ -46,7 +46,7 @@ def tokens_of(execute: Any, model: Any, want: list[int]) -> list[int]:
         ("smollm3", "8da4w", 4),
         ("gemma4_text", "none", 6),
         ("lfm2", "8da4w", 3),
-        ("youtu", "none", 6),
+        ("youtu", "none", 4),
         pytest.param("qwen3_moe", "8da4w", 16, marks=pytest.mark.slow),
     ],
 )

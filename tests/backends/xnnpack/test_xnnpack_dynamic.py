@@ -98,6 +98,18 @@ DELEGATED: dict[str, Case] = {
     "binary: itself": rows(lambda x: x + x),
     "slice": rows(lambda x: (x * 2)[:, :, 1:3]),
     "slice: of halves, changed about": rows(lambda x: torch.cat([x[..., 3:], x[..., :3]], -1) * x),
+    "slice: every other": rows(lambda x: (x * 2)[:, :, ::2]),
+    "slice: every other, from the second on": rows(lambda x: (x * 2)[:, :, 1::2]),
+    "slice: every fourth, the last row cut": rows(lambda x: (x * 2)[..., 1::4]),
+    "slice: every other channel": images(
+        Fn(lambda x, w: F.conv2d(x, w, padding=1)[:, 1::2] * 2, w=t(8, 4, 3, 3))
+    ),
+    "slice: every other, of heads": heads(lambda x: (x * 2)[..., ::2]),
+    "positions in pairs": heads(
+        lambda x: x * 2 + torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2)
+    ),
+    "repeat_interleave": rows(lambda x: (x * 2).repeat_interleave(2, -1)),
+    "expand": rows(lambda x: (x * 2).unsqueeze(2).expand(-1, -1, 3, -1)),
     "binary: a number": rows(lambda x: x * 3),
     "binary: a constant row": rows(lambda x, c: x - c, c=t(6)),
     "binary: a constant of more dimensions": rows(lambda x, c: x + c, c=t(2, 1, 1, 6)),
@@ -193,11 +205,6 @@ def check(case: Case, pte: bytes, runtime: str, floor: float = FLOOR) -> None:
 
 # What is refused, with the reason, and still runs.
 REFUSED: dict[str, tuple[Case, str, str]] = {
-    "slice_copy: with a step": (
-        rows(lambda x: (x * 2)[:, :, ::2]),
-        "aten.slice_copy.Tensor",
-        "with a step: static shapes only; got [",
-    ),
     "slice_copy: of a dynamic one": (
         Case(
             Fn(lambda x: (x * 2)[:, :2]),

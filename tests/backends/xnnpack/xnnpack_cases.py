@@ -470,7 +470,6 @@ UNREACHED |= xnnpack_more_cases.UNREACHED
 for _row in ("view_copy", "squeeze_copy", "unsqueeze_copy", "select_copy"):
     UNREACHED[_row, RESHAPABLE.rule] = "needs a dynamic shape: test_xnnpack_dynamic.py"
 UNREACHED["slice_copy", "the size along dim is static"] = "as view_copy"
-UNREACHED["slice_copy", "with a step: static shapes only"] = "as view_copy"
 UNREACHED["select_copy", "a negative index only where the size is static"] = "as view_copy"
 ASKED |= xnnpack_more_cases.ASKED
 ASKED["linear: a vector times a computed weight"] = (

@@ -112,6 +112,7 @@ define(
     (aten.expand_copy.default,),
     _expand,
     (Constraint(f"at most {MOST_COPIES} copies, of static number", _few_copies),),
+    sizes=("size",),
     also="a product with ones, which broadcasts",
     quantization=SAME_SCALE,
 )

@@ -13,7 +13,6 @@ from edgewise.backends.xnnpack.lowering import reshape
 from edgewise.backends.xnnpack.lowering.builder import Operand, Ref
 from edgewise.backends.xnnpack.lowering.quant import MAX_RANK
 from edgewise.backends.xnnpack.lowering.table import (
-    FEWER_SYMBOLS,
     RESHAPABLE,
     STATIC_INT8,
     Constraint,
@@ -25,7 +24,6 @@ from edgewise.backends.xnnpack.lowering.table import (
 from edgewise.backends.xnnpack.operators.reduce import as_it_lies, named, pad_after
 from edgewise.backends.xnnpack.operators.windows import pad
 from edgewise.edge.graph import fake, shape_of
-from edgewise.edge.sizes import shown, symbolic_sizes
 from edgewise.quantize.patterns import SAME_SCALE, Joined
 
 aten = torch.ops.aten
@@ -109,18 +107,12 @@ def every(to: Lowering, x: Ref, dim: int, start: int, end: int, step: int) -> Re
     return named(to.b.view(firsts, dims), x.perm)
 
 
-def _steps_of_static(q: Query) -> str | None:
-    shape = shape_of(q.args["self"])
-    return None if q.args["step"] == 1 or not symbolic_sizes(shape) else shown(shape)
-
-
 define(
     "slice_copy",
     (aten.slice_copy.Tensor,),
     _slice,
     (
         static_dim(),
-        Constraint("with a step: static shapes only", _steps_of_static, FEWER_SYMBOLS),
         Constraint(
             "start and end are numbers",
             lambda q: next(
