@@ -33,6 +33,7 @@ from edgewise.quantize.methods.grouped import moments_by_weight, round_groups_in
 from edgewise.quantize.methods.registry import Method, methods_of
 from edgewise.quantize.quantizer import TableQuantizer
 from edgewise.quantize.schemes import Scheme, scheme_of
+from edgewise.quantize.selection import is_within
 
 
 def quantize(
@@ -294,7 +295,7 @@ def with_integer_weights(
     group = PerGroup(scheme.group_size)
 
     def chosen(module: torch.nn.Module, name: str) -> bool:
-        return not any(name == kept or name.startswith(f"{kept}.") for kept in keep_float)
+        return not any(is_within(name, kept) for kept in keep_float)
 
     def is_grouped(module: torch.nn.Module, name: str) -> bool:
         return isinstance(module, torch.nn.Linear) and _is_plain(module) and chosen(module, name)

@@ -18,6 +18,7 @@ from edgewise.edge.graph import (
     tensors_of,
 )
 from edgewise.partition.report_data import Unquantized
+from edgewise.quantize.selection import is_within
 
 _WEIGHTS = {
     "linear",
@@ -133,7 +134,7 @@ def left_by_modules(program: ExportedProgram, keep_float: Sequence[str]) -> list
         if not (has_weights(node) or is_product(node)) or _reads_integers(node):
             continue
         path = module_path(node)
-        if not any(path == kept or path.startswith(f"{kept}.") for kept in keep_float):
+        if not any(is_within(path, kept) for kept in keep_float):
             found.append(unquantized(node, _why_not_replaced(node, constants)))
     return found
 

@@ -56,7 +56,7 @@ class Selection:
     def _specific(self, node: Node) -> tuple[QuantizationConfig | None] | None:
         """What the most specific setting but the global one says; None if there is none."""
         modules = module_stack(node)
-        names = [n for n in self.by_name if any(_is_within(path, n) for path, _ in modules)]
+        names = [n for n in self.by_name if any(is_within(path, n) for path, _ in modules)]
         if names:
             name = max(names, key=len)
             self._used.add(name)
@@ -102,5 +102,6 @@ def module_stack(node: Node) -> list[tuple[str, str]]:
     return found
 
 
-def _is_within(path: str, name: str) -> bool:
+def is_within(path: str, name: str) -> bool:
+    """Whether the module at a path is the named one, or one of those inside of it."""
     return path == name or path.startswith(f"{name}.")

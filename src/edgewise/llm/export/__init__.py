@@ -60,8 +60,12 @@ def random_model(config: dict[str, Any], seed: int = 0) -> Any:
         maker = _class_for(kind)
         return _text_part(maker.from_config(named.for_model(kind, **values))).float().eval()
     except (
-        *(TypeError, ValueError, RuntimeError, ZeroDivisionError, AttributeError),
+        AttributeError,
+        RuntimeError,
         StrictDataclassError,
+        TypeError,
+        ValueError,
+        ZeroDivisionError,
     ) as failure:
         what = "Llama" if kind == "llama" else kind
         raise ValueError(f"[config] no {what} can be made of it: {failure}") from failure

@@ -69,10 +69,10 @@ def attend(
     results = []
     for number, row in enumerate(step.rows):
         # The weights of a step serve all sequences; keys and values are each one's own.
-        parts = [t if len(step.rows) == 1 else t[number : number + 1] for t in (q, k, v)]
-        new = (parts[1], parts[2]) if source == own else None
-        results.append(_attend(step, row, layer, step.caches[source, number], parts[0], new))
-    result = results[0] if len(results) == 1 else torch.cat(results)
+        new = (step.own(k, number), step.own(v, number)) if source == own else None
+        caches = step.caches[source, number]
+        results.append(_attend(step, row, layer, caches, step.own(q, number), new))
+    result = step.joined(results)
     return (result if value_depth == depth else result[..., :value_depth]), None
 
 
@@ -129,9 +129,7 @@ def _write(
         for new, cache in zip((k, v), caches, strict=True):
             ops.update_cache(new, cache, row.start)
         return
-    at = row.input_pos + torch.arange(step.length)
-    if slots < step.context:
-        at = at % slots
+    at = step.new_slots(row, slots)
     if len(caches) == 2:
         for new, cache in zip((k, v), caches, strict=True):
             cache.index_copy_(1, at, new.to(cache.dtype))

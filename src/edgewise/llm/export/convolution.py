@@ -33,12 +33,11 @@ def with_inputs_before(new: torch.Tensor, layer: int, width: int) -> torch.Tenso
         return torch.nn.functional.pad(new, (width - 1, 0))
     parts = []
     for number, row in enumerate(step.rows):
-        own = new if len(step.rows) == 1 else new[number : number + 1]
+        own = step.own(new, number)
         (cache,) = step.caches[layer, number]
         parts.append(torch.cat([_before(row, cache, width), own], 2))
-        slots = (row.input_pos + torch.arange(step.length)) % cache.shape[1]
-        cache.index_copy_(1, slots, own.transpose(1, 2))
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+        cache.index_copy_(1, step.new_slots(row, cache.shape[1]), own.transpose(1, 2))
+    return step.joined(parts)
 
 
 def _before(row: Row, cache: torch.Tensor, width: int) -> torch.Tensor:

@@ -21,6 +21,7 @@ from edgewise.quantize._torchao import (
 from edgewise.quantize.flow import with_integer_weights
 from edgewise.quantize.methods.registry import METHODS
 from edgewise.quantize.schemes import scheme_of
+from edgewise.quantize.selection import is_within
 
 __all__ = ["LINEAR", "Recipe", "quantize_model"]
 
@@ -101,18 +102,16 @@ def quantize_model(
         )
     scheme = scheme_of("int4-dynamic", recipe.group_size)
     kept = [*recipe.keep_float, *_indexed_tables(model)]
-    narrow = _narrower_than_a_group(model, recipe, kept)
-    grouped = [*kept, *narrow]
-    """What layers in groups are not made of."""
+    kept_from_groups = [*kept, *_narrower_than_a_group(model, recipe, kept)]
     if methods:
         batches = [(tokens,) for tokens in calibration]
         steps = [METHODS[name] for name in METHODS if name in methods]
         with _without_cache(model):
             return with_integer_weights(
-                model, scheme, grouped, methods=steps, inputs=batches[0], studied=batches
+                model, scheme, kept_from_groups, methods=steps, inputs=batches[0], studied=batches
             )
     if recipe.is_default:
-        return with_integer_weights(model, scheme, grouped)
+        return with_integer_weights(model, scheme, kept_from_groups)
     head = model.get_output_embeddings()
     heads = [name for name, module in model.named_modules() if module is head]
     linear = [n for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)]
@@ -121,7 +120,7 @@ def quantize_model(
         chosen = [n for n in names if n not in heads or names is heads]
         if kind == "8da4w":
             others = [n for n in (*linear, *rows) if n not in chosen]
-            model = with_integer_weights(model, scheme, [*grouped, *others])
+            model = with_integer_weights(model, scheme, [*kept_from_groups, *others])
         elif kind != "none":
             model = _quantized(model, chosen, kept, _CONFIGS[kind])
     if recipe.embedding != 32:
@@ -185,7 +184,7 @@ def _narrower_than_a_group(model: Any, recipe: Recipe, kept: Sequence[str]) -> l
         for name, module in model.named_modules()
         if isinstance(module, torch.nn.Linear)
         and module.in_features < recipe.group_size
-        and not any(name == k or name.startswith(f"{k}.") for k in kept)
+        and not any(is_within(name, one) for one in kept)
     }
     if found:
         names = [f"{name} ({count})" for name, count in found.items()]
@@ -214,7 +213,7 @@ def _quantized(model: Any, names: Sequence[str], kept: Sequence[str], config: An
     import copy
 
     def chosen(module: torch.nn.Module, name: str) -> bool:
-        return name in names and not any(name == k or name.startswith(f"{k}.") for k in kept)
+        return name in names and not any(is_within(name, one) for one in kept)
 
     model = copy.deepcopy(model).eval()
     quantize_(model, config, chosen)

@@ -70,6 +70,20 @@ class Step:
     cross: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
     keys: list[tuple[torch.Tensor, int]] = field(default_factory=list)
 
+    def own(self, t: torch.Tensor, number: int) -> torch.Tensor:
+        """The part [1, ...] of one sequence of [B, ...]."""
+        return t if len(self.rows) == 1 else t[number : number + 1]
+
+    def joined(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+        """[B, ...] of each sequence's [1, ...]."""
+        return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+
+    def new_slots(self, row: Row, slots: int) -> torch.Tensor:
+        """Where the step's tokens lie in a cache, int64 [S]: in a ring, if it is not as long as the
+        context, position p lies in slot `p % slots`."""
+        positions = row.input_pos + torch.arange(self.length)
+        return positions % slots if slots < self.context else positions
+
     def maker_of(self, key: torch.Tensor, asking: int) -> int:
         """The layer that gave the model's cache these very keys; else the one that asks."""
         return next((layer for known, layer in self.keys if known is key), asking)
