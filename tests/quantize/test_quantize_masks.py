@@ -24,10 +24,12 @@ Weigh = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 class Attention(nn.Module):
     """Two heads of 8 channels."""
 
-    def __init__(self, weigh: Weigh | None, causal: bool = False) -> None:
+    def __init__(
+        self, weigh: Weigh | None, causal: bool = False, known: torch.Tensor | None = None
+    ) -> None:
         super().__init__()
         self.project, self.out = nn.Linear(16, 48), nn.Linear(16, 16)
-        self.weigh, self.causal = weigh, causal
+        self.weigh, self.causal, self.known = weigh, causal, known
 
     def forward(self, x: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
         q, k, v = self.project(x).view(1, KEYS, 3, 2, 8).permute(2, 0, 3, 1, 4).unbind(0)
@@ -37,7 +39,7 @@ class Attention(nn.Module):
         elif self.causal:
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         else:
-            mask = mask.expand(1, 1, KEYS, KEYS)
+            mask = mask.expand(1, 1, KEYS, KEYS) if self.known is None else self.known
             y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return self.out(y.transpose(1, 2).reshape(1, KEYS, 16))
 
@@ -90,15 +92,23 @@ FORMS: dict[str, Weigh | None] = {
 }
 
 
+DEAD_ROWS = torch.ones(KEYS, KEYS).tril(-2).bool()
+KNOWN = {
+    "dead rows": DEAD_ROWS,
+    "dead rows, added": torch.zeros(KEYS, KEYS).masked_fill(~DEAD_ROWS, -math.inf),
+}
+"""Masks that leave nothing of the first two rows, whose result is zero."""
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", [*FORMS, "causal"])
+@pytest.mark.parametrize("name", [*FORMS, *KNOWN, "causal"])
 def test_a_mask_is_added(name: str, backend: str) -> None:
     if backend.startswith("neutron"):
         pytest.importorskip("ai_edge_litert")
     if backend.startswith("ethos"):
         pytest.importorskip("ethosu")
     torch.manual_seed(1)
-    model = Attention(FORMS.get(name), name == "causal").eval()
+    model = Attention(FORMS.get(name), name == "causal", KNOWN.get(name)).eval()
     model.project.weight.data *= 3  # scores far apart
     x, words = torch.randn(1, KEYS, 16), torch.arange(KEYS)[None] < 6
     program = edgewise.compile(

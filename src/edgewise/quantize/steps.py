@@ -141,25 +141,26 @@ def _attention(model: GraphModule, node: Node, causal: bool, computed: bool) -> 
         mask = constant(model, node, torch.full(sizes, -math.inf).triu(1).to(query.dtype))
     if args["enable_gqa"] or args["dropout_p"]:
         return None
-    if mask is not None and not mask.meta["val"].is_floating_point():
-        shown = attribute(model, str(mask.target)) if mask.op == "get_attr" else None
-        real = args["query"].meta["val"].dtype
+    real = args["query"].meta["val"].dtype
+    known = (
+        attribute(model, str(mask.target)) if mask is not None and mask.op == "get_attr" else None
+    )
+    some = None
+    if known is not None and known.dtype == torch.bool:
+        known = torch.zeros(known.shape).masked_fill(~known, -math.inf)
+        mask = constant(model, node, known.to(real))
+    if known is not None and known.is_floating_point():
+        some = (known != -math.inf).any(-1, keepdim=True)
+        if not bool(some.all()):  # whose result is 0; a softmax of infinities alone is NaN
+            mask = constant(model, node, torch.where(some, known, 0.0).to(real))
+    elif mask is not None and not mask.meta["val"].is_floating_point():
         if mask.meta["val"].dtype != torch.bool:
             return None
-        if shown is not None:
-            if not bool(shown.any(-1).all()):
-                return None
-            added = torch.zeros(shown.shape).masked_fill(~shown, -math.inf)
-            mask = constant(model, node, added.to(real))
-        elif computed:
+        if computed:
             # Rounded, for what quantizes the zeros and ones to be a mask whatever it stores.
             kept = step(node, aten.round.default, step(node, aten.to.dtype, mask, real))
             mask = step(node, aten.log.default, kept)
         else:
-            return None
-    elif mask is not None and mask.op == "get_attr":
-        left_out = attribute(model, str(mask.target)) == -math.inf
-        if bool(left_out.all(-1).any()):  # the result is NaN, which no scale stands for
             return None
     scale = args["scale"]
     if scale is None:
@@ -170,7 +171,10 @@ def _attention(model: GraphModule, node: Node, causal: bool, computed: bool) -> 
     if mask is not None:
         scores = step(node, aten.add.Tensor, scores, mask)
     weights = step(node, aten.softmax.int, scores, -1)
-    return step(node, aten.matmul.default, weights, args["value"])
+    result = step(node, aten.matmul.default, weights, args["value"])
+    if some is None or bool(some.all()):
+        return result
+    return step(node, aten.mul.Tensor, result, constant(model, node, some.to(real)))
 
 
 def _hardsigmoid(node: Node) -> Node:

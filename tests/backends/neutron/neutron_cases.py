@@ -222,7 +222,10 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "neg_": (lambda: act(conv(8, 8, 1), Fn(torch.neg_)), (IMAGE,)),
     "exp_": (lambda: Fn(lambda x: torch.tanh(x).exp_()), (IMAGE,)),
     "log_": (lambda: Fn(lambda x: torch.exp(x).log_()), (IMAGE,)),
+    "relu": (nn.ReLU, (IMAGE,)),
     "relu_": (lambda: act(conv(8, 8, 1), nn.ReLU(inplace=True)), (IMAGE,)),
+    "clamp-to-a-number": (lambda: Fn(lambda x: x.sigmoid().clamp(2.25, 3)), (IMAGE,)),
+    "leaky_relu-one": (lambda: nn.LeakyReLU(1.0), (IMAGE,)),
     "leaky_relu_": (lambda: act(conv(8, 8, 1), nn.LeakyReLU(0.2, inplace=True)), (IMAGE,)),
     "hardswish": (nn.Hardswish, (IMAGE,)),
     "hardswish_": (lambda: act(conv(8, 8, 1), nn.Hardswish(inplace=True)), (IMAGE,)),
@@ -232,6 +235,7 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "rsqrt": (lambda: Fn(lambda x: torch.rsqrt(x.abs() + 0.5)), (IMAGE,)),
     "rsqrt_": (lambda: Fn(lambda x: (x.abs() + 0.5).rsqrt_()), (IMAGE,)),
     "softmax": (lambda: nn.Softmax(-1), ((4, 16),)),
+    "softmax-1d": (lambda: nn.Softmax(0), ((16,),)),
     "softmax-channels": (lambda: nn.Softmax(1), (SQUARE,)),
     "softmax-channels-many": (lambda: nn.Softmax(1), ((1, 8, 100, 100),)),
     "softmax-rows-of-an-image": (lambda: nn.Softmax(2), ((1, 4, 8, 36),)),
@@ -239,6 +243,7 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "softmax-rows-many": (lambda: nn.Softmax(-1), ((5000, 8),)),
     # pooling, reductions
     "max_pool": (lambda: nn.MaxPool2d(2), (SQUARE,)),
+    "max_pool-one": (lambda: nn.MaxPool2d(1), (IMAGE,)),
     "max_pool-padded": (lambda: nn.MaxPool2d(3, 2, 1), (SQUARE,)),
     "max_pool-padded-odd": (lambda: nn.MaxPool2d(3, 2, 1), (IMAGE,)),
     "max_pool-ceil": (lambda: nn.MaxPool2d(2, ceil_mode=True), (IMAGE,)),
@@ -274,6 +279,7 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "conv-sum": (lambda: act(conv(8, 8, 3), Fn(lambda x: x.sum((2, 3)))), (IMAGE,)),
     "amax": (lambda: Fn(lambda x: torch.amax(x, 1)), (IMAGE,)),
     "amin": (lambda: Fn(lambda x: torch.amin(x, (1, 2))), (IMAGE,)),
+    "amin-of-one": (lambda: Fn(lambda x: x.amin(1)), ((1, 1, 9, 7),)),
     # moves (beside something that computes)
     "cat": (lambda: Fn(lambda a, b: torch.cat([a, b], 1)), (IMAGE, IMAGE)),
     "cat-rows": (lambda: Fn(lambda a, b: torch.cat([a, b], 2)), (IMAGE, (1, 8, 2, 7))),
@@ -392,6 +398,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...], str]] = {
         ((4, 10),),
         "10 channels, no multiple of 8",
     ),
+    "softmax-long": (lambda: nn.Softmax(-1), ((4, 2050),), "2050 channels, not below 2048"),
     "add-alpha": (lambda: Fn(lambda a, b: torch.add(a, b, alpha=2)), (IMAGE, IMAGE), "alpha=2"),
     "broadcast-both": (
         lambda: Fn(lambda a, b: a + b),
@@ -406,7 +413,6 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...], str]] = {
     "div-computed": (lambda: Fn(lambda x: x / (x.exp() + 2)), (IMAGE,), "aten.div.Tensor"),
     "power": (lambda: Fn(lambda x: x**4), (IMAGE,), "got aten.pow.Tensor_Scalar"),
     "no-row": (lambda: Fn(torch.erf), (IMAGE,), "aten.erf.default"),
-    "relu": (nn.ReLU, (IMAGE,), "must compute something"),  # the quantization cuts as much
     "idle-clamp": (lambda: Fn(lambda x: x.clamp(-99, 99)), (IMAGE,), "must compute something"),
     "no-op": (lambda: Fn(lambda x: x.reshape(1, -1)), (IMAGE,), "must compute something|int8"),
 }
@@ -456,34 +462,34 @@ IDLE: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...], list[str]]] = 
     "sum": (lambda: Fn(lambda x: x.sum(1, keepdim=True)), (ONES,), []),
     "amax": (lambda: Fn(lambda x: x.amax(1, keepdim=True)), (ONES,), []),
     "amin": (lambda: Fn(lambda x: x.amin(1, keepdim=True)), (ONES,), []),
-    "amax-cut": (lambda: Fn(lambda x: x.amax(1)), (ONES,), []),
     "nearest": (lambda: nn.Upsample(scale_factor=1.0), (IMAGE,), []),
     "bilinear": (lambda: nn.Upsample(size=(9, 7), mode="bilinear"), (IMAGE,), []),
-    "max_pool": (lambda: nn.MaxPool2d(1), (IMAGE,), []),
     "avg_pool": (lambda: nn.AvgPool2d(1), (IMAGE,), []),
     "adaptive": (lambda: nn.AdaptiveAvgPool2d((9, 7)), (IMAGE,), []),
     "max-itself": (lambda: Fn(lambda x: torch.maximum(x, x)), (IMAGE,), []),
     "min-itself": (lambda: Fn(lambda x: torch.minimum(x, x)), (IMAGE,), []),
-    "leaky_relu": (lambda: nn.LeakyReLU(1.0), (IMAGE,), []),
     "two": (lambda: Fn(lambda x: (x + 0) * 1), (IMAGE,), []),
-    # at the ends of a partition: the rest is delegated
+    # at the end of a partition: the rest is delegated; at its beginning they go with it
     "behind-add": (lambda: behind(lambda x: x + 0), (IMAGE,), [CONV]),
-    "before-add": (lambda: before(lambda x: 0 + x), (IMAGE,), [CONV]),
+    "before-add": (lambda: before(lambda x: 0 + x), (IMAGE,), ["add", CONV]),
     "behind-two": (lambda: behind(lambda x: (x - 0) / 1), (IMAGE,), [CONV]),
-    "before-mul": (lambda: before(lambda x: x * 1), (IMAGE,), [CONV]),
-    "behind-max_pool": (lambda: act(conv(8, 8, 1), nn.MaxPool2d(1)), (IMAGE,), [CONV]),
-    "before-avg_pool": (lambda: act(nn.AvgPool2d(1), conv(8, 8, 1)), (IMAGE,), [CONV]),
+    "before-mul": (lambda: before(lambda x: x * 1), (IMAGE,), [CONV, "mul"]),
+    "before-avg_pool": (
+        lambda: act(nn.AvgPool2d(1), conv(8, 8, 1)),
+        (IMAGE,),
+        ["avg_pool2d", CONV],
+    ),
     "behind-mean": (lambda: behind(lambda x: x.mean(1, keepdim=True), 1), (IMAGE,), [CONV]),
     "before-amax": (
         lambda: act(Fn(lambda x: x.amax(1, keepdim=True)), conv(1, 8, 1)),
         (ONES,),
-        [CONV],
+        ["amax", CONV],
     ),
     "behind-max-itself": (lambda: behind(lambda x: torch.maximum(x, x)), (IMAGE,), [CONV]),
     "both": (
-        lambda: act(Fn(lambda x: x + 0), conv(8, 8, 1), nn.LeakyReLU(1.0)),
+        lambda: act(Fn(lambda x: x + 0), conv(8, 8, 1), Fn(lambda x: x * 1)),
         (IMAGE,),
-        [CONV],
+        ["add", CONV],
     ),
     # inside of one they go with it
     "inside": (

@@ -34,6 +34,8 @@ def deconv(*args: Any, **options: Any) -> torch.nn.Module:
 IMAGE = t(1, 4, 7, 5)
 MATRIX = t(3, 5)
 HEADS = (t(2, 3, 6, 8), t(2, 3, 5, 8, seed=1), t(2, 3, 5, 8, seed=2))
+DEAD_ROW = torch.ones(6, 5, dtype=torch.bool)
+DEAD_ROW[2] = False
 LAST_HIDDEN = torch.ones(6, 5, dtype=torch.bool).tril()
 LAST_HIDDEN[:, 0] = True
 
@@ -164,6 +166,24 @@ ACCEPTED: dict[str, dict[str, tuple[torch.nn.Module, tuple[torch.Tensor, ...]]]]
         "scale": (Fn(lambda *x: F.scaled_dot_product_attention(*x, scale=0.3)), HEADS),
         "boolean mask": (
             Fn(lambda *x, m: F.scaled_dot_product_attention(*x, attn_mask=m), m=LAST_HIDDEN),
+            HEADS,
+        ),
+        "a row of which nothing is left": (
+            Fn(lambda *x, m: F.scaled_dot_product_attention(*x, attn_mask=m), m=DEAD_ROW),
+            HEADS,
+        ),
+        "a row of which nothing is left, added": (
+            Fn(
+                lambda *x, m: F.scaled_dot_product_attention(*x, attn_mask=m),
+                m=torch.zeros(6, 5).masked_fill(~DEAD_ROW, -torch.inf) + t(6, 5),
+            ),
+            HEADS,
+        ),
+        "rows and no columns": (
+            Fn(
+                lambda *x, m: F.scaled_dot_product_attention(*x, attn_mask=m),
+                m=DEAD_ROW[:, :1],
+            ),
             HEADS,
         ),
         "computed mask": (
@@ -420,8 +440,6 @@ UNREACHED = {
 
 # Operators that are kept whole only if the row takes them: refused ones are decomposed before the
 # partitioner sees them, so these reasons come from asking the row about the exported node.
-MASK = torch.ones(6, 5, dtype=torch.bool)
-MASK[2] = False
 ASKED: dict[str, tuple[torch.nn.Module, tuple[torch.Tensor, ...], str]] = {
     "scaled_dot_product_attention: dropout": (
         Fn(lambda *x: F.scaled_dot_product_attention(*x, dropout_p=0.5)),
@@ -438,14 +456,9 @@ ASKED: dict[str, tuple[torch.nn.Module, tuple[torch.Tensor, ...], str]] = {
         tuple(t(1, 1, 1, 2, 1, 4, 4) for _ in range(3)),
         "at most 6 dimensions; got inputs_0: 7",
     ),
-    "scaled_dot_product_attention: a masked row": (
-        Fn(lambda *x, m: F.scaled_dot_product_attention(*x, attn_mask=m), m=MASK),
-        HEADS,
-        "every query may attend to something; got a row that masks everything",
-    ),
     "scaled_dot_product_attention: a computed boolean mask": (
         Fn(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m)),
-        (*HEADS, MASK),
+        (*HEADS, DEAD_ROW),
         "data type must be float32 or float16; got inputs_3: bool",
     ),
     "layer_norm: computed bias": (

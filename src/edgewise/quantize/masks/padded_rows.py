@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,21 +20,30 @@ _PADS = "pads_scores"
 
 
 def pad_rows(
-    model: GraphModule, multiple: int, patterns: Mapping[Any, Pattern], wanted: Wanted
+    model: GraphModule,
+    multiple: int,
+    patterns: Mapping[Any, Pattern],
+    wanted: Wanted,
+    taken: Callable[[Sequence[int], int], bool],
 ) -> bool:
     """Softmaxes over a multiple of so many numbers, the last of them left out, and a slice of the
     result, which replace others: over the last dimension, or the channels of an image. Where
-    scores are `wanted` and nobody else reads them."""
+    scores are `wanted`, nobody else reads them, and the softmax of the larger shape over the
+    dimension is `taken`."""
     changed = False
     for target in SOFTMAX:
         changed |= replace_calls(
-            model, target, lambda node: _padded(node, multiple, patterns, wanted)
+            model, target, lambda node: _padded(node, multiple, patterns, wanted, taken)
         )
     return changed
 
 
 def _padded(
-    node: Node, multiple: int, patterns: Mapping[Any, Pattern], wanted: Wanted
+    node: Node,
+    multiple: int,
+    patterns: Mapping[Any, Pattern],
+    wanted: Wanted,
+    taken: Callable[[Sequence[int], int], bool],
 ) -> Node | None:
     scores = node.args[0]
     shape = shape_of(scores)
@@ -46,6 +55,10 @@ def _padded(
     size = shape[dim]
     if not all(isinstance(n, int) for n in shape) or size % multiple == 0:
         return None
+    larger = [*shape]
+    larger[dim] += -size % multiple
+    if not taken(larger, dim):
+        return None
     source: Any = scores
     while isinstance(source, Node) and isinstance(patterns.get(source.target), SameScale):
         if _is_shared(source) or dim != -1:
@@ -56,7 +69,7 @@ def _padded(
     free = isinstance(patterns.get(source.target), (Elementwise, Weighted)) and wanted(source)
     if not wanted(node) or not (free or source.op == "placeholder"):
         return None  # its range is not to be chosen
-    edges = [*[0, 0] * (-1 - dim), 0, -size % multiple]
+    edges = [*[0, 0] * (-1 - dim), 0, larger[dim] - size]
     padded = step(node, aten.constant_pad_nd.default, scores, edges, -LEFT_OUT)
     padded.meta[_PADS] = dim
     weights = step(node, node.target, padded, dim, *node.args[2:])

@@ -1,7 +1,7 @@
 """Operators that compute nothing with the arguments that they have.
 
-NXP's converter takes them out. Of a partition without any others it makes no program, and one
-that begins or ends with them gives its inputs or outputs other names.
+NXP's converter takes them out. Of a partition without any others it makes no program, and what
+ends with one of them has an output of another name.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ def gives_its_operand(node: Node, cluster: Cluster, constants: Constants) -> boo
     return stored is None or all(Quant.of(n) == stored for n in cluster.outputs)
 
 
-def at_the_ends(partition: Sequence[Cluster], constants: Constants) -> list[Cluster]:
-    """The clusters that give their operands, before or behind everything else of the partition."""
+def at_the_end(partition: Sequence[Cluster], constants: Constants) -> list[Cluster]:
+    """The clusters that give their operands, behind everything else of the partition."""
     kept, dropped = list(partition), list[Cluster]()
     while True:
         inside = {n for cluster in kept for n in cluster.all_nodes}
-        found = [c for c in kept if _is_at_an_end(c, inside) and _is_whole_idle(c, constants)]
+        found = [c for c in kept if _is_at_the_end(c, inside) and _is_whole_idle(c, constants)]
         if not found:
             return dropped
         dropped += found
@@ -64,12 +64,9 @@ def _is_whole_idle(cluster: Cluster, constants: Constants) -> bool:
     )
 
 
-def _is_at_an_end(cluster: Cluster, inside: set[Node]) -> bool:
-    own = set(cluster.all_nodes)
-    others = inside - own
-    begins = not any(s in others for n in cluster.inputs for s in n.all_input_nodes)
-    ends = not any(u in others for n in cluster.outputs for u in n.users)
-    return begins or ends
+def _is_at_the_end(cluster: Cluster, inside: set[Node]) -> bool:
+    others = inside - set(cluster.all_nodes)
+    return not any(u in others for n in cluster.outputs for u in n.users)
 
 
 # --- operators: the operand that is the result; None if there is none -------------------------
@@ -87,7 +84,8 @@ def _same_shape(node: Node, args: Args) -> bool:
 
 def _over_ones(node: Node, args: Args) -> bool:
     shape = fake(args["self"]).shape
-    return all(shape[d] == 1 for d in reduced_dims(args.get("dim"), len(shape)))
+    ones = all(shape[d] == 1 for d in reduced_dims(args.get("dim"), len(shape)))
+    return ones and _same_shape(node, args)
 
 
 def _with(neutral: float) -> Callable[[Node, Args, Constants], Node | None]:
@@ -162,8 +160,6 @@ _RULES: dict[Any, Callable[[Node, Args, Constants], Node | None]] = {
     aten.amax.default: _if(_over_ones),
     aten.amin.default: _if(_over_ones),
     aten.avg_pool2d.default: _if(_windows_of_one),
-    aten.max_pool2d.default: _if(_windows_of_one),
-    aten.max_pool2d_with_indices.default: _if(_windows_of_one),
     aten._adaptive_avg_pool2d.default: _if(_same_shape),
     aten.upsample_bilinear2d.vec: _resized,
     aten.upsample_nearest2d.vec: _resized,
@@ -173,5 +169,4 @@ _RULES: dict[Any, Callable[[Node, Args, Constants], Node | None]] = {
     aten.cat.default: _one_tensor,
     aten.maximum.default: _if(_with_itself),
     aten.minimum.default: _if(_with_itself),
-    aten.leaky_relu.default: _if(lambda node, args: bool(args["negative_slope"] == 1)),
 }

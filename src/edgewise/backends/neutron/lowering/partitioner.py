@@ -14,7 +14,7 @@ from edgewise.backends.neutron.lowering.batch import FILLED, DynamicBatch
 from edgewise.backends.neutron.lowering.compile_spec import CustomDelegationOptions, NeutronOptions
 from edgewise.backends.neutron.lowering.converter import installed_converter
 from edgewise.backends.neutron.lowering.flavors import FLAVOR_PREFIX, package_of
-from edgewise.backends.neutron.lowering.idle import at_the_ends, is_idle
+from edgewise.backends.neutron.lowering.idle import at_the_end, is_idle
 from edgewise.backends.neutron.lowering.quantized import (
     Cluster,
     Quant,
@@ -49,7 +49,7 @@ QUANTIZE_FIRST = "quantizing the model for this NPU: NeutronQuantizer with prepa
 _NAMED = Refusal("operators that operators_not_to_delegate does not name", "one that it names")
 _BORDER = Refusal(TAKES_INTEGERS, "a quantization at its border")
 _GIVES_ITS_OPERAND = Refusal(
-    "operators at the ends of a partition compute something",
+    "operators at the end of a partition compute something",
     "one whose result is its operand",
     "leaving it out of the model, or CustomDelegationOptions(allow_no_op_partitions=True)",
 )
@@ -160,13 +160,13 @@ class NeutronPartitioner(TablePartitioner[Cluster]):
         return found
 
     def kept(self, group: list[Cluster], found: Units[Cluster]) -> list[Cluster]:
-        """Without what gives its operand at the ends; nothing, if nothing is computed."""
+        """Without what gives its operand at the end; nothing, if nothing is computed."""
         if self.rules.options.allow_no_op_partitions:
             return group
-        at_ends = at_the_ends(group, found.constants)
-        for cluster in at_ends:
+        last = at_the_end(group, found.constants)
+        for cluster in last:
             found.refuse(cluster, _GIVES_ITS_OPERAND)
-        group = [c for c in group if c not in at_ends]
+        group = [c for c in group if c not in last]
         if not all(is_idle(node, c, found.constants) for c in group for node in c.nodes):
             return group
         for cluster in group:

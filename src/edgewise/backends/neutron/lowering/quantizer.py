@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -11,7 +11,8 @@ from torch.fx import GraphModule, Node
 from edgewise.backends.neutron.operators import TABLE
 from edgewise.backends.neutron.operators.convolution import beyond_window
 from edgewise.backends.neutron.operators.resize import is_resampled
-from edgewise.backends.neutron.targets import TARGETS
+from edgewise.backends.neutron.operators.softmax import above_limits
+from edgewise.backends.neutron.targets import TARGETS, NeutronTarget
 from edgewise.edge.graph import arguments
 from edgewise.quantize.arithmetic_steps import softmax_along_last, split_gates
 from edgewise.quantize.composites import (
@@ -103,7 +104,7 @@ class NeutronQuantizer(TableQuantizer):
         per_channel_linear: bool = False,
     ) -> None:
         super().__init__()
-        self._row = _macs(neutron_target_spec)
+        self._target = _described(neutron_target_spec)
         self._per_channel_linear = per_channel_linear
         self._scores: set[Node] = set()
         self.set_global(get_symmetric_quantization_config(is_per_channel=True, is_qat=is_qat))
@@ -127,9 +128,14 @@ class NeutronQuantizer(TableQuantizer):
         drop_unused_indices(model)
         split_pieces(model)
         softmax_along_last(model, lambda n: self._is_static(n) and not _is_of_channels(n))
-        pad_rows(model, self._row, self.table, self._is_static)
+        macs = self._target.macs
+        assert macs is not None
+        pad_rows(model, macs, self.table, self._is_static, self._takes_softmax)
         multiply_by_reciprocals(model)
         return model
+
+    def _takes_softmax(self, shape: Sequence[int], dim: int) -> bool:
+        return above_limits(shape, dim, self._target) is None
 
     def _annotate(self, node: Node, pattern: Pattern) -> str | None:
         if node.target in _DIVISIONS and isinstance(node.args[1], Node):
@@ -177,11 +183,11 @@ def _is_of_channels(softmax: Node) -> bool:
     return rank == 4 and int(arguments(softmax)["dim"]) % rank == 1
 
 
-def _macs(target: Any) -> int:
-    """Of a target, its name or ExecuTorch's description; those of imxrt700 where it is unknown."""
+def _described(target: Any) -> NeutronTarget:
+    """A target, of its name or ExecuTorch's description; imxrt700 where its figures are unknown."""
     found = getattr(target, "neutron_target", target)
     known = TARGETS.get(str(getattr(found, "name", found)))
-    return (known and known.macs) or 8
+    return known if known and known.macs else TARGETS["imxrt700"]
 
 
 __all__ = ["NeutronQuantizer"]

@@ -63,14 +63,13 @@ def bounds(args: dict[str, Any]) -> tuple[float, float]:
 
 
 def cuts(node: Node, cluster: Cluster) -> bool:
-    """Whether a clamp changes some numbers that are stored before it, and leaves some apart."""
-    before, after = Quant.of(cluster.inputs[0]), Quant.of(cluster.outputs[0])
-    real = (np.arange(before.low, before.high + 1) - before.zero_point) * before.scale
-    whole, cut = (
-        np.clip(np.rint(values / after.scale) + after.zero_point, after.low, after.high)
-        for values in (real, np.clip(real, *bounds(arguments(node))))
-    )
-    return bool((whole != cut).any() and cut.min() != cut.max())
+    """Whether a clamp changes some numbers that are stored before it. One that TFLite has an
+    operator for must leave some apart, too: NXP's converter makes a constant of others."""
+    quant, limits = Quant.of(cluster.inputs[0]), bounds(arguments(node))
+    stored = np.arange(quant.low, quant.high + 1)
+    real = np.clip((stored - quant.zero_point) * quant.scale, *limits)
+    cut = np.clip(np.rint(real / quant.scale) + quant.zero_point, quant.low, quant.high)
+    return bool((cut != stored).any() and (limits not in _CLAMPS or cut.min() != cut.max()))
 
 
 def elementwise(

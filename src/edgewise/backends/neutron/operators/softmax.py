@@ -18,7 +18,11 @@ from edgewise.backends.neutron.lowering.table import (
     define,
     fine_operand,
 )
-from edgewise.backends.neutron.targets import SOFTMAX_POSITIONS_LIMIT, SOFTMAX_SIZE_LIMIT
+from edgewise.backends.neutron.targets import (
+    SOFTMAX_POSITIONS_LIMIT,
+    SOFTMAX_SIZE_LIMIT,
+    NeutronTarget,
+)
 from edgewise.backends.neutron.tflite.schema import (
     Activation,
     BuiltinOperator,
@@ -84,16 +88,23 @@ def _softmax_dim(q: Query) -> str | None:
 
 
 def _softmax_sizes(q: Query) -> str | None:
-    target = q.rules.target
+    macs, size = q.rules.target.macs, q.shape[q.args["dim"]]
+    assert macs is not None
+    above = above_limits(q.shape, q.args["dim"], q.rules.target)
+    if above is None and size % macs:
+        return f"{size} channels, no multiple of {macs}"
+    return above
+
+
+def above_limits(shape: Sequence[int], dim: int, target: NeutronTarget) -> str | None:
+    """What of a softmax's sizes is above the target's limits; None if nothing is."""
     assert target.macs is not None
     assert target.pipes is not None
-    size = q.shape[q.args["dim"]]
-    rows = math.prod(q.shape) // max(size, 1)
-    if size % target.macs:
-        return f"{size} channels, no multiple of {target.macs}"
+    size = shape[dim]
+    rows = math.prod(shape) // max(size, 1)
     if size >= 4096 / target.pipes * 4:
         return f"{size} channels, not below {4096 // target.pipes * 4}"
-    if (_cut(q.shape, q.args["dim"] % len(q.shape)) or (0, 0))[0] < 0:
+    if (_cut(shape, dim % len(shape)) or (0, 0))[0] < 0:
         return f"{rows} rows that cannot be cut to {SOFTMAX_POSITIONS_LIMIT}"
     rows = min(rows, SOFTMAX_POSITIONS_LIMIT)
     if size * rows / target.macs > SOFTMAX_SIZE_LIMIT:
@@ -101,8 +112,8 @@ def _softmax_sizes(q: Query) -> str | None:
     return None
 
 
-def _at_least_2d(q: Query) -> str | None:
-    return None if len(q.shape) >= 2 else f"{len(q.shape)}-D"
+def _not_a_scalar(q: Query) -> str | None:
+    return None if q.shape else "a scalar"
 
 
 define(
@@ -110,7 +121,7 @@ define(
     (aten._softmax.default,),
     _softmax,
     (
-        Constraint("at least two dimensions", _at_least_2d),
+        Constraint("at least one dimension", _not_a_scalar),
         Constraint("dim is the last dimension, or the channels of an image", _softmax_dim),
         Constraint("sizes within the target's limits", _softmax_sizes),
         Constraint(

@@ -27,6 +27,7 @@ def _attention(to: Lowering, node: Node, args: dict[str, Any]) -> Operand:
         factor = 1 / math.sqrt(number(query.shape[-1]))
     query = to.b.scale(query, float(factor))
     mask = _mask(to, args, (query.shape[-2], key.shape[-2]), query.dtype)
+    mask, some = _without_dead_rows(mask)
     if args["enable_gqa"] and query.shape[-3] != key.shape[-3]:
         groups = key.shape[-3]
         query, key, value = (_in_groups(to, x, groups) for x in (query, key, value))
@@ -38,7 +39,9 @@ def _attention(to: Lowering, node: Node, args: dict[str, Any]) -> Operand:
     scores: Ref = batch_product(to, query, key)
     if mask is not None:
         scores = to.b.binary("Add", scores, mask)
-    return to.b.view(batch_product(to, to.b.unary("Softmax", scores), value), shape_of(node))
+    result = batch_product(to, to.b.unary("Softmax", scores), value)
+    result = to.b.view(result, shape_of(node))
+    return result if some is None else to.b.binary("Multiply", result, some)
 
 
 def _in_groups(to: Lowering, x: Ref, groups: Dim) -> Ref:
@@ -73,6 +76,17 @@ def _mask(
     return mask.to(dtype) if isinstance(mask, torch.Tensor) else to.b.convert(mask, dtype)
 
 
+def _without_dead_rows(mask: Operand | None) -> tuple[Operand | None, torch.Tensor | None]:
+    """A mask that leaves something of each row, and zeros for the rows of which it left nothing:
+    their result is zero in torch, and NaN of a plain softmax. None if there is none."""
+    if not isinstance(mask, torch.Tensor):
+        return mask, None
+    some = (mask > -math.inf).any(-1, keepdim=True)
+    if bool(some.all()):
+        return mask, None
+    return torch.where(some, mask, torch.zeros_like(mask)), some.to(mask.dtype)
+
+
 def _matching_heads(q: Query) -> str | None:
     """Leading sizes that broadcast; with enable_gqa fewer heads of keys and values."""
     shapes = [shape_of(q.args[k]) for k in ("query", "key", "value")]
@@ -94,16 +108,6 @@ def _matching_heads(q: Query) -> str | None:
     return None
 
 
-def _no_dead_rows(q: Query) -> str | None:
-    """A row without any allowed token is zeros in torch and NaN in a plain softmax."""
-    mask = q.args["attn_mask"]
-    if mask not in q.constants:
-        return None
-    value = q.constants.tensor(mask)
-    allowed = value if value.dtype == torch.bool else value > -math.inf
-    return None if bool(allowed.any(-1).all()) else "a row that masks everything"
-
-
 define(
     "scaled_dot_product_attention",
     (aten.scaled_dot_product_attention.default,),
@@ -111,11 +115,6 @@ define(
     (
         equals("dropout_p", 0),
         Constraint("leading dimensions that go together", _matching_heads),
-        Constraint(
-            "every query may attend to something",
-            _no_dead_rows,
-            "letting a masked query attend to itself",
-        ),
     ),
     keep=True,
     typed_constants=False,
