@@ -239,3 +239,42 @@ def test_explain_tells_what_a_kernel_asks_for(folder: Path, command: Command) ->
         rules = dict(convolution["refused"])
         assert rules["Convolution Winograd"] == "32 channels or more, before and after"
         assert rules["GEMM"] == "a product of matrices or 1x1 convolution"
+
+
+def test_a_bundled_program_checks_itself(folder: Path, command: Command, tmp_path: Path) -> None:
+    import torch
+
+    from edgewise.emit import BundledProgram, MethodTestCase, MethodTestSuite
+
+    model, x = torch.nn.Linear(4, 2).eval(), torch.ones(1, 4)
+    program = edgewise.compile(model, (x,), verbose=False)
+    with torch.no_grad():
+        right, wrong = MethodTestCase((x,), model(x)), MethodTestCase((x,), model(x) + 1)
+    path = tmp_path / "model.bpte"
+    BundledProgram(program, [MethodTestSuite("forward", [right])]).save(path)
+    shown = command("run", path)
+    assert (shown.code, shown.err) == (0, "")
+    assert re.search(r"forward +0 +yes", shown.out)
+    BundledProgram(program, [MethodTestSuite("forward", [right, wrong])]).save(path)
+    shown = command("run", path, "--rtol", "1e-3", "--json")
+    assert shown.code == 4
+    assert [case["matches"] for case in shown.json["cases"]] == [True, False]
+    assert "got 1 of 2 calls that are not" in shown.err
+    assert command("run", path, "--atol", "1.1").code == 0
+    assert "has its own inputs" in command("run", path, "-i", folder / "data.npy").err
+
+
+def test_compile_for_integers(folder: Path, command: Command, tmp_path: Path) -> None:
+    import torch
+
+    model = torch.nn.Linear(4, 2).eval()
+    torch.export.save(torch.export.export(model, (torch.ones(1, 4),)), tmp_path / "saved.pt2")
+    np.save(tmp_path / "data.npy", np.ones((1, 4), np.float32))
+    out = tmp_path / "saved.pte"
+    given = ("compile", tmp_path / "saved.pt2", "-o", out, "--quantized-inputs")
+    refused = command(*given)
+    assert refused.code == 1
+    assert "got input 0: read by aten.linear.default" in refused.err
+    whole = ("--quantized-outputs", "--quantize", "int8", "-c", tmp_path / "data.npy")
+    assert command(*given, *whole).code == 0
+    assert edgewise.load(out)(np.ones((1, 4), np.int8)).dtype == np.int8

@@ -21,7 +21,7 @@ REFUSED = {
     "from executorch.backends.apple.coreml.partition import CoreMLPartitioner": "try Xnnpack",
     "from executorch.export import export": "try edgewise.compile",
     "from executorch.backends.arm.ethosu import VelaExternalBlockPlacements": "stay in the .pte",
-    "from executorch.devtools import BundledProgram": "try edgewise.inspect, or the command",
+    "from executorch.devtools import visualize": "try edgewise.inspect, or the command",
     "from executorch.devtools.inspector import compare_results": "edgewise.inspect.compare",
     "from executorch.devtools.etrecord import ETRecord": "delegation_report()",
     "from executorch.exir.program import EthosUQuantizer": "try from executorch.backends.arm",

@@ -33,6 +33,9 @@ SCRIPTS: dict[str, tuple[list[str], float]] = {
 }
 
 
+ASSERTING = ("run_program", "bundled_and_integers")
+
+
 def _run(command: list[str], folder: Path) -> str:
     """The command's standard output. The scripts find `torchvision` in `stand_ins`."""
     path = os.pathsep.join([str(HERE / "stand_ins"), str(ROOT)])
@@ -58,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def found(folder: Path) -> dict[str, Any]:
     """What run_scripts.py says of the others, all in one process."""
-    output = _run([str(HERE / "run_scripts.py"), *SCRIPTS, "run_program"], folder)
+    output = _run([str(HERE / "run_scripts.py"), *SCRIPTS, *ASSERTING], folder)
     return json.loads(output.splitlines()[-1])
 
 
@@ -76,8 +79,9 @@ def test_scripts(script: str, found: dict[str, Any]) -> None:
     assert found[script]["decibels"] >= decibels
 
 
-def test_programs_run_under_the_old_names(found: dict[str, Any]) -> None:
-    assert found["run_program"] == {}  # its own assertions held
+@pytest.mark.parametrize("script", ASSERTING)
+def test_under_the_old_names(script: str, found: dict[str, Any]) -> None:
+    assert found[script] == {}  # its own assertions held
 
 
 def test_every_row_of_the_table_is_there(found: dict[str, Any]) -> None:

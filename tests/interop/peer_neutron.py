@@ -33,7 +33,6 @@ import pytest
 import torch
 from peer_arm import Watching, off, step_of
 from torch.utils._pytree import tree_flatten
-from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
 
 import edgewise
 import edgewise.compat.executorch  # installs the import paths
@@ -46,7 +45,7 @@ from edgewise.backends.neutron import (
 from edgewise.compat.exir import EdgeProgramManager
 from edgewise.edge.graph import op_name
 from edgewise.partition.delegate import call_delegate, is_delegate_call
-from edgewise.quantize._torchao import convert_pt2e, prepare_pt2e
+from edgewise.quantize._torchao import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
 ROOT = "executorch.backends.nxp"
 PEER = f"{ROOT}.tests"

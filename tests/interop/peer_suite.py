@@ -6,6 +6,7 @@ folder goes to pytest; flows are marks.
 
     python tests/interop/peer_suite.py DIR -m flow_xnnpack
     python tests/interop/peer_suite.py DIR -m flow_xnnpack_static_int8_per_tensor -k conv
+    python tests/interop/peer_suite.py DIR --tests xnnpack/test/ops
 
 Run by hand, with the extra `peer`.
 """
@@ -31,6 +32,7 @@ from unittest.mock import MagicMock
 import pytest
 import torch
 from torch.export import ExportedProgram
+from torch.testing import FileCheck
 
 import edgewise.compat.executorch  # noqa: F401  (installs the import paths)
 from edgewise.compat import exir
@@ -48,7 +50,10 @@ TAKEN = (
 PASSES = f"{ROOT}.transforms"
 INSIDE = {
     "executorch.backends.xnnpack._passes": "XNNPACKPassManager",
+    "executorch.backends.xnnpack.utils.utils": "get_param_tensor",
     "executorch.exir.backend.backend_api": "validation_disabled",
+    "executorch.exir.passes.constant_prop_pass": "constant_prop_pass",
+    "executorch.exir.passes.spec_prop_pass": "SpecPropPass",
     "executorch.exir.dim_order_utils": "get_memory_format",
     "executorch.exir.print_program": "pretty_print print_program",
     "executorch.exir.program._program": "_transform",
@@ -112,6 +117,32 @@ def stand_in() -> None:
             setattr(module, name, REAL.get(name) or MagicMock(name=name))
 
 
+class NamesHere:
+    """`FileCheck` of generated code, for the names that operators and delegates have here."""
+
+    def check(self, key: str) -> Any:
+        return FileCheck().check(_name_here(key))
+
+    def check_not(self, key: str) -> Any:
+        return FileCheck().check_not(_name_here(key))
+
+    def check_count(self, key: str, count: int, exactly: bool = False) -> Any:
+        return FileCheck().check_count(_name_here(key), count, exactly=exactly)
+
+
+_EDGE = "executorch_exir_dialects_edge__ops_"
+
+
+def _name_here(key: str) -> str:
+    if key.endswith("executorch_call_delegate"):
+        return "edgewise_partition_delegate_call_delegate"
+    if not key.startswith(_EDGE):
+        return key
+    namespace, _, name = key.removeprefix(_EDGE).partition("_")
+    operator, _, overload = name.rpartition("_")
+    return f"torch.ops.{namespace}.{operator}.{overload}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__.partition("\n")[0], epilog="further arguments are pytest's"
@@ -129,6 +160,8 @@ def main() -> None:
         sys.meta_path.insert(0, TestsOfThePeer(backends))
         sys.path.insert(0, root)
         stand_in()
+        harness: Any = importlib.import_module(f"{ROOT}.test.harness.tester")
+        harness.FileCheck = NamesHere
         given = [str(backends / options.tests), "-c", str(ini), f"--rootdir={root}"]
         code = pytest.main([*given, "--import-mode=importlib", *others])
     sys.exit(code)

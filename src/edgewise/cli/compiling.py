@@ -94,6 +94,17 @@ Methods = Annotated[
         "at run time.",
     ),
 ]
+QuantizedInputs = Annotated[
+    bool,
+    typer.Option(
+        "--quantized-inputs",
+        help="Inputs that are quantized are integers in the file; methods as input0_scale tell "
+        "what they stand for.",
+    ),
+]
+QuantizedOutputs = Annotated[
+    bool, typer.Option("--quantized-outputs", help="As --quantized-inputs, of outputs.")
+]
 GroupSize = Annotated[
     int | None,
     typer.Option("--group-size", metavar="N", help="Weights that share a scale, for 4 bits."),
@@ -134,6 +145,8 @@ class Way:
     budget: Budget | None = None
     system_config: str | None = None
     memory_mode: str | None = None
+    quantized_inputs: bool = False
+    quantized_outputs: bool = False
 
     def __str__(self) -> str:
         return self.backend + (f" {self.quantize}" if self.quantize else "")
@@ -304,6 +317,8 @@ def compile_one(
             methods=way.methods,
             group_size=way.group_size if way.quantize else None,
             budget=way.budget,
+            quantized_inputs=way.quantized_inputs,
+            quantized_outputs=way.quantized_outputs,
             runtime=way.runtime,
             verbose=False,
         )

@@ -11,6 +11,7 @@ from zipfile import ZipFile
 import typer
 from rich.console import Console
 
+from edgewise.cli.bundled import is_bundled_file, run_bundled
 from edgewise.cli.errors import CliError
 from edgewise.cli.images import Mean, Preprocess, Resize, Std, Stretch, preprocessing
 from edgewise.cli.inputs import Batch, Inputs, Seed, Shapes, batches, specs_of_method
@@ -58,10 +59,17 @@ def command(
     std: Std = None,
     resize: Resize = None,
     stretch: Stretch = False,
+    rtol: Annotated[
+        float, typer.Option("--rtol", help="Of a bundled program: relative error of floats.")
+    ] = 1e-5,
+    atol: Annotated[float, typer.Option("--atol", help="As --rtol: absolute error.")] = 1e-8,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a file on inputs; show the outputs, or write them to a file.
+
+    A bundled program (.bpte) runs on the inputs that it holds, and the outputs are compared with
+    those that it expects.
 
     Imports no torch. Programs for Ethos-U run in the simulator, those for Neutron that were
     compiled for this machine in LiteRT's kernels.
@@ -69,6 +77,16 @@ def command(
     from edgewise.cli.files import open_method
 
     out = Output(json=json, quiet=quiet)
+    if is_bundled_file(Path(file)):
+        if inputs or output is not None:
+            raise CliError(
+                f"[{file}] a bundled program has its own inputs, and outputs to compare with; got "
+                f"{'--input' if inputs else '--output'}; try the .pte file in it"
+            )
+        run_bundled(
+            Path(file), out, rtol, atol, threads=threads, data_path=data, max_memory=max_memory
+        )
+        return
     how = preprocessing(preprocess, mean, std, resize, stretch)
     if output is not None and output.suffix not in (".npy", ".npz"):
         raise CliError(f"[--output] must end in .npy or .npz; got {output}")

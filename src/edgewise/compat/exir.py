@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
+from torch.export import ExportedProgram
 from torch.fx import Node
 
 from edgewise import lowering
+from edgewise.compat.quantized_io import QuantizeIOPass
 from edgewise.edge import EdgeCompileConfig as _EdgeCompileConfig
 from edgewise.emit import ExecutorchBackendConfig as _ExecutorchBackendConfig
 from edgewise.emit import MemoryPlanningConfig
@@ -136,6 +138,20 @@ def _as(kind: type[Manager], manager: object) -> Manager:
 class EdgeProgramManager(lowering.EdgeProgramManager):
     """As ExecuTorch's: operators without a kernel here are a warning, not an error."""
 
+    def transform(
+        self, passes: Passes, compile_config: _EdgeCompileConfig | None = None
+    ) -> EdgeProgramManager:
+        """As `edgewise.lowering.EdgeProgramManager.transform`; also takes `QuantizeIOPass`es."""
+        if isinstance(passes, Mapping) or passes is None:
+            return _as(EdgeProgramManager, super().transform(passes, compile_config))
+        made: lowering.EdgeProgramManager = self
+        for one in passes:
+            if isinstance(one, QuantizeIOPass):
+                made = one.apply(made)
+            else:
+                made = lowering.EdgeProgramManager.transform(made, [one], compile_config)
+        return _as(EdgeProgramManager, made)
+
     def to_executorch(
         self, config: _ExecutorchBackendConfig | None = None
     ) -> ExecutorchProgramManager:
@@ -176,6 +192,18 @@ def to_edge_transform_and_lower(
         programs, transform_passes, partitioner, constant_methods, compile_config
     )
     return _as(EdgeProgramManager, made)
+
+
+def to_backend(
+    edge: ExportedProgram | lowering.EdgeProgramManager, partitioner: Partitioners
+) -> Any:
+    """The program with what the partitioner takes delegated; a manager for a manager."""
+    if isinstance(edge, str):
+        raise _refused("to_backend", f"the name of a backend, {edge!r}", "its partitioner")
+    if isinstance(edge, lowering.EdgeProgramManager):
+        return edge.to_backend(partitioner)
+    config = EdgeCompileConfig(_check_ir_validity=False)
+    return EdgeProgramManager(edge, None, config).to_backend(partitioner).exported_program()
 
 
 class _Ops:

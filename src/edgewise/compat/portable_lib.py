@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -120,12 +121,13 @@ def _load_for_executorch_from_buffer(
     debug_buffer_size: int = 0,
     program_verification: Verification = Verification.InternalConsistency,
 ) -> ExecuTorchModule:
-    if data_map_buffer is not None:
-        raise NotImplementedError(
-            "[portable_lib] data must be a file; got data_map_buffer; try "
-            "_load_for_executorch(program_path, data_path)"
-        )
-    return ExecuTorchModule(_load(buffer, None, enable_etdump, program_verification))
+    if data_map_buffer is None:
+        return ExecuTorchModule(_load(buffer, None, enable_etdump, program_verification))
+    # The runtime maps files: one that is gone again once it is mapped.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        path = Path(folder, "data.ptd")
+        path.write_bytes(data_map_buffer)
+        return ExecuTorchModule(_load(buffer, path, enable_etdump, program_verification))
 
 
 def _load_program(

@@ -31,6 +31,8 @@ _EXIR = "edgewise.compat.exir"
 _RUNTIME = "edgewise.compat.runtime"
 _LEGACY = "edgewise.compat.portable_lib"
 _DEVTOOLS = "edgewise.compat.devtools"
+_BUNDLED = "edgewise.compat.bundled"
+_SCRIPTS = "edgewise.compat.scripts"
 
 _CONFIGS = "edgewise.compat.xnnpack_configs"
 _CONFIG_PATH = "executorch.backends.xnnpack.partition.config"
@@ -47,6 +49,11 @@ _PORTABLE_LIB = (
     "_load_for_executorch_from_buffer _load_program _load_program_from_buffer"
 )
 _METADATA = "MethodMeta TensorInfo Verification"
+_BUNDLES = (
+    "BundledModule _load_bundled_program_from_buffer _load_for_executorch_from_bundled_program"
+)
+
+_EXPORT_UTIL = "export_to_edge export_to_exec_prog save_pte_program"
 
 ROWS = (
     # lowering
@@ -67,7 +74,24 @@ ROWS = (
     Row("executorch.exir.dialects._ops", _EXIR, "ops"),
     Row("executorch.exir.dialects.edge._ops", "torch._ops", "EdgeOpOverload=OpOverload"),
     # partitioners and backends of one's own
+    Row("executorch.exir.backend.backend_api", _EXIR, "to_backend"),
     Row("executorch.exir.backend.compile_spec_schema", _SPEC, "CompileSpec"),
+    Row(
+        "executorch.exir.passes.quantize_io_pass",
+        "edgewise.compat.quantized_io",
+        "QuantizeInputs QuantizeOutputs get_config_method_name",
+    ),
+    # what scripts take of helpers
+    Row("executorch.extension.export_util", _SCRIPTS, _EXPORT_UTIL),
+    Row("executorch.extension.export_util.utils", _SCRIPTS, _EXPORT_UTIL),
+    Row("executorch.extension.pytree", "torch.utils._pytree", "TreeSpec tree_flatten tree_map"),
+    Row("executorch.extension.pytree", "torch.utils._pytree", "tree_unflatten"),
+    Row("executorch.backends.nxp.quantizer.utils", _SCRIPTS, "calibrate_and_quantize"),
+    Row(
+        "executorch.backends.nxp.edge_passes.remove_io_quant_ops_pass",
+        "edgewise.compat.quantized_io",
+        "RemoveIOQuantOpsPass",
+    ),
     Row("executorch.exir.backend.partitioner", _SPEC, "DelegationSpec PartitionResult Partitioner"),
     Row("executorch.exir.backend.backend_details", _SPEC, "BackendDetails PreprocessResult"),
     Row("executorch.exir.backend.backend_details", _SPEC, "CompileSpec"),
@@ -164,11 +188,21 @@ ROWS = (
         for row in (
             Row(f"executorch.extension.pybindings.{module}", _LEGACY, _PORTABLE_LIB),
             Row(f"executorch.extension.pybindings.{module}", _RUNTIME, _METADATA),
+            Row(f"executorch.extension.pybindings.{module}", _BUNDLED, _BUNDLES),
         )
     ),
     Row("executorch.kernels.quantized", "", ""),
     # looking into programs
     Row("executorch.devtools", _DEVTOOLS, "Inspector generate_etrecord parse_etrecord"),
+    Row("executorch.devtools", _BUNDLED, "BundledProgram"),
+    Row("executorch.devtools.bundled_program.core", _BUNDLED, "BundledProgram"),
+    Row("executorch.devtools.bundled_program.config", _BUNDLED, "MethodTestCase MethodTestSuite"),
+    Row(
+        "executorch.devtools.bundled_program.serialize",
+        _BUNDLED,
+        "deserialize_from_flatbuffer_to_bundled_program "
+        "serialize_from_bundled_program_to_flatbuffer",
+    ),
     Row("executorch.devtools.etrecord", _DEVTOOLS, "generate_etrecord parse_etrecord"),
     Row(
         "executorch.devtools.inspector", _DEVTOOLS, "Event EventBlock Inspector PerfData TimeScale"

@@ -5,16 +5,20 @@ from typing import TYPE_CHECKING, Any
 from edgewise.lazy import attribute
 
 if TYPE_CHECKING:
+    from edgewise.emit.bundling import BundledProgram, MethodTestCase, MethodTestSuite
     from edgewise.emit.config import ExecutorchBackendConfig, MemoryPlanningConfig
     from edgewise.emit.emit import Emitted, emit_program
     from edgewise.emit.memory import Block, MemoryPlan, plan_memory
 
 _LAZY = {
     "Block": "edgewise.emit.memory",
+    "BundledProgram": "edgewise.emit.bundling",
     "Emitted": "edgewise.emit.emit",
     "ExecutorchBackendConfig": "edgewise.emit.config",
     "MemoryPlan": "edgewise.emit.memory",
     "MemoryPlanningConfig": "edgewise.emit.config",
+    "MethodTestCase": "edgewise.emit.bundling",
+    "MethodTestSuite": "edgewise.emit.bundling",
     "emit_program": "edgewise.emit.emit",
     "plan_memory": "edgewise.emit.memory",
 }
@@ -27,10 +31,13 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "Block",
+    "BundledProgram",
     "Emitted",
     "ExecutorchBackendConfig",
     "MemoryPlan",
     "MemoryPlanningConfig",
+    "MethodTestCase",
+    "MethodTestSuite",
     "emit_program",
     "plan_memory",
 ]

@@ -12,9 +12,11 @@ from typing import Any
 from edgewise.lazy import attribute
 
 _LAZY = {
+    "CaseResult": "edgewise.inspect.bundles",
     "Comparison": "edgewise.accuracy.comparison",
     "Contents": "edgewise.inspect.contents",
     "Suggestion": "edgewise.accuracy.suggestion",
+    "check_bundled_program": "edgewise.inspect.bundles",
     "compare": "edgewise.accuracy.comparing",
     "open_program": "edgewise.inspect.reading",
     "read_contents": "edgewise.inspect.reading",
@@ -28,9 +30,11 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "CaseResult",
     "Comparison",
     "Contents",
     "Suggestion",
+    "check_bundled_program",
     "compare",
     "open_program",
     "read_contents",

@@ -17,6 +17,7 @@ from edgewise.edge.export import export_module, open_sizes
 from edgewise.emit import ExecutorchBackendConfig
 from edgewise.lowering.compile_inputs import Call, check_order, checked_call, checked_model
 from edgewise.lowering.managers import ExecutorchProgramManager, to_edge_transform_and_lower
+from edgewise.lowering.quantized_io import Chosen, constants_of, quantize_io
 from edgewise.partition.report_data import Unquantized
 from edgewise.quantize.budget import Budget
 from edgewise.quantize.schemes import AUTO, Scheme, scheme_of
@@ -48,6 +49,8 @@ def compile(
     methods: Sequence[str] | None = None,
     group_size: int | None = None,
     budget: Budget | None = None,
+    quantized_inputs: Chosen = False,
+    quantized_outputs: Chosen = False,
     runtime: str | None = None,
     verbose: bool = True,
     missing_kernels: str = "error",
@@ -80,6 +83,11 @@ def compile(
     `edgewise.quantize.methods` (None: what costs nothing when the program runs; []: rounding
     alone). group_size: weights that share a scale, for
     4 bits.
+
+    quantized_inputs, quantized_outputs: which inputs and outputs of a quantized model are integers
+    in the program, as a sensor gives them and the next stage takes them: indices, or True for
+    every one that is quantized. Constant methods of the file tell what an integer stands for:
+    `input0_scale`, `input0_zp`, `output0_scale`, ...
 
     runtime: what the file is for: None for every release of ExecuTorch from 1.0 on where that
     costs neither size nor speed (the report marks the rest), "executorch>=1.0" for those from then
@@ -121,6 +129,11 @@ def compile(
         )
     call = checked_call(example_inputs, example_kwargs)
     if quantize == AUTO:
+        if quantized_inputs is not False or quantized_outputs is not False:
+            raise ValueError(
+                "[compile] quantize='auto' compares programs by floats; got quantized_inputs or "
+                "quantized_outputs; try them with the scheme that it chose"
+            )
         if len(targets) > 1:
             raise ValueError(
                 f"[compile] quantize='auto' tries one backend; got {','.join(targets)}; "
@@ -161,7 +174,13 @@ def compile(
         module, call = checked_model(model, call)
         exported = export_module(module, call.inputs, dynamic_shapes, call.keywords)
         note_arguments(exported, argument_names(module, call.inputs, call.keywords))
-    edge = to_edge_transform_and_lower(exported, partitioner=partitioners)
+    constants = {}
+    if quantized_inputs is not False or quantized_outputs is not False:
+        exported, borders = quantize_io(exported, quantized_inputs, quantized_outputs)
+        constants = constants_of(borders)
+    edge = to_edge_transform_and_lower(
+        exported, partitioner=partitioners, constant_methods=constants
+    )
     program = edge.to_executorch(config)
     if scheme is not None:
         report = program.delegation_report()

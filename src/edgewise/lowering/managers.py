@@ -35,6 +35,7 @@ from edgewise.files import is_special
 from edgewise.inspect.needs import runs_on
 from edgewise.lowering.lowered_from import LoweredFrom
 from edgewise.lowering.origin import Origin
+from edgewise.lowering.quantized_io import Chosen, constants_of, quantize_io
 from edgewise.lowering.targeting import emit_for
 from edgewise.partition.report import DelegationReport, ReportBuilder, chosen_report
 from edgewise.partition.running import backend_name, is_ours, run_partitioner, whose_code
@@ -187,6 +188,27 @@ class EdgeProgramManager:
         )
         made._lowered_from = self._lowered_from
         return made
+
+    def quantize_io(
+        self, inputs: Chosen = True, outputs: Chosen = True, method_name: str | None = None
+    ) -> EdgeProgramManager:
+        """The only method, or the one named, with integers for inputs that are quantized first and
+        outputs that are dequantized last: by index, or all that are. See `edgewise.compile`."""
+        name = method_name or next(iter(self._programs), "forward")
+        if method_name is None and len(self._programs) > 1:
+            raise ValueError(
+                f"[quantize_io] method_name must be given for several methods; got none; try one "
+                f"of {', '.join(sorted(self._programs))}"
+            )
+        program, borders = quantize_io(self.exported_program(name), inputs, outputs)
+        return type(self)(
+            {**self._programs, name: program},
+            {**self._constant_methods, **constants_of(borders, method_name)},
+            self._config,
+            reports=self._reports,
+            timings=self._timings,
+            origin=self._then(lambda manager: manager.quantize_io(inputs, outputs, method_name)),
+        )
 
     def to_backend(self, partitioner: Partitioners) -> EdgeProgramManager:
         """Cuts out what the partitioners tag, and has their backends compile it.

@@ -87,6 +87,13 @@ def prepare_pt2e(model: torch.fx.GraphModule, quantizer: Quantizer) -> torch.fx.
         return prepared
 
 
+def prepare_qat_pt2e(model: torch.fx.GraphModule, quantizer: Quantizer) -> torch.fx.GraphModule:
+    """torchao's, which forgets the model."""
+    with _forgetting_models():
+        prepared: torch.fx.GraphModule = quantize_pt2e.prepare_qat_pt2e(model, quantizer)
+        return prepared
+
+
 def convert_pt2e(model: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """torchao's, which forgets the model."""
     with _forgetting_models(), _keeping_bodies():
@@ -125,5 +132,6 @@ __all__ = [
     "convert_pt2e",
     "fuse_batch_norms",
     "prepare_pt2e",
+    "prepare_qat_pt2e",
     "quantize_",
 ]

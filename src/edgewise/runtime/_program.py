@@ -293,6 +293,11 @@ def _explained(error: InvalidProgramError, head: bytes, name: str) -> InvalidPro
         return InvalidProgramError(
             f"{told}, which is weights alone; try them as data_path, beside the .pte"
         )
+    if head[4:8] == b"BP08":
+        return InvalidProgramError(
+            f"{told}, which is a bundled program's; try edgewise run, or "
+            f"edgewise.inspect.check_bundled_program(path)"
+        )
     if name.endswith(".onnx"):
         return InvalidProgramError(f"{told}, which is ONNX's; try a model of PyTorch")
     return error

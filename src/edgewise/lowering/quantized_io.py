@@ -1,0 +1,172 @@
+"""Inputs and outputs of a program that are integers: what is quantized first, or dequantized last,
+is given and returned as it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from edgewise.edge.graph import erase_dead, op_name, source_line
+from edgewise.edge.program import copy_program, output_node, placeholders, sync_outputs
+from edgewise.edge.quantized_decomposed import Quantized, is_dequantize, is_quantize
+from edgewise.emit.scalar_types import scalar_type
+from edgewise.errors import EdgewiseError
+
+Chosen = bool | Sequence[int]
+"""True for every one that can be, or by index."""
+
+
+@dataclass(frozen=True)
+class Border:
+    """An input or output that is an integer now. index: among the program's own inputs (or
+    outputs), from 0. quantized: what an integer stands for."""
+
+    kind: str
+    index: int
+    quantized: Quantized
+
+
+def constants_of(borders: Sequence[Border], method: str | None = None) -> dict[str, Any]:
+    """Constant methods that tell a caller of the file what integers stand for, by the names of
+    ExecuTorch's passes: `input0_scale`, or `forward_input0_scale` with the method's name."""
+    return {
+        constant_name(border.kind, border.index, key, method): value
+        for border in borders
+        for key, value in {
+            "scale": border.quantized.scale,
+            "zp": border.quantized.zero_point,
+            "quant_min": border.quantized.low,
+            "quant_max": border.quantized.high,
+            "dtype": scalar_type(border.quantized.dtype),
+        }.items()
+    }
+
+
+def constant_name(kind: str, index: int, key: str, method: str | None = None) -> str:
+    """Of the constant method that tells `key` of a border: `input0_scale`."""
+    return f"{f'{method}_' if method else ''}{kind}{index}_{key}"
+
+
+def quantize_io(
+    program: ExportedProgram, inputs: Chosen = False, outputs: Chosen = False
+) -> tuple[ExportedProgram, list[Border]]:
+    """A copy of a quantized program that takes and returns integers, and which of them.
+
+    The tensors keep their shapes; their types become those of the quantization. EdgewiseError if
+    one that is named is not quantized with one scale, or none is where all are asked for.
+    """
+    program = copy_program(program)
+    found = [
+        *_each(program.graph_signature.user_inputs, inputs, "input", _input(program)),
+        *_each(program.graph_signature.user_outputs, outputs, "output", _output(program)),
+    ]
+    sync_outputs(program)
+    erase_dead(program.graph)
+    program.graph_module.recompile()
+    return program, found
+
+
+def _each(
+    names: Sequence[Any], chosen: Chosen, kind: str, change: Callable[[int], Quantized | str]
+) -> list[Border]:
+    if chosen is False or chosen is None:
+        return []
+    every = chosen is True
+    found, reasons = [], []
+    for index in range(len(names)) if isinstance(chosen, bool) else chosen:
+        if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(names):
+            raise EdgewiseError(
+                f"[quantized_{kind}s] an index must be below the number of {kind}s, {len(names)}; "
+                f"got {index!r}; try True for all that are quantized"
+            )
+        made = change(index)
+        if isinstance(made, Quantized):
+            found.append(Border(kind, index, made))
+        else:
+            reasons.append(f"{kind} {index}: {made}")
+    if every and not names:
+        reasons = [f"no {kind}"]
+    if reasons and not (every and found):
+        raise EdgewiseError(
+            f"[quantized_{kind}s] {_RULES[kind]}; got {'; '.join(reasons)}; "
+            f"try quantize='int8', or the index of one that is quantized"
+        )
+    return found
+
+
+_RULES = {
+    "input": "an input must be quantized first, with one scale, to be given as integers",
+    "output": "an output must be dequantized last, with one scale, to be returned as integers",
+}
+
+
+def _input(program: ExportedProgram) -> Callable[[int], Quantized | str]:
+    nodes, names = placeholders(program), program.graph_signature.user_inputs
+
+    def change(index: int) -> Quantized | str:
+        node = nodes.get(str(names[index]))
+        if node is None or not isinstance(node.meta.get("val"), torch.Tensor):
+            return "no tensor"
+        readers = [user for user in node.users if not _is_check(user)]
+        others = [user for user in readers if not is_quantize(user)]
+        if others or not readers:
+            return f"read by {_named(others[0])}" if others else "read by nothing"
+        stored = {Quantized.of(user) for user in readers}
+        if len(stored) > 1:
+            return f"quantized with {len(stored)} scales"
+        for user in [*node.users]:
+            if is_quantize(user):
+                node.meta["val"] = user.meta["val"]
+                user.replace_all_uses_with(node)
+            program.graph.erase_node(user)
+        (quantized,) = stored
+        _set_example(program, index, quantized)
+        return quantized
+
+    return change
+
+
+def _output(program: ExportedProgram) -> Callable[[int], Quantized | str]:
+    names = program.graph_signature.user_outputs
+    output = output_node(program.graph)
+
+    def change(index: int) -> Quantized | str:
+        results = list(output.args[0])  # type: ignore[arg-type]
+        first = len(results) - len(names)  # what the program writes to its state comes before
+        node = results[first + index]
+        if not isinstance(node, Node):
+            return "no tensor"
+        if not is_dequantize(node) or op_name(node).endswith("per_channel.default"):
+            return f"made by {_named(node)}"
+        results[first + index] = node.args[0]
+        output.args = (tuple(results),)
+        return Quantized.of(node)
+
+    return change
+
+
+def _is_check(node: Node) -> bool:
+    return node.op == "call_function" and "_assert" in str(node.target)
+
+
+def _named(node: Node) -> str:
+    line = source_line(node)
+    return f"{op_name(node) if node.op == 'call_function' else node.op}{f' ({line})' * bool(line)}"
+
+
+def _set_example(program: ExportedProgram, index: int, quantized: Quantized) -> None:
+    """The inputs that the program was exported with, if it holds them, with this one quantized."""
+    given = program.example_inputs
+    if given is None:
+        return
+    leaves, spec = torch.utils._pytree.tree_flatten(given)
+    if index < len(leaves) and isinstance(leaves[index], torch.Tensor):
+        real = leaves[index].double() / quantized.scale
+        stored = real.round() + quantized.zero_point
+        leaves[index] = stored.clamp(quantized.low, quantized.high).to(quantized.dtype)
+        program._example_inputs = torch.utils._pytree.tree_unflatten(leaves, spec)
