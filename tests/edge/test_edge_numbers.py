@@ -106,3 +106,18 @@ def test_operands_that_take_one_size_only_are_told() -> None:
         lowered = edgewise.to_edge_transform_and_lower(program)
     model = edgewise.load(lowered.to_executorch().buffer)
     assert_close([model(*inputs)], eager64(module, inputs), 1e-5)
+
+
+class Scaled(torch.nn.Module):
+    def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+        y = x * x
+        torch.add(y, x, alpha=n, out=y)
+        return y
+
+
+def test_a_number_among_the_inputs_is_no_open_size() -> None:
+    """torch makes a symbol of it where it traces `out=` again, and fixes it at once."""
+    x = torch.randn(2, 3)
+    program = torch.export.export(Scaled(), (x, 2))
+    made = edgewise.to_edge(program).to_executorch()
+    assert_close([edgewise.load(made.buffer)(x, 2)], eager64(Scaled(), (x, 2)))

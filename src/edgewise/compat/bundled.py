@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,6 +12,11 @@ from edgewise.compat.runtime import Runtime, Verification
 from edgewise.emit.bundling import BundledProgram, MethodTestCase, MethodTestSuite
 from edgewise.format import bundled_program as schema
 from edgewise.inspect.bundles import compared, inputs_of, value_of
+
+ConfigValue = torch.Tensor | int | bool | float
+DataContainer = list[Any] | tuple[Any, ...] | dict[Any, Any]
+MethodInputType = Sequence[ConfigValue]
+MethodOutputType = Sequence[torch.Tensor]
 
 __all__ = ["BundledModule", "BundledProgram", "MethodTestCase", "MethodTestSuite"]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pprint
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import torch
 from torch.export import ExportedProgram
@@ -162,6 +164,18 @@ class EdgeProgramManager(lowering.EdgeProgramManager):
 
 class ExecutorchProgramManager(lowering.ExecutorchProgramManager):
     """As ExecuTorch's."""
+
+    def dump_executorch_program(self, verbose: bool = False, out: TextIO | None = None) -> None:
+        """Prints the program as dataclasses."""
+        if verbose:
+            pprint.pprint(self.executorch_program, stream=out or sys.stdout)
+        else:
+            print(self.executorch_program, file=out or sys.stdout)
+
+    @property
+    def _tensor_data(self) -> dict[str, bytes]:
+        """The files of data beside the program, by name."""
+        return {name: b"".join(data.parts()) for name, data in self._emitted.data_files.items()}
 
     def get_etrecord(self) -> ProgramRecord:
         """The program's record, which `generate_etrecord=True` asks for and every program has."""

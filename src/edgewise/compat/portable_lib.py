@@ -14,6 +14,10 @@ from edgewise.runtime import MethodMeta, Verification
 __all__ = ["ExecuTorchMethod", "ExecuTorchModule", "ExecuTorchProgram"]
 
 
+def _several(inputs: Any) -> Sequence[Any]:
+    return [inputs] if hasattr(inputs, "__dlpack__") else inputs
+
+
 class ExecuTorchMethod:
     """A method: `method(inputs)`."""
 
@@ -22,9 +26,9 @@ class ExecuTorchMethod:
         self._inputs: Sequence[Any] = ()
         self._outputs: list[Any] = []
 
-    def set_inputs(self, inputs: Sequence[Any]) -> None:
+    def set_inputs(self, inputs: Any) -> None:
         """Keeps the inputs of the next `execute`."""
-        self._inputs = inputs
+        self._inputs = _several(inputs)
 
     def execute(self) -> None:
         """Runs the method on what was set."""
@@ -34,9 +38,9 @@ class ExecuTorchMethod:
         """Of the last run; outputs always have memory of their own."""
         return self._outputs
 
-    def call(self, inputs: Sequence[Any] = (), clone_outputs: bool = True) -> list[Any]:
-        """Runs the method."""
-        return self._method.execute(inputs)
+    def call(self, inputs: Any = (), clone_outputs: bool = True) -> list[Any]:
+        """Runs the method; a tensor alone is its only input."""
+        return self._method.execute(_several(inputs))
 
     __call__ = call
 
@@ -57,7 +61,11 @@ class ExecuTorchProgram:
         return len(self._names)
 
     def get_method_name(self, method_index: int) -> str:
-        """The name of a method."""
+        """The name of a method. RuntimeError if there are not so many."""
+        if not 0 <= method_index < len(self._names):
+            raise RuntimeError(
+                f"[get_method_name] an index must be below {len(self._names)}; got {method_index}"
+            )
         return self._names[method_index]
 
     def load_method(self, method_name: str) -> ExecuTorchMethod:
@@ -79,17 +87,17 @@ class ExecuTorchModule:
     def __init__(self, program: Program) -> None:
         self._program = program
 
-    def forward(self, inputs: Sequence[Any], clone_outputs: bool = True) -> list[Any]:
-        """Runs "forward"."""
+    def forward(self, inputs: Any, clone_outputs: bool = True) -> list[Any]:
+        """Runs "forward"; a tensor alone is its only input."""
         return self.run_method("forward", inputs)
 
     __call__ = forward
 
     def run_method(
-        self, method_name: str, inputs: Sequence[Any] = (), clone_outputs: bool = True
+        self, method_name: str, inputs: Any = (), clone_outputs: bool = True
     ) -> list[Any]:
         """Runs a method."""
-        return self._program.load_method(method_name).execute(inputs)
+        return self._program.load_method(method_name).execute(_several(inputs))
 
     def method_names(self) -> list[str]:
         """Names of the methods."""

@@ -196,7 +196,16 @@ ROWS = (
     Row("executorch.devtools", _DEVTOOLS, "Inspector generate_etrecord parse_etrecord"),
     Row("executorch.devtools", _BUNDLED, "BundledProgram"),
     Row("executorch.devtools.bundled_program.core", _BUNDLED, "BundledProgram"),
-    Row("executorch.devtools.bundled_program.config", _BUNDLED, "MethodTestCase MethodTestSuite"),
+    Row(
+        "executorch.devtools.bundled_program.config",
+        _BUNDLED,
+        "ConfigValue DataContainer MethodInputType MethodOutputType MethodTestCase MethodTestSuite",
+    ),
+    Row(
+        "executorch.devtools.bundled_program.schema",
+        "edgewise.format.bundled_program",
+        "Bool BundledMethodTestCase BundledMethodTestSuite BundledProgram Double Int Tensor Value",
+    ),
     Row(
         "executorch.devtools.bundled_program.serialize",
         _BUNDLED,

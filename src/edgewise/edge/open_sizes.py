@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
+from torch.utils import _pytree as pytree
 
 from edgewise.edge.node_errors import at_node
 from edgewise.edge.program import fake_mode
@@ -67,16 +69,20 @@ def _fixed(environment: Any) -> dict[Any, int]:
 
 
 def _locations(program: ExportedProgram) -> dict[Any, str]:
-    """Where each symbol is the size of an input."""
-    locations: dict[Any, str] = {}
+    """The program's symbols, with the input whose size each is, or its own name. Others are of
+    numbers that torch made symbols of on its way: arguments that are no tensors."""
+    inputs: dict[Any, str] = {}
+    symbols: dict[Any, str] = {}
     for node in program.graph.nodes:
-        if node.op != "placeholder":
-            break
-        for dim, size in enumerate(getattr(node.meta.get("val"), "shape", ())):
-            expression = getattr(getattr(size, "node", None), "expr", None)
-            if expression is not None:
-                locations.setdefault(expression, f"dimension {dim} of {node.name}")
-    return locations
+        for value in pytree.tree_leaves(node.meta.get("val")):
+            for dim, size in enumerate(getattr(value, "shape", (value,))):
+                expression = getattr(getattr(size, "node", None), "expr", None)
+                if expression is None:
+                    continue
+                if node.op == "placeholder" and isinstance(value, torch.Tensor):
+                    inputs.setdefault(expression, f"dimension {dim} of {node.name}")
+                symbols |= {one: str(one) for one in expression.free_symbols}
+    return symbols | {one: where for one, where in inputs.items() if one in symbols}
 
 
 def _new(environment: Any, before: dict[Any, int]) -> dict[Any, int]:
@@ -85,10 +91,14 @@ def _new(environment: Any, before: dict[Any, int]) -> dict[Any, int]:
 
 def _check(environment: Any, before: dict[Any, int], locations: dict[Any, str], where: str) -> None:
     told = _TOLD.get(environment, set()) if environment is not None else set()
-    new = {s: value for s, value in _new(environment, before).items() if s not in told}
+    new = {
+        symbol: value
+        for symbol, value in _new(environment, before).items()
+        if symbol in locations and symbol not in told
+    }
     if not new:
         return
-    shown = ", ".join(f"{locations.get(s, s)} fixed to {value}" for s, value in new.items())
+    shown = ", ".join(f"{locations[symbol]} fixed to {value}" for symbol, value in new.items())
     raise InvalidGraphError(
         f"[{where}] sizes that the export left open must stay open; got {shown}; try an export in "
         f"which it is a number"
