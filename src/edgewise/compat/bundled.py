@@ -14,7 +14,7 @@ from edgewise.format import bundled_program as schema
 from edgewise.inspect.bundles import compared, inputs_of, value_of
 
 ConfigValue = torch.Tensor | int | bool | float
-DataContainer = list[Any] | tuple[Any, ...] | dict[Any, Any]
+DataContainer: Any = list | tuple | dict
 MethodInputType = Sequence[ConfigValue]
 MethodOutputType = Sequence[torch.Tensor]
 
