@@ -76,6 +76,21 @@ def _is_first(item: Node) -> bool:
 _WITH_INDICES = aten.max_pool2d_with_indices.default
 
 
+def batch_pools(model: GraphModule) -> bool:
+    """Pooling of a batch of one image instead of an image without a batch."""
+    changed = False
+    for target in _POOLS:
+        changed |= replace_calls(model, target, _batched)
+    return changed
+
+
+_POOLS = (
+    aten.max_pool2d.default,
+    aten.avg_pool2d.default,
+    aten.adaptive_avg_pool2d.default,
+)
+
+
 def split_pieces(model: GraphModule, wanted: Callable[[Node], bool] = lambda node: True) -> bool:
     """Slices instead of split and chunk, single elements instead of unbind; of nodes that
     are `wanted`."""
@@ -181,6 +196,14 @@ def _hardsigmoid(node: Node) -> Node:
     scaled = step(node, aten.mul.Tensor, node.args[0], 1 / 6)
     shifted = step(node, aten.add.Tensor, scaled, 0.5)
     return step(node, aten.clamp.default, shifted, 0.0, 1.0)
+
+
+def _batched(node: Node) -> Node | None:
+    source, *others = arguments(node).values()
+    if source.meta["val"].dim() != 3:
+        return None
+    pooled = step(node, node.target, step(node, aten.unsqueeze.default, source, 0), *others)
+    return step(node, aten.squeeze.dim, pooled, 0)
 
 
 def _slice(node: Node, source: Node, dim: int, index: int) -> Node:

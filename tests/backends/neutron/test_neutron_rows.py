@@ -306,6 +306,11 @@ def test_refused_of_other_quantizers(name: str) -> None:
     assert_refused(quantized(make, around_zero((IMAGE,)), AsItIs), message)
 
 
+@pytest.mark.parametrize("make", [lambda: nn.AvgPool2d(3, 2, 1), lambda: nn.MaxPool2d(2)])
+def test_an_image_without_a_batch_of_other_quantizers(make: Callable[[], nn.Module]) -> None:
+    assert_refused(quantized(make, around_zero(((4, 8, 8),)), AsItIs), "self is 4-D; got 3-D")
+
+
 def assert_refused(program: ExportedProgram, message: str) -> None:
     reasons = [str(r) for n in lowered(program).delegation_report().refused for r in n.refusals]
     assert any(re.search(message, r) for r in reasons), reasons

@@ -48,7 +48,14 @@ from edgewise.quantize.observers import HistogramObserver
 from edgewise.quantize.patterns import Pattern, Weighted, is_float
 from edgewise.quantize.quantizer import TableQuantizer, mark
 from edgewise.quantize.resampling import multiply_by_weights
-from edgewise.quantize.steps import is_kept, replace_calls, split_attention, split_pieces, step
+from edgewise.quantize.steps import (
+    batch_pools,
+    is_kept,
+    replace_calls,
+    split_attention,
+    split_pieces,
+    step,
+)
 from edgewise.quantize.transposed import Geometry, polyphase
 
 aten = torch.ops.aten
@@ -206,6 +213,7 @@ class EthosUQuantizer(TableQuantizer):
         split_divisions(model)
         split_clamps(model)
         split_masked_puts(model)
+        batch_pools(model)
         split_pieces(model)
         return model
 

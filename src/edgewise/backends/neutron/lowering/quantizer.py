@@ -43,6 +43,7 @@ from edgewise.quantize.resampling import multiply_by_weights
 from edgewise.quantize.roots import split_roots
 from edgewise.quantize.smooth_and_norms import NORMALIZATIONS, REDUCTIONS, SMOOTH
 from edgewise.quantize.steps import (
+    batch_pools,
     drop_unused_indices,
     multiply_by_reciprocals,
     split_attention,
@@ -126,6 +127,7 @@ class NeutronQuantizer(TableQuantizer):
         split_gates(model)
         split_hardsigmoid(model)
         drop_unused_indices(model)
+        batch_pools(model)
         split_pieces(model)
         softmax_along_last(model, lambda n: self._is_static(n) and not _is_of_channels(n))
         macs = self._target.macs

@@ -58,7 +58,7 @@ def _pool(
 
 def _whole_windows(q: Query) -> str | None:
     kernel, stride, padding = _window(q.args)
-    beyond = beyond_padding(q.shape_of("self")[2:], q.shape[2:], kernel, stride, padding)
+    beyond = beyond_padding(q.shape_of("self")[-2:], q.shape[-2:], kernel, stride, padding)
     return "ceil_mode=True" if any(beyond) else None
 
 
@@ -134,7 +134,7 @@ def _counts(q: Query) -> str | None:
     kernel, stride, padding = _window(q.args)
     if not any(padding) or q.args["count_include_pad"]:
         return None
-    if same_padding(q.shape_of("self")[2:], kernel, stride, padding, (1, 1)) == Padding.SAME:
+    if same_padding(q.shape_of("self")[-2:], kernel, stride, padding, (1, 1)) == Padding.SAME:
         return None  # what TFLite does not count either
     return f"padding={list(padding)}"
 
