@@ -82,6 +82,39 @@ def test_the_same_numbers(net: Net, backend: str) -> None:
     assert sum(not n.partition for n in borders) <= 2, table
 
 
+class ChannelsLast(nn.Module):
+    """As a camera gives an image, and with results that are moved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 4, 3), nn.Linear(4 * 36, 6)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = self.conv(x.permute(0, 3, 1, 2)).relu()
+        return self.head(y.flatten(1)).reshape(2, 3).transpose(0, 1), y.permute(0, 2, 3, 1)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_moved_before_and_behind(backend: str) -> None:
+    if BACKENDS[backend]:
+        pytest.importorskip(BACKENDS[backend])
+    torch.manual_seed(0)
+    model, x = ChannelsLast().eval(), torch.randn(1, 8, 8, 3)
+    options: dict[str, Any] = {"backend": backend, "quantize": "int8", "calibration": [(x,)]}
+    floats = edgewise.load(edgewise.compile(model, (x,), verbose=False, **options).buffer)
+    both: dict[str, Any] = {"quantized_inputs": [0], "quantized_outputs": [0, 1]}
+    made = edgewise.compile(model, (x,), verbose=False, **options, **both)
+    report = made.delegation_report()
+    assert (len(report.delegates), [n.operator for n in report.nodes if not n.partition]) == (1, [])
+    scale, zero, *_ = constants(made.buffer, "input", 0)
+    stored = np.clip(np.rint(x.numpy() / np.float32(scale)) + zero, -128, 127).astype(np.int8)
+    found = edgewise.load(made.buffer)(stored)
+    for index, (y, expected) in enumerate(zip(found, floats(x), strict=True)):
+        scale, zero, *_ = constants(made.buffer, "output", index)
+        real = (y.astype(np.float32) - zero) * np.float32(scale)
+        np.testing.assert_allclose(real, expected, rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.peer
 def test_on_the_runtime_of_executorch(net: Net) -> None:
     from executorch.extension.pybindings.portable_lib import _load_for_executorch_from_buffer
@@ -118,9 +151,16 @@ def test_in_steps(net: Net) -> None:
     assert x.dtype == torch.int8
 
 
+class Rows(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(x.shape[0], -1)
+
+
 def test_an_open_batch() -> None:
+    """Whose size is read of the input."""
     torch.manual_seed(0)
-    model, x = nn.Sequential(nn.Linear(4, 6), nn.ReLU()).eval(), torch.randn(3, 4)
+    model = nn.Sequential(nn.Conv2d(2, 4, 1), nn.ReLU(), Rows(), nn.Linear(16, 6)).eval()
+    x = torch.randn(3, 2, 2, 2)
     made = edgewise.compile(
         model,
         (x,),
@@ -131,7 +171,7 @@ def test_an_open_batch() -> None:
         quantized_outputs=True,
         verbose=False,
     )
-    found = edgewise.load(made.buffer)(np.ones((5, 4), np.int8))
+    found = edgewise.load(made.buffer)(np.ones((5, 2, 2, 2), np.int8))
     assert (found.shape, found.dtype) == ((5, 6), np.int8)
 
 

@@ -3,7 +3,7 @@ is given and returned as it is stored."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,14 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from edgewise.edge.graph import erase_dead, op_name, source_line
+from edgewise.edge.graph import call, erase_dead, is_size, op_name, source_line
 from edgewise.edge.program import copy_program, output_node, placeholders, sync_outputs
 from edgewise.edge.quantized_decomposed import Quantized, is_dequantize, is_quantize
+from edgewise.edge.spellings import with_twins
 from edgewise.emit.scalar_types import scalar_type
 from edgewise.errors import EdgewiseError
 
+aten = torch.ops.aten
 Chosen = bool | Sequence[int]
 """True for every one that can be, or by index."""
 
@@ -112,23 +114,47 @@ def _input(program: ExportedProgram) -> Callable[[int], Quantized | str]:
         node = nodes.get(str(names[index]))
         if node is None or not isinstance(node.meta.get("val"), torch.Tensor):
             return "no tensor"
-        readers = [user for user in node.users if not _is_check(user)]
-        others = [user for user in readers if not is_quantize(user)]
-        if others or not readers:
-            return f"read by {_named(others[0])}" if others else "read by nothing"
-        stored = {Quantized.of(user) for user in readers}
-        if len(stored) > 1:
-            return f"quantized with {len(stored)} scales"
+        found = set(_quantized_behind(node))
+        reasons = [one for one in found if isinstance(one, str)]
+        if reasons or len(found) != 1:
+            return reasons[0] if reasons else f"quantized with {len(found)} scales"
+        (quantized,) = found
+        assert isinstance(quantized, Quantized)
+        real = node.meta["val"]
+        node.meta["val"] = real.to(quantized.dtype)
+        moved = []
         for user in [*node.users]:
             if is_quantize(user):
-                node.meta["val"] = user.meta["val"]
                 user.replace_all_uses_with(node)
-            program.graph.erase_node(user)
-        (quantized,) = stored
+            if is_quantize(user) or _is_check(user):
+                program.graph.erase_node(user)
+            elif not is_size(user):
+                moved.append(user)
+        if moved:  # between a dequantization and a quantization, as every backend takes it
+            with program.graph.inserting_before(moved[0]):
+                dequantize = call(
+                    program.graph, _operator("dequantize"), (node, *_args(quantized)), node, real
+                )
+            for user in moved:
+                user.replace_input_with(node, dequantize)
         _set_example(program, index, quantized)
         return quantized
 
     return change
+
+
+def _quantized_behind(node: Node) -> Iterator[Quantized | str]:
+    """How a value is quantized, there or where it was moved; or what else reads it."""
+    readers = [user for user in node.users if not (_is_check(user) or is_size(user))]
+    if not readers:
+        yield "read by nothing"
+    for user in readers:
+        if is_quantize(user):
+            yield Quantized.of(user)
+        elif user.target in _MOVES and user.args[0] is node:
+            yield from _quantized_behind(user)
+        else:
+            yield f"read by {_named(user)}"
 
 
 def _output(program: ExportedProgram) -> Callable[[int], Quantized | str]:
@@ -137,17 +163,56 @@ def _output(program: ExportedProgram) -> Callable[[int], Quantized | str]:
 
     def change(index: int) -> Quantized | str:
         results = list(output.args[0])  # type: ignore[arg-type]
-        first = len(results) - len(names)  # what the program writes to its state comes before
-        node = results[first + index]
-        if not isinstance(node, Node):
+        at = len(results) - len(names) + index  # behind what the program writes to its state
+        result = source = results[at]
+        if not isinstance(result, Node):
             return "no tensor"
-        if not is_dequantize(node) or op_name(node).endswith("per_channel.default"):
-            return f"made by {_named(node)}"
-        results[first + index] = node.args[0]
+        while source.target in _MOVES and isinstance(source.args[0], Node):
+            source = source.args[0]
+        if not is_dequantize(source) or op_name(source).endswith("per_channel.default"):
+            return f"made by {_named(source)}"
+        quantized = Quantized.of(source)
+        if source is result:
+            results[at] = source.args[0]
+        else:
+            with program.graph.inserting_before(output):
+                value = result.meta["val"].to(quantized.dtype)
+                args = (result, *_args(quantized))
+                results[at] = call(program.graph, _operator("quantize"), args, result, value)
         output.args = (tuple(results),)
-        return Quantized.of(node)
+        return quantized
 
     return change
+
+
+_MOVES = with_twins(
+    aten.alias.default,
+    aten.clone.default,
+    aten.contiguous.default,
+    aten.expand.default,
+    aten.flatten.using_ints,
+    aten.permute.default,
+    aten.reshape.default,
+    aten.select.int,
+    aten.slice.Tensor,
+    aten.squeeze.default,
+    aten.squeeze.dim,
+    aten.squeeze.dims,
+    aten.transpose.int,
+    aten.unsqueeze.default,
+    aten.view.default,
+)
+"""Operators that move elements, or choose some, and compute nothing."""
+
+
+def _operator(name: str) -> Any:
+    """PT2E's, which are there once a program has any."""
+    return getattr(torch.ops.quantized_decomposed, f"{name}_per_tensor").default
+
+
+def _args(quantized: Quantized) -> tuple[Any, ...]:
+    one = quantized
+    return one.scale, one.zero_point, one.low, one.high, one.dtype
 
 
 def _is_check(node: Node) -> bool:
