@@ -9,11 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgewise.flatbuffer import (
-    BOOL,
-    FLOAT64,
     INT8,
     INT32,
-    INT64,
     UINT8,
     UINT32,
     Table,
@@ -26,24 +23,10 @@ from edgewise.flatbuffer import (
     unpack,
     vector,
 )
+from edgewise.format.program import Bool, Double, Int
 
 IDENTIFIER = b"BP08"
 VERSION = 2
-
-
-@dataclass
-class Int(Table):
-    int_val: int = scalar(INT64)
-
-
-@dataclass
-class Bool(Table):
-    bool_val: bool = scalar(BOOL, False)
-
-
-@dataclass
-class Double(Table):
-    double_val: float = scalar(FLOAT64, 0.0)
 
 
 @dataclass
