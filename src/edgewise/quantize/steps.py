@@ -147,36 +147,12 @@ LARGEST = 2.0**50
 
 def _attention(model: GraphModule, node: Node, causal: bool, computed: bool) -> Node | None:
     args = arguments(node)
-    mask = args["attn_mask"]
-    if args["is_causal"]:
-        query, key = args["query"].meta["val"], args["key"].meta["val"]
-        sizes = (query.shape[-2], key.shape[-2])
-        if not causal or not all(isinstance(size, int) for size in sizes):
-            return None
-        mask = constant(model, node, torch.full(sizes, -math.inf).triu(1).to(query.dtype))
     if args["enable_gqa"] or args["dropout_p"]:
         return None
-    real = args["query"].meta["val"].dtype
-    known = (
-        attribute(model, str(mask.target)) if mask is not None and mask.op == "get_attr" else None
-    )
-    some = None
-    if known is not None and known.dtype == torch.bool:
-        known = torch.zeros(known.shape).masked_fill(~known, -math.inf)
-        mask = constant(model, node, known.to(real))
-    if known is not None and known.is_floating_point():
-        some = (known != -math.inf).any(-1, keepdim=True)
-        if not bool(some.all()):  # whose result is 0; a softmax of infinities alone is NaN
-            mask = constant(model, node, torch.where(some, known, 0.0).to(real))
-    elif mask is not None and not mask.meta["val"].is_floating_point():
-        if mask.meta["val"].dtype != torch.bool:
-            return None
-        if computed:
-            # Rounded, for what quantizes the zeros and ones to be a mask whatever it stores.
-            kept = step(node, aten.round.default, step(node, aten.to.dtype, mask, real))
-            mask = step(node, aten.log.default, kept)
-        else:
-            return None
+    found = _added_mask(model, node, causal, computed)
+    if found is None:
+        return None
+    mask, rows = found
     scale = args["scale"]
     if scale is None:
         scale = 1 / math.sqrt(args["query"].meta["val"].shape[-1])
@@ -187,9 +163,43 @@ def _attention(model: GraphModule, node: Node, causal: bool, computed: bool) -> 
         scores = step(node, aten.add.Tensor, scores, mask)
     weights = step(node, aten.softmax.int, scores, -1)
     result = step(node, aten.matmul.default, weights, args["value"])
-    if some is None or bool(some.all()):
-        return result
-    return step(node, aten.mul.Tensor, result, constant(model, node, some.to(real)))
+    return result if rows is None else step(node, aten.mul.Tensor, result, rows)
+
+
+def _added_mask(
+    model: GraphModule, node: Node, causal: bool, computed: bool
+) -> tuple[Node | None, Node | None] | None:
+    """What is added to an attention's scores, and by what its result is multiplied: zeros for rows
+    of which a known mask leaves nothing, whose softmax would be NaN. None for what is not taken."""
+    args = arguments(node)
+    query, key, mask = args["query"].meta["val"], args["key"].meta["val"], args["attn_mask"]
+    if args["is_causal"]:
+        sizes = (query.shape[-2], key.shape[-2])
+        if not causal or not all(isinstance(size, int) for size in sizes):
+            return None
+        mask = constant(model, node, torch.full(sizes, -math.inf).triu(1).to(query.dtype))
+    if mask is None:
+        return None, None
+    is_boolean = mask.meta["val"].dtype == torch.bool
+    if not is_boolean and not mask.meta["val"].is_floating_point():
+        return None
+    if mask.op != "get_attr":
+        if not is_boolean:
+            return mask, None
+        if not computed:
+            return None
+        # Rounded, for what quantizes the zeros and ones to be a mask whatever it stores.
+        kept = step(node, aten.round.default, step(node, aten.to.dtype, mask, query.dtype))
+        return step(node, aten.log.default, kept), None
+    added = attribute(model, str(mask.target))
+    if is_boolean:
+        added = torch.zeros(added.shape).masked_fill(~added, -math.inf)
+    some = (added != -math.inf).any(-1, keepdim=True)
+    if bool(some.all()):
+        return (constant(model, node, added.to(query.dtype)) if is_boolean else mask), None
+    added = torch.where(some, added, 0.0)
+    rows = constant(model, node, some.to(query.dtype))
+    return constant(model, node, added.to(query.dtype)), rows
 
 
 def _hardsigmoid(node: Node) -> Node:
