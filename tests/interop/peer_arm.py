@@ -27,7 +27,7 @@ import multiprocessing
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, field
 from io import StringIO
@@ -216,6 +216,12 @@ def step_of(node: Any) -> float:
     return 0.0 if value.is_floating_point() else 1.0
 
 
+def outside_of_delegates(nodes: Iterable[torch.fx.Node]) -> list[str]:
+    """Operators of calls, without conversions at the borders."""
+    names = [op_name(n) for n in nodes if not is_delegate_call(n)]
+    return [name for name in names if not any(border in name for border in BORDERS)]
+
+
 def off(found: Any, expected: Any, step: float) -> float:
     """The greatest difference in steps; without a step, in 255ths of the range."""
     found, expected = torch.as_tensor(found), torch.as_tensor(expected)
@@ -274,8 +280,7 @@ def run(case: Case, target: str, result: Result) -> Iterator[str]:
     edge = edgewise.to_edge_transform_and_lower(program, partitioner=[EthosUPartitioner(spec)])
     nodes = [n for n in edge.exported_program().graph.nodes if n.op == "call_function"]
     result.delegates = sum(map(is_delegate_call, nodes))
-    outside = [op_name(n) for n in nodes if not is_delegate_call(n)]
-    result.left = [name for name in outside if not any(b in name for b in BORDERS)]
+    result.left = outside_of_delegates(nodes)
     pte = edge.to_executorch().buffer
     yield "run"
     model = edgewise.load(bytes(pte))

@@ -31,7 +31,7 @@ from unittest.mock import MagicMock
 
 import pytest
 import torch
-from peer_arm import Watching, off, step_of
+from peer_arm import Watching, off, outside_of_delegates, step_of
 from torch.utils._pytree import tree_flatten
 
 import edgewise
@@ -43,8 +43,7 @@ from edgewise.backends.neutron import (
     generate_neutron_compile_spec,
 )
 from edgewise.compat.exir import EdgeProgramManager
-from edgewise.edge.graph import op_name
-from edgewise.partition.delegate import call_delegate, is_delegate_call
+from edgewise.partition.delegate import call_delegate
 from edgewise.quantize._torchao import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
 ROOT = "executorch.backends.nxp"
@@ -52,7 +51,6 @@ PEER = f"{ROOT}.tests"
 FILES = ("models", "use_qat")
 """Of the peer's harness, what is taken as it is."""
 INSIDE = (f"{ROOT}.", "executorch.examples", "executorch.extension.export_util")
-BORDERS = ("quantize_per_tensor", "dequantize_per_tensor", "_to_copy", "getitem")
 
 
 @dataclass
@@ -159,8 +157,7 @@ def lower_run_compare(
     )
     edge = lowered(program, **{key: options[key] for key in SPEC_OPTIONS if options.get(key)})
     nodes = [n for n in edge.exported_program().graph.nodes if n.op == "call_function"]
-    names = [op_name(n) for n in nodes if not is_delegate_call(n)]
-    left = [name for name in names if not any(b in name for b in BORDERS)]
+    left = outside_of_delegates(nodes)
     report = edge.delegation_report()
     reasons = [str(r) for n in report.nodes if n.operator in left for r in n.refusals]
     model_here = edgewise.load(bytes(edge.to_executorch().buffer))
@@ -186,11 +183,12 @@ def lower_run_compare_ptq_qat(
     request: Any,
     train_fn: Any,
     *others: Any,
-    **options: Any,
+    **_: Any,
 ) -> None:
     lower_run_compare(model, input_spec, verifier, request, *others[:2])
-    options = {"use_qat": True, "train_fn": train_fn}
-    lower_run_compare(model, input_spec, verifier, request, *others[:2], **options)
+    lower_run_compare(
+        model, input_spec, verifier, request, *others[:2], use_qat=True, train_fn=train_fn
+    )
 
 
 def base(target: Any) -> str:

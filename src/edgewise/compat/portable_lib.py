@@ -129,13 +129,7 @@ def _load_for_executorch_from_buffer(
     debug_buffer_size: int = 0,
     program_verification: Verification = Verification.InternalConsistency,
 ) -> ExecuTorchModule:
-    if data_map_buffer is None:
-        return ExecuTorchModule(_load(buffer, None, enable_etdump, program_verification))
-    # The runtime maps files: one that is gone again once it is mapped.
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        path = Path(folder, "data.ptd")
-        path.write_bytes(data_map_buffer)
-        return ExecuTorchModule(_load(buffer, path, enable_etdump, program_verification))
+    return ExecuTorchModule(_load(buffer, data_map_buffer, enable_etdump, program_verification))
 
 
 def _load_program(
@@ -172,12 +166,19 @@ def _get_operator_names() -> list[str]:
 
 def _load(
     data: str | Path | bytes,
-    data_path: str | Path | None,
+    data_path: str | Path | bytes | None,
     enable_etdump: bool,
     verification: Verification,
 ) -> Program:
+    """data_path: a file of weights, or its contents."""
     if enable_etdump:
         raise _no_etdump()
+    if isinstance(data_path, bytes):
+        # The runtime maps files: one that is gone again once it is mapped.
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            path = Path(folder, "data.ptd")
+            path.write_bytes(data_path)
+            return _load(data, path, enable_etdump, verification)
     return Program(
         runtime.Runtime.get().load_program(data, verification=verification, data_path=data_path)
     )

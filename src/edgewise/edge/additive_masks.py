@@ -13,6 +13,7 @@ keep NaN out of it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -75,6 +76,16 @@ def make_masks_additive(program: ExportedProgram, keep: Callable[[Node], bool]) 
     if masks:
         erase_dead(graph)
     return changed
+
+
+def without_dead_rows(added: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """A known mask that leaves something of each row, and [..., rows, 1] zeros for those of which
+    it left nothing and ones: their result is zero in torch, and NaN of a plain softmax. None if
+    there are none."""
+    some = (added > -math.inf).any(-1, keepdim=True)
+    if bool(some.all()):
+        return added, None
+    return torch.where(some, added, torch.zeros_like(added)), some.to(added.dtype)
 
 
 def _unexpanded(mask: Node) -> Node:

@@ -62,6 +62,22 @@ def with_twins(*targets: torch._ops.OpOverload) -> dict[torch._ops.OpOverload, N
     return dict.fromkeys(twin for target in targets for twin in _twins(target))
 
 
+def views() -> dict[torch._ops.OpOverload, None]:
+    """Operators of `torch.export` that rename, reorder or choose elements, and their twins."""
+    return with_twins(
+        aten.expand.default,
+        aten.flatten.using_ints,
+        aten.permute.default,
+        aten.reshape.default,
+        aten.select.int,
+        aten.slice.Tensor,
+        aten.squeeze.dim,
+        aten.transpose.int,
+        aten.unsqueeze.default,
+        aten.view.default,
+    )
+
+
 def _twins(target: torch._ops.OpOverload) -> Iterator[torch._ops.OpOverload]:
     yield target
     name = target.overloadpacket.__name__

@@ -59,9 +59,11 @@ class BundledProgram:
                 f"{'none' if pte_file_path is None else 'both'}"
             )
         self.executorch_program = executorch_program
-        self._path = pte_file_path
+        self._program: bytes = (
+            executorch_program.buffer if pte_file_path is None else Path(pte_file_path).read_bytes()
+        )
         self.method_test_suites = sorted(method_test_suites, key=lambda one: one.method_name)
-        self._plans = {p.name: p for p in pte.read(self._program()).program.execution_plan}
+        self._plans = {p.name: p for p in pte.read(self._program).program.execution_plan}
         _check(self._plans, self.method_test_suites)
 
     def serialize_to_schema(self) -> bundled.BundledProgram:
@@ -73,7 +75,7 @@ class BundledProgram:
             )
             for suite in self.method_test_suites
         ]
-        return bundled.BundledProgram(bundled.VERSION, suites, self._program())
+        return bundled.BundledProgram(bundled.VERSION, suites, self._program)
 
     @property
     def buffer(self) -> bytes:
@@ -83,12 +85,6 @@ class BundledProgram:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the file (`.bpte`), whole or not at all."""
         write_whole({path: [self.buffer]})
-
-    def _program(self) -> bytes:
-        if self._path is not None:
-            return Path(self._path).read_bytes()
-        data: bytes = self.executorch_program.buffer
-        return data
 
 
 def _leaves(given: Any, name: str) -> list[Any]:

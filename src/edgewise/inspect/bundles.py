@@ -64,32 +64,32 @@ def run_case(
     method: str,
     index: int,
     case: bundled.BundledMethodTestCase,
-    rtol: float = 1e-5,
-    atol: float = 1e-8,
+    rtol: float,
+    atol: float,
 ) -> CaseResult:
     """One call, in a session of its own."""
     try:
         outputs = program.load_method(method).execute(list(inputs_of(case)))
     except Error as error:
         return CaseResult(method, index, False, math.inf, str(error))
+    return compared(method, index, case, outputs, rtol, atol)
+
+
+def compared(
+    method: str,
+    index: int,
+    case: bundled.BundledMethodTestCase,
+    outputs: Sequence[Any],
+    rtol: float,
+    atol: float,
+) -> CaseResult:
+    """Outputs of a call, with those that it expects."""
     expected = [value_of(one) for one in case.expected_outputs or ()]
     if not expected:
         return CaseResult(method, index, None)
     if len(expected) != len(outputs):
         counts = f"{len(outputs)} outputs, expected {len(expected)}"
         return CaseResult(method, index, False, math.inf, counts)
-    return compared(method, index, outputs, expected, rtol, atol)
-
-
-def compared(
-    method: str,
-    index: int,
-    outputs: Sequence[Any],
-    expected: Sequence[Any],
-    rtol: float,
-    atol: float,
-) -> CaseResult:
-    """Outputs of a call, with those that were expected."""
     worst, problems = 0.0, []
     for number, (found, wanted) in enumerate(zip(outputs, expected, strict=True)):
         found, wanted = np.asarray(found), np.asarray(wanted)

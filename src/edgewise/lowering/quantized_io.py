@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
+from torch.utils import _pytree as pytree
 
-from edgewise.edge.graph import call, erase_dead, is_size, op_name, source_line
+from edgewise.edge.graph import call, erase_dead, is_call, is_size, op_name, source_line
 from edgewise.edge.program import copy_program, output_node, placeholders, sync_outputs
-from edgewise.edge.quantized_decomposed import Quantized, is_dequantize, is_quantize
-from edgewise.edge.spellings import with_twins
+from edgewise.edge.quantized_decomposed import DEQUANTIZE, Quantized, is_quantize
+from edgewise.edge.spellings import views, with_twins
 from edgewise.emit.scalar_types import scalar_type
 from edgewise.errors import EdgewiseError
 
@@ -169,7 +170,7 @@ def _output(program: ExportedProgram) -> Callable[[int], Quantized | str]:
             return "no tensor"
         while source.target in _MOVES and isinstance(source.args[0], Node):
             source = source.args[0]
-        if not is_dequantize(source) or op_name(source).endswith("per_channel.default"):
+        if not is_call(source) or op_name(source) != DEQUANTIZE:
             return f"made by {_named(source)}"
         quantized = Quantized.of(source)
         if source is result:
@@ -185,22 +186,12 @@ def _output(program: ExportedProgram) -> Callable[[int], Quantized | str]:
     return change
 
 
-_MOVES = with_twins(
+_MOVES = views() | with_twins(
     aten.alias.default,
     aten.clone.default,
     aten.contiguous.default,
-    aten.expand.default,
-    aten.flatten.using_ints,
-    aten.permute.default,
-    aten.reshape.default,
-    aten.select.int,
-    aten.slice.Tensor,
     aten.squeeze.default,
-    aten.squeeze.dim,
     aten.squeeze.dims,
-    aten.transpose.int,
-    aten.unsqueeze.default,
-    aten.view.default,
 )
 """Operators that move elements, or choose some, and compute nothing."""
 
@@ -229,9 +220,7 @@ def _set_example(program: ExportedProgram, index: int, quantized: Quantized) -> 
     given = program.example_inputs
     if given is None:
         return
-    leaves, spec = torch.utils._pytree.tree_flatten(given)
+    leaves, spec = pytree.tree_flatten(given)
     if index < len(leaves) and isinstance(leaves[index], torch.Tensor):
-        real = leaves[index].double() / quantized.scale
-        stored = real.round() + quantized.zero_point
-        leaves[index] = stored.clamp(quantized.low, quantized.high).to(quantized.dtype)
-        program._example_inputs = torch.utils._pytree.tree_unflatten(leaves, spec)
+        leaves[index] = _operator("quantize")(leaves[index], *_args(quantized))
+        program._example_inputs = pytree.tree_unflatten(leaves, spec)

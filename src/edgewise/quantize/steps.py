@@ -15,6 +15,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
+from edgewise.edge.additive_masks import without_dead_rows
 from edgewise.edge.graph import arguments, inherit_meta, is_getitem
 from edgewise.edge.spellings import with_twins
 
@@ -194,12 +195,10 @@ def _added_mask(
     added = attribute(model, str(mask.target))
     if is_boolean:
         added = torch.zeros(added.shape).masked_fill(~added, -math.inf)
-    some = (added != -math.inf).any(-1, keepdim=True)
-    if bool(some.all()):
-        return (constant(model, node, added.to(query.dtype)) if is_boolean else mask), None
-    added = torch.where(some, added, 0.0)
-    rows = constant(model, node, some.to(query.dtype))
-    return constant(model, node, added.to(query.dtype)), rows
+    added, rows = without_dead_rows(added)
+    if is_boolean or rows is not None:
+        mask = constant(model, node, added.to(query.dtype))
+    return mask, None if rows is None else constant(model, node, rows.to(query.dtype))
 
 
 def _hardsigmoid(node: Node) -> Node:

@@ -15,7 +15,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from edgewise.edge.graph import arguments
-from edgewise.edge.spellings import with_twins
+from edgewise.edge.spellings import views, with_twins
 from edgewise.quantize.fold import known_value
 from edgewise.quantize.patterns import is_float
 from edgewise.quantize.steps import attribute, is_kept, step
@@ -48,20 +48,7 @@ COPIES = frozenset(
 )
 _CUT = frozenset(with_twins(aten.tril.default, aten.triu.default))
 """Zeros are put in."""
-MOVES = COPIES | frozenset(
-    with_twins(
-        aten.expand.default,
-        aten.flatten.using_ints,
-        aten.permute.default,
-        aten.reshape.default,
-        aten.select.int,
-        aten.slice.Tensor,
-        aten.squeeze.dim,
-        aten.transpose.int,
-        aten.unsqueeze.default,
-        aten.view.default,
-    )
-)
+MOVES = COPIES | frozenset(views())
 _NOT = (aten.logical_not.default, aten.bitwise_not.default)
 _COMPARE = (aten.eq.Scalar, aten.ne.Scalar)
 SUBTRACT = frozenset(with_twins(aten.rsub.Scalar, aten.sub.Tensor))

@@ -14,6 +14,7 @@ from edgewise.backends.xnnpack.lowering.quant import MAX_RANK
 from edgewise.backends.xnnpack.lowering.static_sizes import number, numbers
 from edgewise.backends.xnnpack.lowering.table import Constraint, Lowering, Query, define, equals
 from edgewise.backends.xnnpack.operators.linear import batch_product
+from edgewise.edge.additive_masks import without_dead_rows
 from edgewise.edge.graph import Dim, shape_of
 from edgewise.edge.sizes import shown
 
@@ -27,7 +28,9 @@ def _attention(to: Lowering, node: Node, args: dict[str, Any]) -> Operand:
         factor = 1 / math.sqrt(number(query.shape[-1]))
     query = to.b.scale(query, float(factor))
     mask = _mask(to, args, (query.shape[-2], key.shape[-2]), query.dtype)
-    mask, some = _without_dead_rows(mask)
+    some = None
+    if isinstance(mask, torch.Tensor):
+        mask, some = without_dead_rows(mask)
     if args["enable_gqa"] and query.shape[-3] != key.shape[-3]:
         groups = key.shape[-3]
         query, key, value = (_in_groups(to, x, groups) for x in (query, key, value))
@@ -74,17 +77,6 @@ def _mask(
     if isinstance(mask, torch.Tensor) and mask.dtype == torch.bool:
         return torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, -math.inf)
     return mask.to(dtype) if isinstance(mask, torch.Tensor) else to.b.convert(mask, dtype)
-
-
-def _without_dead_rows(mask: Operand | None) -> tuple[Operand | None, torch.Tensor | None]:
-    """A mask that leaves something of each row, and zeros for the rows of which it left nothing:
-    their result is zero in torch, and NaN of a plain softmax. None if there is none."""
-    if not isinstance(mask, torch.Tensor):
-        return mask, None
-    some = (mask > -math.inf).any(-1, keepdim=True)
-    if bool(some.all()):
-        return mask, None
-    return torch.where(some, mask, torch.zeros_like(mask)), some.to(mask.dtype)
 
 
 def _matching_heads(q: Query) -> str | None:
