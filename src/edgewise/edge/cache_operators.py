@@ -1,4 +1,4 @@
-"""Attention over a cache of keys and values that a program keeps from call to call.
+"""Attention over what a program keeps from call to call: a cache of keys and values, or a state.
 
 The operators and their schemas are those of ExecuTorch's namespace `llama`, under which they are
 written to the file (`emit.out_variants`). They are defined here under a name of our own, so that
@@ -36,6 +36,10 @@ _library.define(
 )
 _library.define(
     f"custom_sdpa(Tensor query, Tensor key, Tensor value, SymInt start_pos, {_ATTENTION}) -> Tensor"
+)
+_library.define(
+    "gated_delta_rule(Tensor query, Tensor key, Tensor value, Tensor decay, Tensor beta, "
+    "Tensor initial_state) -> (Tensor, Tensor)"
 )
 _library.define(
     "update_cache_functional(Tensor value, Tensor cache, SymInt start_pos) -> (Tensor, Tensor)"
@@ -100,6 +104,35 @@ def sdpa_with_kv_cache(
     )
 
 
+def gated_delta_rule(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    decay: torch.Tensor,
+    beta: torch.Tensor,
+    initial_state: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Linear attention: what a state recalls for a key is corrected towards the key's value
+    (arXiv:2412.06464).
+
+    query [B, heads, S, K]; key [B, heads of keys, S, K]; value [B, heads of keys, S, V]; decay
+    [B, heads of keys, S, K], or [B, heads of keys, S] for all of a token's keys; beta
+    [B, heads of keys, S]; states [B, heads of keys, K, V]. Returns [B, heads, S, V] and the state
+    after the last token.
+    """
+    shared = query.shape[1] // key.shape[1]
+    factors = decay.unsqueeze(-1) if decay.dim() == 4 else decay.view(*decay.shape, 1, 1)
+    state, results = initial_state, []
+    for token in range(query.shape[2]):
+        k = key[:, :, token, :, None]
+        state = state * factors[:, :, token]
+        delta = (value[:, :, token] - (state * k).sum(-2)) * beta[:, :, token, None]
+        state = state + k * delta.unsqueeze(-2)
+        read = state.repeat_interleave(shared, 1)
+        results.append((read * query[:, :, token, :, None]).sum(-2))
+    return torch.stack(results, 2), state.clone()
+
+
 def _update_functional(value: Any, cache: Any, start_pos: int) -> Any:
     cache = cache.clone()
     return update_cache(value, cache, start_pos), cache
@@ -114,6 +147,13 @@ _IMPLEMENTATIONS: dict[str, tuple[Any, Any]] = {
     "custom_sdpa": (custom_sdpa, lambda query, *rest: torch.empty_like(query)),
     "update_cache": (update_cache, lambda value, *rest: value.new_empty(1)),
     "sdpa_with_kv_cache": (sdpa_with_kv_cache, lambda query, *rest: torch.empty_like(query)),
+    "gated_delta_rule": (
+        gated_delta_rule,
+        lambda query, key, value, decay, beta, initial_state: (
+            query.new_empty(*query.shape[:3], value.shape[3]),
+            torch.empty_like(initial_state),
+        ),
+    ),
     "update_cache_functional": (
         _update_functional,
         lambda value, cache, *rest: (value.new_empty(1), torch.empty_like(cache)),
@@ -229,4 +269,4 @@ def _return_caches(
     returned.args = (tuple(items),)
 
 
-__all__ = ["CACHES", "custom_sdpa", "thread_caches", "update_cache"]
+__all__ = ["CACHES", "custom_sdpa", "gated_delta_rule", "thread_caches", "update_cache"]

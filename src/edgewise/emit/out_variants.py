@@ -164,8 +164,9 @@ def _own(target: torch._ops.OpOverload) -> OutVariant:
     if target in CACHES:
         name = schema.name.replace("edgewise::", "llama::").removesuffix("_functional")
         return OutVariant(name, overload, arguments, 1)
-    if schema.name.endswith("::custom_sdpa"):
-        return OutVariant("llama::custom_sdpa", overload, arguments, 1)
+    if schema.name in ("edgewise::custom_sdpa", "edgewise::gated_delta_rule"):
+        name = schema.name.replace("edgewise::", "llama::")
+        return OutVariant(name, overload, arguments, len(schema.returns))
     # Embeddings are defined under our own name (`edge.quantized_embeddings`).
     name = schema.name.replace("edgewise::", "quantized_decomposed::")
     return OutVariant(name, overload, arguments, len(schema.returns))

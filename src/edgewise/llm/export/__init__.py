@@ -261,7 +261,6 @@ def lower_model(
         decoder = CachedLlama(model, max_context_len, cache_dtype)
         program = export_module(decoder, example, shapes)
     else:
-        from edgewise.llm.export.convolution import drop_padding
         from edgewise.llm.export.decoder import CachedDecoder
         from edgewise.llm.export.heads import move_transposes
 
@@ -276,9 +275,8 @@ def lower_model(
         decoder.check()
         program = export_module(decoder, example, shapes)
         move_transposes(program)
-        drop_padding(program)
-        if decoder.is_ring:
-            constants["get_max_rewind"] = max_seq_len
+        if decoder.max_rewind is not None:
+            constants["get_max_rewind"] = decoder.max_rewind
     programs: Any = program
     if prefix:
         programs = {"forward": program, **prefix_methods(decoder)}

@@ -14,7 +14,7 @@ import torch
 from transformers import AttentionInterface
 
 import edgewise.edge.cache_operators  # noqa: F401  (defines torch.ops.edgewise)
-from edgewise.llm.export.step import Layer, Row, Step, current_step
+from edgewise.llm.export.step import Attention, Row, Step, current_step
 
 __all__ = ["NAME"]
 
@@ -48,30 +48,34 @@ def attend(
         rest_ = (None, 0.0, False, scaling)
         ops: Any = torch.ops.edgewise
         return ops.custom_sdpa(query.transpose(1, 2), keys, values, before, *rest_), None
-    if step is None or rest.get("s_aux") is not None or not getattr(module, "is_causal", True):
+    if step is None or not getattr(module, "is_causal", True):
         what = "outside of a step" if step is None else type(module).__name__
         raise ValueError(
-            f"[attention] must be causal, without sinks, over a cache; got {what}; "
+            f"[attention] must be causal, over a cache; got {what}; "
             f"try a model that docs/llm.md lists"
         )
-    own: int = module.layer_idx
-    source = step.maker_of(key, own)
+    source = step.maker_of(key, module.layer_idx)
+    # Keys that another layer made, and attended to, lie in its cache already.
+    is_new = source not in step.attended
+    step.attended.add(source)
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
     # Of one depth, as the operators have it: zeros add nothing to a score, and are cut from values.
     value_depth = value.shape[-1]
     depth = max(key.shape[-1], value_depth)
-    layer = Layer(key.shape[1], depth, float(scale), sliding_window, softcap)
+    layer = Attention(key.shape[1], depth, float(scale), sliding_window, softcap)
     q, k, v = (_deepened(t, depth).transpose(1, 2) for t in (query, key, value))
     if step.found is not None:
-        if source == own:
-            step.found[own] = layer
+        if is_new:
+            step.note(source, layer)
         return torch.zeros_like(q)[..., :value_depth], None
     results = []
     for number, row in enumerate(step.rows):
         # The weights of a step serve all sequences; keys and values are each one's own.
-        new = (step.own(k, number), step.own(v, number)) if source == own else None
-        caches = step.caches[source, number]
-        results.append(_attend(step, row, layer, caches, step.own(q, number), new))
+        new = (step.own(k, number), step.own(v, number)) if is_new else None
+        caches = step.caches[source, Attention, number]
+        results.append(
+            _attend(step, row, layer, caches, step.own(q, number), new, rest.get("s_aux"))
+        )
     result = step.joined(results)
     return (result if value_depth == depth else result[..., :value_depth]), None
 
@@ -84,14 +88,16 @@ def _deepened(t: torch.Tensor, depth: int) -> torch.Tensor:
 def _attend(
     step: Step,
     row: Row,
-    layer: Layer,
+    layer: Attention,
     caches: tuple[torch.Tensor, ...],
     q: torch.Tensor,
     new: tuple[torch.Tensor, torch.Tensor] | None,
+    sinks: torch.Tensor | None,
 ) -> torch.Tensor:
     """Of one sequence: [1, S, heads, D], or of its last tokens, as many as q has.
 
-    new: keys and values of the step's tokens; None if they lie in the caches already.
+    new: keys and values of the step's tokens; None if they lie in the caches already. sinks: of
+    each head, a score that counts among those of the keys and has no value.
     """
     ops: Any = torch.ops.edgewise
     slots = caches[0].shape[1]
@@ -100,10 +106,11 @@ def _attend(
     is_plain = not is_ring and window is None
     rest: tuple[Any, ...] = (None, 0.0, True, layer.scale)
     count = q.shape[1]
-    if not is_plain or layer.softcap is not None:
+    in_graph = layer.softcap is not None or sinks is not None
+    if not is_plain or in_graph:
         mask = _mask(step, row, window, slots)
         rest = (mask if new is not None else mask[-count:], 0.0, False, layer.scale)
-    if new is not None and len(caches) == 2 and not is_ring and layer.softcap is None:
+    if new is not None and len(caches) == 2 and not is_ring and not in_graph:
         result: torch.Tensor = ops.sdpa_with_kv_cache(
             q, *new, *caches, row.start, step.length, *rest
         )
@@ -111,9 +118,8 @@ def _attend(
     if new is not None:
         _write(step, row, caches, *new)
     keys, values = _read(caches)
-    if layer.softcap is not None:
-        floats = (keys.to(q.dtype), values.to(q.dtype))
-        return _with_softcap(q, *floats, rest[0], layer.scale, layer.softcap)
+    if in_graph:
+        return _attend_in_graph(q, keys.to(q.dtype), values.to(q.dtype), rest[0], layer, sinks)
     first = row.start if new is not None else row.start + step.length - count
     result = ops.custom_sdpa(q, keys, values, 0 if is_ring else first, *rest)
     return result
@@ -169,13 +175,13 @@ def _mask(step: Step, row: Row, window: int | None, slots: int) -> torch.Tensor:
     return row.masks[known]
 
 
-def _with_softcap(
+def _attend_in_graph(
     q: torch.Tensor,
     keys: torch.Tensor,
     values: torch.Tensor,
     mask: torch.Tensor,
-    scale: float,
-    softcap: float,
+    layer: Attention,
+    sinks: torch.Tensor | None,
 ) -> torch.Tensor:
     """q [B, S, heads, D], keys and values [B, slots, heads of keys, D] to [B, S, heads, D].
 
@@ -185,13 +191,20 @@ def _with_softcap(
     batch, length, heads, depth = q.shape
     key_heads = keys.shape[2]
     shared = heads // key_heads
-    rows = (q * (scale / softcap)).reshape(batch, length, key_heads, shared, depth)
+    softcap = layer.softcap
+    rows = (q * (layer.scale / (softcap or 1))).reshape(batch, length, key_heads, shared, depth)
     rows = rows.permute(0, 2, 4, 1, 3).reshape(batch, key_heads, depth, length * shared)
     scores = torch.matmul(keys.transpose(1, 2), rows).transpose(2, 3)
-    scores = torch.tanh(scores) * softcap
+    if softcap is not None:
+        scores = torch.tanh(scores) * softcap
     scores = scores.view(batch, key_heads, length, shared, keys.shape[1])
     scores = scores + mask.view(1, 1, length, 1, keys.shape[1])
-    shares = torch.softmax(scores, -1).view(batch, key_heads, length * shared, keys.shape[1])
+    if sinks is not None:
+        more = sinks.to(q.dtype).view(1, key_heads, 1, shared, 1).expand(batch, -1, length, -1, -1)
+        shares = torch.softmax(torch.cat([scores, more], -1), -1)[..., :-1]
+    else:
+        shares = torch.softmax(scores, -1)
+    shares = shares.reshape(batch, key_heads, length * shared, keys.shape[1])
     result = torch.matmul(shares, values.transpose(1, 2))
     result = result.view(batch, key_heads, length, shared, depth).permute(0, 2, 1, 3, 4)
     return result.reshape(batch, length, heads, depth)

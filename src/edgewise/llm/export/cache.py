@@ -8,6 +8,7 @@ import torch
 from transformers import Cache
 
 from edgewise.llm.export.convolution import with_inputs_before
+from edgewise.llm.export.recurrence import keep_state
 from edgewise.llm.export.step import current_step
 
 __all__ = ["PassingCache"]
@@ -15,7 +16,7 @@ __all__ = ["PassingCache"]
 
 class PassingCache(Cache):
     """Keeps nothing itself: `attend` writes keys and values, `with_inputs_before` what a
-    convolution reads. Other state has no methods here, so that models with it are refused."""
+    convolution reads, `keep_state` a state."""
 
     def __init__(self, start: Any) -> None:
         super().__init__(layers=[])
@@ -52,5 +53,20 @@ class PassingCache(Cache):
     ) -> torch.Tensor:
         """conv_states [B, channels, S] behind the inputs before them that the kernel sees."""
         if conv_kernel_size is None or state_idx:
-            raise ValueError("convolutions of other forms than LFM2's")
+            raise ValueError("several convolutions in one layer, or one without its width")
         return with_inputs_before(conv_states, layer_idx, conv_kernel_size)
+
+    def get_recurrent_state(self, layer_idx: int, state_idx: int = 0) -> None:
+        """None, as for a convolution: the functions of `own_functions` read the layer's state."""
+        step = current_step()
+        if step is not None:
+            step.recurrent = layer_idx
+
+    def update_recurrent_state(
+        self, recurrent_states: torch.Tensor, layer_idx: int, state_idx: int = 0, **named: Any
+    ) -> torch.Tensor:
+        """The state that the next call begins with."""
+        if state_idx:
+            raise ValueError("several states in one layer")
+        keep_state(recurrent_states, layer_idx)
+        return recurrent_states

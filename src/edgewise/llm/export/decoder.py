@@ -11,7 +11,17 @@ import torch
 from edgewise.llm.export.attention import NAME
 from edgewise.llm.export.cache import PassingCache
 from edgewise.llm.export.experts import with_linear_experts, with_plain_integers
-from edgewise.llm.export.step import Convolution, Layer, Row, Step, running
+from edgewise.llm.export.recurrence import own_functions
+from edgewise.llm.export.step import (
+    Attention,
+    Caches,
+    Convolution,
+    Kept,
+    Recurrence,
+    Row,
+    Step,
+    running,
+)
 
 __all__ = ["CachedDecoder"]
 
@@ -30,7 +40,7 @@ class CachedDecoder(torch.nn.Module):
 
     A layer with a sliding window keeps `window + max_seq_len - 1` slots, if that is less than
     `max_context_len`: the newest take the place of those that no query sees any more. So does a
-    convolution over time, in float32. Layers that attend to another one's keys have no cache.
+    convolution over time, in float32. A recurrent state is kept whole. Layers that attend to another one's keys have no cache.
 
     kv_cache_dtype: of keys and values; as 8-bit integers they have a scale for each slot and head.
     """
@@ -49,23 +59,25 @@ class CachedDecoder(torch.nn.Module):
         self.model = _prepared(model, max_context_len)
         self.max_context_len = max_context_len
         self.batch, self.all_logits = batch, all_logits
-        self.layers = _layers(self.model)
-        self.is_ring = False
-        """Whether some layer's cache does not hold the whole context."""
-        self._names: dict[tuple[int, int], list[str]] = {}
-        for index, layer in self.layers.items():
+        self.kept = _kept(self.model)
+        self.max_rewind: int | None = None
+        """By how many tokens a text can be taken back; None: by any number."""
+        self._names: dict[tuple[int, type[Kept], int], list[str]] = {}
+        for (index, kind), kept in self.kept.items():
             slots = max_context_len
-            window = layer.width if isinstance(layer, Convolution) else layer.window
-            if window is not None:
-                slots = min(slots, window + max_seq_len - 1)
-            self.is_ring = self.is_ring or slots < max_context_len
+            if isinstance(kept, Recurrence):
+                self.max_rewind = 0
+                _check_recurrent(self.model, batch, all_logits)
+            elif (window := _window(kept)) is not None and window + max_seq_len - 1 < slots:
+                slots = window + max_seq_len - 1
+                self.max_rewind = max_seq_len if self.max_rewind is None else self.max_rewind
             for row in range(batch):
-                self._names[index, row] = []
-                for kind, (shape, dtype) in _state(layer, slots, kv_cache_dtype).items():
-                    name = f"{kind}_cache_{index}" + (f"_{row}" if batch > 1 else "")
+                names = self._names[index, kind, row] = []
+                for part, (shape, dtype) in _tensors(kept, slots, kv_cache_dtype).items():
+                    name = f"{part}_cache_{index}" + (f"_{row}" if batch > 1 else "")
                     empty = torch.zeros(1, *shape, dtype=dtype)
                     self.register_buffer(name, empty, persistent=False)
-                    self._names[index, row].append(name)
+                    names.append(name)
 
     def forward(self, tokens: torch.Tensor, input_pos: torch.Tensor) -> torch.Tensor:
         """Logits after the last token of each sequence, or after all."""
@@ -76,7 +88,7 @@ class CachedDecoder(torch.nn.Module):
             if self.batch > 1
             else ((torch.arange(length) + input_pos).unsqueeze(0))
         )
-        caches = {
+        caches: Caches = {
             key: tuple(getattr(self, name) for name in names) for key, names in self._names.items()
         }
         step = Step(rows, length, self.max_context_len, caches)
@@ -131,7 +143,11 @@ class RotaryTables(torch.nn.Module):
     def __init__(self, original: Any, context: int, types: list[str]) -> None:
         super().__init__()
         takes_type = "layer_type" in inspect.signature(original.forward).parameters
-        self._names = [*types] if takes_type else [""]
+        known = getattr(original, "rope_type", None)
+        with_positions = [t for t in types if not isinstance(known, dict) or t in known]
+        self._names = with_positions if takes_type else [""]
+        # Models with layers without positions ask for it.
+        self.layer_types = getattr(original, "layer_types", None)
         positions = torch.arange(context).unsqueeze(0)
         with torch.no_grad():
             for name in self._names:
@@ -148,20 +164,41 @@ class RotaryTables(torch.nn.Module):
     def forward(
         self, x: torch.Tensor, position_ids: torch.Tensor, layer_type: str = ""
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cosines and sines [B, S, depth] of the positions [B, S]."""
+        """Cosines and sines [B, S, depth] of the positions [B, S]; or [3, B, S], in time, height
+        and width, which for text are one."""
+        if position_ids.dim() == 3:
+            position_ids = position_ids[0]
         look_up = torch.nn.functional.embedding
         cos, sin = (getattr(self, f"{kind}_{layer_type}") for kind in ("cos", "sin"))
         return look_up(position_ids, cos), look_up(position_ids, sin)
 
 
-def _state(
-    layer: Layer | Convolution, slots: int, kv_cache_dtype: torch.dtype
+def _window(kept: Attention | Convolution) -> int | None:
+    """The tokens that the layer sees; None for all."""
+    return kept.width if isinstance(kept, Convolution) else kept.window
+
+
+def _check_recurrent(model: Any, batch: int, all_logits: bool) -> None:
+    """ValueError where a state would have to forget tokens."""
+    asked = "batch" if batch > 1 else "all_logits" if all_logits else ""
+    if asked:
+        why = "shorter texts of a batch are padded" if batch > 1 else "drafts can be wrong"
+        raise ValueError(
+            f"[export] {asked} needs a model that can take tokens back, as {why}; got "
+            f"{type(model).__name__}, whose recurrent state cannot; try without {asked}"
+        )
+
+
+def _tensors(
+    kept: Kept, slots: int, kv_cache_dtype: torch.dtype
 ) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
     """Shape and type of what a layer keeps of one sequence, by the first part of its name."""
-    if isinstance(layer, Convolution):
-        return {"conv": ((slots, layer.channels), torch.float32)}
-    rows: tuple[int, ...] = (slots, layer.heads)
-    numbers, scales = ((*rows, layer.depth), kv_cache_dtype), ((*rows, 1), torch.float32)
+    if isinstance(kept, Recurrence):
+        return {"state": (kept.shape, torch.float32)}
+    if isinstance(kept, Convolution):
+        return {"conv": ((slots, kept.channels), torch.float32)}
+    rows: tuple[int, ...] = (slots, kept.heads)
+    numbers, scales = ((*rows, kept.depth), kv_cache_dtype), ((*rows, 1), torch.float32)
     found = {"k": numbers, "v": numbers}
     return found | ({"ks": scales, "vs": scales} if kv_cache_dtype == torch.int8 else {})
 
@@ -188,7 +225,7 @@ def _call(
     named = inspect.signature(model.forward).parameters
     name = "cache" if "cache" in named else "past_key_values"
     cache: Any = {name: PassingCache(step.rows[0].start)}
-    with running(step):
+    with running(step), own_functions(model):
         result = model(
             input_ids=tokens, position_ids=positions, use_cache=True, logits_to_keep=keep, **cache
         )
@@ -196,9 +233,9 @@ def _call(
     return logits
 
 
-def _layers(model: Any) -> dict[int, Layer | Convolution]:
-    """What the model's code gives its attention, by layer, as it does for one token."""
-    found: dict[int, Layer | Convolution] = {}
+def _kept(model: Any) -> dict[tuple[int, type[Kept]], Kept]:
+    """What the model's layers keep, as its code tells for one token."""
+    found: dict[tuple[int, type[Kept]], Kept] = {}
     zero = torch.zeros(1, dtype=torch.int64)
     what = type(model).__name__
     try:
@@ -209,8 +246,8 @@ def _layers(model: Any) -> dict[int, Layer | Convolution]:
         if str(failure).startswith("["):
             raise
         raise ValueError(
-            f"[llm] a model must keep keys and values of one layer each, and no other state, from "
-            f"call to call; got {what}: {str(failure).splitlines()[0]}; "
+            f"[llm] a model must keep keys and values, inputs of convolutions or states, of one "
+            f"layer each, from call to call; got {what}: {str(failure).splitlines()[0]}; "
             f"try a model that docs/llm.md lists"
         ) from failure
     if not found:

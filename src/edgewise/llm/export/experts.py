@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -11,7 +12,8 @@ __all__ = ["LinearExperts", "with_linear_experts", "with_plain_integers"]
 
 
 class LinearExperts(torch.nn.Module):
-    """The experts of a `transformers` model, which holds them as tensors [experts, out, in].
+    """The experts of a `transformers` model, which holds them as tensors [experts, out, in], or
+    [experts, in, out] if they are transposed.
 
     Each has linear layers of its own, which can be quantized as all others. An expert runs in a
     branch: for a single token, those that it chose and no others are computed and their weights
@@ -20,9 +22,10 @@ class LinearExperts(torch.nn.Module):
 
     def __init__(self, original: Any) -> None:
         super().__init__()
-        self.act_fn = original.act_fn
-        self.gate_up = torch.nn.ModuleList(map(_linear, original.gate_up_proj))
-        self.down = torch.nn.ModuleList(map(_linear, original.down_proj))
+        has_gate = _first(original) == "gate_up_proj"
+        self._activation = _activation(original) if has_gate else original.act_fn
+        self.up = torch.nn.ModuleList(_linear_layers(original, _first(original)))
+        self.down = torch.nn.ModuleList(_linear_layers(original, "down_proj"))
 
     def forward(
         self, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor
@@ -37,9 +40,7 @@ class LinearExperts(torch.nn.Module):
             share = torch.where(is_chosen, top_k_weights, torch.zeros(())).sum(-1, keepdim=True)
 
             def run(x: Any, share: Any, sum_: Any, number: int = number) -> Any:
-                both = self.gate_up[number](x)
-                half = both.shape[-1] // 2
-                active = self.act_fn(both[:, :half]) * both[:, half:]
+                active = self._activation(self.up[number](x))
                 return sum_ + self.down[number](active) * share
 
             def skip(x: Any, share: Any, sum_: Any) -> Any:
@@ -93,7 +94,7 @@ def with_plain_integers(model: Any) -> None:
     for experts in model.modules():
         if not isinstance(experts, LinearExperts):
             continue
-        for layers in (experts.gate_up, experts.down):
+        for layers in (experts.up, experts.down):
             for number, layer in enumerate(layers):
                 if hasattr(layer, "weight") and hasattr(layer.weight, "qdata"):
                     layers[number] = IntegerLinear(layer)  # type: ignore[arg-type]
@@ -112,13 +113,40 @@ def with_linear_experts(model: Any) -> Any:
 
 
 def _has_experts(module: Any) -> bool:
-    stacked = (getattr(module, name, None) for name in ("gate_up_proj", "down_proj"))
-    is_stacked = all(isinstance(t, torch.Tensor) and t.dim() == 3 for t in stacked)
-    # gpt-oss has biases, and its weights the other way round.
-    return is_stacked and getattr(module, "gate_up_proj_bias", None) is None
+    stacked = (getattr(module, name, None) for name in (_first(module), "down_proj"))
+    return all(isinstance(t, torch.Tensor) and t.dim() == 3 for t in stacked)
 
 
-def _linear(weight: torch.Tensor) -> torch.nn.Linear:
-    made = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=False, device="meta")
-    made.weight = torch.nn.Parameter(weight.detach(), requires_grad=False)
-    return made
+def _first(experts: Any) -> str:
+    """The name of the weights that an expert's input meets."""
+    return "gate_up_proj" if hasattr(experts, "gate_up_proj") else "up_proj"
+
+
+def _activation(original: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+    """What becomes of a gate and what it lets through, [T, 2 * inner] to [T, inner]."""
+    if not hasattr(original, "_apply_gate"):  # before transformers 5.4
+
+        def apply_gate(both: torch.Tensor) -> torch.Tensor:
+            gate, up = both.chunk(2, dim=-1)
+            active: torch.Tensor = original.act_fn(gate) * up
+            return active
+
+        return apply_gate
+    without_weights = copy.copy(original)
+    without_weights._parameters = {}
+    apply: Callable[[torch.Tensor], torch.Tensor] = without_weights._apply_gate
+    return apply
+
+
+def _linear_layers(original: Any, name: str) -> Iterator[torch.nn.Linear]:
+    biases = getattr(original, f"{name}_bias", None)
+    for number, weight in enumerate(getattr(original, name)):
+        weight = weight.detach()
+        if getattr(original, "is_transposed", False):
+            weight = weight.T.contiguous()
+        out, in_ = weight.shape
+        made = torch.nn.Linear(in_, out, bias=biases is not None, device="meta")
+        made.weight = torch.nn.Parameter(weight, requires_grad=False)
+        if biases is not None:
+            made.bias = torch.nn.Parameter(biases[number].detach(), requires_grad=False)
+        yield made

@@ -12,7 +12,7 @@ from edgewise.emit.config import ExecutorchBackendConfig, MemoryPlanningConfig
 from edgewise.llm.export.attention import NAME
 from edgewise.llm.export.cache import PassingCache
 from edgewise.llm.export.heads import move_transposes
-from edgewise.llm.export.step import Caches, Row, Step, running
+from edgewise.llm.export.step import Attention, Caches, Row, Step, running
 from edgewise.lowering import ExecutorchProgramManager, to_edge_transform_and_lower
 from edgewise.registry import partitioner_for
 
@@ -113,7 +113,10 @@ class _Decode(_CrossCaches):
         check(start >= 0)
         check(start + length <= self.context)
         caches: Caches = {
-            (index, 0): (getattr(self, f"k_cache_{index}"), getattr(self, f"v_cache_{index}"))
+            (index, Attention, 0): (
+                getattr(self, f"k_cache_{index}"),
+                getattr(self, f"v_cache_{index}"),
+            )
             for index in range(self.count)
         }
         cross = {index: self.cross(index) for index in range(self.count)}

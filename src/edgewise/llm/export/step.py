@@ -9,12 +9,22 @@ from typing import Any
 
 import torch
 
-__all__ = ["Caches", "Convolution", "Layer", "Row", "Step", "current_step", "running"]
+__all__ = [
+    "Attention",
+    "Caches",
+    "Convolution",
+    "Kept",
+    "Recurrence",
+    "Row",
+    "Step",
+    "current_step",
+    "running",
+]
 
 
 @dataclass(frozen=True)
-class Layer:
-    """What the model's code gives its attention in one layer.
+class Attention:
+    """What the model's code gives its attention in one layer, which keeps keys and values.
 
     heads, depth: of keys and values. window: keys that a query sees, its own last; None for all.
     softcap: scores become `softcap * tanh(score / softcap)`; None for as they are.
@@ -29,11 +39,22 @@ class Layer:
 
 @dataclass(frozen=True)
 class Convolution:
-    """A causal convolution over time in one layer. width: tokens that an output sees, its own
-    last."""
+    """A causal convolution over time in one layer, which keeps its inputs. width: tokens that an
+    output sees, its own last."""
 
     channels: int
     width: int
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """A state in one layer that each token changes. shape: that of one sequence."""
+
+    shape: tuple[int, ...]
+
+
+Kept = Attention | Convolution | Recurrence
+"""What a layer keeps from call to call."""
 
 
 @dataclass
@@ -48,8 +69,8 @@ class Row:
     masks: dict[Any, torch.Tensor] = field(default_factory=dict)
 
 
-Caches = dict[tuple[int, int], tuple[torch.Tensor, ...]]
-"""By layer and sequence."""
+Caches = dict[tuple[int, type[Kept], int], tuple[torch.Tensor, ...]]
+"""By layer, what it keeps, and sequence."""
 
 
 @dataclass
@@ -57,18 +78,27 @@ class Step:
     """One call of a program, while it is traced.
 
     length: tokens of each sequence. context: slots. caches: the tensors of a layer and sequence:
-    keys and values, and the scales of both if they are integers; or a convolution's inputs.
-    found: without caches, where layers are noted. cross: by layer, keys and values of what is not
-    the text. keys: of this call, with the layer that made them: others may attend to them, too.
+    keys and values, and the scales of both if they are integers; a convolution's inputs; a state.
+    found: without caches, where is noted what layers keep. cross: by layer, keys and values of what
+    is not the text. keys: of this call, with the layer that made them: others may attend to them,
+    too. attended: layers whose keys some attention has read. recurrent: the layer that asked for
+    its state last.
     """
 
     rows: Sequence[Row]
     length: Any
     context: int
     caches: Caches = field(default_factory=dict)
-    found: dict[int, Layer | Convolution] | None = None
+    found: dict[tuple[int, type[Kept]], Kept] | None = None
     cross: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
     keys: list[tuple[torch.Tensor, int]] = field(default_factory=list)
+    attended: set[int] = field(default_factory=set)
+    recurrent: int | None = None
+
+    def note(self, layer: int, kept: Kept) -> None:
+        """What a layer keeps, where `found` takes it."""
+        assert self.found is not None
+        self.found[layer, type(kept)] = kept
 
     def own(self, t: torch.Tensor, number: int) -> torch.Tensor:
         """The part [1, ...] of one sequence of [B, ...]."""
