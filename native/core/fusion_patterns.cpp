@@ -1,5 +1,5 @@
 // The patterns of instruction fusion: how lowering to core operators decomposes linear, dot,
-// hardsigmoid, hardswish and vector norms.
+// hardsigmoid, hardswish and vector norms, and how it updates the state of linear attention.
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
@@ -129,15 +129,36 @@ class Patterns {
                  std::move(intermediates)};
   }
 
+  // The new state, copied over the one that it was computed from: computed there at once.
+  std::optional<Match> delta_rule(uint32_t at) const {
+    if (at + 1 >= plan_.instructions.size()) return std::nullopt;
+    const InstructionPlan &rule = plan_.instructions[at], &copy = plan_.instructions[at + 1];
+    if (!is_call(rule, "llama::gated_delta_rule.out", 9) || !is_call(copy, "aten::copy_", 4)) {
+      return std::nullopt;
+    }
+    const uint32_t state = rule.args[5], result = rule.args[6], updated = rule.args[7];
+    if (copy.args[0] != state || copy.args[1] != updated || copy.args[3] != state ||
+        !one_type({rule.args[0], state, result, updated}, true) ||
+        plan_.tensor(state)->dynamism != Dynamism::kStatic ||
+        plan_.tensor(state)->sizes != plan_.tensor(updated)->sizes) {
+      return std::nullopt;
+    }
+    Args args(rule.args.begin(), rule.args.begin() + 7);
+    args.push_back(state);
+    return Match{"llama::gated_delta_rule.out", at, 2, std::move(args), {updated}, true};
+  }
+
  private:
+  bool is_call(const InstructionPlan& instruction, std::string_view name, size_t count) const {
+    return instruction.kind == Kind::kKernel && instruction.args.size() == count &&
+           plan_.operators[instruction.target] == name;
+  }
   // The arguments of instruction `at` if it calls the operator, with its one output at the end.
   const Args* call(uint32_t at, std::string_view name, size_t count) const {
     if (at >= plan_.instructions.size()) return nullptr;
     const InstructionPlan& instruction = plan_.instructions[at];
-    if (instruction.kind != Kind::kKernel || instruction.args.size() != count + 1) return nullptr;
     const Args& args = instruction.args;
-    if (args[count] != args[count - 1] || plan_.operators[instruction.target] != name)
-      return nullptr;
+    if (!is_call(instruction, name, count + 1) || args[count] != args[count - 1]) return nullptr;
     return &args;
   }
 
@@ -186,7 +207,8 @@ class Patterns {
 
 std::vector<Match> find_matches(const MethodPlan& plan) {
   constexpr std::string_view kNeeded[] = {"aten::mm.out", "aten::addmm.out",
-                                          "aten::sum.IntList_out", "aten::clamp.out"};
+                                          "aten::sum.IntList_out", "aten::clamp.out",
+                                          "llama::gated_delta_rule.out"};
   const bool possible = std::ranges::any_of(plan.operators, [&](const std::string& name) {
     return std::ranges::find(kNeeded, name) != std::end(kNeeded);
   });
@@ -195,8 +217,8 @@ std::vector<Match> find_matches(const MethodPlan& plan) {
   const Patterns patterns(plan);
   // Longer ones first.
   using Pattern = std::optional<Match> (Patterns::*)(uint32_t) const;
-  constexpr Pattern kAll[] = {&Patterns::linear, &Patterns::dot, &Patterns::hardswish,
-                              &Patterns::hardsigmoid, &Patterns::norm};
+  constexpr Pattern kAll[] = {&Patterns::linear,      &Patterns::dot,  &Patterns::hardswish,
+                              &Patterns::hardsigmoid, &Patterns::norm, &Patterns::delta_rule};
   for (uint32_t at = 0; at < plan.instructions.size(); ++at) {
     if (plan.instructions[at].kind != Kind::kKernel) continue;
     for (const Pattern pattern : kAll) {

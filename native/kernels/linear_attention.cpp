@@ -31,10 +31,9 @@ Status check_floats(const Tensor& tensor, const char* name, std::span<const int6
       view_of(tensor).is_row_major()) {
     return {};
   }
-  std::string wanted;
-  for (const int64_t size : sizes) wanted += (wanted.empty() ? "" : ", ") + std::to_string(size);
-  return error(Code::kInvalidArgument, "%s must be float32 [%s] in order; got %s", name,
-               wanted.c_str(), tensor.describe().c_str());
+  return error(Code::kInvalidArgument,
+               "%s must be float32 in order, of the sizes of the query and the value; got %s", name,
+               tensor.describe().c_str());
 }
 
 Status check_sizes(const DeltaCall& call) {

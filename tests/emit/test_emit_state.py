@@ -149,21 +149,52 @@ def test_an_input_that_is_written(runtime: str) -> None:
     assert_close(RUNTIMES[runtime](pte, (torch.ones(3), y))[0], eager(module, (torch.ones(3), y)))
 
 
-def test_a_new_state_is_not_overwritten_before_it_is_kept() -> None:
-    """Its memory is taken until the copy at the method's end."""
-    from edgewise.format.program import KernelCall, Tensor
+class TurnedLate(TurnedEarly):
+    """The old state is read after the new one is there."""
 
-    program = lower(TurnedEarly().eval(), (torch.ones(2, 3),), partitioner=None)
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        old = self.state + 0
+        self.state.copy_(torch.flip(self.state, [0]))
+        return torch.cos(x) * 3 + torch.cumsum(old, 0)
+
+
+def instructions_of(module: torch.nn.Module) -> tuple[Any, list[tuple[str, list[int]]]]:
+    """The plan of a method with an input [2, 3], and its calls by operator."""
+    program = lower(module.eval(), (torch.ones(2, 3),), partitioner=None)
     plan = program.executorch_program.execution_plan[0]
-    copy = plan.chains[0].instructions[-1].instr_args
-    assert isinstance(copy, KernelCall)
-    source = copy.args[1]
-    place = plan.values[source].val.allocation_info
-    made = max(
-        i for i, c in enumerate(plan.chains[0].instructions[:-1]) if source in c.instr_args.args
-    )
-    for instruction in plan.chains[0].instructions[made + 1 : -1]:
-        for index in instruction.instr_args.args:
-            value = plan.values[index].val
-            if index != source and isinstance(value, Tensor) and value.allocation_info:
-                assert value.allocation_info != place
+    calls = [i.instr_args for i in plan.chains[0].instructions]
+    return plan, [(plan.operators[call.op_index].name, call.args) for call in calls]
+
+
+@pytest.mark.parametrize("module", [TurnedEarly, TurnedLate, Swap, Delay])
+def test_a_new_state_is_not_overwritten_before_it_is_kept(module: Any) -> None:
+    """Its memory is taken until it is copied, and the old one is read by then."""
+    from edgewise.format.program import Tensor
+
+    made = module()
+    if module in (Swap, Delay):
+        made.forward(torch.zeros(3))
+        program = lower(module().eval(), (torch.ones(3),), partitioner=None)
+        plan = program.executorch_program.execution_plan[0]
+        calls = [i.instr_args for i in plan.chains[0].instructions]
+        named = [(plan.operators[call.op_index].name, call.args) for call in calls]
+    else:
+        plan, named = instructions_of(made)
+    copies = [at for at, (name, _) in enumerate(named) if name == "aten::copy_"]
+    assert copies
+    for copy in copies:
+        state, source = named[copy][1][:2]
+        where = plan.values[source].val.allocation_info
+        before = [at for at, (_, args) in enumerate(named[:copy]) if source in args]
+        for _, args in named[max(before, default=copy) + 1 : copy]:
+            for index in args:
+                value = plan.values[index].val
+                if index != source and isinstance(value, Tensor) and value.allocation_info:
+                    assert value.allocation_info != where
+        assert all(state not in args or name == "aten::copy_" for name, args in named[copy + 1 :])
+
+
+def test_a_new_state_is_kept_where_the_old_one_was_read_last() -> None:
+    """So its memory serves what follows."""
+    _, named = instructions_of(TurnedEarly())
+    assert [name for name, _ in named[:3]] == ["aten::flip", "aten::copy_", "aten::cos"]

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from edgewise.llm.architectures import ARCHITECTURES, architecture_of
-from edgewise.llm.export import lower_model, quantize_model, random_model
+from edgewise.llm.export import load_model, lower_model, quantize_model, random_model
 from edgewise.llm.export.decoder import CachedDecoder
 from edgewise.llm.export.quantization import Recipe
 from edgewise.runtime import Runtime
@@ -47,6 +47,13 @@ def tokens_of(execute: Any, model: Any, want: list[int]) -> list[int]:
         ("gemma4_text", "none", 6),
         ("lfm2", "8da4w", 3),
         ("youtu", "none", 4),
+        ("qwen3_5_text", "8da4w", 6),
+        ("olmo_hybrid", "none", 6),
+        ("falcon_h1", "8da4w", 4),
+        ("zamba2", "none", 3),
+        ("mamba", "8da4w", 6),
+        pytest.param("gpt_oss", "8da4w", 16, marks=pytest.mark.slow),
+        pytest.param("kimi_linear", "none", 15, marks=pytest.mark.slow),
         pytest.param("qwen3_moe", "8da4w", 16, marks=pytest.mark.slow),
     ],
 )
@@ -59,7 +66,8 @@ def test_32_tokens_are_those_of_eager_pytorch(
     program = lowered(model, tmp_path / "model.pte")
     want, _ = greedy(model, prompt_of(model), COUNT)
     assert tokens_of(ours(tmp_path / "model.pte"), model, want) == want
-    # One before the first attention, one behind each, one behind the last token's choice.
+    # One before the first attention, one behind each, one behind the last token's choice; one in
+    # each loop.
     assert len(program.delegation_report().delegates) == delegates
 
 
@@ -72,8 +80,10 @@ def test_layers_that_share_keys_have_one_cache() -> None:
 
 
 @pytest.mark.peer
-def test_the_peer_runs_windows_and_soft_caps(tmp_path: Path) -> None:
-    model = small_model(architecture_of("gemma2"))
+@pytest.mark.parametrize("kind", ["gemma2", "qwen3_5_text"])
+def test_the_peer_runs_what_is_computed_beside_its_attention(kind: str, tmp_path: Path) -> None:
+    """Windows and soft caps; states of linear attention."""
+    model = small_model(architecture_of(kind))
     lowered(model, tmp_path / "model.pte")
     want, _ = greedy(model, prompt_of(model), 12)
     assert tokens_of(peers(tmp_path / "model.pte"), model, want) == want
@@ -152,12 +162,12 @@ def test_recipes_that_are_refused(values: Any, message: str) -> None:
     ("config", "message"),
     [
         ({"model_type": "bert"}, "attention"),
-        ({"model_type": "gpt_oss", "num_hidden_layers": 1}, "without sinks"),
+        ({"model_type": "rwkv", "num_hidden_layers": 1}, "got RwkvForCausalLM, which does not"),
         (
             {"model_type": "deepseek_v2", "num_hidden_layers": 1, "n_routed_experts": 2},
             "must be cosines and sines; got complex numbers of DeepseekV2RotaryEmbedding",
         ),
-        ({"model_type": "bamba"}, "and no other state"),
+        ({"model_type": "xlstm"}, "inputs of convolutions or states.*no attribute 'rnn_state'"),
         ({"model_type": "lfm2", "layer_types": ["nothing"]}, "no lfm2 can be made of it"),
         ({"model_type": "nothing"}, "no nothing can be made"),
     ],
@@ -167,6 +177,33 @@ def test_models_that_are_refused(config: dict[str, Any], message: str) -> None:
     more = {"num_key_value_heads": 2, "intermediate_size": 64, "num_local_experts": 2}
     with pytest.raises(ValueError, match=message):
         lower_model(random_model({**small, **more, **config}), max_context_len=32)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"batch": 2}, "batch needs.*shorter texts of a batch are padded.*Qwen3_5ForCausalLM"),
+        ({"all_logits": True}, "all_logits needs.*drafts can be wrong.*whose recurrent state"),
+    ],
+)
+def test_a_state_that_would_have_to_forget_is_refused(asked: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        lower_model(small_model(architecture_of("qwen3_5_text")), max_context_len=32, **asked)
+
+
+def test_the_text_part_of_a_model_that_also_sees(tmp_path: Path) -> None:
+    """Checkpoints of Qwen3.5 have both."""
+    from transformers import AutoModelForImageTextToText, Qwen3_5Config
+
+    text = small_model(architecture_of("qwen3_5_text")).config.to_dict()
+    sight = {"depth": 1, "hidden_size": 32, "num_heads": 2, "intermediate_size": 32}
+    config = Qwen3_5Config(text_config=text, vision_config={**sight, "out_hidden_size": 64})
+    whole: Any = AutoModelForImageTextToText.from_config(config)
+    whole.save_pretrained(tmp_path)
+    model, tokens = load_model(tmp_path), torch.arange(1, 9).unsqueeze(0)
+    assert architecture_of(model.config.model_type) is not None
+    with torch.no_grad():
+        assert torch.equal(model(tokens).logits, whole(tokens).logits)
 
 
 def test_the_page_lists_the_architectures() -> None:

@@ -111,7 +111,23 @@ def test_a_ring_forgets_so_an_early_prefix_is_computed_again(kind: str, made: Ma
         assert found == greedy(model, text, 6)[0]
 
 
-@pytest.mark.parametrize("kind", ["llama", "gemma2", "gemma4_text", "lfm2"])
+def test_a_state_goes_on_from_its_end_alone(made: Made) -> None:
+    model, path = made("qwen3_5_text", prefix=True)
+    prompt, generator = prompt_of(model, 60), Generator(path)
+    generator.load(prompt[:20])
+    for text, reused in ((prompt[:40], 20), ([*prompt[:30], 5], 0), ([7], 0), (prompt, 0)):
+        found = list(generator.generate(text, max_new_tokens=6, reuse_prefix=True))
+        assert generator.statistics.reused_tokens == reused
+        assert found == greedy(model, text, 6)[0]
+    text = [*text, *found]  # the last of them is not computed yet
+    assert (
+        list(generator.generate(text, max_new_tokens=6, reuse_prefix=True))
+        == (greedy(model, text, 6)[0])
+    )
+    assert generator.statistics.reused_tokens == len(text) - 1
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma2", "gemma4_text", "lfm2", "qwen3_5_text"])
 def test_a_prefix_is_kept_on_disk(kind: str, made: Made, tmp_path: Path) -> None:
     model, path = made(kind, prefix=True)
     prompt, saved = prompt_of(model, 40), tmp_path / "prefix.npz"
@@ -165,7 +181,7 @@ def test_several_sequences_at_a_time(kind: str, made: Made) -> None:
     assert BatchGenerator(path).generate(prompts[1:2], max_new_tokens=20) == want[1:2]
 
 
-@pytest.mark.parametrize("kind", ["llama", "gemma4_text", "lfm2"])
+@pytest.mark.parametrize("kind", ["llama", "gemma4_text", "lfm2", "gpt_oss"])
 def test_keys_and_values_in_8_bits(kind: str, made: Made) -> None:
     """As with a cache of `transformers` that rounds each head's row to 255 steps."""
 

@@ -21,11 +21,10 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind, OutputSpec, TensorArgument
 from torch.fx import Node
 
 from edgewise.edge.graph import arguments, calls, inherit_meta
-from edgewise.edge.program import output_node
+from edgewise.edge.program import return_states, state_placeholders
 
 _ATTENTION = "Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, float? scale=None"
 _library: Any = torch.library.Library("edgewise", "FRAGMENT")  # type: ignore[no-untyped-call]
@@ -187,11 +186,7 @@ def thread_caches(program: ExportedProgram) -> bool:
     A write to something else than a buffer, or to one of which an older view is read later, is
     left to torch's functionalisation.
     """
-    buffers = {
-        spec.arg.name: spec
-        for spec in program.graph_signature.input_specs
-        if spec.kind == InputKind.BUFFER and isinstance(spec.arg, TensorArgument)
-    }
+    buffers = state_placeholders(program, of_users=False)
     order = {node: index for index, node in enumerate(program.graph.nodes)}
     written: dict[Node, Node] = {}
     for node in list(calls(program.graph)):
@@ -201,11 +196,11 @@ def thread_caches(program: ExportedProgram) -> bool:
         given = list(arguments(node).values())
         names = [a.name for a in twin._schema.arguments]
         caches = [given[names.index(name)] for name in CACHES[twin]]
-        if all(c.name in buffers and not _has_old_view(c, node, order) for c in caches):
+        if all(c in buffers and not _has_old_view(c, node, order) for c in caches):
             _replace(node, twin, given, caches, written, order)
     if not written:
         return False
-    _return_caches(program, {cache: buffers[cache.name].target for cache in written}, written)
+    return_states(program, written)
     return True
 
 
@@ -246,27 +241,6 @@ def _replace(
             version.replace_all_uses_with(item, delete_user_cb=later.__contains__)
         written[cache] = item
     graph.erase_node(node)
-
-
-def _return_caches(
-    program: ExportedProgram, targets: dict[Node, Any], written: dict[Node, Node]
-) -> None:
-    """States in the signature that the caches change, after those that changed before."""
-    returned = output_node(program.graph)
-    values = returned.args[0]
-    assert isinstance(values, (tuple, list))
-    specs = program.graph_signature.output_specs
-    known = {s.target: i for i, s in enumerate(specs) if s.kind == OutputKind.BUFFER_MUTATION}
-    items = list(values)
-    added = []
-    for cache, item in written.items():
-        if targets[cache] in known:
-            continue  # written by an assignment as well, which reads the newest
-        argument = TensorArgument(item.name)
-        added.append(OutputSpec(OutputKind.BUFFER_MUTATION, argument, targets[cache]))
-        items.insert(len(added) - 1, item)
-    specs[:0] = added
-    returned.args = (tuple(items),)
 
 
 __all__ = ["CACHES", "custom_sdpa", "gated_delta_rule", "thread_caches", "update_cache"]

@@ -1,14 +1,16 @@
 """In-place operators become functional ones.
 
 `y = relu_(x)` may become `y = relu(x)`, with later uses of `x` reading `y`, if nothing
-else can see the write: `x` aliases no input, parameter or buffer, and no other alias of
-it is read later. That covers activations and residual sums of ordinary models, without
-a trace. For anything else (slices written through, buffers updated) `functionalize`
-answers None and the caller lets torch functionalise the program in its one trace.
+else can see the write: `x` is no view of an input, parameter or buffer, and no other alias of
+it is read later. A buffer or an input that is written itself has the last such result as its new
+value. That covers activations, residual sums and state of ordinary models, without a trace. For
+anything else (slices written through) `functionalize` answers None and the caller lets torch
+functionalise the program in its one trace.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cache
 
 import torch
@@ -16,7 +18,7 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
 from edgewise.edge.graph import arguments, is_call, is_composite, replace, same_shape
-from edgewise.edge.program import sync_outputs
+from edgewise.edge.program import return_states, state_placeholders, sync_outputs
 
 _aten = torch.ops.aten
 
@@ -93,24 +95,53 @@ def writes_in_custom_operators(program: ExportedProgram) -> bool:
 
 def functionalize(program: ExportedProgram) -> bool | None:
     """Rewrites in place. True or False: whether it modified; None: it takes a trace."""
-    return functionalize_graph(program.graph)
+    states = state_placeholders(program)
+    plan = _plan(program.graph, states)
+    if not plan:
+        return None if plan is None else False
+    state_of = {state: state for state in states}
+    written: dict[Node, Node] = {}
+    for node, _ in plan:
+        base = node.args[0]
+        assert isinstance(base, Node)
+        if base in state_of:
+            state_of[node] = state_of[base]
+            written[state_of[base]] = node
+    _rewrite(plan)
+    return_states(program, written)
+    return True
 
 
 def functionalize_graph(graph: Graph) -> bool | None:
     """As `functionalize`; None: nothing was changed, as writes may be read through other names."""
+    plan = _plan(graph)
+    if plan:
+        _rewrite(plan)
+    return None if plan is None else bool(plan)
+
+
+_Plan = list[tuple[Node, torch._ops.OpOverload]]
+
+
+def _plan(graph: Graph, states: Collection[Node] = ()) -> _Plan | None:
+    """The operators that write, each with its functional twin; None if that does not do."""
     mutating = [node for node in graph.nodes if _mutates(node)]
-    if not mutating:
-        return False
     order = {node: position for position, node in enumerate(graph.nodes)}
-    aliases = _alias_sets(graph)
-    plan: list[tuple[Node, torch._ops.OpOverload]] = []
+    aliases = _alias_sets(graph) if mutating else {}
+    plan: _Plan = []
     for node in mutating:
         functional = _functional_twin(node)
         base = node.args[0] if node.args else None
         if functional is None or not isinstance(base, Node):
             return None
         group = aliases[base]
-        if any(member.op != "call_function" for member in group):
+        held = [member for member in group if member.op != "call_function"]
+        if held and not (
+            len(held) == 1
+            and held[0] in states
+            and not _writes_nothing(node)
+            and (held[0] is base or _is_same_tensor(held[0], base, mutating))
+        ):
             return None
         now = order[node]
         for member in group:
@@ -123,6 +154,11 @@ def functionalize_graph(graph: Graph) -> bool | None:
             if any(order[user] > now for user in member.users):
                 return None
         plan.append((node, functional))
+    return plan
+
+
+def _rewrite(plan: _Plan) -> None:
+    order = {node: position for position, node in enumerate(plan[0][0].graph.nodes)}
     for node, functional in plan:
         base = node.args[0]
         assert isinstance(base, Node)
@@ -130,7 +166,6 @@ def functionalize_graph(graph: Graph) -> bool | None:
         later = {user for user in base.users if user is not node and order[user] > now}
         base.replace_all_uses_with(node, delete_user_cb=later.__contains__)
         node.target = functional
-    return True
 
 
 def _mutates(node: Node) -> bool:
@@ -188,6 +223,8 @@ def _writes_nothing(node: Node) -> bool:
 
 def _keeps_type(node: Node, before: torch.Tensor) -> bool:
     """Whether the functional form computes `before`'s type: no other operand promotes."""
+    if node.target is _aten.copy_.default:
+        return True
     types = [before.dtype]
     for argument in node.args[1:]:
         if isinstance(argument, Node) and isinstance(argument.meta.get("val"), torch.Tensor):

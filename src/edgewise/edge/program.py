@@ -7,7 +7,7 @@ are shared with it, not copied.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -341,6 +341,43 @@ def written_state(program: ExportedProgram) -> Iterator[tuple[Node, Any]]:
             yield nodes[buffers[spec.target]], value
         elif spec.kind == OutputKind.USER_INPUT_MUTATION:
             yield nodes[str(spec.target)], value
+
+
+def state_placeholders(program: ExportedProgram, *, of_users: bool = True) -> dict[Node, InputSpec]:
+    """What a method may write and its caller sees: buffers, and tensors among its inputs."""
+    kinds = {InputKind.BUFFER} | ({InputKind.USER_INPUT} if of_users else set())
+    nodes = placeholders(program)
+    return {
+        nodes[spec.arg.name]: spec
+        for spec in program.graph_signature.input_specs
+        if spec.kind in kinds and isinstance(spec.arg, TensorArgument) and spec.arg.name in nodes
+    }
+
+
+def return_states(program: ExportedProgram, written: Mapping[Node, Node]) -> None:
+    """Lets the method return new values of states, which these then take."""
+    returned = output_node(program.graph)
+    values = returned.args[0]
+    assert isinstance(values, (tuple, list))
+    specs, items = program.graph_signature.output_specs, list(values)
+    inputs = state_placeholders(program)
+    known = {(spec.kind, spec.target) for spec in specs}
+    added = []
+    for state, value in written.items():
+        spec = inputs[state]
+        kind, target = OutputKind.BUFFER_MUTATION, spec.target
+        if spec.kind == InputKind.USER_INPUT:
+            kind, target = OutputKind.USER_INPUT_MUTATION, state.name
+        if (kind, target) not in known:  # else it is returned already, and reads the newest
+            added.append((OutputSpec(kind, TensorArgument(value.name), target), value))
+    buffers = [one for one in added if one[0].kind == OutputKind.BUFFER_MUTATION]
+    first = sum(spec.kind == OutputKind.BUFFER_MUTATION for spec in specs)
+    rest = [one for one in added if one not in buffers]
+    specs[first:first] = [spec for spec, _ in rest]
+    items[first:first] = [value for _, value in rest]
+    specs[:0] = [spec for spec, _ in buffers]
+    items[:0] = [value for _, value in buffers]
+    returned.args = (tuple(items),)
 
 
 def sync_outputs(program: ExportedProgram) -> bool:

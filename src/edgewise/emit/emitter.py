@@ -27,7 +27,7 @@ from edgewise.edge.layout import dim_order
 from edgewise.edge.node_errors import as_users, at_node
 from edgewise.edge.program import Constants, output_node, tensor_bytes, tensor_of, written_state
 from edgewise.emit.config import ExecutorchBackendConfig
-from edgewise.emit.in_place import is_row_update, plan_in_place
+from edgewise.emit.in_place import is_row_update, plan_in_place, plan_writes
 from edgewise.emit.lifetimes import FOREVER, Lifetimes
 from edgewise.emit.memory import MemoryPlan, plan_memory
 from edgewise.emit.origins import Origins
@@ -77,6 +77,8 @@ class MethodEmitter:
         self._shared = shared
         self._data_file = data_file
         self._in_place = plan_in_place(program)
+        self._writes = plan_writes(program, self._in_place)
+        self._written: set[int] = set()
         self._values: list[pte.EValue] = []
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._of_node: dict[Node, Any] = {}
@@ -185,7 +187,11 @@ class MethodEmitter:
         What is to be returned, or written elsewhere, as it was before the updates is saved first.
         """
         states = [state for state, _ in writes]
-        writes = [(state, value) for state, value in writes if state != value]
+        writes = [
+            (state, value)
+            for state, value in writes
+            if state != value and state not in self._written
+        ]
         written = {state for state, _ in writes}
         saved = {
             old: self._save(old)
@@ -193,13 +199,17 @@ class MethodEmitter:
             if old in written
         }
         for state, value in writes:
-            source = saved.get(value, value)
-            self._live(source, len(self._instructions))
-            self._kernel("aten::copy_", "", [state, source, self._atom(pte.Bool(False)), state])
-            self._no_trace()
+            self._write(state, saved.get(value, value))
         for state in states:  # an input that the method writes keeps its memory to the end
             self._live(state, len(self._instructions))
         return [saved.get(index, index) for index in outputs]
+
+    def _write(self, state: int, value: int) -> None:
+        now = len(self._instructions)
+        self._live(state, now)
+        self._live(value, now)
+        self._kernel("aten::copy_", "", [state, value, self._atom(pte.Bool(False)), state])
+        self._no_trace()
 
     def _save(self, index: int, order: list[int] | None = None) -> int:
         """A copy, in memory of its own, of what a tensor holds now; `order`: of dimensions."""
@@ -245,6 +255,10 @@ class MethodEmitter:
             if node.op == "call_function":
                 self._emit_call(node)
                 self._origins.made(node, len(self._instructions))
+            for state, value in self._writes.get(node, ()):
+                index = int(self._of_node[state])
+                self._write(index, int(self._of_node[value]))
+                self._written.add(index)
 
     def _emit_call(self, node: Node) -> None:
         if is_getitem(node):

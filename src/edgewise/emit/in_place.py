@@ -21,7 +21,7 @@ which inputs its caller wants to see changed. Delegates do not say it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -76,6 +76,27 @@ def plan_in_place(program: ExportedProgram) -> Mapping[Output, Node]:
         if outputs and not any(output in plan for output in outputs):
             plan.update(dict.fromkeys(outputs, state))
     return plan
+
+
+def plan_writes(
+    program: ExportedProgram, in_place: Mapping[Output, Node]
+) -> Mapping[Node, Sequence[tuple[Node, Node]]]:
+    """States with their new values, by the node after which each can be copied to its state: then
+    both are still in a cache, and the new value's memory serves what follows. What can be copied in
+    the end alone, or need not be, is not among them.
+    """
+    order = {node: position for position, node in enumerate(program.graph.nodes)}
+    end = output_node(program.graph)
+    states = dict(written_state(program))
+    found: dict[Node, list[tuple[Node, Node]]] = {}
+    for state, value in states.items():
+        if state in in_place.values() or value in states or not isinstance(value, Node):
+            continue
+        if end in state.users or value.op != "call_function":
+            continue
+        last = max([value, *state.users], key=order.__getitem__)
+        found.setdefault(last, []).append((state, value))
+    return found
 
 
 def _update(state: Node, value: Node, order: Mapping[Node, int]) -> list[Output]:

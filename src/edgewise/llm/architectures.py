@@ -47,6 +47,28 @@ _LATENT = {
     "v_head_dim": 16,
 }
 _CONVOLUTIONS = {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"]}
+_DELTA_RULE = {
+    "num_hidden_layers": 4,
+    "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention"],
+    "head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16,
+}
+_MAMBA2 = {
+    "num_hidden_layers": 3,
+    "mamba_n_heads": 8,
+    "mamba_d_head": 16,
+    "mamba_d_state": 16,
+    "mamba_n_groups": 1,
+}
+_SHARED_EXPERT = {
+    "num_experts": 4,
+    "moe_intermediate_size": 64,
+    "shared_expert_intermediate_size": 64,
+} | _EXPERTS
+_STATE_SPACE = "a state space model (Mamba 2)"
 
 ARCHITECTURES = (
     Architecture("Llama 2, 3", ("llama",), "heads that share keys; scaled positions (Llama 3)"),
@@ -120,6 +142,103 @@ ARCHITECTURES = (
     ),
     Architecture("LFM2", ("lfm2",), "short convolutions over time in most layers", _CONVOLUTIONS),
     Architecture(
+        "LFM3",
+        ("lfm3",),
+        "short convolutions over time in most layers; a sliding window in others",
+        {
+            "num_hidden_layers": 4,
+            "layer_types": ["conv", "sliding_attention", "conv", "full_attention"],
+            **_WINDOW,
+        },
+    ),
+    Architecture(
+        "Qwen3.5",
+        ("qwen3_5_text",),
+        "linear attention in most layers (gated delta rule); gates of attention",
+        _DELTA_RULE,
+    ),
+    Architecture(
+        "OLMo Hybrid",
+        ("olmo_hybrid",),
+        "linear attention in most layers (gated delta rule)",
+        {**_DELTA_RULE, "linear_num_key_heads": 4},
+    ),
+    Architecture(
+        "Falcon-H1",
+        ("falcon_h1",),
+        f"attention and {_STATE_SPACE} beside each other in each layer",
+        {**_MAMBA2, "mamba_d_ssm": 128, "mamba_n_groups": 2, "num_hidden_layers": 2},
+    ),
+    Architecture(
+        "Granite 4",
+        ("granitemoehybrid",),
+        f"{_STATE_SPACE} in most layers, attention without positions in others; with experts or "
+        "without",
+        {
+            **_MAMBA2,
+            "layer_types": ["mamba", "attention", "mamba"],
+            "num_local_experts": 0,
+            "shared_intermediate_size": 128,
+        },
+    ),
+    Architecture(
+        "Bamba",
+        ("bamba",),
+        f"{_STATE_SPACE} in most layers, attention in others",
+        {**_MAMBA2, "attn_layer_indices": [1]},
+    ),
+    Architecture(
+        "Nemotron-H",
+        ("nemotron_h",),
+        f"{_STATE_SPACE}, attention without positions or no more than a network, each a layer",
+        {
+            "layers_block_type": ["linear_attention", "full_attention", "mlp", "linear_attention"],
+            "num_hidden_layers": 4,
+            "mamba_num_heads": 8,
+            "mamba_head_dim": 16,
+            "ssm_state_size": 16,
+            "n_groups": 2,
+            "head_dim": 16,
+        },
+    ),
+    Architecture(
+        "Zamba2",
+        ("zamba2",),
+        f"{_STATE_SPACE} in each layer; one attention that several layers have in common",
+        {
+            "num_hidden_layers": 3,
+            "num_key_value_heads": 4,
+            "layers_block_type": ["mamba", "hybrid", "mamba"],
+            "mamba_d_state": 16,
+        },
+    ),
+    Architecture(
+        "Mamba 2",
+        ("mamba2",),
+        f"{_STATE_SPACE} in each layer, no attention",
+        {"num_heads": 8, "head_dim": 16, "state_size": 16, "n_groups": 1},
+    ),
+    Architecture(
+        "Mamba",
+        ("mamba", "falcon_mamba"),
+        "a state space model in each layer, token by token, no attention",
+    ),
+    Architecture(
+        "Jamba",
+        ("jamba",),
+        "a state space model in most layers, token by token; experts",
+        {
+            "num_hidden_layers": 3,
+            "attn_layer_period": 3,
+            "attn_layer_offset": 1,
+            "expert_layer_period": 3,
+            "expert_layer_offset": 2,
+            "num_experts": 4,
+            "mamba_d_state": 8,
+            "mamba_dt_rank": 4,
+        },
+    ),
+    Architecture(
         "Youtu-LLM",
         ("youtu",),
         "latent attention: keys and values of different depths",
@@ -154,6 +273,36 @@ ARCHITECTURES = (
             "mlp_only_layers": [],
             **_EXPERTS,
         },
+    ),
+    Architecture(
+        "gpt-oss",
+        ("gpt_oss",),
+        "sinks of attention; a sliding window in every other layer; a mixture of experts with "
+        "biases in each",
+        {"head_dim": 16, "num_local_experts": 4} | _EXPERTS | _ALTERNATING,
+    ),
+    Architecture(
+        "Qwen3-Next, Qwen3.5-MoE",
+        ("qwen3_next", "qwen3_5_moe_text"),
+        "as Qwen3.5; a mixture of experts in each layer, one of them for all tokens",
+        _DELTA_RULE | _SHARED_EXPERT,
+    ),
+    Architecture(
+        "Kimi Linear",
+        ("kimi_linear",),
+        "linear attention in most layers (gated delta rule), latent attention in others; a mixture "
+        "of experts",
+        {
+            "num_hidden_layers": 3,
+            "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+            "linear_head_dim": 16,
+            "linear_num_heads": 4,
+            "mlp_layer_types": ["dense", "sparse", "dense"],
+            "num_local_experts": 4,
+            "moe_intermediate_size": 64,
+        }
+        | _EXPERTS
+        | {**_LATENT, "q_lora_rank": None},
     ),
     Architecture(
         "LFM2-MoE",

@@ -13,7 +13,6 @@ from edgewise.llm.export.cache import PassingCache
 from edgewise.llm.export.experts import with_linear_experts, with_plain_integers
 from edgewise.llm.export.recurrence import own_functions
 from edgewise.llm.export.step import (
-    Attention,
     Caches,
     Convolution,
     Kept,
@@ -40,7 +39,8 @@ class CachedDecoder(torch.nn.Module):
 
     A layer with a sliding window keeps `window + max_seq_len - 1` slots, if that is less than
     `max_context_len`: the newest take the place of those that no query sees any more. So does a
-    convolution over time, in float32. A recurrent state is kept whole. Layers that attend to another one's keys have no cache.
+    convolution over time, in float32. A recurrent state is kept whole. Layers that attend to
+    another one's keys have no cache.
 
     kv_cache_dtype: of keys and values; as 8-bit integers they have a scale for each slot and head.
     """
@@ -60,14 +60,18 @@ class CachedDecoder(torch.nn.Module):
         self.max_context_len = max_context_len
         self.batch, self.all_logits = batch, all_logits
         self.kept = _kept(self.model)
-        self.max_rewind: int | None = None
+        is_recurrent = any(isinstance(kept, Recurrence) for kept in self.kept.values())
+        self.max_rewind: int | None = 0 if is_recurrent else None
         """By how many tokens a text can be taken back; None: by any number."""
         self._names: dict[tuple[int, type[Kept], int], list[str]] = {}
         for (index, kind), kept in self.kept.items():
             slots = max_context_len
+            if isinstance(kept, Convolution):  # a ring holds what an output sees
+                slots = max(slots, kept.width)
             if isinstance(kept, Recurrence):
-                self.max_rewind = 0
                 _check_recurrent(self.model, batch, all_logits)
+            elif isinstance(kept, Convolution) and self.max_rewind == 0:
+                slots = kept.width - 1
             elif (window := _window(kept)) is not None and window + max_seq_len - 1 < slots:
                 slots = window + max_seq_len - 1
                 self.max_rewind = max_seq_len if self.max_rewind is None else self.max_rewind
@@ -146,7 +150,8 @@ class RotaryTables(torch.nn.Module):
         known = getattr(original, "rope_type", None)
         with_positions = [t for t in types if not isinstance(known, dict) or t in known]
         self._names = with_positions if takes_type else [""]
-        # Models with layers without positions ask for it.
+        # What models ask of it besides.
+        self.config = getattr(original, "config", None)
         self.layer_types = getattr(original, "layer_types", None)
         positions = torch.arange(context).unsqueeze(0)
         with torch.no_grad():
@@ -173,8 +178,10 @@ class RotaryTables(torch.nn.Module):
         return look_up(position_ids, cos), look_up(position_ids, sin)
 
 
-def _window(kept: Attention | Convolution) -> int | None:
+def _window(kept: Kept) -> int | None:
     """The tokens that the layer sees; None for all."""
+    if isinstance(kept, Recurrence):
+        return None
     return kept.width if isinstance(kept, Convolution) else kept.window
 
 

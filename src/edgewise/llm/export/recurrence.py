@@ -133,11 +133,11 @@ def _for_each_head(t: torch.Tensor, heads: int) -> torch.Tensor:
 def _mamba2_scan(
     hidden_states: torch.Tensor,
     dt: torch.Tensor,
-    A: torch.Tensor,  # noqa: N803  (the library's names)
-    B: torch.Tensor,  # noqa: N803
-    C: torch.Tensor,  # noqa: N803
+    A: torch.Tensor,
+    B: torch.Tensor,
+    C: torch.Tensor,
     chunk_size: int,
-    D: torch.Tensor | None = None,  # noqa: N803
+    D: torch.Tensor | None = None,
     z: torch.Tensor | None = None,
     dt_bias: torch.Tensor | None = None,
     dt_softplus: bool = False,
@@ -187,10 +187,10 @@ def _mamba2_scan(
 def _mamba_scan(
     hidden_states: torch.Tensor,
     dt: torch.Tensor,
-    A: torch.Tensor,  # noqa: N803
-    B: torch.Tensor,  # noqa: N803
-    C: torch.Tensor,  # noqa: N803
-    D: torch.Tensor | None = None,  # noqa: N803
+    A: torch.Tensor,
+    B: torch.Tensor,
+    C: torch.Tensor,
+    D: torch.Tensor | None = None,
     z: torch.Tensor | None = None,
     delta_bias: torch.Tensor | None = None,
     delta_softplus: bool = False,
