@@ -301,7 +301,7 @@ Status index_put(KernelContext& context) {
   const std::vector<const Tensor*> list = context.tensor_list(1);
   const Tensor* values = context.tensor(2);
   const bool accumulate = context.boolean(3);
-  Tensor* out = output(context, kOut, Reuse::kSelf);
+  Tensor* out = output(context, kOut, kSelf);
   if (!context.ok()) return context.status();
   if (self->type() != values->type() || self->type() != out->type() ||
       (accumulate && !is_computable(self->type()))) {

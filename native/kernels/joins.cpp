@@ -198,7 +198,7 @@ Status replace(KernelContext& context, const Tensor* self, const Tensor* source,
 Status slice_scatter(KernelContext& context) {
   const Tensor* self = context.tensor(0);
   const Tensor* source = context.tensor(1);
-  Tensor* out = output(context, 6, Reuse::kSelf);
+  Tensor* out = output(context, 6, kSelf);
   if (!context.ok()) return context.status();
   return replace(context, self, source, out, [](KernelContext& c, View& part) {
     const int64_t dim = c.integer(2), step = c.integer(5);
@@ -210,7 +210,7 @@ Status slice_scatter(KernelContext& context) {
 Status select_scatter(KernelContext& context) {
   const Tensor* self = context.tensor(0);
   const Tensor* source = context.tensor(1);
-  Tensor* out = output(context, 4, Reuse::kSelf);
+  Tensor* out = output(context, 4, kSelf);
   if (!context.ok()) return context.status();
   return replace(context, self, source, out, [](KernelContext& c, View& part) {
     const int64_t dim = c.integer(2), index = c.integer(3);

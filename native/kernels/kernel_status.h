@@ -13,18 +13,19 @@ inline Status finish(KernelContext& context, const Status& status) {
   return context.status();
 }
 
-enum class Reuse : uint8_t { kNone, kSelf };
+inline constexpr size_t kNoArgument = SIZE_MAX;
+inline constexpr size_t kSelf = 0;
 
 // The output argument `index`. A file could name one value as an output and an input;
-// resizing the one would pull the other's memory away, so that is refused. With
-// Reuse::kSelf the output may be argument 0 (and no other): the kernel updates that tensor
-// in place, and keeps its shape.
-inline Tensor* output(KernelContext& context, size_t index, Reuse reuse = Reuse::kNone) {
+// resizing the one would pull the other's memory away, so that is refused. It may be argument
+// `updated` (and no other) where the kernel updates that tensor in place, and keeps its shape.
+inline Tensor* output(KernelContext& context, size_t index, size_t updated = kNoArgument) {
   Tensor* tensor = context.out(index);
   if (!tensor) return nullptr;
   const Value* value = context.value(index);
   bool reused = false;
-  for (size_t i = reuse == Reuse::kSelf ? 1 : 0; i < index; ++i) {
+  for (size_t i = 0; i < index; ++i) {
+    if (i == updated) continue;
     const Value* other = context.value(i);
     if (!other) return nullptr;
     reused = reused || other == value;

@@ -109,7 +109,7 @@ Status gated_delta_rule(KernelContext& context) {
   const DeltaCall call{context.tensor(0), context.tensor(1), context.tensor(2),
                        context.tensor(3), context.tensor(4), context.tensor(5)};
   Tensor* out = output(context, 6);
-  Tensor* final_state = output(context, 7);
+  Tensor* final_state = output(context, 7, 5);  // each part is read before it is written
   if (!context.ok()) return context.status();
   EDGEWISE_TRY(check_sizes(call));
   const int64_t results[] = {call.query->size(0), call.query->size(1), call.query->size(2),

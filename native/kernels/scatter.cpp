@@ -287,14 +287,14 @@ Status scatter(KernelContext& context, const Tensor* source, const Scalar* value
 template <Join kJoin>
 Status scatter_source(KernelContext& context) {
   const Tensor* source = context.tensor(3);
-  Tensor* out = output(context, 4, Reuse::kSelf);
+  Tensor* out = output(context, 4, kSelf);
   if (!context.ok()) return context.status();
   return scatter(context, source, nullptr, kJoin, true, out);
 }
 
 Status scatter_value(KernelContext& context) {
   const Scalar value = context.scalar(3);
-  Tensor* out = output(context, 4, Reuse::kSelf);
+  Tensor* out = output(context, 4, kSelf);
   if (!context.ok()) return context.status();
   return scatter(context, nullptr, &value, Join::kReplace, true, out);
 }
@@ -305,7 +305,7 @@ Status scatter_joined(KernelContext& context) {
   const Scalar value = kValue ? context.scalar(3) : Scalar{};
   Join join = Join::kReplace;
   EDGEWISE_RETURN_IF_ERROR(read_join(context, 4, join));
-  Tensor* out = output(context, 5, Reuse::kSelf);
+  Tensor* out = output(context, 5, kSelf);
   if (!context.ok()) return context.status();
   return scatter(context, source, &value, join, true, out);
 }
@@ -315,7 +315,7 @@ Status scatter_reduce(KernelContext& context) {
   Join join = Join::kReplace;
   EDGEWISE_RETURN_IF_ERROR(read_join(context, 4, join));
   const bool include_self = context.boolean(5);
-  Tensor* out = output(context, 6, Reuse::kSelf);
+  Tensor* out = output(context, 6, kSelf);
   if (!context.ok()) return context.status();
   return scatter(context, source, nullptr, join, include_self, out);
 }

@@ -162,7 +162,7 @@ def test_recipes_that_are_refused(values: Any, message: str) -> None:
     ("config", "message"),
     [
         ({"model_type": "bert"}, "attention"),
-        ({"model_type": "rwkv", "num_hidden_layers": 1}, "got RwkvForCausalLM, which does not"),
+        ({"model_type": "rwkv", "num_hidden_layers": 2}, "got RwkvForCausalLM, which does not"),
         (
             {"model_type": "deepseek_v2", "num_hidden_layers": 1, "n_routed_experts": 2},
             "must be cosines and sines; got complex numbers of DeepseekV2RotaryEmbedding",

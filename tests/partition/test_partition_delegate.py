@@ -127,3 +127,19 @@ def test_constants_become_the_partitions_own() -> None:
     assert lowered.processed_bytes == b"aten.add.Tensor,aten.mul.Tensor"
     assert list(lowered.original_module.state_dict) == ["c"]
     assert [s.kind.name for s in program.graph_signature.input_specs] == ["USER_INPUT"] * 2
+
+
+def test_a_branch_that_a_partition_waits_for_stays_before_its_condition() -> None:
+    """Both are moved to where the partition begins, which is before either."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        early = x * 2
+        return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)) * early
+
+    module, inputs = Fn(function), (INPUTS[0],)
+    program = edgewise.to_edge(export(module, inputs)).exported_program()
+    for node in calls(program.graph):
+        if node.target is torch.ops.aten.mul.Tensor or "mul" in node.name:
+            node.meta["delegation_tag"] = "a"
+    assert set(lower_partitions(program, {"a": SPEC})) == {"a"}
+    program.graph.lint()

@@ -181,7 +181,7 @@ def _order_by_partition(graph: Graph, groups: dict[str, list[Node]]) -> None:
             done.add(unit)
             for member in members_of(unit):
                 for source in member.all_input_nodes:
-                    # Before its first reader: several conditionals can have one branch in common.
+                    # Behind it the loop above must not move it: a partition may begin before it.
                     if source.op == "get_attr" and source not in done:
                         done.add(source)
                         end.prepend(source)
