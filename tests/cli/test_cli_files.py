@@ -261,7 +261,14 @@ def test_a_bundled_program_checks_itself(folder: Path, command: Command, tmp_pat
     assert [case["matches"] for case in shown.json["cases"]] == [True, False]
     assert "got 1 of 2 calls that are not" in shown.err
     assert command("run", path, "--atol", "1.1").code == 0
-    assert "has its own inputs" in command("run", path, "-i", folder / "data.npy").err
+    for options in (("-i", folder / "data.npy"), ("--method", "forward"), ("--seed", "0")):
+        refused = command("run", path, *options)
+        assert refused.code == 1
+        assert "has its own inputs" in refused.err
+    program.save(tmp_path / "model.pte")
+    refused = command("run", tmp_path / "model.pte", "--rtol", "1e-3")
+    assert refused.code == 1
+    assert "[--rtol] must come with a bundled program" in refused.err
 
 
 def test_compile_for_integers(folder: Path, command: Command, tmp_path: Path) -> None:

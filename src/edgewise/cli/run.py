@@ -29,7 +29,15 @@ _MOST_SHOWN = 20
 """Batches whose outputs are shown; JSON and --output have all."""
 
 
+_OF_PROGRAMS = (
+    *("inputs", "output", "top", "labels", "method", "seed", "shape"),
+    *("preprocess", "mean", "std", "resize", "stretch"),
+)
+_OF_BUNDLED_PROGRAMS = ("rtol", "atol")
+
+
 def command(
+    context: typer.Context,
     file: PteFile,
     inputs: Inputs = None,
     output: Annotated[
@@ -78,15 +86,20 @@ def command(
 
     out = Output(json=json, quiet=quiet)
     if is_bundled_file(Path(file)):
-        if inputs or output is not None:
+        if unused := _given(context, _OF_PROGRAMS):
             raise CliError(
                 f"[{file}] a bundled program has its own inputs, and outputs to compare with; got "
-                f"{'--input' if inputs else '--output'}; try the .pte file in it"
+                f"{unused}; try the .pte file in it"
             )
         run_bundled(
             Path(file), out, rtol, atol, threads=threads, data_path=data, max_memory=max_memory
         )
         return
+    if unused := _given(context, _OF_BUNDLED_PROGRAMS):
+        raise CliError(
+            f"[{unused}] must come with a bundled program, whose outputs are compared; got {file}; "
+            f"try edgewise compare, which has a model's"
+        )
     how = preprocessing(preprocess, mean, std, resize, stretch)
     if output is not None and output.suffix not in (".npy", ".npz"):
         raise CliError(f"[--output] must end in .npy or .npz; got {output}")
@@ -107,6 +120,15 @@ def command(
     if output is not None:
         told["output"] = str(output)
     out.result(told, lambda console: _show(console, rows, output))
+
+
+def _given(context: typer.Context, names: Sequence[str]) -> str:
+    """The first option of these that the command line has; empty for none."""
+    for option in context.command.params:
+        source = context.get_parameter_source(str(option.name))
+        if option.name in names and source is not None and source.name == "COMMANDLINE":
+            return option.opts[0]
+    return ""
 
 
 def _told(batch: Batch, outputs: Sequence[Any], top: int, names: list[str]) -> dict[str, Any]:

@@ -228,4 +228,4 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "mamba2_chunk_scan": _mamba2_scan,
     "mamba_selective_scan": _mamba_scan,
 }
-"""By the name that the library's modules have for it, from its version 5.20 on."""
+"""By the name that the library's modules have for it, as of its version 5.24."""
