@@ -158,28 +158,25 @@ class TurnedLate(TurnedEarly):
         return torch.cos(x) * 3 + torch.cumsum(old, 0)
 
 
-def instructions_of(module: torch.nn.Module) -> tuple[Any, list[tuple[str, list[int]]]]:
-    """The plan of a method with an input [2, 3], and its calls by operator."""
-    program = lower(module.eval(), (torch.ones(2, 3),), partitioner=None)
+def instructions_of(
+    module: torch.nn.Module, *shape: int
+) -> tuple[Any, list[tuple[str, list[int]]]]:
+    """The plan of a method with an input of that shape, and its calls by operator."""
+    program = lower(module.eval(), (torch.ones(shape),), partitioner=None)
     plan = program.executorch_program.execution_plan[0]
     calls = [i.instr_args for i in plan.chains[0].instructions]
     return plan, [(plan.operators[call.op_index].name, call.args) for call in calls]
 
 
-@pytest.mark.parametrize("module", [TurnedEarly, TurnedLate, Swap, Delay])
-def test_a_new_state_is_not_overwritten_before_it_is_kept(module: Any) -> None:
+@pytest.mark.parametrize(
+    ("module", "shape"),
+    [(TurnedEarly, (2, 3)), (TurnedLate, (2, 3)), (Swap, (3,)), (Delay, (3,))],
+)
+def test_a_new_state_is_not_overwritten_before_it_is_kept(module: Any, shape: Any) -> None:
     """Its memory is taken until it is copied, and the old one is read by then."""
     from edgewise.format.program import Tensor
 
-    made = module()
-    if module in (Swap, Delay):
-        made.forward(torch.zeros(3))
-        program = lower(module().eval(), (torch.ones(3),), partitioner=None)
-        plan = program.executorch_program.execution_plan[0]
-        calls = [i.instr_args for i in plan.chains[0].instructions]
-        named = [(plan.operators[call.op_index].name, call.args) for call in calls]
-    else:
-        plan, named = instructions_of(made)
+    plan, named = instructions_of(module(), *shape)
     copies = [at for at, (name, _) in enumerate(named) if name == "aten::copy_"]
     assert copies
     for copy in copies:
@@ -196,5 +193,5 @@ def test_a_new_state_is_not_overwritten_before_it_is_kept(module: Any) -> None:
 
 def test_a_new_state_is_kept_where_the_old_one_was_read_last() -> None:
     """So its memory serves what follows."""
-    _, named = instructions_of(TurnedEarly())
+    _, named = instructions_of(TurnedEarly(), 2, 3)
     assert [name for name, _ in named[:3]] == ["aten::flip", "aten::copy_", "aten::cos"]

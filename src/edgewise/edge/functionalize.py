@@ -126,8 +126,10 @@ _Plan = list[tuple[Node, torch._ops.OpOverload]]
 def _plan(graph: Graph, states: Collection[Node] = ()) -> _Plan | None:
     """The operators that write, each with its functional twin; None if that does not do."""
     mutating = [node for node in graph.nodes if _mutates(node)]
+    if not mutating:
+        return []
     order = {node: position for position, node in enumerate(graph.nodes)}
-    aliases = _alias_sets(graph) if mutating else {}
+    aliases = _alias_sets(graph)
     plan: _Plan = []
     for node in mutating:
         functional = _functional_twin(node)

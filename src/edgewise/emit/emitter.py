@@ -78,7 +78,6 @@ class MethodEmitter:
         self._data_file = data_file
         self._in_place = plan_in_place(program)
         self._writes = plan_writes(program, self._in_place)
-        self._written: set[int] = set()
         self._values: list[pte.EValue] = []
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._of_node: dict[Node, Any] = {}
@@ -187,11 +186,8 @@ class MethodEmitter:
         What is to be returned, or written elsewhere, as it was before the updates is saved first.
         """
         states = [state for state, _ in writes]
-        writes = [
-            (state, value)
-            for state, value in writes
-            if state != value and state not in self._written
-        ]
+        early = {self._of_node[state] for pairs in self._writes.values() for state, _ in pairs}
+        writes = [(state, value) for state, value in writes if state not in {value, *early}]
         written = {state for state, _ in writes}
         saved = {
             old: self._save(old)
@@ -256,9 +252,7 @@ class MethodEmitter:
                 self._emit_call(node)
                 self._origins.made(node, len(self._instructions))
             for state, value in self._writes.get(node, ()):
-                index = int(self._of_node[state])
-                self._write(index, int(self._of_node[value]))
-                self._written.add(index)
+                self._write(int(self._of_node[state]), int(self._of_node[value]))
 
     def _emit_call(self, node: Node) -> None:
         if is_getitem(node):

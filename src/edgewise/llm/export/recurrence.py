@@ -70,6 +70,11 @@ def _state(*shape: int) -> torch.Tensor:
     return step.caches[step.recurrent, Recurrence, 0][0]
 
 
+def _goes_on() -> torch.Tensor:
+    """1 where a call goes on with a text, 0 where it begins one, float32 [1]."""
+    return (_step().rows[0].input_pos > 0).to(torch.float32)
+
+
 def _causal_conv1d(
     hidden_states: torch.Tensor,
     weight: torch.Tensor,
@@ -163,8 +168,7 @@ def _mamba2_scan(
     # Sums of logarithms of decays, up to each token. A product with ones, which XNNPACK has.
     seen = torch.arange(length).unsqueeze(1) >= torch.arange(length)
     total = torch.matmul(seen.to(torch.float32), dt * A.float())
-    goes_on = (_step().rows[0].input_pos > 0).to(torch.float32).view(1, 1, 1, 1)
-    from_before = total.exp().unsqueeze(3) * goes_on
+    from_before = total.exp().unsqueeze(3) * _goes_on()
     by_head = total.transpose(1, 2)
     between = by_head.unsqueeze(3) - by_head.unsqueeze(2)
     between = torch.where(seen, between, torch.full((), -torch.inf)).exp()
@@ -201,9 +205,7 @@ def _mamba_scan(
 
     Each number of the state decays by itself, so that tokens are taken one by one: in a loop.
     """
-    state = _state(*A.shape)
-    step = _step()
-    state = state * (step.rows[0].input_pos > 0).to(torch.float32)
+    state = _state(*A.shape) * _goes_on()
     dt = dt if delta_bias is None else dt + delta_bias.unsqueeze(1)
     dt = softplus(dt) if delta_softplus else dt
     sources = (dt, dt * hidden_states, B, C)
