@@ -36,6 +36,10 @@ def grouped_attention(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.scaled_dot_product_attention(q, k, k, enable_gqa=True)
 
 
+def reflected(x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.pad(x, (3, 2), mode="reflect")
+
+
 upsample = torch.nn.Upsample(scale_factor=2)
 PAIRS: dict[str, tuple[Any, tuple[Shape, ...], tuple[Shape, ...]]] = {
     "power of minus a half": (lambda x: x * x.shape[-1] ** -0.5, ((2, 6),), ((3, 9),)),
@@ -45,6 +49,17 @@ PAIRS: dict[str, tuple[Any, tuple[Shape, ...], tuple[Shape, ...]]] = {
     "root": (lambda x: x / torch.sym_sqrt(x.shape[-1]), ((2, 6),), ((4, 16),)),
     "root of a product": (lambda x: x / torch.sym_sqrt(x.numel()), ((2, 6),), ((4, 16),)),
     "sum": (lambda x: x.new_ones(sum(x.shape)), ((2, 6, 3),), ((4, 5, 7),)),
+    "less a tensor": (lambda x: x.shape[1] - x, ((2, 6),), ((3, 9),)),
+    "less integers": (lambda x: x.shape[1] - 2 * x.long(), ((2, 6),), ((3, 9),)),
+    "by a tensor": (lambda x: x.shape[1] // (x.abs() + 1), ((2, 6),), ((3, 9),)),
+    "modulo a tensor": (lambda x: x.shape[1] % (x.abs() + 1), ((2, 6),), ((3, 9),)),
+    "shifted": (lambda x: x.shape[1] << x.long().abs(), ((2, 6),), ((3, 9),)),
+    "bits": (lambda x: x.shape[1] & x.long() | x.shape[0], ((2, 6),), ((3, 9),)),
+    "chosen": (lambda x: torch.where(x > 0, x.shape[1], x), ((2, 6),), ((3, 9),)),
+    "chosen else": (lambda x: torch.where(x > 0, x, x.shape[1] * 0.5), ((2, 6),), ((3, 9),)),
+    "filled in": (lambda x: x.masked_fill(x > 0, x.shape[1]), ((2, 6),), ((3, 9),)),
+    "reflected": (reflected, ((2, 6),), ((3, 9),)),
+    "reflected 2-D": (torch.nn.ReflectionPad2d((1, 2, 2, 1)), ((2, 3, 6, 5),), ((4, 2, 4, 9),)),
     "upsample 1-D": (upsample, ((2, 3, 8),), ((1, 4, 5),)),
     "upsample 2-D": (upsample, ((2, 3, 8, 4),), ((1, 4, 5, 6),)),
     "upsample 3-D": (upsample, ((2, 3, 4, 5, 6),), ((3, 2, 5, 2, 3),)),

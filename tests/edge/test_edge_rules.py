@@ -455,6 +455,14 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
         ["abs.default", "amin.default"],
     ),
     (aten.exp2.default, torch.exp2, (M,), ["pow.Scalar"]),
+    (
+        aten.hypot.default,
+        torch.hypot,
+        (M, M - 1),
+        ["abs.default"] * 2
+        + ["maximum.default", "minimum.default", "clamp.default", "div.Tensor", "mul.Tensor"]
+        + ["add.Scalar", "sqrt.default", "mul.Tensor"],
+    ),
     (aten.softshrink.default, F.softshrink, (M,), ["clamp.default", "sub.Tensor"]),
     (
         aten.softshrink.default,
@@ -507,6 +515,30 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
     ),
     (aten.cat.default, lambda x: torch.cat([x]) + 1, (M,), ["add.Scalar"]),
     # integers
+    (
+        aten.remainder.Scalar_Tensor,
+        lambda x: torch.remainder(7, x),
+        (M,),
+        ["remainder.Tensor"],
+    ),
+    (
+        aten.bitwise_and.Scalar_Tensor,
+        lambda x: torch.ops.aten.bitwise_and.Scalar_Tensor(5, x),
+        (N,),
+        ["bitwise_and.Tensor"],
+    ),
+    (
+        aten.bitwise_or.Scalar_Tensor,
+        lambda x: torch.ops.aten.bitwise_or.Scalar_Tensor(5, x),
+        (N,),
+        ["bitwise_or.Tensor"],
+    ),
+    (
+        aten.bitwise_xor.Scalar_Tensor,
+        lambda x: torch.ops.aten.bitwise_xor.Scalar_Tensor(5, x),
+        (N,),
+        ["bitwise_xor.Tensor"],
+    ),
     (aten.__lshift__.Scalar, lambda x: x << 2, (N,), ["bitwise_left_shift.Tensor_Scalar"]),
     (aten.__rshift__.Scalar, lambda x: x >> 2, (N,), ["bitwise_right_shift.Tensor_Scalar"]),
     (aten.__lshift__.Tensor, lambda x: x << x, (N,), ["bitwise_left_shift.Tensor"]),

@@ -163,10 +163,6 @@ def test_recipes_that_are_refused(values: Any, message: str) -> None:
     [
         ({"model_type": "bert"}, "attention"),
         ({"model_type": "rwkv", "num_hidden_layers": 2}, "got RwkvForCausalLM, which does not"),
-        (
-            {"model_type": "deepseek_v2", "num_hidden_layers": 1, "n_routed_experts": 2},
-            "must be cosines and sines; got complex numbers of DeepseekV2RotaryEmbedding",
-        ),
         ({"model_type": "xlstm"}, "inputs of convolutions or states.*no attribute 'rnn_state'"),
         ({"model_type": "lfm2", "layer_types": ["nothing"]}, "no lfm2 can be made of it"),
         ({"model_type": "nothing"}, "no nothing can be made"),

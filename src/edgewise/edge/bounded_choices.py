@@ -31,6 +31,7 @@ from edgewise.edge.graph import (
     op_name,
     replace,
     same_shape,
+    tensors_of,
 )
 from edgewise.edge.program import Constants
 from edgewise.edge.provenance import forget
@@ -86,7 +87,7 @@ def _choice(node: Node) -> tuple[Node, Any, Any] | None:
 
 def _is_in_integers(node: Node) -> bool:
     """Whether the program quantizes the choice itself, which is for a processor that chooses."""
-    sources = [n for n in node.all_input_nodes if fake(n).is_floating_point()]
+    sources = [n for n in node.all_input_nodes if any(t.is_floating_point() for t in tensors_of(n))]
     ends = [op_name(user) for user in node.users]
     starts = [op_name(source) for source in sources]
     return all(".quantize_" in e for e in ends) and all(".dequantize_" in s for s in starts)
@@ -124,8 +125,8 @@ def _chosen(
         mask = mask.args[0]  # bounds are broadcast
     numbers = [_number(value, constants) for value in (one, other)]
     sources = [v for v, n in zip((one, other), numbers, strict=True) if n is None]
-    if not sources or not all(isinstance(v, Node) and fake(v).dtype == kind for v in sources):
-        return []
+    if not sources or not all([t.dtype for t in tensors_of(v)] == [kind] for v in sources):
+        return []  # of another type, or a number that is computed from sizes
     if len(sources) == 2:
         ends = [(math.inf, -math.inf), (-math.inf, math.inf)]
         sides = [

@@ -48,6 +48,9 @@ def normalize(program: ExportedProgram, keep: Keep = lambda node: False) -> bool
             settle(node)
         elif node.target in canonicalize.RULES and canonicalize.apply_rule(graph, node):
             changed = True
+        elif canonicalize.tensors_of_numbers(node):
+            worklist.append(node)
+            changed = True
         elif is_edge_operator(node.target):
             settle(node)
         else:
@@ -157,9 +160,6 @@ class CallTracer:
 
         more: decompositions beside torch's to core ATen.
         """
-        from torch._dispatch.python import enable_python_dispatcher
-        from torch.fx.experimental.proxy_tensor import make_fx
-
         target: Any = node.target
         flat, spec = pytree.tree_flatten((node.args, node.kwargs))
         sources = [a for a in flat if isinstance(a, Node)]
@@ -172,22 +172,8 @@ class CallTracer:
             args, kwargs = pytree.tree_unflatten(filled, spec)
             return target(*args, **kwargs)
 
-        if self._mode is None:
-            self._mode = fake_mode(self._program)
         values = [source.meta["val"] for source in sources]
-        table = {**decompositions(), **(more or {})}
-        # Without oneDNN, whose recurrent layers no file can hold.
-        with ExitStack() as stack:
-            stack.enter_context(torch.no_grad())
-            stack.enter_context(self._mode)
-            stack.enter_context(without_onednn())
-            if any(has_symbols(value) for value in values):
-                # Torch's decompositions in Python: those in C++ take sizes for numbers.
-                stack.enter_context(enable_python_dispatcher())
-                stack.enter_context(told_if_fixed(node, self._mode))
-            traced = make_fx(run, decomposition_table=table)(*values)
-            if not is_functional(traced.graph):
-                traced = make_fx(torch.func.functionalize(traced, remove="mutations"))(*values)
+        traced = self.trace(node, run, values, {**decompositions(), **(more or {})})
         inner = [n for n in traced.graph.nodes if n.op == "call_function"]
         if more is not None and any(_is_prim(n.target) for n in inner):
             return None  # no kernels
@@ -200,7 +186,55 @@ class CallTracer:
             return None
         return self._splice(node, traced, sources)
 
+    def trace(
+        self,
+        node: Node,
+        run: Callable[..., Any],
+        values: Sequence[Any],
+        table: Mapping[Any, Callable[..., Any]],
+    ) -> GraphModule:
+        """What `run` does with fake values, as a functional graph. node: the call that it stands
+        for. table: decompositions."""
+        from torch._dispatch.python import enable_python_dispatcher
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        if self._mode is None:
+            self._mode = fake_mode(self._program)
+        # Without oneDNN, whose recurrent layers no file can hold.
+        with ExitStack() as stack:
+            stack.enter_context(torch.no_grad())
+            stack.enter_context(self._mode)
+            stack.enter_context(without_onednn())
+            if any(has_symbols(value) for value in values):
+                # Torch's decompositions in Python: those in C++ take sizes for numbers.
+                stack.enter_context(enable_python_dispatcher())
+                stack.enter_context(told_if_fixed(node, self._mode))
+            traced = make_fx(run, decomposition_table=dict(table))(*values)
+            if not is_functional(traced.graph):
+                traced = make_fx(torch.func.functionalize(traced, remove="mutations"))(*values)
+        return traced
+
     def _splice(self, node: Node, traced: GraphModule, sources: list[Node]) -> list[Node]:
+        graph = node.graph
+        result, made = self.copy_in(node, traced, sources)
+        _keep_sizes(node, result)
+        if isinstance(result, (list, tuple)):
+            for user in list(node.users):
+                if user.target is not operator.getitem:
+                    raise TypeError(
+                        f"{user.name} takes the whole list that {op_name(node)} computes"
+                    )
+                user.replace_all_uses_with(result[user.args[1]])  # type: ignore[index]
+                graph.erase_node(user)
+        else:
+            node.replace_all_uses_with(result)
+        graph.erase_node(node)
+        return made
+
+    def copy_in(
+        self, node: Node, traced: GraphModule, sources: Sequence[Node]
+    ) -> tuple[Any, list[Node]]:
+        """Puts the traced calls before the node, which stays: what they return, and all of them."""
         graph = node.graph
         env: dict[Node, Any] = {}
         arguments = iter(sources)
@@ -221,19 +255,7 @@ class CallTracer:
                     inherit_meta(copy, node)
                     env[inner] = copy
                     made.append(copy)
-        _keep_sizes(node, result)
-        if isinstance(result, (list, tuple)):
-            for user in list(node.users):
-                if user.target is not operator.getitem:
-                    raise TypeError(
-                        f"{user.name} takes the whole list that {op_name(node)} computes"
-                    )
-                user.replace_all_uses_with(result[user.args[1]])  # type: ignore[index]
-                graph.erase_node(user)
-        else:
-            node.replace_all_uses_with(result)
-        graph.erase_node(node)
-        return made
+        return result, made
 
     def _lift(self, inner: Node, traced: GraphModule) -> Node:
         if self._constants is None:

@@ -19,6 +19,7 @@ from edgewise.edge.boolean_casts import read_booleans_from_integers
 from edgewise.edge.bounded_choices import make_choices_bounds
 from edgewise.edge.cache_operators import thread_caches
 from edgewise.edge.causal_masks import make_causal_masks
+from edgewise.edge.complex_numbers import separate_complex_numbers
 from edgewise.edge.dialect import check_layouts
 from edgewise.edge.fold_batch_norm import fold_batch_norm
 from edgewise.edge.fold_constants import fold_constants
@@ -108,6 +109,7 @@ def _to_the_dialect(keep: Keep) -> PassManager[ExportedProgram]:
     return PassManager(
         "edge",
         (
+            Pass(separate_complex_numbers),
             Pass(fold_batch_norm),
             Pass(fuse_quantized_embeddings),
             # Before `keep` is asked: whether a row takes a node may hang on its mask being known.

@@ -313,6 +313,20 @@ ARCHITECTURES = (
         | _CONVOLUTIONS,
     ),
     Architecture(
+        "DeepSeek V2",
+        ("deepseek_v2",),
+        "latent attention; positions as complex numbers; a mixture of experts",
+        {
+            "n_routed_experts": 4,
+            "moe_intermediate_size": 64,
+            "n_group": 1,
+            "topk_group": 1,
+            "first_k_dense_replace": 1,
+        }
+        | _EXPERTS
+        | _LATENT,
+    ),
+    Architecture(
         "DeepSeek V3",
         ("deepseek_v3",),
         "latent attention; a mixture of experts, one of them for all tokens",

@@ -8,6 +8,7 @@ is then decomposed by `edge.normalize`). Shapes come from the node's own value.
 """
 
 from edgewise.edge.canonicalize import composites, copies, numbers, pooling, spelling, views
+from edgewise.edge.canonicalize.numbers import tensors_of_numbers
 from edgewise.edge.canonicalize.registry import RULES, apply_rule, is_nothing
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "numbers",
     "pooling",
     "spelling",
+    "tensors_of_numbers",
     "views",
 ]

@@ -38,6 +38,33 @@ def _vector_norm(graph: Graph, node: Node) -> Node | None:
     return call(graph, aten.pow.Tensor_Scalar, (total, 1 / order), node, result)
 
 
+@rule(aten.hypot.default)
+def _hypot(graph: Graph, node: Node) -> Node | None:
+    """`a * sqrt(1 + (b / a)^2)` of the larger size a and the smaller b, which does not overflow."""
+    result = fake(node)
+    if not all(fake(x).dtype == result.dtype for x in node.all_input_nodes):
+        return None
+    first, second = (
+        call(graph, aten.abs.default, (x,), node, fake(x))  # type: ignore[arg-type]
+        for x in node.args
+    )
+    larger = call(graph, aten.maximum.default, (first, second), node, result)
+    smaller = call(graph, aten.minimum.default, (first, second), node, result)
+    # Both may be 0.
+    least = torch.finfo(result.dtype).tiny
+    divisor = call(graph, aten.clamp.default, (larger, least), node, result)
+    ratio = call(graph, aten.div.Tensor, (smaller, divisor), node, result)
+    square = call(graph, aten.mul.Tensor, (ratio, ratio), node, result)
+    root = call(
+        graph,
+        aten.sqrt.default,
+        (call(graph, aten.add.Scalar, (square, 1), node, result),),
+        node,
+        result,
+    )
+    return call(graph, aten.mul.Tensor, (larger, root), node, result)
+
+
 @rule(aten.exp2.default)
 def _exp2(graph: Graph, node: Node) -> Node | None:
     """A power. The exponential of x ln 2 would be off by the rounding of that product."""

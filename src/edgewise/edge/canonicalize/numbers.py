@@ -60,6 +60,68 @@ def _size(graph: Graph, node: Node) -> Node | None:
     return source if isinstance(source, Node) else None
 
 
+_SCALAR_FIRST: dict[Any, Any] = {
+    aten.remainder.Scalar_Tensor: aten.remainder.Tensor,
+    aten.bitwise_and.Scalar_Tensor: aten.bitwise_and.Tensor,
+    aten.bitwise_or.Scalar_Tensor: aten.bitwise_or.Tensor,
+    aten.bitwise_xor.Scalar_Tensor: aten.bitwise_xor.Tensor,
+}
+
+
+@rule(*_SCALAR_FIRST)
+def _scalar_first(graph: Graph, node: Node) -> Node | None:
+    """No runtime has an operator of a number and a tensor."""
+    made = call(graph, _SCALAR_FIRST[node.target], node.args, node, node.meta["val"])
+    tensors_of_numbers(made)
+    return made
+
+
+def tensors_of_numbers(node: Node) -> bool:
+    """Numbers where the operator takes tensors, such as sizes in `sub(x.shape[0], x)`, become
+    tensors without dimensions. Returns whether it modified.
+
+    Their type is that of the other operands, unless the number is of a higher kind: so the result
+    has the type that it had with the number.
+    """
+    target: Any = node.target
+    if not isinstance(target, torch._ops.OpOverload) or not node.args:
+        return False
+    takes_tensor = [str(argument.type) == "Tensor" for argument in target._schema.arguments]
+    operands = list(zip(node.args, takes_tensor, strict=False))
+    numbers = [i for i, (a, wanted) in enumerate(operands) if wanted and _is_number(a)]
+    if not numbers:
+        return False
+    tensors = [a.meta["val"] for a in node.all_input_nodes if not _is_number(a)]
+    kind = max((t.dtype for t in tensors), key=_category, default=torch.bool)
+    for index in numbers:
+        number: Any = node.args[index]
+        value = number.meta["val"] if isinstance(number, Node) else number
+        own = _dtype_of_number(value)
+        dtype = kind if _category(kind) >= _category(own) else own
+        with node.graph.inserting_before(node):
+            value = _scalar(node.graph, dtype)
+            made = call(node.graph, aten.full.default, ([], number), node, value, dtype=dtype)
+        node.update_arg(index, made)
+    return True
+
+
+def _is_number(operand: Any) -> bool:
+    if isinstance(operand, Node):
+        operand = operand.meta.get("val")
+    return isinstance(operand, (bool, int, float, torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def _dtype_of_number(value: Any) -> torch.dtype:
+    if isinstance(value, (bool, torch.SymBool)):
+        return torch.bool
+    return torch.int64 if isinstance(value, (int, torch.SymInt)) else torch.get_default_dtype()
+
+
+def _category(dtype: torch.dtype) -> int:
+    """Of torch's type promotion."""
+    return 2 if dtype.is_floating_point else int(dtype != torch.bool)
+
+
 def _fold(graph: Graph, op: Any, items: list[Any], like: Node) -> Node | None:
     made = items[0]
     for item in items[1:]:
@@ -77,8 +139,8 @@ def _as_number(graph: Graph, op: Any, args: tuple[Any, ...], like: Node) -> Node
     return call(graph, aten._local_scalar_dense.default, (tensor,), like, like.meta["val"])
 
 
-def _scalar(graph: Graph) -> torch.Tensor:
+def _scalar(graph: Graph, dtype: torch.dtype = torch.float64) -> torch.Tensor:
     """A fake tensor of no dimensions."""
     values = (node.meta.get("val") for node in graph.nodes)
     tensor = next(value for value in values if isinstance(value, torch.Tensor))
-    return tensor.new_empty((), dtype=torch.float64)
+    return tensor.new_empty((), dtype=dtype)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from edgewise.edge.canonicalize.numbers import tensors_of_numbers
 from edgewise.edge.canonicalize.registry import (
     RULES,
     Rule,
@@ -225,17 +226,11 @@ _SHIFTS: dict[Any, Any] = {
 @rule(*_SHIFTS)
 def _shift(graph: Graph, node: Node) -> Node | None:
     """`x << y` of integers; a number on the left as a tensor of it."""
-    left, right = node.args
-    if not isinstance(left, Node):
-        assert isinstance(right, Node)
-        kind = fake(node).dtype
-        like = fake(right).new_empty([], dtype=kind)
-        left = call(graph, aten.full.default, ([], left), node, like, dtype=kind)
-    elif not isinstance(right, Node) and not isinstance(right, int):
+    if fake(node).dtype.is_floating_point or isinstance(node.args[1], float):
         return None  # floating numbers multiply by powers of two
-    if fake(node).dtype.is_floating_point:
-        return None
-    return call(graph, _SHIFTS[node.target], (left, right), node, fake(node))
+    made = call(graph, _SHIFTS[node.target], node.args, node, fake(node))
+    tensors_of_numbers(made)
+    return made
 
 
 @rule(aten.eq.Scalar, aten.ne.Scalar)

@@ -157,25 +157,22 @@ class RotaryTables(torch.nn.Module):
         with torch.no_grad():
             for name in self._names:
                 found = original(torch.zeros(1), positions, *((name,) if takes_type else ()))
-                if isinstance(found, torch.Tensor):
-                    raise ValueError(
-                        f"[llm] a rotary embedding must be cosines and sines; got complex numbers "
-                        f"of {type(original).__name__}; try a model that docs/llm.md lists"
-                    )
-                cos, sin = found
+                self._is_complex = isinstance(found, torch.Tensor)
+                cos, sin = (found.real, found.imag) if self._is_complex else found
                 self.register_buffer(f"cos_{name}", cos[0].contiguous(), persistent=False)
                 self.register_buffer(f"sin_{name}", sin[0].contiguous(), persistent=False)
 
     def forward(
         self, x: torch.Tensor, position_ids: torch.Tensor, layer_type: str = ""
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cosines and sines [B, S, depth] of the positions [B, S]; or [3, B, S], in time, height
-        and width, which for text are one."""
+    ) -> tuple[torch.Tensor, torch.Tensor] | torch.Tensor:
+        """Cosines and sines [B, S, depth] of the positions [B, S], as two or as complex numbers;
+        or [3, B, S], in time, height and width, which for text are one."""
         if position_ids.dim() == 3:
             position_ids = position_ids[0]
         look_up = torch.nn.functional.embedding
         cos, sin = (getattr(self, f"{kind}_{layer_type}") for kind in ("cos", "sin"))
-        return look_up(position_ids, cos), look_up(position_ids, sin)
+        tables = look_up(position_ids, cos), look_up(position_ids, sin)
+        return torch.complex(*tables) if self._is_complex else tables
 
 
 def _window(kept: Kept) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -114,6 +115,8 @@ def with_linear_experts(model: Any) -> Any:
 
 def _has_experts(module: Any) -> bool:
     stacked = (getattr(module, name, None) for name in (_first(module), "down_proj"))
+    if "top_k_index" not in inspect.signature(module.forward).parameters:
+        return False  # computes all experts for all tokens
     return all(isinstance(t, torch.Tensor) and t.dim() == 3 for t in stacked)
 
 
