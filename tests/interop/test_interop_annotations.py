@@ -64,6 +64,15 @@ RELU_APART = {"conv2d, relu"}
 """With dynamic activations: ExecuTorch leaves the convolution in float."""
 
 
+@pytest.fixture(autouse=True)
+def _without_batch_norm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ExecuTorch's quantizer traces sixteen patterns, seconds for each net, with a batch norm,
+    which no net here has."""
+    import executorch.backends.xnnpack.quantizer.xnnpack_quantizer_utils as peer
+
+    monkeypatch.setattr(peer, "_do_annotate_conv_bn", lambda *_, **__: [])
+
+
 def _annotated(module: Any, net: str, dynamic: bool, half: bool) -> dict[str, int]:
     """How many operands of each operator are quantized, and 1 more if its result is."""
     from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
