@@ -163,6 +163,7 @@ def test_recipes_that_are_refused(values: Any, message: str) -> None:
     [
         ({"model_type": "bert"}, "attention"),
         ({"model_type": "rwkv", "num_hidden_layers": 2}, "got RwkvForCausalLM, which does not"),
+        ({"model_type": "doge"}, "got a mask that DogeAttention makes of its own"),
         ({"model_type": "xlstm"}, "inputs of convolutions or states.*no attribute 'rnn_state'"),
         ({"model_type": "lfm2", "layer_types": ["nothing"]}, "no lfm2 can be made of it"),
         ({"model_type": "nothing"}, "no nothing can be made"),

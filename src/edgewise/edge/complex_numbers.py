@@ -53,7 +53,7 @@ def separate_complex_numbers(program: ExportedProgram) -> bool:
     numbers.
     """
     graph = program.graph
-    if not any(t.is_complex() for node in graph.nodes for t in tensors_of(node)):
+    if not any(_is_complex(node) or _is_spectral(node) for node in graph.nodes):
         return False
     constants, tracer = Constants(program), CallTracer(program)
     known: dict[Node, Any] = {}
@@ -69,7 +69,8 @@ def separate_complex_numbers(program: ExportedProgram) -> bool:
             constants.add(f"{name}_imaginary", value.imag.contiguous()),
         )
     for node in calls(graph):
-        if _is_complex(node) or any(source in known for source in node.all_input_nodes):
+        of_complex = any(source in known for source in node.all_input_nodes)
+        if of_complex or _is_complex(node) or _is_spectral(node):
             _separate(node, tracer, known)
     for node in reversed(list(graph.nodes)):
         if node.op == "output":
@@ -84,6 +85,12 @@ def separate_complex_numbers(program: ExportedProgram) -> bool:
 
 def _is_complex(node: Node) -> bool:
     return any(t.is_complex() for t in tensors_of(node))
+
+
+def _is_spectral(node: Node) -> bool:
+    """Whether the call computes with complex numbers, even from real ones to real ones."""
+    name = op_name(node)
+    return name.startswith("aten.fft_") or node.target in _WHOLE
 
 
 def _complex_end(node: Node, source: Node, what: str) -> InvalidGraphError:

@@ -19,13 +19,16 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from edgewise.edge import canonicalize
+from edgewise.edge.decompositions import DECOMPOSITIONS, decomposes
 from edgewise.edge.functionalize import is_functional
 from edgewise.edge.graph import calls, erase_dead, inherit_meta, is_composite, op_name
 from edgewise.edge.inner_linears import with_linears
 from edgewise.edge.layout import settle
+from edgewise.edge.node_errors import at_node
 from edgewise.edge.open_sizes import has_symbols, told_if_fixed
 from edgewise.edge.program import Constants, fake_mode
 from edgewise.edge.provenance import forget, note
+from edgewise.errors import InvalidGraphError
 
 Keep = Callable[[Node], bool]
 
@@ -51,7 +54,7 @@ def normalize(program: ExportedProgram, keep: Keep = lambda node: False) -> bool
         elif canonicalize.tensors_of_numbers(node):
             worklist.append(node)
             changed = True
-        elif is_edge_operator(node.target):
+        elif is_edge_operator(node.target) and not decomposes(node.target):
             settle(node)
         else:
             note(node)
@@ -145,6 +148,18 @@ def _is_prim(target: Any) -> bool:
     return isinstance(target, torch._ops.OpOverload) and target.namespace == "prims"
 
 
+def _replace(node: Node, result: Any) -> None:
+    """By a node, or by a list of what its items are."""
+    if isinstance(result, (list, tuple)):
+        for user in list(node.users):
+            if user.target is not operator.getitem:
+                raise TypeError(f"{user.name} takes the whole list that {op_name(node)} computes")
+            _replace(user, result[user.args[1]])  # type: ignore[index]
+    else:
+        node.replace_all_uses_with(result)
+    node.graph.erase_node(node)
+
+
 class CallTracer:
     """Traces single calls into smaller ones and puts those into the graph."""
 
@@ -173,7 +188,8 @@ class CallTracer:
             return target(*args, **kwargs)
 
         values = [source.meta["val"] for source in sources]
-        traced = self.trace(node, run, values, {**decompositions(), **(more or {})})
+        table = {**decompositions(), **DECOMPOSITIONS, **(more or {})}
+        traced = self.trace(node, run, values, table)
         inner = [n for n in traced.graph.nodes if n.op == "call_function"]
         if more is not None and any(_is_prim(n.target) for n in inner):
             return None  # no kernels
@@ -209,26 +225,16 @@ class CallTracer:
                 # Torch's decompositions in Python: those in C++ take sizes for numbers.
                 stack.enter_context(enable_python_dispatcher())
                 stack.enter_context(told_if_fixed(node, self._mode))
+            stack.enter_context(_told_of_data(node))
             traced = make_fx(run, decomposition_table=dict(table))(*values)
             if not is_functional(traced.graph):
                 traced = make_fx(torch.func.functionalize(traced, remove="mutations"))(*values)
         return traced
 
     def _splice(self, node: Node, traced: GraphModule, sources: list[Node]) -> list[Node]:
-        graph = node.graph
         result, made = self.copy_in(node, traced, sources)
         _keep_sizes(node, result)
-        if isinstance(result, (list, tuple)):
-            for user in list(node.users):
-                if user.target is not operator.getitem:
-                    raise TypeError(
-                        f"{user.name} takes the whole list that {op_name(node)} computes"
-                    )
-                user.replace_all_uses_with(result[user.args[1]])  # type: ignore[index]
-                graph.erase_node(user)
-        else:
-            node.replace_all_uses_with(result)
-        graph.erase_node(node)
+        _replace(node, result)
         return made
 
     def copy_in(
@@ -262,6 +268,23 @@ class CallTracer:
             self._constants = Constants(self._program)
         value = getattr(traced, str(inner.target))
         return self._constants.add(str(inner.target), value)
+
+
+@contextmanager
+def _told_of_data(node: Node) -> Iterator[None]:
+    """InvalidGraphError if the trace asks for what tensors hold."""
+    from torch._subclasses.fake_tensor import DataDependentOutputException
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    try:
+        yield
+    except (DataDependentOutputException, GuardOnDataDependentSymNode, RuntimeError) as failure:
+        if type(failure) is RuntimeError and "data is not allocated" not in str(failure):
+            raise
+        raise InvalidGraphError(
+            f"{at_node(node)} operators must be decomposed without what tensors hold; got "
+            f"{op_name(node)}, which depends on it; try numbers in the place of tensors"
+        ) from failure
 
 
 @contextmanager

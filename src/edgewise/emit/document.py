@@ -57,6 +57,10 @@ Of core ATen these are no kernels: views (they are lowered to the `_copy` operat
 tensors as their real and imaginary parts, so that a file holds none), `resize_`, and questions
 about strides and storage, which a program's tensors do not have.
 
+Beside what torch decomposes, lowering writes these as others, inside of a delegate where one takes
+them: {decomposed}. Matrices of `det`, `inv`, `solve` and `cholesky` have up to 32 rows;
+`logcumsumexp`, `cummax` and `cummin` of n numbers take memory for n * n.
+
 `python benchmarks/kernel_speed.py` compares their speed with eager PyTorch's, one call a line, in
 every type, on one thread.
 
@@ -124,7 +128,14 @@ def markdown() -> str:
         listed = ", ".join(f"`{o}`" for o in sorted(found))
         note = _NOTES.get(name, "")
         lines.append(f"| {shown}{star} | {listed} | {types} | {bounds} | {note} |\n")
-    return _HEAD.format(sets=_sets()) + "".join(lines)
+    return _HEAD.format(sets=_sets(), decomposed=_decomposed()) + "".join(lines)
+
+
+def _decomposed() -> str:
+    from edgewise.edge.decompositions import DECOMPOSITIONS
+
+    names = {target._schema.name.removeprefix("aten::") for target in DECOMPOSITIONS}
+    return ", ".join(f"`{name}`" for name in sorted(names))
 
 
 def _types(listed: str) -> str:

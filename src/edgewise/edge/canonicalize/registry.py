@@ -20,6 +20,7 @@ _NOTHING = (
     aten._assert_tensor_metadata.default,
     aten._assert_scalar.default,
     aten._assert_async.msg,
+    aten._linalg_check_errors.default,
     aten.sym_constrain_range.default,
     aten.sym_constrain_range_for_size.default,
 )

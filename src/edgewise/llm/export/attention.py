@@ -54,6 +54,11 @@ def attend(
             f"[attention] must be causal, over a cache; got {what}; "
             f"try a model that docs/llm.md lists"
         )
+    if attention_mask is not None:
+        raise ValueError(
+            f"[attention] must hide what is not yet written, and no more; got a mask that "
+            f"{type(module).__name__} makes of its own; try a model that docs/llm.md lists"
+        )
     source = step.maker_of(key, module.layer_idx)
     # Keys that another layer made, and attended to, lie in its cache already.
     is_new = source not in step.attended
