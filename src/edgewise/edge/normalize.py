@@ -278,8 +278,9 @@ def _told_of_data(node: Node) -> Iterator[None]:
 
     try:
         yield
-    except (DataDependentOutputException, GuardOnDataDependentSymNode, RuntimeError) as failure:
-        if type(failure) is RuntimeError and "data is not allocated" not in str(failure):
+    except RuntimeError as failure:
+        known = (DataDependentOutputException, GuardOnDataDependentSymNode)
+        if not isinstance(failure, known) and "data is not allocated" not in str(failure):
             raise
         raise InvalidGraphError(
             f"{at_node(node)} operators must be decomposed without what tensors hold; got "
