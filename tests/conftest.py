@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +26,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("edgewise")
+
+
+# Pytest would listen to torch's structured trace, which then is written for each export: a quarter
+# of its time.
+setattr(logging.getLogger("torch.__trace"), "addHandler", lambda handler: None)  # noqa: B010
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:

@@ -15,7 +15,7 @@ from functools import cache
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import Graph, Node
+from torch.fx import Graph, GraphModule, Node
 
 from edgewise.edge.graph import arguments, is_call, is_composite, replace, same_shape
 from edgewise.edge.program import return_states, state_placeholders, sync_outputs
@@ -82,6 +82,19 @@ def may_return_views(program: ExportedProgram) -> set[torch._ops.OpOverload]:
         for target in targets
         if isinstance(target, torch._ops.OpOverload)
         and (target in _RETURN_THEIR_INPUT or _is_opaque_composite(target))
+    }
+
+
+def composites_of(program: ExportedProgram) -> set[torch._ops.OpOverload]:
+    """Operators of the program and its bodies that torch defines by others, and may keep whole."""
+    from torch._export.utils import _is_preservable_cia_op
+
+    modules = [m for m in program.graph_module.modules() if isinstance(m, GraphModule)]
+    targets = {node.target for module in modules for node in module.graph.nodes if is_call(node)}
+    return {
+        target
+        for target in targets
+        if isinstance(target, torch._ops.OpOverload) and _is_preservable_cia_op(target)
     }
 
 

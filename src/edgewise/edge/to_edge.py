@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch.export import ExportedProgram
@@ -25,6 +26,7 @@ from edgewise.edge.fold_batch_norm import fold_batch_norm
 from edgewise.edge.fold_constants import fold_constants
 from edgewise.edge.fold_masks import fold_masks
 from edgewise.edge.functionalize import (
+    composites_of,
     drop_identities,
     functionalize,
     may_return_views,
@@ -170,6 +172,21 @@ def _normalize(program: ExportedProgram, keep: Keep) -> bool:
     return normalize(program, keeps) or causal or additive or bounded
 
 
+@contextmanager
+def _keeping_whole(operators: set[Any]) -> Iterator[None]:
+    """Within it, torch's decomposition keeps these composite operators whole: it would register a
+    kernel for each of the thousand that there are, which takes longer than a small program's trace.
+    """
+    from torch.export import exported_program as torchs
+
+    asked = "_collect_all_valid_cia_ops"
+    if not hasattr(torchs, asked):  # of another version
+        yield
+        return
+    with patch.object(torchs, asked, lambda: operators):
+        yield
+
+
 def _functionalize_by_trace(program: ExportedProgram) -> ExportedProgram:
     """Torch's own functionalisation, which keeps composite operators whole."""
     known = decompositions()
@@ -181,5 +198,6 @@ def _functionalize_by_trace(program: ExportedProgram) -> ExportedProgram:
 
             # The form that names what is written itself, not a view of it by numbers.
             stack.enter_context(config.patch(enable_auto_functionalized_v2_for_export=False))
+        stack.enter_context(_keeping_whole(composites_of(program)))
         functional: ExportedProgram = program.run_decompositions(table)
     return functional
