@@ -11,13 +11,13 @@ deviation.
 
 import argparse
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from _common import add_cache_options, report
-from _worker import Worker, serve
+from _two_runtimes import SIDES, Handler, measure, median_ratio
+from _worker import serve
 
 PROMPT = 128
 HEADS, DEPTH = 16, 128
@@ -79,71 +79,11 @@ def operator_inputs(tokens: int) -> list[Any]:
     return [query, key, value, decay, beta]
 
 
-class Handler:
-    """Answers `measure`: loads a file, or times one call."""
-
-    def __init__(self, framework: str) -> None:
-        self._framework = framework
-        self._run: Any = None
-        self._keep: Any = None
-
-    def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
-        if request["do"] == "load":
-            self._run = (self._ours if self._framework == "ours" else self._peers)(request["path"])
-            return {}
-        inputs = [np.asarray(x, dtype) for x, dtype in request["inputs"]]
-        start = time.perf_counter()
-        result = self._run(inputs)
-        seconds = time.perf_counter() - start
-        return {"seconds": seconds, "result": np.asarray(result).reshape(-1)[:4096].tolist()}
-
-    def _ours(self, path: str) -> Any:
-        from edgewise.runtime import Runtime
-
-        method = Runtime.get().load_program(path, threads=2).load_method("forward")
-        return lambda inputs: method.execute(inputs)[0]
-
-    def _peers(self, path: str) -> Any:
-        import executorch.extension.llm.custom_ops.custom_ops
-        import executorch.kernels.quantized  # noqa: F401
-        import torch
-        from executorch.runtime import Runtime
-
-        program = Runtime.get().load_program(path)
-        method = program.load_method("forward")
-        self._keep = program
-        return lambda inputs: method.execute([torch.from_numpy(x) for x in inputs])[0]
-
-
-def measure(path: Path, calls: list[list[Any]], rounds: int) -> tuple[list[float], ...]:
-    """Seconds of the last of the calls on each side, by round; and the difference."""
-    script = Path(__file__)
-    workers = {side: Worker(script, side) for side in ("ours", "executorch")}
-    seconds: dict[str, list[float]] = {side: [] for side in workers}
-    results: dict[str, Any] = {}
-    for worker in workers.values():
-        worker.ask(do="load", path=str(path))
-    sent = [[(x.tolist(), str(x.dtype)) for x in call] for call in calls]
-    for number in range(rounds + 1):
-        for side, worker in workers.items():
-            time.sleep(0.3)  # pools spin for a while after their work
-            for call in sent:
-                answer = worker.ask(do="run", inputs=call)
-            if number:  # the first round warms
-                seconds[side].append(answer["seconds"])
-            if number == 0:
-                results[side] = np.array(answer["result"])
-    for worker in workers.values():
-        worker.close()
-    ours, peer = results["ours"], results["executorch"]
-    return seconds["ours"], seconds["executorch"], [float(np.abs(ours - peer).max() / peer.std())]
-
-
 def main() -> int:
     """Prints the table; the exit code says whether ours is the faster throughout."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--worker", choices=("ours", "executorch"), help=argparse.SUPPRESS)
+    parser.add_argument("--worker", choices=SIDES, help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     add_cache_options(parser)
@@ -164,15 +104,18 @@ def main() -> int:
         path = options.cache / f"linear-attention-{name}{tokens if name == 'operator' else ''}.pte"
         if not path.exists():
             make_model(path) if name == "model" else make_operator(tokens, path)
-        ours, peer, (difference,) = measure(path, calls, options.rounds)
+        files = {side: (side, path) for side in SIDES}
+        seconds, results = measure(Path(__file__), files, calls, options.rounds)
+        ours, peer = (seconds[side] for side in SIDES)
+        gap = np.abs(results["ours"] - results["executorch"]).max()
         rows.append(
             {
                 "what": name,
                 "tokens": tokens,
                 "ours ms": 1e3 * float(np.median(ours)),
                 "ExecuTorch ms": 1e3 * float(np.median(peer)),
-                "ratio": float(np.median(np.array(ours) / np.array(peer))),
-                "difference": difference,
+                "ratio": median_ratio(ours, peer),
+                "difference": float(gap / results["executorch"].std()),
             }
         )
     report("Linear attention (gated delta rule), two threads", rows, [], options.json)

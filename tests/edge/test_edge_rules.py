@@ -14,7 +14,7 @@ import edgewise
 from edgewise.edge.canonicalize import RULES
 from edgewise.edge.graph import calls
 from edgewise.edge.normalize import is_edge_operator
-from support import Fn, export, partitioners
+from support import Fn, export, partitioners, run_ours
 
 aten = torch.ops.aten
 M = torch.linspace(-2, 3, 12).reshape(3, 4)
@@ -597,8 +597,30 @@ OF_OPEN_SIZES = {
 """Rows of test_edge_numbers.py: in programs of fixed sizes there are none."""
 
 
+# What draws numbers, without a generator.
+DRAWS: dict[Any, Any] = {
+    aten.rand.generator: lambda x: torch.rand(3, generator=None),
+    aten.randn.generator: lambda x: torch.randn(3, generator=None),
+    aten.randint.generator: lambda x: torch.randint(9, (3,), generator=None),
+    aten.randint.low_generator: lambda x: torch.randint(2, 9, (3,), generator=None),
+    aten.randperm.generator: lambda x: torch.randperm(3, generator=None),
+    aten.rand_like.generator: lambda x: torch.rand_like(x, generator=None),
+    aten.randn_like.generator: lambda x: torch.randn_like(x, generator=None),
+}
+
+
+@pytest.mark.parametrize("target", DRAWS, ids=str)
+def test_draws_without_a_generator(target: Any) -> None:
+    module = Fn(DRAWS[target])
+    exported = export(module, (torch.zeros(3),))
+    assert target in [n.target for n in exported.graph.nodes]
+    (drawn,) = run_ours(edgewise.to_edge(exported).to_executorch().buffer, (torch.zeros(3),))[0]
+    assert drawn.shape == (3,)
+
+
 def test_every_rule_has_a_row() -> None:
-    assert {row[0] for row in TABLE if row[0] is not None} == set(RULES) - OF_OPEN_SIZES
+    rows = {row[0] for row in TABLE if row[0] is not None}
+    assert rows | set(DRAWS) == set(RULES) - OF_OPEN_SIZES
 
 
 def test_dynamic_shapes_are_kept() -> None:

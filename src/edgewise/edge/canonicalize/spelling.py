@@ -213,6 +213,26 @@ def _matmul(graph: Graph, node: Node) -> Node | None:
     return None
 
 
+_DRAWS: dict[Any, Any] = {
+    aten.rand.generator: aten.rand.default,
+    aten.randn.generator: aten.randn.default,
+    aten.randint.generator: aten.randint.default,
+    aten.randint.low_generator: aten.randint.low,
+    aten.randperm.generator: aten.randperm.default,
+    aten.rand_like.generator: aten.rand_like.default,
+    aten.randn_like.generator: aten.randn_like.default,
+}
+
+
+@rule(*_DRAWS)
+def _without_generator(graph: Graph, node: Node) -> Node | None:
+    """Of `generator=None`, as libraries pass it on."""
+    options = dict(node.kwargs)
+    if options.pop("generator", None) is not None:
+        return None
+    return call(graph, _DRAWS[node.target], node.args, node, fake(node), **options)
+
+
 _SHIFTS: dict[Any, Any] = {
     aten.__lshift__.Tensor: aten.bitwise_left_shift.Tensor,
     aten.__rshift__.Tensor: aten.bitwise_right_shift.Tensor,
