@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-_COMPLEX = "a file of this format has no complex tensors, which the transform makes or takes"
+_COMPLEX = "a file of this format has no complex tensors, which the transform gives"
 _BOUND = "torch.export bounds the result by the tensor's elements, also where it is broadcast"
 _WRITES = "updates running statistics that its schema says it only reads: refused when lowered"
 _CANCELS = "rows of one element: a difference of equals, times the inverse of sqrt(eps)"
@@ -15,7 +15,6 @@ _BYTES = "eager resizes uint8 in fixed point; the numbers differ, bicubic ones b
 
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("fft.rfft", "*"): _COMPLEX,
-    ("fft.irfft", "*"): _COMPLEX,
     ("_upsample_bilinear2d_aa", "uint8"): _BYTES,
     ("masked_select", "*"): _BOUND,
     ("nn.functional.instance_norm", "*"): _WRITES,

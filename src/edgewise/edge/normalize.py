@@ -51,7 +51,7 @@ def normalize(program: ExportedProgram, keep: Keep = lambda node: False) -> bool
             settle(node)
         elif node.target in canonicalize.RULES and canonicalize.apply_rule(graph, node):
             changed = True
-        elif canonicalize.tensors_of_numbers(node):
+        elif canonicalize.tensors_of_numbers(node, known=False):
             worklist.append(node)
             changed = True
         elif is_edge_operator(node.target) and not decomposes(node.target):

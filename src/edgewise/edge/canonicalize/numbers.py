@@ -76,9 +76,12 @@ def _scalar_first(graph: Graph, node: Node) -> Node | None:
     return made
 
 
-def tensors_of_numbers(node: Node) -> bool:
+def tensors_of_numbers(node: Node, *, known: bool = True) -> bool:
     """Numbers where the operator takes tensors, such as sizes in `sub(x.shape[0], x)`, become
     tensors without dimensions. Returns whether it modified.
+
+    known: numbers that are written in the program, too, which backends may take as they are, and
+    which files have as tensors.
 
     Their type is that of the other operands, unless the number is of a higher kind: so the result
     has the type that it had with the number.
@@ -88,7 +91,11 @@ def tensors_of_numbers(node: Node) -> bool:
         return False
     takes_tensor = [str(argument.type) == "Tensor" for argument in target._schema.arguments]
     operands = list(zip(node.args, takes_tensor, strict=False))
-    numbers = [i for i, (a, wanted) in enumerate(operands) if wanted and _is_number(a)]
+    numbers = [
+        index
+        for index, (operand, wanted) in enumerate(operands)
+        if wanted and _is_number(operand) and (known or isinstance(operand, Node))
+    ]
     if not numbers:
         return False
     tensors = [a.meta["val"] for a in node.all_input_nodes if not _is_number(a)]
