@@ -279,11 +279,50 @@ struct Adder {
   }
 };
 
+// One list of integers, of a tensor that lies in order: no table of offsets is needed.
+Status index_along_one(const Tensor& self, std::span<const Tensor* const> list, Tensor* out,
+                       bool& is_done) {
+  const View source = view_of(self);
+  size_t along = list.size();
+  for (size_t d = 0; d < list.size(); ++d) {
+    if (!list[d]) continue;
+    if (along < list.size()) return {};
+    along = d;
+  }
+  if (along >= source.sizes.size() || !source.is_row_major()) return {};
+  const Tensor& tensor = *list[along];
+  if (tensor.type() != ScalarType::kLong && tensor.type() != ScalarType::kInt) return {};
+  Dims shape;
+  for (size_t d = 0; d < source.sizes.size(); ++d) {
+    if (d != along) {
+      shape.push(source.sizes[d]);
+      continue;
+    }
+    if (source.sizes.size() + tensor.rank() > kMaxDims) return {};
+    for (const int64_t size : tensor.sizes()) shape.push(size);
+  }
+  Indices indices;
+  EDGEWISE_RETURN_IF_ERROR(indices.read(tensor, source.sizes[along], Indices::Negative::kFromEnd));
+  EDGEWISE_RETURN_IF_ERROR(out->resize(shape));
+  const View target = view_of(*out);
+  if (!target.is_row_major()) return {};
+  indices.gather(source, along, indices.count(), target.data);
+  is_done = true;
+  return {};
+}
+
 Status index(KernelContext& context) {
   const Tensor* self = context.tensor(0);
   const std::vector<const Tensor*> list = context.tensor_list(1);
   Tensor* out = output(context, 2);
   if (!context.ok()) return context.status();
+  if (out->type() != self->type()) {
+    return context.fail(Code::kInvalidArgument, "types are equal; got %s and %s",
+                        self->describe().c_str(), out->describe().c_str());
+  }
+  bool is_done = false;
+  EDGEWISE_TRY(index_along_one(*self, list, out, is_done));
+  if (is_done) return context.status();
   Selection selection;
   EDGEWISE_TRY(selection.build(view_of(*self), list));
   EDGEWISE_TRY(out->resize(selection.shape()));

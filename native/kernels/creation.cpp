@@ -111,9 +111,14 @@ Status arange_between(KernelContext& context, const Scalar& start, const Scalar&
   const auto write = [&](auto c) {
     using C = decltype(c);
     const C begin = scalar_to<C>(start), stride = scalar_to<C>(step);
-    for (int64_t i = 0; i < numel; ++i) {
-      const C value = wrap_add(begin, wrap_mul(static_cast<C>(i), stride));
-      store<C>(target.type, &value, 1, target.at(i), 1);
+    constexpr int64_t kBlock = 256;
+    for (int64_t done = 0; done < numel; done += kBlock) {
+      C values[kBlock];
+      const int64_t n = std::min(kBlock, numel - done);
+      for (int64_t i = 0; i < n; ++i) {
+        values[i] = wrap_add(begin, wrap_mul(static_cast<C>(done + i), stride));
+      }
+      store<C>(target.type, values, n, target.at(done), 1);
     }
   };
   if (is_floating(out->type())) {

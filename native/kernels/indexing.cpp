@@ -18,9 +18,11 @@ Status index_select(KernelContext& context) {
   Tensor* out = output(context, 3);
   if (!context.ok()) return context.status();
   EDGEWISE_TRY(normalize_dim(dim, self->rank()));
-  if (index->rank() > 1) {
-    return context.fail(Code::kInvalidArgument, "the index has at most one dimension; got %s",
-                        index->describe().c_str());
+  if (index->rank() > 1 || out->type() != self->type()) {
+    return context.fail(Code::kInvalidArgument,
+                        "the index has at most one dimension, and types are equal; got %s, %s, %s",
+                        index->describe().c_str(), self->describe().c_str(),
+                        out->describe().c_str());
   }
   View source = view_of(*self);
   if (self->rank() == 0) {
@@ -39,26 +41,7 @@ Status index_select(KernelContext& context) {
     target.strides.push(1);
   }
   if (source.is_row_major() && target.is_row_major()) {
-    // Parts are stretches of bytes.
-    const size_t unit = element_size(source.type);
-    int64_t outer = 1, inner = 1;
-    for (size_t d = 0; d < along; ++d) outer *= source.sizes[d];
-    for (size_t d = along + 1; d < source.sizes.size(); ++d) inner *= source.sizes[d];
-    const size_t part = static_cast<size_t>(inner) * unit;
-    const int64_t size = source.sizes[along];
-    if (part == 0 || outer == 0) return context.status();
-    std::byte* to = target.data;
-    for (int64_t o = 0; o < outer; ++o) {
-      const std::byte* from = source.data + static_cast<size_t>(o * size) * part;
-      for (int64_t i = 0; i < std::min(indices.count(), target.sizes[along]); ++i, to += part) {
-        const std::byte* at = from + static_cast<size_t>(indices[i]) * part;
-        if (part == 4) {
-          std::memcpy(to, at, 4);
-        } else {
-          std::memcpy(to, at, part);
-        }
-      }
-    }
+    indices.gather(source, along, std::min(indices.count(), target.sizes[along]), target.data);
     return context.status();
   }
   for (int64_t i = 0; i < indices.count() && i < target.sizes[along]; ++i) {

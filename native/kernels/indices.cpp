@@ -1,5 +1,7 @@
 #include "indices.h"
 
+#include <cstring>
+
 namespace edgewise {
 inline namespace HWY_NAMESPACE {
 
@@ -30,6 +32,28 @@ Status Indices::read(const Tensor& tensor, int64_t size, Negative negative) {
   }
   for (int64_t i = 0; below && i < count_; ++i) values_[i] += values_[i] < 0 ? size : 0;
   return {};
+}
+
+void Indices::gather(const View& source, size_t along, int64_t count, std::byte* target) const {
+  size_t part = element_size(source.type);
+  int64_t outer = 1;
+  for (size_t d = 0; d < along; ++d) outer *= source.sizes[d];
+  for (size_t d = along + 1; d < source.sizes.size(); ++d) {
+    part *= static_cast<size_t>(source.sizes[d]);
+  }
+  const size_t whole = part * static_cast<size_t>(source.sizes[along]);
+  if (part == 0) return;
+  for (int64_t o = 0; o < outer; ++o) {
+    const std::byte* from = source.data + static_cast<size_t>(o) * whole;
+    for (int64_t i = 0; i < count; ++i, target += part) {
+      const std::byte* at = from + static_cast<size_t>(values_[i]) * part;
+      if (part == 4) {
+        std::memcpy(target, at, 4);
+      } else {
+        std::memcpy(target, at, part);
+      }
+    }
+  }
 }
 
 }  // namespace HWY_NAMESPACE

@@ -14,6 +14,10 @@ class Indices {
   // within a dimension of `size`.
   Status read(const Tensor& tensor, int64_t size, Negative negative);
 
+  // Moves what the first `count` indices name: of `source`, which lies in order, as does `target`,
+  // the parts along dimension `along`.
+  void gather(const View& source, size_t along, int64_t count, std::byte* target) const;
+
   int64_t count() const { return count_; }
   const int64_t* data() const { return values_.data(); }
   int64_t operator[](int64_t i) const { return values_[i]; }
