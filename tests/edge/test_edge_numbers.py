@@ -11,7 +11,7 @@ from torch.export import Dim
 import edgewise
 from edgewise.backends.xnnpack import XnnpackPartitioner
 from edgewise.errors import InvalidGraphError
-from support import Fn, assert_close, eager64
+from support import Fn, assert_close, eager64, operators, run_ours
 
 Shape = tuple[int, ...]
 
@@ -89,6 +89,28 @@ def test_sizes_of_the_run(name: str, delegated: bool) -> None:
     for shapes in (exported, run):
         inputs = tuple(torch.randn(shape) for shape in shapes)
         assert_close([model(*inputs)], eager64(module, inputs), 1e-5)
+
+
+FRAMES = {
+    "reflection_pad1d": (torch.nn.ReflectionPad1d((1, 2)), (2, 3, 6)),
+    "reflection_pad2d": (torch.nn.ReflectionPad2d((1, 2, 2, 1)), (2, 3, 6, 5)),
+    "reflection_pad3d": (torch.nn.ReflectionPad3d(1), (2, 3, 4, 4, 4)),
+    "replication_pad1d": (torch.nn.ReplicationPad1d((3, 2)), (2, 3, 6)),
+    "replication_pad2d": (torch.nn.ReplicationPad2d((1, 2, 2, 1)), (2, 3, 6, 5)),
+    "replication_pad3d": (torch.nn.ReplicationPad3d((1, 2, 0, 1, 1, 1)), (2, 3, 4, 4, 4)),
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_frames_of_open_sizes_are_kernels(name: str) -> None:
+    module, shape = FRAMES[name]
+    x = torch.randn(shape)
+    free = (dict.fromkeys(range(x.dim()), Dim.AUTO),)
+    exported = torch.export.export(module, (x,), dynamic_shapes=free)
+    pte = edgewise.to_edge(exported).to_executorch().buffer
+    assert operators(pte) == [f"aten::{name}.out"]
+    for size in (x, torch.randn(*(s + 2 for s in shape))):
+        assert_close(run_ours(pte, (size,))[0], [module(size)])
 
 
 def test_a_backend_must_not_fix_a_size() -> None:

@@ -97,6 +97,7 @@ _EDGE_EXTRAS = {
     aten.diagonal_copy.default,
     aten.unfold_copy.default,
     aten.roll.default,
+    aten.replication_pad1d.default,
 }
 
 

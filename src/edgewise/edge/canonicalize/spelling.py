@@ -20,6 +20,7 @@ from edgewise.edge.canonicalize.registry import (
     sizes_as_arguments,
 )
 from edgewise.edge.graph import arguments, fake, is_static, same_shape
+from edgewise.edge.layout import dim_order
 
 aten = torch.ops.aten
 
@@ -112,7 +113,11 @@ def _constant_pad(graph: Graph, node: Node) -> Node | None:
 @rule(aten.pad.default)
 def _pad(graph: Graph, node: Node) -> Node | None:
     named = arguments(node)
-    if named["mode"] != "constant" or not all(isinstance(p, int) for p in named["pad"]):
+    if not all(isinstance(p, int) for p in named["pad"]):
+        return None
+    if named["mode"] in _FRAMES:
+        return _framed(graph, node, _FRAMES[named["mode"]])
+    if named["mode"] != "constant":
         return None
     if not any(named["pad"]):
         return first_operand(node)
@@ -124,6 +129,35 @@ def _pad(graph: Graph, node: Node) -> Node | None:
     if padded is not None:
         return padded
     return call(graph, aten.constant_pad_nd.default, node.args, node, fake(node))
+
+
+_FRAMES = {
+    "reflect": (
+        aten.reflection_pad1d.default,
+        aten.reflection_pad2d.default,
+        aten.reflection_pad3d.default,
+    ),
+    "replicate": (
+        aten.replication_pad1d.default,
+        aten.replication_pad2d.default,
+        aten.replication_pad3d.default,
+    ),
+}
+
+
+def _framed(graph: Graph, node: Node, operators: Sequence[Any]) -> Node | None:
+    """Of sizes that are open: by the kernel for as many dimensions, which moves rows. Torch's
+    decomposition looks each element up in a table, which is computed then; one that is known
+    backends read as pieces."""
+    source, pad = first_operand(node), list(arguments(node)["pad"])
+    dims, rank = len(pad) // 2, fake(source).dim()
+    if not 1 <= dims <= 3 or rank not in (dims + 1, dims + 2) or min(pad) < 0:
+        return None
+    if is_static(fake(node).shape):
+        return None
+    if dim_order(fake(source)) != tuple(range(rank)):
+        return None  # ExecuTorch has kernels for rows alone
+    return call(graph, operators[dims - 1], (source, pad), node, fake(node))
 
 
 @rule(aten.stack.default)
