@@ -326,31 +326,11 @@ def _to_copy(value: torch.Tensor, *, dtype: torch.dtype | None = None, **rest: A
     return ComplexTensor(real, torch.zeros_like(real))
 
 
-def _full(maker: Callable[..., Any], size: Any, fill: Any, dtype: Any = None, **rest: Any) -> Any:
+def _full(size: Any, fill: Any, *, dtype: torch.dtype | None = None, **rest: Any) -> Any:
+    """rest: where and how it lies, which is as usual."""
     real, imaginary = _parts(fill)
     of = _REAL[dtype] if dtype is not None else torch.get_default_dtype()
-    parts = (maker(size, part, dtype=of, **rest) for part in (real, imaginary or 0))
-    return ComplexTensor(*parts)
-
-
-def _complex_full(size: Any, fill: Any, **rest: Any) -> Any:
-    return _full(torch.full, size, fill, **_without_layout(rest))
-
-
-def _complex_ones(size: Any, **rest: Any) -> Any:
-    return _full(torch.full, size, 1, **_without_layout(rest))
-
-
-def _complex_zeros(size: Any, **rest: Any) -> Any:
-    return _full(torch.full, size, 0, **_without_layout(rest))
-
-
-def _scalar_tensor(value: Any, **rest: Any) -> Any:
-    return _full(torch.full, (), value, **_without_layout(rest))
-
-
-def _without_layout(rest: dict[str, Any]) -> dict[str, Any]:
-    return {"dtype": rest.get("dtype")}
+    return ComplexTensor(*(torch.full(size, part, dtype=of) for part in (real, imaginary or 0)))
 
 
 def _like(fill: float) -> Callable[..., Any]:
@@ -358,7 +338,7 @@ def _like(fill: float) -> Callable[..., Any]:
         shape, dtype = value.shape, rest.get("dtype") or value.dtype
         if dtype not in _REAL:
             return torch.full(shape, fill, dtype=dtype)
-        return _full(torch.full, shape, fill, dtype)
+        return _full(shape, fill, dtype=dtype)
 
     return rule
 
@@ -549,10 +529,10 @@ _RULES: dict[Any, Callable[..., Any]] = {
     aten.view_as_complex: _view_as_complex,
     aten.view_as_real: _view_as_real,
     aten._to_copy: _to_copy,
-    aten.full: _complex_full,
-    aten.ones: _complex_ones,
-    aten.zeros: _complex_zeros,
-    aten.scalar_tensor: _scalar_tensor,
+    aten.full: _full,
+    aten.ones: lambda size, **rest: _full(size, 1, **rest),
+    aten.zeros: lambda size, **rest: _full(size, 0, **rest),
+    aten.scalar_tensor: lambda value, **rest: _full((), value, **rest),
     aten.ones_like: _like(1),
     aten.zeros_like: _like(0),
     aten.index_fill: _index_fill,
