@@ -61,6 +61,7 @@ def random_model(config: dict[str, Any], seed: int = 0) -> Any:
         return _text_part(maker.from_config(named.for_model(kind, **values))).float().eval()
     except (
         AttributeError,
+        LookupError,
         RuntimeError,
         StrictDataclassError,
         TypeError,
