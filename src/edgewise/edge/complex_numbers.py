@@ -27,7 +27,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgewise.edge import fourier
 from edgewise.edge.bodies import control_flow
-from edgewise.edge.graph import calls, dtype_name, erase_dead, op_name, replace, tensors_of
+from edgewise.edge.graph import (
+    calls,
+    dtype_name,
+    erase_dead,
+    is_complex,
+    is_spectral,
+    op_name,
+    replace,
+    tensors_of,
+)
 from edgewise.edge.node_errors import at_node
 from edgewise.edge.normalize import CallTracer
 from edgewise.edge.program import Constants, drop_unused_constants
@@ -53,11 +62,9 @@ def separate_complex_numbers(program: ExportedProgram) -> bool:
     numbers.
     """
     graph = program.graph
-    if not any(_is_complex(node) or _is_spectral(node) for node in graph.nodes):
-        return False
     constants, tracer = Constants(program), CallTracer(program)
     known: dict[Node, Any] = {}
-    for node in [n for n in graph.nodes if n.op == "placeholder" and _is_complex(n)]:
+    for node in [n for n in graph.nodes if n.op == "placeholder" and is_complex(n)]:
         if node not in constants:
             if node.users:
                 raise _complex_end(node, node, "inputs and state")
@@ -70,27 +77,17 @@ def separate_complex_numbers(program: ExportedProgram) -> bool:
         )
     for node in calls(graph):
         of_complex = any(source in known for source in node.all_input_nodes)
-        if of_complex or _is_complex(node) or _is_spectral(node):
+        if of_complex or is_complex(node) or is_spectral(node):
             _separate(node, tracer, known)
     for node in reversed(list(graph.nodes)):
         if node.op == "output":
             for source in node.all_input_nodes:
-                if _is_complex(source):
+                if is_complex(source):
                     raise _complex_end(node, source, "results")
         elif node in known and node.op == "call_function":
             graph.erase_node(node)
     drop_unused_constants(program)
     return True
-
-
-def _is_complex(node: Node) -> bool:
-    return any(t.is_complex() for t in tensors_of(node))
-
-
-def _is_spectral(node: Node) -> bool:
-    """Whether the call computes with complex numbers, even from real ones to real ones."""
-    name = op_name(node)
-    return name.startswith("aten.fft_") or node.target in _WHOLE
 
 
 def _complex_end(node: Node, source: Node, what: str) -> InvalidGraphError:
@@ -161,7 +158,7 @@ def _separate(node: Node, tracer: CallTracer, known: dict[Node, Any]) -> None:
 def _become(node: Node, result: Any, known: dict[Node, Any]) -> None:
     """A complex node is known by its parts; a real one is replaced."""
     value: Any = node.meta.get("val")
-    if not _is_complex(node):
+    if not is_complex(node):
         if isinstance(result, Node):
             node.replace_all_uses_with(result)
             node.graph.erase_node(node)

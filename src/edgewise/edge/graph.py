@@ -232,6 +232,16 @@ def tensors_of(node: Node) -> list[torch.Tensor]:
     return [v for v in values if isinstance(v, torch.Tensor)]
 
 
+def is_complex(node: Node) -> bool:
+    """Whether the node computes complex numbers."""
+    return any(t.is_complex() for t in tensors_of(node))
+
+
+def is_spectral(node: Node) -> bool:
+    """Whether the call computes with complex numbers, even from real ones to real ones."""
+    return op_name(node).startswith(("aten.fft_", "aten.stft.", "aten.istft."))
+
+
 def may_be_empty(tensor: torch.Tensor) -> bool:
     """Whether only data tells that the tensor has elements: it has a size from 0 on."""
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols

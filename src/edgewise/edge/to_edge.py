@@ -20,7 +20,6 @@ from edgewise.edge.boolean_casts import read_booleans_from_integers
 from edgewise.edge.bounded_choices import make_choices_bounds
 from edgewise.edge.cache_operators import thread_caches
 from edgewise.edge.causal_masks import make_causal_masks
-from edgewise.edge.complex_numbers import separate_complex_numbers
 from edgewise.edge.dialect import check_layouts
 from edgewise.edge.fold_batch_norm import fold_batch_norm
 from edgewise.edge.fold_constants import fold_constants
@@ -32,6 +31,7 @@ from edgewise.edge.functionalize import (
     may_return_views,
     writes_in_custom_operators,
 )
+from edgewise.edge.graph import is_complex, is_spectral
 from edgewise.edge.inline_regions import inline_regions
 from edgewise.edge.move_before_choice import move_before_choice
 from edgewise.edge.nested_writes import flatten_nested_writes
@@ -111,7 +111,7 @@ def _to_the_dialect(keep: Keep) -> PassManager[ExportedProgram]:
     return PassManager(
         "edge",
         (
-            Pass(separate_complex_numbers),
+            Pass(_separate_complex_numbers, name="separate_complex_numbers"),
             Pass(fold_batch_norm),
             Pass(fuse_quantized_embeddings),
             # Before `keep` is asked: whether a row takes a node may hang on its mask being known.
@@ -138,6 +138,15 @@ def _to_the_dialect(keep: Keep) -> PassManager[ExportedProgram]:
         verify,
         text,
     )
+
+
+def _separate_complex_numbers(program: ExportedProgram) -> bool:
+    if not any(is_complex(node) or is_spectral(node) for node in program.graph.nodes):
+        return False
+    # Torch's own complex tensors are imported for those that have some.
+    from edgewise.edge.complex_numbers import separate_complex_numbers
+
+    return separate_complex_numbers(program)
 
 
 @dataclass
