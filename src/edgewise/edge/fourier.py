@@ -34,12 +34,10 @@ def transform(
     the first `kept` k; None for all n. LongFactor for lengths that no matrix is made for."""
     length = parts[0].shape[-1]
     kept = length if kept is None else kept
-    outer = 1 if length <= _AT_ONCE else _divisor(length)
-    if outer == 1:
-        if length > LARGEST_FACTOR:
-            raise LongFactor(str(length))
+    if _is_one_product(length):
         made = _times(parts, _matrix(length, sign, scale, kept))
         return made[..., :kept], made[..., kept:]
+    outer = _divisor(length)
     inner = length // outer
     # x[inner * a + b], its sums over a, turned by b * k, their sums over b.
     columns = _both(parts, lambda t: t.unflatten(-1, (outer, inner)).transpose(-1, -2))
@@ -56,9 +54,7 @@ def from_half_spectrum(
 ) -> torch.Tensor:
     """The real numbers whose spectrum's first half is given: [..., length // 2 + 1] to
     [..., length]."""
-    if length <= _AT_ONCE or _divisor(length) == 1:
-        if length > LARGEST_FACTOR:
-            raise LongFactor(str(length))
+    if _is_one_product(length):
         return _times((real, imaginary), _half_matrix(length, scale))
     # The other half is the first one's conjugate, backwards; what is real by nature counts as it.
     last = (length + 1) // 2
@@ -70,6 +66,15 @@ def from_half_spectrum(
     back = [t[..., 1:last].flip(-1) for t in (real, imaginary)]
     whole = torch.cat([real, back[0]], -1), torch.cat([imaginary, -back[1]], -1)
     return transform(whole, 1, scale)[0]
+
+
+def _is_one_product(length: int) -> bool:
+    """Else it is several. LongFactor for lengths that no matrix is made for."""
+    if length > _AT_ONCE and _divisor(length) > 1:
+        return False
+    if length > LARGEST_FACTOR:
+        raise LongFactor(str(length))
+    return True
 
 
 def _both(parts: Parts, function: Any) -> Any:

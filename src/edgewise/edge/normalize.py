@@ -208,7 +208,7 @@ class CallTracer:
         node: Node,
         run: Callable[..., Any],
         values: Sequence[Any],
-        table: Mapping[Any, Callable[..., Any]],
+        table: dict[Any, Callable[..., Any]],
     ) -> GraphModule:
         """What `run` does with fake values, as a functional graph. node: the call that it stands
         for. table: decompositions."""
@@ -227,7 +227,7 @@ class CallTracer:
                 stack.enter_context(enable_python_dispatcher())
                 stack.enter_context(told_if_fixed(node, self._mode))
             stack.enter_context(_told_of_data(node))
-            traced = make_fx(run, decomposition_table=dict(table))(*values)
+            traced = make_fx(run, decomposition_table=table)(*values)
             if not is_functional(traced.graph):
                 traced = make_fx(torch.func.functionalize(traced, remove="mutations"))(*values)
         return traced

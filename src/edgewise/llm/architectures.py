@@ -46,6 +46,15 @@ _LATENT = {
     "qk_rope_head_dim": 16,
     "v_head_dim": 16,
 }
+_DEEPSEEK = {
+    "n_routed_experts": 4,
+    "moe_intermediate_size": 64,
+    "n_group": 1,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+    **_EXPERTS,
+    **_LATENT,
+}
 _CONVOLUTIONS = {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"]}
 _DELTA_RULE = {
     "num_hidden_layers": 4,
@@ -316,29 +325,13 @@ ARCHITECTURES = (
         "DeepSeek V2",
         ("deepseek_v2",),
         "latent attention; positions as complex numbers; a mixture of experts",
-        {
-            "n_routed_experts": 4,
-            "moe_intermediate_size": 64,
-            "n_group": 1,
-            "topk_group": 1,
-            "first_k_dense_replace": 1,
-        }
-        | _EXPERTS
-        | _LATENT,
+        _DEEPSEEK,
     ),
     Architecture(
         "DeepSeek V3",
         ("deepseek_v3",),
         "latent attention; a mixture of experts, one of them for all tokens",
-        {
-            "n_routed_experts": 4,
-            "moe_intermediate_size": 64,
-            "n_group": 1,
-            "topk_group": 1,
-            "first_k_dense_replace": 1,
-        }
-        | _EXPERTS
-        | _LATENT,
+        _DEEPSEEK,
     ),
 )
 """SmolLM2 and TinyLlama are Llamas, Phi-4 (14B) is a Phi-3."""
