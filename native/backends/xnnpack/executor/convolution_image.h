@@ -48,6 +48,7 @@ class ConvolutionImage {
                   CopyRow copy_row) const {
     parallel_for(threads, rows_, [&](size_t y, size_t) {
       To* to = copy + y * row_size_;
+      if (y % window_.stride[0] >= window_.kernel[0]) return;  // no window has it
       // Rows before the image wrap around to beyond it.
       y -= window_.pad_top;
       if (y >= height_) {

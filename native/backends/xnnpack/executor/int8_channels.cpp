@@ -14,7 +14,7 @@ bool has_int8_channels(const Graph& graph, const GraphNode& node, uint32_t chann
          filter.channel_dim == channel_dim;
 }
 
-Int8Channels::Int8Channels(const Graph& graph, const GraphNode& node) {
+Int8Channels::Int8Channels(const Graph& graph, const GraphNode& node, int offset) {
   const GraphValue &in = graph.values[node.inputs[0]], &out = graph.values[node.outputs[0]];
   const GraphValue& filter = graph.values[node.inputs[1]];
   count = filter.shape[filter.channel_dim];
@@ -22,7 +22,7 @@ Int8Channels::Int8Channels(const Graph& graph, const GraphNode& node) {
   range = {.zero_point = static_cast<int16_t>(out.zero_point),
            .min = quantized<int8_t>(node.min, out.scale, out.zero_point),
            .max = quantized<int8_t>(node.max, out.scale, out.zero_point)};
-  bias.resize(round_up(count, kInt8Columns));
+  bias.resize(round_up(count, 2 * kInt8Columns));
   scales.resize(bias.size());
   if (node.inputs[2] != kNone) {
     const Constant& data = graph.values[node.inputs[2]].data;
@@ -39,7 +39,7 @@ Int8Channels::Int8Channels(const Graph& graph, const GraphNode& node) {
     }
     // Modulo 2^32, as XNNPACK's sums are.
     bias[channel] = static_cast<int32_t>(static_cast<uint32_t>(bias[channel]) -
-                                         static_cast<uint32_t>(in.zero_point) * sum);
+                                         static_cast<uint32_t>(in.zero_point + offset) * sum);
     scales[channel] = in.scale * filter.channel_scales[channel] / out.scale;
   }
 }

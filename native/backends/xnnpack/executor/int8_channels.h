@@ -16,8 +16,9 @@ inline constexpr const char* kInt8ChannelsRule =
     "8-bit integers, constant weights with a scale for each channel";
 
 struct Int8Channels {
-  // Of a node that has them; `count` channels and more, of zeros, up to a multiple of the panels'.
-  Int8Channels(const Graph& graph, const GraphNode& node);
+  // Of a node that has them; `count` channels and more, of zeros, up to a multiple of two panels'.
+  // `offset`: what kernels have added to the input's numbers.
+  Int8Channels(const Graph& graph, const GraphNode& node, int offset);
 
   size_t count;
   int8_t zero;  // of the input

@@ -46,7 +46,7 @@ Int8Convolution::Int8Convolution(const Graph& graph, const GraphNode& node,
     : FusedKernelOf("Int8Convolution", kernels, state, {node.inputs[0]}, {node.outputs[0]}),
       window_(node.kind == NodeKind::kFullyConnected ? Window() : node.window),
       image_(window_),
-      channels_(graph, node) {
+      channels_(graph, node, kernels.offset) {
   const size_t run =
       graph.values[node.inputs[1]].shape.elements() / channels_.count / window_.kernel[0];
   depth_ = round_up(run, kernels.step);
@@ -101,14 +101,15 @@ Status Int8Convolution::reshape(const std::vector<Shape>& shapes) {
   // What is beyond a segment is multiplied with 0, but must be there.
   const size_t run = in[3] * window_.kernel[1];
   image_.reshape(in, out, kernels_.step,
-                 run % kernels_.step != 0 || (sign_extends() && !window_.is_pointwise()));
+                 run % kernels_.step != 0 || (converts() && !window_.is_pointwise()));
   return {};
 }
 
 size_t Int8Convolution::scratch_bytes() const {
-  const size_t extended = sign_extends() ? images_ * image_.elements() : 0;
-  const size_t elements = is_gemm() ? extended : image_.copied();
-  return elements * read_bytes();
+  if (!is_gemm()) return image_.copied() * kernels_.number_bytes;
+  if (!converts()) return 0;
+  const size_t rows = images_ * out_height_ * out_width_;
+  return row_bytes() * (is_cached() ? threads_of(threads_) * rows_of_item() : rows);
 }
 
 Status Int8Convolution::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
@@ -125,50 +126,86 @@ bool Int8Convolution::is_cached() const {
 }
 
 void Int8Convolution::run_panel(size_t panel, Int8Tile tile, size_t first_row) const {
-  const size_t first = panel * kInt8Columns;
+  const size_t first = panel * kernels_.columns;
   tile.depth = depth_;
   tile.segments = window_.kernel[0];
-  tile.segment_stride = image_.row_size() * read_bytes();
+  tile.segment_stride = image_.row_size() * kernels_.number_bytes;
   tile.panel =
       reinterpret_cast<const int8_t*>(weights_.data()) + first * window_.kernel[0] * depth_;
+  tile.panel_stride = kInt8Columns * window_.kernel[0] * depth_;
   tile.bias = channels_.bias.data() + first;
   tile.scales = channels_.scales.data() + first;
-  tile.columns = std::min(kInt8Columns, channels_.count - first);
+  tile.columns = std::min(kernels_.columns, channels_.count - first);
   tile.c = output_ + first_row * channels_.count + first;
   tile.c_stride = channels_.count;
   kernels_.multiply(tile, channels_.range);
+}
+
+const std::byte* Int8Convolution::read_rows(size_t first, size_t count, std::byte* copy) const {
+  const int8_t* input = input_ + first * image_.channels();
+  if (!converts()) return reinterpret_cast<const std::byte*>(input);
+  kernels_.convert(input, count * image_.channels(), copy);
+  return copy;
+}
+
+size_t Int8Convolution::rows_of_item() const {
+  const size_t rows = images_ * out_height_ * out_width_;
+  const size_t fitting = kFirstCache / (depth_ * kernels_.number_bytes);
+  return std::min(std::max(kernels_.rows, fitting / kernels_.rows * kernels_.rows),
+                  divide_up(rows, threads_of(threads_)));
 }
 
 // All rows are one after the other, in the input as in the output.
 void Int8Convolution::run_all() const {
   const size_t rows = images_ * out_height_ * out_width_;
   if (rows == 0) return;
-  const size_t channels = image_.channels();
-  const size_t share = divide_up(rows, threads_of(threads_));
-  const size_t fitting = std::max(
-      kernels_.rows, kFirstCache / (depth_ * read_bytes()) / kernels_.rows * kernels_.rows);
-  const size_t together = is_cached() ? std::min(fitting, share) : share;
-  const size_t items = divide_up(rows, together);
-  parallel_for(threads_, items, [&](size_t item, size_t) {
-    const size_t first = part_start(rows, items, item);
-    const size_t count = part_start(rows, items, item + 1) - first;
-    const int8_t* input = input_ + first * channels;
-    const std::byte* a = reinterpret_cast<const std::byte*>(input);
-    if (sign_extends()) {
-      auto* wide = reinterpret_cast<int16_t*>(copy_) + first * channels;
-      kernels_.sign_extend(input, count * channels, wide);
-      a = reinterpret_cast<const std::byte*>(wide);
-    }
-    const Int8Tile tile = {.rows = count, .a = a, .a_stride = channels * read_bytes()};
-    for (size_t panel = 0; panel < panels(); ++panel) run_panel(panel, tile, first);
+  const size_t items = divide_up(rows, rows_of_item());
+  const size_t stride = row_bytes();
+  const auto for_items = [&](auto body) {
+    parallel_for(threads_, items, [&](size_t item, size_t thread) {
+      const size_t first = part_start(rows, items, item);
+      body(first, part_start(rows, items, item + 1) - first, thread);
+    });
+  };
+  if (is_cached()) {
+    for_items([&](size_t first, size_t count, size_t thread) {
+      const std::byte* a = read_rows(first, count, copy_ + thread * rows_of_item() * stride);
+      for (size_t panel = 0; panel < panels(); ++panel) {
+        run_panel(panel, {.rows = count, .a = a, .a_stride = stride}, first);
+      }
+    });
+    return;
+  }
+  // Each weight is read by one thread only.
+  if (converts()) {
+    for_items([&](size_t first, size_t count, size_t) {
+      read_rows(first, count, copy_ + first * stride);
+    });
+  }
+  const std::byte* a = converts() ? copy_ : reinterpret_cast<const std::byte*>(input_);
+  const size_t parts = divide_up(8 * threads_of(threads_), panels());
+  parallel_for(threads_, panels() * parts, [&](size_t item, size_t) {
+    const size_t part = item % parts, first = part_start(rows, parts, part);
+    const size_t count = part_start(rows, parts, part + 1) - first;
+    if (count == 0) return;
+    run_panel(item / parts, {.rows = count, .a = a + first * stride, .a_stride = stride}, first);
   });
 }
 
 void Int8Convolution::run_image(const int8_t* image, size_t first_row) const {
   const std::byte* from = copy_;
-  if (sign_extends()) {
-    image_.write_copy(image, int16_t{channels_.zero}, reinterpret_cast<int16_t*>(copy_), threads_,
-                      kernels_.sign_extend);
+  const auto write_copy = [&](auto zero) {
+    using Number = decltype(zero);
+    image_.write_copy(image, zero, reinterpret_cast<Number*>(copy_), threads_,
+                      [&](const int8_t* numbers, size_t count, Number* to) {
+                        kernels_.convert(numbers, count, reinterpret_cast<std::byte*>(to));
+                      });
+  };
+  const int zero = channels_.zero + kernels_.offset;
+  if (kernels_.number_bytes == sizeof(int16_t)) {
+    write_copy(static_cast<int16_t>(zero));
+  } else if (converts()) {
+    write_copy(static_cast<uint8_t>(zero));
   } else {
     from = reinterpret_cast<const std::byte*>(
         image_.read(image, channels_.zero, reinterpret_cast<int8_t*>(copy_), threads_));
@@ -176,8 +213,8 @@ void Int8Convolution::run_image(const int8_t* image, size_t first_row) const {
   parallel_for_panels(threads_, panels(), out_height_, is_cached(), [&](size_t panel, size_t y) {
     run_panel(panel,
               {.rows = out_width_,
-               .a = from + y * window_.stride[0] * image_.row_size() * read_bytes(),
-               .a_stride = window_.stride[1] * image_.channels() * read_bytes()},
+               .a = from + y * window_.stride[0] * image_.row_size() * kernels_.number_bytes,
+               .a_stride = window_.stride[1] * image_.channels() * kernels_.number_bytes},
               first_row + y * out_width_);
   });
 }

@@ -36,10 +36,15 @@ class Int8Convolution final : public FusedKernelOf<Int8Kernels> {
   // Whether rows of the input are those of the GEMM, in their order.
   bool is_gemm() const;
   bool is_cached() const;
-  size_t panels() const { return divide_up(channels_.count, kInt8Columns); }
-  bool sign_extends() const { return kernels_.sign_extend != nullptr; }
-  // Bytes of a number that the kernels read.
-  size_t read_bytes() const { return sign_extends() ? sizeof(int16_t) : 1; }
+  // Panels that are multiplied at a time count as one.
+  size_t panels() const { return divide_up(channels_.count, kernels_.columns); }
+  bool converts() const { return kernels_.convert != nullptr; }
+  // Of a GEMM: bytes of a row that kernels read, and rows of the input as they read them, in `copy`
+  // if they are converted.
+  size_t row_bytes() const { return image_.channels() * kernels_.number_bytes; }
+  const std::byte* read_rows(size_t first, size_t count, std::byte* copy) const;
+  // Rows that stay in a core's first cache while panels pass by.
+  size_t rows_of_item() const;
   // Some rows of the GEMM: `tile` without what depends on the panel.
   void run_panel(size_t panel, Int8Tile tile, size_t first_row) const;
   void run_all() const;

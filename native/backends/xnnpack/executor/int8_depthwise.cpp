@@ -46,7 +46,7 @@ Int8Depthwise::Int8Depthwise(const Graph& graph, const GraphNode& node,
     : FusedKernelOf("Int8Depthwise", kernels, state, {node.inputs[0]}, {node.outputs[0]}),
       window_(node.window),
       groups_{node.window.kernel[0], kernels.together},
-      channels_(graph, node) {}
+      channels_(graph, node, kernels.offset) {}
 
 size_t Int8Depthwise::first_channel(size_t panel) const {
   return std::min(panel * kInt8Columns, channels_.count - kInt8Columns);

@@ -15,13 +15,14 @@ struct Int8Tile {
   // The parts of which a row of `a` consists, one after the other in the panel. Strides are bytes.
   size_t segments = 1;
   size_t segment_stride = 0;
-  const std::byte* a = nullptr;  // of 8 bits, or of 16 where kernels sign-extend
+  const std::byte* a = nullptr;  // as Int8Kernels::convert makes it
   size_t a_stride = 0;
-  // Step by step, of each column Int8Kernels::step weights.
+  // Step by step, of each of kInt8Columns columns Int8Kernels::step weights.
   const int8_t* panel = nullptr;
-  const int32_t* bias = nullptr;  // of all columns of the panel, as `scales`
+  size_t panel_stride = 0;        // to the next one
+  const int32_t* bias = nullptr;  // of all columns of the panels, as `scales`
   const float* scales = nullptr;  // from a sum to steps of the result
-  size_t columns = 0;             // that are written
+  size_t columns = 0;             // that are written, Int8Kernels::columns at most
   int8_t* c = nullptr;
   size_t c_stride = 0;
 };
@@ -64,6 +65,7 @@ struct Int8DepthwiseKernels {
   const char* name;
   size_t together;
   bool swaps_fours;  // channels 4 to 7 of weights and 8 to 11 change places
+  int offset;        // as that of Int8Kernels
   void (*run3)(const Int8DepthwiseRow& row, const Int8Range& range);  // 3x3
   void (*run5)(const Int8DepthwiseRow& row, const Int8Range& range);
 
@@ -99,15 +101,19 @@ struct Int8DepthwiseGroups {
 
 struct Int8Kernels {
   const char* name;
-  size_t rows;  // of a tile
-  size_t step;  // products that are added at a time
+  size_t rows;     // of a tile
+  size_t columns;  // of its panels, one or two
+  size_t step;     // products that are added at a time
   // Of fewer, XNNPACK stores results in less time than is gained. With few channels, of which it
   // multiplies a tap at a time, in part with nothing, a row of the window counts.
   size_t least_depth;
   size_t least_run;
   const char* depth_rule;
-  // Null, or makes of a tile's left factor the numbers of 16 bits that `multiply` reads.
-  void (*sign_extend)(const int8_t* from, size_t count, int16_t* to);
+  // Of a tile's left factor, as `multiply` reads it: bytes of a number, and what is added to it,
+  // which the bias makes up for. `convert` makes these; null if they are the image's.
+  size_t number_bytes;
+  int offset;
+  void (*convert)(const int8_t* from, size_t count, std::byte* to);
   void (*multiply)(const Int8Tile& tile, const Int8Range& range);
 };
 
@@ -128,10 +134,15 @@ void multiply_in_blocks(const Int8MultiplyRows (&by_rows)[kRows], const Int8Tile
 }
 
 // Null where XNNPACK's are faster. On Arm: without dot products, with products of 8-bit matrices,
-// and on cores that run in order; on x86: without AVX2, with AVX-512, and with dot products.
+// and on cores that run in order; on x86: without AVX2, with AVX-512 alone, and with dot products
+// in vectors of AVX2.
 #if defined(__aarch64__) || defined(__x86_64__)
 const Int8Kernels* int8_kernels();
 const Int8DepthwiseKernels* int8_depthwise_kernels();
+namespace vnni {
+const Int8Kernels* int8_kernels();
+const Int8DepthwiseKernels* int8_depthwise_kernels();
+}  // namespace vnni
 #else
 constexpr const Int8Kernels* int8_kernels() { return nullptr; }
 constexpr const Int8DepthwiseKernels* int8_depthwise_kernels() { return nullptr; }

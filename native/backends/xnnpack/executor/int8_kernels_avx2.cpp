@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/xnnpack/executor/row_gemm_kernels.h"
 #include "backends/xnnpack/limit_cpu.h"
 #include "core/cpu_level.h"
 
@@ -35,7 +36,8 @@ constexpr size_t kVectors = 2;
 constexpr size_t kLanes = kInt8Columns / kVectors;
 constexpr size_t kRowsOfBase = 4;
 
-void sign_extend(const int8_t* from, size_t count, int16_t* to) {
+void sign_extend(const int8_t* from, size_t count, std::byte* bytes) {
+  auto* to = reinterpret_cast<int16_t*>(bytes);
   constexpr size_t kAtOnce = 2 * kLanes;
   size_t at = 0;
   for (; at + kAtOnce <= count; at += kAtOnce) {
@@ -235,17 +237,21 @@ void depthwise(const Int8DepthwiseRow& row, const Int8Range& range) {
 constexpr Int8DepthwiseKernels kDepthwise = {.name = "avx2",
                                              .together = kStep,
                                              .swaps_fours = true,
+                                             .offset = 0,
                                              .run3 = depthwise<3>,
                                              .run5 = depthwise<5>};
 
 constexpr Int8Kernels kKernels = {
     .name = "avx2",
     .rows = kRows,
+    .columns = kInt8Columns,
     .step = kStep,
     .least_depth = 16,
     .least_run = 6,
     .depth_rule = "a depth of 16 or more; of 4 channels or less, 6 numbers in a row of the window",
-    .sign_extend = sign_extend,
+    .number_bytes = sizeof(int16_t),
+    .offset = 0,
+    .convert = sign_extend,
     .multiply = multiply};
 
 }  // namespace
@@ -273,10 +279,16 @@ bool is_plain_avx2() { return cpu_level().target == HWY_AVX2 && !has_avx_vnni();
 }  // namespace
 
 const Int8Kernels* int8_kernels() {
+#ifdef EDGEWISE_HAS_ROW_GEMM_X86
+  if (cpu_level().extra == CpuLevel::kVnni) return vnni::int8_kernels();
+#endif
   return is_plain_avx2() ? HWY_DYNAMIC_DISPATCH(int8_kernels_of_target)() : nullptr;
 }
 
 const Int8DepthwiseKernels* int8_depthwise_kernels() {
+#ifdef EDGEWISE_HAS_ROW_GEMM_X86
+  if (cpu_level().extra == CpuLevel::kVnni) return vnni::int8_depthwise_kernels();
+#endif
   return is_plain_avx2() ? HWY_DYNAMIC_DISPATCH(int8_depthwise_kernels_of_target)() : nullptr;
 }
 

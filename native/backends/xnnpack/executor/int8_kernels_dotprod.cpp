@@ -246,17 +246,21 @@ void depthwise(const Int8DepthwiseRow& row, const Int8Range& range) {
 constexpr Int8DepthwiseKernels kDepthwise = {.name = "dotprod",
                                              .together = kStep,
                                              .swaps_fours = false,
+                                             .offset = 0,
                                              .run3 = depthwise<3>,
                                              .run5 = depthwise<5>};
 
 constexpr Int8Kernels kKernels = {
     .name = "dotprod",
     .rows = kRows,
+    .columns = kInt8Columns,
     .step = kStep,
     .least_depth = 64,
     .least_run = 16,
     .depth_rule = "a depth of 64 or more; of 4 channels or less, 16 numbers in a row of the window",
-    .sign_extend = nullptr,
+    .number_bytes = 1,
+    .offset = 0,
+    .convert = nullptr,
     .multiply = multiply};
 
 }  // namespace
