@@ -123,7 +123,7 @@ Floats run_node(const Case& test, const std::vector<Floats>& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     std::copy(inputs[i].begin(), inputs[i].end(), static_cast<float*>(addresses[i]));
   }
-  EXPECT_TRUE((*step)->set_pointers(addresses, nullptr).ok());
+  EXPECT_TRUE((*step)->set_pointers(addresses, {}).ok());
   EXPECT_TRUE((*step)->run().ok());
   const auto* result = static_cast<const float*>(addresses.back());
   return {result, result + test.output.elements()};

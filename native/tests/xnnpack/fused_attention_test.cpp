@@ -7,6 +7,7 @@
 
 #include "backends/xnnpack/executor/fused_attention.h"
 #include "random_values.h"
+#include "scratch_memory.h"
 
 namespace edgewise::xnnpack {
 namespace {
@@ -75,11 +76,12 @@ TEST_P(OwnAttention, MatchesFloat64) {
     ASSERT_TRUE(step.ok());
     ASSERT_TRUE((*step)->can_take(shapes));
     ASSERT_TRUE((*step)->reshape(shapes).ok());
-    std::vector<std::byte> scratch((*step)->scratch_bytes());
+    ScratchMemory scratch(**step, static_cast<size_t>(test.threads));
     Floats output(expected.size());
     void* addresses[] = {queries.data(), keys.data(), values.data(), output.data()};
-    ASSERT_TRUE((*step)->set_pointers(addresses, scratch.data()).ok());
+    ASSERT_TRUE((*step)->set_pointers(addresses, scratch).ok());
     ASSERT_TRUE((*step)->run().ok());
+    EXPECT_TRUE(scratch.is_kept());
     // A score of 30 is within 30 * 2^-24, or some roundings more.
     for (size_t k = 0; k < output.size(); ++k) ASSERT_NEAR(output[k], expected[k], 1e-5) << k;
   }

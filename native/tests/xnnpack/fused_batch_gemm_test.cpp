@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "random_values.h"
+#include "scratch_memory.h"
 
 namespace edgewise::xnnpack {
 namespace {
@@ -62,12 +63,13 @@ TEST_P(BatchGemm, MatchesFloat64) {
     ASSERT_TRUE(step.ok());
     ASSERT_TRUE((*step)->can_take(shapes));
     ASSERT_TRUE((*step)->reshape(shapes).ok());
-    std::vector<std::byte> scratch((*step)->scratch_bytes());
+    ScratchMemory scratch(**step, static_cast<size_t>(test.threads));
     // What lies behind the results stays as it is.
     Floats output(expected.size() + 64, 7.0f);
     void* addresses[] = {left.data(), right.data(), output.data()};
-    ASSERT_TRUE((*step)->set_pointers(addresses, scratch.data()).ok());
+    ASSERT_TRUE((*step)->set_pointers(addresses, scratch).ok());
     ASSERT_TRUE((*step)->run().ok());
+    EXPECT_TRUE(scratch.is_kept());
     for (size_t k = 0; k < expected.size(); ++k) {
       ASSERT_NEAR(output[k], expected[k], 2e-7 * std::sqrt(test.depth) * magnitudes[k]) << k;
     }

@@ -11,6 +11,7 @@
 #include "backends/xnnpack/executor/fused_winograd.h"
 #include "backends/xnnpack/executor/value_memory.h"
 #include "random_values.h"
+#include "scratch_memory.h"
 
 namespace edgewise::xnnpack {
 namespace {
@@ -118,15 +119,16 @@ struct Convolution {
     auto step = make(graph, nodes, kernels, **state);
     ASSERT_TRUE(step.ok()) << step.status().message();
     ASSERT_TRUE((*step)->reshape(shapes).ok());
-    std::vector<std::byte> scratch((*step)->scratch_bytes());
+    ScratchMemory scratch(**step, static_cast<size_t>(test.threads));
     // Nothing but the output is written.
     constexpr size_t kAround = 64;
     constexpr float kUntouched = 1234;
     Floats output(shapes[4].elements() + 2 * kAround, kUntouched);
     Floats in = input, added = residual;
     void* addresses[] = {in.data(), nullptr, nullptr, added.data(), output.data() + kAround};
-    ASSERT_TRUE((*step)->set_pointers(addresses, scratch.data()).ok());
+    ASSERT_TRUE((*step)->set_pointers(addresses, scratch).ok());
     ASSERT_TRUE((*step)->run().ok());
+    EXPECT_TRUE(scratch.is_kept());
     double scale;
     const Doubles right = expected(&scale);
     double worst = 0;

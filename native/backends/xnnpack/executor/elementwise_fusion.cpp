@@ -89,12 +89,12 @@ Status ElementwiseFusion::reshape(const std::vector<Shape>& shapes) {
   return {};
 }
 
-Status ElementwiseFusion::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
+Status ElementwiseFusion::set_pointers(std::span<void* const> addresses, const Scratch& scratch) {
   std::vector<std::byte*> at = constant_addresses_;
   for (const auto* list : {&reads_, &writes_}) {
     for (uint32_t value : *list) at[value] = static_cast<std::byte*>(addresses[value]);
   }
-  for (const Lifetime& value : inside_) at[value.value] = scratch + value.offset;
+  for (const Lifetime& value : inside_) at[value.value] = scratch.shared + value.offset;
   const auto address = [&](uint32_t value, size_t offset) {
     return value == kNone ? nullptr : reinterpret_cast<float*>(at[value]) + offset;
   };

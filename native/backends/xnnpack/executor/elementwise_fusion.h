@@ -21,7 +21,7 @@ class ElementwiseFusion final : public Step {
   bool can_take(const std::vector<Shape>& shapes) const override;
   Status reshape(const std::vector<Shape>& shapes) override;
   size_t scratch_bytes() const override { return inside_bytes_; }
-  Status set_pointers(std::span<void* const> addresses, std::byte* scratch) override;
+  Status set_pointers(std::span<void* const> addresses, const Scratch& scratch) override;
   Status run() override;
   std::string name() const override { return "edgewise Elementwise fusion"; }
 

@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <string>
 
+#include "backends/xnnpack/executor/parallel.h"
 #include "backends/xnnpack/executor/quantized_rows.h"
 #include "backends/xnnpack/executor/xnnpack_operator.h"
 #include "edgewise/profile.h"
 
 namespace edgewise::xnnpack {
 namespace {
+
+// What of each thread's own scratch memory begins at a multiple of it, so that a CPU that fetches
+// ahead does not take another thread's.
+constexpr size_t kPage = 4096;
 
 // What is one step: a fused kernel's nodes, or one node that none of them has. In the order in
 // which they run.
@@ -152,11 +157,13 @@ bool Executor::can_take(const std::vector<Shape>& shapes) const {
 }
 
 Status Executor::reshape(const std::vector<Shape>& shapes) {
-  scratch_bytes_ = 0;
+  scratch_bytes_ = thread_stride_ = 0;
   for (const auto& step : steps_) {
     EDGEWISE_RETURN_IF_ERROR(step->reshape(shapes));
     scratch_bytes_ = std::max(scratch_bytes_, step->scratch_bytes());
+    thread_stride_ = std::max(thread_stride_, step->thread_scratch_bytes());
   }
+  thread_stride_ = round_up(thread_stride_, kPage);
   for (Lifetime& value : between_) {
     value.bytes = value_bytes(graph_.values[value.value], shapes[value.value]);
   }
@@ -172,21 +179,28 @@ Status Executor::set_pointers(std::span<void* const> addresses) {
   return set_all_pointers();
 }
 
+Result<std::byte*> Executor::memory() {
+  return state_.memory_between_steps(threads_of(state_.threadpool()) * thread_stride_ +
+                                     between_bytes_ + scratch_bytes_);
+}
+
 Status Executor::set_all_pointers() {
-  auto memory = state_.memory_between_steps(between_bytes_ + scratch_bytes_);
+  auto memory = this->memory();
   if (!memory.ok()) return memory.status();
   memory_ = *memory;
-  for (const Lifetime& value : between_) addresses_[value.value] = *memory + value.offset;
+  std::byte* const between = *memory + threads_of(state_.threadpool()) * thread_stride_;
+  const Scratch scratch = {between + between_bytes_, *memory, thread_stride_};
+  for (const Lifetime& value : between_) addresses_[value.value] = between + value.offset;
   for (const Alias& alias : aliases_) addresses_[alias.value] = addresses_[alias.of];
   for (const auto& step : steps_) {
-    EDGEWISE_RETURN_IF_ERROR(step->set_pointers(addresses_, *memory + between_bytes_));
+    EDGEWISE_RETURN_IF_ERROR(step->set_pointers(addresses_, scratch));
   }
   return {};
 }
 
 // Another delegate of the program may have needed more memory.
 Status Executor::follow_memory() {
-  auto memory = state_.memory_between_steps(between_bytes_ + scratch_bytes_);
+  auto memory = this->memory();
   if (!memory.ok()) return memory.status();
   return *memory == memory_ ? Status() : set_all_pointers();
 }

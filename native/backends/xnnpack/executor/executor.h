@@ -51,6 +51,8 @@ class Executor {
   };
 
   void find_lifetimes();
+  // Each thread's scratch memory, the values between steps, and what scratch memory steps share.
+  Result<std::byte*> memory();
   Status set_all_pointers();
   Status follow_memory();
 
@@ -62,6 +64,7 @@ class Executor {
   std::vector<Lifetime> between_;  // values that pass from step to step
   size_t between_bytes_ = 0;
   size_t scratch_bytes_ = 0;
+  size_t thread_stride_ = 0;           // of each thread's own scratch memory
   std::vector<void*> addresses_;       // by value
   const std::byte* memory_ = nullptr;  // that the steps' pointers are for
   ProfileParts profile_parts_;         // of all steps; null before prepare_profile()

@@ -73,16 +73,14 @@ size_t FusedAttention::floats_per_thread() const {
          kernels_.rows * value_.depth;
 }
 
-size_t FusedAttention::scratch_bytes() const {
-  return threads_of(threads_) * floats_per_thread() * sizeof(float);
-}
+size_t FusedAttention::thread_scratch_bytes() const { return floats_per_thread() * sizeof(float); }
 
-Status FusedAttention::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
+Status FusedAttention::set_pointers(std::span<void* const> addresses, const Scratch& scratch) {
   queries_ = static_cast<const float*>(addresses[nodes_.queries.value]);
   keys_ = static_cast<const float*>(addresses[nodes_.keys.value]);
   values_ = static_cast<const float*>(addresses[nodes_.values.value]);
   output_ = static_cast<float*>(addresses[nodes_.output.value]);
-  scratch_ = reinterpret_cast<float*>(scratch);
+  scratch_ = scratch;
   return {};
 }
 
@@ -152,10 +150,9 @@ Status FusedAttention::run() {
       parts_of_items(heads, threads_of(threads_), divide_up(query_.tokens, kernels_.rows));
   parallel_for(threads_, heads * parts, [&](size_t index, size_t thread) {
     const size_t head = index / parts;
-    run_head(head / query_.heads, head % query_.heads,
-             part_start(query_.tokens, parts, index % parts),
-             part_start(query_.tokens, parts, index % parts + 1),
-             scratch_ + thread * floats_per_thread());
+    run_head(
+        head / query_.heads, head % query_.heads, part_start(query_.tokens, parts, index % parts),
+        part_start(query_.tokens, parts, index % parts + 1), scratch_.of_thread<float>(thread));
   });
   return {};
 }

@@ -53,8 +53,8 @@ class FusedAttention final : public FusedKernel {
 
   bool can_take(const std::vector<Shape>& shapes) const override;
   Status reshape(const std::vector<Shape>& shapes) override;
-  size_t scratch_bytes() const override;
-  Status set_pointers(std::span<void* const> addresses, std::byte* scratch) override;
+  size_t thread_scratch_bytes() const override;
+  Status set_pointers(std::span<void* const> addresses, const Scratch& scratch) override;
   Status run() override;
 
  private:
@@ -75,7 +75,7 @@ class FusedAttention final : public FusedKernel {
   const float* keys_ = nullptr;
   const float* values_ = nullptr;
   float* output_ = nullptr;
-  float* scratch_ = nullptr;
+  Scratch scratch_;
 };
 
 }  // namespace edgewise::xnnpack

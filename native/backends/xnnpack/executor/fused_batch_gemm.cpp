@@ -68,15 +68,13 @@ size_t FusedBatchGemm::packed_floats() const {
   return packed_bytes(kernels_, depth_, columns_) / sizeof(float);
 }
 
-size_t FusedBatchGemm::scratch_bytes() const {
-  return threads_of(threads_) * packed_floats() * sizeof(float);
-}
+size_t FusedBatchGemm::thread_scratch_bytes() const { return packed_floats() * sizeof(float); }
 
-Status FusedBatchGemm::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
+Status FusedBatchGemm::set_pointers(std::span<void* const> addresses, const Scratch& scratch) {
   left_ = static_cast<const float*>(addresses[node_.inputs[0]]);
   right_ = static_cast<const float*>(addresses[node_.inputs[1]]);
   output_ = static_cast<float*>(addresses[node_.outputs[0]]);
-  scratch_ = reinterpret_cast<float*>(scratch);
+  scratch_ = scratch;
   return {};
 }
 
@@ -111,7 +109,7 @@ Status FusedBatchGemm::run() {
   parallel_for(threads_, matrices_ * parts, [&](size_t item, size_t thread) {
     const size_t part = item % parts;
     run_rows(item / parts, part_start(rows_, parts, part), part_start(rows_, parts, part + 1),
-             scratch_ + thread * packed_floats());
+             scratch_.of_thread<float>(thread));
   });
   return {};
 }

@@ -19,8 +19,8 @@ class FusedBatchGemm final : public FusedKernel {
 
   bool can_take(const std::vector<Shape>& shapes) const override;
   Status reshape(const std::vector<Shape>& shapes) override;
-  size_t scratch_bytes() const override;
-  Status set_pointers(std::span<void* const> addresses, std::byte* scratch) override;
+  size_t thread_scratch_bytes() const override;
+  Status set_pointers(std::span<void* const> addresses, const Scratch& scratch) override;
   Status run() override;
 
  private:
@@ -38,7 +38,7 @@ class FusedBatchGemm final : public FusedKernel {
   const float* left_ = nullptr;
   const float* right_ = nullptr;
   float* output_ = nullptr;
-  float* scratch_ = nullptr;
+  Scratch scratch_;
 };
 
 }  // namespace edgewise::xnnpack

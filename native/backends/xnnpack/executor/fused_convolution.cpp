@@ -57,11 +57,11 @@ Status FusedConvolution::reshape(const std::vector<Shape>& shapes) {
 
 size_t FusedConvolution::scratch_bytes() const { return image_.copied() * sizeof(float); }
 
-Status FusedConvolution::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
+Status FusedConvolution::set_pointers(std::span<void* const> addresses, const Scratch& scratch) {
   input_ = static_cast<const float*>(addresses[nodes_.input]);
   output_ = static_cast<float*>(addresses[nodes_.output]);
   if (nodes_.residual != kNone) residual_ = static_cast<const float*>(addresses[nodes_.residual]);
-  padded_ = reinterpret_cast<float*>(scratch);
+  padded_ = reinterpret_cast<float*>(scratch.shared);
   return {};
 }
 

@@ -23,7 +23,7 @@ class FusedConvolution final : public FusedKernel {
 
   Status reshape(const std::vector<Shape>& shapes) override;
   size_t scratch_bytes() const override;
-  Status set_pointers(std::span<void* const> addresses, std::byte* scratch) override;
+  Status set_pointers(std::span<void* const> addresses, const Scratch& scratch) override;
   Status run() override;
 
  private:

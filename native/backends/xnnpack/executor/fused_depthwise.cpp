@@ -149,17 +149,18 @@ size_t FusedDepthwise::thread_floats() const {
 }
 
 size_t FusedDepthwise::scratch_bytes() const {
-  const size_t shared = is_by_panel_ ? result_floats() : 0;
-  return (shared + threads_of(threads_) * thread_floats()) * sizeof(float);
+  return is_by_panel_ ? result_floats() * sizeof(float) : 0;
 }
 
-Status FusedDepthwise::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
+size_t FusedDepthwise::thread_scratch_bytes() const { return thread_floats() * sizeof(float); }
+
+Status FusedDepthwise::set_pointers(std::span<void* const> addresses, const Scratch& scratch) {
   input_ = static_cast<const float*>(addresses[nodes_.first_value()]);
   output_ = static_cast<float*>(addresses[nodes_.last_value()]);
   if (nodes_.residual() != kNone) {
     residual_ = static_cast<const float*>(addresses[nodes_.residual()]);
   }
-  scratch_ = reinterpret_cast<float*>(scratch);
+  scratch_ = scratch;
   return {};
 }
 
@@ -207,7 +208,7 @@ void FusedDepthwise::run_panel(size_t panel, size_t index, size_t from, size_t t
   const float* in = image(index);
   const size_t stride = nodes_.window.stride[0];
   const size_t row_results = out_width_ * result_stride();
-  float* results = (nodes_.after ? scratch_ : output_) + index * out_height_ * row_results;
+  float* results = (nodes_.after ? shared_results() : output_) + index * out_height_ * row_results;
   float* ring = scratch;
   float* spare = ring + ring_floats();
   size_t filled = from * stride;
@@ -220,13 +221,12 @@ void FusedDepthwise::run_panel(size_t panel, size_t index, size_t from, size_t t
 }
 
 Status FusedDepthwise::run() {
-  float* scratch = scratch_ + (is_by_panel_ ? result_floats() : 0);
   const size_t panels = is_by_panel_ ? panels_ : 1;
   parallel_for(threads_, images_ * bands_ * panels, [&](size_t item, size_t thread) {
     const size_t band = item % bands_, image = item / bands_ % images_;
     const size_t from = part_start(out_height_, bands_, band);
     const size_t to = part_start(out_height_, bands_, band + 1);
-    float* own = scratch + thread * thread_floats();
+    float* own = scratch_.of_thread<float>(thread);
     if (is_by_panel_) {
       run_panel(item / bands_ / images_, image, from, to, own);
     } else {
@@ -234,7 +234,7 @@ Status FusedDepthwise::run() {
     }
   });
   if (is_by_panel_ && nodes_.after) {
-    after_.run_all(threads_, after_rows(0, images_ * out_height_ * out_width_, scratch_));
+    after_.run_all(threads_, after_rows(0, images_ * out_height_ * out_width_, shared_results()));
   }
   return {};
 }

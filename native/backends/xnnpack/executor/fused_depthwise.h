@@ -29,7 +29,8 @@ class FusedDepthwise final : public FusedKernel {
 
   Status reshape(const std::vector<Shape>& shapes) override;
   size_t scratch_bytes() const override;
-  Status set_pointers(std::span<void* const> addresses, std::byte* scratch) override;
+  size_t thread_scratch_bytes() const override;
+  Status set_pointers(std::span<void* const> addresses, const Scratch& scratch) override;
   Status run() override;
 
  private:
@@ -79,7 +80,9 @@ class FusedDepthwise final : public FusedKernel {
   const float* input_ = nullptr;
   const float* residual_ = nullptr;
   float* output_ = nullptr;
-  float* scratch_ = nullptr;
+  Scratch scratch_;
+  // Of all panels, for the convolution after it.
+  float* shared_results() const { return reinterpret_cast<float*>(scratch_.shared); }
 };
 
 }  // namespace edgewise::xnnpack

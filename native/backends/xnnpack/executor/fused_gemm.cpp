@@ -27,7 +27,7 @@ Status FusedGemm::reshape(const std::vector<Shape>& shapes) {
   return {};
 }
 
-Status FusedGemm::set_pointers(std::span<void* const> addresses, std::byte* /*scratch*/) {
+Status FusedGemm::set_pointers(std::span<void* const> addresses, const Scratch&) {
   input_ = static_cast<const float*>(addresses[nodes_.input]);
   output_ = static_cast<float*>(addresses[nodes_.output]);
   if (nodes_.residual != kNone) residual_ = static_cast<const float*>(addresses[nodes_.residual]);

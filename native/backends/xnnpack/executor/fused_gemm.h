@@ -19,7 +19,7 @@ class FusedGemm final : public FusedKernel {
                                             const FloatKernels& kernels, ProgramState& state);
 
   Status reshape(const std::vector<Shape>& shapes) override;
-  Status set_pointers(std::span<void* const> addresses, std::byte* scratch) override;
+  Status set_pointers(std::span<void* const> addresses, const Scratch& scratch) override;
   Status run() override;
 
  private:

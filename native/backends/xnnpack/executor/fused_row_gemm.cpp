@@ -12,7 +12,6 @@ namespace {
 // Less is over before another thread is awake: bytes of weights for one row, products of several.
 constexpr size_t kLeastBytes = 64 * 1024;
 constexpr size_t kLeastProducts = 512 * 1024;
-constexpr size_t kAlignment = 64;
 
 // Weights that a core's own cache holds: all of them for some rows after the other.
 constexpr size_t kSmallWeights = 256 * 1024;
@@ -103,20 +102,19 @@ Status FusedRowGemm::reshape(const std::vector<Shape>& shapes) {
 
 size_t FusedRowGemm::part_bytes() const {
   const size_t bytes = kernels_.rows_bytes(divide_up(rows_, std::max<size_t>(parts_, 1)), depth_);
-  return round_up(bytes, kAlignment);
+  return round_up(bytes, Scratch::kAlignment);
 }
 
-size_t FusedRowGemm::scratch_bytes() const {
-  return kAlignment + std::min(parts_, threads_of(threads_)) * part_bytes();
-}
+size_t FusedRowGemm::scratch_bytes() const { return parts_ > 1 ? 0 : part_bytes(); }
 
-Status FusedRowGemm::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
+size_t FusedRowGemm::thread_scratch_bytes() const { return parts_ > 1 ? part_bytes() : 0; }
+
+Status FusedRowGemm::set_pointers(std::span<void* const> addresses, const Scratch& scratch) {
   input_ = static_cast<const float*>(addresses[reads()[0]]);
   for (size_t i = 0; i < gemms_.size(); ++i) {
     gemms_[i].output = static_cast<float*>(addresses[writes()[i]]);
   }
-  const auto address = reinterpret_cast<uintptr_t>(scratch);
-  quantized_ = scratch + (round_up(address, kAlignment) - address);
+  scratch_ = scratch;
   return {};
 }
 
@@ -155,13 +153,13 @@ Status FusedRowGemm::run() {
       const size_t first = part_start(rows_, parts_, index);
       const Part part = {.first = first,
                          .count = part_start(rows_, parts_, index + 1) - first,
-                         .quantized = quantized_ + thread * part_bytes()};
+                         .quantized = scratch_.of_thread<std::byte>(thread)};
       for (size_t row = 0; row < part.count; ++row) quantize(part, row);
       for (size_t panel = 0; panel < panels; ++panel) multiply(part, panel, is_cached);
     });
     return {};
   }
-  const Part all = {.first = 0, .count = rows_, .quantized = quantized_};
+  const Part all = {.first = 0, .count = rows_, .quantized = scratch_.shared};
   parallel_for(rows_ == 1 ? nullptr : pool, rows_, [&](size_t row, size_t) { quantize(all, row); });
   parallel_for(pool, panels, [&](size_t panel, size_t) { multiply(all, panel, is_cached); });
   return {};

@@ -32,7 +32,8 @@ class FusedRowGemm final : public FusedKernelOf<RowGemmKernels> {
 
   Status reshape(const std::vector<Shape>& shapes) override;
   size_t scratch_bytes() const override;
-  Status set_pointers(std::span<void* const> addresses, std::byte* scratch) override;
+  size_t thread_scratch_bytes() const override;
+  Status set_pointers(std::span<void* const> addresses, const Scratch& scratch) override;
   Status run() override;
 
  private:
@@ -62,7 +63,7 @@ class FusedRowGemm final : public FusedKernelOf<RowGemmKernels> {
   size_t all_bytes_ = 0;  // of all weights
   size_t parts_ = 1;      // of rows; several: a thread quantizes and multiplies one after the other
   const float* input_ = nullptr;
-  std::byte* quantized_ = nullptr;  // a part, or, of several, one for each thread
+  Scratch scratch_;  // for a part, or, of several, one of each thread
 };
 
 }  // namespace edgewise::xnnpack

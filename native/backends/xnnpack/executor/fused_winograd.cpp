@@ -139,15 +139,15 @@ Status FusedWinograd::reshape(const std::vector<Shape>& shapes) {
   return {};
 }
 
-size_t FusedWinograd::scratch_bytes() const {
-  return threads_of(threads_) * kTilePositions * (input_stride() + output_stride()) * sizeof(float);
+size_t FusedWinograd::thread_scratch_bytes() const {
+  return kTilePositions * (input_stride() + output_stride()) * sizeof(float);
 }
 
-Status FusedWinograd::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
+Status FusedWinograd::set_pointers(std::span<void* const> addresses, const Scratch& scratch) {
   input_ = static_cast<const float*>(addresses[nodes_.input]);
   output_ = static_cast<float*>(addresses[nodes_.output]);
   if (nodes_.residual != kNone) residual_ = static_cast<const float*>(addresses[nodes_.residual]);
-  scratch_ = reinterpret_cast<float*>(scratch);
+  scratch_ = scratch;
   return {};
 }
 
@@ -232,9 +232,8 @@ void FusedWinograd::run_block(size_t block, size_t part, float* scratch) const {
 }
 
 Status FusedWinograd::run() {
-  const size_t per_thread = kTilePositions * (input_stride() + output_stride());
   parallel_for(threads_, blocks_ * column_parts_, [&](size_t item, size_t thread) {
-    run_block(item / column_parts_, item % column_parts_, scratch_ + thread * per_thread);
+    run_block(item / column_parts_, item % column_parts_, scratch_.of_thread<float>(thread));
   });
   return {};
 }

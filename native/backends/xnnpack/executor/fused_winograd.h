@@ -25,8 +25,8 @@ class FusedWinograd final : public FusedKernel {
                                             const FloatKernels& kernels, ProgramState& state);
 
   Status reshape(const std::vector<Shape>& shapes) override;
-  size_t scratch_bytes() const override;
-  Status set_pointers(std::span<void* const> addresses, std::byte* scratch) override;
+  size_t thread_scratch_bytes() const override;
+  Status set_pointers(std::span<void* const> addresses, const Scratch& scratch) override;
   Status run() override;
 
  private:
@@ -58,7 +58,7 @@ class FusedWinograd final : public FusedKernel {
   const float* input_ = nullptr;
   const float* residual_ = nullptr;
   float* output_ = nullptr;
-  float* scratch_ = nullptr;
+  Scratch scratch_;
 };
 
 }  // namespace edgewise::xnnpack

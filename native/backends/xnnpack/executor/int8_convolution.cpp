@@ -109,13 +109,17 @@ size_t Int8Convolution::scratch_bytes() const {
   if (!is_gemm()) return image_.copied() * kernels_.number_bytes;
   if (!converts()) return 0;
   const size_t rows = images_ * out_height_ * out_width_;
-  return row_bytes() * (is_cached() ? threads_of(threads_) * rows_of_item() : rows);
+  return runs_by_rows() ? 0 : rows * row_bytes();
 }
 
-Status Int8Convolution::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
+size_t Int8Convolution::thread_scratch_bytes() const {
+  return is_gemm() && converts() && runs_by_rows() ? rows_of_item() * row_bytes() : 0;
+}
+
+Status Int8Convolution::set_pointers(std::span<void* const> addresses, const Scratch& scratch) {
   input_ = static_cast<const int8_t*>(addresses[reads()[0]]);
   output_ = static_cast<int8_t*>(addresses[writes()[0]]);
-  copy_ = scratch;
+  scratch_ = scratch;
   return {};
 }
 
@@ -148,11 +152,14 @@ const std::byte* Int8Convolution::read_rows(size_t first, size_t count, std::byt
   return copy;
 }
 
+bool Int8Convolution::runs_by_rows() const {
+  return is_cached() && kernels_.rows * row_bytes() <= kFirstCache;
+}
+
 size_t Int8Convolution::rows_of_item() const {
   const size_t rows = images_ * out_height_ * out_width_;
-  const size_t fitting = kFirstCache / (depth_ * kernels_.number_bytes);
-  return std::min(std::max(kernels_.rows, fitting / kernels_.rows * kernels_.rows),
-                  divide_up(rows, threads_of(threads_)));
+  const size_t fitting = kFirstCache / row_bytes() / kernels_.rows * kernels_.rows;
+  return std::min(std::max(kernels_.rows, fitting), divide_up(rows, threads_of(threads_)));
 }
 
 // All rows are one after the other, in the input as in the output.
@@ -167,9 +174,9 @@ void Int8Convolution::run_all() const {
       body(first, part_start(rows, items, item + 1) - first, thread);
     });
   };
-  if (is_cached()) {
+  if (runs_by_rows()) {
     for_items([&](size_t first, size_t count, size_t thread) {
-      const std::byte* a = read_rows(first, count, copy_ + thread * rows_of_item() * stride);
+      const std::byte* a = read_rows(first, count, scratch_.of_thread<std::byte>(thread));
       for (size_t panel = 0; panel < panels(); ++panel) {
         run_panel(panel, {.rows = count, .a = a, .a_stride = stride}, first);
       }
@@ -179,10 +186,10 @@ void Int8Convolution::run_all() const {
   // Each weight is read by one thread only.
   if (converts()) {
     for_items([&](size_t first, size_t count, size_t) {
-      read_rows(first, count, copy_ + first * stride);
+      read_rows(first, count, scratch_.shared + first * stride);
     });
   }
-  const std::byte* a = converts() ? copy_ : reinterpret_cast<const std::byte*>(input_);
+  const std::byte* a = converts() ? scratch_.shared : reinterpret_cast<const std::byte*>(input_);
   const size_t parts = divide_up(8 * threads_of(threads_), panels());
   parallel_for(threads_, panels() * parts, [&](size_t item, size_t) {
     const size_t part = item % parts, first = part_start(rows, parts, part);
@@ -193,10 +200,10 @@ void Int8Convolution::run_all() const {
 }
 
 void Int8Convolution::run_image(const int8_t* image, size_t first_row) const {
-  const std::byte* from = copy_;
+  const std::byte* from = scratch_.shared;
   const auto write_copy = [&](auto zero) {
     using Number = decltype(zero);
-    image_.write_copy(image, zero, reinterpret_cast<Number*>(copy_), threads_,
+    image_.write_copy(image, zero, reinterpret_cast<Number*>(scratch_.shared), threads_,
                       [&](const int8_t* numbers, size_t count, Number* to) {
                         kernels_.convert(numbers, count, reinterpret_cast<std::byte*>(to));
                       });
@@ -208,7 +215,7 @@ void Int8Convolution::run_image(const int8_t* image, size_t first_row) const {
     write_copy(static_cast<uint8_t>(zero));
   } else {
     from = reinterpret_cast<const std::byte*>(
-        image_.read(image, channels_.zero, reinterpret_cast<int8_t*>(copy_), threads_));
+        image_.read(image, channels_.zero, reinterpret_cast<int8_t*>(scratch_.shared), threads_));
   }
   parallel_for_panels(threads_, panels(), out_height_, is_cached(), [&](size_t panel, size_t y) {
     run_panel(panel,

@@ -27,7 +27,8 @@ class Int8Convolution final : public FusedKernelOf<Int8Kernels> {
 
   Status reshape(const std::vector<Shape>& shapes) override;
   size_t scratch_bytes() const override;
-  Status set_pointers(std::span<void* const> addresses, std::byte* scratch) override;
+  size_t thread_scratch_bytes() const override;
+  Status set_pointers(std::span<void* const> addresses, const Scratch& scratch) override;
   Status run() override;
 
  private:
@@ -43,8 +44,10 @@ class Int8Convolution final : public FusedKernelOf<Int8Kernels> {
   // if they are converted.
   size_t row_bytes() const { return image_.channels() * kernels_.number_bytes; }
   const std::byte* read_rows(size_t first, size_t count, std::byte* copy) const;
-  // Rows that stay in a core's first cache while panels pass by.
+  // Rows that stay in a core's first cache, and whether panels pass by them: all weights stay in
+  // its second one.
   size_t rows_of_item() const;
+  bool runs_by_rows() const;
   // Some rows of the GEMM: `tile` without what depends on the panel.
   void run_panel(size_t panel, Int8Tile tile, size_t first_row) const;
   void run_all() const;
@@ -58,7 +61,7 @@ class Int8Convolution final : public FusedKernelOf<Int8Kernels> {
   size_t images_ = 0, out_height_ = 0, out_width_ = 0;
   const int8_t* input_ = nullptr;
   int8_t* output_ = nullptr;
-  std::byte* copy_ = nullptr;  // of the input, as the kernels read it
+  Scratch scratch_;  // for the input as the kernels read it
 };
 
 }  // namespace edgewise::xnnpack

@@ -93,19 +93,14 @@ size_t Int8Depthwise::row_bytes() const {
 }
 
 // The last row of a window, and what the kernel makes of all.
-size_t Int8Depthwise::thread_bytes() const {
+size_t Int8Depthwise::thread_scratch_bytes() const {
   return row_bytes() + pixels_ * groups_.of_pixel() * Int8DepthwiseKernels::kGroupBytes;
 }
 
-size_t Int8Depthwise::scratch_bytes() const {
-  return kCacheLine + threads_of(threads_) * thread_bytes();
-}
-
-Status Int8Depthwise::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
+Status Int8Depthwise::set_pointers(std::span<void* const> addresses, const Scratch& scratch) {
   input_ = static_cast<const int8_t*>(addresses[reads()[0]]);
   output_ = static_cast<int8_t*>(addresses[writes()[0]]);
-  scratch_ =
-      reinterpret_cast<std::byte*>(round_up(reinterpret_cast<uintptr_t>(scratch), kCacheLine));
+  scratch_ = scratch;
   return {};
 }
 
@@ -175,7 +170,7 @@ Status Int8Depthwise::run() {
     const size_t end = part_start(out_height_, blocks, block + 1);
     const size_t last = part + 1 == parts ? panels() : part_start(apart, parts, part + 1);
     for (size_t panel = part_start(apart, parts, part); panel < last; ++panel) {
-      run_rows(item / parts / blocks, panel, first, end, scratch_ + thread * thread_bytes());
+      run_rows(item / parts / blocks, panel, first, end, scratch_.of_thread<std::byte>(thread));
     }
   });
   return {};

@@ -23,8 +23,8 @@ class Int8Depthwise final : public FusedKernelOf<Int8DepthwiseKernels> {
                                             ProgramState& state);
 
   Status reshape(const std::vector<Shape>& shapes) override;
-  size_t scratch_bytes() const override;
-  Status set_pointers(std::span<void* const> addresses, std::byte* scratch) override;
+  size_t thread_scratch_bytes() const override;
+  Status set_pointers(std::span<void* const> addresses, const Scratch& scratch) override;
   Status run() override;
 
  private:
@@ -35,7 +35,6 @@ class Int8Depthwise final : public FusedKernelOf<Int8DepthwiseKernels> {
   // The last panel ends with the last channel, and may have some of the one before.
   size_t first_channel(size_t panel) const;
   size_t row_bytes() const;
-  size_t thread_bytes() const;
   void copy_row(const int8_t* from, size_t step, size_t count, int8_t* to) const;
   // Some rows of the results of a panel.
   void run_rows(size_t image, size_t panel, size_t first, size_t end, std::byte* scratch) const;
@@ -48,7 +47,7 @@ class Int8Depthwise final : public FusedKernelOf<Int8DepthwiseKernels> {
   size_t pixels_ = 0;  // of a padded row
   const int8_t* input_ = nullptr;
   int8_t* output_ = nullptr;
-  std::byte* scratch_ = nullptr;
+  Scratch scratch_;
 };
 
 }  // namespace edgewise::xnnpack

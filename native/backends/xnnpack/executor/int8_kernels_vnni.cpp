@@ -61,17 +61,27 @@ struct Finish {
   const __m512i zero_point, min, order;
 };
 
+// Part `index` of `results`: a row's, of kWidth panels. CPUs take long for stores with a mask.
 template <size_t kWidth>
-EDGEWISE_VNNI_INLINE void store_row(__m512i results, size_t index, __mmask32 columns, int8_t* c) {
+EDGEWISE_VNNI_INLINE void store_row(__m512i results, size_t index, size_t columns, int8_t* c) {
+  const auto mask = static_cast<__mmask32>((uint64_t{1} << columns) - 1);
   if constexpr (kWidth == 1) {
     const __m128i parts[] = {_mm512_castsi512_si128(results), _mm512_extracti32x4_epi32(results, 1),
                              _mm512_extracti32x4_epi32(results, 2),
                              _mm512_extracti32x4_epi32(results, 3)};
-    _mm_mask_storeu_epi8(c, static_cast<__mmask16>(columns), parts[index]);
+    if (columns == kInt8Columns) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(c), parts[index]);
+    } else {
+      _mm_mask_storeu_epi8(c, static_cast<__mmask16>(mask), parts[index]);
+    }
   } else {
     const __m256i parts[] = {_mm512_castsi512_si256(results),
                              _mm512_extracti64x4_epi64(results, 1)};
-    _mm256_mask_storeu_epi8(c, columns, parts[index]);
+    if (columns == 2 * kInt8Columns) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(c), parts[index]);
+    } else {
+      _mm256_mask_storeu_epi8(c, mask, parts[index]);
+    }
   }
 }
 
@@ -81,7 +91,6 @@ EDGEWISE_VNNI void multiply_rows(const Int8Tile& tile, const Int8Range& range, s
   constexpr size_t kBases = (kTileRows + kRowsOfBase - 1) / kRowsOfBase;
   constexpr size_t kTogether = kFinished / kWidth;  // rows
   const Finish finish(range);
-  const auto columns = static_cast<__mmask32>((uint64_t{1} << tile.columns) - 1);
   __m512 scales[kFinished];
 #pragma GCC unroll 4
   for (size_t i = 0; i < kFinished; ++i) {
@@ -144,7 +153,7 @@ EDGEWISE_VNNI void multiply_rows(const Int8Tile& tile, const Int8Range& range, s
 #pragma GCC unroll 4
       for (size_t i = 0; i < kTogether; ++i) {
         if (row + i == kTileRows) break;
-        store_row<kWidth>(results, i, columns, c);
+        store_row<kWidth>(results, i, tile.columns, c);
         c += tile.c_stride;
       }
     }
@@ -239,7 +248,7 @@ EDGEWISE_VNNI void depthwise(const Int8DepthwiseRow& row, const Int8Range& range
     const __m512i results = finish(sums, scales);
 #pragma GCC unroll 4
     for (size_t k = 0; k < kFinished; ++k) {
-      if (k < count) store_row<1>(results, k, 0xffff, c + k * row.c_stride);
+      if (k < count) store_row<1>(results, k, kInt8Columns, c + k * row.c_stride);
     }
     left -= count;
     from += kFinished * stride;

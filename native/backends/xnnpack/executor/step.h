@@ -10,6 +10,21 @@
 
 namespace edgewise::xnnpack {
 
+// Memory that steps use while they run. A thread's own is in the same place for all steps of a
+// program: so it stays in the thread's cache, and no other one has to give it up.
+struct Scratch {
+  static constexpr size_t kAlignment = 64;
+
+  std::byte* shared = nullptr;
+  std::byte* of_threads = nullptr;
+  size_t thread_stride = 0;  // bytes
+
+  template <typename T>
+  T* of_thread(size_t thread) const {
+    return reinterpret_cast<T*>(of_threads + thread * thread_stride);
+  }
+};
+
 // Indices are those of the whole graph's values. All of it is used under the program state's
 // mutex.
 class Step {
@@ -25,10 +40,11 @@ class Step {
   // Whether reshape() can go to `shapes`; if not, make a new one.
   virtual bool can_take(const std::vector<Shape>&) const { return true; }
   virtual Status reshape(const std::vector<Shape>& shapes) = 0;
-  // Bytes that it needs while it runs, after reshape().
+  // Bytes that it needs while it runs, after reshape(): all threads together, and each by itself.
   virtual size_t scratch_bytes() const { return 0; }
+  virtual size_t thread_scratch_bytes() const { return 0; }
   // `addresses` of all values that it reads and writes.
-  virtual Status set_pointers(std::span<void* const> addresses, std::byte* scratch) = 0;
+  virtual Status set_pointers(std::span<void* const> addresses, const Scratch& scratch) = 0;
   virtual Status run() = 0;
 
   // What a profile calls it. The nodes are the executor's.

@@ -100,7 +100,7 @@ Status XnnpackOperator::reshape(const std::vector<Shape>& shapes) {
   return {};
 }
 
-Status XnnpackOperator::set_pointers(std::span<void* const> addresses, std::byte* scratch) {
+Status XnnpackOperator::set_pointers(std::span<void* const> addresses, const Scratch& scratch) {
   OperatorAddresses to;
   const auto params_at = [](const Address& address, size_t offset) -> RowParams {
     if (offset == 0) return {};
@@ -120,7 +120,7 @@ Status XnnpackOperator::set_pointers(std::span<void* const> addresses, std::byte
   params_ = to.out_params.data;
   for (size_t i = 0; i < calls_.size(); ++i) {
     const OperatorCalls& call = calls_[i];
-    to.workspace.data = workspaces_[i] == 0 ? nullptr : scratch;
+    to.workspace.data = workspaces_[i] == 0 ? nullptr : scratch.shared;
     const xnn_status status = call.setup(call.op.get(), to);
     if (status != xnn_status_success) return check_xnn(status, node_);
   }

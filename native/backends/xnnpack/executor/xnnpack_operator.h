@@ -105,7 +105,7 @@ class XnnpackOperator final : public Step {
   bool may_overwrite(uint32_t input) const override;
   Status reshape(const std::vector<Shape>& shapes) override;
   size_t scratch_bytes() const override { return std::ranges::max(workspaces_); }
-  Status set_pointers(std::span<void* const> addresses, std::byte* scratch) override;
+  Status set_pointers(std::span<void* const> addresses, const Scratch& scratch) override;
   Status run() override;
   std::string name() const override;
 
