@@ -37,7 +37,7 @@ constexpr bool kIsAvx2 = HWY_TARGET == HWY_AVX2;
 // Products by one lane of a vector, and as many registers as AVX-512 has.
 constexpr bool kIsNeon = HWY_ARCH_ARM_A64;
 // Where convolutions are GEMMs of their input as it lies: with AVX-512 it was not measured.
-constexpr bool kTakesSegments = kIsNeon || kIsAvx2;
+constexpr bool kTakesSegments = true;
 constexpr VectorTag kVector;
 constexpr size_t kLanes = hn::MaxLanes(kVector);
 // Rows and vectors of a GEMM tile: the sums leave registers for both factors.
@@ -236,6 +236,10 @@ HWY_INLINE void add_products(const GemmTile& tile, Vector (&sum)[kTileRows][kUse
       Vector b[kUsed];
 #pragma GCC unroll 4
       for (size_t j = 0; j < kUsed; ++j) b[j] = hn::LoadU(kVector, panel + j * kLanes);
+      if constexpr (kHasWideVectors) {
+#pragma GCC unroll 4
+        for (size_t j = 0; j < kUsed; ++j) __builtin_prefetch(panel + j * kLanes + 512, 0, 3);
+      }
       panel += panel_stride;
       __builtin_prefetch(ahead, 0, 2);
       ahead += ahead_step;
