@@ -171,6 +171,10 @@ const Case kCases[] = {
     {"ResidualAndBounds", 1, 7, 7, 32, 33, 1, 1, 1, 1, true, true, 0, kInfinity},
     {"FewTilesForTwoThreads", 1, 7, 7, 64, 96, 1, 1, 1, 1, true, true, 0, 6, 2},
     {"ManyTilesForThreeThreads", 2, 30, 31, 32, 32, 1, 1, 1, 1, true, true, 0, 6, 3},
+    {"LargeTiles", 1, 24, 24, 40, 48},
+    {"LargeTilesInPart", 1, 23, 25, 17, 33, 1, 1, 1, 1, true, true, -1, 2},
+    {"LargeTilesWithoutPadding", 2, 19, 22, 16, 16, 0, 0, 0, 0, false},
+    {"LargeTilesWidelyPadded", 1, 17, 16, 19, 44, 4, 5, 3, 6, true, false, 0, kInfinity, 2},
 };
 
 std::string name_of_case(const testing::TestParamInfo<Case>& info) { return info.param.name; }
@@ -212,6 +216,7 @@ INSTANTIATE_TEST_SUITE_P(All, FusedWindows, testing::ValuesIn(kWindows), name_of
 // The sizes of the layers that it is for; what the rule chooses depends on the CPU.
 TEST(Winograd, IsAccurateForDeepLayers) {
   check_all(Convolution({"", 1, 14, 14, 256, 64}, 3), FusedWinograd::make, 5e-7);
+  check_all(Convolution({"", 1, 28, 28, 256, 64}, 3), FusedWinograd::make, 5e-7);
 }
 
 TEST(Winograd, SuitsWhatItIsFor) {

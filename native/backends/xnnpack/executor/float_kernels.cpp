@@ -332,77 +332,161 @@ void multiply(const GemmTile& all, const Finish* finish) {
 
 // ---- Winograd
 
-template <class D>
+constexpr size_t kTaps = WinogradKernels::kTaps;
+
+// F(2x2, 3x3), of the points 0, 1, -1 and infinity. Each function is for one dimension.
+struct SmallTile {
+  static constexpr size_t kOut = 2, kIn = 4;
+  static constexpr double kFilter[kIn][kTaps] = {
+      {1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
+
+  template <class D, class V>
+  static HWY_INLINE void transform_input(D, const V (&x)[kIn], V (&to)[kIn]) {
+    to[0] = hn::Sub(x[0], x[2]);
+    to[1] = hn::Add(x[1], x[2]);
+    to[2] = hn::Sub(x[2], x[1]);
+    to[3] = hn::Sub(x[1], x[3]);
+  }
+  template <class D, class V>
+  static HWY_INLINE void transform_output(D, const V (&x)[kIn], V (&to)[kOut]) {
+    to[0] = hn::Add(hn::Add(x[0], x[1]), x[2]);
+    to[1] = hn::Sub(hn::Sub(x[1], x[2]), x[3]);
+  }
+};
+
+// F(4x4, 3x3), of the points 0, a, -a, b, -b and infinity, with a * b = 1: their powers, by which
+// roundings grow, stay small (with a = 1 and b = 2 errors are twice to three times as large).
+struct LargeTile {
+  static constexpr size_t kOut = 4, kIn = 6;
+  static constexpr double kA = 0.70710678118654752, kB = 2 * kA;
+  static constexpr double kA2 = 0.5, kB2 = 2;
+  // Of a point p: 1, p and p^2, over the product of its differences to the other ones.
+  static constexpr double kOverA = 1 / (2 * kA2 * (kA2 - kB2)),
+                          kOverB = 1 / (2 * kB2 * (kB2 - kA2));
+  static constexpr double kFilter[kIn][kTaps] = {{1, 0, 0},
+                                                 {kOverA, kA* kOverA, kA2* kOverA},
+                                                 {kOverA, -kA* kOverA, kA2* kOverA},
+                                                 {kOverB, kB* kOverB, kB2* kOverB},
+                                                 {kOverB, -kB* kOverB, kB2* kOverB},
+                                                 {0, 0, 1}};
+
+  // Of a point p: x times the product of the polynomial's roots other than it.
+  template <class D, class V>
+  static HWY_INLINE void transform_input(D d, const V (&x)[kIn], V (&to)[kIn]) {
+    const V a2 = hn::Set(d, static_cast<float>(kA2)), b2 = hn::Set(d, static_cast<float>(kB2));
+    const V sum = hn::Set(d, static_cast<float>(kA2 + kB2));
+    const V even_a = hn::NegMulAdd(b2, x[2], x[4]), even_b = hn::NegMulAdd(a2, x[2], x[4]);
+    const V a = hn::Set(d, static_cast<float>(kA)), b = hn::Set(d, static_cast<float>(kB));
+    const V odd_a = hn::NegMulAdd(b2, x[1], x[3]), odd_b = hn::NegMulAdd(a2, x[1], x[3]);
+    to[0] = hn::NegMulAdd(sum, x[2], hn::Add(x[0], x[4]));
+    to[1] = hn::MulAdd(a, odd_a, even_a);
+    to[2] = hn::NegMulAdd(a, odd_a, even_a);
+    to[3] = hn::MulAdd(b, odd_b, even_b);
+    to[4] = hn::NegMulAdd(b, odd_b, even_b);
+    to[5] = hn::NegMulAdd(sum, x[3], hn::Add(x[1], x[5]));
+  }
+  // Result i: the sum of x[p] * p^i.
+  template <class D, class V>
+  static HWY_INLINE void transform_output(D d, const V (&x)[kIn], V (&to)[kOut]) {
+    const V even_a = hn::Add(x[1], x[2]), odd_a = hn::Sub(x[1], x[2]);
+    const V even_b = hn::Add(x[3], x[4]), odd_b = hn::Sub(x[3], x[4]);
+    const auto sum_of = [d](double a, V of_a, double b, V of_b) HWY_ATTR {
+      return hn::MulAdd(hn::Set(d, static_cast<float>(a)), of_a,
+                        hn::Mul(hn::Set(d, static_cast<float>(b)), of_b));
+    };
+    to[0] = hn::Add(x[0], hn::Add(even_a, even_b));
+    to[1] = sum_of(kA, odd_a, kB, odd_b);
+    to[2] = sum_of(kA2, even_a, kB2, even_b);
+    to[3] = hn::Add(x[5], sum_of(kA * kA2, odd_a, kB * kB2, odd_b));
+  }
+};
+
+template <class Tile, class D>
 HWY_INLINE void input_lanes(D d, const float* const* pixels, size_t at, float* out,
                             size_t out_stride) {
+  constexpr size_t kIn = Tile::kIn;
   using V = hn::Vec<D>;
-  V rows[kTileIn][kTileIn];
-#pragma GCC unroll 4
-  for (size_t j = 0; j < kTileIn; ++j) {
-    const V x0 = hn::LoadU(d, pixels[j] + at), x1 = hn::LoadU(d, pixels[4 + j] + at);
-    const V x2 = hn::LoadU(d, pixels[8 + j] + at), x3 = hn::LoadU(d, pixels[12 + j] + at);
-    rows[0][j] = hn::Sub(x0, x2);
-    rows[1][j] = hn::Add(x1, x2);
-    rows[2][j] = hn::Sub(x2, x1);
-    rows[3][j] = hn::Sub(x1, x3);
+  V columns[kIn][kIn];
+#pragma GCC unroll 6
+  for (size_t j = 0; j < kIn; ++j) {
+    V x[kIn];
+#pragma GCC unroll 6
+    for (size_t i = 0; i < kIn; ++i) x[i] = hn::LoadU(d, pixels[i * kIn + j] + at);
+    Tile::transform_input(d, x, columns[j]);
   }
-#pragma GCC unroll 4
-  for (size_t i = 0; i < kTileIn; ++i) {
-    float* to = out + at + i * kTileIn * out_stride;
-    hn::StoreU(hn::Sub(rows[i][0], rows[i][2]), d, to);
-    hn::StoreU(hn::Add(rows[i][1], rows[i][2]), d, to + out_stride);
-    hn::StoreU(hn::Sub(rows[i][2], rows[i][1]), d, to + 2 * out_stride);
-    hn::StoreU(hn::Sub(rows[i][1], rows[i][3]), d, to + 3 * out_stride);
+#pragma GCC unroll 6
+  for (size_t i = 0; i < kIn; ++i) {
+    V x[kIn], y[kIn];
+#pragma GCC unroll 6
+    for (size_t j = 0; j < kIn; ++j) x[j] = columns[j][i];
+    Tile::transform_input(d, x, y);
+    float* to = out + at + i * kIn * out_stride;
+#pragma GCC unroll 6
+    for (size_t j = 0; j < kIn; ++j) hn::StoreU(y[j], d, to + j * out_stride);
   }
 }
 
+template <class Tile>
 void transform_input(const float* const* pixels, size_t channels, float* out, size_t out_stride) {
   size_t at = 0;
   for (; at + kLanes <= channels; at += kLanes) {
-    input_lanes(kVector, pixels, at, out, out_stride);
+    input_lanes<Tile>(kVector, pixels, at, out, out_stride);
   }
-  for (; at < channels; ++at) input_lanes(OneTag(), pixels, at, out, out_stride);
+  for (; at < channels; ++at) input_lanes<Tile>(OneTag(), pixels, at, out, out_stride);
 }
 
-template <class D>
+template <class Tile, class D>
 HWY_INLINE void output_lanes(D d, const float* in, size_t in_stride, size_t at, const float* bias,
                              const float* const* residual, float min, float max,
                              float* const* pixels) {
+  constexpr size_t kIn = Tile::kIn, kOut = Tile::kOut;
   using V = hn::Vec<D>;
-  V rows[kTileOut][kTileIn];
-#pragma GCC unroll 4
-  for (size_t j = 0; j < kTileIn; ++j) {
-    const float* from = in + at + j * in_stride;
-    const V x0 = hn::LoadU(d, from), x1 = hn::LoadU(d, from + 4 * in_stride);
-    const V x2 = hn::LoadU(d, from + 8 * in_stride), x3 = hn::LoadU(d, from + 12 * in_stride);
-    rows[0][j] = hn::Add(hn::Add(x0, x1), x2);
-    rows[1][j] = hn::Sub(hn::Sub(x1, x2), x3);
+  V columns[kIn][kOut];
+#pragma GCC unroll 6
+  for (size_t j = 0; j < kIn; ++j) {
+    V x[kIn];
+#pragma GCC unroll 6
+    for (size_t i = 0; i < kIn; ++i) x[i] = hn::LoadU(d, in + at + (i * kIn + j) * in_stride);
+    Tile::transform_output(d, x, columns[j]);
   }
   const V added = hn::LoadU(d, bias + at);
 #pragma GCC unroll 4
-  for (size_t i = 0; i < kTileOut; ++i) {
-    const V y[kTileOut] = {hn::Add(hn::Add(rows[i][0], rows[i][1]), rows[i][2]),
-                           hn::Sub(hn::Sub(rows[i][1], rows[i][2]), rows[i][3])};
+  for (size_t i = 0; i < kOut; ++i) {
+    V x[kIn], y[kOut];
+#pragma GCC unroll 6
+    for (size_t j = 0; j < kIn; ++j) x[j] = columns[j][i];
+    Tile::transform_output(d, x, y);
 #pragma GCC unroll 4
-    for (size_t j = 0; j < kTileOut; ++j) {
-      const size_t pixel = i * kTileOut + j;
+    for (size_t j = 0; j < kOut; ++j) {
+      const size_t pixel = i * kOut + j;
       if (pixels[pixel] == nullptr) continue;
-      V x = hn::Add(y[j], added);
-      if (residual != nullptr) x = hn::Add(x, hn::LoadU(d, residual[pixel] + at));
-      hn::StoreU(clamp(x, hn::Set(d, min), hn::Set(d, max)), d, pixels[pixel] + at);
+      V sum = hn::Add(y[j], added);
+      if (residual != nullptr) sum = hn::Add(sum, hn::LoadU(d, residual[pixel] + at));
+      hn::StoreU(clamp(sum, hn::Set(d, min), hn::Set(d, max)), d, pixels[pixel] + at);
     }
   }
 }
 
+template <class Tile>
 void transform_output(const float* in, size_t in_stride, size_t channels, const float* bias,
                       const float* const* residual, float min, float max, float* const* pixels) {
   size_t at = 0;
   for (; at + kLanes <= channels; at += kLanes) {
-    output_lanes(kVector, in, in_stride, at, bias, residual, min, max, pixels);
+    output_lanes<Tile>(kVector, in, in_stride, at, bias, residual, min, max, pixels);
   }
   for (; at < channels; ++at) {
-    output_lanes(OneTag(), in, in_stride, at, bias, residual, min, max, pixels);
+    output_lanes<Tile>(OneTag(), in, in_stride, at, bias, residual, min, max, pixels);
   }
+}
+
+template <class Tile>
+constexpr WinogradKernels winograd(const char* name) {
+  return {.name = name,
+          .out = Tile::kOut,
+          .in = Tile::kIn,
+          .filter = Tile::kFilter,
+          .transform_input = transform_input<Tile>,
+          .transform_output = transform_output<Tile>};
 }
 
 // ---- depthwise convolutions
@@ -562,22 +646,23 @@ void transpose(const float* from, size_t from_stride, size_t rows, size_t column
 }  // namespace
 
 const FloatKernels* kernels_of_target() {
-  static constexpr FloatKernels kKernels = {.name = kName,
-                                            .gemm_pays = kHasWideVectors || kIsAvx2 || kIsNeon,
-                                            .depthwise_pays = kHasWideVectors || kIsAvx2 || kIsNeon,
-                                            .takes_segments = kTakesSegments,
-                                            .is_narrow = kLanes == 4,
-                                            .gemm_limits = kGemmLimits,
-                                            .rows = kRows,
-                                            .columns = kColumns,
-                                            .lanes = kLanes,
-                                            .multiply = multiply,
-                                            .transform_input = transform_input,
-                                            .transform_output = transform_output,
-                                            .depthwise = depthwise,
-                                            .hardswish = hardswish,
-                                            .exponentials = exponentials,
-                                            .transpose = transpose};
+  static constexpr FloatKernels kKernels = {
+      .name = kName,
+      .gemm_pays = kHasWideVectors || kIsAvx2 || kIsNeon,
+      .depthwise_pays = kHasWideVectors || kIsAvx2 || kIsNeon,
+      .takes_segments = kTakesSegments,
+      .is_narrow = kLanes == 4,
+      .gemm_limits = kGemmLimits,
+      .rows = kRows,
+      .columns = kColumns,
+      .lanes = kLanes,
+      .multiply = multiply,
+      .small_winograd = winograd<SmallTile>("Convolution Winograd F(2x2, 3x3)"),
+      .large_winograd = winograd<LargeTile>("Convolution Winograd F(4x4, 3x3)"),
+      .depthwise = depthwise,
+      .hardswish = hardswish,
+      .exponentials = exponentials,
+      .transpose = transpose};
   return &kKernels;
 }
 #else

@@ -9,10 +9,27 @@
 
 namespace edgewise::xnnpack {
 
-// Output tiles of 2x2 from input tiles of 4x4: F(2x2, 3x3).
-inline constexpr size_t kTileOut = 2;
-inline constexpr size_t kTileIn = 4;
-inline constexpr size_t kTilePositions = kTileIn * kTileIn;
+// Winograd's F(out x out, 3x3): `out` x `out` results from tiles of `in` x `in` pixels.
+struct WinogradKernels {
+  static constexpr size_t kTaps = 3;  // of a filter's row
+  static constexpr size_t kMostOut = 4;
+  static constexpr size_t kMostIn = kMostOut + kTaps - 1;
+
+  const char* name;
+  size_t out;
+  size_t in;
+  // in x kTaps, G: filters g become G g G^T.
+  const double (*filter)[kTaps];
+  // `pixels`: of the tile, each `channels` floats. Position i goes to out + i * out_stride.
+  void (*transform_input)(const float* const* pixels, size_t channels, float* out,
+                          size_t out_stride);
+  // The inverse; pixels beyond the image are null, and so is `residual`, or it has as many.
+  void (*transform_output)(const float* in, size_t in_stride, size_t channels, const float* bias,
+                           const float* const* residual, float min, float max,
+                           float* const* pixels);
+
+  constexpr size_t positions() const { return in * in; }
+};
 
 struct GemmTile {
   size_t rows = 0;       // any number but 0: in blocks of nearly equal size
@@ -83,13 +100,8 @@ struct FloatKernels {
   size_t lanes;  // of a vector
   // `finish`: null for the bare matrix product.
   void (*multiply)(const GemmTile& tile, const Finish* finish);
-  // `pixels`: of the tile, each `channels` floats. Position i goes to out + i * out_stride.
-  void (*transform_input)(const float* const* pixels, size_t channels, float* out,
-                          size_t out_stride);
-  // The inverse; pixels beyond the image are null, and so is `residual`, or it has as many.
-  void (*transform_output)(const float* in, size_t in_stride, size_t channels, const float* bias,
-                           const float* const* residual, float min, float max,
-                           float* const* pixels);
+  WinogradKernels small_winograd;  // F(2x2, 3x3)
+  WinogradKernels large_winograd;  // F(4x4, 3x3)
   void (*depthwise)(const DepthwiseRow& row);
   // In place; `count` is a multiple of `lanes`.
   void (*hardswish)(float* x, size_t count);

@@ -29,6 +29,13 @@ const char* convolution_rule(const Graph& graph, const std::vector<Shape>& shape
   if (size_t{w.group_inputs} * w.kernel[1] < kLeastRun) {
     return "6 numbers or more in a row of the window";
   }
+  if (w.kernel[0] == 1 && w.kernel[1] == 1) {  // with a stride, or small as a GEMM
+    const Shape& out = shapes[nodes.output];
+    const size_t rows = out.elements() / out.last();
+    const char* rule =
+        gemm_sizes_rule(kernels, rows, w.group_inputs, out.last(), nodes.residual != kNone);
+    if (rule != nullptr) return rule;
+  }
   if (!fills_columns(kernels, w.group_outputs)) {
     return "channels that fill the kernel's vectors to eight ninths";
   }

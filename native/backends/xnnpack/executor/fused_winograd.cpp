@@ -8,7 +8,7 @@
 namespace edgewise::xnnpack {
 namespace {
 
-constexpr size_t kTaps = 3;
+constexpr size_t kTaps = WinogradKernels::kTaps;
 // Of a convolution that is worth it; of work, multiplications without the transforms. Below, it is
 // up to twice as slow as XNNPACK (one tile), or hardly faster.
 constexpr size_t kLeastChannels = 32;
@@ -23,20 +23,27 @@ size_t filter_size(const Window& window) {
   return kTaps * kTaps * size_t{window.group_inputs} * window.group_outputs;
 }
 
-size_t packed_floats(const FloatKernels& kernels, size_t in_channels, size_t out_channels) {
-  return kTilePositions * in_channels * padded_columns(kernels, out_channels);
+size_t tiles_of(const WinogradKernels& winograd, const Shape& out) {
+  return out[0] * divide_up(out[1], winograd.out) * divide_up(out[2], winograd.out);
 }
 
-// Rows of G: weights become G g G^T.
-constexpr double kTransform[kTileIn][kTaps] = {
-    {1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
+// Whether reading the weights is what takes time.
+bool are_few(const FloatKernels& kernels, size_t tiles) { return tiles <= 2 * kernels.rows; }
+
+// Large tiles have more than twice the weights.
+const WinogradKernels& choose_tiles(const FloatKernels& kernels, const Shape& out) {
+  const WinogradKernels &small = kernels.small_winograd, &large = kernels.large_winograd;
+  const size_t tiles = tiles_of(large, out);
+  const bool is_less = tiles * large.positions() < tiles_of(small, out) * small.positions();
+  return is_less && !are_few(kernels, tiles) ? large : small;
+}
 
 // `filter`: out_channels x 3 x 3 x in_channels. `matrix` gets in_channels x out_channels of one
 // position.
-void transform_weights(const float* filter, size_t in_channels, size_t out_channels,
-                       size_t position, float* matrix) {
-  const double* vertical = kTransform[position / kTileIn];
-  const double* horizontal = kTransform[position % kTileIn];
+void transform_weights(const WinogradKernels& winograd, const float* filter, size_t in_channels,
+                       size_t out_channels, size_t position, float* matrix) {
+  const double* vertical = winograd.filter[position / winograd.in];
+  const double* horizontal = winograd.filter[position % winograd.in];
   for (size_t out = 0; out < out_channels; ++out) {
     for (size_t in = 0; in < in_channels; ++in) {
       const float* taps = filter + out * kTaps * kTaps * in_channels + in;
@@ -64,7 +71,7 @@ const char* winograd_rule(const Graph& graph, const std::vector<Shape>& shapes,
   if (!can) return "a 3x3 convolution, stride 1, no dilation, no groups";
   const Shape& out = shapes[nodes.output];
   const size_t pixels = out[0] * out[1] * out[2];
-  const size_t tiles = out[0] * divide_up(out[1], kTileOut) * divide_up(out[2], kTileOut);
+  const size_t tiles = out[0] * divide_up(out[1], 2) * divide_up(out[2], 2);
   if (w.group_inputs < kLeastChannels || w.group_outputs < kLeastChannels) {
     return "32 channels or more, before and after";
   }
@@ -77,7 +84,8 @@ const char* winograd_rule(const Graph& graph, const std::vector<Shape>& shapes,
 Result<std::unique_ptr<Step>> FusedWinograd::make(const Graph& graph, const LinearNodes& nodes,
                                                   const FloatKernels& kernels,
                                                   ProgramState& state) {
-  std::unique_ptr<FusedWinograd> step(new FusedWinograd(nodes, kernels, state));
+  const WinogradKernels& winograd = choose_tiles(kernels, graph.values[nodes.output].shape);
+  std::unique_ptr<FusedWinograd> step(new FusedWinograd(nodes, kernels, winograd, state));
   const Window& window = graph.nodes[nodes.nodes[0]].window;
   const size_t in_channels = window.group_inputs;
   const size_t out_channels = window.group_outputs;
@@ -85,16 +93,18 @@ Result<std::unique_ptr<Step>> FusedWinograd::make(const Graph& graph, const Line
   step->out_channels_ = out_channels;
   step->pad_top_ = window.pad_top;
   step->pad_left_ = window.pad_left;
-  const size_t packed_size = packed_floats(kernels, in_channels, out_channels);
-  const size_t position_size = packed_size / kTilePositions;
+  const size_t positions = step->winograd_.positions();
+  const size_t packed_size = step->packed_floats();
+  const size_t position_size = packed_size / positions;
   const std::string form = std::string("winograd ") + kernels.name + " " +
-                           std::to_string(in_channels) + " " + std::to_string(out_channels);
+                           std::to_string(step->winograd_.out) + " " + std::to_string(in_channels) +
+                           " " + std::to_string(out_channels);
   auto weights = FusedKernelWeights::make(
       graph, nodes.filter, nodes.bias, packed_size + in_channels + out_channels, form, state,
       [&](const float* filter, const float* bias, float* packed) {
-        parallel_for(state.threadpool(), kTilePositions, [&](size_t i, size_t) {
+        parallel_for(state.threadpool(), positions, [&](size_t i, size_t) {
           std::vector<float> matrix(in_channels * out_channels);
-          transform_weights(filter, in_channels, out_channels, i, matrix.data());
+          transform_weights(step->winograd_, filter, in_channels, out_channels, i, matrix.data());
           pack_panels(kernels, matrix.data(), in_channels, out_channels, 1, in_channels,
                       packed + i * position_size, nullptr);
         });
@@ -105,6 +115,10 @@ Result<std::unique_ptr<Step>> FusedWinograd::make(const Graph& graph, const Line
   if (!weights.ok()) return weights.status();
   step->weights_ = std::move(*weights);
   return std::unique_ptr<Step>(std::move(step));
+}
+
+size_t FusedWinograd::packed_floats() const {
+  return winograd_.positions() * in_channels_ * padded_columns(kernels_, out_channels_);
 }
 
 size_t FusedWinograd::input_stride() const {
@@ -122,17 +136,18 @@ Status FusedWinograd::reshape(const std::vector<Shape>& shapes) {
   in_width_ = in[2];
   out_height_ = out[1];
   out_width_ = out[2];
-  tile_rows_ = divide_up(out_height_, kTileOut);
-  tile_columns_ = divide_up(out_width_, kTileOut);
-  tiles_ = in[0] * tile_rows_ * tile_columns_;
-  const size_t tile_bytes =
-      kTilePositions * (in_channels_ + padded_columns(kernels_, out_channels_)) * sizeof(float);
+  tile_rows_ = divide_up(out_height_, winograd_.out);
+  tile_columns_ = divide_up(out_width_, winograd_.out);
+  tiles_ = tiles_of(winograd_, out);
+  const size_t tile_bytes = winograd_.positions() *
+                            (in_channels_ + padded_columns(kernels_, out_channels_)) *
+                            sizeof(float);
   const size_t most = std::max(kBlockBytes / tile_bytes, kernels_.rows);
   const size_t threads = threads_of(threads_);
   blocks_ = std::min(tiles_, divide_up(divide_up(tiles_, most), threads) * threads);
   column_parts_ = 1;
-  // If there are few tiles, reading the weights is what takes time: each thread reads a part.
-  if (tiles_ <= 2 * kernels_.rows) {
+  // Each thread reads a part of the weights.
+  if (are_few(kernels_, tiles_)) {
     blocks_ = 1;
     column_parts_ = std::min(threads, divide_up(out_channels_, kernels_.columns));
   }
@@ -140,7 +155,7 @@ Status FusedWinograd::reshape(const std::vector<Shape>& shapes) {
 }
 
 size_t FusedWinograd::thread_scratch_bytes() const {
-  return kTilePositions * (input_stride() + output_stride()) * sizeof(float);
+  return winograd_.positions() * (input_stride() + output_stride()) * sizeof(float);
 }
 
 Status FusedWinograd::set_pointers(std::span<void* const> addresses, const Scratch& scratch) {
@@ -152,22 +167,22 @@ Status FusedWinograd::set_pointers(std::span<void* const> addresses, const Scrat
 }
 
 void FusedWinograd::transform_tile(size_t tile, float* out) const {
-  const float* zeros = weights_.data() + packed_floats(kernels_, in_channels_, out_channels_);
+  const float* zeros = weights_.data() + packed_floats();
   const size_t per_image = tile_rows_ * tile_columns_;
   const float* image = input_ + tile / per_image * in_height_ * in_width_ * in_channels_;
-  const size_t row = tile % per_image / tile_columns_ * kTileOut;
-  const size_t column = tile % tile_columns_ * kTileOut;
-  const float* pixels[kTilePositions];
-  for (size_t i = 0; i < kTileIn; ++i) {
+  const size_t row = tile % per_image / tile_columns_ * winograd_.out;
+  const size_t column = tile % tile_columns_ * winograd_.out;
+  const float* pixels[WinogradKernels::kMostIn * WinogradKernels::kMostIn];
+  for (size_t i = 0; i < winograd_.in; ++i) {
     // Positions before the image wrap around to beyond it.
     const size_t y = row + i - pad_top_;
-    for (size_t j = 0; j < kTileIn; ++j) {
+    for (size_t j = 0; j < winograd_.in; ++j) {
       const size_t x = column + j - pad_left_;
-      pixels[i * kTileIn + j] =
+      pixels[i * winograd_.in + j] =
           y < in_height_ && x < in_width_ ? image + (y * in_width_ + x) * in_channels_ : zeros;
     }
   }
-  kernels_.transform_input(pixels, in_channels_, out, input_stride());
+  winograd_.transform_input(pixels, in_channels_, out, input_stride());
 }
 
 void FusedWinograd::multiply(size_t tiles, size_t from, size_t to, const float* in,
@@ -176,7 +191,7 @@ void FusedWinograd::multiply(size_t tiles, size_t from, size_t to, const float* 
   const size_t rows = divide_up(tiles, kernels_.rows);
   const size_t panel_bytes = in_channels_ * kernels_.columns * sizeof(float);
   const size_t ahead_step = panel_bytes / (rows * in_channels_);
-  for (size_t position = 0; position < kTilePositions; ++position) {
+  for (size_t position = 0; position < winograd_.positions(); ++position) {
     for (size_t first = from; first < to; first += kernels_.columns) {
       const float* panel = weights_.data() + (position * padded + first) * in_channels_;
       kernels_.multiply({.rows = tiles,
@@ -196,32 +211,33 @@ void FusedWinograd::multiply(size_t tiles, size_t from, size_t to, const float* 
 }
 
 void FusedWinograd::finish_tile(size_t tile, size_t from, size_t to, const float* in) const {
-  const float* bias =
-      weights_.data() + packed_floats(kernels_, in_channels_, out_channels_) + in_channels_;
+  const float* bias = weights_.data() + packed_floats() + in_channels_;
   const size_t per_image = tile_rows_ * tile_columns_;
   const size_t image = tile / per_image * out_height_;
-  const size_t row = tile % per_image / tile_columns_ * kTileOut;
-  const size_t column = tile % tile_columns_ * kTileOut;
-  float* pixels[kTileOut * kTileOut];
-  const float* residual[kTileOut * kTileOut];
-  for (size_t i = 0; i < kTileOut; ++i) {
-    for (size_t j = 0; j < kTileOut; ++j) {
+  const size_t row = tile % per_image / tile_columns_ * winograd_.out;
+  const size_t column = tile % tile_columns_ * winograd_.out;
+  constexpr size_t kMost = WinogradKernels::kMostOut * WinogradKernels::kMostOut;
+  float* pixels[kMost];
+  const float* residual[kMost];
+  for (size_t i = 0; i < winograd_.out; ++i) {
+    for (size_t j = 0; j < winograd_.out; ++j) {
       const bool is_inside = row + i < out_height_ && column + j < out_width_;
       const size_t at = ((image + row + i) * out_width_ + column + j) * out_channels_ + from;
-      pixels[i * kTileOut + j] = is_inside ? output_ + at : nullptr;
-      residual[i * kTileOut + j] = is_inside && residual_ != nullptr ? residual_ + at : nullptr;
+      pixels[i * winograd_.out + j] = is_inside ? output_ + at : nullptr;
+      residual[i * winograd_.out + j] =
+          is_inside && residual_ != nullptr ? residual_ + at : nullptr;
     }
   }
-  kernels_.transform_output(in + from, output_stride(), std::min(to, out_channels_) - from,
-                            bias + from, residual_ == nullptr ? nullptr : residual, nodes_.min,
-                            nodes_.max, pixels);
+  winograd_.transform_output(in + from, output_stride(), std::min(to, out_channels_) - from,
+                             bias + from, residual_ == nullptr ? nullptr : residual, nodes_.min,
+                             nodes_.max, pixels);
 }
 
 void FusedWinograd::run_block(size_t block, size_t part, float* scratch) const {
   const size_t first = part_start(tiles_, blocks_, block);
   const size_t count = part_start(tiles_, blocks_, block + 1) - first;
   float* in = scratch;
-  float* out = scratch + kTilePositions * input_stride();
+  float* out = scratch + winograd_.positions() * input_stride();
   for (size_t i = 0; i < count; ++i) transform_tile(first + i, in + i * in_channels_);
   const size_t padded = padded_columns(kernels_, out_channels_);
   const size_t panels = padded / kernels_.columns;

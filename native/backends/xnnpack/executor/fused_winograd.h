@@ -1,8 +1,9 @@
-// 3x3 convolutions of stride 1 by Winograd's F(2x2, 3x3): 16 products for 4 pixels instead of 36.
+// 3x3 convolutions of stride 1 by Winograd's F(4x4, 3x3): 36 products for 16 pixels instead of 144,
+// or by F(2x2, 3x3), 16 for 4 instead of 36, where tiles are few.
 //
-// Tiles of the image are transformed, multiplied by transformed weights at each of the 16
-// positions, and transformed back. That is done for some tiles at a time, so that what lies
-// between stays in a core's cache.
+// Tiles of the image are transformed, multiplied by transformed weights at each of the positions,
+// and transformed back. That is done for some tiles at a time, so that what lies between stays in
+// a core's cache.
 #pragma once
 
 #include <memory>
@@ -30,21 +31,24 @@ class FusedWinograd final : public FusedKernel {
   Status run() override;
 
  private:
-  FusedWinograd(const LinearNodes& nodes, const FloatKernels& kernels, ProgramState& state)
-      : FusedKernel("Convolution Winograd F(2x2, 3x3)", kernels, state,
-                    {nodes.input, nodes.residual}, {nodes.output}),
-        nodes_(nodes) {}
+  FusedWinograd(const LinearNodes& nodes, const FloatKernels& kernels,
+                const WinogradKernels& winograd, ProgramState& state)
+      : FusedKernel(winograd.name, kernels, state, {nodes.input, nodes.residual}, {nodes.output}),
+        nodes_(nodes),
+        winograd_(winograd) {}
   // One of blocks_ of tiles, one of column_parts_ of the output channels.
   void run_block(size_t block, size_t part, float* scratch) const;
   void transform_tile(size_t tile, float* out) const;
   // Both for the output channels [from, to).
   void multiply(size_t tiles, size_t from, size_t to, const float* in, float* out) const;
   void finish_tile(size_t tile, size_t from, size_t to, const float* in) const;
+  size_t packed_floats() const;  // of the weights, without what is behind them
   // Floats between the positions of a block's transformed input and of its products.
   size_t input_stride() const;
   size_t output_stride() const;
 
   const LinearNodes nodes_;
+  const WinogradKernels& winograd_;
   FusedKernelWeights weights_;  // panels of each position; zeros for padding; the bias
   size_t in_channels_ = 0;
   size_t out_channels_ = 0;
