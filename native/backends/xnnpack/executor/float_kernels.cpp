@@ -213,6 +213,8 @@ HWY_INLINE void multiply_blocks(MultiplyRows multiply_rows, const GemmTile& tile
 #else
 
 constexpr size_t kRowsOfBase = 4;
+// Floats from what of a panel is multiplied to what is fetched into the first cache.
+constexpr size_t kNear = 2048;
 
 // The products of a tile are added to `sum`: `kUsed` vectors of the panel's `kVectors`.
 template <size_t kTileRows, size_t kUsed>
@@ -236,9 +238,9 @@ HWY_INLINE void add_products(const GemmTile& tile, Vector (&sum)[kTileRows][kUse
       Vector b[kUsed];
 #pragma GCC unroll 4
       for (size_t j = 0; j < kUsed; ++j) b[j] = hn::LoadU(kVector, panel + j * kLanes);
-      if constexpr (kHasWideVectors) {
+      if constexpr (kHasWideVectors) {  // of others a cache brings enough by itself
 #pragma GCC unroll 4
-        for (size_t j = 0; j < kUsed; ++j) __builtin_prefetch(panel + j * kLanes + 512, 0, 3);
+        for (size_t j = 0; j < kUsed; ++j) __builtin_prefetch(panel + j * kLanes + kNear, 0, 3);
       }
       panel += panel_stride;
       __builtin_prefetch(ahead, 0, 2);

@@ -15,6 +15,9 @@ constexpr size_t kRowsOfBase = 4;
 // `convert` adds it: one factor of vpdpbusd has no sign.
 constexpr size_t kOffset = 128;
 constexpr char kSign = static_cast<char>(0x80);
+// Bytes from what of a panel is multiplied to what is fetched into the first cache; the panels that
+// come next are fetched into the second one.
+constexpr size_t kNear = 2048;
 constexpr size_t kFinished = 4;  // vectors of sums that become one of bytes
 
 EDGEWISE_VNNI void add_offset(const int8_t* from, size_t count, std::byte* to) {
@@ -122,7 +125,7 @@ EDGEWISE_VNNI void multiply_rows(const Int8Tile& tile, const Int8Range& range, s
 #pragma GCC unroll 2
         for (size_t j = 0; j < kWidth; ++j) {
           w[j] = _mm512_loadu_si512(panel + j * tile.panel_stride);
-          _mm_prefetch(panel + j * tile.panel_stride + 1024, _MM_HINT_T0);
+          _mm_prefetch(panel + j * tile.panel_stride + kNear, _MM_HINT_T0);
           _mm_prefetch(panel + (j + kWidth) * tile.panel_stride, _MM_HINT_T1);
         }
         panel += sizeof(__m512i);
