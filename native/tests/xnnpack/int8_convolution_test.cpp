@@ -36,7 +36,17 @@ struct Case {
   int threads = 1;
   bool is_linear = false;
   bool is_depthwise = false;
+  // Of a value that is added; 0: none. `min` and `max` are the sum's then.
+  float residual_scale = 0;
+  bool residual_is_first = false;
 };
+
+Case with_residual(Case c, const char* name, float scale, bool is_first = false) {
+  c.name = name;
+  c.residual_scale = scale;
+  c.residual_is_first = is_first;
+  return c;
+}
 
 // Of `channels`, same padding.
 Case depthwise(const char* name, uint32_t height, uint32_t width, uint32_t channels, uint32_t size,
@@ -69,9 +79,17 @@ uint32_t size_after(uint32_t size, uint32_t pads, uint32_t kernel, uint32_t stri
 
 std::vector<std::byte> payload_of(const Case& c, const Dims& in, const Dims& out) {
   PayloadBuilder b;
-  const uint32_t x = b.input(in, Type::qint8), y = b.output(out, Type::qint8);
+  const bool has_residual = c.residual_scale != 0;
+  const uint32_t x = b.input(in, Type::qint8);
+  const uint32_t residual = has_residual ? b.input(out, Type::qint8) : kNoId;
+  const uint32_t result = b.output(out, Type::qint8);
+  const uint32_t y = has_residual ? b.internal(out, Type::qint8) : result;
   b.per_tensor(x, 0.02f, c.zero_point);
   b.per_tensor(y, 0.05f, c.out_zero_point);
+  if (has_residual) {
+    b.per_tensor(residual, c.residual_scale, -17);
+    b.per_tensor(result, 0.06f, 9);
+  }
   const uint32_t group = c.is_depthwise ? 1 : c.ins;
   const uint32_t channel_dim = c.is_depthwise ? 3 : 0;
   Dims shape = {c.outs, c.kernel[0], c.kernel[1], group};
@@ -119,11 +137,15 @@ std::vector<std::byte> payload_of(const Case& c, const Dims& in, const Dims& out
       b.node(fb::XNodeUnion::XNNConv2d, table);
     }
   }
+  if (has_residual) {
+    const bool is_first = c.residual_is_first;
+    b.binary(fb::XNodeUnion::XNNAdd, is_first ? residual : y, is_first ? y : residual, result);
+  }
   if (c.min > -kInfinity || c.max < kInfinity) b.bound(c.min, c.max);
   return b.bytes();
 }
 
-bool is_chosen(const std::vector<std::byte>& bytes) {
+bool is_chosen(const std::vector<std::byte>& bytes, bool with_sum) {
   auto payload = open_payload(bytes);
   if (!payload.ok()) return false;
   auto graph = read_graph(*payload, nullptr);
@@ -133,8 +155,12 @@ bool is_chosen(const std::vector<std::byte>& bytes) {
     return int8_depthwise_rule(*graph, node) == nullptr;
   }
   std::vector<Shape> shapes = graph->serialized_shapes();
-  return infer_shapes(*graph, &shapes).ok() &&
-         int8_convolution_rule(*graph, shapes, node, *int8_kernels()) == nullptr;
+  if (!infer_shapes(*graph, &shapes).ok()) return false;
+  const Int8Kernels& kernels = *int8_kernels();
+  const auto nodes = int8_convolution_nodes(*graph, shapes, Readers(*graph),
+                                            std::vector<bool>(graph->nodes.size()), 0, kernels);
+  const bool is_whole = nodes.nodes().size() == (with_sum && kernels.add != nullptr ? 2 : 1);
+  return is_whole && int8_convolution_rule(*graph, shapes, node, kernels) == nullptr;
 }
 
 TEST_P(Int8Convolutions, AreXnnpacksBitByBit) {
@@ -153,18 +179,22 @@ TEST_P(Int8Convolutions, AreXnnpacksBitByBit) {
     GTEST_SKIP() << "XNNPACK's are faster for so little depth on this CPU";
   }
   const auto payload = payload_of(c, in, out);
-  ASSERT_TRUE(is_chosen(payload));
+  ASSERT_TRUE(is_chosen(payload, c.residual_scale != 0));
   std::vector<int8_t> results[2];
   for (const bool own : {false, true}) {
     auto delegate = make_delegate(payload, nullptr, nullptr, c.threads, own);
     ASSERT_TRUE(delegate.ok()) << delegate.status().message();
     HostTensor x(ScalarType::kChar, {in.begin(), in.end()});
     HostTensor y(ScalarType::kChar, {out.begin(), out.end()});
+    HostTensor residual(ScalarType::kChar, {out.begin(), out.end()});
+    residual.fill(random_bytes(static_cast<size_t>(y.tensor().numel()), 11));
+    std::vector<HostTensor*> arguments = {&x, &y};
+    if (c.residual_scale != 0) arguments.insert(arguments.begin() + 1, &residual);
     size_t count = 1;
     for (uint32_t size : in) count *= size;
     x.fill(random_bytes(count, 9));
     for (int call = 0; call < 2; ++call) {
-      const Status status = run(**delegate, {&x, &y});
+      const Status status = run(**delegate, arguments);
       ASSERT_TRUE(status.ok()) << status.message();
     }
     results[own] = y.read<int8_t>();
@@ -266,8 +296,36 @@ std::vector<Case> depthwise_cases() {
   return cases;
 }
 
+// Rows at a time; a panel of all rows at a time; an image.
+const Case kSums[] = {
+    with_residual({"", 2, 13, 11, 64, 48}, "SumOfRows", 0.04f),
+    with_residual({"", 1, 5, 7, 67, 31}, "SumOfOddDepth", 0.06f, true),
+    with_residual({"", 1, 7, 7, 512, 640}, "SumWithWeightsOfNoCache", 0.001f),
+    with_residual({"", 2, 7, 9, 24, 16, {3, 3}, 1, {1, 1, 1, 1}}, "SumOfImages", 0.9f),
+    with_residual({"", 1, 9, 7, 64, 16, {1, 1}, 1, {0, 0, 0, 0}, true, 3, -5, 0, 2.5f, 2},
+                  "SumWithBounds", 0.03f),
+    with_residual({"",
+                   1,
+                   1,
+                   40,
+                   72,
+                   32,
+                   {1, 1},
+                   1,
+                   {0, 0, 0, 0},
+                   true,
+                   3,
+                   -5,
+                   -kInfinity,
+                   kInfinity,
+                   1,
+                   true},
+                  "SumOfLinear", 0.05f),
+};
+
 std::string name_of(const testing::TestParamInfo<Case>& param) { return param.param.name; }
 INSTANTIATE_TEST_SUITE_P(All, Int8Convolutions, testing::ValuesIn(kCases), name_of);
+INSTANTIATE_TEST_SUITE_P(Sums, Int8Convolutions, testing::ValuesIn(kSums), name_of);
 INSTANTIATE_TEST_SUITE_P(Depthwise, Int8Convolutions, testing::ValuesIn(depthwise_cases()),
                          name_of);
 

@@ -14,14 +14,18 @@ bool has_int8_channels(const Graph& graph, const GraphNode& node, uint32_t chann
          filter.channel_dim == channel_dim;
 }
 
+Int8Range int8_range(const GraphNode& node, const GraphValue& out) {
+  return {.zero_point = static_cast<int16_t>(out.zero_point),
+          .min = quantized<int8_t>(node.min, out.scale, out.zero_point),
+          .max = quantized<int8_t>(node.max, out.scale, out.zero_point)};
+}
+
 Int8Channels::Int8Channels(const Graph& graph, const GraphNode& node, int offset) {
   const GraphValue &in = graph.values[node.inputs[0]], &out = graph.values[node.outputs[0]];
   const GraphValue& filter = graph.values[node.inputs[1]];
   count = filter.shape[filter.channel_dim];
   zero = static_cast<int8_t>(in.zero_point);
-  range = {.zero_point = static_cast<int16_t>(out.zero_point),
-           .min = quantized<int8_t>(node.min, out.scale, out.zero_point),
-           .max = quantized<int8_t>(node.max, out.scale, out.zero_point)};
+  range = int8_range(node, out);
   bias.resize(round_up(count, 2 * kInt8Columns));
   scales.resize(bias.size());
   if (node.inputs[2] != kNone) {

@@ -15,6 +15,9 @@ bool has_int8_channels(const Graph& graph, const GraphNode& node, uint32_t chann
 inline constexpr const char* kInt8ChannelsRule =
     "8-bit integers, constant weights with a scale for each channel";
 
+// Of results that are `out`'s, with the bounds of `node`.
+Int8Range int8_range(const GraphNode& node, const GraphValue& out);
+
 struct Int8Channels {
   // Of a node that has them; `count` channels and more, of zeros, up to a multiple of two panels'.
   // `offset`: what kernels have added to the input's numbers.

@@ -1,6 +1,7 @@
 #include "backends/xnnpack/executor/int8_convolution.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "backends/xnnpack/executor/parallel.h"
 
@@ -12,6 +13,22 @@ constexpr size_t kFirstCache = 16 * 1024;
 // Weights up to this size stay in a core's cache while rows pass by.
 constexpr size_t kCachedWeights = 256 * 1024;
 constexpr size_t kFewChannels = 4;
+
+// As XNNPACK has it: multipliers have 21 bits, of which the larger one uses all.
+Int8Sum sum_of(const Graph& graph, const GraphNode& node, uint32_t a) {
+  const uint32_t b = node.inputs[0] == a ? node.inputs[1] : node.inputs[0];
+  const GraphValue &out = graph.values[node.outputs[0]], &left = graph.values[a],
+                   &right = graph.values[b];
+  const float a_scale = left.scale / out.scale, b_scale = right.scale / out.scale;
+  const int shift = 20 - std::ilogb(std::max(a_scale, b_scale));
+  Int8Sum sum = {.a_multiplier = static_cast<int32_t>(std::lrint(std::ldexp(a_scale, shift))),
+                 .b_multiplier = static_cast<int32_t>(std::lrint(std::ldexp(b_scale, shift))),
+                 .shift = shift,
+                 .range = int8_range(node, out)};
+  sum.bias =
+      (1 << (shift - 1)) - sum.a_multiplier * left.zero_point - sum.b_multiplier * right.zero_point;
+  return sum;
+}
 
 // Rows of a filter's window; a segment is one of them.
 size_t segments_of(const GraphNode& node) {
@@ -41,21 +58,56 @@ const char* int8_convolution_rule(const Graph& graph, const std::vector<Shape>& 
   return nullptr;
 }
 
-Int8Convolution::Int8Convolution(const Graph& graph, const GraphNode& node,
+std::vector<size_t> Int8ConvolutionNodes::nodes() const {
+  if (sum == Readers::kNoNode) return {convolution};
+  return {convolution, sum};
+}
+
+Int8ConvolutionNodes int8_convolution_nodes(const Graph& graph, const std::vector<Shape>& shapes,
+                                            const Readers& readers,
+                                            const std::vector<bool>& is_taken, size_t convolution,
+                                            const Int8Kernels& kernels) {
+  const uint32_t result = graph.nodes[convolution].outputs[0];
+  Int8ConvolutionNodes found{.convolution = convolution, .output = result};
+  const size_t next = readers.sole(graph, result);
+  if (kernels.add == nullptr || next == Readers::kNoNode || is_taken[next]) return found;
+  const GraphNode& sum = graph.nodes[next];
+  if (sum.kind != NodeKind::kAdd || sum.flags != 0) return found;
+  const uint32_t other = sum.inputs[0] == result ? sum.inputs[1] : sum.inputs[0];
+  const GraphValue& value = graph.values[other];
+  if (other == result || value.is_constant() || value.type != DataType::kQint8 ||
+      !(shapes[other] == shapes[result]) || graph.values[sum.outputs[0]].type != DataType::kQint8) {
+    return found;
+  }
+  found.sum = next;
+  found.residual = other;
+  found.output = sum.outputs[0];
+  return found;
+}
+
+Int8Convolution::Int8Convolution(const Graph& graph, const Int8ConvolutionNodes& nodes,
                                  const Int8Kernels& kernels, ProgramState& state)
-    : FusedKernelOf("Int8Convolution", kernels, state, {node.inputs[0]}, {node.outputs[0]}),
-      window_(node.kind == NodeKind::kFullyConnected ? Window() : node.window),
+    : FusedKernelOf("Int8Convolution", kernels, state,
+                    {graph.nodes[nodes.convolution].inputs[0], nodes.residual}, {nodes.output}),
+      window_(graph.nodes[nodes.convolution].kind == NodeKind::kFullyConnected
+                  ? Window()
+                  : graph.nodes[nodes.convolution].window),
       image_(window_),
-      channels_(graph, node, kernels.offset) {
+      channels_(graph, graph.nodes[nodes.convolution], kernels.offset),
+      residual_value_(nodes.residual) {
+  const GraphNode& node = graph.nodes[nodes.convolution];
+  if (nodes.residual != kNone) sum_ = sum_of(graph, graph.nodes[nodes.sum], node.outputs[0]);
   const size_t run =
       graph.values[node.inputs[1]].shape.elements() / channels_.count / window_.kernel[0];
   depth_ = round_up(run, kernels.step);
 }
 
-Result<std::unique_ptr<Step>> Int8Convolution::make(const Graph& graph, const GraphNode& node,
+Result<std::unique_ptr<Step>> Int8Convolution::make(const Graph& graph,
+                                                    const Int8ConvolutionNodes& nodes,
                                                     const Int8Kernels& kernels,
                                                     ProgramState& state) {
-  std::unique_ptr<Int8Convolution> step(new Int8Convolution(graph, node, kernels, state));
+  std::unique_ptr<Int8Convolution> step(new Int8Convolution(graph, nodes, kernels, state));
+  const GraphNode& node = graph.nodes[nodes.convolution];
   const size_t columns = step->channels_.count, segments = step->window_.kernel[0],
                depth = step->depth_;
   const GraphValue& filter = graph.values[node.inputs[1]];
@@ -112,13 +164,19 @@ size_t Int8Convolution::scratch_bytes() const {
   return runs_by_rows() ? 0 : rows * row_bytes();
 }
 
+size_t Int8Convolution::result_bytes() const {
+  return residual_value_ == kNone ? 0 : round_up(rows_of_item() * channels_.count, kCacheLine);
+}
+
 size_t Int8Convolution::thread_scratch_bytes() const {
-  return is_gemm() && converts() && runs_by_rows() ? rows_of_item() * row_bytes() : 0;
+  if (!is_gemm() || !runs_by_rows()) return 0;
+  return result_bytes() + (converts() ? rows_of_item() * row_bytes() : 0);
 }
 
 Status Int8Convolution::set_pointers(std::span<void* const> addresses, const Scratch& scratch) {
   input_ = static_cast<const int8_t*>(addresses[reads()[0]]);
   output_ = static_cast<int8_t*>(addresses[writes()[0]]);
+  if (residual_value_ != kNone) residual_ = static_cast<const int8_t*>(addresses[residual_value_]);
   scratch_ = scratch;
   return {};
 }
@@ -129,7 +187,7 @@ bool Int8Convolution::is_cached() const {
   return depth_ * window_.kernel[0] * channels_.count <= kCachedWeights;
 }
 
-void Int8Convolution::run_panel(size_t panel, Int8Tile tile, size_t first_row) const {
+void Int8Convolution::run_panel(size_t panel, Int8Tile tile, int8_t* results) const {
   const size_t first = panel * kernels_.columns;
   tile.depth = depth_;
   tile.segments = window_.kernel[0];
@@ -140,9 +198,14 @@ void Int8Convolution::run_panel(size_t panel, Int8Tile tile, size_t first_row) c
   tile.bias = channels_.bias.data() + first;
   tile.scales = channels_.scales.data() + first;
   tile.columns = std::min(kernels_.columns, channels_.count - first);
-  tile.c = output_ + first_row * channels_.count + first;
+  tile.c = results + first;
   tile.c_stride = channels_.count;
   kernels_.multiply(tile, channels_.range);
+}
+
+void Int8Convolution::add_residual(size_t first_row, size_t count, const int8_t* results) const {
+  kernels_.add(results, residual_ + first_row * channels_.count, count * channels_.count, sum_,
+               output_row(first_row));
 }
 
 const std::byte* Int8Convolution::read_rows(size_t first, size_t count, std::byte* copy) const {
@@ -176,10 +239,13 @@ void Int8Convolution::run_all() const {
   };
   if (runs_by_rows()) {
     for_items([&](size_t first, size_t count, size_t thread) {
-      const std::byte* a = read_rows(first, count, scratch_.of_thread<std::byte>(thread));
+      auto* own = scratch_.of_thread<std::byte>(thread);
+      const std::byte* a = read_rows(first, count, own + result_bytes());
+      auto* results = residual_ == nullptr ? output_row(first) : reinterpret_cast<int8_t*>(own);
       for (size_t panel = 0; panel < panels(); ++panel) {
-        run_panel(panel, {.rows = count, .a = a, .a_stride = stride}, first);
+        run_panel(panel, {.rows = count, .a = a, .a_stride = stride}, results);
       }
+      if (residual_ != nullptr) add_residual(first, count, results);
     });
     return;
   }
@@ -195,8 +261,12 @@ void Int8Convolution::run_all() const {
     const size_t part = item % parts, first = part_start(rows, parts, part);
     const size_t count = part_start(rows, parts, part + 1) - first;
     if (count == 0) return;
-    run_panel(item / parts, {.rows = count, .a = a + first * stride, .a_stride = stride}, first);
+    run_panel(item / parts, {.rows = count, .a = a + first * stride, .a_stride = stride},
+              output_row(first));
   });
+  if (residual_ == nullptr) return;
+  for_items(
+      [&](size_t first, size_t count, size_t) { add_residual(first, count, output_row(first)); });
 }
 
 void Int8Convolution::run_image(const int8_t* image, size_t first_row) const {
@@ -222,7 +292,12 @@ void Int8Convolution::run_image(const int8_t* image, size_t first_row) const {
               {.rows = out_width_,
                .a = from + y * window_.stride[0] * image_.row_size() * kernels_.number_bytes,
                .a_stride = window_.stride[1] * image_.channels() * kernels_.number_bytes},
-              first_row + y * out_width_);
+              output_row(first_row + y * out_width_));
+  });
+  if (residual_ == nullptr) return;
+  parallel_for(threads_, out_height_, [&](size_t y, size_t) {
+    const size_t row = first_row + y * out_width_;
+    add_residual(row, out_width_, output_row(row));
   });
 }
 

@@ -34,6 +34,14 @@ struct Int8Range {
   int8_t max = INT8_MAX;
 };
 
+// A sum of two tensors, in XNNPACK's fixed-point arithmetic.
+struct Int8Sum {
+  int32_t a_multiplier = 0, b_multiplier = 0;
+  int32_t bias = 0;
+  int shift = 0;
+  Int8Range range;
+};
+
 // One row of the results of a depthwise convolution, of kInt8Columns channels.
 struct Int8DepthwiseRow {
   // For each row of the window: the image's, and bytes from a pixel to the next; 0 of padding.
@@ -115,6 +123,8 @@ struct Int8Kernels {
   int offset;
   void (*convert)(const int8_t* from, size_t count, std::byte* to);
   void (*multiply)(const Int8Tile& tile, const Int8Range& range);
+  // c = a + b. Null: XNNPACK's addition is used.
+  void (*add)(const int8_t* a, const int8_t* b, size_t count, const Int8Sum& sum, int8_t* c);
 };
 
 // `blocks` of as many rows as the function is for, one after the other.

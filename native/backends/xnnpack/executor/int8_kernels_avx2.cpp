@@ -252,7 +252,8 @@ constexpr Int8Kernels kKernels = {
     .number_bytes = sizeof(int16_t),
     .offset = 0,
     .convert = sign_extend,
-    .multiply = multiply};
+    .multiply = multiply,
+    .add = nullptr};
 
 }  // namespace
 

@@ -261,7 +261,8 @@ constexpr Int8Kernels kKernels = {
     .number_bytes = 1,
     .offset = 0,
     .convert = nullptr,
-    .multiply = multiply};
+    .multiply = multiply,
+    .add = nullptr};
 
 }  // namespace
 

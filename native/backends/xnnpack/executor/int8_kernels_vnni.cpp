@@ -32,13 +32,31 @@ EDGEWISE_VNNI void add_offset(const int8_t* from, size_t count, std::byte* to) {
   _mm512_mask_storeu_epi8(to, rest, last);
 }
 
+// Vectors of 32 bits become one of bytes: 16 of each, one after the other. Steps of a result are
+// less its zero point.
+struct Narrow {
+  EDGEWISE_VNNI explicit Narrow(const Int8Range& range)
+      : zero_point(_mm512_set1_epi16(range.zero_point)),
+        min(_mm512_set1_epi8(range.min)),
+        order(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)) {}
+
+  EDGEWISE_VNNI_INLINE __m512i shifted(__m512i low, __m512i high) const {
+    return _mm512_adds_epi16(_mm512_packs_epi32(low, high), zero_point);
+  }
+  EDGEWISE_VNNI_INLINE __m512i operator()(const __m512i (&steps)[kFinished]) const {
+    // Packed lane by lane: four bytes of each in a lane.
+    const __m512i bytes =
+        _mm512_packs_epi16(shifted(steps[0], steps[1]), shifted(steps[2], steps[3]));
+    return _mm512_permutexvar_epi32(order, _mm512_max_epi8(bytes, min));
+  }
+
+  const __m512i zero_point, min, order;
+};
+
 // From sums to results.
 struct Finish {
   EDGEWISE_VNNI explicit Finish(const Int8Range& range)
-      : most(_mm512_set1_ps(static_cast<float>(range.max - range.zero_point))),
-        zero_point(_mm512_set1_epi16(range.zero_point)),
-        min(_mm512_set1_epi8(range.min)),
-        order(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)) {}
+      : narrow(range), most(_mm512_set1_ps(static_cast<float>(range.max - range.zero_point))) {}
 
   // Bounded above before it becomes an integer, or what is too large would become the smallest
   // one, as what is too small may.
@@ -46,22 +64,16 @@ struct Finish {
     const __m512 x = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale);
     return _mm512_cvtps_epi32(_mm512_min_ps(x, most));
   }
-  EDGEWISE_VNNI_INLINE __m512i steps(__m512i low, __m512i high) const {
-    return _mm512_adds_epi16(_mm512_packs_epi32(low, high), zero_point);
-  }
-  // 16 bytes of each, one after the other.
   EDGEWISE_VNNI_INLINE __m512i operator()(const __m512i (&sums)[kFinished],
                                           const __m512 (&scales)[kFinished]) const {
     __m512i x[kFinished];
 #pragma GCC unroll 4
     for (size_t i = 0; i < kFinished; ++i) x[i] = scaled(sums[i], scales[i]);
-    // Packed lane by lane: four bytes of each in a lane.
-    const __m512i bytes = _mm512_packs_epi16(steps(x[0], x[1]), steps(x[2], x[3]));
-    return _mm512_permutexvar_epi32(order, _mm512_max_epi8(bytes, min));
+    return narrow(x);
   }
 
+  const Narrow narrow;
   const __m512 most;
-  const __m512i zero_point, min, order;
 };
 
 // Part `index` of `results`: a row's, of kWidth panels. CPUs take long for stores with a mask.
@@ -175,6 +187,43 @@ void multiply(const Int8Tile& tile, const Int8Range& range) {
   multiply_in_blocks(is_one ? kMultiplyRows<1> : kMultiplyRows<2>, tile, range);
 }
 
+EDGEWISE_VNNI void add(const int8_t* a, const int8_t* b, size_t count, const Int8Sum& sum,
+                       int8_t* c) {
+  const Narrow narrow(sum.range);
+  const __m512i max = _mm512_set1_epi8(sum.range.max), bias = _mm512_set1_epi32(sum.bias);
+  const __m512i by_a = _mm512_set1_epi32(sum.a_multiplier);
+  const __m512i by_b = _mm512_set1_epi32(sum.b_multiplier);
+  const auto shift = static_cast<unsigned>(sum.shift);
+  // `mask`: of 16 bytes, those that there are.
+  const auto steps_of = [&](const int8_t* x, const int8_t* y, __mmask16 mask) EDGEWISE_VNNI {
+    const __m512i left = _mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(mask, x));
+    const __m512i right = _mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(mask, y));
+    const __m512i products =
+        _mm512_add_epi32(_mm512_mullo_epi32(left, by_a), _mm512_mullo_epi32(right, by_b));
+    return _mm512_srai_epi32(_mm512_add_epi32(products, bias), shift);
+  };
+  while (count > 0) {
+    const size_t now = std::min(count, kFinished * kLanes);
+    const __mmask64 mask = ~__mmask64{0} >> (kFinished * kLanes - now);
+    __m512i steps[kFinished];
+#pragma GCC unroll 4
+    for (size_t i = 0; i < kFinished; ++i) {
+      steps[i] =
+          steps_of(a + i * kLanes, b + i * kLanes, static_cast<__mmask16>(mask >> i * kLanes));
+    }
+    const __m512i results = _mm512_min_epi8(narrow(steps), max);
+    if (now == kFinished * kLanes) {
+      _mm512_storeu_si512(c, results);
+    } else {
+      _mm512_mask_storeu_epi8(c, mask, results);
+    }
+    a += now;
+    b += now;
+    c += now;
+    count -= now;
+  }
+}
+
 // The numbers of a channel of up to four rows become neighbours, with kOffset.
 EDGEWISE_VNNI_INLINE void interleave(const int8_t* const* rows, size_t count, std::byte* to) {
   // Byte i of a word: that of the word's channel.
@@ -277,7 +326,8 @@ constexpr Int8Kernels kKernels = {
     .number_bytes = 1,
     .offset = kOffset,
     .convert = add_offset,
-    .multiply = multiply};
+    .multiply = multiply,
+    .add = add};
 
 }  // namespace
 

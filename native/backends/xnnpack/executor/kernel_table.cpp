@@ -69,29 +69,28 @@ Found depthwise(const Choosing& c, size_t i, const char** rule) {
                 }};
 }
 
-// Of 8-bit integers, by the kernel `Step` if it meets `rule_of(node)`. `kernels`: null on most
-// CPUs.
-template <typename Step, typename Kernels, typename Rule>
-Found int8(const Choosing& c, size_t i, const char** rule, const Kernels* kernels, Rule rule_of) {
-  const GraphNode& node = c.node(i);
-  if (c.graph.values[node.inputs[0]].type != DataType::kQint8 || kernels == nullptr) return {};
-  if ((*rule = rule_of(node)) != nullptr) return {};
-  return Fusion{{i}, [&graph = c.graph, &node, kernels](ProgramState& state) {
-                  return Step::make(graph, node, *kernels, state);
-                }};
+bool has_bytes(const Choosing& c, size_t i) {
+  return c.graph.values[c.node(i).inputs[0]].type == DataType::kQint8;
 }
 
+// Of 8-bit integers; there are no kernels on some CPUs.
 Found int8_depthwise(const Choosing& c, size_t i, const char** rule) {
-  return int8<Int8Depthwise>(c, i, rule, int8_depthwise_kernels(), [&](const GraphNode& node) {
-    return int8_depthwise_rule(c.graph, node);
-  });
+  const Int8DepthwiseKernels* kernels = int8_depthwise_kernels();
+  if (!has_bytes(c, i) || kernels == nullptr) return {};
+  if ((*rule = int8_depthwise_rule(c.graph, c.node(i))) != nullptr) return {};
+  return Fusion{{i}, [&graph = c.graph, &node = c.node(i), kernels](ProgramState& state) {
+                  return Int8Depthwise::make(graph, node, *kernels, state);
+                }};
 }
 
 Found int8_convolution(const Choosing& c, size_t i, const char** rule) {
   const Int8Kernels* kernels = int8_kernels();
-  return int8<Int8Convolution>(c, i, rule, kernels, [&](const GraphNode& node) {
-    return int8_convolution_rule(c.graph, c.shapes, node, *kernels);
-  });
+  if (!has_bytes(c, i) || kernels == nullptr) return {};
+  if ((*rule = int8_convolution_rule(c.graph, c.shapes, c.node(i), *kernels)) != nullptr) return {};
+  const auto nodes = int8_convolution_nodes(c.graph, c.shapes, c.readers, c.is_taken, i, *kernels);
+  return Fusion{nodes.nodes(), [&graph = c.graph, nodes, kernels](ProgramState& state) {
+                  return Int8Convolution::make(graph, nodes, *kernels, state);
+                }};
 }
 
 // Of float32, by the kernel `Step` if it meets `rule_of(nodes)`.
