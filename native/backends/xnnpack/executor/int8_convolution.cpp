@@ -221,7 +221,9 @@ bool Int8Convolution::runs_by_rows() const {
 
 size_t Int8Convolution::rows_of_item() const {
   const size_t rows = images_ * out_height_ * out_width_;
-  const size_t fitting = kFirstCache / row_bytes() / kernels_.rows * kernels_.rows;
+  // Results that wait for their residual are read soon, too, but only once.
+  const size_t bytes = row_bytes() + (residual_value_ == kNone ? 0 : channels_.count / 4);
+  const size_t fitting = kFirstCache / bytes / kernels_.rows * kernels_.rows;
   return std::min(std::max(kernels_.rows, fitting), divide_up(rows, threads_of(threads_)));
 }
 
