@@ -45,8 +45,8 @@ constexpr size_t kRows = kHasWideVectors ? 14 : kIsNeon ? 5 : 6;
 constexpr size_t kVectors = kIsNeon ? 4 : 2;
 constexpr size_t kColumns = kVectors * kLanes;
 constexpr GemmLimits kGemmLimits =
-    kHasWideVectors ? GemmLimits{"16 rows, 4 million products, and a depth of 64 or a residual",
-                                 16, 64, size_t{1} << 22, kColumns}
+    kHasWideVectors ? GemmLimits{"16 rows, 4 million products, and a depth of 64 or a residual", 16,
+                                 64, size_t{1} << 22, kColumns}
     : kIsNeon       ? GemmLimits{"5 rows, and a depth of 16 or a residual", kRows, 16, 0, kLanes}
                     : GemmLimits{"6 rows, and a depth of 32 or a residual", kRows, 32, 0, kLanes};
 
