@@ -14,6 +14,8 @@ constexpr size_t kTaps = WinogradKernels::kTaps;
 constexpr size_t kLeastChannels = 32;
 constexpr size_t kLeastTiles = 4;
 constexpr size_t kLeastWork = size_t{1} << 22;
+// Of weights for large tiles: more would show in a process's memory.
+constexpr size_t kMostLargeBytes = size_t{4} << 20;
 // What a block's transformed input and products may take of a core's cache.
 constexpr size_t kBlockBytes = 832 * 1024;
 // Positions begin in different sets of the cache.
@@ -30,12 +32,15 @@ size_t tiles_of(const WinogradKernels& winograd, const Shape& out) {
 // Whether reading the weights is what takes time.
 bool are_few(const FloatKernels& kernels, size_t tiles) { return tiles <= 2 * kernels.rows; }
 
-// Large tiles have more than twice the weights.
-const WinogradKernels& choose_tiles(const FloatKernels& kernels, const Shape& out) {
+// Large tiles, of which the weights are 4 times the filter instead of 16/9.
+const WinogradKernels& choose_tiles(const FloatKernels& kernels, const Window& window,
+                                    const Shape& out) {
   const WinogradKernels &small = kernels.small_winograd, &large = kernels.large_winograd;
   const size_t tiles = tiles_of(large, out);
   const bool is_less = tiles * large.positions() < tiles_of(small, out) * small.positions();
-  return is_less && !are_few(kernels, tiles) ? large : small;
+  const size_t bytes = large.positions() * window.group_inputs *
+                       padded_columns(kernels, window.group_outputs) * sizeof(float);
+  return is_less && bytes <= kMostLargeBytes && !are_few(kernels, tiles) ? large : small;
 }
 
 // `filter`: out_channels x 3 x 3 x in_channels. `matrix` gets in_channels x out_channels of one
@@ -84,9 +89,9 @@ const char* winograd_rule(const Graph& graph, const std::vector<Shape>& shapes,
 Result<std::unique_ptr<Step>> FusedWinograd::make(const Graph& graph, const LinearNodes& nodes,
                                                   const FloatKernels& kernels,
                                                   ProgramState& state) {
-  const WinogradKernels& winograd = choose_tiles(kernels, graph.values[nodes.output].shape);
-  std::unique_ptr<FusedWinograd> step(new FusedWinograd(nodes, kernels, winograd, state));
   const Window& window = graph.nodes[nodes.nodes[0]].window;
+  const WinogradKernels& winograd = choose_tiles(kernels, window, graph.values[nodes.output].shape);
+  std::unique_ptr<FusedWinograd> step(new FusedWinograd(nodes, kernels, winograd, state));
   const size_t in_channels = window.group_inputs;
   const size_t out_channels = window.group_outputs;
   step->in_channels_ = in_channels;
