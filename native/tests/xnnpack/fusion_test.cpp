@@ -31,20 +31,22 @@ size_t count_of(const Dims& dims) {
   return count;
 }
 
-void convolve(PayloadBuilder* b, uint32_t in, uint32_t out, uint32_t seed = 7) {
+void convolve(PayloadBuilder* b, uint32_t in, uint32_t out, uint32_t seed = 7, uint32_t kernel = 3,
+              bool is_depthwise = false) {
   fb::_XNNNodeConvT table;
-  table.padding_top = table.padding_right = table.padding_bottom = table.padding_left = 1;
-  table.kernel_height = table.kernel_width = 3;
+  table.padding_top = table.padding_right = kernel / 2;
+  table.padding_bottom = table.padding_left = kernel / 2;
+  table.kernel_height = table.kernel_width = kernel;
   table.subsampling_height = table.subsampling_width = 1;
   table.dilation_height = table.dilation_width = 1;
-  table.groups = 1;
-  table.group_input_channels = table.group_output_channels = kChannels;
+  table.groups = is_depthwise ? kChannels : 1;
+  table.group_input_channels = table.group_output_channels = is_depthwise ? 1 : kChannels;
   table.input1_id = in;
-  const Dims filter = {kChannels, 3, 3, kChannels};
+  const Dims filter = {is_depthwise ? 1 : kChannels, kernel, kernel, kChannels};
   table.filter_id = b->constant<float>(filter, random_floats(count_of(filter), seed));
   table.bias_id = b->constant<float>({kChannels}, random_floats(kChannels, seed + 1));
   table.output_id = out;
-  b->node(Node::XNNConv2d, table);
+  b->node(is_depthwise ? Node::XNNDepthwiseConv2d : Node::XNNConv2d, table);
 }
 
 void connect(PayloadBuilder* b, uint32_t in, uint32_t out, uint32_t depth, uint32_t columns) {
@@ -538,6 +540,55 @@ TEST(FusedKernels, FollowShapes) {
     const float largest =
         std::abs(*std::ranges::max_element(right, {}, [](float y) { return std::abs(y); }));
     for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], right[i], 1e-5f * largest) << i;
+  }
+}
+
+// What is added may be one image for all, or the result one for all that is added.
+TEST(FusedKernels, FollowShapesOfResiduals) {
+  constexpr uint32_t kMost = 4;
+  const Dims most = {kMost, kSize, kSize, kChannels};
+  struct Kind {
+    const char* name;
+    void (*build)(PayloadBuilder* b, uint32_t in, uint32_t out);
+  };
+  const Kind kinds[] = {
+      {"Winograd", [](PayloadBuilder* b, uint32_t in, uint32_t out) { convolve(b, in, out); }},
+      {"GEMM", [](PayloadBuilder* b, uint32_t in,
+                  uint32_t out) { connect(b, in, out, kChannels, kChannels); }},
+      {"Depthwise",
+       [](PayloadBuilder* b, uint32_t in, uint32_t out) {
+         const uint32_t between = b->internal({kMost, kSize, kSize, kChannels});
+         convolve(b, in, between, 3, 3, true);
+         convolve(b, between, out, 5, 1);
+       }},
+  };
+  for (const Kind& kind : kinds) {
+    SCOPED_TRACE(kind.name);
+    PayloadBuilder b;
+    const uint32_t x = b.input(most), added = b.input(most), out = b.output(most);
+    const uint32_t y = b.internal(most);
+    kind.build(&b, x, y);
+    b.binary(Node::XNNAdd, y, added, out);
+    const auto payload = b.bytes();
+    auto delegate = make_delegate(payload, nullptr, nullptr, 2);
+    auto plain = make_delegate(payload, nullptr, nullptr, 2, false);
+    ASSERT_TRUE(delegate.ok() && plain.ok());
+    for (const auto& [images, residuals] :
+         {std::pair{4, 4}, {4, 1}, {1, 4}, {3, 3}, {1, 1}, {2, 1}}) {
+      const auto sizes = [](int batch) {
+        return std::vector<int64_t>{batch, kSize, kSize, kChannels};
+      };
+      HostTensor image(ScalarType::kFloat, sizes(images));
+      HostTensor residual(ScalarType::kFloat, sizes(residuals));
+      image.fill(random_floats(static_cast<size_t>(image.tensor().numel()), 3));
+      residual.fill(random_floats(static_cast<size_t>(residual.tensor().numel()), 4));
+      HostTensor got(ScalarType::kFloat, sizes(std::max(images, residuals)));
+      HostTensor expected(ScalarType::kFloat, sizes(std::max(images, residuals)));
+      ASSERT_TRUE(run(**delegate, {&image, &residual, &got}).ok());
+      ASSERT_TRUE(run(**plain, {&image, &residual, &expected}).ok());
+      const Floats right = expected.read<float>(), ours = got.read<float>();
+      for (size_t i = 0; i < right.size(); ++i) ASSERT_NEAR(ours[i], right[i], 3e-4f) << i;
+    }
   }
 }
 

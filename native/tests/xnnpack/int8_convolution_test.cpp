@@ -203,6 +203,31 @@ TEST_P(Int8Convolutions, AreXnnpacksBitByBit) {
   EXPECT_GT(std::set<int8_t>(results[0].begin(), results[0].end()).size(), size_t{16});
 }
 
+// What is added may be one image for all, or the result one for all that is added.
+TEST(Int8Convolution, FollowsShapesOfSums) {
+  if (int8_kernels() == nullptr) GTEST_SKIP() << "XNNPACK's are faster on this CPU";
+  const Case test = with_residual({"", 4, 9, 7, 32, 32}, "", 0.04f);
+  const Dims most = {4, 9, 7, 32};
+  const auto payload = payload_of(test, most, most);
+  auto delegate = make_delegate(payload, nullptr, nullptr, 2);
+  auto plain = make_delegate(payload, nullptr, nullptr, 2, false);
+  ASSERT_TRUE(delegate.ok() && plain.ok());
+  for (const auto& [images, residuals] :
+       {std::pair{4, 4}, {4, 1}, {1, 4}, {3, 3}, {1, 1}, {2, 1}}) {
+    const auto tensor = [](int batch, uint32_t seed) {
+      HostTensor x(ScalarType::kChar, {batch, 9, 7, 32});
+      x.fill(random_bytes(static_cast<size_t>(x.tensor().numel()), seed));
+      return x;
+    };
+    HostTensor x = tensor(images, 3), residual = tensor(residuals, 4);
+    HostTensor got = tensor(std::max(images, residuals), 5);
+    HostTensor right = tensor(std::max(images, residuals), 6);
+    ASSERT_TRUE(run(**delegate, {&x, &residual, &got}).ok());
+    ASSERT_TRUE(run(**plain, {&x, &residual, &right}).ok());
+    EXPECT_EQ(got.read<int8_t>(), right.read<int8_t>()) << images << " and " << residuals;
+  }
+}
+
 const Case kCases[] = {
     {"Pointwise", 1, 5, 7, 64, 16},
     {"PointwiseOfManyRows", 2, 13, 11, 64, 48},

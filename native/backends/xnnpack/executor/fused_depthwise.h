@@ -27,6 +27,9 @@ class FusedDepthwise final : public FusedKernel {
   static Result<std::unique_ptr<Step>> make(const Graph& graph, const DepthwiseNodes& nodes,
                                             const FloatKernels& kernels, ProgramState& state);
 
+  bool can_take(const std::vector<Shape>& shapes) const override {
+    return !nodes_.after || nodes_.after->can_take(shapes);
+  }
   Status reshape(const std::vector<Shape>& shapes) override;
   size_t scratch_bytes() const override;
   size_t thread_scratch_bytes() const override;

@@ -18,6 +18,7 @@ class FusedGemm final : public FusedKernel {
   static Result<std::unique_ptr<Step>> make(const Graph& graph, const LinearNodes& nodes,
                                             const FloatKernels& kernels, ProgramState& state);
 
+  bool can_take(const std::vector<Shape>& shapes) const override { return nodes_.can_take(shapes); }
   Status reshape(const std::vector<Shape>& shapes) override;
   Status set_pointers(std::span<void* const> addresses, const Scratch& scratch) override;
   Status run() override;

@@ -25,6 +25,7 @@ class FusedWinograd final : public FusedKernel {
   static Result<std::unique_ptr<Step>> make(const Graph& graph, const LinearNodes& nodes,
                                             const FloatKernels& kernels, ProgramState& state);
 
+  bool can_take(const std::vector<Shape>& shapes) const override { return nodes_.can_take(shapes); }
   Status reshape(const std::vector<Shape>& shapes) override;
   size_t thread_scratch_bytes() const override;
   Status set_pointers(std::span<void* const> addresses, const Scratch& scratch) override;

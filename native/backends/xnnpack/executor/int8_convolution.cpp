@@ -68,7 +68,7 @@ Int8ConvolutionNodes int8_convolution_nodes(const Graph& graph, const std::vecto
                                             const std::vector<bool>& is_taken, size_t convolution,
                                             const Int8Kernels& kernels) {
   const uint32_t result = graph.nodes[convolution].outputs[0];
-  Int8ConvolutionNodes found{.convolution = convolution, .output = result};
+  Int8ConvolutionNodes found{.convolution = convolution, .result = result, .output = result};
   const size_t next = readers.sole(graph, result);
   if (kernels.add == nullptr || next == Readers::kNoNode || is_taken[next]) return found;
   const GraphNode& sum = graph.nodes[next];
@@ -94,6 +94,7 @@ Int8Convolution::Int8Convolution(const Graph& graph, const Int8ConvolutionNodes&
                   : graph.nodes[nodes.convolution].window),
       image_(window_),
       channels_(graph, graph.nodes[nodes.convolution], kernels.offset),
+      result_value_(nodes.result),
       residual_value_(nodes.residual) {
   const GraphNode& node = graph.nodes[nodes.convolution];
   if (nodes.residual != kNone) sum_ = sum_of(graph, graph.nodes[nodes.sum], node.outputs[0]);

@@ -24,6 +24,7 @@ const char* int8_convolution_rule(const Graph& graph, const std::vector<Shape>& 
 // `kernels` have one and nothing else reads the result; else kNoNode and kNone.
 struct Int8ConvolutionNodes {
   size_t convolution = Readers::kNoNode, sum = Readers::kNoNode;
+  uint32_t result = kNone;  // of the convolution itself
   uint32_t residual = kNone;
   uint32_t output = kNone;
 
@@ -40,6 +41,9 @@ class Int8Convolution final : public FusedKernelOf<Int8Kernels> {
   static Result<std::unique_ptr<Step>> make(const Graph& graph, const Int8ConvolutionNodes& nodes,
                                             const Int8Kernels& kernels, ProgramState& state);
 
+  bool can_take(const std::vector<Shape>& shapes) const override {
+    return residual_value_ == kNone || shapes[residual_value_] == shapes[result_value_];
+  }
   Status reshape(const std::vector<Shape>& shapes) override;
   size_t scratch_bytes() const override;
   size_t thread_scratch_bytes() const override;
@@ -78,6 +82,7 @@ class Int8Convolution final : public FusedKernelOf<Int8Kernels> {
   FusedKernelWeights weights_;  // bytes, panel by panel
   size_t depth_ = 0;            // of a segment
   size_t images_ = 0, out_height_ = 0, out_width_ = 0;
+  const uint32_t result_value_;    // of the convolution itself
   const uint32_t residual_value_;  // or kNone
   Int8Sum sum_;                    // with the residual, if there is one
   const int8_t* input_ = nullptr;

@@ -36,6 +36,7 @@ std::optional<LinearNodes> linear_nodes(const Graph& graph, const std::vector<Sh
                     .input = first.inputs[0],
                     .filter = first.inputs[1],
                     .bias = first.inputs[2],
+                    .result = first.outputs[0],
                     .output = first.outputs[0],
                     .min = first.min,
                     .max = first.max};

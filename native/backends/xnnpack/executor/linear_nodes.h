@@ -14,10 +14,16 @@ struct LinearNodes {
   uint32_t input = kNone;
   uint32_t filter = kNone;
   uint32_t bias = kNone;
-  uint32_t residual = kNone;  // of the output's shape
+  uint32_t result = kNone;    // of the linear node itself
+  uint32_t residual = kNone;  // of the result's shape
   uint32_t output = kNone;
   float min = 0;
   float max = 0;
+
+  // Whether that is still so.
+  bool can_take(const std::vector<Shape>& shapes) const {
+    return residual == kNone || shapes[residual] == shapes[result];
+  }
 };
 
 // Who reads and writes each value.
