@@ -51,7 +51,7 @@ const char* int8_convolution_rule(const Graph& graph, const std::vector<Shape>& 
   const size_t run = depth / segments_of(node);
   const bool has_few = node.kind == NodeKind::kConv2d && w.group_inputs <= kFewChannels;
   if (run < (has_few ? kernels.least_run : kernels.least_depth)) return kernels.depth_rule;
-  if (round_up(columns, kInt8Columns) * 8 > columns * 9) {
+  if (kernels.needs_full_panels && round_up(columns, kInt8Columns) * 8 > columns * 9) {
     return "channels that fill the kernel's panels to eight ninths";
   }
   if (rows < kernels.rows) return "as many rows as the kernel computes at once";

@@ -117,6 +117,7 @@ struct Int8Kernels {
   size_t least_depth;
   size_t least_run;
   const char* depth_rule;
+  bool needs_full_panels;  // to eight ninths, or XNNPACK is faster
   // Of a tile's left factor, as `multiply` reads it: bytes of a number, and what is added to it,
   // which the bias makes up for. `convert` makes these; null if they are the image's.
   size_t number_bytes;

@@ -249,6 +249,7 @@ constexpr Int8Kernels kKernels = {
     .least_depth = 16,
     .least_run = 6,
     .depth_rule = "a depth of 16 or more; of 4 channels or less, 6 numbers in a row of the window",
+    .needs_full_panels = true,
     .number_bytes = sizeof(int16_t),
     .offset = 0,
     .convert = sign_extend,

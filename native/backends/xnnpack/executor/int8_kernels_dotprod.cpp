@@ -258,6 +258,7 @@ constexpr Int8Kernels kKernels = {
     .least_depth = 64,
     .least_run = 16,
     .depth_rule = "a depth of 64 or more; of 4 channels or less, 16 numbers in a row of the window",
+    .needs_full_panels = true,
     .number_bytes = 1,
     .offset = 0,
     .convert = nullptr,

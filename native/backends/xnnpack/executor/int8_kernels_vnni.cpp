@@ -324,6 +324,7 @@ constexpr Int8Kernels kKernels = {
     .least_depth = 16,
     .least_run = 6,
     .depth_rule = "a depth of 16 or more; of 4 channels or less, 6 numbers in a row of the window",
+    .needs_full_panels = false,
     .number_bytes = 1,
     .offset = kOffset,
     .convert = add_offset,

@@ -124,11 +124,9 @@ void PackedGemm::run_all(pthreadpool_t pool, const Rows& all) const {
   const size_t tiles =
       divide_up(all.rows, is_crowded ? std::min(kernels_->rows, kWays) : kernels_->rows);
   const size_t threads = threads_of(pool);
-  // Tiles that stay in the first cache beside a panel, of which a narrow one has little to do.
+  // Tiles that stay in the first cache beside a panel.
   const size_t together =
-      kernels_->is_narrow
-          ? std::max<size_t>(1, kFirstCache / (kernels_->rows * depth_ * sizeof(float)))
-          : 1;
+      std::max<size_t>(1, kFirstCache / (kernels_->rows * depth_ * sizeof(float)));
   // Enough items that a thread which is late does little harm.
   if (is_cached()) {
     const size_t items =
