@@ -192,7 +192,7 @@ TEST_P(FusedKernels, ProductMatchesFloat64) {
 }
 INSTANTIATE_TEST_SUITE_P(All, FusedKernels, testing::ValuesIn(kCases), name_of_case);
 
-// Convolutions as GEMMs of rows that lie in segments, by the kernels that take these.
+// Convolutions as GEMMs of rows that lie in segments.
 const Case kWindows[] = {
     {"Stem", 1, 15, 17, 3, 16, 0, 0, 1, 1, true, false, 0, 6, 1, 3, 2},
     {"WideStem", 2, 20, 23, 3, 64, 3, 3, 3, 3, true, false, 0, kInfinity, 2, 7, 2},
@@ -206,10 +206,7 @@ const Case kWindows[] = {
 };
 class FusedWindows : public testing::TestWithParam<Case> {};
 TEST_P(FusedWindows, ConvolutionMatchesFloat64) {
-  const Convolution convolution(GetParam(), GetParam().kernel);
-  for (const FloatKernels* kernels : all_float_kernels()) {
-    if (kernels->takes_segments) convolution.check(FusedConvolution::make, *kernels, 5e-7);
-  }
+  check_all(Convolution(GetParam(), GetParam().kernel), FusedConvolution::make, 5e-7);
 }
 INSTANTIATE_TEST_SUITE_P(All, FusedWindows, testing::ValuesIn(kWindows), name_of_case);
 

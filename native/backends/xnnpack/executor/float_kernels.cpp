@@ -36,8 +36,6 @@ constexpr bool kHasWideVectors = HWY_TARGET == HWY_AVX3;
 constexpr bool kIsAvx2 = HWY_TARGET == HWY_AVX2;
 // Products by one lane of a vector, and as many registers as AVX-512 has.
 constexpr bool kIsNeon = HWY_ARCH_ARM_A64;
-// Where convolutions are GEMMs of their input as it lies: with AVX-512 it was not measured.
-constexpr bool kTakesSegments = true;
 constexpr VectorTag kVector;
 constexpr size_t kLanes = hn::MaxLanes(kVector);
 // Rows and vectors of a GEMM tile: the sums leave registers for both factors.
@@ -254,7 +252,7 @@ HWY_INLINE void add_products(const GemmTile& tile, Vector (&sum)[kTileRows][kUse
 #pragma GCC unroll 8
       for (size_t i = 0; i < kBases; ++i) ++a[i];
     }
-    if (!kTakesSegments || --segment == 0) break;
+    if (--segment == 0) break;
 #pragma GCC unroll 8
     for (size_t i = 0; i < kBases; ++i) a[i] += tile.segment_stride - tile.depth;
   }
@@ -652,7 +650,6 @@ const FloatKernels* kernels_of_target() {
       .name = kName,
       .gemm_pays = kHasWideVectors || kIsAvx2 || kIsNeon,
       .depthwise_pays = kHasWideVectors || kIsAvx2 || kIsNeon,
-      .takes_segments = kTakesSegments,
       .is_narrow = kLanes == 4,
       .gemm_limits = kGemmLimits,
       .rows = kRows,

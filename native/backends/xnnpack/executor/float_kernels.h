@@ -35,8 +35,7 @@ struct GemmTile {
   size_t rows = 0;       // any number but 0: in blocks of nearly equal size
   size_t most_rows = 0;  // of a block, at most FloatKernels::rows; 0: as many
   size_t depth = 0;      // of a segment
-  // The parts of which a row of `a` consists, one after the other in a panel; more than one where
-  // FloatKernels::takes_segments.
+  // The parts of which a row of `a` consists, one after the other in a panel.
   size_t segments = 1;
   size_t segment_stride = 0;
   const float* a = nullptr;
@@ -92,8 +91,7 @@ struct FloatKernels {
   // Whether these alone, in place of XNNPACK's, were measured to be faster.
   bool gemm_pays;
   bool depthwise_pays;
-  bool takes_segments;  // rows of GEMMs may lie in parts
-  bool is_narrow;       // vectors of four floats
+  bool is_narrow;  // vectors of four floats
   GemmLimits gemm_limits;
   size_t rows;
   size_t columns;

@@ -117,7 +117,6 @@ Found gemm(const Choosing& c, size_t i, const char** rule) {
 }
 
 Found convolution(const Choosing& c, size_t i, const char** rule) {
-  if (!c.floats.takes_segments) return {};
   return linear<FusedConvolution>(c, i, rule, [&](const LinearNodes& nodes) {
     return convolution_rule(c.graph, c.shapes, nodes, c.floats);
   });

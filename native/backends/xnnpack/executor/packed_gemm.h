@@ -20,7 +20,7 @@ struct Rows {
   size_t rows = 0;
   const float* in = nullptr;
   size_t in_stride = 0;
-  // A row lies in so many parts of equal size. More than one: where FloatKernels::takes_segments.
+  // A row lies in so many parts of equal size.
   size_t segments = 1;
   size_t segment_stride = 0;
   float* out = nullptr;  // the first column
