@@ -416,5 +416,6 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten._linalg_solve_ex.default: _solve_ex,
     aten.linalg_solve_triangular.default: _solve_triangular,
     aten.linalg_cholesky_ex.default: _cholesky_ex,
-    aten.cholesky.default: lambda a, upper=False: _cholesky_ex(a, upper=upper)[0],
 }
+if hasattr(aten, "cholesky"):  # until torch 2.14
+    DECOMPOSITIONS[aten.cholesky.default] = lambda a, upper=False: _cholesky_ex(a, upper=upper)[0]
