@@ -415,6 +415,9 @@ def test_quantized_constants_of_bodies() -> None:
 
 @pytest.mark.parametrize("backend", ["xnnpack", "ethos-u55-128"])
 def test_branches_within_branches_are_quantized_around(backend: str) -> None:
+    if backend != "xnnpack":
+        pytest.importorskip("ethosu", reason="extra [ethosu]")
+
     class Net(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             def within(v: torch.Tensor) -> torch.Tensor:
