@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import annotations
+import numpy as np
 import pytest
 import torch
 from annotations import sqnr_db
@@ -135,3 +136,23 @@ def test_what_compile_refuses() -> None:
         ValueError, match=r"quantize needs a backend that computes in integers.* got backend='none'"
     ):
         edgewise.compile(nn.Linear(8, 4), x, backend="none", quantize="int8-dynamic")
+
+
+@pytest.mark.parametrize("scheme", ["int8-dynamic", "int8"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_open_sizes_stay_open(scheme: str, dtype: torch.dtype) -> None:
+    layers = (torch.nn.Embedding(11, 16), torch.nn.LayerNorm(16), torch.nn.Linear(16, 4))
+    model = torch.nn.Sequential(*layers).to(dtype).eval()
+    short, long = (torch.randint(0, 11, (2, length)) for length in (3, 5))
+    program = edgewise.compile(
+        model,
+        (short,),
+        quantize=scheme,
+        calibration=[short, long] if scheme == "int8" else None,
+        dynamic_shapes=({1: torch.export.Dim("length", max=12)},),
+        verbose=False,
+    )
+    run = edgewise.load(program.buffer)
+    for given in (short, long):
+        expected = model(given).detach().float().numpy()
+        np.testing.assert_allclose(run(given.numpy()), expected, atol=0.1)

@@ -169,7 +169,7 @@ class _Relifting:
         )
         new.meta = {key: value for key, value in node.meta.items() if key not in _DROPPED}
         values: Any = map_arg((new.args, new.kwargs), lambda one: one.meta["val"])
-        new.meta["val"] = target(*values[0], **values[1])
+        new.meta["val"] = _value(target, *values[0], **values[1])
         self._new[node] = new
 
     def _add_output(self) -> list[OutputSpec]:
@@ -193,6 +193,16 @@ def _without_defaults(node: Node) -> tuple[Any, ...]:
 
 def _is_same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
+
+
+def _value(target: Any, *args: Any, **kwargs: Any) -> Any:
+    """What a call gives for fake tensors. Quantizing a float16 tensor of open sizes would fix them:
+    PyTorch's rule for it makes a copy in float32 on its way."""
+    if isinstance(target, torch._ops.OpOverload) and target.namespace == "quantized_decomposed":
+        dtype = args[-1] if args else None
+        if target._opname.startswith("quantize_per_") and isinstance(dtype, torch.dtype):
+            return torch.empty_like(args[0], dtype=dtype)
+    return target(*args, **kwargs)
 
 
 def _free(name: str, taken: set[str]) -> str:
