@@ -1,0 +1,20 @@
+"""Every net that files of releases are made of, with the packages that are installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_all_nets_are_lowered_and_run() -> None:
+    # Files are run in children; threads of OpenMP's would not be in them.
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", Path(__file__).with_name("nets_here.py")],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
