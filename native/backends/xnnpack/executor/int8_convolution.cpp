@@ -160,9 +160,7 @@ Status Int8Convolution::reshape(const std::vector<Shape>& shapes) {
 
 size_t Int8Convolution::scratch_bytes() const {
   if (!is_gemm()) return image_.copied() * kernels_.number_bytes;
-  if (!converts()) return 0;
-  const size_t rows = images_ * out_height_ * out_width_;
-  return runs_by_rows() ? 0 : rows * row_bytes();
+  return converts() && !runs_by_rows() ? rows() * row_bytes() : 0;
 }
 
 size_t Int8Convolution::result_bytes() const {
@@ -221,16 +219,15 @@ bool Int8Convolution::runs_by_rows() const {
 }
 
 size_t Int8Convolution::rows_of_item() const {
-  const size_t rows = images_ * out_height_ * out_width_;
   // Results that wait for their residual are read soon, too, but only once.
   const size_t bytes = row_bytes() + (residual_value_ == kNone ? 0 : channels_.count / 4);
   const size_t fitting = kFirstCache / bytes / kernels_.rows * kernels_.rows;
-  return std::min(std::max(kernels_.rows, fitting), divide_up(rows, threads_of(threads_)));
+  return std::min(std::max(kernels_.rows, fitting), divide_up(rows(), threads_of(threads_)));
 }
 
 // All rows are one after the other, in the input as in the output.
 void Int8Convolution::run_all() const {
-  const size_t rows = images_ * out_height_ * out_width_;
+  const size_t rows = this->rows();
   if (rows == 0) return;
   const size_t items = divide_up(rows, rows_of_item());
   const size_t stride = row_bytes();

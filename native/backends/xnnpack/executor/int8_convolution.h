@@ -59,6 +59,7 @@ class Int8Convolution final : public FusedKernelOf<Int8Kernels> {
   // Panels that are multiplied at a time count as one.
   size_t panels() const { return divide_up(channels_.count, kernels_.columns); }
   bool converts() const { return kernels_.convert != nullptr; }
+  size_t rows() const { return images_ * out_height_ * out_width_; }  // of results
   // Of a GEMM: bytes of a row that kernels read, and rows of the input as they read them, in `copy`
   // if they are converted.
   size_t row_bytes() const { return image_.channels() * kernels_.number_bytes; }

@@ -146,9 +146,7 @@ EDGEWISE_VNNI void multiply_rows(const Int8Tile& tile, const Int8Range& range, s
         for (size_t i = 0; i < kTileRows; ++i) {
           const __m512i x = four_at(a[i / kRowsOfBase] + i % kRowsOfBase * tile.a_stride);
 #pragma GCC unroll 2
-          for (size_t j = 0; j < kWidth; ++j) {
-            __asm__("vpdpbusd %2, %1, %0" : "+v"(sum[i][j]) : "v"(x), "v"(w[j]));
-          }
+          for (size_t j = 0; j < kWidth; ++j) add_dots(sum[i][j], x, w[j]);
         }
 #pragma GCC unroll 4
         for (size_t i = 0; i < kBases; ++i) a[i] += kStep;
@@ -293,8 +291,7 @@ EDGEWISE_VNNI void depthwise(const Int8DepthwiseRow& row, const Int8Range& range
 #pragma GCC unroll 8
       for (size_t i = 0; i < kAll; ++i) {
         const size_t group = i < kSize ? i * kPixel : (i - kSize) * kStep * kPixel + kGroup;
-        const __m512i x = _mm512_loadu_si512(pixel + group);
-        __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(weights[i]));
+        add_dots(sum, _mm512_loadu_si512(pixel + group), weights[i]);
       }
       sums[k] = sum;
     }

@@ -36,6 +36,12 @@ EDGEWISE_VNNI_INLINE __m512i four_at(const std::byte* a) {
   return _mm512_set1_epi32(four);
 }
 
+// Adds dot products of four bytes each, those of `x` without sign. In assembly: or GCC copies each
+// sum from register to register, twice.
+EDGEWISE_VNNI_INLINE void add_dots(__m512i& sum, __m512i x, __m512i w) {
+  __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w));
+}
+
 template <size_t kTileRows, size_t kWidth>
 EDGEWISE_VNNI_INLINE void add_products(const std::byte* a, size_t stride,
                                        const __m512i (&w)[kWidth],
@@ -44,10 +50,7 @@ EDGEWISE_VNNI_INLINE void add_products(const std::byte* a, size_t stride,
   for (size_t i = 0; i < kTileRows; ++i) {
     const __m512i x = four_at(a + i * stride);
 #pragma GCC unroll 2
-    for (size_t j = 0; j < kWidth; ++j) {
-      // In assembly: or GCC copies each sum from register to register, twice.
-      __asm__("vpdpbusd %2, %1, %0" : "+v"(sum[i][j]) : "v"(x), "v"(w[j]));
-    }
+    for (size_t j = 0; j < kWidth; ++j) add_dots(sum[i][j], x, w[j]);
   }
 }
 
