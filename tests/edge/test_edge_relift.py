@@ -200,3 +200,19 @@ def test_what_must_be_traced(make: type[torch.nn.Module], args: tuple[Any, ...])
     module = program.module()
     assert isinstance(module, GraphModule)
     assert relift(module, program) is None
+
+
+def test_a_size_that_an_operator_fixes_is_told() -> None:
+    """An operator that a pass puts in, and whose own rule asks an open size for its number."""
+    with torch.library._scoped_library("test_relift", "FRAGMENT") as library:
+        library.define("rows(Tensor x) -> Tensor")
+        library.impl("rows", lambda x: x.clone(), "CPU")
+        library.impl("rows", lambda x: x.new_empty(int(x.shape[0]), 4), "Meta")
+        relus = torch.nn.Sequential(torch.nn.ReLU())
+        size = {0: torch.export.Dim("size", max=9)}
+        program = torch.export.export(relus, (torch.rand(5, 4),), dynamic_shapes=(size,))
+        module = program.module()
+        [relu] = module.graph.find_nodes(op="call_function", target=torch.ops.aten.relu.default)
+        relu.target = torch.ops.test_relift.rows.default
+        with pytest.warns(UserWarning, match=r"rows.*takes one size only.*= 5"):
+            assert relift(module, program) is not None

@@ -41,8 +41,9 @@ def sizes_stay_open(program: ExportedProgram, where: str) -> Iterator[None]:
 
 @contextmanager
 def told_if_fixed(node: Node, mode: Any) -> Iterator[None]:
-    """Warns if the decomposition of a node fixes a size: it says so of operands that only go
-    together for one number, such as a query of an open length and a mask of five rows."""
+    """Warns if what is done inside with a node fixes a size: a decomposition says so of operands
+    that only go together for one number, such as a query of an open length and a mask of five rows;
+    an operator's rule for the sizes of its results may ask for the number itself."""
     environment = getattr(mode, "shape_env", None)
     before = _fixed(environment)
     yield

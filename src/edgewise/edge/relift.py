@@ -29,6 +29,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from edgewise.edge.graph import erase_dead
+from edgewise.edge.open_sizes import told_if_fixed
 from edgewise.edge.program import argument_of, fake_mode, output_node
 
 _GUARDS = "_guards_fn"
@@ -169,7 +170,8 @@ class _Relifting:
         )
         new.meta = {key: value for key, value in node.meta.items() if key not in _DROPPED}
         values: Any = map_arg((new.args, new.kwargs), lambda one: one.meta["val"])
-        new.meta["val"] = _value(target, *values[0], **values[1])
+        with told_if_fixed(new, self._mode):
+            new.meta["val"] = _value(target, *values[0], **values[1])
         self._new[node] = new
 
     def _add_output(self) -> list[OutputSpec]:
