@@ -10,6 +10,7 @@
 namespace edgewise::xnnpack {
 namespace {
 
+// Of the payload's image. Where it leaves the number open, a call may bring more, or one.
 constexpr size_t kMaxChannels = 4;
 constexpr size_t kTile = 2048;  // pixels: planes and result of a tile stay in the first cache
 
@@ -29,11 +30,19 @@ void run_tile(void* context, size_t image, size_t start, size_t count) {
     interleave(planes, job.pixels, job.channels, count, static_cast<float*>(job.to) + offset);
     return;
   }
+  auto* to = static_cast<uint8_t*>(job.to) + offset;
   std::array<uint8_t, kMaxChannels * kTile> bytes;
+  if (job.channels > kMaxChannels) {
+    for (size_t c = 0; c < job.channels; ++c) {
+      quantize_pixels(planes + c * job.pixels, count, *job.quantizer, bytes.data());
+      for (size_t i = 0; i < count; ++i) to[i * job.channels + c] = bytes[i];
+    }
+    return;
+  }
   for (size_t c = 0; c < job.channels; ++c) {
     quantize_pixels(planes + c * job.pixels, count, *job.quantizer, &bytes[c * kTile]);
   }
-  interleave(bytes.data(), kTile, job.channels, count, static_cast<uint8_t*>(job.to) + offset);
+  interleave(bytes.data(), kTile, job.channels, count, to);
 }
 
 // The nodes that read each value; an output has one more, which is null.

@@ -64,8 +64,12 @@ HWY_INLINE void interleave_any(const T* planes, size_t stride, size_t channels, 
       return interleave_channels<2>(planes, stride, count, to);
     case 3:
       return interleave_channels<3>(planes, stride, count, to);
-    default:
+    case 4:
       return interleave_channels<4>(planes, stride, count, to);
+    default:
+      for (size_t c = 0; c < channels; ++c) {
+        for (size_t i = 0; i < count; ++i) to[i * channels + c] = planes[c * stride + i];
+      }
   }
 }
 

@@ -15,7 +15,7 @@ struct PixelQuantizer {
 // to[i] = the nearest step of from[i], ties to even; NaN becomes the highest.
 void quantize_pixels(const float* from, size_t count, const PixelQuantizer& quantizer, uint8_t* to);
 
-// to[i * channels + c] = planes[c * stride + i], for 2 to 4 channels.
+// to[i * channels + c] = planes[c * stride + i]. Fast for 2 to 4 channels.
 void interleave(const uint8_t* planes, size_t stride, size_t channels, size_t count, uint8_t* to);
 void interleave(const float* planes, size_t stride, size_t channels, size_t count, float* to);
 

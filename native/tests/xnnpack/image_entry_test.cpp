@@ -84,11 +84,17 @@ TEST_P(ImageEntryTest, IsWhatTheNodesSay) {
   const Case& c = GetParam();
   auto delegate = make_delegate(image(c).bytes(), nullptr, nullptr, c.threads);
   ASSERT_TRUE(delegate.ok()) << delegate.status().message();
-  // Smaller images than the payload's, and the whole again.
-  for (const auto& [height, width] : {std::pair{kHeight, kWidth}, {3u, 5u}, {kHeight, kWidth}}) {
-    const size_t pixels = size_t{height} * width, count = kBatch * c.channels * pixels;
-    HostTensor in(ScalarType::kFloat, {kBatch, c.channels, height, width});
-    HostTensor out(ScalarType::kFloat, {kBatch, height, width, c.channels});
+  struct Image {
+    uint32_t channels, height, width;
+  };
+  // Smaller images than the payload's, others with fewer channels and more than any payload's here,
+  // and the whole again.
+  const Image whole{c.channels, kHeight, kWidth};
+  for (const auto& [channels, height, width] :
+       {whole, Image{c.channels, 3, 5}, Image{1, 9, 9}, Image{6, kHeight, kWidth}, whole}) {
+    const size_t pixels = size_t{height} * width, count = kBatch * channels * pixels;
+    HostTensor in(ScalarType::kFloat, {kBatch, channels, height, width});
+    HostTensor out(ScalarType::kFloat, {kBatch, height, width, channels});
     Floats numbers(count);
     for (size_t i = 0; i < count; ++i) {
       // Ties, and numbers beyond both ends.
@@ -100,8 +106,8 @@ TEST_P(ImageEntryTest, IsWhatTheNodesSay) {
     ASSERT_TRUE(status.ok()) << status.message();
     const Floats got = out.read<float>();
     for (size_t i = 0; i < count; ++i) {
-      const size_t image = i / (c.channels * pixels), channel = i / pixels % c.channels;
-      const size_t index = (image * pixels + i % pixels) * c.channels + channel;
+      const size_t image = i / (channels * pixels), channel = i / pixels % channels;
+      const size_t index = (image * pixels + i % pixels) * channels + channel;
       ASSERT_EQ(got[index], expected(numbers[i], c.type)) << i;
     }
   }

@@ -80,6 +80,17 @@ bool XnnpackOperator::may_overwrite(uint32_t input) const {
   return graph_.values[input].type == graph_.values[node_.outputs[0]].type;
 }
 
+// XNNPACK's pooling and resizing keep a table of where each window's pixels lie. Its versions of
+// 2024 make it anew for other heights and widths, not for other channels.
+size_t XnnpackOperator::channels_of(const std::vector<Shape>& shapes) const {
+  const bool keeps_table = node_.is_windowed() || node_.kind == NodeKind::kStaticResizeBilinear2D;
+  return keeps_table ? shapes[node_.inputs[0]].last() : 0;
+}
+
+bool XnnpackOperator::can_take(const std::vector<Shape>& shapes) const {
+  return channels_ == 0 || channels_of(shapes) == channels_;
+}
+
 Status XnnpackOperator::reshape(const std::vector<Shape>& shapes) {
   workspaces_.assign(calls_.size(), 0);
   for (size_t i = 0; i < calls_.size(); ++i) {
@@ -96,6 +107,7 @@ Status XnnpackOperator::reshape(const std::vector<Shape>& shapes) {
   out_offset_ = offset_of(out);
   rows_ = out_offset_ == 0 ? 0 : quantized_rows(graph_.values[out], shapes[out]);
   work_ = work_of(node_, shapes);
+  channels_ = channels_of(shapes);
   choose_sharing();
   return {};
 }

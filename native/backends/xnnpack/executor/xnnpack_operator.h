@@ -103,6 +103,7 @@ class XnnpackOperator final : public Step {
   const std::vector<uint32_t>& reads() const override { return reads_; }
   const std::vector<uint32_t>& writes() const override { return node_.outputs; }
   bool may_overwrite(uint32_t input) const override;
+  bool can_take(const std::vector<Shape>& shapes) const override;
   Status reshape(const std::vector<Shape>& shapes) override;
   size_t scratch_bytes() const override { return std::ranges::max(workspaces_); }
   Status set_pointers(std::span<void* const> addresses, const Scratch& scratch) override;
@@ -115,6 +116,7 @@ class XnnpackOperator final : public Step {
 
   XnnpackOperator(const Graph& graph, const GraphNode& node, ProgramState& state)
       : graph_(graph), node_(node), threads_(state.threadpool()), weights_(&state.weights()) {}
+  size_t channels_of(const std::vector<Shape>& shapes) const;
   void choose_sharing();
   Status run_with(pthreadpool_t threads);
   void repeat_last_params() const;
@@ -128,6 +130,7 @@ class XnnpackOperator final : public Step {
   std::vector<OperatorCalls> calls_;
   std::vector<uint32_t> reads_;
   std::vector<size_t> workspaces_;  // bytes that each of calls_ needs while it runs
+  size_t channels_ = 0;             // of the last reshape; 0: there was none, or they do not matter
   Sharing sharing_ = Sharing::kUnknown;
   size_t work_ = 1;
   double time_of_work_ = 0;  // nanoseconds on one thread; 0: not known
