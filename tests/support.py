@@ -32,6 +32,37 @@ def export(
         return torch.export.export(module.eval(), tuple(inputs), dynamic_shapes=dynamic_shapes)
 
 
+def all_sizes_open(inputs: Sequence[torch.Tensor]) -> Any:
+    """Dynamic shapes: every size that the program itself does not fix."""
+    return tuple({dim: torch.export.Dim.AUTO for dim in range(x.dim())} for x in inputs)
+
+
+def at_other_sizes(
+    program: torch.export.ExportedProgram, inputs: Sequence[torch.Tensor], step: int
+) -> list[torch.Tensor] | None:
+    """The inputs with each open size larger by `step` (negative: smaller), where its range allows:
+    parts of the inputs, or the inputs repeated. None if no size is open."""
+    placeholders = program.graph.find_nodes(op="placeholder")
+    of = {node.name: node.meta["val"].shape for node in placeholders}
+    shapes = [of[str(name)] for name in program.graph_signature.user_inputs]
+    sizes: dict[Any, int] = {}
+    for shape, x in zip(shapes, inputs, strict=True):
+        for size, now in zip(shape, x.shape, strict=True):
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                bounds = program.range_constraints[size.node.expr]
+                sizes[size.node.expr] = int(min(max(now + step, bounds.lower), bounds.upper))
+    if not sizes:
+        return None
+    others = []
+    for shape, x in zip(shapes, inputs, strict=True):
+        for dim, size in enumerate(shape):
+            if isinstance(size, torch.SymInt):
+                wanted = int(size.node.expr.subs(sizes))
+                x = torch.cat([x] * -(-wanted // x.shape[dim]), dim).narrow(dim, 0, wanted)
+        others.append(x.contiguous())
+    return others
+
+
 def exported_again(
     module: torch.nn.Module,
     program: torch.export.ExportedProgram,

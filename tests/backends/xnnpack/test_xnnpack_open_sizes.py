@@ -1,0 +1,51 @@
+"""Each row of the operator table with every size open that the program does not fix: one loaded
+program at the example's sizes, at larger ones and at smaller ones, against the exported program."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+import torch
+from xnnpack_cases import ACCEPTED
+
+import edgewise
+from support import all_sizes_open, assert_close, at_other_sizes, export, partitioners, run_ours
+
+# Whose cases fix all their sizes.
+STATIC = {"expand_copy", "native_group_norm"}
+
+
+@pytest.mark.parametrize("row", ACCEPTED)
+def test_row(row: str) -> None:
+    calls = [check(name, module, inputs) for name, (module, inputs) in ACCEPTED[row].items()]
+    assert (max(calls) > 2) == (row not in STATIC)
+
+
+def check(name: str, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> int:
+    """Of a case; how many calls were compared. Those that the exported program refuses are not."""
+    shapes: Any = all_sizes_open(inputs)
+    parameters = inspect.signature(module.forward).parameters.values()
+    if any(one.kind == one.VAR_POSITIONAL for one in parameters):
+        shapes = (shapes,)
+    program = export(module, inputs, dynamic_shapes=shapes)
+    others = [at_other_sizes(program, inputs, step) for step in (2, -1)]
+    calls, wanted = [], []
+    for call in (inputs, *others, inputs):
+        if call is None:
+            continue
+        try:
+            wanted.append(torch.utils._pytree.tree_leaves(program.module()(*call)))
+        except (AssertionError, RuntimeError, IndexError):
+            continue
+        calls.append(call)
+    edge = edgewise.to_edge_transform_and_lower(program, partitioner=partitioners("xnnpack"))
+    got = run_ours(edge.to_executorch().buffer, *calls)
+    for call, outputs, expected in zip(calls, got, wanted, strict=True):
+        try:
+            assert_close(outputs, expected, inputs=call)
+        except AssertionError as error:
+            error.add_note(f"{name}, inputs of {[tuple(x.shape) for x in call]}")
+            raise
+    return len(calls)
