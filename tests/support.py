@@ -34,7 +34,7 @@ def export(
 
 def all_sizes_open(inputs: Sequence[torch.Tensor]) -> Any:
     """Dynamic shapes: every size that the program itself does not fix."""
-    return tuple({dim: torch.export.Dim.AUTO for dim in range(x.dim())} for x in inputs)
+    return tuple(dict.fromkeys(range(x.dim()), torch.export.Dim.AUTO) for x in inputs)
 
 
 def at_other_sizes(
