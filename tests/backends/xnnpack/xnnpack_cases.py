@@ -257,6 +257,10 @@ ACCEPTED: dict[str, dict[str, tuple[torch.nn.Module, tuple[torch.Tensor, ...]]]]
         "negative": (Fn(lambda x: x[-2:, :-1]), (MATRIX,)),
         "beyond the end": (Fn(lambda x: x[1:100]), (MATRIX,)),
         "chunks": (Fn(lambda x: x.chunk(2, 1)), (t(3, 6),)),
+        "every other of six dimensions": (
+            Fn(lambda x: (x[::2], x[:, 1::2], x[:, :, :, ::3], x[..., ::2])),
+            (t(2, 3, 2, 4, 2, 3),),
+        ),
     },
     "select_copy": {
         "": (Fn(lambda x: x[:, 1]), (t(2, 3, 5),)),

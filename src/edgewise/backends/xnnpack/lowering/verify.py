@@ -8,7 +8,7 @@ import zlib
 import torch
 
 from edgewise.backends.xnnpack.lowering.graph import Graph, Node, Value
-from edgewise.backends.xnnpack.lowering.quant import Quant
+from edgewise.backends.xnnpack.lowering.quant import MAX_RANK, Quant
 from edgewise.backends.xnnpack.node_kinds import BY_NAME
 from edgewise.edge.graph import dtype_name
 from edgewise.errors import InvalidGraphError
@@ -20,7 +20,8 @@ _BETWEEN_PASSES = "Dynamic"
 
 def verify(graph: Graph) -> None:
     """InvalidGraphError if nodes read what nobody computed before, two compute the same value,
-    a node has other operands than its kind, or an input or output of the graph has lost its role.
+    a node has other operands than its kind, a value has more dimensions than XNNPACK takes, or an
+    input or output of the graph has lost its role.
     """
     calls = (
         (node.kind, [v for v in node.inputs if v is not None and v.data is None], node.outputs)
@@ -43,6 +44,8 @@ def verify(graph: Graph) -> None:
         for value in node.outputs:
             if value.data is not None:
                 raise _broken(where, f"a result {_dims(value)} that is a constant")
+            if len(value.dims) > MAX_RANK:
+                raise _broken(where, f"a result {_dims(value)} of more than {MAX_RANK} dimensions")
         if node.clamp is not None and not node.clamp[0] <= node.clamp[1]:
             raise _broken(where, f"a clamp to {node.clamp}")
     for number, value in enumerate(graph.outputs):

@@ -99,11 +99,13 @@ def every(to: Lowering, x: Ref, dim: int, start: int, end: int, step: int) -> Re
     # Rows of one element fit any layout: they lie beside each other where the dimension lies.
     axis = x.perm.index(dim)
     before, behind = x.value.dims[:axis], x.value.dims[axis + 1 :]
-    if len(before) > 1 and x.rank == MAX_RANK:
+    if x.rank == MAX_RANK and len(before) > 1:
         before = (math.prod(before),)
+    elif x.rank == MAX_RANK:
+        behind = (math.prod(behind),)
     rows = to.b.view(as_it_lies(x), (*before, count, step, *behind))
     firsts = to.b.slice(rows, len(before) + 1, 0, 1)
-    dims = (*x.value.dims[:axis], count, *behind)
+    dims = (*x.value.dims[:axis], count, *x.value.dims[axis + 1 :])
     return named(to.b.view(firsts, dims), x.perm)
 
 
