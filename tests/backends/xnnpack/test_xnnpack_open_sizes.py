@@ -49,3 +49,38 @@ def check(name: str, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) 
             error.add_note(f"{name}, inputs of {[tuple(x.shape) for x in call]}")
             raise
     return len(calls)
+
+
+class Positions(torch.nn.Module):
+    """As many tokens as positions, which only the sum says: 4 * 4."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positions = torch.nn.Parameter(torch.linspace(-1, 1, 16 * 16).view(1, 16, 16))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        tokens = (x.flatten(1, 2) + self.positions).softmax(-1)
+        return tokens.view(x.shape[0], -1, 2, 8).transpose(1, 2).relu()
+
+
+class Shrinking(torch.nn.Module):
+    """A volume that is one voxel at its end, as the norm's check says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.pool = torch.nn.AvgPool3d(2)
+        self.norm = torch.nn.BatchNorm3d(3)
+        self.conv = torch.nn.Conv3d(3, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.conv(self.norm(self.pool(self.pool(x))).relu())
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"), [(Positions, (2, 4, 4, 16)), (Shrinking, (2, 3, 4, 4, 4))]
+)
+def test_a_check_says_what_an_open_size_is(
+    make: type[torch.nn.Module], shape: tuple[int, ...]
+) -> None:
+    assert check("", make().eval(), (torch.rand(shape),)) > 1

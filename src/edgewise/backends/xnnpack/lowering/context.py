@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from edgewise.edge.graph import dims_of, fake, shape_of
 from edgewise.edge.layout import dim_order
 from edgewise.edge.orders import identity
 from edgewise.edge.program import Constants
-from edgewise.edge.sizes import at
+from edgewise.edge.sizes import Dim, at
 from edgewise.operators import OperatorDefinition, lowering
 
 
@@ -29,7 +30,12 @@ class Lowering(lowering.Lowering[Builder, Constants, Operand]):
     def operand(self, node: Any, dtype: torch.dtype = torch.float32) -> Operand:
         """The argument as a computed tensor or constant; a number as a constant of one element."""
         if isinstance(node, Node):
-            return self.constants.tensor(node) if node in self.constants else self.computed(node)
+            if node in self.constants:
+                return self.constants.tensor(node)
+            computed = self.computed(node)
+            if isinstance(computed, Ref):
+                _name_sizes(computed, shape_of(node))
+            return computed
         return torch.tensor([float(node)], dtype=dtype)
 
     def ref(self, node: Any) -> Ref:
@@ -85,3 +91,11 @@ class Lowering(lowering.Lowering[Builder, Constants, Operand]):
         if shape == want or math.prod(shape) == math.prod(want) == 1:
             return ""
         return f"shape; got {shape} for {want}"
+
+
+def _name_sizes(ref: Ref, shape: Sequence[Dim]) -> None:
+    """Gives the value's sizes the names that the program has for them, about which rules were
+    asked: one that is a number here may be an expression there, or the other way around, where a
+    check of the program's says that they are equal."""
+    if len(shape) == ref.rank and not all(isinstance(size, int) for size in (*shape, *ref.shape)):
+        ref.value.dims = tuple(shape[dim] for dim in ref.perm)
