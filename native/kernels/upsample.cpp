@@ -8,7 +8,45 @@ namespace edgewise {
 inline namespace HWY_NAMESPACE {
 namespace {
 
-enum class Kind : uint8_t { kNearest, kLinear, kCubic, kAntialiased };
+enum class Kind : uint8_t {
+  kNearest,
+  kLinear,
+  kCubic,
+  // Antialiased: as wide as an output pixel.
+  kWideLinear,
+  kWideCubic,
+  kWideLanczos,
+};
+
+// Input pixels to each side of a wide filter's center, where both images have as many pixels; 0 for
+// other kinds.
+constexpr int64_t radius_of(Kind kind) {
+  switch (kind) {
+    case Kind::kWideLinear:
+      return 1;
+    case Kind::kWideCubic:
+      return 2;
+    case Kind::kWideLanczos:
+      return 3;
+    default:
+      return 0;
+  }
+}
+
+// Of a distance of at least 0, in input pixels.
+template <typename C>
+C wide_filter(Kind kind, C d) {
+  if (d >= static_cast<C>(radius_of(kind))) return 0;
+  if (kind == Kind::kWideLinear) return 1 - d;
+  if (kind == Kind::kWideCubic) {
+    constexpr C kA = C(-0.5);
+    if (d < 1) return ((kA + 2) * d - (kA + 3)) * d * d + 1;
+    return (((d - 5) * d + 8) * d - 4) * kA;
+  }
+  if (d == 0) return 1;
+  const C x = d * static_cast<C>(3.14159265358979323846);
+  return 3 * std::sin(x) * std::sin(x / 3) / (x * x);
+}
 
 // Size of the result and, where the caller gave them, factors.
 struct Target {
@@ -34,8 +72,10 @@ struct Taps {
     const C reach = std::max(scale, C(1));
     if (kind == Kind::kLinear) most = 2;
     if (kind == Kind::kCubic) most = 4;
-    if (kind == Kind::kAntialiased) {
-      most = std::min<int64_t>(in, 2 * convert<int64_t>(std::min(reach, C(1 << 20))) + 3);
+    const int64_t radius = radius_of(kind);
+    const C support = reach * static_cast<C>(radius);
+    if (radius > 0) {
+      most = std::min<int64_t>(in, 2 * convert<int64_t>(std::min(support, C(1 << 20))) + 3);
     }
     if (out > (int64_t{1} << 28) / most) {
       return error(Code::kUnsupported, "resizes to sizes of some millions; got %lld",
@@ -72,17 +112,19 @@ struct Taps {
           for (int64_t k = 0; k < 4; ++k) at[k] = clamped(first - 1 + k);
           break;
         }
-        case Kind::kAntialiased: {
+        case Kind::kWideLinear:
+        case Kind::kWideCubic:
+        case Kind::kWideLanczos: {
           const C center = scale * (x + C(0.5));
-          const int64_t low = clamped(convert<int64_t>(center - reach + C(0.5)));
+          const int64_t low = clamped(convert<int64_t>(center - support + C(0.5)));
           const int64_t high =
-              std::clamp<int64_t>(convert<int64_t>(center + reach + C(0.5)), low, in);
+              std::clamp<int64_t>(convert<int64_t>(center + support + C(0.5)), low, in);
           const int64_t count = std::min(high - low, most);
           C total = 0;
           for (int64_t k = 0; k < most; ++k) {
             const C d = std::abs((static_cast<C>(low + k) - center + C(0.5)) / reach);
             at[k] = clamped(low + k);
-            w[k] = k < count && d < 1 ? 1 - d : C(0);
+            w[k] = k < count ? wide_filter(kind, d) : C(0);
             total += w[k];
           }
           for (int64_t k = 0; k < most && total != 0; ++k) w[k] /= total;
@@ -223,8 +265,12 @@ constexpr KernelEntry kKernels[] = {
     {"aten::upsample_trilinear3d.out", 7, upsample<Kind::kLinear, 3, false>},
     {"aten::upsample_bicubic2d.vec_out", 5, upsample<Kind::kCubic, 2, true>},
     {"aten::upsample_bicubic2d.out", 6, upsample<Kind::kCubic, 2, false>},
-    {"aten::_upsample_bilinear2d_aa.vec_out", 5, upsample<Kind::kAntialiased, 2, true>},
-    {"aten::_upsample_bilinear2d_aa.out", 6, upsample<Kind::kAntialiased, 2, false>},
+    {"aten::_upsample_bilinear2d_aa.vec_out", 5, upsample<Kind::kWideLinear, 2, true>},
+    {"aten::_upsample_bilinear2d_aa.out", 6, upsample<Kind::kWideLinear, 2, false>},
+    {"aten::_upsample_bicubic2d_aa.vec_out", 5, upsample<Kind::kWideCubic, 2, true>},
+    {"aten::_upsample_bicubic2d_aa.out", 6, upsample<Kind::kWideCubic, 2, false>},
+    {"aten::_upsample_lanczos2d_aa.vec_out", 5, upsample<Kind::kWideLanczos, 2, true>},
+    {"aten::_upsample_lanczos2d_aa.out", 6, upsample<Kind::kWideLanczos, 2, false>},
 };
 const KernelTable table(HWY_TARGET, kSelected<kKernels>);
 

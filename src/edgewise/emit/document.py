@@ -103,6 +103,8 @@ _NOTES = {
     "sort": "always stable",
     "topk": "always sorted; of equal elements the first",
     "upsample_bicubic2d": "uint8 is computed in float32 and rounded",
+    "_upsample_bicubic2d_aa": "uint8 is computed in float32 and rounded",
+    "_upsample_lanczos2d_aa": "uint8 is computed in float32 and rounded",
     "_upsample_bilinear2d_aa": "uint8 is computed in float32 and rounded",
 }
 
