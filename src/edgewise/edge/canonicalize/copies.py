@@ -7,7 +7,12 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from edgewise.edge.canonicalize.registry import call, first_operand, rule, sizes_as_arguments
+from edgewise.edge.canonicalize.registry import (
+    call,
+    expansion_as_arguments,
+    first_operand,
+    rule,
+)
 from edgewise.edge.graph import arguments, fake, same_shape
 from edgewise.edge.layout import CHANNELS_LAST, dim_order
 from edgewise.edge.spellings import CONVERSIONS
@@ -58,7 +63,7 @@ def _clone(graph: Graph, node: Node) -> Node | None:
 def _copy(graph: Graph, node: Node) -> Node | None:
     """Of the tensor that is written nothing is left: what comes is the source alone."""
     source, result = arguments(node)["src"], fake(node)
-    sizes = sizes_as_arguments(result.shape)
+    sizes = expansion_as_arguments(fake(source).shape, result.shape)
     if sizes is None or dim_order(result) != tuple(range(result.dim())):
         return None
     if fake(source).dtype != result.dtype:

@@ -9,7 +9,7 @@ import torch
 from torch.fx import Graph, Node
 
 from edgewise.edge.graph import call as add_call
-from edgewise.edge.graph import replace
+from edgewise.edge.graph import replace, same_shape
 from edgewise.edge.layout import settle
 
 aten = torch.ops.aten
@@ -62,6 +62,16 @@ def sizes_as_arguments(shape: Sequence[Any]) -> list[int] | None:
     if open_sizes > 1 or (open_sizes and 0 in [s for s in shape if isinstance(s, int)]):
         return None
     return [size if isinstance(size, int) else -1 for size in shape]
+
+
+def expansion_as_arguments(before: Sequence[Any], after: Sequence[Any]) -> list[int] | None:
+    """The shape as an expansion takes it: -1 for a symbolic size that stays as it is; None if a
+    symbolic size is new."""
+    kept = [None] * (len(after) - len(before)) + list(before)
+    for old, new in zip(kept, after, strict=True):
+        if not isinstance(new, int) and (old is None or not same_shape((old,), (new,))):
+            return None
+    return [size if isinstance(size, int) else -1 for size in after]
 
 
 def first_operand(node: Node) -> Node:
