@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from edge_support import edge, spelling
 from torch import nn
 
-from support import assert_close, eager64
+import edgewise
+from support import DEEP, assert_close, eager64, partitioners, run_ours
 
 IMAGE, SOUND, ROWS = (2, 4, 7, 5), (2, 4, 9), (3, 4)
 
@@ -160,3 +161,30 @@ def test_the_module_keeps_its_weights() -> None:
     edge(module, (torch.randn(IMAGE),))
     for key, value in module.state_dict().items():
         assert torch.equal(value, before[key])
+
+
+class Trained(torch.nn.Module):
+    """Norms that write their running statistics, which are read after them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = torch.nn.Conv2d(3, 4, 3)
+        self.norm = torch.nn.BatchNorm2d(4)
+        self.instances = torch.nn.InstanceNorm2d(4, track_running_stats=True, affine=True)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = self.instances(self.norm(self.conv(x)))
+        return y, self.norm.running_mean * 1, self.norm.running_var * 1, self.instances.running_var
+
+
+@pytest.mark.parametrize("sizes", [None, ({0: torch.export.Dim("n", min=2, max=6)},)])
+def test_trained_norms_keep_their_statistics(sizes: Any) -> None:
+    model = Trained().train()
+    calls = [(torch.rand(n if sizes else 4, 3, 6, 5) * n,) for n in (4, 2, 6)]
+    program = torch.export.export(model, calls[0], dynamic_shapes=sizes)
+    pte = edgewise.to_edge_transform_and_lower(program, partitioner=partitioners("xnnpack"))
+    for call, got in zip(calls, run_ours(pte.to_executorch().buffer, *calls), strict=True):
+        with torch.no_grad():
+            wanted = [y.clone() for y in model(*call)]
+        assert_close(got, wanted, floor=DEEP, inputs=call)

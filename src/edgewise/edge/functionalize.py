@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import cache
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -35,6 +36,12 @@ _RETURN_THEIR_INPUT = {*_DROPOUTS, _aten.type_as.default}
 _RESHAPE_IN_PLACE = {
     f"aten::{name}_"
     for name in ("detach", "squeeze", "swapaxes", "swapdims", "t", "transpose", "unsqueeze")
+}
+
+# Norms, and the argument that says whether they are trained.
+_TRAINED_BY: dict[Any, str] = {
+    _aten.batch_norm.default: "training",
+    _aten.instance_norm.default: "use_input_stats",
 }
 
 # Composite operators that always compute a fresh tensor. Others are taken for aliases.
@@ -86,11 +93,14 @@ def may_return_views(program: ExportedProgram) -> set[torch._ops.OpOverload]:
 
 
 def composites_of(program: ExportedProgram) -> set[torch._ops.OpOverload]:
-    """Operators of the program and its bodies that torch defines by others, and may keep whole."""
+    """Operators of the program and its bodies that torch defines by others, and may keep whole:
+    not norms that write statistics."""
     from torch._export.utils import _is_preservable_cia_op
 
     modules = [m for m in program.graph_module.modules() if isinstance(m, GraphModule)]
-    targets = {node.target for module in modules for node in module.graph.nodes if is_call(node)}
+    calls = [node for module in modules for node in module.graph.nodes if is_call(node)]
+    targets = {node.target for node in calls}
+    targets -= {node.target for node in calls if _writes_statistics(node)}
     return {
         target
         for target in targets
@@ -187,8 +197,18 @@ def _mutates(node: Node) -> bool:
     return (
         is_call(node)
         and isinstance(node.target, torch._ops.OpOverload)
-        and node.target._schema.is_mutable
+        and (node.target._schema.is_mutable or _writes_statistics(node))
     )
+
+
+def _writes_statistics(node: Node) -> bool:
+    """Whether it is a norm that is trained, and keeps a running mean and variance: it writes them,
+    which its schema does not say."""
+    trained = _TRAINED_BY.get(node.target)
+    if trained is None:
+        return False
+    named = arguments(node)
+    return bool(named[trained]) and named["running_mean"] is not None
 
 
 def _functional_twin(node: Node) -> torch._ops.OpOverload | None:

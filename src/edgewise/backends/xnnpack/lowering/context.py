@@ -13,11 +13,11 @@ from edgewise.backends.xnnpack.lowering.builder import Builder, Operand, Ref
 from edgewise.backends.xnnpack.lowering.quantized_constants import QuantizedConstants
 from edgewise.backends.xnnpack.lowering.reshape import OutOfReach
 from edgewise.backends.xnnpack.lowering.weight_only import is_expanded, is_plain
-from edgewise.edge.graph import dims_of, fake, shape_of
+from edgewise.edge.graph import Dim, dims_of, fake, shape_of
 from edgewise.edge.layout import dim_order
 from edgewise.edge.orders import identity
 from edgewise.edge.program import Constants
-from edgewise.edge.sizes import Dim, at
+from edgewise.edge.sizes import at
 from edgewise.operators import OperatorDefinition, lowering
 
 
