@@ -7,6 +7,7 @@ import inspect
 from typing import Any
 
 import pytest
+import quantized
 import torch
 from xnnpack_cases import ACCEPTED
 
@@ -84,3 +85,22 @@ def test_a_check_says_what_an_open_size_is(
     make: type[torch.nn.Module], shape: tuple[int, ...]
 ) -> None:
     assert check("", make().eval(), (torch.rand(shape),)) > 1
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_batches_of_a_convolution_quantized_at_run_time(transposed: bool) -> None:
+    """Each image has a row of padding of its own, and images come and go."""
+    torch.manual_seed(0)
+    kind = torch.nn.ConvTranspose2d if transposed else torch.nn.Conv2d
+    module = torch.nn.Sequential(kind(8, 16, 3, padding=1), torch.nn.ReLU())
+    example = (torch.randn(2, 8, 9, 9),)
+    dim = torch.export.Dim.AUTO
+    sizes = ({0: dim, 2: dim, 3: dim},)
+    program = quantized.pt2e(module, example, dynamic=True, ours=True, dynamic_shapes=sizes)
+    edge = edgewise.to_edge_transform_and_lower(program, partitioner=partitioners("xnnpack"))
+    shapes = [(2, 9, 9), (12, 9, 9), (15, 12, 7), (3, 9, 9), (12, 5, 5), (1, 9, 9)]
+    calls = [(torch.randn(n, 8, h, w),) for n, h, w in shapes]
+    for call, (got,) in zip(calls, run_ours(edge.to_executorch().buffer, *calls), strict=True):
+        wanted = program.module()(*call)
+        # Each image has a scale of its own here, and all have one in PyTorch.
+        assert (got - wanted).abs().max() <= 2e-2 * wanted.abs().max(), call[0].shape

@@ -80,15 +80,21 @@ bool XnnpackOperator::may_overwrite(uint32_t input) const {
   return graph_.values[input].type == graph_.values[node_.outputs[0]].type;
 }
 
-// XNNPACK's pooling and resizing keep a table of where each window's pixels lie. Its versions of
-// 2024 make it anew for other heights and widths, not for other channels.
-size_t XnnpackOperator::channels_of(const std::vector<Shape>& shapes) const {
+// The size that an operator cannot change in XNNPACK's versions of 2024. Pooling and resizing keep
+// a table of where each window's pixels lie, which is made anew for other heights and widths, not
+// for other channels. A convolution that is quantized at run time has a row of padding for each
+// image: for more images it reads, and frees, some that it never had.
+size_t XnnpackOperator::kept_size_of(const std::vector<Shape>& shapes) const {
+  const Shape& in = shapes[node_.inputs[0]];
+  if (node_.is_convolution()) {
+    return graph_.values[node_.inputs[0]].type == DataType::kQdint8 ? in[0] : 0;
+  }
   const bool keeps_table = node_.is_windowed() || node_.kind == NodeKind::kStaticResizeBilinear2D;
-  return keeps_table ? shapes[node_.inputs[0]].last() : 0;
+  return keeps_table ? in.last() : 0;
 }
 
 bool XnnpackOperator::can_take(const std::vector<Shape>& shapes) const {
-  return channels_ == 0 || channels_of(shapes) == channels_;
+  return kept_size_ == 0 || kept_size_of(shapes) == kept_size_;
 }
 
 Status XnnpackOperator::reshape(const std::vector<Shape>& shapes) {
@@ -107,7 +113,7 @@ Status XnnpackOperator::reshape(const std::vector<Shape>& shapes) {
   out_offset_ = offset_of(out);
   rows_ = out_offset_ == 0 ? 0 : quantized_rows(graph_.values[out], shapes[out]);
   work_ = work_of(node_, shapes);
-  channels_ = channels_of(shapes);
+  kept_size_ = kept_size_of(shapes);
   choose_sharing();
   return {};
 }

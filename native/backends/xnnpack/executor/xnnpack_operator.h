@@ -116,7 +116,7 @@ class XnnpackOperator final : public Step {
 
   XnnpackOperator(const Graph& graph, const GraphNode& node, ProgramState& state)
       : graph_(graph), node_(node), threads_(state.threadpool()), weights_(&state.weights()) {}
-  size_t channels_of(const std::vector<Shape>& shapes) const;
+  size_t kept_size_of(const std::vector<Shape>& shapes) const;
   void choose_sharing();
   Status run_with(pthreadpool_t threads);
   void repeat_last_params() const;
@@ -130,7 +130,7 @@ class XnnpackOperator final : public Step {
   std::vector<OperatorCalls> calls_;
   std::vector<uint32_t> reads_;
   std::vector<size_t> workspaces_;  // bytes that each of calls_ needs while it runs
-  size_t channels_ = 0;             // of the last reshape; 0: there was none, or they do not matter
+  size_t kept_size_ = 0;  // of the last reshape; 0: there was none, or all sizes may change
   Sharing sharing_ = Sharing::kUnknown;
   size_t work_ = 1;
   double time_of_work_ = 0;  // nanoseconds on one thread; 0: not known
