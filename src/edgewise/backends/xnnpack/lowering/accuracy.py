@@ -49,10 +49,7 @@ NAN_LOST = Deviation(
 )
 NAN_AMONG = Deviation("NaN among numbers may be passed over", lambda x: x.isnan())
 ROOT = Deviation("infinity: NaN; above 8.5e37: half too large", lambda x: x > 2.0**126)
-INVERSE_ROOT = Deviation(
-    "zero and infinity: NaN; above 8.5e37: half too large",
-    lambda x: (x.abs() < SMALLEST) | (x > 2.0**126),
-)
+INVERSE_ROOT = Deviation("infinity: NaN; above 8.5e37: a third too small", ROOT.at)
 LOGARITHM = Deviation(
     "above 2.3e38: infinity, or the logarithm of about 2.3e38, as of NaN (x86 without AVX-512); "
     "negative denormal numbers: -infinity",

@@ -27,6 +27,7 @@ from edgewise.backends.xnnpack.lowering.dynamic_quant import (
 )
 from edgewise.backends.xnnpack.lowering.quantized_constants import QuantizedConstants
 from edgewise.edge.graph import is_call, is_getitem, op_name
+from edgewise.edge.program import Constants
 from edgewise.edge.quantized_decomposed import DEQUANTIZE, QUANTIZE
 from edgewise.quantize.patterns import GATES
 
@@ -103,6 +104,13 @@ def precision(node: Node, constants: QuantizedConstants) -> ConfigPrecisionType:
     if is_one_of(_before_views(node), STATIC[1:]) and not is_one_of(node, STATIC):
         return precision(next(iter(node.users)), constants)
     return ConfigPrecisionType.FP32
+
+
+def in_8_bits(node: Node, constants: Constants) -> bool:
+    """Whether the node's operands and results are integers."""
+    if not isinstance(constants, QuantizedConstants):
+        return False
+    return precision(node, constants) == ConfigPrecisionType.STATIC_QUANT
 
 
 def _reads_dynamic(node: Node) -> bool:

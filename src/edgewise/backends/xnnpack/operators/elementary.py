@@ -18,6 +18,7 @@ from edgewise.backends.xnnpack.lowering.accuracy import (
     floating,
 )
 from edgewise.backends.xnnpack.lowering.builder import Operand, Ref, scalar
+from edgewise.backends.xnnpack.lowering.precision import in_8_bits
 from edgewise.backends.xnnpack.lowering.table import (
     STATIC_INT8,
     Constraint,
@@ -46,16 +47,25 @@ def reciprocal(to: Lowering, x: Ref) -> Ref:
     return to.b.binary("Div", scalar(1.0, x.dtype), x)
 
 
-def _power(to: Lowering, x: Ref, exponent: float) -> Ref:
-    if exponent == -0.5:
+def inverse_root(to: Lowering, node: Node, x: Ref) -> Ref:
+    """XNNPACK's own is NaN of zero, which models ask for before they choose something else there
+    (a graph's node without neighbours); its root of negative numbers is -0 in float16."""
+    if in_8_bits(node, to.constants):
         return to.b.unary("ReciprocalSquareRoot", x)
+    root = to.b.unary("SquareRoot", to.b.convert(x, torch.float32))
+    return to.b.convert(reciprocal(to, root), x.dtype)
+
+
+def _power(to: Lowering, node: Node, x: Ref, exponent: float) -> Ref:
+    if exponent == -0.5:
+        return inverse_root(to, node, x)
     if exponent < 0:  # first the quotient, whose powers leave the type where the result does
-        return _power(to, reciprocal(to, x), -exponent)
+        return _power(to, node, reciprocal(to, x), -exponent)
     if exponent == 0.5:
         return to.b.unary("SquareRoot", x)
     if exponent == 1:
         return x
-    half = _power(to, x, exponent // 2)
+    half = _power(to, node, x, exponent // 2)
     square = to.b.unary("Square", half)
     return to.b.binary("Multiply", square, x) if exponent % 2 else square
 
@@ -87,7 +97,7 @@ def _exp2(to: Lowering, x: Ref) -> Ref:
 define(
     "pow",
     (aten.pow.Tensor_Scalar,),
-    lambda to, node, args: _power(to, to.ref(args["self"]), float(args["exponent"])),
+    lambda to, node, args: _power(to, node, to.ref(args["self"]), float(args["exponent"])),
     (
         Constraint(
             f"exponent={' or '.join(map(str, EXPONENTS))}",

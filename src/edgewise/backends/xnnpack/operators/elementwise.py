@@ -22,8 +22,7 @@ from edgewise.backends.xnnpack.lowering.accuracy import (
 )
 from edgewise.backends.xnnpack.lowering.builder import Operand, Ref, holds
 from edgewise.backends.xnnpack.lowering.dynamic_quant import is_one_of
-from edgewise.backends.xnnpack.lowering.precision import STATIC, ConfigPrecisionType, precision
-from edgewise.backends.xnnpack.lowering.quantized_constants import QuantizedConstants
+from edgewise.backends.xnnpack.lowering.precision import STATIC, in_8_bits
 from edgewise.backends.xnnpack.lowering.table import (
     STATIC_INT8,
     Constraint,
@@ -33,6 +32,7 @@ from edgewise.backends.xnnpack.lowering.table import (
     equals,
 )
 from edgewise.backends.xnnpack.node_kinds import BINARY_ON_INTEGERS, UNARY_ON_INTEGERS
+from edgewise.backends.xnnpack.operators.elementary import inverse_root
 from edgewise.edge.graph import fake
 from edgewise.operators.definition import Patterns
 from edgewise.partition.accuracy import Accuracies, Accuracy, Deviation
@@ -62,17 +62,9 @@ SURE = (-200.0, 200.0)
 
 
 def _sigmoid(to: Lowering, node: Node, x: Ref) -> Ref:
-    if x.dtype == torch.float32 and not _in_8_bits(to, node):
+    if x.dtype == torch.float32 and not in_8_bits(node, to.constants):
         x = to.b.unary("Clamp", x, clamp=SURE)
     return to.b.unary("Sigmoid", x)
-
-
-def _in_8_bits(to: Lowering, node: Node) -> bool:
-    """Whether the node's operands and results are integers."""
-    constants = to.constants
-    if not isinstance(constants, QuantizedConstants):
-        return False
-    return precision(node, constants) == ConfigPrecisionType.STATIC_QUANT
 
 
 def _unary(
@@ -109,12 +101,14 @@ _unary(
     accuracy=floating(2, 0, 1.3e-7),
     deviations=(LOGARITHM,),
 )
-_unary(
+define(
     "rsqrt",
-    "ReciprocalSquareRoot",
-    aten.rsqrt.default,
-    accuracy=floating(3),
+    (aten.rsqrt.default,),
+    lambda to, node, args: inverse_root(to, node, to.ref(args["self"])),
+    also="of floating point: one divided by the square root, in float32",
+    accuracy=floating(3.5),
     deviations=(INVERSE_ROOT,),
+    integers=STATIC_INT8,
 )
 define(
     "sigmoid",
@@ -140,7 +134,7 @@ _unary("tanh", "Tanh", aten.tanh.default, accuracy=floating(5.5), quantization=M
 def _neg(to: Lowering, node: Node, args: Args) -> Operand:
     """-x, of zero -0: XNNPACK's own node makes 0 of zero."""
     x = to.ref(args["self"])
-    return to.b.unary("Negate", x) if _in_8_bits(to, node) else to.b.scale(x, -1.0)
+    return to.b.unary("Negate", x) if in_8_bits(node, to.constants) else to.b.scale(x, -1.0)
 
 
 define("neg", (aten.neg.default,), _neg, also="times -1", integers=STATIC_INT8)
@@ -298,7 +292,7 @@ def _silu(to: Lowering, node: Node, args: Args) -> Operand:
 
 def _rounds_to_8_bits(to: Lowering, node: Node) -> bool:
     """Rounded to steps beside which the two forms of gelu (5e-4 at most) are the same."""
-    if not _in_8_bits(to, node):
+    if not in_8_bits(node, to.constants):
         return False
     return all(is_one_of(u, STATIC[:1]) and u.args[1] > 2e-3 for u in node.users)  # type: ignore[operator]
 

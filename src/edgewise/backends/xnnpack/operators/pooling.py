@@ -14,8 +14,7 @@ from torch.fx import Node
 
 from edgewise.backends.xnnpack.lowering.accuracy import MEANS, floating
 from edgewise.backends.xnnpack.lowering.builder import Operand, Ref
-from edgewise.backends.xnnpack.lowering.precision import ConfigPrecisionType, precision
-from edgewise.backends.xnnpack.lowering.quantized_constants import QuantizedConstants
+from edgewise.backends.xnnpack.lowering.precision import in_8_bits
 from edgewise.backends.xnnpack.lowering.table import (
     FEWER_SYMBOLS,
     STATIC_INT8,
@@ -144,19 +143,14 @@ def _avg_pool2d(to: Lowering, node: Node, args: Args) -> Operand:
         amounts = {x.rank - 2: (padding[0],) * 2, x.rank - 1: (padding[1],) * 2}
         x, padding = pad(to, x, amounts, 0.0), (0, 0)
     stride = pair(args["stride"], kernel)
-    if (any(padding) or args["ceil_mode"]) and _is_in_8_bits(to, node):
+    is_static = all(isinstance(size, int) for size in shape_of(node)[-2:])
+    clips = any(padding) or args["ceil_mode"]
+    if clips and is_static and in_8_bits(node, to.constants):
         windows = _clipped_windows(x, node, kernel, stride, padding)
         if any(end - start < kernel[dim] for dim in range(2) for start, end in windows[dim]):
             return averages(to, x, {x.rank - 2 + dim: windows[dim] for dim in range(2)})
     shape, ceil = result_shape(node), args["ceil_mode"]
     return _window(to, "AvgPooling2d", x, shape, kernel, stride, padding, ceil_mode=ceil)
-
-
-def _is_in_8_bits(to: Lowering, node: Node) -> bool:
-    constants = to.constants
-    assert isinstance(constants, QuantizedConstants)
-    static = precision(node, constants) == ConfigPrecisionType.STATIC_QUANT
-    return static and all(isinstance(s, int) for s in shape_of(node)[-2:])
 
 
 def _clipped_windows(
