@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -46,6 +47,13 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "logcumsumexp": (lambda x: torch.logcumsumexp(x * 80, 1), (X,)),
     "cummax": (lambda x: torch.cummax(x, 0), (X,)),
     "cummin": (lambda x: torch.cummin(x, 1), (X,)),
+    "cummax of integers": (lambda x: torch.cummax((x * 3).long(), 1), (X,)),
+    "cummin of bytes": (lambda x: torch.cummin((x.abs() * 9).to(torch.uint8), 0), (X,)),
+    "cummax of booleans": (lambda x: torch.cummax(x > 0, 1), (X,)),
+    "cummax from minus infinity": (
+        lambda x: torch.cummax(torch.where(x < 1, -math.inf, x), 1),
+        (X,),
+    ),
     "cummax of equal numbers": (lambda x: torch.cummax(x, 0), (ONES,)),
     "kthvalue": (lambda x: torch.kthvalue(x, 2, 1), (X,)),
     "kthvalue that keeps": (lambda x: torch.kthvalue(x, 3, 0, True), (X,)),

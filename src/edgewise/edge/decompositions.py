@@ -87,11 +87,18 @@ def _cumulative(largest: bool) -> Callable[[torch.Tensor, int], Any]:
     def rule(x: torch.Tensor, dim: int) -> Any:
         if x.dim() == 0:
             return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+        if x.dtype == torch.bool:
+            values, last = rule(x.to(torch.uint8), dim)
+            return values.to(torch.bool), last
+        hidden = -math.inf if largest else math.inf
         if not x.is_floating_point():
-            return NotImplemented
-        rows = _before(x, dim, -math.inf if largest else math.inf).flip(-1)
+            limits = torch.iinfo(x.dtype)
+            hidden = limits.min if largest else limits.max
+        rows = _before(x, dim, hidden).flip(-1)
         values, found = rows.max(-1) if largest else rows.min(-1)
-        last = x.shape[dim] - 1 - found
+        # What is filled in may be as large as all before it.
+        own = torch.arange(x.shape[dim], device=x.device)
+        last = torch.minimum(x.shape[dim] - 1 - found, own)
         return values.movedim(-1, dim), last.movedim(-1, dim)
 
     return rule
