@@ -61,6 +61,14 @@ class Parts(torch.nn.Module):
         return values.reshape(x.shape[0], -1), places, x.shape[0]
 
 
+class Resized(torch.nn.Module):
+    """To sizes that are computed: an operator that torch defines by others."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        size = (x.shape[2] * 2, x.shape[3] + 1)
+        return torch.nn.functional.interpolate(x, size=size, mode="bilinear")
+
+
 class Nothing(torch.nn.Module):
     def forward(self) -> torch.Tensor:
         return torch.ones(3) + 1
@@ -97,6 +105,7 @@ CASES: dict[str, tuple[Callable[[], torch.nn.Module], tuple[Any, ...], dict[str,
     "counting": (Counting, (X,), {}, None),
     "parts": (Parts, (ROWS,), {}, None),
     "parts, batch": (Parts, (ROWS,), {}, ({0: Dim.AUTO},)),
+    "resized": (Resized, (IMAGE,), {}, ({2: Dim.AUTO, 3: Dim.AUTO},)),
     "nothing": (Nothing, (), {}, None),
 }
 

@@ -11,10 +11,12 @@ import copy
 import operator
 import re
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch._export.verifier import TrainingIRVerifier
 from torch.export import ExportedProgram
 from torch.export.graph_signature import (
@@ -105,7 +107,12 @@ class _Relifting:
 
     def program(self) -> ExportedProgram:
         self._add_inputs()
-        with self._mode, torch.no_grad():
+        with ExitStack() as stack:
+            stack.enter_context(self._mode)
+            stack.enter_context(torch.no_grad())
+            if self._like.range_constraints:
+                # Torch's rules in Python: those in C++ take sizes for numbers.
+                stack.enter_context(enable_python_dispatcher())
             for node in self._module.graph.nodes:
                 if node.op == "call_function":
                     self._add_call(node)
