@@ -128,6 +128,17 @@ def test_it_is_computed_on_executorch(name: str) -> None:
     assert_close(run_peer(pte, inputs)[0], eager64(module, inputs), rel=1e-4, floor=1e-5)
 
 
+@pytest.mark.parametrize("rows", [3, 9])
+@pytest.mark.parametrize("ends", [[1, 1, 2, 3], [0, 0, 0, 0], [0, 1, 1, 2], [2, 2, 3, 3]])
+def test_rows_by_one_of_several_matrices(ends: list[int], rows: int) -> None:
+    """Experts: few rows and many, experts without rows, rows without an expert."""
+    pytest.importorskip("transformers.integrations.moe")
+    several = Fn(torch.ops.transformers.grouped_mm_fallback)
+    inputs = torch.randn(rows, 6), torch.randn(4, 6, 5), torch.tensor(ends, dtype=torch.int32)
+    pte = lower(several, inputs).buffer
+    assert_close(run_ours(pte, inputs)[0], eager64(several, inputs), floor=1e-5)
+
+
 WEIGHTS = torch.tensor([[0.1, 0.0, 0.6, 0.3]])
 # A function that draws numbers; their mean and standard deviation.
 DRAWN: dict[str, tuple[Callable[..., Any], float, float]] = {

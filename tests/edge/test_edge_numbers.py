@@ -158,3 +158,24 @@ def test_a_number_among_the_inputs_is_no_open_size() -> None:
     program = torch.export.export(Scaled(), (x, 2))
     made = edgewise.to_edge(program).to_executorch()
     assert_close([edgewise.load(made.buffer)(x, 2)], eager64(Scaled(), (x, 2)))
+
+
+TOTALS: dict[str, Any] = {
+    "sum": lambda x, dtype: x.sum(dtype=dtype),
+    "sum of rows": lambda x, dtype: x.sum(1, dtype=dtype),
+    "nansum": lambda x, dtype: x.nansum(dtype=dtype),
+    "prod": lambda x, dtype: x.prod(dtype=dtype),
+    "prod of rows": lambda x, dtype: x.prod(1, dtype=dtype),
+    "cumsum": lambda x, dtype: x.cumsum(1, dtype=dtype),
+    "cumprod": lambda x, dtype: x.cumprod(1, dtype=dtype),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8])
+@pytest.mark.parametrize("name", TOTALS)
+def test_totals_of_reals_as_integers(name: str, dtype: torch.dtype) -> None:
+    """Each number is rounded towards zero first: 0.9 + 0.9 is 0."""
+    x = torch.tensor([[0.9, 1.9, 3.5, 0.9], [2.0, 1.1, 1.0, 5.99]])
+    module = Fn(lambda x: TOTALS[name](x, dtype))
+    pte = edgewise.compile(module, (x,), verbose=False).buffer
+    assert_close(run_ours(pte, (x,))[0], [module(x)])

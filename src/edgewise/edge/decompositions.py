@@ -18,6 +18,9 @@ aten = torch.ops.aten
 
 def decomposes(target: Any) -> bool:
     """Whether it is decomposed here; not if somebody has registered a kernel of the operator."""
+    of_library = _OF_LIBRARIES.get(target._schema.name) if _is_operator(target) else None
+    if of_library is not None:
+        DECOMPOSITIONS[target] = of_library
     if target not in DECOMPOSITIONS:
         return False
     try:
@@ -27,6 +30,10 @@ def decomposes(target: Any) -> bool:
     name = target._schema.name
     known = Runtime.get().operator_registry.operator_names
     return not any(one.startswith(f"{name}.") for one in known)
+
+
+def _is_operator(target: Any) -> bool:
+    return isinstance(target, torch._ops.OpOverload)
 
 
 def _addmv(x: Any, matrix: Any, vector: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
@@ -381,6 +388,39 @@ def _cholesky_ex(a: torch.Tensor, *, upper: bool = False, check_errors: bool = F
     return (factor.mT if upper else factor), info
 
 
+def _grouped_mm(x: torch.Tensor, weights: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    """Rows [s, k] by one of several matrices [e, k, n] each: matrix i for those between ends i - 1
+    and i. Zeros for rows behind the last end.
+
+    Few rows take their matrices; many rows are multiplied by all of them, one after the other.
+    """
+    rows = torch.arange(x.shape[0], device=x.device)[:, None]
+    count = weights.shape[0]
+    if isinstance(x.shape[0], int) and x.shape[0] <= count:
+        of_row = (rows >= ends[None]).sum(1)
+        products = torch.bmm(x[:, None], weights[of_row.clamp(max=count - 1)])[:, 0]
+        return torch.where(of_row[:, None] < count, products, 0.0)
+    made = torch.zeros_like(x[:, :1]).expand(-1, weights.shape[2])
+    for index in range(count):
+        own = rows < ends[index]
+        if index > 0:
+            own = own & (rows >= ends[index - 1])
+        made = torch.where(own, x @ weights[index], made)
+    return made
+
+
+def _grouped_mm_of_aten(
+    x: torch.Tensor,
+    weights: torch.Tensor,
+    ends: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> Any:
+    if ends is None or bias is not None or x.dim() != 2 or weights.dim() != 3:
+        return NotImplemented
+    return _grouped_mm(x, weights, ends).to(out_dtype or x.dtype)
+
+
 def _no_pivots(a: torch.Tensor) -> torch.Tensor:
     """Of a factorization that nobody asks for."""
     return torch.zeros(a.shape[:-1], dtype=torch.int32, device=a.device)
@@ -405,6 +445,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.take.default: _take,
     aten.histc.default: _histc,
     aten._trilinear.default: _trilinear,
+    aten._grouped_mm.default: _grouped_mm_of_aten,
     aten.normal_functional.default: _normal_functional,
     aten.uniform.default: _uniform,
     aten.exponential.default: _exponential,
@@ -426,3 +467,9 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
 }
 if hasattr(aten, "cholesky"):  # until torch 2.14
     DECOMPOSITIONS[aten.cholesky.default] = lambda a, upper=False: _cholesky_ex(a, upper=upper)[0]
+
+_OF_LIBRARIES: dict[str, Callable[..., Any]] = {
+    # Of experts, where torch's own takes no float32.
+    "transformers::grouped_mm_fallback": _grouped_mm,
+}
+"""By name: such an operator is there once its library is imported."""

@@ -51,7 +51,9 @@ def normalize(program: ExportedProgram, keep: Keep = lambda node: False) -> bool
             settle(node)
         elif node.target in canonicalize.RULES and canonicalize.apply_rule(graph, node):
             changed = True
-        elif canonicalize.tensors_of_numbers(node, known=False):
+        elif canonicalize.tensors_of_numbers(node, known=False) or canonicalize.integers_of_totals(
+            node
+        ):
             worklist.append(node)
             changed = True
         elif is_edge_operator(node.target) and not decomposes(node.target):

@@ -8,6 +8,7 @@ is then decomposed by `edge.normalize`). Shapes come from the node's own value.
 """
 
 from edgewise.edge.canonicalize import composites, copies, numbers, pooling, spelling, views
+from edgewise.edge.canonicalize.copies import integers_of_totals
 from edgewise.edge.canonicalize.numbers import tensors_of_numbers
 from edgewise.edge.canonicalize.registry import RULES, apply_rule, is_nothing
 
@@ -16,6 +17,7 @@ __all__ = [
     "apply_rule",
     "composites",
     "copies",
+    "integers_of_totals",
     "is_nothing",
     "numbers",
     "pooling",

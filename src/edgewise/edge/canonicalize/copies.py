@@ -130,3 +130,30 @@ def _wanted_order(node: Node, source: Node) -> tuple[int, ...]:
     if memory_format is torch.contiguous_format:
         return tuple(range(before.dim()))
     return dim_order(before)
+
+
+_TOTALS = {
+    aten.sum.default,
+    aten.sum.dim_IntList,
+    aten.nansum.default,
+    aten.prod.default,
+    aten.prod.dim_int,
+    aten.cumsum.default,
+    aten.cumprod.default,
+}
+
+
+def integers_of_totals(node: Node) -> bool:
+    """A sum or product of floating-point numbers that is asked for as integers is one of integers:
+    each is converted first. Returns whether it modified."""
+    if node.target not in _TOTALS:
+        return False
+    dtype = arguments(node)["dtype"]
+    source = first_operand(node)
+    if dtype is None or dtype.is_floating_point or not fake(source).is_floating_point():
+        return False
+    with node.graph.inserting_before(node):
+        value = fake(source).to(dtype)
+        whole = call(node.graph, aten._to_copy.default, (source,), node, value, dtype=dtype)
+    node.replace_input_with(source, whole)
+    return True
