@@ -130,6 +130,21 @@ SQUARE = torch.linspace(-1, 1, 24).reshape(6, 4)
 NODES = {
     "sigmoid": (Fn(torch.sigmoid), ROWS, ["Clamp", "Sigmoid"]),
     "sigmoid: half": (Fn(torch.sigmoid), ROWS.half(), ["Sigmoid"]),
+    "rsqrt: zeros": (
+        Fn(lambda x: x.relu().rsqrt().clamp(max=9)),
+        ROWS,
+        ["Clamp", "SquareRoot", "Div"],
+    ),
+    "rsqrt: a norm's epsilon": (
+        Fn(lambda x: (x.square() + 1e-5).rsqrt()),
+        ROWS,
+        ["Square", "Add", "ReciprocalSquareRoot"],
+    ),
+    "rsqrt: a bound": (
+        Fn(lambda x: x.clamp(min=0.5).rsqrt()),
+        ROWS,
+        ["Clamp", "ReciprocalSquareRoot"],
+    ),
     "addmm: a layer": (
         Fn(lambda x, w, b: torch.addmm(b, x, w), w=SQUARE, b=torch.arange(4.0)),
         ROWS,

@@ -27,6 +27,7 @@ from edgewise.backends.xnnpack.lowering.table import (
     Query,
     define,
 )
+from edgewise.edge.signs import is_positive
 from edgewise.partition.accuracy import Deviation
 
 aten = torch.ops.aten
@@ -50,7 +51,8 @@ def reciprocal(to: Lowering, x: Ref) -> Ref:
 def inverse_root(to: Lowering, node: Node, x: Ref) -> Ref:
     """XNNPACK's own is NaN of zero, which models ask for before they choose something else there
     (a graph's node without neighbours); its root of negative numbers is -0 in float16."""
-    if in_8_bits(node, to.constants):
+    source = node.args[0]
+    if in_8_bits(node, to.constants) or (isinstance(source, Node) and is_positive(source)):
         return to.b.unary("ReciprocalSquareRoot", x)
     root = to.b.unary("SquareRoot", to.b.convert(x, torch.float32))
     return to.b.convert(reciprocal(to, root), x.dtype)

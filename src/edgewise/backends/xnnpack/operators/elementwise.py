@@ -105,7 +105,7 @@ define(
     "rsqrt",
     (aten.rsqrt.default,),
     lambda to, node, args: inverse_root(to, node, to.ref(args["self"])),
-    also="of floating point: one divided by the square root, in float32",
+    also="of what may be zero: one divided by the square root, in float32",
     accuracy=floating(3.5),
     deviations=(INVERSE_ROOT,),
     integers=STATIC_INT8,
