@@ -108,6 +108,16 @@ def composites_of(program: ExportedProgram) -> set[torch._ops.OpOverload]:
     }
 
 
+def is_vectorized(program: ExportedProgram) -> bool:
+    """Whether there are parts of `torch.vmap`, whose nodes have values of fewer dimensions than
+    they compute, and which only a trace writes out."""
+    return any(
+        node.op == "call_function"
+        and getattr(node.target, "__module__", None) == "torch._functorch.predispatch"
+        for node in program.graph.nodes
+    )
+
+
 def writes_in_custom_operators(program: ExportedProgram) -> bool:
     """Whether operators outside of ATen write their arguments."""
     return any(

@@ -28,6 +28,7 @@ from edgewise.edge.functionalize import (
     composites_of,
     drop_identities,
     functionalize,
+    is_vectorized,
     may_return_views,
     writes_in_custom_operators,
 )
@@ -69,14 +70,16 @@ def to_edge_program(
 
     state: buffers that other methods write: they are no constants here, either.
 
-    The program is traced as a whole only if it writes through views or to buffers; then
-    once, for torch to functionalise it. Bodies of control flow are programs of their own.
+    The program is traced as a whole only if it writes through views or to buffers, for torch to
+    functionalise it, or has parts of `torch.vmap`. Bodies of control flow are programs of their
+    own.
     """
     timings = timings or Timings()
     check_layouts(program)
     check_recurrent_states(program)
-    edge = copy_program(program)
     start = time.perf_counter()
+    program = without_vmap(program)
+    edge = copy_program(program)
     _as_exported(program)(edge)
     if functionalize(edge) is None:
         names = arguments_of(edge)
@@ -194,6 +197,16 @@ def _keeping_whole(operators: set[Any]) -> Iterator[None]:
         return
     with patch.object(torchs, asked, lambda: operators):
         yield
+
+
+def without_vmap(program: ExportedProgram) -> ExportedProgram:
+    """The program with the batches of `torch.vmap` as dimensions: itself, if there are none."""
+    if not is_vectorized(program):
+        return program
+    names = arguments_of(program)
+    written_out = _functionalize_by_trace(program)
+    note_arguments(written_out, names)
+    return written_out
 
 
 def _functionalize_by_trace(program: ExportedProgram) -> ExportedProgram:

@@ -15,6 +15,7 @@ from torch.nn.utils import parametrize
 from edgewise.edge.export import export_module
 from edgewise.edge.graph import dtype_name
 from edgewise.edge.relift import relift
+from edgewise.edge.to_edge import without_vmap
 from edgewise.quantize._torchao import (
     Int8DynamicActivationIntxWeightConfig,
     IntxWeightOnlyConfig,
@@ -221,6 +222,7 @@ def prepare(
             f"with inputs such as the model will see, or quantize='int8-dynamic'"
         )
     exported = _exported(model, exported, example_inputs, dynamic_shapes, example_kwargs)
+    exported = without_vmap(exported)
     graph = exported.module()
     # What the model writes to its buffers while it is calibrated is not their first value.
     state = [(buffer, buffer.clone()) for buffer in graph.buffers()]
