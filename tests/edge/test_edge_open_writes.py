@@ -21,6 +21,8 @@ from support import (
     run_ours,
 )
 
+pytestmark = pytest.mark.matrix
+
 X = torch.randn(6, 4, 5, generator=torch.Generator().manual_seed(0))
 
 

@@ -34,6 +34,13 @@ def _identity(graph: Graph, node: Node) -> Node | None:
     return first_operand(node)
 
 
+@rule(aten._neg_view.default)
+def _negative(graph: Graph, node: Node) -> Node | None:
+    """Of the imaginary part of a conjugate, with torch 2.12."""
+    source = first_operand(node)
+    return call(graph, aten.neg.default, (source,), node, fake(source).neg())
+
+
 @rule(aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default)
 def _dropout(graph: Graph, node: Node) -> Node | None:
     named = arguments(node)
