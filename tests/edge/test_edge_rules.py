@@ -53,6 +53,7 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
     (aten.lift_fresh.default, lambda x: aten.lift_fresh(x) + 1, (M,), ["add.Scalar"]),
     (aten.resolve_conj.default, lambda x: x.resolve_conj() + 1, (M,), ["add.Scalar"]),
     (aten.resolve_neg.default, lambda x: x.resolve_neg() + 1, (M,), ["add.Scalar"]),
+    (aten._neg_view.default, lambda x: aten._neg_view(x) + 1, (M,), ["neg.default", "add.Scalar"]),
     (aten.positive.default, lambda x: +x + 1, (M,), ["add.Scalar"]),
     (aten.detach_.default, lambda x: (x * 2).detach_() + 1, (M,), ["mul.Scalar", "add.Scalar"]),
     (aten.dropout.default, torch.nn.Dropout(), (M,), []),
