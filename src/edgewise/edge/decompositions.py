@@ -18,9 +18,8 @@ aten = torch.ops.aten
 
 def decomposes(target: Any) -> bool:
     """Whether it is decomposed here; not if somebody has registered a kernel of the operator."""
-    of_library = _OF_LIBRARIES.get(target._schema.name) if _is_operator(target) else None
-    if of_library is not None:
-        DECOMPOSITIONS[target] = of_library
+    if isinstance(target, torch._ops.OpOverload) and target._schema.name in _OF_LIBRARIES:
+        DECOMPOSITIONS[target] = _OF_LIBRARIES[target._schema.name]
     if target not in DECOMPOSITIONS:
         return False
     try:
@@ -30,10 +29,6 @@ def decomposes(target: Any) -> bool:
     name = target._schema.name
     known = Runtime.get().operator_registry.operator_names
     return not any(one.startswith(f"{name}.") for one in known)
-
-
-def _is_operator(target: Any) -> bool:
-    return isinstance(target, torch._ops.OpOverload)
 
 
 def _addmv(x: Any, matrix: Any, vector: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:

@@ -82,9 +82,7 @@ def to_edge_program(
     edge = copy_program(program)
     _as_exported(program)(edge)
     if functionalize(edge) is None:
-        names = arguments_of(edge)
         edge = copy_program(_functionalize_by_trace(edge))
-        note_arguments(edge, names)
     mark_state(edge, state)
     timings.stages.append(("functionalize", time.perf_counter() - start))
     check_quantization(edge)
@@ -201,12 +199,7 @@ def _keeping_whole(operators: set[Any]) -> Iterator[None]:
 
 def without_vmap(program: ExportedProgram) -> ExportedProgram:
     """The program with the batches of `torch.vmap` as dimensions: itself, if there are none."""
-    if not is_vectorized(program):
-        return program
-    names = arguments_of(program)
-    written_out = _functionalize_by_trace(program)
-    note_arguments(written_out, names)
-    return written_out
+    return _functionalize_by_trace(program) if is_vectorized(program) else program
 
 
 def _functionalize_by_trace(program: ExportedProgram) -> ExportedProgram:
@@ -222,4 +215,5 @@ def _functionalize_by_trace(program: ExportedProgram) -> ExportedProgram:
             stack.enter_context(config.patch(enable_auto_functionalized_v2_for_export=False))
         stack.enter_context(_keeping_whole(composites_of(program)))
         functional: ExportedProgram = program.run_decompositions(table)
+    note_arguments(functional, arguments_of(program))
     return functional

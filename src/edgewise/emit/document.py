@@ -83,6 +83,7 @@ _TYPES = {
     "u64": "uint64",
 }
 _RANDOM = "not PyTorch's numbers; the same in every run of a program that runs alone"
+_ROUNDED_BYTES = "uint8 is computed in float32 and rounded"
 _NOTES = {
     "bernoulli": _RANDOM,
     "embedding": "indices int64 or int32",
@@ -102,10 +103,10 @@ _NOTES = {
     "randperm": _RANDOM,
     "sort": "always stable",
     "topk": "always sorted; of equal elements the first",
-    "upsample_bicubic2d": "uint8 is computed in float32 and rounded",
-    "_upsample_bicubic2d_aa": "uint8 is computed in float32 and rounded",
-    "_upsample_lanczos2d_aa": "uint8 is computed in float32 and rounded",
-    "_upsample_bilinear2d_aa": "uint8 is computed in float32 and rounded",
+    "upsample_bicubic2d": _ROUNDED_BYTES,
+    "_upsample_bicubic2d_aa": _ROUNDED_BYTES,
+    "_upsample_lanczos2d_aa": _ROUNDED_BYTES,
+    "_upsample_bilinear2d_aa": _ROUNDED_BYTES,
 }
 
 
