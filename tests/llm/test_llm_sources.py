@@ -84,19 +84,245 @@ def test_packed_checkpoints(method: str, bits: int, act_order: bool, tmp_path: P
         assert torch.equal(weight, found[name]), name
 
 
-def test_packed_checkpoints_that_are_refused(tmp_path: Path) -> None:
-    model = write_checkpoint(tmp_path, "gptq", 4)
+Parts = dict[str, torch.Tensor]
+Packed = tuple[Parts, torch.Tensor]
+"""What is stored beside a layer's name, and the weight that it stands for."""
+
+
+def fp4_numbers(nibbles: torch.Tensor) -> torch.Tensor:
+    values = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
+    return torch.tensor([*values, *(-value for value in values)])[nibbles]
+
+
+def spread(scales: torch.Tensor, rows: int, columns: int, shape: torch.Size) -> torch.Tensor:
+    """A scale for each block of so many rows and columns, the last ones cut."""
+    wide = scales.float().repeat_interleave(rows, 0).repeat_interleave(columns, 1)
+    return wide[: shape[0], : shape[1]]
+
+
+def blocks_of_fp8(weight: torch.Tensor) -> Packed:
+    stored = (weight * 30).to(torch.float8_e4m3fn)
+    out, in_ = weight.shape
+    scales = torch.rand(-(-out // 48), -(-in_ // 48)) / 100
+    want = stored.float() * spread(scales, 48, 48, weight.shape)
+    return {"weight": stored, "weight_scale_inv": scales, "activation_scale": torch.ones(1)}, want
+
+
+def one_fp8(weight: torch.Tensor) -> Packed:
+    stored, scale = (weight * 30).to(torch.float8_e4m3fn), torch.tensor(0.03)
+    return {"weight": stored, "weight_scale_inv": scale}, stored.float() * scale
+
+
+def rows_of_fp8(weight: torch.Tensor) -> Packed:
+    stored, scales = (weight * 30).to(torch.float8_e4m3fn), torch.rand(len(weight), 1)
+    return {"weight": stored, "weight_scale": scales.bfloat16()}, stored.float() * scales.bfloat16()
+
+
+def rows_of_int8(weight: torch.Tensor) -> Packed:
+    stored = torch.randint(-128, 128, weight.shape, dtype=torch.int8)
+    zeros = torch.randint(-9, 9, (len(weight), 1), dtype=torch.int8)
+    scales = torch.rand(len(weight), 1)
+    parts = {"weight": stored, "weight_scale": scales, "weight_zero_point": zeros}
+    return parts, (stored.float() - zeros.float()) * scales
+
+
+def groups_of_int4(weight: torch.Tensor) -> Packed:
+    """With zero points, in the order of activations."""
+    out, in_ = weight.shape
+    integers = torch.randint(0, 16, weight.shape)
+    zeros = torch.randint(0, 16, (out, in_ // 32))
+    scales, order = torch.rand(out, in_ // 32), torch.randperm(in_) // 32
+    parts = {
+        "weight_packed": packed(integers, 4, 1),
+        "weight_zero_point": packed(zeros, 4, 0),
+        "weight_scale": scales,
+        "weight_shape": torch.tensor(weight.shape),
+        "weight_g_idx": order.int(),
+    }
+    return parts, (integers - zeros[:, order]).float() * scales[:, order]
+
+
+def nvfp4(weight: torch.Tensor) -> Packed:
+    nibbles = torch.randint(0, 16, weight.shape)
+    scales = (torch.rand(len(weight), weight.shape[1] // 16) * 400).to(torch.float8_e4m3fn)
+    bytes_ = (nibbles[:, ::2] | nibbles[:, 1::2] << 4).byte()
+    total = torch.tensor([1000.0])
+    parts = {"weight_packed": bytes_, "weight_scale": scales, "weight_global_scale": total}
+    return parts, fp4_numbers(nibbles) * spread(scales.float() / total, 1, 16, weight.shape)
+
+
+def nf4(weight: torch.Tensor) -> Packed:
+    """Blocks of 64, whose scales are bytes in blocks of 256."""
+    nibbles = torch.randint(0, 16, (weight.numel(),))
+    numbers, steps = torch.randn(16).sort().values, torch.linspace(-1, 1, 256)
+    count = weight.numel() // 64
+    bytes_, largest = torch.randint(0, 256, (count,)), torch.rand(-(-count // 256))
+    state = {"quant_type": "nf4", "blocksize": 64, "shape": list(weight.shape)}
+    state |= {"dtype": "float32", "nested_blocksize": 256, "nested_offset": 0.5}
+    parts = {
+        "weight": (nibbles[::2] << 4 | nibbles[1::2]).byte().unsqueeze(-1),
+        "weight.absmax": bytes_.byte(),
+        "weight.quant_map": numbers,
+        "weight.nested_absmax": largest,
+        "weight.nested_quant_map": steps,
+        "weight.quant_state.bitsandbytes__nf4": torch.tensor(
+            list(json.dumps(state).encode()), dtype=torch.uint8
+        ),
+    }
+    scales = steps[bytes_] * largest.repeat_interleave(256)[:count] + 0.5
+    return parts, (numbers[nibbles] * scales.repeat_interleave(64)).view(weight.shape)
+
+
+def llm_int8(weight: torch.Tensor) -> Packed:
+    stored = torch.randint(-127, 128, weight.shape, dtype=torch.int8)
+    largest = torch.rand(len(weight))
+    parts = {"weight": stored, "SCB": largest, "weight_format": torch.tensor(0)}
+    return parts, stored.float() * (largest / 127).unsqueeze(-1)
+
+
+def compressed(form: str, **weights: Any) -> dict[str, Any]:
+    group = {"targets": ["Linear"], "weights": weights}
+    about = {"quant_method": "compressed-tensors", "format": form}
+    return {**about, "config_groups": {"group_0": group}}
+
+
+BNB = {"quant_method": "bitsandbytes"}
+FORMS = {
+    "fp8 blocks": ({"quant_method": "fp8", "weight_block_size": [48, 48]}, blocks_of_fp8),
+    "fp8": ({"quant_method": "fp8", "weight_block_size": None}, one_fp8),
+    "compressed fp8": (compressed("float-quantized", num_bits=8, type="float"), rows_of_fp8),
+    "compressed int8": (compressed("int-quantized", num_bits=8, type="int"), rows_of_int8),
+    "compressed int4": (compressed("pack-quantized", num_bits=4, group_size=32), groups_of_int4),
+    "compressed nvfp4": (compressed("nvfp4-pack-quantized", num_bits=4, type="float"), nvfp4),
+    "nf4": ({**BNB, "load_in_4bit": True}, nf4),
+    "int8": ({**BNB, "load_in_8bit": True}, llm_int8),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_other_packed_checkpoints(form: str, tmp_path: Path) -> None:
+    """What these libraries themselves write was read alike: compressed-tensors 0.20.0,
+    bitsandbytes 0.50.2."""
+    from safetensors.torch import save_file
+
+    about, pack = FORMS[form]
+    torch.manual_seed(0)
+    model = random_model({**OPTIONS, "tie_word_embeddings": False})
+    tensors, want = {}, {}
+    for name, weight in model.state_dict().items():
+        layer = name.rpartition(".")[0]
+        parts: Parts = {"weight": weight.bfloat16()}
+        want[name] = weight.bfloat16().float()
+        if layer.endswith(LINEAR):
+            parts, want[name] = pack(weight)
+        tensors |= {f"{layer}.{part}": value.contiguous() for part, value in parts.items()}
+    # Another file that is not named in the index, as Mistral's folders have one.
+    save_file(
+        {"layers.0.attention.wq.weight": torch.ones(1)}, tmp_path / "consolidated.safetensors"
+    )
+    save_file(tensors, tmp_path / "model.safetensors")
+    index = {"weight_map": dict.fromkeys(tensors, "model.safetensors")}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    config = {**model.config.to_dict(), "quantization_config": about}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 7]}))
+    loaded = load_model(tmp_path)
+    assert loaded.generation_config.eos_token_id == [2, 7]
+    found = loaded.state_dict()
+    assert want.keys() == found.keys()
+    for name, weight in want.items():
+        torch.testing.assert_close(found[name], weight, rtol=1e-6, atol=0, msg=name)
+
+
+def test_experts_in_four_bits(tmp_path: Path) -> None:
+    """gpt-oss's, by what `transformers` makes of the same bytes."""
+    from safetensors.torch import save_file
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+    from edgewise.llm.architectures import architecture_of
+
+    row = architecture_of("gpt_oss")
+    assert row is not None
+    model = random_model({**OPTIONS, **row.small, "model_type": "gpt_oss"})
+    tensors, want = {}, dict(model.state_dict())
+    for name, weight in list(want.items()):
+        if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            tensors[name] = weight.clone()
+            continue
+        experts, in_, out = weight.shape
+        blocks = torch.randint(0, 256, (experts, out, in_ // 32, 16), dtype=torch.uint8)
+        scales = torch.randint(110, 125, (experts, out, in_ // 32), dtype=torch.uint8)
+        tensors |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
+        want[name] = convert_moe_packed_tensors(blocks, scales, dtype=torch.float32)
+    save_file(tensors, tmp_path / "model.safetensors")
+    about = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+    config = {**model.config.to_dict(), "quantization_config": about}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    found = load_model(tmp_path).state_dict()
+    assert want.keys() == found.keys()
+    for name, weight in want.items():
+        assert torch.equal(weight, found[name]), name
+
+
+@pytest.mark.parametrize("kind", ["qwen3_moe", "gemma3"])
+def test_names_in_packed_checkpoints(kind: str, tmp_path: Path) -> None:
+    """That are not those of the modules: each expert's own layers, and the language model in one
+    that also sees."""
+    from safetensors.torch import load_file, save_file
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from edgewise.llm.architectures import architecture_of
+
+    row = architecture_of("gemma3_text" if kind == "gemma3" else kind)
+    assert row is not None
+    config: dict[str, Any] = {**OPTIONS, **row.small, "tie_word_embeddings": False}
+    if kind == "gemma3":
+        vision = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1}
+        vision |= {"num_attention_heads": 2, "image_size": 28, "patch_size": 14}
+        config = {"text_config": config, "vision_config": vision, "mm_tokens_per_image": 4}
+    named: Any = AutoConfig
+    model: Any = AutoModelForCausalLM.from_config(named.for_model(kind, **config)).float()
+    model.save_pretrained(tmp_path)
+    want = load_model(tmp_path).state_dict()
+    file = tmp_path / "model.safetensors"
+    tensors = load_file(file)
+    for name in [n for n in tensors if n.endswith(("q_proj.weight", "down_proj.weight"))]:
+        parts, _ = llm_int8(tensors[name])
+        layer = name.removesuffix(".weight")
+        tensors |= {f"{layer}.{part}": value for part, value in parts.items()}
+    save_file(tensors, file, {"format": "pt"})
+    values = json.loads((tmp_path / "config.json").read_text())
+    values["quantization_config"] = {**BNB, "load_in_8bit": True}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    found = load_model(tmp_path).state_dict()
+    assert want.keys() == found.keys()
+    changed = [name for name in want if not torch.equal(want[name], found[name])]
+    assert len(changed) == 4, changed
+    assert all("q_proj" in name or "down_proj" in name for name in changed), changed
+
+
+REFUSED = {
+    "unknown": ({"quant_method": "hqq"}, "mxfp4, fp8, .* or GGUF; got 'hqq'"),
+    "no method": ({"bits": 4}, "got None"),
+    "bits": ({"quant_method": "gptq", "bits": 3}, "4 or 8 bits"),
+    "form": ({"quant_method": "awq", "version": "gemv"}, "in the form gemm"),
+    "sparse": (
+        {**compressed("dense"), "sparsity_config": {"format": "sparse-24-bitmask"}},
+        "compressed-tensors must be .*; got sparse-24-bitmask",
+    ),
+    "parts": ({"quant_method": "awq"}, "the parts of .* must fit each other; got weights"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_packed_checkpoints_that_are_refused(case: str, tmp_path: Path) -> None:
+    about, message = REFUSED[case]
+    write_checkpoint(tmp_path, "gptq", 4)
     config = json.loads((tmp_path / "config.json").read_text())
-    for about, message in (
-        ({"quant_method": "bitsandbytes"}, "gptq, awq or GGUF; got 'bitsandbytes'"),
-        ({"quant_method": "gptq", "bits": 3}, "4 or 8 bits"),
-        ({"quant_method": "awq", "version": "gemv"}, "in the form gemm"),
-    ):
-        config["quantization_config"] = about
-        (tmp_path / "config.json").write_text(json.dumps(config))
-        with pytest.raises(ValueError, match=message):
-            load_model(tmp_path)
-    del model
+    config["quantization_config"] = about
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=message):
+        load_model(tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["Q4_0", "Q8_0", "Q4_K", "Q6_K", "F16"])

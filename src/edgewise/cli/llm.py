@@ -44,8 +44,8 @@ def export(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Weights, configuration and tokenizer: config.json, *.safetensors (also of GPTQ "
-            "and AWQ); or a GGUF file.",
+            help="Weights, configuration and tokenizer: config.json, *.safetensors (quantized "
+            "ones, too); or a GGUF file.",
         ),
     ] = None,
     quantize: Annotated[

@@ -49,16 +49,20 @@ def random_model(config: dict[str, Any], seed: int = 0) -> Any:
     config: as in a config.json; a Llama's if it has no `model_type`. ValueError if the values do
     not go together, or are of no causal language model.
     """
+    torch.manual_seed(seed)
+    return _text_part(_made_of(config)).float().eval()
+
+
+def _made_of(config: dict[str, Any]) -> Any:
+    """A model of a configuration, by `transformers`. ValueError as of `random_model`."""
     from huggingface_hub.errors import StrictDataclassError
     from transformers import AutoConfig
 
-    torch.manual_seed(seed)
     values = {k: v for k, v in config.items() if k != "model_type"}
     kind = config.get("model_type", "llama")
     try:
         named: Any = AutoConfig
-        maker = _class_for(kind)
-        return _text_part(maker.from_config(named.for_model(kind, **values))).float().eval()
+        return _class_for(kind).from_config(named.for_model(kind, **values))
     except (
         AttributeError,
         LookupError,
@@ -74,7 +78,7 @@ def random_model(config: dict[str, Any], seed: int = 0) -> Any:
 
 def load_model(checkpoint: str | Path) -> Any:
     """The causal language model of a local directory as `save_pretrained` writes it, in float32;
-    also of GPTQ's or AWQ's integers, or of a GGUF file.
+    also of a quantized one (`packed.PACKINGS`), or of a GGUF file.
 
     FileNotFoundError without a config.json or weights in it; ValueError if it is another model or
     weights are missing; ModuleNotFoundError for a GGUF file without the package gguf.
@@ -88,22 +92,29 @@ def load_model(checkpoint: str | Path) -> Any:
             f"got {checkpoint}"
         )
     config = read_config(str(directory))
-    if quantization_of(config) is not None:
-        values = {k: v for k, v in config.items() if k != "quantization_config"}
-        model = random_model(values)
-        report: Any = model.load_state_dict(float_weights(directory, config), strict=False)
-        model.tie_weights()
-        tied = set(getattr(model, "all_tied_weights_keys", None) or ())
-        _check_whole(set(report.missing_keys) - tied, checkpoint)
-        return model.eval()
-    loader = _class_for(str(config.get("model_type", "llama")))
+    about = quantization_of(config)
+    options: dict[str, Any] = {"dtype": torch.float32, "output_loading_info": True}
     try:
-        loaded: Any = loader.from_pretrained(
-            directory, dtype=torch.float32, local_files_only=True, output_loading_info=True
-        )
+        if about is None:
+            maker = _class_for(config.get("model_type", "llama"))
+            loaded = maker.from_pretrained(directory, local_files_only=True, **options)
+        else:
+            # transformers' own loader gives weights the names that its modules have.
+            values = {k: v for k, v in config.items() if k != "quantization_config"}
+            weights = float_weights(directory, about)
+            with torch.device("meta"):
+                made = _made_of(values)
+            loaded = type(made).from_pretrained(
+                None, config=made.config, state_dict=weights, **options
+            )
+            _take_generation_config(loaded[0], directory)
+    except FileNotFoundError:
+        raise
     except OSError as failure:
         raise FileNotFoundError(f"[checkpoint] no weights in {checkpoint}: {failure}") from None
-    except ValueError as failure:
+    except (RuntimeError, ValueError) as failure:
+        if str(failure).startswith("["):
+            raise
         raise ValueError(
             f"[checkpoint] must be of a causal language model; got {checkpoint}: "
             f"{str(failure).splitlines()[0]}"
@@ -111,6 +122,14 @@ def load_model(checkpoint: str | Path) -> Any:
     model, report = loaded
     _check_whole(report["missing_keys"], checkpoint)
     return _text_part(model).eval()
+
+
+def _take_generation_config(model: Any, directory: Path) -> None:
+    """Which tokens end a text, where the checkpoint says."""
+    from transformers import GenerationConfig
+
+    if (directory / "generation_config.json").is_file():
+        model.generation_config = GenerationConfig.from_pretrained(directory)
 
 
 def _text_part(model: Any) -> Any:
