@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import edgewise
 from edgewise.quantize.fold import drop_notes, fold_constants
 
 aten = torch.ops.aten
@@ -141,3 +142,27 @@ def test_parameters_are_left_alone() -> None:
     assert [name for name, _ in model.named_parameters()] == ["weight"]
     model(torch.randn(4, 6)).sum().backward()
     assert model.weight.grad is not None
+
+
+class Standardized(nn.Conv2d):
+    """Its filters are normalized when it is called, as normalizer-free networks do it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        flat = self.weight.reshape(1, len(self.weight), -1)
+        weight = F.batch_norm(flat, None, None, training=True, momentum=0.0)
+        return self._conv_forward(x, weight.reshape_as(self.weight), self.bias)
+
+
+@pytest.mark.parametrize("backend", ["xnnpack", "ethos-u85-256", "neutron-imxrt700-reference"])
+def test_filters_that_are_computed_are_constants(backend: str) -> None:
+    if backend != "xnnpack":
+        pytest.importorskip("ethosu" if backend.startswith("ethos") else "ai_edge_litert")
+    torch.manual_seed(0)
+    model, x = nn.Sequential(Standardized(3, 8, 3), nn.ReLU()).eval(), torch.randn(1, 3, 8, 8)
+    program = edgewise.compile(
+        model, (x,), backend=backend, quantize="int8", calibration=[(x,)], verbose=False
+    )
+    assert program.delegation_report().share("macs") == 1
+    expected = model(x).detach().numpy()
+    off = edgewise.load(program.buffer)(x.numpy()) - expected
+    assert abs(off).max() < 0.03 * abs(expected).max()

@@ -133,7 +133,13 @@ def _shared(x: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
     return masked.softmax(-1) + masked
 
 
+def _in_parts(x: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
+    one, other = x.chunk(2, 1)
+    return torch.cat([(one + other).softmax(-1), (one - other).softmax(-1)], 1)
+
+
 KEPT: dict[str, Weigh] = {
+    "sums of several results": _in_parts,
     "small number": lambda x, words: x.masked_fill(~words, -5.0).softmax(-1),
     "no softmax": lambda x, words: x.masked_fill(~words, -1e9).sigmoid(),
     "read twice": _shared,

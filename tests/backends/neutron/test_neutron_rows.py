@@ -179,6 +179,14 @@ def test_hardswish_of_negative_numbers() -> None:
     assert any("a scale above the operand's / 2**7" in r for r in reasons), reasons
 
 
+@pytest.mark.filterwarnings("ignore:.*results must be larger than a step")
+def test_a_softmax_of_many_that_are_nearly_alike() -> None:
+    """LiteRT's reference kernel ends its process where exponentials add up to 512 and more."""
+    batches = [(torch.randn(2, 3, 600) * 0.01,)]
+    program = quantized(lambda: nn.Softmax(-1), batches)
+    assert_within_steps(program, lowered(program), batches)
+
+
 WRONG = {"SUM"}
 """Of LiteRT's reference kernels; programs with them run by its ordinary ones."""
 compared: dict[str, dict[str, int]] = {}

@@ -60,18 +60,30 @@ def _exactly(stream: BinaryIO, count: int) -> bytes:
     return data
 
 
+_LONG_SOFTMAX = 512
+"""The reference of a softmax in 8 bits ends the process where a sum of exponentials, of which the
+largest is 1, has more than nine bits."""
+
+
 def _interpreter(model: bytes) -> Any:
-    """With LiteRT's reference kernels, or its ordinary ones where those are wrong: the reference
-    of SUM gives one number for every element."""
+    """With LiteRT's reference kernels, or its ordinary ones where those do not do: the reference of
+    SUM gives one number for every element, that of SOFTMAX has a largest length."""
     from ai_edge_litert import schema_py_generated as schema
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
+    resolver = OpResolverType.BUILTIN_REF
     read = schema.Model.GetRootAs(model)
     codes = [read.OperatorCodes(i) for i in range(read.OperatorCodesLength())]
-    numbers = {max(code.BuiltinCode(), code.DeprecatedBuiltinCode()) for code in codes}
-    resolver = OpResolverType.BUILTIN_REF
-    if schema.BuiltinOperator.SUM in numbers:
-        resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    numbers = [max(code.BuiltinCode(), code.DeprecatedBuiltinCode()) for code in codes]
+    for graph in map(read.Subgraphs, range(read.SubgraphsLength())):
+        for operator in map(graph.Operators, range(graph.OperatorsLength())):
+            kind = numbers[operator.OpcodeIndex()]
+            is_sum = kind == schema.BuiltinOperator.SUM
+            if is_sum or (
+                kind == schema.BuiltinOperator.SOFTMAX
+                and graph.Tensors(operator.Inputs(0)).ShapeAsNumpy()[-1] >= _LONG_SOFTMAX
+            ):
+                resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     return Interpreter(model_content=model, experimental_op_resolver_type=resolver)
 
 

@@ -319,14 +319,12 @@ def _kind_of_call(node: Node, model: GraphModule, known: dict[Node, str]) -> str
         return _kind(node.args[0], model, known)
     if node.target in MULTIPLY:
         return "mask" if zero_where_kept(node, model) is not None else ""
-    parts = arguments(node)
     choice = choice_of(model, node)
     if choice is not None:
         given = [choice[0], choice[2]]
-    elif node.target in FILL:
-        given = [parts["self"], parts["value"]]
-    elif node.target in WHERE or node.target in ADD:
-        given = [parts["self"], parts["other"]]
+    elif node.target in FILL or node.target in WHERE or node.target in ADD:
+        parts = arguments(node)
+        given = [parts["self"], parts["value" if node.target in FILL else "other"]]
     else:
         return ""
     kinds = {_kind(one, model, known) for one in given}
