@@ -41,6 +41,17 @@ def by_places(x: Tensor) -> Any:
     return x[places[:, 0], places[:, 1]] * 2, places.shape[0]
 
 
+def columns_that_are_needed(x: Tensor, k: Tensor) -> Tensor:
+    """Of four dimensions, as the positions of Reformer."""
+    largest = k.max().item()
+    torch._check(largest >= 0)
+    torch._check(largest < 12)
+    columns = (largest + 4) // 4
+    rows, places = x[:, None, :], x[None]
+    parts = [t.expand(2, 3, 3, 4)[:, :columns] for t in (rows, places)]
+    return torch.cat(parts, -1).reshape(2, -1, 8)
+
+
 def some_at_least(x: Tensor) -> Tensor:
     """With one element at least, a delegate may take it."""
     chosen = x[x > -9]
@@ -104,6 +115,12 @@ CASES: dict[str, tuple[Any, list[tuple[Any, ...]], Any, tuple[str, ...]]] = {
     "repeats": (
         repeated,
         [(X, torch.tensor(counts)) for counts in ([1, 0, 2, 1], [0, 0, 0, 0], [3, 3, 3, 3])],
+        None,
+        BOTH,
+    ),
+    "columns by the largest": (
+        columns_that_are_needed,
+        [(X, torch.tensor([k, 1])) for k in (9, 0, 4)],
         None,
         BOTH,
     ),

@@ -35,9 +35,9 @@ _SHAPE_OPS = {
 
 def dim_order(tensor: torch.Tensor) -> tuple[int, ...]:
     """Dimensions from outermost to innermost; the identity where strides leave a choice."""
-    if tensor.dim() != 4 or _lies(tensor, torch.contiguous_format):
+    if tensor.dim() != 4 or is_laid_out(tensor, torch.contiguous_format):
         return tuple(range(tensor.dim()))
-    if _lies(tensor, torch.channels_last):
+    if is_laid_out(tensor, torch.channels_last):
         return CHANNELS_LAST
     return tuple(range(tensor.dim()))
 
@@ -46,13 +46,14 @@ def with_order(tensor: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
     """A fake tensor of the same type and shape, laid out as `order` says."""
     channels_last = order == CHANNELS_LAST
     memory_format = torch.channels_last if channels_last else torch.contiguous_format
-    if _lies(tensor, memory_format):
+    if is_laid_out(tensor, memory_format):
         return tensor
     return torch.empty_like(tensor, memory_format=memory_format)
 
 
-def _lies(tensor: torch.Tensor, memory_format: torch.memory_format) -> bool:
-    """False where it depends on sizes that only data will tell."""
+def is_laid_out(tensor: torch.Tensor, memory_format: torch.memory_format) -> bool:
+    """Whether strides are those of a memory format; False where it depends on sizes that only data
+    will tell."""
     from torch._prims_common import is_contiguous_for_memory_format_or_false
 
     return is_contiguous_for_memory_format_or_false(tensor, memory_format=memory_format)
@@ -97,5 +98,5 @@ def _order(node: Node, value: torch.Tensor) -> tuple[int, ...]:
         if isinstance(n.meta.get("val"), torch.Tensor) and n.meta["val"].dim() == 4
     ]
     strict = any(dim_order(v) == CHANNELS_LAST for v in operands)
-    all_fit = all(v.is_contiguous(memory_format=torch.channels_last) for v in operands)
+    all_fit = all(is_laid_out(v, torch.channels_last) for v in operands)
     return CHANNELS_LAST if strict and all_fit else contiguous

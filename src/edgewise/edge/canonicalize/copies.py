@@ -14,7 +14,7 @@ from edgewise.edge.canonicalize.registry import (
     rule,
 )
 from edgewise.edge.graph import arguments, fake, same_shape
-from edgewise.edge.layout import CHANNELS_LAST, dim_order
+from edgewise.edge.layout import CHANNELS_LAST, dim_order, is_laid_out
 from edgewise.edge.spellings import CONVERSIONS
 
 aten = torch.ops.aten
@@ -132,7 +132,7 @@ def _wanted_order(node: Node, source: Node) -> tuple[int, ...]:
     before = fake(source)
     memory_format = arguments(node).get("memory_format")
     if memory_format is torch.channels_last and before.dim() == 4:
-        fits = before.is_contiguous(memory_format=torch.channels_last)
+        fits = is_laid_out(before, torch.channels_last)
         return dim_order(before) if fits else CHANNELS_LAST
     if memory_format is torch.contiguous_format:
         return tuple(range(before.dim()))

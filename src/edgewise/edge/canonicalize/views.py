@@ -11,6 +11,7 @@ from torch.fx import Graph, Node
 
 from edgewise.edge.canonicalize.registry import call, first_operand, rule, sizes_as_arguments
 from edgewise.edge.graph import arguments, fake, is_static, replace, same_shape
+from edgewise.edge.layout import is_laid_out
 
 aten = torch.ops.aten
 
@@ -200,7 +201,8 @@ def _as_strided(graph: Graph, node: Node) -> Node | None:
     while owner.target in _REORDERED or owner.target in _IN_ORDER:
         owner = first_operand(owner)
     result = fake(node)
-    if not fake(owner).is_contiguous() or fake(owner).storage_offset() != 0:
+    in_order = is_laid_out(fake(owner), torch.contiguous_format)
+    if not in_order or fake(owner).storage_offset() != 0:
         return None
     named = arguments(node)
     args = (owner, named["size"], named["stride"], result.storage_offset())
