@@ -15,6 +15,7 @@ import torch
 from edgewise.llm.architectures import ARCHITECTURES, architecture_of
 from edgewise.llm.export import load_model, lower_model, quantize_model, random_model
 from edgewise.llm.export.decoder import CachedDecoder
+from edgewise.llm.export.experts import with_linear_experts
 from edgewise.llm.export.quantization import Recipe
 from edgewise.runtime import Runtime
 
@@ -222,3 +223,38 @@ def test_a_context_is_as_long_as_the_models_positions_reach() -> None:
         for name in ("get_max_context_len", "get_max_seq_len")
     }
     assert told == {"get_max_context_len": 24, "get_max_seq_len": 24}
+
+
+class Experts(torch.nn.Module):
+    """As LongCat's: the last of six stand for the token itself. scale: of what experts give."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        super().__init__()
+        self.gate_up_proj = torch.nn.Parameter(torch.randn(6, 16, 8))
+        self.down_proj = torch.nn.Parameter(torch.randn(4, 8, 8))
+        self.scale, self.act_fn = scale, torch.nn.SiLU()
+
+    def forward(self, states: Any, chosen: Any, shares: Any) -> Any:
+        rows = []
+        for state, numbers, weights in zip(states, chosen, shares, strict=True):
+            results = [self.scale * self.expert(state, int(number)) for number in numbers]
+            rows.append(sum(w * result for w, result in zip(weights, results, strict=True)))
+        return torch.stack(rows)
+
+    def expert(self, state: Any, number: int) -> Any:
+        if number >= len(self.down_proj):
+            return state
+        gate, up = (self.gate_up_proj[number] @ state).chunk(2)
+        return self.down_proj[number] @ (self.act_fn(gate) * up)
+
+
+def test_experts_compute_what_the_models_own_do() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(Experts()).eval()
+    made = with_linear_experts(model)
+    states, shares = torch.randn(5, 8), torch.rand(5, 2)
+    chosen = torch.tensor([[0, 5], [1, 4], [4, 5], [2, 3], [3, 0]])
+    want = model[0](states, chosen, shares)
+    torch.testing.assert_close(made[0](states, chosen, shares), want)
+    with pytest.raises(ValueError, match="a gate between them; got Experts, which computes"):
+        with_linear_experts(torch.nn.Sequential(Experts(scale=2.0)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,11 @@ import torch
 
 from edgewise.edge.export import export_module
 from edgewise.emit.config import ExecutorchBackendConfig, MemoryPlanningConfig
-from edgewise.llm.config import read_config
+from edgewise.llm.export.loading import load_model, random_model
 from edgewise.llm.export.model import CachedLlama
 from edgewise.llm.export.prefix_methods import model_id, prefix_methods
 from edgewise.llm.export.quantization import Recipe, quantize_model
-from edgewise.llm.export.sources import (
-    float_weights,
-    load_gguf,
-    quantization_of,
-    save_gguf_tokenizer,
-)
+from edgewise.llm.export.sources import save_gguf_tokenizer
 from edgewise.lowering import ExecutorchProgramManager, to_edge_transform_and_lower
 from edgewise.registry import partitioner_for
 
@@ -41,123 +35,6 @@ __all__ = [
 
 KV_CACHE_DTYPES = {"float32": torch.float32, "float16": torch.float16, "int8": torch.int8}
 """What keys and values can be kept as."""
-
-
-def random_model(config: dict[str, Any], seed: int = 0) -> Any:
-    """A causal language model with random weights, in float32.
-
-    config: as in a config.json; a Llama's if it has no `model_type`. ValueError if the values do
-    not go together, or are of no causal language model.
-    """
-    torch.manual_seed(seed)
-    return _text_part(_made_of(config)).float().eval()
-
-
-def _made_of(config: dict[str, Any]) -> Any:
-    """A model of a configuration, by `transformers`. ValueError as of `random_model`."""
-    from huggingface_hub.errors import StrictDataclassError
-    from transformers import AutoConfig
-
-    values = {k: v for k, v in config.items() if k != "model_type"}
-    kind = config.get("model_type", "llama")
-    try:
-        named: Any = AutoConfig
-        return _class_for(kind).from_config(named.for_model(kind, **values))
-    except (
-        AttributeError,
-        LookupError,
-        RuntimeError,
-        StrictDataclassError,
-        TypeError,
-        ValueError,
-        ZeroDivisionError,
-    ) as failure:
-        what = "Llama" if kind == "llama" else kind
-        raise ValueError(f"[config] no {what} can be made of it: {failure}") from failure
-
-
-def load_model(checkpoint: str | Path) -> Any:
-    """The causal language model of a local directory as `save_pretrained` writes it, in float32;
-    also of a quantized one (`packed.PACKINGS`), or of a GGUF file.
-
-    FileNotFoundError without a config.json or weights in it; ValueError if it is another model or
-    weights are missing; ModuleNotFoundError for a GGUF file without the package gguf.
-    """
-    directory = Path(checkpoint)
-    if directory.is_file() and directory.suffix == ".gguf":
-        return load_gguf(directory)
-    if not (directory / "config.json").is_file():
-        raise FileNotFoundError(
-            f"[checkpoint] must be a directory with config.json and weights, or a GGUF file; "
-            f"got {checkpoint}"
-        )
-    config = read_config(str(directory))
-    about = quantization_of(config)
-    options: dict[str, Any] = {"dtype": torch.float32, "output_loading_info": True}
-    try:
-        if about is None:
-            maker = _class_for(config.get("model_type", "llama"))
-            loaded = maker.from_pretrained(directory, local_files_only=True, **options)
-        else:
-            # transformers' own loader gives weights the names that its modules have.
-            values = {k: v for k, v in config.items() if k != "quantization_config"}
-            weights = float_weights(directory, about)
-            with torch.device("meta"):
-                made = _made_of(values)
-            loaded = type(made).from_pretrained(
-                None, config=made.config, state_dict=weights, **options
-            )
-            _take_generation_config(loaded[0], directory)
-    except FileNotFoundError:
-        raise
-    except OSError as failure:
-        raise FileNotFoundError(f"[checkpoint] no weights in {checkpoint}: {failure}") from None
-    except (RuntimeError, ValueError) as failure:
-        if str(failure).startswith("["):
-            raise
-        raise ValueError(
-            f"[checkpoint] must be of a causal language model; got {checkpoint}: "
-            f"{str(failure).splitlines()[0]}"
-        ) from failure
-    model, report = loaded
-    _check_whole(report["missing_keys"], checkpoint)
-    return _text_part(model).eval()
-
-
-def _take_generation_config(model: Any, directory: Path) -> None:
-    """Which tokens end a text, where the checkpoint says."""
-    from transformers import GenerationConfig
-
-    if (directory / "generation_config.json").is_file():
-        model.generation_config = GenerationConfig.from_pretrained(directory)
-
-
-def _text_part(model: Any) -> Any:
-    """Of a model that also sees (Gemma 3 from 4B on), the causal language model in it."""
-    language = getattr(getattr(model, "model", None), "language_model", None)
-    if language is None or not hasattr(model.config, "text_config"):
-        return model
-    with torch.device("meta"):
-        made = _class_for("").from_config(model.config.text_config)
-    made.model, made.lm_head = language, model.lm_head
-    made.generation_config = model.generation_config
-    return made
-
-
-def _class_for(kind: str) -> Any:
-    """The class of `transformers` that makes models of a `model_type`."""
-    from transformers import AutoModelForCausalLM, AutoModelForSpeechSeq2Seq
-
-    return AutoModelForSpeechSeq2Seq if kind == "whisper" else AutoModelForCausalLM
-
-
-def _check_whole(names: Iterable[str], checkpoint: str | Path) -> None:
-    missing = sorted(names)
-    if missing:
-        raise ValueError(
-            f"[checkpoint] must hold all weights; got none for {', '.join(missing[:5])}"
-            f"{' and others' if len(missing) > 5 else ''} in {checkpoint}"
-        )
 
 
 _PIECE, _MOST_PIECES = 128, 32

@@ -115,7 +115,14 @@ class CachedDecoder(torch.nn.Module):
             start = 0
             for piece in pieces:
                 at = torch.full((self.batch,), start)
-                got = self(piece.expand(self.batch, -1), at)
+                try:
+                    got = self(piece.expand(self.batch, -1), at)
+                except (IndexError, RuntimeError, TypeError) as failure:
+                    raise ValueError(
+                        f"[llm] a text in pieces must be computed as the whole is; got "
+                        f"{type(model).__name__}: {str(failure).splitlines()[0]}; "
+                        f"try a model that docs/llm.md lists"
+                    ) from failure
                 start += len(piece)
             for name in self._names.values():
                 for one in name:

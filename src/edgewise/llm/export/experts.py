@@ -18,15 +18,18 @@ class LinearExperts(torch.nn.Module):
 
     Each has linear layers of its own, which can be quantized as all others. An expert runs in a
     branch: for a single token, those that it chose and no others are computed and their weights
-    read; an expert that some token of a prompt chose is computed for all of them.
+    read; an expert that some token of a prompt chose is computed for all of them. Numbers of
+    experts beyond those that have a second layer stand for the token as it is (LongCat).
     """
 
     def __init__(self, original: Any) -> None:
         super().__init__()
         has_gate = _first(original) == "gate_up_proj"
         self._activation = _activation(original) if has_gate else original.act_fn
-        self.up = torch.nn.ModuleList(_linear_layers(original, _first(original)))
+        up = list(_linear_layers(original, _first(original)))
         self.down = torch.nn.ModuleList(_linear_layers(original, "down_proj"))
+        self.up = torch.nn.ModuleList(up[: len(self.down)])
+        self._has_identities = len(up) > len(self.down)
 
     def forward(
         self, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor
@@ -36,6 +39,10 @@ class LinearExperts(torch.nn.Module):
         Returns the weighted sum [T, hidden].
         """
         result = torch.zeros_like(hidden_states)
+        if self._has_identities:
+            is_kept = top_k_index >= len(self.down)
+            share = torch.where(is_kept, top_k_weights, torch.zeros(())).sum(-1, keepdim=True)
+            result = hidden_states * share
         for number in range(len(self.down)):
             is_chosen = top_k_index == number
             share = torch.where(is_chosen, top_k_weights, torch.zeros(())).sum(-1, keepdim=True)
@@ -102,15 +109,46 @@ def with_plain_integers(model: Any) -> None:
 
 
 def with_linear_experts(model: Any) -> Any:
-    """The model itself, or a copy with the same weights if it has experts."""
+    """The model itself, or a copy with the same weights if it has experts.
+
+    ValueError if experts compute something else than two linear layers with the gate between them.
+    """
     found = [name for name, module in model.named_modules() if _has_experts(module)]
     if not found:
         return model
     tensors = {id(t): t for t in (*model.parameters(), *model.buffers())}
     model = copy.deepcopy(model, tensors)
+    checked: set[type] = set()
     for name in found:
-        model.set_submodule(name, LinearExperts(model.get_submodule(name)))
+        original = model.get_submodule(name)
+        made = LinearExperts(original)
+        if type(original) not in checked:
+            checked.add(type(original))
+            _check_same(original, made)
+        model.set_submodule(name, made)
     return model
+
+
+_TOKENS = 3
+
+
+def _check_same(original: Any, made: LinearExperts) -> None:
+    """On a few random tokens, each of which chooses two experts."""
+    weight = made.down[0].weight
+    generator = torch.Generator().manual_seed(0)
+    count = len(getattr(original, _first(original)))
+    states = torch.randn(_TOKENS, weight.shape[0], generator=generator).to(weight.dtype)
+    last = torch.tensor([0, count // 2, count - 1])  # all kinds of experts that there may be
+    chosen = torch.stack([torch.randint(count, (_TOKENS,), generator=generator), last], -1)
+    shares = torch.rand(_TOKENS, 2, generator=generator).to(weight.dtype)
+    with torch.no_grad():
+        want, got = original(states, chosen, shares), made(states, chosen, shares)
+    if not torch.allclose(got, want, rtol=1e-3, atol=1e-3 * float(want.std())):
+        raise ValueError(
+            f"[llm] experts must be two linear layers with a gate between them; got "
+            f"{type(original).__name__}, which computes something else; try a model that "
+            f"docs/llm.md lists"
+        )
 
 
 def _has_experts(module: Any) -> bool:

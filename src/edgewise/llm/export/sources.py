@@ -5,16 +5,24 @@ What quantizes the model afterwards rounds again, to its own scales.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from edgewise.files import read_json
+from edgewise.llm.export.gguf_models import FAMILIES, GgufFile
 from edgewise.llm.export.packed import PACKINGS, packing_problem
 
-__all__ = ["float_weights", "load_gguf", "quantization_of", "save_gguf_tokenizer"]
+__all__ = [
+    "float_weights",
+    "load_by_transformers",
+    "open_gguf",
+    "quantization_of",
+    "save_gguf_tokenizer",
+]
 
 
 def quantization_of(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -58,22 +66,29 @@ def _files_in(index: Path) -> set[str]:
         raise ValueError(f"[checkpoint] {index} must map weights to files: {error}") from None
 
 
-def load_gguf(path: Path) -> Any:
-    """The model of a GGUF file, whatever its types of tensors, by `transformers` and `gguf`.
-
-    ModuleNotFoundError without gguf; ValueError if they cannot read it.
-    """
-    from transformers import AutoConfig, AutoModelForCausalLM
-
+def open_gguf(path: Path) -> GgufFile:
+    """ModuleNotFoundError without the package gguf; ValueError if it is no such file."""
     try:
-        import gguf  # noqa: F401
-    except ModuleNotFoundError:
+        return GgufFile(path)
+    except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             "[checkpoint] a GGUF file needs the package gguf; try pip install 'edgewise[models]'",
             name="gguf",
-        ) from None
+        ) from error
+    except (IndexError, KeyError, ValueError) as error:
+        raise ValueError(f"[checkpoint] {path} must be a whole GGUF file; got {error!r}") from error
+
+
+def load_by_transformers(file: GgufFile, path: Path) -> Any:
+    """The model of a file of another family, where `transformers`' own loader knows it."""
+    from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
+    if file.scales_positions:
+        raise ValueError(
+            f"[checkpoint] positions that are scaled must be of a family that is read here; got "
+            f"{file.architecture}; try one of {', '.join(FAMILIES)}, or a folder of safetensors"
+        )
     config_loader: Any = AutoConfig
     maker: Any = AutoModelForCausalLM
     read: Any = load_gguf_checkpoint
@@ -86,7 +101,10 @@ def load_gguf(path: Path) -> Any:
         weights = read(str(path), return_tensors=True, model_to_load=model)["tensors"]
         report = model.load_state_dict(weights, strict=False)
     except (ValueError, KeyError, IndexError, NotImplementedError, RuntimeError, OSError) as error:
-        raise ValueError(f"[checkpoint] no model in {path}: {error}") from error
+        raise ValueError(
+            f"[checkpoint] no model in {path}: {error}; try one of {', '.join(FAMILIES)}, or a "
+            f"folder of safetensors"
+        ) from error
     model.tie_weights()
     missing = set(report.missing_keys)
     if "lm_head.weight" in missing and config.tie_word_embeddings:
@@ -99,15 +117,48 @@ def load_gguf(path: Path) -> Any:
     return model.eval()
 
 
+_AS_GPT2 = ("default", "gpt-2", "granite-docling", "jais", "mpt", "olmo", "phi-2", "trillion")
+_DIGITS_APART = ("codeshell", "command-r", "exaone", "minerva-7b", "refact", "smollm", "starcoder")
+"""Of `tokenizer.ggml.pre`: GPT-2's way of splitting a text, and with each digit by itself."""
+
+
 def save_gguf_tokenizer(path: Path, folder: Path) -> Path | None:
     """Writes the tokenizer that a GGUF file holds as `tokenizer.json` and what goes with it. None
     if it holds none that `transformers` can read."""
-    from transformers import AutoTokenizer
+    from tokenizers import pre_tokenizers
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-    loader: Any = AutoTokenizer
-    try:
-        tokenizer = loader.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True)
-    except Exception:  # whatever a converter meets in a file without vocabulary
+    tokenizer: Any = None
+    loaders: tuple[Any, ...] = AutoTokenizer, PreTrainedTokenizerFast
+    for loader in loaders:  # the second one for models that the first one does not know
+        try:
+            tokenizer = loader.from_pretrained(
+                path.parent, gguf_file=path.name, local_files_only=True
+            )
+            break
+        except Exception:  # whatever a converter meets in a file without vocabulary
+            continue
+    if tokenizer is None:
         return None
+    splits = open_gguf(path).tokens_are_split
+    if splits in _DIGITS_APART:
+        digits = pre_tokenizers.Digits(individual_digits=True)
+        words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, words])
+    elif splits is not None and splits not in (*_AS_GPT2, *_known_splits()):
+        warnings.warn(
+            f"[checkpoint] the tokenizer splits texts as {splits!r}, which is not known, and is "
+            f"taken for GPT-2's; got {path}; try the model's own tokenizer.json in {folder}",
+            stacklevel=2,
+        )
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def _known_splits() -> Iterable[str]:
+    """Of `transformers`, which had one of them only before 5.20 or so."""
+    try:
+        from transformers.integrations.gguf import gguf_tokenizer_mapping as mapping
+    except ImportError:
+        return ("llama-bpe", "qwen2")
+    return tuple(mapping.GGUF_PRE_TOKENIZER_SPLITS)

@@ -1,0 +1,371 @@
+"""GGUF files of llama.cpp: the configuration and the weights of the model that they hold.
+
+The package `gguf` reads the file, expands its weights and knows what each is called there. The rows
+of `FAMILIES` say what is particular to a family; metadata have the names of gguf's `Keys`. What the
+file does not say is a constant of llama.cpp's, and stands here. Source: llama.cpp's conversion and
+`llama_model::load_hparams`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+__all__ = ["FAMILIES", "GgufFile"]
+
+
+class Metadata:
+    """What a file says of its model, by gguf's names without the architecture."""
+
+    def __init__(self, fields: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
+        self._fields, self.tensors = fields, tensors
+        self.architecture = str(fields.get("general.architecture", ""))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """None of the architecture's own: of the file."""
+        return self._fields.get(f"{self.architecture}.{name}", self._fields.get(name, default))
+
+    @property
+    def head_dim(self) -> int:
+        known = self.get("attention.key_length")
+        return int(known or self.get("embedding_length") // self.get("attention.head_count"))
+
+
+@dataclass(frozen=True)
+class Family:
+    """model_type: of `transformers`. values: of the configuration, beside or in place of those that
+    all have.
+
+    has_permuted_heads: in each head of queries and keys, the two halves of a position's pairs lie
+    side by side. norm_offset: what norms' weights are more than the model's.
+    """
+
+    model_type: str
+    values: Callable[[Metadata], dict[str, Any]] = lambda of: {}
+    has_permuted_heads: bool = False
+    norm_offset: float = 0.0
+
+
+def _llama(of: Metadata) -> dict[str, Any]:
+    if not of.get("expert_count"):
+        return {}
+    return {"model_type": "mixtral", **_experts(of, "num_local_experts")}
+
+
+def _experts(of: Metadata, count: str) -> dict[str, Any]:
+    return {count: of.get("expert_count"), "num_experts_per_tok": of.get("expert_used_count")}
+
+
+def _qwen_moe(of: Metadata) -> dict[str, Any]:
+    return {
+        **_experts(of, "num_experts"),
+        "moe_intermediate_size": of.get("expert_feed_forward_length"),
+        "shared_expert_intermediate_size": of.get("expert_shared_feed_forward_length"),
+        "norm_topk_prob": of.architecture == "qwen3moe",
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [],
+    }
+
+
+def _gemma(of: Metadata) -> dict[str, Any]:
+    """Scores are divided by the root of a head's width, in the models of 27B by another one's."""
+    is_largest = of.get("block_count") == {"gemma2": 46, "gemma3": 62}[of.architecture]
+    width = of.get("embedding_length") // of.get("attention.head_count")
+    return {
+        "query_pre_attn_scalar": width if is_largest else of.head_dim,
+        "attn_logit_softcapping": of.get("attn_logit_softcapping"),
+        "final_logit_softcapping": of.get("final_logit_softcapping"),
+    }
+
+
+def _gemma3(of: Metadata) -> dict[str, Any]:
+    local = of.get("rope.freq_base_swa", 10000.0)
+    positions = {
+        "sliding_attention": {"rope_type": "default", "rope_theta": local},
+        "full_attention": _positions(of),
+    }
+    return {**_gemma(of), "rope_parameters": positions}
+
+
+def _phi3(of: Metadata) -> dict[str, Any]:
+    rotated = of.get("rope.dimension_count", of.head_dim)
+    positions = {**_positions(of), "partial_rotary_factor": rotated / of.head_dim}
+    before = of.get("rope.scaling.original_context_length", of.get("context_length"))
+    factors = {
+        f"{kind}_factor": of.tensors[f"rope_factors_{kind}.weight"].tolist()
+        for kind in ("long", "short")
+        if f"rope_factors_{kind}.weight" in of.tensors
+    }
+    if factors:
+        positions |= {"rope_type": "longrope", **factors}
+        positions |= {"original_max_position_embeddings": before}
+        positions |= {"factor": of.get("context_length") / before}
+    return {
+        "sliding_window": of.get("attention.sliding_window") or None,
+        "original_max_position_embeddings": before,
+        "partial_rotary_factor": rotated / of.head_dim,
+        "rope_parameters": positions,
+    }
+
+
+def _mistral3(of: Metadata) -> dict[str, Any]:
+    """Ministral 3 scales queries by their positions, too; Mistral Small 3 has plain ones."""
+    scale = of.get("attention.temperature_scale")
+    if scale is None:
+        return {}
+    more = {"mscale": 1.0, "mscale_all_dim": of.get("rope.scaling.yarn_log_multiplier", 1.0)}
+    return {
+        "model_type": "ministral3",
+        "rope_parameters": {**_positions(of), **more, "llama_4_scaling_beta": scale},
+    }
+
+
+def _granite(of: Metadata) -> dict[str, Any]:
+    return {
+        "attention_multiplier": of.get("attention.scale", of.head_dim**-0.5),
+        "embedding_multiplier": of.get("embedding_scale", 1.0),
+        "residual_multiplier": of.get("residual_scale", 1.0),
+        "logits_scaling": of.get("logit_scale", 1.0),
+    }
+
+
+def _alternating(of: Metadata) -> dict[str, Any]:
+    """Which layers have a window, where the file says."""
+    pattern = of.get("attention.sliding_window_pattern")
+    if not isinstance(pattern, (list, tuple)):
+        return {}
+    kinds = ["sliding_attention" if is_short else "full_attention" for is_short in pattern]
+    return {"layer_types": kinds}
+
+
+def _olmo(of: Metadata) -> dict[str, Any]:
+    kind = {"model_type": "olmo3"} if of.get("attention.sliding_window") else {}
+    return {**kind, **_alternating(of)}
+
+
+def _gpt_oss(of: Metadata) -> dict[str, Any]:
+    positions = {"truncate": False, "beta_fast": 32.0, "beta_slow": 1.0, **_positions(of)}
+    return {
+        **_experts(of, "num_local_experts"),
+        "intermediate_size": of.get("expert_feed_forward_length"),
+        "rope_parameters": positions,
+    }
+
+
+def _lfm2(of: Metadata) -> dict[str, Any]:
+    heads = of.get("attention.head_count_kv")
+    return {
+        "num_key_value_heads": max(heads),
+        "layer_types": ["full_attention" if count else "conv" for count in heads],
+        "conv_L_cache": of.get("shortconv.l_cache"),
+        "norm_eps": of.get("attention.layer_norm_rms_epsilon"),
+        "block_auto_adjust_ff_dim": False,
+    }
+
+
+FAMILIES: Mapping[str, Family] = {
+    "llama": Family("llama", _llama, has_permuted_heads=True),
+    "qwen2": Family("qwen2"),
+    "qwen2moe": Family("qwen2_moe", _qwen_moe),
+    "qwen3": Family("qwen3"),
+    "qwen3moe": Family("qwen3_moe", _qwen_moe),
+    "gemma2": Family("gemma2", _gemma, norm_offset=1.0),
+    "gemma3": Family("gemma3_text", _gemma3, norm_offset=1.0),
+    "phi3": Family("phi3", _phi3),
+    "smollm3": Family("smollm3", has_permuted_heads=True),
+    "granite": Family("granite", _granite, has_permuted_heads=True),
+    "olmo2": Family("olmo2", _olmo),
+    "exaone4": Family("exaone4", _alternating),
+    "hunyuan-dense": Family("hunyuan_v1_dense"),
+    "gpt-oss": Family("gpt_oss", _gpt_oss),
+    "lfm2": Family("lfm2", _lfm2),
+    "arcee": Family("arcee", has_permuted_heads=True),
+    "ernie4_5": Family("ernie4_5"),
+    "seed_oss": Family("seed_oss"),
+    "olmoe": Family("olmoe", _qwen_moe),
+    "glm4": Family("glm4"),
+    "mistral3": Family("mistral", _mistral3, has_permuted_heads=True),
+}
+"""By `general.architecture`. Others are read by `transformers`' own loader, if it knows them."""
+
+
+class GgufFile:
+    """A file, or all that a model is split into, given the first.
+
+    config: as in a config.json; None if the file is of none of `FAMILIES`; ValueError if positions
+    are scaled in a way that is not known. frequencies: what each pair's frequency of rotary
+    positions is divided by, [pairs]; None: by 1. scales_positions: in whatever way.
+    tokens_are_split: the name of the way in which the tokenizer splits a text before it merges;
+    None if it does not.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import gguf
+
+        fields: dict[str, Any] = {}
+        self._stored: dict[str, Any] = {}
+        for reader in [gguf.GGUFReader(part) for part in reversed(_parts(path))]:
+            fields |= {
+                name: field.contents()
+                for name, field in reader.fields.items()
+                if not name.startswith(("tokenizer.", "GGUF."))
+                or name.endswith(("_token_id", "ggml.pre", "ggml.model"))
+            }
+            self._stored |= {tensor.name: tensor for tensor in reader.tensors}
+        factors = {
+            name: torch.from_numpy(tensor.data.copy())
+            for name, tensor in self._stored.items()
+            if name.startswith("rope_")
+        }
+        of = Metadata(fields, factors)
+        self.architecture, self.frequencies = of.architecture, factors.get("rope_freqs.weight")
+        self.scales_positions = bool(factors) or of.get("rope.scaling.type", "none") != "none"
+        is_merged = of.get("tokenizer.ggml.model") == "gpt2"
+        self.tokens_are_split = of.get("tokenizer.ggml.pre", "default") if is_merged else None
+        self._metadata, self._family = of, FAMILIES.get(of.architecture)
+
+    @cached_property
+    def config(self) -> dict[str, Any] | None:
+        """See the class."""
+        if self._family is None:
+            return None
+        return _config(self._metadata, self._family, self._stored)
+
+    @cached_property
+    def _names(self) -> Any:
+        """From the names that modules have to the file's."""
+        import gguf
+
+        kind = next(k for k, name in gguf.MODEL_ARCH_NAMES.items() if name == self.architecture)
+        return gguf.get_tensor_name_map(kind, int(self._metadata.get("block_count")))
+
+    def weights(self, shapes: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, torch.Tensor]]:
+        """Those of a model's weights that are in the file, in the shapes that it wants.
+
+        ValueError if they are of another size.
+        """
+        for name, shape in shapes.items():
+            found = self._experts(name) if ".experts." in name else self._plain(name)
+            if found is None:
+                continue
+            if found.numel() != torch.Size(shape).numel():
+                raise ValueError(
+                    f"[checkpoint] {name} must have {list(shape)}; got {list(found.shape)}"
+                )
+            yield name, found.reshape(tuple(shape))
+
+    def _plain(self, name: str) -> torch.Tensor | None:
+        found = self._expanded(name)
+        if found is None:
+            return None
+        assert self._family is not None
+        assert self.config is not None
+        if self._family.norm_offset and name.endswith("norm.weight"):
+            return found - self._family.norm_offset
+        if self._family.has_permuted_heads and re.search(r"\.[qk]_proj\.", name):
+            kind = "num_attention_heads" if ".q_proj." in name else "num_key_value_heads"
+            heads = self.config[kind]
+            pairs = found.reshape(heads, -1, 2, *found.shape[1:])
+            return pairs.transpose(1, 2).reshape(found.shape)
+        return found
+
+    def _experts(self, name: str) -> torch.Tensor | None:
+        """All experts' in one tensor, gates and what they let through side by side: in halves, or
+        in turns and with inputs first."""
+        stem, _, kind = name.rpartition(".")
+        suffix = "bias" if kind.endswith("_bias") else "weight"
+        kind = kind.removesuffix("_bias")
+        parts = ["gate_proj", "up_proj"] if kind == "gate_up_proj" else [kind]
+        found = [self._expanded(f"{stem}.{part}.{suffix}") for part in parts]
+        if any(one is None for one in found):
+            return None
+        tensors = [one for one in found if one is not None]
+        if self.architecture != "gpt-oss":
+            return torch.cat(tensors, 1)
+        if suffix == "weight":
+            tensors = [one.transpose(1, 2) for one in tensors]
+        return torch.stack(tensors, -1).flatten(-2) if len(tensors) == 2 else tensors[0]
+
+    def _expanded(self, name: str) -> torch.Tensor | None:
+        """In float32; None if the file has none of that name."""
+        import gguf
+
+        stem, _, suffix = name.rpartition(".")
+        if suffix not in ("weight", "bias"):
+            stem, suffix = name, "weight"
+        called = self._names.get_name(stem)
+        tensor = None if called is None else self._stored.get(f"{called}.{suffix}")
+        if tensor is None:
+            return None
+        values = gguf.dequantize(tensor.data, tensor.tensor_type)
+        return torch.from_numpy(np.array(values, np.float32)).reshape(tensor.shape.tolist()[::-1])
+
+
+def _parts(path: Path) -> list[Path]:
+    """`model-00001-of-00003.gguf` and those that follow; a file alone is itself."""
+    match = re.fullmatch(r"(.*)-(\d{5})-of-(\d{5})\.gguf", path.name)
+    if match is None:
+        return [path]
+    stem, _, count = match.groups()
+    parts = [path.with_name(f"{stem}-{i:05d}-of-{count}.gguf") for i in range(1, int(count) + 1)]
+    missing = [part.name for part in parts if not part.is_file()]
+    if missing:
+        raise FileNotFoundError(f"[checkpoint] all parts must be there; got no {missing[0]}")
+    return parts
+
+
+def _config(of: Metadata, family: Family, stored: Mapping[str, Any]) -> dict[str, Any]:
+    """As in a config.json: what all families have, then what is the family's own."""
+    heads = of.get("attention.head_count")
+    values = {
+        "hidden_size": of.get("embedding_length"),
+        "num_hidden_layers": of.get("block_count"),
+        "intermediate_size": of.get("feed_forward_length"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": of.get("attention.head_count_kv", heads),
+        "head_dim": of.head_dim,
+        "rms_norm_eps": of.get("attention.layer_norm_rms_epsilon"),
+        "max_position_embeddings": of.get("context_length"),
+        "vocab_size": int(stored["token_embd.weight"].shape[-1]),
+        "tie_word_embeddings": "output.weight" not in stored,
+        "sliding_window": of.get("attention.sliding_window"),
+        "rope_parameters": _positions(of),
+    }
+    values |= {"model_type": family.model_type, **family.values(of)}
+    # Defaults of `transformers` are those of one vocabulary: no number is better.
+    tokens = {
+        f"{name}_token_id": of.get(f"tokenizer.ggml.{key}_token_id")
+        for name, key in (("bos", "bos"), ("eos", "eos"), ("pad", "padding"))
+    }
+    known = {name: value for name, value in values.items() if value is not None}
+    return {**known, **tokens}
+
+
+def _positions(of: Metadata) -> dict[str, Any]:
+    """`rope_parameters`: frequencies and what scales them."""
+    found = {"rope_type": "default", "rope_theta": of.get("rope.freq_base", 10000.0)}
+    kind, factor = of.get("rope.scaling.type", "none"), of.get("rope.scaling.factor")
+    if kind in ("none", "longrope"):
+        return found  # the factors of longrope are tensors
+    if kind not in ("linear", "yarn") or factor is None:
+        raise ValueError(
+            f"[checkpoint] positions must be scaled by none, linear, yarn or longrope; got {kind}"
+        )
+    found |= {"rope_type": kind, "factor": factor}
+    if kind == "yarn":
+        found["original_max_position_embeddings"] = of.get("rope.scaling.original_context_length")
+        for name, key in (
+            ("attention_factor", "rope.scaling.yarn_attn_factor"),
+            ("beta_fast", "rope.scaling.yarn_beta_fast"),
+            ("beta_slow", "rope.scaling.yarn_beta_slow"),
+        ):
+            if of.get(key) is not None:
+                found[name] = of.get(key)
+    return found

@@ -1,0 +1,166 @@
+"""Language models of `transformers`: with random weights, of a checkpoint, of a GGUF file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from edgewise.llm.config import read_config
+from edgewise.llm.export.sources import (
+    float_weights,
+    load_by_transformers,
+    open_gguf,
+    quantization_of,
+)
+
+__all__ = ["load_model", "random_model"]
+
+
+def random_model(config: dict[str, Any], seed: int = 0) -> Any:
+    """A causal language model with random weights, in float32.
+
+    config: as in a config.json; a Llama's if it has no `model_type`. ValueError if the values do
+    not go together, or are of no causal language model.
+    """
+    torch.manual_seed(seed)
+    return _text_part(_made_of(config)).float().eval()
+
+
+def _made_of(config: dict[str, Any]) -> Any:
+    """A model of a configuration, by `transformers`. ValueError as of `random_model`."""
+    from huggingface_hub.errors import StrictDataclassError
+    from transformers import AutoConfig
+
+    values = {k: v for k, v in config.items() if k != "model_type"}
+    kind = config.get("model_type", "llama")
+    try:
+        named: Any = AutoConfig
+        return _class_for(kind).from_config(named.for_model(kind, **values))
+    except (
+        AttributeError,
+        LookupError,
+        RuntimeError,
+        StrictDataclassError,
+        TypeError,
+        ValueError,
+        ZeroDivisionError,
+    ) as failure:
+        what = "Llama" if kind == "llama" else kind
+        raise ValueError(f"[config] no {what} can be made of it: {failure}") from failure
+
+
+def load_model(checkpoint: str | Path) -> Any:
+    """The causal language model of a local directory as `save_pretrained` writes it, in float32;
+    also of a quantized one (`packed.PACKINGS`), or of a GGUF file.
+
+    FileNotFoundError without a config.json or weights in it; ValueError if it is another model or
+    weights are missing; ModuleNotFoundError for a GGUF file without the package gguf.
+    """
+    directory = Path(checkpoint)
+    if directory.is_file() and directory.suffix == ".gguf":
+        return _load_gguf(directory)
+    if not (directory / "config.json").is_file():
+        raise FileNotFoundError(
+            f"[checkpoint] must be a directory with config.json and weights, or a GGUF file; "
+            f"got {checkpoint}"
+        )
+    config = read_config(str(directory))
+    about = quantization_of(config)
+    try:
+        if about is not None:
+            values = {k: v for k, v in config.items() if k != "quantization_config"}
+            model = _with_weights(_empty(values), float_weights(directory, about), checkpoint)
+            _take_generation_config(model, directory)
+            return _text_part(model).eval()
+        loader = _class_for(config.get("model_type", "llama"))
+        model, report = loader.from_pretrained(
+            directory, dtype=torch.float32, local_files_only=True, output_loading_info=True
+        )
+    except FileNotFoundError:
+        raise
+    except OSError as failure:
+        raise FileNotFoundError(f"[checkpoint] no weights in {checkpoint}: {failure}") from None
+    except (RuntimeError, ValueError) as failure:
+        if str(failure).startswith("["):
+            raise
+        raise ValueError(
+            f"[checkpoint] must be of a causal language model; got {checkpoint}: "
+            f"{str(failure).splitlines()[0]}"
+        ) from failure
+    _check_whole(report["missing_keys"], checkpoint)
+    return _text_part(model).eval()
+
+
+def _load_gguf(path: Path) -> Any:
+    """Whatever the types of its tensors are. ModuleNotFoundError without gguf; ValueError if the
+    model is of no family that is known, or something is missing."""
+    file = open_gguf(path)
+    try:
+        if file.config is None:
+            return load_by_transformers(file, path)
+        made = _empty(file.config)
+        shapes = {name: tuple(tensor.shape) for name, tensor in made.state_dict().items()}
+        model = _with_weights(made, dict(file.weights(shapes)), path)
+    except (AttributeError, LookupError, RuntimeError, TypeError, ZeroDivisionError) as error:
+        raise ValueError(f"[checkpoint] no model in {path}: {error!r}") from error
+    if file.frequencies is not None:
+        for module in model.modules():
+            known = getattr(module, "inv_freq", None)
+            if isinstance(known, torch.Tensor):
+                module.inv_freq = known / file.frequencies.to(known)
+    return model.eval()
+
+
+def _empty(config: dict[str, Any]) -> Any:
+    """A model of a configuration, without memory for its weights."""
+    with torch.device("meta"):
+        return _made_of(config)
+
+
+def _with_weights(empty: Any, weights: dict[str, torch.Tensor], checkpoint: str | Path) -> Any:
+    """One like `empty`, by `transformers`' own loader, which knows what names files have for the
+    weights of its modules. ValueError if some are missing."""
+    model, report = type(empty).from_pretrained(
+        None, config=empty.config, state_dict=weights, dtype=torch.float32, output_loading_info=True
+    )
+    _check_whole(report["missing_keys"], checkpoint)
+    return model
+
+
+def _take_generation_config(model: Any, directory: Path) -> None:
+    """Which tokens end a text, where the checkpoint says."""
+    from transformers import GenerationConfig
+
+    if (directory / "generation_config.json").is_file():
+        model.generation_config = GenerationConfig.from_pretrained(directory)
+
+
+def _text_part(model: Any) -> Any:
+    """Of a model that also sees (Gemma 3 from 4B on), the causal language model in it."""
+    language = getattr(getattr(model, "model", None), "language_model", None)
+    if language is None or not hasattr(model.config, "text_config"):
+        return model
+    with torch.device("meta"):
+        made = _class_for("").from_config(model.config.text_config)
+    made.model, made.lm_head = language, model.lm_head
+    made.generation_config = model.generation_config
+    return made
+
+
+def _class_for(kind: str) -> Any:
+    """The class of `transformers` that makes models of a `model_type`."""
+    from transformers import AutoModelForCausalLM, AutoModelForSpeechSeq2Seq
+
+    return AutoModelForSpeechSeq2Seq if kind == "whisper" else AutoModelForCausalLM
+
+
+def _check_whole(names: Iterable[str], checkpoint: str | Path) -> None:
+    missing = sorted(names)
+    if missing:
+        raise ValueError(
+            f"[checkpoint] must hold all weights; got none for {', '.join(missing[:5])}"
+            f"{' and others' if len(missing) > 5 else ''} in {checkpoint}"
+        )
