@@ -134,7 +134,7 @@ _TOKENS = 3
 
 def _check_same(original: Any, made: LinearExperts) -> None:
     """On a few random tokens, each of which chooses two experts."""
-    weight = made.down[0].weight
+    weight: Any = made.down[0].weight
     generator = torch.Generator().manual_seed(0)
     count = len(getattr(original, _first(original)))
     states = torch.randn(_TOKENS, weight.shape[0], generator=generator).to(weight.dtype)
