@@ -1,4 +1,5 @@
-"""Masks of infinities in quantized programs: what computes with them stays in floating point."""
+"""Infinities in quantized programs: what computes with them stays in floating point, but for masks
+and for what maximum pools do not see."""
 
 from __future__ import annotations
 
@@ -138,3 +139,47 @@ def test_masks_that_are_computed(name: str, backend: str) -> None:
     if backend.startswith("ethos") and name != "largest numbers":
         assert program.delegation_report().share("macs") == 1
         assert "aten._softmax.default" not in _left(program)
+
+
+class Pool(nn.Module):
+    """Of an image with minus infinity around it. amounts: as those of `pad`."""
+
+    def __init__(self, amounts: tuple[int, ...], kernel: int, stride: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.amounts, self.kernel, self.stride = amounts, kernel, stride
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        padded = F.pad(self.conv(x), self.amounts, value=-math.inf)
+        return F.max_pool2d(padded, self.kernel, self.stride)
+
+
+# Amounts, kernel, stride, size | whether the pool's own padding can do it.
+POOLS = {
+    "uneven": (Pool((0, 1, 0, 1), 3, 2), 16, True),
+    "even": (Pool((1, 1, 1, 1), 3, 2), 17, True),
+    "one at least": (Pool((1, 2, 1, 2), 4, 2), 16, True),
+    "rows alone": (Pool((0, 0, 1, 1), 3, 1), 16, True),
+    "wide": (Pool((2, 2, 2, 2), 3, 1), 16, False),
+    "two ways of rounding": (Pool((0, 1, 0, 0), 3, 2), 16, False),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", POOLS)
+def test_minus_infinity_around_what_is_pooled(name: str, backend: str) -> None:
+    if backend.startswith("neutron"):
+        pytest.importorskip("ai_edge_litert")
+    if backend.startswith("ethos"):
+        pytest.importorskip("ethosu")
+    torch.manual_seed(0)
+    model, size, is_joined = POOLS[name]
+    x = torch.randn(1, 3, size, size)
+    program = edgewise.compile(
+        model.eval(), (x,), backend=backend, quantize="int8", calibration=[(x,)], verbose=False
+    )
+    left = _left(program)
+    assert ("aten.constant_pad_nd.default" in left) == (not is_joined and backend != "xnnpack")
+    expected = model(x).detach().numpy()
+    off = edgewise.load(program.buffer)(x.numpy()) - expected
+    assert abs(off).max() < 0.02 * abs(expected).max()

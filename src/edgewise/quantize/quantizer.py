@@ -54,6 +54,7 @@ from edgewise.quantize.patterns import (
 )
 from edgewise.quantize.selection import NodeFilter, Selection, type_name
 from edgewise.quantize.sharing import refer_to_one_value
+from edgewise.quantize.steps import join_padding_of_max_pools
 from edgewise.quantize.written_out import recognize_activations
 
 
@@ -135,6 +136,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         recognize_activations(model, self._is_static)
         broadcast_operands(model)
         split_uneven_padding(model, self._is_static)
+        join_padding_of_max_pools(model, self._is_static)
         return model
 
     def annotate(self, model: GraphModule) -> GraphModule:

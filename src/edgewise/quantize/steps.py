@@ -92,6 +92,46 @@ _POOLS = (
 )
 
 
+def join_padding_of_max_pools(
+    model: GraphModule, wanted: Callable[[Node], bool] = lambda node: True
+) -> bool:
+    """A maximum pool's own padding instead of minus infinity around an image, of which integers
+    have none: TensorFlow's "same" padding. Of pools that are `wanted`."""
+    return replace_calls(
+        model,
+        aten.max_pool2d.default,
+        lambda node: _pool_with_padding(node) if wanted(node) else None,
+    )
+
+
+def _pool_with_padding(node: Node) -> Node | None:
+    """Windows start where they did; how many there are `ceil_mode` says."""
+    args = arguments(node)
+    around = args["self"]
+    if around.target not in (aten.pad.default, aten.constant_pad_nd.default):
+        return None
+    padded = arguments(around)
+    amounts, image = padded["pad"], padded["self"].meta["val"].shape[-2:]
+    shape = node.meta["val"].shape[-2:]
+    is_plain = not any(args["padding"]) and not args["ceil_mode"]
+    is_constant = padded.get("mode", "constant") == "constant"
+    is_known = all(isinstance(size, int) for size in (*image, *shape))
+    if not (is_plain and is_constant and is_known and padded["value"] == -math.inf):
+        return None
+    if len(amounts) != 4 or min(amounts) < 0:
+        return None
+    before, rest = [amounts[2], amounts[0]], (args["kernel_size"], args["stride"])
+    for ceil_mode in (False, True):
+        options = (*rest, before, args["dilation"], ceil_mode)
+        try:
+            found = aten.max_pool2d.default(padded["self"].meta["val"], *options).shape
+        except RuntimeError:  # more than half of a window
+            return None
+        if found[-2:] == shape:
+            return step(node, aten.max_pool2d.default, padded["self"], *options)
+    return None
+
+
 def split_pieces(model: GraphModule, wanted: Callable[[Node], bool] = lambda node: True) -> bool:
     """Slices instead of split and chunk, single elements instead of unbind; of nodes that
     are `wanted`."""

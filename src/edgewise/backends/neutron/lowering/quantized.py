@@ -22,8 +22,9 @@ class Quant(Quantized):
     """As TFLite's tensors store them."""
 
     def stored(self, real: float) -> int:
-        """The number that stands for a real one."""
-        return max(self.low, min(self.high, round(real / self.scale) + self.zero_point))
+        """The number that stands for a real one, the nearest there is."""
+        low, high = self.low - self.zero_point, self.high - self.zero_point
+        return round(max(low, min(high, real / self.scale))) + self.zero_point
 
     def __str__(self) -> str:
         return f"{dtype_name(self.dtype)} {self.scale:g} ({self.zero_point})"
