@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from edgewise.backends.ethosu.lowering import vela_process
 from edgewise.backends.ethosu.lowering.extra import vela_folder
 from edgewise.backends.ethosu.lowering.vela_options import (
     VelaError,
@@ -130,7 +131,7 @@ def compile_tosa(
         raise VelaError(f"[vela] target must be one of {', '.join(TARGETS)}; got {target!r}")
     family, macs, cores = TARGETS[target]
     options = parse_flags(flags)
-    regor = _import_regor()
+    _import_regor()
     ini_text = read_ini(ini)
     system_config = system_config or family.system_config
     memory_mode = memory_mode or family.memory_mode
@@ -149,27 +150,39 @@ def compile_tosa(
         f"[vela]\nsystem_config_name={system_config}\nmemory_mode_name={memory_mode}\n{ini_text}"
     )
     try:
-        model = regor.compile(
-            family.name,
-            tosa,
-            "TOSA",
-            system,
-            options=compiler_options(options, limit or 1 << family.address_bits),
-            verbose=prints(options),
+        made: VelaProgram = vela_process.call(
+            {
+                "family": family.name,
+                "tosa": tosa,
+                "system": system,
+                "options": compiler_options(options, limit or 1 << family.address_bits),
+                "verbose": prints(options),
+                "clock": clock,
+            }
         )
     except RuntimeError as error:
         raise VelaRefusal(target, str(error)) from error
+    for line in _lines(made.figures, system_config, memory_mode, options):
+        print(line)
+    return made
+
+
+def run(
+    family: str, tosa: bytes, system: str, options: str, verbose: bool, clock: float
+) -> VelaProgram:
+    """What Vela makes of a graph, in this process. RuntimeError with its words if it refuses.
+
+    clock: of the NPU, in Hz, for the estimates.
+    """
+    model = _import_regor().compile(family, tosa, "TOSA", system, options=options, verbose=verbose)
     program = NpuProgram(
-        commands=model.command_stream,
-        weights=model.read_only.data,
+        commands=bytes(model.command_stream),
+        weights=bytes(model.read_only.data),
         scratch_size=model.scratch.size,
         inputs=tuple(_tensor(t) for t in model.inputs),
         outputs=tuple(_tensor(t) for t in model.outputs),
     )
-    figures = _figures(model, clock)
-    for line in _lines(figures, system_config, memory_mode, options):
-        print(line)
-    return VelaProgram(program, model.scratch_fast.size, figures)
+    return VelaProgram(program, model.scratch_fast.size, _figures(model, clock))
 
 
 def _lines(figures: VelaFigures, system: str, mode: str, options: Namespace) -> list[str]:
