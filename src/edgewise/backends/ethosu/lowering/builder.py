@@ -340,7 +340,10 @@ class Builder(MovingBuilder):
         a, b = self.whole(a), self.whole(b)
         sums = INT48 if a.dtype == INT16 else INT32
         inputs = [a, b, self.tosa.const([zero_a], a.dtype), self.tosa.const([zero_b], b.dtype)]
-        return self.tosa.add("MATMUL", inputs, [*a.dims[:2], b.dims[2]], sums)
+        made = self.tosa.add("MATMUL", inputs, [*a.dims[:2], b.dims[2]], sums)
+        if self.takes_apart:
+            self._products.add(made.name)
+        return made
 
     def _bordered(self, image: Tensor, edges: Sequence[int], number: int) -> Tensor:
         """The image with its border written out. Of strides that the processor has not Vela adds up

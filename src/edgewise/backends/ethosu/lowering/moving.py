@@ -38,6 +38,11 @@ class MovingBuilder:
         self._sources: dict[str, str] = {}
         self._slices: dict[str, tuple[Tensor, Again] | None] = {}
         """Names of slices, and of what lies as they do: of what, and how it is made of that."""
+        self._reshapes: dict[str, Tensor] = {}
+        """By the names of what is another tensor in another shape: of which."""
+        self._products: set[str] = set()
+        """Names of what products of matrices give that are taken apart, and of what is computed
+        from each element of that."""
         self._whole: dict[str, Tensor] = {}
         self._selected: set[str] = set()
         self._reshaped: set[str] = set()
@@ -108,9 +113,12 @@ class MovingBuilder:
             t = self.whole(t)  # Vela folds dimensions, and then reads a slice from elsewhere
         if t.name in self._selected:
             t = self.written(t)
+        t = self._reshapes.get(t.name, t)  # of one tensor, not of one that only lies between
         self._reshaped.add(t.name)
         shape = self.tosa.shape(dims)
-        return self._view(t, lambda s: self.tosa.add("RESHAPE", [s, shape], dims, s.dtype, order))
+        made = self._view(t, lambda s: self.tosa.add("RESHAPE", [s, shape], dims, s.dtype, order))
+        self._reshapes[made.name] = t
+        return made
 
     def written(self, t: Tensor) -> Tensor:
         """The same elements as a tensor of its own, by an operator that Vela does not drop."""
@@ -140,7 +148,10 @@ class MovingBuilder:
             self._windowed.add(made.name)
             return made
         if t.name not in self._reduced:
-            return operator(t)
+            made = operator(t)
+            if t.name in self._products:
+                self._products.add(made.name)
+            return made
         before = math.prod(t.dims[:-3])
         if before == 1:
             made = operator(t)
@@ -234,15 +245,18 @@ class MovingBuilder:
 
     def concat(self, parts: Sequence[Tensor], dim: int) -> Tensor:
         order = _common_order(parts)
-        # Vela has a reduction write its part itself, over other parts, too.
-        parts = [self.in_order(self._not_reduced(p), order) for p in parts]
+        parts = [self.in_order(self._not_apart(p), order) for p in parts]
         axis = order.index(dim)
         dims = list(parts[0].dims)
         dims[axis] = sum(p.dims[axis] for p in parts)
         made = self.tosa.add("CONCAT", parts, dims, parts[0].dtype, order, axis=axis)
         return self._of_windows(made, *parts)
 
-    def _not_reduced(self, t: Tensor) -> Tensor:
+    def _not_apart(self, t: Tensor) -> Tensor:
+        """Vela has what is joined write its part itself: a reduction over other parts, too, and
+        the pieces of a product not all of it if it is joined in another shape."""
+        if self.source(t) in self._products and t.name not in self._products:
+            return self.written(t)
         of = t
         while of.name in self._views:
             of = self._views[of.name][0]
@@ -254,6 +268,16 @@ class MovingBuilder:
         sizes = [size.get(d, n) for d, n in zip(t.order, t.dims, strict=True)]
         if sizes == list(t.dims):
             return t
+        if len(sizes) > 4:  # Vela computes something else of what reads it, or ends
+            runs = _runs_of_whole(t.dims, sizes)
+            if len(runs) < len(sizes):
+                dims, counts = (
+                    [math.prod(of[i] for i in run) for run in runs] for of in (t.dims, sizes)
+                )
+                starts = {i: first[run[0]] for i, run in enumerate(runs)}
+                flat = self.reshaped_to(t, dims, identity(len(dims)))
+                cut = self.slice(flat, starts, dict(enumerate(counts)))
+                return self.reshaped_to(cut, sizes, t.order)
         shapes = [self.tosa.shape(first), self.tosa.shape(sizes)]
         made = self.tosa.add("SLICE", [t, *shapes], sizes, t.dtype, t.order)
         self._slices[made.name] = None
@@ -283,6 +307,17 @@ class MovingBuilder:
         parts = [self.with_rank(p, rank) for p in parts]
         order = max(parts, key=lambda p: math.prod(p.dims)).order
         return [self.in_order(p, order) for p in parts]
+
+
+def _runs_of_whole(dims: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
+    """Dimensions side by side of which a slice takes all together, each other one by itself."""
+    runs: list[list[int]] = []
+    for index, (dim, size) in enumerate(zip(dims, sizes, strict=True)):
+        if runs and dim == size and dims[runs[-1][0]] == sizes[runs[-1][0]]:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    return runs
 
 
 _MOST_MOVED = 2**16
