@@ -141,13 +141,20 @@ class Builder(MovingBuilder):
         return self.tile(a, [n if m == 1 else 1 for m, n in zip(a.shape, b.shape, strict=True)]), b
 
     def reverse(self, t: Tensor, dim: int) -> Tensor:
-        if not self.takes_apart and t.dtype != BOOL:
-            # Vela makes one operator of a table or clamp, this and one behind it, and drops one.
-            wide = t if t.dtype == INT32 else self.rescale(t, [1.0], INT32)
-            total = self.binary("ADD", wide, self.number(0, wide))
-            t = total if t.dtype == INT32 else self.rescale(total, [1.0], t.dtype)
+        if t.shape[dim] == 1:
+            return t
         axis = t.axis(dim)
-        return self.tosa.add("REVERSE", [t], t.dims, t.dtype, t.order, axis=axis)
+        if self.takes_apart or t.dtype == BOOL:
+            return self.tosa.add("REVERSE", [t], t.dims, t.dtype, t.order, axis=axis)
+        # Vela makes one operator of a table or clamp, this and one behind it, and drops one.
+        t = self._plus_zero(t)
+        return self._plus_zero(self.tosa.add("REVERSE", [t], t.dims, t.dtype, t.order, axis=axis))
+
+    def _plus_zero(self, t: Tensor) -> Tensor:
+        """The same numbers, by an operator that no other one takes in."""
+        wide = t if t.dtype == INT32 else self.rescale(t, [1.0], INT32)
+        total = self.binary("ADD", wide, self.number(0, wide))
+        return total if t.dtype == INT32 else self.rescale(total, [1.0], t.dtype)
 
     def _in_own_shape(self, t: Tensor) -> Tensor:
         """What is another tensor in another shape, as one of its own."""
