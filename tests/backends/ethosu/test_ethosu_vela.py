@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import signal
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from tosa_cases import conv2d
 from tosa_graph import TosaGraph, attribute
 
 from edgewise.backends.ethosu import EthosUCompileSpec, payload
-from edgewise.backends.ethosu.lowering import trial, vela
+from edgewise.backends.ethosu.lowering import trial, vela, vela_process
 from edgewise.backends.ethosu.lowering.extents import stray_write
 from edgewise.backends.ethosu.payload import NpuProgram, NpuTensor
 from edgewise.backends.ethosu.simulator import NpuError, Simulator
@@ -95,6 +97,22 @@ def test_compiles_for(target: str, tosa: bytes) -> None:
     assert sum(m.written_bytes for m in figures.memories.values()) >= 9 * 8 * 40
     assert all(m.peak_bytes >= 0 for m in figures.memories.values())
     assert figures.cpu_operators == 0
+
+
+def test_a_graph_with_which_vela_ends(tosa: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is one that it refuses; the next one is compiled by another process."""
+    process = vela_process._Process()
+    monkeypatch.setattr(vela_process, "call", process.call)
+    program = vela.compile_tosa(tosa, "ethos-u55-128").program
+    worker = process._process
+    assert worker is not None
+    worker.send_signal(signal.SIGSTOP)  # at work, for as long as it lives
+    killer = threading.Timer(0.2, worker.kill)
+    killer.start()
+    with pytest.raises(vela.VelaRefusal, match="its process ended with SIGKILL"):
+        vela.compile_tosa(tosa, "ethos-u55-128")
+    assert vela.compile_tosa(tosa, "ethos-u55-128").program == program
+    process.stop()
 
 
 def test_options_reach_vela(tosa: bytes) -> None:

@@ -288,6 +288,14 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "cat-rows": (lambda: Fn(lambda a, b: torch.cat([a, b], 2)), (IMAGE, (1, 8, 2, 7))),
     "pad": (lambda: Fn(lambda x: F.pad(x, (1, 2, 0, 1))), (IMAGE,)),
     "pad-value": (lambda: Fn(lambda x: F.pad(x, (1, 2, 0, 1), value=0.5)), (IMAGE,)),
+    "pad-six-dimensions": (
+        lambda: Fn(lambda x: F.pad(x, (1, 0, 0, 0, 0, 2, 0, 0, 1, 1))),
+        ((2, 3, 2, 2, 3, 4),),
+    ),
+    "pad-six-dimensions-value": (
+        lambda: Fn(lambda x: F.pad(x.transpose(1, 4), (0, 0, 1, 0), value=0.5)),
+        ((2, 3, 2, 2, 3, 4),),
+    ),
     "pad-reflect": (
         lambda: Fn(lambda x: torch.tanh(F.pad(x, (1, 2, 0, 1), mode="reflect"))),
         (IMAGE,),

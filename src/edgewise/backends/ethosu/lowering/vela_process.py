@@ -1,27 +1,18 @@
-"""Vela in a process of its own: there are graphs with which it ends its process.
-
-    python -m edgewise.backends.ethosu.lowering.vela_process
-
-Requests come on standard input and answers go to the descriptor that was standard output, pickled;
-the process ends with its input. What Vela prints is part of the answer.
-"""
+"""Vela in a process of its own (`vela_worker`): there are graphs with which it ends its process."""
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import pickle
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
-from typing import Any, BinaryIO
+from typing import Any
 
 __all__ = ["Ended", "call"]
-
-_STACK = 256 << 20
-"""Bytes. Vela goes through a graph by recursion: a thread's usual ones are few for a deep net."""
 
 
 class Ended(RuntimeError):
@@ -45,7 +36,7 @@ class _Process:
             try:
                 pickle.dump(request, process.stdin)
                 process.stdin.flush()
-                printed, failure, value = pickle.load(process.stdout)
+                printed, failure, value = pickle.load(process.stdout)  # noqa: S301  our own process
             except (EOFError, OSError, pickle.UnpicklingError):
                 self.stop()
                 code = process.returncode
@@ -66,7 +57,7 @@ class _Process:
         self.stop()
         self._owner = os.getpid()
         self._process = process = subprocess.Popen(
-            [sys.executable, "-m", "edgewise.backends.ethosu.lowering.vela_process"],
+            [sys.executable, "-m", "edgewise.backends.ethosu.lowering.vela_worker"],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -83,10 +74,8 @@ class _Process:
                 return  # a forked child leaves its parent's process alone
             for pipe in (process.stdin, process.stdout):
                 assert pipe is not None
-                try:
+                with contextlib.suppress(OSError):  # what was not yet written
                     pipe.close()
-                except OSError:  # what was not yet written
-                    pass
             # It ends by itself, unless it is at work.
             try:
                 process.wait(0.2)
@@ -98,34 +87,3 @@ class _Process:
 _process = _Process()
 atexit.register(_process.stop)
 call = _process.call
-
-
-def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    from edgewise.backends.ethosu.lowering import vela
-
-    with tempfile.TemporaryFile() as text:
-        os.dup2(text.fileno(), 1)
-        while True:
-            try:
-                request = pickle.load(requests)
-            except EOFError:
-                return
-            failure, value = None, None
-            try:
-                value = vela.run(**request)
-            except Exception as error:  # the caller's to judge
-                failure = RuntimeError(str(error)) if type(error) is not MemoryError else error
-            text.seek(0)
-            printed = text.read().decode(errors="replace")
-            text.seek(0)
-            text.truncate()
-            pickle.dump((printed, failure, value), answers)
-            answers.flush()
-
-
-if __name__ == "__main__":
-    threading.stack_size(_STACK)
-    streams = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    thread = threading.Thread(target=_serve, args=streams)
-    thread.start()
-    thread.join()

@@ -9,6 +9,7 @@ quantization is known: TFLite's operators compute both at once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -316,12 +317,28 @@ class Lowering(lowering.Lowering[ModelBuilder, IntegerConstants, Real | Tensor])
         if not any(before or after for before, after in amounts.values()):
             return t
         shape = [n + sum(amounts.get(d, (0, 0))) for d, n in enumerate(t.shape)]
+        if len(shape) > _PADDED_RANK_LIMIT:
+            for dim, pair in amounts.items():
+                t = self._padded_along(t, dim, pair, number)
+            return t
         made = self.result(f"{t.value.name}_padded", shape, t.order, t.quant)
         pairs = self.ints("paddings", [amounts.get(d, (0, 0)) for d in t.order])
         if number == t.quant.zero_point:
             return self.add(BuiltinOperator.PAD, [t, pairs], made)
         value = self.b.constant("pad_value", np.array([number], np.int8), tflite(t.quant))
         return self.add(BuiltinOperator.PADV2, [t, pairs, value], made)
+
+    def _padded_along(self, t: Tensor, dim: int, amounts: tuple[int, int], number: int) -> Tensor:
+        """What lies before the dimension is one, and what lies behind it."""
+        axis, lying = t.order.index(dim), t.value.shape
+        sizes = [math.prod(lying[:axis]), lying[axis], math.prod(lying[axis + 1 :])]
+        shape = [n + sum(amounts) if d == dim else n for d, n in enumerate(t.shape)]
+        name, order = t.value.name, identity(3)
+        flat = self._reshaped(t, self.result(f"{name}_flat", sizes, order, t.quant))
+        wide = self.padded(flat, {1: amounts}, number)
+        if wide is flat:
+            return t
+        return self._reshaped(wide, self.result(f"{name}_along", shape, t.order, t.quant))
 
     def aligned(self, tensors: Sequence[Tensor], rank: int) -> list[Tensor]:
         """With one rank and order: that of the one with the most elements."""
@@ -331,6 +348,10 @@ class Lowering(lowering.Lowering[ModelBuilder, IntegerConstants, Real | Tensor])
         ]
         order = max(ranked, key=lambda t: int(np.prod(t.shape, dtype=np.int64))).order
         return [self.in_order(t, order) for t in ranked]
+
+
+_PADDED_RANK_LIMIT = 5
+"""Of LiteRT's PAD and PADV2."""
 
 
 def tflite(quant: Quant) -> Quantization:
