@@ -56,6 +56,7 @@ _EVERY_SIXTH = ["sliding_attention"] * 5 + ["full_attention"]
 _MINISTRAL = {"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}
 CASES = {
     "Llama": Case("llama", "llama"),
+    "Llama with biases": Case("llama", "llama", {"attention_bias": True, "mlp_bias": True}),
     "Llama 3": Case("llama", "llama", _LLAMA3),
     "Llama, linear": Case(
         "llama",
@@ -404,6 +405,10 @@ def test_what_a_file_must_have(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"must hold all weights; got none for model\.layers\.1"):
         load_model(tmp_path / "model.gguf")
     model.model.layers.append(kept)
+    with_bias = random_model({**OPTIONS, "model_type": "qwen3", "attention_bias": True})
+    write_gguf(tmp_path / "model.gguf", CASES["Qwen3"], with_bias)
+    with pytest.raises(ValueError, match=r"8 that qwen3 does not, blk\.0\.attn_k\.bias first"):
+        load_model(tmp_path / "model.gguf")
     unknown = {"rope.scaling.type": "helical"}
     write_gguf(tmp_path / "model.gguf", Case("llama", "llama", {}, unknown), model)
     with pytest.raises(ValueError, match="linear, yarn or longrope; got helical"):

@@ -230,6 +230,7 @@ class GgufFile:
         is_merged = of.get("tokenizer.ggml.model") == "gpt2"
         self.tokens_are_split = of.get("tokenizer.ggml.pre", "default") if is_merged else None
         self._metadata, self._family = of, FAMILIES.get(of.architecture)
+        self._taken: set[str] = set()
 
     @cached_property
     def config(self) -> dict[str, Any] | None:
@@ -249,8 +250,9 @@ class GgufFile:
     def weights(self, shapes: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, torch.Tensor]]:
         """Those of a model's weights that are in the file, in the shapes that it wants.
 
-        ValueError if they are of another size.
+        ValueError if they are of another size, or the file has more than the model takes.
         """
+        self._taken = set()
         for name, shape in shapes.items():
             found = self._experts(name) if ".experts." in name else self._plain(name)
             if found is None:
@@ -260,6 +262,13 @@ class GgufFile:
                     f"[checkpoint] {name} must have {list(shape)}; got {list(found.shape)}"
                 )
             yield name, found.reshape(tuple(shape))
+        left = sorted(n for n in self._stored if n not in self._taken and n[:5] != "rope_")
+        if left:
+            raise ValueError(
+                f"[checkpoint] the model must take all that a file has; got {len(left)} that "
+                f"{self._family and self._family.model_type} does not, {left[0]} first; "
+                f"try a folder of safetensors"
+            )
 
     def _plain(self, name: str) -> torch.Tensor | None:
         found = self._expanded(name)
@@ -304,6 +313,7 @@ class GgufFile:
         tensor = None if called is None else self._stored.get(f"{called}.{suffix}")
         if tensor is None:
             return None
+        self._taken.add(tensor.name)
         values = gguf.dequantize(tensor.data, tensor.tensor_type)
         return torch.from_numpy(np.array(values, np.float32)).reshape(tensor.shape.tolist()[::-1])
 
@@ -338,6 +348,9 @@ def _config(of: Metadata, family: Family, stored: Mapping[str, Any]) -> dict[str
         "sliding_window": of.get("attention.sliding_window"),
         "rope_parameters": _positions(of),
     }
+    if family.model_type == "llama":
+        for name, of_which in (("attention", "attn_output"), ("mlp", "ffn_down")):
+            values[f"{name}_bias"] = f"blk.0.{of_which}.bias" in stored
     values |= {"model_type": family.model_type, **family.values(of)}
     # Defaults of `transformers` are those of one vocabulary: no number is better.
     tokens = {

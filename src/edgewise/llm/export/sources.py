@@ -156,7 +156,7 @@ def save_gguf_tokenizer(path: Path, folder: Path) -> Path | None:
 
 
 def _known_splits() -> Iterable[str]:
-    """Of `transformers`, which had one of them only before 5.20 or so."""
+    """Of `transformers`; older versions have these two."""
     try:
         from transformers.integrations.gguf import gguf_tokenizer_mapping as mapping
     except ImportError:
