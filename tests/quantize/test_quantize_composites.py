@@ -18,7 +18,7 @@ from edgewise.quantize.composites import (
 from edgewise.quantize.constant_indices import gather_by_products, take_by_slices
 from edgewise.quantize.decompose import decompose
 from edgewise.quantize.fold import drop_notes
-from edgewise.quantize.smooth_and_norms import SMOOTH
+from edgewise.quantize.smooth_and_norms import SMOOTH, VARIANCES
 
 Function = Callable[[torch.Tensor], torch.Tensor]
 Rewrite = Callable[[torch.fx.GraphModule, Callable[[torch.fx.Node], bool]], bool]
@@ -202,3 +202,24 @@ def test_operands_that_are_repeated(name: str) -> None:
     repeated = [n for n in module.graph.nodes if n.target is torch.ops.aten.expand.default]
     assert len(repeated) == count
     torch.testing.assert_close(module(x), function(x))
+
+
+VARIANCE: dict[str, Function] = {
+    "last": lambda x: x.var(-1),
+    "rows": lambda x: x.var(1, keepdim=True),
+    "apart": lambda x: torch.var(x, (0, 2), unbiased=False),
+    "apart, kept": lambda x: torch.var(x, (2, 0), correction=0, keepdim=True),
+    "all": lambda x: x.var(),
+    "all, by name": lambda x: torch.var(x, correction=2),
+}
+
+
+@pytest.mark.parametrize("name", VARIANCE)
+def test_variances_are_sums_of_squares(name: str) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(3, 4, 5) + 2
+    model = program(Fn(VARIANCE[name]), x)
+    drop_notes(model)
+    assert decompose(model, VARIANCES)
+    assert "aten.var" not in model.code
+    torch.testing.assert_close(model(x), VARIANCE[name](x))

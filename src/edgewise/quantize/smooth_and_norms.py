@@ -180,6 +180,42 @@ def _sum_over_last(x: Tensor, dim: Any, keepdim: bool = False, dtype: Any = None
     return _over_last(_sum, x, dim, keepdim, dtype)
 
 
+def _variance(x: Tensor, dim: Any, correction: float, keepdim: bool) -> Any:
+    """The mean square of what is left of each element without the mean; over any dimensions."""
+    dims = range(x.dim()) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
+    reduced = sorted(d % x.dim() for d in dims)
+    kept = [d for d in range(x.dim()) if d not in reduced]
+    count = math.prod(x.shape[d] for d in reduced)
+    if count <= correction:
+        return NotImplemented
+    rows = [x.shape[d] for d in kept] or [1]
+    flat = x.permute(*kept, *reduced).reshape(*rows, -1)
+    rest = flat - _mean(flat)
+    result = _sum(rest * rest, 1 / (count - correction))
+    if keepdim:
+        return result.reshape([1 if d in reduced else x.shape[d] for d in range(x.dim())])
+    return result.reshape([x.shape[d] for d in kept])
+
+
+def _with_correction(
+    x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+) -> Any:
+    return _variance(x, dim, 1 if correction is None else correction, keepdim)
+
+
+def _over_dims(x: Tensor, dim: Any, unbiased: bool = True, keepdim: bool = False) -> Any:
+    return _variance(x, dim, int(unbiased), keepdim)
+
+
+def _over_all(x: Tensor, unbiased: bool = True) -> Any:
+    return _variance(x, None, int(unbiased), False)
+
+
+VARIANCES: dict[object, Decomposition | None] = {
+    aten.var.correction: _with_correction,
+    aten.var.dim: _over_dims,
+    aten.var.default: _over_all,
+}
 REDUCTIONS: dict[object, Decomposition | None] = {
     aten.mean.dim: _mean_over_last,
     aten.sum.dim_IntList: _sum_over_last,
@@ -192,4 +228,4 @@ NORMALIZATIONS: dict[object, Decomposition | None] = {
     aten.rms_norm.default: _rms_norm,
 }
 
-__all__ = ["NORMALIZATIONS", "REDUCTIONS", "SMOOTH"]
+__all__ = ["NORMALIZATIONS", "REDUCTIONS", "SMOOTH", "VARIANCES"]

@@ -288,6 +288,14 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "cat-rows": (lambda: Fn(lambda a, b: torch.cat([a, b], 2)), (IMAGE, (1, 8, 2, 7))),
     "pad": (lambda: Fn(lambda x: F.pad(x, (1, 2, 0, 1))), (IMAGE,)),
     "pad-value": (lambda: Fn(lambda x: F.pad(x, (1, 2, 0, 1), value=0.5)), (IMAGE,)),
+    "var-last": (lambda: Fn(lambda x: torch.var(x * 1.5, -1)), ((4, 16),)),
+    "var-channels": (lambda: Fn(lambda x: torch.var(x * 1.5, 1, keepdim=True)), (IMAGE,)),
+    "var-image": (
+        lambda: Fn(lambda x: torch.var(x * 1.5, (2, 3), unbiased=False)),
+        (IMAGE,),
+    ),
+    "var-all": (lambda: Fn(lambda x: torch.var(x * 1.5, correction=0)), (IMAGE,)),
+    "std": (lambda: Fn(lambda x: torch.std(x * 1.5, 1)), (IMAGE,)),
     "pad-six-dimensions": (
         lambda: Fn(lambda x: F.pad(x, (1, 0, 0, 0, 0, 2, 0, 0, 1, 1))),
         ((2, 3, 2, 2, 3, 4),),

@@ -14,7 +14,11 @@ from edgewise.backends.neutron.operators.resize import is_resampled
 from edgewise.backends.neutron.operators.softmax import above_limits
 from edgewise.backends.neutron.targets import TARGETS, NeutronTarget
 from edgewise.edge.graph import arguments
-from edgewise.quantize.arithmetic_steps import softmax_along_last, split_gates
+from edgewise.quantize.arithmetic_steps import (
+    softmax_along_last,
+    split_deviations,
+    split_gates,
+)
 from edgewise.quantize.composites import (
     ARITHMETIC,
     MOVES,
@@ -41,7 +45,12 @@ from edgewise.quantize.patterns import Fixed, Pattern, SameScale, Weighted
 from edgewise.quantize.quantizer import TableQuantizer, fixed_result, mark, quantize_alike
 from edgewise.quantize.resampling import multiply_by_weights
 from edgewise.quantize.roots import split_roots
-from edgewise.quantize.smooth_and_norms import NORMALIZATIONS, REDUCTIONS, SMOOTH
+from edgewise.quantize.smooth_and_norms import (
+    NORMALIZATIONS,
+    REDUCTIONS,
+    SMOOTH,
+    VARIANCES,
+)
 from edgewise.quantize.steps import (
     batch_pools,
     drop_unused_indices,
@@ -67,6 +76,7 @@ _COMPOSITES = {
     **RECURRENT,
     **SLICES,
     **SMOOTH,
+    **VARIANCES,
     **VOLUMES,
     **WINDOWS,
 }
@@ -121,6 +131,7 @@ class NeutronQuantizer(TableQuantizer):
         choose_by_products(model, self._is_static)
         multiply_by_weights(model, is_resampled, self._is_static)
         expand_operands(model, self._is_static)
+        split_deviations(model)
         decompose(model, _COMPOSITES, self._is_static)
         split_roots(model)
         decompose(model, REDUCTIONS, self._is_static)  # of which roots are known not to be negative
