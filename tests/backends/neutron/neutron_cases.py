@@ -339,6 +339,15 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "div-root": (lambda: Fn(lambda x: x / (x * x + 1).sqrt()), (IMAGE,)),
     "div-positive": (nn.Softsign, (IMAGE,)),
     "softmax-odd": (lambda: nn.Softmax(-1), ((4, 10),)),
+    "softmax-odd-fixed": (lambda: act(nn.Tanh(), nn.Softmax(-1)), ((4, 10),)),
+    "softmax-odd-shared": (
+        lambda: Fn(lambda x: torch.softmax(x * 1.5, -1) * (x * 1.5).relu()),
+        ((4, 10),),
+    ),
+    "softmax-odd-part": (
+        lambda: Fn(lambda x: (y := x * 1.5)[:, :9].softmax(1) * y[:, 9:]),
+        ((4, 10),),
+    ),
     "softmax-odd-channels": (lambda: act(conv(8, 3, 1), nn.Softmax(1)), (IMAGE,)),
     "softmax-odd-scores": (
         lambda: Fn(lambda a, b: (a @ b.transpose(1, 2)).softmax(-1) @ b),
@@ -412,11 +421,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...], str]] = {
         "padding that is counted",
     ),
     "max-dilated": (lambda: nn.MaxPool2d(2, dilation=2), (SQUARE,), "dilation=1"),
-    "softmax-odd": (
-        lambda: act(nn.Tanh(), nn.Softmax(-1)),  # whose range is fixed
-        ((4, 10),),
-        "10 channels, no multiple of 8",
-    ),
+    "softmax-odd": (lambda: nn.Softmax(-1), ((4, 2047),), "2047 channels, no multiple of 8"),
     "softmax-long": (lambda: nn.Softmax(-1), ((4, 2050),), "2050 channels, not below 2048"),
     "add-alpha": (lambda: Fn(lambda a, b: torch.add(a, b, alpha=2)), (IMAGE, IMAGE), "alpha=2"),
     "broadcast-both": (

@@ -27,9 +27,9 @@ def pad_rows(
     taken: Callable[[Sequence[int], int], bool],
 ) -> bool:
     """Softmaxes over a multiple of so many numbers, the last of them left out, and a slice of the
-    result, which replace others: over the last dimension, or the channels of an image. Where
-    scores are `wanted`, nobody else reads them, and the softmax of the larger shape over the
-    dimension is `taken`."""
+    result, which replace others: over the last dimension, or the channels of an image. Where they
+    are `wanted`, and the softmax of the larger shape over the dimension is `taken`; scores that
+    others read, too, or whose scale is another's, are first multiplied by one."""
     changed = False
     for target in SOFTMAX:
         changed |= replace_calls(
@@ -59,21 +59,28 @@ def _padded(
     larger[dim] += -size % multiple
     if not taken(larger, dim):
         return None
-    source: Any = scores
-    while isinstance(source, Node) and isinstance(patterns.get(source.target), SameScale):
-        if _is_shared(source) or dim != -1:
-            return None
-        source = source.args[0]
-    if not isinstance(source, Node) or _is_shared(source):
+    if not wanted(node):
         return None
-    free = isinstance(patterns.get(source.target), (Elementwise, Weighted)) and wanted(source)
-    if not wanted(node) or not (free or source.op == "placeholder"):
-        return None  # its range is not to be chosen
+    if not _has_free_range(scores, dim, patterns, wanted):
+        scores = step(node, aten.mul.Tensor, scores, 1.0)  # with a range of its own
     edges = [*[0, 0] * (-1 - dim), 0, larger[dim] - size]
     padded = step(node, aten.constant_pad_nd.default, scores, edges, -LEFT_OUT)
     padded.meta[_PADS] = dim
     weights = step(node, node.target, padded, dim, *node.args[2:])
     return step(node, aten.slice.Tensor, weights, dim, 0, size)
+
+
+def _has_free_range(source: Any, dim: int, patterns: Mapping[Any, Pattern], wanted: Wanted) -> bool:
+    """Whether the numbers may be given a range that ends where scores leave out: nobody else reads
+    them, and what computes them has a scale of its own."""
+    while isinstance(source, Node) and isinstance(patterns.get(source.target), SameScale):
+        if _is_shared(source) or dim != -1:
+            return False
+        source = source.args[0]
+    if not isinstance(source, Node) or _is_shared(source):
+        return False
+    is_computed = isinstance(patterns.get(source.target), (Elementwise, Weighted))
+    return source.op == "placeholder" or (is_computed and wanted(source))
 
 
 def _is_shared(node: Node) -> bool:
