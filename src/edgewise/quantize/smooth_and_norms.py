@@ -185,6 +185,8 @@ def _variance(x: Tensor, dim: Any, correction: float, keepdim: bool) -> Any:
     dims = range(x.dim()) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
     reduced = sorted(d % x.dim() for d in dims)
     kept = [d for d in range(x.dim()) if d not in reduced]
+    if not all(isinstance(x.shape[d], int) for d in reduced):
+        return NotImplemented
     count = math.prod(x.shape[d] for d in reduced)
     if count <= correction:
         return NotImplemented
