@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from ethosu_reference import SPECS, quantized
-from torch import nn
 
 import edgewise
 from edgewise.backends.ethosu import (
@@ -17,17 +16,9 @@ from edgewise.backends.ethosu import (
     EthosUQuantizer,
     get_symmetric_quantization_config,
 )
+from support import Fn
 
 Tensor = torch.Tensor
-
-
-class Fn(nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: Tensor) -> Any:
-        return self.function(*inputs)
 
 
 def scores(a: Tensor, b: Tensor) -> Tensor:
