@@ -128,16 +128,17 @@ def report_wrong(errors: Mapping[str, float], limit: float) -> int:
     return 1 if wrong else 0
 
 
-def add_cache_options(parser: argparse.ArgumentParser) -> None:
-    """Where lowered files are kept between runs."""
+def add_cache_options(parser: argparse.ArgumentParser, refresh: bool = True) -> None:
+    """Where files are kept between runs. refresh: whether ours are lowered, and can be anew."""
     default = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser()
     default = default / "edgewise" / "benchmarks"
     parser.add_argument(
-        "--cache", type=own_folder, default=str(default), help="lowered files are kept here"
+        "--cache", type=own_folder, default=str(default), help="files are kept here"
     )
-    parser.add_argument(
-        "--refresh", action="store_true", help="lower ours again although a file is there"
-    )
+    if refresh:
+        parser.add_argument(
+            "--refresh", action="store_true", help="lower ours again although a file is there"
+        )
 
 
 def report(

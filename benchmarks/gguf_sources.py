@@ -161,7 +161,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="model types; default: all")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
-    add_cache_options(parser)
+    add_cache_options(parser, refresh=False)
     options = parser.parse_args()
     python, converter = python_of("llama.cpp", options.cache), sources(options.cache)
     rows = []

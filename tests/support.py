@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 import edgewise
@@ -241,3 +242,11 @@ class Fn(torch.nn.Module):
 
     def forward(self, *inputs: Any) -> Any:
         return self.function(*inputs, **{name: getattr(self, name) for name in self.names})
+
+
+def needs(backend: str) -> None:
+    """Skips a test without the extra that compiles for a target, or runs it on the host."""
+    if backend.startswith("neutron"):
+        pytest.importorskip("ai_edge_litert", reason="extra [neutron]")
+    if backend.startswith("ethos"):
+        pytest.importorskip("ethosu", reason="extra [ethosu]")

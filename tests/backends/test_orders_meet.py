@@ -15,6 +15,7 @@ from torch import nn
 import edgewise
 from edgewise.quantize.flow import quantize
 from edgewise.registry import quantizer_for
+from support import needs
 
 TARGETS = [
     "xnnpack",
@@ -71,10 +72,7 @@ CASES = {
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_each_reader_gets_its_order(case: Case, target: str) -> None:
-    if target.startswith("ethos"):
-        pytest.importorskip("ethosu")
-    if target.startswith("neutron"):
-        pytest.importorskip("ai_edge_litert")
+    needs(target)
     torch.manual_seed(0)
     batches = [(torch.randn(case.shape),) for _ in range(3)]
     program = quantize(

@@ -12,6 +12,7 @@ from torch import nn
 
 import edgewise
 from edgewise.quantize.fold import drop_notes, fold_constants
+from support import needs
 
 aten = torch.ops.aten
 
@@ -155,8 +156,7 @@ class Standardized(nn.Conv2d):
 
 @pytest.mark.parametrize("backend", ["xnnpack", "ethos-u85-256", "neutron-imxrt700-reference"])
 def test_filters_that_are_computed_are_constants(backend: str) -> None:
-    if backend != "xnnpack":
-        pytest.importorskip("ethosu" if backend.startswith("ethos") else "ai_edge_litert")
+    needs(backend)
     torch.manual_seed(0)
     model, x = nn.Sequential(Standardized(3, 8, 3), nn.ReLU()).eval(), torch.randn(1, 3, 8, 8)
     program = edgewise.compile(

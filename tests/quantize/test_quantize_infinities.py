@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import edgewise
+from support import needs
 
 BACKENDS = ("xnnpack", "ethos-u55-128", "ethos-u85-256", "neutron-imxrt700-reference")
 CAUSAL = torch.ones(5, 5).tril() == 0
@@ -64,10 +65,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", MODELS)
 def test_masks_of_infinities(name: str, backend: str) -> None:
-    if backend.startswith("neutron"):
-        pytest.importorskip("ai_edge_litert")
-    if backend.startswith("ethos"):
-        pytest.importorskip("ethosu")
+    needs(backend)
     torch.manual_seed(0)
     model, x = MODELS[name]().eval(), torch.randn(1, 5, 8)
     program = edgewise.compile(
@@ -116,10 +114,7 @@ PADDED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", PADDED)
 def test_masks_that_are_computed(name: str, backend: str) -> None:
-    if backend.startswith("neutron"):
-        pytest.importorskip("ai_edge_litert")
-    if backend.startswith("ethos"):
-        pytest.importorskip("ethosu")
+    needs(backend)
     torch.manual_seed(0)
     model, inputs = Padded(PADDED[name]).eval(), (torch.randn(2, 5, 8), WORDS)
     program = edgewise.compile(
@@ -168,10 +163,7 @@ POOLS = {
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", POOLS)
 def test_minus_infinity_around_what_is_pooled(name: str, backend: str) -> None:
-    if backend.startswith("neutron"):
-        pytest.importorskip("ai_edge_litert")
-    if backend.startswith("ethos"):
-        pytest.importorskip("ethosu")
+    needs(backend)
     torch.manual_seed(0)
     model, size, is_joined = POOLS[name]
     x = torch.randn(1, 3, size, size)

@@ -14,6 +14,7 @@ from torch import nn
 
 import edgewise
 from edgewise.quantize.masks import LEFT_OUT, add_finite_masks, add_infinite_masks
+from support import needs
 
 BACKENDS = ("xnnpack", "ethos-u55-128", "ethos-u85-256", "neutron-imxrt700-reference")
 KEYS = 8
@@ -103,10 +104,7 @@ KNOWN = {
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", [*FORMS, *KNOWN, "causal"])
 def test_a_mask_is_added(name: str, backend: str) -> None:
-    if backend.startswith("neutron"):
-        pytest.importorskip("ai_edge_litert")
-    if backend.startswith("ethos"):
-        pytest.importorskip("ethosu")
+    needs(backend)
     torch.manual_seed(1)
     model = Attention(FORMS.get(name), name == "causal", KNOWN.get(name)).eval()
     model.project.weight.data *= 3  # scores far apart

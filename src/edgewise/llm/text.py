@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import warnings
@@ -17,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
+from edgewise import workers
 from edgewise.files import read_json
 from edgewise.llm import tokenizer_process
 
@@ -81,14 +80,8 @@ class ProcessTokenizer:
     def __init__(self, library: str, path: Path) -> None:
         self._library, self._path = library, path
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed by _stop
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", tokenizer_process.__name__, library, str(path), str(MOST_BYTES)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            # Ctrl-C is for this process, which then ends the other one.
-            start_new_session=True,
+        self._process = workers.start(
+            tokenizer_process.__name__, library, str(path), str(MOST_BYTES), log=self._log
         )
         weakref.finalize(self, _stop, self._process, self._log)
         self._lock = threading.Lock()
@@ -167,8 +160,7 @@ class ProcessTokenizer:
         code = self._process.wait()
         if code == -signal.SIGKILL:
             return f"its process was stopped, having worked for {TIME_LIMIT:g} s"
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return f"its process ended with {how}"
+        return f"its process ended with {workers.how_it_ended(code)}"
 
 
 def _stop(process: subprocess.Popen[bytes], log: BinaryIO) -> None:

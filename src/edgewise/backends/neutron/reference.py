@@ -11,7 +11,6 @@ import itertools
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import weakref
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgewise import workers
 from edgewise.backends.neutron.payload import ReferencePayload, read_reference
 from edgewise.backends.neutron.reference_process import read, write
 
@@ -131,14 +131,8 @@ class _Interpreters:
         self.stop()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed by `stop`
         self._owner = os.getpid()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "edgewise.backends.neutron.reference_process", str(MOST_BYTES)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            # Ctrl-C is for this process, which then ends the other one.
-            start_new_session=True,
+        self._process = workers.start(
+            "edgewise.backends.neutron.reference_process", str(MOST_BYTES), log=self._log
         )
 
     def _ask(
@@ -185,7 +179,7 @@ class _Interpreters:
         if code == -signal.SIGKILL:
             ended = f"was stopped, having run for {TIME_LIMIT:g} s or taken too much memory"
         else:
-            ended = f"ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
+            ended = f"ended with {workers.how_it_ended(code)}"
         told = f" ({lines[-1]})" if lines else ""
         return f"LiteRT must be able to run the program; got its process, which {ended}{told}"
 

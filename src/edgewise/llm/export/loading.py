@@ -9,12 +9,8 @@ from typing import Any
 import torch
 
 from edgewise.llm.config import read_config
-from edgewise.llm.export.sources import (
-    float_weights,
-    load_by_transformers,
-    open_gguf,
-    quantization_of,
-)
+from edgewise.llm.export.gguf_models import FAMILIES, GgufFile
+from edgewise.llm.export.sources import float_weights, open_gguf, quantization_of
 
 __all__ = ["load_model", "random_model"]
 
@@ -100,7 +96,7 @@ def _load_gguf(path: Path) -> Any:
     file = open_gguf(path)
     try:
         if file.config is None:
-            return load_by_transformers(file, path)
+            return _load_by_transformers(file, path)
         made = _empty(file.config)
         shapes = {name: tuple(tensor.shape) for name, tensor in made.state_dict().items()}
         model = _with_weights(made, dict(file.weights(shapes)), path)
@@ -111,6 +107,39 @@ def _load_gguf(path: Path) -> Any:
             known = getattr(module, "inv_freq", None)
             if isinstance(known, torch.Tensor):
                 module.inv_freq = known / file.frequencies.to(known)
+    return model.eval()
+
+
+def _load_by_transformers(file: GgufFile, path: Path) -> Any:
+    """The model of a file of another family, where `transformers`' own loader knows it."""
+    from transformers import AutoConfig
+    from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+
+    if file.scales_positions:
+        raise ValueError(
+            f"[checkpoint] positions that are scaled must be of a family that is read here; got "
+            f"{file.architecture}; try one of {', '.join(FAMILIES)}, or a folder of safetensors"
+        )
+    config_loader: Any = AutoConfig
+    read: Any = load_gguf_checkpoint
+    try:
+        # Its own `from_pretrained` would ask for the package accelerate.
+        config = config_loader.from_pretrained(
+            path.parent, gguf_file=path.name, local_files_only=True
+        )
+        model = _class_for("").from_config(config).float()
+        weights = read(str(path), return_tensors=True, model_to_load=model)["tensors"]
+        report = model.load_state_dict(weights, strict=False)
+    except (ValueError, KeyError, IndexError, NotImplementedError, RuntimeError, OSError) as error:
+        raise ValueError(
+            f"[checkpoint] no model in {path}: {error}; try one of {', '.join(FAMILIES)}, or a "
+            f"folder of safetensors"
+        ) from error
+    model.tie_weights()
+    missing = set(report.missing_keys)
+    if "lm_head.weight" in missing and config.tie_word_embeddings:
+        missing.discard("lm_head.weight")
+    _check_whole(missing, path)
     return model.eval()
 
 

@@ -107,9 +107,7 @@ def _mxfp4(stored: Tensors, about: Mapping[str, Any]) -> dict[str, torch.Tensor]
         if not name.endswith("_blocks"):
             continue
         stem = name.removesuffix("_blocks")
-        scales = stored.get(f"{stem}_scales")
-        if scales is None:
-            raise ValueError(f"[checkpoint] {stem} must have scales")
+        scales = _beside(stored, name, f"{stem}_scales")
         if blocks.dim() != scales.dim() + 1 or blocks.shape[:-1] != scales.shape:
             raise _misfit(stem, {"blocks": blocks, "scales": scales})
         numbers = torch.ldexp(_fp4(blocks), scales.int().unsqueeze(-1) - 127)
@@ -123,9 +121,7 @@ def _fp8(stored: Tensors, about: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     block = about.get("weight_block_size") or ()
     for name in [name for name in stored if name.endswith("_scale_inv")]:
         weight = name.removesuffix("_scale_inv")
-        if weight not in found:
-            raise ValueError(f"[checkpoint] {weight} must be there, beside its scale")
-        found[weight] = _scaled(weight, stored[weight], stored[name], block)
+        found[weight] = _scaled(weight, _beside(stored, name, weight), stored[name], block)
     return found
 
 
@@ -154,10 +150,8 @@ def _compressed(stored: Tensors, about: Mapping[str, Any]) -> dict[str, torch.Te
         scale, zero = stored[name].float(), stored.get(f"{stem}_zero_point")
         packed = stored.get(f"{stem}_packed")
         if packed is None:
-            if stem not in stored:
-                raise ValueError(f"[checkpoint] {stem} must be there, beside its scale")
-            numbers = stored[stem].float()
-            scheme = _scheme_of(schemes, stored[stem])
+            numbers = _beside(stored, name, stem)
+            scheme = _scheme_of(schemes, numbers)
         elif packed.dtype == torch.uint8:
             numbers, scheme = _fp4(packed), {}
             total = stored.get(f"{stem}_global_scale")
@@ -244,9 +238,8 @@ def _bitsandbytes(stored: Tensors, about: Mapping[str, Any]) -> dict[str, torch.
         found[weight] = (numbers * spread).view(shape)
     for name in [name for name in stored if name.endswith(".SCB")]:
         weight = f"{name.removesuffix('.SCB')}.weight"
-        if weight not in stored:
-            raise ValueError(f"[checkpoint] {weight} must be there, beside {name}")
-        found[weight] = stored[weight].float() * (stored[name].float() / 127).unsqueeze(-1)
+        integers = _beside(stored, name, weight)
+        found[weight] = integers.float() * (stored[name].float() / 127).unsqueeze(-1)
     return found
 
 
@@ -259,6 +252,13 @@ PACKINGS: Mapping[str, Callable[[Tensors, Mapping[str, Any]], dict[str, torch.Te
     "bitsandbytes": _bitsandbytes,
 }
 """What makes float weights of stored ones, by `quant_method`."""
+
+
+def _beside(stored: Tensors, name: str, other: str) -> torch.Tensor:
+    """What must be stored beside `name`. ValueError if it is not."""
+    if other not in stored:
+        raise ValueError(f"[checkpoint] {other} must be there, beside {name}")
+    return stored[other]
 
 
 def _others(stored: Tensors, parts: Sequence[str]) -> dict[str, torch.Tensor]:

@@ -13,12 +13,11 @@ from typing import Any
 import torch
 
 from edgewise.files import read_json
-from edgewise.llm.export.gguf_models import FAMILIES, GgufFile
+from edgewise.llm.export.gguf_models import GgufFile
 from edgewise.llm.export.packed import PACKINGS, packing_problem
 
 __all__ = [
     "float_weights",
-    "load_by_transformers",
     "open_gguf",
     "quantization_of",
     "save_gguf_tokenizer",
@@ -77,44 +76,6 @@ def open_gguf(path: Path) -> GgufFile:
         ) from error
     except (IndexError, KeyError, ValueError) as error:
         raise ValueError(f"[checkpoint] {path} must be a whole GGUF file; got {error!r}") from error
-
-
-def load_by_transformers(file: GgufFile, path: Path) -> Any:
-    """The model of a file of another family, where `transformers`' own loader knows it."""
-    from transformers import AutoConfig, AutoModelForCausalLM
-    from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
-
-    if file.scales_positions:
-        raise ValueError(
-            f"[checkpoint] positions that are scaled must be of a family that is read here; got "
-            f"{file.architecture}; try one of {', '.join(FAMILIES)}, or a folder of safetensors"
-        )
-    config_loader: Any = AutoConfig
-    maker: Any = AutoModelForCausalLM
-    read: Any = load_gguf_checkpoint
-    try:
-        # Its own `from_pretrained` would ask for the package accelerate.
-        config = config_loader.from_pretrained(
-            path.parent, gguf_file=path.name, local_files_only=True
-        )
-        model = maker.from_config(config).float()
-        weights = read(str(path), return_tensors=True, model_to_load=model)["tensors"]
-        report = model.load_state_dict(weights, strict=False)
-    except (ValueError, KeyError, IndexError, NotImplementedError, RuntimeError, OSError) as error:
-        raise ValueError(
-            f"[checkpoint] no model in {path}: {error}; try one of {', '.join(FAMILIES)}, or a "
-            f"folder of safetensors"
-        ) from error
-    model.tie_weights()
-    missing = set(report.missing_keys)
-    if "lm_head.weight" in missing and config.tie_word_embeddings:
-        missing.discard("lm_head.weight")
-    if missing:
-        raise ValueError(
-            f"[checkpoint] must hold all weights; got none for {', '.join(sorted(missing)[:5])} "
-            f"in {path}"
-        )
-    return model.eval()
 
 
 _AS_GPT2 = ("default", "gpt-2", "granite-docling", "jais", "mpt", "olmo", "phi-2", "trillion")

@@ -6,13 +6,17 @@ import atexit
 import contextlib
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import threading
 from typing import Any
 
+from edgewise import workers
+from edgewise.backends.ethosu.lowering.vela_options import VelaError
+
 __all__ = ["Ended", "call"]
+
+_WORKER = "edgewise.backends.ethosu.lowering.vela_worker"
 
 
 class Ended(RuntimeError):
@@ -28,7 +32,8 @@ class _Process:
         self._owner = 0
 
     def call(self, request: dict[str, Any]) -> Any:
-        """What `vela.run` returns or raises for the request. `Ended` if the process does."""
+        """What `vela.run` returns or raises for the request. `Ended` if the process does; VelaError
+        if it does not start."""
         with self._lock:
             process = self._running()
             assert process.stdin is not None
@@ -40,8 +45,12 @@ class _Process:
             except (EOFError, OSError, pickle.UnpicklingError):
                 self.stop()
                 code = process.returncode
-                how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-                raise Ended(f"its process ended with {how}") from None
+                if code >= 0:  # it did not come as far as the graph
+                    raise VelaError(
+                        f"[vela] its process must start; got exit code {code}; "
+                        f"try {sys.executable} -m {_WORKER}"
+                    ) from None
+                raise Ended(f"its process ended with {workers.how_it_ended(code)}") from None
             except BaseException:  # Ctrl-C: the answer belongs to no later call
                 self.stop()
                 raise
@@ -56,14 +65,8 @@ class _Process:
             return process
         self.stop()
         self._owner = os.getpid()
-        self._process = process = subprocess.Popen(
-            [sys.executable, "-m", "edgewise.backends.ethosu.lowering.vela_worker"],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            # Ctrl-C is for this process, which then ends the other one.
-            start_new_session=True,
-        )
+        process = workers.start(_WORKER)
+        self._process = process
         return process
 
     def stop(self) -> None:

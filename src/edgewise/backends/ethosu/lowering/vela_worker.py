@@ -33,7 +33,7 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
             try:
                 value = vela.run(**request)
             except Exception as error:  # the caller's to judge
-                failure = RuntimeError(str(error)) if type(error) is not MemoryError else error
+                failure = error
             text.seek(0)
             printed = text.read().decode(errors="replace")
             text.seek(0)
