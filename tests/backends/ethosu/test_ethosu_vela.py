@@ -115,6 +115,15 @@ def test_a_graph_with_which_vela_ends(tosa: bytes, monkeypatch: pytest.MonkeyPat
     process.stop()
 
 
+def test_a_process_that_does_not_start(tosa: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is no refusal of the graph."""
+    monkeypatch.setattr(vela_process, "call", vela_process._Process().call)
+    monkeypatch.setattr(vela_process, "_WORKER", "edgewise.no_such_module")
+    with pytest.raises(vela.VelaError, match="must start; got exit code 1") as caught:
+        vela.compile_tosa(tosa, "ethos-u55-128")
+    assert not isinstance(caught.value, vela.VelaRefusal)
+
+
 def test_options_reach_vela(tosa: bytes) -> None:
     """--optimise and the fast memory's size change the program."""
     plain = vela.compile_tosa(tosa, "ethos-u65-256", memory_mode="Dedicated_Sram")
