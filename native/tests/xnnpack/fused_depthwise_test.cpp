@@ -223,6 +223,7 @@ const Case kCases[] = {
     {"UnevenPanels2Threads", 1, 10, 9, {24, 144, 32}, kHalf3, kRelu6, 2},
     {"SmallImage8Threads", 1, 14, 14, {64, 384, 64}, kSame3, kResidual | kRelu6, 8},
     {"Bands5Threads", 1, 60, 20, {16, 64, 24}, kSame3, kRelu6, 5},
+    {"BandsWithAStride3Threads", 2, 90, 26, {16, 64, 40}, kHalf5, kRelu6, 3},
     {"Colours", 1, 33, 30, {3, 32, 16}, kSame3, kRelu6, 2, kHalf3},
     {"ColoursSwish", 1, 32, 32, {3, 16}, kHalf3, kNoAfter | kSwishBefore, 1, kHalf3Late},
     {"GreyImage", 1, 20, 21, {1, 24, 16}, kSame3, kAsItIs, 1, kSame5},
@@ -324,10 +325,12 @@ TEST(Depthwise, TakesWhatItIsFor) {
     const auto nodes = nodes_with(block, kernels, 2);
     EXPECT_EQ(nodes.size(), rule.nodes) << rule.name;
   }
-  // Weights of both products that no cache holds: the depthwise convolution alone.
-  const Case large = {"", 1, 7, 7, {160, 960, 160}, kSame3};
-  Block block(large);
-  EXPECT_EQ(nodes_with(block, kernels, 1), std::vector<size_t>{1});
+  // Weights of both products that no cache holds: all while the cache holds the results between
+  // them, else the depthwise convolution alone.
+  const Block small({"", 1, 7, 7, {160, 960, 160}, kSame3});
+  EXPECT_EQ(nodes_with(small, kernels, 1), (std::vector<size_t>{0, 1, 2}));
+  const Block large({"", 1, 28, 28, {160, 960, 160}, kSame3});
+  EXPECT_EQ(nodes_with(large, kernels, 1), std::vector<size_t>{1});
 }
 
 // Without the GEMMs around it, which XNNPACK has in another form for such cores.

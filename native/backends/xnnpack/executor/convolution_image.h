@@ -47,20 +47,24 @@ class ConvolutionImage {
   void write_copy(const From* image, To zero, To* copy, pthreadpool_t threads,
                   CopyRow copy_row) const {
     parallel_for(threads, rows_, [&](size_t y, size_t) {
-      To* to = copy + y * row_size_;
       if (y % window_.stride[0] >= window_.kernel[0]) return;  // no window has it
-      // Rows before the image wrap around to beyond it.
-      y -= window_.pad_top;
-      if (y >= height_) {
-        std::fill_n(to, row_size_, zero);
-        return;
-      }
-      const size_t before = window_.pad_left * channels_, count = width_ * channels_;
-      std::fill_n(to, before, zero);
-      copy_row(image + y * count, count, to + before);
-      std::fill(to + before + count, to + row_size_, zero);
+      write_row(image, y, zero, copy + y * row_size_, copy_row);
     });
     std::fill_n(copy + rows_ * row_size_, spare_, zero);
+  }
+  // Row `y` of the copy, to `to`.
+  template <typename From, typename To, typename CopyRow>
+  void write_row(const From* image, size_t y, To zero, To* to, CopyRow copy_row) const {
+    // Rows before the image wrap around to beyond it.
+    y -= window_.pad_top;
+    if (y >= height_) {
+      std::fill_n(to, row_size_, zero);
+      return;
+    }
+    const size_t before = window_.pad_left * channels_, count = width_ * channels_;
+    std::fill_n(to, before, zero);
+    copy_row(image + y * count, count, to + before);
+    std::fill(to + before + count, to + row_size_, zero);
   }
 
  private:

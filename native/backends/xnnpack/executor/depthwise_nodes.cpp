@@ -59,7 +59,7 @@ void DepthwiseNodes::leave_gemms() {
   const size_t count = swishes ? 2 : 1;
   nodes = {nodes.begin() + first, nodes.begin() + first + count};
   before.reset();
-  gathers = false;
+  is_wide = false;
   swishes_before = false;
   after.reset();
 }
@@ -75,7 +75,7 @@ std::optional<DepthwiseNodes> depthwise_nodes(const Graph& graph, const std::vec
       return {};
     }
     found.before_window = graph.nodes[node].window;
-    found.gathers = !is_gemm(graph.nodes[node]);
+    found.is_wide = !is_gemm(graph.nodes[node]);
     found.nodes = {node};
     uint32_t value = found.before->output;
     found.swishes_before = walk.step_over_hardswish(&value, &found.nodes);

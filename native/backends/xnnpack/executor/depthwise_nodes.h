@@ -12,7 +12,7 @@ struct DepthwiseNodes {
   std::vector<size_t> nodes;          // of the graph, ascending
   std::optional<LinearNodes> before;  // no residual; 1x1, or of an image of few channels
   Window before_window;
-  bool gathers = false;         // what the first convolution reads
+  bool is_wide = false;         // whether `before` is more than 1x1
   bool swishes_before = false;  // hardswish between the two
   uint32_t input = kNone;       // of the depthwise convolution, as all up to `window`
   uint32_t filter = kNone;
@@ -23,6 +23,7 @@ struct DepthwiseNodes {
   bool swishes = false;  // hardswish of its result
   uint32_t result = kNone;
   std::optional<LinearNodes> after;  // 1x1
+  bool is_by_panel = false;          // has `before`, and more weights than a cache holds
 
   uint32_t first_value() const { return before ? before->input : input; }
   uint32_t residual() const { return after ? after->residual : kNone; }

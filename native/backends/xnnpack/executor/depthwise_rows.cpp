@@ -12,17 +12,7 @@ namespace {
 
 // Products of less depth take more time to begin and end a tile: the next one overlaps a small one.
 constexpr size_t kShallow = 64;
-constexpr size_t kShallowRows = 8;
-
-// Of three colours and taps, as a rule: short for a call.
-inline void copy_run(const float* from, size_t count, float* to) {
-  constexpr size_t kUsual = 9;
-  if (count == kUsual) {
-    std::memcpy(to, from, kUsual * sizeof(float));
-  } else {
-    std::copy_n(from, count, to);
-  }
-}
+constexpr size_t kShallowRows = 7;  // of which images' rows are multiples, as a rule
 
 // Of each of `pixels`: `count` floats.
 void copy_panel(const float* from, size_t from_stride, size_t count, size_t pixels, float* to,
@@ -41,33 +31,6 @@ void copy_panel(const float* from, size_t from_stride, size_t count, size_t pixe
 }
 
 }  // namespace
-
-void FusedDepthwise::gather_row(const float* image, size_t y, float* to) const {
-  const Window& w = nodes_.before_window;
-  const size_t channels = source_channels_;
-  const size_t run = w.kernel[1] * channels;  // of a window's row
-  const size_t depth = before_.depth();
-  for (size_t i = 0; i < w.kernel[0]; ++i, to += run) {
-    // Positions before the image wrap around to beyond it.
-    const size_t from_y = y * w.stride[0] + i - w.pad_top;
-    const float* row =
-        from_y < source_height_ ? image + from_y * source_width_ * channels : nullptr;
-    for (size_t x = 0; x < in_width_; ++x) {
-      const size_t left = x * w.stride[1] - w.pad_left;
-      float* window = to + x * depth;
-      if (row == nullptr) {
-        std::fill_n(window, run, 0.0f);
-      } else if (left < source_width_ && left + w.kernel[1] <= source_width_) {
-        copy_run(row + left * channels, run, window);
-      } else {
-        for (size_t j = 0; j < run; ++j) {
-          const size_t from_x = left + j / channels;
-          window[j] = from_x < source_width_ ? row[from_x * channels + j % channels] : 0.0f;
-        }
-      }
-    }
-  }
-}
 
 void FusedDepthwise::clear_padding(float* ring) const {
   const size_t before = nodes_.window.pad_left * pixel_floats_;
@@ -96,14 +59,22 @@ void FusedDepthwise::fill_row(const float* image, size_t y, size_t panel, float*
     copy_panel(from, channels_, count, in_width_, to, pixel_floats_);
     return;
   }
+  Rows all{.rows = in_width_, .out = to, .out_stride = pixel_floats_};
   const size_t depth = before_.depth();
-  const float* from = image + y * in_width_ * depth;
-  if (nodes_.gathers) {
-    gather_row(image, y, spare);
-    from = spare;
+  if (nodes_.is_wide) {
+    const Window& w = nodes_.before_window;
+    all.in = spare;
+    all.in_stride = w.stride[1] * source_.channels();
+    all.segments = w.kernel[0];
+    all.segment_stride = source_.row_size();
+    for (size_t i = 0; i < w.kernel[0]; ++i) {
+      source_.write_row(image, y * w.stride[0] + i, 0.0f, spare + i * all.segment_stride,
+                        std::copy_n<const float*, size_t, float*>);
+    }
+  } else {
+    all.in = image + y * in_width_ * depth;
+    all.in_stride = depth;
   }
-  const Rows all{
-      .rows = in_width_, .in = from, .in_stride = depth, .out = to, .out_stride = pixel_floats_};
   before_.run_padded(panel, all,
                      depth < kShallow ? std::min(kernels_.rows, kShallowRows) : kernels_.rows);
   if (nodes_.swishes_before) kernels_.hardswish(to, in_width_ * pixel_floats_);

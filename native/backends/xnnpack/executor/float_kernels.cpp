@@ -63,18 +63,49 @@ HWY_INLINE void load_start(const Finish* finish, Vector (&start)[kUsed]) {
   }
 }
 
+// Columns of the last vector of `kUsed`.
+template <size_t kUsed>
+HWY_INLINE size_t last_columns(size_t columns) {
+  return columns - (kUsed - 1) * kLanes;
+}
+
 // Where the next row's residual is.
 template <size_t kTileRows, size_t kUsed>
-HWY_INLINE const float* add_residual(const float* residual, size_t stride,
+HWY_INLINE const float* add_residual(const float* residual, size_t stride, size_t columns,
                                      Vector (&sum)[kTileRows][kUsed]) {
+  const size_t last = last_columns<kUsed>(columns);
 #pragma GCC unroll 16
   for (size_t i = 0; i < kTileRows; ++i, residual += stride) {
 #pragma GCC unroll 4
     for (size_t j = 0; j < kUsed; ++j) {
-      sum[i][j] = hn::Add(sum[i][j], hn::LoadU(kVector, residual + j * kLanes));
+      const float* from = residual + j * kLanes;
+      const bool is_whole = j + 1 < kUsed || last == kLanes;
+      sum[i][j] =
+          hn::Add(sum[i][j], is_whole ? hn::LoadU(kVector, from) : hn::LoadN(kVector, from, last));
     }
   }
   return residual;
+}
+
+// Where the next row's results go.
+template <size_t kTileRows, size_t kUsed>
+HWY_INLINE float* store_sums(const Vector (&sum)[kTileRows][kUsed], size_t columns, float* c,
+                             size_t stride) {
+  const size_t last = last_columns<kUsed>(columns);
+#pragma GCC unroll 16
+  for (size_t i = 0; i < kTileRows; ++i) {
+#pragma GCC unroll 4
+    for (size_t j = 0; j < kUsed; ++j) {
+      if (j + 1 < kUsed || last == kLanes) {
+        hn::StoreU(sum[i][j], kVector, c + j * kLanes);
+      } else {
+        hn::StoreN(sum[i][j], kVector, c + j * kLanes, last);
+      }
+    }
+    c += stride;
+    __asm__("" : "+r"(c));  // so that a row's vectors are stored at once
+  }
+  return c;
 }
 
 template <size_t kTileRows, size_t kUsed>
@@ -189,15 +220,11 @@ void multiply_rows(const GemmTile& tile, const Finish* finish, size_t blocks) {
 #pragma GCC unroll 16
       for (size_t i = 0; i < kTileRows; ++i) a[i] += tile.segment_stride - depth;
     }
-    if (residual != nullptr) residual = add_residual(residual, finish->residual_stride, sum);
-    if (bounded) clamp_sums(*finish, sum);
-#pragma GCC unroll 16
-    for (size_t i = 0; i < kTileRows; ++i) {
-#pragma GCC unroll 4
-      for (size_t j = 0; j < kUsed; ++j) hn::StoreU(sum[i][j], kVector, c + j * kLanes);
-      c += c_stride;
-      __asm__("" : "+r"(c));  // so that the two are stored at once
+    if (residual != nullptr) {
+      residual = add_residual(residual, finish->residual_stride, tile.columns, sum);
     }
+    if (bounded) clamp_sums(*finish, sum);
+    c = store_sums(sum, tile.columns, c, c_stride);
   }
 }
 
@@ -270,15 +297,12 @@ void multiply_rows(const GemmTile& tile, const Finish* finish) {
   }
   add_products(tile, sum);
   if (finish != nullptr) {
-    if (finish->residual != nullptr) add_residual(finish->residual, finish->residual_stride, sum);
+    if (finish->residual != nullptr) {
+      add_residual(finish->residual, finish->residual_stride, tile.columns, sum);
+    }
     if (is_bounded(*finish)) clamp_sums(*finish, sum);
   }
-  float* c = tile.c;
-#pragma GCC unroll 16
-  for (size_t i = 0; i < kTileRows; ++i, c += tile.c_stride) {
-#pragma GCC unroll 4
-    for (size_t j = 0; j < kUsed; ++j) hn::StoreU(sum[i][j], kVector, c + j * kLanes);
-  }
+  store_sums(sum, tile.columns, tile.c, tile.c_stride);
 }
 
 using MultiplyRows = void (*)(const GemmTile&, const Finish*);
@@ -506,23 +530,30 @@ void hardswish(float* x, size_t count) {
   }
 }
 
-// Neighbouring outputs of a row, whose taps are `kStep` pixels apart: a pixel that several of them
-// read is loaded once. `weights`: of all taps of `at`'s channels; `from`: the first output's rows.
-template <size_t kSide, size_t kStep, size_t kCount, class Weights>
+// Neighbouring outputs of a row, `kWide` vectors each, whose taps are `kStep` pixels apart: a pixel
+// that several of them read is loaded once. `weights`: of all taps, vector by vector; `from`: the
+// first output's rows.
+template <size_t kSide, size_t kStep, size_t kCount, size_t kWide, class Weights>
 HWY_INLINE void depthwise_outputs(const Weights& weights, const float* const (&from)[kSide],
-                                  size_t pixel_stride, Vector (&sum)[kCount]) {
+                                  size_t pixel_stride, Vector (&sum)[kCount][kWide]) {
 #pragma GCC unroll 5
   for (size_t i = 0; i < kSide; ++i) {
-    Vector taps[kSide];
+    Vector taps[kSide][kWide];
 #pragma GCC unroll 5
-    for (size_t j = 0; j < kSide; ++j) taps[j] = weights(i * kSide + j);
+    for (size_t j = 0; j < kSide; ++j) {
+#pragma GCC unroll 2
+      for (size_t v = 0; v < kWide; ++v) taps[j][v] = weights(i * kSide + j, v);
+    }
 #pragma GCC unroll 20
     for (size_t x = 0; x < (kCount - 1) * kStep + kSide; ++x) {
-      const Vector pixel = hn::LoadU(kVector, from[i] + x * pixel_stride);
+#pragma GCC unroll 2
+      for (size_t v = 0; v < kWide; ++v) {
+        const Vector pixel = hn::LoadU(kVector, from[i] + x * pixel_stride + v * kLanes);
 #pragma GCC unroll 8
-      for (size_t o = 0; o < kCount; ++o) {
-        if (x < o * kStep || x >= o * kStep + kSide) continue;
-        sum[o] = hn::MulAdd(pixel, taps[x - o * kStep], sum[o]);
+        for (size_t o = 0; o < kCount; ++o) {
+          if (x < o * kStep || x >= o * kStep + kSide) continue;
+          sum[o][v] = hn::MulAdd(pixel, taps[x - o * kStep][v], sum[o][v]);
+        }
       }
     }
   }
@@ -530,48 +561,59 @@ HWY_INLINE void depthwise_outputs(const Weights& weights, const float* const (&f
 
 // `kStep`: pixels from one output's taps to the next one's, pixels being a panel apart; 0: as `row`
 // says.
-template <size_t kSide, size_t kStep, size_t kAtOnce>
+template <size_t kSide, size_t kStep, size_t kAtOnce, size_t kWide>
 HWY_INLINE void depthwise_taps(const DepthwiseRow& row) {
   const Vector min = hn::Set(kVector, row.min), max = hn::Set(kVector, row.max);
   const size_t pixel_stride = kStep == 0 ? row.pixel_stride : kColumns;
   const size_t step = kStep == 0 ? row.step : kStep * kColumns, out_stride = row.out_stride;
   const bool swishes = row.swishes;
-  for (size_t at = 0; at < row.columns; at += kLanes) {
-    const float* first = row.weights + at;
-    const Vector bias = hn::LoadU(kVector, first + kSide * kSide * kColumns);
-    Vector held[kSide * kSide];
+  for (size_t at = 0; at < row.columns; at += kWide * kLanes) {
+    const auto load = [&](size_t tap, size_t v) HWY_ATTR {
+      return hn::LoadU(kVector, row.weights + tap * kColumns + at + v * kLanes);
+    };
+    Vector bias[kWide], held[kSide * kSide][kWide];
+#pragma GCC unroll 2
+    for (size_t v = 0; v < kWide; ++v) {
+      bias[v] = load(kSide * kSide, v);
 #pragma GCC unroll 25
-    for (size_t i = 0; i < kSide * kSide; ++i) held[i] = hn::LoadU(kVector, first + i * kColumns);
-    const auto weights = [&](size_t tap) HWY_ATTR {
+      for (size_t i = 0; i < kSide * kSide; ++i) held[i][v] = load(i, v);
+    }
+    const auto weights = [&](size_t tap, size_t v) HWY_ATTR {
       // More than there are registers for, beside those of several outputs.
       constexpr bool kFit = kAtOnce == 1 || kSide == 3;
-      return kFit ? held[tap] : hn::LoadU(kVector, first + tap * kColumns);
+      return kFit ? held[tap][v] : load(tap, v);
     };
     const float* from[kSide];
 #pragma GCC unroll 5
     for (size_t i = 0; i < kSide; ++i) from[i] = row.rows[i] + at;
     float* out = row.out + at;
-    const auto run = [&]<size_t kCount>(Vector(&sum)[kCount]) HWY_ATTR {
+    const auto run = [&]<size_t kCount>(Vector(&sum)[kCount][kWide]) HWY_ATTR {
 #pragma GCC unroll 8
-      for (size_t o = 0; o < kCount; ++o) sum[o] = bias;
+      for (size_t o = 0; o < kCount; ++o) {
+#pragma GCC unroll 2
+        for (size_t v = 0; v < kWide; ++v) sum[o][v] = bias[v];
+      }
       depthwise_outputs<kSide, kStep>(weights, from, pixel_stride, sum);
 #pragma GCC unroll 5
       for (size_t i = 0; i < kSide; ++i) from[i] += kCount * step;
 #pragma GCC unroll 8
       for (size_t o = 0; o < kCount; ++o, out += out_stride) {
-        const Vector x = clamp(sum[o], min, max);
-        hn::StoreU(swishes ? swish(x) : x, kVector, out);
+#pragma GCC unroll 2
+        for (size_t v = 0; v < kWide; ++v) {
+          const Vector x = clamp(sum[o][v], min, max);
+          hn::StoreU(swishes ? swish(x) : x, kVector, out + v * kLanes);
+        }
       }
     };
     size_t left = row.count;
     if constexpr (kAtOnce > 1) {
       for (; left >= kAtOnce; left -= kAtOnce) {
-        Vector sum[kAtOnce];
+        Vector sum[kAtOnce][kWide];
         run(sum);
       }
     }
     for (; left > 0; --left) {
-      Vector sum[1];
+      Vector sum[1][kWide];
       run(sum);
     }
   }
@@ -582,11 +624,14 @@ void depthwise_side(const DepthwiseRow& row) {
   if constexpr (kIsNeon) {
     // Elsewhere the loads are part of the multiplications.
     if (row.pixel_stride == kColumns) {
-      if (row.step == kColumns) return depthwise_taps<kSide, 1, kOutputs>(row);
-      if (row.step == 2 * kColumns) return depthwise_taps<kSide, 2, kOutputs>(row);
+      if (row.step == kColumns) return depthwise_taps<kSide, 1, kOutputs, 1>(row);
+      if (row.step == 2 * kColumns) return depthwise_taps<kSide, 2, kOutputs, 1>(row);
     }
   }
-  depthwise_taps<kSide, 0, 1>(row);
+  if constexpr (kHasWideVectors && kSide == 3) {  // whose weights there are registers for
+    if (row.columns > kLanes) return depthwise_taps<kSide, 0, 1, kVectors>(row);
+  }
+  depthwise_taps<kSide, 0, 1, 1>(row);
 }
 
 void depthwise(const DepthwiseRow& row) {

@@ -42,7 +42,7 @@ struct GemmTile {
   size_t a_stride = 0;
   const float* panel = nullptr;
   size_t panel_stride = 0;
-  size_t columns = 0;  // of the panel: whole vectors are computed and written
+  size_t columns = 0;  // of the panel: whole vectors are computed, no more than these are written
   float* c = nullptr;
   size_t c_stride = 0;
   // Memory to prefetch, for what comes after this tile: `ahead_step` bytes more in each step of a

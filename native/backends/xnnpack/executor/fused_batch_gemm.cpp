@@ -87,17 +87,16 @@ void FusedBatchGemm::run_rows(size_t matrix, size_t from, size_t to, float* pack
     const size_t row = from + part_start(to - from, blocks, block);
     const size_t end = from + part_start(to - from, blocks, block + 1);
     for (size_t first = 0; first < columns_; first += kernels_.columns) {
-      multiply_panel(kernels_,
-                     {.rows = end - row,
-                      .depth = depth_,
-                      .a = left_ + (matrix * rows_ + row) * depth_,
-                      .a_stride = depth_,
-                      .panel = packed + first * depth_,
-                      .panel_stride = kernels_.columns,
-                      .columns = std::min(kernels_.columns, columns_ - first),
-                      .c = output_ + (matrix * rows_ + row) * columns_ + first,
-                      .c_stride = columns_},
-                     nullptr);
+      kernels_.multiply({.rows = end - row,
+                         .depth = depth_,
+                         .a = left_ + (matrix * rows_ + row) * depth_,
+                         .a_stride = depth_,
+                         .panel = packed + first * depth_,
+                         .panel_stride = kernels_.columns,
+                         .columns = std::min(kernels_.columns, columns_ - first),
+                         .c = output_ + (matrix * rows_ + row) * columns_ + first,
+                         .c_stride = columns_},
+                        nullptr);
     }
   }
 }

@@ -15,8 +15,8 @@ constexpr size_t kCachedResults = 640 * 1024;
 // Of a group of rows: enough for whole tiles of the GEMMs.
 constexpr size_t kGroupPixels = 56;
 // Of a band, as its neighbours compute some of its first GEMM's rows again.
-constexpr size_t kBandRows = 28;
-constexpr size_t kMostBands = 4;  // for each thread
+constexpr size_t kBandRows = 7;
+constexpr size_t kMostBands = 8;  // for each thread
 
 size_t result_bytes(const Shape& results, const FloatKernels& kernels) {
   return results.elements() / results.last() * padded_columns(kernels, results.last()) *
@@ -32,7 +32,7 @@ const char* depthwise_rule(const std::vector<Shape>& shapes, const FloatKernels&
   if (results.last() < kernels.lanes) return "channels that fill a vector";
   if (results[0] * results[1] < kFewRows) return "7 rows of results or more";
   if (kernels.is_narrow) {
-    if (nodes->before && (nodes->gathers || !kernels.gemm_pays)) {
+    if (nodes->before && (nodes->is_wide || !kernels.gemm_pays)) {
       return "no convolution before it, which is run by itself";
     }
     if (!kernels.gemm_pays) nodes->leave_gemms();
@@ -44,7 +44,11 @@ const char* depthwise_rule(const std::vector<Shape>& shapes, const FloatKernels&
     weights +=
         packed_bytes(kernels, shapes[nodes->before->input].last(), shapes[nodes->input].last());
   }
-  if (weights > kCachedWeights) nodes->leave_gemms();
+  if (weights > kCachedWeights) {
+    // By panels, each of which is read once, if the results in between stay in the caches.
+    nodes->is_by_panel = nodes->before && result_bytes(results, kernels) <= kCachedResults;
+    if (!nodes->is_by_panel) nodes->leave_gemms();
+  }
   return nullptr;
 }
 
@@ -94,18 +98,18 @@ Status FusedDepthwise::reshape(const std::vector<Shape>& shapes) {
   const Shape& source = shapes[nodes_.first_value()];
   const Shape& in = shapes[nodes_.input];
   const Shape& out = shapes[nodes_.result];
-  source_height_ = source[1];
-  source_width_ = source[2];
-  source_channels_ = source[3];
+  source_elements_ = source[1] * source[2] * source[3];
+  if (nodes_.is_wide) source_.reshape(source, in, 0, true);
   images_ = in[0];
   in_height_ = in[1];
   in_width_ = in[2];
   out_height_ = out[1];
   out_width_ = out[2];
   const size_t threads = threads_of(threads_);
+  next_item_.resize(threads);
   const bool is_small =
-      threads * kFewRows > out_height_ * images_ && result_bytes(out, kernels_) <= kCachedResults;
-  is_by_panel_ = nodes_.before && (is_small || !nodes_.after);
+      threads * kFewRows >= out_height_ * images_ && result_bytes(out, kernels_) <= kCachedResults;
+  is_by_panel_ = nodes_.is_by_panel || (nodes_.before && (is_small || !nodes_.after));
   group_rows_ = 1;
   if (is_by_panel_) {
     const size_t items = panels_ * images_;
@@ -140,7 +144,8 @@ size_t FusedDepthwise::result_floats() const {
 
 size_t FusedDepthwise::spare_floats() const {
   const size_t results = out_width_ * kernels_.columns;
-  return nodes_.gathers ? std::max(results, in_width_ * before_.depth()) : results;
+  if (!nodes_.is_wide) return results;
+  return std::max(results, nodes_.before_window.kernel[0] * source_.row_size());
 }
 
 size_t FusedDepthwise::thread_floats() const {
@@ -164,9 +169,7 @@ Status FusedDepthwise::set_pointers(std::span<void* const> addresses, const Scra
   return {};
 }
 
-const float* FusedDepthwise::image(size_t index) const {
-  return input_ + index * source_height_ * source_width_ * source_channels_;
-}
+const float* FusedDepthwise::image(size_t index) const { return input_ + index * source_elements_; }
 
 Rows FusedDepthwise::after_rows(size_t first, size_t count, const float* results) const {
   const size_t at = first * after_.columns();
@@ -178,13 +181,18 @@ Rows FusedDepthwise::after_rows(size_t first, size_t count, const float* results
           .residual = residual_ == nullptr ? nullptr : residual_ + at};
 }
 
-void FusedDepthwise::run_band(size_t index, size_t from, size_t to, float* scratch) const {
+void FusedDepthwise::run_band(size_t index, size_t from, size_t to, bool goes_on,
+                              float* scratch) const {
   const float* in = image(index);
   float* spare = scratch + panels_ * ring_floats();
   const size_t stride = nodes_.window.stride[0];
   const size_t row_results = out_width_ * result_stride();
   size_t filled = from * stride;
-  for (size_t panel = 0; panel < panels_; ++panel) clear_padding(scratch + panel * ring_floats());
+  if (goes_on) {
+    filled = (from - 1) * stride + side_;
+  } else {
+    for (size_t panel = 0; panel < panels_; ++panel) clear_padding(scratch + panel * ring_floats());
+  }
   for (size_t row = from; row < to; row += group_rows_) {
     const size_t end = std::min(row + group_rows_, to);
     const size_t needed = (end - 1) * stride + side_;
@@ -222,6 +230,7 @@ void FusedDepthwise::run_panel(size_t panel, size_t index, size_t from, size_t t
 
 Status FusedDepthwise::run() {
   const size_t panels = is_by_panel_ ? panels_ : 1;
+  std::fill(next_item_.begin(), next_item_.end(), 0);
   parallel_for(threads_, images_ * bands_ * panels, [&](size_t item, size_t thread) {
     const size_t band = item % bands_, image = item / bands_ % images_;
     const size_t from = part_start(out_height_, bands_, band);
@@ -230,7 +239,8 @@ Status FusedDepthwise::run() {
     if (is_by_panel_) {
       run_panel(item / bands_ / images_, image, from, to, own);
     } else {
-      run_band(image, from, to, own);
+      run_band(image, from, to, band != 0 && next_item_[thread] == item, own);
+      next_item_[thread] = item + 1;
     }
   });
   if (is_by_panel_ && nodes_.after) {

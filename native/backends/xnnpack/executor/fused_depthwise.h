@@ -10,6 +10,7 @@
 
 #include <memory>
 
+#include "backends/xnnpack/executor/convolution_image.h"
 #include "backends/xnnpack/executor/depthwise_nodes.h"
 #include "backends/xnnpack/executor/fused_kernel.h"
 #include "backends/xnnpack/executor/packed_gemm.h"
@@ -40,10 +41,9 @@ class FusedDepthwise final : public FusedKernel {
   FusedDepthwise(const DepthwiseNodes& nodes, const FloatKernels& kernels, ProgramState& state)
       : FusedKernel("Depthwise Convolution", kernels, state,
                     {nodes.first_value(), nodes.residual()}, {nodes.last_value()}),
-        nodes_(nodes) {}
+        nodes_(nodes),
+        source_(nodes.before_window) {}
   const float* image(size_t index) const;
-  // What the first convolution reads for row `y` of its results.
-  void gather_row(const float* image, size_t y, float* to) const;
   // What is left and right of the image in each row of a ring, which stays so.
   void clear_padding(float* ring) const;
   // Row `y` of the depthwise convolution's padded input, a panel of it, into the ring.
@@ -52,8 +52,8 @@ class FusedDepthwise final : public FusedKernel {
   void convolve_row(size_t y, size_t panel, const float* ring, float* results, float* spare) const;
   // What the last GEMM makes of `count` pixels.
   Rows after_rows(size_t first, size_t count, const float* results) const;
-  // Output rows [from, to) of an image.
-  void run_band(size_t index, size_t from, size_t to, float* scratch) const;
+  // Output rows [from, to) of an image. `goes_on`: the rings have what the row before read.
+  void run_band(size_t index, size_t from, size_t to, bool goes_on, float* scratch) const;
   void run_panel(size_t panel, size_t index, size_t from, size_t to, float* scratch) const;
   // Channels of a pixel among the results: those that fill up the last panel, too, if the results
   // go no further than to the last GEMM.
@@ -66,6 +66,7 @@ class FusedDepthwise final : public FusedKernel {
 
   const DepthwiseNodes nodes_;
   PackedGemm before_;           // if nodes_.before
+  ConvolutionImage source_;     // that it reads, if it is wide
   FusedKernelWeights weights_;  // for each panel of channels: the taps, the bias
   PackedGemm after_;            // if nodes_.after
   size_t side_ = 0;             // of the depthwise convolution's window
@@ -73,12 +74,13 @@ class FusedDepthwise final : public FusedKernel {
   size_t panels_ = 0;
   size_t pixel_floats_ = 0;  // in a ring
   size_t images_ = 0;
-  size_t source_height_ = 0, source_width_ = 0, source_channels_ = 0;
+  size_t source_elements_ = 0;           // of an image of the first value
   size_t in_height_ = 0, in_width_ = 0;  // of the depthwise convolution
   size_t out_height_ = 0, out_width_ = 0;
   bool is_by_panel_ = false;
-  size_t bands_ = 1;       // of an image
-  size_t group_rows_ = 1;  // of the output
+  size_t bands_ = 1;               // of an image
+  std::vector<size_t> next_item_;  // of each thread: the band below its last one
+  size_t group_rows_ = 1;          // of the output
   size_t ring_rows_ = 0, row_floats_ = 0;
   const float* input_ = nullptr;
   const float* residual_ = nullptr;

@@ -100,6 +100,7 @@ Finish PackedGemm::finish_of(size_t panel) const {
 void PackedGemm::run_padded(size_t panel, const Rows& rows, size_t most_rows) const {
   const Finish finish = finish_of(panel);
   GemmTile tile = tile_of(panel, rows, {0, divide_up(rows.rows, most_rows)});
+  tile.columns = round_up(tile.columns, kernels_->lanes);
   tile.most_rows = most_rows;
   kernels_->multiply(tile, &finish);
 }
@@ -113,7 +114,7 @@ void PackedGemm::run(size_t panel, const Rows& rows, TileIndex part) const {
     finish.residual = rows.residual + first;
     finish.residual_stride = rows.out_stride;
   }
-  multiply_panel(*kernels_, tile, &finish);
+  kernels_->multiply(tile, &finish);
 }
 
 void PackedGemm::run_all(pthreadpool_t pool, const Rows& all) const {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "backends/xnnpack/executor/parallel.h"
-#include "edgewise/tensor.h"
 
 namespace edgewise::xnnpack {
 
@@ -52,42 +51,6 @@ void pack_panels(const FloatKernels& kernels, const float* from, size_t depth, s
       std::fill(to + p * kernels.columns + count, to + (p + 1) * kernels.columns, 0.0f);
     }
   });
-}
-
-void multiply_panel(const FloatKernels& kernels, const GemmTile& tile, const Finish* finish) {
-  const size_t count = tile.columns;
-  if (count % kernels.lanes == 0) {
-    kernels.multiply(tile, finish);
-    return;
-  }
-  // The last vector is wider than the matrix.
-  constexpr size_t kMostTile = 14 * 32;
-  alignas(kBufferAlignment) float results[kMostTile];
-  alignas(kBufferAlignment) float residual[kMostTile];
-  Finish own = finish == nullptr ? Finish{} : *finish;
-  const bool has_residual = own.residual != nullptr;
-  if (has_residual) {
-    std::fill(residual, residual + kMostTile, 0.0f);
-    own.residual = residual;
-    own.residual_stride = kernels.columns;
-  }
-  const size_t blocks = divide_up(tile.rows, kernels.rows);
-  for (size_t block = 0; block < blocks; ++block) {
-    const size_t first = part_start(tile.rows, blocks, block);
-    GemmTile part = tile;
-    part.rows = part_start(tile.rows, blocks, block + 1) - first;
-    part.a += first * tile.a_stride;
-    part.c = results;
-    part.c_stride = kernels.columns;
-    for (size_t i = 0; has_residual && i < part.rows; ++i) {
-      std::copy_n(finish->residual + (first + i) * finish->residual_stride, count,
-                  residual + i * kernels.columns);
-    }
-    kernels.multiply(part, finish == nullptr ? nullptr : &own);
-    for (size_t i = 0; i < part.rows; ++i) {
-      std::copy_n(results + i * kernels.columns, count, tile.c + (first + i) * tile.c_stride);
-    }
-  }
 }
 
 }  // namespace edgewise::xnnpack

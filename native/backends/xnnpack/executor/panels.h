@@ -24,7 +24,4 @@ const char* gemm_sizes_rule(const FloatKernels& kernels, size_t rows, size_t dep
 void pack_panels(const FloatKernels& kernels, const float* from, size_t depth, size_t columns,
                  size_t row_stride, size_t column_stride, float* packed, pthreadpool_t threads);
 
-// FloatKernels::multiply for any number of columns of a panel: no more of them are written.
-void multiply_panel(const FloatKernels& kernels, const GemmTile& tile, const Finish* finish);
-
 }  // namespace edgewise::xnnpack
