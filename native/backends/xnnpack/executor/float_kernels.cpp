@@ -189,50 +189,26 @@ HWY_INLINE void add_steps(size_t depth, const float* (&a)[kTileRows], const floa
   }
 }
 
-// `blocks` of `kTileRows` rows, one after the other.
+// The products of a tile are added to `sum`: `kUsed` vectors of the panel's `kVectors`.
 template <size_t kTileRows, size_t kUsed>
-void multiply_rows(const GemmTile& tile, const Finish* finish, size_t blocks) {
-  const float* first = tile.a;
-  float* c = tile.c;
-  const size_t a_stride = tile.a_stride, c_stride = tile.c_stride, depth = tile.depth;
+HWY_INLINE void add_products(const GemmTile& tile, Vector (&sum)[kTileRows][kUsed]) {
+  const size_t depth = tile.depth;
+  const float* a[kTileRows];
+  const float* from = tile.a;
+#pragma GCC unroll 16
+  for (size_t i = 0; i < kTileRows; ++i, from += tile.a_stride) a[i] = from;
+  const float* panel = tile.panel;
   const bool is_dense = tile.panel_stride == kColumns;
-  const float* residual = finish == nullptr ? nullptr : finish->residual;
-  const bool bounded = finish != nullptr && is_bounded(*finish);
-  Vector start[kUsed];
-  load_start(finish, start);
-  for (; blocks > 0; --blocks) {
-    const float* a[kTileRows];
-    Vector sum[kTileRows][kUsed];
+  for (size_t segment = tile.segments;;) {
+    if (is_dense) {
+      add_steps<true>(depth, a, panel, tile.panel_stride, sum);
+    } else {
+      add_steps<false>(depth, a, panel, tile.panel_stride, sum);
+    }
+    if (--segment == 0) break;
 #pragma GCC unroll 16
-    for (size_t i = 0; i < kTileRows; ++i, first += a_stride) {
-      a[i] = first;
-#pragma GCC unroll 4
-      for (size_t j = 0; j < kUsed; ++j) sum[i][j] = start[j];
-    }
-    const float* panel = tile.panel;
-    for (size_t segment = tile.segments;;) {
-      if (is_dense) {
-        add_steps<true>(depth, a, panel, tile.panel_stride, sum);
-      } else {
-        add_steps<false>(depth, a, panel, tile.panel_stride, sum);
-      }
-      if (--segment == 0) break;
-#pragma GCC unroll 16
-      for (size_t i = 0; i < kTileRows; ++i) a[i] += tile.segment_stride - depth;
-    }
-    if (residual != nullptr) {
-      residual = add_residual(residual, finish->residual_stride, tile.columns, sum);
-    }
-    if (bounded) clamp_sums(*finish, sum);
-    c = store_sums(sum, tile.columns, c, c_stride);
+    for (size_t i = 0; i < kTileRows; ++i) a[i] += tile.segment_stride - depth;
   }
-}
-
-using MultiplyRows = void (*)(const GemmTile&, const Finish*, size_t blocks);
-
-HWY_INLINE void multiply_blocks(MultiplyRows multiply_rows, const GemmTile& tile,
-                                const Finish* finish, size_t, size_t blocks) {
-  multiply_rows(tile, finish, blocks);
 }
 
 #else
@@ -241,7 +217,7 @@ constexpr size_t kRowsOfBase = 4;
 // Floats from what of a panel is multiplied to what is fetched into the first cache.
 constexpr size_t kNear = 2048;
 
-// The products of a tile are added to `sum`: `kUsed` vectors of the panel's `kVectors`.
+// As above.
 template <size_t kTileRows, size_t kUsed>
 HWY_INLINE void add_products(const GemmTile& tile, Vector (&sum)[kTileRows][kUsed]) {
   // Rows are addressed from few pointers: from one, compilers keep a distance for each and spill
@@ -285,42 +261,35 @@ HWY_INLINE void add_products(const GemmTile& tile, Vector (&sum)[kTileRows][kUse
   }
 }
 
+#endif
+
+// `blocks` of `kTileRows` rows, one after the other.
 template <size_t kTileRows, size_t kUsed>
-void multiply_rows(const GemmTile& tile, const Finish* finish) {
-  Vector sum[kTileRows][kUsed];
+void multiply_rows(const GemmTile& all, const Finish* finish, size_t blocks) {
+  GemmTile tile = all;
+  const float* residual = finish == nullptr ? nullptr : finish->residual;
+  const bool bounded = finish != nullptr && is_bounded(*finish);
   Vector start[kUsed];
   load_start(finish, start);
-#pragma GCC unroll 16
-  for (size_t i = 0; i < kTileRows; ++i) {
-#pragma GCC unroll 4
-    for (size_t j = 0; j < kUsed; ++j) sum[i][j] = start[j];
-  }
-  add_products(tile, sum);
-  if (finish != nullptr) {
-    if (finish->residual != nullptr) {
-      add_residual(finish->residual, finish->residual_stride, tile.columns, sum);
-    }
-    if (is_bounded(*finish)) clamp_sums(*finish, sum);
-  }
-  store_sums(sum, tile.columns, tile.c, tile.c_stride);
-}
-
-using MultiplyRows = void (*)(const GemmTile&, const Finish*);
-
-void multiply_blocks(MultiplyRows multiply_rows, const GemmTile& all, const Finish* finish,
-                     size_t rows, size_t blocks) {
-  GemmTile tile = all;
-  Finish part = finish == nullptr ? Finish{} : *finish;
   for (; blocks > 0; --blocks) {
-    multiply_rows(tile, finish == nullptr ? nullptr : &part);
-    tile.a += rows * tile.a_stride;
-    tile.c += rows * tile.c_stride;
+    Vector sum[kTileRows][kUsed];
+#pragma GCC unroll 16
+    for (size_t i = 0; i < kTileRows; ++i) {
+#pragma GCC unroll 4
+      for (size_t j = 0; j < kUsed; ++j) sum[i][j] = start[j];
+    }
+    add_products(tile, sum);
+    if (residual != nullptr) {
+      residual = add_residual(residual, finish->residual_stride, tile.columns, sum);
+    }
+    if (bounded) clamp_sums(*finish, sum);
+    tile.c = store_sums(sum, tile.columns, tile.c, tile.c_stride);
+    tile.a += kTileRows * tile.a_stride;
     tile.ahead += tile.segments * tile.depth * tile.ahead_step;
-    if (part.residual != nullptr) part.residual += rows * part.residual_stride;
   }
 }
 
-#endif
+using MultiplyRows = void (*)(const GemmTile& tile, const Finish* finish, size_t blocks);
 
 template <size_t kUsed, size_t... kLess>
 constexpr std::array<MultiplyRows, sizeof...(kLess)> by_rows(std::index_sequence<kLess...>) {
@@ -341,8 +310,8 @@ void multiply(const GemmTile& all, const Finish* finish) {
   const size_t most = all.most_rows == 0 ? kRows : all.most_rows;
   const size_t blocks = (all.rows + most - 1) / most;
   const size_t rows = all.rows / blocks, larger = all.rows % blocks;
-  if (larger == 0) return multiply_blocks(kernels[rows - 1], all, finish, rows, blocks);
-  multiply_blocks(kernels[rows], all, finish, rows + 1, larger);
+  if (larger == 0) return kernels[rows - 1](all, finish, blocks);
+  kernels[rows](all, finish, larger);
   GemmTile rest = all;
   Finish part = finish == nullptr ? Finish{} : *finish;
   const size_t done = larger * (rows + 1);
@@ -350,8 +319,7 @@ void multiply(const GemmTile& all, const Finish* finish) {
   rest.c += done * rest.c_stride;
   rest.ahead += larger * rest.segments * rest.depth * rest.ahead_step;
   if (part.residual != nullptr) part.residual += done * part.residual_stride;
-  multiply_blocks(kernels[rows - 1], rest, finish == nullptr ? nullptr : &part, rows,
-                  blocks - larger);
+  kernels[rows - 1](rest, finish == nullptr ? nullptr : &part, blocks - larger);
 }
 
 // ---- Winograd
