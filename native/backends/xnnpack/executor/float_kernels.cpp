@@ -79,7 +79,8 @@ HWY_INLINE const float* add_residual(const float* residual, size_t stride, size_
 #pragma GCC unroll 4
     for (size_t j = 0; j < kUsed; ++j) {
       const float* from = residual + j * kLanes;
-      const bool is_whole = j + 1 < kUsed || last == kLanes;
+      // With a mask at no cost on CPUs that have them: so there is no second loop.
+      const bool is_whole = j + 1 < kUsed || (!kHasWideVectors && last == kLanes);
       sum[i][j] =
           hn::Add(sum[i][j], is_whole ? hn::LoadU(kVector, from) : hn::LoadN(kVector, from, last));
     }
