@@ -14,7 +14,7 @@ from torch import nn
 import edgewise
 from edgewise.backends.xnnpack import XNNPACKQuantizer
 from edgewise.quantize import SCHEMES, quantize
-from edgewise.quantize.schemes import scheme_of
+from edgewise.quantize.schemes import NAMES_ELSEWHERE, scheme_of
 from examples.models import MODELS
 
 pytestmark = pytest.mark.matrix
@@ -104,6 +104,9 @@ def test_schemes_by_name() -> None:
     assert scheme_of("int4-weight", 64).group_size == 64
     with pytest.raises(ValueError, match=r"one of int8, int8-dynamic, .* got 'int3'"):
         scheme_of("int3")
+    for name, ours in NAMES_ELSEWHERE.items():
+        with pytest.raises(ValueError, match=f"; try '{ours}'$"):
+            scheme_of(name)
     with pytest.raises(ValueError, match="group_size is for schemes with groups; got 32 for int8"):
         scheme_of("int8", 32)
     for wrong in (0, 16, 48, -32):

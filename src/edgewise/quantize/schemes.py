@@ -56,13 +56,27 @@ SCHEMES: dict[str, Scheme] = {
     )
 }
 
+NAMES_ELSEWHERE = {
+    "8da4w": "int4-dynamic",
+    "8da8w": "int8-dynamic",
+    "4w": "int4-weight",
+    "8w": "int8-weight",
+    "w4a8": "int4-dynamic",
+    "w4a16": "int4-weight",
+    "w8a8": "int8",
+    "w8a16": "int8-weight",
+}
+"""What torchao, ExecuTorch and vLLM call them: what to use instead."""
+
 
 def scheme_of(scheme: str | Scheme, group_size: int | None = None) -> Scheme:
     """ValueError if there is no scheme of that name, or it has no groups; TypeError if it is
     neither a name nor a scheme."""
     if isinstance(scheme, str):
         if scheme not in SCHEMES:
-            near = get_close_matches(scheme.lower().replace("_", "-"), SCHEMES, n=2, cutoff=0.5)
+            name = scheme.lower().replace("_", "-")
+            same = NAMES_ELSEWHERE.get(name)
+            near = [same] if same else get_close_matches(name, SCHEMES, n=2, cutoff=0.5)
             hint = f"; try {' or '.join(map(repr, near))}" if near else ""
             raise ValueError(
                 f"[quantize] a scheme must be one of {', '.join(SCHEMES)}; got {scheme!r}{hint}"
