@@ -36,9 +36,52 @@ _SCALED = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 _QUERIES = {"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}
 _BETAS = {"beta_fast": 32.0, "beta_slow": 1.0}
 _GEMMA = {"head_dim": 256, "query_pre_attn_scalar": 256, "tie_word_embeddings": True}
+_WINDOWS = ["full_attention" if i % 5 == 4 else "sliding_attention" for i in range(20)]
+_GEMMA_N = {  # some are constants of llama.cpp, whose deviations are those of one number less
+    "num_hidden_layers": 20,
+    "num_kv_shared_layers": 0,
+    "layer_types": _WINDOWS,
+    "intermediate_size": [4096] * 20,
+    "activation_sparsity_pattern": [0.95] * 10 + [0.0] * 10,
+    "laurel_rank": 64,
+    "hidden_size_per_layer_input": 256,
+    "tie_word_embeddings": True,
+}
+_GEMMA_4 = {
+    "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+        "full_attention": {
+            "rope_type": "proportional",
+            "partial_rotary_factor": 0.25,
+            "rope_theta": 1e6,
+        },
+    },
+    "tie_word_embeddings": True,
+}
+_GRANITE_EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2, "intermediate_size": 64}
+_GRANITE_4 = {
+    "position_embedding_type": "nope",
+    "num_experts_per_tok": 0,
+    "intermediate_size": 128,
+    "tie_word_embeddings": True,
+}
+_FALCON_H1 = {
+    "key_multiplier": 0.5,
+    "embedding_multiplier": 2.0,
+    "lm_head_multiplier": 0.5,
+    "ssm_multipliers": [0.5, 0.75, 1.25, 1.5, 0.9],
+    "mlp_multipliers": [0.8, 1.2],
+    "mamba_rms_norm": True,
+    "mamba_norm_before_gate": False,
+}
 _GLOBAL = {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0}
 _LOCAL = {"rope_type": "default", "rope_theta": 10000.0}
 _WHOLE = {"sliding_window": None}
+_COHERE2 = {
+    "num_hidden_layers": 4,
+    "layer_types": ["sliding_attention"] * 3 + ["full_attention"],
+    "tie_word_embeddings": True,
+}
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "Llama": ("llama", {}),
     "Llama 3": ("llama", _positions("llama3", **_YARN, **_SCALED)),
@@ -59,6 +102,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "Qwen3": ("qwen3", {}),
     "Qwen3-MoE": ("qwen3_moe", {"norm_topk_prob": True}),
+    "Gemma": ("gemma", {"head_dim": 256, "tie_word_embeddings": True}),
     "Gemma 2": ("gemma2", _GEMMA),
     "Gemma 3": (
         "gemma3_text",
@@ -69,9 +113,18 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
             "rope_parameters": {"sliding_attention": _LOCAL, "full_attention": _GLOBAL},
         },
     ),
+    "Gemma 3n": ("gemma3n_text", _GEMMA_N),
+    "Gemma 4": ("gemma4_text", {**_GEMMA_4, "use_double_wide_mlp": True}),
+    "Gemma 4, keys as values": (
+        "gemma4_text",
+        {**_GEMMA_4, "attention_k_eq_v": True, "num_global_key_value_heads": 1},
+    ),
     "Phi-3": ("phi3", _WHOLE),
     "SmolLM3": ("smollm3", {"num_hidden_layers": 4, "no_rope_layers": [1, 1, 1, 0]}),
     "Granite": ("granite", {}),
+    "Granite 3, experts": ("granitemoe", _GRANITE_EXPERTS),
+    "Granite 4": ("granitemoehybrid", _GRANITE_4),
+    "Granite 4, experts": ("granitemoehybrid", {**_GRANITE_4, **_GRANITE_EXPERTS}),
     "OLMo2": ("olmo2", {}),
     "OLMo3": ("olmo3", {}),
     "OLMoE": ("olmoe", {"num_experts": 4, "num_experts_per_tok": 2}),
@@ -79,6 +132,10 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "Hunyuan": ("hunyuan_v1_dense", {}),
     "gpt-oss": ("gpt_oss", {}),
     "LFM2": ("lfm2", {}),
+    "LFM2-MoE": ("lfm2_moe", {"tie_word_embeddings": True}),
+    "Command R": ("cohere", {"tie_word_embeddings": True}),
+    "Command R7B": ("cohere2", _COHERE2),
+    "Falcon-H1": ("falcon_h1", _FALCON_H1),
     "Arcee": ("arcee", {}),
     "ERNIE 4.5": ("ernie4_5", {}),
     "Seed-OSS": ("seed_oss", {}),
@@ -147,13 +204,20 @@ def _complete(folder: Path) -> None:
     theta = (config.get("rope_parameters") or {}).get("rope_theta")
     if theta is not None:
         config["rope_theta"] = theta
+    # As published ones say it.
+    if config["model_type"] == "cohere2":
+        config["rotary_pct"] = 1.0
+    if config["model_type"] == "granitemoehybrid":
+        known = {"linear_attention": "mamba", "full_attention": "attention"}
+        config["layer_types"] = [known[kind] for kind in config["layer_types"]]
     (folder / "config.json").write_text(json.dumps(config))
 
 
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        raise RuntimeError(done.stderr.strip().splitlines()[-1])
+        said = done.stderr.strip().splitlines()
+        raise RuntimeError(said[-1] if said else f"exit code {done.returncode}")
 
 
 def main() -> int:

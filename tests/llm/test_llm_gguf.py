@@ -4,6 +4,8 @@ what the package gguf makes of its types."""
 from __future__ import annotations
 
 import json
+import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,12 +26,13 @@ OPTIONS = {**read_config("tiny"), "bos_token_id": 1, "eos_token_id": 2, "vocab_s
 @dataclass(frozen=True)
 class Case:
     """architecture: llama.cpp's. values: of the configuration. metadata: beside what all files
-    have, without the architecture's name."""
+    have, without the architecture's name. unused: more tensors."""
 
     architecture: str
     model_type: str
     values: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
+    unused: tuple[str, ...] = ()
 
 
 def positions(kind: str, **more: Any) -> dict[str, Any]:
@@ -52,6 +55,44 @@ _LLAMA3 = positions(
     high_freq_factor=4.0,
     original_max_position_embeddings=16,
 )
+_SHARED_KEYS = {"vocab_size_per_layer_input": 256, "tie_word_embeddings": True}
+_SHARED_KEYS_FILE = {
+    **_WINDOW,
+    "rope.freq_base": 1e6,
+    "attention.shared_kv_layers": 2,
+    "attention.sliding_window_pattern": [True, False] * 2,
+    "embedding_length_per_layer_input": 16,
+}
+_PROPORTIONAL = {
+    "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+        "full_attention": {
+            "rope_type": "proportional",
+            "partial_rotary_factor": 0.25,
+            "rope_theta": 1e6,
+        },
+    }
+}
+_MAMBA2_FILE = {
+    "ssm.inner_size": 128,
+    "ssm.time_step_rank": 8,
+    "ssm.state_size": 16,
+    "ssm.group_count": 1,
+    "ssm.conv_kernel": 4,
+}
+_GRANITE_4 = {"position_embedding_type": "nope", "shared_intermediate_size": 192}
+_GRANITE_4_FILE = {
+    **_MAMBA2_FILE,
+    "attention.head_count_kv": [0, 2, 0],
+    "attention.scale": 0.2,
+}
+_GRANITE_4 |= {"attention_multiplier": 0.2}
+_FALCON_MULTIPLIERS = [
+    f"{of_what}_multiplier"
+    for of_what in ("attention_in", "attention_out", "ssm_in", "ssm_out", "key", "embedding")
+] + ["lm_head_multiplier"]
+_COHERE = {"logit_scale": 0.5, "tie_word_embeddings": True}
+_COHERE_FILE = {"logit_scale": 0.5, "attention.layer_norm_epsilon": 1e-5}
 _EVERY_SIXTH = ["sliding_attention"] * 5 + ["full_attention"]
 _MINISTRAL = {"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}
 CASES = {
@@ -97,6 +138,7 @@ CASES = {
     ),
     "Qwen3": Case("qwen3", "qwen3", {"head_dim": 32}),
     "Qwen3-MoE": Case("qwen3moe", "qwen3_moe", {"norm_topk_prob": True}, _QWEN_MOE),
+    "Gemma": Case("gemma", "gemma", {"tie_word_embeddings": True}),
     "Gemma 2": Case(
         "gemma2",
         "gemma2",
@@ -120,6 +162,50 @@ CASES = {
             "rope.freq_base": 1e6,
             "rope.scaling.type": "linear",
             "rope.scaling.factor": 8.0,
+        },
+    ),
+    "Gemma 3n": Case(
+        "gemma3n",
+        "gemma3n_text",
+        {
+            **_SHARED_KEYS,
+            "activation_sparsity_pattern": [0.9, 0.5, 0.0, 0.0],
+            "final_logit_softcapping": 30.0,
+        },
+        {
+            **_SHARED_KEYS_FILE,
+            "activation_sparsity_scale": [1.2815515, 0.0, -math.inf, -math.inf],
+            "final_logit_softcapping": 30.0,
+            "altup.active_idx": 0,
+            "altup.num_inputs": 4,
+        },
+        ("blk.2.attn_k.weight", "blk.3.attn_v.weight", "blk.3.attn_k_norm.weight"),
+    ),
+    "Gemma 4": Case(
+        "gemma4",
+        "gemma4_text",
+        {**_SHARED_KEYS, **_PROPORTIONAL, "use_double_wide_mlp": True},
+        {
+            **_SHARED_KEYS_FILE,
+            "feed_forward_length": [192, 192, 384, 384],
+            "attention.key_length": 32,
+            "attention.key_length_swa": 16,
+        },
+    ),
+    "Gemma 4, keys as values": Case(
+        "gemma4",
+        "gemma4_text",
+        {
+            **_SHARED_KEYS,
+            **_PROPORTIONAL,
+            "attention_k_eq_v": True,
+            "num_global_key_value_heads": 1,
+        },
+        {
+            **_SHARED_KEYS_FILE,
+            "attention.head_count_kv": [2, 1, 2, 1],
+            "attention.key_length": 32,
+            "attention.key_length_swa": 16,
         },
     ),
     "Phi-3": Case(
@@ -157,6 +243,31 @@ CASES = {
             "embedding_scale": 3.0,
         },
     ),
+    "Granite 3, experts": Case(
+        "granitemoe",
+        "granitemoe",
+        {"num_local_experts": 4, "num_experts_per_tok": 2},
+        {**_EXPERTS, "attention.scale": 1.0},
+    ),
+    "Granite 4": Case("granitehybrid", "granitemoehybrid", _GRANITE_4, _GRANITE_4_FILE),
+    "Granite 4, experts": Case(
+        "granitehybrid",
+        "granitemoehybrid",
+        {**_GRANITE_4, "num_local_experts": 4, "num_experts_per_tok": 2},
+        {**_GRANITE_4_FILE, **_EXPERTS, "expert_shared_feed_forward_length": 192},
+    ),
+    "Falcon-H1": Case(
+        "falcon-h1",
+        "falcon_h1",
+        {
+            **dict.fromkeys(_FALCON_MULTIPLIERS, 1.0),
+            "mlp_multipliers": [1.0, 1.0],
+            "ssm_multipliers": [1.0] * 5,
+            "mamba_rms_norm": True,
+            "mamba_norm_before_gate": False,
+        },
+        {**_MAMBA2_FILE, "ssm.group_count": 2},
+    ),
     "OLMo2": Case("olmo2", "olmo2"),
     "OLMo3": Case(
         "olmo2", "olmo3", {}, {**_WINDOW, "attention.sliding_window_pattern": [True, False]}
@@ -183,12 +294,34 @@ CASES = {
         {"block_auto_adjust_ff_dim": False},
         {"attention.head_count_kv": [0, 2, 0], "shortconv.l_cache": 3},
     ),
+    "LFM2-MoE": Case(
+        "lfm2moe",
+        "lfm2_moe",
+        {"tie_word_embeddings": True},
+        {
+            **_QWEN_MOE,
+            "attention.head_count_kv": [0, 2, 0],
+            "shortconv.l_cache": 3,
+            "leading_dense_block_count": 1,
+        },
+    ),
+    "Command R": Case("command-r", "cohere", _COHERE, _COHERE_FILE),
+    "Command R7B": Case(
+        "cohere2",
+        "cohere2",
+        {
+            **_COHERE,
+            "num_hidden_layers": 4,
+            "layer_types": ["sliding_attention"] * 3 + ["full_attention"],
+        },
+        {**_COHERE_FILE, **_WINDOW},
+    ),
     "Arcee": Case("arcee", "arcee"),
     "ERNIE 4.5": Case("ernie4_5", "ernie4_5"),
     "Seed-OSS": Case("seed_oss", "seed_oss"),
     "GLM-4": Case("glm4", "glm4"),
 }
-_PERMUTED = ("llama", "mistral3", "smollm3", "granite", "arcee")
+_PERMUTED = ("llama", "mistral3", "smollm3", "granite", "granitemoe", "granitehybrid", "arcee")
 
 
 def small_model(case: Case) -> Any:
@@ -201,7 +334,8 @@ def small_model(case: Case) -> Any:
 def write_gguf(path: Path, case: Case, model: Any, kind: str = "F32") -> dict[str, Any]:
     """Returns what the weights are in the file, by its names."""
     config, architecture = model.config, case.architecture
-    heads = config.num_attention_heads, config.num_key_value_heads
+    heads = [config.to_dict()[f"num_{kind}_heads"] for kind in ("attention", "key_value")]
+    depth = config.to_dict().get("head_dim", config.hidden_size // heads[0])
     theta = (config.rope_parameters or {}).get("rope_theta", 10000.0)
     metadata = {
         "block_count": config.num_hidden_layers,
@@ -210,7 +344,7 @@ def write_gguf(path: Path, case: Case, model: Any, kind: str = "F32") -> dict[st
         "feed_forward_length": config.intermediate_size,
         "attention.head_count": heads[0],
         "attention.head_count_kv": heads[1],
-        "attention.key_length": getattr(config, "head_dim", config.hidden_size // heads[0]),
+        "attention.key_length": depth,
         "attention.layer_norm_rms_epsilon": getattr(config, "rms_norm_eps", 1e-5),
         "rope.freq_base": theta,
         **case.metadata,
@@ -228,6 +362,10 @@ def write_gguf(path: Path, case: Case, model: Any, kind: str = "F32") -> dict[st
         plain = 1 / theta ** (np.arange(0, 16, 2) / 16)
         scaled = model.model.rotary_emb.inv_freq.numpy()
         writer.add_tensor("rope_freqs.weight", (plain / scaled).astype(np.float32))
+    for name in case.unused:
+        writer.add_tensor(name, np.zeros((2, 2), np.float32))
+    if architecture == "gemma4":
+        writer.add_tensor("rope_freqs.weight", np.array([1.0] * 4 + [1e30] * 12, np.float32))
     for name in ("long", "short"):
         if f"{name}_factor" in rope:
             factors = np.array(rope[f"{name}_factor"], np.float32)
@@ -242,6 +380,8 @@ def write_gguf(path: Path, case: Case, model: Any, kind: str = "F32") -> dict[st
             continue
         stem, _, suffix = name.rpartition(".")
         called = f"{names.get_name(stem)}.{suffix}"
+        if suffix not in ("weight", "bias") or names.get_name(stem) is None:
+            called = names.get_name(name)
         stored[called] = values.astype(np.float32)
         raw, type_ = stored[called], gguf.GGMLQuantizationType[kind]
         if kind != "F32" and values.ndim > 1:
@@ -260,6 +400,7 @@ def write_gguf(path: Path, case: Case, model: Any, kind: str = "F32") -> dict[st
 def in_the_files_layout(case: Case, model: Any) -> Any:
     """Names and values: halves of heads side by side, norms one more, gates by themselves."""
     config = model.config
+    streams: dict[str, list[Any]] = {}
     for name, tensor in model.state_dict().items():
         stem, _, last = name.rpartition(".")
         values = tensor.numpy()
@@ -271,9 +412,28 @@ def in_the_files_layout(case: Case, model: Any) -> Any:
                 if stem.endswith(part):
                     halves = values.reshape(count, 2, -1, *values.shape[1:])
                     values = halves.swapaxes(1, 2).reshape(values.shape)
-        if case.architecture.startswith("gemma") and name.endswith("norm.weight"):
+        if case.architecture in ("gemma", "gemma2", "gemma3") and name.endswith("norm.weight"):
             values = values + 1
-        if ".experts." in name:
+        if match := re.fullmatch(r"(.*altup_\w*projections)\.(\d)\.weight", name):
+            streams.setdefault(f"{match[1]}.weight", []).append(values)
+        elif last in ("A_log", "dt_bias"):
+            is_rate = last == "A_log"
+            yield (
+                name if is_rate else f"{stem}.dt_proj.bias",
+                -np.exp(values) if is_rate else values,
+            )
+        elif match := re.search(r"layers\.(\d+)\.(?:shared_mlp|block_sparse_moe)\.(.*)", name):
+            has_experts = getattr(config, "num_local_experts", 0)
+            suffix = "_exps" if "experts" in match[2] else "_shexp" if has_experts else ""
+            parts = {f"down{suffix}": values}
+            if match[2] == "router.weight":
+                parts = {"gate_inp": values}
+            elif match[2] in ("input_linear.weight", "experts.gate_up_proj"):
+                both = np.split(values, 2, -2)
+                parts = {f"gate{suffix}": both[0], f"up{suffix}": both[1]}
+            for part, one in parts.items():
+                yield f"blk.{match[1]}.ffn_{part}.weight", np.ascontiguousarray(one)
+        elif ".experts." in name:
             suffix = "bias" if last.endswith("_bias") else "weight"
             parts = {last.removesuffix("_bias"): values}
             if last.startswith("gate_up_proj"):
@@ -289,7 +449,10 @@ def in_the_files_layout(case: Case, model: Any) -> Any:
         elif last == "sinks":
             yield f"{name}.weight", values
         else:
-            yield name, values.squeeze(1) if stem.endswith("conv.conv") else values
+            is_depthwise = stem.endswith(("conv.conv", "mamba.conv1d")) and last == "weight"
+            yield name, values.squeeze(1) if is_depthwise else values
+    for name, all_values in streams.items():
+        yield name, np.stack(all_values)
 
 
 def packed(values: Any, kind: Any) -> Any:
@@ -306,8 +469,8 @@ def packed(values: Any, kind: Any) -> Any:
 
 @pytest.mark.parametrize("name", CASES)
 def test_families(name: str, tmp_path: Path) -> None:
-    """llama.cpp's own converter and runtime agree on all of them but Phi-3's window, OLMoE and
-    EXAONE 4 of two layers: `benchmarks/gguf_sources.py`."""
+    """llama.cpp's own converter and runtime agree on all of them but Phi-3's window, OLMoE,
+    EXAONE 4 of two layers and, in one token, Gemma 3n: `benchmarks/gguf_sources.py`."""
     case = CASES[name]
     model = small_model(case)
     with torch.no_grad():

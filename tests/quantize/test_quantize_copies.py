@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+from annotations import sqnr_db
 from torch import nn
 
 from edgewise.backends.ethosu import EthosUCompileSpec, EthosUQuantizer
 from edgewise.backends.neutron import NeutronQuantizer
 from edgewise.backends.xnnpack import XNNPACKQuantizer
-from edgewise.quantize.copies import drop_conversions
+from edgewise.quantize.copies import drop_conversions, view_by_reshape
 from edgewise.quantize.flow import quantize
 from edgewise.quantize.fold import drop_notes
 from support import Fn
@@ -101,3 +102,48 @@ def test_nothing_is_quantized_around_them(name: str) -> None:
         )
         made.append([n for n in program.graph.nodes if "quantize_per_tensor" in str(n.target)])
     assert len(made[0]) == len(made[1])
+
+
+def _written_behind(x: torch.Tensor) -> torch.Tensor:
+    y = x.abs()
+    view = y.view(-1)
+    y.mul_(2)
+    return view + 1
+
+
+VIEWS = {
+    "alone": (lambda x: x.view(2, -1) + 1, 0),
+    "written": (lambda x: _written(x.abs().view(-1)), 1),
+    "of what is written": (_written_behind, 1),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_become_reshapes_unless_they_are_written(name: str) -> None:
+    function, left = VIEWS[name]
+    model = torch.export.export(Fn(function).eval(), (X,)).module()
+    want = model(X.clone())
+    view_by_reshape(model)
+    assert [n.target for n in model.graph.nodes].count(aten.view.default) == left
+    assert torch.equal(model(X.clone()), want)
+
+
+class Patches(nn.Module):
+    """A norm of transposed patches, whose result is viewed as an image again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.norm = nn.Conv2d(3, 8, 2, stride=2), nn.LayerNorm(8)
+        self.head = nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.norm(self.embed(x).flatten(2).transpose(1, 2))
+        return self.head(y.view(1, 4, 2, 16))
+
+
+@pytest.mark.parametrize("quantizer", [NeutronQuantizer, XNNPACKQuantizer])
+def test_a_view_behind_a_norm_that_is_written_out(quantizer: Any) -> None:
+    model, x = Patches().eval(), torch.randn(1, 3, 8, 8)
+    program = quantize(model, (x,), "int8", quantizer, calibration=[(x,)], progress=False)
+    with torch.no_grad():
+        assert sqnr_db(model(x), program.module()(x)) > 15

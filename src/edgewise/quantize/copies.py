@@ -1,4 +1,5 @@
-"""Conversions that convert nothing, which quantizers would take for an end of what is quantized."""
+"""Conversions that convert nothing, which quantizers would take for an end of what is quantized,
+and views of what may lie otherwise after a rewriting."""
 
 from __future__ import annotations
 
@@ -37,3 +38,20 @@ def drop_conversions(model: GraphModule) -> bool:
     for target in CONVERSIONS:
         changed |= replace_calls(model, target, plain)
     return changed
+
+
+def view_by_reshape(model: GraphModule) -> bool:
+    """Instead of views `reshape`: what takes an operator's place may order its result in another
+    way (a layer norm as sums and products that of its transposed input), of which there is no view.
+    A view that is written, or of what is, stays."""
+    written = written_values(model)
+
+    def reshaped(node: Node) -> Node | None:
+        source = node.args[0]
+        if not isinstance(source, Node) or node in written or source in written:
+            return None
+        made = step(node, aten.reshape.default, source, arguments(node)["size"])
+        made.meta["val"] = node.meta["val"]
+        return made
+
+    return replace_calls(model, aten.view.default, reshaped)

@@ -27,7 +27,7 @@ from edgewise.quantize.arithmetic_steps import split_uneven_padding
 from edgewise.quantize.composites import broadcast_operands
 from edgewise.quantize.config import get_symmetric_quantization_config
 from edgewise.quantize.constant_indices import join_indices
-from edgewise.quantize.copies import drop_conversions
+from edgewise.quantize.copies import drop_conversions, view_by_reshape
 from edgewise.quantize.fold import drop_dropouts_of_weights, drop_notes, fold_constants
 from edgewise.quantize.infinities import infinite_values
 from edgewise.quantize.known_choices import drop_known_choices
@@ -126,6 +126,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         """Rewrites the model so that it can be annotated. Called by `prepare_pt2e`."""
         drop_notes(model)
         drop_conversions(model)
+        view_by_reshape(model)
         fold_constants(model)
         if not self._selection.trains:
             drop_dropouts_of_weights(model)

@@ -9,7 +9,7 @@ file does not say is a constant of llama.cpp's, and stands here. Source: llama.c
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,8 +24,10 @@ __all__ = ["FAMILIES", "GgufFile"]
 class Metadata:
     """What a file says of its model, by gguf's names without the architecture."""
 
-    def __init__(self, fields: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
-        self._fields, self.tensors = fields, tensors
+    def __init__(
+        self, fields: Mapping[str, Any], tensors: Mapping[str, Any], stored: Mapping[str, Any]
+    ) -> None:
+        self._fields, self.tensors, self._stored = fields, tensors, stored
         self.architecture = str(fields.get("general.architecture", ""))
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -33,9 +35,21 @@ class Metadata:
         return self._fields.get(f"{self.architecture}.{name}", self._fields.get(name, default))
 
     @property
+    def names(self) -> Collection[str]:
+        """Of all tensors."""
+        return self._stored.keys()
+
+    def rows(self, name: str) -> int | None:
+        """Of a matrix; None if there is none of that name."""
+        return int(self._stored[name].shape[-1]) if name in self._stored else None
+
+    @property
     def head_dim(self) -> int:
         known = self.get("attention.key_length")
         return int(known or self.get("embedding_length") // self.get("attention.head_count"))
+
+
+Expand = Callable[[str], torch.Tensor | None]
 
 
 @dataclass(frozen=True)
@@ -44,13 +58,18 @@ class Family:
     all have.
 
     has_permuted_heads: in each head of queries and keys, the two halves of a position's pairs lie
-    side by side. norm_offset: what norms' weights are more than the model's.
+    side by side. norm_offset: what norms' weights are more than the model's. has_own_factors: the
+    configuration has what rotary frequencies are divided by. weight: a weight of
+    the model, given its name and how to read one by the name that gguf knows; None if the file has
+    none.
     """
 
     model_type: str
     values: Callable[[Metadata], dict[str, Any]] = lambda of: {}
     has_permuted_heads: bool = False
     norm_offset: float = 0.0
+    has_own_factors: bool = False
+    weight: Callable[[Expand, str], torch.Tensor | None] | None = None
 
 
 def _llama(of: Metadata) -> dict[str, Any]:
@@ -83,6 +102,77 @@ def _gemma(of: Metadata) -> dict[str, Any]:
         "attn_logit_softcapping": of.get("attn_logit_softcapping"),
         "final_logit_softcapping": of.get("final_logit_softcapping"),
     }
+
+
+def _shared_keys(of: Metadata) -> dict[str, Any]:
+    """Of Gemma 3n and 4: layers that attend to another one's keys, embeddings for each layer."""
+    local = of.get("rope.freq_base_swa", 10000.0)
+    return {
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": local},
+            "full_attention": _positions(of),
+        },
+        "num_kv_shared_layers": of.get("attention.shared_kv_layers"),
+        "final_logit_softcapping": of.get("final_logit_softcapping"),
+        "hidden_size_per_layer_input": of.get("embedding_length_per_layer_input"),
+        "vocab_size_per_layer_input": of.rows("per_layer_token_embd.weight"),
+        **_alternating(of),
+    }
+
+
+def _gemma3n(of: Metadata) -> dict[str, Any]:
+    """The file has, in place of each share of zeros, by how many deviations a number is above the
+    mean to be none of them."""
+    scales = torch.tensor(of.get("activation_sparsity_scale"), dtype=torch.float64)
+    layers, width = _layers(of), of.get("feed_forward_length")
+    return {
+        **_shared_keys(of),
+        "intermediate_size": list(width) if isinstance(width, Sequence) else [width] * len(layers),
+        "activation_sparsity_pattern": torch.special.ndtr(scales).tolist(),
+        "altup_active_idx": of.get("altup.active_idx"),
+        "altup_num_inputs": of.get("altup.num_inputs"),
+        "laurel_rank": of.rows("blk.0.laurel_l.weight"),
+    }
+
+
+def _gemma4(of: Metadata) -> dict[str, Any]:
+    """Layers without a window have heads of another depth, of which a part is rotated: the others
+    are divided by what is no frequency. Widths of networks that differ are twice the first one."""
+    shared, kinds = _shared_keys(of), _alternating(of)["layer_types"]
+    full = next(i for i in _layers(of) if kinds[i] == "full_attention")
+    short = next((i for i in _layers(of) if kinds[i] != "full_attention"), full)
+    factors, width = of.tensors["rope_freqs.weight"], of.get("feed_forward_length")
+    widths, heads = ([width], of.get("attention.head_count_kv"))
+    if isinstance(width, Sequence):
+        widths = list(width)
+    if not isinstance(heads, Sequence):
+        heads = [heads] * len(kinds)
+    positions = shared["rope_parameters"]
+    part = int((factors == 1).sum()) / len(factors)
+    positions["full_attention"] |= {"rope_type": "proportional", "partial_rotary_factor": part}
+    return {
+        **shared,
+        "head_dim": of.get("attention.key_length_swa"),
+        "global_head_dim": of.get("attention.key_length"),
+        "num_key_value_heads": heads[short],
+        "num_global_key_value_heads": heads[full],
+        "attention_k_eq_v": f"blk.{full}.attn_v.weight" not in of.names,
+        "intermediate_size": widths[0],
+        "use_double_wide_mlp": len(set(widths)) > 1,
+        "enable_moe_block": bool(of.get("expert_count")),
+        "num_experts": of.get("expert_count"),
+        "top_k_experts": of.get("expert_used_count"),
+        "moe_intermediate_size": of.get("expert_feed_forward_length"),
+    }
+
+
+def _gemma3n_weight(expand: Expand, name: str) -> torch.Tensor | None:
+    """Projections between streams are one tensor."""
+    match = re.fullmatch(r"(.*altup_(?:unembed_)?projections)\.(\d+)(\.weight)", name)
+    if match is None:
+        return expand(name)
+    all_of_them = expand(match[1] + match[3])
+    return None if all_of_them is None else all_of_them[int(match[2])]
 
 
 def _gemma3(of: Metadata) -> dict[str, Any]:
@@ -136,6 +226,90 @@ def _granite(of: Metadata) -> dict[str, Any]:
     }
 
 
+def _granite_experts(of: Metadata) -> dict[str, Any]:
+    shared = of.get("expert_shared_feed_forward_length")
+    return {
+        **(
+            {"model_type": "granitemoeshared", "shared_intermediate_size": shared} if shared else {}
+        ),
+        **_granite(of),
+        **_experts(of, "num_local_experts"),
+    }
+
+
+def _granite_hybrid(of: Metadata) -> dict[str, Any]:
+    """Layers without keys are state space models (Mamba 2). Attention knows no positions, but in
+    models that were trained with them."""
+    heads = of.get("attention.head_count_kv")
+    width = of.get("expert_shared_feed_forward_length", of.get("feed_forward_length"))
+    return {
+        **_granite(of),
+        **_experts(of, "num_local_experts"),
+        "num_local_experts": of.get("expert_count", 0),
+        "shared_intermediate_size": width,
+        "num_key_value_heads": max(heads),
+        "layer_types": ["attention" if count else "mamba" for count in heads],
+        "position_embedding_type": "rope" if of.get("rope.scaling.finetuned") else "nope",
+        "mamba_expand": of.get("ssm.inner_size") // of.get("embedding_length"),
+        **_mamba2(of),
+    }
+
+
+def _falcon_h1(of: Metadata) -> dict[str, Any]:
+    """What the model multiplies by is in the file's weights."""
+    factors = ("attention_in", "attention_out", "ssm_in", "ssm_out", "key", "embedding", "lm_head")
+    return {
+        **{f"{of_what}_multiplier": 1.0 for of_what in factors},
+        "mlp_multipliers": [1.0] * 2,
+        "ssm_multipliers": [1.0] * 5,
+        "mamba_d_ssm": of.get("ssm.inner_size"),
+        "mamba_rms_norm": any(name.endswith("ssm_norm.weight") for name in of.names),
+        "mamba_norm_before_gate": False,
+        **_mamba2(of),
+    }
+
+
+def _mamba2(of: Metadata) -> dict[str, Any]:
+    heads = of.get("ssm.time_step_rank")
+    return {
+        "mamba_n_heads": heads,
+        "mamba_d_head": of.get("ssm.inner_size") // heads,
+        "mamba_d_state": of.get("ssm.state_size"),
+        "mamba_n_groups": of.get("ssm.group_count"),
+        "mamba_d_conv": of.get("ssm.conv_kernel"),
+        "mamba_conv_bias": any(name.endswith("ssm_conv1d.bias") for name in of.names),
+        "mamba_proj_bias": any(name.endswith("ssm_in.bias") for name in of.names),
+    }
+
+
+def _mamba2_weight(expand: Expand, name: str) -> torch.Tensor | None:
+    """Rates of decay are logarithms in the model."""
+    stem, _, kind = name.rpartition(".")
+    if kind == "A_log":
+        rates = expand(name)
+        return None if rates is None else torch.log(-rates)
+    return expand(f"{stem}.dt_proj.bias" if kind == "dt_bias" else name)
+
+
+def _granite_weight(expand: Expand, name: str) -> torch.Tensor | None:
+    """Gates and what they let through are one tensor in the model."""
+    match = re.search(r"layers\.(\d+)\.(shared_mlp|block_sparse_moe)\.(.*)", name)
+    if match is None:
+        return _mamba2_weight(expand, name)
+    layer, block, kind = match.groups()
+    parts = {"input_linear.weight": ["gate", "up"], "experts.gate_up_proj": ["gate", "up"]}
+    if kind == "router.weight":
+        return expand(f"blk.{layer}.ffn_gate_inp.weight")
+    for suffix in ["_exps"] if block == "block_sparse_moe" else ["_shexp", ""]:
+        found = [
+            expand(f"blk.{layer}.ffn_{part}{suffix}.weight") for part in parts.get(kind, ["down"])
+        ]
+        tensors = [one for one in found if one is not None]
+        if len(tensors) == len(found):
+            return torch.cat(tensors, -2)
+    return None
+
+
 def _alternating(of: Metadata) -> dict[str, Any]:
     """Which layers have a window, where the file says."""
     pattern = of.get("attention.sliding_window_pattern")
@@ -170,22 +344,62 @@ def _lfm2(of: Metadata) -> dict[str, Any]:
     }
 
 
+def _cohere(of: Metadata) -> dict[str, Any]:
+    windows = {}
+    if of.architecture == "cohere2":  # every fourth layer has none, where the file says nothing
+        kinds = ["full_attention" if i % 4 == 3 else "sliding_attention" for i in _layers(of)]
+        windows = {"layer_types": kinds, **_alternating(of)}
+    return {
+        "layer_norm_eps": of.get("attention.layer_norm_epsilon"),
+        "logit_scale": of.get("logit_scale"),
+        "use_qk_norm": "blk.0.attn_q_norm.weight" in of.names,
+        **windows,
+    }
+
+
+def _layers(of: Metadata) -> range:
+    return range(int(of.get("block_count")))
+
+
+def _lfm2_moe(of: Metadata) -> dict[str, Any]:
+    return {
+        **_lfm2(of),
+        **_experts(of, "num_experts"),
+        "moe_intermediate_size": of.get("expert_feed_forward_length"),
+        "num_dense_layers": of.get("leading_dense_block_count"),
+        "use_expert_bias": any("exp_probs_b" in name for name in of.names),
+    }
+
+
 FAMILIES: Mapping[str, Family] = {
     "llama": Family("llama", _llama, has_permuted_heads=True),
     "qwen2": Family("qwen2"),
     "qwen2moe": Family("qwen2_moe", _qwen_moe),
     "qwen3": Family("qwen3"),
     "qwen3moe": Family("qwen3_moe", _qwen_moe),
+    "gemma": Family("gemma", norm_offset=1.0),
     "gemma2": Family("gemma2", _gemma, norm_offset=1.0),
     "gemma3": Family("gemma3_text", _gemma3, norm_offset=1.0),
+    "gemma3n": Family("gemma3n_text", _gemma3n, weight=_gemma3n_weight),
+    "gemma4": Family("gemma4_text", _gemma4, has_own_factors=True),
     "phi3": Family("phi3", _phi3),
     "smollm3": Family("smollm3", has_permuted_heads=True),
     "granite": Family("granite", _granite, has_permuted_heads=True),
+    "granitemoe": Family(
+        "granitemoe", _granite_experts, has_permuted_heads=True, weight=_granite_weight
+    ),
+    "granitehybrid": Family(
+        "granitemoehybrid", _granite_hybrid, has_permuted_heads=True, weight=_granite_weight
+    ),
+    "falcon-h1": Family("falcon_h1", _falcon_h1, weight=_mamba2_weight),
     "olmo2": Family("olmo2", _olmo),
     "exaone4": Family("exaone4", _alternating),
     "hunyuan-dense": Family("hunyuan_v1_dense"),
     "gpt-oss": Family("gpt_oss", _gpt_oss),
     "lfm2": Family("lfm2", _lfm2),
+    "lfm2moe": Family("lfm2_moe", _lfm2_moe),
+    "command-r": Family("cohere", _cohere),
+    "cohere2": Family("cohere2", _cohere),
     "arcee": Family("arcee", has_permuted_heads=True),
     "ernie4_5": Family("ernie4_5"),
     "seed_oss": Family("seed_oss"),
@@ -224,12 +438,14 @@ class GgufFile:
             for name, tensor in self._stored.items()
             if name.startswith("rope_")
         }
-        of = Metadata(fields, factors)
-        self.architecture, self.frequencies = of.architecture, factors.get("rope_freqs.weight")
+        of = Metadata(fields, factors, self._stored)
+        self.architecture, self._family = of.architecture, FAMILIES.get(of.architecture)
+        own = self._family is not None and self._family.has_own_factors
+        self.frequencies = None if own else factors.get("rope_freqs.weight")
         self.scales_positions = bool(factors) or of.get("rope.scaling.type", "none") != "none"
         is_merged = of.get("tokenizer.ggml.model") == "gpt2"
         self.tokens_are_split = of.get("tokenizer.ggml.pre", "default") if is_merged else None
-        self._metadata, self._family = of, FAMILIES.get(of.architecture)
+        self._metadata = of
         self._taken: set[str] = set()
 
     @cached_property
@@ -254,7 +470,9 @@ class GgufFile:
         """
         self._taken = set()
         for name, shape in shapes.items():
-            found = self._experts(name) if ".experts." in name else self._plain(name)
+            has_own = self._family is not None and self._family.weight is not None
+            is_expert = ".experts." in name and not has_own
+            found = self._experts(name) if is_expert else self._plain(name)
             if found is None:
                 continue
             if found.numel() != torch.Size(shape).numel():
@@ -262,7 +480,7 @@ class GgufFile:
                     f"[checkpoint] {name} must have {list(shape)}; got {list(found.shape)}"
                 )
             yield name, found.reshape(tuple(shape))
-        left = sorted(n for n in self._stored if n not in self._taken and n[:5] != "rope_")
+        left = sorted(n for n in self._stored if n not in self._taken and not self._is_unused(n))
         if left:
             raise ValueError(
                 f"[checkpoint] the model must take all that a file has; got {len(left)} that "
@@ -270,12 +488,20 @@ class GgufFile:
                 f"try a folder of safetensors"
             )
 
+    def _is_unused(self, name: str) -> bool:
+        """Tables of positions, and the keys and values of layers that attend to another one's."""
+        shared = int(self._metadata.get("attention.shared_kv_layers", 0))
+        first = len(_layers(self._metadata)) - shared
+        match = re.fullmatch(r"blk\.(\d+)\.attn_(?:k|v|k_norm)\.weight", name)
+        return name.startswith("rope_") or (match is not None and int(match[1]) >= first)
+
     def _plain(self, name: str) -> torch.Tensor | None:
-        found = self._expanded(name)
-        if found is None:
-            return None
         assert self._family is not None
         assert self.config is not None
+        own = self._family.weight
+        found = self._expanded(name) if own is None else own(self._expanded, name)
+        if found is None:
+            return None
         if self._family.norm_offset and name.endswith("norm.weight"):
             return found - self._family.norm_offset
         if self._family.has_permuted_heads and re.search(r"\.[qk]_proj\.", name):
@@ -307,10 +533,12 @@ class GgufFile:
         import gguf
 
         stem, _, suffix = name.rpartition(".")
-        if suffix not in ("weight", "bias"):
-            stem, suffix = name, "weight"
-        called = self._names.get_name(stem)
-        tensor = None if called is None else self._stored.get(f"{called}.{suffix}")
+        called = self._names.get_name(stem) if suffix in ("weight", "bias") else None
+        names = [f"{called}.{suffix}"]
+        if called is None:
+            called = self._names.get_name(name)
+            names = [f"{called}", f"{called}.weight", f"{called}.bias"]
+        tensor = next((self._stored[one] for one in names if one in self._stored), None)
         if tensor is None:
             return None
         self._taken.add(tensor.name)
