@@ -123,6 +123,10 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "SmolLM3": ("smollm3", {"num_hidden_layers": 4, "no_rope_layers": [1, 1, 1, 0]}),
     "Granite": ("granite", {}),
     "Granite 3, experts": ("granitemoe", _GRANITE_EXPERTS),
+    "Granite 3, a shared expert": (
+        "granitemoeshared",
+        {**_GRANITE_EXPERTS, "shared_intermediate_size": 96},
+    ),
     "Granite 4": ("granitemoehybrid", _GRANITE_4),
     "Granite 4, experts": ("granitemoehybrid", {**_GRANITE_4, **_GRANITE_EXPERTS}),
     "OLMo2": ("olmo2", {}),

@@ -249,6 +249,12 @@ CASES = {
         {"num_local_experts": 4, "num_experts_per_tok": 2},
         {**_EXPERTS, "attention.scale": 1.0},
     ),
+    "Granite 3, a shared expert": Case(
+        "granitemoe",
+        "granitemoeshared",
+        {"num_local_experts": 4, "num_experts_per_tok": 2, "shared_intermediate_size": 96},
+        {**_EXPERTS, "attention.scale": 1.0, "expert_shared_feed_forward_length": 96},
+    ),
     "Granite 4": Case("granitehybrid", "granitemoehybrid", _GRANITE_4, _GRANITE_4_FILE),
     "Granite 4, experts": Case(
         "granitehybrid",

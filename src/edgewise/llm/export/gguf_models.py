@@ -44,12 +44,22 @@ class Metadata:
         return int(self._stored[name].shape[-1]) if name in self._stored else None
 
     @property
+    def layers(self) -> int:
+        return int(self.get("block_count"))
+
+    def by_layer(self, name: str) -> list[Any]:
+        """A number of each layer, where the file may have one for all."""
+        value = self.get(name)
+        return list(value) if isinstance(value, Sequence) else [value] * self.layers
+
+    @property
     def head_dim(self) -> int:
         known = self.get("attention.key_length")
         return int(known or self.get("embedding_length") // self.get("attention.head_count"))
 
 
 Expand = Callable[[str], torch.Tensor | None]
+OwnWeight = Callable[[Expand, str], torch.Tensor | None]
 
 
 @dataclass(frozen=True)
@@ -59,9 +69,8 @@ class Family:
 
     has_permuted_heads: in each head of queries and keys, the two halves of a position's pairs lie
     side by side. norm_offset: what norms' weights are more than the model's. has_own_factors: the
-    configuration has what rotary frequencies are divided by. weight: a weight of
-    the model, given its name and how to read one by the name that gguf knows; None if the file has
-    none.
+    configuration has what rotary frequencies are divided by. weight: a weight of the model, given
+    how to read one by a name that gguf knows, and its name; None if the file has none.
     """
 
     model_type: str
@@ -69,7 +78,7 @@ class Family:
     has_permuted_heads: bool = False
     norm_offset: float = 0.0
     has_own_factors: bool = False
-    weight: Callable[[Expand, str], torch.Tensor | None] | None = None
+    weight: OwnWeight | None = None
 
 
 def _llama(of: Metadata) -> dict[str, Any]:
@@ -124,10 +133,9 @@ def _gemma3n(of: Metadata) -> dict[str, Any]:
     """The file has, in place of each share of zeros, by how many deviations a number is above the
     mean to be none of them."""
     scales = torch.tensor(of.get("activation_sparsity_scale"), dtype=torch.float64)
-    layers, width = _layers(of), of.get("feed_forward_length")
     return {
         **_shared_keys(of),
-        "intermediate_size": list(width) if isinstance(width, Sequence) else [width] * len(layers),
+        "intermediate_size": of.by_layer("feed_forward_length"),
         "activation_sparsity_pattern": torch.special.ndtr(scales).tolist(),
         "altup_active_idx": of.get("altup.active_idx"),
         "altup_num_inputs": of.get("altup.num_inputs"),
@@ -139,17 +147,12 @@ def _gemma4(of: Metadata) -> dict[str, Any]:
     """Layers without a window have heads of another depth, of which a part is rotated: the others
     are divided by what is no frequency. Widths of networks that differ are twice the first one."""
     shared, kinds = _shared_keys(of), _alternating(of)["layer_types"]
-    full = next(i for i in _layers(of) if kinds[i] == "full_attention")
-    short = next((i for i in _layers(of) if kinds[i] != "full_attention"), full)
-    factors, width = of.tensors["rope_freqs.weight"], of.get("feed_forward_length")
-    widths, heads = ([width], of.get("attention.head_count_kv"))
-    if isinstance(width, Sequence):
-        widths = list(width)
-    if not isinstance(heads, Sequence):
-        heads = [heads] * len(kinds)
-    positions = shared["rope_parameters"]
+    full, short = kinds.index("full_attention"), kinds.index("sliding_attention")
+    factors = of.tensors["rope_freqs.weight"]
+    widths, heads = of.by_layer("feed_forward_length"), of.by_layer("attention.head_count_kv")
     part = int((factors == 1).sum()) / len(factors)
-    positions["full_attention"] |= {"rope_type": "proportional", "partial_rotary_factor": part}
+    positions = {"rope_type": "proportional", "partial_rotary_factor": part}
+    shared["rope_parameters"]["full_attention"] |= positions
     return {
         **shared,
         "head_dim": of.get("attention.key_length_swa"),
@@ -227,14 +230,11 @@ def _granite(of: Metadata) -> dict[str, Any]:
 
 
 def _granite_experts(of: Metadata) -> dict[str, Any]:
+    values = {**_granite(of), **_experts(of, "num_local_experts")}
     shared = of.get("expert_shared_feed_forward_length")
-    return {
-        **(
-            {"model_type": "granitemoeshared", "shared_intermediate_size": shared} if shared else {}
-        ),
-        **_granite(of),
-        **_experts(of, "num_local_experts"),
-    }
+    if shared:
+        values |= {"model_type": "granitemoeshared", "shared_intermediate_size": shared}
+    return values
 
 
 def _granite_hybrid(of: Metadata) -> dict[str, Any]:
@@ -347,7 +347,7 @@ def _lfm2(of: Metadata) -> dict[str, Any]:
 def _cohere(of: Metadata) -> dict[str, Any]:
     windows = {}
     if of.architecture == "cohere2":  # every fourth layer has none, where the file says nothing
-        kinds = ["full_attention" if i % 4 == 3 else "sliding_attention" for i in _layers(of)]
+        kinds = ["full_attention" if i % 4 == 3 else "sliding_attention" for i in range(of.layers)]
         windows = {"layer_types": kinds, **_alternating(of)}
     return {
         "layer_norm_eps": of.get("attention.layer_norm_epsilon"),
@@ -355,10 +355,6 @@ def _cohere(of: Metadata) -> dict[str, Any]:
         "use_qk_norm": "blk.0.attn_q_norm.weight" in of.names,
         **windows,
     }
-
-
-def _layers(of: Metadata) -> range:
-    return range(int(of.get("block_count")))
 
 
 def _lfm2_moe(of: Metadata) -> dict[str, Any]:
@@ -461,7 +457,7 @@ class GgufFile:
         import gguf
 
         kind = next(k for k, name in gguf.MODEL_ARCH_NAMES.items() if name == self.architecture)
-        return gguf.get_tensor_name_map(kind, int(self._metadata.get("block_count")))
+        return gguf.get_tensor_name_map(kind, self._metadata.layers)
 
     def weights(self, shapes: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, torch.Tensor]]:
         """Those of a model's weights that are in the file, in the shapes that it wants.
@@ -470,8 +466,7 @@ class GgufFile:
         """
         self._taken = set()
         for name, shape in shapes.items():
-            has_own = self._family is not None and self._family.weight is not None
-            is_expert = ".experts." in name and not has_own
+            is_expert = ".experts." in name and self._own_weight is None
             found = self._experts(name) if is_expert else self._plain(name)
             if found is None:
                 continue
@@ -488,17 +483,21 @@ class GgufFile:
                 f"try a folder of safetensors"
             )
 
+    @property
+    def _own_weight(self) -> OwnWeight | None:
+        return None if self._family is None else self._family.weight
+
     def _is_unused(self, name: str) -> bool:
         """Tables of positions, and the keys and values of layers that attend to another one's."""
         shared = int(self._metadata.get("attention.shared_kv_layers", 0))
-        first = len(_layers(self._metadata)) - shared
+        first = self._metadata.layers - shared
         match = re.fullmatch(r"blk\.(\d+)\.attn_(?:k|v|k_norm)\.weight", name)
         return name.startswith("rope_") or (match is not None and int(match[1]) >= first)
 
     def _plain(self, name: str) -> torch.Tensor | None:
         assert self._family is not None
         assert self.config is not None
-        own = self._family.weight
+        own = self._own_weight
         found = self._expanded(name) if own is None else own(self._expanded, name)
         if found is None:
             return None
