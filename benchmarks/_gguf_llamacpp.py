@@ -11,6 +11,7 @@ import json
 import pkgutil
 import runpy
 import sys
+from pathlib import Path
 from typing import Any
 
 
@@ -36,6 +37,8 @@ def convert(sources: str, folder: str, file: str) -> None:
         known.set_vocab = _write_numbered_tokens
         classes += known.__subclasses__()
     sys.argv = ["convert", folder, "--outtype", "f32", "--outfile", file]
+    if json.loads(Path(folder, "config.json").read_text())["model_type"].startswith("qwen3_5"):
+        sys.argv.append("--no-mtp")  # layers that guess tokens ahead, which the model lacks
     runpy.run_path(f"{sources}/convert_hf_to_gguf.py", run_name="__main__")
 
 

@@ -74,6 +74,7 @@ _FALCON_H1 = {
     "mamba_rms_norm": True,
     "mamba_norm_before_gate": False,
 }
+_QWEN3_5 = {"head_dim": 256, "tie_word_embeddings": True}
 _GLOBAL = {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0}
 _LOCAL = {"rope_type": "default", "rope_theta": 10000.0}
 _WHOLE = {"sliding_window": None}
@@ -102,6 +103,8 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "Qwen3": ("qwen3", {}),
     "Qwen3-MoE": ("qwen3_moe", {"norm_topk_prob": True}),
+    "Qwen3.5": ("qwen3_5_text", _QWEN3_5),
+    "Qwen3.5-MoE": ("qwen3_5_moe_text", _QWEN3_5),
     "Gemma": ("gemma", {"head_dim": 256, "tie_word_embeddings": True}),
     "Gemma 2": ("gemma2", _GEMMA),
     "Gemma 3": (

@@ -73,6 +73,16 @@ _PROPORTIONAL = {
         },
     }
 }
+_DELTA_RULE_FILE = {
+    "ssm.inner_size": 64,
+    "ssm.time_step_rank": 4,
+    "ssm.state_size": 16,
+    "ssm.group_count": 2,
+    "ssm.conv_kernel": 4,
+    "rope.dimension_count": 4,
+    "rope.dimension_sections": [11, 11, 10, 0],
+    "attention.recurrent_layers": [True, True, False, True],
+}
 _MAMBA2_FILE = {
     "ssm.inner_size": 128,
     "ssm.time_step_rank": 8,
@@ -138,6 +148,19 @@ CASES = {
     ),
     "Qwen3": Case("qwen3", "qwen3", {"head_dim": 32}),
     "Qwen3-MoE": Case("qwen3moe", "qwen3_moe", {"norm_topk_prob": True}, _QWEN_MOE),
+    "Qwen3.5": Case(
+        "qwen35",
+        "qwen3_5_text",
+        {},
+        {**_DELTA_RULE_FILE, "block_count": 5, "nextn_predict_layers": 1},
+        ("blk.4.attn_q.weight", "blk.4.nextn.eh_proj.weight"),
+    ),
+    "Qwen3.5-MoE": Case(
+        "qwen35moe",
+        "qwen3_5_moe_text",
+        {},
+        {**_DELTA_RULE_FILE, **_QWEN_MOE, "expert_shared_feed_forward_length": 64},
+    ),
     "Gemma": Case("gemma", "gemma", {"tie_word_embeddings": True}),
     "Gemma 2": Case(
         "gemma2",
@@ -418,8 +441,11 @@ def in_the_files_layout(case: Case, model: Any) -> Any:
                 if stem.endswith(part):
                     halves = values.reshape(count, 2, -1, *values.shape[1:])
                     values = halves.swapaxes(1, 2).reshape(values.shape)
-        if case.architecture in ("gemma", "gemma2", "gemma3") and name.endswith("norm.weight"):
+        has_more = case.architecture in ("gemma", "gemma2", "gemma3", "qwen35", "qwen35moe")
+        if has_more and name.endswith("norm.weight") and ".linear_attn." not in name:
             values = values + 1
+        if match := re.search(r"\.linear_attn\.(\w+)", name):
+            values = in_the_order_of_keys(config, match[1], values)
         if match := re.fullmatch(r"(.*altup_\w*projections)\.(\d)\.weight", name):
             streams.setdefault(f"{match[1]}.weight", []).append(values)
         elif last in ("A_log", "dt_bias"):
@@ -455,10 +481,24 @@ def in_the_files_layout(case: Case, model: Any) -> Any:
         elif last == "sinks":
             yield f"{name}.weight", values
         else:
-            is_depthwise = stem.endswith(("conv.conv", "mamba.conv1d")) and last == "weight"
+            is_depthwise = stem.endswith(("conv.conv", ".conv1d")) and last == "weight"
             yield name, values.squeeze(1) if is_depthwise else values
     for name, all_values in streams.items():
         yield name, np.stack(all_values)
+
+
+def in_the_order_of_keys(config: Any, kind: str, values: Any) -> Any:
+    """Of the gated delta rule: each key's first head of values, then each key's second one."""
+    if kind == "norm":
+        return values
+    keys, heads = config.linear_num_key_heads, config.linear_num_value_heads
+    small = kind in ("in_proj_a", "in_proj_b", "A_log", "dt_bias")
+    own = heads * (1 if small else config.linear_value_head_dim)
+    axis = 1 if kind == "out_proj" else 0
+    others, mine = np.split(values, [values.shape[axis] - own], axis)
+    parts = np.split(mine, heads, axis)
+    order = [key * (heads // keys) + i for i in range(heads // keys) for key in range(keys)]
+    return np.concatenate([others, *(parts[i] for i in order)], axis)
 
 
 def packed(values: Any, kind: Any) -> Any:
@@ -476,7 +516,8 @@ def packed(values: Any, kind: Any) -> Any:
 @pytest.mark.parametrize("name", CASES)
 def test_families(name: str, tmp_path: Path) -> None:
     """llama.cpp's own converter and runtime agree on all of them but Phi-3's window, OLMoE,
-    EXAONE 4 of two layers and, in one token, Gemma 3n: `benchmarks/gguf_sources.py`."""
+    EXAONE 4 of two layers and, in one token, Gemma 3n and
+    Qwen3.5-MoE: `benchmarks/gguf_sources.py`."""
     case = CASES[name]
     model = small_model(case)
     with torch.no_grad():

@@ -45,7 +45,8 @@ class Metadata:
 
     @property
     def layers(self) -> int:
-        return int(self.get("block_count"))
+        """Without those that guess tokens ahead."""
+        return int(self.get("block_count")) - int(self.get("nextn_predict_layers", 0))
 
     def by_layer(self, name: str) -> list[Any]:
         """A number of each layer, where the file may have one for all."""
@@ -58,8 +59,7 @@ class Metadata:
         return int(known or self.get("embedding_length") // self.get("attention.head_count"))
 
 
-Expand = Callable[[str], torch.Tensor | None]
-OwnWeight = Callable[[Expand, str], torch.Tensor | None]
+OwnWeight = Callable[["GgufFile", str], torch.Tensor | None]
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class Family:
 
     has_permuted_heads: in each head of queries and keys, the two halves of a position's pairs lie
     side by side. norm_offset: what norms' weights are more than the model's. has_own_factors: the
-    configuration has what rotary frequencies are divided by. weight: a weight of the model, given
-    how to read one by a name that gguf knows, and its name; None if the file has none.
+    configuration has what rotary frequencies are divided by. weight: a weight of the model that
+    is otherwise in the file, by its name; None: it is as others are.
     """
 
     model_type: str
@@ -100,6 +100,55 @@ def _qwen_moe(of: Metadata) -> dict[str, Any]:
         "decoder_sparse_step": 1,
         "mlp_only_layers": [],
     }
+
+
+def _qwen3_5(of: Metadata) -> dict[str, Any]:
+    """Layers without attention have the gated delta rule."""
+    interval, heads = of.get("full_attention_interval", 4), of.get("ssm.time_step_rank")
+    is_linear = [i % interval != interval - 1 for i in range(of.layers)]
+    is_linear = of.get("attention.recurrent_layers", is_linear)[: of.layers]
+    positions = _positions(of)
+    positions["partial_rotary_factor"] = of.get("rope.dimension_count") / of.head_dim
+    positions["mrope_section"] = list(of.get("rope.dimension_sections", []))[:3]
+    values = {
+        "rope_parameters": positions,
+        "partial_rotary_factor": positions["partial_rotary_factor"],
+        "layer_types": ["linear_attention" if one else "full_attention" for one in is_linear],
+        "linear_conv_kernel_dim": of.get("ssm.conv_kernel"),
+        "linear_key_head_dim": of.get("ssm.state_size"),
+        "linear_num_key_heads": of.get("ssm.group_count"),
+        "linear_value_head_dim": of.get("ssm.inner_size") // heads,
+        "linear_num_value_heads": heads,
+    }
+    if of.get("expert_count"):
+        values |= _experts(of, "num_experts")
+        values["moe_intermediate_size"] = of.get("expert_feed_forward_length")
+        values["shared_expert_intermediate_size"] = of.get("expert_shared_feed_forward_length")
+    return values
+
+
+def _qwen3_5_weight(file: GgufFile, name: str) -> torch.Tensor | None:
+    """The heads of values that share a key lie side by side in the model; in the file the first
+    ones of all keys, then the second ones."""
+    match = re.search(r"\.linear_attn\.(\w+)", name)
+    if match is None:
+        return None
+    found = _state_weight(file, name)
+    if found is None:
+        found = file.expanded(name)
+    kind, of = match[1], file.metadata
+    if found is None or kind == "norm":
+        return found
+    keys, values = of.get("ssm.group_count"), of.get("ssm.time_step_rank")
+    is_scalar = kind in ("in_proj_a", "in_proj_b", "A_log", "dt_bias")
+    own = values if is_scalar else of.get("ssm.inner_size")
+    dim = 1 if kind == "out_proj" else 0
+    before = found.shape[dim] - own  # queries and keys
+    heads = torch.unflatten(
+        found.narrow(dim, before, own), dim, [values // keys, keys, own // values]
+    )
+    parts = heads.transpose(dim, dim + 1).flatten(dim, dim + 2)
+    return torch.cat([found.narrow(dim, 0, before), parts], dim)
 
 
 def _gemma(of: Metadata) -> dict[str, Any]:
@@ -169,13 +218,11 @@ def _gemma4(of: Metadata) -> dict[str, Any]:
     }
 
 
-def _gemma3n_weight(expand: Expand, name: str) -> torch.Tensor | None:
+def _gemma3n_weight(file: GgufFile, name: str) -> torch.Tensor | None:
     """Projections between streams are one tensor."""
     match = re.fullmatch(r"(.*altup_(?:unembed_)?projections)\.(\d+)(\.weight)", name)
-    if match is None:
-        return expand(name)
-    all_of_them = expand(match[1] + match[3])
-    return None if all_of_them is None else all_of_them[int(match[2])]
+    all_of_them = None if match is None else file.expanded(match[1] + match[3])
+    return None if match is None or all_of_them is None else all_of_them[int(match[2])]
 
 
 def _gemma3(of: Metadata) -> dict[str, Any]:
@@ -282,27 +329,28 @@ def _mamba2(of: Metadata) -> dict[str, Any]:
     }
 
 
-def _mamba2_weight(expand: Expand, name: str) -> torch.Tensor | None:
+def _state_weight(file: GgufFile, name: str) -> torch.Tensor | None:
     """Rates of decay are logarithms in the model."""
     stem, _, kind = name.rpartition(".")
     if kind == "A_log":
-        rates = expand(name)
+        rates = file.expanded(name)
         return None if rates is None else torch.log(-rates)
-    return expand(f"{stem}.dt_proj.bias" if kind == "dt_bias" else name)
+    return file.expanded(f"{stem}.dt_proj.bias") if kind == "dt_bias" else None
 
 
-def _granite_weight(expand: Expand, name: str) -> torch.Tensor | None:
+def _granite_weight(file: GgufFile, name: str) -> torch.Tensor | None:
     """Gates and what they let through are one tensor in the model."""
     match = re.search(r"layers\.(\d+)\.(shared_mlp|block_sparse_moe)\.(.*)", name)
     if match is None:
-        return _mamba2_weight(expand, name)
+        return _state_weight(file, name)
     layer, block, kind = match.groups()
     parts = {"input_linear.weight": ["gate", "up"], "experts.gate_up_proj": ["gate", "up"]}
     if kind == "router.weight":
-        return expand(f"blk.{layer}.ffn_gate_inp.weight")
+        return file.expanded(f"blk.{layer}.ffn_gate_inp.weight")
     for suffix in ["_exps"] if block == "block_sparse_moe" else ["_shexp", ""]:
         found = [
-            expand(f"blk.{layer}.ffn_{part}{suffix}.weight") for part in parts.get(kind, ["down"])
+            file.expanded(f"blk.{layer}.ffn_{part}{suffix}.weight")
+            for part in parts.get(kind, ["down"])
         ]
         tensors = [one for one in found if one is not None]
         if len(tensors) == len(found):
@@ -373,6 +421,8 @@ FAMILIES: Mapping[str, Family] = {
     "qwen2moe": Family("qwen2_moe", _qwen_moe),
     "qwen3": Family("qwen3"),
     "qwen3moe": Family("qwen3_moe", _qwen_moe),
+    "qwen35": Family("qwen3_5_text", _qwen3_5, norm_offset=1.0, weight=_qwen3_5_weight),
+    "qwen35moe": Family("qwen3_5_moe_text", _qwen3_5, norm_offset=1.0, weight=_qwen3_5_weight),
     "gemma": Family("gemma", norm_offset=1.0),
     "gemma2": Family("gemma2", _gemma, norm_offset=1.0),
     "gemma3": Family("gemma3_text", _gemma3, norm_offset=1.0),
@@ -387,7 +437,7 @@ FAMILIES: Mapping[str, Family] = {
     "granitehybrid": Family(
         "granitemoehybrid", _granite_hybrid, has_permuted_heads=True, weight=_granite_weight
     ),
-    "falcon-h1": Family("falcon_h1", _falcon_h1, weight=_mamba2_weight),
+    "falcon-h1": Family("falcon_h1", _falcon_h1, weight=_state_weight),
     "olmo2": Family("olmo2", _olmo),
     "exaone4": Family("exaone4", _alternating),
     "hunyuan-dense": Family("hunyuan_v1_dense"),
@@ -413,7 +463,7 @@ class GgufFile:
     are scaled in a way that is not known. frequencies: what each pair's frequency of rotary
     positions is divided by, [pairs]; None: by 1. scales_positions: in whatever way.
     tokens_are_split: the name of the way in which the tokenizer splits a text before it merges;
-    None if it does not.
+    None if it does not. metadata: what the file says.
     """
 
     def __init__(self, path: Path) -> None:
@@ -441,7 +491,7 @@ class GgufFile:
         self.scales_positions = bool(factors) or of.get("rope.scaling.type", "none") != "none"
         is_merged = of.get("tokenizer.ggml.model") == "gpt2"
         self.tokens_are_split = of.get("tokenizer.ggml.pre", "default") if is_merged else None
-        self._metadata = of
+        self.metadata = of
         self._taken: set[str] = set()
 
     @cached_property
@@ -449,7 +499,7 @@ class GgufFile:
         """See the class."""
         if self._family is None:
             return None
-        return _config(self._metadata, self._family, self._stored)
+        return _config(self.metadata, self._family, self._stored)
 
     @cached_property
     def _names(self) -> Any:
@@ -457,7 +507,7 @@ class GgufFile:
         import gguf
 
         kind = next(k for k, name in gguf.MODEL_ARCH_NAMES.items() if name == self.architecture)
-        return gguf.get_tensor_name_map(kind, self._metadata.layers)
+        return gguf.get_tensor_name_map(kind, self.metadata.layers)
 
     def weights(self, shapes: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, torch.Tensor]]:
         """Those of a model's weights that are in the file, in the shapes that it wants.
@@ -466,8 +516,7 @@ class GgufFile:
         """
         self._taken = set()
         for name, shape in shapes.items():
-            is_expert = ".experts." in name and self._own_weight is None
-            found = self._experts(name) if is_expert else self._plain(name)
+            found = self._weight(name)
             if found is None:
                 continue
             if found.numel() != torch.Size(shape).numel():
@@ -483,25 +532,32 @@ class GgufFile:
                 f"try a folder of safetensors"
             )
 
-    @property
-    def _own_weight(self) -> OwnWeight | None:
-        return None if self._family is None else self._family.weight
-
     def _is_unused(self, name: str) -> bool:
-        """Tables of positions, and the keys and values of layers that attend to another one's."""
-        shared = int(self._metadata.get("attention.shared_kv_layers", 0))
-        first = self._metadata.layers - shared
-        match = re.fullmatch(r"blk\.(\d+)\.attn_(?:k|v|k_norm)\.weight", name)
-        return name.startswith("rope_") or (match is not None and int(match[1]) >= first)
+        """Tables of positions, layers that guess tokens ahead, and the keys and values of layers
+        that attend to another one's."""
+        if name.startswith("rope_"):
+            return True
+        match = re.fullmatch(r"blk\.(\d+)\.(.*)", name)
+        if match is None:
+            return False
+        layer, layers = int(match[1]), self.metadata.layers
+        shared = int(self.metadata.get("attention.shared_kv_layers", 0))
+        has_no_keys = layer >= layers - shared
+        is_key = match[2] in ("attn_k.weight", "attn_v.weight", "attn_k_norm.weight")
+        return layer >= layers or (has_no_keys and is_key)
 
-    def _plain(self, name: str) -> torch.Tensor | None:
+    def _weight(self, name: str) -> torch.Tensor | None:
         assert self._family is not None
         assert self.config is not None
-        own = self._own_weight
-        found = self._expanded(name) if own is None else own(self._expanded, name)
+        found = None if self._family.weight is None else self._family.weight(self, name)
+        if found is None:
+            if ".experts." in name:
+                return self._experts(name)
+            found = self.expanded(name)
         if found is None:
             return None
-        if self._family.norm_offset and name.endswith("norm.weight"):
+        is_norm = name.endswith("norm.weight") and ".linear_attn." not in name
+        if self._family.norm_offset and is_norm:
             return found - self._family.norm_offset
         if self._family.has_permuted_heads and re.search(r"\.[qk]_proj\.", name):
             kind = "num_attention_heads" if ".q_proj." in name else "num_key_value_heads"
@@ -517,7 +573,7 @@ class GgufFile:
         suffix = "bias" if kind.endswith("_bias") else "weight"
         kind = kind.removesuffix("_bias")
         parts = ["gate_proj", "up_proj"] if kind == "gate_up_proj" else [kind]
-        found = [self._expanded(f"{stem}.{part}.{suffix}") for part in parts]
+        found = [self.expanded(f"{stem}.{part}.{suffix}") for part in parts]
         if any(one is None for one in found):
             return None
         tensors = [one for one in found if one is not None]
@@ -527,8 +583,8 @@ class GgufFile:
             tensors = [one.transpose(1, 2) for one in tensors]
         return torch.stack(tensors, -1).flatten(-2) if len(tensors) == 2 else tensors[0]
 
-    def _expanded(self, name: str) -> torch.Tensor | None:
-        """In float32; None if the file has none of that name."""
+    def expanded(self, name: str) -> torch.Tensor | None:
+        """A tensor by a name that gguf knows, in float32; None if the file has none."""
         import gguf
 
         stem, _, suffix = name.rpartition(".")
@@ -563,7 +619,7 @@ def _config(of: Metadata, family: Family, stored: Mapping[str, Any]) -> dict[str
     heads = of.get("attention.head_count")
     values = {
         "hidden_size": of.get("embedding_length"),
-        "num_hidden_layers": of.get("block_count"),
+        "num_hidden_layers": of.layers,
         "intermediate_size": of.get("feed_forward_length"),
         "num_attention_heads": heads,
         "num_key_value_heads": of.get("attention.head_count_kv", heads),
