@@ -17,8 +17,9 @@ from edgewise.runtime import _native
 # integers with AVX2, which halve XNNPACK's time, are 42 kB; depthwise ones of 8-bit integers,
 # likewise, 18 kB; both with AVX512-VNNI, 30 kB. Linear attention with the gated delta rule is 12
 # kB. Winograd's large tiles, by which ResNet-18 takes a fifth less time, are 27 kB; columns that do
-# not fill a vector of a GEMM, stored in part, and both vectors of a depthwise panel at once, 18 kB.
-MODULE_BUDGET = 4_100_000
+# not fill a vector of a GEMM, stored in part, its loop over tiles, and both vectors of a depthwise
+# panel at once, 24 kB: a tenth of MobileNet's time.
+MODULE_BUDGET = 4_110_000
 
 
 @pytest.mark.skipif(
