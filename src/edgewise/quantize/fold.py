@@ -191,8 +191,10 @@ def _evaluate(model: GraphModule, node: Node, known: dict[Node, Any]) -> Any:
     if sum(v.numel() * v.element_size() for v in results) > size + GROWTH_LIMIT:
         return None
     args, kwargs = map_arg((node.args, node.kwargs), operand)
+    # Constants before it may lie otherwise than in the trace.
+    target = aten.reshape.default if node.target is aten.view.default else node.target
     with torch.no_grad():
-        return node.target(*args, **kwargs)  # type: ignore[operator]
+        return target(*args, **kwargs)  # type: ignore[operator]
 
 
 __all__ = [

@@ -126,7 +126,6 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         """Rewrites the model so that it can be annotated. Called by `prepare_pt2e`."""
         drop_notes(model)
         drop_conversions(model)
-        view_by_reshape(model)
         fold_constants(model)
         if not self._selection.trains:
             drop_dropouts_of_weights(model)
@@ -139,6 +138,11 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         split_uneven_padding(model, self._is_static)
         join_padding_of_max_pools(model, self._is_static)
         return model
+
+    def _allow_other_layouts(self, model: GraphModule) -> None:
+        """For quantizers that write operators out: before they do, unless views are asked for."""
+        if torch.ops.aten.view.default not in self._selection.by_operator:
+            view_by_reshape(model)
 
     def annotate(self, model: GraphModule) -> GraphModule:
         """Says of each node what is quantized around it. Called by `prepare_pt2e`."""

@@ -195,6 +195,7 @@ class EthosUQuantizer(TableQuantizer):
         if is_u85:  # others cannot choose
             choose_of_branches(model)
         super().transform_for_annotation(model)
+        self._allow_other_layouts(model)
         put_copies(model)
         put_whole(model)
         _use_int32(model, gathers=is_u85)

@@ -123,6 +123,7 @@ class NeutronQuantizer(TableQuantizer):
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Operators that the NPU has not become several that it has. Called by `prepare_pt2e`."""
         super().transform_for_annotation(model)
+        self._allow_other_layouts(model)
         split_attention(model, causal=True, computed=True)
         add_finite_masks(model)
         multiply_as_linear(model, self._is_static)
