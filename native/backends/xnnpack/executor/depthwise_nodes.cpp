@@ -7,7 +7,7 @@
 namespace edgewise::xnnpack {
 namespace {
 
-constexpr size_t kMostGathered = 64;
+constexpr size_t kMostWide = 64;  // numbers of which a result of the first convolution is made
 
 bool can_convolve(const Graph& graph, const GraphNode& node) {
   const Window& w = node.window;
@@ -20,12 +20,12 @@ bool can_convolve(const Graph& graph, const GraphNode& node) {
          is_plain(graph, node.outputs[0]);
 }
 
-// A convolution of few values for each of its results: what it reads is copied together.
-bool can_gather(const GraphNode& node) {
+// 1x1, or a convolution of few values for each of its results, whose rows are copied with padding.
+bool can_precede(const GraphNode& node) {
   if (is_gemm(node)) return true;
   const Window& w = node.window;
   return node.kind == NodeKind::kConv2d && node.flags == 0 && w.groups == 1 && w.dilation[0] == 1 &&
-         w.dilation[1] == 1 && size_t{w.kernel[0]} * w.kernel[1] * w.group_inputs <= kMostGathered;
+         w.dilation[1] == 1 && size_t{w.kernel[0]} * w.kernel[1] * w.group_inputs <= kMostWide;
 }
 
 // Goes from node to node along the results that only one node reads.
@@ -71,7 +71,7 @@ std::optional<DepthwiseNodes> depthwise_nodes(const Graph& graph, const std::vec
   DepthwiseNodes found;
   if (graph.nodes[node].kind == NodeKind::kConv2d) {
     found.before = linear_nodes(graph, shapes, readers, is_taken, node);
-    if (!found.before || !can_gather(graph.nodes[node]) || found.before->nodes.size() != 1) {
+    if (!found.before || !can_precede(graph.nodes[node]) || found.before->nodes.size() != 1) {
       return {};
     }
     found.before_window = graph.nodes[node].window;

@@ -9,7 +9,7 @@ file does not say is a constant of llama.cpp's, and stands here. Source: llama.c
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -34,10 +34,9 @@ class Metadata:
         """None of the architecture's own: of the file."""
         return self._fields.get(f"{self.architecture}.{name}", self._fields.get(name, default))
 
-    @property
-    def names(self) -> Collection[str]:
-        """Of all tensors."""
-        return self._stored.keys()
+    def has(self, suffix: str) -> bool:
+        """Whether there is a tensor whose name ends so."""
+        return any(name.endswith(suffix) for name in self._stored)
 
     def rows(self, name: str) -> int | None:
         """Of a matrix; None if there is none of that name."""
@@ -164,12 +163,8 @@ def _gemma(of: Metadata) -> dict[str, Any]:
 
 def _shared_keys(of: Metadata) -> dict[str, Any]:
     """Of Gemma 3n and 4: layers that attend to another one's keys, embeddings for each layer."""
-    local = of.get("rope.freq_base_swa", 10000.0)
     return {
-        "rope_parameters": {
-            "sliding_attention": {"rope_type": "default", "rope_theta": local},
-            "full_attention": _positions(of),
-        },
+        "rope_parameters": _positions_by_kind(of),
         "num_kv_shared_layers": of.get("attention.shared_kv_layers"),
         "final_logit_softcapping": of.get("final_logit_softcapping"),
         "hidden_size_per_layer_input": of.get("embedding_length_per_layer_input"),
@@ -208,7 +203,7 @@ def _gemma4(of: Metadata) -> dict[str, Any]:
         "global_head_dim": of.get("attention.key_length"),
         "num_key_value_heads": heads[short],
         "num_global_key_value_heads": heads[full],
-        "attention_k_eq_v": f"blk.{full}.attn_v.weight" not in of.names,
+        "attention_k_eq_v": not of.has(f"blk.{full}.attn_v.weight"),
         "intermediate_size": widths[0],
         "use_double_wide_mlp": len(set(widths)) > 1,
         "enable_moe_block": bool(of.get("expert_count")),
@@ -226,12 +221,16 @@ def _gemma3n_weight(file: GgufFile, name: str) -> torch.Tensor | None:
 
 
 def _gemma3(of: Metadata) -> dict[str, Any]:
+    return {**_gemma(of), "rope_parameters": _positions_by_kind(of)}
+
+
+def _positions_by_kind(of: Metadata) -> dict[str, Any]:
+    """Layers with a window have frequencies of their own."""
     local = of.get("rope.freq_base_swa", 10000.0)
-    positions = {
+    return {
         "sliding_attention": {"rope_type": "default", "rope_theta": local},
         "full_attention": _positions(of),
     }
-    return {**_gemma(of), "rope_parameters": positions}
 
 
 def _phi3(of: Metadata) -> dict[str, Any]:
@@ -310,7 +309,7 @@ def _falcon_h1(of: Metadata) -> dict[str, Any]:
         "mlp_multipliers": [1.0] * 2,
         "ssm_multipliers": [1.0] * 5,
         "mamba_d_ssm": of.get("ssm.inner_size"),
-        "mamba_rms_norm": any(name.endswith("ssm_norm.weight") for name in of.names),
+        "mamba_rms_norm": of.has("ssm_norm.weight"),
         "mamba_norm_before_gate": False,
         **_mamba2(of),
     }
@@ -324,8 +323,8 @@ def _mamba2(of: Metadata) -> dict[str, Any]:
         "mamba_d_state": of.get("ssm.state_size"),
         "mamba_n_groups": of.get("ssm.group_count"),
         "mamba_d_conv": of.get("ssm.conv_kernel"),
-        "mamba_conv_bias": any(name.endswith("ssm_conv1d.bias") for name in of.names),
-        "mamba_proj_bias": any(name.endswith("ssm_in.bias") for name in of.names),
+        "mamba_conv_bias": of.has("ssm_conv1d.bias"),
+        "mamba_proj_bias": of.has("ssm_in.bias"),
     }
 
 
@@ -400,7 +399,7 @@ def _cohere(of: Metadata) -> dict[str, Any]:
     return {
         "layer_norm_eps": of.get("attention.layer_norm_epsilon"),
         "logit_scale": of.get("logit_scale"),
-        "use_qk_norm": "blk.0.attn_q_norm.weight" in of.names,
+        "use_qk_norm": of.has("blk.0.attn_q_norm.weight"),
         **windows,
     }
 
@@ -411,7 +410,7 @@ def _lfm2_moe(of: Metadata) -> dict[str, Any]:
         **_experts(of, "num_experts"),
         "moe_intermediate_size": of.get("expert_feed_forward_length"),
         "num_dense_layers": of.get("leading_dense_block_count"),
-        "use_expert_bias": any("exp_probs_b" in name for name in of.names),
+        "use_expert_bias": of.has(".exp_probs_b.bias") or of.has(".exp_probs_b"),
     }
 
 
@@ -549,15 +548,15 @@ class GgufFile:
     def _weight(self, name: str) -> torch.Tensor | None:
         assert self._family is not None
         assert self.config is not None
-        found = None if self._family.weight is None else self._family.weight(self, name)
-        if found is None:
-            if ".experts." in name:
-                return self._experts(name)
-            found = self.expanded(name)
+        own = None if self._family.weight is None else self._family.weight(self, name)
+        if own is not None:
+            return own
+        if ".experts." in name:
+            return self._experts(name)
+        found = self.expanded(name)
         if found is None:
             return None
-        is_norm = name.endswith("norm.weight") and ".linear_attn." not in name
-        if self._family.norm_offset and is_norm:
+        if self._family.norm_offset and name.endswith("norm.weight"):
             return found - self._family.norm_offset
         if self._family.has_permuted_heads and re.search(r"\.[qk]_proj\.", name):
             kind = "num_attention_heads" if ".q_proj." in name else "num_key_value_heads"
