@@ -70,6 +70,13 @@ void MethodInstance::take_back(size_t index) {
   input_set_[index] = false;
 }
 
+const Value* MethodInstance::attribute(std::string_view name) const {
+  for (size_t i = 0; i < plan_.attributes.size(); ++i) {
+    if (plan_.info.attributes[i].name == name) return &values_[plan_.attributes[i]];
+  }
+  return nullptr;
+}
+
 const Value* MethodInstance::written_input(size_t index) const {
   const bool is_written = index < input_written_.size() && input_written_[index];
   return is_written ? &values_[plan_.inputs[index]] : nullptr;

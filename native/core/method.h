@@ -34,6 +34,7 @@ class MethodInstance : public Method {
   Status set_input(size_t index, const Value& value) override;
   Status set_input_zero_copy(size_t index, const Value& value) override;
   const Value* written_input(size_t index) const override;
+  const Value* attribute(std::string_view name) const override;
   using Method::execute;
   Status execute(RunProfile* profile) override;
   void set_cancel_check(std::function<bool()> check) override { cancel_check_ = std::move(check); }

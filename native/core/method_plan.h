@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct TensorPlan {
   size_t nbytes = 0;
   Storage storage = Storage::kPlanned;
   const std::byte* constant = nullptr;
+  std::string_view attribute;          // the name of a mutable buffer, where the file has one
   std::span<const std::byte> initial;  // content that a mutable buffer starts with
   uint32_t arena = 0;                  // 0: the arena of tensors that the file does not plan
   size_t offset = 0;
@@ -82,6 +84,7 @@ struct MethodPlan {
   std::vector<ValuePlan> values;
   std::vector<uint32_t> inputs;
   std::vector<uint32_t> outputs;
+  std::vector<uint32_t> attributes;           // in the order of info.attributes
   std::vector<InstructionPlan> instructions;  // all chains, one after the other
   std::vector<FusedCall> fused;
   std::vector<std::string> operators;  // "aten::add.out", "aten::copy_"

@@ -82,6 +82,12 @@ void fill_info(const fb::ExecutionPlan& source, MethodPlan& plan) {
   info.name = plan.name;
   for (const uint32_t value : plan.inputs) info.inputs.push_back(describe(plan.values[value]));
   for (const uint32_t value : plan.outputs) info.outputs.push_back(describe(plan.values[value]));
+  for (uint32_t i = 0; i < plan.values.size(); ++i) {
+    const TensorPlan* tensor = plan.tensor(i);
+    if (tensor == nullptr || tensor->attribute.empty()) continue;
+    plan.attributes.push_back(i);
+    info.attributes.push_back({std::string(tensor->attribute), describe(plan.values[i])});
+  }
   for (const size_t bytes : plan.arenas) {
     if (bytes != 0) info.planned_memory.push_back(bytes);
   }

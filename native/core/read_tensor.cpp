@@ -126,7 +126,10 @@ Result<TensorPlan> read_tensor(const PteFile& file, const fb::Tensor& source,
     Result<std::span<const std::byte>> data = file.external(source, plan.nbytes);
     if (!data) return data.status();
     plan.initial = *data;
-  } else if (index != 0) {
+  } else if (extra != nullptr && extra->fully_qualified_name() != nullptr) {
+    plan.attribute = extra->fully_qualified_name()->string_view();
+  }
+  if (!external && index != 0) {
     const uint64_t list = extra == nullptr ? 0 : extra->mutable_data_segments_idx();
     Result<std::span<const std::byte>> data = file.initial_value(list, index, plan.nbytes);
     if (!data) return data.status();

@@ -136,6 +136,13 @@ nb::list MethodFace::delegate_operations() {
   return result;
 }
 
+nb::object MethodFace::attribute(const std::string& name) {
+  Turn turn(*this);
+  const Value* value = method_->attribute(name);
+  if (value == nullptr) throw nb::key_error(name.c_str());
+  return to_python(*value);
+}
+
 void MethodFace::reset() {
   forget_exception();
   Turn turn(*this);

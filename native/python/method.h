@@ -38,6 +38,8 @@ class MethodFace {
   // Runs the method on a sequence of inputs (arrays, numbers, None) and returns a list of
   // outputs that nothing overwrites. Calls from several threads run one after another;
   // the GIL is free meanwhile.
+  // What a mutable buffer holds now; KeyError if there is none of this name.
+  nanobind::object attribute(const std::string& name);
   nanobind::list execute(nanobind::handle inputs) { return execute(inputs, nullptr); }
   // The same, and where the time went.
   nanobind::tuple profile(nanobind::handle inputs);

@@ -173,6 +173,13 @@ void bind_info(nb::module_& module) {
       .def_prop_ro("name", [](const MethodInfo& info) { return to_text(info.name); })
       .def_ro("inputs", &MethodInfo::inputs)
       .def_ro("outputs", &MethodInfo::outputs)
+      .def_prop_ro("attributes",
+                   [](const MethodInfo& info) {
+                     nb::dict found;
+                     for (const AttributeInfo& one : info.attributes)
+                       found[to_text(one.name)] = one.value;
+                     return found;
+                   })
       .def_ro("planned_memory", &MethodInfo::planned_memory)
       .def_ro("delegates", &MethodInfo::delegates)
       .def_prop_ro("operators", [](const MethodInfo& info) { return to_texts(info.operators); })
@@ -194,6 +201,7 @@ NB_MODULE(_native, module) {
       .def("execute", nb::overload_cast<nb::handle>(&MethodFace::execute), "inputs"_a)
       .def("profile", &MethodFace::profile, "inputs"_a)
       .def("delegate_operations", &MethodFace::delegate_operations)
+      .def("attribute", &MethodFace::attribute, "name"_a)
       .def("reset", &MethodFace::reset);
   nb::class_<SessionFace>(module, "Session");
   nb::class_<ProgramFace>(module, "Program")

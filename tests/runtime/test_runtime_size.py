@@ -18,8 +18,8 @@ from edgewise.runtime import _native
 # likewise, 18 kB; both with AVX512-VNNI, 30 kB. Linear attention with the gated delta rule is 12
 # kB. Winograd's large tiles, by which ResNet-18 takes a fifth less time, are 27 kB; columns that do
 # not fill a vector of a GEMM, stored in part, its loop over tiles, and both vectors of a depthwise
-# panel at once, 24 kB: a tenth of MobileNet's time.
-MODULE_BUDGET = 4_110_000
+# panel at once, 24 kB: a tenth of MobileNet's time. Mutable buffers by name are 5 kB.
+MODULE_BUDGET = 4_120_000
 
 
 @pytest.mark.skipif(

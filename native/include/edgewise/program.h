@@ -72,6 +72,12 @@ struct ValueInfo {
   std::vector<int64_t> size_symbols;
 };
 
+// A mutable buffer that the file names.
+struct AttributeInfo {
+  std::string name;
+  ValueInfo value;
+};
+
 struct DelegateInfo {
   std::string backend;
   size_t payload_bytes = 0;
@@ -90,6 +96,7 @@ struct MethodInfo {
   std::string name;
   std::vector<ValueInfo> inputs;
   std::vector<ValueInfo> outputs;
+  std::vector<AttributeInfo> attributes;
   std::vector<size_t> planned_memory;  // bytes of each arena
   std::vector<DelegateInfo> delegates;
   std::vector<std::string> operators;  // "aten::add.out"
@@ -175,6 +182,9 @@ class Method {
   virtual const Value* written_input(size_t index) const = 0;
   // Valid until the next execute(). Null if out of range.
   virtual const Value* output(size_t index) const = 0;
+  // What a mutable buffer of `info().attributes` holds now. Null if there is none of this name.
+  // Valid until the next execute().
+  virtual const Value* attribute(std::string_view name) const = 0;
   // Makes output `index` (a tensor) be written straight to the caller's memory from the
   // next execute() on, where the plan allows; returns false where it does not. The memory
   // must hold the output's (largest) size in `capacity_bytes`, be followed by kReadPadding

@@ -22,10 +22,6 @@ ADVICE = (
         "an Ethos-U's commands and weights stay in the .pte file: leave it out",
     ),
     ("executorch.backends.arm.vgf", "VGF is not a backend of edgewise: try EthosUPartitioner"),
-    (
-        "executorch.backends.xnnpack.recipes",
-        'try edgewise.compile(model, inputs, backend="xnnpack", quantize="int8")',
-    ),
     ("executorch.backends.transforms", "edgewise runs such passes itself while it lowers"),
     (
         "executorch.backends",
@@ -50,11 +46,16 @@ ADVICE = (
         "executorch.exir.pass_base",
         "a pass is any function of a graph module: try edge.transform([f])",
     ),
+    (
+        "executorch.exir.passes.external_constants_pass",
+        "try to_executorch(ExecutorchBackendConfig(external_constants=True))",
+    ),
     ("executorch.exir.passes", "edgewise runs such passes itself while it lowers"),
     ("executorch.exir.serde", "try torch.export.save and torch.export.load"),
     ("executorch.exir._serialize", "try edgewise.format.file.read(bytes)"),
     ("executorch.exir.schema", "try edgewise.format.program"),
     ("executorch.exir.verification", "try edgewise.edge.check(program)"),
+    ("executorch.export.target_recipes", "try ExportRecipe.get_recipe(XNNPackRecipeType.FP32)"),
     ("executorch.export", "try edgewise.compile(model, inputs, backend=..., quantize=...)"),
     ("executorch.extension.flat_tensor", "try program.write_tensor_data_to_file(folder)"),
     ("executorch.extension.llm", "try edgewise.llm, or `edgewise llm export`"),

@@ -30,7 +30,6 @@ _NO_EFFECT = (
     "delegate_alignment",
     "do_quant_fusion_and_const_prop",
     "dynamic_memory_planning_mode",
-    "emit_mutable_buffer_names",
     "enable_non_cpu_memory_planning",
     "propagate_device_config",
     "reinplace_extra_ops",
@@ -103,6 +102,7 @@ class ExecutorchBackendConfig(_ExecutorchBackendConfig):
         constant_tensor_alignment: int | None = None,
         external_constants: bool | Callable[[Node], str | None] = False,
         external_mutable_weights: bool = False,
+        emit_mutable_buffer_names: bool = False,
         **others: Any,
     ) -> None:
         where = "ExecutorchBackendConfig"
@@ -123,6 +123,7 @@ class ExecutorchBackendConfig(_ExecutorchBackendConfig):
             constant_tensor_alignment=constant_tensor_alignment or 16,
             extract_delegate_segments=extract_delegate_segments,
             emit_stacktrace=emit_stacktrace,
+            emit_mutable_buffer_names=emit_mutable_buffer_names,
             external_constants=external_constants,
             memory_planning=(memory_planning_pass or MemoryPlanningPass()).config,
             # Scripts written for the peer make files for runtimes with kernels of their own.
@@ -147,12 +148,16 @@ class EdgeProgramManager(lowering.EdgeProgramManager):
         if isinstance(passes, Mapping) or passes is None:
             return _as(EdgeProgramManager, super().transform(passes, compile_config))
         made: lowering.EdgeProgramManager = self
-        for one in passes:
+        for one in passes if isinstance(passes, Sequence) else [passes]:
             if isinstance(one, QuantizeIOPass):
                 made = one.apply(made)
             else:
                 made = lowering.EdgeProgramManager.transform(made, [one], compile_config)
         return _as(EdgeProgramManager, made)
+
+    def to_backend(self, partitioner: Partitioners) -> EdgeProgramManager:
+        """As `edgewise.lowering.EdgeProgramManager.to_backend`."""
+        return _as(EdgeProgramManager, super().to_backend(partitioner))
 
     def to_executorch(
         self, config: _ExecutorchBackendConfig | None = None

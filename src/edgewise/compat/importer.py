@@ -12,7 +12,7 @@ from typing import Any
 
 from edgewise.compat.advice import advice
 from edgewise.compat.loggers import connect, disconnect
-from edgewise.compat.table import ROOT, SERVED, paths
+from edgewise.compat.table import AT_IMPORT, ROOT, SERVED, paths
 
 _MARK = "__edgewise__"
 
@@ -45,6 +45,8 @@ class _Loader(Loader):
         setattr(module, _MARK, True)
         names = SERVED.get(module.__name__, {})
         module.__dict__["__all__"] = sorted(name for name in names if not name.startswith("_"))
+        if module.__name__ in AT_IMPORT:
+            importlib.import_module(AT_IMPORT[module.__name__])
         module.__doc__ = f"{module.__name__}, as edgewise serves it: see docs/compat.md."
 
 

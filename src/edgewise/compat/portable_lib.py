@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from edgewise import runtime
-from edgewise.compat.runtime import Method, Program, _no_etdump
-from edgewise.runtime import MethodMeta, Verification
+from edgewise.compat.runtime import Method, MethodMeta, Program, _no_etdump, check_devices
+from edgewise.runtime import Verification
 
 __all__ = ["ExecuTorchMethod", "ExecuTorchModule", "ExecuTorchProgram"]
 
@@ -29,6 +29,7 @@ class ExecuTorchMethod:
     def set_inputs(self, inputs: Any) -> None:
         """Keeps the inputs of the next `execute`."""
         self._inputs = _several(inputs)
+        check_devices(self._inputs)
 
     def execute(self) -> None:
         """Runs the method on what was set."""
@@ -47,6 +48,10 @@ class ExecuTorchMethod:
     def method_meta(self) -> MethodMeta:
         """Inputs and outputs of the method."""
         return self._method.metadata
+
+    def get_attribute(self, name: str) -> Any:
+        """What a mutable buffer that the file names holds now. KeyError without it."""
+        return self._method.get_attribute(name)
 
 
 class ExecuTorchProgram:

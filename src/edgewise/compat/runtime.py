@@ -10,13 +10,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from edgewise import runtime
-from edgewise.runtime import (
-    BackendRegistry,
-    MethodMeta,
-    OperatorRegistry,
-    TensorInfo,
-    Verification,
-)
+from edgewise.runtime import BackendRegistry, OperatorRegistry, Verification
+from edgewise.runtime.errors import InvalidArgumentError
 
 __all__ = [
     "BackendRegistry",
@@ -30,6 +25,56 @@ __all__ = [
 ]
 
 
+_TYPES = {
+    "float32": "Float",
+    "float64": "Double",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "int64": "Long",
+    "int32": "Int",
+    "int16": "Short",
+    "int8": "Char",
+    "uint8": "Byte",
+    "bool": "Bool",
+}
+
+
+class TensorInfo(runtime.TensorInfo):
+    """As `edgewise.runtime.TensorInfo`, printed as ExecuTorch prints it."""
+
+    def __repr__(self) -> str:
+        return (
+            f"TensorInfo(sizes={list(self.sizes())}, "
+            f"dtype={_TYPES.get(self.dtype_name, self.dtype_name)}, "
+            f"is_memory_planned={self.is_memory_planned()}, nbytes={self.nbytes()})"
+        )
+
+
+class MethodMeta(runtime.MethodMeta):
+    """As `edgewise.runtime.MethodMeta`, printed as ExecuTorch prints it."""
+
+    def num_attributes(self) -> int:
+        """Mutable buffers that the file names."""
+        return len(self._info.attributes)
+
+    def attribute_tensor_meta(self, index: int) -> TensorInfo:
+        """Raises IndexError out of range."""
+        return self._tensor("attribute", tuple(self._info.attributes.values()), index)
+
+    def _tensor(self, role: str, values: tuple[Any, ...], index: int) -> TensorInfo:
+        return TensorInfo(super()._tensor(role, values, index)._info)
+
+    def __repr__(self) -> str:
+        def show(values: tuple[Any, ...]) -> list[str]:
+            return [repr(TensorInfo(v)) if v.kind == "Tensor" else v.kind for v in values]
+
+        return (
+            f"MethodMeta(name='{self.name()}', num_inputs={self.num_inputs()}, "
+            f"input_tensor_meta={show(self._inputs)}, num_outputs={self.num_outputs()}, "
+            f"output_tensor_meta={show(self._outputs)})"
+        )
+
+
 class Method:
     """A method with memory of its own."""
 
@@ -38,6 +83,7 @@ class Method:
 
     def execute(self, inputs: Sequence[Any]) -> list[Any]:
         """Runs the method: a tensor of its own, a number or None for each output."""
+        check_devices(inputs)
         names = self._output_types
         return [
             _to_torch(value, name)
@@ -47,7 +93,12 @@ class Method:
     @property
     def metadata(self) -> MethodMeta:
         """Inputs and outputs of the method."""
-        return self._method.metadata
+        return MethodMeta(self._method.metadata._info)
+
+    def get_attribute(self, name: str) -> Any:
+        """What a mutable buffer that the file names holds now: a tensor of its own."""
+        value = self._method.get_attribute(name)
+        return _to_torch(value, self._method.metadata.attributes[name].dtype_name)
 
     @functools.cached_property
     def _output_types(self) -> list[str]:
@@ -79,7 +130,7 @@ class Program:
 
     def metadata(self, method_name: str) -> MethodMeta:
         """Inputs and outputs of a method, without loading it."""
-        return self._program.metadata(method_name)
+        return MethodMeta(self._program.metadata(method_name)._info)
 
     def write_etdump_result_to_file(self, etdump_path: str, debug_buffer_path: str) -> None:
         """Refused: no events are recorded in ExecuTorch's format."""
@@ -115,6 +166,17 @@ class Runtime:
         return Program(
             runtime.Runtime.get().load_program(data, verification=verification, data_path=data_path)
         )
+
+
+def check_devices(inputs: Sequence[Any]) -> None:
+    """InvalidArgumentError for a tensor that is not in this machine's memory."""
+    for index, value in enumerate(inputs):
+        device = getattr(value, "device", "cpu")
+        if getattr(device, "type", "cpu") != "cpu":
+            raise InvalidArgumentError(
+                f"[execute] input {index} is on device {device}; only CPU tensors can be read; "
+                "try tensor.cpu()"
+            )
 
 
 def _no_etdump() -> NotImplementedError:

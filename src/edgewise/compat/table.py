@@ -1,6 +1,7 @@
 """Every import path that is served: module, names, and where the objects are.
 
 A name stands for the object of that name in the row's home; `name=other` for the home's `other`.
+The home of a row without names is imported with the path, for what its import does.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ _EXIR = "edgewise.compat.exir"
 _RUNTIME = "edgewise.compat.runtime"
 _LEGACY = "edgewise.compat.portable_lib"
 _DEVTOOLS = "edgewise.compat.devtools"
+_ANALYSIS = "edgewise.compat.analysis"
 _BUNDLED = "edgewise.compat.bundled"
+_GRAPHS = "edgewise.compat.graphs"
+_LLAMA = "edgewise.compat.llama"
+_PASSES = "edgewise.compat.passes"
 _SCRIPTS = "edgewise.compat.scripts"
 
 _CONFIGS = "edgewise.compat.xnnpack_configs"
@@ -41,7 +46,7 @@ _PARTITIONERS = (
 )
 _EDGE_CONFIGS = "EdgeCompileConfig ExecutorchBackendConfig"
 _LOWERING = "EdgeProgramManager to_edge to_edge_transform_and_lower"
-_MANAGERS = "ExecutorchProgramManager"
+_MANAGERS = "ExecutorchProgram=ExecutorchProgramManager ExecutorchProgramManager"
 _ARM_QUANTIZER = "EthosUQuantizer get_symmetric_a16w8_quantization_config"
 _PORTABLE_LIB = (
     "ExecuTorchMethod ExecuTorchModule ExecuTorchProgram _get_operator_names "
@@ -53,6 +58,10 @@ _BUNDLES = (
     "BundledModule _load_bundled_program_from_buffer _load_for_executorch_from_bundled_program"
 )
 
+_RECIPES = "edgewise.compat.recipes"
+_SESSION = "edgewise.compat.session"
+_RECIPE_NAMES = "AOQuantizationConfig ExportRecipe LoweringRecipe QuantizationRecipe"
+_XNNPACK_RECIPES = "edgewise.compat.xnnpack_recipes"
 _EXPORT_UTIL = "export_to_edge export_to_exec_prog save_pte_program"
 
 ROWS = (
@@ -70,11 +79,43 @@ ROWS = (
     Row("executorch.exir.passes.memory_planning_pass", _EXIR, "MemoryPlanningPass"),
     Row("executorch.exir.passes.sym_shape_eval_pass", _EXIR, "ConstraintBasedSymShapeEvalPass"),
     Row("executorch.exir.pass_base", "torch.fx.passes.infra.pass_base", "PassResult"),
+    Row("executorch.exir.pass_base", _PASSES, "ExportPass NodeMetadata ProxyValue"),
+    Row("executorch.exir.pass_manager", _PASSES, "PassManager PassType"),
+    Row("executorch.exir.passes.init_mutable_pass", _PASSES, "InitializedMutableBufferPass"),
+    Row("executorch.exir.passes.quant_fusion_pass", _PASSES, "QuantFusionPass"),
     # edge operators are ATen's own here
     Row("executorch.exir.dialects._ops", _EXIR, "ops"),
     Row("executorch.exir.dialects.edge._ops", "torch._ops", "EdgeOpOverload=OpOverload"),
+    # graphs as text
+    Row("executorch.exir.backend.utils", _GRAPHS, "format_delegated_graph get_delegates"),
+    Row("executorch.exir.backend.utils", _GRAPHS, "get_non_lowered_nodes print_delegated_graph"),
+    Row("executorch.exir.backend.utils", _GRAPHS, "tag_constant_data tag_mutated_buffer"),
+    Row("executorch.exir.print_program", _GRAPHS, "inspect_node pretty_print print_program"),
+    # recipes
+    Row("executorch.export", _RECIPES, f"{_RECIPE_NAMES} StageType"),
+    Row("executorch.export", _SESSION, "ExportSession export"),
+    Row("executorch.export", _RECIPES, "BackendRecipeProvider RecipeType recipe_registry"),
+    Row("executorch.export.export", _SESSION, "ExportSession export"),
+    Row("executorch.export.recipe", _RECIPES, f"{_RECIPE_NAMES} Mode RecipeType"),
+    Row("executorch.export.recipe_provider", _RECIPES, "BackendRecipeProvider"),
+    Row("executorch.export.recipe_registry", _RECIPES, "RecipeRegistry recipe_registry"),
+    Row("executorch.export.stages", _SESSION, "PipelineArtifact Stage"),
+    Row("executorch.export.types", _RECIPES, "StageType"),
+    Row("executorch.backends.xnnpack.recipes", _XNNPACK_RECIPES, "XNNPACKRecipeProvider"),
+    Row("executorch.backends.xnnpack.recipes", _XNNPACK_RECIPES, "XNNPackRecipeType"),
+    Row(
+        "executorch.backends.xnnpack.recipes.xnnpack_recipe_types",
+        _XNNPACK_RECIPES,
+        "XNNPackRecipeType",
+    ),
+    Row(
+        "executorch.backends.xnnpack.recipes.xnnpack_recipe_provider",
+        _XNNPACK_RECIPES,
+        "XNNPACKRecipeProvider",
+    ),
     # partitioners and backends of one's own
     Row("executorch.exir.backend.backend_api", _EXIR, "to_backend"),
+    Row("executorch.exir.backend.backend_api", "edgewise.partition", "LoweredBackendModule"),
     Row("executorch.exir.backend.compile_spec_schema", _SPEC, "CompileSpec"),
     Row(
         "executorch.exir.passes.quantize_io_pass",
@@ -86,6 +127,18 @@ ROWS = (
     Row("executorch.extension.export_util.utils", _SCRIPTS, _EXPORT_UTIL),
     Row("executorch.extension.pytree", "torch.utils._pytree", "TreeSpec tree_flatten tree_map"),
     Row("executorch.extension.pytree", "torch.utils._pytree", "tree_unflatten"),
+    Row("executorch.extension.llm.custom_ops", _LLAMA, ""),
+    Row(
+        "executorch.extension.llm.custom_ops.custom_ops",
+        _LLAMA,
+        "custom_sdpa",
+    ),
+    Row("executorch.extension.llm.export.export_passes", _LLAMA, "RemoveRedundantTransposes"),
+    Row(
+        "executorch.examples.models.llama.source_transformation.custom_kv_cache",
+        _LLAMA,
+        "CustomKVCache CustomRingKVCache",
+    ),
     Row("executorch.backends.nxp.quantizer.utils", _SCRIPTS, "calibrate_and_quantize"),
     Row(
         "executorch.backends.nxp.edge_passes.remove_io_quant_ops_pass",
@@ -174,6 +227,11 @@ ROWS = (
         "CustomDelegationOptions",
     ),
     Row(
+        "executorch.backends.nxp.quantizer.neutron_quantizer",
+        "edgewise.compat.neutron",
+        "NeutronTargetSpec",
+    ),
+    Row(
         "executorch.backends.nxp.backend.neutron_target_spec",
         "edgewise.compat.neutron",
         "NeutronTargetSpec",
@@ -213,6 +271,9 @@ ROWS = (
         "serialize_from_bundled_program_to_flatbuffer",
     ),
     Row("executorch.devtools.etrecord", _DEVTOOLS, "generate_etrecord parse_etrecord"),
+    Row("executorch.devtools.inspector", _ANALYSIS, "compare_results"),
+    Row("executorch.util.activation_memory_profiler", _ANALYSIS, "generate_memory_trace"),
+    Row("executorch.version", "edgewise.compat.release", "__version__"),
     Row(
         "executorch.devtools.inspector", _DEVTOOLS, "Event EventBlock Inspector PerfData TimeScale"
     ),
@@ -248,6 +309,8 @@ def _read(rows: tuple[Row, ...]) -> dict[str, dict[str, str]]:
 REMOVED: Mapping[str, Mapping[str, str]] = _read(REMOVED_ROWS)
 SERVED: Mapping[str, Mapping[str, str]] = {**_read(ROWS), **REMOVED}
 """By path and name: "module:attribute" of the object behind it."""
+AT_IMPORT: Mapping[str, str] = {row.path: row.home for row in ROWS if row.home and not row.names}
+"""By path what is imported with it."""
 
 
 @cache

@@ -39,6 +39,8 @@ class ExecutorchBackendConfig:
     runtime: what the file is for: None, every release of ExecuTorch from 1.0 on where that costs
     neither size nor speed; "executorch>=1.0", those from then on, whatever it costs; "edgewise",
     this project's runtime.
+    emit_mutable_buffer_names: write the names of buffers that the program changes, so that
+    `Method.get_attribute` finds them.
     emit_stacktrace: write source lines of instructions. missing_kernels: what to do about
     operators that this project's runtime has no kernel for, and about what a release that was asked
     for lacks: "warn", "error" or "ignore"."""
@@ -47,6 +49,7 @@ class ExecutorchBackendConfig:
     constant_tensor_alignment: int = 16
     extract_delegate_segments: bool = True
     emit_stacktrace: bool = False
+    emit_mutable_buffer_names: bool = False
     external_constants: bool | Callable[[Node], str | None] = False
     missing_kernels: str = "error"
     runtime: str | None = None

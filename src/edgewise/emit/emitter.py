@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
+from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
@@ -147,12 +147,12 @@ class MethodEmitter:
                 inputs.append(index)
             elif self._shared and spec.target in self._shared.offsets:
                 offset = self._shared.offsets[spec.target]
-                self._of_node[node] = self._state(node, tensor_of(self._program, spec), offset)
+                self._of_node[node] = self._state(node, spec, offset)
             elif node in constants:
                 if node.users:
                     self._of_node[node] = self._weight(node, constants)
             elif isinstance(spec.arg, TensorArgument):
-                self._of_node[node] = self._state(node, tensor_of(self._program, spec))
+                self._of_node[node] = self._state(node, spec)
             else:
                 raise EmitError(
                     f"{at_node(node)} inputs must be tensors or numbers; got {spec.kind}"
@@ -499,14 +499,17 @@ class MethodEmitter:
             )
         )
 
-    def _state(self, node: Node, initial: torch.Tensor, shared: int | None = None) -> int:
+    def _state(self, node: Node, spec: InputSpec, shared: int | None = None) -> int:
         """A buffer that the program writes: planned for the whole method, with its first value.
 
         shared: its offset in the arena that methods share, if it is there. Zeros are not
         written: what a method plans starts with them.
         """
+        initial = tensor_of(self._program, spec)
         index = self._tensor(node, initial)
         tensor, _ = self._planned[index]
+        if self._config.emit_mutable_buffer_names:
+            tensor.extra_tensor_info = pte.ExtraTensorInfo(fully_qualified_name=str(spec.target))
         tensor.dim_order = list(range(initial.dim()))
         content = tensor_bytes(initial)
         if len(content) and torch.frombuffer(content, dtype=torch.uint8).any():

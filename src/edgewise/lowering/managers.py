@@ -53,7 +53,9 @@ Partitioners = (
 )
 T = TypeVar("T")
 PassType = Callable[[GraphModule], Any]
-Passes = Sequence[PassType] | Mapping[str, Sequence[PassType]] | None
+PassList = PassType | Sequence[PassType]
+"""Passes one after the other; a pass manager is one pass."""
+Passes = PassList | Mapping[str, PassList] | None
 
 
 def to_edge(
@@ -170,7 +172,7 @@ class EdgeProgramManager:
         return a new one (or a PassResult)."""
         programs = {}
         for name, program in self._programs.items():
-            chosen = passes.get(name, ()) if isinstance(passes, Mapping) else passes or ()
+            chosen = _listed(passes.get(name) if isinstance(passes, Mapping) else passes)
             if chosen:
                 program = copy_program(program)
                 for one in chosen:
@@ -453,10 +455,15 @@ def _checked_config(config: EdgeCompileConfig | None) -> EdgeCompileConfig:
     return config or EdgeCompileConfig()
 
 
+def _listed(passes: PassList | None) -> Sequence[PassType]:
+    if passes is None:
+        return ()
+    return passes if isinstance(passes, Sequence) else [passes]
+
+
 def _check_passes(passes: Passes) -> None:
-    given: Any = passes.values() if isinstance(passes, Mapping) else [passes or ()]
-    for listed in given:
-        for one in listed if isinstance(listed, Iterable) else [listed]:
+    for listed in passes.values() if isinstance(passes, Mapping) else [passes]:
+        for one in _listed(listed):
             if hasattr(one, "partition"):
                 raise TypeError(
                     f"[to_edge_transform_and_lower] transform_passes must be functions of a graph "

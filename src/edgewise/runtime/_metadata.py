@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -89,6 +90,11 @@ class MethodMeta:
     def output_tensor_meta(self, index: int) -> TensorInfo:
         """Raises IndexError out of range, InvalidArgumentError for what is no tensor."""
         return self._tensor("output", self._outputs, index)
+
+    @property
+    def attributes(self) -> Mapping[str, TensorInfo]:
+        """Mutable buffers, by name, of programs lowered with `emit_mutable_buffer_names`."""
+        return {name: TensorInfo(info) for name, info in self._info.attributes.items()}
 
     @property
     def input_kinds(self) -> tuple[str, ...]:

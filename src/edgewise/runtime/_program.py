@@ -86,6 +86,20 @@ class Method:
         """
         return delegate_operations(self._method)
 
+    def get_attribute(self, name: str) -> Any:
+        """What a mutable buffer of `metadata.attributes` holds now: an array of its own.
+
+        KeyError if the program has none of this name.
+        """
+        try:
+            return self._method.attribute(name)
+        except KeyError:
+            known = ", ".join(self.metadata.attributes) or "none"
+            raise KeyError(
+                f"[{self.metadata.name()}] a mutable buffer must be one of {known}; got {name!r}; "
+                "try lowering with ExecutorchBackendConfig(emit_mutable_buffer_names=True)"
+            ) from None
+
     def reset(self) -> None:
         """Puts the state of the method and of its session back to its first values."""
         self._method.reset()

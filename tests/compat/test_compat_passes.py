@@ -1,0 +1,115 @@
+"""Passes that are written with `ExportPass`, over all that a graph can have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import edgewise
+from edgewise.backends.xnnpack import XnnpackPartitioner
+from edgewise.compat.exir import EdgeProgramManager, to_edge
+from edgewise.compat.llama import RemoveRedundantTransposes
+from edgewise.compat.passes import (
+    ExportPass,
+    InitializedMutableBufferPass,
+    PassManager,
+    QuantFusionPass,
+)
+from edgewise.partition.delegate import is_delegate_call
+
+
+class AddForMul(ExportPass):
+    """x + y for x * y."""
+
+    def call_operator(self, op: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+        if op is torch.ops.aten.mul.Tensor:
+            op = torch.ops.aten.add.Tensor
+        return super().call_operator(op, args, kwargs, meta)
+
+
+class Everything(torch.nn.Module):
+    """A delegate on either side of a branch and of an operator with two results; state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        self.calls.add_(1)  # type: ignore[operator]
+        branch = torch.cond(x.sum() > 0, lambda a: a.sin() * a, lambda a: a.cos(), (x,))
+        values, indices = (self.linear(x) * x).topk(2)
+        return values.tanh(), indices, branch, self.calls + 0
+
+
+def wanted(model: Everything, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    values, indices = (model.linear(x) + x).topk(2)
+    return values.tanh(), indices, x.sin() + x, torch.ones(1)
+
+
+def check(edge: EdgeProgramManager, model: Everything, x: torch.Tensor) -> None:
+    got = edgewise.load(edge.to_executorch().buffer)(x)
+    for one, other in zip(got, wanted(model, x), strict=True):
+        torch.testing.assert_close(torch.as_tensor(one), other.detach())
+
+
+def test_before_and_behind_delegates() -> None:
+    torch.manual_seed(0)
+    model, x = Everything().eval(), torch.rand(3, 4)
+    edge = to_edge(torch.export.export(model, (x,))).transform([AddForMul()])
+    assert isinstance(edge, EdgeProgramManager)
+    lowered = edge.to_backend(XnnpackPartitioner())
+    check(lowered, model, x)
+    again = lowered.transform(PassManager([[ExportPass()], QuantFusionPass()]))
+    graph = again.exported_program().graph
+    delegates = [node.args[0].name for node in graph.nodes if is_delegate_call(node)]
+    assert delegates == [f"lowered_module_{i}" for i in range(len(delegates))] != []
+    check(again, model, x)
+
+
+def test_a_pass_alone_is_one_pass() -> None:
+    class Product(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * x
+
+    x = torch.rand(3)
+    edge = to_edge(torch.export.export(Product(), (x,)))
+    for passes in (AddForMul(), {"forward": AddForMul()}, [InitializedMutableBufferPass(["k"])]):
+        made = edge.transform(passes)
+        got = edgewise.load(made.to_executorch().buffer)(x)
+        is_changed = not isinstance(passes, list)
+        torch.testing.assert_close(torch.as_tensor(got), x + x if is_changed else x * x)
+
+
+def test_a_manager_checks_what_passes_leave() -> None:
+    def breaks(module: torch.fx.GraphModule) -> None:
+        (node,) = (n for n in module.graph.nodes if n.op == "call_function")
+        node.append(next(n for n in module.graph.nodes if n.op == "placeholder"))
+
+    module = torch.export.export(torch.nn.ReLU(), (torch.rand(2),)).graph_module
+    with pytest.raises(Exception, match="running the 'breaks' pass") as failure:
+        PassManager([breaks], run_checks_after_each_pass=True)(module)
+    assert "used before it has been defined" in str(failure.value.__cause__)
+
+
+def test_transposes_that_undo_each_other() -> None:
+    class Turned(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            there_and_back = x.transpose(1, 2).transpose(-1, -2).sin()
+            around = x.permute(2, 0, 1).permute(1, 2, 0).cos()
+            stays = x.permute(2, 0, 1).permute(2, 0, 1)
+            return there_and_back, around, stays
+
+    x = torch.rand(2, 3, 4)
+    module = torch.export.export(Turned(), (x,)).module()
+    before = Turned()(x)
+    result = RemoveRedundantTransposes()(module)
+    assert result is not None
+    assert result.modified
+    orders = [n.target for n in result.graph_module.graph.nodes if "permute" in str(n.target)]
+    assert len(orders) == 2
+    assert not [n for n in result.graph_module.graph.nodes if "transpose" in str(n.target)]
+    for one, other in zip(result.graph_module(x), before, strict=True):
+        torch.testing.assert_close(one, other)
