@@ -13,6 +13,13 @@ from pathlib import Path
 PACKAGES: dict[str, tuple[str, ...]] = {
     "openvino": ("openvino==2026.4.1", "nncf==3.4.0"),
     # From its sources: the instructions of this CPU are chosen when it is built.
+    # transformers is the release that it asks for.
+    "optimum-executorch": (
+        "optimum-executorch==1.1.0",
+        "transformers==5.0.0rc1",
+        "tabulate>=0.9",
+        "pandas>=2",
+    ),
     "llama.cpp": ("llama-cpp-python==0.3.36", "--no-binary=llama-cpp-python"),
 }
 """What pip installs; the framework's own package first."""
@@ -35,12 +42,12 @@ def python_of(framework: str, cache: Path) -> str:
         flush=True,
     )
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-    pip = [python, "-m", "pip", "install", "-q", *PACKAGES[framework]]
-    subprocess.run(pip, check=True, env={**os.environ, **_BUILD})
     (packages,) = folder.glob("lib/python*/site-packages")
-    # Added last, with what editable installations put there.
+    # Added last, with what editable installations put there. pip takes what is there as installed.
     here = sysconfig.get_paths()["purelib"]
     (packages / "zz_fallback.pth").write_text(f"import site; site.addsitedir({here!r})\n")
+    pip = [python, "-m", "pip", "install", "-q", *PACKAGES[framework]]
+    subprocess.run(pip, check=True, env={**os.environ, **_BUILD})
     done.write_text(wanted)
     return python
 

@@ -110,7 +110,7 @@ class CachePositions(nn.Module):
     def take(self, start: Any, count: int) -> torch.Tensor:
         """The slots [S] of positions from `start` on, which they hold from now on."""
         positions = torch.arange(count, dtype=torch.long) + start
-        slots = positions % self.slots
+        slots: torch.Tensor = positions % self.slots
         self.cache_positions.index_copy_(0, slots, positions)
         return slots
 
