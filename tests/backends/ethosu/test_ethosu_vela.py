@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,31 @@ def test_a_process_that_does_not_start(tosa: bytes, monkeypatch: pytest.MonkeyPa
     with pytest.raises(vela.VelaError, match="must start; got exit code 1") as caught:
         vela.compile_tosa(tosa, "ethos-u55-128")
     assert not isinstance(caught.value, vela.VelaRefusal)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone limits a process's memory")
+def test_a_graph_for_which_vela_takes_all_memory(
+    tosa: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Is refused, before the machine has none left; other graphs are compiled after it."""
+    process = vela_process._Process()
+    monkeypatch.setattr(vela_process, "call", process.call)
+    (tmp_path / "hungry_worker.py").write_text(
+        "from edgewise.backends.ethosu.lowering import vela, vela_worker\n"
+        "run = vela.run\n"
+        "def hungry(tosa, **request):\n"
+        "    memory = vela_worker._kilobytes('/proc/meminfo', 'MemTotal')\n"
+        "    if not tosa: bytearray(memory << 11)\n"
+        "    return run(tosa=tosa, **request)\n"
+        "vela.run = hungry\n"
+        "vela_worker.main()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(vela_process, "_WORKER", "hungry_worker")
+    with pytest.raises(vela.VelaRefusal, match=r"got: it needs more than \d+ MB of memory"):
+        vela.compile_tosa(b"", "ethos-u55-128")
+    assert vela.compile_tosa(tosa, "ethos-u55-128").program.commands
+    process.stop()
 
 
 def test_options_reach_vela(tosa: bytes) -> None:
